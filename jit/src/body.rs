@@ -1,0 +1,331 @@
+//! The body of a loop nest: a hash-consed SSA list of value operations over symbolic indices.
+//!
+//! Values are in their compute type (binary32 for the half types); memory dtypes belong to loads and stores alone.
+
+use crate::expr::{Expr, Ranges, Term};
+use ferrotrace_kernels::{BinaryOp, Distribution, Operand, ReduceKind, UnaryOp, ValueId};
+use ferrotrace_runtime::DType;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Memory that a loop reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// An input of the graph.
+    Input(u32),
+    /// The stored value of a node, row-major.
+    Node(ValueId),
+}
+
+/// A value's position in its [`Body`].
+pub type Value = u32;
+
+/// A mask's position in its [`Body`].
+pub type MaskId = u32;
+
+/// One operation on values.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum BodyOp {
+    /// The element of a buffer; lanes outside the mask give 0 and touch no memory (codegen A6.3).
+    Load {
+        /// The buffer.
+        source: Source,
+        /// Element type in memory.
+        dtype: DType,
+        /// Position, in elements.
+        index: Expr,
+        /// Lanes that load.
+        mask: Option<MaskId>,
+    },
+    /// A number of the body's table.
+    Number(u32),
+    /// An index, as `I64` (codegen K2).
+    Index(Expr),
+    /// Whether a mask holds.
+    Mask(MaskId),
+    /// A function of one value.
+    Unary(UnaryOp, Value),
+    /// A function of two values of equal type.
+    Binary(BinaryOp, Value, Value),
+    /// `a` where the first is true, else `b`.
+    Select(Value, Value, Value),
+    /// Conversion to the value's own type.
+    Cast(Value),
+    /// Rounding to a half type, kept in binary32.
+    Round(Value, DType),
+    /// An index value wrapped once if negative and checked against `size`; 0 where masked off or out of range, which
+    /// is reported under `site`. Its number is what `Term::Value` names (ir G7).
+    Check {
+        /// The `I64` value.
+        index: Value,
+        /// The size of the dimension indexed.
+        size: i64,
+        /// Lanes that are checked.
+        mask: Option<MaskId>,
+        /// The fault's number, from 1.
+        site: u32,
+    },
+    /// A random number of the distribution at a position; operands are the values key, offset and the distribution's.
+    Random {
+        /// The distribution.
+        dist: Distribution,
+        /// Element type drawn for.
+        dtype: DType,
+        /// Key, offset, parameters.
+        args: SmallVec<[Value; 4]>,
+        /// The element's row-major position.
+        index: Expr,
+    },
+    /// The reduction of a value over the reduction variables.
+    Reduce {
+        /// What is computed.
+        kind: ReduceKind,
+        /// The value reduced.
+        value: Value,
+        /// For argument reductions: the row-major position in the reduced dimensions.
+        position: Option<Expr>,
+    },
+}
+
+/// A value: its operation and type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BodyValue {
+    /// What it is.
+    pub op: BodyOp,
+    /// Its compute type.
+    pub dtype: DType,
+}
+
+/// A number a body uses: where it comes from, and the dtype it is rounded to.
+#[derive(Clone, Copy, Debug)]
+pub struct Number {
+    /// A slot of the trace's numbers, or a constant of an operator's definition.
+    pub operand: Operand,
+    /// The dtype.
+    pub dtype: DType,
+}
+
+/// A hash-consed list of values, operands before users.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    values: Vec<BodyValue>,
+    memo: HashMap<BodyValue, Value>,
+    /// Conjunctions of `expression ≥ 0`.
+    masks: Vec<Vec<Expr>>,
+    numbers: Vec<Number>,
+}
+
+impl Body {
+    /// The values, operands before users.
+    pub fn values(&self) -> &[BodyValue] {
+        &self.values
+    }
+
+    /// A value.
+    pub fn value(&self, value: Value) -> &BodyValue {
+        &self.values[value as usize]
+    }
+
+    /// The inequalities of a mask, each an expression that must not be negative.
+    pub fn mask(&self, mask: MaskId) -> &[Expr] {
+        &self.masks[mask as usize]
+    }
+
+    /// The inequalities of mask `at`, if there is one.
+    pub fn mask_at(&self, at: MaskId) -> Option<&[Expr]> {
+        self.masks.get(at as usize).map(Vec::as_slice)
+    }
+
+    /// The numbers, in order of first use.
+    pub fn numbers(&self) -> &[Number] {
+        &self.numbers
+    }
+
+    /// Appends a value, or finds the equal one (codegen A7.1; the mask is part of the operation, A7.2).
+    pub fn push(&mut self, op: BodyOp, dtype: DType) -> Value {
+        let value = BodyValue { op, dtype };
+        if let Some(&known) = self.memo.get(&value) {
+            return known;
+        }
+        let id = self.values.len() as Value;
+        self.values.push(value.clone());
+        self.memo.insert(value, id);
+        id
+    }
+
+    /// Appends a mask, or finds the equal one. `None` for no inequality.
+    pub fn push_mask(&mut self, mut conditions: Vec<Expr>) -> Option<MaskId> {
+        conditions.sort();
+        conditions.dedup();
+        if conditions.is_empty() {
+            return None;
+        }
+        let at = self.masks.iter().position(|m| *m == conditions).unwrap_or_else(|| {
+            self.masks.push(conditions);
+            self.masks.len() - 1
+        });
+        Some(at as MaskId)
+    }
+
+    /// The conjunction of a mask and further conditions.
+    pub fn narrow_mask(&mut self, mask: Option<MaskId>, conditions: &[Expr]) -> Option<MaskId> {
+        let mut all = mask.map_or_else(Vec::new, |m| self.mask(m).to_vec());
+        all.extend_from_slice(conditions);
+        self.push_mask(all)
+    }
+
+    /// A number, as a value of `dtype`'s compute type.
+    pub fn push_number(&mut self, number: Number) -> Value {
+        let same = |n: &Number| {
+            n.dtype == number.dtype
+                && match (n.operand, number.operand) {
+                    (Operand::Slot(a, _), Operand::Slot(b, _)) => a == b,
+                    (Operand::Const(a), Operand::Const(b)) => {
+                        a.category() == b.category() && a.to_bits(DType::F64) == b.to_bits(DType::F64)
+                    }
+                    _ => false,
+                }
+        };
+        let at = self.numbers.iter().position(same).unwrap_or_else(|| {
+            self.numbers.push(number);
+            self.numbers.len() - 1
+        });
+        self.push(BodyOp::Number(at as u32), number.dtype.compute())
+    }
+
+    /// The operands of a value, those inside index expressions too.
+    pub fn operands(&self, value: Value) -> SmallVec<[Value; 4]> {
+        let mut found: SmallVec<[Value; 4]> = SmallVec::new();
+        let mut exprs: SmallVec<[&Expr; 2]> = SmallVec::new();
+        let mut masks: SmallVec<[MaskId; 1]> = SmallVec::new();
+        match &self.value(value).op {
+            BodyOp::Load { index, mask, .. } => {
+                exprs.push(index);
+                masks.extend(*mask);
+            }
+            BodyOp::Number(_) => {}
+            BodyOp::Index(e) => exprs.push(e),
+            BodyOp::Mask(m) => masks.push(*m),
+            BodyOp::Unary(_, a) | BodyOp::Cast(a) | BodyOp::Round(a, _) => found.push(*a),
+            BodyOp::Binary(_, a, b) => found.extend([*a, *b]),
+            BodyOp::Select(m, a, b) => found.extend([*m, *a, *b]),
+            BodyOp::Check { index, mask, .. } => {
+                found.push(*index);
+                masks.extend(*mask);
+            }
+            BodyOp::Random { args, index, .. } => {
+                found.extend_from_slice(args);
+                exprs.push(index);
+            }
+            BodyOp::Reduce { value, .. } => found.push(*value),
+        }
+        for mask in masks {
+            exprs.extend(self.mask(mask));
+        }
+        for expr in exprs {
+            expr.any(&mut |term| {
+                if let Term::Value(v) = term {
+                    found.push(*v);
+                }
+                false
+            });
+        }
+        found
+    }
+
+    /// Every index expression of a value: its position, and its mask's inequalities.
+    pub fn exprs(&self, value: Value) -> SmallVec<[&Expr; 4]> {
+        let mask = |m: &Option<MaskId>| m.map_or(&[][..], |m| self.mask(m));
+        match &self.value(value).op {
+            BodyOp::Load { index, mask: m, .. } => std::iter::once(index).chain(mask(m)).collect(),
+            BodyOp::Index(e) | BodyOp::Random { index: e, .. } => std::iter::once(e).collect(),
+            BodyOp::Mask(m) => self.mask(*m).iter().collect(),
+            BodyOp::Check { mask: m, .. } => mask(m).iter().collect(),
+            BodyOp::Reduce { position: Some(e), .. } => std::iter::once(e).collect(),
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Copies `roots` and what they need of another body into this one, with variables replaced by `of` and loads
+    /// of the nodes that `forward` knows replaced by values. Returns the copies of the roots.
+    pub fn import<R: Ranges + ?Sized>(
+        &mut self,
+        from: &Body,
+        roots: &[Value],
+        of: &dyn Fn(&Term) -> Option<Expr>,
+        forward: &dyn Fn(Source, &Expr) -> Option<Value>,
+        ranges: &R,
+    ) -> Vec<Value> {
+        let mut needed = vec![false; from.values.len()];
+        for &root in roots {
+            needed[root as usize] = true;
+        }
+        for v in (0..from.values.len()).rev() {
+            if needed[v] {
+                for operand in from.operands(v as Value) {
+                    needed[operand as usize] = true;
+                }
+            }
+        }
+        let mut map: Vec<Value> = vec![Value::MAX; from.values.len()];
+        for v in 0..from.values.len() {
+            if !needed[v] {
+                continue;
+            }
+            let rename = |term: &Term| match term {
+                Term::Value(x) => Some(Expr::from(Term::Value(map[*x as usize]))),
+                other => of(other),
+            };
+            let expr = |e: &Expr| e.substitute(&rename, ranges);
+            let at = |x: &Value| map[*x as usize];
+            let BodyValue { op, dtype } = from.value(v as Value);
+            let mask = |body: &mut Body, m: &Option<MaskId>| {
+                m.and_then(|m| {
+                    let conditions = from.mask(m).iter().map(expr).collect();
+                    body.push_mask(conditions)
+                })
+            };
+            let copied = match op {
+                BodyOp::Load { source, dtype: memory, index, mask: m } => {
+                    let index = expr(index);
+                    if let Some(value) = forward(*source, &index) {
+                        map[v] = value;
+                        continue;
+                    }
+                    let mask = mask(self, m);
+                    BodyOp::Load { source: *source, dtype: *memory, index, mask }
+                }
+                BodyOp::Number(n) => {
+                    map[v] = self.push_number(from.numbers[*n as usize]);
+                    continue;
+                }
+                BodyOp::Index(e) => BodyOp::Index(expr(e)),
+                BodyOp::Mask(m) => {
+                    let conditions = from.mask(*m).iter().map(expr).collect();
+                    let mask = self.push_mask(conditions).expect("a mask has conditions");
+                    BodyOp::Mask(mask)
+                }
+                BodyOp::Unary(op, a) => BodyOp::Unary(*op, at(a)),
+                BodyOp::Binary(op, a, b) => BodyOp::Binary(*op, at(a), at(b)),
+                BodyOp::Select(m, a, b) => BodyOp::Select(at(m), at(a), at(b)),
+                BodyOp::Cast(a) => BodyOp::Cast(at(a)),
+                BodyOp::Round(a, d) => BodyOp::Round(at(a), *d),
+                BodyOp::Check { index, size, mask: m, site } => {
+                    let mask = mask(self, m);
+                    BodyOp::Check { index: at(index), size: *size, mask, site: *site }
+                }
+                BodyOp::Random { dist, dtype, args, index } => BodyOp::Random {
+                    dist: *dist,
+                    dtype: *dtype,
+                    args: args.iter().map(at).collect(),
+                    index: expr(index),
+                },
+                BodyOp::Reduce { kind, value, position } => {
+                    BodyOp::Reduce { kind: *kind, value: at(value), position: position.as_ref().map(expr) }
+                }
+            };
+            map[v] = self.push(copied, *dtype);
+        }
+        roots.iter().map(|&r| map[r as usize]).collect()
+    }
+}

@@ -1,0 +1,70 @@
+//! From fused nodes to C (DESIGN: the CPU back end). Sizes, strides, divisors and numbers are arguments of the text,
+//! never part of it: kernels of one structure share one source, whatever their shapes.
+
+mod index;
+mod kernel;
+mod merge;
+mod random;
+mod reduce;
+mod stage;
+mod value;
+
+use crate::body::{Number, Source};
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::KernelSource;
+
+pub use kernel::emit;
+
+/// Sizes of the machine that the launch configuration (never the source) depends on.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// Bytes of a vector register.
+    pub vector: usize,
+    /// Bytes of a core's second cache.
+    pub l2: usize,
+    /// Outputs of more bytes are written past the cache.
+    pub stream: usize,
+}
+
+impl Default for Machine {
+    fn default() -> Machine {
+        Machine { vector: ferrotrace_runtime::Isa::host().vector_bytes(), l2: 1 << 20, stream: 32 << 20 }
+    }
+}
+
+/// What one pointer of a kernel is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// Memory that is read.
+    Read(Source),
+    /// The node's memory, written.
+    Write(ValueId),
+}
+
+/// A kernel and how it is launched.
+#[derive(Clone, Debug)]
+pub struct Emitted {
+    /// The source.
+    pub source: KernelSource,
+    /// Its pointers, in order.
+    pub pointers: Vec<Pointer>,
+    /// Its integer arguments. Those of `streams` are set by the run.
+    pub params: Vec<i64>,
+    /// Arguments that say whether a store may bypass the cache: (position in `params`, node, wanted).
+    pub streams: Vec<(usize, ValueId, bool)>,
+    /// Pairs (node written, buffer read) that may share memory.
+    pub in_place: Vec<(ValueId, Source)>,
+    /// Its numbers, in order.
+    pub numbers: Vec<Number>,
+    /// Chunks of work.
+    pub chunks: usize,
+    /// Bytes shared by the chunks of one launch.
+    pub scratch: usize,
+    /// Bytes of each thread.
+    pub local: usize,
+    /// The loops as they were emitted, for explanations.
+    pub node: FusedNode,
+    /// Loops over the columns of a row.
+    pub loops: usize,
+}

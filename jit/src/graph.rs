@@ -1,0 +1,244 @@
+//! The typed operator graph of one flush: what a recorded trace becomes, before anything is lowered.
+
+use ferrotrace_kernels::{ArgMeta, Op, Operand, OpBuilder, ValueId};
+use ferrotrace_runtime::{Context, DType, Device, Error, Layout, Result, Scalar, Shape};
+use smallvec::SmallVec;
+use std::fmt;
+use std::panic::Location;
+
+/// How faithful compiled arithmetic is to operator-by-operator execution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// Half-precision intermediates stay in binary32; comparisons and casts to integers round.
+    #[default]
+    Fast,
+    /// Every recorded operation rounds to its dtype: pointwise results are bit for bit those of eager mode.
+    EagerExact,
+}
+
+/// What a node computes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeOp {
+    /// Input number `.0` of the graph.
+    Input(u32),
+    /// An operator.
+    Op(Op),
+}
+
+/// A node: an operator on earlier nodes and numbers.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it computes.
+    pub op: NodeOp,
+    /// Operands, in the operator's order.
+    pub args: SmallVec<[Operand; 3]>,
+    /// Shape of the result.
+    pub shape: Shape,
+    /// Element type of the result.
+    pub dtype: DType,
+    /// The user's line.
+    pub location: Option<&'static Location<'static>>,
+    /// The precision it was recorded under.
+    pub precision: Precision,
+}
+
+/// An input: a stored tensor's window (its offset is not part of the graph).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputSpec {
+    /// The window; the offset is zero.
+    pub layout: Layout,
+    /// The element type.
+    pub dtype: DType,
+    /// Where it lies.
+    pub device: Device,
+}
+
+/// A typed operator graph in topological order; node ids are positions.
+///
+/// ```
+/// use ferrotrace_jit::Graph;
+/// use ferrotrace_kernels::{OpBuilderExt, UnaryOp};
+/// use ferrotrace_runtime::{DType, Device, Layout, Shape};
+///
+/// let mut graph = Graph::new();
+/// let x = graph.input(&Layout::contiguous(Shape::from([2, 3])), DType::F32, &Device::cpu());
+/// let y = graph.unary(UnaryOp::Exp, x)?;
+/// graph.set_outputs(vec![y]);
+/// assert!(graph.to_string().contains("exp(%0)"));
+/// # ferrotrace_runtime::Result::Ok(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    nodes: Vec<Node>,
+    inputs: Vec<InputSpec>,
+    outputs: Vec<ValueId>,
+    location: Option<&'static Location<'static>>,
+    precision: Precision,
+}
+
+impl Graph {
+    /// An empty graph.
+    pub fn new() -> Graph {
+        Graph::default()
+    }
+
+    /// Appends an input with this window.
+    pub fn input(&mut self, layout: &Layout, dtype: DType, device: &Device) -> ValueId {
+        let layout = Layout::new(layout.shape().clone(), SmallVec::from_slice(layout.strides()), 0);
+        let number = self.inputs.len() as u32;
+        self.inputs.push(InputSpec { layout: layout.clone(), dtype, device: device.clone() });
+        self.append(NodeOp::Input(number), SmallVec::new(), layout.shape().clone(), dtype)
+    }
+
+    /// The user's line and precision of the nodes pushed from now on.
+    pub fn set_origin(&mut self, location: Option<&'static Location<'static>>, precision: Precision) {
+        self.location = location;
+        self.precision = precision;
+    }
+
+    /// The nodes whose values are wanted, in order.
+    pub fn set_outputs(&mut self, outputs: Vec<ValueId>) {
+        self.outputs = outputs;
+    }
+
+    /// Every node, in topological order.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The node of an id.
+    pub fn node(&self, id: ValueId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// The inputs, in order.
+    pub fn inputs(&self) -> &[InputSpec] {
+        &self.inputs
+    }
+
+    /// The wanted nodes.
+    pub fn outputs(&self) -> &[ValueId] {
+        &self.outputs
+    }
+
+    /// The tensor operands of a node.
+    pub fn operands(&self, id: ValueId) -> impl Iterator<Item = ValueId> + '_ {
+        self.node(id).args.iter().filter_map(|arg| match arg {
+            Operand::Value(v) => Some(*v),
+            _ => None,
+        })
+    }
+
+    /// The device the graph runs on: that of its first input, the CPU if there is none.
+    pub fn device(&self) -> Device {
+        self.inputs.first().map_or_else(Device::cpu, |input| input.device.clone())
+    }
+
+    /// What errors say of a node.
+    pub fn context(&self, id: ValueId) -> Context {
+        let node = self.node(id);
+        let name = match &node.op {
+            NodeOp::Input(_) => "input",
+            NodeOp::Op(op) => op.name(),
+        };
+        let operands = self.operands(id).map(|v| (self.node(v).shape.clone(), self.node(v).dtype)).collect();
+        Context { op: name, operands, location: node.location }
+    }
+
+    /// Shapes, dtypes and numbers of operands, as the operators' rules take them.
+    pub fn metas<'a>(&'a self, operands: &'a [Operand]) -> SmallVec<[ArgMeta<'a>; 3]> {
+        let meta = |operand: &Operand| match operand {
+            Operand::Value(v) => ArgMeta::Tensor(&self.node(*v).shape, self.node(*v).dtype),
+            Operand::Slot(_, scalar) | Operand::Const(scalar) => ArgMeta::Scalar(*scalar),
+        };
+        operands.iter().map(meta).collect()
+    }
+
+    fn append(&mut self, op: NodeOp, args: SmallVec<[Operand; 3]>, shape: Shape, dtype: DType) -> ValueId {
+        let id = ValueId(self.nodes.len() as u32);
+        let (location, precision) = (self.location, self.precision);
+        self.nodes.push(Node { op, args, shape, dtype, location, precision });
+        id
+    }
+
+    /// Checks the graph's invariants: operands come before their users, inputs and outputs exist, and every node has
+    /// the shape and dtype its operator's rules give.
+    ///
+    /// # Errors
+    /// The first violation, as an internal error.
+    pub fn verify(&self) -> Result<()> {
+        for (i, node) in self.nodes.iter().enumerate() {
+            let id = ValueId(i as u32);
+            if self.operands(id).any(|v| v >= id) {
+                return Err(Error::internal(format!("node %{i} uses a later node")));
+            }
+            match &node.op {
+                NodeOp::Input(n) => {
+                    let spec = self.inputs.get(*n as usize);
+                    if spec.is_none_or(|s| *s.layout.shape() != node.shape || s.dtype != node.dtype) {
+                        return Err(Error::internal(format!("node %{i} is no input {n}")));
+                    }
+                }
+                NodeOp::Op(op) => {
+                    let (shape, dtype) = op.infer(&self.metas(&node.args))?;
+                    if (&shape, dtype) != (&node.shape, node.dtype) {
+                        let have = format!("{}{}", node.dtype, node.shape);
+                        return Err(Error::internal(format!("node %{i} is {have}, its rule gives {dtype}{shape}")));
+                    }
+                }
+            }
+        }
+        match self.outputs.iter().find(|v| v.0 as usize >= self.nodes.len()) {
+            Some(v) => Err(Error::internal(format!("output %{} does not exist", v.0))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl OpBuilder for Graph {
+    fn shape(&self, value: ValueId) -> &Shape {
+        &self.node(value).shape
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        self.node(value).dtype
+    }
+
+    fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
+        let (shape, dtype) = op.infer(&self.metas(operands))?;
+        Ok(self.append(NodeOp::Op(op), SmallVec::from_slice(operands), shape, dtype))
+    }
+}
+
+/// `%3: f32[2, 3] = mul(%1, $0)`, a line a node; numbers known at run time are `$slot`.
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, node) in self.nodes.iter().enumerate() {
+            write!(f, "%{i}: {}{} = ", node.dtype, node.shape)?;
+            match &node.op {
+                NodeOp::Input(n) => write!(f, "input {n} {:?}", self.inputs[*n as usize].layout.strides())?,
+                NodeOp::Op(op) => {
+                    write!(f, "{}", op.name())?;
+                    f.write_str("(")?;
+                    for (k, arg) in node.args.iter().enumerate() {
+                        f.write_str(if k == 0 { "" } else { ", " })?;
+                        match arg {
+                            Operand::Value(v) => write!(f, "%{}", v.0)?,
+                            Operand::Slot(s, _) => write!(f, "${s}")?,
+                            Operand::Const(Scalar::Bool(b)) => write!(f, "{b}")?,
+                            Operand::Const(Scalar::Int(n)) => write!(f, "{n}")?,
+                            Operand::Const(Scalar::Float(x)) => write!(f, "{x:?}")?,
+                        }
+                    }
+                    f.write_str(")")?;
+                }
+            }
+            writeln!(f)?;
+        }
+        f.write_str("return")?;
+        for v in &self.outputs {
+            write!(f, " %{}", v.0)?;
+        }
+        writeln!(f)
+    }
+}

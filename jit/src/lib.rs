@@ -1,0 +1,22 @@
+//! How programs are compiled: a typed operator graph, symbolic indices, loop nests, fusion, C, plans.
+//!
+//! Passes are functions from whole values to whole values: [`Graph`] → [`simplify`](simplify::simplify) →
+//! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit) → [`Plan`].
+#![forbid(unsafe_code)]
+
+pub mod body;
+mod eager;
+pub mod emit;
+mod explain;
+pub mod expr;
+mod graph;
+pub mod lower;
+pub mod nest;
+mod plan;
+pub mod schedule;
+pub mod simplify;
+
+pub use eager::run_eagerly;
+pub use explain::{Explanation, FusedInfo};
+pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
+pub use plan::{Draft, Plan, PlanInput, Step, compile, draft};

@@ -1,0 +1,467 @@
+//! Expansion: the value of a node at an index, written into a body.
+
+use super::{Realized, Site, realize};
+use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
+use crate::expr::{Expr, Term};
+use crate::graph::{Graph, Node, NodeOp, Precision};
+use ferrotrace_kernels::{BinaryOp, Distribution, Op, Operand, ReduceKind, ValueId, ops::pointwise, ops::view};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+/// Writes values of a graph into one body, over loops of these extents.
+pub(super) struct Expansion<'a> {
+    graph: &'a Graph,
+    realized: &'a Realized,
+    extents: Vec<usize>,
+    sites: &'a mut Vec<Site>,
+    body: Body,
+    known: HashMap<(ValueId, Vec<Expr>, Option<MaskId>), Value>,
+}
+
+impl<'a> Expansion<'a> {
+    pub fn new(graph: &'a Graph, realized: &'a Realized, extents: Vec<usize>, sites: &'a mut Vec<Site>) -> Self {
+        Expansion { graph, realized, extents, sites, body: Body::default(), known: HashMap::new() }
+    }
+
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+
+    fn ranges(&self) -> &[usize] {
+        &self.extents
+    }
+
+    /// The value of a node at an index: a load if it is stored, else its expansion. Under a mask only its lanes count.
+    pub fn value(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+        let key = (id, index.to_vec(), mask);
+        if let Some(&value) = self.known.get(&key) {
+            return Ok(value);
+        }
+        let value = if self.realized.is_stored(id) {
+            self.load(id, index, mask)
+        } else {
+            self.node(id, index, mask)?
+        };
+        self.known.insert(key, value);
+        Ok(value)
+    }
+
+    fn load(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Value {
+        let node = self.graph.node(id);
+        let (source, layout) = match node.op {
+            NodeOp::Input(n) => (Source::Input(n), self.graph.inputs()[n as usize].layout.clone()),
+            NodeOp::Op(_) => (Source::Node(id), ferrotrace_runtime::Layout::contiguous(node.shape.clone())),
+        };
+        let mut position = Expr::default();
+        for ((i, &stride), &n) in index.iter().zip(layout.strides()).zip(node.shape.iter()) {
+            if n != 1 {
+                position = position.add(&i.scale(stride as i64));
+            }
+        }
+        let index = position.recombine();
+        self.body.push(BodyOp::Load { source, dtype: node.dtype, index, mask }, node.dtype.compute())
+    }
+
+    /// The expansion of an operator at an index.
+    pub fn node(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let NodeOp::Op(op) = &node.op else { return Err(Error::internal("an input is always stored")) };
+        let value = match op {
+            Op::Full { .. } => self.number(&node.args[0], node.dtype),
+            Op::Arange { dtype, .. } => self.arange(node, *dtype, &index[0]),
+            Op::Iota { dim, .. } => self.body.push(BodyOp::Index(index[*dim].clone()), DType::I64),
+            Op::Random { dist, .. } => self.random(node, *dist, index),
+            Op::Unary(op) => {
+                let compute = pointwise::unary_compute(*op, &graph.metas(&node.args))?;
+                let a = self.operand(node, 0, compute, index, mask)?;
+                let a = self.boundary(node, a, 0, op.result_dtype(compute));
+                self.body.push(BodyOp::Unary(*op, a), op.result_dtype(compute).compute())
+            }
+            Op::Binary(op) => {
+                let compute = pointwise::binary_compute(*op, &graph.metas(&node.args))?;
+                let a = self.operand(node, 0, compute, index, mask)?;
+                let b = self.operand(node, 1, compute, index, mask)?;
+                let a = self.boundary(node, a, 0, op.result_dtype(compute));
+                let b = self.boundary(node, b, 1, op.result_dtype(compute));
+                self.body.push(BodyOp::Binary(*op, a, b), op.result_dtype(compute).compute())
+            }
+            Op::Where => {
+                let m = self.operand(node, 0, DType::Bool, index, mask)?;
+                let a = self.operand(node, 1, node.dtype, index, mask)?;
+                let b = self.operand(node, 2, node.dtype, index, mask)?;
+                self.body.push(BodyOp::Select(m, a, b), node.dtype.compute())
+            }
+            Op::Cast(dtype) => {
+                let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
+                let a = self.boundary(node, a, 0, *dtype);
+                let cast = self.cast(a, dtype.compute());
+                if dtype.is_half() { self.body.push(BodyOp::Round(cast, *dtype), DType::F32) } else { cast }
+            }
+            Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
+            Op::Pad(pads) => self.pad(node, pads, index, mask)?,
+            Op::Cat { dim } => self.cat(node, *dim, index, mask)?,
+            Op::SliceAssign { dim, start, end, step } => {
+                self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?
+            }
+            Op::Repeat(_) => {
+                let (x, shape) = self.tensor(node, 0)?;
+                let lead = index.len() - shape.rank();
+                let inner: Vec<Expr> =
+                    (0..shape.rank()).map(|d| index[lead + d].modulo(shape[d] as i64, self.ranges())).collect();
+                self.value(x, &inner, mask)?
+            }
+            Op::Gather { dim } => {
+                let (x, shape) = self.tensor(node, 0)?;
+                let (idx, _) = self.tensor(node, 1)?;
+                let at = self.checked(id, idx, index, (*dim, shape[*dim]), mask)?;
+                let mut inner = index.to_vec();
+                inner[*dim] = at;
+                self.value(x, &inner, mask)?
+            }
+            Op::Index { axes, at } => self.index(id, node, axes, *at, index, mask)?,
+            view if realize::is_view(view) => {
+                let (x, shape) = self.tensor(node, 0)?;
+                let inner = self.through_view(view, &shape, &node.shape, index);
+                return self.value(x, &inner, mask);
+            }
+            other => return Err(Error::internal(format!("{} has no lowering", other.name()))),
+        };
+        // EagerExact: every recorded operation rounds to its dtype.
+        Ok(match node.precision {
+            Precision::EagerExact if node.dtype.is_half() => {
+                self.body.push(BodyOp::Round(value, node.dtype), DType::F32)
+            }
+            _ => value,
+        })
+    }
+
+    fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {
+        match node.args.get(operand) {
+            Some(Operand::Value(x)) => Ok((*x, self.graph.node(*x).shape.clone())),
+            _ => Err(Error::internal("an operand that must be a tensor is a number")),
+        }
+    }
+
+    fn number(&mut self, operand: &Operand, dtype: DType) -> Value {
+        self.body.push_number(Number { operand: *operand, dtype })
+    }
+
+    fn cast(&mut self, value: Value, to: DType) -> Value {
+        if self.body.value(value).dtype == to {
+            return value;
+        }
+        self.body.push(BodyOp::Cast(value), to)
+    }
+
+    /// An operand at the result's index (right-aligned broadcasting), cast to `dtype`.
+    fn operand(
+        &mut self,
+        node: &Node,
+        which: usize,
+        dtype: DType,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let Operand::Value(x) = node.args[which] else { return Ok(self.number(&node.args[which], dtype)) };
+        let inner = broadcast_index(&self.graph.node(x).shape, index);
+        let value = self.value(x, &inner, mask)?;
+        let from = self.graph.node(x).dtype;
+        // A half operand of another half compute type is rounded to it by the conversion.
+        let value = self.cast(value, dtype.compute());
+        if dtype.is_half() && from != dtype && !from.is_half() {
+            return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
+        }
+        Ok(value)
+    }
+
+    /// Rounds a half-precision operand where precision becomes visible: comparisons and conversions to integers.
+    fn boundary(&mut self, node: &Node, value: Value, which: usize, result: DType) -> Value {
+        let Operand::Value(x) = node.args[which] else { return value };
+        let from = self.graph.node(x).dtype;
+        let rounded = matches!(self.body.value(value).op, BodyOp::Load { .. } | BodyOp::Round(..));
+        if !from.is_half() || result.is_float() || rounded || self.body.value(value).dtype != DType::F32 {
+            return value;
+        }
+        self.body.push(BodyOp::Round(value, from), DType::F32)
+    }
+
+    /// start + i·step in `I64` where all are integers, else in `F64`.
+    fn arange(&mut self, node: &Node, dtype: DType, position: &Expr) -> Value {
+        let is_float = |operand: &Operand| match operand {
+            Operand::Slot(_, s) | Operand::Const(s) => matches!(s, Scalar::Float(_)),
+            Operand::Value(_) => true,
+        };
+        let wide = if dtype.is_float() || node.args.iter().any(is_float) { DType::F64 } else { DType::I64 };
+        let start = self.number(&node.args[0], wide);
+        let step = self.number(&node.args[1], wide);
+        let i = self.body.push(BodyOp::Index(position.clone()), DType::I64);
+        let i = self.cast(i, wide);
+        let scaled = self.body.push(BodyOp::Binary(BinaryOp::Mul, i, step), wide);
+        let value = self.body.push(BodyOp::Binary(BinaryOp::Add, start, scaled), wide);
+        let value = self.cast(value, dtype.compute());
+        if dtype.is_half() { self.body.push(BodyOp::Round(value, dtype), DType::F32) } else { value }
+    }
+
+    fn random(&mut self, node: &Node, dist: Distribution, index: &[Expr]) -> Value {
+        let parameter = match dist {
+            Distribution::Int => DType::I64,
+            Distribution::Bernoulli => DType::F64,
+            _ => node.dtype,
+        };
+        let mut args: SmallVec<[Value; 4]> = SmallVec::new();
+        for (i, operand) in node.args.iter().enumerate() {
+            let dtype = if i < 2 { DType::I64 } else { parameter };
+            args.push(self.number(operand, dtype));
+        }
+        let index = flatten(&node.shape, index);
+        let op = BodyOp::Random { dist, dtype: node.dtype, args, index };
+        self.body.push(op, node.dtype.compute())
+    }
+
+    /// ir R6-R8: the fold, left to right over row-major reduced positions, as straight-line code.
+    fn inline_reduction(
+        &mut self,
+        id: ValueId,
+        kind: ReduceKind,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let graph = self.graph;
+        let node = graph.node(id);
+        let NodeOp::Op(Op::Reduce { mask: dims, keepdim, .. }) = &node.op else {
+            return Err(Error::internal("not a reduction"));
+        };
+        let (x, shape) = self.tensor(node, 0)?;
+        let reduced = |d: usize| dims >> d & 1 == 1;
+        let count = realize::reduced_count(graph, id, *dims);
+        let accumulate = match kind {
+            ReduceKind::Any | ReduceKind::All => DType::Bool,
+            ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean => node.dtype.compute(),
+            _ => graph.node(x).dtype.compute(),
+        };
+        if count == 0 || matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin) {
+            let identity = match kind {
+                ReduceKind::Prod => Scalar::Int(1),
+                ReduceKind::All => Scalar::Bool(true),
+                _ => Scalar::Int(0),
+            };
+            return Ok(self.number(&Operand::Const(identity), node.dtype));
+        }
+        let mut total = None;
+        for flat in 0..count {
+            let mut rest = flat;
+            let mut inner = vec![Expr::default(); shape.rank()];
+            for d in (0..shape.rank()).rev().filter(|&d| reduced(d)) {
+                inner[d] = Expr::from((rest % shape[d]) as i64);
+                rest /= shape[d];
+            }
+            let mut next = 0;
+            for (d, slot) in inner.iter_mut().enumerate() {
+                if !reduced(d) {
+                    *slot = index[next].clone();
+                }
+                next += usize::from(!reduced(d) || *keepdim);
+            }
+            let value = self.value(x, &inner, mask)?;
+            let value = self.cast(value, accumulate);
+            let op = match (kind, accumulate) {
+                (ReduceKind::Sum | ReduceKind::Mean, _) => BinaryOp::Add,
+                (ReduceKind::Prod, _) => BinaryOp::Mul,
+                (ReduceKind::Any, _) | (ReduceKind::Max, DType::Bool) => BinaryOp::LogicalOr,
+                (ReduceKind::All, _) | (ReduceKind::Min, DType::Bool) => BinaryOp::LogicalAnd,
+                (ReduceKind::Max, _) => BinaryOp::Maximum,
+                _ => BinaryOp::Minimum,
+            };
+            total = Some(match total {
+                None => value,
+                Some(sum) => self.body.push(BodyOp::Binary(op, sum, value), accumulate),
+            });
+        }
+        let total = total.ok_or_else(|| Error::internal("an empty fold"))?;
+        Ok(self.cast(total, node.dtype.compute()))
+    }
+
+    /// Conditions `low ≤ e < high` that the ranges do not prove.
+    fn within(&self, e: &Expr, low: i64, high: i64) -> Vec<Expr> {
+        let bounds = [e.offset(-low), Expr::from(high - 1).sub(e)];
+        bounds.into_iter().filter(|b| !b.is_non_negative(self.ranges())).collect()
+    }
+
+    fn pad(
+        &mut self,
+        node: &Node,
+        pads: &[(isize, isize)],
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let (x, shape) = self.tensor(node, 0)?;
+        let mut inner = index.to_vec();
+        let mut conditions = Vec::new();
+        for (d, &(before, _)) in pads.iter().enumerate() {
+            inner[d] = index[d].offset(-before as i64);
+            conditions.extend(self.within(&inner[d], 0, shape[d] as i64));
+        }
+        let fill = self.number(&node.args[1], node.dtype);
+        if shape.numel() == 0 {
+            return Ok(fill);
+        }
+        let inside = self.body.narrow_mask(mask, &conditions);
+        let value = self.value(x, &inner, inside)?;
+        Ok(self.select(conditions, value, fill, node.dtype))
+    }
+
+    /// `a` where every condition holds, else `b`; `a` for no condition.
+    fn select(&mut self, conditions: Vec<Expr>, a: Value, b: Value, dtype: DType) -> Value {
+        let Some(mask) = self.body.push_mask(conditions) else { return a };
+        let m = self.body.push(BodyOp::Mask(mask), DType::Bool);
+        self.body.push(BodyOp::Select(m, a, b), dtype.compute())
+    }
+
+    fn cat(&mut self, node: &Node, dim: usize, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+        let mut parts = Vec::new();
+        let mut start = 0i64;
+        for which in 0..node.args.len() {
+            let (x, shape) = self.tensor(node, which)?;
+            if shape[dim] > 0 {
+                parts.push((x, start, start + shape[dim] as i64));
+            }
+            start += shape[dim] as i64;
+        }
+        let mut result = None;
+        for &(x, low, high) in parts.iter().rev() {
+            let conditions = self.within(&index[dim], low, high);
+            let inside = self.body.narrow_mask(mask, &conditions);
+            let mut inner = index.to_vec();
+            inner[dim] = index[dim].offset(-low);
+            let value = self.value(x, &inner, inside)?;
+            let value = self.cast(value, node.dtype.compute());
+            result = Some(match result {
+                None => value,
+                Some(after) => {
+                    let before = Expr::from(high - 1).sub(&index[dim]);
+                    self.select(vec![before], value, after, node.dtype)
+                }
+            });
+        }
+        result.ok_or_else(|| Error::internal("a concatenation without elements"))
+    }
+
+    fn slice_assign(
+        &mut self,
+        node: &Node,
+        (dim, start, end, step): (usize, isize, isize, usize),
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let (x, shape) = self.tensor(node, 0)?;
+        let base = self.value(x, index, mask)?;
+        let (first, len) = view::clamp_slice(shape[dim], start, end, step);
+        if len == 0 {
+            return Ok(base);
+        }
+        let offset = index[dim].offset(-(first as i64));
+        let mut conditions = self.within(&index[dim], first as i64, (first + (len - 1) * step + 1) as i64);
+        if step > 1 {
+            // On the grid of the slice: −(offset mod step) ≥ 0.
+            conditions.push(offset.modulo(step as i64, self.ranges()).scale(-1));
+        }
+        let inside = self.body.narrow_mask(mask, &conditions);
+        let mut inner = index.to_vec();
+        inner[dim] = offset.floor_div(step as i64, self.ranges());
+        let value = self.operand(node, 1, node.dtype, &inner, inside)?;
+        Ok(self.select(conditions, value, base, node.dtype))
+    }
+
+    /// An index tensor's element, checked and wrapped, as an index expression.
+    fn checked(
+        &mut self,
+        id: ValueId,
+        indices: ValueId,
+        at: &[Expr],
+        (dim, size): (usize, usize),
+        mask: Option<MaskId>,
+    ) -> Result<Expr> {
+        let value = self.value(indices, at, mask)?;
+        let index = self.cast(value, DType::I64);
+        let known = self.sites.iter().position(|s| s.node == id && s.dim == dim);
+        let site = known.unwrap_or_else(|| {
+            self.sites.push(Site { node: id, dim, size });
+            self.sites.len() - 1
+        }) as u32
+            + 1;
+        let check = BodyOp::Check { index, size: size as i64, mask, site };
+        let value = self.body.push(check, DType::I64);
+        Ok(Expr::from(Term::Value(value)))
+    }
+
+    fn index(
+        &mut self,
+        id: ValueId,
+        node: &Node,
+        axes: &[u8],
+        at: usize,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let (x, shape) = self.tensor(node, 0)?;
+        let block = node.shape.rank() - (shape.rank() - axes.len());
+        let block_index = &index[at..at + block];
+        let mut kept = index[..at].iter().chain(&index[at + block..]);
+        let mut inner = Vec::with_capacity(shape.rank());
+        for d in 0..shape.rank() {
+            match axes.iter().position(|&a| a as usize == d) {
+                Some(which) => {
+                    let (idx, idx_shape) = self.tensor(node, 1 + which)?;
+                    let position = broadcast_index(&idx_shape, block_index);
+                    inner.push(self.checked(id, idx, &position, (d, shape[d]), mask)?);
+                }
+                None => inner.push(kept.next().cloned().ok_or_else(|| Error::internal("too few kept axes"))?),
+            }
+        }
+        self.value(x, &inner, mask)
+    }
+
+    /// The index of a view's operand.
+    fn through_view(&self, op: &Op, from: &Shape, to: &Shape, index: &[Expr]) -> Vec<Expr> {
+        if let Some(map) = view::view_map(op, from, to) {
+            let at = |(base, terms): &(isize, SmallVec<[(usize, isize); 2]>)| {
+                let start = Expr::from(*base as i64);
+                terms.iter().fold(start, |e, &(d, c)| e.add(&index[d].scale(c as i64)))
+            };
+            return map.dims.iter().map(at).collect();
+        }
+        // Reshapes: through the row-major position (ir V7).
+        let flat = flatten(to, index);
+        let mut inner = vec![Expr::default(); from.rank()];
+        let mut stride = 1i64;
+        let outermost = (0..from.rank()).find(|&d| from[d] != 1);
+        for d in (0..from.rank()).rev().filter(|&d| from[d] != 1) {
+            let quotient = flat.floor_div(stride, self.ranges());
+            // codegen A1.2: the outermost needs no modulo.
+            inner[d] = if Some(d) == outermost { quotient } else { quotient.modulo(from[d] as i64, self.ranges()) };
+            stride *= from[d] as i64;
+        }
+        inner
+    }
+}
+
+/// The index of an operand of shape `shape` broadcast (right-aligned) to the index's rank.
+fn broadcast_index(shape: &Shape, index: &[Expr]) -> Vec<Expr> {
+    let lead = index.len() - shape.rank();
+    (0..shape.rank()).map(|d| if shape[d] == 1 { Expr::default() } else { index[lead + d].clone() }).collect()
+}
+
+/// The row-major position of an index.
+fn flatten(shape: &Shape, index: &[Expr]) -> Expr {
+    let mut flat = Expr::default();
+    let mut stride = 1i64;
+    for (i, &n) in index.iter().zip(shape.iter()).rev() {
+        if n != 1 {
+            flat = flat.add(&i.scale(stride));
+        }
+        stride *= n as i64;
+    }
+    flat.recombine()
+}

@@ -1,0 +1,293 @@
+//! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
+
+use crate::body::Source;
+use crate::graph::{Graph, NodeOp};
+use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
+use ferrotrace_runtime::Layout;
+
+/// Thresholds of storing and fusing.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// A value of several users that reads more buffers than this is stored (ir B9).
+    pub reuse_reads: u32,
+    /// A value of several users with more operations than this is stored (ir B9).
+    pub reuse_ops: u32,
+    /// A value that reads more buffers than this is stored (ir B11).
+    pub reads: u32,
+    /// A value with more operations than this is stored (codegen B2.7).
+    pub ops: u32,
+    /// Reductions of fewer elements become straight-line code (ir R8).
+    pub unroll: usize,
+    /// Concatenations of more operands are copied (ir `max_pointwise_cat_inputs`).
+    pub cat: usize,
+    /// Most nests of one fused node (scheduler L-14).
+    pub fusion_nests: usize,
+    /// Most operations of one fused node.
+    pub fusion_ops: usize,
+    /// Most other nodes each node is compared with through one buffer (scheduler F-11).
+    pub pairs: usize,
+    /// Most rounds of fusion (scheduler F-01).
+    pub rounds: usize,
+    /// Horizontal fusion must share at least this many bytes (scheduler L-17).
+    pub shared_bytes: u64,
+    /// Nodes further apart are not fused horizontally (scheduler L-16).
+    pub distance: usize,
+    /// A reduction into fewer results than this over a large input is split into chunks.
+    pub split_rows: usize,
+    /// Elements from which such a reduction is split.
+    pub split_elements: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            reuse_reads: 4,
+            reuse_ops: 30,
+            reads: 8,
+            ops: 100,
+            unroll: 8,
+            cat: 8,
+            fusion_nests: 64,
+            fusion_ops: 160,
+            pairs: 64,
+            rounds: 10,
+            shared_bytes: 10,
+            distance: 64,
+            split_rows: 4,
+            split_elements: 1 << 16,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    ops: u32,
+    reads: u32,
+    depth: u32,
+    heavy: bool,
+}
+
+/// The decision for each node.
+#[derive(Clone, Debug)]
+pub struct Realized {
+    stored: Vec<bool>,
+    call: Vec<bool>,
+    inline_reduction: Vec<bool>,
+}
+
+impl Realized {
+    /// Whether the node has memory: inputs do.
+    pub fn is_stored(&self, id: ValueId) -> bool {
+        self.stored[id.0 as usize]
+    }
+
+    /// Whether a ready-made kernel computes the node.
+    pub fn is_call(&self, id: ValueId) -> bool {
+        self.call[id.0 as usize]
+    }
+
+    /// Whether the node is a reduction written out as straight-line code.
+    pub fn is_inline_reduction(&self, id: ValueId) -> bool {
+        self.inline_reduction[id.0 as usize]
+    }
+
+    /// The node as a window on stored memory, if views alone lead to it (ir B16, V12).
+    pub fn window(&self, graph: &Graph, id: ValueId) -> Option<(Source, Layout)> {
+        let mut chain = Vec::new();
+        let mut base = id;
+        while !self.is_stored(base) {
+            let node = graph.node(base);
+            let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else { return None };
+            if !is_view(op) {
+                return None;
+            }
+            chain.push(base);
+            base = *from;
+        }
+        let (source, mut layout) = match graph.node(base).op {
+            NodeOp::Input(n) => (Source::Input(n), graph.inputs()[n as usize].layout.clone()),
+            NodeOp::Op(_) => (Source::Node(base), Layout::contiguous(graph.node(base).shape.clone())),
+        };
+        for &v in chain.iter().rev() {
+            let node = graph.node(v);
+            let NodeOp::Op(op) = &node.op else { return None };
+            layout = match view::view_map(op, layout.shape(), &node.shape) {
+                Some(map) => map.apply(&layout, &node.shape),
+                None => layout.reshape(&node.shape)?,
+            };
+        }
+        Some((source, layout))
+    }
+}
+
+/// Whether the operator only looks at its operand through another index map.
+pub fn is_view(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Reshape(_)
+            | Op::Flatten { .. }
+            | Op::Expand(_)
+            | Op::Permute(_)
+            | Op::Squeeze { .. }
+            | Op::Unsqueeze { .. }
+            | Op::Slice { .. }
+            | Op::Narrow { .. }
+            | Op::Select { .. }
+            | Op::Flip { .. }
+            | Op::Diagonal { .. }
+            | Op::Unfold { .. }
+    )
+}
+
+/// Whether only a ready-made kernel computes the operator.
+fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
+    match op {
+        Op::Scan { .. }
+        | Op::ArgSort { .. }
+        | Op::ArgTopK { .. }
+        | Op::IndexPut { .. }
+        | Op::Scatter { .. }
+        | Op::Matmul
+        | Op::Conv(_)
+        | Op::Pool(_)
+        | Op::AdaptiveAvgPool { .. }
+        | Op::Interpolate { .. } => true,
+        Op::Cat { .. } => operands > limits.cat,
+        _ => false,
+    }
+}
+
+/// Decides for each node of a simplified graph whether it is stored.
+pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
+    let n = graph.nodes().len();
+    let mut realized =
+        Realized { stored: vec![false; n], call: vec![false; n], inline_reduction: vec![false; n] };
+    let mut users = vec![0u32; n];
+    for i in 0..n {
+        let mut seen: smallvec::SmallVec<[ValueId; 4]> = graph.operands(ValueId(i as u32)).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        for v in seen {
+            users[v.0 as usize] += 1;
+        }
+    }
+    let mut output = vec![false; n];
+    for v in graph.outputs() {
+        users[v.0 as usize] += 1;
+        output[v.0 as usize] = true;
+    }
+    let mut costs = vec![Cost::default(); n];
+    for i in 0..n {
+        let id = ValueId(i as u32);
+        let node = graph.node(id);
+        let NodeOp::Op(op) = &node.op else {
+            realized.stored[i] = true;
+            costs[i] = Cost { ops: 0, reads: 1, depth: 0, heavy: false };
+            continue;
+        };
+        if is_library(op, limits, node.args.len()) {
+            realized.call[i] = true;
+            for operand in graph.operands(id) {
+                need_memory(graph, &mut realized, &mut costs, operand);
+            }
+            store(&mut realized, &mut costs, id);
+            continue;
+        }
+        let mut cost = Cost::default();
+        let add = |cost: &mut Cost, from: Cost, times: u32| {
+            cost.ops = cost.ops.saturating_add(from.ops.saturating_mul(times));
+            cost.reads = cost.reads.saturating_add(from.reads.saturating_mul(times));
+            cost.depth = cost.depth.max(from.depth);
+            cost.heavy |= from.heavy;
+        };
+        let mut times = 1;
+        if let Op::Reduce { kind, mask, .. } = op {
+            let count = reduced_count(graph, id, *mask);
+            // ir R7, R8, R9: one element, or a few into more than one result.
+            let short = count == 1 || (count < limits.unroll && node.shape.numel() != 1);
+            let empty = count == 0;
+            let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
+            // A value of several users, or a costly one, is better read once by a loop.
+            let wide = graph.operands(id).any(|v| {
+                let cost = costs[v.0 as usize];
+                users[v.0 as usize] > 1 || cost.heavy || cost.ops > limits.reuse_ops
+            });
+            if empty || count == 1 || (short && !arg && !wide) {
+                realized.inline_reduction[i] = true;
+                times = count.max(1) as u32;
+            } else {
+                store(&mut realized, &mut costs, id);
+                continue;
+            }
+        }
+        if matches!(op, Op::Gather { .. } | Op::Index { .. }) {
+            // An indexed value is recomputed per index only where that is cheap.
+            if let Some(Operand::Value(x)) = node.args.first().copied() {
+                let of = costs[x.0 as usize];
+                if of.ops > 4 || of.heavy {
+                    need_memory(graph, &mut realized, &mut costs, x);
+                }
+            }
+        }
+        for operand in graph.operands(id) {
+            add(&mut cost, costs[operand.0 as usize], times);
+        }
+        cost.depth += 1;
+        if !is_view(op) {
+            cost.ops = cost.ops.saturating_add(times);
+        }
+        cost.heavy |= match op {
+            Op::Unary(op) => op.heavy(),
+            Op::Binary(op) => op.heavy(),
+            Op::Random { .. } => true,
+            _ => false,
+        };
+        costs[i] = cost;
+        let reused = users[i] > 1
+            && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
+            && (cost.reads > 0 || cost.heavy);
+        if reused || cost.reads > limits.reads || cost.ops >= limits.ops || cost.depth > 200 {
+            need_memory(graph, &mut realized, &mut costs, id);
+        }
+        if output[i] {
+            need_memory(graph, &mut realized, &mut costs, id);
+        }
+    }
+    realized
+}
+
+fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
+    realized.stored[id.0 as usize] = true;
+    costs[id.0 as usize] = Cost { ops: 0, reads: 1, depth: 0, heavy: false };
+}
+
+/// Makes the node a window on stored memory: through its views where they keep every element, else by storing it.
+fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
+    if realized.window(graph, id).is_some() {
+        return;
+    }
+    let mut base = id;
+    loop {
+        let node = graph.node(base);
+        let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else { break };
+        if !is_view(op) || graph.node(*from).shape.numel() > node.shape.numel() {
+            break;
+        }
+        base = *from;
+    }
+    // Storing the base helps only if the views between can be expressed by strides.
+    realized.stored[base.0 as usize] = true;
+    if realized.window(graph, id).is_some() {
+        store(realized, costs, base);
+    } else {
+        realized.stored[base.0 as usize] = false;
+        store(realized, costs, id);
+    }
+}
+
+/// Elements reduced into one result.
+pub(super) fn reduced_count(graph: &Graph, id: ValueId, mask: u64) -> usize {
+    let Some(x) = graph.operands(id).next() else { return 0 };
+    let shape = &graph.node(x).shape;
+    (0..shape.rank()).filter(|d| mask >> d & 1 == 1).map(|d| shape[d]).product()
+}

@@ -1,0 +1,110 @@
+//! Loop nests: what lowering makes of a stored node.
+
+use crate::body::{Body, Value};
+use crate::expr::Expr;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::DType;
+use std::fmt;
+
+/// The loops and the body that compute one stored node. Variables `0..iter.len()` run over the result, the following
+/// ones over what is reduced; sizes of 1 have no loop.
+#[derive(Clone, Debug)]
+pub struct LoopNest {
+    /// The node computed.
+    pub node: ValueId,
+    /// Its element type in memory.
+    pub dtype: DType,
+    /// Extents over the result, outermost first.
+    pub iter: Vec<usize>,
+    /// Extents reduced, outermost first; empty for a pointwise nest.
+    pub red: Vec<usize>,
+    /// The values.
+    pub body: Body,
+    /// The value stored.
+    pub result: Value,
+}
+
+impl LoopNest {
+    /// Extents of all variables.
+    pub fn extents(&self) -> Vec<usize> {
+        self.iter.iter().chain(&self.red).copied().collect()
+    }
+
+    /// Elements of the result.
+    pub fn rows(&self) -> usize {
+        self.iter.iter().product()
+    }
+
+    /// Elements reduced into one of the result.
+    pub fn cols(&self) -> usize {
+        self.red.iter().product()
+    }
+
+    /// Whether the nest reduces.
+    pub fn reduces(&self) -> bool {
+        matches!(self.body.value(self.result).op, crate::body::BodyOp::Reduce { .. }) || !self.red.is_empty()
+    }
+
+    /// Where the result is stored, over the iteration variables: row-major.
+    pub fn store_index(&self) -> Expr {
+        flat_index(&self.iter, 0)
+    }
+}
+
+/// The row-major position in `extents` of the variables from `first` on.
+pub fn flat_index(extents: &[usize], first: usize) -> Expr {
+    let mut index = Expr::default();
+    let mut stride = 1i64;
+    for (d, &n) in extents.iter().enumerate().rev() {
+        index = index.add(&Expr::var(first + d).scale(stride));
+        stride *= n as i64;
+    }
+    index
+}
+
+/// `%4: f32 [16, 8 | 32]`, then a line a value.
+impl fmt::Display for LoopNest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        writeln!(f, "%{}: {} [{} | {}] = v{}", self.node.0, self.dtype, join(&self.iter), join(&self.red), self.result)?;
+        write!(f, "{}", self.body)
+    }
+}
+
+impl fmt::Display for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use crate::body::{BodyOp, Source};
+        let mask = |m: &Option<u32>| m.map_or(String::new(), |m| format!(" if m{m}"));
+        for (i, value) in self.values().iter().enumerate() {
+            write!(f, "  v{i}: {} = ", value.dtype)?;
+            match &value.op {
+                BodyOp::Load { source, dtype, index, mask: m } => {
+                    let name = match source {
+                        Source::Input(n) => format!("in{n}"),
+                        Source::Node(v) => format!("%{}", v.0),
+                    };
+                    writeln!(f, "load {dtype} {name}[{index}]{}", mask(m))?
+                }
+                BodyOp::Number(n) => writeln!(f, "number {n}")?,
+                BodyOp::Index(e) => writeln!(f, "index {e}")?,
+                BodyOp::Mask(m) => writeln!(f, "mask m{m}")?,
+                BodyOp::Unary(op, a) => writeln!(f, "{} v{a}", op.name())?,
+                BodyOp::Binary(op, a, b) => writeln!(f, "{} v{a} v{b}", op.name())?,
+                BodyOp::Select(m, a, b) => writeln!(f, "select v{m} v{a} v{b}")?,
+                BodyOp::Cast(a) => writeln!(f, "cast v{a}")?,
+                BodyOp::Round(a, d) => writeln!(f, "round_{d} v{a}")?,
+                BodyOp::Check { index, size, mask: m, site } => {
+                    writeln!(f, "check v{index} < {size} site {site}{}", mask(m))?
+                }
+                BodyOp::Random { dist, args, index, .. } => writeln!(f, "random {dist:?} {args:?} [{index}]")?,
+                BodyOp::Reduce { kind, value, .. } => writeln!(f, "reduce {kind:?} v{value}")?,
+            }
+        }
+        for m in 0.. {
+            let Some(conditions) = self.mask_at(m) else { break };
+            let all: Vec<String> = conditions.iter().map(|e| format!("{e} >= 0")).collect();
+            writeln!(f, "  m{m} = {}", all.join(" and "))?;
+        }
+        Ok(())
+    }
+}

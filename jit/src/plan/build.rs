@@ -1,0 +1,143 @@
+//! Building plans: passes in order, with a verifier between them.
+
+use super::{Draft, Plan, Step};
+use crate::body::Source;
+use crate::emit::{self, Machine, Pointer};
+use crate::graph::Graph;
+use crate::lower::{CallArg, Limits, Lowered, lower};
+use crate::schedule::{Scheduled, fuse};
+use crate::simplify::simplify;
+use ferrotrace_runtime::{Config, Counter, Kernel, KernelSource, Result, compile_kernels, count};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Every pass but the compiler.
+///
+/// # Errors
+/// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
+pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
+    let verify = Config::get().verify;
+    let graph = simplify(&recorded)?;
+    if verify {
+        graph.verify()?;
+    }
+    let lowering = lower(&graph, limits)?;
+    let schedule = fuse(&graph, &lowering, limits);
+    let machine = Machine::default();
+    let steps: Vec<Step> = schedule
+        .steps
+        .iter()
+        .map(|step| match step {
+            Scheduled::Fused(fused) => Step::Launch(Box::new(emit::emit(fused, &schedule.stored, limits, &machine))),
+            Scheduled::Call(at) => match &lowering.steps[*at] {
+                Lowered::Call(call) => Step::Call(call.clone()),
+                Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
+            },
+        })
+        .collect();
+    let frees = last_uses(&steps, &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>());
+    let draft = Draft {
+        recorded,
+        graph,
+        steps,
+        frees,
+        outputs: lowering.outputs,
+        sites: lowering.sites,
+        refusals: schedule.refusals,
+    };
+    if verify {
+        super::run::verify(&draft)?;
+    }
+    Ok(draft)
+}
+
+/// For each step, the buffers that nothing after it uses (scheduler B-01); outputs are in none.
+fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
+    let mut last: HashMap<Source, usize> = HashMap::new();
+    for (i, step) in steps.iter().enumerate() {
+        for source in super::run::touched(step) {
+            last.insert(source, i);
+        }
+    }
+    let mut frees = vec![Vec::new(); steps.len()];
+    for (source, at) in last {
+        if !outputs.contains(&source) {
+            frees[at].push(source);
+        }
+    }
+    for list in &mut frees {
+        list.sort_unstable();
+    }
+    frees
+}
+
+/// Compiles a draft's kernels.
+pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
+    count(Counter::PlansBuilt, 1);
+    let sources: Vec<KernelSource> = draft
+        .steps
+        .iter()
+        .filter_map(|s| if let Step::Launch(e) = s { Some(e.source.clone()) } else { None })
+        .collect();
+    let mut compiled = compile_kernels(&sources).into_iter();
+    let mut fallback = false;
+    let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
+    for step in &draft.steps {
+        kernels.push(match (step, ()) {
+            (Step::Launch(_), ()) => match compiled.next() {
+                Some(Ok(kernel)) => Some(kernel),
+                Some(Err(error)) if Config::get().strict => return Err(error),
+                Some(Err(error)) => {
+                    warn_once(&error.to_string());
+                    fallback = true;
+                    None
+                }
+                None => None,
+            },
+            (Step::Call(_), ()) => None,
+        });
+    }
+    if fallback {
+        count(Counter::Fallbacks, 1);
+    }
+    let plan = Plan { draft, kernels, fallback };
+    report(&plan);
+    Ok(Arc::new(plan))
+}
+
+/// `FERROTRACE_DEBUG` 2 to 4: fused nodes and refusals, plans, sources, to standard error.
+fn report(plan: &Plan) {
+    let level = Config::get().debug;
+    if level >= 2 {
+        let explanation = plan.explain();
+        eprint!("{}", if level >= 4 { explanation.to_string() } else { explanation.summary() });
+    }
+}
+
+fn warn_once(message: &str) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !WARNED.swap(true, Relaxed) {
+        eprintln!("ferrotrace: kernels could not be compiled, ready-made ones run instead: {message}");
+    }
+}
+
+/// The buffers that a launch's pointers and a call's windows are.
+pub(super) fn sources_of(step: &Step) -> Vec<Source> {
+    match step {
+        Step::Launch(e) => e
+            .pointers
+            .iter()
+            .map(|p| match p {
+                Pointer::Read(source) => *source,
+                Pointer::Write(node) => Source::Node(*node),
+            })
+            .collect(),
+        Step::Call(call) => call
+            .args
+            .iter()
+            .filter_map(|a| if let CallArg::Window(source, _) = a { Some(*source) } else { None })
+            .chain(std::iter::once(Source::Node(call.node)))
+            .collect(),
+    }
+}

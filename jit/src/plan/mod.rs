@@ -1,0 +1,84 @@
+//! Plans: a compiled graph, run any number of times.
+
+mod build;
+mod run;
+
+use crate::emit::Emitted;
+use crate::explain::Explanation;
+use crate::graph::Graph;
+use crate::lower::{Call, Limits, Site};
+use crate::schedule::Refusal;
+use crate::body::Source;
+use ferrotrace_kernels::{Array, ValueId};
+use ferrotrace_runtime::{Kernel, Layout, Result};
+use std::sync::Arc;
+
+pub use build::draft;
+
+/// An input of a run.
+#[derive(Debug)]
+pub struct PlanInput {
+    /// The stored tensor.
+    pub array: Array,
+    /// Whether nothing else needs it: its memory may be overwritten or freed.
+    pub donated: bool,
+}
+
+/// One step of a plan.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// A generated kernel.
+    Launch(Box<Emitted>),
+    /// A ready-made kernel.
+    Call(Call),
+}
+
+/// A plan before its kernels are compiled.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// The recorded graph.
+    pub recorded: Graph,
+    /// The simplified graph; node ids of the plan are its.
+    pub graph: Graph,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+    /// Buffers whose last use is each step.
+    pub frees: Vec<Vec<Source>>,
+    /// Where each output lies.
+    pub outputs: Vec<(Source, Layout)>,
+    /// What index faults mean.
+    pub sites: Vec<Site>,
+    /// Pairs that are not one kernel, with the reason.
+    pub refusals: Vec<(ValueId, ValueId, Refusal)>,
+}
+
+/// A compiled graph.
+#[derive(Debug)]
+pub struct Plan {
+    draft: Draft,
+    /// The kernel of each launch; `None` where a step is a call.
+    kernels: Vec<Option<Arc<Kernel>>>,
+    /// A kernel could not be compiled: runs go through ready-made kernels.
+    fallback: bool,
+}
+
+/// Compiles a graph: every pass, then its kernels, in as few files as there are cores.
+///
+/// # Errors
+/// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
+/// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
+pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
+    build::compile(draft(graph, &Limits::default())?)
+}
+
+impl Plan {
+    /// What was decided: the graph, fused nodes, refusals, sources.
+    pub fn explain(&self) -> Explanation {
+        Explanation::of(&self.draft)
+    }
+
+    /// The plan's draft.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
+    }
+}

@@ -1,0 +1,205 @@
+//! Fused nodes: several loop nests over one domain, as one body with several stores.
+
+use super::Refusal;
+use super::align::{self, Alignment};
+use crate::body::{Body, BodyOp, Source, Value};
+use crate::expr::{Expr, Term};
+use crate::lower::Limits;
+use crate::nest::LoopNest;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::DType;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt;
+
+/// The value of a node, and where it would be stored.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// The node.
+    pub node: ValueId,
+    /// Its element type in memory.
+    pub dtype: DType,
+    /// The value.
+    pub value: Value,
+    /// Where: row-major, over the fused node's variables.
+    pub index: Expr,
+}
+
+/// Loop nests that become one kernel. Variables `0..iter.len()` are rows, run in parallel; the following ones are the
+/// columns of each row, over which reductions run and results of the row's reductions may be used again.
+#[derive(Clone, Debug)]
+pub struct FusedNode {
+    /// Positions of the nests among the lowered steps, ascending.
+    pub steps: Vec<usize>,
+    /// Row extents, outermost first.
+    pub iter: Vec<usize>,
+    /// Column extents, outermost first.
+    pub red: Vec<usize>,
+    /// All values.
+    pub body: Body,
+    /// The value of every nest.
+    pub stores: Vec<Store>,
+}
+
+impl FusedNode {
+    /// A fused node of one nest.
+    pub fn of(step: usize, nest: &LoopNest) -> FusedNode {
+        let store =
+            Store { node: nest.node, dtype: nest.dtype, value: nest.result, index: nest.store_index() };
+        FusedNode {
+            steps: vec![step],
+            iter: nest.iter.clone(),
+            red: nest.red.clone(),
+            body: nest.body.clone(),
+            stores: vec![store],
+        }
+    }
+
+    /// Extents of all variables.
+    pub fn extents(&self) -> Vec<usize> {
+        self.iter.iter().chain(&self.red).copied().collect()
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.iter.iter().product()
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.red.iter().product()
+    }
+
+    /// The store of a node, if it is one of this fused node's.
+    pub fn store(&self, node: ValueId) -> Option<&Store> {
+        self.stores.iter().find(|s| s.node == node)
+    }
+
+    /// Every load: its buffer, element type and index.
+    pub fn loads(&self) -> impl Iterator<Item = (Source, DType, &Expr)> {
+        self.body.values().iter().filter_map(|v| match &v.op {
+            BodyOp::Load { source, dtype, index, .. } => Some((*source, *dtype, index)),
+            _ => None,
+        })
+    }
+
+    /// Whether a reduction is among the values.
+    pub fn reduces(&self) -> bool {
+        self.body.values().iter().any(|v| matches!(v.op, BodyOp::Reduce { .. }))
+    }
+
+    /// Whether the reductions are split into chunks of columns, by sizes alone.
+    pub fn is_split(&self, limits: &Limits) -> bool {
+        self.reduces()
+            && self.rows() < limits.split_rows
+            && self.rows().saturating_mul(self.cols()) >= limits.split_elements
+    }
+
+    /// For each value: whether it varies within a row, and whether it depends on a reduction of the row.
+    pub fn dependence(&self) -> Vec<Dependence> {
+        let first = self.iter.len() as u32;
+        let mut all: Vec<Dependence> = Vec::with_capacity(self.body.values().len());
+        for (i, value) in self.body.values().iter().enumerate() {
+            let mut of = Dependence { inner: false, reduced: false };
+            for operand in self.body.operands(i as Value) {
+                of.inner |= all[operand as usize].inner;
+                of.reduced |= all[operand as usize].reduced;
+            }
+            for expr in self.body.exprs(i as Value) {
+                of.inner |= expr.any(&mut |t| matches!(t, Term::Var(v) if v.0 >= first));
+            }
+            if matches!(value.op, BodyOp::Reduce { .. }) {
+                of = Dependence { inner: false, reduced: true };
+            }
+            all.push(of);
+        }
+        all
+    }
+
+    /// One fused node of two, `earlier` producing for `later` if either does.
+    ///
+    /// # Errors
+    /// Why they cannot be one.
+    pub fn fuse(earlier: &FusedNode, later: &FusedNode, limits: &Limits) -> Result<FusedNode, Refusal> {
+        if earlier.steps.len() + later.steps.len() > limits.fusion_nests {
+            return Err(Refusal::TooManyNests);
+        }
+        if operations(&earlier.body) + operations(&later.body) > limits.fusion_ops {
+            return Err(Refusal::TooManyOps);
+        }
+        let Alignment { iter, red, first, second } = align::align(earlier, later)?;
+        let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
+        let mut body = Body::default();
+        let mut stores: Vec<Store> = Vec::new();
+        let mut forwarded: HashMap<ValueId, usize> = HashMap::new();
+        let mismatch = Cell::new(false);
+        for (node, map) in [(earlier, &first), (later, &second)] {
+            let of = |term: &Term| match term {
+                Term::Var(v) => map.get(v.0 as usize).cloned(),
+                _ => None,
+            };
+            let forward = |source: Source, index: &Expr| {
+                let Source::Node(producer) = source else { return None };
+                let store = &stores[*forwarded.get(&producer)?];
+                if store.index != *index {
+                    mismatch.set(true);
+                }
+                Some(store.value)
+            };
+            let roots: Vec<Value> = node.stores.iter().map(|s| s.value).collect();
+            let copies = body.import(&node.body, &roots, &of, &forward, extents.as_slice());
+            for (store, value) in node.stores.iter().zip(copies) {
+                let index = store.index.substitute(&of, extents.as_slice());
+                forwarded.insert(store.node, stores.len());
+                stores.push(Store { value, index, ..store.clone() });
+            }
+        }
+        if mismatch.get() {
+            return Err(Refusal::IndexMismatch);
+        }
+        let mut steps: Vec<usize> = earlier.steps.iter().chain(&later.steps).copied().collect();
+        steps.sort_unstable();
+        let fused = FusedNode { steps, iter, red, body, stores };
+        if fused.is_split(limits) {
+            let dependence = fused.dependence();
+            if fused.body.values().iter().zip(&dependence).any(|(v, d)| {
+                let waits = matches!(v.op, BodyOp::Reduce { value, .. } if dependence[value as usize].reduced);
+                waits || (d.inner && d.reduced)
+            }) {
+                return Err(Refusal::SplitReduction);
+            }
+        }
+        if !fused.red.is_empty() && !fused.reduces() && fused.rows() < 32 && fused.cols() > 1024 {
+            return Err(Refusal::TooFewRows);
+        }
+        Ok(fused)
+    }
+}
+
+/// How a value varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dependence {
+    /// It differs between the columns of a row.
+    pub inner: bool,
+    /// It needs a finished reduction of its row.
+    pub reduced: bool,
+}
+
+/// Operations of a body, loads and numbers not counted.
+fn operations(body: &Body) -> usize {
+    let counts = |op: &BodyOp| !matches!(op, BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Index(_));
+    body.values().iter().filter(|v| counts(&v.op)).count()
+}
+
+/// `fused %3 %5: [16, 8 | 32]`, then the body.
+impl fmt::Display for FusedNode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let join = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        write!(f, "fused")?;
+        for store in &self.stores {
+            write!(f, " %{}=v{}", store.node.0, store.value)?;
+        }
+        writeln!(f, ": [{} | {}]", join(&self.iter), join(&self.red))?;
+        write!(f, "{}", self.body)
+    }
+}

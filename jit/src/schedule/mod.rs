@@ -1,0 +1,272 @@
+//! Which loop nests become one kernel, and in what order kernels and library calls run (scheduler §5 to §8).
+
+mod align;
+mod fused;
+mod refusal;
+
+use crate::body::Source;
+use crate::graph::Graph;
+use crate::lower::{CallArg, Limits, Lowered, Lowering};
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::DType;
+use petgraph::stable_graph::{NodeIndex, StableDiGraph};
+use petgraph::visit::Dfs;
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+pub use fused::{Dependence, FusedNode, Store};
+pub use refusal::Refusal;
+
+/// One step of a schedule.
+#[derive(Clone, Debug)]
+pub enum Scheduled {
+    /// A generated kernel.
+    Fused(FusedNode),
+    /// A ready-made kernel: position of its call among the lowered steps.
+    Call(usize),
+}
+
+/// Fused nodes and calls in the order they run, and every pair that was not fused, with the reason.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    /// The steps.
+    pub steps: Vec<Scheduled>,
+    /// Pairs of nodes (the first of each fused node) and why they are not one kernel.
+    pub refusals: Vec<(ValueId, ValueId, Refusal)>,
+    /// Nodes whose value must lie in memory: read by another kernel or call, or an output.
+    pub stored: HashSet<ValueId>,
+}
+
+/// The graph of fused nodes while it shrinks.
+struct Fusion<'a> {
+    graph: StableDiGraph<Option<FusedNode>, ()>,
+    limits: &'a Limits,
+    sizes: HashMap<Source, u64>,
+    refusals: BTreeMap<(ValueId, ValueId), Refusal>,
+}
+
+/// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09).
+pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
+    let mut fusion = Fusion::new(graph, lowering, limits);
+    for _ in 0..limits.rounds {
+        if !fusion.round(lowering) {
+            break;
+        }
+    }
+    fusion.finish(graph, lowering)
+}
+
+/// What a lowered step reads.
+fn reads(step: &Lowered) -> Vec<Source> {
+    let mut all: Vec<Source> = match step {
+        Lowered::Nest(nest) => nest
+            .body
+            .values()
+            .iter()
+            .filter_map(|v| match &v.op {
+                crate::body::BodyOp::Load { source, .. } => Some(*source),
+                _ => None,
+            })
+            .collect(),
+        Lowered::Call(call) => call
+            .args
+            .iter()
+            .filter_map(|a| if let CallArg::Window(source, _) = a { Some(*source) } else { None })
+            .collect(),
+    };
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+fn node_of(step: &Lowered) -> ValueId {
+    match step {
+        Lowered::Nest(nest) => nest.node,
+        Lowered::Call(call) => call.node,
+    }
+}
+
+impl<'a> Fusion<'a> {
+    fn new(graph: &Graph, lowering: &Lowering, limits: &'a Limits) -> Fusion<'a> {
+        let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
+        let mut producer: HashMap<ValueId, NodeIndex> = HashMap::new();
+        let mut sizes = HashMap::new();
+        for (i, step) in lowering.steps.iter().enumerate() {
+            let weight = match step {
+                Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
+                Lowered::Call(_) => None,
+            };
+            let index = fused.add_node(weight);
+            for source in reads(step) {
+                if let Source::Node(node) = source {
+                    if let Some(&from) = producer.get(&node) {
+                        fused.update_edge(from, index, ());
+                    }
+                }
+                let bytes = |d: DType, n: usize| (d.size() * n) as u64;
+                let size = match source {
+                    Source::Input(n) => {
+                        let spec = &graph.inputs()[n as usize];
+                        bytes(spec.dtype, spec.layout.span().len())
+                    }
+                    Source::Node(v) => bytes(graph.node(v).dtype, graph.node(v).shape.numel()),
+                };
+                sizes.insert(source, size);
+            }
+            producer.insert(node_of(step), index);
+        }
+        Fusion { graph: fused, limits, sizes, refusals: BTreeMap::new() }
+    }
+
+    /// Pairs that share a buffer, with the bytes shared, most first (scheduler F-02, F-07, P-01).
+    fn candidates(&self, lowering: &Lowering) -> Vec<(u64, NodeIndex, NodeIndex)> {
+        let mut touching: BTreeMap<Source, Vec<NodeIndex>> = BTreeMap::new();
+        for index in self.graph.node_indices() {
+            let Some(node) = &self.graph[index] else { continue };
+            let mut sources: Vec<Source> = node.steps.iter().flat_map(|&s| reads(&lowering.steps[s])).collect();
+            sources.extend(node.stores.iter().map(|s| Source::Node(s.node)));
+            sources.sort_unstable();
+            sources.dedup();
+            for source in sources {
+                touching.entry(source).or_default().push(index);
+            }
+        }
+        let mut shared: HashMap<(NodeIndex, NodeIndex), u64> = HashMap::new();
+        for (source, nodes) in touching {
+            let bytes = self.sizes.get(&source).copied().unwrap_or(0);
+            for (i, &a) in nodes.iter().enumerate() {
+                for &b in nodes.iter().skip(i + 1).take(self.limits.pairs) {
+                    let order = |n: NodeIndex| self.graph[n].as_ref().map_or(usize::MAX, |f| f.steps[0]);
+                    let pair = if order(a) <= order(b) { (a, b) } else { (b, a) };
+                    *shared.entry(pair).or_default() += bytes;
+                }
+            }
+        }
+        let mut all: Vec<(u64, NodeIndex, NodeIndex)> = shared.into_iter().map(|((a, b), n)| (n, a, b)).collect();
+        all.sort_by_key(|&(bytes, a, b)| (std::cmp::Reverse(bytes), a, b));
+        all
+    }
+
+    /// One round: whether anything was fused.
+    fn round(&mut self, lowering: &Lowering) -> bool {
+        let mut moved: HashMap<NodeIndex, NodeIndex> = HashMap::new();
+        let mut changed = false;
+        for (bytes, a, b) in self.candidates(lowering) {
+            let at = |mut n: NodeIndex| {
+                while let Some(&next) = moved.get(&n) {
+                    n = next;
+                }
+                n
+            };
+            let (a, b) = (at(a), at(b));
+            if a == b {
+                continue;
+            }
+            match self.try_fuse(a, b, bytes) {
+                Ok(fused) => {
+                    moved.insert(if fused == a { b } else { a }, fused);
+                    changed = true;
+                }
+                Err(refusal) => {
+                    if let (Some(x), Some(y)) = (&self.graph[a], &self.graph[b]) {
+                        self.refusals.insert((x.stores[0].node, y.stores[0].node), refusal);
+                    }
+                }
+            }
+        }
+        changed
+    }
+
+    /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).
+    fn is_between(&self, a: NodeIndex, b: NodeIndex) -> bool {
+        let reaches = |from: NodeIndex, skip: Option<NodeIndex>| {
+            self.graph.neighbors(from).filter(|n| Some(*n) != skip).any(|next| {
+                let mut dfs = Dfs::new(&self.graph, next);
+                let target = skip.unwrap_or(a);
+                while let Some(n) = dfs.next(&self.graph) {
+                    if n == target {
+                        return true;
+                    }
+                }
+                false
+            })
+        };
+        reaches(a, Some(b)) || reaches(b, None)
+    }
+
+    fn try_fuse(&mut self, a: NodeIndex, b: NodeIndex, bytes: u64) -> Result<NodeIndex, Refusal> {
+        let (a, b) = if self.graph.contains_edge(b, a) { (b, a) } else { (a, b) };
+        let vertical = self.graph.contains_edge(a, b);
+        let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else { return Err(Refusal::Opaque) };
+        if !vertical {
+            if bytes < self.limits.shared_bytes {
+                return Err(Refusal::NoSharedData);
+            }
+            let span = |n: &FusedNode| (n.steps[0], n.steps[n.steps.len() - 1]);
+            let ((a0, a1), (b0, b1)) = (span(first), span(second));
+            if a0.abs_diff(b1).max(a1.abs_diff(b0)) > self.limits.distance {
+                return Err(Refusal::Distance);
+            }
+        }
+        let fused = FusedNode::fuse(first, second, self.limits)?;
+        if self.is_between(a, b) {
+            return Err(Refusal::NodeBetween);
+        }
+        // The fused node takes the earlier one's place; no index is used twice.
+        self.graph[a] = Some(fused);
+        let from: Vec<NodeIndex> = self.graph.neighbors_directed(b, petgraph::Direction::Incoming).collect();
+        let to: Vec<NodeIndex> = self.graph.neighbors(b).collect();
+        for n in from.into_iter().filter(|n| *n != a) {
+            self.graph.update_edge(n, a, ());
+        }
+        for n in to.into_iter().filter(|n| *n != a) {
+            self.graph.update_edge(a, n, ());
+        }
+        self.graph.remove_node(b);
+        Ok(a)
+    }
+
+    /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
+    fn finish(self, graph: &Graph, lowering: &Lowering) -> Schedule {
+        // Calls have no fused node: their position comes from the order of insertion.
+        let first = |n: NodeIndex| self.graph[n].as_ref().map_or(n.index(), |f| f.steps[0]);
+        let mut waiting: HashMap<NodeIndex, usize> = HashMap::new();
+        let mut ready = std::collections::BTreeSet::new();
+        for n in self.graph.node_indices() {
+            let count = self.graph.neighbors_directed(n, petgraph::Direction::Incoming).count();
+            waiting.insert(n, count);
+            if count == 0 {
+                ready.insert((first(n), n));
+            }
+        }
+        let mut steps = Vec::new();
+        while let Some((_, n)) = ready.pop_first() {
+            for next in self.graph.neighbors(n) {
+                let left = waiting.entry(next).or_default();
+                *left -= 1;
+                if *left == 0 {
+                    ready.insert((first(next), next));
+                }
+            }
+            steps.push(match &self.graph[n] {
+                Some(fused) => Scheduled::Fused(fused.clone()),
+                None => Scheduled::Call(n.index()),
+            });
+        }
+        let mut stored = HashSet::new();
+        for (source, _) in &lowering.outputs {
+            if let Source::Node(v) = source {
+                stored.insert(*v);
+            }
+        }
+        for step in &steps {
+            let sources: Vec<Source> = match step {
+                Scheduled::Fused(fused) => fused.loads().map(|(s, _, _)| s).collect(),
+                Scheduled::Call(i) => reads(&lowering.steps[*i]),
+            };
+            stored.extend(sources.into_iter().filter_map(|s| if let Source::Node(v) = s { Some(v) } else { None }));
+        }
+        let _ = graph;
+        let refusals = self.refusals.into_iter().map(|((a, b), why)| (a, b, why)).collect();
+        Schedule { steps, refusals, stored }
+    }
+}

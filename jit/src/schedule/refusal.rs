@@ -1,0 +1,55 @@
+//! Why two nodes are not one kernel (scheduler V-01, V-02).
+
+use std::fmt;
+
+/// A reason not to fuse a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// One of them is a ready-made kernel (L-04).
+    Opaque,
+    /// They run on different devices (L-09).
+    Device,
+    /// Their loops cover different extents, and no reordering or splitting makes them agree (L-30 to L-32, L-40).
+    Extents,
+    /// One reads what the other stores at another element (L-22).
+    IndexMismatch,
+    /// Another node lies between them (L-21), or fusing would make a cycle through fused nodes (L-28).
+    NodeBetween,
+    /// Nothing is saved: they share no data, or too few bytes (L-13, L-17).
+    NoSharedData,
+    /// They lie too far apart in the trace (L-16).
+    Distance,
+    /// Too many nests in one kernel (L-14).
+    TooManyNests,
+    /// Too many operations in one kernel (codegen B2.7).
+    TooManyOps,
+    /// The reduction is split over threads: its result exists only after the kernel (ir S3).
+    SplitReduction,
+    /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
+    TooFewRows,
+}
+
+impl Refusal {
+    /// A sentence for explanations.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Refusal::Opaque => "one is a ready-made kernel",
+            Refusal::Device => "they run on different devices",
+            Refusal::Extents => "their loops cover different extents",
+            Refusal::IndexMismatch => "one reads the other at a different element",
+            Refusal::NodeBetween => "another node lies between them",
+            Refusal::NoSharedData => "they share too little data",
+            Refusal::Distance => "they lie too far apart",
+            Refusal::TooManyNests => "the kernel would hold too many loop nests",
+            Refusal::TooManyOps => "the kernel would hold too many operations",
+            Refusal::SplitReduction => "the reduction is split over threads",
+            Refusal::TooFewRows => "too few rows would run in parallel",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.describe())
+    }
+}

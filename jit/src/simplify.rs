@@ -1,0 +1,116 @@
+//! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
+
+use crate::graph::{Graph, NodeOp, Precision};
+use ferrotrace_kernels::{Op, Operand, OpBuilder, OpBuilderExt, ReduceKind, ValueId, ops::composite};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use smallvec::SmallVec;
+use std::collections::HashMap;
+
+type Key = (Op, SmallVec<[(u8, u64); 3]>, Precision);
+
+/// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.
+struct Simplifier {
+    graph: Graph,
+    precision: Precision,
+    known: HashMap<Key, ValueId>,
+}
+
+impl OpBuilder for Simplifier {
+    fn shape(&self, value: ValueId) -> &Shape {
+        self.graph.shape(value)
+    }
+
+    fn dtype(&self, value: ValueId) -> DType {
+        self.graph.dtype(value)
+    }
+
+    fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
+        match op {
+            Op::Composite(composite) => return composite::decompose(&composite, self, operands),
+            Op::Reduce { kind: ReduceKind::Mean, mask, keepdim } => return self.mean(mask, keepdim, operands),
+            _ => {}
+        }
+        let key = (op, operands.iter().map(operand_key).collect(), self.precision);
+        if let Some(&value) = self.known.get(&key) {
+            return Ok(value);
+        }
+        let value = self.graph.push(key.0.clone(), operands)?;
+        self.known.insert(key, value);
+        Ok(value)
+    }
+}
+
+impl Simplifier {
+    /// Σ / n in the accumulator's type, rounded once.
+    fn mean(&mut self, mask: u64, keepdim: bool, operands: &[Operand]) -> Result<ValueId> {
+        let Some(Operand::Value(x)) = operands.first().copied() else {
+            return Err(Error::argument("mean needs a tensor"));
+        };
+        let dtype = self.dtype(x);
+        let shape = self.shape(x);
+        let count: usize = (0..shape.rank()).filter(|d| mask >> d & 1 == 1).map(|d| shape[d]).product();
+        let wide = self.cast(x, dtype.compute())?;
+        let sum = self.reduce(ReduceKind::Sum, wide, mask, keepdim)?;
+        let mean = self.div(sum, count as f64)?;
+        self.cast(mean, dtype)
+    }
+}
+
+fn operand_key(operand: &Operand) -> (u8, u64) {
+    match operand {
+        Operand::Value(v) => (0, v.0 as u64),
+        Operand::Slot(s, _) => (1, *s as u64),
+        Operand::Const(Scalar::Bool(b)) => (2, *b as u64),
+        Operand::Const(Scalar::Int(i)) => (3, *i as u64),
+        Operand::Const(Scalar::Float(f)) => (4, f.to_bits()),
+    }
+}
+
+/// Decomposes composites and means, merges equal nodes (they have equal operators, operands and precision), and drops
+/// nodes no output needs. Inputs keep their numbers.
+///
+/// # Errors
+/// A decomposition's operators refuse their operands; the error names the composite.
+pub fn simplify(graph: &Graph) -> Result<Graph> {
+    let mut live = vec![false; graph.nodes().len()];
+    for output in graph.outputs() {
+        live[output.0 as usize] = true;
+    }
+    for v in (0..live.len()).rev() {
+        if live[v] {
+            for operand in graph.operands(ValueId(v as u32)) {
+                live[operand.0 as usize] = true;
+            }
+        }
+    }
+    let mut builder = Simplifier { graph: Graph::new(), precision: Precision::Fast, known: HashMap::new() };
+    let mut map = vec![ValueId(u32::MAX); live.len()];
+    for (v, node) in graph.nodes().iter().enumerate() {
+        if let NodeOp::Input(n) = node.op {
+            // Every input stays, so that the plan's inputs are the trace's.
+            let spec = &graph.inputs()[n as usize];
+            map[v] = builder.graph.input(&spec.layout, spec.dtype, &spec.device);
+        }
+    }
+    for (v, node) in graph.nodes().iter().enumerate() {
+        let NodeOp::Op(op) = &node.op else { continue };
+        if !live[v] {
+            continue;
+        }
+        let args: SmallVec<[Operand; 3]> = node
+            .args
+            .iter()
+            .map(|arg| match arg {
+                Operand::Value(x) => Operand::Value(map[x.0 as usize]),
+                number => *number,
+            })
+            .collect();
+        builder.precision = node.precision;
+        builder.graph.set_origin(node.location, node.precision);
+        map[v] = builder.push(op.clone(), &args).map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
+    }
+    let outputs = graph.outputs().iter().map(|v| map[v.0 as usize]).collect();
+    let mut simplified = builder.graph;
+    simplified.set_outputs(outputs);
+    Ok(simplified)
+}

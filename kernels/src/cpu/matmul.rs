@@ -1,0 +1,296 @@
+//! Matrix products: the `gemm` crate's blocked kernel on panels of the result, and kernels of our own for vectors.
+//!
+//! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
+//! chain of fused multiply-adds over k, cut by k alone. The library's special cases for tiny panels would break this,
+//! so a panel is never smaller than they reach ([`panels`]).
+
+use super::dense::{Shared, ranges};
+use super::number::{Number, Wide};
+use super::vector::Real;
+use ferrotrace_runtime::{Error, Pool, Result};
+use std::ops::Range;
+
+/// Multiply-adds below which a panel is not worth a task of its own.
+const TASK: usize = 1 << 19;
+/// The narrowest panel: twice the width of the library's widest kernel, and past its special cases.
+const COLUMNS: usize = 96;
+/// The lowest panel.
+const ROWS: usize = 72;
+
+/// Sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Rows of the result.
+    pub m: usize,
+    /// Columns of the result.
+    pub n: usize,
+    /// Elements summed.
+    pub k: usize,
+}
+
+impl Sizes {
+    fn work(self) -> usize {
+        self.m.saturating_mul(self.n).saturating_mul(self.k)
+    }
+}
+
+/// A matrix: element (i, j) is at `start + i · row + j · col` of `data`.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a, T> {
+    /// The memory.
+    pub data: &'a [T],
+    /// The place of element (0, 0).
+    pub start: usize,
+    /// The distance of rows.
+    pub row: isize,
+    /// The distance of columns.
+    pub col: isize,
+}
+
+impl<'a, T> View<'a, T> {
+    /// A row-major dense matrix of `columns` columns.
+    pub fn dense(data: &'a [T], columns: usize) -> View<'a, T> {
+        View { data, start: 0, row: columns as isize, col: 1 }
+    }
+
+    /// The matrix with rows and columns exchanged.
+    pub fn transpose(self) -> View<'a, T> {
+        View { row: self.col, col: self.row, ..self }
+    }
+
+    /// The matrix from element (i, j) on.
+    pub fn from(self, i: usize, j: usize) -> View<'a, T> {
+        let start = self.start as isize + i as isize * self.row + j as isize * self.col;
+        View { start: start as usize, ..self }
+    }
+
+    fn check(&self, rows: usize, columns: usize) -> Result<()> {
+        if rows == 0 || columns == 0 {
+            return Ok(());
+        }
+        let reach = |n: usize, stride: isize| (n as isize - 1) * stride;
+        let (r, c) = (reach(rows, self.row), reach(columns, self.col));
+        let low = self.start as isize + r.min(0) + c.min(0);
+        let high = self.start as isize + r.max(0) + c.max(0);
+        if low < 0 || high as usize >= self.data.len() {
+            return Err(Error::internal("a matrix leaves its memory"));
+        }
+        Ok(())
+    }
+}
+
+/// How many panels of columns, and of rows, a result is cut into for `tasks` tasks.
+///
+/// Columns are cut first: panels of columns share `a`, which is not packed, while each panel of rows packs all of `b`.
+pub fn panels(s: Sizes, tasks: usize) -> (usize, usize) {
+    let tasks = tasks.min(s.work() / TASK).max(1);
+    let narrowest = if s.m < 4 { 4 * COLUMNS } else { COLUMNS };
+    let columns = (s.n / narrowest).clamp(1, tasks);
+    let rows = (s.m / ROWS).clamp(1, tasks.div_ceil(columns));
+    (columns, rows)
+}
+
+fn part(n: usize, parts: usize, i: usize) -> usize {
+    // Panels end at multiples of a vector, but for the last.
+    if i == parts { n } else { n * i / parts / 16 * 16 }
+}
+
+/// Writes (or adds, if `accumulate`) the product to `c`, whose rows are `row` apart, on this thread alone.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub fn multiply<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: &mut [T],
+    row: usize,
+    accumulate: bool,
+) -> Result<()> {
+    multiply_panel(s, a, b, &Shared::new(c), 0, row, (0..s.m, 0..s.n), accumulate)
+}
+
+/// As [`multiply`], to a matrix that starts at `start` of memory other threads write too.
+///
+/// # Safety
+/// No other thread touches the elements of the result meanwhile.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub unsafe fn multiply_shared<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: &Shared<'_, T>,
+    start: usize,
+    row: usize,
+) -> Result<()> {
+    multiply_panel(s, a, b, c, start, row, (0..s.m, 0..s.n), false)
+}
+
+#[allow(clippy::too_many_arguments)]
+fn multiply_panel<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: &Shared<'_, T>,
+    start: usize,
+    row: usize,
+    panel: (Range<usize>, Range<usize>),
+    accumulate: bool,
+) -> Result<()> {
+    let (rows, columns) = panel;
+    if rows.is_empty() || columns.is_empty() {
+        return Ok(());
+    }
+    a.check(s.m, s.k)?;
+    b.check(s.k, s.n)?;
+    if columns.end > s.n || rows.end > s.m || start + (s.m - 1) * row + s.n > c.len() {
+        return Err(Error::internal("a matrix leaves its memory"));
+    }
+    let (a, b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    // SAFETY: all three matrices are inside their memory, as just checked; callers pass disjoint panels.
+    unsafe {
+        let to = c.as_mut_ptr().add(start + rows.start * row + columns.start);
+        gemm::gemm(
+            rows.len(),
+            columns.len(),
+            s.k,
+            to,
+            1,
+            row as isize,
+            accumulate,
+            a.data.as_ptr().wrapping_add(a.start),
+            a.col,
+            a.row,
+            b.data.as_ptr().wrapping_add(b.start),
+            b.col,
+            b.row,
+            T::ONE,
+            T::ONE,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
+    Ok(())
+}
+
+/// Products of a batch: number `i` multiplies the matrices that start at `starts[i]` of `a` and `b`, and is written to
+/// the `i`-th dense matrix of `out`. Spread over the pool by product if there are many, else by panel.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub fn products<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    starts: &[(usize, usize)],
+    out: &mut [T],
+) -> Result<()> {
+    let size = s.m * s.n;
+    if size == 0 || out.len() != size * starts.len() {
+        return Ok(());
+    }
+    if s.k == 0 {
+        out.fill(T::ZERO);
+        return Ok(());
+    }
+    for &(i, j) in starts {
+        View { start: i, ..a }.check(s.m, s.k)?;
+        View { start: j, ..b }.check(s.k, s.n)?;
+    }
+    let failed = std::sync::Mutex::new(Ok(()));
+    let keep = |result: Result<()>| {
+        if result.is_err() && let Ok(mut failed) = failed.lock() {
+            *failed = result;
+        }
+    };
+    let c = Shared::new(out);
+    let one = |i: usize| {
+        let (a, b) = (View { start: starts[i].0, ..a }, View { start: starts[i].1, ..b });
+        product(s, a, b, &c, i * size)
+    };
+    if starts.len() >= 2 * Pool::global().threads() || s.work() < 2 * TASK {
+        ranges(starts.len(), s.work() / 8, |range| range.for_each(|i| keep(one(i))));
+    } else {
+        (0..starts.len()).for_each(|i| keep(one(i)));
+    }
+    failed.into_inner().unwrap_or(Ok(()))
+}
+
+/// One product, written densely to `c` from `start` on, spread over the pool by panels.
+fn product<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: &Shared<'_, T>,
+    start: usize,
+) -> Result<()> {
+    // SAFETY: products have disjoint results.
+    let whole = || unsafe { c.part(start..start + s.m * s.n) };
+    if s.m == 1 && super::vector::vector_matrix(s.k, s.n, a, b, whole()) {
+        return Ok(());
+    }
+    if s.n == 1 && super::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole()) {
+        return Ok(());
+    }
+    let (columns, rows) = panels(s, Pool::global().threads());
+    let panel = |i: usize| {
+        let (r, col) = (i / columns, i % columns);
+        let rows = part(s.m, rows, r)..part(s.m, rows, r + 1);
+        (rows, part(s.n, columns, col)..part(s.n, columns, col + 1))
+    };
+    if columns * rows == 1 {
+        return multiply_panel(s, a, b, c, start, s.n, (0..s.m, 0..s.n), false);
+    }
+    let failed = std::sync::atomic::AtomicBool::new(false);
+    Pool::global().run(columns * rows, &|begin, end, _| {
+        for i in begin..end {
+            if multiply_panel(s, a, b, c, start, s.n, panel(i), false).is_err() {
+                failed.store(true, std::sync::atomic::Ordering::Relaxed);
+            }
+        }
+    });
+    match failed.into_inner() {
+        true => Err(Error::internal("a matrix leaves its memory")),
+        false => Ok(()),
+    }
+}
+
+/// Products of integer matrices, which wrap; `b` is dense.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub fn integer_products<T: Number<Wide = T> + Wide>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: &[T],
+    starts: &[(usize, usize)],
+    out: &mut [T],
+) -> Result<()> {
+    let size = s.m * s.n;
+    if size == 0 || out.len() != size * starts.len() {
+        return Ok(());
+    }
+    for &(i, j) in starts {
+        View { start: i, ..a }.check(s.m, s.k)?;
+        View { start: j, ..View::dense(b, s.n) }.check(s.k, s.n)?;
+    }
+    super::dense::rows(out, s.n, s.n * s.k, |first, out| {
+        for (r, out) in out.chunks_exact_mut(s.n).enumerate() {
+            let (batch, i) = ((first + r) / s.m, (first + r) % s.m);
+            let (a_start, b_start) = starts[batch];
+            out.fill(T::ZERO);
+            for k in 0..s.k {
+                let at = a_start as isize + i as isize * a.row + k as isize * a.col;
+                let factor = a.data[at as usize];
+                for (out, &b) in out.iter_mut().zip(&b[b_start + k * s.n..]) {
+                    *out = out.plus(factor.times(b));
+                }
+            }
+        }
+    });
+    Ok(())
+}

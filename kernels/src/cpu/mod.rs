@@ -1,0 +1,27 @@
+//! Ready-made kernels of the CPU. All unsafe code of this crate is here.
+
+pub mod binary;
+pub mod cast;
+pub mod conv;
+pub mod copy;
+pub mod create;
+pub mod dense;
+#[cfg(test)]
+pub(crate) mod fixture;
+pub mod gather;
+pub mod interpolate;
+pub mod isa;
+pub mod matmul;
+pub mod number;
+pub mod par;
+pub mod pointwise;
+pub mod pool;
+pub mod random;
+pub mod reduce;
+pub mod scan;
+pub mod scatter;
+pub mod sort;
+pub mod strided;
+pub mod tiles;
+pub mod unary;
+pub mod vector;

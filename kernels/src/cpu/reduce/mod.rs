@@ -1,0 +1,150 @@
+//! Reductions over dimensions.
+//!
+//! The work is cut by sizes alone, never by the number of threads: a result is the join, in order, of chunks, so its
+//! bits are the same on any number of threads. Where the reduced dimension is the one along which memory runs, rows are
+//! folded in 64 lanes; else rows of memory are joined into a vector of columns.
+
+mod columns;
+mod fold;
+mod plan;
+mod rows;
+
+use super::cast::convert;
+use super::isa::{Loop, dispatch};
+use super::par::{Shared, ranges};
+use super::pointwise::Input;
+use crate::{Array, ReduceKind};
+use ferrotrace_runtime::{Buffer, DType, Error, Result, Scalar, Shape};
+use fold::{Arg, Fold, Max, Min, Prod, Sum};
+use plan::Plan;
+
+/// Reduces the dimensions of `mask`: `shape` and `dtype` are those of the result, as the rules gave them.
+///
+/// # Errors
+/// Out of memory.
+pub fn reduce(kind: ReduceKind, mask: u64, x: &Array, shape: &Shape, dtype: DType) -> Result<Array> {
+    let device = x.buffer.device();
+    if shape.numel() == 0 {
+        return Array::empty(device, shape.clone(), dtype);
+    }
+    if x.numel() == 0 {
+        let identity = match kind {
+            ReduceKind::Sum | ReduceKind::Any => Scalar::Int(0),
+            ReduceKind::Prod | ReduceKind::All => Scalar::Int(1),
+            ReduceKind::Mean => Scalar::Float(f64::NAN),
+            _ => return Err(Error::internal("an extreme of no elements")),
+        };
+        return super::create::full(device, shape, identity, dtype);
+    }
+    let compute = match kind {
+        ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean if !x.dtype.is_float() => DType::I64,
+        ReduceKind::Any | ReduceKind::All => DType::Bool,
+        _ => x.dtype.compute(),
+    };
+    let input = Input::array(x, x.shape(), compute);
+    let out = Array::empty(device, shape.clone(), dtype)?;
+    let positional = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
+    // Values are made where they stay, if they have the result's type.
+    let through = !positional && compute != dtype;
+    let made = if through { Buffer::allocate(device, shape.numel() * compute.size())? } else { out.buffer.clone() };
+    let job = Job { plan: Plan::new(x, mask, positional), input, to: Shared::new(made.as_mut_ptr()) };
+    match kind {
+        ReduceKind::Sum | ReduceKind::Mean => match compute {
+            DType::F32 => job.run::<Sum<f32>>(),
+            DType::F64 => job.run::<Sum<f64>>(),
+            _ => job.run::<Sum<i64>>(),
+        },
+        ReduceKind::Prod => match compute {
+            DType::F32 => job.run::<Prod<f32>>(),
+            DType::F64 => job.run::<Prod<f64>>(),
+            _ => job.run::<Prod<i64>>(),
+        },
+        ReduceKind::Max | ReduceKind::Any => each!(compute, T => job.run::<Max<T>>()),
+        ReduceKind::Min | ReduceKind::All => each!(compute, T => job.run::<Min<T>>()),
+        ReduceKind::ArgMax => each!(compute, T => job.run::<Arg<Max<T>>>()),
+        ReduceKind::ArgMin => each!(compute, T => job.run::<Arg<Min<T>>>()),
+    }
+    let n = shape.numel();
+    if kind == ReduceKind::Mean {
+        let count = x.numel() / n;
+        match compute {
+            DType::F32 => divide(made.as_mut_ptr().cast::<f32>(), n, count as f32),
+            _ => divide(made.as_mut_ptr().cast::<f64>(), n, count as f64),
+        }
+    }
+    if through {
+        // SAFETY: both buffers are new and hold a value for each element of the result.
+        unsafe { convert(compute, dtype, n, made.as_ptr(), out.buffer.as_mut_ptr()) };
+    }
+    Ok(out)
+}
+
+/// Expands its body with `$T` standing for the compute type of a dtype; `Bool` is `u8`.
+macro_rules! each {
+    ($dtype:expr, $T:ident => $body:expr) => {{
+        macro_rules! with {
+            ($t:ty) => {{
+                type $T = $t;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::Bool | DType::U8 => with!(u8),
+            DType::I8 => with!(i8),
+            DType::I16 => with!(i16),
+            DType::I32 => with!(i32),
+            DType::I64 => with!(i64),
+            DType::F64 => with!(f64),
+            _ => with!(f32),
+        }
+    }};
+}
+use each;
+
+/// A reduction: what is read in which order, and where results go.
+struct Job {
+    plan: Plan,
+    input: Input,
+    to: Shared,
+}
+
+// SAFETY: the input is read only; each result is written by one thread.
+unsafe impl Sync for Job {}
+
+impl Job {
+    fn run<F: Fold>(&self) {
+        if self.plan.along_rows() { self.rows::<F>() } else { self.columns::<F>() }
+    }
+
+    /// Writes a result at its offset, in elements.
+    ///
+    /// # Safety
+    /// The offset is one of the plan's, and no other thread writes there.
+    unsafe fn put<F: Fold>(&self, at: isize, state: F::State) {
+        // SAFETY: as the caller promises.
+        unsafe { self.to.get().cast::<F::Out>().offset(at).write(F::value(state)) };
+    }
+}
+
+fn divide<T: Copy + std::ops::Div<Output = T> + Sync>(values: *mut T, n: usize, by: T) {
+    struct Divide<T>(*mut T, usize, T);
+    impl<T: Copy + std::ops::Div<Output = T>> Loop for Divide<T> {
+        type Output = ();
+        #[inline(always)]
+        fn run(self) {
+            for i in 0..self.1 {
+                // SAFETY: the caller gives `n` values that it owns.
+                unsafe { self.0.add(i).write(*self.0.add(i) / self.2) };
+            }
+        }
+    }
+    const PIECE: usize = 1 << 14;
+    let shared = Shared::new(values.cast());
+    ranges(n.div_ceil(PIECE), n, &|range| {
+        let (begin, end) = (range.start * PIECE, (range.end * PIECE).min(n));
+        dispatch(Divide(shared.get().cast::<T>().wrapping_add(begin), end - begin, by));
+    });
+}
+
+#[cfg(test)]
+mod tests;

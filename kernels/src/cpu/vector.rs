@@ -1,0 +1,176 @@
+//! Products of a vector and a matrix, at the speed of memory.
+
+use super::dense::{Shared, ranges};
+use super::matmul::View;
+use super::number::Wide;
+use ferrotrace_runtime::Isa;
+
+/// A floating-point type in which products are computed.
+pub trait Real: Wide {
+    /// self · a + b, rounded once where the machine has the instruction.
+    fn fused(self, a: Self, b: Self) -> Self;
+}
+
+impl Real for f32 {
+    #[inline(always)]
+    fn fused(self, a: f32, b: f32) -> f32 {
+        self.mul_add(a, b)
+    }
+}
+
+impl Real for f64 {
+    #[inline(always)]
+    fn fused(self, a: f64, b: f64) -> f64 {
+        self.mul_add(a, b)
+    }
+}
+
+/// Columns of one task: the running sums stay in the first-level cache.
+const COLUMNS: usize = 4096;
+/// Rows of one task at least.
+const CHUNK: usize = 256;
+/// Chunks of rows at most: so many partial sums are kept.
+const CHUNKS: usize = 16;
+/// Running sums of a dot product: four vectors of the widest registers.
+const LANES: usize = 64;
+
+/// Writes `x[1, k] · b[k, n]` to `out`; `false` where the strides suit neither kernel. Sums are cut by sizes alone.
+pub fn vector_matrix<T: Real>(
+    k: usize,
+    n: usize,
+    x: View<'_, T>,
+    b: View<'_, T>,
+    out: &mut [T],
+) -> bool {
+    let rows = b.col == 1 && (b.row >= n as isize || k == 1);
+    let columns = b.row == 1 && (b.col >= k as isize || n == 1);
+    if k == 0 || n == 0 || !(rows || columns) {
+        return false;
+    }
+    let at = |i: usize| x.data[(x.start as isize + i as isize * x.col) as usize];
+    let x: Vec<T> = (0..k).map(at).collect();
+    if rows {
+        sum_of_rows(&x, &b.data[b.start..], b.row as usize, out);
+    } else {
+        let out = Shared::new(out);
+        let (data, stride) = (&b.data[b.start..], b.col as usize);
+        ranges(n, k / 4, |range| {
+            // SAFETY: ranges are disjoint.
+            let out = unsafe { out.part(range.clone()) };
+            for (j, out) in range.zip(out) {
+                *out = dot(&x, &data[j * stride..][..k]);
+            }
+        });
+    }
+    true
+}
+
+/// out[j] = Σ x[i] · rows[i · stride + j].
+fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
+    let (k, n) = (x.len(), out.len());
+    let panels = n.div_ceil(COLUMNS);
+    let chunks = if panels >= CHUNKS { 1 } else { (k / CHUNK).clamp(1, CHUNKS) };
+    let mut partial = vec![T::ZERO; if chunks > 1 { (chunks - 1) * n } else { 0 }];
+    let (first, rest) = (Shared::new(out), Shared::new(&mut partial));
+    ranges(panels * chunks, k / chunks * n.min(COLUMNS) / 4, |range| {
+        for task in range {
+            let (panel, chunk) = (task % panels, task / panels);
+            let columns = panel * COLUMNS..((panel + 1) * COLUMNS).min(n);
+            let width = columns.len();
+            // SAFETY: each task has its own columns of its own chunk.
+            let sums = unsafe {
+                match chunk {
+                    0 => first.part(columns.clone()),
+                    c => rest.part((c - 1) * n + columns.start..(c - 1) * n + columns.end),
+                }
+            };
+            sums.fill(T::ZERO);
+            let (from, to) = (k * chunk / chunks, k * (chunk + 1) / chunks);
+            let mut i = from;
+            while i + 4 <= to {
+                let row = |r: usize| &rows[(i + r) * stride + columns.start..][..width];
+                add_rows(sums, [row(0), row(1), row(2), row(3)], [x[i], x[i + 1], x[i + 2], x[i + 3]]);
+                i += 4;
+            }
+            for i in i..to {
+                add_rows(sums, [&rows[i * stride + columns.start..][..width]], [x[i]]);
+            }
+        }
+    });
+    for partial in partial.chunks_exact(n) {
+        for (out, p) in out.iter_mut().zip(partial) {
+            *out = out.plus(*p);
+        }
+    }
+}
+
+#[inline(always)]
+fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(
+    sums: &mut [T],
+    rows: [&[T]; R],
+    x: [T; R],
+) {
+    let n = sums.len();
+    let rows = rows.map(|row| &row[..n]);
+    for (j, out) in sums.iter_mut().enumerate() {
+        let mut sum = *out;
+        for r in 0..R {
+            sum = if FUSED { x[r].fused(rows[r][j], sum) } else { x[r].times(rows[r][j]).plus(sum) };
+        }
+        *out = sum;
+    }
+}
+
+#[inline(always)]
+fn dot_body<T: Real, const FUSED: bool>(a: &[T], b: &[T]) -> T {
+    let mut sums = [T::ZERO; LANES];
+    let (mut a, mut b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
+    for (a, b) in (&mut a).zip(&mut b) {
+        for l in 0..LANES {
+            sums[l] = if FUSED { a[l].fused(b[l], sums[l]) } else { a[l].times(b[l]).plus(sums[l]) };
+        }
+    }
+    for (l, (a, b)) in a.remainder().iter().zip(b.remainder()).enumerate() {
+        sums[l] = if FUSED { a.fused(*b, sums[l]) } else { a.times(*b).plus(sums[l]) };
+    }
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for l in 0..width {
+            sums[l] = sums[l].plus(sums[l + width]);
+        }
+    }
+    sums[0]
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_rows_avx2<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
+    add_rows_body::<T, R, true>(sums, rows, x);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn dot_avx2<T: Real>(a: &[T], b: &[T]) -> T {
+    dot_body::<T, true>(a, b)
+}
+
+fn add_rows<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(Isa::host(), Isa::Avx2 | Isa::Avx512) {
+        // SAFETY: the machine has these features.
+        return unsafe { add_rows_avx2(sums, rows, x) };
+    }
+    let _ = Isa::host();
+    add_rows_body::<T, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x);
+}
+
+/// Σ a[i] · b[i]: lane `i % 64` first, then halves of the lanes.
+pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
+    #[cfg(target_arch = "x86_64")]
+    if matches!(Isa::host(), Isa::Avx2 | Isa::Avx512) {
+        // SAFETY: the machine has these features.
+        return unsafe { dot_avx2(a, b) };
+    }
+    dot_body::<T, { cfg!(target_arch = "aarch64") }>(a, b)
+}

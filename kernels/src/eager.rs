@@ -1,0 +1,295 @@
+//! Eager mode: one operator at a time, at once, on ready-made kernels.
+//!
+//! Operands are cast to the operator's compute dtype and numbers rounded to it; half types are computed in binary32 and
+//! rounded once an operator. These are the numbers generated kernels give under exact precision.
+
+use crate::cpu::pointwise::{Input, Pointwise, map};
+use crate::cpu::{binary, copy, unary};
+use crate::ops::view::{clamp_slice, view_map};
+use crate::ops::{self, pointwise};
+use crate::{ArgMeta, Array, BinaryOp, Op, UnaryOp};
+use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape, Strides};
+use smallvec::SmallVec;
+
+/// An operand: an array, or a number.
+#[derive(Clone, Debug)]
+pub enum Arg {
+    /// A tensor's elements.
+    Array(Array),
+    /// A number.
+    Scalar(Scalar),
+}
+
+impl Arg {
+    /// What the operators' rules know of the operand.
+    pub fn meta(&self) -> ArgMeta<'_> {
+        match self {
+            Arg::Array(x) => ArgMeta::Tensor(x.shape(), x.dtype),
+            Arg::Scalar(number) => ArgMeta::Scalar(*number),
+        }
+    }
+}
+
+/// Runs one operator; `shape` and `dtype` are what [`Op::infer`] gave for the operands. A view shares its operand's
+/// memory.
+///
+/// # Errors
+/// Out of memory; an index out of range; an operand on a device without ready-made kernels.
+pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    for arg in args {
+        if let Arg::Array(x) = arg {
+            if !x.buffer.device().is_cpu() {
+                let device = x.buffer.device();
+                return Err(Error::unsupported(format!("{} has no ready-made kernel on {device}", op.name())));
+            }
+        }
+    }
+    match op {
+        Op::Binary(op) => run_binary(*op, args, shape, dtype),
+        Op::Unary(op) => run_unary(*op, args, shape, dtype),
+        Op::Where => run_where(args, shape, dtype),
+        Op::Cast(_) => match &args[0] {
+            Arg::Array(x) => cast(x, dtype),
+            Arg::Scalar(number) => crate::cpu::create::full(&Device::cpu(), shape, *number, dtype),
+        },
+        Op::Full { .. } | Op::Arange { .. } | Op::Iota { .. } => ops::create::run(op, args),
+        Op::Random { dist, .. } => ops::random::run(*dist, args, shape, dtype),
+        Op::Reshape(_) | Op::Flatten { .. } => reshape(array(args, 0)?, shape),
+        Op::Repeat(_) => repeat(array(args, 0)?, shape),
+        Op::Pad(pads) => pad(pads, args, shape),
+        Op::Cat { dim } => cat(*dim, args, shape, dtype),
+        Op::SliceAssign { dim, start, end, step } => {
+            let (x, source) = (array(args, 0)?, array(args, 1)?);
+            let out = copy::copy(x, shape, dtype)?;
+            let (first, len) = clamp_slice(shape[*dim], *start, *end, *step);
+            copy::assign(&out, &window(&out.layout, *dim, first, len, *step), source)?;
+            Ok(out)
+        }
+        Op::Reduce { kind, mask, .. } => ops::reduce::run(*kind, *mask, args, shape, dtype),
+        Op::Scan { kind, dim } => ops::scan::run(*kind, *dim, args, shape, dtype),
+        Op::ArgSort { dim, descending } => ops::sort::run_argsort(*dim, *descending, args, shape, dtype),
+        Op::ArgTopK { k, dim, largest } => ops::sort::run_topk(*k, *dim, *largest, args, shape, dtype),
+        Op::Gather { dim } => ops::index::run_gather(*dim, args, shape, dtype),
+        Op::Index { axes, at } => ops::index::run_index(axes, *at, args, shape, dtype),
+        Op::IndexPut { axes, at, accumulate } => {
+            ops::index::run_index_put(axes, *at, *accumulate, args, shape, dtype)
+        }
+        Op::Scatter { dim, mode, include_self } => {
+            ops::index::run_scatter(*dim, *mode, *include_self, args, shape, dtype)
+        }
+        Op::Matmul => ops::matmul::run(args, shape, dtype),
+        Op::Conv(spec) => ops::conv::run(spec, args, shape, dtype),
+        Op::Pool(spec) => ops::pool::run(spec, args, shape, dtype),
+        Op::AdaptiveAvgPool { size } => ops::pool::run_adaptive(*size, args, shape, dtype),
+        Op::Interpolate { size, order, align_corners } => {
+            ops::pool::run_interpolate(*size, *order, *align_corners, args, shape, dtype)
+        }
+        Op::Composite(op) => ops::composite::run(op, args, shape, dtype),
+        view => {
+            let x = array(args, 0)?;
+            let map = view_map(view, x.shape(), shape)
+                .ok_or_else(|| Error::internal(format!("{} has no eager form", view.name())))?;
+            Ok(x.with_layout(map.apply(&x.layout, shape)))
+        }
+    }
+}
+
+/// The tensor operand at `i`.
+///
+/// # Errors
+/// It is missing, or a number.
+pub(crate) fn array(args: &[Arg], i: usize) -> Result<&Array> {
+    match args.get(i) {
+        Some(Arg::Array(x)) => Ok(x),
+        _ => Err(Error::argument(format!("operand {i} must be a tensor"))),
+    }
+}
+
+/// The number operand at `i`.
+///
+/// # Errors
+/// It is missing, or a tensor.
+pub(crate) fn scalar(args: &[Arg], i: usize) -> Result<Scalar> {
+    match args.get(i) {
+        Some(Arg::Scalar(number)) => Ok(*number),
+        _ => Err(Error::argument(format!("operand {i} must be a number"))),
+    }
+}
+
+/// The array itself if it is row-major and dense, else a dense copy.
+///
+/// # Errors
+/// Out of memory.
+pub fn contiguous(x: &Array) -> Result<Array> {
+    if x.layout.is_contiguous() { Ok(x.clone()) } else { copy::copy(x, x.shape(), x.dtype) }
+}
+
+/// The array itself if it has the dtype, else a dense converted copy.
+///
+/// # Errors
+/// Out of memory.
+pub fn cast(x: &Array, dtype: DType) -> Result<Array> {
+    if x.dtype == dtype { Ok(x.clone()) } else { copy::copy(x, x.shape(), dtype) }
+}
+
+fn device(args: &[Arg]) -> Device {
+    let first = args.iter().find_map(|arg| if let Arg::Array(x) = arg { Some(x.buffer.device()) } else { None });
+    first.cloned().unwrap_or(Device::cpu())
+}
+
+type Inputs = SmallVec<[Input; 3]>;
+
+/// The operands cast to `dtype` and given in its compute type. Those cast away are appended to `casts`.
+fn inputs(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Inputs> {
+    args.iter()
+        .map(|arg| match arg {
+            Arg::Scalar(number) => Ok(Input::scalar(*number, shape, dtype)),
+            Arg::Array(x) => Ok(Input::array(x, shape, dtype.compute())),
+        })
+        .collect()
+}
+
+/// The operands with those not of a half type `dtype` rounded to it.
+fn rounded(args: &[Arg], dtype: DType) -> Result<SmallVec<[Arg; 3]>> {
+    args.iter()
+        .map(|arg| match arg {
+            Arg::Array(x) => Ok(Arg::Array(cast(x, dtype)?)),
+            Arg::Scalar(number) => Ok(Arg::Scalar(*number)),
+        })
+        .collect()
+}
+
+fn is_mixed_half(args: &[Arg], dtype: DType) -> bool {
+    dtype.is_half() && args.iter().any(|arg| matches!(arg, Arg::Array(x) if x.dtype != dtype))
+}
+
+fn run_unary(op: UnaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let compute = pointwise::unary_compute(op, &[args[0].meta()])?;
+    let produced = op.result_dtype(compute.compute());
+    let kernel = unary::kernel(op, compute.compute());
+    run_pointwise(kernel, op.name(), compute, produced, args, shape, dtype)
+}
+
+fn run_binary(op: BinaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let [a, b] = args else { return Err(Error::argument(format!("{} takes two operands", op.name()))) };
+    let compute = pointwise::binary_compute(op, &[a.meta(), b.meta()])?;
+    let produced = op.result_dtype(compute.compute());
+    let kernel = binary::kernel(op, compute.compute());
+    run_pointwise(kernel, op.name(), compute, produced, args, shape, dtype)
+}
+
+fn run_pointwise(
+    kernel: Option<crate::cpu::pointwise::Kernel>,
+    name: &str,
+    compute: DType,
+    produced: DType,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
+    if kernel.is_none() {
+        return Err(Error::dtype(format!("{name} does not take {compute}")));
+    }
+    let op = Pointwise { kernel, produced };
+    if is_mixed_half(args, compute) {
+        let args = rounded(args, compute)?;
+        return map(op, &inputs(&args, shape, compute)?, &device(&args), shape, dtype);
+    }
+    map(op, &inputs(args, shape, compute)?, &device(args), shape, dtype)
+}
+
+/// The chosen values keep their bits: they are cast to the result's dtype, and computed on in no other.
+fn run_where(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let mut inputs = Inputs::new();
+    inputs.push(Input::array(array(args, 0)?, shape, DType::Bool));
+    let device = device(args);
+    let mut numbers: SmallVec<[Array; 2]> = SmallVec::new();
+    for arg in args.iter().skip(1) {
+        inputs.push(match arg {
+            Arg::Array(x) => Input::array(x, shape, dtype),
+            Arg::Scalar(number) if dtype.is_half() => {
+                let one = crate::cpu::create::full(&device, &Shape::scalar(), *number, dtype)?;
+                let input = Input::array(&one, shape, dtype);
+                numbers.push(one);
+                input
+            }
+            Arg::Scalar(number) => Input::scalar(*number, shape, dtype),
+        });
+    }
+    let op = Pointwise { kernel: Some(binary::select(dtype.size())), produced: dtype };
+    map(op, &inputs, &device, shape, dtype)
+}
+
+fn reshape(x: &Array, shape: &Shape) -> Result<Array> {
+    if let Some(layout) = x.layout.reshape(shape) {
+        return Ok(x.with_layout(layout));
+    }
+    let dense = contiguous(x)?;
+    Ok(dense.with_layout(Layout::contiguous(shape.clone())))
+}
+
+fn repeat(x: &Array, shape: &Shape) -> Result<Array> {
+    let lead = shape.rank() - x.shape().rank();
+    // Each dimension as (copies, its size): the copies do not move in the operand.
+    let (mut dims, mut strides) = (Shape::scalar(), Strides::new());
+    for (d, &size) in shape.iter().enumerate() {
+        let (own, stride) = match d.checked_sub(lead) {
+            Some(k) => (x.shape()[k], x.layout.strides()[k]),
+            None => (1, 0),
+        };
+        dims.dims_mut().extend_from_slice(&[size.checked_div(own).unwrap_or(0), own]);
+        strides.extend_from_slice(&[0, stride]);
+    }
+    let spread = x.with_layout(Layout::new(dims.clone(), strides, x.layout.offset()));
+    let out = copy::copy(&spread, &dims, x.dtype)?;
+    Ok(out.with_layout(Layout::contiguous(shape.clone())))
+}
+
+/// The window of `len` positions of dimension `dim` from `first` on, by `step`.
+fn window(layout: &Layout, dim: usize, first: usize, len: usize, step: usize) -> Layout {
+    let mut shape = layout.shape().clone();
+    let mut strides = Strides::from_slice(layout.strides());
+    shape.dims_mut()[dim] = len;
+    let offset = layout.offset() as isize + first as isize * strides[dim];
+    strides[dim] *= step as isize;
+    let offset = if shape.numel() == 0 { 0 } else { offset as usize };
+    Layout::new(shape, strides, offset)
+}
+
+fn pad(pads: &[(isize, isize)], args: &[Arg], shape: &Shape) -> Result<Array> {
+    let x = array(args, 0)?;
+    let out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
+    let value = match args.get(1) {
+        Some(Arg::Array(value)) => value.clone(),
+        _ => crate::cpu::create::full(x.buffer.device(), &Shape::scalar(), scalar(args, 1)?, x.dtype)?,
+    };
+    let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
+    for (d, &(before, after)) in pads.iter().enumerate() {
+        let before_len = before.max(0).min(shape[d] as isize) as usize;
+        let after_len = after.max(0).min((shape[d] - before_len) as isize) as usize;
+        let kept = shape[d] - before_len - after_len;
+        copy::assign(&out, &window(&to, d, 0, before_len, 1), &value)?;
+        copy::assign(&out, &window(&to, d, shape[d] - after_len, after_len, 1), &value)?;
+        to = window(&to, d, before_len, kept, 1);
+        from = window(&from, d, (-before).max(0) as usize, kept, 1);
+    }
+    copy::assign(&out, &to, &x.with_layout(from))?;
+    Ok(out)
+}
+
+fn cat(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let out = Array::empty(array(args, 0)?.buffer.device(), shape.clone(), dtype)?;
+    let mut first = 0;
+    for i in 0..args.len() {
+        let x = array(args, i)?;
+        let len = x.shape()[dim];
+        copy::assign(&out, &window(&out.layout, dim, first, len, 1), x)?;
+        first += len;
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod bench;

@@ -1,0 +1,20 @@
+//! The operator vocabulary and the ready-made kernels.
+//!
+//! An operator is one place under [`ops`]: its arity, shape rule, dtype rule, C text or decomposition, and ready-made
+//! kernel. [`Op`] is the attribute-carrying name by which the trace, the graph and eager mode refer to it.
+
+mod array;
+mod builder;
+pub mod cpu;
+pub mod eager;
+mod op;
+pub mod ops;
+pub mod support;
+
+pub use array::Array;
+pub use builder::{Operand, OpBuilder, OpBuilderExt, ValueId};
+pub use op::{
+    ArgMeta, Composite, ConvSpec, Distribution, Extent, Op, PoolKind, PoolSpec, ReduceKind, ScanKind, ScatterMode,
+};
+pub use ops::binary::BinaryOp;
+pub use ops::unary::UnaryOp;

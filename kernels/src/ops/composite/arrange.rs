@@ -1,0 +1,228 @@
+//! Elements chosen or moved by position.
+
+use super::build::value;
+use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Scalar, Shape};
+
+/// The elements of the last two dimensions with column − row ≤ `k` (`upper`: ≥ `k`), zeros elsewhere.
+pub(super) fn triangle(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    k: isize,
+    upper: bool,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    let shape = b.shape(x);
+    let &[.., rows, columns] = shape.dims() else {
+        return Err(Error::shape(format!(
+            "shape {shape} has no last two dimensions"
+        )));
+    };
+    let row = b.push(
+        Op::Iota {
+            shape: Shape::from([rows, 1]),
+            dim: 0,
+        },
+        &[],
+    )?;
+    let column = b.push(
+        Op::Iota {
+            shape: Shape::from([1, columns]),
+            dim: 1,
+        },
+        &[],
+    )?;
+    let above = b.sub(column, row)?;
+    let kept = b.binary(
+        if upper { BinaryOp::Ge } else { BinaryOp::Le },
+        above,
+        k as i64,
+    )?;
+    // False is the zero of every dtype, and promotes none.
+    b.select(kept, x, Operand::Const(Scalar::Bool(false)))
+}
+
+/// Element i of a dimension moved to (i + `shift`) modulo its size.
+pub(super) fn roll(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    shift: isize,
+    dim: usize,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    let shape = b.shape(x);
+    if dim >= shape.rank() {
+        return Err(Error::new(ErrorKind::Dim {
+            dim: dim as isize,
+            rank: shape.rank(),
+        }));
+    }
+    let size = shape[dim];
+    let moved = if size == 0 {
+        0
+    } else {
+        shift.rem_euclid(size as isize) as usize
+    };
+    if moved == 0 {
+        return Ok(x);
+    }
+    let mut part = |start: usize, len: usize| {
+        b.push(
+            Op::Narrow {
+                dim,
+                start: start as isize,
+                len,
+            },
+            &[x.into()],
+        )
+    };
+    let (front, back) = (part(size - moved, moved)?, part(0, size - moved)?);
+    b.push(Op::Cat { dim }, &[front.into(), back.into()])
+}
+
+/// A new last dimension of `n`: 1 where its position is the class index, as `I64`. A row whose index is outside
+/// `[0, n)` is of zeros.
+pub(super) fn one_hot(b: &mut dyn OpBuilder, args: &[Operand], n: usize) -> Result<ValueId> {
+    let index = value(args, 0)?;
+    if !b.dtype(index).is_int() {
+        return Err(Error::dtype(format!(
+            "class indices must be integers, not {}",
+            b.dtype(index)
+        )));
+    }
+    let dim = b.shape(index).rank();
+    let index = b.push(Op::Unsqueeze { dim }, &[index.into()])?;
+    let classes = b.push(
+        Op::Iota {
+            shape: Shape::from(n),
+            dim: 0,
+        },
+        &[],
+    )?;
+    let hot = b.binary(BinaryOp::Eq, index, classes)?;
+    b.cast(hot, DType::I64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::Composite::*;
+    use ferrotrace_runtime::DType;
+
+    #[test]
+    fn triangles() {
+        for dtype in DType::ALL {
+            let x = vec![1.0; 24];
+            for k in [-9, -1, 0, 1, 2, 9] {
+                for upper in [false, true] {
+                    let kept = |i: usize| {
+                        let above = (i % 4) as isize - (i / 4 % 3) as isize;
+                        f64::from(u8::from(if upper { above >= k } else { above <= k }))
+                    };
+                    let want: Vec<f64> = (0..24).map(kept).collect();
+                    check(
+                        Triangle { k, upper },
+                        &[t(&[2, 3, 4], dtype, &x)],
+                        &[2, 3, 4],
+                        dtype,
+                        &want,
+                    );
+                }
+            }
+        }
+        let x = t(
+            &[2, 2],
+            DType::F32,
+            &[f64::NAN, f64::INFINITY, f64::NAN, 1.0],
+        );
+        check(
+            Triangle {
+                k: -1,
+                upper: false,
+            },
+            &[x],
+            &[2, 2],
+            DType::F32,
+            &[0.0, 0.0, f64::NAN, 0.0],
+        );
+        check(
+            Triangle { k: 0, upper: false },
+            &[t(&[0, 3], DType::I8, &[])],
+            &[0, 3],
+            DType::I8,
+            &[],
+        );
+        refused(
+            &Triangle { k: 0, upper: false },
+            &[t(&[3], DType::F32, &[0.0; 3])],
+        );
+    }
+
+    #[test]
+    fn rolls() {
+        let x: Vec<f64> = (0..30).map(f64::from).collect();
+        for (dim, size, inner) in [(0, 2, 15), (1, 3, 5), (2, 5, 1)] {
+            for shift in [0, 1, -1, 2, 4, 5, -7, 100, isize::MAX, isize::MIN] {
+                let source = |i: usize| {
+                    let at = i / inner % size;
+                    let from = (at as i128 - shift as i128).rem_euclid(size as i128) as usize;
+                    x[i - at * inner + from * inner]
+                };
+                let want: Vec<f64> = (0..30).map(source).collect();
+                let args = [t(&[2, 3, 5], DType::I32, &x)];
+                check(Roll { shift, dim }, &args, &[2, 3, 5], DType::I32, &want);
+            }
+        }
+        check(
+            Roll { shift: 3, dim: 0 },
+            &[t(&[0, 2], DType::F32, &[])],
+            &[0, 2],
+            DType::F32,
+            &[],
+        );
+        refused(
+            &Roll { shift: 1, dim: 1 },
+            &[t(&[2], DType::F32, &[0.0; 2])],
+        );
+        refused(&Roll { shift: 1, dim: 0 }, &[t(&[], DType::F32, &[0.0])]);
+    }
+
+    #[test]
+    fn one_hots() {
+        for dtype in [DType::I64, DType::I32, DType::U8] {
+            let want = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
+            let args = [t(&[2, 2], dtype, &[0.0, 2.0, 9.0, 1.0])];
+            check(OneHot { n: 3 }, &args, &[2, 2, 3], DType::I64, &want);
+        }
+        check(
+            OneHot { n: 2 },
+            &[t(&[], DType::I64, &[1.0])],
+            &[2],
+            DType::I64,
+            &[0.0, 1.0],
+        );
+        check(
+            OneHot { n: 2 },
+            &[t(&[1], DType::I64, &[-1.0])],
+            &[1, 2],
+            DType::I64,
+            &[0.0, 0.0],
+        );
+        check(
+            OneHot { n: 2 },
+            &[t(&[0], DType::I64, &[])],
+            &[0, 2],
+            DType::I64,
+            &[],
+        );
+        check(
+            OneHot { n: 0 },
+            &[t(&[2], DType::I64, &[0.0; 2])],
+            &[2, 0],
+            DType::I64,
+            &[],
+        );
+        refused(&OneHot { n: 2 }, &[t(&[1], DType::F32, &[0.0])]);
+        refused(&OneHot { n: 2 }, &[t(&[1], DType::Bool, &[0.0])]);
+    }
+}

@@ -1,0 +1,391 @@
+//! Losses, each the mean over what it is computed for.
+
+use super::activation::log1p_exp_neg_abs;
+use super::build::{all_dims, float, operand, promoted, tensor_of, value};
+use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
+
+/// The operands x and t in the dtype of their arithmetic, and the dtype of the result.
+fn pair(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, ValueId, DType)> {
+    let (x, t) = (value(args, 0)?, value(args, 1)?);
+    let dtype = float(promoted(b, &[x.into(), t.into()]));
+    Ok((
+        b.cast(x, dtype.compute())?,
+        b.cast(t, dtype.compute())?,
+        dtype,
+    ))
+}
+
+/// The mean of all elements, as `dtype`.
+fn mean(b: &mut dyn OpBuilder, x: ValueId, dtype: DType) -> Result<ValueId> {
+    let mask = all_dims(b.shape(x).rank());
+    let mean = b.reduce(ReduceKind::Mean, x, mask, false)?;
+    b.cast(mean, dtype)
+}
+
+/// Mean of (x − t)².
+pub(super) fn mse(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t, dtype) = pair(b, args)?;
+    let d = b.sub(x, t)?;
+    let squares = b.unary(UnaryOp::Square, d)?;
+    mean(b, squares, dtype)
+}
+
+/// Mean of ½d²/β where d = |x − t| < β, else of d − ½β; of d itself for β = 0.
+pub(super) fn smooth_l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t, dtype) = pair(b, args)?;
+    let beta = tensor_of(b, operand(args, 2)?, dtype.compute())?;
+    let difference = b.sub(x, t)?;
+    let d = b.unary(UnaryOp::Abs, difference)?;
+    let near = b.binary(BinaryOp::Lt, d, beta)?;
+    // β = 0 must not put an infinity into the branch not taken.
+    let positive = b.binary(BinaryOp::Gt, beta, 0.0)?;
+    let divisor = b.select(positive, beta, 1.0)?;
+    let half = b.mul(d, 0.5)?;
+    let square = b.mul(half, d)?;
+    let curve = b.div(square, divisor)?;
+    let offset = b.mul(beta, 0.5)?;
+    let line = b.sub(d, offset)?;
+    let loss = b.select(near, curve, line)?;
+    mean(b, loss, dtype)
+}
+
+/// Mean of t·(log t − x), 0·log 0 being 0, over all elements; x are log-probabilities.
+pub(super) fn kl_div(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t, dtype) = pair(b, args)?;
+    let zero = b.binary(BinaryOp::Eq, t, 0.0)?;
+    let present = b.select(zero, 1.0, t)?;
+    let log = b.unary(UnaryOp::Log, present)?;
+    let d = b.sub(log, x)?;
+    let loss = b.mul(t, d)?;
+    mean(b, loss, dtype)
+}
+
+/// Mean of max(x, 0) − x·t + log(1 + e^−|x|).
+pub(super) fn bce_with_logits(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t, dtype) = pair(b, args)?;
+    if b.shape(x) != b.shape(t) {
+        return Err(Error::shape(format!(
+            "logits {} and targets {} differ",
+            b.shape(x),
+            b.shape(t)
+        )));
+    }
+    let positive = b.unary(UnaryOp::Relu, x)?;
+    let product = b.mul(x, t)?;
+    let line = b.sub(positive, product)?;
+    let tail = log1p_exp_neg_abs(b, x)?;
+    let loss = b.add(line, tail)?;
+    mean(b, loss, dtype)
+}
+
+/// The dimension of classes: 1, or 0 of a vector.
+fn class_dim(shape: &Shape) -> Result<usize> {
+    match shape.rank() {
+        0 => Err(Error::shape("a 0-d tensor has no dimension of classes")),
+        1 => Ok(0),
+        _ => Ok(1),
+    }
+}
+
+/// `x` at the classes `t`, which keep their dimension as 1.
+///
+/// # Errors
+/// `t` is not of integers, or its shape is not `x`'s without the dimension of classes.
+fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<ValueId> {
+    let shape = b.shape(x);
+    let dim = class_dim(shape)?;
+    if !b.dtype(t).is_int() {
+        return Err(Error::dtype(format!(
+            "class indices must be integers, not {}",
+            b.dtype(t)
+        )));
+    }
+    let expected = shape.reduced(1 << dim, false);
+    if *b.shape(t) != expected {
+        return Err(Error::shape(format!(
+            "classes of shape {} for scores of shape {shape}",
+            b.shape(t)
+        )));
+    }
+    let index = b.push(Op::Unsqueeze { dim }, &[t.into()])?;
+    b.push(Op::Gather { dim }, &[x.into(), index.into()])
+}
+
+/// Mean of −x[class].
+pub(super) fn nll(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t) = (value(args, 0)?, value(args, 1)?);
+    let dtype = float(b.dtype(x));
+    let taken = at_classes(b, x, t)?;
+    let taken = b.cast(taken, dtype.compute())?;
+    let negative = b.unary(UnaryOp::Neg, taken)?;
+    mean(b, negative, dtype)
+}
+
+/// Of class indices, the mean of log Σ eˣ − x[class]; of probabilities t of x's shape, Σ −t·log softmax(x) over
+/// everything, by the number of distributions.
+pub(super) fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let (x, t) = (value(args, 0)?, value(args, 1)?);
+    let shape = b.shape(x).clone();
+    let dim = class_dim(&shape)?;
+    let by_index = b.dtype(t).is_int();
+    let dtype = if by_index {
+        float(b.dtype(x))
+    } else {
+        float(promoted(b, &[x.into(), t.into()]))
+    };
+    if !by_index && (!b.dtype(t).is_float() || *b.shape(t) != shape) {
+        let (ty, other) = (b.dtype(t), b.shape(t));
+        return Err(Error::shape(format!(
+            "targets {ty}{other} are neither classes nor probabilities for {shape}"
+        )));
+    }
+    if shape[dim] == 0 {
+        return Err(Error::shape(format!(
+            "no classes in dimension {dim} of shape {shape}"
+        )));
+    }
+    let mask = 1 << dim;
+    let taken = if by_index {
+        Some(at_classes(b, x, t)?)
+    } else {
+        None
+    };
+    let x = b.cast(x, dtype.compute())?;
+    let greatest = b.reduce(ReduceKind::Max, x, mask, true)?;
+    let d = b.sub(x, greatest)?;
+    let e = b.unary(UnaryOp::Exp, d)?;
+    let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
+    let log = b.unary(UnaryOp::Log, sum)?;
+    if let Some(taken) = taken {
+        // Only the class's element: log-probabilities of all classes are never needed.
+        let taken = b.cast(taken, dtype.compute())?;
+        let taken = b.sub(taken, greatest)?;
+        let loss = b.sub(log, taken)?;
+        return mean(b, loss, dtype);
+    }
+    let t = b.cast(t, dtype.compute())?;
+    let surprise = b.sub(log, d)?;
+    let loss = b.mul(t, surprise)?;
+    let total = b.reduce(ReduceKind::Sum, loss, all_dims(shape.rank()), false)?;
+    let count = shape.reduced(mask, false).numel();
+    let mean = b.div(total, count as f64)?;
+    b.cast(mean, dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::Composite::*;
+    use ferrotrace_runtime::DType::{self, *};
+
+    const NAN: f64 = f64::NAN;
+
+    fn average(values: impl IntoIterator<Item = f64>) -> [f64; 1] {
+        let values: Vec<f64> = values.into_iter().collect();
+        [values.iter().sum::<f64>() / values.len() as f64]
+    }
+
+    #[test]
+    fn of_numbers() {
+        let (x, y) = (sample(12, 22), sample(12, 23));
+        let pairs = || x.iter().zip(&y);
+        for dtype in FLOATS {
+            let both = [t(&[3, 4], dtype, &x), t(&[3, 4], dtype, &y)];
+            let mse = average(pairs().map(|(a, b)| (a - b).powi(2)));
+            check(MseLoss, &both, &[], dtype, &mse);
+            for beta in [0.5, 1.0, 0.0] {
+                let l1 = average(pairs().map(|(a, b)| {
+                    let d = (a - b).abs();
+                    if d < beta {
+                        0.5 * d * d / beta
+                    } else {
+                        d - 0.5 * beta
+                    }
+                }));
+                let args = [both[0].clone(), both[1].clone(), n(beta)];
+                check(SmoothL1Loss, &args, &[], dtype, &l1);
+            }
+            let targets: Vec<f64> = y.iter().map(|y| (y + 2.0) / 4.0).collect();
+            let bce = average(x.iter().zip(&targets).map(|(x, t)| {
+                let p = 1.0 / (1.0 + (-x).exp());
+                -(t * p.ln() + (1.0 - t) * (1.0 - p).ln())
+            }));
+            check(
+                BceWithLogits,
+                &[both[0].clone(), t(&[3, 4], dtype, &targets)],
+                &[],
+                dtype,
+                &bce,
+            );
+            let kl = average(
+                x.iter()
+                    .zip(&targets)
+                    .map(|(x, t)| if *t == 0.0 { 0.0 } else { t * (t.ln() - x) }),
+            );
+            check(
+                KlDiv,
+                &[both[0].clone(), t(&[3, 4], dtype, &targets)],
+                &[],
+                dtype,
+                &kl,
+            );
+        }
+    }
+
+    #[test]
+    fn extremes_and_broadcasts() {
+        let (x, y) = ([200.0, -200.0], [1.0, 0.0]);
+        check(
+            BceWithLogits,
+            &[t(&[2], F32, &x), t(&[2], F32, &y)],
+            &[],
+            F32,
+            &[0.0],
+        );
+        check(
+            BceWithLogits,
+            &[t(&[2], F32, &y), t(&[2], F32, &[NAN, 0.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        refused(&BceWithLogits, &[t(&[2], F32, &y), t(&[1], F32, &[0.0])]);
+        check(
+            MseLoss,
+            &[t(&[2], F32, &[1.0, 3.0]), t(&[], F32, &[1.0])],
+            &[],
+            F32,
+            &[2.0],
+        );
+        check(
+            MseLoss,
+            &[t(&[0], F32, &[]), t(&[0], F32, &[])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            MseLoss,
+            &[t(&[1], F16, &[1.0]), t(&[1], F64, &[3.0])],
+            &[],
+            F64,
+            &[4.0],
+        );
+        check(
+            MseLoss,
+            &[t(&[2], I32, &[1.0, 2.0]), t(&[2], I32, &[1.0, 4.0])],
+            &[],
+            F32,
+            &[2.0],
+        );
+        // 300² is no binary16 number, but the mean over many is.
+        let x: Vec<f64> = (0..64).map(|i| if i == 0 { 300.0 } else { 0.0 }).collect();
+        check(
+            MseLoss,
+            &[t(&[64], F16, &x), t(&[64], F16, &[0.0; 64])],
+            &[],
+            F16,
+            &[1406.25],
+        );
+        refused(
+            &MseLoss,
+            &[t(&[2], F32, &[0.0; 2]), t(&[3], F32, &[0.0; 3])],
+        );
+    }
+
+    fn log_softmax(dims: &[usize], dim: usize, x: &[f64]) -> Vec<f64> {
+        along(dims, dim, x, |row| {
+            let sum = row.iter().map(|x| x.exp()).sum::<f64>();
+            row.iter().map(|x| x - sum.ln()).collect()
+        })
+    }
+
+    /// (shape, dimension of classes, class indices).
+    const CASES: [(&[usize], usize, &[f64]); 4] = [
+        (&[4, 3], 1, &[0.0, 2.0, 1.0, 2.0]),
+        (&[2, 3, 2], 1, &[2.0, 0.0, 1.0, 1.0]),
+        (&[12], 0, &[7.0]),
+        (&[1, 12], 1, &[11.0]),
+    ];
+
+    #[test]
+    fn of_class_indices() {
+        let x = sample(12, 24);
+        for (dims, dim, classes) in CASES {
+            let (count, inner) = (dims[dim], dims[dim + 1..].iter().product::<usize>());
+            let taken = |from: &[f64]| {
+                let at = |(i, c): (usize, &f64)| {
+                    from[i / inner * count * inner + *c as usize * inner + i % inner]
+                };
+                average(classes.iter().enumerate().map(at).map(|x| -x))
+            };
+            let kept: Vec<usize> = dims
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| *i != dim)
+                .map(|(_, n)| *n)
+                .collect();
+            for dtype in FLOATS {
+                for index in [I64, I32, U8] {
+                    let args = [t(dims, dtype, &x), t(&kept, index, classes)];
+                    check(NllLoss, &args, &[], dtype, &taken(&x));
+                    check(
+                        CrossEntropy,
+                        &args,
+                        &[],
+                        dtype,
+                        &taken(&log_softmax(dims, dim, &x)),
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn of_probabilities() {
+        let (x, p) = (sample(12, 25), sample(12, 26));
+        for (dims, dim, classes) in CASES {
+            let log = log_softmax(dims, dim, &x);
+            let sum: f64 = log.iter().zip(&p).map(|(l, p)| -l * p).sum();
+            for dtype in FLOATS {
+                let args = [t(dims, dtype, &x), t(dims, dtype, &p)];
+                check(
+                    CrossEntropy,
+                    &args,
+                    &[],
+                    dtype,
+                    &[sum / classes.len() as f64],
+                );
+            }
+        }
+        let mixed = [t(&[1, 2], F16, &[0.0; 2]), t(&[1, 2], F32, &[0.25, 0.75])];
+        check(CrossEntropy, &mixed, &[], F32, &[2f64.ln()]);
+    }
+
+    #[test]
+    fn what_classes_must_be() {
+        let x = |dims: &[usize]| t(dims, F32, &vec![0.0; dims.iter().product()]);
+        let c = |dims: &[usize], dtype: DType| t(dims, dtype, &vec![0.0; dims.iter().product()]);
+        refused(&NllLoss, &[x(&[2, 3]), c(&[2], F32)]);
+        refused(&NllLoss, &[x(&[2, 3]), c(&[2], Bool)]);
+        refused(&NllLoss, &[x(&[2, 3]), c(&[3], I64)]);
+        refused(&NllLoss, &[x(&[]), c(&[], I64)]);
+        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2, 3], I64)]);
+        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2], F32)]);
+        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2, 3], Bool)]);
+        refused(&CrossEntropy, &[x(&[2, 0]), c(&[2], I64)]);
+        check(NllLoss, &[x(&[0, 3]), c(&[0], I64)], &[], F32, &[NAN]);
+        check(CrossEntropy, &[x(&[0, 3]), c(&[0], I64)], &[], F32, &[NAN]);
+        check(
+            CrossEntropy,
+            &[t(&[1, 2], F32, &[1e30, 0.0]), c(&[1], I64)],
+            &[],
+            F32,
+            &[0.0],
+        );
+        let out = [x(&[1, 2]), t(&[1], I64, &[2.0])];
+        let run = |op| super::super::run(&op, &out, &().into(), F32);
+        assert!(run(NllLoss).is_err() && run(CrossEntropy).is_err());
+    }
+}

@@ -1,0 +1,294 @@
+//! Reductions made of others.
+
+use super::build::{in_float, reduced_count, value};
+use crate::{BinaryOp, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use ferrotrace_runtime::{DType, Error, Result};
+
+/// Σ (x − mean)² / max(0, n − correction) over the dimensions of `mask`, in two passes; its root if `root`. NaN for no
+/// elements, or for one and correction 1.
+pub(super) fn var(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    mask: u64,
+    keepdim: bool,
+    correction: usize,
+    root: bool,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    if !b.dtype(x).is_float() {
+        return Err(Error::dtype(format!(
+            "the variance of {} tensors is not defined",
+            b.dtype(x)
+        )));
+    }
+    in_float(b, x, |b, x| {
+        let count = reduced_count(b.shape(x), mask).saturating_sub(correction);
+        let mean = b.reduce(ReduceKind::Mean, x, mask, true)?;
+        let d = b.sub(x, mean)?;
+        let squares = b.unary(UnaryOp::Square, d)?;
+        let sum = b.reduce(ReduceKind::Sum, squares, mask, keepdim)?;
+        let var = b.div(sum, count as f64)?;
+        if root {
+            b.unary(UnaryOp::Sqrt, var)
+        } else {
+            Ok(var)
+        }
+    })
+}
+
+/// (Σ |x|ᵖ)^(1/p) over the dimensions of `mask`; for p = 0 how many are not zero, for ±∞ the greatest and least |x|.
+pub(super) fn norm(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    p: f64,
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    in_float(b, x, |b, x| {
+        if p == 0.0 {
+            let dtype = b.dtype(x);
+            let present = b.binary(BinaryOp::Ne, x, 0.0)?;
+            let ones = b.cast(present, dtype)?;
+            return b.reduce(ReduceKind::Sum, ones, mask, keepdim);
+        }
+        if p == 2.0 {
+            let squares = b.unary(UnaryOp::Square, x)?;
+            let sum = b.reduce(ReduceKind::Sum, squares, mask, keepdim)?;
+            return b.unary(UnaryOp::Sqrt, sum);
+        }
+        let abs = b.unary(UnaryOp::Abs, x)?;
+        if p.is_infinite() {
+            let kind = if p > 0.0 {
+                ReduceKind::Max
+            } else {
+                ReduceKind::Min
+            };
+            return b.reduce(kind, abs, mask, keepdim);
+        }
+        if p == 1.0 {
+            return b.reduce(ReduceKind::Sum, abs, mask, keepdim);
+        }
+        let powers = b.binary(BinaryOp::Pow, abs, p)?;
+        let sum = b.reduce(ReduceKind::Sum, powers, mask, keepdim)?;
+        b.binary(BinaryOp::Pow, sum, 1.0 / p)
+    })
+}
+
+/// How many elements are not zero (NaN is not), as `I64`.
+pub(super) fn count_nonzero(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    let present = match b.dtype(x) {
+        DType::Bool => x,
+        _ => b.binary(BinaryOp::Ne, x, 0i64)?,
+    };
+    b.reduce(ReduceKind::Sum, present, mask, keepdim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::Composite::{self, CountNonzero};
+    use ferrotrace_runtime::DType::*;
+
+    const NAN: f64 = f64::NAN;
+    const INF: f64 = f64::INFINITY;
+
+    fn var(mask: u64, keepdim: bool, correction: usize, root: bool) -> Composite {
+        Composite::Var {
+            mask,
+            keepdim,
+            correction,
+            root,
+        }
+    }
+
+    fn norm(p: f64, mask: u64, keepdim: bool) -> Composite {
+        Composite::Norm {
+            p: p.to_bits(),
+            mask,
+            keepdim,
+        }
+    }
+
+    fn variance(row: &[f64], correction: f64) -> f64 {
+        let mean = row.iter().sum::<f64>() / row.len() as f64;
+        row.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
+            / (row.len() as f64 - correction).max(0.0)
+    }
+
+    #[test]
+    fn variances() {
+        let dims = [3, 4, 2];
+        let x: Vec<f64> = sample(24, 9).iter().map(|x| x + 100.0).collect();
+        for dtype in FLOATS {
+            let rounded = read(&array(&dims, dtype, &x));
+            for c in [0, 1, 2] {
+                let want = along(&dims, 1, &rounded, |row| vec![variance(row, c as f64)]);
+                check(
+                    var(0b010, false, c, false),
+                    &[t(&dims, dtype, &x)],
+                    &[3, 2],
+                    dtype,
+                    &want,
+                );
+                let root: Vec<f64> = want.iter().map(|v| v.sqrt()).collect();
+                check(
+                    var(0b010, true, c, true),
+                    &[t(&dims, dtype, &x)],
+                    &[3, 1, 2],
+                    dtype,
+                    &root,
+                );
+            }
+            let all = variance(&rounded, 1.0);
+            check(
+                var(0b111, false, 1, false),
+                &[t(&dims, dtype, &x)],
+                &[],
+                dtype,
+                &[all],
+            );
+        }
+        check(
+            var(1, false, 1, false),
+            &[t(&[1], F32, &[5.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            var(1, false, 5, false),
+            &[t(&[2], F32, &[5.0, 7.0])],
+            &[],
+            F32,
+            &[INF],
+        );
+        check(
+            var(1, false, 0, true),
+            &[t(&[0], F32, &[])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            var(0, false, 0, false),
+            &[t(&[], F64, &[3.0])],
+            &[],
+            F64,
+            &[0.0],
+        );
+        refused(&var(1, false, 0, false), &[t(&[2], I64, &[1.0, 2.0])]);
+        refused(&var(4, false, 0, false), &[t(&[2], F32, &[1.0, 2.0])]);
+    }
+
+    #[test]
+    fn norms() {
+        let dims = [2, 3];
+        let x = [3.0, -4.0, 0.0, 0.5, 0.0, -2.0];
+        for dtype in FLOATS {
+            for p in [0.0, 1.0, 2.0, 3.0, 0.5, -1.0, INF, -INF] {
+                let of = |row: &[f64]| {
+                    let abs = row.iter().map(|x| x.abs());
+                    if p == 0.0 {
+                        abs.filter(|x| *x != 0.0).count() as f64
+                    } else if p == INF {
+                        abs.fold(0.0, f64::max)
+                    } else if p == -INF {
+                        abs.fold(INF, f64::min)
+                    } else {
+                        abs.map(|x| x.powf(p)).sum::<f64>().powf(1.0 / p)
+                    }
+                };
+                let want = along(&dims, 0, &x, |row| vec![of(row)]);
+                check(
+                    norm(p, 0b01, true),
+                    &[t(&dims, dtype, &x)],
+                    &[1, 3],
+                    dtype,
+                    &want,
+                );
+                check(
+                    norm(p, 0b11, false),
+                    &[t(&dims, dtype, &x)],
+                    &[],
+                    dtype,
+                    &[of(&x)],
+                );
+            }
+        }
+        // Squares in F32: 300² is no binary16 number.
+        check(
+            norm(2.0, 1, false),
+            &[t(&[2], F16, &[300.0, 400.0])],
+            &[],
+            F16,
+            &[500.0],
+        );
+        check(
+            norm(2.0, 1, false),
+            &[t(&[2], F32, &[NAN, 1.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            norm(INF, 1, false),
+            &[t(&[2], F32, &[NAN, 1.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(norm(2.0, 1, false), &[t(&[0], F32, &[])], &[], F32, &[0.0]);
+        check(
+            norm(1.0, 1, false),
+            &[t(&[2], I32, &[-3.0, 4.0])],
+            &[],
+            F32,
+            &[7.0],
+        );
+        refused(&norm(INF, 1, false), &[t(&[0], F32, &[])]);
+    }
+
+    #[test]
+    fn counts() {
+        let x = [0.0, 1.0, NAN, -0.0, 2.0, 0.0];
+        let count = |mask, keepdim| CountNonzero { mask, keepdim };
+        for dtype in FLOATS {
+            check(
+                count(0b10, false),
+                &[t(&[2, 3], dtype, &x)],
+                &[2],
+                I64,
+                &[2.0, 1.0],
+            );
+            check(
+                count(0b11, true),
+                &[t(&[2, 3], dtype, &x)],
+                &[1, 1],
+                I64,
+                &[3.0],
+            );
+        }
+        check(
+            count(1, false),
+            &[t(&[3], U8, &[0.0, 7.0, 255.0])],
+            &[],
+            I64,
+            &[2.0],
+        );
+        check(
+            count(1, false),
+            &[t(&[3], Bool, &[0.0, 1.0, 1.0])],
+            &[],
+            I64,
+            &[2.0],
+        );
+        check(count(1, false), &[t(&[0], F32, &[])], &[], I64, &[0.0]);
+    }
+}

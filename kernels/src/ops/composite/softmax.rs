@@ -1,0 +1,290 @@
+//! Exponentials over a dimension, shifted by its greatest element.
+
+use super::build::{check_dim, float, in_float, reduced_count, value};
+use crate::ops::{Inferred, tensor};
+use crate::{
+    ArgMeta, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId,
+};
+use ferrotrace_runtime::Result;
+
+/// The direct rule of softmax and log-softmax.
+pub(super) fn infer(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    let (shape, dtype) = tensor(args, 0)?;
+    check_dim(dim, shape)?;
+    Ok((shape.clone(), float(dtype)))
+}
+
+/// `x` less its greatest element over the dimensions of `mask`.
+fn shifted(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Result<ValueId> {
+    let greatest = b.reduce(ReduceKind::Max, x, mask, true)?;
+    b.sub(x, greatest)
+}
+
+/// The operand, and the bit of its dimension (none of a 0-d tensor, which is one element).
+fn operand_of(b: &dyn OpBuilder, args: &[Operand], dim: usize) -> Result<(ValueId, u64)> {
+    let x = value(args, 0)?;
+    check_dim(dim, b.shape(x))?;
+    Ok((x, if b.shape(x).rank() == 0 { 0 } else { 1 << dim }))
+}
+
+/// eˣ⁻ᵐ / Σ eˣ⁻ᵐ with m = max x along a dimension; NaN where m is −∞, ∞ or NaN.
+pub(super) fn softmax(b: &mut dyn OpBuilder, args: &[Operand], dim: usize) -> Result<ValueId> {
+    let (x, mask) = operand_of(b, args, dim)?;
+    in_float(b, x, |b, x| over(b, x, mask))
+}
+
+/// Softmax over the dimensions of `mask` of a tensor of F32 or F64.
+pub(super) fn over(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Result<ValueId> {
+    if b.shape(x).numel() == 0 {
+        return Ok(x);
+    }
+    let d = shifted(b, x, mask)?;
+    let e = b.unary(UnaryOp::Exp, d)?;
+    let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
+    b.div(e, sum)
+}
+
+/// d − log Σ eᵈ with d = x − max x along a dimension.
+pub(super) fn log_softmax(b: &mut dyn OpBuilder, args: &[Operand], dim: usize) -> Result<ValueId> {
+    let (x, mask) = operand_of(b, args, dim)?;
+    in_float(b, x, |b, x| {
+        if b.shape(x).numel() == 0 {
+            return Ok(x);
+        }
+        let d = shifted(b, x, mask)?;
+        let e = b.unary(UnaryOp::Exp, d)?;
+        let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
+        let log = b.unary(UnaryOp::Log, sum)?;
+        b.sub(d, log)
+    })
+}
+
+/// The same, but that rows of −∞ throughout give zeros, as in PyTorch's attention.
+pub(super) fn over_masked(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Result<ValueId> {
+    if b.shape(x).numel() == 0 {
+        return Ok(x);
+    }
+    let greatest = b.reduce(ReduceKind::Max, x, mask, true)?;
+    let hidden = b.binary(BinaryOp::Eq, greatest, f64::NEG_INFINITY)?;
+    let origin = b.select(hidden, 0.0, greatest)?;
+    let d = b.sub(x, origin)?;
+    let e = b.unary(UnaryOp::Exp, d)?;
+    let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
+    let divisor = b.select(hidden, 1.0, sum)?;
+    b.div(e, divisor)
+}
+
+/// m + log Σ eˣ⁻ᵐ over the dimensions of `mask`, with m = max x, or 0 where that is infinite: −∞ for elements that all
+/// are (or that are none), ∞ where one is.
+pub(super) fn logsumexp(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    in_float(b, x, |b, x| {
+        if reduced_count(b.shape(x), mask) == 0 {
+            let sum = b.reduce(ReduceKind::Sum, x, mask, keepdim)?;
+            return b.unary(UnaryOp::Log, sum);
+        }
+        let greatest = b.reduce(ReduceKind::Max, x, mask, true)?;
+        let infinite = b.unary(UnaryOp::IsInf, greatest)?;
+        let origin = b.select(infinite, 0.0, greatest)?;
+        let d = b.sub(x, origin)?;
+        let e = b.unary(UnaryOp::Exp, d)?;
+        let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
+        let log = b.unary(UnaryOp::Log, sum)?;
+        let y = b.add(log, origin)?;
+        if keepdim || mask == 0 {
+            Ok(y)
+        } else {
+            b.push(Op::Squeeze { mask }, &[y.into()])
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use crate::Composite::*;
+    use ferrotrace_runtime::DType::*;
+
+    const NAN: f64 = f64::NAN;
+    const INF: f64 = f64::INFINITY;
+
+    fn logs(row: &[f64]) -> f64 {
+        let m = row.iter().copied().fold(-INF, f64::max);
+        m + row.iter().map(|x| (x - m).exp()).sum::<f64>().ln()
+    }
+
+    #[test]
+    fn along_each_dimension() {
+        let dims = [2, 3, 5];
+        let x = sample(30, 8);
+        for dtype in FLOATS {
+            for dim in 0..3 {
+                let log = along(&dims, dim, &x, |row| {
+                    row.iter().map(|x| x - logs(row)).collect()
+                });
+                let soft: Vec<f64> = log.iter().map(|x| x.exp()).collect();
+                check(Softmax { dim }, &[t(&dims, dtype, &x)], &dims, dtype, &soft);
+                check(
+                    LogSoftmax { dim },
+                    &[t(&dims, dtype, &x)],
+                    &dims,
+                    dtype,
+                    &log,
+                );
+            }
+            for (mask, shape, kept) in [
+                (0b010, vec![2, 5], vec![2, 1, 5]),
+                (0b100, vec![2, 3], vec![2, 3, 1]),
+                (0b111, vec![], vec![1, 1, 1]),
+            ] {
+                let want = match mask {
+                    0b111 => vec![logs(&x)],
+                    0b010 => along(&dims, 1, &x, |row| vec![logs(row)]),
+                    _ => along(&dims, 2, &x, |row| vec![logs(row)]),
+                };
+                check(
+                    LogSumExp {
+                        mask,
+                        keepdim: false,
+                    },
+                    &[t(&dims, dtype, &x)],
+                    &shape,
+                    dtype,
+                    &want,
+                );
+                check(
+                    LogSumExp {
+                        mask,
+                        keepdim: true,
+                    },
+                    &[t(&dims, dtype, &x)],
+                    &kept,
+                    dtype,
+                    &want,
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn large_and_infinite() {
+        let x = [1e30, 1e30, -INF, 0.0, INF, 0.0, NAN, 0.0, -INF, -INF];
+        let args = [t(&[5, 2], F32, &x)];
+        let soft = [0.5, 0.5, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, NAN];
+        check(Softmax { dim: 1 }, &args, &[5, 2], F32, &soft);
+        let soft = [1.0, NAN, 0.0, NAN];
+        check(
+            Softmax { dim: 0 },
+            &[t(&[2, 2], F32, &[0.0, -INF, -INF, -INF])],
+            &[2, 2],
+            F32,
+            &soft,
+        );
+        let log = [
+            -(2f64.ln()),
+            -(2f64.ln()),
+            -INF,
+            0.0,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+        ];
+        check(LogSoftmax { dim: 1 }, &args, &[5, 2], F32, &log);
+        check(
+            LogSumExp {
+                mask: 0b10,
+                keepdim: false,
+            },
+            &args,
+            &[5],
+            F32,
+            &[1e30, 0.0, INF, NAN, -INF],
+        );
+        let half = t(&[2], F16, &[60000.0, 60000.0]);
+        check(
+            LogSumExp {
+                mask: 1,
+                keepdim: false,
+            },
+            &[half],
+            &[],
+            F16,
+            &[60000.0],
+        );
+    }
+
+    #[test]
+    fn empty_0d_and_integers() {
+        for dims in [[2, 0], [0, 2]] {
+            check(Softmax { dim: 1 }, &[t(&dims, BF16, &[])], &dims, BF16, &[]);
+            check(
+                LogSoftmax { dim: 0 },
+                &[t(&dims, F32, &[])],
+                &dims,
+                F32,
+                &[],
+            );
+        }
+        check(
+            LogSumExp {
+                mask: 0b10,
+                keepdim: false,
+            },
+            &[t(&[2, 0], F32, &[])],
+            &[2],
+            F32,
+            &[-INF, -INF],
+        );
+        check(
+            LogSumExp {
+                mask: 0b10,
+                keepdim: true,
+            },
+            &[t(&[0, 2], F32, &[])],
+            &[0, 1],
+            F32,
+            &[],
+        );
+        check(
+            LogSumExp {
+                mask: 0,
+                keepdim: false,
+            },
+            &[t(&[], F32, &[2.5])],
+            &[],
+            F32,
+            &[2.5],
+        );
+        check(Softmax { dim: 0 }, &[t(&[], F32, &[2.5])], &[], F32, &[1.0]);
+        check(
+            LogSoftmax { dim: 0 },
+            &[t(&[], F64, &[2.5])],
+            &[],
+            F64,
+            &[0.0],
+        );
+        check(
+            Softmax { dim: 0 },
+            &[t(&[2], I64, &[3.0, 3.0])],
+            &[2],
+            F32,
+            &[0.5, 0.5],
+        );
+        refused(&Softmax { dim: 2 }, &[t(&[2, 2], F32, &[0.0; 4])]);
+        refused(
+            &LogSumExp {
+                mask: 0b100,
+                keepdim: false,
+            },
+            &[t(&[2, 2], F32, &[0.0; 4])],
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! Convolutions, plain and transposed.
+
+use super::{Inferred, tensor};
+use crate::cpu::conv::{
+    Axis, Geometry, convolve, convolve_transposed, direct, direct_transposed,
+};
+use crate::cpu::dense::{elements, elements_mut};
+use crate::eager::{Arg, array, cast, contiguous};
+use crate::{ArgMeta, Array, ConvSpec};
+use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+
+/// The name, by spatial rank.
+pub(super) fn name(spec: &ConvSpec) -> &'static str {
+    match (spec.transposed, spec.stride.len()) {
+        (false, 1) => "conv1d",
+        (false, 2) => "conv2d",
+        (false, _) => "conv3d",
+        (true, 1) => "conv_transpose1d",
+        (true, 2) => "conv_transpose2d",
+        (true, _) => "conv_transpose3d",
+    }
+}
+
+fn check_spec(spec: &ConvSpec) -> Result<usize> {
+    let spatial = spec.stride.len();
+    let lists = [&spec.padding, &spec.dilation, &spec.output_padding];
+    let wrong = |list: &&&smallvec::SmallVec<[usize; 3]>| list.len() != spatial;
+    if !(1..=3).contains(&spatial) || lists[..2].iter().any(|l| wrong(&l)) {
+        return Err(Error::argument(format!(
+            "stride, padding and dilation need one number for each of 1 to 3 spatial dimensions, \
+             not {:?}, {:?} and {:?}",
+            spec.stride, spec.padding, spec.dilation
+        )));
+    }
+    if spec.transposed && lists[2..].iter().any(|l| wrong(&l)) {
+        return Err(Error::argument(format!(
+            "output padding {:?} for {spatial} spatial dimensions",
+            spec.output_padding
+        )));
+    }
+    if spec.stride.contains(&0) || spec.dilation.contains(&0) || spec.groups == 0 {
+        return Err(Error::argument("stride, dilation and groups must be at least 1"));
+    }
+    Ok(spatial)
+}
+
+/// The geometry for operands of these shapes, and the shape of the result.
+fn geometry(spec: &ConvSpec, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> {
+    let spatial = check_spec(spec)?;
+    let unbatched = x.rank() == spatial + 1;
+    if (!unbatched && x.rank() != spatial + 2) || w.rank() != spatial + 2 {
+        return Err(Error::shape(format!(
+            "{} takes an input of rank {} (or {} without a batch) and a weight of rank {}, not {x} \
+             and {w}",
+            name(spec),
+            spatial + 2,
+            spatial + 1,
+            spatial + 2
+        )));
+    }
+    let lead = x.rank() - spatial;
+    let (batch, channels) = (if unbatched { 1 } else { x[0] }, x[lead - 1]);
+    let groups = spec.groups;
+    let takes = if spec.transposed { w[0] } else { w[1] * groups };
+    if channels != takes {
+        return Err(Error::shape(format!(
+            "the input has {channels} channels, the weight {w} with {groups} groups takes {takes}"
+        )));
+    }
+    if w[0] % groups != 0 {
+        return Err(Error::shape(format!("{} channels do not form {groups} groups", w[0])));
+    }
+    let cout = if spec.transposed { w[1] } else { w[0] / groups };
+    let mut axes = [Axis::UNIT; 3];
+    for i in 0..spatial {
+        let (size, kernel) = (x[lead + i], w[2 + i]);
+        axes[3 - spatial + i] = axis(spec, i, size, kernel)?;
+    }
+    let g = Geometry { batch, groups, cin: channels / groups, cout, axes };
+    let mut dims: Vec<usize> = if unbatched { vec![] } else { vec![batch] };
+    dims.push(cout * groups);
+    let size = |a: &Axis| if spec.transposed { a.input } else { a.output };
+    dims.extend(axes[3 - spatial..].iter().map(size));
+    Ok((g, Shape::from(dims)))
+}
+
+fn axis(spec: &ConvSpec, i: usize, size: usize, kernel: usize) -> Result<Axis> {
+    let (stride, padding, dilation) = (spec.stride[i], spec.padding[i], spec.dilation[i]);
+    if kernel == 0 {
+        return Err(Error::shape("a kernel of size 0"));
+    }
+    let reach = (kernel - 1).saturating_mul(dilation).saturating_add(1);
+    if !spec.transposed {
+        let padded = padding.saturating_mul(2).saturating_add(size);
+        if reach > padded {
+            return Err(Error::shape(format!(
+                "a kernel of {kernel} taps reaches over {reach}, the padded input has {padded}"
+            )));
+        }
+        let output = (padded - reach) / stride + 1;
+        return Ok(Axis { input: size, output, kernel, stride, padding, dilation });
+    }
+    let extra = spec.output_padding[i];
+    if extra > 0 && extra >= stride.max(dilation) {
+        return Err(Error::argument(format!(
+            "an output padding of {extra} is not less than stride {stride} or dilation {dilation}"
+        )));
+    }
+    let full = size.checked_sub(1).map(|n| n.saturating_mul(stride).saturating_add(reach + extra));
+    let input = full.and_then(|n| n.checked_sub(padding.saturating_mul(2))).filter(|&n| n > 0);
+    let Some(input) = input else {
+        return Err(Error::shape(format!(
+            "an input of size {size} gives a transposed result of no size"
+        )));
+    };
+    Ok(Axis { input, output: size, kernel, stride, padding, dilation })
+}
+
+pub(super) fn infer(spec: &ConvSpec, args: &[ArgMeta<'_>]) -> Inferred {
+    let ((x, x_dtype), (w, w_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
+    let (_, shape) = geometry(spec, x, w)?;
+    let dtype = x_dtype.promote(w_dtype);
+    if dtype.category() == Category::Bool {
+        return Err(Error::dtype(format!("{} does not take bool", name(spec))));
+    }
+    Ok((shape, dtype))
+}
+
+/// The convolution (cross-correlation, as the field has it): binary32 sums for the half types, rounded once; integers
+/// wrap.
+///
+/// # Errors
+/// Out of memory.
+pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let compute = dtype.compute();
+    let x = contiguous(&cast(array(args, 0)?, compute)?)?;
+    let w = contiguous(&cast(array(args, 1)?, compute)?)?;
+    let (g, _) = geometry(spec, x.shape(), w.shape())?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), compute)?;
+    macro_rules! float {
+        ($t:ty) => {{
+            let (x, w, out) = (elements::<$t>(&x)?, elements(&w)?, elements_mut(&mut out)?);
+            match spec.transposed {
+                false => convolve(&g, x, w, out)?,
+                true => convolve_transposed(&g, x, w, out)?,
+            }
+        }};
+    }
+    macro_rules! integer {
+        ($t:ty) => {{
+            let (x, w, out) = (elements::<$t>(&x)?, elements(&w)?, elements_mut(&mut out)?);
+            match spec.transposed {
+                false => direct(&g, x, w, out),
+                true => direct_transposed(&g, x, w, out),
+            }
+        }};
+    }
+    match compute {
+        DType::F32 => float!(f32),
+        DType::F64 => float!(f64),
+        DType::I64 => integer!(i64),
+        DType::I32 => integer!(i32),
+        DType::I16 => integer!(i16),
+        DType::I8 => integer!(i8),
+        _ => integer!(u8),
+    }
+    cast(&out, dtype)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
+    use smallvec::SmallVec;
+
+    fn spec(spatial: usize, stride: usize, padding: usize, groups: usize) -> ConvSpec {
+        ConvSpec {
+            stride: SmallVec::from_elem(stride, spatial),
+            padding: SmallVec::from_elem(padding, spatial),
+            dilation: SmallVec::from_elem(1, spatial),
+            output_padding: SmallVec::from_elem(0, spatial),
+            groups,
+            transposed: false,
+        }
+    }
+
+    fn apply(spec: &ConvSpec, x: &Array, w: &Array) -> Result<Array> {
+        let args = [Arg::Array(x.clone()), Arg::Array(w.clone())];
+        let (shape, dtype) = infer(spec, &metas(&args))?;
+        let out = run(spec, &args, &shape, dtype)?;
+        assert_eq!((out.shape(), out.dtype), (&shape, dtype));
+        Ok(out)
+    }
+
+    /// Every pair of an input element and a weight element adds its product where it belongs.
+    fn reference(
+        spec: &ConvSpec,
+        (xs, x): (&[usize], &[f64]),
+        (ws, w): (&[usize], &[f64]),
+        out: &[usize],
+    ) -> Vec<f64> {
+        let mut sum = vec![0.0; out.iter().product()];
+        let (spatial, per_group) = (spec.stride.len(), xs[1] / spec.groups);
+        let cout = out[1] / spec.groups;
+        let taps: usize = ws[2..].iter().product();
+        for (i, x) in x.iter().enumerate() {
+            let xi = index_of(i, xs);
+            let group = xi[1] / per_group;
+            for (o, t) in (0..cout * taps).map(|j| (j / taps, j % taps)) {
+                let channel = group * cout + o;
+                let row = match spec.transposed {
+                    true => xi[1] * ws[1] + o,
+                    false => channel * ws[1] + xi[1] % per_group,
+                };
+                let tap = index_of(t, &ws[2..]);
+                let place = |d: usize| {
+                    let t = (tap[d] * spec.dilation[d]) as isize;
+                    let (s, pad) = (spec.stride[d] as isize, spec.padding[d] as isize);
+                    let p = xi[2 + d] as isize;
+                    let to = match spec.transposed {
+                        true => p * s + t - pad,
+                        false if (p + pad - t) % s != 0 => -1,
+                        false => (p + pad - t) / s,
+                    };
+                    let inside = to >= 0 && (to as usize) < out[2 + d];
+                    (inside && (spec.transposed || p + pad >= t)).then_some(to as usize)
+                };
+                let places: Option<Vec<usize>> = (0..spatial).map(place).collect();
+                if let Some(places) = places {
+                    let at: Vec<usize> = [xi[0], channel].into_iter().chain(places).collect();
+                    sum[flat(&at, out)] += x * w[row * taps + t];
+                }
+            }
+        }
+        sum
+    }
+
+    fn check(spec: &ConvSpec, dtype: DType, xs: &[usize], ws: &[usize]) {
+        let low = if dtype == DType::U8 { 0 } else { -1 };
+        let x = integers(xs.iter().product(), 1, low, 1);
+        let w = integers(ws.iter().product(), 2, low, 1);
+        for (a, b) in [
+            (of(dtype, xs, &x), of(dtype, ws, &w)),
+            (strided(dtype, xs, &x), strided(dtype, ws, &w)),
+        ] {
+            let out = apply(spec, &a, &b).expect("a convolution");
+            let want = reference(spec, (xs, &x), (ws, &w), out.shape());
+            assert_eq!(read(&out), want, "{spec:?} {dtype} {xs:?} {ws:?}");
+        }
+    }
+
+    #[test]
+    fn every_dtype() {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
+            check(&spec(2, 1, 1, 1), dtype, &[2, 3, 5, 6], &[4, 3, 3, 3]);
+            let transposed = ConvSpec { transposed: true, ..spec(2, 2, 1, 1) };
+            check(&transposed, dtype, &[2, 3, 3, 4], &[3, 2, 3, 3]);
+        }
+    }
+
+    #[test]
+    fn every_attribute() {
+        for stride in [1, 2, 3] {
+            for padding in [0, 1, 2] {
+                for dilation in [1, 2] {
+                    for groups in [1, 2] {
+                        let mut s = spec(2, stride, padding, groups);
+                        s.dilation = SmallVec::from_elem(dilation, 2);
+                        s.padding[1] = 1;
+                        check(&s, DType::F32, &[2, 4, 5, 7], &[6, 4 / groups, 2, 3]);
+                        s.transposed = true;
+                        check(&s, DType::F32, &[2, 4, 4, 5], &[4, 3, 2, 3]);
+                        s.output_padding[1] = stride.max(dilation) - 1;
+                        check(&s, DType::F32, &[2, 4, 4, 5], &[4, 3, 2, 3]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_path() {
+        // Depthwise, pointwise, one and three dimensions, tiles over several images and inside one.
+        check(&spec(2, 1, 1, 4), DType::F32, &[2, 4, 5, 20], &[4, 1, 3, 3]);
+        check(&spec(2, 2, 1, 4), DType::F64, &[2, 4, 5, 20], &[8, 1, 3, 3]);
+        check(&spec(2, 1, 0, 2), DType::F32, &[2, 4, 3, 5], &[6, 2, 1, 1]);
+        check(&spec(1, 2, 3, 1), DType::F32, &[2, 3, 9], &[4, 3, 5]);
+        check(&spec(3, 1, 1, 1), DType::F32, &[2, 2, 3, 4, 3], &[3, 2, 2, 2, 3]);
+        let transposed = ConvSpec { transposed: true, ..spec(3, 2, 1, 1) };
+        check(&transposed, DType::F32, &[1, 2, 2, 3, 2], &[2, 3, 2, 3, 3]);
+        check(&spec(2, 1, 1, 1), DType::F32, &[30, 2, 3, 3], &[3, 2, 3, 3]);
+        check(&spec(2, 1, 1, 1), DType::F32, &[1, 3, 11, 12], &[3, 3, 3, 3]);
+        check(&spec(1, 1, 0, 1), DType::F64, &[1, 400, 300], &[2, 400, 1]);
+        check(&spec(1, 1, 1, 1), DType::F64, &[1, 200, 500], &[3, 200, 3]);
+    }
+
+    #[test]
+    fn unbatched_and_empty() {
+        let w = of(DType::F32, &[2, 3, 2], &[1.0; 12]);
+        let out = apply(&spec(1, 1, 0, 1), &of(DType::F32, &[3, 4], &[1.0; 12]), &w).expect("conv");
+        assert_eq!((out.shape(), read(&out)), (&Shape::from([2, 3]), vec![6.0; 6]));
+        let none = of(DType::F32, &[0, 3, 4], &[]);
+        assert_eq!(apply(&spec(1, 1, 0, 1), &none, &w).expect("conv").shape(), &[0, 2, 3].into());
+        let (none, w) = (of(DType::F32, &[1, 0, 4], &[]), of(DType::F32, &[2, 0, 2], &[]));
+        assert_eq!(read(&apply(&spec(1, 1, 0, 1), &none, &w).expect("conv")), [0.0; 6]);
+    }
+
+    #[test]
+    fn errors_name_what_differs() {
+        let of = |dims: &[usize]| of(DType::F32, dims, &vec![0.0; dims.iter().product()]);
+        let error = apply(&spec(2, 1, 0, 2), &of(&[1, 6, 4, 4]), &of(&[4, 2, 3, 3])).expect_err("channels");
+        let text = error.to_string();
+        assert!(text.contains("6 channels") && text.contains("takes 4"), "{text}");
+        let refused = |s: &ConvSpec, x: &[usize], w: &[usize]| apply(s, &of(x), &of(w)).is_err();
+        assert!(refused(&spec(2, 1, 0, 1), &[6, 4], &[4, 6, 3, 3]));
+        assert!(refused(&spec(2, 1, 0, 1), &[1, 1, 2, 4], &[1, 1, 3, 3]));
+        assert!(refused(&spec(1, 0, 0, 1), &[1, 1, 4], &[1, 1, 3]));
+        assert!(refused(&spec(1, 1, 0, 2), &[1, 2, 4], &[3, 1, 3]));
+        assert!(refused(&ConvSpec { transposed: true, ..spec(1, 1, 9, 1) }, &[1, 1, 4], &[1, 1, 3]));
+        let mut extra = ConvSpec { transposed: true, ..spec(1, 2, 0, 1) };
+        extra.output_padding[0] = 2;
+        assert!(refused(&extra, &[1, 1, 4], &[1, 1, 3]));
+        assert!(!refused(&spec(2, 1, 1, 1), &[1, 1, 2, 4], &[1, 1, 3, 3]));
+    }
+}

@@ -1,0 +1,316 @@
+//! Matrix products.
+
+use super::{Inferred, tensor};
+use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::matmul::{Sizes, View, integer_products, products};
+use crate::cpu::number::Number;
+use crate::cpu::vector::Real;
+use crate::eager::{Arg, array, cast, contiguous};
+use crate::{ArgMeta, Array};
+use ferrotrace_runtime::{Category, DType, Element, Error, Layout, Result, Shape, Strides};
+
+/// The parts of a product's shape.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Parts {
+    batch: Shape,
+    sizes: Sizes,
+}
+
+impl Parts {
+    /// The parts for operands of these shapes; a vector is a row on the left and a column on the right.
+    fn of(a: &Shape, b: &Shape) -> Result<Parts> {
+        if a.rank() == 0 || b.rank() == 0 {
+            return Err(Error::shape(format!("a matrix product of {a} and {b}: a 0-d operand")));
+        }
+        let (m, k) = (if a.rank() == 1 { 1 } else { a[a.rank() - 2] }, a[a.rank() - 1]);
+        let (inner, n) = match b.rank() {
+            1 => (b[0], 1),
+            rank => (b[rank - 2], b[rank - 1]),
+        };
+        if k != inner {
+            return Err(Error::shape(format!("inner sizes {k} and {inner} differ")));
+        }
+        let lead = |s: &Shape| Shape::new(&s[..s.rank().saturating_sub(2)]);
+        let batch = lead(a).broadcast(&lead(b)).ok_or_else(|| {
+            Error::shape(format!("batch sizes {} and {} do not broadcast", lead(a), lead(b)))
+        })?;
+        Ok(Parts { batch, sizes: Sizes { m, n, k } })
+    }
+}
+
+pub(super) fn infer(args: &[ArgMeta<'_>]) -> Inferred {
+    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
+    let parts = Parts::of(a, b)?;
+    let dtype = a_dtype.promote(b_dtype);
+    if dtype.category() == Category::Bool {
+        return Err(Error::dtype("matmul does not take bool"));
+    }
+    let mut dims = parts.batch;
+    if a.rank() > 1 {
+        dims.dims_mut().push(parts.sizes.m);
+    }
+    if b.rank() > 1 {
+        dims.dims_mut().push(parts.sizes.n);
+    }
+    Ok((dims, dtype))
+}
+
+/// `layout` with a dimension of size 1 added at `at`.
+fn with_unit(layout: &Layout, at: usize) -> Layout {
+    let mut shape = layout.shape().clone();
+    shape.dims_mut().insert(at, 1);
+    let mut strides: Strides = layout.strides().into();
+    strides.insert(at, 0);
+    Layout::new(shape, strides, layout.offset())
+}
+
+/// The product: binary32 sums for the half types, rounded once; integers wrap.
+///
+/// # Errors
+/// Out of memory.
+pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let (a, b) = (array(args, 0)?, array(args, 1)?);
+    let compute = dtype.compute();
+    let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
+    if dtype.is_int() {
+        b = contiguous(&b)?;
+    }
+    let mut parts = Parts::of(a.shape(), b.shape())?;
+    let matrix = |x: &Array, vector: usize| match x.layout.shape().rank() {
+        1 => with_unit(&x.layout, vector),
+        _ => x.layout.clone(),
+    };
+    let (mut left, right) = (matrix(&a, 0), matrix(&b, 1));
+    // One matrix on the right: the batch is part of the rows on the left, if strides allow.
+    let s = parts.sizes;
+    if right.shape().rank() == 2 && left.shape().rank() > 2 {
+        let rows = parts.batch.numel() * s.m;
+        if let Some(merged) = left.reshape(&Shape::from([rows, s.k])) {
+            left = merged;
+            parts = Parts { batch: Shape::scalar(), sizes: Sizes { m: rows, ..s } };
+        }
+    }
+    let mut out = Array::empty(a.buffer.device(), shape.clone(), compute)?;
+    match compute {
+        DType::F64 => float::<f64>(&parts, &a, left, &b, right, &mut out)?,
+        DType::F32 => float::<f32>(&parts, &a, left, &b, right, &mut out)?,
+        DType::I64 => integer::<i64>(&parts, &a, left, &b, right, &mut out)?,
+        DType::I32 => integer::<i32>(&parts, &a, left, &b, right, &mut out)?,
+        DType::I16 => integer::<i16>(&parts, &a, left, &b, right, &mut out)?,
+        DType::I8 => integer::<i8>(&parts, &a, left, &b, right, &mut out)?,
+        DType::U8 => integer::<u8>(&parts, &a, left, &b, right, &mut out)?,
+        other => return Err(Error::internal(format!("a matrix product of {other}"))),
+    }
+    cast(&out, dtype)
+}
+
+/// Where the matrices of a batch start, and the distances of rows and columns.
+fn batched(
+    layout: &Layout,
+    batch: &Shape,
+    rows: usize,
+    columns: usize,
+) -> Result<(Vec<usize>, isize, isize)> {
+    let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
+    let spread = layout.broadcast_to(&full).ok_or_else(|| Error::internal("batch sizes"))?;
+    let strides = spread.strides();
+    let rank = batch.rank();
+    let lead = Layout::new(batch.clone(), strides[..rank].into(), spread.offset());
+    Ok((lead.offsets().collect(), strides[rank], strides[rank + 1]))
+}
+
+/// The starts of both operands' matrices, and views of all memory with their strides.
+fn views<'a, T: Element>(
+    parts: &Parts,
+    a: &'a Array,
+    left: Layout,
+    b: &'a Array,
+    right: Layout,
+) -> Result<(Vec<(usize, usize)>, View<'a, T>, View<'a, T>)> {
+    let s = parts.sizes;
+    let (a_starts, row, col) = batched(&left, &parts.batch, s.m, s.k)?;
+    let a = View { data: a.buffer.as_slice::<T>(), start: 0, row, col };
+    let (b_starts, row, col) = batched(&right, &parts.batch, s.k, s.n)?;
+    let b = View { data: b.buffer.as_slice::<T>(), start: 0, row, col };
+    Ok((a_starts.into_iter().zip(b_starts).collect(), a, b))
+}
+
+fn float<T: Element + Real>(
+    parts: &Parts,
+    a: &Array,
+    left: Layout,
+    b: &Array,
+    right: Layout,
+    out: &mut Array,
+) -> Result<()> {
+    let (starts, a, b) = views::<T>(parts, a, left, b, right)?;
+    products(parts.sizes, a, b, &starts, elements_mut(out)?)
+}
+
+fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
+    parts: &Parts,
+    a: &Array,
+    left: Layout,
+    b: &Array,
+    right: Layout,
+    out: &mut Array,
+) -> Result<()> {
+    // `right` describes a dense array, whose matrices start at multiples of their size from its offset.
+    let from = right.offset();
+    let (mut starts, a, _) = views::<T>(parts, a, left, b, right)?;
+    starts.iter_mut().for_each(|start| start.1 -= from);
+    integer_products(parts.sizes, a, elements::<T>(b)?, &starts, elements_mut(out)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
+    use ferrotrace_runtime::{Context, with_threads};
+
+    fn apply(a: &Array, b: &Array) -> Result<Array> {
+        let args = [Arg::Array(a.clone()), Arg::Array(b.clone())];
+        let (shape, dtype) = infer(&metas(&args))?;
+        let out = run(&args, &shape, dtype)?;
+        assert_eq!((out.shape(), out.dtype), (&shape, dtype));
+        Ok(out)
+    }
+
+    /// The product by its definition, of shapes with at least two dimensions.
+    fn reference(a: (&[usize], &[f64]), b: (&[usize], &[f64]), out: &[usize]) -> Vec<f64> {
+        let pick = |(dims, values): (&[usize], &[f64]), index: &[usize], i: usize, j: usize| {
+            let lead = index.len() - dims.len();
+            let mut at: Vec<usize> = (0..dims.len() - 2)
+                .map(|d| if dims[d] == 1 { 0 } else { index[lead + d] })
+                .collect();
+            at.extend([i, j]);
+            values[flat(&at, dims)]
+        };
+        let k = a.0[a.0.len() - 1];
+        (0..out.iter().product())
+            .map(|at| {
+                let index = index_of(at, out);
+                let (i, j) = (index[out.len() - 2], index[out.len() - 1]);
+                (0..k).map(|k| pick(a, &index, i, k) * pick(b, &index, k, j)).sum()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn every_dtype_and_stride() {
+        let shapes: [(&[usize], &[usize]); 7] = [
+            (&[3, 4], &[4, 5]),
+            (&[1, 40], &[40, 70]),
+            (&[70, 40], &[40, 1]),
+            (&[2, 3, 4], &[4, 5]),
+            (&[2, 1, 3, 4], &[3, 4, 2]),
+            (&[17, 2], &[2, 19]),
+            (&[2, 1, 6], &[2, 6, 1]),
+        ];
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
+            for (sa, sb) in shapes {
+                let low = if dtype == DType::U8 { 0 } else { -1 };
+                let a = integers(sa.iter().product(), 1, low, 2);
+                let b = integers(sb.iter().product(), 2, low, 1);
+                for (x, y) in [
+                    (of(dtype, sa, &a), of(dtype, sb, &b)),
+                    (strided(dtype, sa, &a), strided(dtype, sb, &b)),
+                ] {
+                    let out = apply(&x, &y).expect("a product");
+                    let want = reference((sa, &a), (sb, &b), out.shape());
+                    assert_eq!(read(&out), want, "{dtype} {sa:?} {sb:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn vectors() {
+        let v = of(DType::F32, &[3], &[1.0, 2.0, 3.0]);
+        let m = of(DType::F32, &[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+        let shape = |a: &Array, b: &Array| apply(a, b).expect("a product").shape().clone();
+        assert_eq!(read(&apply(&v, &v).expect("dot")), [14.0]);
+        assert_eq!(shape(&v, &v), Shape::scalar());
+        assert_eq!(read(&apply(&v, &m).expect("row")), [4.0, 5.0]);
+        let t = m.with_layout(m.layout.permute(&[1, 0]));
+        assert_eq!(read(&apply(&t, &v).expect("column")), [4.0, 5.0]);
+        let batch = of(DType::F32, &[2, 2, 3], &integers(12, 1, 0, 3));
+        assert_eq!(shape(&batch, &v), Shape::from([2, 2]));
+        assert_eq!(shape(&v, &strided(DType::F32, &[2, 3, 2], &integers(12, 1, 0, 3))), [2, 2].into());
+    }
+
+    #[test]
+    fn flipped_and_broadcast_operands() {
+        let values = integers(12, 5, -3, 3);
+        let x = of(DType::F64, &[3, 4], &values);
+        let flip = Layout::new([3, 4].into(), Strides::from_slice(&[-4, -1]), 11);
+        let flipped: Vec<f64> = values.iter().rev().copied().collect();
+        let b = of(DType::F64, &[4, 3], &values);
+        let got = apply(&x.with_layout(flip), &b).expect("a product");
+        assert_eq!(read(&got), reference((&[3, 4], &flipped), (&[4, 3], &values), &[3, 3]));
+        let same = Layout::new([3, 4].into(), Strides::from_slice(&[0, 1]), 4);
+        let got = apply(&x.with_layout(same), &b).expect("a product");
+        let rows: Vec<f64> = (0..12).map(|i| values[4 + i % 4]).collect();
+        assert_eq!(read(&got), reference((&[3, 4], &rows), (&[4, 3], &values), &[3, 3]));
+    }
+
+    #[test]
+    fn empties_are_zeros() {
+        let of = |dims: &[usize]| of(DType::F32, dims, &vec![1.0; dims.iter().product()]);
+        assert_eq!(read(&apply(&of(&[2, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 6]);
+        assert_eq!(read(&apply(&of(&[1, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 3]);
+        assert_eq!(read(&apply(&of(&[0]), &of(&[0])).expect("zero")), [0.0]);
+        assert_eq!(apply(&of(&[0, 2]), &of(&[2, 3])).expect("none").shape(), &Shape::from([0, 3]));
+        assert_eq!(apply(&of(&[0, 2, 2]), &of(&[2, 3])).expect("none").shape(), &[0, 2, 3].into());
+    }
+
+    #[test]
+    fn integers_wrap_and_halves_round_once() {
+        let x = of(DType::I8, &[1, 2], &[100.0, 100.0]);
+        let y = of(DType::I8, &[2, 1], &[2.0, 1.0]);
+        assert_eq!(read(&apply(&x, &y).expect("a product")), [44.0]);
+        // 2048 + 1 is 2048 in binary16, and so it would stay.
+        let row = of(DType::F16, &[1, 3], &[2048.0, 1.0, 1.0]);
+        let ones = of(DType::F16, &[3, 1], &[1.0; 3]);
+        assert_eq!(read(&apply(&row, &ones).expect("a product")), [2050.0]);
+        let mixed = apply(&row, &of(DType::BF16, &[3, 1], &[1.0; 3])).expect("a product");
+        assert_eq!(mixed.dtype, DType::F32);
+    }
+
+    #[test]
+    fn bits_do_not_depend_on_threads() {
+        let noise = |n, seed| -> Vec<f64> {
+            integers(n, seed, -1000, 1000).into_iter().map(|v| v / 999.0).collect()
+        };
+        let cases =
+            [(200, 300, 170), (64, 700, 600), (3, 2000, 300), (700, 40, 600), (1, 5000, 700), (5000, 1, 700), (72, 1000, 2)];
+        for (m, n, k) in cases {
+            for stride in [of, strided] {
+                let a = stride(DType::F32, &[m, k], &noise(m * k, 1));
+                let b = stride(DType::F32, &[k, n], &noise(k * n, 2));
+                let bits = |threads| {
+                    let out = with_threads(threads, || apply(&a, &b)).expect("a product");
+                    read(&out)
+                };
+                let one = bits(1);
+                let (left, right) = (read(&a), read(&b));
+                let want: f64 = (0..k).map(|i| left[i] * right[i * n]).sum();
+                assert!((one[0] - want).abs() < 1e-3, "{m} {n} {k}");
+                for threads in [2, 3, 8] {
+                    assert!(bits(threads) == one, "{m} {n} {k} on {threads}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn errors_say_what_differs() {
+        let of = |dtype, dims: &[usize]| of(dtype, dims, &vec![1.0; dims.iter().product()]);
+        let error = apply(&of(DType::F32, &[2, 3]), &of(DType::F32, &[2, 4])).expect_err("sizes");
+        let context = Context { op: "matmul", operands: vec![], location: None };
+        assert_eq!(error.at(context).to_string(), "matmul: inner sizes 3 and 2 differ");
+        assert!(apply(&of(DType::F32, &[]), &of(DType::F32, &[1])).is_err());
+        assert!(apply(&of(DType::Bool, &[1]), &of(DType::Bool, &[1])).is_err());
+        assert!(apply(&of(DType::F32, &[2, 1, 1]), &of(DType::F32, &[3, 1, 1])).is_err());
+    }
+}

@@ -1,0 +1,107 @@
+//! Rules of pointwise operators: broadcasting and PyTorch's type promotion.
+
+use super::{Inferred, tensor};
+use crate::{ArgMeta, BinaryOp, UnaryOp};
+use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+
+/// The dtype operands promote to (ir T81): tensors of one or more dimensions come first, then 0-d tensors, then
+/// numbers; a later class takes part only where its category is higher than that of the classes before it.
+pub fn promote(args: &[ArgMeta<'_>]) -> DType {
+    let mut result: Option<DType> = None;
+    for class in 0..3 {
+        let mut here: Option<DType> = None;
+        for arg in args {
+            let (of, dtype) = match arg {
+                ArgMeta::Tensor(shape, dtype) => (usize::from(shape.rank() == 0), *dtype),
+                ArgMeta::Scalar(_) => (2, arg.dtype()),
+            };
+            if of == class {
+                here = Some(here.map_or(dtype, |d| d.promote(dtype)));
+            }
+        }
+        result = match (result, here) {
+            (Some(r), Some(h)) if h.category() <= r.category() => Some(r),
+            (_, Some(h)) => Some(h),
+            (r, None) => r,
+        };
+    }
+    result.unwrap_or(DType::F32)
+}
+
+/// The shape operands broadcast to.
+///
+/// # Errors
+/// Two shapes differ in a dimension where neither is 1.
+pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
+    let mut shapes = args.iter().filter_map(ArgMeta::tensor).map(|(shape, _)| shape);
+    let Some(first) = shapes.next() else { return Ok(Shape::scalar()) };
+    let mut result = first.clone();
+    for shape in shapes {
+        if *shape != result {
+            result = result
+                .broadcast(shape)
+                .ok_or_else(|| Error::shape(format!("shapes {result} and {shape} do not broadcast")))?;
+        }
+    }
+    Ok(result)
+}
+
+/// The dtype a unary operator computes in.
+///
+/// # Errors
+/// The operator does not take the dtype.
+pub fn unary_compute(op: UnaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
+    let dtype = args[0].dtype();
+    op.compute_dtype(dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+}
+
+/// The dtype the operands of a binary operator are cast to.
+///
+/// # Errors
+/// The operator does not take the promoted dtype.
+pub fn binary_compute(op: BinaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
+    let dtype = promote(args);
+    op.compute_dtype(dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+}
+
+pub(super) fn infer_unary(op: UnaryOp, args: &[ArgMeta<'_>]) -> Inferred {
+    let compute = unary_compute(op, args)?;
+    Ok((args[0].shape(), op.result_dtype(compute)))
+}
+
+pub(super) fn infer_binary(op: BinaryOp, args: &[ArgMeta<'_>]) -> Inferred {
+    let compute = binary_compute(op, args)?;
+    Ok((broadcast(args)?, op.result_dtype(compute)))
+}
+
+pub(super) fn infer_where(args: &[ArgMeta<'_>]) -> Inferred {
+    let (_, mask) = tensor(args, 0)?;
+    if mask.category() != Category::Bool {
+        return Err(Error::dtype(format!("the condition must be bool, not {mask}")));
+    }
+    Ok((broadcast(args)?, promote(&args[1..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DType::*;
+    use ferrotrace_runtime::Scalar;
+
+    #[test]
+    fn promotion_classes() {
+        let (one, zero) = (Shape::from([2]), Shape::scalar());
+        let t = |d| ArgMeta::Tensor(&one, d);
+        let z = |d| ArgMeta::Tensor(&zero, d);
+        let s = |v| ArgMeta::Scalar(v);
+        assert_eq!(promote(&[t(F16), s(Scalar::Float(1.5))]), F16);
+        assert_eq!(promote(&[t(I32), s(Scalar::Float(1.5))]), F32);
+        assert_eq!(promote(&[t(Bool), s(Scalar::Int(1))]), I64);
+        assert_eq!(promote(&[t(U8), s(Scalar::Int(1000))]), U8);
+        assert_eq!(promote(&[t(F16), z(F64)]), F16);
+        assert_eq!(promote(&[t(I8), z(F64)]), F64);
+        assert_eq!(promote(&[z(F32), z(F64)]), F64);
+        assert_eq!(promote(&[z(I32), s(Scalar::Int(1))]), I32);
+        assert_eq!(promote(&[t(I32), t(I64)]), I64);
+    }
+}

@@ -1,0 +1,351 @@
+//! Pooling and resampling of trailing spatial dimensions.
+
+use super::{Inferred, tensor};
+use crate::cpu::conv::Axis;
+use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::interpolate::{bicubic, bilinear, nearest};
+use crate::cpu::number::with_type;
+use crate::cpu::pool::{adaptive, pool};
+use crate::eager::{Arg, array, contiguous};
+use crate::{ArgMeta, Array, PoolKind, PoolSpec};
+use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+
+/// The name, by kind and spatial rank.
+pub(super) fn name(spec: &PoolSpec) -> &'static str {
+    match (spec.kind, spec.kernel.len()) {
+        (PoolKind::Max, 1) => "max_pool1d",
+        (PoolKind::Max, 2) => "max_pool2d",
+        (PoolKind::Max, _) => "max_pool3d",
+        (PoolKind::Avg, 1) => "avg_pool1d",
+        (PoolKind::Avg, 2) => "avg_pool2d",
+        (PoolKind::Avg, _) => "avg_pool3d",
+    }
+}
+
+fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
+    let spatial = spec.kernel.len();
+    if !(1..=3).contains(&spatial)
+        || spec.stride.len() != spatial
+        || spec.padding.len() != spatial
+    {
+        return Err(Error::argument(format!(
+            "kernel, stride and padding need one number for each of 1 to 3 spatial dimensions, not \
+             {:?}, {:?} and {:?}",
+            spec.kernel, spec.stride, spec.padding
+        )));
+    }
+    if x.rank() != spatial + 1 && x.rank() != spatial + 2 {
+        return Err(Error::shape(format!(
+            "{} takes an input of rank {} or {}, not {x}",
+            name(spec),
+            spatial + 2,
+            spatial + 1
+        )));
+    }
+    let mut axes = [Axis::UNIT; 3];
+    for i in 0..spatial {
+        let (kernel, stride, padding) = (spec.kernel[i], spec.stride[i], spec.padding[i]);
+        let input = x[x.rank() - spatial + i];
+        if kernel == 0 || stride == 0 {
+            return Err(Error::argument("kernel and stride must be at least 1"));
+        }
+        if padding > kernel / 2 {
+            return Err(Error::argument(format!(
+                "a padding of {padding} is more than half the kernel of {kernel}"
+            )));
+        }
+        let padded = input + 2 * padding;
+        if kernel > padded {
+            return Err(Error::shape(format!(
+                "a window of {kernel} is larger than the padded input of {padded}"
+            )));
+        }
+        let output = (padded - kernel) / stride + 1;
+        axes[3 - spatial + i] = Axis { input, output, kernel, stride, padding, dilation: 1 };
+    }
+    Ok(axes)
+}
+
+pub(super) fn infer(spec: &PoolSpec, args: &[ArgMeta<'_>]) -> Inferred {
+    let (x, dtype) = tensor(args, 0)?;
+    let axes = axes(spec, x)?;
+    if dtype.category() == Category::Bool || (spec.kind == PoolKind::Avg && !dtype.is_float()) {
+        return Err(Error::dtype(format!("{} does not take {dtype}", name(spec))));
+    }
+    let spatial = spec.kernel.len();
+    let lead = x.rank() - spatial;
+    let sizes = axes[3 - spatial..].iter().map(|a| a.output);
+    Ok((x[..lead].iter().copied().chain(sizes).collect(), dtype))
+}
+
+fn last_two(x: &Shape, size: [usize; 2], what: &str) -> Result<Shape> {
+    let rank = x.rank();
+    if rank != 3 && rank != 4 {
+        return Err(Error::shape(format!("{what} takes an input of rank 4 or 3, not {x}")));
+    }
+    if x[rank - 2..].contains(&0) && !size.contains(&0) {
+        return Err(Error::shape(format!("{what} of an input without elements, {x}")));
+    }
+    let mut dims = x.clone();
+    dims.dims_mut()[rank - 2..].copy_from_slice(&size);
+    Ok(dims)
+}
+
+pub(super) fn infer_adaptive(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred {
+    let (x, dtype) = tensor(args, 0)?;
+    if !dtype.is_float() {
+        return Err(Error::dtype(format!("adaptive_avg_pool2d does not take {dtype}")));
+    }
+    Ok((last_two(x, size, "adaptive_avg_pool2d")?, dtype))
+}
+
+pub(super) fn infer_interpolate(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred {
+    let (x, dtype) = tensor(args, 0)?;
+    if size.contains(&0) {
+        return Err(Error::argument(format!("interpolate to {size:?}")));
+    }
+    Ok((last_two(x, size, "interpolate")?, dtype))
+}
+
+/// The last two sizes.
+fn plane(x: &Array) -> [usize; 2] {
+    let shape = x.shape();
+    [shape[shape.rank() - 2], shape[shape.rank() - 1]]
+}
+
+/// The pooling: padding never wins a maximum and counts in a mean; NaN propagates.
+///
+/// # Errors
+/// Out of memory.
+pub fn run(spec: &PoolSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let x = contiguous(array(args, 0)?)?;
+    let axes = axes(spec, x.shape())?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+    with_type!(dtype, T => pool::<T>(spec.kind, axes, elements(&x)?, elements_mut(&mut out)?));
+    Ok(out)
+}
+
+/// Means over adaptive windows of the last two dimensions.
+///
+/// # Errors
+/// Out of memory.
+pub fn run_adaptive(
+    size: [usize; 2],
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
+    let x = contiguous(array(args, 0)?)?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+    with_type!(dtype, T => {
+        adaptive::<T>(plane(&x), size, elements(&x)?, elements_mut(&mut out)?)
+    });
+    Ok(out)
+}
+
+/// Resamples the last two dimensions: order 0 is nearest (any dtype), 1 bilinear and 2 bicubic (floats).
+///
+/// # Errors
+/// `DType`: order 1 or 2 of integers. `Argument`: another order. Out of memory.
+pub fn run_interpolate(
+    size: [usize; 2],
+    order: u8,
+    align_corners: bool,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
+    let x = contiguous(array(args, 0)?)?;
+    let input = plane(&x);
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+    if order > 0 && !dtype.is_float() {
+        return Err(Error::dtype(format!("only nearest interpolation takes {dtype}")));
+    }
+    if shape.numel() == 0 {
+        return Ok(out);
+    }
+    with_type!(dtype, T => {
+        let (x, out) = (elements::<T>(&x)?, elements_mut(&mut out)?);
+        match order {
+            0 => nearest(input, size, x, out),
+            1 => bilinear(input, size, align_corners, x, out),
+            2 => bicubic(input, size, align_corners, x, out),
+            _ => return Err(Error::argument(format!("interpolation of order {order}"))),
+        }
+    });
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
+    use smallvec::SmallVec;
+
+    fn spec(kind: PoolKind, kernel: &[usize], stride: &[usize], padding: &[usize]) -> PoolSpec {
+        PoolSpec {
+            kind,
+            kernel: SmallVec::from_slice(kernel),
+            stride: SmallVec::from_slice(stride),
+            padding: SmallVec::from_slice(padding),
+        }
+    }
+
+    fn apply(spec: &PoolSpec, x: &Array) -> Result<Array> {
+        let args = [Arg::Array(x.clone())];
+        let (shape, dtype) = infer(spec, &metas(&args))?;
+        let out = run(spec, &args, &shape, dtype)?;
+        assert_eq!((out.shape(), out.dtype), (&shape, dtype));
+        Ok(out)
+    }
+
+    fn reference(spec: &PoolSpec, dims: &[usize], x: &[f64], out: &[usize]) -> Vec<f64> {
+        let (spatial, lead) = (spec.kernel.len(), dims.len() - spec.kernel.len());
+        let taps: usize = spec.kernel.iter().product();
+        (0..out.iter().product())
+            .map(|at| {
+                let index = index_of(at, out);
+                let mut values = Vec::new();
+                for t in 0..taps {
+                    let tap = index_of(t, &spec.kernel);
+                    let mut from = index[..lead].to_vec();
+                    for d in 0..spatial {
+                        let p = index[lead + d] * spec.stride[d] + tap[d];
+                        if p >= spec.padding[d] && p - spec.padding[d] < dims[lead + d] {
+                            from.push(p - spec.padding[d]);
+                        }
+                    }
+                    if from.len() == dims.len() {
+                        values.push(x[flat(&from, dims)]);
+                    }
+                }
+                match spec.kind {
+                    PoolKind::Max => values.into_iter().fold(f64::NEG_INFINITY, f64::max),
+                    PoolKind::Avg => values.iter().sum::<f64>() / taps as f64,
+                }
+            })
+            .collect()
+    }
+
+    #[test]
+    fn windows_of_every_dtype() {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
+            let low = if dtype == DType::U8 { 0 } else { -8 };
+            for kind in [PoolKind::Max, PoolKind::Avg] {
+                for (dims, spec) in [
+                    (vec![2, 3, 7, 9], spec(kind, &[3, 2], &[2, 1], &[1, 1])),
+                    (vec![2, 7, 9], spec(kind, &[2, 4], &[3, 2], &[0, 2])),
+                    (vec![2, 3, 11], spec(kind, &[4], &[4], &[2])),
+                    (vec![1, 2, 4, 5, 6], spec(kind, &[2, 2, 2], &[1, 2, 2], &[1, 0, 1])),
+                ] {
+                    let x = integers(dims.iter().product(), 1, low, 8);
+                    let got = apply(&spec, &strided(dtype, &dims, &x));
+                    if kind == PoolKind::Avg && !dtype.is_float() {
+                        assert!(got.is_err());
+                        continue;
+                    }
+                    let got = got.expect("pooled");
+                    let want = reference(&spec, &dims, &x, got.shape());
+                    let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 4e-3 * b.abs();
+                    assert!(read(&got).iter().zip(&want).all(near), "{spec:?} {dtype}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_wins_and_padding_does_not() {
+        let x = of(DType::F32, &[1, 4], &[-5.0, f64::NAN, -7.0, -8.0]);
+        let got = read(&apply(&spec(PoolKind::Max, &[2], &[1], &[1]), &x).expect("pooled"));
+        assert!(got[0] == -5.0 && got[1].is_nan() && got[2].is_nan());
+        assert_eq!(got[3..], [-7.0, -8.0]);
+        let empty = of(DType::F32, &[0, 2, 4], &[]);
+        let shape = apply(&spec(PoolKind::Avg, &[2], &[2], &[0]), &empty).expect("pooled").shape().clone();
+        assert_eq!(shape, Shape::from([0, 2, 2]));
+    }
+
+    #[test]
+    fn adaptive_windows_overlap() {
+        let x = integers(2 * 5 * 7, 1, 0, 9);
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            for size in [[1, 1], [3, 4], [5, 7], [8, 2]] {
+                let args = [Arg::Array(strided(dtype, &[2, 5, 7], &x))];
+                let (shape, dtype) = infer_adaptive(size, &metas(&args)).expect("a shape");
+                let got = run_adaptive(size, &args, &shape, dtype).expect("pooled");
+                for (at, got) in read(&got).into_iter().enumerate() {
+                    let i = index_of(at, &[2, size[0], size[1]]);
+                    let window = |i: usize, n: usize, m: usize| i * n / m..((i + 1) * n).div_ceil(m);
+                    let (rows, columns) = (window(i[1], 5, size[0]), window(i[2], 7, size[1]));
+                    let n = rows.len() * columns.len();
+                    let columns = &columns;
+                    let sum: f64 =
+                        rows.flat_map(|r| columns.clone().map(move |c| (r, c))).map(|(r, c)| x[(i[0] * 5 + r) * 7 + c]).sum();
+                    assert!((got - sum / n as f64).abs() < 4e-2, "{dtype} {size:?}");
+                }
+            }
+        }
+        assert!(infer_adaptive([1, 1], &[ArgMeta::Tensor(&Shape::from([1, 1, 1]), DType::I32)]).is_err());
+        assert!(infer_adaptive([1, 1], &[ArgMeta::Tensor(&Shape::from([1]), DType::F32)]).is_err());
+    }
+
+    fn resampled(size: [usize; 2], order: u8, align: bool, x: &Array) -> Result<Vec<f64>> {
+        let args = [Arg::Array(x.clone())];
+        let (shape, dtype) = infer_interpolate(size, &metas(&args))?;
+        Ok(read(&run_interpolate(size, order, align, &args, &shape, dtype)?))
+    }
+
+    #[test]
+    fn resampling_by_hand() {
+        let x = of(DType::F32, &[1, 1, 1, 2], &[0.0, 1.0]);
+        let row = |order, align, n| resampled([1, n], order, align, &x).expect("resampled");
+        assert_eq!(row(0, false, 4), [0.0, 0.0, 1.0, 1.0]);
+        assert_eq!(row(0, false, 3), [0.0, 0.0, 1.0]);
+        assert_eq!(row(1, false, 4), [0.0, 0.25, 0.75, 1.0]);
+        assert_eq!(row(1, true, 3), [0.0, 0.5, 1.0]);
+        assert_eq!(row(1, true, 1), [0.0]);
+        // PyTorch: the border repeats, and A is −0.75.
+        let cubic = row(2, false, 4);
+        let want = [-0.10546875, 0.2265625, 0.7734375, 1.10546875];
+        assert!(cubic.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{cubic:?}");
+        assert_eq!(row(2, true, 3)[1], 0.5);
+    }
+
+    #[test]
+    fn resampling_reproduces_what_it_should() {
+        let plane: Vec<f64> = (0..5 * 6).map(|i| (i / 6) as f64 * 3.0 + (i % 6) as f64).collect();
+        for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+            let x = strided(dtype, &[1, 5, 6], &plane);
+            for order in 0..3 {
+                assert_eq!(resampled([5, 6], order, false, &x).expect("the same"), plane);
+                assert_eq!(resampled([5, 6], order, true, &x).expect("the same"), plane);
+            }
+            // A linear function stays linear between aligned corners.
+            let got = resampled([9, 11], 1, true, &x).expect("resampled");
+            for (at, got) in got.iter().enumerate() {
+                let want = (at / 11) as f64 * 1.5 + (at % 11) as f64 * 0.5;
+                assert!((got - want).abs() < 0.1, "{dtype}");
+            }
+        }
+        let ints = of(DType::I16, &[1, 1, 2], &[7.0, -9.0]);
+        assert_eq!(resampled([2, 2], 0, false, &ints).expect("nearest"), [7.0, -9.0, 7.0, -9.0]);
+        assert!(resampled([2, 2], 1, false, &ints).is_err());
+        assert!(resampled([2, 0], 0, false, &ints).is_err());
+        assert!(resampled([2, 2], 3, false, &of(DType::F32, &[1, 1, 1], &[1.0])).is_err());
+    }
+
+    #[test]
+    fn misfits_are_errors() {
+        let x = of(DType::F32, &[1, 4], &[0.0; 4]);
+        let refused = |kernel, stride, padding| {
+            apply(&spec(PoolKind::Max, &[kernel], &[stride], &[padding]), &x).is_err()
+        };
+        assert!(refused(3, 1, 2));
+        assert!(refused(5, 1, 0));
+        assert!(refused(2, 0, 0));
+        assert!(refused(0, 1, 0));
+        assert!(!refused(4, 1, 2));
+        assert!(apply(&spec(PoolKind::Max, &[2, 2], &[1, 1], &[0, 0]), &x).is_err());
+        let bools = of(DType::Bool, &[1, 4], &[0.0; 4]);
+        assert!(apply(&spec(PoolKind::Max, &[2], &[1], &[0]), &bools).is_err());
+    }
+}

@@ -1,0 +1,189 @@
+//! Scans along a dimension.
+
+use super::{Inferred, tensor};
+use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::number::with_type;
+use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
+use crate::eager::{Arg, array, cast, contiguous};
+use crate::{ArgMeta, Array, ScanKind};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
+
+/// The name of the scan.
+pub(super) fn name(kind: ScanKind) -> &'static str {
+    match kind {
+        ScanKind::Sum => "cumsum",
+        ScanKind::Prod => "cumprod",
+        ScanKind::LogSumExp => "logcumsumexp",
+        ScanKind::Max | ScanKind::ArgMax => "cummax",
+        ScanKind::Min | ScanKind::ArgMin => "cummin",
+    }
+}
+
+/// `dim` exists; dimension 0 of a 0-d tensor does, with one element.
+pub(super) fn check_dim(dim: usize, shape: &Shape) -> Result<()> {
+    if dim < shape.rank().max(1) {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Dim { dim: dim as isize, rank: shape.rank() }))
+}
+
+/// `shape` as (elements before `dim`, size of `dim`, elements after it).
+pub(super) fn extent(shape: &Shape, dim: usize) -> Extent {
+    if shape.rank() == 0 {
+        return Extent { outer: 1, len: 1, inner: 1 };
+    }
+    Extent {
+        outer: shape[..dim].iter().product(),
+        len: shape[dim],
+        inner: shape[dim + 1..].iter().product(),
+    }
+}
+
+pub(super) fn infer(kind: ScanKind, dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    let (shape, dtype) = tensor(args, 0)?;
+    check_dim(dim, shape)?;
+    let dtype = match kind {
+        ScanKind::Sum | ScanKind::Prod if !dtype.is_float() => DType::I64,
+        ScanKind::LogSumExp if !dtype.is_float() => {
+            return Err(Error::dtype(format!("logcumsumexp does not take {dtype}")));
+        }
+        ScanKind::ArgMax | ScanKind::ArgMin => DType::I64,
+        _ => dtype,
+    };
+    Ok((shape.clone(), dtype))
+}
+
+/// Runs the scan: each element of the result is the combination of those up to it, rounded once from a running value
+/// kept in binary32 for the half types, in binary64 for `LogSumExp`, and in the element type otherwise.
+///
+/// # Errors
+/// Out of memory.
+pub fn run(kind: ScanKind, dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let mut x = array(args, 0)?.clone();
+    if matches!(kind, ScanKind::Sum | ScanKind::Prod) {
+        x = cast(&x, dtype)?;
+    }
+    let x = contiguous(&x)?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+    let e = extent(shape, dim);
+    match kind {
+        ScanKind::LogSumExp => match dtype {
+            DType::F16 => scan::<LogSumExp<half::f16>>(elements(&x)?, elements_mut(&mut out)?, e),
+            DType::BF16 => scan::<LogSumExp<half::bf16>>(elements(&x)?, elements_mut(&mut out)?, e),
+            DType::F32 => scan::<LogSumExp<f32>>(elements(&x)?, elements_mut(&mut out)?, e),
+            _ => scan::<LogSumExp<f64>>(elements(&x)?, elements_mut(&mut out)?, e),
+        },
+        ScanKind::Sum => {
+            with_type!(dtype, T => scan::<Sum<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+        ScanKind::Prod => {
+            with_type!(dtype, T => scan::<Prod<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+        ScanKind::Max => {
+            with_type!(x.dtype, T => scan::<Max<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+        ScanKind::Min => {
+            with_type!(x.dtype, T => scan::<Min<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+        ScanKind::ArgMax => {
+            with_type!(x.dtype, T => scan::<ArgMax<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+        ScanKind::ArgMin => {
+            with_type!(x.dtype, T => scan::<ArgMin<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::fixture::{integers, metas, of, read, strided};
+    use ferrotrace_runtime::ErrorKind;
+
+    fn apply(kind: ScanKind, dim: usize, x: Array) -> Result<(DType, Vec<f64>)> {
+        let args = [Arg::Array(x)];
+        let (shape, dtype) = infer(kind, dim, &metas(&args))?;
+        let out = run(kind, dim, &args, &shape, dtype)?;
+        assert_eq!((out.shape(), out.dtype), (&shape, dtype));
+        Ok((dtype, read(&out)))
+    }
+
+    fn reference(kind: ScanKind, e: Extent, x: &[f64]) -> Vec<f64> {
+        let mut out = vec![0.0; x.len()];
+        for o in 0..e.outer {
+            for c in 0..e.inner {
+                let at = |i: usize| (o * e.len + i) * e.inner + c;
+                for i in 0..e.len {
+                    let upto: Vec<f64> = (0..=i).map(|j| x[at(j)]).collect();
+                    let best = |better: fn(f64, f64) -> bool| {
+                        (0..=i).fold(0, |b, j| if better(upto[j], upto[b]) { j } else { b })
+                    };
+                    out[at(i)] = match kind {
+                        ScanKind::Sum => upto.iter().sum(),
+                        ScanKind::Prod => upto.iter().product(),
+                        ScanKind::LogSumExp => upto.iter().map(|v| v.exp()).sum::<f64>().ln(),
+                        ScanKind::Max => upto.iter().copied().fold(f64::MIN, f64::max),
+                        ScanKind::Min => upto.iter().copied().fold(f64::MAX, f64::min),
+                        ScanKind::ArgMax => best(|a, b| a >= b) as f64,
+                        ScanKind::ArgMin => best(|a, b| a <= b) as f64,
+                    };
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_dtype_along_every_dim() {
+        use ScanKind::*;
+        let dims = [3, 5, 6];
+        for dtype in DType::ALL {
+            let top = if dtype == DType::Bool { 1 } else { 2 };
+            let low = if dtype.is_float() { -2 } else { 0 };
+            let x = integers(90, 7, low, top);
+            for kind in [Sum, Prod, LogSumExp, Max, Min, ArgMax, ArgMin] {
+                for dim in 0..3 {
+                    let shape = Shape::from(dims);
+                    let want = reference(kind, extent(&shape, dim), &x);
+                    for x in [of(dtype, &dims, &x), strided(dtype, &dims, &x)] {
+                        let got = apply(kind, dim, x);
+                        if kind == LogSumExp && !dtype.is_float() {
+                            assert!(got.is_err());
+                            continue;
+                        }
+                        let (out, got) = got.expect("a scan");
+                        let within = |(a, b): (&f64, &f64)| {
+                            let places = match (kind, out) {
+                                (LogSumExp, DType::F16) => 2e-3,
+                                (LogSumExp, DType::BF16) => 1.6e-2,
+                                (LogSumExp, _) => 1e-6,
+                                _ => 0.0,
+                            };
+                            (a - b).abs() <= places * (1.0 + b.abs())
+                        };
+                        assert!(got.iter().zip(&want).all(within), "{kind:?} {dtype} {dim}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn halves_round_each_sum_once() {
+        // A running sum kept in binary16 would stay at 2048.
+        let (_, got) = apply(ScanKind::Sum, 0, of(DType::F16, &[2100], &[1.0; 2100])).expect("sum");
+        assert_eq!(got[2099], 2100.0);
+    }
+
+    #[test]
+    fn scalars_empties_and_errors() {
+        assert_eq!(apply(ScanKind::Sum, 0, of(DType::Bool, &[], &[1.0])).expect("0-d").1, [1.0]);
+        assert_eq!(apply(ScanKind::ArgMax, 0, of(DType::F32, &[], &[3.0])).expect("0-d").1, [0.0]);
+        for (dims, dim) in [([0, 3], 0), ([3, 0], 0), ([3, 0], 1)] {
+            assert!(apply(ScanKind::Max, dim, of(DType::F32, &dims, &[])).expect("empty").1.is_empty());
+        }
+        let error = apply(ScanKind::Sum, 2, of(DType::F32, &[1, 1], &[0.0])).expect_err("no dim");
+        assert!(matches!(error.kind(), ErrorKind::Dim { dim: 2, rank: 2 }));
+    }
+}

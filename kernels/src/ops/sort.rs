@@ -1,0 +1,181 @@
+//! Sorting and selection, as positions.
+
+use super::scan::check_dim;
+use super::{Inferred, tensor};
+use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::number::with_type;
+use crate::cpu::sort::{argsort, topk};
+use crate::eager::{Arg, array, contiguous};
+use crate::{ArgMeta, Array};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
+
+pub(super) fn infer_sort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    let (shape, _) = tensor(args, 0)?;
+    check_dim(dim, shape)?;
+    Ok((shape.clone(), DType::I64))
+}
+
+pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    let (shape, _) = tensor(args, 0)?;
+    check_dim(dim, shape)?;
+    let size = shape.get(dim).copied().unwrap_or(1);
+    if k > size {
+        return Err(Error::argument(format!("the {k} greatest of dimension {dim} of size {size}")));
+    }
+    let mut dims = shape.clone();
+    match dims.dims_mut().get_mut(dim) {
+        Some(size) => *size = k,
+        // A 0-d tensor holds one element and can give no fewer.
+        None if k == 0 => return Err(Error::argument("the 0 greatest of a 0-d tensor")),
+        None => {}
+    }
+    Ok((dims, DType::I64))
+}
+
+/// The positions that sort `dim`: stable in both directions; NaN is the greatest, and −0 equals 0.
+///
+/// # Errors
+/// Out of memory; a dimension of 2³² elements or more.
+pub fn run_argsort(
+    dim: usize,
+    descending: bool,
+    args: &[Arg],
+    shape: &Shape,
+    _dtype: DType,
+) -> Result<Array> {
+    let len = shape.get(dim).copied().unwrap_or(1);
+    lanes(dim, array(args, 0)?, shape, len, |x, out| {
+        with_type!(x.dtype, T => argsort::<T>(elements(x)?, out, len, descending));
+        Ok(())
+    })
+}
+
+/// The positions of the `k` greatest (or least) elements of `dim`, in order; equal ones by position.
+///
+/// # Errors
+/// Out of memory; a dimension of 2³² elements or more.
+pub fn run_topk(
+    k: usize,
+    dim: usize,
+    largest: bool,
+    args: &[Arg],
+    shape: &Shape,
+    _dtype: DType,
+) -> Result<Array> {
+    let x = array(args, 0)?;
+    let len = x.shape().get(dim).copied().unwrap_or(1);
+    lanes(dim, x, shape, len, |x, out| {
+        with_type!(x.dtype, T => topk::<T>(elements(x)?, out, len, k, largest));
+        Ok(())
+    })
+}
+
+/// Runs `f(input, output)` on lanes of `dim` laid out as rows, and gives the result of `shape`.
+fn lanes(
+    dim: usize,
+    x: &Array,
+    shape: &Shape,
+    len: usize,
+    f: impl Fn(&Array, &mut [i64]) -> Result<()>,
+) -> Result<Array> {
+    if u32::try_from(len).is_err() {
+        return Err(Error::unsupported(format!("sorting a dimension of {len} elements")));
+    }
+    let rank = shape.rank();
+    let mut order: Vec<usize> = (0..rank).filter(|&d| d != dim).collect();
+    if rank > 0 {
+        order.push(dim);
+    }
+    let last = dim + 1 >= rank;
+    let x = if last { contiguous(x)? } else { contiguous(&x.with_layout(x.layout.permute(&order)))? };
+    let rows: Shape = order.iter().map(|&d| shape[d]).collect();
+    let mut out = Array::empty(x.buffer.device(), rows, DType::I64)?;
+    f(&x, elements_mut(&mut out)?)?;
+    if last {
+        return Ok(out);
+    }
+    let mut back = vec![0; rank];
+    for (i, &d) in order.iter().enumerate() {
+        back[d] = i;
+    }
+    contiguous(&out.with_layout(out.layout.permute(&back)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
+    use ferrotrace_runtime::ErrorKind;
+
+    fn sorted(dim: usize, descending: bool, x: &Array) -> Result<Vec<f64>> {
+        let args = [Arg::Array(x.clone())];
+        let (shape, dtype) = infer_sort(dim, &metas(&args))?;
+        let out = run_argsort(dim, descending, &args, &shape, dtype)?;
+        assert_eq!((out.shape(), out.dtype), (&shape, DType::I64));
+        Ok(read(&out))
+    }
+
+    fn best(k: usize, dim: usize, largest: bool, x: &Array) -> Result<Vec<f64>> {
+        let args = [Arg::Array(x.clone())];
+        let (shape, dtype) = infer_topk(k, dim, &metas(&args))?;
+        let out = run_topk(k, dim, largest, &args, &shape, dtype)?;
+        assert_eq!(out.shape(), &shape);
+        Ok(read(&out))
+    }
+
+    #[test]
+    fn every_dtype_along_every_dim() {
+        let dims = [3, 7, 4];
+        for dtype in DType::ALL {
+            let high = if dtype == DType::Bool { 1 } else { 9 };
+            let x = integers(84, 3, 0, high);
+            for (dim, &size) in dims.iter().enumerate() {
+                for descending in [false, true] {
+                    let mut want = vec![0.0; 84];
+                    for at in 0..84 {
+                        let mut index = index_of(at, &dims);
+                        if index[dim] > 0 {
+                            continue;
+                        }
+                        let mut value = |i: usize| {
+                            index[dim] = i;
+                            x[flat(&index, &dims)]
+                        };
+                        let lane: Vec<f64> = (0..size).map(&mut value).collect();
+                        let mut order: Vec<usize> = (0..size).collect();
+                        order.sort_by(|&a, &b| {
+                            let order = lane[a].total_cmp(&lane[b]);
+                            if descending { order.reverse() } else { order }
+                        });
+                        for (i, o) in order.into_iter().enumerate() {
+                            index[dim] = i;
+                            want[flat(&index, &dims)] = o as f64;
+                        }
+                    }
+                    for x in [of(dtype, &dims, &x), strided(dtype, &dims, &x)] {
+                        assert_eq!(sorted(dim, descending, &x).expect("sorted"), want, "{dtype}");
+                        let mut part = dims;
+                        part[dim] = 2;
+                        let take = |at: usize| want[flat(&index_of(at, &part), &dims)];
+                        let want: Vec<f64> = (0..part.iter().product()).map(take).collect();
+                        assert_eq!(best(2, dim, descending, &x).expect("best"), want, "{dtype}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn scalars_empties_and_errors() {
+        let scalar = of(DType::F32, &[], &[3.0]);
+        assert_eq!(sorted(0, true, &scalar).expect("0-d"), [0.0]);
+        assert_eq!(best(1, 0, true, &scalar).expect("0-d"), [0.0]);
+        assert!(best(0, 0, true, &scalar).is_err());
+        let empty = of(DType::F32, &[2, 0], &[]);
+        assert!(sorted(1, false, &empty).expect("empty").is_empty());
+        assert!(sorted(0, false, &empty).expect("empty").is_empty());
+        assert!(best(0, 0, true, &of(DType::I8, &[2], &[1.0, 2.0])).expect("none").is_empty());
+        let error = best(3, 0, true, &of(DType::I8, &[2], &[1.0, 2.0])).expect_err("too many");
+        assert!(matches!(error.kind(), ErrorKind::Argument(_)));
+    }
+}

@@ -1,0 +1,144 @@
+//! Combining the lanes of a vector into one, in a fixed order: halves, then halves of the result.
+
+use super::{Definition, Entry, need};
+use std::fmt::Write;
+
+/// Combines the values as the C functions `ft_hsum_…`, `ft_hprod_…`, `ft_hmax_…` and `ft_hmin_…` combine lanes: element i
+/// with element i + W/2, and so on down to one. W is a power of two.
+#[inline(always)]
+pub fn tree<T: Copy, const W: usize>(mut v: [T; W], f: impl Fn(T, T) -> T) -> T {
+    let mut half = W / 2;
+    while half > 0 {
+        let mut i = 0;
+        while i < half {
+            v[i] = f(v[i], v[i + half]);
+            i += 1;
+        }
+        half /= 2;
+    }
+    v[0]
+}
+
+/// The larger, NaN if either is NaN (the first, if both); of two zeros, `b`.
+#[inline(always)]
+pub fn maximum<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    #[allow(clippy::eq_op)]
+    if a > b || a != a { a } else { b }
+}
+
+/// The smaller, NaN if either is NaN (the first, if both); of two zeros, `b`.
+#[inline(always)]
+pub fn minimum<T: PartialOrd + Copy>(a: T, b: T) -> T {
+    #[allow(clippy::eq_op)]
+    if a < b || a != a { a } else { b }
+}
+
+fn scalar(ty: &str) -> &'static str {
+    match ty {
+        "f32" => "float",
+        "f64" => "double",
+        "i64" => "long",
+        "i32" => "int",
+        "i16" => "short",
+        "i8" => "signed char",
+        _ => "unsigned char",
+    }
+}
+
+/// Halving down to four lanes in vectors, the rest in scalars.
+fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
+    let c = scalar(ty);
+    let int = match ty {
+        "f32" => "i32",
+        "f64" => "i64",
+        "u8" => "i8",
+        other => other,
+    };
+    let mut deps = vec![need("types", lanes)];
+    let mut body = String::new();
+    let vector = |a: &str, b: &str, w: usize| -> String {
+        match kind {
+            "sum" => format!("{a} + {b}"),
+            "prod" => format!("{a} * {b}"),
+            _ => {
+                let op = if kind == "max" { ">" } else { "<" };
+                let nan = if ty.starts_with('f') {
+                    format!(" | ({a} != {a})")
+                } else {
+                    String::new()
+                };
+                let m = format!("({int}x{w})(({a} {op} {b}){nan})");
+                format!("({ty}x{w})(({m} & ({int}x{w}){a}) | (~{m} & ({int}x{w}){b}))")
+            }
+        }
+    };
+    let single = |a: &str, b: &str| -> String {
+        match kind {
+            "sum" => format!("({c})({a} + {b})"),
+            "prod" => format!("({c})({a} * {b})"),
+            "max" => format!("({a} > {b} || {a} != {a}) ? {a} : {b}"),
+            _ => format!("({a} < {b} || {a} != {a}) ? {a} : {b}"),
+        }
+    };
+    let mut width = lanes;
+    while width > 4 {
+        let half = width / 2;
+        deps.push(need("types", half));
+        let _ = writeln!(
+            body,
+            "  union {{ {ty}x{width} v; {ty}x{half} h[2]; }} u{width} = {{v{width}}};"
+        );
+        let _ = writeln!(
+            body,
+            "  {ty}x{half} a{half} = u{width}.h[0], b{half} = u{width}.h[1];"
+        );
+        let _ = writeln!(
+            body,
+            "  {ty}x{half} v{half} = {};",
+            vector(&format!("a{half}"), &format!("b{half}"), half)
+        );
+        width = half;
+    }
+    let mut names: Vec<String> = (0..width).map(|i| format!("s{i}")).collect();
+    for (i, name) in names.iter().enumerate() {
+        let _ = writeln!(body, "  {c} {name} = v{width}[{i}];");
+    }
+    while names.len() > 1 {
+        let half = names.len() / 2;
+        for i in 0..half {
+            let _ = writeln!(
+                body,
+                "  {} = {};",
+                names[i],
+                single(&names[i], &names[i + half])
+            );
+        }
+        names.truncate(half);
+    }
+    let text =
+        format!("FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return s0;\n}}\n");
+    Definition { deps, text }
+}
+
+pub(super) fn entries() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for ty in ["f32", "f64", "i64", "i32", "i16", "i8", "u8"] {
+        for kind in ["sum", "prod", "max", "min"] {
+            entries.push(Entry::new(
+                format!("ft_h{kind}_{ty}"),
+                move |name, lanes| horizontal(name, kind, ty, lanes),
+            ));
+        }
+    }
+    for (kind, op) in [("any", "|"), ("all", "&")] {
+        // A mask as one truth value, 0 or 1.
+        entries.push(Entry::new(format!("ft_h{kind}_bool"), move |name, lanes| {
+            let (test, invert) = if op == "|" { ("m", "") } else { ("~m", "!") };
+            let text = format!(
+                "FT_INLINE int {name}x{lanes}(i32x{lanes} m) {{ return {invert}ft_any_i32x{lanes}({test}); }}\n"
+            );
+            Definition { deps: vec![need("types", lanes), need("ft_any_i32", lanes)], text }
+        }));
+    }
+    entries
+}

@@ -1,0 +1,97 @@
+//! The mathematical functions, generic over [`Float`](super::lane::Float): each is the Rust twin and, recorded, the C
+//! text.
+
+mod elementary;
+mod error_function;
+mod exponential;
+mod hyperbolic;
+mod logarithm;
+mod long;
+mod power;
+mod real;
+mod remainder;
+mod simple;
+mod trigonometric;
+
+pub use elementary::{Elementary, erf, erfc, floor_divide, fmod, pow, remainder};
+pub use error_function::*;
+pub use exponential::{exp, exp2, expm1, sigmoid};
+pub use hyperbolic::*;
+pub use hyperbolic::{tanh as tanh_f32, tanh as tanh_f64};
+pub use logarithm::{log, log1p, log2, log10};
+pub use long::Long;
+pub use real::Real;
+pub use simple::*;
+pub use trigonometric::*;
+
+use super::{Definition, Entry, mask, need, trace};
+use ferrotrace_runtime::DType;
+use trace::{F32, F64, Sym};
+
+macro_rules! functions {
+    ($entries:ident, $arity:ident: $($name:ident $f32:ident $f64:ident),* $(,)?) => {$(
+        $entries.push(Entry::new(concat!("ft_", stringify!($name), "_f32"), |n, w| {
+            trace::$arity(n, w, $f32::<Sym<F32>>)
+        }));
+        $entries.push(Entry::new(concat!("ft_", stringify!($name), "_f64"), |n, w| {
+            trace::$arity(n, w, $f64::<Sym<F64>>)
+        }));
+    )*};
+}
+
+/// A predicate of a float, as the mask `i32xW`.
+fn predicate(name: &str, ty: &str, test: &str, lanes: usize) -> Definition {
+    let dtype = if ty == "f32" { DType::F32 } else { DType::F64 };
+    let test = mask(test, dtype, lanes);
+    let text =
+        format!("FT_INLINE i32x{lanes} {name}x{lanes}({ty}x{lanes} a) {{ return {test}; }}\n");
+    Definition {
+        deps: vec![need("types", lanes)],
+        text,
+    }
+}
+
+pub(super) fn entries() -> Vec<Entry> {
+    let mut entries = long::entries();
+    functions!(entries, unary:
+        exp exp exp, exp2 exp2 exp2, expm1 expm1 expm1, sigmoid sigmoid sigmoid,
+        log log log, log2 log2 log2, log10 log10 log10, log1p log1p log1p,
+        tanh tanh tanh, sinh sinh sinh, cosh cosh cosh, asinh asinh asinh, acosh acosh acosh,
+        atanh atanh atanh, erf erf erf, erfc erfc erfc,
+        abs abs abs, sign sign sign, square square square, rsqrt rsqrt rsqrt, relu relu relu,
+        sin sin sin, cos cos cos, tan tan tan, asin asin asin, acos acos acos, atan atan atan,
+    );
+    functions!(entries, binary:
+        maximum maximum maximum, minimum minimum minimum, pow pow pow, atan2 atan2 atan2,
+        fmod fmod fmod, remainder remainder remainder, floor_divide floor_divide floor_divide,
+    );
+    for ty in ["f32", "f64"] {
+        let inf = if ty == "f32" {
+            "__builtin_inff()"
+        } else {
+            "__builtin_inf()"
+        };
+        let least = if ty == "f32" {
+            "-2147483647 - 1"
+        } else {
+            "-9223372036854775807L - 1"
+        };
+        let int = if ty == "f32" { "i32" } else { "i64" };
+        for (name, test) in [
+            ("isnan", "(a != a)".to_string()),
+            (
+                "isinf",
+                format!("(({ty}x@)(({int}x@)a & ~({least})) == {inf})"),
+            ),
+            (
+                "isfinite",
+                format!("(({ty}x@)(({int}x@)a & ~({least})) < {inf})"),
+            ),
+        ] {
+            entries.push(Entry::new(format!("ft_{name}_{ty}"), move |n, w| {
+                predicate(n, ty, &test.replace('@', &w.to_string()), w)
+            }));
+        }
+    }
+    entries
+}

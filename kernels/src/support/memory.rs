@@ -1,0 +1,191 @@
+//! Loads and stores of each dtype: whole vectors, the first m lanes, and past the cache.
+
+use super::{Definition, Entry, need};
+use std::fmt::Write;
+
+/// How a dtype lies in memory: (dtype, memory type, represented by, C text of reading `v`, C text of writing `v`).
+const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
+    ("f32", "f32", "f32", "v", "v"),
+    ("f64", "f64", "f64", "v", "v"),
+    ("i64", "i64", "i64", "v", "v"),
+    ("i32", "i32", "i32", "v", "v"),
+    ("i16", "i16", "i16", "v", "v"),
+    ("i8", "i8", "i8", "v", "v"),
+    ("u8", "u8", "u8", "v", "v"),
+    (
+        "bool",
+        "i8",
+        "i32",
+        "-__builtin_convertvector(v, i32x@)",
+        "__builtin_convertvector(v & 1, i8x@)",
+    ),
+    ("f16", "i16", "f32", "ft_from_f16x@(v)", "ft_to_f16x@(v)"),
+    ("bf16", "i16", "f32", "ft_from_bf16x@(v)", "ft_to_bf16x@(v)"),
+];
+
+fn size(memory: &str) -> usize {
+    match memory {
+        "i8" | "u8" => 1,
+        "i16" => 2,
+        "i32" | "f32" => 4,
+        _ => 8,
+    }
+}
+
+/// Loads or stores m < W lanes: masked where AVX-512 has it, else lane by lane.
+fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
+    let bytes = size(memory) * lanes;
+    let ty = format!("{memory}x{lanes}");
+    let scalar = match memory {
+        "f32" => "float",
+        "f64" => "double",
+        "i64" => "long",
+        "i32" => "int",
+        "i16" => "short",
+        "i8" => "signed char",
+        _ => "unsigned char",
+    };
+    let plain = if load {
+        format!(
+            "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
+             for (long i = 0; i < m; i++) u.s[i] = ((const {scalar} __attribute__((may_alias)) *)p)[i];\n  \
+             {ty} v = u.v;\n"
+        )
+    } else {
+        format!(
+            "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{v}};\n  \
+             for (long i = 0; i < m; i++) (({scalar} __attribute__((may_alias)) *)p)[i] = u.s[i];\n"
+        )
+    };
+    if !matches!(bytes, 16 | 32 | 64) {
+        return (plain.clone(), plain);
+    }
+    let op =
+        ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize];
+    // The mask is as wide as the lanes; a whole vector's bytes are named as operand, of which m lanes are touched.
+    let mask = "  unsigned long k = (1UL << m) - 1;\n";
+    let masked = if load {
+        format!(
+            "{mask}  {ty} v;\n  __asm__(\"{op} %1, %0%{{%2%}}%{{z%}}\" : \"=v\"(v) : \"m\"(*(const {ty}u *)p), \
+             \"Yk\"(k));\n"
+        )
+    } else {
+        format!(
+            "{mask}  __asm__(\"{op} %1, %0%{{%2%}}\" : \"+m\"(*({ty}u *)p) : \"v\"(v), \"Yk\"(k));\n"
+        )
+    };
+    (masked, plain)
+}
+
+fn guarded(head: &str, masked: &str, plain: &str, tail: &str) -> String {
+    if masked == plain {
+        return format!("{head}{plain}{tail}");
+    }
+    format!("{head}#if defined(FT_AVX512)\n{masked}#else\n{plain}#endif\n{tail}")
+}
+
+/// A store that does not read the line into the cache; `p` is aligned to the vector.
+fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
+    let bytes = lanes * size(ty);
+    let head = format!("FT_INLINE void {name}x{lanes}(void *p, {ty}x{lanes} v) {{\n");
+    let set = match bytes {
+        64 => "defined(FT_AVX512)",
+        32 => "defined(FT_AVX512) || defined(FT_AVX2)",
+        16 => "defined(__SSE2__)",
+        _ => "0",
+    };
+    let (op, reg) = match (bytes, ty) {
+        (16, "f32") => ("movntps", "x"),
+        (16, _) => ("movntpd", "x"),
+        (32, "f32") => ("vmovntps", "x"),
+        (32, _) => ("vmovntpd", "x"),
+        (_, "f32") => ("vmovntps", "v"),
+        _ => ("vmovntpd", "v"),
+    };
+    let text = format!(
+        "{head}#if {set}\n  __asm__(\"{op} %1, %0\" : \"=m\"(*({ty}x{lanes}u *)p) : \"{reg}\"(v));\n#else\n  \
+         *({ty}x{lanes}u *)p = v;\n#endif\n}}\n"
+    );
+    Definition {
+        deps: vec![need("types", lanes)],
+        text,
+    }
+}
+
+pub(super) fn entries() -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (dtype, memory, value, read, write) in LAYOUTS {
+        let half = dtype.ends_with("f16");
+        let deps = move |lanes: usize, to: bool| {
+            let mut deps = vec![need("types", lanes)];
+            if half {
+                deps.push(need(
+                    &format!("ft_{}_{dtype}", if to { "to" } else { "from" }),
+                    lanes,
+                ));
+            }
+            deps
+        };
+        let (read, write) = (read.to_owned(), write.to_owned());
+        let at = |text: &str, lanes: usize| text.replace('@', &lanes.to_string());
+        let r = read.clone();
+        entries.push(Entry::new(format!("ft_load_{dtype}"), move |name, lanes| {
+            let text = format!(
+                "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n  {memory}x{lanes} v = \
+                 *(const {memory}x{lanes}u *)p;\n  return {};\n}}\n",
+                at(&r, lanes)
+            );
+            Definition { deps: deps(lanes, false), text }
+        }));
+        let w = write.clone();
+        entries.push(Entry::new(format!("ft_store_{dtype}"), move |name, lanes| {
+            let text = format!(
+                "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} v) {{\n  *({memory}x{lanes}u *)p = {};\n}}\n",
+                at(&w, lanes)
+            );
+            Definition { deps: deps(lanes, true), text }
+        }));
+        entries.push(Entry::new(
+            format!("ft_loadn_{dtype}"),
+            move |name, lanes| {
+                let head =
+                    format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
+                let tail = format!("  return {};\n}}\n", at(&read, lanes));
+                let (masked, plain) = partial(lanes, memory, true);
+                Definition {
+                    deps: deps(lanes, false),
+                    text: guarded(&head, &masked, &plain, &tail),
+                }
+            },
+        ));
+        entries.push(Entry::new(
+            format!("ft_storen_{dtype}"),
+            move |name, lanes| {
+                let mut head = format!(
+                    "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} w, long m) {{\n"
+                );
+                let text = at(&write, lanes);
+                let text = if text == "v" {
+                    "w".to_owned()
+                } else {
+                    text.replace("(v", "(w")
+                };
+                let _ = writeln!(head, "  {memory}x{lanes} v = {text};");
+                let (masked, plain) = partial(lanes, memory, false);
+                Definition {
+                    deps: deps(lanes, true),
+                    text: guarded(&head, &masked, &plain, "}\n"),
+                }
+            },
+        ));
+    }
+    for ty in ["f32", "f64"] {
+        entries.push(Entry::new(format!("ft_stream_{ty}"), move |name, lanes| {
+            stream(name, ty, lanes)
+        }));
+    }
+    let fence = "FT_INLINE void ft_fencex@(void) {\n#if defined(__SSE2__)\n  \
+                 __asm__ volatile(\"sfence\" ::: \"memory\");\n#endif\n}\n";
+    entries.push(Entry::text("ft_fence", &[], fence));
+    entries
+}

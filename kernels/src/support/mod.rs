@@ -1,0 +1,281 @@
+//! The support text put in front of generated C code, and its Rust twin.
+//!
+//! Generated C has no `#include`: what a kernel calls is a closed list of small [`Part`]s, asked for by [`Need`]s and
+//! returned by [`parts`]. A part is one group of types or one function, for one number of lanes W. Types are named
+//! `f32xW`, `f64xW`, `i64xW`, `i32xW`, `i16xW`, `i8xW`, `u8xW` (and `u16xW`, `u32xW`, `u64xW`), functions `ft_…xW`.
+//!
+//! Values are represented thus: F32 and the half types as `f32xW` (a half value after `ft_round_f16xW` or
+//! `ft_round_bf16xW`), F64 as `f64xW`, integers as vectors of their own width, Bool as `i32xW` with lanes 0 and −1.
+//! Memory functions take `void *` and the bytes of the dtype's own layout (Bool: bytes 0 and 1).
+//!
+//! The Rust twins of the mathematical functions are generic functions over [`lane::Float`], run here on `f32` and `f64`
+//! and recorded ([`trace`]) to print the C text, so there is one source for both. The others are written twice. Both
+//! texts give the same bits, the sign and payload of a NaN excepted (`tests/support_twins`).
+//!
+//! # Rust twins
+//!
+//! | of | twin |
+//! |---|---|
+//! | functions of floats | `math::exp(x)`, `math::pow(x, y)`: see [`math`] (every name is the operator's) |
+//! | functions of integers | `Integer::pow(x, y)`: see [`integer::Integer`] |
+//! | conversions | [`cast::cast`]`::<A, B>(x)` |
+//! | sums, products, extrema of lanes | [`tree`], with [`maximum`] and [`minimum`] |
+//! | random numbers | [`philox`] |
+//!
+//! All are `#[inline(always)]` and, in binary32, without branches: a loop over them in a function with
+//! `#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,fma")]` is vectorised. Without FMA instructions they
+//! give the same results slowly.
+//!
+//! # Errors
+//!
+//! In units in the last place, over the whole range, subnormal numbers included; found over all binary32 arguments
+//! (every 97th or fewer where a bound is not within 0.2) and over samples of binary64.
+//!
+//! | function | binary32 | binary64 |
+//! |---|---|---|
+//! | exp, exp2, log, log2, log10 | 1 | 1 |
+//! | expm1, log1p | 2 | 2 |
+//! | sqrt, recip, square | 0.5 | 0.5 |
+//! | rsqrt | 1.5 | 1.5 |
+//! | sin | 2 | 2 |
+//! | cos, atan | 2.5 | 2.5 |
+//! | tan | 4 | 4 |
+//! | asin, atan2, tanh | 3 | 3 |
+//! | acos, cosh, asinh, acosh | 2 | 2 |
+//! | sinh, atanh, sigmoid | 2.5 | 2.5 |
+//! | erf | 1.5 | 1.5 |
+//! | erfc | 1 | 3 |
+//! | pow | 1 | 1 |
+//! | fmod, floor, ceil, round, trunc | 0 | 0 |
+//! | remainder | 0.5 | 0.5 |
+
+pub mod cast;
+mod horizontal;
+pub mod integer;
+pub mod lane;
+pub mod math;
+mod memory;
+pub mod philox;
+mod primitive;
+pub mod trace;
+
+pub use horizontal::{maximum, minimum, tree};
+
+pub use ferrotrace_runtime::Part;
+
+use ferrotrace_runtime::DType;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// A part that a kernel calls for: a function name without its `xW`, and the number of lanes W.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Need {
+    /// The function's name up to the lanes: `ft_exp_f32` of `ft_exp_f32x16`; `types` for the types alone.
+    pub name: &'static str,
+    /// The number of lanes, a power of two.
+    pub lanes: usize,
+}
+
+/// A part before it has a place: what it uses, and its text.
+pub(crate) struct Definition {
+    deps: Vec<Need>,
+    text: String,
+}
+
+type Define = Box<dyn Fn(&str, usize) -> Definition + Send + Sync>;
+
+/// A part for any number of lanes.
+pub(crate) struct Entry {
+    name: Cow<'static, str>,
+    define: Define,
+}
+
+impl Entry {
+    fn new(
+        name: impl Into<Cow<'static, str>>,
+        define: impl Fn(&str, usize) -> Definition + Send + Sync + 'static,
+    ) -> Entry {
+        Entry {
+            name: name.into(),
+            define: Box::new(define),
+        }
+    }
+
+    /// A part whose text has `@` for the lanes, and what it uses.
+    fn text(name: impl Into<Cow<'static, str>>, deps: &[&str], text: impl Into<String>) -> Entry {
+        let deps: Vec<String> = deps.iter().map(|d| d.to_string()).collect();
+        let text = text.into();
+        Entry::new(name, move |_, lanes| {
+            let mut needs = vec![need("types", lanes)];
+            needs.extend(deps.iter().map(|d| need(d, lanes)));
+            Definition {
+                deps: needs,
+                text: text.replace('@', &lanes.to_string()),
+            }
+        })
+    }
+}
+
+struct Registry {
+    index: HashMap<&'static str, usize>,
+    entries: Vec<(&'static str, Define)>,
+}
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    let mut registry = Registry {
+        index: HashMap::new(),
+        entries: Vec::new(),
+    };
+    let all = primitive::entries()
+        .into_iter()
+        .chain(cast::entries())
+        .chain(memory::entries())
+        .chain(horizontal::entries())
+        .chain(integer::entries())
+        .chain(math::entries())
+        .chain(philox::entries());
+    for entry in all {
+        let name: &'static str = match entry.name {
+            Cow::Borrowed(name) => name,
+            Cow::Owned(name) => name.leak(),
+        };
+        registry.index.insert(name, registry.entries.len());
+        registry.entries.push((name, entry.define));
+    }
+    registry
+});
+
+/// Definitions printed so far: as many as there are parts and numbers of lanes in use, so never freed.
+static PRINTED: LazyLock<Mutex<HashMap<Need, &'static Definition>>> = LazyLock::new(Mutex::default);
+
+fn printed(need: Need) -> Option<(usize, &'static Definition)> {
+    let place = *REGISTRY.index.get(need.name)?;
+    if let Some(definition) = PRINTED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&need)
+    {
+        return Some((place, definition));
+    }
+    let definition: &'static Definition =
+        Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
+    let mut map = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    Some((place, map.entry(need).or_insert(definition)))
+}
+
+/// The need of the function `name` (given without its lanes).
+///
+/// ```
+/// # use ferrotrace_kernels::support::{need, parts};
+/// let needs = [need("ft_load_f32", 16), need("ft_exp_f32", 16)].into();
+/// assert!(parts(&needs).iter().any(|p| p.text.contains("ft_exp_f32x16(")));
+/// ```
+pub fn need(name: &str, lanes: usize) -> Need {
+    match REGISTRY.index.get_key_value(name) {
+        Some((name, _)) => Need { name, lanes },
+        None => {
+            debug_assert!(false, "no support part is called {name}");
+            Need {
+                name: "types",
+                lanes,
+            }
+        }
+    }
+}
+
+/// Whether there is a part of this name.
+pub fn has(name: &str) -> bool {
+    REGISTRY.index.contains_key(name)
+}
+
+/// The parts that these needs take, with all that they use in turn, in order.
+pub fn parts(needs: &BTreeSet<Need>) -> Vec<Part> {
+    let mut found: HashMap<Need, Part> = HashMap::new();
+    let mut pending: Vec<Need> = needs.iter().copied().collect();
+    while let Some(need) = pending.pop() {
+        if found.contains_key(&need) {
+            continue;
+        }
+        let Some((place, definition)) = printed(need) else {
+            continue;
+        };
+        // Lanes are a power of two, at most 2^15.
+        let order = place as u32 * 16 + need.lanes.trailing_zeros();
+        found.insert(
+            need,
+            Part {
+                order,
+                text: Cow::Borrowed(&definition.text),
+            },
+        );
+        pending.extend(&definition.deps);
+    }
+    let mut parts: Vec<Part> = found.into_values().collect();
+    parts.sort_by_key(|p| p.order);
+    parts
+}
+
+/// The name of the type that represents a dtype, without its lanes.
+pub fn c_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "i32",
+        DType::F16 | DType::BF16 => "f32",
+        other => other.name(),
+    }
+}
+
+/// A call of the function `ft_{stem}_{dtype}x{lanes}`, which is added to `needs`.
+pub fn call(
+    needs: &mut BTreeSet<Need>,
+    stem: &str,
+    dtype: DType,
+    lanes: usize,
+    args: &[&str],
+) -> String {
+    let name = format!("ft_{stem}_{}", dtype.name());
+    needs.insert(need(&name, lanes));
+    format!("{name}x{lanes}({})", args.join(", "))
+}
+
+/// A comparison of vectors that represent `dtype` (Bool, or not a half type), as the mask `i32xW`.
+pub fn mask(comparison: &str, dtype: DType, lanes: usize) -> String {
+    match dtype.compute().size() {
+        1 if dtype == DType::Bool => format!("((i32x{lanes}){comparison})"),
+        4 => format!("((i32x{lanes}){comparison})"),
+        size => format!(
+            "__builtin_convertvector((i{}x{lanes}){comparison}, i32x{lanes})",
+            size * 8
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_closed_and_in_order() {
+        for (name, _) in &REGISTRY.entries {
+            for lanes in [1, 2, 4, 8, 16] {
+                let need = need(name, lanes);
+                let (place, definition) = printed(need).unwrap();
+                for dep in &definition.deps {
+                    let (before, _) = printed(*dep).unwrap();
+                    assert!(
+                        before < place || before == 0,
+                        "{name} uses {} which comes after it",
+                        dep.name
+                    );
+                }
+                assert!(!definition.text.contains('@'), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: BTreeSet<&str> = REGISTRY.entries.iter().map(|e| e.0).collect();
+        assert_eq!(names.len(), REGISTRY.entries.len());
+    }
+}

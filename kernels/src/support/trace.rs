@@ -1,0 +1,625 @@
+//! Recording of a support function, and its text as vector C.
+
+use super::lane::{Float, Float32, Int, Mask};
+use super::{Definition, need};
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::marker::PhantomData;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
+
+/// The type of a recorded value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    F32,
+    F64,
+    I32,
+    I64,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::F32 => "f32",
+            Kind::F64 => "f64",
+            Kind::I32 => "i32",
+            Kind::I64 => "i64",
+        }
+    }
+
+    /// The integer type of the same width.
+    fn int(self) -> Kind {
+        match self {
+            Kind::F32 | Kind::I32 => Kind::I32,
+            Kind::F64 | Kind::I64 => Kind::I64,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Node {
+    Arg(usize),
+    Float(f64),
+    Int(i64),
+    Prefix(&'static str, u32),
+    Infix(&'static str, u32, u32),
+    Compare(&'static str, u32, u32),
+    Shift(&'static str, bool, u32, u32),
+    Bitcast(u32),
+    Convert(u32),
+    Call(&'static str, [u32; 3], usize),
+    Select(u32, u32, u32),
+    Table(&'static str, u32),
+    /// A variable with this first value, set again by the next `Merge` that names it.
+    Variable(u32),
+    Open(u32),
+    Merge {
+        mask: u32,
+        variable: u32,
+        value: u32,
+    },
+    Close,
+}
+
+#[derive(Debug, Default)]
+struct Arena {
+    nodes: Vec<(Kind, Node)>,
+    tables: Vec<(&'static str, &'static [f64; 128])>,
+}
+
+thread_local! {
+    static ARENA: RefCell<Arena> = RefCell::default();
+}
+
+fn push(kind: Kind, node: Node) -> u32 {
+    ARENA.with_borrow_mut(|arena| {
+        arena.nodes.push((kind, node));
+        (arena.nodes.len() - 1) as u32
+    })
+}
+
+/// A Rust type that marks the kind of a recorded value.
+pub trait Marker: Copy + 'static {
+    #[doc(hidden)]
+    const FLOAT: bool;
+    #[doc(hidden)]
+    const WIDE: bool;
+}
+
+/// Marks binary32.
+#[derive(Clone, Copy, Debug)]
+pub struct F32;
+/// Marks binary64.
+#[derive(Clone, Copy, Debug)]
+pub struct F64;
+/// Marks integers of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct I32;
+/// Marks integers of 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct I64;
+/// Marks truth values beside values of 32 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct M32;
+/// Marks truth values beside values of 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub struct M64;
+
+macro_rules! markers {
+    ($($t:ident $float:literal $wide:literal),*) => {$(
+        impl Marker for $t {
+            const FLOAT: bool = $float;
+            const WIDE: bool = $wide;
+        }
+    )*};
+}
+
+markers!(F32 true false, F64 true true, I32 false false, I64 false true, M32 false false, M64 false true);
+
+/// A recorded value.
+#[derive(Debug)]
+pub struct Sym<K>(u32, PhantomData<K>);
+
+impl<K> Clone for Sym<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Sym<K> {}
+
+impl<K: Marker> Sym<K> {
+    fn record(node: Node) -> Self {
+        Sym(push(Self::kind(), node), PhantomData)
+    }
+
+    fn kind() -> Kind {
+        match (K::FLOAT, K::WIDE) {
+            (true, false) => Kind::F32,
+            (true, true) => Kind::F64,
+            (false, false) => Kind::I32,
+            (false, true) => Kind::I64,
+        }
+    }
+
+    /// A call of a support function that is no method of a trait.
+    pub(super) fn function<A>(name: &'static str, args: &[Sym<A>]) -> Self {
+        let ids: Vec<u32> = args.iter().map(|a| a.0).collect();
+        Self::call(name, &ids)
+    }
+
+    fn call(name: &'static str, args: &[u32]) -> Self {
+        let mut all = [0; 3];
+        all[..args.len()].copy_from_slice(args);
+        Self::record(Node::Call(name, all, args.len()))
+    }
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:literal: $($k:ident)*),* $(,)?) => {$($(
+        impl $trait for Sym<$k> {
+            type Output = Self;
+            fn $method(self, o: Self) -> Self {
+                Sym::record(Node::Infix($op, self.0, o.0))
+            }
+        }
+    )*)*};
+}
+
+operators! {
+    Add add "+": F32 F64 I32 I64,
+    Sub sub "-": F32 F64 I32 I64,
+    Mul mul "*": F32 F64 I32 I64,
+    Div div "/": F32 F64,
+    BitAnd bitand "&": I32 I64 M32 M64,
+    BitOr bitor "|": I32 I64 M32 M64,
+    BitXor bitxor "^": I32 I64 M32 M64,
+}
+
+macro_rules! prefixes {
+    ($($trait:ident $method:ident $op:literal: $($k:ident)*),* $(,)?) => {$($(
+        impl $trait for Sym<$k> {
+            type Output = Self;
+            fn $method(self) -> Self {
+                Sym::record(Node::Prefix($op, self.0))
+            }
+        }
+    )*)*};
+}
+
+prefixes! {
+    Neg neg "-": F32 F64 I32 I64,
+    Not not "~": I32 I64 M32 M64,
+}
+
+impl Mask for Sym<M32> {}
+impl Mask for Sym<M64> {}
+
+macro_rules! symbolic {
+    ($f:ident $i:ident $m:ident $suffix:literal) => {
+        impl Int for Sym<$i> {
+            type Float = Sym<$f>;
+            type Mask = Sym<$m>;
+            fn lit(v: i64) -> Self {
+                Sym::record(Node::Int(v))
+            }
+            fn shl(self, n: u32) -> Self {
+                Sym::record(Node::Shift("<<", false, self.0, n))
+            }
+            fn sar(self, n: u32) -> Self {
+                Sym::record(Node::Shift(">>", false, self.0, n))
+            }
+            fn shr(self, n: u32) -> Self {
+                Sym::record(Node::Shift(">>", true, self.0, n))
+            }
+            fn eq(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("==", self.0, o.0))
+            }
+            fn lt(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("<", self.0, o.0))
+            }
+            fn gt(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare(">", self.0, o.0))
+            }
+            fn float_bits(self) -> Sym<$f> {
+                Sym::record(Node::Bitcast(self.0))
+            }
+            fn to_float(self) -> Sym<$f> {
+                Sym::record(Node::Convert(self.0))
+            }
+            fn sel(m: Sym<$m>, a: Self, b: Self) -> Self {
+                Sym::record(Node::Select(m.0, a.0, b.0))
+            }
+            fn from_mask(m: Sym<$m>) -> Self {
+                Sym(m.0, PhantomData)
+            }
+        }
+
+        impl Float for Sym<$f> {
+            type Int = Sym<$i>;
+            type Mask = Sym<$m>;
+            fn lit(v: f64) -> Self {
+                Sym::record(Node::Float(v))
+            }
+            fn fma(self, b: Self, c: Self) -> Self {
+                Sym::call(concat!("ft_fma_", $suffix), &[self.0, b.0, c.0])
+            }
+            fn sqrt(self) -> Self {
+                Sym::call(concat!("ft_sqrt_", $suffix), &[self.0])
+            }
+            fn rint(self) -> Self {
+                Sym::call(concat!("ft_round_", $suffix), &[self.0])
+            }
+            fn floor(self) -> Self {
+                Sym::call(concat!("ft_floor_", $suffix), &[self.0])
+            }
+            fn ceil(self) -> Self {
+                Sym::call(concat!("ft_ceil_", $suffix), &[self.0])
+            }
+            fn trunc(self) -> Self {
+                Sym::call(concat!("ft_trunc_", $suffix), &[self.0])
+            }
+            fn max_of(self, o: Self) -> Self {
+                Sym::call(concat!("ft_max_of_", $suffix), &[self.0, o.0])
+            }
+            fn min_of(self, o: Self) -> Self {
+                Sym::call(concat!("ft_min_of_", $suffix), &[self.0, o.0])
+            }
+            fn scale(self, n: Self) -> Self {
+                Sym::call(concat!("ft_scale_", $suffix), &[self.0, n.0])
+            }
+            fn lt(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("<", self.0, o.0))
+            }
+            fn le(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("<=", self.0, o.0))
+            }
+            fn gt(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare(">", self.0, o.0))
+            }
+            fn ge(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare(">=", self.0, o.0))
+            }
+            fn eq(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("==", self.0, o.0))
+            }
+            fn ne(self, o: Self) -> Sym<$m> {
+                Sym::record(Node::Compare("!=", self.0, o.0))
+            }
+            fn bits(self) -> Sym<$i> {
+                Sym::record(Node::Bitcast(self.0))
+            }
+            fn sel(m: Sym<$m>, a: Self, b: Self) -> Self {
+                Sym::record(Node::Select(m.0, a.0, b.0))
+            }
+            fn where_set(self, m: Sym<$m>) -> Self {
+                (self.bits() & Sym::from_mask(m)).float_bits()
+            }
+            fn rare(
+                m: Sym<$m>,
+                default: (Self, Sym<$i>),
+                f: impl FnOnce() -> (Self, Sym<$i>),
+            ) -> (Self, Sym<$i>) {
+                let float = Self::record(Node::Variable(default.0.0));
+                let int = Sym::<$i>::record(Node::Variable(default.1.0));
+                Sym::<$i>::record(Node::Open(m.0));
+                let value = f();
+                Self::record(Node::Merge {
+                    mask: m.0,
+                    variable: float.0,
+                    value: value.0.0,
+                });
+                Sym::<$i>::record(Node::Merge {
+                    mask: m.0,
+                    variable: int.0,
+                    value: value.1.0,
+                });
+                Sym::<$i>::record(Node::Close);
+                (float, int)
+            }
+        }
+    };
+}
+
+symbolic!(F32 I32 M32 "f32");
+symbolic!(F64 I64 M64 "f64");
+
+impl Float32 for Sym<F32> {
+    type Wide = Sym<F64>;
+    fn widen(self) -> Sym<F64> {
+        Sym::record(Node::Convert(self.0))
+    }
+    fn narrow(w: Sym<F64>) -> Self {
+        Sym::record(Node::Convert(w.0))
+    }
+    fn narrow_int(w: Sym<I64>) -> Sym<I32> {
+        Sym::record(Node::Convert(w.0))
+    }
+    fn table(name: &'static str, values: &'static [f64; 128], index: Sym<I32>) -> Sym<F64> {
+        ARENA.with_borrow_mut(|arena| {
+            if arena.tables.iter().all(|t| t.0 != name) {
+                arena.tables.push((name, values));
+            }
+        });
+        Sym::record(Node::Table(name, index.0))
+    }
+}
+
+/// Records a function of `args`, which it receives as their positions among the recorded values; it returns the
+/// position of its result. Prints it as a C function `{name}x{lanes}`.
+fn function(name: &str, lanes: usize, args: &[Kind], f: impl FnOnce(&[u32]) -> u32) -> Definition {
+    let saved = ARENA.take();
+    let ids: Vec<u32> = args
+        .iter()
+        .enumerate()
+        .map(|(i, k)| push(*k, Node::Arg(i)))
+        .collect();
+    let result = f(&ids);
+    let arena = ARENA.replace(saved);
+    print(name, lanes, &arena, result)
+}
+
+/// The definition of a function of one argument.
+pub(super) fn unary<A: Marker, R: Marker>(
+    name: &str,
+    lanes: usize,
+    f: fn(Sym<A>) -> Sym<R>,
+) -> Definition {
+    function(name, lanes, &[Sym::<A>::kind()], |ids| {
+        f(Sym(ids[0], PhantomData)).0
+    })
+}
+
+/// The definition of a function of two arguments.
+pub(super) fn binary<A: Marker, R: Marker>(
+    name: &str,
+    lanes: usize,
+    f: fn(Sym<A>, Sym<A>) -> Sym<R>,
+) -> Definition {
+    let kind = Sym::<A>::kind();
+    function(name, lanes, &[kind, kind], |ids| {
+        f(Sym(ids[0], PhantomData), Sym(ids[1], PhantomData)).0
+    })
+}
+
+/// The definition of a function of three arguments.
+pub(super) fn ternary<A: Marker, R: Marker>(
+    name: &str,
+    lanes: usize,
+    f: fn(Sym<A>, Sym<A>, Sym<A>) -> Sym<R>,
+) -> Definition {
+    let kind = Sym::<A>::kind();
+    let arg = |id: u32| Sym(id, PhantomData);
+    function(name, lanes, &[kind; 3], |ids| {
+        f(arg(ids[0]), arg(ids[1]), arg(ids[2])).0
+    })
+}
+
+/// A binary64 or binary32 constant as C text: hexadecimal, so exact.
+pub(super) fn literal(v: f64, single: bool) -> String {
+    let v = if single { v as f32 as f64 } else { v };
+    let suffix = if single { "f" } else { "" };
+    if v.is_nan() {
+        return format!("__builtin_nan{suffix}(\"\")");
+    }
+    let sign = if v.is_sign_negative() { "-" } else { "" };
+    if v.is_infinite() {
+        return format!("{sign}__builtin_inf{suffix}()");
+    }
+    let bits = v.to_bits();
+    let (exponent, mantissa) = ((bits >> 52) as i64 & 0x7ff, bits & ((1 << 52) - 1));
+    let (lead, exponent) = match (exponent, mantissa) {
+        (0, 0) => (0, 0),
+        (0, _) => (0, -1022),
+        _ => (1, exponent - 1023),
+    };
+    let digits = format!("{mantissa:013x}");
+    let digits = digits.trim_end_matches('0');
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("{sign}0x{lead}{point}{digits}p{exponent}{suffix}")
+}
+
+fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
+    let mut deps = vec![need("types", lanes)];
+    let mut used = vec![0u32; arena.nodes.len()];
+    count_uses(arena, result, &mut used);
+    let inner = |id: u32| -> bool {
+        matches!(
+            arena.nodes[id as usize].1,
+            Node::Float(_) | Node::Int(_) | Node::Arg(_)
+        )
+    };
+    let value = |id: u32| -> String {
+        let (kind, node) = arena.nodes[id as usize];
+        match node {
+            Node::Arg(i) => format!("a{i}"),
+            Node::Float(v) => literal(v, kind == Kind::F32),
+            Node::Int(v) if kind == Kind::I32 => {
+                if v as i32 == i32::MIN {
+                    "(-2147483647 - 1)".into()
+                } else {
+                    format!("{}", v as i32)
+                }
+            }
+            Node::Int(v) => {
+                if v == i64::MIN {
+                    "(-9223372036854775807L - 1)".into()
+                } else {
+                    format!("{v}L")
+                }
+            }
+            _ => format!("t{id}"),
+        }
+    };
+    let constant =
+        |id: u32| -> bool { matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_)) };
+    // An operand that must be a vector: a constant is spread over the lanes (c − 0 is c, −0 included).
+    let vector = |id: u32| -> String {
+        if constant(id) {
+            format!(
+                "({} - ({}x{lanes}){{}})",
+                value(id),
+                arena.nodes[id as usize].0.name()
+            )
+        } else {
+            value(id)
+        }
+    };
+    let mut body = String::new();
+    let mut calls = Vec::new();
+    for (id, (kind, node)) in arena.nodes.iter().enumerate() {
+        if inner(id as u32) || used[id] == 0 {
+            continue;
+        }
+        let ty = format!("{}x{lanes}", kind.name());
+        let int = format!("{}x{lanes}", kind.int().name());
+        let text = match *node {
+            Node::Arg(_) | Node::Float(_) | Node::Int(_) => continue,
+            Node::Prefix(op, a) => format!("{op}{}", vector(a)),
+            Node::Infix(op, a, b) => {
+                let a = if constant(b) { vector(a) } else { value(a) };
+                format!("{a} {op} {}", value(b))
+            }
+            Node::Compare(op, a, b) => {
+                let a = if constant(b) { vector(a) } else { value(a) };
+                format!("({ty})({a} {op} {})", value(b))
+            }
+            Node::Shift(op, logical, a, n) => {
+                if logical {
+                    format!(
+                        "({ty})((u{}x{lanes}){} {op} {n})",
+                        &kind.name()[1..],
+                        vector(a)
+                    )
+                } else {
+                    format!("{} {op} {n}", vector(a))
+                }
+            }
+            Node::Bitcast(a) => format!("({ty}){}", vector(a)),
+            Node::Convert(a) => format!("__builtin_convertvector({}, {ty})", vector(a)),
+            Node::Call(f, args, n) => {
+                calls.push(f);
+                let list: Vec<String> = args[..n].iter().map(|a| vector(*a)).collect();
+                format!("{f}x{lanes}({})", list.join(", "))
+            }
+            Node::Select(m, a, b) => {
+                let m = value(m);
+                format!(
+                    "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
+                    vector(a),
+                    vector(b)
+                )
+            }
+            Node::Table(table, index) => {
+                let index = value(index);
+                let _ = writeln!(body, "  {ty} t{id};");
+                let _ = writeln!(
+                    body,
+                    "  for (int i = 0; i < {lanes}; i++) t{id}[i] = {table}[{index}[i] & 127];"
+                );
+                continue;
+            }
+            Node::Variable(a) => vector(a),
+            Node::Open(m) => {
+                calls.push(if *kind == Kind::I32 {
+                    "ft_any_i32"
+                } else {
+                    "ft_any_i64"
+                });
+                let any = if *kind == Kind::I32 {
+                    "ft_any_i32"
+                } else {
+                    "ft_any_i64"
+                };
+                let _ = writeln!(body, "  if ({any}x{lanes}({})) {{", value(m));
+                continue;
+            }
+            Node::Merge {
+                mask,
+                variable,
+                value: v,
+            } => {
+                let (m, t) = (value(mask), value(variable));
+                let _ = writeln!(
+                    body,
+                    "  {t} = ({ty})(({m} & ({int}){}) | (~{m} & ({int}){t}));",
+                    vector(v)
+                );
+                continue;
+            }
+            Node::Close => {
+                body.push_str("  }\n");
+                continue;
+            }
+        };
+        let _ = writeln!(body, "  {ty} t{id} = {text};");
+    }
+    let mut text = String::new();
+    for (table, values) in &arena.tables {
+        let list: Vec<String> = values.iter().map(|v| literal(*v, false)).collect();
+        let _ = writeln!(
+            text,
+            "#ifndef {table}_\n#define {table}_\nstatic const double {table}[128] = {{"
+        );
+        let _ = writeln!(text, "{}}};\n#endif", list.join(","));
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    deps.extend(calls.into_iter().map(|c| need(c, lanes)));
+    let args: Vec<String> = arena
+        .nodes
+        .iter()
+        .filter_map(|(k, n)| match n {
+            Node::Arg(i) => Some(format!("{}x{lanes} a{i}", k.name())),
+            _ => None,
+        })
+        .collect();
+    let returned = arena.nodes[result as usize].0.name();
+    let _ = writeln!(
+        text,
+        "FT_INLINE {returned}x{lanes} {name}x{lanes}({}) {{",
+        args.join(", ")
+    );
+    let _ = writeln!(text, "{body}  return {};\n}}", vector(result));
+    Definition { deps, text }
+}
+
+/// Counts the uses of each recorded value that the result needs; blocks and their merges are kept.
+fn count_uses(arena: &Arena, result: u32, used: &mut [u32]) {
+    used[result as usize] += 1;
+    for id in (0..arena.nodes.len()).rev() {
+        let node = arena.nodes[id].1;
+        let kept = matches!(node, Node::Open(_) | Node::Merge { .. } | Node::Close);
+        if kept {
+            used[id] += 1;
+        }
+        if used[id] == 0 {
+            continue;
+        }
+        let mut mark = |a: u32| used[a as usize] += 1;
+        match node {
+            Node::Arg(_) | Node::Float(_) | Node::Int(_) | Node::Close => {}
+            Node::Prefix(_, a)
+            | Node::Shift(_, _, a, _)
+            | Node::Bitcast(a)
+            | Node::Convert(a)
+            | Node::Table(_, a)
+            | Node::Variable(a)
+            | Node::Open(a) => mark(a),
+            Node::Infix(_, a, b) | Node::Compare(_, a, b) => {
+                mark(a);
+                mark(b);
+            }
+            Node::Call(_, args, n) => args[..n].iter().for_each(|a| mark(*a)),
+            Node::Select(m, a, b)
+            | Node::Merge {
+                mask: m,
+                variable: a,
+                value: b,
+            } => {
+                mark(m);
+                mark(a);
+                mark(b);
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The support text compiled by the C compilers of this machine against its Rust twin, bit for bit (any NaN equals any
+//! other).
+//!
+//! By default a sample of arguments on two instruction sets; `FERROTRACE_TWINS=all` takes every instruction set of the
+//! machine, several numbers of lanes, and for functions of one binary32 argument all 2³² of them.
+
+#![allow(missing_docs, clippy::unwrap_used, clippy::type_complexity)]
+
+mod functions;
+mod harness;
+mod values;

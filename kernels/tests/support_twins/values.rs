@@ -1,0 +1,207 @@
+//! Conversions, selections, sums over lanes and random numbers.
+
+use super::harness::*;
+use ferrotrace_kernels::BinaryOp;
+use ferrotrace_kernels::support::cast::{Cast, cast};
+use ferrotrace_kernels::support::{maximum, minimum, need, philox, tree};
+use ferrotrace_runtime::DType;
+use half::{bf16, f16};
+
+#[test]
+fn casts() {
+    fn one<A: Bits + Cast<B>, B: Bits>(libraries: &[Library], x: &[A]) {
+        let want: Vec<B> = x.iter().map(|x| cast::<A, B>(*x)).collect();
+        for library in libraries {
+            let got: Vec<B> = library.run(&format!("{}_{}", A::DTYPE, B::DTYPE), x, x);
+            compare(
+                &format!("cast to {} {:?}", B::DTYPE, library.setup),
+                x,
+                x,
+                &want,
+                &got,
+            );
+        }
+    }
+    let libraries = libraries(|lanes| {
+        let mut source = Source::default();
+        for from in DType::ALL {
+            for to in DType::ALL {
+                let f = need(&format!("ft_cast_{from}_{to}"), lanes);
+                source.needs.insert(f);
+                source.pointwise(
+                    lanes,
+                    &format!("{from}_{to}"),
+                    &[from],
+                    to,
+                    &format!("{}x{lanes}(a)", f.name),
+                );
+            }
+        }
+        source
+    });
+    macro_rules! each {
+        ($($a:ty)*) => {$({
+            let x = samples::<$a>(20_003, 3);
+            each!(@to $a, &x => u8 i8 i16 i32 i64 bool f16 bf16 f32 f64);
+        })*};
+        (@to $a:ty, $x:expr => $($b:ty)*) => {$( one::<$a, $b>(&libraries, $x); )*};
+    }
+    each!(u8 i8 i16 i32 i64 bool f16 bf16 f32 f64);
+}
+
+#[test]
+fn half_types_round_as_the_half_crate_does() {
+    use ferrotrace_kernels::support::cast::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
+    for i in 0..=u16::MAX {
+        assert_eq!(
+            f16_to_f32(f16::from_bits(i)).bits(),
+            f16::from_bits(i).to_f32().bits()
+        );
+        assert_eq!(
+            bf16_to_f32(bf16::from_bits(i)).bits(),
+            bf16::from_bits(i).to_f32().bits()
+        );
+    }
+    for i in (0..=u32::MAX).step_by(1021) {
+        let x = f32::from_bits(i);
+        assert_eq!(f32_to_f16(x).bits(), f16::from_f32(x).bits(), "{x:e}");
+        assert_eq!(f32_to_bf16(x).bits(), bf16::from_f32(x).bits(), "{x:e}");
+    }
+}
+
+#[test]
+fn selections_and_lane_sums() {
+    fn check<
+        T: Bits + std::ops::Add<Output = T> + std::ops::Mul<Output = T> + PartialOrd,
+        const W: usize,
+    >(
+        add: fn(T, T) -> T,
+        mul: fn(T, T) -> T,
+        all: &[Setup],
+    ) {
+        for setup in all.iter().filter(|s| s.lanes == W) {
+            let lanes = W;
+            let mut source = Source::default();
+            let d = T::DTYPE;
+            let sel = need(&format!("ft_sel_{d}"), lanes);
+            let less = BinaryOp::Lt.c_expr(d, lanes, &["a", "b"], &mut source.needs);
+            source.needs.insert(sel);
+            source.pointwise(
+                lanes,
+                "sel",
+                &[d, d],
+                d,
+                &format!("{}x{lanes}({less}, a, b)", sel.name),
+            );
+            for kind in ["sum", "prod", "max", "min"] {
+                let f = need(&format!("ft_h{kind}_{d}"), lanes);
+                let set = need(&format!("ft_set_{d}"), lanes);
+                source.needs.extend([f, set]);
+                let e = format!("{}x{lanes}({}x{lanes}(a))", set.name, f.name);
+                source.pointwise(lanes, kind, &[d], d, &e);
+            }
+            let library = source.compile(*setup);
+            let x = samples::<T>(W * 2000, 9);
+            let y = samples::<T>(W * 2000, 11);
+            let got: Vec<T> = library.run("sel", &x, &y);
+            let want: Vec<T> = x
+                .iter()
+                .zip(&y)
+                .map(|(x, y)| if x < y { *x } else { *y })
+                .collect();
+            compare(&format!("sel {setup:?}"), &x, &y, &want, &got);
+            let folds: [(&str, fn(T, T) -> T); 4] = [
+                ("sum", add),
+                ("prod", mul),
+                ("max", maximum),
+                ("min", minimum),
+            ];
+            for (kind, f) in folds {
+                let got: Vec<T> = library.run(kind, &x, &x);
+                for (x, got) in x.as_chunks::<W>().0.iter().zip(got.as_chunks::<W>().0) {
+                    let want = tree(*x, f);
+                    assert_eq!(want.bits(), got[0].bits(), "{kind} {setup:?} {x:?}");
+                }
+            }
+        }
+    }
+    let setups = setups();
+    macro_rules! each {
+        ($($w:literal)*) => {$(
+            check::<f32, $w>(|a, b| a + b, |a, b| a * b, &setups);
+            check::<f64, $w>(|a, b| a + b, |a, b| a * b, &setups);
+            check::<i64, $w>(i64::wrapping_add, i64::wrapping_mul, &setups);
+            check::<i32, $w>(i32::wrapping_add, i32::wrapping_mul, &setups);
+            check::<i8, $w>(i8::wrapping_add, i8::wrapping_mul, &setups);
+        )*};
+    }
+    each!(1 2 4 8 16);
+}
+
+#[test]
+fn random_numbers() {
+    let libraries = libraries(|lanes| {
+        let mut source = Source::default();
+        let index = "a";
+        for (name, call, to) in [
+            ("bits", "ft_bits63_i64", DType::I64),
+            ("uniform_f32", "ft_uniform_f32", DType::F32),
+            ("uniform_f64", "ft_uniform_f64", DType::F64),
+            ("uniform_f16", "ft_uniform_f16", DType::F16),
+            ("uniform_bf16", "ft_uniform_bf16", DType::BF16),
+            ("normal_f32", "ft_normal_f32", DType::F32),
+            ("normal_f64", "ft_normal_f64", DType::F64),
+            ("randint", "ft_randint_i64", DType::I64),
+            ("randint_wide", "ft_randint_i64", DType::I64),
+            ("bernoulli", "ft_bernoulli", DType::Bool),
+        ] {
+            source.needs.insert(need(call, lanes));
+            let more = match name {
+                "randint" => ", -7, 1000UL",
+                "randint_wide" => ", -7, 1UL << 40",
+                "bernoulli" => ", 0.3",
+                _ => "",
+            };
+            let e = format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})");
+            source.pointwise(lanes, name, &[DType::I64], to, &e);
+        }
+        source
+    });
+    let x: Vec<i64> = (0..40_003).collect();
+    let (key, offset) = (0x123456789abcdef1, 0xfffffff0);
+    fn one<B: Bits>(libraries: &[Library], name: &str, x: &[i64], f: impl Fn(u64) -> B) {
+        let want: Vec<B> = x.iter().map(|i| f(*i as u64)).collect();
+        for library in libraries {
+            let got: Vec<B> = library.run(name, x, x);
+            compare(&format!("{name} {:?}", library.setup), x, x, &want, &got);
+        }
+    }
+    one(&libraries, "bits", &x, |i| philox::bits63(key, offset, i));
+    one(&libraries, "uniform_f32", &x, |i| {
+        philox::uniform_f32(key, offset, i)
+    });
+    one(&libraries, "uniform_f64", &x, |i| {
+        philox::uniform_f64(key, offset, i)
+    });
+    one(&libraries, "uniform_f16", &x, |i| {
+        f16::from_f32(philox::uniform_f16(key, offset, i))
+    });
+    one(&libraries, "uniform_bf16", &x, |i| {
+        bf16::from_f32(philox::uniform_bf16(key, offset, i))
+    });
+    one(&libraries, "normal_f32", &x, |i| {
+        philox::normal_f32(key, offset, i)
+    });
+    one(&libraries, "normal_f64", &x, |i| {
+        philox::normal_f64(key, offset, i)
+    });
+    one(&libraries, "randint", &x, |i| {
+        philox::randint(key, offset, i, -7, 1000)
+    });
+    one(&libraries, "randint_wide", &x, |i| {
+        philox::randint(key, offset, i, -7, 1 << 40)
+    });
+    one(&libraries, "bernoulli", &x, |i| {
+        philox::bernoulli(key, offset, i, 0.3)
+    });
+}

@@ -1,0 +1,325 @@
+//! Memory that tensors live in.
+
+use crate::counters::{Counter, add_live, count, sub_live};
+use crate::host::alloc;
+use crate::{DType, Device, Element, Error, Result};
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Shared memory of a device. Clones are handles of the same bytes; the last one releases them.
+///
+/// A buffer is written through raw pointers by kernels whose plan shows that nothing reads it meanwhile, or through
+/// [`get_mut`](Buffer::get_mut) by its only owner.
+#[derive(Clone)]
+pub struct Buffer(Arc<Storage>);
+
+struct Storage {
+    ptr: NonNull<u8>,
+    bytes: usize,
+    device: Device,
+    origin: Origin,
+}
+
+enum Origin {
+    /// No memory: zero bytes.
+    Empty,
+    /// A block of the host allocator, of this class.
+    Host(u16),
+    /// The memory of a vector of this capacity, given back by the function.
+    Vec(usize, unsafe fn(NonNull<u8>, usize)),
+}
+
+// SAFETY: a storage owns its memory, which any thread may read or release; writes go through raw pointers, whose users
+// answer for the absence of concurrent access.
+unsafe impl Send for Storage {}
+// SAFETY: as above.
+unsafe impl Sync for Storage {}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        match self.origin {
+            Origin::Empty => return,
+            Origin::Host(class) => alloc::give(self.ptr, class),
+            // SAFETY: pointer and capacity are those of the vector that `from_vec` took apart for this function.
+            Origin::Vec(capacity, release) => unsafe { release(self.ptr, capacity) },
+        }
+        sub_live(self.bytes as u64);
+    }
+}
+
+/// Every element type's alignment divides this, and so does every buffer's address.
+const ELEMENT_ALIGN: usize = 8;
+
+unsafe fn release_vec<T>(ptr: NonNull<u8>, capacity: usize) {
+    // SAFETY: the caller passes the pointer and capacity of a `Vec<T>` of plain elements that was taken apart.
+    drop(unsafe { Vec::<T>::from_raw_parts(ptr.as_ptr().cast(), 0, capacity) });
+}
+
+impl Buffer {
+    /// A buffer of `bytes` with arbitrary contents, at a multiple of 64 bytes.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, or `Device` for a device whose memory this build cannot allocate.
+    #[inline]
+    pub fn allocate(device: &Device, bytes: usize) -> Result<Buffer> {
+        Buffer::allocate_with(device, bytes, false)
+    }
+
+    /// A buffer of `bytes` zero bytes.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn zeroed(device: &Device, bytes: usize) -> Result<Buffer> {
+        Buffer::allocate_with(device, bytes, true)
+    }
+
+    #[inline]
+    fn allocate_with(device: &Device, bytes: usize, zero: bool) -> Result<Buffer> {
+        if !device.is_cpu() {
+            return Err(device.unavailable());
+        }
+        if bytes == 0 {
+            return Ok(Buffer::empty(device));
+        }
+        let block = alloc::take(bytes)?;
+        if zero && !block.fresh {
+            // SAFETY: the block has at least `bytes` bytes and no other owner.
+            unsafe { block.ptr.as_ptr().write_bytes(0, bytes) };
+        }
+        if !block.fresh {
+            count(Counter::BuffersReused, 1);
+        }
+        count(Counter::BytesAllocated, bytes as u64);
+        add_live(bytes as u64);
+        let origin = Origin::Host(block.class);
+        Ok(Buffer(Arc::new(Storage {
+            ptr: block.ptr,
+            bytes,
+            device: device.clone(),
+            origin,
+        })))
+    }
+
+    fn empty(device: &Device) -> Buffer {
+        // Aligned as a block would be, though nothing is behind it.
+        let ptr = NonNull::<Line>::dangling().cast();
+        Buffer(Arc::new(Storage {
+            ptr,
+            bytes: 0,
+            device: device.clone(),
+            origin: Origin::Empty,
+        }))
+    }
+
+    /// A buffer with a copy of `data`.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn from_slice<T: Element>(device: &Device, data: &[T]) -> Result<Buffer> {
+        let bytes = std::mem::size_of_val(data);
+        let buffer = Buffer::allocate(device, bytes)?;
+        // SAFETY: the fresh buffer has `bytes` bytes, and no other owner; elements are plain bytes.
+        unsafe {
+            buffer
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(data.as_ptr().cast(), bytes)
+        };
+        Ok(buffer)
+    }
+
+    /// A buffer with the elements of `data`, in the vector's own memory where that is at a multiple of 8 bytes and
+    /// not twice as large as needed; so kernels may not assume more than an element's alignment of their inputs.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate).
+    pub fn from_vec<T: Element>(device: &Device, data: Vec<T>) -> Result<Buffer> {
+        let bytes = std::mem::size_of_val(&data[..]);
+        let wasteful = data.capacity() / 2 > data.len();
+        let aligned = (data.as_ptr() as usize).is_multiple_of(ELEMENT_ALIGN);
+        if bytes == 0 || wasteful || !aligned || !device.is_cpu() {
+            return Buffer::from_slice(device, &data);
+        }
+        let mut data = ManuallyDrop::new(data);
+        let ptr = NonNull::from(&mut data[..]).cast();
+        let origin = Origin::Vec(data.capacity(), release_vec::<T>);
+        add_live(bytes as u64);
+        Ok(Buffer(Arc::new(Storage {
+            ptr,
+            bytes,
+            device: device.clone(),
+            origin,
+        })))
+    }
+
+    /// The number of bytes.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        self.0.bytes
+    }
+
+    /// The device whose memory it is.
+    pub fn device(&self) -> &Device {
+        &self.0.device
+    }
+
+    /// The first byte.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.0.ptr.as_ptr()
+    }
+
+    /// The first byte, to write through. Who writes answers for nobody reading or writing the same bytes meanwhile.
+    #[inline]
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.0.ptr.as_ptr()
+    }
+
+    /// Whether this is the only handle.
+    #[inline]
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
+    /// Whether both are handles of the same memory.
+    #[inline]
+    pub fn same(&self, other: &Buffer) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// The whole buffer as elements: as many whole ones as it holds; none for memory of another device than the CPU.
+    /// As `bool`, it ends before the first byte that is neither 0 nor 1.
+    pub fn as_slice<T: Element>(&self) -> &[T] {
+        let n = self.elements::<T>();
+        // SAFETY: the memory holds `n` elements from its start, which is aligned for every element type, and every
+        // byte of it is initialised; `elements` admits no byte that is not a valid `bool`.
+        unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), n) }
+    }
+
+    /// As [`as_slice`](Self::as_slice), to write; `None` unless this is the only handle.
+    pub fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
+        let n = self.elements::<T>();
+        let storage = Arc::get_mut(&mut self.0)?;
+        // SAFETY: as in `as_slice`, and this is the only handle, borrowed mutably.
+        Some(unsafe { std::slice::from_raw_parts_mut(storage.ptr.as_ptr().cast(), n) })
+    }
+
+    fn elements<T: Element>(&self) -> usize {
+        if !self.device().is_cpu() {
+            return 0;
+        }
+        if T::DTYPE == DType::Bool {
+            // SAFETY: the memory holds `bytes` initialised bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(self.as_ptr(), self.bytes()) };
+            if bytes.iter().fold(0, |all, &b| all | b) > 1 {
+                return bytes.iter().position(|&b| b > 1).unwrap_or(bytes.len());
+            }
+        }
+        self.bytes() / size_of::<T>()
+    }
+}
+
+/// A type with the alignment of a block.
+#[repr(align(64))]
+struct Line;
+const _: () = assert!(align_of::<Line>() == alloc::ALIGN);
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Buffer({} bytes on {} at {:p})",
+            self.bytes(),
+            self.device(),
+            self.as_ptr()
+        )
+    }
+}
+
+impl Device {
+    /// The error of what this build cannot do on this device.
+    pub(crate) fn unavailable(&self) -> Error {
+        Error::new(crate::ErrorKind::Device(format!(
+            "{self} has no back end in this build"
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, stats_scope};
+
+    fn cpu() -> Device {
+        Device::cpu()
+    }
+
+    #[test]
+    fn counters_follow_buffers() {
+        let ((), s) = stats_scope(|| {
+            let a = Buffer::allocate(&cpu(), 1000).expect("memory");
+            let b = a.clone();
+            assert!(!a.is_unique() && a.same(&b));
+            drop(a);
+            assert!(b.is_unique());
+            drop(b);
+            let c = Buffer::allocate(&cpu(), 1000).expect("memory");
+            drop(c);
+        });
+        assert_eq!(
+            (s.bytes_allocated, s.live_bytes, s.peak_bytes),
+            (2000, 0, 1000)
+        );
+        assert!(s.buffers_reused >= 1);
+    }
+
+    #[test]
+    fn vectors_keep_their_memory() {
+        let data: Vec<f32> = (0..100).map(|i| i as f32).collect();
+        let at = data.as_ptr();
+        let (buffer, s) = stats_scope(|| Buffer::from_vec(&cpu(), data).expect("memory"));
+        assert_eq!(buffer.as_ptr(), at.cast());
+        assert_eq!((s.live_bytes, s.bytes_allocated), (400, 0));
+        assert_eq!(buffer.as_slice::<f32>()[99], 99.0);
+        let mut sparse = Vec::with_capacity(1000);
+        sparse.push(7i64);
+        assert_eq!(
+            Buffer::from_vec(&cpu(), sparse)
+                .expect("memory")
+                .as_slice::<i64>(),
+            [7]
+        );
+    }
+
+    #[test]
+    fn slices_truncate_and_never_panic() {
+        let b = Buffer::from_slice(&cpu(), &[1u8, 0, 2, 1, 1]).expect("memory");
+        assert_eq!(b.as_slice::<bool>(), [true, false]);
+        assert_eq!(b.as_slice::<i32>(), [i32::from_ne_bytes([1, 0, 2, 1])]);
+        assert!(b.as_slice::<f64>().is_empty());
+        let none = Buffer::from_vec(&cpu(), Vec::<f64>::new()).expect("memory");
+        assert_eq!((none.bytes(), none.as_slice::<f64>().len()), (0, 0));
+        assert_eq!(none.as_ptr() as usize % 64, 0);
+    }
+
+    #[test]
+    fn zeroed_after_use() {
+        for bytes in [100, 100_000, 3 << 20] {
+            for _ in 0..2 {
+                let mut b = Buffer::zeroed(&cpu(), bytes).expect("memory");
+                assert!(b.as_slice::<u8>().iter().all(|&b| b == 0));
+                b.get_mut::<u8>().expect("one owner").fill(9);
+                let shared = b.clone();
+                assert!(b.get_mut::<u8>().is_none());
+                drop(shared);
+            }
+        }
+    }
+
+    #[test]
+    fn absurd_sizes_are_errors() {
+        let error = Buffer::allocate(&cpu(), usize::MAX - 3).expect_err("no such memory");
+        assert!(matches!(error.kind(), ErrorKind::OutOfMemory { .. }));
+    }
+}

@@ -1,0 +1,281 @@
+//! The host's C compiler: found, identified once, and run on generated sources.
+
+mod probe;
+mod process;
+
+use crate::inject::{self, Site};
+use crate::workdir::WorkDir;
+use crate::{Config, Error, ErrorKind, Isa, Result, digest};
+use once_cell::sync::OnceCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whose command line a compiler understands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Gcc,
+    Clang,
+}
+
+/// The programs behind a driver, to be run without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stages {
+    compiler: PathBuf,
+    assembler: PathBuf,
+    linker: PathBuf,
+}
+
+/// A C compiler that can build kernels: gcc 9 or later, or clang 12 or later.
+#[derive(Debug)]
+pub struct CCompiler {
+    program: PathBuf,
+    args: Vec<String>,
+    family: Family,
+    version: String,
+    /// gcc's stages, to be run without the driver, which saves a tenth of the time.
+    stages: Option<Stages>,
+    /// Whether running the stages failed where the driver did not; they are not tried again.
+    direct_failed: AtomicBool,
+}
+
+/// What [`CCompiler::get`] found: the compiler or why there is none, and the identity that kernel keys state.
+struct Found {
+    compiler: Result<Arc<CCompiler>>,
+    identity: Option<String>,
+}
+
+static FOUND: OnceCell<Found> = OnceCell::new();
+
+fn found() -> &'static Found {
+    FOUND.get_or_init(|| {
+        let config = Config::get();
+        let cache = config
+            .disk_cache
+            .then(crate::store::Store::global)
+            .flatten();
+        let command = config.cc.as_deref().unwrap_or("cc");
+        let found = probe::probe(command, cache.as_ref().map(|store| store.root()));
+        Found {
+            compiler: found.compiler.map(Arc::new),
+            identity: found.identity,
+        }
+    })
+}
+
+/// Flags that both families take. Nothing here lets the compiler reassociate, contract or assume away NaN; floating-point
+/// state is never read, and kernels define overflow as wrapping and may view one memory as several types. Sources use
+/// explicit vectors and inline by attribute, so `-O1` gives the speed of `-O2` for two thirds of its compile time.
+const COMMON_FLAGS: &[&str] = &[
+    "-O1",
+    "-fPIC",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-stack-protector",
+    "-w",
+];
+
+/// gcc's own: no calls of `memset` put in the place of loops.
+const GCC_FLAGS: &[&str] = &["-fno-tree-loop-distribute-patterns", "-fmax-errors=20"];
+const CLANG_FLAGS: &[&str] = &["-ferror-limit=20"];
+#[cfg(target_arch = "x86_64")]
+const TARGET_FLAGS: &[&str] = &["-fcf-protection=none"];
+#[cfg(all(not(target_arch = "x86_64"), not(target_os = "macos")))]
+const TARGET_FLAGS: &[&str] = &[];
+#[cfg(all(not(target_arch = "x86_64"), target_os = "macos"))]
+const TARGET_FLAGS: &[&str] = &["-Wl,-undefined,dynamic_lookup"];
+
+impl CCompiler {
+    /// The compiler that `CC` names, else `cc`, found on `PATH`; looked for once a process. What it is was asked of it
+    /// once and kept on disk, so that a warm start runs no process.
+    ///
+    /// # Errors
+    /// `NoCompiler` if there is none, or one too old.
+    pub fn get() -> Result<Arc<CCompiler>> {
+        found().compiler.clone()
+    }
+
+    /// The compiler that `command` names (a program, perhaps with arguments), asked anew.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn named(command: &str) -> Result<CCompiler> {
+        probe::probe(command, None).compiler
+    }
+
+    /// What kernel keys state of the compiler: path, arguments and version. Known from an earlier run's record even
+    /// where the compiler has gone since; `None` if there never was one.
+    pub(crate) fn identity() -> Option<&'static str> {
+        found().identity.as_deref()
+    }
+
+    /// The path, the version and how it is run, in a line.
+    pub fn describe(&self) -> String {
+        let direct = if self.stages.is_some() {
+            ", stages run directly"
+        } else {
+            ""
+        };
+        format!("{} ({}{direct})", self.program.display(), self.version)
+    }
+
+    /// The flags that sources are compiled with.
+    pub fn flags(&self) -> Vec<&'static str> {
+        let family = match self.family {
+            Family::Gcc => GCC_FLAGS,
+            Family::Clang => CLANG_FLAGS,
+        };
+        [COMMON_FLAGS, family, TARGET_FLAGS, Isa::host().flags()].concat()
+    }
+
+    /// Compiles a C source to the bytes of a shared object. Symbols it leaves undefined are looked for in the process
+    /// when it is loaded.
+    ///
+    /// # Errors
+    /// `Compile`, with the first lines of the compiler's output and the files in which source and output are saved.
+    pub fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        if inject::fails(Site::Compile) {
+            return Err(saved_failure(source, "a failure was injected"));
+        }
+        let work = WorkDir::new()?;
+        let mut log = String::new();
+        let direct = self
+            .stages
+            .as_ref()
+            .filter(|_| !self.direct_failed.load(Relaxed));
+        if let Some(stages) = direct {
+            match process::run_stages(stages, &self.flags(), source, &work) {
+                Ok(bytes) => return Ok(bytes),
+                Err(failure) if failure.of_source => {
+                    return Err(saved_failure(source, &failure.log));
+                }
+                Err(failure) => log = failure.log,
+            }
+        }
+        let driver = process::run_driver(&self.program, &self.args, &self.flags(), source, &work);
+        if driver.is_ok() && direct.is_some() {
+            self.direct_failed.store(true, Relaxed);
+        }
+        driver.map_err(|failure| saved_failure(source, &(failure.log + &log)))
+    }
+}
+
+/// Lines of the log shown in an error.
+const LOG_LINES: usize = 20;
+
+/// Saves the source and the log, and returns the error that tells where.
+fn saved_failure(source: &str, log: &str) -> Error {
+    let config = Config::get();
+    let wanted = match &config.dump {
+        Some(dump) => dump.clone(),
+        None if cfg!(test) => std::env::temp_dir().join("ferrotrace-test-failed"),
+        None => config.cache_dir.join("failed"),
+    };
+    let name = digest::hex(digest::of(source.as_bytes()));
+    let dirs = [wanted, std::env::temp_dir()];
+    let saved = dirs.iter().find_map(|dir| save(dir, &name, source, log));
+    let (source_path, log_path) = saved.unwrap_or_default();
+    let mut lines: Vec<&str> = log.lines().take(LOG_LINES).collect();
+    if log.lines().nth(LOG_LINES).is_some() {
+        lines.push("..");
+    }
+    Error::new(ErrorKind::Compile {
+        source_path,
+        log_path,
+        log: lines.join("\n"),
+    })
+}
+
+/// Failures kept in a folder, besides which older ones are deleted.
+const FAILURES_KEPT: usize = 128;
+
+fn save(dir: &Path, name: &str, source: &str, log: &str) -> Option<(PathBuf, PathBuf)> {
+    std::fs::create_dir_all(dir).ok()?;
+    if Config::get().dump.is_none() {
+        let entries = std::fs::read_dir(dir).ok()?.flatten();
+        let mut old: Vec<_> = entries
+            .filter(|e| e.path().extension().is_some_and(|x| x == "c" || x == "log"))
+            .filter(|e| e.file_name().to_string_lossy().starts_with("failed-"))
+            .filter_map(|e| Some((e.metadata().ok()?.modified().ok()?, e.path())))
+            .collect();
+        old.sort();
+        for (_, path) in old.iter().rev().skip(FAILURES_KEPT) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+    let (c, l) = (
+        dir.join(format!("failed-{name}.c")),
+        dir.join(format!("failed-{name}.log")),
+    );
+    std::fs::write(&c, source).ok()?;
+    std::fs::write(&l, log).ok()?;
+    Some((c, l))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn installed() -> Vec<CCompiler> {
+        ["gcc", "clang"]
+            .iter()
+            .filter_map(|cc| CCompiler::named(cc).ok())
+            .collect()
+    }
+
+    #[test]
+    fn compiles_to_a_shared_object() {
+        for cc in installed() {
+            let bytes = cc
+                .compile("int ft_0(int x) { return x + 1; }")
+                .expect("compiles");
+            assert_eq!(&bytes[..4], b"\x7fELF", "{}", cc.describe());
+            let driver = CCompiler { stages: None, ..cc };
+            let bytes = driver
+                .compile("int ft_0(int x) { return x + 1; }")
+                .expect("compiles");
+            assert_eq!(&bytes[..4], b"\x7fELF");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_and_where() {
+        for cc in installed() {
+            let source = "int ft_0(void) { return undeclared_thing; }\n";
+            let error = cc.compile(source).expect_err("no such name");
+            let ErrorKind::Compile {
+                source_path,
+                log_path,
+                log,
+            } = error.kind()
+            else {
+                panic!("{error}");
+            };
+            assert!(log.contains("undeclared_thing"), "{log}");
+            assert_eq!(std::fs::read_to_string(source_path).expect("saved"), source);
+            assert!(
+                std::fs::read_to_string(log_path)
+                    .expect("saved")
+                    .contains("undeclared_thing")
+            );
+        }
+    }
+
+    #[test]
+    fn many_errors_are_cut() {
+        for cc in installed() {
+            let source: String = (0..500)
+                .map(|i| format!("int f{i} = missing{i};\n"))
+                .collect();
+            let error = cc.compile(&source).expect_err("no such names");
+            let ErrorKind::Compile { log, .. } = error.kind() else {
+                panic!("{error}")
+            };
+            assert!(log.lines().count() <= LOG_LINES + 1);
+        }
+    }
+}

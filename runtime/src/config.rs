@@ -1,0 +1,131 @@
+//! What the environment asks for, read once.
+
+use once_cell::sync::Lazy;
+use std::path::PathBuf;
+
+/// The settings of this process, taken from the environment when first asked for.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `FERROTRACE_MODE`: `compiled`, `eager` or `tiered`; empty when unset.
+    pub mode: String,
+    /// `FERROTRACE_CACHE_DIR`, else `$XDG_CACHE_HOME/ferrotrace`, else `~/.cache/ferrotrace`, else a folder of the
+    /// temporary directory.
+    pub cache_dir: PathBuf,
+    /// Whether artifacts are kept on disk: false with `FERROTRACE_CACHE=0`.
+    pub disk_cache: bool,
+    /// `FERROTRACE_THREADS`, else the available parallelism; at least 1.
+    pub threads: usize,
+    /// `FERROTRACE_DEBUG`, 0 to 5.
+    pub debug: u8,
+    /// `FERROTRACE_DUMP`: where every source, explanation and log is written.
+    pub dump: Option<PathBuf>,
+    /// Whether verifiers run between passes: with debug assertions or `FERROTRACE_VERIFY=1`.
+    pub verify: bool,
+    /// `FERROTRACE_CHECK=1`: every replay is traced again and compared.
+    pub check: bool,
+    /// `FERROTRACE_STRICT=1`: no fallbacks.
+    pub strict: bool,
+    /// `CC`.
+    pub cc: Option<String>,
+}
+
+static CONFIG: Lazy<Config> = Lazy::new(|| Config::from_lookup(|name| std::env::var(name).ok()));
+
+impl Config {
+    /// The settings of this process.
+    pub fn get() -> &'static Config {
+        &CONFIG
+    }
+
+    /// The settings that variables looked up through `lookup` ask for. An empty variable counts as unset.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Config {
+        let var = |name: &str| {
+            lookup(name)
+                .map(|v| v.trim().to_owned())
+                .filter(|v| !v.is_empty())
+        };
+        let set = |name: &str| var(name).is_some_and(|v| v != "0");
+        let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        Config {
+            mode: var("FERROTRACE_MODE")
+                .unwrap_or_default()
+                .to_ascii_lowercase(),
+            cache_dir: var("FERROTRACE_CACHE_DIR")
+                .map(PathBuf::from)
+                .or_else(|| var("XDG_CACHE_HOME").map(|d| PathBuf::from(d).join("ferrotrace")))
+                .or_else(|| var("HOME").map(|d| PathBuf::from(d).join(".cache/ferrotrace")))
+                .unwrap_or_else(temporary_cache_dir),
+            disk_cache: var("FERROTRACE_CACHE").is_none_or(|v| v != "0"),
+            threads: var("FERROTRACE_THREADS")
+                .and_then(|v| v.parse().ok())
+                .filter(|&n| n >= 1)
+                .unwrap_or_else(cores)
+                .min(crate::pool::MAX_THREADS),
+            debug: var("FERROTRACE_DEBUG")
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
+            dump: var("FERROTRACE_DUMP").map(PathBuf::from),
+            verify: cfg!(debug_assertions) || set("FERROTRACE_VERIFY"),
+            check: set("FERROTRACE_CHECK"),
+            strict: set("FERROTRACE_STRICT"),
+            cc: var("CC"),
+        }
+    }
+}
+
+/// One folder a user, so that two users of one machine do not meet in it.
+fn temporary_cache_dir() -> PathBuf {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    std::env::temp_dir().join(format!("ferrotrace-{user}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(pairs: &[(&str, &str)]) -> Config {
+        Config::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        })
+    }
+
+    #[test]
+    fn defaults_and_precedence() {
+        let c = of(&[]);
+        assert!(c.disk_cache && !c.strict && !c.check && c.debug == 0 && c.threads >= 1);
+        assert_eq!(
+            of(&[("HOME", "/h")]).cache_dir,
+            PathBuf::from("/h/.cache/ferrotrace")
+        );
+        let xdg = [("HOME", "/h"), ("XDG_CACHE_HOME", "/x")];
+        assert_eq!(of(&xdg).cache_dir, PathBuf::from("/x/ferrotrace"));
+        let all = [
+            ("HOME", "/h"),
+            ("XDG_CACHE_HOME", "/x"),
+            ("FERROTRACE_CACHE_DIR", "/c"),
+        ];
+        assert_eq!(of(&all).cache_dir, PathBuf::from("/c"));
+    }
+
+    #[test]
+    fn values() {
+        let c = of(&[
+            ("FERROTRACE_CACHE", "0"),
+            ("FERROTRACE_THREADS", "3"),
+            ("FERROTRACE_DEBUG", "5"),
+            ("FERROTRACE_STRICT", "1"),
+            ("FERROTRACE_MODE", "Eager"),
+            ("CC", ""),
+        ]);
+        assert_eq!(
+            (c.disk_cache, c.threads, c.debug, c.strict),
+            (false, 3, 5, true)
+        );
+        assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
+        assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
+    }
+}

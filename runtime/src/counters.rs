@@ -1,0 +1,357 @@
+//! Counters of what the library did: of the process, and of one thread's work in a scope.
+//!
+//! Each thread adds to cells of its own, which only it writes; [`stats`] sums over the cells of all threads. A cell
+//! block outlives its thread, keeping its counts, and is taken over by a later thread. Live and peak bytes of the
+//! process are two shared atomics, since a peak cannot be summed.
+
+use parking_lot::Mutex;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A thing counted. Bytes alive are kept apart, by the allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+pub enum Counter {
+    /// Operations recorded.
+    OpsRecorded,
+    /// Flushes of a trace.
+    Flushes,
+    /// Runs of a `jit` function to record it.
+    Traces,
+    /// Plans built.
+    PlansBuilt,
+    /// Flushes served by a cached plan.
+    PlanCacheHits,
+    /// Kernels compiled.
+    KernelsCompiled,
+    /// Kernels found in memory.
+    KernelCacheHits,
+    /// Kernels found on disk.
+    DiskCacheHits,
+    /// Generated kernels run.
+    KernelsLaunched,
+    /// Ready-made steps run (matrix products, sorts, ..).
+    LibraryCalls,
+    /// Kernels replaced by ready-made ones since they could not be compiled.
+    Fallbacks,
+    /// Waits of the host for a device.
+    HostSyncs,
+    /// Copies between devices.
+    DeviceCopies,
+    /// Bytes handed out by allocators.
+    BytesAllocated,
+    /// Buffers served from an allocator's cache.
+    BuffersReused,
+    /// Outputs written over an operand that died.
+    InPlaceWrites,
+}
+
+const COUNTERS: usize = 16;
+
+/// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Operations recorded.
+    pub ops_recorded: u64,
+    /// Flushes of a trace.
+    pub flushes: u64,
+    /// Runs of a `jit` function to record it.
+    pub traces: u64,
+    /// Plans built.
+    pub plans_built: u64,
+    /// Flushes served by a cached plan.
+    pub plan_cache_hits: u64,
+    /// Kernels compiled.
+    pub kernels_compiled: u64,
+    /// Kernels found in memory.
+    pub kernel_cache_hits: u64,
+    /// Kernels found on disk.
+    pub disk_cache_hits: u64,
+    /// Generated kernels run, one for each fused node, however many threads run it.
+    pub kernels_launched: u64,
+    /// Ready-made steps run (matrix products, sorts, ..).
+    pub library_calls: u64,
+    /// Kernels replaced by ready-made ones since they could not be compiled.
+    pub fallbacks: u64,
+    /// Waits of the host for a device.
+    pub host_syncs: u64,
+    /// Copies between devices.
+    pub device_copies: u64,
+    /// Bytes handed out by allocators, as requested.
+    pub bytes_allocated: u64,
+    /// Bytes of buffers alive now. Of a scope: the net change by this thread, 0 if it released more than it took.
+    pub live_bytes: u64,
+    /// The largest `live_bytes` since the last reset. Of a scope: the most by which this thread's buffers exceeded
+    /// what was alive when the scope began.
+    pub peak_bytes: u64,
+    /// Buffers served from an allocator's cache.
+    pub buffers_reused: u64,
+    /// Outputs written over an operand that died.
+    pub in_place_writes: u64,
+}
+
+impl Stats {
+    fn from_counts(c: &[u64; COUNTERS], live_bytes: u64, peak_bytes: u64) -> Stats {
+        let of = |counter: Counter| c[counter as usize];
+        Stats {
+            ops_recorded: of(Counter::OpsRecorded),
+            flushes: of(Counter::Flushes),
+            traces: of(Counter::Traces),
+            plans_built: of(Counter::PlansBuilt),
+            plan_cache_hits: of(Counter::PlanCacheHits),
+            kernels_compiled: of(Counter::KernelsCompiled),
+            kernel_cache_hits: of(Counter::KernelCacheHits),
+            disk_cache_hits: of(Counter::DiskCacheHits),
+            kernels_launched: of(Counter::KernelsLaunched),
+            library_calls: of(Counter::LibraryCalls),
+            fallbacks: of(Counter::Fallbacks),
+            host_syncs: of(Counter::HostSyncs),
+            device_copies: of(Counter::DeviceCopies),
+            bytes_allocated: of(Counter::BytesAllocated),
+            live_bytes,
+            peak_bytes,
+            buffers_reused: of(Counter::BuffersReused),
+            in_place_writes: of(Counter::InPlaceWrites),
+        }
+    }
+}
+
+/// One thread's cells. Written by the owning thread alone, read by any; hence loads and stores, not read-modify-write.
+#[repr(align(128))]
+struct Block {
+    counts: [AtomicU64; COUNTERS],
+    /// Bytes taken less bytes released by this thread, wrapping.
+    live: AtomicU64,
+    /// The largest `live`, as a signed number, since the innermost scope began.
+    peak: AtomicU64,
+}
+
+impl Block {
+    const fn new() -> Block {
+        Block {
+            counts: [const { AtomicU64::new(0) }; COUNTERS],
+            live: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        }
+    }
+
+    fn counts(&self) -> [u64; COUNTERS] {
+        std::array::from_fn(|i| self.counts[i].load(Relaxed))
+    }
+}
+
+struct Registry {
+    blocks: Vec<&'static Block>,
+    free: Vec<&'static Block>,
+    /// Sums at the last reset.
+    base: [u64; COUNTERS],
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    blocks: Vec::new(),
+    free: Vec::new(),
+    base: [0; COUNTERS],
+});
+/// Counts of threads whose cells are already given back: work in destructors of thread-local values.
+static ORPHANS: Block = Block::new();
+static LIVE: AtomicU64 = AtomicU64::new(0);
+static PEAK: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static BLOCK: Cell<Option<&'static Block>> = const { Cell::new(None) };
+    static GUARD: Guard = const { Guard };
+}
+
+/// Gives the thread's block back when the thread ends.
+struct Guard;
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(block) = BLOCK.take() {
+            REGISTRY.lock().free.push(block);
+        }
+    }
+}
+
+#[cold]
+fn register() -> Option<&'static Block> {
+    GUARD.try_with(|_| ()).ok()?;
+    let mut registry = REGISTRY.lock();
+    let block = registry.free.pop().unwrap_or_else(|| {
+        let block: &'static Block = Box::leak(Box::new(Block::new()));
+        registry.blocks.push(block);
+        block
+    });
+    BLOCK.set(Some(block));
+    Some(block)
+}
+
+#[inline]
+fn block() -> Option<&'static Block> {
+    match BLOCK.get() {
+        Some(block) => Some(block),
+        None => register(),
+    }
+}
+
+/// Adds `n` to a counter of this thread. One or two nanoseconds.
+#[inline]
+pub fn count(counter: Counter, n: u64) {
+    match block() {
+        Some(block) => {
+            let cell = &block.counts[counter as usize];
+            cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
+        }
+        None => {
+            ORPHANS.counts[counter as usize].fetch_add(n, Relaxed);
+        }
+    }
+}
+
+/// Notes that a buffer of `bytes` came alive on this thread.
+#[inline]
+pub(crate) fn add_live(bytes: u64) {
+    let live = LIVE.fetch_add(bytes, Relaxed).wrapping_add(bytes);
+    if live > PEAK.load(Relaxed) {
+        PEAK.fetch_max(live, Relaxed);
+    }
+    if let Some(block) = block() {
+        let live = block.live.load(Relaxed).wrapping_add(bytes);
+        block.live.store(live, Relaxed);
+        if (live as i64) > block.peak.load(Relaxed) as i64 {
+            block.peak.store(live, Relaxed);
+        }
+    }
+}
+
+/// Notes that a buffer of `bytes` was released on this thread.
+#[inline]
+pub(crate) fn sub_live(bytes: u64) {
+    LIVE.fetch_sub(bytes, Relaxed);
+    if let Some(block) = block() {
+        block
+            .live
+            .store(block.live.load(Relaxed).wrapping_sub(bytes), Relaxed);
+    }
+}
+
+/// Bytes of buffers alive now, in the whole process.
+pub fn live_bytes() -> u64 {
+    LIVE.load(Relaxed)
+}
+
+fn sums(registry: &Registry) -> [u64; COUNTERS] {
+    let mut total = ORPHANS.counts();
+    for block in &registry.blocks {
+        for (sum, n) in total.iter_mut().zip(block.counts()) {
+            *sum = sum.wrapping_add(n);
+        }
+    }
+    total
+}
+
+/// The counts of the whole process since its start or the last [`reset_stats`].
+pub fn stats() -> Stats {
+    let registry = REGISTRY.lock();
+    let mut counts = sums(&registry);
+    for (count, base) in counts.iter_mut().zip(registry.base) {
+        *count = count.wrapping_sub(base);
+    }
+    let live = LIVE.load(Relaxed);
+    Stats::from_counts(&counts, live, PEAK.load(Relaxed).max(live))
+}
+
+/// Starts the counts of [`stats`] anew; `peak_bytes` starts at what is alive now. Scopes are not disturbed.
+pub fn reset_stats() {
+    let mut registry = REGISTRY.lock();
+    registry.base = sums(&registry);
+    PEAK.store(LIVE.load(Relaxed), Relaxed);
+}
+
+/// Runs `f` and returns what this thread did meanwhile. Work that a flush hands to other threads is counted on the
+/// thread that flushes; work of threads that `f` starts by itself is not counted here.
+pub fn stats_scope<R>(f: impl FnOnce() -> R) -> (R, Stats) {
+    let Some(block) = block() else {
+        return (f(), Stats::default());
+    };
+    /// Restores the peak of the enclosing scope, also when `f` panics.
+    struct Enclosing(&'static Block, i64);
+    impl Drop for Enclosing {
+        fn drop(&mut self) {
+            let peak = (self.0.peak.load(Relaxed) as i64).max(self.1);
+            self.0.peak.store(peak as u64, Relaxed);
+        }
+    }
+    let start = block.counts();
+    let live = block.live.load(Relaxed);
+    let enclosing = Enclosing(block, block.peak.load(Relaxed) as i64);
+    block.peak.store(live, Relaxed);
+    let result = f();
+    let end = block.counts();
+    let delta = std::array::from_fn(|i| end[i].wrapping_sub(start[i]));
+    let above = |bytes: u64| (bytes.wrapping_sub(live) as i64).max(0) as u64;
+    let stats = Stats::from_counts(
+        &delta,
+        above(block.live.load(Relaxed)),
+        above(block.peak.load(Relaxed)),
+    );
+    drop(enclosing);
+    (result, stats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_counts_its_own_thread_alone() {
+        let ((), outer) = stats_scope(|| {
+            count(Counter::Flushes, 2);
+            std::thread::spawn(|| count(Counter::Flushes, 100))
+                .join()
+                .expect("counts");
+            let ((), inner) = stats_scope(|| count(Counter::Flushes, 3));
+            assert_eq!(inner.flushes, 3);
+        });
+        assert_eq!(outer.flushes, 5);
+    }
+
+    #[test]
+    fn the_process_sums_over_finished_threads() {
+        let before = stats().in_place_writes;
+        for _ in 0..3 {
+            std::thread::spawn(|| count(Counter::InPlaceWrites, 7))
+                .join()
+                .expect("counts");
+        }
+        assert!(stats().in_place_writes >= before + 21);
+    }
+
+    #[test]
+    fn peaks_nest() {
+        let ((), outer) = stats_scope(|| {
+            add_live(100);
+            let ((), inner) = stats_scope(|| {
+                add_live(50);
+                sub_live(50);
+                add_live(20);
+            });
+            assert_eq!((inner.peak_bytes, inner.live_bytes), (50, 20));
+            sub_live(120);
+        });
+        assert_eq!((outer.peak_bytes, outer.live_bytes), (150, 0));
+    }
+
+    #[test]
+    fn a_scope_survives_a_panic() {
+        let _ = std::panic::catch_unwind(|| {
+            stats_scope(|| {
+                add_live(10);
+                sub_live(10);
+                panic!("inside");
+            })
+        });
+        let ((), s) = stats_scope(|| count(Counter::Traces, 1));
+        assert_eq!((s.traces, s.peak_bytes), (1, 0));
+    }
+}

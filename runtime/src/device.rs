@@ -1,0 +1,150 @@
+//! Where tensors live and kernels run.
+
+use crate::compiler::CCompiler;
+use crate::{Config, Error, ErrorKind, Isa, Result, cuda, host};
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Cpu,
+    Cuda(u32),
+}
+
+/// A device: the CPU, or a CUDA device by its index.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Device(Kind);
+
+impl Device {
+    /// The CPU.
+    #[inline]
+    pub const fn cpu() -> Device {
+        Device(Kind::Cpu)
+    }
+
+    /// The CUDA device of this index.
+    ///
+    /// # Errors
+    /// `Device`, naming what is missing: the driver's library, a device of this index, or the back end in this build.
+    pub fn cuda(index: usize) -> Result<Device> {
+        let driver = cuda::probe()?;
+        let device = u32::try_from(index).map(|i| Device(Kind::Cuda(i)));
+        match device {
+            Ok(device) if index < driver.devices => Err(device.unavailable()),
+            _ => Err(Error::new(ErrorKind::Device(format!(
+                "cuda:{index} is not there: the driver (CUDA {}) reports {} device(s)",
+                driver.version(),
+                driver.devices
+            )))),
+        }
+    }
+
+    /// The fastest device of this machine that this build can use.
+    pub fn best() -> Device {
+        Device::cuda(0).unwrap_or(Device::cpu())
+    }
+
+    /// Whether this is the CPU.
+    #[inline]
+    pub fn is_cpu(&self) -> bool {
+        self.0 == Kind::Cpu
+    }
+
+    /// Waits until everything launched on the device has run.
+    ///
+    /// # Errors
+    /// The first failure of what was launched. The CPU runs launches at once and has nothing to wait for.
+    pub fn synchronize(&self) -> Result<()> {
+        match self.0 {
+            Kind::Cpu => Ok(()),
+            Kind::Cuda(_) => Err(self.unavailable()),
+        }
+    }
+
+    /// What the device is and what serves it, one fact a line: processor, cores, instruction set, caches, compiler,
+    /// cache folder, CUDA driver.
+    pub fn report(&self) -> String {
+        let config = Config::get();
+        let compiler = match CCompiler::get() {
+            Ok(cc) => cc.describe(),
+            Err(error) => error.to_string(),
+        };
+        let cuda = match cuda::probe() {
+            Ok(driver) => {
+                format!(
+                    "driver for CUDA {}, {} device(s)",
+                    driver.version(),
+                    driver.devices
+                )
+            }
+            Err(error) => error.to_string(),
+        };
+        let kib = |level| host::cache_bytes(level) >> 10;
+        let store = if config.disk_cache { "" } else { " (off)" };
+        format!(
+            "device: {self}\nprocessor: {}\nthreads: {}\ninstruction set: {:?}, {}-byte vectors\n\
+             caches: L1d {} KiB, L2 {} KiB, L3 {} KiB\nmemory: {} MiB\ncompiler: {compiler}\n\
+             cache folder: {}{store}\ncuda: {cuda}\n",
+            host::model_name(),
+            config.threads,
+            Isa::host(),
+            Isa::host().vector_bytes(),
+            kib(1),
+            kib(2),
+            kib(3),
+            host::memory_bytes() >> 20,
+            config.cache_dir.display(),
+        )
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Kind::Cpu => f.write_str("cpu"),
+            Kind::Cuda(index) => write!(f, "cuda:{index}"),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        assert_eq!(Device::cpu().to_string(), "cpu");
+        assert_eq!(Device(Kind::Cuda(1)).to_string(), "cuda:1");
+        assert!(Device::cpu().is_cpu() && Device::cpu().synchronize().is_ok());
+    }
+
+    #[test]
+    fn cuda_is_an_error_that_says_why() {
+        let error = Device::cuda(usize::MAX).expect_err("no such device");
+        assert!(matches!(error.kind(), ErrorKind::Device(_)), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("libcuda.so.1") || text.contains("cuda:"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn reports_name_what_matters() {
+        let report = Device::cpu().report();
+        for part in [
+            "processor",
+            "instruction set",
+            "compiler",
+            "cache folder",
+            "cuda",
+        ] {
+            assert!(report.contains(part), "{report}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! 128-bit digests: names of kernels and checksums of files. Not against an adversary; the folder's owner is checked.
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+/// The digest of some bytes.
+pub(crate) fn of(bytes: &[u8]) -> u128 {
+    xxh3_128(bytes)
+}
+
+/// A digest of several fields, each told apart from the next by its length.
+#[derive(Default)]
+pub(crate) struct Fields(Xxh3);
+
+impl Fields {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.0.update(&(bytes.len() as u64).to_le_bytes());
+        self.0.update(bytes);
+    }
+
+    pub(crate) fn finish(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+/// 32 hexadecimal digits.
+pub(crate) fn hex(digest: u128) -> String {
+    format!("{digest:032x}")
+}

@@ -1,0 +1,203 @@
+//! The one error type of the library: a kind, and where in the user's program it arose.
+
+use crate::{DType, Shape};
+use std::fmt;
+use std::panic::Location;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// `std::result::Result` with this crate's [`Error`] as the default error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Shapes that do not fit the operation or each other.
+    #[error("{0}")]
+    Shape(String),
+    /// A dtype that the operation does not take, or a read of another dtype than the tensor's.
+    #[error("{0}")]
+    DType(String),
+    /// A dimension out of range, or given twice.
+    #[error("dimension {dim} is out of range for a tensor of rank {rank}")]
+    Dim {
+        /// The dimension as given.
+        dim: isize,
+        /// The rank of the tensor.
+        rank: usize,
+    },
+    /// An index out of range.
+    #[error("index {index} is out of range for dimension {dim} of size {size}")]
+    Index {
+        /// The index as given.
+        index: i64,
+        /// The dimension indexed.
+        dim: usize,
+        /// The size of that dimension.
+        size: usize,
+    },
+    /// An argument outside its domain.
+    #[error("{0}")]
+    Argument(String),
+    /// Tensors of different devices, or a device that is not there.
+    #[error("{0}")]
+    Device(String),
+    /// Memory could not be had.
+    #[error("out of memory: {bytes} bytes on {device}")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+        /// The device.
+        device: String,
+    },
+    /// No C compiler (or no NVRTC) was found.
+    #[error("no compiler: {0}")]
+    NoCompiler(String),
+    /// A compiler failed on a generated source.
+    #[error("the compiler failed; source {source_path:?}, log {log_path:?}:\n{log}")]
+    Compile {
+        /// Where the source was saved.
+        source_path: PathBuf,
+        /// Where the compiler's whole output was saved.
+        log_path: PathBuf,
+        /// The first lines of the compiler's output.
+        log: String,
+    },
+    /// A compiled artifact could not be loaded.
+    #[error("could not load a kernel: {0}")]
+    Load(String),
+    /// A file could not be read or written.
+    #[error("{path:?}: {message}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        message: String,
+    },
+    /// A form that the library does not have.
+    #[error("not supported: {0}")]
+    Unsupported(String),
+    /// A broken invariant of the library itself.
+    #[error("internal error: {0}")]
+    Internal(String),
+}
+
+/// The operation of the user's program that an error belongs to.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// The operation's name.
+    pub op: &'static str,
+    /// Shapes and dtypes of its tensor operands.
+    pub operands: Vec<(Shape, DType)>,
+    /// The line of the user's program that recorded it.
+    pub location: Option<&'static Location<'static>>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    context: Option<Context>,
+}
+
+/// An error: what went wrong, and the operation, shapes, dtypes and source line it belongs to. Cheap to clone, since
+/// it travels with every tensor computed from the failed one.
+#[derive(Clone, Debug)]
+pub struct Error(Arc<Inner>);
+
+impl Error {
+    /// An error of this kind, not yet tied to an operation.
+    pub fn new(kind: ErrorKind) -> Error {
+        Error(Arc::new(Inner { kind, context: None }))
+    }
+
+    /// A shape error.
+    pub fn shape(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Shape(message.into()))
+    }
+
+    /// A dtype error.
+    pub fn dtype(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::DType(message.into()))
+    }
+
+    /// An argument error.
+    pub fn argument(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Argument(message.into()))
+    }
+
+    /// An internal error.
+    pub fn internal(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Internal(message.into()))
+    }
+
+    /// An unsupported form.
+    pub fn unsupported(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Unsupported(message.into()))
+    }
+
+    /// An input or output error of the file at `path`.
+    pub fn io(path: impl Into<PathBuf>, error: &std::io::Error) -> Error {
+        Error::new(ErrorKind::Io { path: path.into(), message: error.to_string() })
+    }
+
+    /// The same error tied to an operation; an error that already is keeps its own.
+    pub fn at(self, context: Context) -> Error {
+        if self.0.context.is_some() {
+            return self;
+        }
+        Error(Arc::new(Inner { kind: self.0.kind.clone(), context: Some(context) }))
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0.kind
+    }
+
+    /// The operation it belongs to, if known.
+    pub fn context(&self) -> Option<&Context> {
+        self.0.context.as_ref()
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(context) = &self.0.context else {
+            return write!(f, "{}", self.0.kind);
+        };
+        write!(f, "{}: {}", context.op, self.0.kind)?;
+        if !context.operands.is_empty() {
+            f.write_str(" (operands:")?;
+            for (i, (shape, dtype)) in context.operands.iter().enumerate() {
+                write!(f, "{} {dtype}{shape}", if i == 0 { "" } else { "," })?;
+            }
+            f.write_str(")")?;
+        }
+        match context.location {
+            Some(at) => write!(f, ", at {}:{}:{}", at.file(), at.line(), at.column()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_everything_once() {
+        let context = |op| Context {
+            op,
+            operands: vec![(Shape::from([2, 3]), DType::F32)],
+            location: Some(Location::caller()),
+        };
+        let error = Error::shape("inner sizes 3 and 2 differ").at(context("matmul")).at(context("exp"));
+        let text = error.to_string();
+        for part in ["matmul", "f32[2, 3]", "inner sizes", file!()] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert!(!text.contains("exp"));
+    }
+}

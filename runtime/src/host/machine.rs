@@ -1,0 +1,103 @@
+//! What the system says about the machine.
+
+use once_cell::sync::Lazy;
+use std::fs;
+
+static MEMORY: Lazy<usize> = Lazy::new(|| {
+    // SAFETY: sysconf reads a system constant and has no preconditions.
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
+    let physical = match (usize::try_from(pages), usize::try_from(page)) {
+        (Ok(pages), Ok(page)) if pages > 0 => pages.saturating_mul(page),
+        _ => 4 << 30,
+    };
+    let limits = [
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    ];
+    let limit = limits
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
+    limit.fold(physical, usize::min)
+});
+
+/// Bytes of memory this process may use: the machine's, or the control group's limit if that is less.
+pub fn memory_bytes() -> usize {
+    *MEMORY
+}
+
+static CACHES: Lazy<[usize; 4]> = Lazy::new(|| {
+    // Zen 3 and Skylake client values, where the system does not say.
+    let mut sizes = [0, 32 << 10, 512 << 10, 8 << 20];
+    for index in 0..8 {
+        let read = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
+            fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
+        };
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
+        else {
+            continue;
+        };
+        let (digits, unit) = size.split_at(size.trim_end_matches(['K', 'M', 'G']).len());
+        let unit = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            "G" => 1 << 30,
+            _ => 1,
+        };
+        if let (Ok(level @ 1..=3), Ok(n)) = (level.parse::<usize>(), digits.parse::<usize>())
+            && kind != "Instruction"
+        {
+            sizes[level] = n.saturating_mul(unit);
+        }
+    }
+    sizes
+});
+
+/// Bytes of the data or unified cache of `level` (1, 2 or 3) that one core sees; 0 for another level.
+pub fn cache_bytes(level: usize) -> usize {
+    CACHES.get(level).copied().unwrap_or(0)
+}
+
+/// Bytes of the largest cache.
+pub fn last_cache_bytes() -> usize {
+    CACHES.iter().copied().max().unwrap_or(0)
+}
+
+/// The processor's name, or the architecture's where the system does not say.
+pub fn model_name() -> String {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = info.lines().find(|line| line.starts_with("model name"));
+    let name = line
+        .and_then(|line| line.split_once(':'))
+        .map(|(_, name)| name.trim().to_owned());
+    name.unwrap_or_else(|| std::env::consts::ARCH.to_owned())
+}
+
+/// Makes this thread, and the threads and processes it starts from now on, give way to others: for work that nobody
+/// waits for.
+pub fn lower_priority() {
+    // SAFETY: setpriority has no preconditions; a process may always lower its own priority. On Linux it speaks of the
+    // calling thread.
+    #[cfg(target_os = "linux")]
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 10);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plausible() {
+        assert!(memory_bytes() >= 64 << 20);
+        assert!(cache_bytes(1) >= 8 << 10 && last_cache_bytes() >= cache_bytes(1));
+        assert_eq!(cache_bytes(9), 0);
+        assert!(!model_name().is_empty());
+    }
+}

@@ -1,0 +1,13 @@
+//! The host: its memory, its caches, and the allocator of host buffers.
+
+pub(crate) mod alloc;
+mod machine;
+mod size_class;
+
+pub use alloc::{cached_bytes, trim};
+pub use machine::{cache_bytes, last_cache_bytes, lower_priority, memory_bytes, model_name};
+
+/// Tells the user of something that does not stop the program.
+pub(crate) fn warn(message: &str) {
+    eprintln!("ferrotrace: warning: {message}");
+}

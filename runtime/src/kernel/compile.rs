@@ -1,0 +1,386 @@
+//! From sources to kernels: found in memory, found on disk, or compiled.
+
+use super::{Kernel, KernelSource, source};
+use crate::compiler::CCompiler;
+use crate::counters::{Counter, count};
+use crate::library::Library;
+use crate::store::{Artifact, Store};
+use crate::{Config, Error, Result, digest};
+use lru::LruCache;
+use once_cell::sync::Lazy;
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Kernels kept in memory, by count and by bytes of code and source.
+const COUNT_LIMIT: usize = 4096;
+const BYTE_LIMIT: usize = 256 << 20;
+
+/// A kernel in the making: who needs it too waits here.
+#[derive(Default)]
+struct Pending {
+    result: Mutex<Option<Result<Arc<Kernel>>>>,
+    made: Condvar,
+}
+
+impl Pending {
+    fn wait(&self) -> Result<Arc<Kernel>> {
+        let mut result = self.result.lock();
+        loop {
+            match &*result {
+                Some(result) => return result.clone(),
+                None => self.made.wait(&mut result),
+            }
+        }
+    }
+}
+
+struct Memory {
+    kernels: LruCache<u128, Arc<Kernel>>,
+    bytes: usize,
+    pending: HashMap<u128, Arc<Pending>>,
+}
+
+/// The kernels of a process, and where they are kept on disk.
+pub(crate) struct Kernels {
+    memory: Mutex<Memory>,
+    store: Option<&'static Store>,
+}
+
+static GLOBAL: Lazy<Kernels> = Lazy::new(|| Kernels::new(Store::global()));
+
+/// Kernels of these sources, in their order, each found in memory, found on disk or compiled; at most as many runs of
+/// the compiler at a time as there are threads.
+///
+/// Equal kernels are made once, also by several callers at a time. One that fails does not keep others from being made.
+///
+/// # Errors
+/// Per kernel: `NoCompiler`, `Compile` or `Load`.
+pub fn compile_kernels(sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
+    compile_kernels_with(sources, Config::get().threads)
+}
+
+/// As [`compile_kernels`], with at most `jobs` runs of the compiler at a time.
+pub fn compile_kernels_with(sources: &[KernelSource], jobs: usize) -> Vec<Result<Arc<Kernel>>> {
+    Kernels::global().get(sources, jobs)
+}
+
+/// A source to be made a kernel, claimed by this call. Whoever waits for it gets an error if the call gives up.
+struct Claim<'a> {
+    kernels: &'a Kernels,
+    key: u128,
+    source: &'a KernelSource,
+    pending: Arc<Pending>,
+    settled: bool,
+}
+
+impl Claim<'_> {
+    fn settle(mut self, result: Result<Arc<Kernel>>) {
+        self.publish(result);
+    }
+
+    fn publish(&mut self, result: Result<Arc<Kernel>>) {
+        self.settled = true;
+        {
+            let mut memory = self.kernels.memory.lock();
+            memory.pending.remove(&self.key);
+            if let Ok(kernel) = &result {
+                memory.insert(kernel.clone());
+            }
+        }
+        *self.pending.result.lock() = Some(result);
+        self.pending.made.notify_all();
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        if !self.settled {
+            self.publish(Err(Error::internal("the making of a kernel was given up")));
+        }
+    }
+}
+
+impl Memory {
+    fn insert(&mut self, kernel: Arc<Kernel>) {
+        self.bytes += kernel.cost();
+        if let Some((_, old)) = self.kernels.push(kernel.key(), kernel) {
+            self.bytes -= old.cost();
+        }
+        while self.bytes > BYTE_LIMIT && self.kernels.len() > 1 {
+            let Some((_, old)) = self.kernels.pop_lru() else {
+                break;
+            };
+            self.bytes -= old.cost();
+        }
+    }
+}
+
+impl Kernels {
+    pub(crate) fn global() -> &'static Kernels {
+        &GLOBAL
+    }
+
+    pub(super) fn new(store: Option<&'static Store>) -> Kernels {
+        let limit = std::num::NonZeroUsize::new(COUNT_LIMIT).unwrap_or(std::num::NonZeroUsize::MIN);
+        let (kernels, pending) = (LruCache::new(limit), HashMap::new());
+        Kernels {
+            memory: Mutex::new(Memory {
+                kernels,
+                bytes: 0,
+                pending,
+            }),
+            store,
+        }
+    }
+
+    /// Forgets every kernel.
+    pub(crate) fn clear(&self) {
+        let mut memory = self.memory.lock();
+        memory.bytes = 0;
+        let kernels = std::mem::replace(&mut memory.kernels, LruCache::unbounded());
+        memory.kernels.resize(kernels.cap());
+        drop(memory);
+        // Unloading takes the loader's lock, so it comes after ours is released.
+        drop(kernels);
+    }
+
+    pub(super) fn get(&self, sources: &[KernelSource], jobs: usize) -> Vec<Result<Arc<Kernel>>> {
+        let Some(identity) = CCompiler::identity() else {
+            let error = CCompiler::get().err();
+            let error = error.unwrap_or_else(|| Error::internal("a compiler without identity"));
+            return sources.iter().map(|_| Err(error.clone())).collect();
+        };
+        let keys: Vec<u128> = sources.iter().map(|source| source.key(identity)).collect();
+        let mut results: HashMap<u128, Result<Arc<Kernel>>> = HashMap::new();
+        let mut claims = Vec::new();
+        let mut others = Vec::new();
+        {
+            let mut memory = self.memory.lock();
+            for (source, &key) in sources.iter().zip(&keys) {
+                if let Some(kernel) = memory.kernels.get(&key) {
+                    count(Counter::KernelCacheHits, 1);
+                    results.insert(key, Ok(kernel.clone()));
+                } else if let Some(pending) = memory.pending.get(&key) {
+                    // In the making by another thread, or a source given twice.
+                    count(Counter::KernelCacheHits, 1);
+                    others.push((key, pending.clone()));
+                } else {
+                    let pending = Arc::new(Pending::default());
+                    memory.pending.insert(key, pending.clone());
+                    claims.push(Claim {
+                        kernels: self,
+                        key,
+                        source,
+                        pending,
+                        settled: false,
+                    });
+                }
+            }
+        }
+        if !claims.is_empty() {
+            let mine: Vec<_> = claims.iter().map(|c| (c.key, c.pending.clone())).collect();
+            self.make(claims, jobs);
+            others.extend(mine);
+        }
+        for (key, pending) in others {
+            results.insert(key, pending.wait());
+        }
+        let missing = || Err(Error::internal("a kernel was not made"));
+        keys.iter()
+            .map(|key| results.get(key).cloned().unwrap_or_else(missing))
+            .collect()
+    }
+
+    /// Settles every claim: from disk, else by compiling.
+    fn make<'a>(&'a self, claims: Vec<Claim<'a>>, jobs: usize) {
+        let store = self.store;
+        for claim in &claims {
+            dump(claim);
+        }
+        let claims = match store {
+            Some(store) => from_disk(store, claims),
+            None => claims,
+        };
+        if claims.is_empty() {
+            return;
+        }
+        let compiler = match CCompiler::get() {
+            Ok(compiler) => compiler,
+            Err(error) => {
+                return claims
+                    .into_iter()
+                    .for_each(|c| c.settle(Err(error.clone())));
+            }
+        };
+        let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
+            let made = parallel(files, |file| compile_file(&compiler, store, file));
+            let mut alone = Vec::new();
+            for (claims, result) in made {
+                match result {
+                    Ok(kernels) => {
+                        for (claim, kernel) in claims.into_iter().zip(kernels) {
+                            count(Counter::KernelsCompiled, kernel.is_ok() as u64);
+                            claim.settle(kernel);
+                        }
+                    }
+                    Err(error) if claims.len() == 1 => {
+                        claims
+                            .into_iter()
+                            .for_each(|c| c.settle(Err(error.clone())));
+                    }
+                    Err(_) => alone.extend(claims),
+                }
+            }
+            alone
+        };
+        // Of a file that fails as a whole each kernel is tried by itself, so that only the bad one fails.
+        let mut alone = compile(split(claims, jobs.max(1)));
+        while !alone.is_empty() {
+            let batch = alone.split_off(alone.len().saturating_sub(jobs.max(1)));
+            let left = compile(batch.into_iter().map(|claim| vec![claim]).collect());
+            debug_assert!(left.is_empty(), "a file of one kernel settles its claim");
+        }
+    }
+}
+
+/// Writes the sources out where the environment asks for it.
+fn dump(claim: &Claim<'_>) {
+    let config = Config::get();
+    let name = digest::hex(claim.key);
+    if config.debug >= 4 {
+        eprintln!("ferrotrace: kernel {name}:\n{}", claim.source.text());
+    }
+    if let Some(dir) = &config.dump {
+        let write = || {
+            std::fs::create_dir_all(dir)?;
+            std::fs::write(dir.join(format!("{name}.c")), claim.source.text())
+        };
+        if let Err(e) = write() {
+            crate::host::warn(&format!(
+                "a source could not be written to {}: {e}",
+                dir.display()
+            ));
+        }
+    }
+}
+
+/// Settles the claims that the store can serve, and returns the others.
+fn from_disk<'a>(store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
+    let mut missing = Vec::new();
+    let mut left = claims;
+    left.reverse();
+    while let Some(claim) = left.pop() {
+        let Some(artifact) = store.load(claim.key) else {
+            missing.push(claim);
+            continue;
+        };
+        let key = claim.key;
+        let mut held = vec![claim];
+        held.extend(left.extract_if(.., |claim| artifact.keys.contains(&claim.key)));
+        let library = Library::load(&artifact.elf).map(Arc::new);
+        let mut unusable = library.is_err();
+        for claim in held {
+            let kernel = library
+                .clone()
+                .and_then(|l| load(&l, &artifact, claim.key, claim.source));
+            match kernel {
+                Ok(kernel) => {
+                    count(Counter::DiskCacheHits, 1);
+                    claim.settle(Ok(Arc::new(kernel)));
+                }
+                Err(_) => {
+                    unusable = true;
+                    missing.push(claim);
+                }
+            }
+        }
+        if unusable {
+            store.discard(key);
+        }
+    }
+    missing
+}
+
+fn load(
+    library: &Arc<Library>,
+    artifact: &Artifact,
+    key: u128,
+    source: &KernelSource,
+) -> Result<Kernel> {
+    let position = artifact.keys.iter().position(|&k| k == key);
+    let position = position.ok_or_else(|| Error::internal("an artifact without its kernel"))?;
+    let bytes = artifact.elf.len() / artifact.keys.len().max(1);
+    Kernel::load(library, position, key, source, bytes)
+}
+
+/// Compiles one file. An error of the whole is one of the compiler; an error of a kernel is one of loading.
+fn compile_file(
+    compiler: &CCompiler,
+    store: Option<&Store>,
+    claims: &[Claim<'_>],
+) -> Result<Vec<Result<Arc<Kernel>>>> {
+    let sources: Vec<&KernelSource> = claims.iter().map(|claim| claim.source).collect();
+    let elf = compiler.compile(&source::file(&sources))?;
+    let artifact = Artifact {
+        keys: claims.iter().map(|claim| claim.key).collect(),
+        elf,
+    };
+    let library = Arc::new(Library::load(&artifact.elf)?);
+    let kernels: Vec<_> = claims
+        .iter()
+        .map(|claim| load(&library, &artifact, claim.key, claim.source).map(Arc::new))
+        .collect();
+    if let Some(store) = store
+        && kernels.iter().all(Result::is_ok)
+    {
+        store.save(&artifact);
+    }
+    Ok(kernels)
+}
+
+/// Deals claims to at most `files` files of about the same length of text, the longest first.
+fn split<'a>(mut claims: Vec<Claim<'a>>, files: usize) -> Vec<Vec<Claim<'a>>> {
+    claims.sort_by_key(|claim| std::cmp::Reverse(claim.source.body.len()));
+    let mut dealt: Vec<(usize, Vec<Claim<'a>>)> = Vec::new();
+    dealt.resize_with(files.min(claims.len()), Default::default);
+    for claim in claims {
+        let Some(least) = dealt.iter_mut().min_by_key(|(length, _)| *length) else {
+            break;
+        };
+        least.0 += claim.source.body.len();
+        least.1.push(claim);
+    }
+    dealt.into_iter().map(|(_, claims)| claims).collect()
+}
+
+/// Applies `f` to each file, each on a thread of its own, the first on this one.
+fn parallel<F: Send + Sync, R: Send>(files: Vec<F>, f: impl Fn(&F) -> R + Sync) -> Vec<(F, R)> {
+    let f = &f;
+    let results: Vec<R> = std::thread::scope(|scope| {
+        let (first, rest) = match files.split_first() {
+            Some(split) => split,
+            None => return Vec::new(),
+        };
+        let started: Vec<_> = rest
+            .iter()
+            .map(|file| {
+                std::thread::Builder::new()
+                    .spawn_scoped(scope, move || f(file))
+                    .map_err(|_| file)
+            })
+            .collect();
+        let mut results = vec![f(first)];
+        for thread in started {
+            results.push(match thread {
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                // The system has no more threads: here, then.
+                Err(file) => f(file),
+            });
+        }
+        results
+    });
+    files.into_iter().zip(results).collect()
+}

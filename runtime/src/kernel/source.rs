@@ -1,0 +1,142 @@
+//! Generated sources, and files made of them.
+
+use crate::store::FORMAT;
+use crate::{Isa, digest};
+use std::borrow::Cow;
+
+/// A piece of support text that kernels share. Equal pieces appear once in a file, the lower `order` first; of one
+/// order, in the order in which kernels name them. A piece that uses another has the higher order.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Part {
+    /// Where it stands among the parts.
+    pub order: u32,
+    /// C text.
+    pub text: Cow<'static, str>,
+}
+
+/// One generated kernel before compilation.
+///
+/// The body defines `void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local)`, which runs the
+/// chunks from `begin` to before `end`, and with `finish` also `void FT_SYMBOL_finish(const ft_args *a, char *local)`,
+/// which runs after all chunks, on one thread. `FT_SYMBOL` is replaced by the kernel's name in its file, so further
+/// names of the body start with it or are the same for the same meaning. A fault is stored by
+/// `__atomic` operations in `a->fault`: the index in `[1]`, then the site, not 0, in `[0]`.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct KernelSource {
+    /// The support text that the body uses.
+    pub parts: Vec<Part>,
+    /// The body.
+    pub body: String,
+    /// Whether the body defines `FT_SYMBOL_finish`.
+    pub finish: bool,
+}
+
+/// What every file begins with.
+const HEADER: &str = "\
+typedef struct {
+  void *const *ptr;
+  const long long *param;
+  const unsigned long long *scalar;
+  char *scratch;
+  long long *fault;
+} ft_args;
+";
+
+const SYMBOL: &str = "FT_SYMBOL";
+
+impl KernelSource {
+    /// The whole source of this kernel alone, with `FT_SYMBOL` for its name.
+    pub fn text(&self) -> String {
+        let mut text = support(std::slice::from_ref(&self));
+        text.push_str(&self.body);
+        text
+    }
+
+    /// The key of the kernel that the compiler of this identity (path, arguments, version, flags) makes of it.
+    pub(super) fn key(&self, compiler: &str) -> u128 {
+        let mut fields = digest::Fields::default();
+        fields.add(&FORMAT.to_le_bytes());
+        fields.add(compiler.as_bytes());
+        fields.add(format!("{:?}", Isa::host()).as_bytes());
+        fields.add(&[self.finish as u8]);
+        fields.add(self.text().as_bytes());
+        fields.finish()
+    }
+}
+
+/// The header and the parts of several kernels, each part once.
+fn support(sources: &[&KernelSource]) -> String {
+    let mut parts: Vec<&Part> = Vec::new();
+    let mut seen = std::collections::HashSet::new();
+    for part in sources.iter().flat_map(|s| &s.parts) {
+        if seen.insert(part) {
+            parts.push(part);
+        }
+    }
+    parts.sort_by_key(|part| part.order);
+    let mut text = HEADER.to_owned();
+    for part in parts {
+        text.push_str(&part.text);
+        if !part.text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// One file of several kernels, named `ft_0`, `ft_1` and so on.
+pub(super) fn file(sources: &[&KernelSource]) -> String {
+    let mut text = support(sources);
+    for (position, source) in sources.iter().enumerate() {
+        text.push_str(&source.body.replace(SYMBOL, &format!("ft_{position}")));
+        if !source.body.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(order: u32, text: &'static str) -> Part {
+        Part {
+            order,
+            text: text.into(),
+        }
+    }
+
+    #[test]
+    fn parts_appear_once_in_order() {
+        let a = KernelSource {
+            parts: vec![part(2, "B"), part(1, "A")],
+            body: "void FT_SYMBOL() {}\nvoid FT_SYMBOL_finish() {}".into(),
+            finish: true,
+        };
+        let b = KernelSource {
+            parts: vec![part(1, "A"), part(3, "C"), part(2, "B2")],
+            body: "void FT_SYMBOL() {}".into(),
+            finish: false,
+        };
+        let text = file(&[&a, &b]);
+        let rest = text.strip_prefix(HEADER).expect("the header");
+        let wanted = "A\nB\nB2\nC\nvoid ft_0() {}\nvoid ft_0_finish() {}\nvoid ft_1() {}\n";
+        assert_eq!(rest, wanted);
+        assert!(a.text().ends_with(&a.body));
+    }
+
+    #[test]
+    fn keys_tell_sources_and_compilers_apart() {
+        let a = KernelSource {
+            parts: vec![part(1, "A")],
+            body: "x".into(),
+            finish: false,
+        };
+        let mut b = a.clone();
+        b.body.push(' ');
+        assert_eq!(a.key("gcc"), a.clone().key("gcc"));
+        assert_ne!(a.key("gcc"), b.key("gcc"));
+        assert_ne!(a.key("gcc"), a.key("clang"));
+    }
+}

@@ -1,0 +1,352 @@
+//! Kernels from source to launch.
+
+use super::*;
+use crate::store::Store;
+use crate::{
+    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Launch, Pool, Stats, launch, stats_scope,
+    with_threads,
+};
+use std::sync::Barrier;
+use tempfile::TempDir;
+
+/// `y[i] = twice(x[i]) + c`, 1000 elements a chunk.
+fn scale(constant: u32) -> KernelSource {
+    let body = format!(
+        "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {{\n\
+         const float *x = a->ptr[0]; float *y = a->ptr[1];\n\
+         for (long long c = begin; c < end; c++)\n\
+         for (long long i = c * 1000; i < c * 1000 + 1000 && i < a->param[0]; i++)\n\
+         y[i] = twice(x[i]) + {constant}.0f; }}\n"
+    );
+    let text = "static float twice(float x) { return 2.0f * x; }";
+    KernelSource {
+        parts: vec![Part {
+            order: 1,
+            text: text.into(),
+        }],
+        body,
+        finish: false,
+    }
+}
+
+/// Sums of chunks of 100 in scratch, then their sum in order, scaled by a scalar.
+fn sum() -> KernelSource {
+    let body = "
+void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {
+  const double *x = a->ptr[0]; double *partial = (double *)a->scratch;
+  for (long long c = begin; c < end; c++) {
+    double *s = (double *)local; *s = 0;
+    for (long long i = c * 100; i < c * 100 + 100 && i < a->param[0]; i++) *s += x[i];
+    partial[c] = *s;
+  }
+}
+void FT_SYMBOL_finish(const ft_args *a, char *local) {
+  double s = 0, k; __builtin_memcpy(&k, a->scalar, 8);
+  for (long long c = 0; c < a->param[1]; c++) s += ((double *)a->scratch)[c];
+  *(double *)a->ptr[1] = s * k;
+}
+";
+    KernelSource {
+        parts: Vec::new(),
+        body: body.into(),
+        finish: true,
+    }
+}
+
+fn broken() -> KernelSource {
+    KernelSource {
+        parts: Vec::new(),
+        body: "void FT_SYMBOL(missing_type x) {}\n".into(),
+        finish: false,
+    }
+}
+
+/// A store of the test's own.
+fn folder() -> (TempDir, &'static Store) {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = Store::at(dir.path(), 1 << 30).expect("usable");
+    (dir, Box::leak(Box::new(store)))
+}
+
+fn bind(buffer: &Buffer) -> Binding<'_> {
+    Binding {
+        buffer,
+        offset: 0,
+        span: buffer.bytes(),
+    }
+}
+
+fn of(kernel: &Kernel) -> Launch<'_> {
+    Launch {
+        kernel,
+        buffers: &[],
+        params: &[],
+        scalars: &[],
+        chunks: 1,
+        scratch: 0,
+        local: 0,
+    }
+}
+
+fn run_scale(kernel: &Kernel, n: usize) -> Vec<f32> {
+    let device = Device::cpu();
+    let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
+    let x = Buffer::from_vec(&device, x).expect("memory");
+    let y = Buffer::allocate(&device, n * 4).expect("memory");
+    let (buffers, params) = ([bind(&x), bind(&y)], [n as i64]);
+    let chunks = n.div_ceil(1000);
+    let run = Launch {
+        buffers: &buffers,
+        params: &params,
+        chunks,
+        ..of(kernel)
+    };
+    assert_eq!(launch(&run).expect("runs"), None);
+    y.as_slice().to_vec()
+}
+
+fn check_scale(kernel: &Kernel, constant: u32) {
+    for n in [0, 1, 999, 1001, 12_345] {
+        let y = run_scale(kernel, n);
+        let right = |(i, y): (usize, &f32)| *y == 2.0 * i as f32 + constant as f32;
+        assert!(y.len() == n && y.iter().enumerate().all(right));
+    }
+}
+
+fn counts(s: &Stats) -> (u64, u64, u64) {
+    (s.kernels_compiled, s.kernel_cache_hits, s.disk_cache_hits)
+}
+
+fn no_compiler() -> bool {
+    CCompiler::get().is_err()
+}
+
+#[test]
+fn compiled_then_in_memory_then_on_disk() {
+    if no_compiler() {
+        return;
+    }
+    let (dir, store) = folder();
+    let kernels = Kernels::new(Some(store));
+    let sources = [scale(1), sum(), scale(2), scale(1)];
+    let get = |kernels: &Kernels| {
+        let (made, s) = stats_scope(|| kernels.get(&sources, 2));
+        let made: Vec<_> = made.into_iter().map(|k| k.expect("compiles")).collect();
+        check_scale(&made[0], 1);
+        check_scale(&made[2], 2);
+        assert!(Arc::ptr_eq(&made[0], &made[3]));
+        assert!(made[0].source().contains("static float twice"));
+        counts(&s)
+    };
+    assert_eq!(get(&kernels), (3, 1, 0));
+    assert_eq!(get(&kernels), (0, 4, 0));
+    kernels.clear();
+    assert_eq!(get(&kernels), (0, 1, 3));
+    // Another process: another memory, the same folder.
+    let other = Box::leak(Box::new(Store::at(dir.path(), 1 << 30).expect("usable")));
+    assert_eq!(get(&Kernels::new(Some(other))), (0, 1, 3));
+    assert_eq!(get(&Kernels::new(None)), (3, 1, 0));
+}
+
+#[test]
+fn damaged_artifacts_are_compiled_again() {
+    if no_compiler() {
+        return;
+    }
+    let (dir, store) = folder();
+    let kernels = Kernels::new(Some(store));
+    check_scale(
+        kernels.get(&[scale(3)], 1)[0].as_ref().expect("compiles"),
+        3,
+    );
+    for entry in std::fs::read_dir(dir.path().join("kernels-1"))
+        .expect("a folder")
+        .flatten()
+    {
+        if entry.path().is_file() && !entry.path().is_symlink() {
+            let mut bytes = std::fs::read(entry.path()).expect("an artifact");
+            let middle = bytes.len() / 2;
+            bytes[middle] ^= 0xff;
+            std::fs::write(entry.path(), bytes).expect("written");
+        }
+    }
+    kernels.clear();
+    let (made, s) = stats_scope(|| kernels.get(&[scale(3)], 1));
+    check_scale(made[0].as_ref().expect("compiles"), 3);
+    assert_eq!(counts(&s), (1, 0, 0));
+}
+
+#[test]
+fn only_the_bad_kernel_fails() {
+    if no_compiler() {
+        return;
+    }
+    let kernels = Kernels::new(None);
+    let (made, s) = stats_scope(|| kernels.get(&[scale(4), broken(), scale(5), sum()], 1));
+    check_scale(made[0].as_ref().expect("compiles"), 4);
+    check_scale(made[2].as_ref().expect("compiles"), 5);
+    assert!(made[3].is_ok());
+    let error = made[1].as_ref().expect_err("is broken");
+    assert!(matches!(error.kind(), ErrorKind::Compile { log, .. } if log.contains("missing_type")));
+    assert_eq!(s.kernels_compiled, 3);
+    let body = "void ft_nowhere(void);\n\
+                void FT_SYMBOL(const ft_args *a, long long b, long long e, char *l) { ft_nowhere(); }";
+    let unresolved = KernelSource {
+        parts: Vec::new(),
+        body: body.into(),
+        finish: false,
+    };
+    let made = kernels.get(&[unresolved, scale(8)], 1);
+    let error = made[0].as_ref().expect_err("is unresolved");
+    assert!(
+        matches!(error.kind(), ErrorKind::Load(text) if text.contains("ft_nowhere")),
+        "{error}"
+    );
+    check_scale(made[1].as_ref().expect("compiles"), 8);
+}
+
+#[test]
+fn sixteen_threads_compile_one_key_once() {
+    if no_compiler() {
+        return;
+    }
+    let (_dir, store) = folder();
+    let kernels = Kernels::new(Some(store));
+    let start = Barrier::new(16);
+    let made: Vec<(Arc<Kernel>, Stats)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..16)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    let (mut made, s) = stats_scope(|| kernels.get(&[scale(6)], 1));
+                    (made.remove(0).expect("compiles"), s)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|t| t.join().expect("no panic"))
+            .collect()
+    });
+    assert!(
+        made.iter()
+            .all(|(kernel, _)| Arc::ptr_eq(kernel, &made[0].0))
+    );
+    assert_eq!(made.iter().map(|(_, s)| s.kernels_compiled).sum::<u64>(), 1);
+    assert_eq!(
+        made.iter().map(|(_, s)| s.kernel_cache_hits).sum::<u64>(),
+        15
+    );
+}
+
+#[test]
+fn reductions_combine_through_scratch_whatever_the_threads() {
+    if no_compiler() {
+        return;
+    }
+    let made = Kernels::new(None).get(&[sum()], 1);
+    let kernel = made[0].as_ref().expect("compiles");
+    let device = Device::cpu();
+    let n = 12_345;
+    let x: Vec<f64> = (0..n).map(|i| (i as f64).sqrt()).collect();
+    let ordered: f64 = x
+        .chunks(100)
+        .map(|c| c.iter().fold(0.0, |s, v| s + v))
+        .fold(0.0, |s, v| s + v);
+    let x = Buffer::from_vec(&device, x).expect("memory");
+    let chunks = usize::div_ceil(n, 100);
+    for threads in [1, 2, 3, 7] {
+        let y = Buffer::zeroed(&device, 8).expect("memory");
+        let (buffers, params) = ([bind(&x), bind(&y)], [n as i64, chunks as i64]);
+        let scalars = [0.5f64.to_bits()];
+        let run = Launch {
+            buffers: &buffers,
+            params: &params,
+            scalars: &scalars,
+            chunks,
+            scratch: chunks * 8,
+            local: 8,
+            ..of(kernel)
+        };
+        let (result, s) = stats_scope(|| with_threads(threads, || launch(&run)));
+        assert_eq!(result.expect("runs"), None);
+        assert_eq!(y.as_slice::<f64>(), [ordered * 0.5], "{threads} threads");
+        assert_eq!((s.kernels_launched, s.bytes_allocated), (1, 0));
+    }
+}
+
+#[test]
+fn faults_and_bad_bindings() {
+    if no_compiler() {
+        return;
+    }
+    let body = "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {\n\
+                for (long long c = begin; c < end; c++) if (c == a->param[0]) {\n\
+                __atomic_store_n(&a->fault[1], c, __ATOMIC_RELAXED);\n\
+                __atomic_store_n(&a->fault[0], 3, __ATOMIC_RELAXED); } }";
+    let source = KernelSource {
+        parts: Vec::new(),
+        body: body.into(),
+        finish: false,
+    };
+    let made = Kernels::new(None).get(&[source], 1);
+    let kernel = made[0].as_ref().expect("compiles");
+    let run = Launch {
+        params: &[17],
+        chunks: 40,
+        ..of(kernel)
+    };
+    assert_eq!(
+        launch(&run).expect("runs"),
+        Some(Fault { site: 3, index: 17 })
+    );
+    assert_eq!(
+        launch(&Launch {
+            params: &[40],
+            ..run
+        })
+        .expect("runs"),
+        None
+    );
+    let (none, s) = stats_scope(|| launch(&Launch { chunks: 0, ..run }));
+    assert_eq!((none.expect("nothing runs"), s.kernels_launched), (None, 0));
+    let buffer = Buffer::zeroed(&Device::cpu(), 64).expect("memory");
+    for (offset, span, fits) in [
+        (0, 64, true),
+        (64, 0, true),
+        (60, 5, false),
+        (1, usize::MAX, false),
+    ] {
+        let buffers = [Binding {
+            buffer: &buffer,
+            offset,
+            span,
+        }];
+        let result = launch(&Launch {
+            buffers: &buffers,
+            ..run
+        });
+        assert_eq!(result.is_ok(), fits, "{offset} {span}");
+    }
+    let absurd = launch(&Launch {
+        scratch: usize::MAX - 5,
+        ..run
+    })
+    .expect_err("no such memory");
+    assert!(matches!(absurd.kind(), ErrorKind::OutOfMemory { .. }));
+}
+
+#[test]
+fn launches_from_many_threads() {
+    if no_compiler() {
+        return;
+    }
+    let made = Kernels::new(None).get(&[scale(7)], 1);
+    let kernel = made[0].as_ref().expect("compiles");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..20).for_each(|_| check_scale(kernel, 7)));
+        }
+    });
+    assert!(Pool::global().threads() >= 1);
+}

@@ -1,0 +1,188 @@
+//! Launches: a kernel run over its chunks.
+
+use crate::counters::{Counter, count};
+use crate::host::alloc;
+use crate::inject::{self, Site};
+use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result};
+use smallvec::SmallVec;
+use std::os::raw::c_char;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// A part of a buffer that a kernel reads or writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding<'a> {
+    /// The buffer.
+    pub buffer: &'a Buffer,
+    /// The byte of the buffer that the kernel's pointer is at.
+    pub offset: usize,
+    /// Bytes touched, from the offset on.
+    pub span: usize,
+}
+
+/// A run of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    /// What `a->ptr[i]` points to.
+    pub buffers: &'a [Binding<'a>],
+    /// `a->param`: sizes, strides and other integers.
+    pub params: &'a [i64],
+    /// `a->scalar`: operands by their bits.
+    pub scalars: &'a [u64],
+    /// The number of chunks. None: nothing runs, `finish` neither.
+    pub chunks: usize,
+    /// Bytes of `a->scratch`, shared by the threads, with arbitrary contents.
+    pub scratch: usize,
+    /// Bytes of `local`, one for each thread, with arbitrary contents.
+    pub local: usize,
+}
+
+/// A run-time fault that a kernel reported, such as an index out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The site in the kernel, not 0.
+    pub site: i64,
+    /// The offending index.
+    pub index: i64,
+}
+
+/// `ft_args` of the generated sources.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Args {
+    ptr: *const *mut u8,
+    param: *const i64,
+    scalar: *const u64,
+    scratch: *mut c_char,
+    fault: *mut i64,
+}
+
+// SAFETY: the threads of a launch read the arrays behind the pointers, which live through the launch; a kernel writes
+// the fault by atomic operations, and buffers and scratch so that no two chunks touch what one of them writes.
+unsafe impl Sync for Args {}
+
+/// Memory of a launch, from the allocator's cache.
+struct Workspace(Option<alloc::Block>);
+
+impl Workspace {
+    fn new(bytes: usize) -> Result<Workspace> {
+        Ok(Workspace(if bytes == 0 {
+            None
+        } else {
+            Some(alloc::take(bytes)?)
+        }))
+    }
+
+    fn start(&self) -> *mut c_char {
+        self.0
+            .as_ref()
+            .map_or(std::ptr::null_mut(), |block| block.ptr.as_ptr().cast())
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        if let Some(block) = &self.0 {
+            alloc::give(block.ptr, block.class);
+        }
+    }
+}
+
+/// Parts of a workspace start at multiples of this: two cache lines, which some processors fetch in pairs.
+const PART: usize = 128;
+
+/// Runs a kernel's chunks over the threads of the pool, then its `finish`, and returns when all is done. The buffers
+/// bound must not be read or written by others meanwhile, save that several may read.
+///
+/// # Errors
+/// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the CPU, `OutOfMemory` for
+/// the workspace. Nothing has run then.
+pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
+    let &Launch {
+        kernel,
+        buffers,
+        params,
+        scalars,
+        chunks,
+        scratch,
+        local,
+    } = launch;
+    if chunks == 0 {
+        return Ok(None);
+    }
+    if inject::fails(Site::Launch) {
+        return Err(Error::internal("a launch failed: a failure was injected"));
+    }
+    let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
+    for (i, binding) in buffers.iter().enumerate() {
+        if !binding.buffer.device().is_cpu() {
+            return Err(other_device(binding));
+        }
+        let end = binding.offset.checked_add(binding.span);
+        if end.is_none_or(|end| end > binding.buffer.bytes()) {
+            return Err(beyond(i, binding));
+        }
+        pointers.push(binding.buffer.as_mut_ptr().wrapping_add(binding.offset));
+    }
+    let pool = Pool::global();
+    let threads = if local == 0 {
+        0
+    } else {
+        pool.threads().min(chunks)
+    };
+    let local_stride = local.checked_next_multiple_of(PART);
+    let shared = scratch.checked_next_multiple_of(PART);
+    let bytes = local_stride
+        .and_then(|stride| stride.checked_mul(threads))
+        .and_then(|locals| locals.checked_add(shared?))
+        .unwrap_or(usize::MAX);
+    let workspace = Workspace::new(bytes)?;
+    let (stride, locals) = (
+        local_stride.unwrap_or(0),
+        workspace.start().wrapping_add(shared.unwrap_or(0)) as usize,
+    );
+    let fault = [AtomicI64::new(0), AtomicI64::new(0)];
+    let args = Args {
+        ptr: pointers.as_ptr(),
+        param: params.as_ptr(),
+        scalar: scalars.as_ptr(),
+        scratch: workspace.start(),
+        fault: fault.as_ptr().cast_mut().cast(),
+    };
+    count(Counter::KernelsLaunched, 1);
+    let args = &args;
+    // SAFETY: the arguments are what the kernel was generated for: every pointer reaches as far as its binding says,
+    // the workspace is as large as asked for, and each thread has a local part of its own.
+    pool.run(chunks, &|begin, end, thread| unsafe {
+        let local = (locals + thread * stride) as *mut c_char;
+        (kernel.entry())(args, begin as i64, end as i64, local);
+    });
+    if let Some(finish) = kernel.finish() {
+        // SAFETY: as above; all chunks have run.
+        unsafe { finish(args, locals as *mut c_char) };
+    }
+    let [site, index] = fault.map(|f| f.load(Relaxed));
+    Ok((site != 0).then_some(Fault { site, index }))
+}
+
+#[cold]
+fn other_device(binding: &Binding<'_>) -> Error {
+    let device = binding.buffer.device();
+    Error::new(ErrorKind::Device(format!(
+        "a kernel of the CPU was given memory of {device}"
+    )))
+}
+
+#[cold]
+fn beyond(i: usize, binding: &Binding<'_>) -> Error {
+    let Binding {
+        buffer,
+        offset,
+        span,
+    } = binding;
+    let bytes = buffer.bytes();
+    Error::internal(format!(
+        "binding {i} is {span} bytes at {offset} of a buffer of {bytes}"
+    ))
+}

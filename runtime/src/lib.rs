@@ -1,0 +1,44 @@
+//! Where programs run: dtypes, shapes, layouts, memory, threads, compilers, the artifact store and launches.
+//!
+//! Everything unsafe of the library that is not a ready-made kernel is in this crate, behind safe functions.
+
+mod buffer;
+pub mod cache;
+mod compiler;
+mod config;
+mod counters;
+mod cuda;
+mod device;
+mod digest;
+mod dtype;
+mod element;
+mod error;
+pub mod host;
+#[doc(hidden)]
+pub mod inject;
+mod isa;
+mod kernel;
+mod launch;
+mod layout;
+mod library;
+mod pool;
+mod scalar;
+mod shape;
+mod store;
+mod workdir;
+
+pub use buffer::Buffer;
+pub use compiler::CCompiler;
+pub use config::Config;
+pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope};
+pub use device::Device;
+pub use dtype::{Category, DType};
+pub use element::Element;
+pub use error::{Context, Error, ErrorKind, Result};
+pub use isa::Isa;
+pub use kernel::{Kernel, KernelSource, Part, compile_kernels, compile_kernels_with};
+pub use launch::{Binding, Fault, Launch, launch};
+pub use layout::{Layout, Offsets, Strides};
+pub use pool::{MAX_THREADS, Pool, with_threads};
+pub use scalar::Scalar;
+pub use shape::Shape;

@@ -1,0 +1,47 @@
+//! Ferrotrace: tensors with a just-in-time compiler inside.
+//!
+//! Operations are recorded, not run. When a value is needed, what was recorded is fused into few kernels, compiled
+//! with the host's C compiler (or NVRTC), cached, and run; in [`Mode::Eager`] each operation runs at once instead,
+//! with the same results.
+//!
+//! ```
+//! use ferrotrace::prelude::*;
+//!
+//! let device = Device::best();
+//! let x = Tensor::randn([64, 128], DType::F32, &device);
+//! let y = ((&x * 2.0).exp() + 1.0).log().mean(-1); // recorded; nothing has run
+//! assert_eq!(y.dims(), [64]);
+//! println!("{y}"); // compiled and run
+//!
+//! let normalise = jit(|x: &Tensor| (x - x.mean_keepdim(-1)) / (x.std_keepdim(-1, 1) + 1e-5));
+//! let a = normalise.call(&x); // recorded and compiled on this call, replayed on the next
+//! let b = with_mode(Mode::Eager, || normalise.call(&x)); // the same function, operation by operation
+//! assert!(a.allclose(&b, 1e-5, 1e-6)?);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! Three rules say what to expect:
+//!
+//! - **Building an expression neither fails nor panics.** An invalid operation gives a tensor that carries the error,
+//!   with the operation, shapes, dtypes and the line of the program; so does everything computed from it. Whatever
+//!   reads ([`Tensor::to_vec`], [`Tensor::to_scalar`], [`Tensor::eval`], [`Tensor::dim`], ..) returns a [`Result`].
+//! - **Tensors are values.** No write is seen through another handle; memory is reused in place where nobody looks.
+//! - **Names and meanings are PyTorch's**, its dtype promotion among them.
+
+pub use ferrotrace_runtime::{
+    Category, Context, DType, Device, Element, Error, ErrorKind, Result, Scalar, Shape, Stats,
+    cache, reset_stats, stats, stats_scope,
+};
+pub use ferrotrace_tracer::{
+    ArgKind, Dim, Dims, Explanation, Extents, Generator, Interpolation, Jit, JitArg, JitFn,
+    JitResult, Mode, Operand, Precision, ReduceOp, Tensor, Window, eval, explain, jit, manual_seed,
+    set_mode, set_thread_mode, set_trace_limit, with_mode, with_precision,
+};
+
+/// The names that most programs use.
+pub mod prelude {
+    pub use crate::{
+        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Tensor, eval,
+        explain, jit, set_mode, stats, with_mode,
+    };
+}

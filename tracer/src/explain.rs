@@ -1,0 +1,65 @@
+//! What a flush does, or did.
+
+use crate::Tensor;
+use crate::backend::{Draft, Explanation, Graph, Limits, draft};
+use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::node::{Node, NodeInput, State};
+use crate::plans;
+use ferrotrace_kernels::Array;
+use std::sync::Arc;
+
+/// How tensors are (or were) computed together: fused nodes, refusals to fuse, sources. Of pending tensors, what their
+/// flush will do, without compiling or running anything; of stored ones, the plan that stored the first of them, as
+/// long as it is kept. Empty for data that no plan computed.
+pub fn explain(tensors: &[&Tensor]) -> Explanation {
+    let pending: Vec<Arc<Node>> = tensors
+        .iter()
+        .filter(|tensor| tensor.is_pending())
+        .map(|tensor| tensor.node().clone())
+        .collect();
+    if let Some(explanation) = explain_pending(&pending) {
+        return explanation;
+    }
+    let plan = tensors.iter().find_map(|tensor| match &*tensor.node().state() {
+        State::Stored(stored) => stored.plan.upgrade(),
+        _ => None,
+    });
+    plan.map_or_else(|| Explanation::of(&nothing()), |plan| plan.explain())
+}
+
+fn explain_pending(pending: &[Arc<Node>]) -> Option<Explanation> {
+    while !pending.is_empty() {
+        let roots = pending.iter().cloned().map(NodeInput::Tensor).collect();
+        match collect(roots, Stores::Shown) {
+            Outcome::Run(collected, leaves, _) => {
+                let arrays: Vec<Array> = leaves.into_iter().map(|(array, _)| array).collect();
+                return explain_collected(&collected, &arrays);
+            }
+            Outcome::Nothing => return None,
+            Outcome::Wait(flight) => flight.wait(),
+        }
+    }
+    None
+}
+
+fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanation> {
+    if let Some(plan) = plans::known(collected, arrays) {
+        return Some(plan.explain());
+    }
+    let form = collected.form(arrays.iter());
+    let graph = form.graph(&collected.scalar_values(), &collected.locations()).ok()?;
+    Some(Explanation::of(&draft(graph, &Limits::default()).ok()?))
+}
+
+/// The draft of an empty graph.
+fn nothing() -> Draft {
+    Draft {
+        recorded: Graph::new(),
+        graph: Graph::new(),
+        steps: Vec::new(),
+        frees: Vec::new(),
+        outputs: Vec::new(),
+        sites: Vec::new(),
+        refusals: Vec::new(),
+    }
+}

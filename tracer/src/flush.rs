@@ -1,0 +1,167 @@
+//! Flushing: computing what requested tensors need, and storing it.
+
+use crate::backend::{self, Plan, PlanInput};
+use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::flight::Flight;
+use crate::jit_fn::trace;
+use crate::node::{Node, NodeInput, State, Status, Stored};
+use crate::plans::{self, Prepared};
+use crate::{Tensor, mode};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
+use std::sync::{Arc, Weak};
+
+/// Computes and stores tensors, all in one go.
+///
+/// ```ignore
+/// eval([&a, &b])?;
+/// ```
+///
+/// # Errors
+/// The first error that one of them carries, or that computing them met.
+pub fn eval<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
+    let tensors: Vec<&Tensor> = tensors.into_iter().collect();
+    flush_tensors(tensors.iter().copied());
+    tensors.into_iter().try_for_each(Tensor::check)
+}
+
+/// Computes and stores tensors. Errors of the tensors themselves stay in them.
+pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
+    let nodes: Vec<Arc<Node>> =
+        tensors.filter(|tensor| tensor.is_pending()).map(|tensor| tensor.node().clone()).collect();
+    if !nodes.is_empty() {
+        flush_nodes(nodes, Stores::Rule);
+    }
+}
+
+/// The data of a node that was flushed.
+///
+/// # Errors
+/// What the node carries.
+pub(crate) fn stored_array(node: &Arc<Node>) -> Result<Array> {
+    if node.facts.argument != 0 {
+        trace::observe_value(node.facts.trace);
+    }
+    loop {
+        let flight = match &*node.state() {
+            State::Stored(stored) => return Ok(stored.array.clone()),
+            State::Failed(error) => return Err(error.clone()),
+            State::Flight(flight) => Some(flight.clone()),
+            State::Recorded(_) => None,
+            State::Taken => return Err(Error::internal("data was read after it was given away")),
+        };
+        match flight {
+            Some(flight) => flight.wait(),
+            None => flush_nodes(vec![node.clone()], Stores::Rule),
+        }
+    }
+}
+
+/// Computes and stores nodes of any devices.
+pub(crate) fn flush_nodes(mut nodes: Vec<Arc<Node>>, stores: Stores) {
+    while let Some(first) = nodes.first() {
+        let device = first.facts.device.clone();
+        let here = |node: &Arc<Node>| node.facts.device == device;
+        if nodes.iter().all(here) {
+            return flush_on_device(nodes, stores);
+        }
+        let (now, later) = nodes.into_iter().partition(here);
+        flush_on_device(now, stores);
+        nodes = later;
+    }
+}
+
+fn flush_on_device(mut nodes: Vec<Arc<Node>>, stores: Stores) {
+    loop {
+        nodes.retain(|node| node.status() == Status::Pending);
+        if nodes.is_empty() {
+            return;
+        }
+        let roots = nodes.iter().cloned().map(NodeInput::Tensor).collect();
+        match collect(roots, stores) {
+            Outcome::Run(collected, leaves, flight) => return run(*collected, leaves, flight),
+            Outcome::Nothing => return,
+            Outcome::Wait(flight) => flight.wait(),
+        }
+    }
+}
+
+/// The nodes of a flush until they are stored; if it unwinds, they fail.
+struct Promise {
+    nodes: Vec<Arc<Node>>,
+    flight: Arc<Flight>,
+}
+
+impl Promise {
+    fn keep(mut self, result: Result<Vec<Array>>, plan: &Weak<Plan>) {
+        let nodes = std::mem::take(&mut self.nodes);
+        let result = result.and_then(|arrays| {
+            let (have, want) = (arrays.len(), nodes.len());
+            let mismatch = || Error::internal(format!("a plan stored {have} of {want} values"));
+            if have == want { Ok(arrays) } else { Err(mismatch()) }
+        });
+        match result {
+            Ok(arrays) => {
+                for (node, array) in nodes.iter().zip(arrays) {
+                    node.set_state(State::Stored(Stored { array, plan: plan.clone() }));
+                }
+            }
+            Err(error) => fail(&nodes, &error),
+        }
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.nodes.is_empty() {
+            fail(&self.nodes, &Error::internal("the flush that should compute this panicked"));
+        }
+        self.flight.land();
+    }
+}
+
+fn fail(nodes: &[Arc<Node>], error: &Error) {
+    for node in nodes {
+        node.set_state(State::Failed(error.clone()));
+    }
+}
+
+/// Runs a collection and stores its outputs.
+fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
+    count(Counter::Flushes, 1);
+    if let Some(id) = collected.reads_trace {
+        trace::observe_value(id);
+    }
+    if collected.scalars.iter().any(NodeInput::is_traced_draw) {
+        trace::observe_value(trace::current());
+    }
+    let nodes = collected.outputs.iter().map(|&n| collected.entry_node(n).clone()).collect();
+    let promise = Promise { nodes, flight };
+    let prepared = plans::prepare(&collected, leaves.iter().map(|leaf| &leaf.0), mode::current());
+    let scalars = collected.scalar_values();
+    // What the trace alone kept alive goes before anything runs.
+    drop(collected);
+    let inputs = leaves.into_iter().map(|(array, donated)| PlanInput { array, donated }).collect();
+    match prepared {
+        Ok(prepared) => {
+            let (result, plan) = execute(prepared, inputs, &scalars);
+            promise.keep(result, &plan);
+        }
+        Err(error) => promise.keep(Err(error), &Weak::new()),
+    }
+}
+
+/// Runs what was prepared.
+pub(crate) fn execute(
+    prepared: Prepared,
+    mut inputs: Vec<PlanInput>,
+    scalars: &[Scalar],
+) -> (Result<Vec<Array>>, Weak<Plan>) {
+    match prepared {
+        Prepared::Plan(plan) => (plan.run(&mut inputs, scalars), Arc::downgrade(&plan)),
+        Prepared::Eagerly(graph) => {
+            let arrays: Vec<Array> = inputs.into_iter().map(|input| input.array).collect();
+            (backend::run_eagerly(&graph, &arrays, scalars), Weak::new())
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! Function compilation: `jit(f)` traces a function once for a signature and replays the plan afterwards.
+
+pub mod arg;
+mod key;
+mod replay;
+pub mod result;
+pub(crate) mod trace;
+
+use crate::flush::flush_tensors;
+use crate::mode::{self, Mode};
+use crate::node::{Facts, Node};
+use crate::Tensor;
+use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
+use key::{Probe, Traces};
+use parking_lot::Mutex;
+use replay::{Draws, Replay};
+use result::JitResult;
+use smallvec::SmallVec;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A function that [`jit`] can compile: any `Fn` from a [`JitArg`] to a [`JitResult`]. `Signature` tells the argument
+/// and result types of one function type apart; it is inferred.
+pub trait JitFn<Signature> {
+    /// The family of its argument.
+    type Kind: ArgKind;
+    /// Its result.
+    type Output: JitResult;
+
+    /// Calls it.
+    fn run<'a>(&self, argument: <Self::Kind as ArgKind>::Of<'a>) -> Self::Output;
+}
+
+impl<F, A, R> JitFn<(A, R)> for F
+where
+    A: JitArg,
+    R: JitResult,
+    F: Fn(A) -> R + for<'a> Fn(<A::Kind as ArgKind>::Of<'a>) -> R,
+{
+    type Kind = A::Kind;
+    type Output = R;
+
+    fn run<'a>(&self, argument: <A::Kind as ArgKind>::Of<'a>) -> R {
+        self(argument)
+    }
+}
+
+/// A compiled function: see [`jit`].
+pub struct Jit<F, S>
+where
+    F: JitFn<S>,
+{
+    function: F,
+    traces: Mutex<Traces<<F::Output as JitResult>::Form>>,
+    signature: PhantomData<fn(S)>,
+}
+
+impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jit").field("traces", &self.traces.lock().len()).finish_non_exhaustive()
+    }
+}
+
+/// Compiles a function of tensors.
+///
+/// At the first call with arguments of a signature, the function runs once to record what it does; later calls replay
+/// the compiled plan without running it. The signature is the argument's structure, dtypes, devices, sizes and layouts,
+/// and the values of numbers. A function that never asks for sizes is not run again for other sizes.
+///
+/// Tensors that the function captures are constants. **Captured numbers and interior state are frozen** at what they
+/// were while it was traced. A function that reads a tensor computed from its argument runs at each call, which
+/// `stats().traces` counts; one that returns an error, or a tensor that carries one, leaves no trace behind.
+/// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
+/// Random operations draw anew at each call. In eager mode, and inside of another traced function, the function is
+/// simply called.
+pub fn jit<F, S>(function: F) -> Jit<F, S>
+where
+    F: JitFn<S> + Send + Sync + 'static,
+{
+    Jit { function, traces: Mutex::new(Traces::default()), signature: PhantomData }
+}
+
+/// What a run of the function to record it came to.
+enum Traced<R: JitResult> {
+    /// A trace to replay.
+    Replay(Replay, R::Form),
+    /// The result, which cannot be replayed.
+    Result(R),
+}
+
+impl<F: JitFn<S>, S> Jit<F, S> {
+    /// Calls the function: replays it, or runs it to record it if the signature is new.
+    #[track_caller]
+    pub fn call(&self, argument: <F::Kind as ArgKind>::Of<'_>) -> F::Output {
+        let mode = mode::current();
+        if mode == Mode::Eager || trace::current() != 0 {
+            return self.function.run(argument);
+        }
+        let Some(Parts { values, given, arrays }) = Parts::of::<F::Kind>(&argument) else {
+            // An argument carries an error, and so will the result.
+            return self.function.run(argument);
+        };
+        let probe = Probe::new(&values, &arrays, mode::precision());
+        let known = self.traces.lock().exact(&probe);
+        if let Some((replay, form)) = known {
+            count(Counter::PlanCacheHits, 1);
+            if !Config::get().check {
+                let drawn = replay.draw();
+                return replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode);
+            }
+            // The run that checks draws as the replay would.
+            return match self.trace(&argument, &arrays) {
+                Traced::Replay(again, _) if again.same(&replay) => {
+                    let drawn = again.traced_draws();
+                    replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode)
+                }
+                _ => differs(&replay, &form),
+            };
+        }
+        let generic = self.traces.lock().generic(&probe);
+        let resized = generic.and_then(|(replay, form)| {
+            let resized = Arc::new(replay.resized(&arrays).ok()?);
+            let drawn = resized.draw();
+            Some((resized, form, drawn))
+        });
+        let (replay, form, drawn) = match resized {
+            Some(resized) => resized,
+            None => match self.trace(&argument, &arrays) {
+                Traced::Replay(replay, form) => {
+                    let drawn = replay.traced_draws();
+                    (Arc::new(replay), form, drawn)
+                }
+                Traced::Result(result) => return result,
+            },
+        };
+        self.traces.lock().insert(&probe, &replay, &form);
+        replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode)
+    }
+
+    /// Runs the function on stand-ins for the tensors of `argument`.
+    fn trace(
+        &self,
+        argument: &<F::Kind as ArgKind>::Of<'_>,
+        arrays: &[Array],
+    ) -> Traced<F::Output> {
+        count(Counter::Traces, 1);
+        let mut kept = None;
+        let (result, seen) = trace::record(|id| {
+            let stand_in = |(number, array): (usize, &Array)| {
+                let mut facts = Facts::of_data(array, Location::caller());
+                facts.trace = id;
+                facts.argument = number as u32 + 1;
+                Tensor::of_fresh(Node::stored(facts, array.clone()))
+            };
+            let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
+            let result =
+                self.function.run(F::Kind::rebuild(argument, &mut tensors.iter()));
+            let mut results = Vec::new();
+            kept = result.flatten(&mut results).map(|form| (id, form, results));
+            result
+        });
+        let Some((id, form, results)) = kept.filter(|_| !seen.values) else {
+            return Traced::Result(result);
+        };
+        match Replay::new(&results, id, seen) {
+            Some(replay) => Traced::Replay(replay, form),
+            None => Traced::Result(result),
+        }
+    }
+}
+
+/// What an argument consists of.
+struct Parts {
+    values: SmallVec<[ArgValue; 6]>,
+    /// Which tensors are given away.
+    given: SmallVec<[bool; 6]>,
+    /// Their data.
+    arrays: SmallVec<[Array; 6]>,
+}
+
+impl Parts {
+    /// Those of `argument`, whose pending tensors are flushed; `None` if one carries an error.
+    fn of<K: ArgKind>(argument: &K::Of<'_>) -> Option<Parts> {
+        let mut visit = ArgVisit::default();
+        K::visit(argument, &mut visit);
+        flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));
+        let arrays = visit.tensors.iter().map(|(tensor, _)| tensor.node().array());
+        Some(Parts {
+            arrays: arrays.collect::<Option<_>>()?,
+            given: visit.tensors.iter().map(|(_, given)| *given).collect(),
+            values: visit.values,
+        })
+    }
+}
+
+/// Runs a trace on an argument whose tensors have these data.
+#[track_caller]
+fn replayed<F: JitFn<S>, S>(
+    argument: <F::Kind as ArgKind>::Of<'_>,
+    given: &[bool],
+    replay: &Replay,
+    form: &<F::Output as JitResult>::Form,
+    arrays: SmallVec<[Array; 6]>,
+    drawn: &Draws,
+    mode: Mode,
+) -> F::Output {
+    let passed = {
+        let mut visit = ArgVisit::default();
+        F::Kind::visit(&argument, &mut visit);
+        replay.passed_through().map(|number| visit.tensors[number].0.clone()).collect()
+    };
+    // Tensors given away go, so that `arrays` alone hold their buffers.
+    drop(argument);
+    let tensors = replay.run(arrays, given, passed, drawn, mode);
+    F::Output::unflatten(form, &mut tensors.into_iter())
+}
+
+/// The result of a function that does not record what it recorded for the same signature before
+/// (`FERROTRACE_CHECK=1`).
+#[cold]
+#[track_caller]
+fn differs<R: JitResult>(replay: &Replay, form: &R::Form) -> R {
+    let location = Location::caller();
+    let error = Error::argument("a function given to jit recorded something else for the same signature before");
+    let error = error.at(Context { op: "jit", operands: Vec::new(), location: Some(location) });
+    let failed = || Tensor::of_error(error.clone(), DType::F32, &Device::cpu(), location);
+    R::unflatten(form, &mut std::iter::repeat_with(failed).take(replay.results()))
+}

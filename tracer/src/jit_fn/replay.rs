@@ -1,0 +1,340 @@
+//! What is kept of a traced function, and how it runs again.
+
+use crate::Tensor;
+use crate::backend::PlanInput;
+use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::flush::{execute, flush_nodes};
+use crate::jit_fn::trace::{Drawn, Observations};
+use crate::mode::Mode;
+use crate::node::{Node, NodeInput, Status};
+use crate::plans::{self, PlanEntry};
+use crate::signature::{Edge, Form, FormLeaf};
+use ferrotrace_kernels::{ArgMeta, Array};
+use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
+use smallvec::SmallVec;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Where the data of a leaf comes from.
+#[derive(Clone, Debug)]
+enum Source {
+    /// The tensor argument of this number.
+    Argument(usize),
+    /// A tensor met while tracing: a constant of the function.
+    Constant(Array),
+}
+
+/// Where a number comes from.
+#[derive(Clone, Copy, Debug)]
+enum Slot {
+    /// The same at each replay.
+    Fixed(Scalar),
+    /// The key, or else the offset, of the draw of this number.
+    Draw { index: u32, offset: bool },
+}
+
+/// Where a tensor of the result comes from.
+#[derive(Clone, Debug)]
+enum Output {
+    /// The value of this number that the plan stores.
+    Value(usize),
+    /// The tensor argument of this number, as it is.
+    Argument(usize),
+    /// A constant.
+    Constant(Tensor),
+}
+
+/// Key and first offset of each draw.
+pub(crate) type Draws = SmallVec<[(u64, u64); 1]>;
+
+/// A traced function for one tuple of argument sizes.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    plan: Arc<PlanEntry>,
+    locations: Arc<[&'static Location<'static>]>,
+    sources: Arc<[Source]>,
+    slots: Arc<[Slot]>,
+    outputs: Arc<[Output]>,
+    /// Draws, in order.
+    draws: Vec<Drawn>,
+    /// Whether the trace holds for other sizes.
+    pub generic: bool,
+}
+
+/// The nodes of a trace's results, without those recorded before it: these are constants, and are stored first.
+fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array>)> {
+    loop {
+        let pending = results.iter().filter(|result| result.is_pending());
+        let roots: Vec<NodeInput> =
+            pending.map(|result| NodeInput::Tensor(result.node().clone())).collect();
+        if roots.is_empty() {
+            return None;
+        }
+        let (collected, leaves) = match collect(roots, Stores::Trace) {
+            Outcome::Run(collected, leaves, _) => (*collected, leaves),
+            Outcome::Nothing => return None,
+            Outcome::Wait(flight) => {
+                flight.wait();
+                continue;
+            }
+        };
+        let earlier: Vec<Arc<Node>> = constants(&collected, trace);
+        if earlier.is_empty() {
+            return Some((collected, leaves.into_iter().map(|(array, _)| array).collect()));
+        }
+        drop(collected);
+        flush_nodes(earlier, Stores::Rule);
+    }
+}
+
+/// Pending operations recorded before the trace whose values it uses or gives.
+fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
+    let earlier = |number: u32| collected.entry_node(number).facts.trace != trace;
+    let mut wanted: Vec<u32> =
+        collected.outputs.iter().copied().filter(|&number| earlier(number)).collect();
+    for number in 0..collected.entries.len() {
+        if earlier(number as u32) {
+            continue;
+        }
+        wanted.extend(collected.entry_edges(number).iter().filter_map(|edge| match *edge {
+            Edge::Node(n) if earlier(n) => Some(n),
+            _ => None,
+        }));
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted.into_iter().map(|number| collected.entry_node(number).clone()).collect()
+}
+
+impl Replay {
+    /// What is kept of a trace that gave `results`; `None` if one of them carries an error.
+    pub fn new(results: &[Tensor], trace: u64, seen: Observations) -> Option<Replay> {
+        let collected = collect_trace(results, trace);
+        if results.iter().any(|result| result.error().is_some()) {
+            return None;
+        }
+        let (collected, arrays) = collected.unwrap_or_default();
+        let mut outputs = Vec::with_capacity(results.len());
+        let values: Vec<_> = collected.outputs.iter().map(|&n| collected.entry_node(n)).collect();
+        for result in results {
+            let node = result.node();
+            outputs.push(match values.iter().position(|value| Arc::ptr_eq(value, node)) {
+                Some(value) => Output::Value(value),
+                None if node.facts.argument != 0 && node.facts.trace == trace => {
+                    Output::Argument(node.facts.argument as usize - 1)
+                }
+                None if node.status() == Status::Stored => Output::Constant(result.clone()),
+                None => return None,
+            });
+        }
+        let sources = collected.leaves.iter().zip(&arrays).map(|(leaf, array)| {
+            let facts = &collected.node(leaf.arc).facts;
+            match facts.argument {
+                0 => Source::Constant(array.clone()),
+                _ if facts.trace != trace => Source::Constant(array.clone()),
+                number => Source::Argument(number as usize - 1),
+            }
+        });
+        let slots = collected.scalars.iter().map(|number| match number {
+            NodeInput::Draw(draw) if draw.index != u32::MAX => {
+                Slot::Draw { index: draw.index, offset: draw.offset }
+            }
+            other => Slot::Fixed(other.scalar().unwrap_or(Scalar::Int(0))),
+        });
+        let slots: Arc<[Slot]> = slots.collect();
+        let same = |form: &Form| collected.has_form(form, arrays.iter());
+        let plan = plans::entry(collected.hash, same, || collected.form(arrays.iter()));
+        let used = |draw: usize| {
+            slots.iter().any(|slot| matches!(slot, Slot::Draw { index, .. } if *index as usize == draw))
+        };
+        // How much an unused draw takes at another size is not known without running the function.
+        let generic = !seen.sizes && (0..seen.draws.len()).all(used);
+        Some(Replay {
+            sources: sources.collect(),
+            locations: collected.locations().into(),
+            outputs: outputs.into(),
+            draws: seen.draws,
+            plan,
+            slots,
+            generic,
+        })
+    }
+
+    /// The same trace for arguments of other sizes.
+    ///
+    /// # Errors
+    /// An operator refuses the sizes, or gives another dtype: the function has to run again.
+    pub fn resized(&self, arguments: &[Array]) -> Result<Replay> {
+        let old = &self.plan.form;
+        let leaves = self.sources.iter().map(|source| match source {
+            Source::Argument(number) => FormLeaf::of(&arguments[*number]),
+            Source::Constant(array) => FormLeaf::of(array),
+        });
+        let mut form = Form {
+            nodes: Vec::with_capacity(old.nodes.len()),
+            edges: old.edges.clone(),
+            leaves: leaves.collect(),
+            outputs: old.outputs.clone(),
+        };
+        let mut draws = self.draws.clone();
+        let mut slot = 0;
+        for (node, edges) in old.operands() {
+            let first_slot = slot;
+            let mut metas: SmallVec<[ArgMeta<'_>; 4]> = SmallVec::new();
+            for edge in edges {
+                metas.push(match *edge {
+                    Edge::Node(n) => {
+                        let node = &form.nodes[n as usize];
+                        ArgMeta::Tensor(&node.shape, node.dtype)
+                    }
+                    Edge::Leaf(n) => {
+                        let leaf = &form.leaves[n as usize];
+                        ArgMeta::Tensor(leaf.layout.shape(), leaf.dtype)
+                    }
+                    Edge::Slot(_) => {
+                        slot += 1;
+                        ArgMeta::Scalar(match self.slots[slot - 1] {
+                            Slot::Fixed(scalar) => scalar,
+                            Slot::Draw { .. } => Scalar::Int(0),
+                        })
+                    }
+                });
+            }
+            let (shape, dtype) = node.op.infer(&metas)?;
+            drop(metas);
+            if dtype != node.dtype {
+                return Err(Error::internal("a dtype depends on a size"));
+            }
+            for slot in &self.slots[first_slot..slot] {
+                if let Slot::Draw { index, .. } = slot {
+                    draws[*index as usize].numel = shape.numel();
+                }
+            }
+            let mut node = node.clone();
+            node.shape = shape;
+            form.nodes.push(node);
+        }
+        let plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
+        Ok(Replay { plan, draws, ..self.clone() })
+    }
+
+    /// Whether both record the same operations on the same constants and numbers.
+    pub fn same(&self, other: &Replay) -> bool {
+        let constants = |(a, b): (&Source, &Source)| match (a, b) {
+            (Source::Argument(a), Source::Argument(b)) => a == b,
+            (Source::Constant(a), Source::Constant(b)) => a.buffer.same(&b.buffer),
+            _ => false,
+        };
+        let numbers = |(a, b): (&Slot, &Slot)| match (a, b) {
+            (Slot::Fixed(a), Slot::Fixed(b)) => {
+                a.category() == b.category()
+                    && (a.to_i64(), a.to_f64().to_bits()) == (b.to_i64(), b.to_f64().to_bits())
+            }
+            (Slot::Draw { index: a, .. }, Slot::Draw { index: b, .. }) => a == b,
+            _ => false,
+        };
+        self.plan.form == other.plan.form
+            && self.sources.len() == other.sources.len()
+            && self.sources.iter().zip(&*other.sources).all(constants)
+            && self.slots.iter().zip(&*other.slots).all(numbers)
+            && self.outputs.len() == other.outputs.len()
+    }
+
+    /// How many tensors the result has.
+    pub fn results(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// The tensor arguments that are results as they are.
+    pub fn passed_through(&self) -> impl Iterator<Item = usize> {
+        self.outputs.iter().filter_map(|output| match output {
+            Output::Argument(number) => Some(*number),
+            _ => None,
+        })
+    }
+
+    /// What the draws came to when it was traced.
+    pub fn traced_draws(&self) -> Draws {
+        self.draws.iter().map(|drawn| drawn.position).collect()
+    }
+
+    /// Draws anew.
+    pub fn draw(&self) -> Draws {
+        self.draws.iter().map(|drawn| drawn.generator.advance(drawn.numel)).collect()
+    }
+
+    /// Runs it: the result's tensors. `passed` are those of [`passed_through`](Self::passed_through), in order; an
+    /// argument's buffer is donated if it is given away and held by nobody else.
+    #[track_caller]
+    pub fn run(
+        &self,
+        arguments: SmallVec<[Array; 6]>,
+        given: &[bool],
+        passed: Vec<Tensor>,
+        drawn: &Draws,
+        mode: Mode,
+    ) -> Vec<Tensor> {
+        let computed = self.compute(arguments, given, drawn, mode);
+        let computed: Vec<Tensor> = match computed {
+            Ok(arrays) => arrays.into_iter().map(Tensor::from_array).collect(),
+            Err(error) => {
+                let failed = |number: &u32| {
+                    let node = &self.plan.form.nodes[*number as usize];
+                    let device = ferrotrace_runtime::Device::cpu();
+                    Tensor::of_error(error.clone(), node.dtype, &device, Location::caller())
+                };
+                self.plan.form.outputs.iter().map(failed).collect()
+            }
+        };
+        let mut passed = passed.into_iter();
+        let result = |output: &Output| match output {
+            Output::Value(number) => computed[*number].clone(),
+            Output::Argument(_) => passed.next().expect("each passed tensor was kept"),
+            Output::Constant(tensor) => tensor.clone(),
+        };
+        self.outputs.iter().map(result).collect()
+    }
+
+    fn compute(
+        &self,
+        arguments: SmallVec<[Array; 6]>,
+        given: &[bool],
+        drawn: &Draws,
+        mode: Mode,
+    ) -> Result<Vec<Array>> {
+        let scalars: SmallVec<[Scalar; 8]> = self
+            .slots
+            .iter()
+            .map(|slot| match *slot {
+                Slot::Fixed(scalar) => scalar,
+                Slot::Draw { index, offset } => {
+                    let (key, first) = drawn[index as usize];
+                    Scalar::Int(if offset { first } else { key } as i64)
+                }
+            })
+            .collect();
+        if self.plan.form.nodes.is_empty() {
+            return Ok(Vec::new());
+        }
+        count(Counter::Flushes, 1);
+        let mut arguments: SmallVec<[Option<Array>; 6]> =
+            arguments.into_iter().map(Some).collect();
+        let mut inputs = Vec::with_capacity(self.sources.len());
+        for source in &*self.sources {
+            inputs.push(match source {
+                Source::Constant(array) => PlanInput { array: array.clone(), donated: false },
+                Source::Argument(number) => {
+                    let array = arguments[*number]
+                        .take()
+                        .ok_or_else(|| Error::internal("an argument is two leaves"))?;
+                    let donated = given[*number] && array.buffer.is_unique();
+                    PlanInput { array, donated }
+                }
+            });
+        }
+        drop(arguments);
+        let graph = || self.plan.form.graph(&scalars, &self.locations);
+        let prepared = self.plan.prepare(mode, graph)?;
+        execute(prepared, inputs, &scalars).0
+    }
+}

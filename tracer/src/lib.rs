@@ -1,0 +1,53 @@
+//! What the user writes: tensors whose operations are recorded, flushed when a value is needed, and replayed.
+//!
+//! A [`Tensor`] is a handle of a node of the trace. [`Tensor`] methods record nodes; reading data, [`eval`] and the two
+//! limits of a pending trace ([`set_trace_limit`]) flush them: the pending operations are collected, their form is
+//! looked up among the plans met before (or compiled), the plan runs, and what it computed is stored in the nodes.
+#![forbid(unsafe_code)]
+
+mod args;
+mod backend;
+mod collect;
+mod display;
+mod explain;
+mod flight;
+mod flush;
+mod generator;
+mod jit_fn;
+mod limit;
+mod methods;
+mod mode;
+mod node;
+mod operators;
+mod plans;
+mod read;
+mod record;
+mod signature;
+mod store_rule;
+mod tensor;
+mod tiered;
+
+pub use args::{Dim, Dims, Extents, Operand, Window};
+pub use backend::{Explanation, Precision};
+pub use explain::explain;
+pub use flush::eval;
+pub use generator::{Generator, manual_seed};
+pub use jit_fn::arg::{ArgKind, JitArg};
+pub use jit_fn::result::JitResult;
+pub use jit_fn::{Jit, JitFn, jit};
+pub use limit::set_trace_limit;
+pub use methods::{Interpolation, ReduceOp};
+pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
+pub use plans::clear_plans;
+pub use tensor::Tensor;
+
+pub(crate) use tensor::Input;
+
+/// What most programs use.
+pub mod prelude {
+    pub use crate::{
+        Generator, Interpolation, Mode, Precision, ReduceOp, Tensor, eval, explain, jit,
+        manual_seed, set_mode, with_mode, with_precision,
+    };
+    pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
+}

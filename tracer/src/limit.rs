@@ -1,0 +1,129 @@
+//! The two flushes that nobody asks for: of a long trace, and of one that keeps too much memory alive.
+
+use crate::collect::Stores;
+use crate::flush::flush_nodes;
+use crate::jit_fn::trace;
+use crate::node::{Node, NodeInput, State, Status, retained_bytes};
+use crate::Tensor;
+use ferrotrace_runtime::host;
+use once_cell::sync::Lazy;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Operations on the longest pending path at which a trace is flushed.
+static LIMIT: AtomicU32 = AtomicU32::new(4096);
+
+/// Sets the number of operations in a row (4096 at first) at which a pending trace is flushed by itself; at least 2.
+pub fn set_trace_limit(operations: usize) {
+    LIMIT.store(u32::try_from(operations).unwrap_or(u32::MAX).max(2), Relaxed);
+}
+
+/// Bytes that pending operations alone may keep alive: the greater of 64 MiB and a sixteenth of memory.
+static MEMORY_LIMIT: Lazy<u64> = Lazy::new(|| (host::memory_bytes() as u64 / 16).max(64 << 20));
+
+/// The bytes at which the next flush happens; 0 for [`MEMORY_LIMIT`]. It rises where a flush could not help, since
+/// what is kept alive belongs to another trace.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Whether an operation just recorded at this depth calls for a flush.
+#[inline]
+pub(crate) fn reached(level: u32) -> bool {
+    level >= LIMIT.load(Relaxed) || retained_bytes() > (64 << 20)
+}
+
+/// Flushes the trace of `last`, which was just recorded at `level`, if it is too long or keeps too much alive.
+#[cold]
+pub(crate) fn flush(last: &Tensor, level: u32) {
+    // A traced function is one trace, however long.
+    if trace::current() != 0 {
+        return;
+    }
+    let limit = LIMIT.load(Relaxed);
+    if level >= limit {
+        correct_levels(last.node());
+        if last.node().level() >= limit {
+            cut(last.node());
+        }
+        return;
+    }
+    let retained = retained_bytes();
+    if retained < *MEMORY_LIMIT {
+        NEXT.store(0, Relaxed);
+        return;
+    }
+    if retained > NEXT.load(Relaxed) {
+        flush_nodes(vec![last.node().clone()], Stores::Rule);
+        let left = retained_bytes();
+        let next = if left < *MEMORY_LIMIT { 0 } else { left + *MEMORY_LIMIT / 2 };
+        NEXT.store(next, Relaxed);
+    }
+}
+
+/// The tensor operands of a node, if it is recorded.
+fn operands(node: &Node) -> Vec<Arc<Node>> {
+    match &*node.state() {
+        State::Recorded(inputs) => inputs
+            .iter()
+            .filter_map(|input| match input {
+                NodeInput::Tensor(node) => Some(node.clone()),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Sets the level of `root` and of every pending node under it to what it is.
+fn correct_levels(root: &Arc<Node>) {
+    let mut levels: HashMap<*const Node, u32> = HashMap::new();
+    let mut stack = vec![(root.clone(), operands(root), 0usize)];
+    levels.insert(Arc::as_ptr(root), 0);
+    while let Some((node, inputs, next)) = stack.last_mut() {
+        if let Some(input) = inputs.get(*next) {
+            *next += 1;
+            let fresh = input.status() == Status::Pending
+                && levels.insert(Arc::as_ptr(input), 0).is_none();
+            if fresh {
+                let input = input.clone();
+                let below = operands(&input);
+                stack.push((input, below, 0));
+            }
+            continue;
+        }
+        let deepest = inputs.iter().map(|input| input.level()).max().unwrap_or(0);
+        node.set_level(deepest + 1);
+        stack.pop();
+    }
+}
+
+/// The deepest path from a node to the first operation of its trace, that operation last.
+fn deepest_path(node: &Arc<Node>) -> Vec<Arc<Node>> {
+    let mut path = vec![node.clone()];
+    while let Some(last) = path.last() {
+        let deepest = operands(last).into_iter().max_by_key(|input| input.level());
+        match deepest {
+            Some(input) if input.level() > 0 => path.push(input),
+            _ => break,
+        }
+    }
+    path
+}
+
+/// Flushes the trace of `last` up to the last repeat of the line that opened it, so that a loop is cut at the same
+/// phase each time and finds its plan again; all of it, if that line does not repeat.
+fn cut(last: &Arc<Node>) {
+    let path = deepest_path(last);
+    let Some(opener) = path.last() else { return };
+    let line = opener.facts.location;
+    let repeat = path.iter().find(|node| node.facts.location == line);
+    let wanted = match repeat {
+        Some(repeat) if !Arc::ptr_eq(repeat, opener) => operands(repeat),
+        _ => vec![last.clone()],
+    };
+    let pending = wanted.into_iter().filter(|node| node.status() == Status::Pending).collect();
+    // What else holds a node keeps its operands from being given away.
+    drop(path);
+    flush_nodes(pending, Stores::Reachable);
+    correct_levels(last);
+}

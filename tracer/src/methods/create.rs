@@ -1,0 +1,310 @@
+//! Tensors made of numbers.
+
+use super::attempt;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{BinaryOp, Op};
+use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
+
+/// Whether memory could hold a tensor.
+///
+/// # Errors
+/// Its bytes cannot be counted.
+pub(super) fn check_size(shape: &Shape, dtype: DType) -> Result<()> {
+    match shape.numel().checked_mul(dtype.size()) {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
+        _ => Err(Error::argument(format!(
+            "a tensor of shape {shape} is greater than any memory"
+        ))),
+    }
+}
+
+#[track_caller]
+fn filled(
+    name: &'static str,
+    shape: Shape,
+    value: Scalar,
+    dtype: DType,
+    device: &Device,
+) -> Tensor {
+    match check_size(&shape, dtype) {
+        Ok(()) => Tensor::record_on(device, Op::Full { shape, dtype }, &[Input::Scalar(value)]),
+        Err(error) => Tensor::failed(name, error, &[]),
+    }
+}
+
+/// How many numbers `arange` gives: ⌈(end − start) / step⌉, exactly where all are integers.
+fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
+    let inconsistent = || {
+        let (start, end, step) = (start.to_f64(), end.to_f64(), step.to_f64());
+        Error::argument(format!("no steps of {step} lead from {start} to {end}"))
+    };
+    let float = |n: Scalar| matches!(n, Scalar::Float(_));
+    if float(start) || float(end) || float(step) {
+        let len = ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil();
+        return match len {
+            len if step.to_f64() != 0.0 && (0.0..9e18).contains(&len) => Ok(len as usize),
+            _ => Err(inconsistent()),
+        };
+    }
+    let (span, step) = (
+        end.to_i64() as i128 - start.to_i64() as i128,
+        step.to_i64() as i128,
+    );
+    if step == 0 || (span != 0 && (span > 0) != (step > 0)) {
+        return Err(inconsistent());
+    }
+    usize::try_from((span.abs() + step.abs() - 1) / step.abs()).map_err(|_| inconsistent())
+}
+
+impl Tensor {
+    /// A 0-d tensor of one number.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::scalar(2.5, DType::F32, &Device::cpu());
+    /// assert_eq!((x.rank(), x.to_scalar::<f32>()?), (0, 2.5));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scalar(v: impl Into<Scalar>, dtype: DType, device: &Device) -> Tensor {
+        filled("scalar", Shape::scalar(), v.into(), dtype, device)
+    }
+
+    /// A tensor of zeros.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros([2, 3], DType::F32, &Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, [0.0; 6]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn zeros(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+        filled("zeros", shape.into(), Scalar::Int(0), dtype, device)
+    }
+
+    /// A tensor of ones.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones(2, DType::I64, &Device::cpu());
+    /// assert_eq!(x.to_vec::<i64>()?, [1, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn ones(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+        filled("ones", shape.into(), Scalar::Int(1), dtype, device)
+    }
+
+    /// A tensor whose elements nobody should rely on (they are zeros).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::empty([2, 3], DType::F32, &Device::cpu());
+    /// assert_eq!(x.dims(), [2, 3]);
+    /// ```
+    #[track_caller]
+    pub fn empty(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+        filled("empty", shape.into(), Scalar::Int(0), dtype, device)
+    }
+
+    /// A tensor of one number everywhere, converted to the dtype.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::full(2, 7, DType::I64, &Device::cpu());
+    /// assert_eq!(x.to_vec::<i64>()?, [7, 7]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full(
+        shape: impl Into<Shape>,
+        v: impl Into<Scalar>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
+        filled("full", shape.into(), v.into(), dtype, device)
+    }
+
+    /// The numbers start, start + step, .. before `end`: ⌈(end − start) / step⌉ of them. A step of 0, or away from
+    /// the end, is an error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::arange(2, -1, -1, DType::F32, &Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, [2.0, 1.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn arange(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
+        let (start, end, step) = (start.into(), end.into(), step.into());
+        let len = arange_len(start, end, step)
+            .and_then(|len| check_size(&Shape::from(len), dtype).map(|()| len));
+        match len {
+            Ok(len) => {
+                let numbers = [Input::Scalar(start), Input::Scalar(step)];
+                Tensor::record_on(device, Op::Arange { len, dtype }, &numbers)
+            }
+            Err(error) => Tensor::failed("arange", error, &[]),
+        }
+    }
+
+    /// `n` numbers in equal steps from `a` to `b`, both included: counted from `a` in the first half, from `b` in the
+    /// second, in binary64, then converted to the dtype.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::linspace(0.0, 1.0, 5, DType::F32, &Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, [0.0, 0.25, 0.5, 0.75, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linspace(
+        a: impl Into<Scalar>,
+        b: impl Into<Scalar>,
+        n: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
+        let (a, b) = (a.into().to_f64(), b.into().to_f64());
+        if n < 2 {
+            return filled("linspace", Shape::from(n), Scalar::Float(a), dtype, device);
+        }
+        if let Err(error) = check_size(&Shape::from(n), DType::F64) {
+            return Tensor::failed("linspace", error, &[]);
+        }
+        let op = Op::Arange {
+            len: n,
+            dtype: DType::F64,
+        };
+        let numbers = [
+            Input::Scalar(Scalar::Float(0.0)),
+            Input::Scalar(Scalar::Float(1.0)),
+        ];
+        let i = Tensor::record_on(device, op, &numbers);
+        let last = (n - 1) as f64;
+        let step = (b - a) / last;
+        let from_a = i.binary(BinaryOp::Mul, step).binary(BinaryOp::Add, a);
+        let from_b = i
+            .binary(BinaryOp::Sub, last)
+            .binary(BinaryOp::Mul, step)
+            .binary(BinaryOp::Add, b);
+        let first_half = i.binary(BinaryOp::Lt, (n / 2) as f64);
+        first_half.where_cond(&from_a, &from_b).to_dtype(dtype)
+    }
+
+    /// The identity matrix of `n` rows.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::eye(2, DType::F32, &Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn eye(n: usize, dtype: DType, device: &Device) -> Tensor {
+        let shape = Shape::from([n, n]);
+        if let Err(error) = check_size(&shape, DType::I64) {
+            return Tensor::failed("eye", error, &[]);
+        }
+        let row = Tensor::record_on(
+            device,
+            Op::Iota {
+                shape: shape.clone(),
+                dim: 0,
+            },
+            &[],
+        );
+        let column = Tensor::record_on(device, Op::Iota { shape, dim: 1 }, &[]);
+        row.binary(BinaryOp::Eq, &column).to_dtype(dtype)
+    }
+
+    /// A tensor of this one's shape, dtype and device, of one number.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F32, &Device::cpu());
+    /// assert_eq!(x.full_like(3).to_vec::<f32>()?, [3.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn full_like(&self, v: impl Into<Scalar>) -> Tensor {
+        attempt!("full_like", self.check(), self);
+        filled(
+            "full_like",
+            self.shape().clone(),
+            v.into(),
+            self.dtype(),
+            &self.device(),
+        )
+    }
+
+    /// Zeros of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones(2, DType::F32, &Device::cpu());
+    /// assert_eq!(x.zeros_like().to_vec::<f32>()?, [0.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn zeros_like(&self) -> Tensor {
+        self.full_like(0)
+    }
+
+    /// Ones of this tensor's shape, dtype and device.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F32, &Device::cpu());
+    /// assert_eq!(x.ones_like().to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn ones_like(&self) -> Tensor {
+        self.full_like(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn len(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+    ) -> Option<usize> {
+        arange_len(start.into(), end.into(), step.into()).ok()
+    }
+
+    #[test]
+    fn arange_counts_as_pytorch_does() {
+        assert_eq!(len(1, 7, 2), Some(3));
+        assert_eq!(len(1, 8, 2), Some(4));
+        assert_eq!(len(2, -1, -1), Some(3));
+        assert_eq!(len(3, 3, -1), Some(0));
+        assert_eq!(len(0.0, 1.0, 0.25), Some(4));
+        assert_eq!(len(0, 1.1, 0.25), Some(5));
+        assert_eq!(len(i64::MIN, i64::MAX, i64::MAX), Some(3));
+    }
+
+    #[test]
+    fn arange_refuses_steps_that_lead_nowhere() {
+        assert_eq!(
+            (len(0, 1, 0), len(0, 1, -1), len(1, 0, 1)),
+            (None, None, None)
+        );
+        assert_eq!((len(0.0, 0.0, 0.0), len(0.0, -1.0, 0.5)), (None, None));
+        assert_eq!(
+            (len(0.0, f64::NAN, 1.0), len(0.0, f64::INFINITY, 1.0)),
+            (None, None)
+        );
+    }
+}

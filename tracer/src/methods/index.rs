@@ -1,0 +1,244 @@
+//! Reading elements at positions, and finding positions.
+
+use super::attempt;
+use crate::args::Dim;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{Composite, Op};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Result};
+use smallvec::SmallVec;
+
+/// Index tensors, the axes they stand for, and where their block of dimensions stands in the result.
+pub(super) struct Indexing {
+    pub axes: SmallVec<[u8; 4]>,
+    pub at: usize,
+    pub indices: Vec<Tensor>,
+}
+
+impl Indexing {
+    /// Each entry stands for one axis of `x`, a mask for as many as it has; `None` keeps an axis. The block stands
+    /// at the first indexed axis where they are neighbours, else in front, as in PyTorch.
+    #[track_caller]
+    pub(super) fn of(x: &Tensor, entries: &[Option<&Tensor>]) -> Result<Indexing> {
+        x.check()?;
+        let rank = x.rank();
+        let mut axes = SmallVec::<[u8; 4]>::new();
+        let mut indices = Vec::new();
+        let mut axis = 0;
+        for entry in entries {
+            let Some(index) = entry else {
+                axis += 1;
+                continue;
+            };
+            index.check()?;
+            let mask = index.dtype() == DType::Bool;
+            let span = if mask { index.rank() } else { 1 };
+            if axis + span > rank {
+                return Err(Error::new(ErrorKind::Dim {
+                    dim: (axis + span) as isize - 1,
+                    rank,
+                }));
+            }
+            axes.extend((axis..axis + span).map(|axis| axis as u8));
+            if mask {
+                if index.sizes()[..] != x.sizes()[axis..axis + span] {
+                    let (mask, x) = (index.sizes(), x.sizes());
+                    let why = format!("a mask of shape {mask} at dimension {axis} of shape {x}");
+                    return Err(Error::shape(why));
+                }
+                let positions = index.nonzero();
+                positions.check()?;
+                for k in 0..span {
+                    indices.push(positions.select(1, k as isize));
+                }
+            } else {
+                indices.push((*index).clone());
+            }
+            axis += span;
+        }
+        if axis > rank {
+            return Err(Error::new(ErrorKind::Dim {
+                dim: axis as isize - 1,
+                rank,
+            }));
+        }
+        let neighbours = axes.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        let at = axes
+            .first()
+            .filter(|_| neighbours)
+            .map_or(0, |&first| first as usize);
+        Ok(Indexing { axes, at, indices })
+    }
+}
+
+/// The row-major positions of the true values.
+fn positions(mask: &[bool]) -> impl Iterator<Item = usize> {
+    mask.iter()
+        .enumerate()
+        .filter(|(_, truth)| **truth)
+        .map(|(at, _)| at)
+}
+
+impl Tensor {
+    /// `out[i] = self[i with i[dim] replaced by idx[i]]`: the index has the rank of this tensor and sizes that do not
+    /// exceed its own outside `dim`; the result has the index's shape. Negative indices count from the end.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4], [2, 2], &Device::cpu());
+    /// let idx = Tensor::from_slice(&[0i64, 1], [2, 1], &Device::cpu());
+    /// assert_eq!(x.gather(1, &idx).to_vec::<i32>()?, [1, 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn gather(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
+        let dim = attempt!("gather", dim.into().wrap_along(self.rank()), self, idx);
+        Tensor::record(
+            Op::Gather { dim },
+            &[Input::Tensor(self), Input::Tensor(idx)],
+        )
+    }
+
+    /// The slices of a dimension at the positions of an index of one dimension (or none, for a single one).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4], [2, 2], &Device::cpu());
+    /// let idx = Tensor::from_slice(&[1i64, 1], 2, &Device::cpu());
+    /// assert_eq!(x.index_select(0, &idx).to_vec::<i32>()?, [3, 4, 3, 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn index_select(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
+        let dim = attempt!("index_select", dim.into().wrap(self.rank()), self, idx);
+        let op = Op::Index {
+            axes: SmallVec::from_slice(&[dim as u8]),
+            at: dim,
+        };
+        match idx.rank() {
+            0 => Tensor::record(op, &[Input::Tensor(self), Input::Tensor(&idx.unsqueeze(0))]),
+            1 => Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx)]),
+            rank => {
+                let why = Error::shape(format!("the index has {rank} dimensions, not 1"));
+                Tensor::failed("index_select", why, &[self, idx])
+            }
+        }
+    }
+
+    /// Advanced indexing: an entry for each axis from the first on, `None` keeping it whole. The index tensors
+    /// broadcast, and their dimensions stand at the first indexed axis if the indexed axes are neighbours, else in
+    /// front. A `Bool` entry is a mask over as many axes as it has and stands for the positions where it is true,
+    /// which are read at the call.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4], [2, 2], &Device::cpu());
+    /// let idx = Tensor::from_slice(&[1i64], 1, &Device::cpu());
+    /// assert_eq!(x.index(&[None, Some(&idx)]).to_vec::<i32>()?, [2, 4]);
+    /// assert_eq!(x.index(&[Some(&idx), Some(&idx)]).to_vec::<i32>()?, [4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn index(&self, entries: &[Option<&Tensor>]) -> Tensor {
+        let Indexing { axes, at, indices } = match Indexing::of(self, entries) {
+            Ok(indexing) => indexing,
+            Err(error) => return Tensor::failed("index", error, &[self]),
+        };
+        if axes.is_empty() {
+            return self.clone();
+        }
+        let mut inputs = vec![Input::Tensor(self)];
+        inputs.extend(indices.iter().map(Input::Tensor));
+        Tensor::record(Op::Index { axes, at }, &inputs)
+    }
+
+    /// The rows of this weight at the positions of an index of any shape.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let weight = Tensor::from_slice(&[1, 2, 3, 4], [2, 2], &Device::cpu());
+    /// let idx = Tensor::from_slice(&[1i64, 0], 2, &Device::cpu());
+    /// assert_eq!(weight.embedding(&idx).to_vec::<i32>()?, [3, 4, 1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn embedding(&self, idx: &Tensor) -> Tensor {
+        attempt!("embedding", Dim::from(0).wrap(self.rank()), self, idx);
+        let op = Op::Index {
+            axes: SmallVec::from_slice(&[0]),
+            at: 0,
+        };
+        Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx)])
+    }
+
+    /// A new last dimension of size `n` (`I64`), 1 at the index that the element is and 0 elsewhere.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0i64, 2], 2, &Device::cpu());
+    /// assert_eq!(x.one_hot(3).to_vec::<i64>()?, [1, 0, 0, 0, 0, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn one_hot(&self, n: usize) -> Tensor {
+        self.apply(Op::Composite(Composite::OneHot { n }))
+    }
+
+    /// The positions of what is not zero, as `I64` of shape `[count, rank]`, in row-major order. The values are read
+    /// at the call: it flushes.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0, 1, 2, 0], [2, 2], &Device::cpu());
+    /// assert_eq!(x.nonzero().to_vec::<i64>()?, [0, 1, 1, 0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nonzero(&self) -> Tensor {
+        let mask = attempt!("nonzero", self.to_dtype(DType::Bool).to_vec::<bool>(), self);
+        let strides = self.shape().strides();
+        let mut indices = Vec::new();
+        for mut at in positions(&mask) {
+            for &stride in &strides {
+                indices.push((at / stride as usize) as i64);
+                at %= stride as usize;
+            }
+        }
+        let count = positions(&mask).count();
+        Tensor::from_vec(indices, [count, self.rank()], &self.device())
+    }
+
+    /// The elements where the mask (of dtype `Bool`) is true, in row-major order, as one dimension; both broadcast.
+    /// The mask is read at the call: it flushes.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0], 3, &Device::cpu());
+    /// assert_eq!(x.masked_select(&x.gt(1.5)).to_vec::<f64>()?, [2.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn masked_select(&self, mask: &Tensor) -> Tensor {
+        if mask.dtype() != DType::Bool {
+            let why = format!("the mask must be bool, not {}", mask.dtype());
+            return Tensor::failed("masked_select", Error::dtype(why), &[self, mask]);
+        }
+        let shape = match self.shape().broadcast(mask.shape()) {
+            Some(shape) => shape,
+            None => {
+                let (x, mask_shape) = (self.sizes(), mask.sizes());
+                let why = format!("shapes {x} and {mask_shape} do not broadcast");
+                return Tensor::failed("masked_select", Error::shape(why), &[self, mask]);
+            }
+        };
+        let truths = attempt!(
+            "masked_select",
+            mask.expand(&shape).to_vec::<bool>(),
+            self,
+            mask
+        );
+        let indices: Vec<i64> = positions(&truths).map(|at| at as i64).collect();
+        let count = indices.len();
+        let indices = Tensor::from_vec(indices, count, &self.device());
+        self.expand(&shape).flatten(0, -1).index_select(0, &indices)
+    }
+}

@@ -1,0 +1,146 @@
+//! Joining tensors, and cutting one into several.
+
+use crate::args::Dim;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::Op;
+use ferrotrace_runtime::{Error, Result};
+
+impl Tensor {
+    /// Tensors joined along a dimension; their other sizes are equal, and their dtypes promote.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2], [2, 1], &Device::cpu());
+    /// assert_eq!(Tensor::cat(&[&x, &x], 1).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cat(tensors: &[&Tensor], dim: impl Into<Dim>) -> Tensor {
+        let Some(first) = tensors.first() else {
+            return Tensor::failed("cat", Error::argument("no tensors are given"), tensors);
+        };
+        match dim.into().wrap(first.rank()) {
+            Ok(dim) => joined(tensors, dim),
+            Err(error) => Tensor::failed("cat", error, tensors),
+        }
+    }
+
+    /// Tensors of one shape joined along a new dimension.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2], 2, &Device::cpu());
+    /// assert_eq!(Tensor::stack(&[&x, &x], 0).dims(), [2, 2]);
+    /// assert_eq!(Tensor::stack(&[&x, &x], -1).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn stack(tensors: &[&Tensor], dim: impl Into<Dim>) -> Tensor {
+        let Some(first) = tensors.first() else {
+            return Tensor::failed("stack", Error::argument("no tensors are given"), tensors);
+        };
+        let dim = match dim.into().wrap_new(first.rank()) {
+            Ok(dim) => dim,
+            Err(error) => return Tensor::failed("stack", error, tensors),
+        };
+        if let Some(other) = tensors.iter().find(|t| t.sizes() != first.sizes()) {
+            let why = format!("shapes {} and {} differ", first.sizes(), other.sizes());
+            return Tensor::failed("stack", Error::shape(why), tensors);
+        }
+        let mut rows = Vec::with_capacity(tensors.len());
+        for tensor in tensors {
+            rows.push(tensor.apply(Op::Unsqueeze { dim }));
+        }
+        joined(&rows.iter().collect::<Vec<_>>(), dim)
+    }
+
+    /// A dimension cut into parts of the sizes given, which sum to its size; if they do not, each carries the error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let parts = Tensor::arange(0, 3, 1, DType::I64, &Device::cpu()).split(&[1, 2], 0);
+    /// assert_eq!(parts[1].to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn split(&self, sizes: &[usize], dim: impl Into<Dim>) -> Vec<Tensor> {
+        match self.cuts(sizes, dim.into()) {
+            Ok(dim) => self.cut(sizes, dim),
+            Err(error) => {
+                let failed = Tensor::failed("split", error, &[self]);
+                vec![failed; sizes.len()]
+            }
+        }
+    }
+
+    /// A dimension cut into `n` parts of equal size, the last one smaller; fewer parts where the size, rounded up,
+    /// gives fewer. An error comes as one tensor that carries it.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let parts = Tensor::arange(0, 3, 1, DType::I64, &Device::cpu()).chunk(2, 0);
+    /// assert_eq!(parts[0].to_vec::<i64>()?, [0, 1]);
+    /// assert_eq!(parts[1].to_vec::<i64>()?, [2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn chunk(&self, n: usize, dim: impl Into<Dim>) -> Vec<Tensor> {
+        match self.chunks(n, dim.into()) {
+            Ok((sizes, dim)) => self.cut(&sizes, dim),
+            Err(error) => vec![Tensor::failed("chunk", error, &[self])],
+        }
+    }
+
+    fn cuts(&self, sizes: &[usize], dim: Dim) -> Result<usize> {
+        self.check()?;
+        let dim = dim.wrap(self.rank())?;
+        let size = self.shape()[dim];
+        let total = sizes
+            .iter()
+            .try_fold(0usize, |sum, &part| sum.checked_add(part));
+        if total != Some(size) {
+            let why = format!("the sizes {sizes:?} do not sum to {size}, that of dimension {dim}");
+            return Err(Error::argument(why));
+        }
+        Ok(dim)
+    }
+
+    fn chunks(&self, n: usize, dim: Dim) -> Result<(Vec<usize>, usize)> {
+        self.check()?;
+        let dim = dim.wrap(self.rank())?;
+        if n == 0 {
+            return Err(Error::argument("0 chunks are asked for"));
+        }
+        let mut left = self.shape()[dim];
+        let part = left.div_ceil(n);
+        let mut sizes = Vec::new();
+        while left > 0 {
+            sizes.push(part.min(left));
+            left -= part.min(left);
+        }
+        if sizes.is_empty() {
+            sizes = vec![0; n];
+        }
+        Ok((sizes, dim))
+    }
+
+    #[track_caller]
+    fn cut(&self, sizes: &[usize], dim: usize) -> Vec<Tensor> {
+        let mut start = 0isize;
+        let mut parts = Vec::with_capacity(sizes.len());
+        for &len in sizes {
+            parts.push(self.apply(Op::Narrow { dim, start, len }));
+            start += len as isize;
+        }
+        parts
+    }
+}
+
+#[track_caller]
+fn joined(tensors: &[&Tensor], dim: usize) -> Tensor {
+    let inputs: Vec<Input<'_>> = tensors
+        .iter()
+        .map(|&tensor| Input::Tensor(tensor))
+        .collect();
+    Tensor::record(Op::Cat { dim }, &inputs)
+}

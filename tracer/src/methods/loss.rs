@@ -1,0 +1,94 @@
+//! Losses, each the mean over all elements (or samples): a 0-d tensor.
+
+use crate::Tensor;
+use ferrotrace_kernels::Composite;
+use ferrotrace_runtime::Scalar;
+
+impl Tensor {
+    /// The mean of (x − t)².
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// let t = Tensor::from_slice(&[3.0, 2.0], 2, &Device::cpu());
+    /// assert_eq!(x.mse_loss(&t).to_scalar::<f64>()?, 2.0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn mse_loss(&self, t: &Tensor) -> Tensor {
+        self.with_tensors(Composite::MseLoss, &[Some(t)], &[])
+    }
+
+    /// The mean of d²/2beta where d = |x − t| is below `beta`, else of d − beta/2.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F64, &Device::cpu());
+    /// let t = Tensor::from_slice(&[0.5, 3.0], 2, &Device::cpu());
+    /// assert_eq!(x.smooth_l1_loss(&t, 1.0).to_scalar::<f64>()?, 1.3125);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn smooth_l1_loss(&self, t: &Tensor, beta: impl Into<Scalar>) -> Tensor {
+        self.with_tensors(Composite::SmoothL1Loss, &[Some(t)], &[beta.into()])
+    }
+
+    /// The mean over all elements of t·(ln t − x), 0 where t is 0: this tensor holds log-probabilities, `t`
+    /// probabilities.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let p = Tensor::from_slice(&[0.5, 0.5], 2, &Device::cpu());
+    /// assert!(p.log().kl_div(&p).to_scalar::<f64>()?.abs() < 1e-6);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn kl_div(&self, t: &Tensor) -> Tensor {
+        self.with_tensors(Composite::KlDiv, &[Some(t)], &[])
+    }
+
+    /// The mean over samples of −x at the sample's class: log-probabilities `[n, classes, ..]`, class indices
+    /// `[n, ..]`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[-1.0, -2.0, -3.0, -4.0], [2, 2], &Device::cpu());
+    /// let t = Tensor::from_slice(&[0i64, 1], 2, &Device::cpu());
+    /// assert_eq!(x.nll_loss(&t).to_scalar::<f64>()?, 2.5);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn nll_loss(&self, t: &Tensor) -> Tensor {
+        self.with_tensors(Composite::NllLoss, &[Some(t)], &[])
+    }
+
+    /// The mean over samples of −log softmax(x) at the sample's class, or weighted by class probabilities: logits
+    /// `[n, classes, ..]`, class indices `[n, ..]` of an integer dtype or probabilities of the logits' shape.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros([2, 4], DType::F64, &Device::cpu());
+    /// let t = Tensor::from_slice(&[0i64, 3], 2, &Device::cpu());
+    /// assert!((x.cross_entropy(&t).to_scalar::<f64>()? - 4f64.ln()).abs() < 1e-6);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cross_entropy(&self, t: &Tensor) -> Tensor {
+        self.with_tensors(Composite::CrossEntropy, &[Some(t)], &[])
+    }
+
+    /// The mean of −t·ln σ(x) − (1 − t)·ln(1 − σ(x)), without overflow.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F64, &Device::cpu());
+    /// let t = Tensor::from_slice(&[1.0, 0.0], 2, &Device::cpu());
+    /// let loss = x.binary_cross_entropy_with_logits(&t).to_scalar::<f64>()?;
+    /// assert!((loss - 2f64.ln()).abs() < 1e-6);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn binary_cross_entropy_with_logits(&self, t: &Tensor) -> Tensor {
+        self.with_tensors(Composite::BceWithLogits, &[Some(t)], &[])
+    }
+}

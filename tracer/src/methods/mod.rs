@@ -1,0 +1,113 @@
+//! The methods of [`Tensor`], by family. Nearly every one records a single operator; what an argument gets wrong
+//! becomes a tensor that carries the error.
+
+mod activation;
+mod binary;
+mod conv;
+mod create;
+mod elementwise;
+mod index;
+mod join;
+mod loss;
+mod mix;
+mod norm;
+mod pool;
+mod product;
+mod random;
+mod reduce;
+mod scan;
+mod scatter;
+mod shape;
+mod view;
+
+pub use pool::Interpolation;
+pub use scatter::ReduceOp;
+
+use crate::args::Operand;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
+use ferrotrace_runtime::Scalar;
+
+/// The value of a `Result`, or a return from the method with a tensor that carries the error.
+macro_rules! attempt {
+    ($name:literal, $result:expr, $($tensor:expr),+) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => return Tensor::failed($name, error, &[$($tensor),+]),
+        }
+    };
+}
+
+/// The same in a method with two results.
+macro_rules! attempt_both {
+    ($name:literal, $result:expr, $tensor:expr) => {
+        match $result {
+            Ok(value) => value,
+            Err(error) => {
+                let failed = Tensor::failed($name, error, &[$tensor]);
+                return (failed.clone(), failed);
+            }
+        }
+    };
+}
+
+/// Methods without arguments that record one operator, each with an example on two numbers.
+macro_rules! unary_methods {
+    ($($(#[doc = $doc:literal])* $name:ident => $op:expr, $x:tt => $y:tt;)*) => {
+        impl Tensor {$(
+            $(#[doc = $doc])*
+            ///
+            /// ```
+            /// # use ferrotrace_tracer::prelude::*;
+            #[doc = concat!("let x = Tensor::from_slice(&", stringify!($x), ", 2, &Device::cpu());")]
+            #[doc = concat!("let y = Tensor::from_slice(&", stringify!($y), ", 2, &Device::cpu());")]
+            #[doc = concat!("assert!(x.", stringify!($name), "().allclose(&y, 1e-6, 1e-6)?);")]
+            /// # Ok::<(), Error>(())
+            /// ```
+            #[track_caller]
+            pub fn $name(&self) -> Tensor {
+                self.apply($op)
+            }
+        )*}
+    };
+}
+
+pub(crate) use {attempt, attempt_both, unary_methods};
+
+impl Tensor {
+    /// Records an operator of this tensor alone.
+    #[track_caller]
+    pub(crate) fn apply(&self, op: Op) -> Tensor {
+        Tensor::record(op, &[Input::Tensor(self)])
+    }
+
+    #[track_caller]
+    pub(crate) fn unary(&self, op: UnaryOp) -> Tensor {
+        self.apply(Op::Unary(op))
+    }
+
+    #[track_caller]
+    pub(crate) fn binary<'a>(&self, op: BinaryOp, rhs: impl Into<Operand<'a>>) -> Tensor {
+        Tensor::record(Op::Binary(op), &[Input::Tensor(self), rhs.into().input()])
+    }
+
+    /// Records a composite of this tensor and numbers.
+    #[track_caller]
+    pub(crate) fn composite(&self, op: Composite, numbers: &[Scalar]) -> Tensor {
+        self.with_tensors(op, &[], numbers)
+    }
+
+    /// Records a composite of this tensor, the tensors that are present, then numbers.
+    #[track_caller]
+    pub(crate) fn with_tensors(
+        &self,
+        op: Composite,
+        tensors: &[Option<&Tensor>],
+        numbers: &[Scalar],
+    ) -> Tensor {
+        let mut inputs = vec![Input::Tensor(self)];
+        inputs.extend(tensors.iter().flatten().map(|&tensor| Input::Tensor(tensor)));
+        inputs.extend(numbers.iter().map(|&number| Input::Scalar(number)));
+        Tensor::record(Op::Composite(op), &inputs)
+    }
+}

@@ -1,0 +1,137 @@
+//! Products: of matrices, vectors, Einstein sums; and attention.
+
+use super::attempt;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{BinaryOp, Composite, Op};
+use ferrotrace_runtime::{Error, Result};
+
+/// Whether both are vectors.
+///
+/// # Errors
+/// One has another number of dimensions.
+fn vectors(a: &Tensor, b: &Tensor) -> Result<()> {
+    if a.rank() == 1 && b.rank() == 1 {
+        return Ok(());
+    }
+    let why = format!(
+        "both must have one dimension, not {} and {}",
+        a.rank(),
+        b.rank()
+    );
+    Err(Error::shape(why))
+}
+
+impl Tensor {
+    /// The matrix product over the last two dimensions; earlier ones broadcast. An operand of one dimension is a
+    /// row on the left, a column on the right, and its dimension goes away.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2], &Device::cpu());
+    /// assert_eq!(x.matmul(&x).to_vec::<f64>()?, [7.0, 10.0, 15.0, 22.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn matmul(&self, b: &Tensor) -> Tensor {
+        Tensor::record(Op::Matmul, &[Input::Tensor(self), Input::Tensor(b)])
+    }
+
+    /// Σ a·b of two vectors of one size, a 0-d tensor.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// assert_eq!(x.dot(&x).to_scalar::<f64>()?, 5.0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn dot(&self, b: &Tensor) -> Tensor {
+        attempt!("dot", vectors(self, b), self, b);
+        Tensor::record(Op::Matmul, &[Input::Tensor(self), Input::Tensor(b)])
+    }
+
+    /// All products of the elements of two vectors, `[n]` and `[m]`, as `[n, m]`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// assert_eq!(x.outer(&x).to_vec::<f64>()?, [1.0, 2.0, 2.0, 4.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn outer(&self, b: &Tensor) -> Tensor {
+        attempt!("outer", vectors(self, b), self, b);
+        self.unsqueeze(1).binary(BinaryOp::Mul, b)
+    }
+
+    /// x·wᵀ plus the bias: `[.., in]` with a weight `[out, in]` and a bias `[out]` gives `[.., out]`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2], &Device::cpu());
+    /// assert_eq!(x.linear(&x, None).to_vec::<f64>()?, [5.0, 11.0, 11.0, 25.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn linear(&self, w: &Tensor, bias: Option<&Tensor>) -> Tensor {
+        self.with_tensors(
+            Composite::Linear {
+                bias: bias.is_some(),
+            },
+            &[Some(w), bias],
+            &[],
+        )
+    }
+
+    /// An Einstein sum: labels that the output lacks are summed over, repeated ones walk a diagonal; without `->` the
+    /// output has the labels met once, in alphabetical order. `...` stands for dimensions that broadcast.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], [2, 2], &Device::cpu());
+    /// assert_eq!(Tensor::einsum("ij,jk->ik", &[&x, &x]).to_vec::<f64>()?, [7.0, 10.0, 15.0, 22.0]);
+    /// assert_eq!(Tensor::einsum("ii->", &[&x]).to_scalar::<f64>()?, 5.0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn einsum(equation: &str, operands: &[&Tensor]) -> Tensor {
+        if operands.is_empty() {
+            return Tensor::failed("einsum", Error::argument("no operands are given"), &[]);
+        }
+        let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
+        let op = Composite::Einsum {
+            equation: equation.into(),
+        };
+        let inputs: Vec<Input<'_>> = operands.iter().map(|&x| Input::Tensor(x)).collect();
+        Tensor::record(Op::Composite(op), &inputs)
+    }
+
+    /// softmax(q·kᵀ·scale)·v over `[.., length, d]`, the scale 1/√d unless given. A `Bool` mask keeps what is true, a
+    /// float mask is added to the scores; `is_causal` hides keys that come after the query
+    /// ([Vaswani et al. 2017](https://arxiv.org/abs/1706.03762)).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let v = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], [1, 1, 2, 2], &Device::cpu());
+    /// let q = v.zeros_like();
+    /// let y = Tensor::scaled_dot_product_attention(&q, &q, &v, None, true, None);
+    /// assert_eq!(y.to_vec::<f64>()?, [1.0, 2.0, 2.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scaled_dot_product_attention(
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        mask: Option<&Tensor>,
+        is_causal: bool,
+        scale: Option<f64>,
+    ) -> Tensor {
+        let op = Composite::Attention {
+            mask: mask.is_some(),
+            causal: is_causal,
+            scale: scale.unwrap_or(f64::NAN).to_bits(),
+        };
+        q.with_tensors(op, &[Some(k), Some(v), mask], &[])
+    }
+}

@@ -1,0 +1,127 @@
+//! Scans along a dimension, sorting, and the greatest few.
+
+use super::{attempt, attempt_both};
+use crate::args::Dim;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{Op, ScanKind};
+
+macro_rules! scans {
+    ($($(#[doc = $doc:literal])* $name:ident $text:literal => $kind:ident, $x:tt => $y:tt;)*) => {
+        impl Tensor {$(
+            $(#[doc = $doc])*
+            ///
+            /// ```
+            /// # use ferrotrace_tracer::prelude::*;
+            #[doc = concat!("let x = Tensor::from_slice(&", stringify!($x), ", 3, &Device::cpu());")]
+            #[doc = concat!("let y = Tensor::from_slice(&", stringify!($y), ", 3, &Device::cpu());")]
+            #[doc = concat!("assert!(x.", stringify!($name), "(0).allclose(&y, 1e-6, 1e-6)?);")]
+            /// # Ok::<(), Error>(())
+            /// ```
+            #[track_caller]
+            pub fn $name(&self, dim: impl Into<Dim>) -> Tensor {
+                let dim = attempt!($text, dim.into().wrap_along(self.rank()), self);
+                self.apply(Op::Scan { kind: ScanKind::$kind, dim })
+            }
+        )*}
+    };
+}
+
+scans! {
+    /// Running sums along a dimension; integers and bools give `I64`.
+    cumsum "cumsum" => Sum, [1.0, 2.0, 4.0] => [1.0, 3.0, 7.0];
+    /// Running products along a dimension; integers and bools give `I64`.
+    cumprod "cumprod" => Prod, [1.0, 2.0, 4.0] => [1.0, 2.0, 8.0];
+    /// Running log Σ eˣ along a dimension, without overflow, of floats.
+    logcumsumexp "logcumsumexp" => LogSumExp, [0.0, 0.0, 0.0] => [0.0, 0.6931472, 1.0986123];
+}
+
+macro_rules! running_extremes {
+    ($($(#[doc = $doc:literal])* $name:ident $text:literal => $value:ident, $index:ident, $x:tt => $y:tt;)*) => {
+        impl Tensor {$(
+            $(#[doc = $doc])*
+            ///
+            /// ```
+            /// # use ferrotrace_tracer::prelude::*;
+            #[doc = concat!("let x = Tensor::from_slice(&", stringify!($x), ", 3, &Device::cpu());")]
+            #[doc = concat!("let (values, indices) = x.", stringify!($name), "(0);")]
+            #[doc = concat!("assert_eq!(values.to_vec::<f64>()?, ", stringify!($y), ");")]
+            /// assert_eq!(indices.to_vec::<i64>()?, [0, 0, 2]);
+            /// # Ok::<(), Error>(())
+            /// ```
+            #[track_caller]
+            pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+                let dim = attempt_both!($text, dim.into().wrap_along(self.rank()), self);
+                let scan = |kind| Op::Scan { kind, dim };
+                (self.apply(scan(ScanKind::$value)), self.apply(scan(ScanKind::$index)))
+            }
+        )*}
+    };
+}
+
+running_extremes! {
+    /// Running maxima along a dimension and their positions (`I64`, the last of equals); NaN stays once met.
+    cummax "cummax" => Max, ArgMax, [2.0, 1.0, 3.0] => [2.0, 2.0, 3.0];
+    /// Running minima along a dimension and their positions (`I64`, the last of equals); NaN stays once met.
+    cummin "cummin" => Min, ArgMin, [2.0, 3.0, 1.0] => [2.0, 2.0, 1.0];
+}
+
+impl Tensor {
+    /// A dimension in order, and the positions (`I64`) its elements came from; equals keep their order, NaN is the
+    /// greatest.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[2.0, 1.0, 2.0], 3, &Device::cpu());
+    /// let (values, indices) = x.sort(0, true);
+    /// assert_eq!(values.to_vec::<f64>()?, [2.0, 2.0, 1.0]);
+    /// assert_eq!(indices.to_vec::<i64>()?, [0, 2, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn sort(&self, dim: impl Into<Dim>, descending: bool) -> (Tensor, Tensor) {
+        let dim = attempt_both!("sort", dim.into().wrap_along(self.rank()), self);
+        let indices = self.apply(Op::ArgSort { dim, descending });
+        (self.taken(dim, &indices), indices)
+    }
+
+    /// The positions (`I64`) that put a dimension in order, as [`sort`](Tensor::sort).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[2.0, 1.0, 2.0], 3, &Device::cpu());
+    /// assert_eq!(x.argsort(0, false).to_vec::<i64>()?, [1, 0, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn argsort(&self, dim: impl Into<Dim>, descending: bool) -> Tensor {
+        let dim = attempt!("argsort", dim.into().wrap_along(self.rank()), self);
+        self.apply(Op::ArgSort { dim, descending })
+    }
+
+    /// The `k` greatest (or least) along a dimension in order, and their positions (`I64`); an error where the
+    /// dimension has fewer.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3.0, 9.0, 5.0], 3, &Device::cpu());
+    /// let (values, indices) = x.topk(2, 0, true);
+    /// assert_eq!(values.to_vec::<f64>()?, [9.0, 5.0]);
+    /// assert_eq!(indices.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn topk(&self, k: usize, dim: impl Into<Dim>, largest: bool) -> (Tensor, Tensor) {
+        let dim = attempt_both!("topk", dim.into().wrap_along(self.rank()), self);
+        let indices = self.apply(Op::ArgTopK { k, dim, largest });
+        (self.taken(dim, &indices), indices)
+    }
+
+    /// The elements at positions along a dimension.
+    #[track_caller]
+    fn taken(&self, dim: usize, indices: &Tensor) -> Tensor {
+        Tensor::record(
+            Op::Gather { dim },
+            &[Input::Tensor(self), Input::Tensor(indices)],
+        )
+    }
+}

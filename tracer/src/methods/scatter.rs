@@ -1,0 +1,184 @@
+//! Writing elements at positions. Every method gives a new tensor; what other handles see stays.
+
+use super::attempt;
+use super::index::Indexing;
+use crate::args::Dim;
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{Op, ScatterMode};
+use ferrotrace_runtime::Error;
+
+/// How [`scatter_reduce`](Tensor::scatter_reduce) joins values that meet at one position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// Their sum.
+    Sum,
+    /// Their product.
+    Prod,
+    /// The greatest; NaN if any is NaN.
+    Amax,
+    /// The least; NaN if any is NaN.
+    Amin,
+    /// Their mean; integers round down.
+    Mean,
+}
+
+impl Tensor {
+    #[track_caller]
+    fn scattered(&self, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
+        Tensor::record(
+            op,
+            &[Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)],
+        )
+    }
+
+    /// This tensor with `src[i]` written at `i with i[dim] replaced by idx[i]`, for each position `i` of the index;
+    /// the last one in row-major order stays where several meet.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(3, DType::I64, &Device::cpu());
+    /// let idx = Tensor::from_slice(&[2i64, 0], 2, &Device::cpu());
+    /// let src = Tensor::from_slice(&[1i64, 2], 2, &Device::cpu());
+    /// assert_eq!(x.scatter(0, &idx, &src).to_vec::<i64>()?, [2, 0, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scatter(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
+        let dim = attempt!("scatter", dim.into().wrap_along(self.rank()), self, idx, src);
+        let op = Op::Scatter {
+            dim,
+            mode: ScatterMode::Assign,
+            include_self: true,
+        };
+        self.scattered(op, idx, src)
+    }
+
+    /// As [`scatter`](Tensor::scatter), the values being added.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones(2, DType::I64, &Device::cpu());
+    /// let idx = Tensor::from_slice(&[0i64, 0], 2, &Device::cpu());
+    /// let src = Tensor::from_slice(&[1i64, 2], 2, &Device::cpu());
+    /// assert_eq!(x.scatter_add(0, &idx, &src).to_vec::<i64>()?, [4, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scatter_add(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
+        let dim = attempt!("scatter_add", dim.into().wrap_along(self.rank()), self, idx, src);
+        let op = Op::Scatter {
+            dim,
+            mode: ScatterMode::Sum,
+            include_self: true,
+        };
+        self.scattered(op, idx, src)
+    }
+
+    /// As [`scatter`](Tensor::scatter), the values that meet being joined by `op`, with the value already there among
+    /// them where `include_self`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// # use ferrotrace_tracer::ReduceOp;
+    /// let x = Tensor::from_slice(&[4.0, 5.0], 2, &Device::cpu());
+    /// let idx = Tensor::from_slice(&[0i64, 0], 2, &Device::cpu());
+    /// let src = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// let y = x.scatter_reduce(0, &idx, &src, ReduceOp::Mean, false);
+    /// assert_eq!(y.to_vec::<f64>()?, [1.5, 5.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn scatter_reduce(
+        &self,
+        dim: impl Into<Dim>,
+        idx: &Tensor,
+        src: &Tensor,
+        op: ReduceOp,
+        include_self: bool,
+    ) -> Tensor {
+        let dim = attempt!(
+            "scatter_reduce",
+            dim.into().wrap_along(self.rank()),
+            self,
+            idx,
+            src
+        );
+        let mode = match op {
+            ReduceOp::Sum => ScatterMode::Sum,
+            ReduceOp::Prod => ScatterMode::Prod,
+            ReduceOp::Amax => ScatterMode::Amax,
+            ReduceOp::Amin => ScatterMode::Amin,
+            ReduceOp::Mean => ScatterMode::Mean,
+        };
+        self.scattered(
+            Op::Scatter {
+                dim,
+                mode,
+                include_self,
+            },
+            idx,
+            src,
+        )
+    }
+
+    /// This tensor with `src`, broadcast, written (or added) where [`index`](Tensor::index) with the same entries
+    /// would read.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(3, DType::F64, &Device::cpu());
+    /// let idx = Tensor::from_slice(&[0i64, 0, 2], 3, &Device::cpu());
+    /// let src = Tensor::from_slice(&[1.0, 2.0, 3.0], 3, &Device::cpu());
+    /// assert_eq!(x.index_put(&[Some(&idx)], &src, true).to_vec::<f64>()?, [3.0, 0.0, 3.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn index_put(&self, entries: &[Option<&Tensor>], src: &Tensor, accumulate: bool) -> Tensor {
+        let Indexing { axes, at, indices } = match Indexing::of(self, entries) {
+            Ok(indexing) => indexing,
+            Err(error) => return Tensor::failed("index_put", error, &[self, src]),
+        };
+        if axes.is_empty() {
+            let why = Error::argument("no axis is indexed");
+            return Tensor::failed("index_put", why, &[self, src]);
+        }
+        let mut inputs = vec![Input::Tensor(self), Input::Tensor(src)];
+        inputs.extend(indices.iter().map(Input::Tensor));
+        Tensor::record(
+            Op::IndexPut {
+                axes,
+                at,
+                accumulate,
+            },
+            &inputs,
+        )
+    }
+
+    /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`, broadcast to it.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(4, DType::F64, &Device::cpu());
+    /// let src = Tensor::from_slice(&[5.0, 6.0], 2, &Device::cpu());
+    /// assert_eq!(x.slice_assign(0, 1, isize::MAX, 2, &src).to_vec::<f64>()?, [0.0, 5.0, 0.0, 6.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn slice_assign(
+        &self,
+        dim: impl Into<Dim>,
+        start: isize,
+        end: isize,
+        step: usize,
+        src: &Tensor,
+    ) -> Tensor {
+        let dim = attempt!("slice_assign", dim.into().wrap(self.rank()), self, src);
+        let op = Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        };
+        Tensor::record(op, &[Input::Tensor(self), Input::Tensor(src)])
+    }
+}

@@ -1,0 +1,202 @@
+//! The same elements under another shape.
+
+use super::attempt;
+use crate::Tensor;
+use crate::args::{Dim, Dims, Extents};
+use ferrotrace_kernels::{Composite, Op};
+use ferrotrace_runtime::{Error, Result};
+use smallvec::SmallVec;
+
+/// A permutation as the operator takes it.
+///
+/// # Errors
+/// Not every dimension is named.
+fn order(dims: &[usize], rank: usize) -> Result<SmallVec<[u8; 6]>> {
+    if dims.len() != rank {
+        let why = format!(
+            "{} dimensions are given for a tensor of rank {rank}",
+            dims.len()
+        );
+        return Err(Error::argument(why));
+    }
+    Ok(dims.iter().map(|&dim| dim as u8).collect())
+}
+
+impl Tensor {
+    /// The same elements in row-major order under another shape of as many; one size may be −1 and is inferred.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::arange(0, 6, 1, DType::F32, &Device::cpu());
+    /// assert_eq!(x.reshape([2, -1]).dims(), [2, 3]);
+    /// ```
+    #[track_caller]
+    pub fn reshape(&self, shape: impl Into<Extents>) -> Tensor {
+        let extents = attempt!("reshape", shape.into().resolve(), self);
+        self.apply(Op::Reshape(extents))
+    }
+
+    /// Dimensions `a` to `b`, both included, merged into one; a 0-d tensor gets one dimension of size 1.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.flatten(0, 1).dims(), [6, 4]);
+    /// assert_eq!(x.flatten(0, -1).dims(), [24]);
+    /// ```
+    #[track_caller]
+    pub fn flatten(&self, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
+        let rank = self.rank().max(1);
+        let start = attempt!("flatten", a.into().wrap(rank), self);
+        let end = attempt!("flatten", b.into().wrap(rank), self);
+        self.apply(Op::Flatten { start, end })
+    }
+
+    /// The dimensions in another order: dimension `i` of the result is dimension `dims[i]`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.permute([2, 0, 1]).dims(), [4, 2, 3]);
+    /// ```
+    #[track_caller]
+    pub fn permute(&self, dims: impl Into<Dims>) -> Tensor {
+        let rank = self.rank();
+        let order = dims.into().list(rank).and_then(|dims| order(&dims, rank));
+        self.apply(Op::Permute(attempt!("permute", order, self)))
+    }
+
+    /// Dimensions `a` and `b` exchanged.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.transpose(0, -1).dims(), [4, 3, 2]);
+    /// ```
+    #[track_caller]
+    pub fn transpose(&self, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
+        let rank = self.rank();
+        let a = attempt!("transpose", a.into().wrap(rank), self);
+        let b = attempt!("transpose", b.into().wrap(rank), self);
+        let mut dims = attempt!("transpose", Dims::from(..).list(rank), self);
+        dims.swap(a, b);
+        self.apply(Op::Permute(attempt!("transpose", order(&dims, rank), self)))
+    }
+
+    /// The transpose of a matrix; tensors of one dimension or none stay, more are an error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3], DType::F32, &Device::cpu());
+    /// assert_eq!(x.t().dims(), [3, 2]);
+    /// ```
+    #[track_caller]
+    pub fn t(&self) -> Tensor {
+        match self.rank() {
+            0 | 1 => self.clone(),
+            2 => self.apply(Op::Permute(SmallVec::from_slice(&[1, 0]))),
+            rank => {
+                let why = format!("a tensor of rank {rank} is no matrix: use transpose or permute");
+                Tensor::failed("t", Error::shape(why), &[self])
+            }
+        }
+    }
+
+    /// Dimensions of size 1 stretched to the sizes given, and new ones added in front; −1 keeps a size. Nothing is
+    /// copied.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], [2, 1], &Device::cpu());
+    /// assert_eq!(x.expand([-1, 2]).to_vec::<f64>()?, [1.0, 1.0, 2.0, 2.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn expand(&self, shape: impl Into<Extents>) -> Tensor {
+        let extents = attempt!("expand", shape.into().resolve(), self);
+        self.apply(Op::Expand(extents))
+    }
+
+    /// The tensor broadcast to a shape: another name of [`expand`](Tensor::expand).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// assert_eq!(x.broadcast_to([2, 2]).to_vec::<f64>()?, [1.0, 2.0, 1.0, 2.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: impl Into<Extents>) -> Tensor {
+        let extents = attempt!("broadcast_to", shape.into().resolve(), self);
+        self.apply(Op::Expand(extents))
+    }
+
+    /// A dimension of size 1 removed (any of several); other sizes stay.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([1, 3, 1], DType::F32, &Device::cpu());
+    /// assert_eq!(x.squeeze(0).dims(), [3, 1]);
+    /// assert_eq!(x.squeeze(1).dims(), [1, 3, 1]);
+    /// ```
+    #[track_caller]
+    pub fn squeeze(&self, dim: impl Into<Dims>) -> Tensor {
+        let mask = attempt!("squeeze", dim.into().mask(self.rank()), self);
+        self.apply(Op::Squeeze { mask })
+    }
+
+    /// A dimension of size 1 added, to stand at `dim` in the result.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3], DType::F32, &Device::cpu());
+    /// assert_eq!(x.unsqueeze(0).dims(), [1, 2, 3]);
+    /// assert_eq!(x.unsqueeze(-1).dims(), [2, 3, 1]);
+    /// ```
+    #[track_caller]
+    pub fn unsqueeze(&self, dim: impl Into<Dim>) -> Tensor {
+        let dim = attempt!("unsqueeze", dim.into().wrap_new(self.rank()), self);
+        self.apply(Op::Unsqueeze { dim })
+    }
+
+    /// Dimensions in reverse order.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4], [2, 2], &Device::cpu());
+    /// assert_eq!(x.flip(1).to_vec::<i32>()?, [2, 1, 4, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn flip(&self, dims: impl Into<Dims>) -> Tensor {
+        let mask = attempt!("flip", dims.into().mask(self.rank()), self);
+        self.apply(Op::Flip { mask })
+    }
+
+    /// The elements of a dimension moved by `shift`, those that leave at one end coming in at the other.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3], 3, &Device::cpu());
+    /// assert_eq!(x.roll(-1, 0).to_vec::<i32>()?, [2, 3, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn roll(&self, shift: isize, dim: impl Into<Dim>) -> Tensor {
+        let dim = attempt!("roll", dim.into().wrap_along(self.rank()), self);
+        self.apply(Op::Composite(Composite::Roll { shift, dim }))
+    }
+
+    /// The whole repeated, so many times a dimension; counts beyond the rank add leading dimensions.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2], 2, &Device::cpu());
+    /// assert_eq!(x.repeat(&[2, 2]).to_vec::<i32>()?, [1, 2, 1, 2, 1, 2, 1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn repeat(&self, counts: &[usize]) -> Tensor {
+        self.apply(Op::Repeat(SmallVec::from_slice(counts)))
+    }
+}

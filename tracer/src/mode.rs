@@ -1,0 +1,119 @@
+//! When operations run, and how exactly: modes and precisions, by scope, thread and process.
+
+use crate::backend::Precision;
+use ferrotrace_runtime::Config;
+use once_cell::sync::Lazy;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+/// When operations run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Recorded, and compiled together when a value is needed.
+    #[default]
+    Compiled,
+    /// Each at once, on ready-made kernels.
+    Eager,
+    /// Recorded; a flush whose plan is not compiled yet runs on ready-made kernels while it compiles in the
+    /// background.
+    Tiered,
+}
+
+thread_local! {
+    static SCOPE: Cell<Option<Mode>> = const { Cell::new(None) };
+    static THREAD: Cell<Option<Mode>> = const { Cell::new(None) };
+    static PRECISION: Cell<Precision> = const { Cell::new(Precision::Fast) };
+}
+
+/// 0 when not set; else 1 + the mode.
+static PROCESS: AtomicU8 = AtomicU8::new(0);
+
+/// What `FERROTRACE_MODE` asks for; anything unknown is `Compiled`.
+static ENVIRONMENT: Lazy<Mode> = Lazy::new(|| match Config::get().mode.as_str() {
+    "eager" => Mode::Eager,
+    "tiered" => Mode::Tiered,
+    _ => Mode::Compiled,
+});
+
+/// The mode in force: of the innermost scope, else of the thread, else of the process, else of the environment.
+pub(crate) fn current() -> Mode {
+    if let Some(mode) = SCOPE.get().or(THREAD.get()) {
+        return mode;
+    }
+    match PROCESS.load(Relaxed) {
+        1 => Mode::Compiled,
+        2 => Mode::Eager,
+        3 => Mode::Tiered,
+        _ => *ENVIRONMENT,
+    }
+}
+
+/// The precision in force.
+pub(crate) fn precision() -> Precision {
+    PRECISION.get()
+}
+
+/// Sets the mode of the process: of every thread and scope that has none of its own.
+pub fn set_mode(mode: Mode) {
+    let code = match mode {
+        Mode::Compiled => 1,
+        Mode::Eager => 2,
+        Mode::Tiered => 3,
+    };
+    PROCESS.store(code, Relaxed);
+}
+
+/// Sets the mode of this thread, or with `None` leaves it to the process.
+pub fn set_thread_mode(mode: Option<Mode>) {
+    THREAD.set(mode);
+}
+
+/// Restores a thread-local value, also when the scope unwinds.
+struct Restore<T: Copy + 'static>(&'static std::thread::LocalKey<Cell<T>>, T);
+
+impl<T: Copy + 'static> Drop for Restore<T> {
+    fn drop(&mut self) {
+        self.0.set(self.1);
+    }
+}
+
+/// Runs `f` with operations recorded (or run) in `mode` on this thread. Scopes nest; the innermost counts.
+pub fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(&SCOPE, SCOPE.replace(Some(mode)));
+    f()
+}
+
+/// Runs `f` with operations recorded in `precision` on this thread.
+pub fn with_precision<R>(precision: Precision, f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(&PRECISION, PRECISION.replace(precision));
+    f()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scope_before_thread() {
+        std::thread::spawn(|| {
+            set_thread_mode(Some(Mode::Eager));
+            assert_eq!(current(), Mode::Eager);
+            let inner = with_mode(Mode::Tiered, || {
+                assert_eq!(current(), Mode::Tiered);
+                with_mode(Mode::Compiled, current)
+            });
+            assert_eq!((inner, current()), (Mode::Compiled, Mode::Eager));
+            let unwound = std::panic::catch_unwind(|| with_mode(Mode::Tiered, || panic!("unwinds")));
+            assert!(unwound.is_err());
+            assert_eq!(current(), Mode::Eager);
+        })
+        .join()
+        .expect("asserts");
+    }
+
+    #[test]
+    fn precision_is_scoped() {
+        assert_eq!(with_precision(Precision::EagerExact, precision), Precision::EagerExact);
+        assert_eq!(precision(), Precision::Fast);
+    }
+}

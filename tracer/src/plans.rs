@@ -1,0 +1,109 @@
+//! The plans of traces met before, by form.
+
+use crate::backend::{Graph, Plan, compile};
+use crate::collect::Collected;
+use crate::mode::Mode;
+use crate::signature::Form;
+use crate::tiered;
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Counter, Result, count};
+use lru::LruCache;
+use once_cell::sync::{Lazy, OnceCell};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+/// Forms kept, by hash; the least recently used goes first.
+const CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+
+/// A form, and its plan once it is compiled.
+#[derive(Debug)]
+pub(crate) struct PlanEntry {
+    pub form: Form,
+    plan: OnceCell<Arc<Plan>>,
+}
+
+type Cache = LruCache<u64, SmallVec<[Arc<PlanEntry>; 1]>>;
+
+static PLANS: Lazy<Mutex<Cache>> = Lazy::new(|| Mutex::new(LruCache::new(CAPACITY)));
+
+/// Forgets every plan. Those that tensors or `jit` functions hold live on with them.
+pub fn clear_plans() {
+    PLANS.lock().clear();
+}
+
+/// How a form is run.
+#[derive(Debug)]
+pub(crate) enum Prepared {
+    /// Compiled.
+    Plan(Arc<Plan>),
+    /// On ready-made kernels, while it compiles in the background.
+    Eagerly(Arc<Graph>),
+}
+
+impl PlanEntry {
+    /// The plan, compiled at the first call; others that call meanwhile wait for it. An error is not kept.
+    pub fn compile(&self, graph: impl FnOnce() -> Result<Graph>) -> Result<Arc<Plan>> {
+        if let Some(plan) = self.plan.get() {
+            count(Counter::PlanCacheHits, 1);
+            return Ok(plan.clone());
+        }
+        self.plan.get_or_try_init(|| compile(graph()?)).cloned()
+    }
+
+    /// What to run in `mode`.
+    pub fn prepare(
+        self: &Arc<PlanEntry>,
+        mode: Mode,
+        graph: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Prepared> {
+        if mode != Mode::Tiered || self.plan.get().is_some() {
+            return self.compile(graph).map(Prepared::Plan);
+        }
+        let graph = Arc::new(graph()?);
+        tiered::compile_later(self, &graph);
+        Ok(Prepared::Eagerly(graph))
+    }
+}
+
+/// The entry of this hash and form, made if there is none.
+pub(crate) fn entry(
+    hash: u64,
+    same: impl Fn(&Form) -> bool,
+    form: impl FnOnce() -> Form,
+) -> Arc<PlanEntry> {
+    let known = PLANS.lock().get(&hash).cloned().unwrap_or_default();
+    if let Some(entry) = known.into_iter().find(|entry| same(&entry.form)) {
+        return entry;
+    }
+    let made = Arc::new(PlanEntry { form: form(), plan: OnceCell::new() });
+    let mut plans = PLANS.lock();
+    let there = plans.get_or_insert_mut(hash, SmallVec::new);
+    // Another thread may have made the same meanwhile.
+    if let Some(entry) = there.iter().find(|entry| entry.form == made.form) {
+        return entry.clone();
+    }
+    there.push(made.clone());
+    made
+}
+
+/// The plan of a collection whose leaves have this data, if it is compiled.
+pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>> {
+    let entries = PLANS.lock().peek(&collected.hash).cloned()?;
+    let entry = entries.iter().find(|entry| collected.has_form(&entry.form, leaves.iter()))?;
+    entry.plan.get().cloned()
+}
+
+/// What to run for a collection whose leaves have this data.
+pub(crate) fn prepare<'a>(
+    collected: &Collected,
+    leaves: impl Iterator<Item = &'a Array> + Clone,
+    mode: Mode,
+) -> Result<Prepared> {
+    let same = |form: &Form| collected.has_form(form, leaves.clone());
+    let entry = entry(collected.hash, same, || collected.form(leaves.clone()));
+    entry.prepare(mode, || {
+        entry.form.graph(&collected.scalar_values(), &collected.locations())
+    })
+}

@@ -1,0 +1,223 @@
+//! Where data enters and leaves the library.
+
+use crate::flush::{flush_tensors, stored_array};
+use crate::{Input, Tensor};
+use ferrotrace_kernels::{Array, Op};
+use ferrotrace_runtime::{
+    Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count,
+};
+use half::{bf16, f16};
+use ndarray::ArrayD;
+
+impl Tensor {
+    /// A tensor of these elements in row-major order. The vector's memory becomes the tensor's where it can.
+    ///
+    /// The tensor carries an error if the shape has another number of elements.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_vec(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2], &Device::cpu());
+    /// assert_eq!(x.dims(), [2, 2]);
+    /// ```
+    #[track_caller]
+    pub fn from_vec<T: Element>(data: Vec<T>, shape: impl Into<Shape>, device: &Device) -> Tensor {
+        let shape = shape.into();
+        let len = data.len();
+        match matching(len, &shape).and_then(|()| Buffer::from_vec(device, data)) {
+            Ok(buffer) => Tensor::of_buffer::<T>(buffer, shape),
+            Err(error) => Tensor::failed("from_vec", error, &[]),
+        }
+    }
+
+    /// The same from a slice, which is copied.
+    #[track_caller]
+    pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>, device: &Device) -> Tensor {
+        let shape = shape.into();
+        match matching(data.len(), &shape).and_then(|()| Buffer::from_slice(device, data)) {
+            Ok(buffer) => Tensor::of_buffer::<T>(buffer, shape),
+            Err(error) => Tensor::failed("from_slice", error, &[]),
+        }
+    }
+
+    #[track_caller]
+    fn of_buffer<T: Element>(buffer: Buffer, shape: Shape) -> Tensor {
+        let layout = Layout::contiguous(shape);
+        Tensor::from_array(Array { buffer, layout, dtype: T::DTYPE })
+    }
+
+    /// A tensor of an `ndarray` array's shape and elements.
+    #[track_caller]
+    pub fn from_ndarray<T: Element>(array: ArrayD<T>, device: &Device) -> Tensor {
+        let shape = Shape::new(array.shape());
+        let data = if array.is_standard_layout() {
+            let (data, first) = array.into_raw_vec_and_offset();
+            match first {
+                None | Some(0) if data.len() == shape.numel() => data,
+                first => {
+                    let first = first.unwrap_or(0);
+                    data[first..first + shape.numel()].to_vec()
+                }
+            }
+        } else {
+            array.iter().copied().collect()
+        };
+        Tensor::from_vec(data, shape, device)
+    }
+
+    /// Computes and stores the tensor, if it is not yet.
+    ///
+    /// # Errors
+    /// What the tensor carries, or what computing it met.
+    pub fn eval(&self) -> Result<()> {
+        flush_tensors(std::iter::once(self));
+        self.check()
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// The tensor has another dtype than `T` stands for, or carries an error, or computing it fails.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        self.check()?;
+        let dtype = self.dtype();
+        if dtype != T::DTYPE {
+            let want = T::DTYPE;
+            return Err(Error::dtype(format!("a tensor of {dtype} was read as {want}: cast it")));
+        }
+        elements(&on_host(stored_array(self.node())?)?)
+    }
+
+    /// The element of a tensor that has one.
+    ///
+    /// # Errors
+    /// As [`to_vec`](Self::to_vec), or the tensor has another number of elements.
+    pub fn to_scalar<T: Element>(&self) -> Result<T> {
+        self.check()?;
+        if self.numel() != 1 {
+            let shape = self.sizes();
+            return Err(Error::shape(format!("a tensor of shape {shape} is not one number")));
+        }
+        let all = self.to_vec::<T>()?;
+        all.first().copied().ok_or_else(|| Error::internal("an element was lost"))
+    }
+
+    /// The tensor as an `ndarray` array.
+    ///
+    /// # Errors
+    /// As [`to_vec`](Self::to_vec).
+    pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
+        let data = self.to_vec::<T>()?;
+        ArrayD::from_shape_vec(self.dims(), data).map_err(|error| Error::shape(error.to_string()))
+    }
+
+    /// Whether every pair of elements (after broadcasting) is equal or differs by at most `atol + rtol·|u|`. NaN is
+    /// close to nothing.
+    ///
+    /// # Errors
+    /// The shapes do not broadcast, or one of the tensors cannot be computed.
+    pub fn allclose(&self, u: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        crate::eval([self, u])?;
+        let a = on_host(stored_array(self.node())?)?;
+        let b = on_host(stored_array(u.node())?)?;
+        let (from, to) = (a.shape(), b.shape());
+        let error = || Error::shape(format!("shapes {from} and {to} do not broadcast"));
+        let shape = from.broadcast(to).ok_or_else(error)?;
+        let spread = |array: &Array| {
+            let layout = array.layout.broadcast_to(&shape).ok_or_else(error)?;
+            numbers(&array.with_layout(layout))
+        };
+        let (a, b) = (spread(&a)?, spread(&b)?);
+        let close = |(a, b): (&f64, &f64)| {
+            // Infinities are close to themselves alone.
+            a == b || (b.is_finite() && (a - b).abs() <= atol + rtol * b.abs())
+        };
+        Ok(a.iter().zip(&b).all(close))
+    }
+
+    /// The same values on a device: the tensor itself if it lies there. Copying computes the tensor first.
+    #[track_caller]
+    pub fn to_device(&self, device: &Device) -> Tensor {
+        if *device == self.device() || self.error().is_some() {
+            return self.clone();
+        }
+        match stored_array(self.node()).and_then(|array| copy_to(&array, device)) {
+            Ok(array) => Tensor::from_array(array),
+            Err(error) => Tensor::failed("to_device", error, &[self]),
+        }
+    }
+
+    /// The same values in dense row-major order: a copy if they are stored in another.
+    #[track_caller]
+    pub fn contiguous(&self) -> Tensor {
+        let dense = self.node().array().is_none_or(|array| array.layout.is_contiguous());
+        if dense { self.clone() } else { self.copied() }
+    }
+
+    /// The same values, computed anew.
+    #[track_caller]
+    fn copied(&self) -> Tensor {
+        Tensor::record(Op::Cast(self.dtype()), &[Input::Tensor(self)])
+    }
+
+    /// The same values, cut off from what they were computed from.
+    pub fn detach(&self) -> Tensor {
+        self.clone()
+    }
+}
+
+/// Checks that so many elements make up a shape.
+fn matching(len: usize, shape: &Shape) -> Result<()> {
+    if len == shape.numel() {
+        return Ok(());
+    }
+    Err(Error::shape(format!("{len} elements do not make up the shape {shape}")))
+}
+
+/// The array in host memory.
+fn on_host(array: Array) -> Result<Array> {
+    if array.buffer.device().is_cpu() {
+        return Ok(array);
+    }
+    count(Counter::HostSyncs, 1);
+    copy_to(&array, &Device::cpu())
+}
+
+/// A copy in the memory of another device.
+fn copy_to(array: &Array, device: &Device) -> Result<Array> {
+    let from = array.buffer.device();
+    let message = format!("no copy from {from} to {device} in this build");
+    Err(Error::new(ErrorKind::Device(message)))
+}
+
+/// The elements of an array in host memory, in row-major order.
+fn elements<T: Element>(array: &Array) -> Result<Vec<T>> {
+    let all = array.buffer.as_slice::<T>();
+    if array.numel() == 0 {
+        return Ok(Vec::new());
+    }
+    let outside = || Error::internal("an array exceeds its buffer");
+    if array.layout.is_contiguous() {
+        let first = array.layout.offset();
+        return all.get(first..first + array.numel()).map(<[T]>::to_vec).ok_or_else(outside);
+    }
+    array.layout.offsets().map(|at| all.get(at).copied()).collect::<Option<_>>().ok_or_else(outside)
+}
+
+/// The elements of an array in host memory as binary64.
+fn numbers(array: &Array) -> Result<Vec<f64>> {
+    fn of<T: Element>(array: &Array, f: impl Fn(T) -> f64) -> Result<Vec<f64>> {
+        Ok(elements::<T>(array)?.into_iter().map(f).collect())
+    }
+    match array.dtype {
+        DType::Bool => of(array, |x: bool| x as u8 as f64),
+        DType::U8 => of(array, |x: u8| x as f64),
+        DType::I8 => of(array, |x: i8| x as f64),
+        DType::I16 => of(array, |x: i16| x as f64),
+        DType::I32 => of(array, |x: i32| x as f64),
+        DType::I64 => of(array, |x: i64| x as f64),
+        DType::F16 => of(array, f16::to_f64),
+        DType::BF16 => of(array, bf16::to_f64),
+        DType::F32 => of(array, |x: f32| x as f64),
+        DType::F64 => of(array, |x: f64| x),
+    }
+}

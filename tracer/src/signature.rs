@@ -1,0 +1,258 @@
+//! The canonical form of a trace: what two flushes must share to share a plan.
+
+use crate::backend::{Graph, Precision};
+use ferrotrace_kernels::{Array, Op, OpBuilder, Operand, ValueId};
+use ferrotrace_runtime::{Category, DType, Device, Layout, Result, Scalar, Shape};
+use smallvec::SmallVec;
+use std::hash::{Hash, Hasher};
+use std::panic::Location;
+
+/// A fast hash of small integers: multiply and fold. Not for adversaries; equality is checked beside it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Mix(u64);
+
+impl Mix {
+    /// Takes in one word.
+    #[inline]
+    pub fn word(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;
+        self.0 = (product as u64) ^ ((product >> 64) as u64).rotate_left(17);
+    }
+}
+
+impl Hasher for Mix {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.word(u64::from_le_bytes(word));
+        }
+    }
+
+    #[inline]
+    fn write_u8(&mut self, n: u8) {
+        self.word(n as u64);
+    }
+
+    #[inline]
+    fn write_u32(&mut self, n: u32) {
+        self.word(n as u64);
+    }
+
+    #[inline]
+    fn write_u64(&mut self, n: u64) {
+        self.word(n);
+    }
+
+    #[inline]
+    fn write_usize(&mut self, n: usize) {
+        self.word(n as u64);
+    }
+
+    #[inline]
+    fn write_isize(&mut self, n: isize) {
+        self.word(n as u64);
+    }
+}
+
+/// The kinds of operands as one number: category of a number, or a tensor.
+#[inline]
+pub(crate) fn operand_kinds(kinds: impl Iterator<Item = Option<Category>>) -> u64 {
+    kinds.fold(1, |code: u64, kind| code.wrapping_mul(5) + kind.map_or(4, |c| c as u64))
+}
+
+/// The part of a node's hash that does not depend on what its operands are: known when it is recorded.
+#[inline]
+pub(crate) fn node_hash(
+    op: &Op,
+    precision: Precision,
+    dtype: DType,
+    shape: &Shape,
+    kinds: u64,
+) -> u64 {
+    let mut mix = Mix::default();
+    op.hash(&mut mix);
+    mix.word(kinds << 16 | (dtype as u64) << 8 | precision as u64);
+    for &size in shape.iter() {
+        mix.word(size as u64);
+    }
+    mix.finish()
+}
+
+/// An operand in a form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Edge {
+    /// An earlier node.
+    Node(u32),
+    /// Stored data.
+    Leaf(u32),
+    /// The next number of the trace, of this category.
+    Slot(Category),
+}
+
+impl Edge {
+    /// An injective code, for hashing.
+    #[inline]
+    pub fn code(self) -> u64 {
+        match self {
+            Edge::Node(n) => (n as u64) << 2,
+            Edge::Leaf(n) => (n as u64) << 2 | 1,
+            Edge::Slot(category) => (category as u64) << 2 | 2,
+        }
+    }
+}
+
+/// A node of a form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FormNode {
+    pub op: Op,
+    pub precision: Precision,
+    pub dtype: DType,
+    pub shape: Shape,
+    /// Where its operands end in [`Form::edges`]; they begin where the node before ends.
+    pub edges_end: u32,
+}
+
+/// Stored data that a trace reads: neither where in its buffer the window begins, nor which buffer it is, is part of
+/// the form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FormLeaf {
+    /// The window; the offset is zero.
+    pub layout: Layout,
+    pub dtype: DType,
+    pub device: Device,
+}
+
+impl FormLeaf {
+    /// That of an array.
+    pub fn of(array: &Array) -> FormLeaf {
+        let strides = SmallVec::from_slice(array.layout.strides());
+        FormLeaf {
+            layout: Layout::new(array.shape().clone(), strides, 0),
+            dtype: array.dtype,
+            device: array.buffer.device().clone(),
+        }
+    }
+
+    /// Whether it is that of this array.
+    pub fn is_of(&self, array: &Array) -> bool {
+        self.dtype == array.dtype
+            && self.layout.shape() == array.shape()
+            && self.layout.strides() == array.layout.strides()
+            && self.device == *array.buffer.device()
+    }
+}
+
+/// The hash of a form, taken in piece by piece.
+#[derive(Debug, Default)]
+pub(crate) struct FormHash(Mix);
+
+impl FormHash {
+    /// The next node.
+    #[inline]
+    pub fn node(&mut self, hash: u64, edges: &[Edge]) {
+        self.0.word(hash);
+        for edge in edges {
+            self.0.word(edge.code());
+        }
+    }
+
+    /// The next leaf.
+    pub fn leaf(&mut self, layout: &Layout, dtype: DType) {
+        self.0.word((layout.shape().rank() as u64) << 8 | dtype as u64);
+        for (&size, &stride) in layout.shape().iter().zip(layout.strides()) {
+            self.0.word(size as u64);
+            self.0.word(stride as u64);
+        }
+    }
+
+    /// The nodes stored; the whole hash.
+    pub fn finish(mut self, outputs: &[u32]) -> u64 {
+        for &output in outputs {
+            self.0.word(output as u64);
+        }
+        self.0.finish()
+    }
+}
+
+/// The canonical form of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Form {
+    /// In topological order.
+    pub nodes: Vec<FormNode>,
+    /// The operands of all nodes, one node after the other.
+    pub edges: Vec<Edge>,
+    pub leaves: Vec<FormLeaf>,
+    /// The nodes whose values are stored.
+    pub outputs: Vec<u32>,
+}
+
+impl Form {
+    /// Its hash.
+    pub fn hash(&self) -> u64 {
+        let mut hash = FormHash::default();
+        for (node, edges) in self.operands() {
+            let kinds = operand_kinds(edges.iter().map(|edge| match edge {
+                Edge::Slot(category) => Some(*category),
+                _ => None,
+            }));
+            hash.node(node_hash(&node.op, node.precision, node.dtype, &node.shape, kinds), edges);
+        }
+        for leaf in &self.leaves {
+            hash.leaf(&leaf.layout, leaf.dtype);
+        }
+        hash.finish(&self.outputs)
+    }
+
+    /// The operands of each node, in order.
+    pub fn operands(&self) -> impl Iterator<Item = (&FormNode, &[Edge])> {
+        let mut start = 0;
+        self.nodes.iter().map(move |node| {
+            let end = node.edges_end as usize;
+            let edges = &self.edges[start..end];
+            start = end;
+            (node, edges)
+        })
+    }
+
+    /// The graph of this form; `scalars` are examples of the trace's numbers, `locations` the user's line of each node.
+    ///
+    /// # Errors
+    /// An operator's rules refuse what they took when it was recorded: a defect.
+    pub fn graph(
+        &self,
+        scalars: &[Scalar],
+        locations: &[&'static Location<'static>],
+    ) -> Result<Graph> {
+        let mut graph = Graph::new();
+        let mut leaves: Vec<ValueId> = Vec::with_capacity(self.leaves.len());
+        for leaf in &self.leaves {
+            leaves.push(graph.input(&leaf.layout, leaf.dtype, &leaf.device));
+        }
+        let mut values: Vec<ValueId> = Vec::with_capacity(self.nodes.len());
+        let mut slot = 0;
+        let mut operands: SmallVec<[Operand; 4]> = SmallVec::new();
+        for (i, (node, edges)) in self.operands().enumerate() {
+            operands.clear();
+            for edge in edges {
+                operands.push(match *edge {
+                    Edge::Node(n) => Operand::Value(values[n as usize]),
+                    Edge::Leaf(n) => Operand::Value(leaves[n as usize]),
+                    Edge::Slot(_) => {
+                        slot += 1;
+                        Operand::Slot(slot - 1, scalars[slot as usize - 1])
+                    }
+                });
+            }
+            graph.set_origin(locations.get(i).copied(), node.precision);
+            values.push(graph.push(node.op.clone(), &operands)?);
+        }
+        graph.set_outputs(self.outputs.iter().map(|&n| values[n as usize]).collect());
+        Ok(graph)
+    }
+}

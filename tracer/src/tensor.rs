@@ -1,0 +1,244 @@
+//! The tensor handle, and what can be asked of it without running anything.
+
+use crate::jit_fn::trace;
+use crate::node::{Facts, Node, NodeInput, Status};
+use crate::mode;
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
+
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A tensor: a value that may not be computed yet.
+///
+/// Every operation records what to compute and returns at once; nothing runs until data is read or [`eval`](crate::eval)
+/// is called. Tensors are values: writing to one never changes what another handle sees. A clone is another handle of
+/// the same value, and costs a few nanoseconds.
+///
+/// An invalid operation returns a tensor that carries the error and has shape `[0]`; so does everything computed from
+/// it, and whatever reads it returns the error.
+pub struct Tensor {
+    node: Arc<Node>,
+}
+
+/// An operand of [`Tensor::record`].
+#[derive(Clone, Debug)]
+pub(crate) enum Input<'a> {
+    /// A tensor.
+    Tensor(&'a Tensor),
+    /// A number.
+    Scalar(Scalar),
+    /// The key or offset that a generator gave: see [`Generator::take`](crate::Generator::take).
+    Draw(crate::node::Draw),
+}
+
+impl<'a> From<&'a Tensor> for Input<'a> {
+    fn from(tensor: &'a Tensor) -> Input<'a> {
+        Input::Tensor(tensor)
+    }
+}
+
+impl Input<'_> {
+    pub(crate) fn to_node_input(&self) -> NodeInput {
+        match self {
+            Input::Tensor(tensor) => NodeInput::Tensor(tensor.node.clone()),
+            Input::Scalar(scalar) => NodeInput::Scalar(*scalar),
+            Input::Draw(draw) => NodeInput::Draw(*draw),
+        }
+    }
+}
+
+impl Clone for Tensor {
+    #[inline]
+    fn clone(&self) -> Tensor {
+        let node = self.node.clone();
+        node.add_handle();
+        Tensor { node }
+    }
+}
+
+impl Drop for Tensor {
+    #[inline]
+    fn drop(&mut self) {
+        self.node.remove_handle();
+    }
+}
+
+impl Tensor {
+    /// The handle that a fresh node counts already.
+    #[inline]
+    pub(crate) fn of_fresh(node: Node) -> Tensor {
+        Tensor { node: Arc::new(node) }
+    }
+
+    /// The node.
+    #[inline]
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// A tensor of data that exists.
+    #[track_caller]
+    pub(crate) fn from_array(array: Array) -> Tensor {
+        let facts = Facts::of_data(&array, Location::caller());
+        Tensor::of_fresh(Node::stored(facts, array))
+    }
+
+    /// A tensor that carries `error`, tied to the operation `op` on `operands`; the first error that an operand
+    /// carries comes before it.
+    #[track_caller]
+    pub(crate) fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
+        let location = Location::caller();
+        let earlier = operands.iter().find_map(|t| t.node.error());
+        let error = earlier.unwrap_or_else(|| {
+            let operands = operands.iter().map(|t| (t.sizes().clone(), t.dtype())).collect();
+            error.at(Context { op, operands, location: Some(location) })
+        });
+        let device = operands.first().map_or(Device::cpu(), |t| t.device());
+        let dtype = operands.first().map_or(DType::F32, |t| t.dtype());
+        Tensor::of_error(error, dtype, &device, location)
+    }
+
+    /// A tensor that carries an error as it is.
+    pub(crate) fn of_error(
+        error: Error,
+        dtype: DType,
+        device: &Device,
+        location: &'static Location<'static>,
+    ) -> Tensor {
+        trace::observe_refusal();
+        let facts = Facts {
+            op: None,
+            shape: Shape::from(0),
+            dtype,
+            device: device.clone(),
+            precision: mode::precision(),
+            location,
+            hash: 0,
+            trace: trace::current(),
+            argument: 0,
+        };
+        Tensor::of_fresh(Node::failed(facts, error))
+    }
+
+    /// The shape, for operators' own checks: a `jit` function that is being traced stays good for other sizes. Sizes
+    /// that end up in an operator's attributes are read with [`shape`](Self::shape).
+    #[inline]
+    pub(crate) fn sizes(&self) -> &Shape {
+        &self.node.facts.shape
+    }
+
+    /// The error, or nothing.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.error().map_or(Ok(()), Err)
+    }
+
+    /// The sizes of the dimensions; `[0]` where the tensor carries an error.
+    #[inline]
+    pub fn shape(&self) -> &Shape {
+        trace::observe_sizes(&self.node);
+        self.sizes()
+    }
+
+    /// The sizes of the dimensions, outermost first; `[0]` where the tensor carries an error.
+    pub fn dims(&self) -> &[usize] {
+        self.shape().dims()
+    }
+
+    /// The number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.sizes().rank()
+    }
+
+    /// The number of elements; 0 where the tensor carries an error.
+    pub fn numel(&self) -> usize {
+        self.shape().numel()
+    }
+
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        self.node.facts.dtype
+    }
+
+    /// The device it lies on.
+    pub fn device(&self) -> Device {
+        self.node.facts.device.clone()
+    }
+
+    /// The size of a dimension; negative numbers count from the end.
+    ///
+    /// # Errors
+    /// There is no such dimension, or the tensor carries an error.
+    pub fn dim(&self, dim: impl Into<crate::args::Dim>) -> Result<usize> {
+        self.check()?;
+        let dim = dim.into().wrap(self.rank())?;
+        Ok(self.shape()[dim])
+    }
+
+    fn exact_dims<const N: usize>(&self) -> Result<[usize; N]> {
+        self.check()?;
+        let dims = <[usize; N]>::try_from(self.dims());
+        dims.map_err(|_| Error::shape(format!("{} has not {N} dimensions", self.sizes())))
+    }
+
+    /// The sizes of a tensor of two dimensions.
+    ///
+    /// # Errors
+    /// The rank is not 2, or the tensor carries an error.
+    pub fn dims2(&self) -> Result<(usize, usize)> {
+        self.exact_dims().map(|[a, b]| (a, b))
+    }
+
+    /// The sizes of a tensor of three dimensions.
+    ///
+    /// # Errors
+    /// The rank is not 3, or the tensor carries an error.
+    pub fn dims3(&self) -> Result<(usize, usize, usize)> {
+        self.exact_dims().map(|[a, b, c]| (a, b, c))
+    }
+
+    /// The sizes of a tensor of four dimensions.
+    ///
+    /// # Errors
+    /// The rank is not 4, or the tensor carries an error.
+    pub fn dims4(&self) -> Result<(usize, usize, usize, usize)> {
+        self.exact_dims().map(|[a, b, c, d]| (a, b, c, d))
+    }
+
+    /// The sizes of a tensor of five dimensions.
+    ///
+    /// # Errors
+    /// The rank is not 5, or the tensor carries an error.
+    pub fn dims5(&self) -> Result<(usize, usize, usize, usize, usize)> {
+        self.exact_dims().map(|[a, b, c, d, e]| (a, b, c, d, e))
+    }
+
+    /// The error that the tensor carries: of an invalid operation, or of a flush that failed. Nothing runs to find out.
+    pub fn error(&self) -> Option<Error> {
+        self.node.error()
+    }
+
+    /// Whether the operation has not run yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.node.status() == Status::Pending
+    }
+}
+
+impl Facts {
+    /// Those of data from outside.
+    pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
+        Facts {
+            op: None,
+            shape: array.shape().clone(),
+            dtype: array.dtype,
+            device: array.buffer.device().clone(),
+            precision: mode::precision(),
+            location,
+            hash: 0,
+            trace: 0,
+            argument: 0,
+        }
+    }
+}
