@@ -47,6 +47,9 @@ pub enum BodyOp {
     Unary(UnaryOp, Value),
     /// A function of two values of equal type.
     Binary(BinaryOp, Value, Value),
+    /// The first divided by the second, uniform over the lanes, whose reciprocal the third is: by multiplication where
+    /// both are normal numbers.
+    Divide(Value, Value, Value),
     /// `a` where the first is true, else `b`.
     Select(Value, Value, Value),
     /// Conversion to the value's own type.
@@ -208,7 +211,7 @@ impl Body {
             BodyOp::Mask(m) => masks.push(*m),
             BodyOp::Unary(_, a) | BodyOp::Cast(a) | BodyOp::Round(a, _) => found.push(*a),
             BodyOp::Binary(_, a, b) => found.extend([*a, *b]),
-            BodyOp::Select(m, a, b) => found.extend([*m, *a, *b]),
+            BodyOp::Select(a, b, c) | BodyOp::Divide(a, b, c) => found.extend([*a, *b, *c]),
             BodyOp::Check { index, mask, .. } => {
                 found.push(*index);
                 masks.extend(*mask);
@@ -256,6 +259,30 @@ impl Body {
         forward: &dyn Fn(Source, &Expr) -> Option<Value>,
         ranges: &R,
     ) -> Vec<Value> {
+        self.copy(from, roots, of, forward, &|_, _, op| op, ranges)
+    }
+
+    /// Copies `roots` and what they need of another body, each operation (its operands already copies) as `replace`
+    /// gives it for its number there. Returns the copies of the roots.
+    pub fn rewrite<R: Ranges + ?Sized>(
+        &mut self,
+        from: &Body,
+        roots: &[Value],
+        replace: &dyn Fn(&mut Body, Value, BodyOp) -> BodyOp,
+        ranges: &R,
+    ) -> Vec<Value> {
+        self.copy(from, roots, &|_| None, &|_, _| None, replace, ranges)
+    }
+
+    fn copy<R: Ranges + ?Sized>(
+        &mut self,
+        from: &Body,
+        roots: &[Value],
+        of: &dyn Fn(&Term) -> Option<Expr>,
+        forward: &dyn Fn(Source, &Expr) -> Option<Value>,
+        replace: &dyn Fn(&mut Body, Value, BodyOp) -> BodyOp,
+        ranges: &R,
+    ) -> Vec<Value> {
         let mut needed = vec![false; from.values.len()];
         for &root in roots {
             needed[root as usize] = true;
@@ -286,14 +313,24 @@ impl Body {
                 })
             };
             let copied = match op {
-                BodyOp::Load { source, dtype: memory, index, mask: m } => {
+                BodyOp::Load {
+                    source,
+                    dtype: memory,
+                    index,
+                    mask: m,
+                } => {
                     let index = expr(index);
                     if let Some(value) = forward(*source, &index) {
                         map[v] = value;
                         continue;
                     }
                     let mask = mask(self, m);
-                    BodyOp::Load { source: *source, dtype: *memory, index, mask }
+                    BodyOp::Load {
+                        source: *source,
+                        dtype: *memory,
+                        index,
+                        mask,
+                    }
                 }
                 BodyOp::Number(n) => {
                     map[v] = self.push_number(from.numbers[*n as usize]);
@@ -308,22 +345,41 @@ impl Body {
                 BodyOp::Unary(op, a) => BodyOp::Unary(*op, at(a)),
                 BodyOp::Binary(op, a, b) => BodyOp::Binary(*op, at(a), at(b)),
                 BodyOp::Select(m, a, b) => BodyOp::Select(at(m), at(a), at(b)),
+                BodyOp::Divide(a, b, r) => BodyOp::Divide(at(a), at(b), at(r)),
                 BodyOp::Cast(a) => BodyOp::Cast(at(a)),
                 BodyOp::Round(a, d) => BodyOp::Round(at(a), *d),
-                BodyOp::Check { index, size, mask: m, site } => {
+                BodyOp::Check {
+                    index,
+                    size,
+                    mask: m,
+                    site,
+                } => {
                     let mask = mask(self, m);
-                    BodyOp::Check { index: at(index), size: *size, mask, site: *site }
+                    BodyOp::Check {
+                        index: at(index),
+                        size: *size,
+                        mask,
+                        site: *site,
+                    }
                 }
-                BodyOp::Random { dist, dtype, args, index } => BodyOp::Random {
+                BodyOp::Random {
+                    dist,
+                    dtype,
+                    args,
+                    index,
+                } => BodyOp::Random {
                     dist: *dist,
                     dtype: *dtype,
                     args: args.iter().map(at).collect(),
                     index: expr(index),
                 },
-                BodyOp::Reduce { kind, value, position } => {
-                    BodyOp::Reduce { kind: *kind, value: at(value), position: position.as_ref().map(expr) }
-                }
+                BodyOp::Reduce { kind, value, position } => BodyOp::Reduce {
+                    kind: *kind,
+                    value: at(value),
+                    position: position.as_ref().map(expr),
+                },
             };
+            let copied = replace(self, v as Value, copied);
             map[v] = self.push(copied, *dtype);
         }
         roots.iter().map(|&r| map[r as usize]).collect()

@@ -23,7 +23,10 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
     for (i, node) in graph.nodes().iter().enumerate() {
         let id = ValueId(i as u32);
         let value = match &node.op {
-            NodeOp::Input(n) => inputs.get(*n as usize).cloned().ok_or_else(|| Error::internal("an input is missing"))?,
+            NodeOp::Input(n) => inputs
+                .get(*n as usize)
+                .cloned()
+                .ok_or_else(|| Error::internal("an input is missing"))?,
             NodeOp::Op(op) => {
                 let arg = |operand: &Operand| match operand {
                     Operand::Value(v) => values[v.0 as usize]
@@ -49,6 +52,10 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
             }
         }
     }
-    let output = |v: &ValueId| values[v.0 as usize].clone().ok_or_else(|| Error::internal("an output was freed"));
+    let output = |v: &ValueId| {
+        values[v.0 as usize]
+            .clone()
+            .ok_or_else(|| Error::internal("an output was freed"))
+    };
     graph.outputs().iter().map(output).collect()
 }

@@ -65,7 +65,14 @@ impl Explanation {
         }
         dot.push_str(&edges(draft));
         dot.push_str("}\n");
-        Explanation { graph: draft.graph.to_string(), dot, fused, refusals: draft.refusals.clone(), calls, sources }
+        Explanation {
+            graph: draft.graph.to_string(),
+            dot,
+            fused,
+            refusals: draft.refusals.clone(),
+            calls,
+            sources,
+        }
     }
 
     /// The kernels, in the order they run.
@@ -100,7 +107,13 @@ impl Explanation {
             "<!doctype html><meta charset=\"utf-8\"><title>ferrotrace</title>\
              <style>body{font-family:sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em;overflow:auto}</style>\n",
         );
-        let _ = write!(page, "<h1>{} kernels, {} calls</h1>\n<h2>Graph</h2><pre>{}</pre>\n", self.fused.len(), self.calls.len(), escape(&self.graph));
+        let _ = write!(
+            page,
+            "<h1>{} kernels, {} calls</h1>\n<h2>Graph</h2><pre>{}</pre>\n",
+            self.fused.len(),
+            self.calls.len(),
+            escape(&self.graph)
+        );
         for (info, source) in self.fused.iter().zip(&self.sources) {
             let _ = write!(
                 page,
@@ -121,7 +134,14 @@ impl Explanation {
         let mut text = String::new();
         let _ = write!(text, "graph:\n{}", self.graph);
         for info in &self.fused {
-            let _ = writeln!(text, "kernel [{}] rows {:?} columns {:?} loops {}", info.ops.join(" "), info.rows, info.cols, info.loops);
+            let _ = writeln!(
+                text,
+                "kernel [{}] rows {:?} columns {:?} loops {}",
+                info.ops.join(" "),
+                info.rows,
+                info.cols,
+                info.loops
+            );
             text.push_str(&info.text);
         }
         for call in &self.calls {
@@ -146,8 +166,16 @@ fn edges(draft: &Draft) -> String {
     };
     for (j, step) in draft.steps.iter().enumerate() {
         let reads: Vec<Source> = match step {
-            Step::Launch(e) => e.pointers.iter().filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None }).collect(),
-            Step::Call(c) => c.args.iter().filter_map(|a| if let CallArg::Window(s, _) = a { Some(*s) } else { None }).collect(),
+            Step::Launch(e) => e
+                .pointers
+                .iter()
+                .filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None })
+                .collect(),
+            Step::Call(c) => c
+                .args
+                .iter()
+                .filter_map(|a| if let CallArg::Window(s, _) = a { Some(*s) } else { None })
+                .collect(),
         };
         for source in reads {
             let Source::Node(v) = source else { continue };

@@ -47,7 +47,10 @@ pub struct Range {
 
 impl Range {
     /// Bounds that say nothing.
-    pub const ANY: Range = Range { low: i64::MIN, high: i64::MAX };
+    pub const ANY: Range = Range {
+        low: i64::MIN,
+        high: i64::MAX,
+    };
 
     /// `low..=high`.
     pub const fn new(low: i64, high: i64) -> Range {
@@ -70,7 +73,10 @@ impl Range {
             self.high.saturating_mul(other.low),
             self.high.saturating_mul(other.high),
         ];
-        Range::new(all.into_iter().min().unwrap_or(i64::MIN), all.into_iter().max().unwrap_or(i64::MAX))
+        Range::new(
+            all.into_iter().min().unwrap_or(i64::MIN),
+            all.into_iter().max().unwrap_or(i64::MAX),
+        )
     }
 }
 
@@ -86,7 +92,8 @@ pub trait Ranges {
 /// Variable `v` runs over `0..extents[v]`; run-time values are only known not to be negative.
 impl Ranges for [usize] {
     fn var(&self, var: Var) -> Range {
-        self.get(var.0 as usize).map_or(Range::ANY, |&n| Range::new(0, (n as i64 - 1).max(0)))
+        self.get(var.0 as usize)
+            .map_or(Range::ANY, |&n| Range::new(0, (n as i64 - 1).max(0)))
     }
 
     fn value(&self, _: u32) -> Range {
@@ -96,7 +103,10 @@ impl Ranges for [usize] {
 
 impl From<i64> for Expr {
     fn from(constant: i64) -> Expr {
-        Expr { constant, terms: Vec::new() }
+        Expr {
+            constant,
+            terms: Vec::new(),
+        }
     }
 }
 
@@ -108,7 +118,10 @@ impl From<Var> for Expr {
 
 impl From<Term> for Expr {
     fn from(term: Term) -> Expr {
-        Expr { constant: 0, terms: vec![(term, 1)] }
+        Expr {
+            constant: 0,
+            terms: vec![(term, 1)],
+        }
     }
 }
 
@@ -143,7 +156,10 @@ impl Expr {
 
     /// The coefficient of a variable outside any other term.
     pub fn coefficient(&self, var: Var) -> i64 {
-        self.terms.iter().find(|(t, _)| *t == Term::Var(var)).map_or(0, |(_, c)| *c)
+        self.terms
+            .iter()
+            .find(|(t, _)| *t == Term::Var(var))
+            .map_or(0, |(_, c)| *c)
     }
 
     /// Whether every term is a variable.
@@ -230,30 +246,36 @@ impl Expr {
 
     /// Bounds, by interval arithmetic over the whole expression.
     pub fn range<R: Ranges + ?Sized>(&self, ranges: &R) -> Range {
-        self.terms.iter().fold(Range::new(self.constant, self.constant), |sum, (term, coefficient)| {
-            let of = match term {
-                Term::Var(v) => ranges.var(*v),
-                Term::Value(v) => ranges.value(*v),
-                Term::Div(e, c) => {
-                    let r = e.range(ranges);
-                    Range::new(r.low.div_euclid(*c), r.high.div_euclid(*c))
-                }
-                Term::Mod(e, c) => {
-                    let r = e.range(ranges);
-                    if r.low >= 0 && r.high < *c { r } else { Range::new(0, c - 1) }
-                }
-                Term::Mul(a, b) => a.range(ranges).mul(b.range(ranges)),
-                Term::Min(a, b) => {
-                    let (a, b) = (a.range(ranges), b.range(ranges));
-                    Range::new(a.low.min(b.low), a.high.min(b.high))
-                }
-                Term::Max(a, b) => {
-                    let (a, b) = (a.range(ranges), b.range(ranges));
-                    Range::new(a.low.max(b.low), a.high.max(b.high))
-                }
-            };
-            sum.add(of.scale(*coefficient))
-        })
+        self.terms
+            .iter()
+            .fold(Range::new(self.constant, self.constant), |sum, (term, coefficient)| {
+                let of = match term {
+                    Term::Var(v) => ranges.var(*v),
+                    Term::Value(v) => ranges.value(*v),
+                    Term::Div(e, c) => {
+                        let r = e.range(ranges);
+                        Range::new(r.low.div_euclid(*c), r.high.div_euclid(*c))
+                    }
+                    Term::Mod(e, c) => {
+                        let r = e.range(ranges);
+                        if r.low >= 0 && r.high < *c {
+                            r
+                        } else {
+                            Range::new(0, c - 1)
+                        }
+                    }
+                    Term::Mul(a, b) => a.range(ranges).mul(b.range(ranges)),
+                    Term::Min(a, b) => {
+                        let (a, b) = (a.range(ranges), b.range(ranges));
+                        Range::new(a.low.min(b.low), a.high.min(b.high))
+                    }
+                    Term::Max(a, b) => {
+                        let (a, b) = (a.range(ranges), b.range(ranges));
+                        Range::new(a.low.max(b.low), a.high.max(b.high))
+                    }
+                };
+                sum.add(of.scale(*coefficient))
+            })
     }
 
     /// Whether the expression is proved never to be negative.
@@ -388,7 +410,9 @@ impl Expr {
                 let has = self.terms.iter().any(|(t, k)| *t == partner && *k == coefficient * c);
                 has.then(|| (term.clone(), partner, (**e).clone(), *coefficient))
             });
-            let Some((modulo, div, e, coefficient)) = found else { return self };
+            let Some((modulo, div, e, coefficient)) = found else {
+                return self;
+            };
             self.terms.retain(|(t, _)| *t != modulo && *t != div);
             self = self.add(&e.scale(coefficient));
         }
@@ -469,7 +493,11 @@ mod tests {
         assert_eq!(flat.floor_div(6, ranges()), Expr::var(0));
         assert_eq!(flat.modulo(6, ranges()), Expr::var(1));
         let m = Expr::var(0);
-        let back = m.floor_div(3, ranges()).scale(3).add(&m.modulo(3, ranges())).recombine();
+        let back = m
+            .floor_div(3, ranges())
+            .scale(3)
+            .add(&m.modulo(3, ranges()))
+            .recombine();
         assert_eq!(back, m);
     }
 

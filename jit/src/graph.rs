@@ -1,6 +1,6 @@
 //! The typed operator graph of one flush: what a recorded trace becomes, before anything is lowered.
 
-use ferrotrace_kernels::{ArgMeta, Op, Operand, OpBuilder, ValueId};
+use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Context, DType, Device, Error, Layout, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::fmt;
@@ -86,7 +86,11 @@ impl Graph {
     pub fn input(&mut self, layout: &Layout, dtype: DType, device: &Device) -> ValueId {
         let layout = Layout::new(layout.shape().clone(), SmallVec::from_slice(layout.strides()), 0);
         let number = self.inputs.len() as u32;
-        self.inputs.push(InputSpec { layout: layout.clone(), dtype, device: device.clone() });
+        self.inputs.push(InputSpec {
+            layout: layout.clone(),
+            dtype,
+            device: device.clone(),
+        });
         self.append(NodeOp::Input(number), SmallVec::new(), layout.shape().clone(), dtype)
     }
 
@@ -131,7 +135,9 @@ impl Graph {
 
     /// The device the graph runs on: that of its first input, the CPU if there is none.
     pub fn device(&self) -> Device {
-        self.inputs.first().map_or_else(Device::cpu, |input| input.device.clone())
+        self.inputs
+            .first()
+            .map_or_else(Device::cpu, |input| input.device.clone())
     }
 
     /// What errors say of a node.
@@ -141,8 +147,15 @@ impl Graph {
             NodeOp::Input(_) => "input",
             NodeOp::Op(op) => op.name(),
         };
-        let operands = self.operands(id).map(|v| (self.node(v).shape.clone(), self.node(v).dtype)).collect();
-        Context { op: name, operands, location: node.location }
+        let operands = self
+            .operands(id)
+            .map(|v| (self.node(v).shape.clone(), self.node(v).dtype))
+            .collect();
+        Context {
+            op: name,
+            operands,
+            location: node.location,
+        }
     }
 
     /// Shapes, dtypes and numbers of operands, as the operators' rules take them.
@@ -157,7 +170,14 @@ impl Graph {
     fn append(&mut self, op: NodeOp, args: SmallVec<[Operand; 3]>, shape: Shape, dtype: DType) -> ValueId {
         let id = ValueId(self.nodes.len() as u32);
         let (location, precision) = (self.location, self.precision);
-        self.nodes.push(Node { op, args, shape, dtype, location, precision });
+        self.nodes.push(Node {
+            op,
+            args,
+            shape,
+            dtype,
+            location,
+            precision,
+        });
         id
     }
 
@@ -183,7 +203,9 @@ impl Graph {
                     let (shape, dtype) = op.infer(&self.metas(&node.args))?;
                     if (&shape, dtype) != (&node.shape, node.dtype) {
                         let have = format!("{}{}", node.dtype, node.shape);
-                        return Err(Error::internal(format!("node %{i} is {have}, its rule gives {dtype}{shape}")));
+                        return Err(Error::internal(format!(
+                            "node %{i} is {have}, its rule gives {dtype}{shape}"
+                        )));
                     }
                 }
             }

@@ -10,6 +10,7 @@ pub mod emit;
 mod explain;
 pub mod expr;
 mod graph;
+pub mod interp;
 pub mod lower;
 pub mod nest;
 mod plan;

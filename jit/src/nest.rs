@@ -22,6 +22,8 @@ pub struct LoopNest {
     pub body: Body,
     /// The value stored.
     pub result: Value,
+    /// Whether it was recorded under [`Precision::EagerExact`](crate::Precision).
+    pub exact: bool,
 }
 
 impl LoopNest {
@@ -66,7 +68,15 @@ pub fn flat_index(extents: &[usize], first: usize) -> Expr {
 impl fmt::Display for LoopNest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-        writeln!(f, "%{}: {} [{} | {}] = v{}", self.node.0, self.dtype, join(&self.iter), join(&self.red), self.result)?;
+        writeln!(
+            f,
+            "%{}: {} [{} | {}] = v{}",
+            self.node.0,
+            self.dtype,
+            join(&self.iter),
+            join(&self.red),
+            self.result
+        )?;
         write!(f, "{}", self.body)
     }
 }
@@ -78,7 +88,12 @@ impl fmt::Display for Body {
         for (i, value) in self.values().iter().enumerate() {
             write!(f, "  v{i}: {} = ", value.dtype)?;
             match &value.op {
-                BodyOp::Load { source, dtype, index, mask: m } => {
+                BodyOp::Load {
+                    source,
+                    dtype,
+                    index,
+                    mask: m,
+                } => {
                     let name = match source {
                         Source::Input(n) => format!("in{n}"),
                         Source::Node(v) => format!("%{}", v.0),
@@ -90,12 +105,16 @@ impl fmt::Display for Body {
                 BodyOp::Mask(m) => writeln!(f, "mask m{m}")?,
                 BodyOp::Unary(op, a) => writeln!(f, "{} v{a}", op.name())?,
                 BodyOp::Binary(op, a, b) => writeln!(f, "{} v{a} v{b}", op.name())?,
+                BodyOp::Divide(a, b, r) => writeln!(f, "divide v{a} v{b} by v{r}")?,
                 BodyOp::Select(m, a, b) => writeln!(f, "select v{m} v{a} v{b}")?,
                 BodyOp::Cast(a) => writeln!(f, "cast v{a}")?,
                 BodyOp::Round(a, d) => writeln!(f, "round_{d} v{a}")?,
-                BodyOp::Check { index, size, mask: m, site } => {
-                    writeln!(f, "check v{index} < {size} site {site}{}", mask(m))?
-                }
+                BodyOp::Check {
+                    index,
+                    size,
+                    mask: m,
+                    site,
+                } => writeln!(f, "check v{index} < {size} site {site}{}", mask(m))?,
                 BodyOp::Random { dist, args, index, .. } => writeln!(f, "random {dist:?} {args:?} [{index}]")?,
                 BodyOp::Reduce { kind, value, .. } => writeln!(f, "reduce {kind:?} v{value}")?,
             }

@@ -1,7 +1,7 @@
 //! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
 
 use crate::graph::{Graph, NodeOp, Precision};
-use ferrotrace_kernels::{Op, Operand, OpBuilder, OpBuilderExt, ReduceKind, ValueId, ops::composite};
+use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -27,7 +27,11 @@ impl OpBuilder for Simplifier {
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         match op {
             Op::Composite(composite) => return composite::decompose(&composite, self, operands),
-            Op::Reduce { kind: ReduceKind::Mean, mask, keepdim } => return self.mean(mask, keepdim, operands),
+            Op::Reduce {
+                kind: ReduceKind::Mean,
+                mask,
+                keepdim,
+            } => return self.mean(mask, keepdim, operands),
             _ => {}
         }
         let key = (op, operands.iter().map(operand_key).collect(), self.precision);
@@ -48,7 +52,10 @@ impl Simplifier {
         };
         let dtype = self.dtype(x);
         let shape = self.shape(x);
-        let count: usize = (0..shape.rank()).filter(|d| mask >> d & 1 == 1).map(|d| shape[d]).product();
+        let count: usize = (0..shape.rank())
+            .filter(|d| mask >> d & 1 == 1)
+            .map(|d| shape[d])
+            .product();
         let wide = self.cast(x, dtype.compute())?;
         let sum = self.reduce(ReduceKind::Sum, wide, mask, keepdim)?;
         let mean = self.div(sum, count as f64)?;
@@ -83,7 +90,11 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             }
         }
     }
-    let mut builder = Simplifier { graph: Graph::new(), precision: Precision::Fast, known: HashMap::new() };
+    let mut builder = Simplifier {
+        graph: Graph::new(),
+        precision: Precision::Fast,
+        known: HashMap::new(),
+    };
     let mut map = vec![ValueId(u32::MAX); live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
         if let NodeOp::Input(n) = node.op {
@@ -107,7 +118,9 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             .collect();
         builder.precision = node.precision;
         builder.graph.set_origin(node.location, node.precision);
-        map[v] = builder.push(op.clone(), &args).map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
+        map[v] = builder
+            .push(op.clone(), &args)
+            .map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
     }
     let outputs = graph.outputs().iter().map(|v| map[v.0 as usize]).collect();
     let mut simplified = builder.graph;

@@ -16,7 +16,11 @@ fn array(shape: &[usize], seed: u64) -> Array {
         })
         .collect();
     let buffer = Buffer::from_slice(&Device::cpu(), &data).unwrap();
-    Array { buffer, layout: Layout::contiguous(Shape::new(shape)), dtype: DType::F32 }
+    Array {
+        buffer,
+        layout: Layout::contiguous(Shape::new(shape)),
+        dtype: DType::F32,
+    }
 }
 
 fn values(a: &Array) -> Vec<f32> {
@@ -27,7 +31,10 @@ fn values(a: &Array) -> Vec<f32> {
 fn check(name: &str, shapes: &[&[usize]], build: impl Fn(&mut Graph, &[ValueId]) -> Vec<ValueId>) -> usize {
     let arrays: Vec<Array> = shapes.iter().enumerate().map(|(i, s)| array(s, i as u64 + 1)).collect();
     let mut graph = Graph::new();
-    let ids: Vec<ValueId> = arrays.iter().map(|a| graph.input(&a.layout, a.dtype, &Device::cpu())).collect();
+    let ids: Vec<ValueId> = arrays
+        .iter()
+        .map(|a| graph.input(&a.layout, a.dtype, &Device::cpu()))
+        .collect();
     let outputs = build(&mut graph, &ids);
     graph.set_outputs(outputs);
     let truth = run_eagerly(&graph, &arrays, &[]).unwrap();
@@ -35,12 +42,22 @@ fn check(name: &str, shapes: &[&[usize]], build: impl Fn(&mut Graph, &[ValueId])
     if std::env::var("SHOW").is_ok() {
         println!("{}", plan.explain());
     }
-    let mut inputs: Vec<PlanInput> = arrays.iter().map(|a| PlanInput { array: a.clone(), donated: false }).collect();
+    let mut inputs: Vec<PlanInput> = arrays
+        .iter()
+        .map(|a| PlanInput {
+            array: a.clone(),
+            donated: false,
+        })
+        .collect();
     let got = plan.run(&mut inputs, &[]).unwrap();
     for (g, t) in got.iter().zip(&truth) {
         assert_eq!(g.shape(), t.shape(), "{name}");
         for (i, (a, b)) in values(g).iter().zip(values(t)).enumerate() {
-            assert!((a - b).abs() <= 1e-4 * (1.0 + b.abs()), "{name}[{i}]: {a} against {b}\n{}", plan.explain());
+            assert!(
+                (a - b).abs() <= 1e-4 * (1.0 + b.abs()),
+                "{name}[{i}]: {a} against {b}\n{}",
+                plan.explain()
+            );
         }
     }
     println!("{name}: {} kernels", plan.explain().fused_nodes().len());
@@ -63,15 +80,24 @@ fn pointwise() {
 fn softmax_is_one_kernel() {
     for shape in [[3usize, 7], [64, 1000], [5, 17], [40, 64]] {
         let k = check("softmax", &[&shape], |g, x| {
-            vec![g.push(Op::Composite(Composite::Softmax { dim: 1 }), &[x[0].into()]).unwrap()]
+            vec![
+                g.push(Op::Composite(Composite::Softmax { dim: 1 }), &[x[0].into()])
+                    .unwrap(),
+            ]
         });
         assert_eq!(k, 1);
         let k = check("softmax0", &[&shape], |g, x| {
-            vec![g.push(Op::Composite(Composite::Softmax { dim: 0 }), &[x[0].into()]).unwrap()]
+            vec![
+                g.push(Op::Composite(Composite::Softmax { dim: 0 }), &[x[0].into()])
+                    .unwrap(),
+            ]
         });
         assert_eq!(k, 1);
         let k = check("log_softmax", &[&shape], |g, x| {
-            vec![g.push(Op::Composite(Composite::LogSoftmax { dim: 1 }), &[x[0].into()]).unwrap()]
+            vec![
+                g.push(Op::Composite(Composite::LogSoftmax { dim: 1 }), &[x[0].into()])
+                    .unwrap(),
+            ]
         });
         assert_eq!(k, 1);
     }
@@ -82,12 +108,24 @@ fn norms_are_one_kernel() {
     for shape in [[3usize, 7], [64, 1000], [40, 64]] {
         let c: &[usize] = &[shape[1]];
         let k = check("layer_norm", &[&shape, c, c], |g, x| {
-            let op = Op::Composite(Composite::LayerNorm { n: 1, weight: true, bias: true });
-            vec![g.push(op, &[x[0].into(), x[1].into(), x[2].into(), 1e-5.into()]).unwrap()]
+            let op = Op::Composite(Composite::LayerNorm {
+                n: 1,
+                weight: true,
+                bias: true,
+            });
+            vec![
+                g.push(op, &[x[0].into(), x[1].into(), x[2].into(), 1e-5.into()])
+                    .unwrap(),
+            ]
         });
         assert_eq!(k, 1);
         let k = check("var", &[&shape], |g, x| {
-            let op = Op::Composite(Composite::Var { mask: 2, keepdim: false, correction: 1, root: false });
+            let op = Op::Composite(Composite::Var {
+                mask: 2,
+                keepdim: false,
+                correction: 1,
+                root: false,
+            });
             vec![g.push(op, &[x[0].into()]).unwrap()]
         });
         assert_eq!(k, 1);
@@ -112,7 +150,10 @@ fn reductions() {
         }
     }
     let k = check("sum and max", &[&[64, 100]], |g, x| {
-        vec![g.reduce(ReduceKind::Sum, x[0], 2, false).unwrap(), g.reduce(ReduceKind::Max, x[0], 2, false).unwrap()]
+        vec![
+            g.reduce(ReduceKind::Sum, x[0], 2, false).unwrap(),
+            g.reduce(ReduceKind::Max, x[0], 2, false).unwrap(),
+        ]
     });
     assert_eq!(k, 1);
 }

@@ -21,7 +21,11 @@ impl Array {
     pub fn empty(device: &Device, shape: Shape, dtype: DType) -> Result<Array> {
         let bytes = shape.numel().saturating_mul(dtype.size());
         let buffer = Buffer::allocate(device, bytes)?;
-        Ok(Array { buffer, layout: Layout::contiguous(shape), dtype })
+        Ok(Array {
+            buffer,
+            layout: Layout::contiguous(shape),
+            dtype,
+        })
     }
 
     /// The shape of the window.
@@ -36,6 +40,10 @@ impl Array {
 
     /// The same memory through another window.
     pub fn with_layout(&self, layout: Layout) -> Array {
-        Array { buffer: self.buffer.clone(), layout, dtype: self.dtype }
+        Array {
+            buffer: self.buffer.clone(),
+            layout,
+            dtype: self.dtype,
+        }
     }
 }

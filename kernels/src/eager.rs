@@ -3,8 +3,9 @@
 //! Operands are cast to the operator's compute dtype and numbers rounded to it; half types are computed in binary32 and
 //! rounded once an operator. These are the numbers generated kernels give under exact precision.
 
-use crate::cpu::pointwise::{Input, Pointwise, map};
-use crate::cpu::{binary, copy, unary};
+use crate::cpu::operand::Input;
+use crate::cpu::pointwise::{Kernel, Pointwise, map};
+use crate::cpu::{binary, copy, create, unary};
 use crate::ops::view::{clamp_slice, view_map};
 use crate::ops::{self, pointwise};
 use crate::{ArgMeta, Array, BinaryOp, Op, UnaryOp};
@@ -36,13 +37,13 @@ impl Arg {
 /// # Errors
 /// Out of memory; an index out of range; an operand on a device without ready-made kernels.
 pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    for arg in args {
-        if let Arg::Array(x) = arg {
-            if !x.buffer.device().is_cpu() {
-                let device = x.buffer.device();
-                return Err(Error::unsupported(format!("{} has no ready-made kernel on {device}", op.name())));
-            }
-        }
+    let elsewhere = |arg: &Arg| matches!(arg, Arg::Array(x) if !x.buffer.device().is_cpu());
+    if args.iter().any(elsewhere) {
+        return Err(Error::unsupported(format!(
+            "{} has no ready-made kernel on {}",
+            op.name(),
+            device(args)
+        )));
     }
     match op {
         Op::Binary(op) => run_binary(*op, args, shape, dtype),
@@ -50,7 +51,7 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         Op::Where => run_where(args, shape, dtype),
         Op::Cast(_) => match &args[0] {
             Arg::Array(x) => cast(x, dtype),
-            Arg::Scalar(number) => crate::cpu::create::full(&Device::cpu(), shape, *number, dtype),
+            Arg::Scalar(number) => create::full(&Device::cpu(), shape, *number, dtype),
         },
         Op::Full { .. } | Op::Arange { .. } | Op::Iota { .. } => ops::create::run(op, args),
         Op::Random { dist, .. } => ops::random::run(*dist, args, shape, dtype),
@@ -71,19 +72,21 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         Op::ArgTopK { k, dim, largest } => ops::sort::run_topk(*k, *dim, *largest, args, shape, dtype),
         Op::Gather { dim } => ops::index::run_gather(*dim, args, shape, dtype),
         Op::Index { axes, at } => ops::index::run_index(axes, *at, args, shape, dtype),
-        Op::IndexPut { axes, at, accumulate } => {
-            ops::index::run_index_put(axes, *at, *accumulate, args, shape, dtype)
-        }
-        Op::Scatter { dim, mode, include_self } => {
-            ops::index::run_scatter(*dim, *mode, *include_self, args, shape, dtype)
-        }
+        Op::IndexPut { axes, at, accumulate } => ops::index::run_index_put(axes, *at, *accumulate, args, shape, dtype),
+        Op::Scatter {
+            dim,
+            mode,
+            include_self,
+        } => ops::index::run_scatter(*dim, *mode, *include_self, args, shape, dtype),
         Op::Matmul => ops::matmul::run(args, shape, dtype),
         Op::Conv(spec) => ops::conv::run(spec, args, shape, dtype),
         Op::Pool(spec) => ops::pool::run(spec, args, shape, dtype),
         Op::AdaptiveAvgPool { size } => ops::pool::run_adaptive(*size, args, shape, dtype),
-        Op::Interpolate { size, order, align_corners } => {
-            ops::pool::run_interpolate(*size, *order, *align_corners, args, shape, dtype)
-        }
+        Op::Interpolate {
+            size,
+            order,
+            align_corners,
+        } => ops::pool::run_interpolate(*size, *order, *align_corners, args, shape, dtype),
         Op::Composite(op) => ops::composite::run(op, args, shape, dtype),
         view => {
             let x = array(args, 0)?;
@@ -121,7 +124,11 @@ pub(crate) fn scalar(args: &[Arg], i: usize) -> Result<Scalar> {
 /// # Errors
 /// Out of memory.
 pub fn contiguous(x: &Array) -> Result<Array> {
-    if x.layout.is_contiguous() { Ok(x.clone()) } else { copy::copy(x, x.shape(), x.dtype) }
+    if x.layout.is_contiguous() {
+        Ok(x.clone())
+    } else {
+        copy::copy(x, x.shape(), x.dtype)
+    }
 }
 
 /// The array itself if it has the dtype, else a dense converted copy.
@@ -129,22 +136,32 @@ pub fn contiguous(x: &Array) -> Result<Array> {
 /// # Errors
 /// Out of memory.
 pub fn cast(x: &Array, dtype: DType) -> Result<Array> {
-    if x.dtype == dtype { Ok(x.clone()) } else { copy::copy(x, x.shape(), dtype) }
+    if x.dtype == dtype {
+        Ok(x.clone())
+    } else {
+        copy::copy(x, x.shape(), dtype)
+    }
 }
 
 fn device(args: &[Arg]) -> Device {
-    let first = args.iter().find_map(|arg| if let Arg::Array(x) = arg { Some(x.buffer.device()) } else { None });
+    let first = args.iter().find_map(|arg| {
+        if let Arg::Array(x) = arg {
+            Some(x.buffer.device())
+        } else {
+            None
+        }
+    });
     first.cloned().unwrap_or(Device::cpu())
 }
 
-type Inputs = SmallVec<[Input; 3]>;
+type Inputs<'a> = SmallVec<[Input<'a>; 3]>;
 
-/// The operands cast to `dtype` and given in its compute type. Those cast away are appended to `casts`.
-fn inputs(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Inputs> {
+/// The operands, to be converted to the compute type of `dtype`.
+fn inputs<'a>(args: &'a [Arg], shape: &Shape, dtype: DType) -> Inputs<'a> {
     args.iter()
         .map(|arg| match arg {
-            Arg::Scalar(number) => Ok(Input::scalar(*number, shape, dtype)),
-            Arg::Array(x) => Ok(Input::array(x, shape, dtype.compute())),
+            Arg::Scalar(number) => Input::scalar(*number, shape, dtype),
+            Arg::Array(x) => Input::array(x, shape, dtype.compute()),
         })
         .collect()
 }
@@ -171,7 +188,9 @@ fn run_unary(op: UnaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result<A
 }
 
 fn run_binary(op: BinaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    let [a, b] = args else { return Err(Error::argument(format!("{} takes two operands", op.name()))) };
+    let [a, b] = args else {
+        return Err(Error::argument(format!("{} takes two operands", op.name())));
+    };
     let compute = pointwise::binary_compute(op, &[a.meta(), b.meta()])?;
     let produced = op.result_dtype(compute.compute());
     let kernel = binary::kernel(op, compute.compute());
@@ -179,7 +198,7 @@ fn run_binary(op: BinaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result
 }
 
 fn run_pointwise(
-    kernel: Option<crate::cpu::pointwise::Kernel>,
+    kernel: Option<Kernel>,
     name: &str,
     compute: DType,
     produced: DType,
@@ -193,30 +212,35 @@ fn run_pointwise(
     let op = Pointwise { kernel, produced };
     if is_mixed_half(args, compute) {
         let args = rounded(args, compute)?;
-        return map(op, &inputs(&args, shape, compute)?, &device(&args), shape, dtype);
+        return map(op, &inputs(&args, shape, compute), &device(&args), shape, dtype);
     }
-    map(op, &inputs(args, shape, compute)?, &device(args), shape, dtype)
+    map(op, &inputs(args, shape, compute), &device(args), shape, dtype)
 }
 
 /// The chosen values keep their bits: they are cast to the result's dtype, and computed on in no other.
 fn run_where(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let [_, a, b] = args else {
+        return Err(Error::argument("where_cond takes three operands"));
+    };
+    let device = device(args);
+    // Numbers of a half type reach kernels in binary32: here they become tensors instead.
+    let one = |arg: &Arg| match arg {
+        Arg::Scalar(number) if dtype.is_half() => {
+            create::full(&device, &Shape::scalar(), *number, dtype).map(Arg::Array)
+        }
+        arg => Ok(arg.clone()),
+    };
+    let values = [one(a)?, one(b)?];
     let mut inputs = Inputs::new();
     inputs.push(Input::array(array(args, 0)?, shape, DType::Bool));
-    let device = device(args);
-    let mut numbers: SmallVec<[Array; 2]> = SmallVec::new();
-    for arg in args.iter().skip(1) {
-        inputs.push(match arg {
-            Arg::Array(x) => Input::array(x, shape, dtype),
-            Arg::Scalar(number) if dtype.is_half() => {
-                let one = crate::cpu::create::full(&device, &Shape::scalar(), *number, dtype)?;
-                let input = Input::array(&one, shape, dtype);
-                numbers.push(one);
-                input
-            }
-            Arg::Scalar(number) => Input::scalar(*number, shape, dtype),
-        });
-    }
-    let op = Pointwise { kernel: Some(binary::select(dtype.size())), produced: dtype };
+    inputs.extend(values.iter().map(|arg| match arg {
+        Arg::Array(x) => Input::array(x, shape, dtype),
+        Arg::Scalar(number) => Input::scalar(*number, shape, dtype),
+    }));
+    let op = Pointwise {
+        kernel: Some(binary::select(dtype.size())),
+        produced: dtype,
+    };
     map(op, &inputs, &device, shape, dtype)
 }
 
@@ -237,7 +261,8 @@ fn repeat(x: &Array, shape: &Shape) -> Result<Array> {
             Some(k) => (x.shape()[k], x.layout.strides()[k]),
             None => (1, 0),
         };
-        dims.dims_mut().extend_from_slice(&[size.checked_div(own).unwrap_or(0), own]);
+        dims.dims_mut()
+            .extend_from_slice(&[size.checked_div(own).unwrap_or(0), own]);
         strides.extend_from_slice(&[0, stride]);
     }
     let spread = x.with_layout(Layout::new(dims.clone(), strides, x.layout.offset()));
@@ -261,7 +286,7 @@ fn pad(pads: &[(isize, isize)], args: &[Arg], shape: &Shape) -> Result<Array> {
     let out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
     let value = match args.get(1) {
         Some(Arg::Array(value)) => value.clone(),
-        _ => crate::cpu::create::full(x.buffer.device(), &Shape::scalar(), scalar(args, 1)?, x.dtype)?,
+        _ => create::full(x.buffer.device(), &Shape::scalar(), scalar(args, 1)?, x.dtype)?,
     };
     let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
     for (d, &(before, after)) in pads.iter().enumerate() {
@@ -291,5 +316,3 @@ fn cat(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod bench;

@@ -12,7 +12,7 @@ pub mod ops;
 pub mod support;
 
 pub use array::Array;
-pub use builder::{Operand, OpBuilder, OpBuilderExt, ValueId};
+pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 pub use op::{
     ArgMeta, Composite, ConvSpec, Distribution, Extent, Op, PoolKind, PoolSpec, ReduceKind, ScanKind, ScatterMode,
 };

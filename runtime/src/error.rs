@@ -138,7 +138,10 @@ impl Error {
 
     /// An input or output error of the file at `path`.
     pub fn io(path: impl Into<PathBuf>, error: &std::io::Error) -> Error {
-        Error::new(ErrorKind::Io { path: path.into(), message: error.to_string() })
+        Error::new(ErrorKind::Io {
+            path: path.into(),
+            message: error.to_string(),
+        })
     }
 
     /// The same error tied to an operation; an error that already is keeps its own.
@@ -146,7 +149,10 @@ impl Error {
         if self.0.context.is_some() {
             return self;
         }
-        Error(Arc::new(Inner { kind: self.0.kind.clone(), context: Some(context) }))
+        Error(Arc::new(Inner {
+            kind: self.0.kind.clone(),
+            context: Some(context),
+        }))
     }
 
     /// What went wrong.
@@ -193,7 +199,9 @@ mod tests {
             operands: vec![(Shape::from([2, 3]), DType::F32)],
             location: Some(Location::caller()),
         };
-        let error = Error::shape("inner sizes 3 and 2 differ").at(context("matmul")).at(context("exp"));
+        let error = Error::shape("inner sizes 3 and 2 differ")
+            .at(context("matmul"))
+            .at(context("exp"));
         let text = error.to_string();
         for part in ["matmul", "f32[2, 3]", "inner sizes", file!()] {
             assert!(text.contains(part), "{text}");

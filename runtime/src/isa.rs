@@ -65,7 +65,13 @@ impl Isa {
     pub const fn flags(self) -> &'static [&'static str] {
         match self {
             Isa::Avx512 => &[
-                "-mavx2", "-mfma", "-mf16c", "-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq",
+                "-mavx2",
+                "-mfma",
+                "-mf16c",
+                "-mavx512f",
+                "-mavx512vl",
+                "-mavx512bw",
+                "-mavx512dq",
                 "-mprefer-vector-width=512",
             ],
             Isa::Avx2 => &["-mavx2", "-mfma", "-mf16c"],

@@ -25,7 +25,11 @@ impl Layout {
     /// Row-major from offset 0.
     pub fn contiguous(shape: Shape) -> Layout {
         let strides = shape.strides();
-        Layout { shape, strides, offset: 0 }
+        Layout {
+            shape,
+            strides,
+            offset: 0,
+        }
     }
 
     /// A window with these strides; `strides` and `shape` have equal rank.
@@ -105,7 +109,11 @@ impl Layout {
                 _ => return None,
             }
         }
-        Some(Layout { shape: shape.clone(), strides, offset: self.offset })
+        Some(Layout {
+            shape: shape.clone(),
+            strides,
+            offset: self.offset,
+        })
     }
 
     /// The window under another shape of equal size if strides can express it, without a copy.
@@ -114,7 +122,11 @@ impl Layout {
             return None;
         }
         if self.numel() == 0 {
-            return Some(Layout { shape: shape.clone(), strides: shape.strides(), offset: self.offset });
+            return Some(Layout {
+                shape: shape.clone(),
+                strides: shape.strides(),
+                offset: self.offset,
+            });
         }
         // Merge the old dimensions into runs of uniform stride, then cut each run by the new sizes.
         let mut runs: SmallVec<[(usize, isize); 4]> = SmallVec::new();
@@ -144,7 +156,11 @@ impl Layout {
             step *= shape[d] as isize;
             left /= shape[d];
         }
-        Some(Layout { shape: shape.clone(), strides, offset: self.offset })
+        Some(Layout {
+            shape: shape.clone(),
+            strides,
+            offset: self.offset,
+        })
     }
 
     /// The buffer offset of each element, in row-major order of the window.

@@ -1,5 +1,5 @@
 //! The parts of the compiler that the trace uses.
 
 pub(crate) use ferrotrace_jit::lower::Limits;
-pub use ferrotrace_jit::{Explanation, Precision};
 pub(crate) use ferrotrace_jit::{Draft, Graph, Plan, PlanInput, compile, draft, run_eagerly};
+pub use ferrotrace_jit::{Explanation, Precision};

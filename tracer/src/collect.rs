@@ -123,7 +123,10 @@ impl Collected {
 
     /// The user's line of each operation.
     pub fn locations(&self) -> Vec<&'static Location<'static>> {
-        self.entries.iter().map(|entry| self.node(entry.arc).facts.location).collect()
+        self.entries
+            .iter()
+            .map(|entry| self.node(entry.arc).facts.location)
+            .collect()
     }
 
     /// Whether `form` is its form, for leaves with this data.
@@ -185,7 +188,9 @@ struct Visit {
 impl Visit {
     /// Numbers the node at a place of `arcs`, or opens it.
     fn enter(&mut self, arc: u32) -> Result<(), Arc<Flight>> {
-        let NodeInput::Tensor(node) = &self.collected.arcs[arc as usize] else { return Ok(()) };
+        let NodeInput::Tensor(node) = &self.collected.arcs[arc as usize] else {
+            return Ok(());
+        };
         if node.number(self.epoch).is_some() {
             return Ok(());
         }
@@ -198,7 +203,12 @@ impl Visit {
                 let start = self.collected.arcs.len() as u32;
                 self.collected.arcs.extend(inputs);
                 let end = self.collected.arcs.len() as u32;
-                self.stack.push(Frame { arc, next: start, start, end });
+                self.stack.push(Frame {
+                    arc,
+                    next: start,
+                    start,
+                    end,
+                });
             }
             State::Stored(_) => {
                 if node.facts.argument != 0 {
@@ -237,7 +247,9 @@ impl Visit {
             };
             collected.edges.push(edge);
         }
-        let NodeInput::Tensor(node) = &collected.arcs[frame.arc as usize] else { return };
+        let NodeInput::Tensor(node) = &collected.arcs[frame.arc as usize] else {
+            return;
+        };
         if failed {
             collected.edges.truncate(first_edge as usize);
             collected.scalars.truncate(first_scalar);
@@ -262,7 +274,11 @@ impl Visit {
             }
         }
         self.hash.node(node.facts.hash, &collected.edges[first_edge as usize..]);
-        collected.entries.push(Entry { arc: frame.arc, edges, uses: 0 });
+        collected.entries.push(Entry {
+            arc: frame.arc,
+            edges,
+            uses: 0,
+        });
     }
 
     fn run(&mut self) -> Result<(), Arc<Flight>> {
@@ -307,9 +323,7 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
         let entry = collected.entries[number];
         let node = collected.node(entry.arc);
         let handles = node.handles();
-        let stays = needed[number]
-            || handles > 0
-            || held_outside(node, handles, entry.uses, roots[number]);
+        let stays = needed[number] || handles > 0 || held_outside(node, handles, entry.uses, roots[number]);
         if !stays {
             continue;
         }
@@ -338,14 +352,23 @@ pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
     let epoch = *lock;
     let requested = roots.len();
     let mut visit = Visit {
-        collected: Collected { arcs: roots, requested, ..Collected::default() },
+        collected: Collected {
+            arcs: roots,
+            requested,
+            ..Collected::default()
+        },
         epoch,
         stack: Vec::new(),
         garbage: Vec::new(),
         hash: FormHash::default(),
     };
     let outcome = visit.run();
-    let Visit { mut collected, mut garbage, mut hash, .. } = visit;
+    let Visit {
+        mut collected,
+        mut garbage,
+        mut hash,
+        ..
+    } = visit;
     if let Err(flight) = outcome {
         drop(lock);
         return Outcome::Wait(flight);
@@ -391,4 +414,3 @@ pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
     drop(garbage);
     Outcome::Run(Box::new(collected), leaves, flight)
 }
-

@@ -27,8 +27,10 @@ pub fn eval<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
 
 /// Computes and stores tensors. Errors of the tensors themselves stay in them.
 pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
-    let nodes: Vec<Arc<Node>> =
-        tensors.filter(|tensor| tensor.is_pending()).map(|tensor| tensor.node().clone()).collect();
+    let nodes: Vec<Arc<Node>> = tensors
+        .filter(|tensor| tensor.is_pending())
+        .map(|tensor| tensor.node().clone())
+        .collect();
     if !nodes.is_empty() {
         flush_nodes(nodes, Stores::Rule);
     }
@@ -103,7 +105,10 @@ impl Promise {
         match result {
             Ok(arrays) => {
                 for (node, array) in nodes.iter().zip(arrays) {
-                    node.set_state(State::Stored(Stored { array, plan: plan.clone() }));
+                    node.set_state(State::Stored(Stored {
+                        array,
+                        plan: plan.clone(),
+                    }));
                 }
             }
             Err(error) => fail(&nodes, &error),
@@ -114,7 +119,10 @@ impl Promise {
 impl Drop for Promise {
     fn drop(&mut self) {
         if !self.nodes.is_empty() {
-            fail(&self.nodes, &Error::internal("the flush that should compute this panicked"));
+            fail(
+                &self.nodes,
+                &Error::internal("the flush that should compute this panicked"),
+            );
         }
         self.flight.land();
     }
@@ -135,13 +143,20 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     if collected.scalars.iter().any(NodeInput::is_traced_draw) {
         trace::observe_value(trace::current());
     }
-    let nodes = collected.outputs.iter().map(|&n| collected.entry_node(n).clone()).collect();
+    let nodes = collected
+        .outputs
+        .iter()
+        .map(|&n| collected.entry_node(n).clone())
+        .collect();
     let promise = Promise { nodes, flight };
     let prepared = plans::prepare(&collected, leaves.iter().map(|leaf| &leaf.0), mode::current());
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.
     drop(collected);
-    let inputs = leaves.into_iter().map(|(array, donated)| PlanInput { array, donated }).collect();
+    let inputs = leaves
+        .into_iter()
+        .map(|(array, donated)| PlanInput { array, donated })
+        .collect();
     match prepared {
         Ok(prepared) => {
             let (result, plan) = execute(prepared, inputs, &scalars);

@@ -61,20 +61,21 @@ impl Generator {
         let (key, offset) = self.advance(numel);
         let index = trace::record_draw(self, numel, (key, offset));
         [
-            Input::Draw(Draw { value: key, index, offset: false }),
-            Input::Draw(Draw { value: offset, index, offset: true }),
+            Input::Draw(Draw {
+                value: key,
+                index,
+                offset: false,
+            }),
+            Input::Draw(Draw {
+                value: offset,
+                index,
+                offset: true,
+            }),
         ]
     }
 
     #[track_caller]
-    fn draw(
-        &self,
-        dist: Distribution,
-        shape: Shape,
-        dtype: DType,
-        device: &Device,
-        arguments: &[Scalar],
-    ) -> Tensor {
+    fn draw(&self, dist: Distribution, shape: Shape, dtype: DType, device: &Device, arguments: &[Scalar]) -> Tensor {
         let mut inputs: SmallVec<[Input<'_>; 4]> = self.take(shape.numel()).into_iter().collect();
         inputs.extend(arguments.iter().copied().map(Input::Scalar));
         Tensor::record_on(device, Op::Random { dist, shape, dtype }, &inputs)
@@ -100,14 +101,7 @@ impl Generator {
 
     /// Integers uniform in `lo..hi`.
     #[track_caller]
-    pub fn randint(
-        &self,
-        lo: i64,
-        hi: i64,
-        shape: impl Into<Shape>,
-        dtype: DType,
-        device: &Device,
-    ) -> Tensor {
+    pub fn randint(&self, lo: i64, hi: i64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
         if lo >= hi {
             let error = Error::argument(format!("there is no integer in {lo}..{hi}"));
             return Tensor::failed("randint", error, &[]);
@@ -118,25 +112,31 @@ impl Generator {
 
     /// 1 with probability `p`, else 0.
     #[track_caller]
-    pub fn bernoulli(
-        &self,
-        p: f64,
-        shape: impl Into<Shape>,
-        dtype: DType,
-        device: &Device,
-    ) -> Tensor {
+    pub fn bernoulli(&self, p: f64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
         if !(0.0..=1.0).contains(&p) {
             let error = Error::argument(format!("{p} is no probability"));
             return Tensor::failed("bernoulli", error, &[]);
         }
-        self.draw(Distribution::Bernoulli, shape.into(), dtype, device, &[Scalar::Float(p)])
+        self.draw(
+            Distribution::Bernoulli,
+            shape.into(),
+            dtype,
+            device,
+            &[Scalar::Float(p)],
+        )
     }
 
     /// The integers `0..n` in random order, as `I64`.
     #[track_caller]
     pub fn randperm(&self, n: usize, device: &Device) -> Tensor {
         let keys = self.draw(Distribution::Bits, Shape::from(n), DType::I64, device, &[]);
-        Tensor::record(Op::ArgSort { dim: 0, descending: false }, &[Input::Tensor(&keys)])
+        Tensor::record(
+            Op::ArgSort {
+                dim: 0,
+                descending: false,
+            },
+            &[Input::Tensor(&keys)],
+        )
     }
 }
 
@@ -144,7 +144,9 @@ fn check_float(dtype: DType) -> Result<()> {
     if dtype.is_float() {
         return Ok(());
     }
-    Err(Error::dtype(format!("random floating-point numbers have no form as {dtype}")))
+    Err(Error::dtype(format!(
+        "random floating-point numbers have no form as {dtype}"
+    )))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! The two flushes that nobody asks for: of a long trace, and of one that keeps too much memory alive.
 
+use crate::Tensor;
 use crate::collect::Stores;
 use crate::flush::flush_nodes;
 use crate::jit_fn::trace;
 use crate::node::{Node, NodeInput, State, Status, retained_bytes};
-use crate::Tensor;
 use ferrotrace_runtime::host;
 use once_cell::sync::Lazy;
 use std::collections::HashMap;
@@ -55,7 +55,11 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
     if retained > NEXT.load(Relaxed) {
         flush_nodes(vec![last.node().clone()], Stores::Rule);
         let left = retained_bytes();
-        let next = if left < *MEMORY_LIMIT { 0 } else { left + *MEMORY_LIMIT / 2 };
+        let next = if left < *MEMORY_LIMIT {
+            0
+        } else {
+            left + *MEMORY_LIMIT / 2
+        };
         NEXT.store(next, Relaxed);
     }
 }
@@ -82,8 +86,7 @@ fn correct_levels(root: &Arc<Node>) {
     while let Some((node, inputs, next)) = stack.last_mut() {
         if let Some(input) = inputs.get(*next) {
             *next += 1;
-            let fresh = input.status() == Status::Pending
-                && levels.insert(Arc::as_ptr(input), 0).is_none();
+            let fresh = input.status() == Status::Pending && levels.insert(Arc::as_ptr(input), 0).is_none();
             if fresh {
                 let input = input.clone();
                 let below = operands(&input);
@@ -121,7 +124,10 @@ fn cut(last: &Arc<Node>) {
         Some(repeat) if !Arc::ptr_eq(repeat, opener) => operands(repeat),
         _ => vec![last.clone()],
     };
-    let pending = wanted.into_iter().filter(|node| node.status() == Status::Pending).collect();
+    let pending = wanted
+        .into_iter()
+        .filter(|node| node.status() == Status::Pending)
+        .collect();
     // What else holds a node keeps its operands from being given away.
     drop(path);
     flush_nodes(pending, Stores::Reachable);

@@ -161,7 +161,15 @@ impl Node {
 
     /// Data with one handle.
     pub fn stored(facts: Facts, array: Array) -> Node {
-        Node::new(facts, 0, Status::Stored, State::Stored(Stored { array, plan: Weak::new() }))
+        Node::new(
+            facts,
+            0,
+            Status::Stored,
+            State::Stored(Stored {
+                array,
+                plan: Weak::new(),
+            }),
+        )
     }
 
     /// An error with one handle.
@@ -221,7 +229,11 @@ impl Node {
     /// The upper bound of its depth; 0 once it is not pending.
     #[inline]
     pub fn level(&self) -> u32 {
-        if self.status() == Status::Pending { self.level.load(Relaxed) } else { 0 }
+        if self.status() == Status::Pending {
+            self.level.load(Relaxed)
+        } else {
+            0
+        }
     }
 
     /// Corrects the level.
@@ -304,7 +316,9 @@ pub(crate) fn release_inputs(inputs: Inputs) {
     while let Some(input) = stack.pop() {
         let NodeInput::Tensor(node) = input else { continue };
         // Of several threads that drop the last references at once, exactly one gets the node.
-        let Some(mut node) = Arc::into_inner(node) else { continue };
+        let Some(mut node) = Arc::into_inner(node) else {
+            continue;
+        };
         if let State::Recorded(inputs) = node.state.get_mut() {
             stack.extend(std::mem::take(inputs));
         }

@@ -53,11 +53,7 @@ impl PlanEntry {
     }
 
     /// What to run in `mode`.
-    pub fn prepare(
-        self: &Arc<PlanEntry>,
-        mode: Mode,
-        graph: impl FnOnce() -> Result<Graph>,
-    ) -> Result<Prepared> {
+    pub fn prepare(self: &Arc<PlanEntry>, mode: Mode, graph: impl FnOnce() -> Result<Graph>) -> Result<Prepared> {
         if mode != Mode::Tiered || self.plan.get().is_some() {
             return self.compile(graph).map(Prepared::Plan);
         }
@@ -68,16 +64,15 @@ impl PlanEntry {
 }
 
 /// The entry of this hash and form, made if there is none.
-pub(crate) fn entry(
-    hash: u64,
-    same: impl Fn(&Form) -> bool,
-    form: impl FnOnce() -> Form,
-) -> Arc<PlanEntry> {
+pub(crate) fn entry(hash: u64, same: impl Fn(&Form) -> bool, form: impl FnOnce() -> Form) -> Arc<PlanEntry> {
     let known = PLANS.lock().get(&hash).cloned().unwrap_or_default();
     if let Some(entry) = known.into_iter().find(|entry| same(&entry.form)) {
         return entry;
     }
-    let made = Arc::new(PlanEntry { form: form(), plan: OnceCell::new() });
+    let made = Arc::new(PlanEntry {
+        form: form(),
+        plan: OnceCell::new(),
+    });
     let mut plans = PLANS.lock();
     let there = plans.get_or_insert_mut(hash, SmallVec::new);
     // Another thread may have made the same meanwhile.
@@ -91,7 +86,9 @@ pub(crate) fn entry(
 /// The plan of a collection whose leaves have this data, if it is compiled.
 pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>> {
     let entries = PLANS.lock().peek(&collected.hash).cloned()?;
-    let entry = entries.iter().find(|entry| collected.has_form(&entry.form, leaves.iter()))?;
+    let entry = entries
+        .iter()
+        .find(|entry| collected.has_form(&entry.form, leaves.iter()))?;
     entry.plan.get().cloned()
 }
 

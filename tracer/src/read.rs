@@ -3,9 +3,7 @@
 use crate::flush::{flush_tensors, stored_array};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Array, Op};
-use ferrotrace_runtime::{
-    Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count,
-};
+use ferrotrace_runtime::{Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count};
 use half::{bf16, f16};
 use ndarray::ArrayD;
 
@@ -42,7 +40,11 @@ impl Tensor {
     #[track_caller]
     fn of_buffer<T: Element>(buffer: Buffer, shape: Shape) -> Tensor {
         let layout = Layout::contiguous(shape);
-        Tensor::from_array(Array { buffer, layout, dtype: T::DTYPE })
+        Tensor::from_array(Array {
+            buffer,
+            layout,
+            dtype: T::DTYPE,
+        })
     }
 
     /// A tensor of an `ndarray` array's shape and elements.
@@ -98,7 +100,9 @@ impl Tensor {
             return Err(Error::shape(format!("a tensor of shape {shape} is not one number")));
         }
         let all = self.to_vec::<T>()?;
-        all.first().copied().ok_or_else(|| Error::internal("an element was lost"))
+        all.first()
+            .copied()
+            .ok_or_else(|| Error::internal("an element was lost"))
     }
 
     /// The tensor as an `ndarray` array.
@@ -198,9 +202,17 @@ fn elements<T: Element>(array: &Array) -> Result<Vec<T>> {
     let outside = || Error::internal("an array exceeds its buffer");
     if array.layout.is_contiguous() {
         let first = array.layout.offset();
-        return all.get(first..first + array.numel()).map(<[T]>::to_vec).ok_or_else(outside);
+        return all
+            .get(first..first + array.numel())
+            .map(<[T]>::to_vec)
+            .ok_or_else(outside);
     }
-    array.layout.offsets().map(|at| all.get(at).copied()).collect::<Option<_>>().ok_or_else(outside)
+    array
+        .layout
+        .offsets()
+        .map(|at| all.get(at).copied())
+        .collect::<Option<_>>()
+        .ok_or_else(outside)
 }
 
 /// The elements of an array in host memory as binary64.

@@ -4,12 +4,10 @@ use crate::jit_fn::trace;
 use crate::node::{Facts, Inputs, Node, Status};
 use crate::signature::{node_hash, operand_kinds};
 use crate::{Input, Mode, Tensor, flush, limit, mode};
-use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::eager::{self, Arg};
+use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
-use ferrotrace_runtime::{
-    Context, Counter, DType, Device, Error, ErrorKind, Result, Shape, count,
-};
+use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, Shape, count};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -44,17 +42,16 @@ fn fail(
     Tensor::of_error(error, dtype.unwrap_or(DType::F32), device, location)
 }
 
-fn tie(
-    op: &Op,
-    error: Error,
-    inputs: &[Input<'_>],
-    location: &'static Location<'static>,
-) -> Error {
+fn tie(op: &Op, error: Error, inputs: &[Input<'_>], location: &'static Location<'static>) -> Error {
     let operands = inputs.iter().filter_map(|input| match input {
         Input::Tensor(tensor) => Some((tensor.sizes().clone(), tensor.dtype())),
         _ => None,
     });
-    error.at(Context { op: op.name(), operands: operands.collect(), location: Some(location) })
+    error.at(Context {
+        op: op.name(),
+        operands: operands.collect(),
+        location: Some(location),
+    })
 }
 
 pub(crate) fn record(
@@ -85,9 +82,7 @@ pub(crate) fn record(
                 ArgMeta::Tensor(&facts.shape, facts.dtype)
             }
             Input::Scalar(scalar) => ArgMeta::Scalar(*scalar),
-            Input::Draw(draw) => {
-                ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64))
-            }
+            Input::Draw(draw) => ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
     let device = device.unwrap_or(const { &Device::cpu() });
@@ -138,11 +133,7 @@ pub(crate) fn record(
 }
 
 #[cold]
-fn across_devices(
-    op: &Op,
-    inputs: &[Input<'_>],
-    location: &'static Location<'static>,
-) -> Tensor {
+fn across_devices(op: &Op, inputs: &[Input<'_>], location: &'static Location<'static>) -> Tensor {
     let tensors = || {
         inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(tensor),
@@ -161,7 +152,9 @@ fn across_devices(
 /// is no data.
 #[inline]
 fn stored_view(op: &Op, inputs: &[Input<'_>], shape: &Shape, mode: Mode) -> Option<Array> {
-    let [Input::Tensor(tensor), ..] = inputs else { return None };
+    let [Input::Tensor(tensor), ..] = inputs else {
+        return None;
+    };
     let node = tensor.node();
     if inputs.len() != 1 || node.status() != Status::Stored || !is_view(op) {
         return None;
@@ -211,9 +204,7 @@ fn run_now(op: &Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result
         operands.push(match input {
             Input::Tensor(tensor) => Arg::Array(flush::stored_array(tensor.node())?),
             Input::Scalar(scalar) => Arg::Scalar(*scalar),
-            Input::Draw(draw) => {
-                Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64))
-            }
+            Input::Draw(draw) => Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
     eager::run(op, &operands, shape, dtype)

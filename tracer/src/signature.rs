@@ -68,13 +68,7 @@ pub(crate) fn operand_kinds(kinds: impl Iterator<Item = Option<Category>>) -> u6
 
 /// The part of a node's hash that does not depend on what its operands are: known when it is recorded.
 #[inline]
-pub(crate) fn node_hash(
-    op: &Op,
-    precision: Precision,
-    dtype: DType,
-    shape: &Shape,
-    kinds: u64,
-) -> u64 {
+pub(crate) fn node_hash(op: &Op, precision: Precision, dtype: DType, shape: &Shape, kinds: u64) -> u64 {
     let mut mix = Mix::default();
     op.hash(&mut mix);
     mix.word(kinds << 16 | (dtype as u64) << 8 | precision as u64);
@@ -201,7 +195,10 @@ impl Form {
                 Edge::Slot(category) => Some(*category),
                 _ => None,
             }));
-            hash.node(node_hash(&node.op, node.precision, node.dtype, &node.shape, kinds), edges);
+            hash.node(
+                node_hash(&node.op, node.precision, node.dtype, &node.shape, kinds),
+                edges,
+            );
         }
         for leaf in &self.leaves {
             hash.leaf(&leaf.layout, leaf.dtype);
@@ -224,11 +221,7 @@ impl Form {
     ///
     /// # Errors
     /// An operator's rules refuse what they took when it was recorded: a defect.
-    pub fn graph(
-        &self,
-        scalars: &[Scalar],
-        locations: &[&'static Location<'static>],
-    ) -> Result<Graph> {
+    pub fn graph(&self, scalars: &[Scalar], locations: &[&'static Location<'static>]) -> Result<Graph> {
         let mut graph = Graph::new();
         let mut leaves: Vec<ValueId> = Vec::with_capacity(self.leaves.len());
         for leaf in &self.leaves {

@@ -1,8 +1,8 @@
 //! The tensor handle, and what can be asked of it without running anything.
 
 use crate::jit_fn::trace;
-use crate::node::{Facts, Node, NodeInput, Status};
 use crate::mode;
+use crate::node::{Facts, Node, NodeInput, Status};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
 
@@ -92,7 +92,11 @@ impl Tensor {
         let earlier = operands.iter().find_map(|t| t.node.error());
         let error = earlier.unwrap_or_else(|| {
             let operands = operands.iter().map(|t| (t.sizes().clone(), t.dtype())).collect();
-            error.at(Context { op, operands, location: Some(location) })
+            error.at(Context {
+                op,
+                operands,
+                location: Some(location),
+            })
         });
         let device = operands.first().map_or(Device::cpu(), |t| t.device());
         let dtype = operands.first().map_or(DType::F32, |t| t.dtype());

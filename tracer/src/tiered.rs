@@ -14,8 +14,11 @@ struct Queue {
     workers: usize,
 }
 
-static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { jobs: VecDeque::new(), running: Vec::new(), workers: 0 });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue {
+    jobs: VecDeque::new(),
+    running: Vec::new(),
+    workers: 0,
+});
 
 /// Compiles the plan of `entry` on a thread of its own, on at most cores − 1 of them; nothing waits for it at exit.
 pub(crate) fn compile_later(entry: &Arc<PlanEntry>, graph: &Arc<Graph>) {

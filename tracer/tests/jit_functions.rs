@@ -40,9 +40,11 @@ fn argument_and_result_forms() {
                 assert_eq!(read(&f.call(vec![&y, &x])), [9.0, 18.0]);
                 let f = jit(|(x, lr): (&Tensor, f32)| x * lr);
                 assert_eq!(read(&f.call((&x, 0.5))), [0.5, 1.0]);
-                let f = jit(|(x, dim, negate): (&Tensor, usize, bool)| {
-                    if negate { -x.sum(dim) } else { x.sum(dim) }
-                });
+                let f = jit(
+                    |(x, dim, negate): (&Tensor, usize, bool)| {
+                        if negate { -x.sum(dim) } else { x.sum(dim) }
+                    },
+                );
                 assert_eq!(f.call((&x, 0, true)).to_scalar::<f32>().expect("a number"), -3.0);
                 let f = jit(|(w, g): (Tensor, &Tensor)| w - g * 0.5);
                 assert_eq!(read(&f.call((x.clone(), &y))), [-4.0, -8.0]);
@@ -65,7 +67,10 @@ fn results_may_fail() {
                 assert_eq!(read(&pair.call(&x).expect("two dimensions").1), [2.0, 4.0]);
                 let failing = jit(|x: &Tensor| x.dims2().map(|_| x.clone()));
                 assert!(failing.call(&x).is_err() && failing.call(&x).is_err());
-                assert_eq!(read(&failing.call(&x.unsqueeze(0)).expect("two dimensions")), [1.0, 2.0]);
+                assert_eq!(
+                    read(&failing.call(&x.unsqueeze(0)).expect("two dimensions")),
+                    [1.0, 2.0]
+                );
                 let poisoned = jit(|x: &Tensor| x.reshape(7) + 1.0);
                 assert!(poisoned.call(&x).error().is_some());
                 assert_eq!(read(&poisoned.call(&ones(&[7]))), [2.0; 7]);

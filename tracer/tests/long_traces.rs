@@ -18,7 +18,10 @@ fn long_traces() {
         two_states_are_cut_together();
         chain_of_100_000();
     };
-    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(run).expect("a thread");
+    let thread = std::thread::Builder::new()
+        .stack_size(2 << 20)
+        .spawn(run)
+        .expect("a thread");
     thread.join().expect("passes");
 }
 

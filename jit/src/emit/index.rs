@@ -74,7 +74,11 @@ impl Writer<'_> {
             self.row_line(&format!("const long long {name} = {};", row.join(" + ")));
             inner.insert(0, name);
         }
-        let text = if inner.is_empty() { "0".to_owned() } else { format!("({})", inner.join(" + ")) };
+        let text = if inner.is_empty() {
+            "0".to_owned()
+        } else {
+            format!("({})", inner.join(" + "))
+        };
         Index { text, step }
     }
 
@@ -93,12 +97,20 @@ impl Writer<'_> {
             Term::Div(e, c) => {
                 let non_negative = e.is_non_negative(self.extents());
                 let (e, c) = (self.nested(e), self.param(*c));
-                if non_negative { format!("({e}/{c})") } else { format!("ft_floor_div({e}, {c})") }
+                if non_negative {
+                    format!("({e}/{c})")
+                } else {
+                    format!("ft_floor_div({e}, {c})")
+                }
             }
             Term::Mod(e, c) => {
                 let non_negative = e.is_non_negative(self.extents());
                 let (e, c) = (self.nested(e), self.param(*c));
-                if non_negative { format!("({e}%{c})") } else { format!("ft_floor_mod({e}, {c})") }
+                if non_negative {
+                    format!("({e}%{c})")
+                } else {
+                    format!("ft_floor_mod({e}, {c})")
+                }
             }
             Term::Mul(a, b) => format!("({}*{})", self.nested(a), self.nested(b)),
             Term::Min(a, b) => format!("ft_min({}, {})", self.nested(a), self.nested(b)),
@@ -122,6 +134,10 @@ impl Writer<'_> {
     }
 
     fn var(&self, v: Var) -> String {
-        if Some(v) == self.vector_var() { "@".to_owned() } else { format!("i{}", v.0) }
+        if Some(v) == self.vector_var() {
+            "@".to_owned()
+        } else {
+            format!("i{}", v.0)
+        }
     }
 }

@@ -33,7 +33,11 @@ pub(super) fn merge_loops(mut node: FusedNode) -> FusedNode {
             .stores
             .iter()
             .zip(copies)
-            .map(|(s, value)| Store { value, index: s.index.substitute(&of, extents.as_slice()), ..s.clone() })
+            .map(|(s, value)| Store {
+                value,
+                index: s.index.substitute(&of, extents.as_slice()),
+                ..s.clone()
+            })
             .collect();
         node.body = body;
         at = at.saturating_sub(1);
@@ -45,7 +49,9 @@ pub(super) fn merge_loops(mut node: FusedNode) -> FusedNode {
 fn mergeable(node: &FusedNode, at: usize) -> bool {
     let n = node.extents()[at + 1] as i64;
     let values = (0..node.body.values().len() as u32).flat_map(|v| node.body.exprs(v));
-    values.chain(node.stores.iter().map(|s| &s.index)).all(|e| walks_as_one(e, at, n))
+    values
+        .chain(node.stores.iter().map(|s| &s.index))
+        .all(|e| walks_as_one(e, at, n))
 }
 
 fn walks_as_one(e: &Expr, at: usize, n: i64) -> bool {
@@ -53,9 +59,7 @@ fn walks_as_one(e: &Expr, at: usize, n: i64) -> bool {
     e.coefficient(outer) == e.coefficient(inner) * n
         && e.terms().iter().all(|(term, _)| match term {
             Term::Div(inner, _) | Term::Mod(inner, _) => walks_as_one(inner, at, n),
-            Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => {
-                walks_as_one(a, at, n) && walks_as_one(b, at, n)
-            }
+            Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => walks_as_one(a, at, n) && walks_as_one(b, at, n),
             Term::Var(_) | Term::Value(_) => true,
         })
 }

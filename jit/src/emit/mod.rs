@@ -2,11 +2,15 @@
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
 mod index;
+mod inner;
 mod kernel;
 mod merge;
+mod outer;
 mod random;
+mod reciprocal;
 mod reduce;
 mod stage;
+mod store;
 mod value;
 
 use crate::body::{Number, Source};
@@ -29,7 +33,11 @@ pub struct Machine {
 
 impl Default for Machine {
     fn default() -> Machine {
-        Machine { vector: ferrotrace_runtime::Isa::host().vector_bytes(), l2: 1 << 20, stream: 32 << 20 }
+        Machine {
+            vector: ferrotrace_runtime::Isa::host().vector_bytes(),
+            l2: 1 << 20,
+            stream: 32 << 20,
+        }
     }
 }
 

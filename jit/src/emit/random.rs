@@ -27,7 +27,10 @@ pub(super) fn expression(w: &mut Writer<'_>, dist: Distribution, dtype: DType, a
         Distribution::Bernoulli => {
             w.needs.insert(support::need("ft_bernoulli", w.lanes));
             let p = format!("*(const double *)&{}", number(w, args[2]));
-            let draw = format!("ft_bernoullix{}({}, {}, {}, {p})", w.lanes, common[0], common[1], common[2]);
+            let draw = format!(
+                "ft_bernoullix{}({}, {}, {}, {p})",
+                w.lanes, common[0], common[1], common[2]
+            );
             cast(w, DType::Bool, dtype, draw)
         }
         Distribution::Bits => {
@@ -42,5 +45,9 @@ fn cast(w: &mut Writer<'_>, from: DType, to: DType, expr: String) -> String {
         return expr;
     }
     let value = w.call(&format!("cast_{}", from.name()), to.compute(), &[&expr]);
-    if to.is_half() { w.call("round", to, &[&value]) } else { value }
+    if to.is_half() {
+        w.call("round", to, &[&value])
+    } else {
+        value
+    }
 }

@@ -31,13 +31,55 @@ impl Reduction {
         match (self.kind, self.dtype) {
             (ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any, _) => "0",
             (ReduceKind::Prod | ReduceKind::All, _) => "1",
-            (_, DType::F32) => if greatest { "__builtin_inff()" } else { "-__builtin_inff()" },
-            (_, DType::F64) => if greatest { "__builtin_inf()" } else { "-__builtin_inf()" },
-            (_, DType::I64) => if greatest { "0x7fffffffffffffffL" } else { "(-0x7fffffffffffffffL - 1)" },
-            (_, DType::I32) => if greatest { "0x7fffffff" } else { "(-0x7fffffff - 1)" },
-            (_, DType::I16) => if greatest { "32767" } else { "-32768" },
-            (_, DType::I8) => if greatest { "127" } else { "-128" },
-            (_, DType::U8) => if greatest { "255" } else { "0" },
+            (_, DType::F32) => {
+                if greatest {
+                    "__builtin_inff()"
+                } else {
+                    "-__builtin_inff()"
+                }
+            }
+            (_, DType::F64) => {
+                if greatest {
+                    "__builtin_inf()"
+                } else {
+                    "-__builtin_inf()"
+                }
+            }
+            (_, DType::I64) => {
+                if greatest {
+                    "0x7fffffffffffffffL"
+                } else {
+                    "(-0x7fffffffffffffffL - 1)"
+                }
+            }
+            (_, DType::I32) => {
+                if greatest {
+                    "0x7fffffff"
+                } else {
+                    "(-0x7fffffff - 1)"
+                }
+            }
+            (_, DType::I16) => {
+                if greatest {
+                    "32767"
+                } else {
+                    "-32768"
+                }
+            }
+            (_, DType::I8) => {
+                if greatest {
+                    "127"
+                } else {
+                    "-128"
+                }
+            }
+            (_, DType::U8) => {
+                if greatest {
+                    "255"
+                } else {
+                    "0"
+                }
+            }
             _ => "0",
         }
     }
@@ -58,9 +100,12 @@ impl Writer<'_> {
     /// The reduction of a value number.
     pub(super) fn reduction(&self, id: Value) -> Reduction {
         match self.node.body.value(id).op {
-            BodyOp::Reduce { kind, value, .. } => {
-                Reduction { id, value, kind, dtype: self.node.body.value(value).dtype }
-            }
+            BodyOp::Reduce { kind, value, .. } => Reduction {
+                id,
+                value,
+                kind,
+                dtype: self.node.body.value(value).dtype,
+            },
             _ => unreachable!("only reductions are asked for"),
         }
     }
@@ -89,7 +134,11 @@ impl Writer<'_> {
             let next = self.combine(r, acc, &value);
             return format!("{acc} = {next};");
         }
-        let greater = if r.kind == ReduceKind::ArgMax { BinaryOp::Gt } else { BinaryOp::Lt };
+        let greater = if r.kind == ReduceKind::ArgMax {
+            BinaryOp::Gt
+        } else {
+            BinaryOp::Lt
+        };
         let mut better = greater.c_expr(r.dtype, self.lanes, &[&v, acc], &mut self.needs);
         if r.dtype.is_float() {
             let nan = UnaryOp::IsNan.c_expr(r.dtype, self.lanes, &[&v], &mut self.needs);
@@ -109,7 +158,10 @@ impl Writer<'_> {
         let mask = format!("t{}", r.id);
         let value = self.call("sel", r.dtype, &[&mask, &v, acc]);
         let place = self.call("sel", DType::I64, &[&mask, at, pos]);
-        format!("{{ const i32x{} {mask} = {take}; {acc} = {value}; {pos} = {place}; }}", self.lanes)
+        format!(
+            "{{ const i32x{} {mask} = {take}; {acc} = {value}; {pos} = {place}; }}",
+            self.lanes
+        )
     }
 
     /// The mask of the first `m` lanes.

@@ -53,7 +53,9 @@ fn is_heavy(op: &BodyOp) -> bool {
 /// Whether a store's position varies within a row.
 fn varies(node: &FusedNode, store: usize) -> bool {
     let rows = node.iter.len() as u32;
-    node.stores[store].index.any(&mut |t| matches!(t, Term::Var(v) if v.0 >= rows))
+    node.stores[store]
+        .index
+        .any(&mut |t| matches!(t, Term::Var(v) if v.0 >= rows))
 }
 
 /// Orders the values of a fused node whose needed stores are `stores`.
@@ -74,7 +76,12 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     }
     let mut stage = vec![0usize; n];
     for v in 0..n {
-        let of = body.operands(v as Value).iter().map(|&o| stage[o as usize]).max().unwrap_or(0);
+        let of = body
+            .operands(v as Value)
+            .iter()
+            .map(|&o| stage[o as usize])
+            .max()
+            .unwrap_or(0);
         stage[v] = of + usize::from(matches!(body.value(v as Value).op, BodyOp::Reduce { .. }));
     }
     let is_inner = |v: Value| dependence[v as usize].inner;
@@ -104,7 +111,10 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
             BodyOp::Reduce { value, .. } => value,
             _ => r,
         });
-        reduced.chain(l.stores.iter().map(|&s| node.stores[s].value)).filter(|&v| is_inner(v)).collect()
+        reduced
+            .chain(l.stores.iter().map(|&s| node.stores[s].value))
+            .filter(|&v| is_inner(v))
+            .collect()
     };
     let close = |roots: &[Value], stop: &dyn Fn(Value) -> bool| -> Vec<bool> {
         let mut in_loop = vec![false; n];
@@ -121,11 +131,16 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         in_loop
     };
     let full: Vec<Vec<bool>> = loops.iter().map(|l| close(&roots(l), &|_| false)).collect();
-    let first: Vec<usize> = (0..n).map(|v| full.iter().position(|l| l[v]).unwrap_or(usize::MAX)).collect();
+    let first: Vec<usize> = (0..n)
+        .map(|v| full.iter().position(|l| l[v]).unwrap_or(usize::MAX))
+        .collect();
     let mut heavy = vec![false; n];
     for v in 0..n {
         heavy[v] = is_heavy(&body.value(v as Value).op)
-            || body.operands(v as Value).iter().any(|&o| is_inner(o) && heavy[o as usize]);
+            || body
+                .operands(v as Value)
+                .iter()
+                .any(|&o| is_inner(o) && heavy[o as usize]);
     }
     let mut saved: Vec<Value> = Vec::new();
     for (s, in_loop) in full.iter().enumerate() {
@@ -146,10 +161,20 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         root_set.extend(&l.save);
         let in_loop = close(&root_set, &restored);
         for v in (0..n).filter(|&v| in_loop[v]) {
-            if restored(v as Value) { &mut l.restore } else { &mut l.compute }.push(v as Value);
+            if restored(v as Value) {
+                &mut l.restore
+            } else {
+                &mut l.compute
+            }
+            .push(v as Value);
         }
     }
-    Stages { row, row_stores, loops, saved }
+    Stages {
+        row,
+        row_stores,
+        loops,
+        saved,
+    }
 }
 
 /// Whether the reduction keeps a position beside its value.

@@ -34,7 +34,11 @@ pub(super) fn memory_type(dtype: DType) -> &'static str {
 
 /// The C type of one lane of a value.
 pub(super) fn lane_type(dtype: DType) -> &'static str {
-    if dtype == DType::Bool { "int" } else { memory_type(dtype.compute()) }
+    if dtype == DType::Bool {
+        "int"
+    } else {
+        memory_type(dtype.compute())
+    }
 }
 
 impl Writer<'_> {
@@ -57,17 +61,22 @@ impl Writer<'_> {
         let ty = self.vector(dtype);
         let of = |v: &Value| format!("v{v}");
         let expr = match &body.value(value).op {
-            BodyOp::Load { source, dtype: memory, mask, .. } => {
+            BodyOp::Load {
+                source,
+                dtype: memory,
+                mask,
+                ..
+            } => {
                 return self.load(value, *source, *memory, *mask, at);
             }
             BodyOp::Number(n) => format!("s{n}"),
             BodyOp::Index(_) => return self.lane_index(value, at),
             BodyOp::Mask(mask) => return self.mask_value(value, *mask, at),
-            BodyOp::Unary(op, a) => {
-                op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a)], &mut self.needs)
-            }
-            BodyOp::Binary(op, a, b) => {
-                op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a), &of(b)], &mut self.needs)
+            BodyOp::Unary(op, a) => op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a)], &mut self.needs),
+            BodyOp::Binary(op, a, b) => op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a), &of(b)], &mut self.needs),
+            BodyOp::Divide(a, b, r) => {
+                let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
+                format!("({normal} ? v{a} * v{r} : v{a} / v{b})")
             }
             BodyOp::Select(m, a, b) => self.call("sel", dtype, &[&of(m), &of(a), &of(b)]),
             BodyOp::Cast(a) => {
@@ -86,14 +95,7 @@ impl Writer<'_> {
         at.lanes.map_or_else(|| self.lanes.to_string(), str::to_owned)
     }
 
-    fn load(
-        &mut self,
-        value: Value,
-        source: Source,
-        memory: DType,
-        mask: Option<MaskId>,
-        at: At<'_>,
-    ) -> String {
+    fn load(&mut self, value: Value, source: Source, memory: DType, mask: Option<MaskId>, at: At<'_>) -> String {
         let pad = " ".repeat(at.indent);
         let pointer = self.pointer(source);
         let index = self.indices[&value].clone();
@@ -149,7 +151,14 @@ impl Writer<'_> {
     ) -> String {
         let position = format!("({} + l)", at.position);
         let guard = mask.map_or(String::new(), |conditions| {
-            format!("if ({}) ", conditions.iter().map(|c| format!("{} >= 0", c.at(&position))).collect::<Vec<_>>().join(" && "))
+            format!(
+                "if ({}) ",
+                conditions
+                    .iter()
+                    .map(|c| format!("{} >= 0", c.at(&position)))
+                    .collect::<Vec<_>>()
+                    .join(" && ")
+            )
         });
         let count = self.lane_count(at);
         let load = self.call("load", memory, &["g"]);
@@ -172,7 +181,11 @@ impl Writer<'_> {
                 Step::Uniform => tests.push(format!("{} >= 0", condition.at(at.position))),
                 Step::Unit | Step::Strided => {
                     uniform = false;
-                    tests.push(format!("{} >= 0 && {} >= 0", condition.at(at.position), condition.at(&last)));
+                    tests.push(format!(
+                        "{} >= 0 && {} >= 0",
+                        condition.at(at.position),
+                        condition.at(&last)
+                    ));
                 }
             }
         }
@@ -232,7 +245,9 @@ impl Writer<'_> {
     /// ir G7, codegen A6.6: one wrap of a negative index, then the bounds, relaxed by the mask.
     fn check(&mut self, value: Value, index: Value, mask: Option<MaskId>, at: At<'_>) -> String {
         let pad = " ".repeat(at.indent);
-        let BodyOp::Check { size, site, .. } = self.node.body.value(value).op else { return String::new() };
+        let BodyOp::Check { size, site, .. } = self.node.body.value(value).op else {
+            return String::new();
+        };
         let (size, site) = (self.param(size), self.param(site as i64));
         let position = format!("({} + l)", at.position);
         let guard = mask.map_or(String::new(), |m| {
@@ -250,7 +265,9 @@ impl Writer<'_> {
     }
 
     fn random(&mut self, value: Value, at: At<'_>) -> String {
-        let BodyOp::Random { dist, dtype, args, .. } = &self.node.body.value(value).op else { return String::new() };
+        let BodyOp::Random { dist, dtype, args, .. } = &self.node.body.value(value).op else {
+            return String::new();
+        };
         let (dist, dtype, args) = (*dist, *dtype, args.clone());
         let pad = " ".repeat(at.indent);
         let index = self.indices[&value].clone();

@@ -21,7 +21,14 @@ pub(super) struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     pub fn new(graph: &'a Graph, realized: &'a Realized, extents: Vec<usize>, sites: &'a mut Vec<Site>) -> Self {
-        Expansion { graph, realized, extents, sites, body: Body::default(), known: HashMap::new() }
+        Expansion {
+            graph,
+            realized,
+            extents,
+            sites,
+            body: Body::default(),
+            known: HashMap::new(),
+        }
     }
 
     pub fn into_body(self) -> Body {
@@ -51,7 +58,10 @@ impl<'a> Expansion<'a> {
         let node = self.graph.node(id);
         let (source, layout) = match node.op {
             NodeOp::Input(n) => (Source::Input(n), self.graph.inputs()[n as usize].layout.clone()),
-            NodeOp::Op(_) => (Source::Node(id), ferrotrace_runtime::Layout::contiguous(node.shape.clone())),
+            NodeOp::Op(_) => (
+                Source::Node(id),
+                ferrotrace_runtime::Layout::contiguous(node.shape.clone()),
+            ),
         };
         let mut position = Expr::default();
         for ((i, &stride), &n) in index.iter().zip(layout.strides()).zip(node.shape.iter()) {
@@ -60,14 +70,24 @@ impl<'a> Expansion<'a> {
             }
         }
         let index = position.recombine();
-        self.body.push(BodyOp::Load { source, dtype: node.dtype, index, mask }, node.dtype.compute())
+        self.body.push(
+            BodyOp::Load {
+                source,
+                dtype: node.dtype,
+                index,
+                mask,
+            },
+            node.dtype.compute(),
+        )
     }
 
     /// The expansion of an operator at an index.
     pub fn node(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
         let graph = self.graph;
         let node = graph.node(id);
-        let NodeOp::Op(op) = &node.op else { return Err(Error::internal("an input is always stored")) };
+        let NodeOp::Op(op) = &node.op else {
+            return Err(Error::internal("an input is always stored"));
+        };
         let value = match op {
             Op::Full { .. } => self.number(&node.args[0], node.dtype),
             Op::Arange { dtype, .. } => self.arange(node, *dtype, &index[0]),
@@ -77,7 +97,8 @@ impl<'a> Expansion<'a> {
                 let compute = pointwise::unary_compute(*op, &graph.metas(&node.args))?;
                 let a = self.operand(node, 0, compute, index, mask)?;
                 let a = self.boundary(node, a, 0, op.result_dtype(compute));
-                self.body.push(BodyOp::Unary(*op, a), op.result_dtype(compute).compute())
+                self.body
+                    .push(BodyOp::Unary(*op, a), op.result_dtype(compute).compute())
             }
             Op::Binary(op) => {
                 let compute = pointwise::binary_compute(*op, &graph.metas(&node.args))?;
@@ -85,7 +106,8 @@ impl<'a> Expansion<'a> {
                 let b = self.operand(node, 1, compute, index, mask)?;
                 let a = self.boundary(node, a, 0, op.result_dtype(compute));
                 let b = self.boundary(node, b, 1, op.result_dtype(compute));
-                self.body.push(BodyOp::Binary(*op, a, b), op.result_dtype(compute).compute())
+                self.body
+                    .push(BodyOp::Binary(*op, a, b), op.result_dtype(compute).compute())
             }
             Op::Where => {
                 let m = self.operand(node, 0, DType::Bool, index, mask)?;
@@ -97,7 +119,11 @@ impl<'a> Expansion<'a> {
                 let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
                 let a = self.boundary(node, a, 0, *dtype);
                 let cast = self.cast(a, dtype.compute());
-                if dtype.is_half() { self.body.push(BodyOp::Round(cast, *dtype), DType::F32) } else { cast }
+                if dtype.is_half() {
+                    self.body.push(BodyOp::Round(cast, *dtype), DType::F32)
+                } else {
+                    cast
+                }
             }
             Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
             Op::Pad(pads) => self.pad(node, pads, index, mask)?,
@@ -108,8 +134,9 @@ impl<'a> Expansion<'a> {
             Op::Repeat(_) => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let lead = index.len() - shape.rank();
-                let inner: Vec<Expr> =
-                    (0..shape.rank()).map(|d| index[lead + d].modulo(shape[d] as i64, self.ranges())).collect();
+                let inner: Vec<Expr> = (0..shape.rank())
+                    .map(|d| index[lead + d].modulo(shape[d] as i64, self.ranges()))
+                    .collect();
                 self.value(x, &inner, mask)?
             }
             Op::Gather { dim } => {
@@ -145,7 +172,10 @@ impl<'a> Expansion<'a> {
     }
 
     fn number(&mut self, operand: &Operand, dtype: DType) -> Value {
-        self.body.push_number(Number { operand: *operand, dtype })
+        self.body.push_number(Number {
+            operand: *operand,
+            dtype,
+        })
     }
 
     fn cast(&mut self, value: Value, to: DType) -> Value {
@@ -164,7 +194,9 @@ impl<'a> Expansion<'a> {
         index: &[Expr],
         mask: Option<MaskId>,
     ) -> Result<Value> {
-        let Operand::Value(x) = node.args[which] else { return Ok(self.number(&node.args[which], dtype)) };
+        let Operand::Value(x) = node.args[which] else {
+            return Ok(self.number(&node.args[which], dtype));
+        };
         let inner = broadcast_index(&self.graph.node(x).shape, index);
         let value = self.value(x, &inner, mask)?;
         let from = self.graph.node(x).dtype;
@@ -178,7 +210,9 @@ impl<'a> Expansion<'a> {
 
     /// Rounds a half-precision operand where precision becomes visible: comparisons and conversions to integers.
     fn boundary(&mut self, node: &Node, value: Value, which: usize, result: DType) -> Value {
-        let Operand::Value(x) = node.args[which] else { return value };
+        let Operand::Value(x) = node.args[which] else {
+            return value;
+        };
         let from = self.graph.node(x).dtype;
         let rounded = matches!(self.body.value(value).op, BodyOp::Load { .. } | BodyOp::Round(..));
         if !from.is_half() || result.is_float() || rounded || self.body.value(value).dtype != DType::F32 {
@@ -193,7 +227,11 @@ impl<'a> Expansion<'a> {
             Operand::Slot(_, s) | Operand::Const(s) => matches!(s, Scalar::Float(_)),
             Operand::Value(_) => true,
         };
-        let wide = if dtype.is_float() || node.args.iter().any(is_float) { DType::F64 } else { DType::I64 };
+        let wide = if dtype.is_float() || node.args.iter().any(is_float) {
+            DType::F64
+        } else {
+            DType::I64
+        };
         let start = self.number(&node.args[0], wide);
         let step = self.number(&node.args[1], wide);
         let i = self.body.push(BodyOp::Index(position.clone()), DType::I64);
@@ -201,7 +239,11 @@ impl<'a> Expansion<'a> {
         let scaled = self.body.push(BodyOp::Binary(BinaryOp::Mul, i, step), wide);
         let value = self.body.push(BodyOp::Binary(BinaryOp::Add, start, scaled), wide);
         let value = self.cast(value, dtype.compute());
-        if dtype.is_half() { self.body.push(BodyOp::Round(value, dtype), DType::F32) } else { value }
+        if dtype.is_half() {
+            self.body.push(BodyOp::Round(value, dtype), DType::F32)
+        } else {
+            value
+        }
     }
 
     fn random(&mut self, node: &Node, dist: Distribution, index: &[Expr]) -> Value {
@@ -216,7 +258,12 @@ impl<'a> Expansion<'a> {
             args.push(self.number(operand, dtype));
         }
         let index = flatten(&node.shape, index);
-        let op = BodyOp::Random { dist, dtype: node.dtype, args, index };
+        let op = BodyOp::Random {
+            dist,
+            dtype: node.dtype,
+            args,
+            index,
+        };
         self.body.push(op, node.dtype.compute())
     }
 
@@ -230,7 +277,10 @@ impl<'a> Expansion<'a> {
     ) -> Result<Value> {
         let graph = self.graph;
         let node = graph.node(id);
-        let NodeOp::Op(Op::Reduce { mask: dims, keepdim, .. }) = &node.op else {
+        let NodeOp::Op(Op::Reduce {
+            mask: dims, keepdim, ..
+        }) = &node.op
+        else {
             return Err(Error::internal("not a reduction"));
         };
         let (x, shape) = self.tensor(node, 0)?;
@@ -286,16 +336,13 @@ impl<'a> Expansion<'a> {
     /// Conditions `low ≤ e < high` that the ranges do not prove.
     fn within(&self, e: &Expr, low: i64, high: i64) -> Vec<Expr> {
         let bounds = [e.offset(-low), Expr::from(high - 1).sub(e)];
-        bounds.into_iter().filter(|b| !b.is_non_negative(self.ranges())).collect()
+        bounds
+            .into_iter()
+            .filter(|b| !b.is_non_negative(self.ranges()))
+            .collect()
     }
 
-    fn pad(
-        &mut self,
-        node: &Node,
-        pads: &[(isize, isize)],
-        index: &[Expr],
-        mask: Option<MaskId>,
-    ) -> Result<Value> {
+    fn pad(&mut self, node: &Node, pads: &[(isize, isize)], index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
         let (x, shape) = self.tensor(node, 0)?;
         let mut inner = index.to_vec();
         let mut conditions = Vec::new();
@@ -314,7 +361,9 @@ impl<'a> Expansion<'a> {
 
     /// `a` where every condition holds, else `b`; `a` for no condition.
     fn select(&mut self, conditions: Vec<Expr>, a: Value, b: Value, dtype: DType) -> Value {
-        let Some(mask) = self.body.push_mask(conditions) else { return a };
+        let Some(mask) = self.body.push_mask(conditions) else {
+            return a;
+        };
         let m = self.body.push(BodyOp::Mask(mask), DType::Bool);
         self.body.push(BodyOp::Select(m, a, b), dtype.compute())
     }
@@ -391,7 +440,12 @@ impl<'a> Expansion<'a> {
             self.sites.len() - 1
         }) as u32
             + 1;
-        let check = BodyOp::Check { index, size: size as i64, mask, site };
+        let check = BodyOp::Check {
+            index,
+            size: size as i64,
+            mask,
+            site,
+        };
         let value = self.body.push(check, DType::I64);
         Ok(Expr::from(Term::Value(value)))
     }
@@ -417,7 +471,11 @@ impl<'a> Expansion<'a> {
                     let position = broadcast_index(&idx_shape, block_index);
                     inner.push(self.checked(id, idx, &position, (d, shape[d]), mask)?);
                 }
-                None => inner.push(kept.next().cloned().ok_or_else(|| Error::internal("too few kept axes"))?),
+                None => inner.push(
+                    kept.next()
+                        .cloned()
+                        .ok_or_else(|| Error::internal("too few kept axes"))?,
+                ),
             }
         }
         self.value(x, &inner, mask)
@@ -440,7 +498,11 @@ impl<'a> Expansion<'a> {
         for d in (0..from.rank()).rev().filter(|&d| from[d] != 1) {
             let quotient = flat.floor_div(stride, self.ranges());
             // codegen A1.2: the outermost needs no modulo.
-            inner[d] = if Some(d) == outermost { quotient } else { quotient.modulo(from[d] as i64, self.ranges()) };
+            inner[d] = if Some(d) == outermost {
+                quotient
+            } else {
+                quotient.modulo(from[d] as i64, self.ranges())
+            };
             stride *= from[d] as i64;
         }
         inner
@@ -450,7 +512,15 @@ impl<'a> Expansion<'a> {
 /// The index of an operand of shape `shape` broadcast (right-aligned) to the index's rank.
 fn broadcast_index(shape: &Shape, index: &[Expr]) -> Vec<Expr> {
     let lead = index.len() - shape.rank();
-    (0..shape.rank()).map(|d| if shape[d] == 1 { Expr::default() } else { index[lead + d].clone() }).collect()
+    (0..shape.rank())
+        .map(|d| {
+            if shape[d] == 1 {
+                Expr::default()
+            } else {
+                index[lead + d].clone()
+            }
+        })
+        .collect()
 }
 
 /// The row-major position of an index.

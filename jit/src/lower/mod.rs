@@ -4,10 +4,10 @@ mod expand;
 mod realize;
 mod split;
 
-use crate::graph::{Graph, NodeOp};
-use crate::nest::LoopNest;
 use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;
+use crate::graph::{Graph, NodeOp};
+use crate::nest::LoopNest;
 use expand::Expansion;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
@@ -86,7 +86,10 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
                 }
                 number => CallArg::Number(*number),
             };
-            steps.push(Lowered::Call(Call { node: id, args: node.args.iter().map(arg).collect() }));
+            steps.push(Lowered::Call(Call {
+                node: id,
+                args: node.args.iter().map(arg).collect(),
+            }));
         } else {
             steps.push(Lowered::Nest(lower_node(graph, &realized, id, &mut sites)?));
         }
@@ -99,7 +102,9 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
 /// The loop nest of one stored node.
 fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<Site>) -> Result<LoopNest> {
     let node = graph.node(id);
-    let NodeOp::Op(op) = &node.op else { unreachable!("inputs have no nest") };
+    let NodeOp::Op(op) = &node.op else {
+        unreachable!("inputs have no nest")
+    };
     let (mut iter, mut red) = (Vec::new(), Vec::new());
     let reduce = match op {
         Op::Reduce { kind, mask, .. } if !realized.is_inline_reduction(id) => Some((*kind, *mask)),
@@ -107,7 +112,9 @@ fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<S
     };
     let (body, result);
     if let Some((kind, mask)) = reduce {
-        let Operand::Value(x) = node.args[0] else { unreachable!("a reduction's operand is a tensor") };
+        let Operand::Value(x) = node.args[0] else {
+            unreachable!("a reduction's operand is a tensor")
+        };
         let shape = graph.node(x).shape.clone();
         let kept = |d: &usize| mask >> d & 1 == 0;
         iter.extend((0..shape.rank()).filter(kept).map(|d| shape[d]).filter(|&n| n != 1));
@@ -143,9 +150,21 @@ fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<S
         result = expansion.node(id, &index, None)?;
         body = expansion.into_body();
     }
-    let nest = LoopNest { node: id, dtype: node.dtype, iter, red, body, result };
-    let rounds = node.precision == crate::Precision::EagerExact;
-    Ok(split::split_loops(if reduce.is_some() && rounds { rounded(nest) } else { nest }))
+    let exact = node.precision == crate::Precision::EagerExact;
+    let nest = LoopNest {
+        node: id,
+        dtype: node.dtype,
+        iter,
+        red,
+        body,
+        result,
+        exact,
+    };
+    Ok(split::split_loops(if reduce.is_some() && exact {
+        rounded(nest)
+    } else {
+        nest
+    }))
 }
 
 /// Appends the reduction of `value`, cast to its accumulator (codegen A3.14).
@@ -159,7 +178,11 @@ fn reduction(mut body: Body, kind: ReduceKind, value: u32, dtype: DType, iter: u
         ReduceKind::ArgMax | ReduceKind::ArgMin if from == DType::Bool => (kind, DType::U8),
         _ => (kind, from),
     };
-    let value = if from == accumulate { value } else { body.push(BodyOp::Cast(value), accumulate) };
+    let value = if from == accumulate {
+        value
+    } else {
+        body.push(BodyOp::Cast(value), accumulate)
+    };
     let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
     let position = arg.then(|| crate::nest::flat_index(red, iter));
     let result = if arg { DType::I64 } else { accumulate };

@@ -97,7 +97,9 @@ impl Realized {
         let mut base = id;
         while !self.is_stored(base) {
             let node = graph.node(base);
-            let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else { return None };
+            let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
+                return None;
+            };
             if !is_view(op) {
                 return None;
             }
@@ -160,8 +162,11 @@ fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
 /// Decides for each node of a simplified graph whether it is stored.
 pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
     let n = graph.nodes().len();
-    let mut realized =
-        Realized { stored: vec![false; n], call: vec![false; n], inline_reduction: vec![false; n] };
+    let mut realized = Realized {
+        stored: vec![false; n],
+        call: vec![false; n],
+        inline_reduction: vec![false; n],
+    };
     let mut users = vec![0u32; n];
     for i in 0..n {
         let mut seen: smallvec::SmallVec<[ValueId; 4]> = graph.operands(ValueId(i as u32)).collect();
@@ -182,7 +187,12 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         let node = graph.node(id);
         let NodeOp::Op(op) = &node.op else {
             realized.stored[i] = true;
-            costs[i] = Cost { ops: 0, reads: 1, depth: 0, heavy: false };
+            costs[i] = Cost {
+                ops: 0,
+                reads: 1,
+                depth: 0,
+                heavy: false,
+            };
             continue;
         };
         if is_library(op, limits, node.args.len()) {
@@ -258,7 +268,12 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
-    costs[id.0 as usize] = Cost { ops: 0, reads: 1, depth: 0, heavy: false };
+    costs[id.0 as usize] = Cost {
+        ops: 0,
+        reads: 1,
+        depth: 0,
+        heavy: false,
+    };
 }
 
 /// Makes the node a window on stored memory: through its views where they keep every element, else by storing it.
@@ -269,18 +284,20 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
     let mut base = id;
     loop {
         let node = graph.node(base);
-        let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else { break };
+        let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
+            break;
+        };
         if !is_view(op) || graph.node(*from).shape.numel() > node.shape.numel() {
             break;
         }
         base = *from;
     }
     // Storing the base helps only if the views between can be expressed by strides.
-    realized.stored[base.0 as usize] = true;
+    let was = std::mem::replace(&mut realized.stored[base.0 as usize], true);
     if realized.window(graph, id).is_some() {
         store(realized, costs, base);
     } else {
-        realized.stored[base.0 as usize] = false;
+        realized.stored[base.0 as usize] = was;
         store(realized, costs, id);
     }
 }
@@ -289,5 +306,8 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
 pub(super) fn reduced_count(graph: &Graph, id: ValueId, mask: u64) -> usize {
     let Some(x) = graph.operands(id).next() else { return 0 };
     let shape = &graph.node(x).shape;
-    (0..shape.rank()).filter(|d| mask >> d & 1 == 1).map(|d| shape[d]).product()
+    (0..shape.rank())
+        .filter(|d| mask >> d & 1 == 1)
+        .map(|d| shape[d])
+        .product()
 }

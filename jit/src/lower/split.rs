@@ -10,7 +10,9 @@ const MOST: usize = 8;
 /// Splits loops of the nest while an index holds a division or modulo that one split removes.
 pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
     for _ in 0..MOST {
-        let Some((var, by)) = find_split(&nest.body, &nest.extents()) else { break };
+        let Some((var, by)) = find_split(&nest.body, &nest.extents()) else {
+            break;
+        };
         let at = var.0 as usize;
         let inner = by as usize;
         let iter = nest.iter.len();
@@ -69,7 +71,11 @@ pub(crate) fn split_of(e: &Expr, c: i64, extents: &[usize]) -> Option<(Var, i64)
         if by > 1 && by < n && n % by == 0 {
             // The part below the split must stay under c, or nothing is gained.
             let low = e.sub(&Expr::from(*v).scale(*coefficient)).offset(-e.constant());
-            if low.offset((by - 1) * coefficient + e.constant().rem_euclid(c)).range(extents).high < c
+            if low
+                .offset((by - 1) * coefficient + e.constant().rem_euclid(c))
+                .range(extents)
+                .high
+                < c
                 && low.range(extents).low >= 0
             {
                 return Some((*v, by));

@@ -78,7 +78,13 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     let sources: Vec<KernelSource> = draft
         .steps
         .iter()
-        .filter_map(|s| if let Step::Launch(e) = s { Some(e.source.clone()) } else { None })
+        .filter_map(|s| {
+            if let Step::Launch(e) = s {
+                Some(e.source.clone())
+            } else {
+                None
+            }
+        })
         .collect();
     let mut compiled = compile_kernels(&sources).into_iter();
     let mut fallback = false;
@@ -101,7 +107,11 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     if fallback {
         count(Counter::Fallbacks, 1);
     }
-    let plan = Plan { draft, kernels, fallback };
+    let plan = Plan {
+        draft,
+        kernels,
+        fallback,
+    };
     report(&plan);
     Ok(Arc::new(plan))
 }
@@ -111,7 +121,14 @@ fn report(plan: &Plan) {
     let level = Config::get().debug;
     if level >= 2 {
         let explanation = plan.explain();
-        eprint!("{}", if level >= 4 { explanation.to_string() } else { explanation.summary() });
+        eprint!(
+            "{}",
+            if level >= 4 {
+                explanation.to_string()
+            } else {
+                explanation.summary()
+            }
+        );
     }
 }
 
@@ -136,7 +153,13 @@ pub(super) fn sources_of(step: &Step) -> Vec<Source> {
         Step::Call(call) => call
             .args
             .iter()
-            .filter_map(|a| if let CallArg::Window(source, _) = a { Some(*source) } else { None })
+            .filter_map(|a| {
+                if let CallArg::Window(source, _) = a {
+                    Some(*source)
+                } else {
+                    None
+                }
+            })
             .chain(std::iter::once(Source::Node(call.node)))
             .collect(),
     }

@@ -3,12 +3,12 @@
 mod build;
 mod run;
 
+use crate::body::Source;
 use crate::emit::Emitted;
 use crate::explain::Explanation;
 use crate::graph::Graph;
 use crate::lower::{Call, Limits, Site};
 use crate::schedule::Refusal;
-use crate::body::Source;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Kernel, Layout, Result};
 use std::sync::Arc;

@@ -86,9 +86,11 @@ impl Run<'_> {
 
     fn number(&self, operand: &Operand) -> Result<Scalar> {
         match operand {
-            Operand::Slot(s, _) => {
-                self.scalars.get(*s as usize).copied().ok_or_else(|| Error::internal("a number is missing"))
-            }
+            Operand::Slot(s, _) => self
+                .scalars
+                .get(*s as usize)
+                .copied()
+                .ok_or_else(|| Error::internal("a number is missing")),
             Operand::Const(scalar) => Ok(*scalar),
             Operand::Value(_) => Err(Error::internal("a tensor stands for a number")),
         }
@@ -113,7 +115,11 @@ impl Run<'_> {
                         && a.buffer.is_unique()
                 })
         };
-        emitted.in_place.iter().find(|(n, source)| *n == id && fits(source)).map(|(_, source)| *source)
+        emitted
+            .in_place
+            .iter()
+            .find(|(n, source)| *n == id && fits(source))
+            .map(|(_, source)| *source)
     }
 
     fn launch(&mut self, emitted: &Emitted, kernel: &Kernel, frees: &[Source]) -> Result<()> {
@@ -146,17 +152,28 @@ impl Run<'_> {
                 Some(a) => {
                     let (offset, size) = (a.layout.offset(), a.dtype.size());
                     let end = a.layout.span().end.max(offset);
-                    Binding { buffer: &a.buffer, offset: offset * size, span: (end - offset) * size }
+                    Binding {
+                        buffer: &a.buffer,
+                        offset: offset * size,
+                        span: (end - offset) * size,
+                    }
                 }
                 // A node without elements: no lane reads it.
-                None => Binding { buffer: &missing, offset: 0, span: 0 },
+                None => Binding {
+                    buffer: &missing,
+                    offset: 0,
+                    span: 0,
+                },
             });
         }
         let mut scalars: SmallVec<[u64; 8]> = SmallVec::new();
         for number in &emitted.numbers {
             scalars.push(self.number(&number.operand)?.to_bits(number.dtype));
         }
-        let wanted = emitted.streams.iter().any(|s| s.2 && aliased.iter().all(|a| a.0 != s.1));
+        let wanted = emitted
+            .streams
+            .iter()
+            .any(|s| s.2 && aliased.iter().all(|a| a.0 != s.1));
         let mut changed: SmallVec<[i64; 32]> = SmallVec::new();
         let params: &[i64] = if wanted {
             changed.extend_from_slice(&emitted.params);
@@ -180,7 +197,11 @@ impl Run<'_> {
         if let Some(fault) = fault {
             let site = self.draft.sites.get(fault.site as usize - 1);
             let site = site.ok_or_else(|| Error::internal("a fault of no known site"))?;
-            let kind = ErrorKind::Index { index: fault.index, dim: site.dim, size: site.size };
+            let kind = ErrorKind::Index {
+                index: fault.index,
+                dim: site.dim,
+                size: site.size,
+            };
             return Err(Error::new(kind).at(self.draft.graph.context(site.node)));
         }
         for (id, array) in fresh {
@@ -191,7 +212,11 @@ impl Run<'_> {
             let node = self.draft.graph.node(id);
             let buffer = self.array(source)?.buffer.clone();
             let layout = Layout::contiguous(node.shape.clone());
-            self.nodes[id.0 as usize] = Some(Array { buffer, layout, dtype: node.dtype });
+            self.nodes[id.0 as usize] = Some(Array {
+                buffer,
+                layout,
+                dtype: node.dtype,
+            });
             match source {
                 Source::Input(n) => self.inputs[n as usize] = None,
                 Source::Node(v) => self.nodes[v.0 as usize] = None,
@@ -217,20 +242,30 @@ impl Run<'_> {
     fn call(&self, call: &crate::lower::Call) -> Result<Array> {
         count(Counter::LibraryCalls, 1);
         let node = self.draft.graph.node(call.node);
-        let NodeOp::Op(op) = &node.op else { return Err(Error::internal("an input is called")) };
+        let NodeOp::Op(op) = &node.op else {
+            return Err(Error::internal("an input is called"));
+        };
         let arg = |a: &CallArg| match a {
             CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
         let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
-        let array = eager::run(op, &args, &node.shape, node.dtype)
-            .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
+        let array =
+            eager::run(op, &args, &node.shape, node.dtype).map_err(|e| e.at(self.draft.graph.context(call.node)))?;
         // Later kernels index the node's memory row-major from its start.
-        if array.layout.is_contiguous() && array.layout.offset() == 0 { Ok(array) } else { eager::contiguous(&array) }
+        if array.layout.is_contiguous() && array.layout.offset() == 0 {
+            Ok(array)
+        } else {
+            eager::contiguous(&array)
+        }
     }
 
     fn outputs(self) -> Result<Vec<Array>> {
-        self.draft.outputs.iter().map(|(source, layout)| self.window(*source, layout)).collect()
+        self.draft
+            .outputs
+            .iter()
+            .map(|(source, layout)| self.window(*source, layout))
+            .collect()
     }
 }
 
@@ -243,7 +278,10 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
     for (i, step) in draft.steps.iter().enumerate() {
         let (reads, writes): (Vec<Source>, Vec<Source>) = match step {
             Step::Launch(e) => {
-                let reads = e.pointers.iter().filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None });
+                let reads = e
+                    .pointers
+                    .iter()
+                    .filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None });
                 let writes = e.pointers.iter().filter_map(|p| match p {
                     Pointer::Write(n) => Some(Source::Node(*n)),
                     Pointer::Read(_) => None,
@@ -264,7 +302,9 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
         alive.extend(writes);
         for source in &draft.frees[i] {
             if !alive.remove(source) && !empty(source) {
-                return Err(Error::internal(format!("step {i} releases {source:?}, which is not held")));
+                return Err(Error::internal(format!(
+                    "step {i} releases {source:?}, which is not held"
+                )));
             }
         }
     }

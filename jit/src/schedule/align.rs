@@ -72,14 +72,30 @@ fn equations(earlier: &FusedNode, later: &FusedNode) -> Vec<(Expr, Expr)> {
 pub(super) fn align(earlier: &FusedNode, later: &FusedNode) -> Result<Alignment, Refusal> {
     // The node with columns is the host; of two equals the earlier.
     let later_hosts = earlier.red.is_empty() && !later.red.is_empty();
-    let (host, guest) = if later_hosts { (later, earlier) } else { (earlier, later) };
+    let (host, guest) = if later_hosts {
+        (later, earlier)
+    } else {
+        (earlier, later)
+    };
     let assemble = |iter, red, host_map, guest_map| {
-        let (first, second) = if later_hosts { (guest_map, host_map) } else { (host_map, guest_map) };
-        Alignment { iter, red, first, second }
+        let (first, second) = if later_hosts {
+            (guest_map, host_map)
+        } else {
+            (host_map, guest_map)
+        };
+        Alignment {
+            iter,
+            red,
+            first,
+            second,
+        }
     };
     for (of_earlier, of_later) in equations(earlier, later).into_iter().take(16) {
-        let (host_at, guest_at) =
-            if later_hosts { (&of_later, &of_earlier) } else { (&of_earlier, &of_later) };
+        let (host_at, guest_at) = if later_hosts {
+            (&of_later, &of_earlier)
+        } else {
+            (&of_earlier, &of_later)
+        };
         if let Some((iter, red, host_map, guest_map)) = solve(host, guest, host_at, guest_at) {
             return Ok(assemble(iter, red, host_map, guest_map));
         }
@@ -87,7 +103,12 @@ pub(super) fn align(earlier: &FusedNode, later: &FusedNode) -> Result<Alignment,
     // Nothing ties them: equal extents are taken to correspond.
     if host.iter == guest.iter && host.red == guest.red {
         let identity: Vec<Expr> = (0..host.extents().len()).map(Expr::var).collect();
-        return Ok(assemble(host.iter.clone(), host.red.clone(), identity.clone(), identity));
+        return Ok(assemble(
+            host.iter.clone(),
+            host.red.clone(),
+            identity.clone(),
+            identity,
+        ));
     }
     Err(Refusal::Extents)
 }
@@ -105,10 +126,12 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
         return None;
     }
     let mut position = host_at.clone();
-    let host_rest: Vec<usize> =
-        (0..host_map.len()).filter(|v| host_radix.digits.iter().all(|d| d.0 != *v)).collect();
-    let guest_rest: Vec<usize> =
-        (0..guest_extents.len()).filter(|v| guest_radix.digits.iter().all(|d| d.0 != *v)).collect();
+    let host_rest: Vec<usize> = (0..host_map.len())
+        .filter(|v| host_radix.digits.iter().all(|d| d.0 != *v))
+        .collect();
+    let guest_rest: Vec<usize> = (0..guest_extents.len())
+        .filter(|v| guest_radix.digits.iter().all(|d| d.0 != *v))
+        .collect();
     // What the position leaves open: columns, in natural order on both sides.
     let mut rest = Expr::default();
     if host_rest.is_empty() && !guest_rest.is_empty() {
@@ -135,7 +158,9 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
     for _ in 0..6 {
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let at = |from: &Expr, stride: i64, n: usize| {
-            let e = from.floor_div(stride, extents.as_slice()).modulo(n as i64, extents.as_slice());
+            let e = from
+                .floor_div(stride, extents.as_slice())
+                .modulo(n as i64, extents.as_slice());
             e.recombine()
         };
         let mut guest_map = vec![Expr::default(); guest_extents.len()];
@@ -155,7 +180,11 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
         };
         // Split the host's loop, so that the guest's smaller loops are its own variables.
         let v = var.0 as usize;
-        let (list, k) = if v < iter.len() { (&mut iter, v) } else { (&mut red, v - iter.len()) };
+        let (list, k) = if v < iter.len() {
+            (&mut iter, v)
+        } else {
+            (&mut red, v - iter.len())
+        };
         list[k] /= by as usize;
         list.insert(k + 1, by as usize);
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();

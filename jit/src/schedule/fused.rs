@@ -39,19 +39,26 @@ pub struct FusedNode {
     pub body: Body,
     /// The value of every nest.
     pub stores: Vec<Store>,
+    /// Whether any was recorded under [`Precision::EagerExact`](crate::Precision).
+    pub exact: bool,
 }
 
 impl FusedNode {
     /// A fused node of one nest.
     pub fn of(step: usize, nest: &LoopNest) -> FusedNode {
-        let store =
-            Store { node: nest.node, dtype: nest.dtype, value: nest.result, index: nest.store_index() };
+        let store = Store {
+            node: nest.node,
+            dtype: nest.dtype,
+            value: nest.result,
+            index: nest.store_index(),
+        };
         FusedNode {
             steps: vec![step],
             iter: nest.iter.clone(),
             red: nest.red.clone(),
             body: nest.body.clone(),
             stores: vec![store],
+            exact: nest.exact,
         }
     }
 
@@ -78,7 +85,9 @@ impl FusedNode {
     /// Every load: its buffer, element type and index.
     pub fn loads(&self) -> impl Iterator<Item = (Source, DType, &Expr)> {
         self.body.values().iter().filter_map(|v| match &v.op {
-            BodyOp::Load { source, dtype, index, .. } => Some((*source, *dtype, index)),
+            BodyOp::Load {
+                source, dtype, index, ..
+            } => Some((*source, *dtype, index)),
             _ => None,
         })
     }
@@ -100,7 +109,10 @@ impl FusedNode {
         let first = self.iter.len() as u32;
         let mut all: Vec<Dependence> = Vec::with_capacity(self.body.values().len());
         for (i, value) in self.body.values().iter().enumerate() {
-            let mut of = Dependence { inner: false, reduced: false };
+            let mut of = Dependence {
+                inner: false,
+                reduced: false,
+            };
             for operand in self.body.operands(i as Value) {
                 of.inner |= all[operand as usize].inner;
                 of.reduced |= all[operand as usize].reduced;
@@ -109,7 +121,10 @@ impl FusedNode {
                 of.inner |= expr.any(&mut |t| matches!(t, Term::Var(v) if v.0 >= first));
             }
             if matches!(value.op, BodyOp::Reduce { .. }) {
-                of = Dependence { inner: false, reduced: true };
+                of = Dependence {
+                    inner: false,
+                    reduced: true,
+                };
             }
             all.push(of);
         }
@@ -127,7 +142,12 @@ impl FusedNode {
         if operations(&earlier.body) + operations(&later.body) > limits.fusion_ops {
             return Err(Refusal::TooManyOps);
         }
-        let Alignment { iter, red, first, second } = align::align(earlier, later)?;
+        let Alignment {
+            iter,
+            red,
+            first,
+            second,
+        } = align::align(earlier, later)?;
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let mut body = Body::default();
         let mut stores: Vec<Store> = Vec::new();
@@ -151,7 +171,11 @@ impl FusedNode {
             for (store, value) in node.stores.iter().zip(copies) {
                 let index = store.index.substitute(&of, extents.as_slice());
                 forwarded.insert(store.node, stores.len());
-                stores.push(Store { value, index, ..store.clone() });
+                stores.push(Store {
+                    value,
+                    index,
+                    ..store.clone()
+                });
             }
         }
         if mismatch.get() {
@@ -159,7 +183,15 @@ impl FusedNode {
         }
         let mut steps: Vec<usize> = earlier.steps.iter().chain(&later.steps).copied().collect();
         steps.sort_unstable();
-        let fused = FusedNode { steps, iter, red, body, stores };
+        let exact = earlier.exact || later.exact;
+        let fused = FusedNode {
+            steps,
+            iter,
+            red,
+            body,
+            stores,
+            exact,
+        };
         if fused.is_split(limits) {
             let dependence = fused.dependence();
             if fused.body.values().iter().zip(&dependence).any(|(v, d)| {

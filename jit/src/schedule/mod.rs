@@ -70,7 +70,13 @@ fn reads(step: &Lowered) -> Vec<Source> {
         Lowered::Call(call) => call
             .args
             .iter()
-            .filter_map(|a| if let CallArg::Window(source, _) = a { Some(*source) } else { None })
+            .filter_map(|a| {
+                if let CallArg::Window(source, _) = a {
+                    Some(*source)
+                } else {
+                    None
+                }
+            })
             .collect(),
     };
     all.sort_unstable();
@@ -114,7 +120,12 @@ impl<'a> Fusion<'a> {
             }
             producer.insert(node_of(step), index);
         }
-        Fusion { graph: fused, limits, sizes, refusals: BTreeMap::new() }
+        Fusion {
+            graph: fused,
+            limits,
+            sizes,
+            refusals: BTreeMap::new(),
+        }
     }
 
     /// Pairs that share a buffer, with the bytes shared, most first (scheduler F-02, F-07, P-01).
@@ -196,7 +207,9 @@ impl<'a> Fusion<'a> {
     fn try_fuse(&mut self, a: NodeIndex, b: NodeIndex, bytes: u64) -> Result<NodeIndex, Refusal> {
         let (a, b) = if self.graph.contains_edge(b, a) { (b, a) } else { (a, b) };
         let vertical = self.graph.contains_edge(a, b);
-        let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else { return Err(Refusal::Opaque) };
+        let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else {
+            return Err(Refusal::Opaque);
+        };
         if !vertical {
             if bytes < self.limits.shared_bytes {
                 return Err(Refusal::NoSharedData);
@@ -213,7 +226,10 @@ impl<'a> Fusion<'a> {
         }
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
-        let from: Vec<NodeIndex> = self.graph.neighbors_directed(b, petgraph::Direction::Incoming).collect();
+        let from: Vec<NodeIndex> = self
+            .graph
+            .neighbors_directed(b, petgraph::Direction::Incoming)
+            .collect();
         let to: Vec<NodeIndex> = self.graph.neighbors(b).collect();
         for n in from.into_iter().filter(|n| *n != a) {
             self.graph.update_edge(n, a, ());
@@ -263,10 +279,18 @@ impl<'a> Fusion<'a> {
                 Scheduled::Fused(fused) => fused.loads().map(|(s, _, _)| s).collect(),
                 Scheduled::Call(i) => reads(&lowering.steps[*i]),
             };
-            stored.extend(sources.into_iter().filter_map(|s| if let Source::Node(v) = s { Some(v) } else { None }));
+            stored.extend(
+                sources
+                    .into_iter()
+                    .filter_map(|s| if let Source::Node(v) = s { Some(v) } else { None }),
+            );
         }
         let _ = graph;
         let refusals = self.refusals.into_iter().map(|((a, b), why)| (a, b, why)).collect();
-        Schedule { steps, refusals, stored }
+        Schedule {
+            steps,
+            refusals,
+            stored,
+        }
     }
 }

@@ -150,5 +150,11 @@ impl<T: Copy> Loop for Choose<T> {
 
 unsafe fn choose<T: Copy>(n: usize, operands: [*const u8; 3], result: *mut u8) {
     let [mask, a, b] = operands;
-    dispatch(Choose::<T> { n, mask, a: a.cast(), b: b.cast(), result: result.cast() });
+    dispatch(Choose::<T> {
+        n,
+        mask,
+        a: a.cast(),
+        b: b.cast(),
+        result: result.cast(),
+    });
 }

@@ -24,7 +24,11 @@ impl<A: Cast<B>, B> Loop for Convert<A, B> {
 }
 
 fn run<A: Cast<B>, B>(n: usize, from: *const u8, to: *mut u8) {
-    dispatch(Convert { n, from: from.cast::<A>(), to: to.cast::<B>() });
+    dispatch(Convert {
+        n,
+        from: from.cast::<A>(),
+        to: to.cast::<B>(),
+    });
 }
 
 fn to<A>(dtype: DType, n: usize, from: *const u8, dst: *mut u8)
@@ -46,6 +50,76 @@ where
     }
 }
 
+/// A float as an integer: what `as` gives, in a form that is vectorised.
+trait Saturate<I> {
+    fn saturate(self) -> I;
+}
+
+macro_rules! saturate {
+    ($($f:ty => $($i:ty),*);*) => {$($(
+        impl Saturate<$i> for $f {
+            #[inline(always)]
+            fn saturate(self) -> $i {
+                // Both are powers of two or zero, so exact; NaN is in no range.
+                const LOW: $f = <$i>::MIN as $f;
+                const END: $f = (<$i>::MAX / 2 + 1) as $f * 2.0;
+                let inside = if (LOW..END).contains(&self) { self } else { 0.0 };
+                // SAFETY: the value is in the integer's range.
+                let value: $i = unsafe { inside.to_int_unchecked() };
+                let value = if self < LOW { <$i>::MIN } else { value };
+                if self >= END { <$i>::MAX } else { value }
+            }
+        }
+    )*)*};
+}
+
+saturate!(f32 => u8, i8, i16, i32, i64; f64 => u8, i8, i16, i32, i64);
+
+struct Truncate<A, F, I> {
+    n: usize,
+    from: *const A,
+    to: *mut I,
+    through: std::marker::PhantomData<F>,
+}
+
+impl<A: Cast<F>, F: Saturate<I>, I> Loop for Truncate<A, F, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for i in 0..self.n {
+            // SAFETY: the caller of `convert` gives `n` elements behind both pointers.
+            unsafe { self.to.add(i).write((*self.from.add(i)).cast().saturate()) };
+        }
+    }
+}
+
+/// Converts floats to integers, through `F`; false for other types.
+fn truncate<A, F>(dtype: DType, n: usize, from: *const u8, dst: *mut u8) -> bool
+where
+    A: Cast<F>,
+    F: Saturate<u8> + Saturate<i8> + Saturate<i16> + Saturate<i32> + Saturate<i64>,
+{
+    fn run<A: Cast<F>, F: Saturate<I>, I>(n: usize, from: *const u8, to: *mut u8) -> bool {
+        let through = std::marker::PhantomData::<F>;
+        dispatch(Truncate {
+            n,
+            from: from.cast::<A>(),
+            to: to.cast::<I>(),
+            through,
+        });
+        true
+    }
+    match dtype {
+        DType::U8 => run::<A, F, u8>(n, from, dst),
+        DType::I8 => run::<A, F, i8>(n, from, dst),
+        DType::I16 => run::<A, F, i16>(n, from, dst),
+        DType::I32 => run::<A, F, i32>(n, from, dst),
+        DType::I64 => run::<A, F, i64>(n, from, dst),
+        _ => false,
+    }
+}
+
 /// Converts `n` elements of type `from` at `src` to type `into` at `dst`, by the rules of `Op::Cast`.
 ///
 /// # Safety
@@ -55,6 +129,16 @@ pub unsafe fn convert(from: DType, into: DType, n: usize, src: *const u8, dst: *
     if from == into {
         // SAFETY: as the caller promises.
         return unsafe { dst.copy_from_nonoverlapping(src, n * from.size()) };
+    }
+    let truncated = match from {
+        DType::F16 => truncate::<f16, f32>(into, n, src, dst),
+        DType::BF16 => truncate::<bf16, f32>(into, n, src, dst),
+        DType::F32 => truncate::<f32, f32>(into, n, src, dst),
+        DType::F64 => truncate::<f64, f64>(into, n, src, dst),
+        _ => false,
+    };
+    if truncated {
+        return;
     }
     match from {
         // Truth values are bytes 0 and 1.

@@ -4,6 +4,7 @@
 //! and multiplied by the weight. Transposed, the product comes first and its columns are added up, by output channel.
 
 use super::dense::{Plain, Shared, ranges, rows, scratch};
+use super::isa::{Loop, dispatch};
 use super::matmul::{Sizes, View, multiply, multiply_shared, products};
 use super::number::Wide;
 use super::vector::Real;
@@ -13,8 +14,10 @@ use std::sync::Mutex;
 
 /// Bytes of a tile of columns.
 const TILE: usize = 448 << 10;
+/// Output channels of one product: with more, the library packs the columns, which lie well as they are.
+const UNPACKED: usize = 48;
 /// Output positions of a tile at least.
-const POSITIONS: usize = 96;
+const POSITIONS: usize = 128;
 
 /// One spatial dimension of a window operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +38,14 @@ pub struct Axis {
 
 impl Axis {
     /// The axis of a dimension that is not there.
-    pub const UNIT: Axis =
-        Axis { input: 1, output: 1, kernel: 1, stride: 1, padding: 0, dilation: 1 };
+    pub const UNIT: Axis = Axis {
+        input: 1,
+        output: 1,
+        kernel: 1,
+        stride: 1,
+        padding: 0,
+        dilation: 1,
+    };
 
     /// The input position that tap `t` of output position `o` reads.
     #[inline(always)]
@@ -94,7 +103,9 @@ impl Geometry {
     }
 
     fn is_pointwise(&self) -> bool {
-        self.axes.iter().all(|a| a.kernel == 1 && a.stride == 1 && a.padding == 0)
+        self.axes
+            .iter()
+            .all(|a| a.kernel == 1 && a.stride == 1 && a.padding == 0)
     }
 }
 
@@ -107,7 +118,9 @@ impl Failure {
     }
 
     fn keep(&self, result: Result<()>) {
-        if result.is_err() && let Ok(mut kept) = self.0.lock() {
+        if result.is_err()
+            && let Ok(mut kept) = self.0.lock()
+        {
             *kept = result;
         }
     }
@@ -132,12 +145,16 @@ pub fn convolve<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) 
     }
     let k = g.cin * taps;
     if g.is_pointwise() {
-        let s = Sizes { m: g.cout, n: positions, k };
+        let s = Sizes {
+            m: g.cout,
+            n: positions,
+            k,
+        };
         let start = |i: usize| (i % g.groups * g.cout * k, i * k * positions);
         let starts: Vec<_> = (0..g.batch * g.groups).map(start).collect();
         return products(s, View::dense(w, k), View::dense(x, positions), &starts, out);
     }
-    let width = tile_width(g, k * size_of::<T>());
+    let width = tile_width(k * size_of::<T>());
     let columns = g.batch * positions;
     // Tiles end with an image, unless images are smaller than tiles.
     let (per_image, tiles) = if positions >= POSITIONS {
@@ -164,11 +181,9 @@ pub fn convolve<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) 
     failure.take()
 }
 
-fn tile_width(g: &Geometry, column_bytes: usize) -> usize {
-    let width = (TILE / column_bytes.max(1)).max(POSITIONS);
-    let row = g.axes[2].output;
-    // Whole rows where they fit, so that rows are copied whole.
-    if row <= width { width / row * row } else { width / 16 * 16 }
+fn tile_width(column_bytes: usize) -> usize {
+    // Whole widths of the library's widest kernel.
+    (TILE / column_bytes.max(1)).clamp(POSITIONS, 8 * POSITIONS) / 64 * 64
 }
 
 fn convolve_tile<T: Real + Plain>(
@@ -201,8 +216,13 @@ fn convolve_tile<T: Real + Plain>(
         let plane = |image: usize, c: usize| ((image * g.groups + group) * g.cout + c) * positions;
         if one {
             let from = plane(first, 0) + tile.start - first * positions;
-            // SAFETY: tiles have disjoint columns of the result.
-            return unsafe { multiply_shared(s, weight, columns, out, from, positions) };
+            for c in (0..g.cout).step_by(UNPACKED) {
+                let s = Sizes { m: UNPACKED.min(g.cout - c), ..s };
+                let to = from + c * positions;
+                // SAFETY: tiles have disjoint columns of the result.
+                unsafe { multiply_shared(s, weight.from(c, 0), columns, out, to, positions)? };
+            }
+            return Ok(());
         }
         multiply(s, weight, columns, product, width, false)?;
         for (c, row) in product.chunks_exact(width).enumerate() {
@@ -221,58 +241,149 @@ fn convolve_tile<T: Real + Plain>(
     })
 }
 
-/// Writes the windows of output positions `part` of one image to columns `to..` of a `k · width` matrix.
-fn gather_columns<T: Wide>(
-    g: &Geometry,
-    planes: &[T],
-    columns: &mut [T],
-    width: usize,
+/// A stretch of a row of columns that comes from one input row: zeros, elements, zeros.
+struct Stretch {
+    /// Where it starts in the row of columns.
     to: usize,
-    part: Range<usize>,
-) {
+    /// Zeros before the elements, elements, and zeros after.
+    parts: [usize; 3],
+    /// Where the elements start in an input plane.
+    from: usize,
+}
+
+/// The stretches that tap `t` reads for output positions `part`, the first of which goes to column `to`.
+fn stretches(g: &Geometry, t: usize, mut to: usize, part: Range<usize>) -> Vec<Stretch> {
     let [depth, height, row] = g.axes;
+    let [td, th, tw] = g.tap(t);
+    let mut found = Vec::new();
+    let mut at = part.start;
+    while at < part.end {
+        let (line, first) = (at / row.output, at % row.output);
+        let end = row.output.min(first + part.end - at);
+        let source = depth
+            .source(line / height.output, td)
+            .zip(height.source(line % height.output, th));
+        let inside = row.inside(tw, first..end);
+        let stretch = match source.zip(row.source(inside.start, tw)) {
+            Some(((d, h), w)) if !inside.is_empty() => Stretch {
+                to,
+                parts: [inside.start - first, inside.len(), end - inside.end],
+                from: (d * height.input + h) * row.input + w,
+            },
+            _ => Stretch {
+                to,
+                parts: [end - first, 0, 0],
+                from: 0,
+            },
+        };
+        found.push(stretch);
+        at += end - first;
+        to += end - first;
+    }
+    found
+}
+
+/// Writes the windows of output positions `part` of one image to columns `to..` of a `k · width` matrix.
+fn gather_columns<T: Wide>(g: &Geometry, planes: &[T], columns: &mut [T], width: usize, to: usize, part: Range<usize>) {
     let taps = g.taps();
-    for (r, column_row) in columns.chunks_exact_mut(width).enumerate() {
-        let plane = &planes[r / taps * g.inputs()..][..g.inputs()];
-        let [td, th, tw] = g.tap(r % taps);
-        let (mut at, mut to) = (part.start, to);
-        while at < part.end {
-            let (line, from) = (at / row.output, at % row.output);
-            let end = row.output.min(from + part.end - at);
-            let out = &mut column_row[to..to + end - from];
-            let source = depth
-                .source(line / height.output, td)
-                .zip(height.source(line % height.output, th));
-            match source {
-                None => out.fill(T::ZERO),
-                Some((d, h)) => {
-                    let source = &plane[(d * height.input + h) * row.input..][..row.input];
-                    let inside = row.inside(tw, from..end);
-                    out[..inside.start - from].fill(T::ZERO);
-                    out[inside.end - from..].fill(T::ZERO);
-                    if let Some(first) = row.source(inside.start, tw).filter(|_| !inside.is_empty()) {
-                        let out = &mut out[inside.start - from..inside.end - from];
-                        if row.stride == 1 {
-                            out.copy_from_slice(&source[first..first + out.len()]);
-                        } else {
-                            let source = source[first..].iter().step_by(row.stride);
-                            out.iter_mut().zip(source).for_each(|(out, x)| *out = *x);
+    let step = g.axes[2].stride;
+    let by_tap: Vec<Vec<Stretch>> = (0..taps).map(|t| stretches(g, t, to, part.clone())).collect();
+    dispatch(Gather {
+        planes,
+        columns,
+        width,
+        size: g.inputs(),
+        by_tap: &by_tap,
+        step,
+    });
+}
+
+struct Gather<'a, T> {
+    planes: &'a [T],
+    columns: &'a mut [T],
+    width: usize,
+    size: usize,
+    by_tap: &'a [Vec<Stretch>],
+    step: usize,
+}
+
+impl<T: Wide> Loop for Gather<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let rows = self.columns.chunks_exact_mut(self.width * self.by_tap.len());
+        for (plane, rows) in self.planes.chunks_exact(self.size).zip(rows) {
+            for (row, stretches) in rows.chunks_exact_mut(self.width).zip(self.by_tap) {
+                for s in stretches {
+                    let [before, inside, after] = s.parts;
+                    let out = &mut row[s.to..s.to + before + inside + after];
+                    let (zeros, out) = out.split_at_mut(before);
+                    let (out, more) = out.split_at_mut(inside);
+                    zeros.iter_mut().for_each(|z| *z = T::ZERO);
+                    more.iter_mut().for_each(|z| *z = T::ZERO);
+                    if inside == 0 {
+                        continue;
+                    }
+                    let source = &plane[s.from..s.from + (inside - 1) * self.step + 1];
+                    if self.step == 1 {
+                        copy_short(source, out);
+                    } else {
+                        for (out, x) in out.iter_mut().zip(source.iter().step_by(self.step)) {
+                            *out = *x;
                         }
                     }
                 }
             }
-            at += end - from;
-            to += end - from;
+        }
+    }
+}
+
+/// Copies a slice of a few vectors without a call.
+#[inline(always)]
+fn copy_short<T: Copy>(x: &[T], out: &mut [T]) {
+    const N: usize = 16;
+    let n = out.len();
+    if n < N {
+        for (out, x) in out.iter_mut().zip(x) {
+            *out = *x;
+        }
+        return;
+    }
+    // The last vector ends with the slice, and may overlap the one before it.
+    let starts = (0..n / N).map(|i| i * N).chain([n - N]);
+    for start in starts {
+        if let (Some(x), Some(out)) = (x[start..].first_chunk::<N>(), out[start..].first_chunk_mut::<N>()) {
+            *out = *x;
         }
     }
 }
 
 /// A convolution by its definition, one output row at a time: for few channels a group, and for integers.
 pub fn direct<T: Wide>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) {
-    let [depth, height, row] = g.axes;
-    let (taps, lines) = (g.taps(), depth.output * height.output);
-    let cost = row.output * g.cin * taps / 4;
+    let row = g.axes[2];
+    let cost = row.output * g.cin * g.taps() / 4;
     rows(out, row.output, cost, |first, out| {
+        dispatch(Direct { g, x, w, first, out })
+    });
+}
+
+struct Direct<'a, T> {
+    g: &'a Geometry,
+    x: &'a [T],
+    w: &'a [T],
+    first: usize,
+    out: &'a mut [T],
+}
+
+impl<T: Wide> Loop for Direct<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Direct { g, x, w, first, out } = self;
+        let [depth, height, row] = g.axes;
+        let (taps, lines) = (g.taps(), depth.output * height.output);
         for (i, out) in out.chunks_exact_mut(row.output).enumerate() {
             let (channel, line) = ((first + i) / lines, (first + i) % lines);
             let (image, channel) = (channel / (g.groups * g.cout), channel % (g.groups * g.cout));
@@ -297,7 +408,7 @@ pub fn direct<T: Wide>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) {
                 }
             }
         }
-    });
+    }
 }
 
 /// out[i] += factor · x[i · stride].
@@ -318,12 +429,7 @@ fn add_scaled<T: Wide>(out: &mut [T], x: &[T], stride: usize, factor: T) {
 ///
 /// # Errors
 /// `Internal`: an operand is smaller than the geometry says.
-pub fn convolve_transposed<T: Real + Plain>(
-    g: &Geometry,
-    x: &[T],
-    w: &[T],
-    out: &mut [T],
-) -> Result<()> {
+pub fn convolve_transposed<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
     let (taps, size, positions) = (g.taps(), g.inputs(), g.outputs());
     if out.is_empty() {
         return Ok(());
@@ -342,7 +448,11 @@ pub fn convolve_transposed<T: Real + Plain>(
             let from = (image_group * g.cout + channels.start) * size;
             // SAFETY: blocks of channels are disjoint.
             let out = unsafe { out.part(from..from + channels.len() * size) };
-            let s = Sizes { m: channels.len() * taps, n: positions, k: g.cin };
+            let s = Sizes {
+                m: channels.len() * taps,
+                n: positions,
+                k: g.cin,
+            };
             let weight = View {
                 data: w,
                 start: (group * g.cin * g.cout + channels.start) * taps,
@@ -353,9 +463,7 @@ pub fn convolve_transposed<T: Real + Plain>(
             let image = View::dense(&x[from..from + g.cin * positions], positions);
             failure.keep(scratch(s.m * s.n, |columns: &mut [T]| {
                 multiply(s, weight, image, columns, positions, false)?;
-                for (out, columns) in
-                    out.chunks_exact_mut(size).zip(columns.chunks_exact(taps * positions))
-                {
+                for (out, columns) in out.chunks_exact_mut(size).zip(columns.chunks_exact(taps * positions)) {
                     out.fill(T::ZERO);
                     for (t, column) in columns.chunks_exact(positions).enumerate() {
                         spread(g, t, T::ONE, column, out);
@@ -373,10 +481,13 @@ fn spread<T: Wide>(g: &Geometry, t: usize, factor: T, x: &[T], plane: &mut [T]) 
     let [depth, height, row] = g.axes;
     let [td, th, tw] = g.tap(t);
     let inside = row.inside(tw, 0..row.output);
-    let Some(first) = row.source(inside.start, tw).filter(|_| !inside.is_empty()) else { return };
+    let Some(first) = row.source(inside.start, tw).filter(|_| !inside.is_empty()) else {
+        return;
+    };
     for (line, x) in x.chunks_exact(row.output).enumerate() {
-        let target =
-            depth.source(line / height.output, td).zip(height.source(line % height.output, th));
+        let target = depth
+            .source(line / height.output, td)
+            .zip(height.source(line % height.output, th));
         let Some((d, h)) = target else { continue };
         let out = &mut plane[(d * height.input + h) * row.input..][..row.input];
         let x = &x[inside.clone()];

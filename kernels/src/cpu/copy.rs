@@ -1,6 +1,7 @@
 //! Copies: dense forms of strided arrays, and windows of a result written from other arrays.
 
-use super::pointwise::{Input, Pointwise, map, write};
+use super::operand::Input;
+use super::pointwise::{Pointwise, map, write};
 use crate::Array;
 use ferrotrace_runtime::{DType, Layout, Result, Scalar, Shape};
 use ndarray::{ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Zip};
@@ -10,7 +11,10 @@ use ndarray::{ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Zip};
 /// # Errors
 /// Out of memory.
 pub fn copy(x: &Array, shape: &Shape, dtype: DType) -> Result<Array> {
-    let op = Pointwise { kernel: None, produced: dtype };
+    let op = Pointwise {
+        kernel: None,
+        produced: dtype,
+    };
     map(op, &[Input::array(x, shape, dtype)], x.buffer.device(), shape, dtype)
 }
 
@@ -22,7 +26,10 @@ pub fn copy(x: &Array, shape: &Shape, dtype: DType) -> Result<Array> {
 pub fn assign(out: &Array, window: &Layout, source: &Array) -> Result<()> {
     let shape = window.shape();
     if is_row_dense(window) {
-        let op = Pointwise { kernel: None, produced: out.dtype };
+        let op = Pointwise {
+            kernel: None,
+            produced: out.dtype,
+        };
         let input = Input::array(source, shape, out.dtype);
         // SAFETY: the window is inside `out`, which is being made; the input is broadcast to its shape.
         unsafe { write(op, &[input], shape, window, out.dtype, out.buffer.as_mut_ptr()) };
@@ -35,7 +42,9 @@ pub fn assign(out: &Array, window: &Layout, source: &Array) -> Result<()> {
         cast = copy(source, source.shape(), out.dtype)?;
         &cast
     };
-    let Some(from) = source.layout.broadcast_to(shape) else { return Ok(()) };
+    let Some(from) = source.layout.broadcast_to(shape) else {
+        return Ok(());
+    };
     match out.dtype.size() {
         1 => scatter::<u8>(out, window, source, &from),
         2 => scatter::<u16>(out, window, source, &from),
@@ -54,7 +63,9 @@ pub fn fill(out: &Array, window: &Layout, number: Scalar) -> Result<()> {
 /// Whether the innermost dimension that has more than one position is dense.
 fn is_row_dense(window: &Layout) -> bool {
     let dims = window.shape().iter().zip(window.strides());
-    dims.rev().find(|(size, _)| **size != 1).is_none_or(|(_, &stride)| stride == 1)
+    dims.rev()
+        .find(|(size, _)| **size != 1)
+        .is_none_or(|(_, &stride)| stride == 1)
 }
 
 /// Writes to a window that is dense along no row.
@@ -70,7 +81,10 @@ fn scatter<T: Copy>(out: &Array, window: &Layout, source: &Array, from: &Layout)
         let base = source.buffer.as_ptr().cast::<T>().add(lowest(from));
         let read = ArrayViewD::from_shape_ptr(IxDyn(&shape).strides(IxDyn(&from_strides)), base);
         let base = out.buffer.as_mut_ptr().cast::<T>().add(lowest(window));
-        (read, ArrayViewMutD::from_shape_ptr(IxDyn(&shape).strides(IxDyn(&to_strides)), base))
+        (
+            read,
+            ArrayViewMutD::from_shape_ptr(IxDyn(&shape).strides(IxDyn(&to_strides)), base),
+        )
     };
     from_flips.iter().for_each(|&d| read.invert_axis(Axis(d)));
     to_flips.iter().for_each(|&d| target.invert_axis(Axis(d)));
@@ -80,8 +94,14 @@ fn scatter<T: Copy>(out: &Array, window: &Layout, source: &Array, from: &Layout)
 /// The shape, the strides without signs, and the dimensions whose stride was negative.
 fn positive(layout: &Layout) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     let strides = layout.strides();
-    let flips = (0..strides.len()).filter(|&d| strides[d] < 0 && layout.shape()[d] > 1).collect();
-    (layout.shape().to_vec(), strides.iter().map(|s| s.unsigned_abs()).collect(), flips)
+    let flips = (0..strides.len())
+        .filter(|&d| strides[d] < 0 && layout.shape()[d] > 1)
+        .collect();
+    (
+        layout.shape().to_vec(),
+        strides.iter().map(|s| s.unsigned_abs()).collect(),
+        flips,
+    )
 }
 
 /// The lowest offset of a window.

@@ -68,7 +68,11 @@ where
             match size {
                 1 => at.write_bytes(bytes[0], end - begin),
                 2 => fill(at, end - begin, u16::from_ne_bytes([bytes[0], bytes[1]])),
-                4 => fill(at, end - begin, u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+                4 => fill(
+                    at,
+                    end - begin,
+                    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
+                ),
                 _ => fill(at, end - begin, u64::from_ne_bytes(bytes)),
             }
         }
@@ -94,13 +98,23 @@ pub fn arange(device: &Device, len: usize, start: Scalar, step: Scalar, dtype: D
     match (start, step) {
         (Scalar::Int(start), Scalar::Int(step)) if dtype.is_int() => {
             generate(device, &shape, DType::I64, dtype, |first, block: &mut [i64]| {
-                dispatch(Whole { first, start, step, block });
+                dispatch(Whole {
+                    first,
+                    start,
+                    step,
+                    block,
+                });
             })
         }
         _ => {
             let (start, step) = (start.to_f64(), step.to_f64());
             generate(device, &shape, DType::F64, dtype, |first, block: &mut [f64]| {
-                dispatch(Real { first, start, step, block });
+                dispatch(Real {
+                    first,
+                    start,
+                    step,
+                    block,
+                });
             })
         }
     }

@@ -66,7 +66,11 @@ impl<T> Copy for Shared<'_, T> {}
 impl<'a, T> Shared<'a, T> {
     /// All of `slice`.
     pub fn new(slice: &'a mut [T]) -> Shared<'a, T> {
-        Shared { start: slice.as_mut_ptr(), len: slice.len(), owner: PhantomData }
+        Shared {
+            start: slice.as_mut_ptr(),
+            len: slice.len(),
+            owner: PhantomData,
+        }
     }
 
     /// The elements of `range`.

@@ -14,7 +14,11 @@ pub fn of(dtype: DType, dims: &[usize], values: &[f64]) -> Array {
             values.iter().map(|&v| T::narrow(<T as Number>::Wide::from_f64(v))).collect();
         Buffer::from_slice(&Device::cpu(), &values).expect("memory")
     });
-    Array { buffer, layout: Layout::contiguous(shape), dtype }
+    Array {
+        buffer,
+        layout: Layout::contiguous(shape),
+        dtype,
+    }
 }
 
 /// The same values behind strides: stored with dimensions in another order, after three other elements.

@@ -1,7 +1,7 @@
 //! Reads at positions given by index tensors.
 
 use super::dense::{Shared, ranges};
-use ferrotrace_runtime::{Element, Error, ErrorKind, Layout, Result, Shape};
+use ferrotrace_runtime::{Element, Error, ErrorKind, Isa, Layout, Result, Shape, host};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The first index, in row-major order, that was out of range; loops that run in parallel report to it.
@@ -41,7 +41,11 @@ impl Default for OutOfRange {
 /// `index` counted from the front, if it is in `0..size` (or, negative, in `-size..0`).
 #[inline(always)]
 pub fn wrap(index: i64, size: usize) -> Option<usize> {
-    let wrapped = if index < 0 { index.wrapping_add(size as i64) } else { index };
+    let wrapped = if index < 0 {
+        index.wrapping_add(size as i64)
+    } else {
+        index
+    };
     ((wrapped as u64) < size as u64).then_some(wrapped as usize)
 }
 
@@ -49,13 +53,7 @@ pub fn wrap(index: i64, size: usize) -> Option<usize> {
 ///
 /// # Errors
 /// `Index`: the first index out of range.
-pub fn add_offsets(
-    offsets: &mut [isize],
-    index: &[i64],
-    stride: isize,
-    dim: usize,
-    size: usize,
-) -> Result<()> {
+pub fn add_offsets(offsets: &mut [isize], index: &[i64], stride: isize, dim: usize, size: usize) -> Result<()> {
     let bad = OutOfRange::new();
     let shared = Shared::new(offsets);
     ranges(index.len(), 2, |range| {
@@ -89,12 +87,7 @@ pub struct Selection {
 
 impl Selection {
     /// The selection whose kept dimensions are `before` and `after` the block, given as (size, stride).
-    pub fn new(
-        offset: usize,
-        before: &[(usize, isize)],
-        block: Vec<isize>,
-        after: &[(usize, isize)],
-    ) -> Selection {
+    pub fn new(offset: usize, before: &[(usize, isize)], block: Vec<isize>, after: &[(usize, isize)]) -> Selection {
         let (mut run, mut step, mut rest) = (1usize, 1isize, after.len());
         while rest > 0 {
             let (size, stride) = after[rest - 1];
@@ -109,9 +102,17 @@ impl Selection {
         }
         let offsets = |dims: &[(usize, isize)], from| -> Vec<usize> {
             let shape: Shape = dims.iter().map(|d| d.0).collect();
-            Layout::new(shape, dims.iter().map(|d| d.1).collect(), from).offsets().collect()
+            Layout::new(shape, dims.iter().map(|d| d.1).collect(), from)
+                .offsets()
+                .collect()
         };
-        Selection { pre: offsets(before, offset), block, post: offsets(&after[..rest], 0), run, step }
+        Selection {
+            pre: offsets(before, offset),
+            block,
+            post: offsets(&after[..rest], 0),
+            run,
+            step,
+        }
     }
 
     /// How many elements.
@@ -152,6 +153,10 @@ pub fn select<T: Element>(x: &[T], out: &mut [T], s: &Selection) {
         });
         return;
     }
+    let bytes = s.run * size_of::<T>();
+    let aligned = bytes.is_multiple_of(32) && (shared.as_mut_ptr() as usize).is_multiple_of(32);
+    let large = s.len() * size_of::<T>() > host::last_cache_bytes();
+    let stream = aligned && large && Isa::host() != Isa::Sse2;
     let start = |row: usize| {
         let (p, rest) = (row / (blocks * posts), row % (blocks * posts));
         (s.pre[p] as isize + s.block[rest / posts] + s.post[rest % posts] as isize) as usize
@@ -165,18 +170,57 @@ pub fn select<T: Element>(x: &[T], out: &mut [T], s: &Selection) {
                 if row + AHEAD < range.end {
                     prefetch(x, start(row + AHEAD), s.run);
                 }
-                out.copy_from_slice(&x[from..from + s.run]);
+                let x = &x[from..from + s.run];
+                if stream {
+                    copy_past_caches(x, out);
+                } else {
+                    out.copy_from_slice(x);
+                }
             } else {
                 for (i, out) in out.iter_mut().enumerate() {
                     *out = x[(from as isize + i as isize * s.step) as usize];
                 }
             }
         }
+        if stream {
+            fence();
+        }
     });
 }
 
 /// Rows fetched ahead: their places are known, but not to the processor.
 const AHEAD: usize = 4;
+
+/// Copies a row without loading the memory it is written to: for results larger than the caches, which then hold more
+/// of what is read. Both are whole vectors, and `out` is aligned to them.
+fn copy_past_caches<T: Copy>(x: &[T], out: &mut [T]) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{__m256i, _mm256_loadu_si256, _mm256_stream_si256};
+        #[target_feature(enable = "avx")]
+        fn copy<T>(x: &[T], out: &mut [T]) {
+            let vectors = size_of_val(x).min(size_of_val(out)) / 32;
+            let (from, to) = (x.as_ptr().cast::<__m256i>(), out.as_mut_ptr().cast::<__m256i>());
+            for i in 0..vectors {
+                // SAFETY: both slices hold that many vectors, and the second is aligned.
+                unsafe { _mm256_stream_si256(to.add(i), _mm256_loadu_si256(from.add(i))) };
+            }
+        }
+        // SAFETY: the caller has found an instruction set with AVX.
+        unsafe { copy(x, out) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    out.copy_from_slice(x);
+}
+
+/// Orders what [`copy_past_caches`] wrote before what this thread does next.
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+}
 
 #[inline(always)]
 fn prefetch<T>(x: &[T], from: usize, run: usize) {
@@ -231,15 +275,27 @@ pub fn gather<T: Element>(x: &[T], out: &mut [T], g: &Gather<'_>) -> Result<()> 
             let at = range.start + done;
             let (row, column) = (at / g.row, at % g.row);
             let n = (g.row - column).min(out.len() - done);
+            let out = &mut out[done..done + n];
+            let index = &g.index[at..at + n];
             let mut base = g.starts[row] as isize + column as isize * g.step;
-            for (i, out) in out[done..done + n].iter_mut().enumerate() {
-                match wrap(g.index[at + i], size) {
+            done += n;
+            if g.step == 0 && g.stride == 1 {
+                let x = &x[base as usize..][..size];
+                for (i, (out, &index)) in out.iter_mut().zip(index).enumerate() {
+                    match wrap(index, x.len()) {
+                        Some(index) => *out = x[index],
+                        None => bad.report(at + i),
+                    }
+                }
+                continue;
+            }
+            for (i, (out, &index)) in out.iter_mut().zip(index).enumerate() {
+                match wrap(index, size) {
                     Some(index) => *out = x[(base + index as isize * g.stride) as usize],
                     None => bad.report(at + i),
                 }
                 base += g.step;
             }
-            done += n;
         }
     });
     bad.check(g.index, dim, size)

@@ -50,18 +50,30 @@ pub struct View<'a, T> {
 impl<'a, T> View<'a, T> {
     /// A row-major dense matrix of `columns` columns.
     pub fn dense(data: &'a [T], columns: usize) -> View<'a, T> {
-        View { data, start: 0, row: columns as isize, col: 1 }
+        View {
+            data,
+            start: 0,
+            row: columns as isize,
+            col: 1,
+        }
     }
 
     /// The matrix with rows and columns exchanged.
     pub fn transpose(self) -> View<'a, T> {
-        View { row: self.col, col: self.row, ..self }
+        View {
+            row: self.col,
+            col: self.row,
+            ..self
+        }
     }
 
     /// The matrix from element (i, j) on.
     pub fn from(self, i: usize, j: usize) -> View<'a, T> {
         let start = self.start as isize + i as isize * self.row + j as isize * self.col;
-        View { start: start as usize, ..self }
+        View {
+            start: start as usize,
+            ..self
+        }
     }
 
     fn check(&self, rows: usize, columns: usize) -> Result<()> {
@@ -203,13 +215,24 @@ pub fn products<T: Real>(
     }
     let failed = std::sync::Mutex::new(Ok(()));
     let keep = |result: Result<()>| {
-        if result.is_err() && let Ok(mut failed) = failed.lock() {
+        if result.is_err()
+            && let Ok(mut failed) = failed.lock()
+        {
             *failed = result;
         }
     };
     let c = Shared::new(out);
     let one = |i: usize| {
-        let (a, b) = (View { start: starts[i].0, ..a }, View { start: starts[i].1, ..b });
+        let (a, b) = (
+            View {
+                start: starts[i].0,
+                ..a
+            },
+            View {
+                start: starts[i].1,
+                ..b
+            },
+        );
         product(s, a, b, &c, i * size)
     };
     if starts.len() >= 2 * Pool::global().threads() || s.work() < 2 * TASK {
@@ -221,13 +244,7 @@ pub fn products<T: Real>(
 }
 
 /// One product, written densely to `c` from `start` on, spread over the pool by panels.
-fn product<T: Real>(
-    s: Sizes,
-    a: View<'_, T>,
-    b: View<'_, T>,
-    c: &Shared<'_, T>,
-    start: usize,
-) -> Result<()> {
+fn product<T: Real>(s: Sizes, a: View<'_, T>, b: View<'_, T>, c: &Shared<'_, T>, start: usize) -> Result<()> {
     // SAFETY: products have disjoint results.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
     if s.m == 1 && super::vector::vector_matrix(s.k, s.n, a, b, whole()) {
@@ -276,7 +293,11 @@ pub fn integer_products<T: Number<Wide = T> + Wide>(
     }
     for &(i, j) in starts {
         View { start: i, ..a }.check(s.m, s.k)?;
-        View { start: j, ..View::dense(b, s.n) }.check(s.k, s.n)?;
+        View {
+            start: j,
+            ..View::dense(b, s.n)
+        }
+        .check(s.k, s.n)?;
     }
     super::dense::rows(out, s.n, s.n * s.k, |first, out| {
         for (r, out) in out.chunks_exact_mut(s.n).enumerate() {

@@ -13,6 +13,7 @@ pub mod interpolate;
 pub mod isa;
 pub mod matmul;
 pub mod number;
+pub mod operand;
 pub mod par;
 pub mod pointwise;
 pub mod pool;

@@ -40,7 +40,13 @@ impl<T: Copy, F: Each<u32, T>> Loop for Words32<'_, T, F> {
 
     #[inline(always)]
     fn run(self) {
-        let Words32 { key, offset, first, out, f } = self;
+        let Words32 {
+            key,
+            offset,
+            first,
+            out,
+            f,
+        } = self;
         // Blocks of elements start at multiples of four: `generate` promises it.
         let block = offset.wrapping_add(first as u64 / 4);
         let mut words = [[0u32; 4]; 16];
@@ -68,7 +74,13 @@ impl<T: Copy, F: Each<u64, T>> Loop for Words64<'_, T, F> {
 
     #[inline(always)]
     fn run(self) {
-        let Words64 { key, offset, first, out, f } = self;
+        let Words64 {
+            key,
+            offset,
+            first,
+            out,
+            f,
+        } = self;
         let block = offset.wrapping_add(first as u64 / 2);
         let mut words = [[0u32; 4]; 16];
         for (i, out) in out.chunks_mut(32).enumerate() {
@@ -108,14 +120,26 @@ impl Draw<'_> {
     fn words32<T: Copy + Default>(&self, made: DType, f: impl Each<u32, T>) -> Result<Array> {
         let (key, offset) = (self.key, self.offset);
         generate(self.device, self.shape, made, self.dtype, |first, out: &mut [T]| {
-            dispatch(Words32 { key, offset, first, out, f });
+            dispatch(Words32 {
+                key,
+                offset,
+                first,
+                out,
+                f,
+            });
         })
     }
 
     fn words64<T: Copy + Default>(&self, made: DType, f: impl Each<u64, T>) -> Result<Array> {
         let (key, offset) = (self.key, self.offset);
         generate(self.device, self.shape, made, self.dtype, |first, out: &mut [T]| {
-            dispatch(Words64 { key, offset, first, out, f });
+            dispatch(Words64 {
+                key,
+                offset,
+                first,
+                out,
+                f,
+            });
         })
     }
 }
@@ -127,9 +151,27 @@ impl Draw<'_> {
 pub fn uniform(draw: &Draw<'_>) -> Result<Array> {
     match draw.dtype {
         DType::F64 => draw.words64(DType::F64, Uniform64 {}),
-        DType::F16 => draw.words32(DType::F32, Uniform32 { shift: 21, unit: 0.00048828125 }),
-        DType::BF16 => draw.words32(DType::F32, Uniform32 { shift: 24, unit: 0.00390625 }),
-        _ => draw.words32(DType::F32, Uniform32 { shift: 8, unit: 5.960_464_5e-8 }),
+        DType::F16 => draw.words32(
+            DType::F32,
+            Uniform32 {
+                shift: 21,
+                unit: 0.00048828125,
+            },
+        ),
+        DType::BF16 => draw.words32(
+            DType::F32,
+            Uniform32 {
+                shift: 24,
+                unit: 0.00390625,
+            },
+        ),
+        _ => draw.words32(
+            DType::F32,
+            Uniform32 {
+                shift: 8,
+                unit: 5.960_464_5e-8,
+            },
+        ),
     }
 }
 
@@ -140,13 +182,35 @@ pub fn uniform(draw: &Draw<'_>) -> Result<Array> {
 pub fn normal(draw: &Draw<'_>) -> Result<Array> {
     let (key, offset) = (draw.key, draw.offset);
     if draw.dtype == DType::F64 {
-        return generate(draw.device, draw.shape, DType::F64, DType::F64, |first, out: &mut [f64]| {
-            dispatch(Normal64 { key, offset, first, out });
-        });
+        return generate(
+            draw.device,
+            draw.shape,
+            DType::F64,
+            DType::F64,
+            |first, out: &mut [f64]| {
+                dispatch(Normal64 {
+                    key,
+                    offset,
+                    first,
+                    out,
+                });
+            },
+        );
     }
-    generate(draw.device, draw.shape, DType::F32, draw.dtype, |first, out: &mut [f32]| {
-        dispatch(Normal32 { key, offset, first, out });
-    })
+    generate(
+        draw.device,
+        draw.shape,
+        DType::F32,
+        draw.dtype,
+        |first, out: &mut [f32]| {
+            dispatch(Normal32 {
+                key,
+                offset,
+                first,
+                out,
+            });
+        },
+    )
 }
 
 struct Normal32<'a> {
@@ -162,14 +226,22 @@ impl Loop for Normal32<'_> {
     /// Four elements share a block, which is computed once when they are made together.
     #[inline(always)]
     fn run(self) {
-        let Normal32 { key, offset, first, out } = self;
+        let Normal32 {
+            key,
+            offset,
+            first,
+            out,
+        } = self;
         let (fours, rest) = out.as_chunks_mut::<4>();
         let block = offset.wrapping_add(first as u64 / 4);
         for (i, four) in fours.iter_mut().enumerate() {
             let block = block.wrapping_add(i as u64);
-            for (k, x) in four.iter_mut().enumerate() {
-                *x = philox::normal_f32(key, block, k as u64);
-            }
+            *four = [
+                philox::normal_f32(key, block, 0),
+                philox::normal_f32(key, block, 1),
+                philox::normal_f32(key, block, 2),
+                philox::normal_f32(key, block, 3),
+            ];
         }
         let done = fours.len() * 4;
         for (k, x) in rest.iter_mut().enumerate() {
@@ -190,7 +262,12 @@ impl Loop for Normal64<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let Normal64 { key, offset, first, out } = self;
+        let Normal64 {
+            key,
+            offset,
+            first,
+            out,
+        } = self;
         let (pairs, rest) = out.as_chunks_mut::<2>();
         let block = offset.wrapping_add(first as u64 / 2);
         for (i, pair) in pairs.iter_mut().enumerate() {
@@ -222,7 +299,12 @@ pub fn integers(draw: &Draw<'_>, low: i64, high: i64) -> Result<Array> {
 /// # Errors
 /// Out of memory.
 pub fn bernoulli(draw: &Draw<'_>, p: f64) -> Result<Array> {
-    draw.words32(DType::U8, Event { below: p * 4294967296.0 })
+    draw.words32(
+        DType::U8,
+        Event {
+            below: p * 4294967296.0,
+        },
+    )
 }
 
 /// Uniform integers of 63 bits.

@@ -1,6 +1,7 @@
 //! Scans along the middle dimension of `[outer, len, inner]` arrays.
 
 use super::dense::{Shared, ranges};
+use super::isa::{Loop, dispatch};
 use super::number::{Number, Wide};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -8,11 +9,13 @@ use std::ops::Range;
 /// Rows scanned side by side, so that one addition need not wait for the one before it.
 const ROWS: usize = 4;
 /// Columns scanned side by side: their running values stay in the first-level cache.
-const COLUMNS: usize = 512;
-/// A dimension of at least two blocks is scanned by blocks, if there are few lanes.
-const BLOCK: usize = 1 << 16;
+const COLUMNS: usize = 2048;
+/// A dimension of at least [`LONG`] blocks is scanned by blocks, if there are few lanes.
+const BLOCK: usize = 1 << 14;
+/// Blocks of a long dimension.
+const LONG: usize = 4;
 /// What "few lanes" means.
-const LANES: usize = 64;
+const LANES: usize = 16;
 
 /// A row-major array seen from one of its dimensions.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +122,7 @@ impl<T: Number> Scan for LogSumExp<T> {
     type In = T;
     type Out = T;
     type State = (f64, f64);
-    #[inline]
+    #[inline(always)]
     fn first(x: T, _: usize) -> (f64, f64) {
         (x.wide().to_f64(), 1.0)
     }
@@ -153,14 +156,19 @@ pub fn scan<S: Scan>(x: &[S::In], out: &mut [S::Out], e: Extent) {
     }
     let out = Shared::new(out);
     // The choice depends on sizes alone, so that results do not depend on the number of threads.
-    if e.len >= 2 * BLOCK && e.outer * e.inner < LANES {
+    if e.len >= LONG * BLOCK && e.outer * e.inner < LANES {
         return blocked::<S>(x, out, e);
     }
     if e.inner == 1 {
         let groups = e.outer.div_ceil(ROWS);
         ranges(groups, ROWS * e.len, |range| {
             let rows = range.start * ROWS..(range.end * ROWS).min(e.outer);
-            scan_rows::<S>(x, &out, rows, e.len);
+            let lane = |r: usize| Lane {
+                span: r * e.len..(r + 1) * e.len,
+                carry: None,
+                at: 0,
+            };
+            scan_lanes::<S>(x, &out, rows, lane);
         });
     } else {
         let pieces = e.inner.div_ceil(COLUMNS);
@@ -168,50 +176,84 @@ pub fn scan<S: Scan>(x: &[S::In], out: &mut [S::Out], e: Extent) {
             for task in range {
                 let (o, piece) = (task / pieces, task % pieces);
                 let columns = piece * COLUMNS..((piece + 1) * COLUMNS).min(e.inner);
-                let mut running = Vec::with_capacity(columns.len());
-                scan_columns::<S>(x, &out, e, o, columns, 0..e.len, &mut running);
+                dispatch(Columns::<S> {
+                    x,
+                    out,
+                    e,
+                    outer: o,
+                    columns,
+                    span: 0..e.len,
+                    carry: &[],
+                });
             }
         });
     }
 }
 
-fn scan_rows<S: Scan>(x: &[S::In], out: &Shared<'_, S::Out>, rows: Range<usize>, len: usize) {
-    let mut r = rows.start;
-    while r + ROWS <= rows.end {
-        let span = r * len..(r + ROWS) * len;
-        // SAFETY: each row belongs to one range of one task.
-        let out = unsafe { out.part(span.clone()) };
-        scan_side_by_side::<S>(&x[span], out, len);
-        r += ROWS;
-    }
-    for r in r..rows.end {
-        let span = r * len..(r + 1) * len;
-        // SAFETY: as above.
-        let out = unsafe { out.part(span.clone()) };
-        scan_lane::<S>(&x[span], out, None, 0);
+/// A stretch of adjacent elements to scan.
+struct Lane<S: Scan> {
+    /// Where they lie.
+    span: Range<usize>,
+    /// The running value before them.
+    carry: Option<S::State>,
+    /// The position of the first one along the dimension.
+    at: usize,
+}
+
+/// Scans lanes of equal length, but for the last of all, side by side.
+fn scan_lanes<S: Scan>(x: &[S::In], out: &Shared<'_, S::Out>, lanes: Range<usize>, lane: impl Fn(usize) -> Lane<S>) {
+    let mut l = lanes.start;
+    while l < lanes.end {
+        let here = lane(l);
+        let len = here.span.len();
+        let together = l + ROWS <= lanes.end && lane(l + ROWS - 1).span.len() == len;
+        if together {
+            let group = [here, lane(l + 1), lane(l + 2), lane(l + 3)];
+            // SAFETY: each lane belongs to one range of one task.
+            let outs = unsafe { [0, 1, 2, 3].map(|i: usize| out.part(group[i].span.clone())) };
+            scan_side_by_side::<S>(x, outs, group, len);
+            l += ROWS;
+        } else {
+            // SAFETY: as above.
+            let out = unsafe { out.part(here.span.clone()) };
+            scan_lane::<S>(&x[here.span], out, here.carry, here.at);
+            l += 1;
+        }
     }
 }
 
-fn scan_side_by_side<S: Scan>(x: &[S::In], out: &mut [S::Out], len: usize) {
-    let (x0, rest) = x.split_at(len);
-    let (x1, rest) = rest.split_at(len);
-    let (x2, x3) = rest.split_at(len);
-    let (y0, rest) = out.split_at_mut(len);
-    let (y1, rest) = rest.split_at_mut(len);
-    let (y2, y3) = rest.split_at_mut(len);
+fn scan_side_by_side<S: Scan>(
+    x: &[S::In],
+    [y0, y1, y2, y3]: [&mut [S::Out]; ROWS],
+    lanes: [Lane<S>; ROWS],
+    len: usize,
+) {
+    if len == 0 {
+        return;
+    }
     // Cut to one length, of which the compiler knows that it bounds the index.
-    let (x1, x2, x3) = (&x1[..len], &x2[..len], &x3[..len]);
-    let (y1, y2, y3) = (&mut y1[..len], &mut y2[..len], &mut y3[..len]);
-    let mut s = [S::first(x0[0], 0), S::first(x1[0], 0), S::first(x2[0], 0), S::first(x3[0], 0)];
+    let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i: usize| &x[lanes[i].span.clone()][..len]);
+    let (y0, y1, y2, y3) = (&mut y0[..len], &mut y1[..len], &mut y2[..len], &mut y3[..len]);
+    let [a0, a1, a2, a3] = [0, 1, 2, 3].map(|i: usize| lanes[i].at);
+    let start = |lane: &Lane<S>, x: S::In| match lane.carry {
+        Some(state) => S::step(state, x, lane.at),
+        None => S::first(x, lane.at),
+    };
+    let mut s = [
+        start(&lanes[0], x0[0]),
+        start(&lanes[1], x1[0]),
+        start(&lanes[2], x2[0]),
+        start(&lanes[3], x3[0]),
+    ];
     for (y, s) in [&mut y0[0], &mut y1[0], &mut y2[0], &mut y3[0]].into_iter().zip(s) {
         *y = S::value(s);
     }
     for i in 1..len {
         s = [
-            S::step(s[0], x0[i], i),
-            S::step(s[1], x1[i], i),
-            S::step(s[2], x2[i], i),
-            S::step(s[3], x3[i], i),
+            S::step(s[0], x0[i], a0 + i),
+            S::step(s[1], x1[i], a1 + i),
+            S::step(s[2], x2[i], a2 + i),
+            S::step(s[3], x3[i], a3 + i),
         ];
         y0[i] = S::value(s[0]);
         y1[i] = S::value(s[1]);
@@ -220,7 +262,6 @@ fn scan_side_by_side<S: Scan>(x: &[S::In], out: &mut [S::Out], len: usize) {
     }
 }
 
-/// Scans one lane that starts at position `at` after elements whose running value is `carry`.
 fn scan_lane<S: Scan>(x: &[S::In], out: &mut [S::Out], carry: Option<S::State>, at: usize) {
     let mut state = carry;
     for (i, (&x, out)) in x.iter().zip(out).enumerate() {
@@ -233,54 +274,102 @@ fn scan_lane<S: Scan>(x: &[S::In], out: &mut [S::Out], carry: Option<S::State>, 
     }
 }
 
-/// Scans positions `span` of some columns; `running` holds the running values before it, and after it, on return.
-fn scan_columns<S: Scan>(
-    x: &[S::In],
-    out: &Shared<'_, S::Out>,
+/// Scans positions `span` of some columns, after elements whose running values are `carry` (none if empty).
+struct Columns<'a, S: Scan> {
+    x: &'a [S::In],
+    out: Shared<'a, S::Out>,
     e: Extent,
     outer: usize,
     columns: Range<usize>,
     span: Range<usize>,
-    running: &mut Vec<S::State>,
-) {
-    for i in span {
-        let from = (outer * e.len + i) * e.inner;
-        let x = &x[from + columns.start..from + columns.end];
-        // SAFETY: the columns belong to one task, or these positions of them do.
-        let out = unsafe { out.part(from + columns.start..from + columns.end) };
-        if running.is_empty() {
-            running.extend(x.iter().map(|&x| S::first(x, i)));
-        } else {
-            for (state, &x) in running.iter_mut().zip(x) {
-                *state = S::step(*state, x, i);
+    carry: &'a [S::State],
+}
+
+impl<S: Scan> Loop for Columns<'_, S> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let mut running = self.carry.to_vec();
+        for i in self.span {
+            let from = (self.outer * self.e.len + i) * self.e.inner;
+            let part = from + self.columns.start..from + self.columns.end;
+            let x = &self.x[part.clone()];
+            // SAFETY: the columns belong to one task, or these positions of them do.
+            let out = unsafe { self.out.part(part) };
+            if running.is_empty() {
+                for (&x, out) in x.iter().zip(out) {
+                    let state = S::first(x, i);
+                    running.push(state);
+                    *out = S::value(state);
+                }
+            } else {
+                for ((state, &x), out) in running.iter_mut().zip(x).zip(out) {
+                    *state = S::step(*state, x, i);
+                    *out = S::value(*state);
+                }
             }
         }
-        for (out, state) in out.iter_mut().zip(running.iter()) {
-            *out = S::value(*state);
+    }
+}
+
+/// The running values after positions `span` alone, which are not empty, of all columns.
+fn totals<S: Scan>(x: &[S::In], e: Extent, outer: usize, span: Range<usize>) -> Vec<S::State> {
+    let row = |i: usize| &x[(outer * e.len + i) * e.inner..][..e.inner];
+    let mut totals: Vec<S::State> = row(span.start).iter().map(|&x| S::first(x, span.start)).collect();
+    for i in span.start + 1..span.end {
+        for (total, &x) in totals.iter_mut().zip(row(i)) {
+            *total = S::step(*total, x, i);
         }
     }
+    totals
+}
+
+/// The running values after each of four equal stretches alone, of one column.
+fn totals_side_by_side<S: Scan>(x: &[S::In], at: usize, len: usize) -> [S::State; ROWS] {
+    let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i: usize| &x[i * len..][..len]);
+    let mut s = [
+        S::first(x0[0], at),
+        S::first(x1[0], at + len),
+        S::first(x2[0], at + 2 * len),
+        S::first(x3[0], at + 3 * len),
+    ];
+    for i in 1..len {
+        s = [
+            S::step(s[0], x0[i], at + i),
+            S::step(s[1], x1[i], at + len + i),
+            S::step(s[2], x2[i], at + 2 * len + i),
+            S::step(s[3], x3[i], at + 3 * len + i),
+        ];
+    }
+    s
 }
 
 /// Two passes over long lanes: the running value of each block alone, then each block from the joined values before.
 fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
     let blocks = e.len.div_ceil(BLOCK);
+    let groups = blocks.div_ceil(ROWS);
     let span = |b: usize| b * BLOCK..((b + 1) * BLOCK).min(e.len);
-    let lane = |o: usize, i: usize| (o * e.len + i) * e.inner;
-    let mut totals: Vec<Option<S::State>> = vec![None; e.outer * blocks * e.inner];
-    let shared = Shared::new(&mut totals);
-    ranges(e.outer * blocks, BLOCK * e.inner, |range| {
+    let mut carries: Vec<Option<S::State>> = vec![None; e.outer * blocks * e.inner];
+    let shared = Shared::new(&mut carries);
+    ranges(e.outer * groups, ROWS * BLOCK * e.inner, |range| {
         for task in range {
-            let (o, b) = (task / blocks, task % blocks);
-            // SAFETY: each block is one task's.
-            let totals = unsafe { shared.part(task * e.inner..(task + 1) * e.inner) };
-            for i in span(b) {
-                for (total, &x) in totals.iter_mut().zip(&x[lane(o, i)..]) {
-                    *total = Some(match *total {
-                        Some(state) => S::step(state, x, i),
-                        None => S::first(x, i),
-                    });
-                }
-            }
+            let (o, group) = (task / groups, task % groups);
+            let (first, end) = (group * ROWS, ((group + 1) * ROWS).min(blocks));
+            let whole = first + ROWS == end && span(end - 1).len() == BLOCK;
+            let found: Vec<S::State> = if e.inner == 1 && whole {
+                let x = &x[o * e.len..][span(first).start..span(end - 1).end];
+                totals_side_by_side::<S>(x, span(first).start, BLOCK).into()
+            } else {
+                (first..end).flat_map(|b| totals::<S>(x, e, o, span(b))).collect()
+            };
+            let at = (o * blocks + first) * e.inner;
+            // SAFETY: each group of blocks is one task's.
+            let carries = unsafe { shared.part(at..at + found.len()) };
+            carries
+                .iter_mut()
+                .zip(found)
+                .for_each(|(carry, total)| *carry = Some(total));
         }
     });
     // Each block's total becomes the running value before it.
@@ -288,7 +377,7 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
         let mut before: Vec<Option<S::State>> = vec![None; e.inner];
         for b in 0..blocks {
             let at = (o * blocks + b) * e.inner;
-            for (before, total) in before.iter_mut().zip(&mut totals[at..at + e.inner]) {
+            for (before, total) in before.iter_mut().zip(&mut carries[at..at + e.inner]) {
                 let here = std::mem::replace(total, *before);
                 *before = match (*before, here) {
                     (Some(a), Some(b)) => Some(S::join(a, b)),
@@ -297,18 +386,31 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
             }
         }
     }
-    ranges(e.outer * blocks, BLOCK * e.inner, |range| {
+    ranges(e.outer * groups, ROWS * BLOCK * e.inner, |range| {
         for task in range {
-            let (o, b) = (task / blocks, task % blocks);
-            let carry = &totals[task * e.inner..(task + 1) * e.inner];
+            let (o, group) = (task / groups, task % groups);
+            let lanes = group * ROWS..((group + 1) * ROWS).min(blocks);
             if e.inner == 1 {
-                let at = lane(o, span(b).start)..lane(o, span(b).end);
-                // SAFETY: each block is one task's.
-                let out = unsafe { out.part(at.clone()) };
-                scan_lane::<S>(&x[at], out, carry[0], span(b).start);
-            } else {
-                let mut running: Vec<S::State> = carry.iter().flatten().copied().collect();
-                scan_columns::<S>(x, &out, e, o, 0..e.inner, span(b), &mut running);
+                scan_lanes::<S>(x, &out, lanes, |b| Lane {
+                    span: o * e.len + span(b).start..o * e.len + span(b).end,
+                    carry: carries[o * blocks + b],
+                    at: span(b).start,
+                });
+                continue;
+            }
+            for b in lanes {
+                let carry = &carries[(o * blocks + b) * e.inner..][..e.inner];
+                let carry: Vec<S::State> = carry.iter().flatten().copied().collect();
+                let columns = 0..e.inner;
+                dispatch(Columns::<S> {
+                    x,
+                    out,
+                    e,
+                    outer: o,
+                    columns,
+                    span: span(b),
+                    carry: &carry,
+                });
             }
         }
     });
@@ -328,12 +430,16 @@ mod tests {
     }
 
     fn row(len: usize) -> Extent {
-        Extent { outer: 1, len, inner: 1 }
+        Extent {
+            outer: 1,
+            len,
+            inner: 1,
+        }
     }
 
     #[test]
     fn blocks_give_what_one_pass_gives() {
-        let n = 3 * BLOCK + 17;
+        let n = (LONG + 2) * BLOCK + 17;
         let x: Vec<i64> = (0..n as i64).map(|i| i * 7919 % 1000 - 500).collect();
         let mut total = 0;
         let want: Vec<i64> = x
@@ -354,7 +460,11 @@ mod tests {
             })
             .collect();
         assert_eq!(run::<ArgMax<i64>>(&x, row(n)), want);
-        let e = Extent { outer: 2, len: 2 * BLOCK, inner: 3 };
+        let e = Extent {
+            outer: 2,
+            len: LONG * BLOCK + 5,
+            inner: 3,
+        };
         let x: Vec<i64> = (0..(e.outer * e.len * e.inner) as i64).map(|i| i * 31 % 97).collect();
         let got = run::<Sum<i64>>(&x, e);
         for (o, c) in [(0, 0), (1, 2)] {
@@ -393,10 +503,26 @@ mod tests {
     #[test]
     fn rows_and_columns() {
         for e in [
-            Extent { outer: 7, len: 5, inner: 1 },
-            Extent { outer: 2, len: 4, inner: 3 },
-            Extent { outer: 1, len: 3, inner: COLUMNS + 1 },
-            Extent { outer: 9, len: 1, inner: 1 },
+            Extent {
+                outer: 7,
+                len: 5,
+                inner: 1,
+            },
+            Extent {
+                outer: 2,
+                len: 4,
+                inner: 3,
+            },
+            Extent {
+                outer: 1,
+                len: 3,
+                inner: COLUMNS + 1,
+            },
+            Extent {
+                outer: 9,
+                len: 1,
+                inner: 1,
+            },
         ] {
             let x: Vec<i32> = (0..(e.outer * e.len * e.inner) as i32).map(|i| i % 11 - 5).collect();
             let got = run::<Sum<i32>>(&x, e);

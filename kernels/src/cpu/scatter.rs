@@ -3,9 +3,11 @@
 
 use super::dense::{Shared, ranges, rows};
 use super::gather::{OutOfRange, Selection, wrap};
+use super::isa::{Loop, dispatch};
 use super::number::{Number, Wide};
 use crate::ScatterMode;
 use ferrotrace_runtime::Result;
+use std::ops::Range;
 
 /// Elements of a run that one task takes.
 const PIECE: usize = 64;
@@ -17,33 +19,72 @@ pub fn put<T: Number>(out: &mut [T], src: &[T], s: &Selection, accumulate: bool)
     if s.is_empty() || src.len() != s.len() {
         return;
     }
-    let len = out.len();
-    let shared = Shared::new(out);
-    let (blocks, posts) = (s.block.len(), s.post.len());
+    let out = Shared::new(out);
     let pieces = (s.run / PIECE).max(1);
-    ranges(s.pre.len() * pieces, blocks * posts * (s.run / pieces) * 2, |tasks| {
+    let cost = s.block.len() * s.post.len() * (s.run / pieces) * 2;
+    ranges(s.pre.len() * pieces, cost, |tasks| {
         for task in tasks {
             let (p, piece) = (task / pieces, task % pieces);
             let columns = s.run * piece / pieces..s.run * (piece + 1) / pieces;
-            for (b, block) in s.block.iter().enumerate() {
-                for (q, post) in s.post.iter().enumerate() {
-                    let from = s.pre[p] as isize + block + *post as isize;
-                    let row = ((p * blocks + b) * posts + q) * s.run;
-                    for (c, &value) in columns.clone().zip(&src[row + columns.start..]) {
-                        let at = (from + c as isize * s.step) as usize;
-                        assert!(at < len);
-                        // SAFETY: the position is inside, and belongs to this task alone: kept dimensions and columns
-                        // of different tasks differ.
-                        let place = unsafe { &mut *shared.as_mut_ptr().add(at) };
-                        *place = match accumulate {
-                            true => T::narrow(place.wide().plus(value.wide())),
-                            false => value,
-                        };
+            dispatch(Put {
+                out,
+                src,
+                s,
+                p,
+                columns,
+                accumulate,
+            });
+        }
+    });
+}
+
+/// Writes to the elements of one kept position `p`, and to some columns of their runs.
+struct Put<'a, T> {
+    out: Shared<'a, T>,
+    src: &'a [T],
+    s: &'a Selection,
+    p: usize,
+    columns: Range<usize>,
+    accumulate: bool,
+}
+
+impl<T: Number> Loop for Put<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (s, columns) = (self.s, self.columns);
+        let (blocks, posts) = (s.block.len(), s.post.len());
+        for (b, block) in s.block.iter().enumerate() {
+            for (q, post) in s.post.iter().enumerate() {
+                let from = s.pre[self.p] as isize + block + *post as isize;
+                let from = (from + columns.start as isize * s.step) as usize;
+                let row = ((self.p * blocks + b) * posts + q) * s.run;
+                let src = &self.src[row + columns.start..row + columns.end];
+                if s.step == 1 {
+                    // SAFETY: the positions belong to this task alone: kept dimensions and columns of tasks differ.
+                    let out = unsafe { self.out.part(from..from + src.len()) };
+                    if self.accumulate {
+                        for (out, src) in out.iter_mut().zip(src) {
+                            *out = T::narrow(out.wide().plus(src.wide()));
+                        }
+                    } else {
+                        out.copy_from_slice(src);
                     }
+                    continue;
+                }
+                for (c, &value) in src.iter().enumerate() {
+                    let at = (from as isize + c as isize * s.step) as usize;
+                    // SAFETY: as above.
+                    let place = unsafe { &mut self.out.part(at..at + 1)[0] };
+                    *place = match self.accumulate {
+                        true => T::narrow(place.wide().plus(value.wide())),
+                        false => value,
+                    };
                 }
             }
         }
-    });
+    }
 }
 
 /// Places of a scatter: indices as `[outer, len, inner]`, with the offsets, in the destination, of the outer and inner
@@ -75,6 +116,17 @@ impl Places<'_> {
             for task in tasks {
                 let (o, piece) = (task / pieces, task % pieces);
                 let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
+                if inner == 1 {
+                    let base = self.outer[o] + self.inner[0];
+                    let at = o * self.len..(o + 1) * self.len;
+                    for (at, &index) in at.clone().zip(&self.index[at]) {
+                        match wrap(index, size) {
+                            Some(i) => f(base + i * self.stride, at),
+                            None => bad.report(at),
+                        }
+                    }
+                    continue;
+                }
                 for l in 0..self.len {
                     let row = (o * self.len + l) * inner;
                     for c in columns.clone() {
@@ -92,11 +144,7 @@ impl Places<'_> {
         bad.check(self.index, dim, size)
     }
 
-    fn update<T: Number>(
-        &self,
-        out: &mut [T],
-        combine: impl Fn(T, usize) -> T + Sync,
-    ) -> Result<()> {
+    fn update<T: Number>(&self, out: &mut [T], combine: impl Fn(T, usize) -> T + Sync) -> Result<()> {
         let len = out.len();
         let shared = Shared::new(out);
         self.each(|place, at| {
@@ -132,15 +180,9 @@ pub fn scatter<T: Number>(
     match mode {
         ScatterMode::Assign => places.update(out, |_, i| src[i]),
         ScatterMode::Sum => places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide()))),
-        ScatterMode::Prod => {
-            places.update(out, |old, i| T::narrow(old.wide().times(src[i].wide())))
-        }
-        ScatterMode::Amax => {
-            places.update(out, |old, i| T::narrow(old.wide().greater(src[i].wide())))
-        }
-        ScatterMode::Amin => {
-            places.update(out, |old, i| T::narrow(old.wide().lesser(src[i].wide())))
-        }
+        ScatterMode::Prod => places.update(out, |old, i| T::narrow(old.wide().times(src[i].wide()))),
+        ScatterMode::Amax => places.update(out, |old, i| T::narrow(old.wide().greater(src[i].wide()))),
+        ScatterMode::Amin => places.update(out, |old, i| T::narrow(old.wide().lesser(src[i].wide()))),
         ScatterMode::Mean => {
             places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide())))?;
             let mut counts = vec![i64::from(include_self); out.len()];

@@ -9,9 +9,11 @@ use ferrotrace_runtime::Element;
 use half::{bf16, f16};
 
 /// Rows shorter than this are sorted by comparison.
-const RADIX: usize = 192;
-/// From this length on, 11-bit digits cost less than 8-bit ones.
-const WIDE_DIGITS: usize = 1 << 14;
+const RADIX: usize = 256;
+/// Up to this length a position and what remains of a 32-bit key after a first digit fit 32 bits.
+const SHORT: usize = 1 << 14;
+/// Bits of a digit.
+const DIGIT: u32 = 11;
 
 /// A type with an order in which NaN is the greatest.
 pub trait Sortable: Element {
@@ -56,7 +58,6 @@ floats!(f16 as u16, bf16 as u16, f32 as u32, f64 as u64);
 /// A key with its position below it.
 trait Pack: Copy + Ord + Send {
     const ZERO: Self;
-    const KEY: u32;
     fn pack(key: u64, at: u32) -> Self;
     fn at(self) -> i64;
     fn digit(self, from: u32, mask: usize) -> usize;
@@ -64,7 +65,6 @@ trait Pack: Copy + Ord + Send {
 
 impl Pack for u64 {
     const ZERO: u64 = 0;
-    const KEY: u32 = 32;
     #[inline(always)]
     fn pack(key: u64, at: u32) -> u64 {
         key << 32 | at as u64
@@ -81,7 +81,6 @@ impl Pack for u64 {
 
 impl Pack for u128 {
     const ZERO: u128 = 0;
-    const KEY: u32 = 64;
     #[inline(always)]
     fn pack(key: u64, at: u32) -> u128 {
         (key as u128) << 64 | at as u128
@@ -102,10 +101,124 @@ fn flip<T: Sortable>(descending: bool) -> u64 {
 
 /// Writes the positions that sort each row of `len` elements.
 pub fn argsort<T: Sortable>(x: &[T], out: &mut [i64], len: usize, descending: bool) {
-    if T::BITS <= 32 {
-        argsort_packed::<T, u64>(x, out, len, descending);
-    } else {
+    if T::BITS > 32 {
         argsort_packed::<T, u128>(x, out, len, descending);
+    } else if (RADIX..=SHORT).contains(&len) {
+        argsort_short(x, out, len, descending);
+    } else {
+        argsort_packed::<T, u64>(x, out, len, descending);
+    }
+}
+
+/// How keys of rows of at most [`SHORT`] elements are cut into digits, the lowest first.
+#[derive(Clone, Copy)]
+struct Digits {
+    /// Bits of a position.
+    position: u32,
+    /// Bits of the first digit: at least those of a position, so that the rest of the key fits beside one.
+    first: u32,
+    /// Bits of a further digit, and how many there are.
+    next: u32,
+    count: u32,
+}
+
+impl Digits {
+    fn new(bits: u32, len: usize) -> Digits {
+        let position = usize::BITS - (len - 1).leading_zeros();
+        let first = position.max(DIGIT).min(bits);
+        let count = (bits - first).div_ceil(DIGIT);
+        let next = (bits - first).div_ceil(count.max(1));
+        Digits {
+            position,
+            first,
+            next,
+            count,
+        }
+    }
+}
+
+fn argsort_short<T: Sortable>(x: &[T], out: &mut [i64], len: usize, descending: bool) {
+    let flip = flip::<T>(descending) as u32;
+    let digits = Digits::new(T::BITS, len);
+    rows(out, len, len * 16, |first, out| {
+        let mut keys = vec![0u32; len];
+        let (mut packs, mut spare) = (vec![0u32; len], vec![0u32; len]);
+        let mut counts = vec![0u32; (1 << digits.first) + ((digits.count as usize) << digits.next)];
+        for (r, out) in out.chunks_exact_mut(len).enumerate() {
+            for (key, x) in keys.iter_mut().zip(&x[(first + r) * len..][..len]) {
+                *key = x.key() as u32 ^ flip;
+            }
+            counts.fill(0);
+            let (low, high) = counts.split_at_mut(1 << digits.first);
+            count_digits(&keys, low, high, digits);
+            place_first(&keys, low, &mut packs, digits);
+            for (d, counts) in high.chunks_exact_mut(1 << digits.next).enumerate() {
+                let from = digits.position + d as u32 * digits.next;
+                place_next(&packs, counts, &mut spare, from);
+                std::mem::swap(&mut packs, &mut spare);
+            }
+            let mask = (1u32 << digits.position) - 1;
+            for (out, pack) in out.iter_mut().zip(&packs) {
+                *out = (pack & mask) as i64;
+            }
+        }
+    });
+}
+
+/// Counts each digit of each key, and turns the counts of each digit into the places where its values start.
+fn count_digits(keys: &[u32], low: &mut [u32], high: &mut [u32], digits: Digits) {
+    let (first, next) = ((low.len() - 1) as u32, (1u32 << digits.next) - 1);
+    // A key of 32 bits has at most two digits past the first.
+    match digits.count {
+        0 => keys.iter().for_each(|key| low[(key & first) as usize] += 1),
+        1 => {
+            for key in keys {
+                low[(key & first) as usize] += 1;
+                high[(key >> digits.first & next) as usize] += 1;
+            }
+        }
+        _ => {
+            let (second, third) = high.split_at_mut(1 << digits.next);
+            for key in keys {
+                let rest = key >> digits.first;
+                low[(key & first) as usize] += 1;
+                second[(rest & next) as usize] += 1;
+                third[(rest >> digits.next & next) as usize] += 1;
+            }
+        }
+    }
+    let starts = |counts: &mut [u32]| {
+        let mut start = 0;
+        for count in counts {
+            start += std::mem::replace(count, start);
+        }
+    };
+    starts(low);
+    high.chunks_exact_mut(1 << digits.next).for_each(starts);
+}
+
+/// Places each position, below the rest of its key, by the first digit.
+fn place_first(keys: &[u32], starts: &mut [u32], packs: &mut [u32], digits: Digits) {
+    assert!(packs.len() == keys.len());
+    let mask = (starts.len() - 1) as u32;
+    for (i, &key) in keys.iter().enumerate() {
+        let rest = if digits.count > 0 { key >> digits.first } else { 0 };
+        let at = &mut starts[(key & mask) as usize];
+        // SAFETY: starts are sums of the digits' counts, so each key's place is below their number.
+        unsafe { *packs.get_unchecked_mut(*at as usize) = rest << digits.position | i as u32 };
+        *at += 1;
+    }
+}
+
+/// Places each pack by the digit at bit `from`.
+fn place_next(packs: &[u32], starts: &mut [u32], to: &mut [u32], from: u32) {
+    assert!(packs.len() == to.len());
+    let mask = (starts.len() - 1) as u32;
+    for &pack in packs {
+        let at = &mut starts[(pack >> from & mask) as usize];
+        // SAFETY: starts are sums of the digits' counts, so each pack's place is below their number.
+        unsafe { *to.get_unchecked_mut(*at as usize) = pack };
+        *at += 1;
     }
 }
 
@@ -122,10 +235,8 @@ fn argsort_packed<T: Sortable, P: Pack>(x: &[T], out: &mut [i64], len: usize, de
             }
             if len < RADIX {
                 packs.sort_unstable();
-            } else if len < WIDE_DIGITS {
-                radix::<P, 8>(&mut packs, &mut spare, &mut counts, T::BITS);
             } else {
-                radix::<P, 11>(&mut packs, &mut spare, &mut counts, T::BITS);
+                radix(&mut packs, &mut spare, &mut counts, T::BITS);
             }
             for (out, pack) in out.iter_mut().zip(&packs) {
                 *out = pack.at();
@@ -134,24 +245,19 @@ fn argsort_packed<T: Sortable, P: Pack>(x: &[T], out: &mut [i64], len: usize, de
     });
 }
 
-/// Sorts `packs` by the lowest `bits` bits of their keys, in digits of `D` bits.
-fn radix<P: Pack, const D: u32>(
-    packs: &mut Vec<P>,
-    spare: &mut Vec<P>,
-    counts: &mut Vec<u32>,
-    bits: u32,
-) {
-    let (size, mask) = (1usize << D, (1usize << D) - 1);
-    let digits = bits.min(P::KEY).div_ceil(D);
+/// Sorts `packs` by the lowest `bits` bits of their keys.
+fn radix<P: Pack>(packs: &mut Vec<P>, spare: &mut Vec<P>, counts: &mut Vec<u32>, bits: u32) {
+    let (size, mask) = (1usize << DIGIT, (1usize << DIGIT) - 1);
+    let digits = bits.div_ceil(DIGIT);
     counts.clear();
     counts.resize(size * digits as usize, 0);
     for pack in packs.iter() {
         for d in 0..digits {
-            counts[d as usize * size + pack.digit(d * D, mask)] += 1;
+            counts[d as usize * size + pack.digit(d * DIGIT, mask)] += 1;
         }
     }
     for (d, counts) in counts.chunks_exact_mut(size).enumerate() {
-        let from = d as u32 * D;
+        let from = d as u32 * DIGIT;
         let shared = counts[packs[0].digit(from, mask)] as usize == packs.len();
         if shared {
             continue;
@@ -240,7 +346,7 @@ mod tests {
 
     #[test]
     fn every_type_and_algorithm() {
-        for len in [1, 7, RADIX, 1000, WIDE_DIGITS + 3] {
+        for len in [1, 7, RADIX, 1000, SHORT + 3] {
             let bits = noise(2 * len);
             let few = |b: u64| (b % 100) as f64 - 50.0;
             let floats: Vec<f32> = bits.iter().map(|&b| f32::from_bits(b as u32)).collect();
@@ -257,13 +363,26 @@ mod tests {
             check(&small, |v| v as f64, len);
             check(&bits.iter().map(|&b| b as i16).collect::<Vec<_>>(), |v| v as f64, len);
             check(&bits.iter().map(|&b| b as i8).collect::<Vec<_>>(), |v| v as f64, len);
-            check(&bits.iter().map(|&b| b as u8 & 1).collect::<Vec<_>>(), |v| v as f64, len);
+            check(
+                &bits.iter().map(|&b| b as u8 & 1).collect::<Vec<_>>(),
+                |v| v as f64,
+                len,
+            );
         }
     }
 
     #[test]
     fn extremes_keep_their_order() {
-        let x = [f64::NAN, 1.0, f64::INFINITY, -0.0, 0.0, f64::NEG_INFINITY, -f64::NAN, f64::MAX];
+        let x = [
+            f64::NAN,
+            1.0,
+            f64::INFINITY,
+            -0.0,
+            0.0,
+            f64::NEG_INFINITY,
+            -f64::NAN,
+            f64::MAX,
+        ];
         let mut out = [0; 8];
         argsort(&x, &mut out, 8, false);
         assert_eq!(out, [5, 3, 4, 1, 7, 2, 0, 6]);

@@ -144,7 +144,9 @@ unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn transpose_4x4(src: *const f32, col: isize, dst: *mut f32, pitch: usize) {
-    use std::arch::x86_64::{_mm_loadu_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_storeu_ps, _mm_unpackhi_ps, _mm_unpacklo_ps};
+    use std::arch::x86_64::{
+        _mm_loadu_ps, _mm_movehl_ps, _mm_movelh_ps, _mm_storeu_ps, _mm_unpackhi_ps, _mm_unpacklo_ps,
+    };
     // SAFETY: SSE is part of the architecture; the caller gives the sixteen elements on both sides.
     unsafe {
         let (a, b) = (_mm_loadu_ps(src), _mm_loadu_ps(src.offset(col)));
@@ -199,4 +201,16 @@ pub fn fence() {
     unsafe {
         std::arch::x86_64::_mm_sfence();
     }
+}
+
+/// Asks for the cache line at an address that will be read soon; any address will do.
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch does not fault.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
 }

@@ -16,7 +16,10 @@ pub struct Axis {
     pub strides: [isize; ARRAYS],
 }
 
-const ONE: Axis = Axis { size: 1, strides: [0; ARRAYS] };
+const ONE: Axis = Axis {
+    size: 1,
+    strides: [0; ARRAYS],
+};
 
 /// The dimensions of an index space without those of size 1, neighbours merged where every array allows it. There are
 /// at least two.
@@ -51,6 +54,7 @@ pub struct Tiles {
     grid: (usize, usize),
     /// Tiles that follow each other down a column of tiles, before the next column.
     band: usize,
+    across: bool,
     /// How many tiles.
     pub count: usize,
 }
@@ -74,7 +78,8 @@ impl Tiles {
     /// which is row-major, then each operand's. `size` is the largest of the operands' element sizes in bytes.
     ///
     /// Tiles run along the last dimension, so that they are contiguous in the result, unless an operand lies along
-    /// another dimension: then they are blocks of both, a cache line of that operand high.
+    /// another dimension: then they are blocks of both, a cache line of that operand high. Others are half as large, so
+    /// that the scratch of every array stays in the first-level cache.
     pub fn new(shape: &Shape, strides: &[&[isize]], size: usize, limit: usize) -> Tiles {
         let mut axes = collapse(shape, strides);
         let cols = axes.pop().unwrap_or(ONE);
@@ -86,13 +91,40 @@ impl Tiles {
         };
         let across = (1..strides.len()).find_map(nearer);
         let rows = axes.remove(across.unwrap_or(axes.len() - 1));
-        let high = if across.is_some() { (64 / size).clamp(16, limit).min(rows.size) } else { 1 };
+        let high = if across.is_some() {
+            (64 / size).clamp(16, limit).min(rows.size)
+        } else {
+            1
+        };
+        let limit = if across.is_some() || limit < 512 {
+            limit
+        } else {
+            limit / 2
+        };
         let wide = even(cols.size, (limit / high).max(1));
-        let high = if across.is_some() || wide == cols.size { (limit / wide).clamp(1, rows.size) } else { 1 };
+        let high = if across.is_some() || wide == cols.size {
+            (limit / wide).clamp(1, rows.size)
+        } else {
+            1
+        };
         let grid = (rows.size.div_ceil(high), cols.size.div_ceil(wide));
         let count = axes.iter().map(|a| a.size).product::<usize>() * grid.0 * grid.1;
-        let band = if across.is_some() { (BAND / high).clamp(1, grid.0) } else { 1 };
-        Tiles { outer: SmallVec::from_slice(&axes), rows, cols, tile: (high, wide), grid, band, count }
+        let band = if across.is_some() {
+            (BAND / high).clamp(1, grid.0)
+        } else {
+            1
+        };
+        let outer = SmallVec::from_slice(&axes);
+        Tiles {
+            outer,
+            rows,
+            cols,
+            tile: (high, wide),
+            grid,
+            band,
+            across: across.is_some(),
+            count,
+        }
     }
 
     /// Tile `i`: bands of rows of tiles, column by column, within the dimensions around them.
@@ -109,29 +141,39 @@ impl Tiles {
         };
         let (row, col) = (row * self.tile.0, col * self.tile.1);
         let mut offsets = [0isize; ARRAYS];
-        for k in 0..ARRAYS {
-            offsets[k] = row as isize * self.rows.strides[k] + col as isize * self.cols.strides[k];
+        for (k, offset) in offsets.iter_mut().enumerate() {
+            *offset = row as isize * self.rows.strides[k] + col as isize * self.cols.strides[k];
         }
         for axis in self.outer.iter().rev() {
             let at = (i % axis.size) as isize;
             i /= axis.size;
-            for k in 0..ARRAYS {
-                offsets[k] += at * axis.strides[k];
+            for (offset, stride) in offsets.iter_mut().zip(axis.strides) {
+                *offset += at * stride;
             }
         }
         let rows = self.tile.0.min(self.rows.size - row);
-        Tile { offsets, rows, cols: self.tile.1.min(self.cols.size - col) }
+        Tile {
+            offsets,
+            rows,
+            cols: self.tile.1.min(self.cols.size - col),
+        }
     }
 
     /// The window of array `k` that a tile is.
     #[inline]
     pub fn window(&self, tile: &Tile, k: usize) -> Window {
-        Window { rows: tile.rows, cols: tile.cols, row: self.rows.strides[k], col: self.cols.strides[k] }
+        Window {
+            rows: tile.rows,
+            cols: tile.cols,
+            row: self.rows.strides[k],
+            col: self.cols.strides[k],
+        }
     }
 
-    /// Whether every array is one dense run.
-    pub fn is_flat(&self, arrays: usize) -> bool {
-        self.rows.size == 1 && self.outer.is_empty() && (0..arrays).all(|k| self.cols.strides[k] == 1)
+    /// Whether an operand lies across the rows of the result.
+    #[inline]
+    pub fn is_across(&self) -> bool {
+        self.across
     }
 }
 

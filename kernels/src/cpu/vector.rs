@@ -35,13 +35,7 @@ const CHUNKS: usize = 16;
 const LANES: usize = 64;
 
 /// Writes `x[1, k] · b[k, n]` to `out`; `false` where the strides suit neither kernel. Sums are cut by sizes alone.
-pub fn vector_matrix<T: Real>(
-    k: usize,
-    n: usize,
-    x: View<'_, T>,
-    b: View<'_, T>,
-    out: &mut [T],
-) -> bool {
+pub fn vector_matrix<T: Real>(k: usize, n: usize, x: View<'_, T>, b: View<'_, T>, out: &mut [T]) -> bool {
     let rows = b.col == 1 && (b.row >= n as isize || k == 1);
     let columns = b.row == 1 && (b.col >= k as isize || n == 1);
     if k == 0 || n == 0 || !(rows || columns) {
@@ -69,7 +63,11 @@ pub fn vector_matrix<T: Real>(
 fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
     let (k, n) = (x.len(), out.len());
     let panels = n.div_ceil(COLUMNS);
-    let chunks = if panels >= CHUNKS { 1 } else { (k / CHUNK).clamp(1, CHUNKS) };
+    let chunks = if panels >= CHUNKS {
+        1
+    } else {
+        (k / CHUNK).clamp(1, CHUNKS)
+    };
     let mut partial = vec![T::ZERO; if chunks > 1 { (chunks - 1) * n } else { 0 }];
     let (first, rest) = (Shared::new(out), Shared::new(&mut partial));
     ranges(panels * chunks, k / chunks * n.min(COLUMNS) / 4, |range| {
@@ -89,7 +87,11 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
             let mut i = from;
             while i + 4 <= to {
                 let row = |r: usize| &rows[(i + r) * stride + columns.start..][..width];
-                add_rows(sums, [row(0), row(1), row(2), row(3)], [x[i], x[i + 1], x[i + 2], x[i + 3]]);
+                add_rows(
+                    sums,
+                    [row(0), row(1), row(2), row(3)],
+                    [x[i], x[i + 1], x[i + 2], x[i + 3]],
+                );
                 i += 4;
             }
             for i in i..to {
@@ -105,17 +107,17 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
 }
 
 #[inline(always)]
-fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(
-    sums: &mut [T],
-    rows: [&[T]; R],
-    x: [T; R],
-) {
+fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
     let n = sums.len();
     let rows = rows.map(|row| &row[..n]);
     for (j, out) in sums.iter_mut().enumerate() {
         let mut sum = *out;
         for r in 0..R {
-            sum = if FUSED { x[r].fused(rows[r][j], sum) } else { x[r].times(rows[r][j]).plus(sum) };
+            sum = if FUSED {
+                x[r].fused(rows[r][j], sum)
+            } else {
+                x[r].times(rows[r][j]).plus(sum)
+            };
         }
         *out = sum;
     }
@@ -127,11 +129,19 @@ fn dot_body<T: Real, const FUSED: bool>(a: &[T], b: &[T]) -> T {
     let (mut a, mut b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
     for (a, b) in (&mut a).zip(&mut b) {
         for l in 0..LANES {
-            sums[l] = if FUSED { a[l].fused(b[l], sums[l]) } else { a[l].times(b[l]).plus(sums[l]) };
+            sums[l] = if FUSED {
+                a[l].fused(b[l], sums[l])
+            } else {
+                a[l].times(b[l]).plus(sums[l])
+            };
         }
     }
     for (l, (a, b)) in a.remainder().iter().zip(b.remainder()).enumerate() {
-        sums[l] = if FUSED { a.fused(*b, sums[l]) } else { a.times(*b).plus(sums[l]) };
+        sums[l] = if FUSED {
+            a.fused(*b, sums[l])
+        } else {
+            a.times(*b).plus(sums[l])
+        };
     }
     let mut width = LANES;
     while width > 1 {

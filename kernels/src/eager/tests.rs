@@ -28,7 +28,12 @@ fn forms(dtype: DType, dims: &[usize], values: &[f64]) -> Vec<Array> {
         let sparse: Vec<f64> = values.iter().flat_map(|&v| [0.0, v]).collect();
         let mut wide = dims.to_vec();
         *wide.last_mut().expect("a dimension") = 2 * last;
-        let op = Op::Slice { dim: dims.len() - 1, start: 1, end: isize::MAX, step: 2 };
+        let op = Op::Slice {
+            dim: dims.len() - 1,
+            start: 1,
+            end: isize::MAX,
+            step: 2,
+        };
         let sliced = go(&op, &[Arg::Array(of(dtype, &wide, &sparse))]);
         forms.push(sliced);
     }
@@ -52,7 +57,10 @@ fn rounded(dtype: DType, values: &[f64]) -> Vec<f64> {
 fn assert_same(got: &[f64], expected: &[f64], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (i, (g, e)) in got.iter().zip(expected).enumerate() {
-        assert!(g == e || (g.is_nan() && e.is_nan()), "{what}: element {i} is {g}, not {e}");
+        assert!(
+            g == e || (g.is_nan() && e.is_nan()),
+            "{what}: element {i} is {g}, not {e}"
+        );
     }
 }
 
@@ -61,7 +69,11 @@ const F: BinaryOp = BinaryOp::Add;
 /// The position in an array of `dims` that broadcasts to `index`.
 fn broadcast(index: &[usize], dims: &[usize]) -> usize {
     let lead = index.len() - dims.len();
-    let own: Vec<usize> = dims.iter().enumerate().map(|(d, &n)| if n == 1 { 0 } else { index[lead + d] }).collect();
+    let own: Vec<usize> = dims
+        .iter()
+        .enumerate()
+        .map(|(d, &n)| if n == 1 { 0 } else { index[lead + d] })
+        .collect();
     flat(&own, dims)
 }
 
@@ -108,12 +120,23 @@ fn large_and_transposed() {
         let (n, dims) = (rows * cols, [rows, cols]);
         let (va, vb) = (integers(n, 3, -99, 99), integers(n, 4, -99, 99));
         let expected: Vec<f64> = va.iter().zip(&vb).map(|(a, b)| a - b).collect();
-        for (from, other) in [(DType::F32, DType::F32), (DType::I8, DType::F64), (DType::BF16, DType::BF16)] {
+        for (from, other) in [
+            (DType::F32, DType::F32),
+            (DType::I8, DType::F64),
+            (DType::BF16, DType::BF16),
+        ] {
             let (x, y) = (of(from, &dims, &va), strided(other, &dims, &vb));
-            for (sign, args) in [(1.0, [of_array(&x), of_array(&y)]), (-1.0, [of_array(&y), of_array(&x)])] {
+            for (sign, args) in [
+                (1.0, [of_array(&x), of_array(&y)]),
+                (-1.0, [of_array(&y), of_array(&x)]),
+            ] {
                 let got = go(&Op::Binary(BinaryOp::Sub), &args);
                 let expected: Vec<f64> = expected.iter().map(|e| sign * e).collect();
-                assert_same(&read(&got), &rounded(got.dtype, &expected), &format!("{rows} {cols} {from} {other}"));
+                assert_same(
+                    &read(&got),
+                    &rounded(got.dtype, &expected),
+                    &format!("{rows} {cols} {from} {other}"),
+                );
             }
         }
     }
@@ -122,12 +145,18 @@ fn large_and_transposed() {
 #[test]
 fn numbers_are_rounded_to_the_compute_dtype() {
     let x = of(DType::F16, &[3], &[1.0, 2.0, -3.0]);
-    let got = go(&Op::Binary(BinaryOp::Mul), &[of_array(&x), Arg::Scalar(Scalar::Float(0.1))]);
+    let got = go(
+        &Op::Binary(BinaryOp::Mul),
+        &[of_array(&x), Arg::Scalar(Scalar::Float(0.1))],
+    );
     let tenth = half::f16::from_f64(0.1).to_f32();
     let expected = [1.0, 2.0, -3.0].map(|v: f32| half::f16::from_f32(v * tenth).to_f64());
     assert_same(&read(&got), &expected, "f16 · 0.1");
     let bytes = of(DType::U8, &[2], &[250.0, 3.0]);
-    let got = go(&Op::Binary(BinaryOp::Add), &[Arg::Scalar(Scalar::Int(300)), of_array(&bytes)]);
+    let got = go(
+        &Op::Binary(BinaryOp::Add),
+        &[Arg::Scalar(Scalar::Int(300)), of_array(&bytes)],
+    );
     assert_same(&read(&got), &[38.0, 47.0], "300 wraps to 44");
     // A binary64 tensor of no dimensions is rounded to binary16 before it takes part.
     let third = of(DType::F64, &[], &[1.0 / 3.0]);
@@ -141,8 +170,13 @@ fn numbers_are_rounded_to_the_compute_dtype() {
 fn unary_in_every_form() {
     for dtype in DType::ALL {
         for op in UnaryOp::ALL {
-            let Some(compute) = op.compute_dtype(dtype) else { continue };
-            let values: Vec<f64> = small(dtype, 300, 9).iter().map(|v| if dtype.is_float() { v / 16.0 } else { *v }).collect();
+            let Some(compute) = op.compute_dtype(dtype) else {
+                continue;
+            };
+            let values: Vec<f64> = small(dtype, 300, 9)
+                .iter()
+                .map(|v| if dtype.is_float() { v / 16.0 } else { *v })
+                .collect();
             let all = forms(dtype, &[10, 30], &values);
             let first = read(&go(&Op::Unary(op), &[of_array(&all[0])]));
             for x in &all[1..] {
@@ -161,8 +195,17 @@ fn unary_in_every_form() {
             let exact: Vec<f64> = held.iter().map(|&v| exact(v)).collect();
             let exact = rounded(op.result_dtype(compute), &exact);
             if op == UnaryOp::Exp {
-                let tolerance = if dtype == DType::F64 { 1e-14 } else if dtype.is_half() { 1e-2 } else { 1e-6 };
-                assert!(first.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= tolerance * b), "{dtype}");
+                let tolerance = if dtype == DType::F64 {
+                    1e-14
+                } else if dtype.is_half() {
+                    1e-2
+                } else {
+                    1e-6
+                };
+                assert!(
+                    first.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= tolerance * b),
+                    "{dtype}"
+                );
             } else {
                 assert_same(&first, &exact, &format!("{} {dtype}", op.name()));
             }
@@ -172,7 +215,20 @@ fn unary_in_every_form() {
 
 #[test]
 fn casts_saturate_and_wrap() {
-    let wild = [0.0, -0.0, 1.5, -1.5, 300.0, -300.0, 1e10, -1e10, 1e300, f64::INFINITY, f64::NEG_INFINITY, f64::NAN];
+    let wild = [
+        0.0,
+        -0.0,
+        1.5,
+        -1.5,
+        300.0,
+        -300.0,
+        1e10,
+        -1e10,
+        1e300,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        f64::NAN,
+    ];
     for from in DType::ALL {
         let floats = from.is_float();
         let values: Vec<f64> = if floats { wild.to_vec() } else { small(from, 40, 5) };
@@ -180,7 +236,13 @@ fn casts_saturate_and_wrap() {
         let held = read(&x);
         for to in DType::ALL {
             let got = read(&go(&Op::Cast(to), &[of_array(&x)]));
-            let number = |v: f64| if floats { Scalar::Float(v) } else { Scalar::Int(v as i64) };
+            let number = |v: f64| {
+                if floats {
+                    Scalar::Float(v)
+                } else {
+                    Scalar::Int(v as i64)
+                }
+            };
             let expected: Vec<f64> = held.iter().map(|&v| number(v).cast(to).to_f64()).collect();
             assert_same(&got, &expected, &format!("{from} to {to}"));
             for form in forms(from, &[4, values.len() / 4], &values) {
@@ -200,7 +262,11 @@ fn select_keeps_bits() {
             let args = [of_array(&mask), Arg::Array(of(dtype, &[3], &a)), of_array(&y)];
             assert_same(&read(&go(&Op::Where, &args)), &expected, "where");
         }
-        let args = [of_array(&mask), Arg::Array(of(dtype, &[3], &a)), Arg::Scalar(Scalar::Bool(true))];
+        let args = [
+            of_array(&mask),
+            Arg::Array(of(dtype, &[3], &a)),
+            Arg::Scalar(Scalar::Bool(true)),
+        ];
         let expected: Vec<f64> = (0..6).map(|i| if i < 3 { a[i] } else { 1.0 }).collect();
         assert_same(&read(&go(&Op::Where, &args)), &expected, "where with a number");
     }
@@ -211,7 +277,10 @@ fn select_keeps_bits() {
         dtype: DType::F32,
     };
     let mask = of(DType::Bool, &[2], &[1.0, 1.0]);
-    let got = go(&Op::Where, &[of_array(&mask), of_array(&x), Arg::Scalar(Scalar::Float(0.0))]);
+    let got = go(
+        &Op::Where,
+        &[of_array(&mask), of_array(&x), Arg::Scalar(Scalar::Float(0.0))],
+    );
     assert_eq!(got.buffer.as_slice::<f32>()[0].to_bits(), nan.to_bits());
 }
 
@@ -237,7 +306,13 @@ fn copies() {
             let inside = |i: &[usize]| i[0] >= 1 && i[1] < 3 && i[2] >= 2;
             let expected: Vec<f64> = (0..pad.numel())
                 .map(|i| index_of(i, pad.shape()))
-                .map(|i| if inside(&i) { values[flat(&[i[0] - 1, i[1] + 1, i[2] - 2], &dims)] } else { 7.0 })
+                .map(|i| {
+                    if inside(&i) {
+                        values[flat(&[i[0] - 1, i[1] + 1, i[2] - 2], &dims)]
+                    } else {
+                        7.0
+                    }
+                })
                 .collect();
             assert_same(&read(&pad), &expected, "pad");
             for dim in 0..3 {
@@ -250,9 +325,19 @@ fn copies() {
                     })
                     .collect();
                 assert_same(&read(&cat), &expected, "cat");
-                let assign = Op::SliceAssign { dim, start: -2, end: isize::MAX, step: 1 };
+                let assign = Op::SliceAssign {
+                    dim,
+                    start: -2,
+                    end: isize::MAX,
+                    step: 1,
+                };
                 check_assign(&assign, &x, dim, &dims, &values, |i, n| i + 2 >= n);
-                let assign = Op::SliceAssign { dim, start: 0, end: isize::MAX, step: 2 };
+                let assign = Op::SliceAssign {
+                    dim,
+                    start: 0,
+                    end: isize::MAX,
+                    step: 2,
+                };
                 check_assign(&assign, &x, dim, &dims, &values, |i, _| i % 2 == 0);
             }
         }
@@ -262,17 +347,29 @@ fn copies() {
 fn check_assign(op: &Op, x: &Arg, dim: usize, dims: &[usize], values: &[f64], hit: impl Fn(usize, usize) -> bool) {
     let got = go(op, &[x.clone(), Arg::Array(of(DType::U8, &[1], &[9.0]))]);
     let expected: Vec<f64> = (0..values.len())
-        .map(|i| if hit(index_of(i, dims)[dim], dims[dim]) { 9.0 } else { values[i] })
+        .map(|i| {
+            if hit(index_of(i, dims)[dim], dims[dim]) {
+                9.0
+            } else {
+                values[i]
+            }
+        })
         .collect();
     assert_same(&read(&got), &expected, "slice_assign");
 }
 
 #[test]
 fn cat_of_columns_and_nothing() {
-    let (a, b) = (of(DType::I32, &[3, 1], &[1.0, 2.0, 3.0]), of(DType::F32, &[3, 1], &[4.0, 5.0, 6.0]));
+    let (a, b) = (
+        of(DType::I32, &[3, 1], &[1.0, 2.0, 3.0]),
+        of(DType::F32, &[3, 1], &[4.0, 5.0, 6.0]),
+    );
     let none = of(DType::F32, &[3, 0], &[]);
     let got = go(&Op::Cat { dim: 1 }, &[of_array(&a), of_array(&none), of_array(&b)]);
-    assert_eq!((read(&got), got.dtype), (vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0], DType::F32));
+    assert_eq!(
+        (read(&got), got.dtype),
+        (vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0], DType::F32)
+    );
 }
 
 #[test]
@@ -282,7 +379,10 @@ fn views_share_memory() {
     assert!(got.buffer.same(&x.buffer));
     assert_eq!(read(&got), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
     let expand = Op::Expand(smallvec![Extent::Size(2), Extent::Auto, Extent::Auto]);
-    let sum = go(&Op::Binary(F), &[Arg::Array(go(&expand, &[of_array(&x)])), Arg::Scalar(Scalar::Int(1))]);
+    let sum = go(
+        &Op::Binary(F),
+        &[Arg::Array(go(&expand, &[of_array(&x)])), Arg::Scalar(Scalar::Int(1))],
+    );
     assert_eq!(read(&sum)[6..], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert!(contiguous(&x).expect("memory").buffer.same(&x.buffer));
 }
@@ -290,23 +390,67 @@ fn views_share_memory() {
 #[test]
 fn created() {
     for dtype in DType::ALL {
-        let full = go(&Op::Full { shape: Shape::from([3, 2]), dtype }, &[Arg::Scalar(Scalar::Float(1.0))]);
+        let full = go(
+            &Op::Full {
+                shape: Shape::from([3, 2]),
+                dtype,
+            },
+            &[Arg::Scalar(Scalar::Float(1.0))],
+        );
         assert_eq!(read(&full), [1.0; 6]);
-        let full = go(&Op::Full { shape: Shape::from([70_000]), dtype }, &[Arg::Scalar(Scalar::Int(1))]);
+        let full = go(
+            &Op::Full {
+                shape: Shape::from([70_000]),
+                dtype,
+            },
+            &[Arg::Scalar(Scalar::Int(1))],
+        );
         assert!(read(&full).iter().all(|&v| v == 1.0));
     }
     let int = |a: i64, b: i64| [Arg::Scalar(Scalar::Int(a)), Arg::Scalar(Scalar::Int(b))];
-    let op = Op::Arange { len: 4, dtype: DType::I64 };
+    let op = Op::Arange {
+        len: 4,
+        dtype: DType::I64,
+    };
     assert_eq!(read(&go(&op, &int(5, -2))), [5.0, 3.0, 1.0, -1.0]);
-    let op = Op::Arange { len: 50_001, dtype: DType::F32 };
-    let got = read(&go(&op, &[Arg::Scalar(Scalar::Float(0.5)), Arg::Scalar(Scalar::Float(0.1))]));
-    assert!(got.iter().enumerate().all(|(i, &v)| v == (0.5 + i as f64 * 0.1) as f32 as f64));
+    let op = Op::Arange {
+        len: 50_001,
+        dtype: DType::F32,
+    };
+    let got = read(&go(
+        &op,
+        &[Arg::Scalar(Scalar::Float(0.5)), Arg::Scalar(Scalar::Float(0.1))],
+    ));
+    assert!(
+        got.iter()
+            .enumerate()
+            .all(|(i, &v)| v == (0.5 + i as f64 * 0.1) as f32 as f64)
+    );
     let shape = Shape::from([7, 300, 11]);
     for dim in 0..3 {
-        let got = read(&go(&Op::Iota { shape: shape.clone(), dim }, &[]));
-        assert!(got.iter().enumerate().all(|(i, &v)| v == index_of(i, &shape)[dim] as f64));
+        let got = read(&go(
+            &Op::Iota {
+                shape: shape.clone(),
+                dim,
+            },
+            &[],
+        ));
+        assert!(
+            got.iter()
+                .enumerate()
+                .all(|(i, &v)| v == index_of(i, &shape)[dim] as f64)
+        );
     }
-    assert!(read(&go(&Op::Full { shape: Shape::from([0, 3]), dtype: DType::F16 }, &int(1, 1)[..1])).is_empty());
+    assert!(
+        read(&go(
+            &Op::Full {
+                shape: Shape::from([0, 3]),
+                dtype: DType::F16
+            },
+            &int(1, 1)[..1]
+        ))
+        .is_empty()
+    );
 }
 
 #[test]
@@ -315,9 +459,16 @@ fn random_elements_depend_on_their_index_alone() {
     let (key, offset) = (0x1234_5678_9abc_def0u64, 77u64);
     let n = 70_001;
     let draw = |dist: Distribution, dtype: DType, more: &[Scalar]| {
-        let mut args = vec![Arg::Scalar(Scalar::Int(key as i64)), Arg::Scalar(Scalar::Int(offset as i64))];
+        let mut args = vec![
+            Arg::Scalar(Scalar::Int(key as i64)),
+            Arg::Scalar(Scalar::Int(offset as i64)),
+        ];
         args.extend(more.iter().map(|&s| Arg::Scalar(s)));
-        let op = Op::Random { dist, shape: Shape::from([n]), dtype };
+        let op = Op::Random {
+            dist,
+            shape: Shape::from([n]),
+            dtype,
+        };
         let one = with_threads(1, || read(&go(&op, &args)));
         assert_same(&with_threads(3, || read(&go(&op, &args))), &one, "threads");
         one
@@ -325,20 +476,40 @@ fn random_elements_depend_on_their_index_alone() {
     let check = |got: Vec<f64>, f: &dyn Fn(u64) -> f64| {
         assert!(got.iter().enumerate().all(|(i, &v)| v == f(i as u64)));
     };
-    check(draw(Distribution::Uniform, DType::F32, &[]), &|i| philox::uniform_f32(key, offset, i) as f64);
-    check(draw(Distribution::Uniform, DType::F64, &[]), &|i| philox::uniform_f64(key, offset, i));
-    check(draw(Distribution::Uniform, DType::F16, &[]), &|i| philox::uniform_f16(key, offset, i) as f64);
-    check(draw(Distribution::Uniform, DType::BF16, &[]), &|i| philox::uniform_bf16(key, offset, i) as f64);
-    check(draw(Distribution::Normal, DType::F32, &[]), &|i| philox::normal_f32(key, offset, i) as f64);
-    check(draw(Distribution::Normal, DType::F64, &[]), &|i| philox::normal_f64(key, offset, i));
+    check(draw(Distribution::Uniform, DType::F32, &[]), &|i| {
+        philox::uniform_f32(key, offset, i) as f64
+    });
+    check(draw(Distribution::Uniform, DType::F64, &[]), &|i| {
+        philox::uniform_f64(key, offset, i)
+    });
+    check(draw(Distribution::Uniform, DType::F16, &[]), &|i| {
+        philox::uniform_f16(key, offset, i) as f64
+    });
+    check(draw(Distribution::Uniform, DType::BF16, &[]), &|i| {
+        philox::uniform_bf16(key, offset, i) as f64
+    });
+    check(draw(Distribution::Normal, DType::F32, &[]), &|i| {
+        philox::normal_f32(key, offset, i) as f64
+    });
+    check(draw(Distribution::Normal, DType::F64, &[]), &|i| {
+        philox::normal_f64(key, offset, i)
+    });
     let half = |i| half::f16::from_f32(philox::normal_f32(key, offset, i)).to_f64();
     check(draw(Distribution::Normal, DType::F16, &[]), &half);
     let ints = [Scalar::Int(-7), Scalar::Int(12)];
-    check(draw(Distribution::Int, DType::I32, &ints), &|i| philox::randint(key, offset, i, -7, 19) as f64);
+    check(draw(Distribution::Int, DType::I32, &ints), &|i| {
+        philox::randint(key, offset, i, -7, 19) as f64
+    });
     let wide = [Scalar::Int(i64::MIN), Scalar::Int(i64::MAX)];
     let range = i64::MAX.wrapping_sub(i64::MIN) as u64;
-    check(draw(Distribution::Int, DType::I64, &wide), &|i| philox::randint(key, offset, i, i64::MIN, range) as f64);
+    check(draw(Distribution::Int, DType::I64, &wide), &|i| {
+        philox::randint(key, offset, i, i64::MIN, range) as f64
+    });
     let p = [Scalar::Float(0.3)];
-    check(draw(Distribution::Bernoulli, DType::Bool, &p), &|i| philox::bernoulli(key, offset, i, 0.3) as u8 as f64);
-    check(draw(Distribution::Bits, DType::I64, &[]), &|i| philox::bits63(key, offset, i) as f64);
+    check(draw(Distribution::Bernoulli, DType::Bool, &p), &|i| {
+        philox::bernoulli(key, offset, i, 0.3) as u8 as f64
+    });
+    check(draw(Distribution::Bits, DType::I64, &[]), &|i| {
+        philox::bits63(key, offset, i) as f64
+    });
 }

@@ -1,9 +1,7 @@
 //! Convolutions, plain and transposed.
 
 use super::{Inferred, tensor};
-use crate::cpu::conv::{
-    Axis, Geometry, convolve, convolve_transposed, direct, direct_transposed,
-};
+use crate::cpu::conv::{Axis, Geometry, convolve, convolve_transposed, direct, direct_transposed};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array, ConvSpec};
@@ -76,7 +74,13 @@ fn geometry(spec: &ConvSpec, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> 
         let (size, kernel) = (x[lead + i], w[2 + i]);
         axes[3 - spatial + i] = axis(spec, i, size, kernel)?;
     }
-    let g = Geometry { batch, groups, cin: channels / groups, cout, axes };
+    let g = Geometry {
+        batch,
+        groups,
+        cin: channels / groups,
+        cout,
+        axes,
+    };
     let mut dims: Vec<usize> = if unbatched { vec![] } else { vec![batch] };
     dims.push(cout * groups);
     let size = |a: &Axis| if spec.transposed { a.input } else { a.output };
@@ -98,7 +102,14 @@ fn axis(spec: &ConvSpec, i: usize, size: usize, kernel: usize) -> Result<Axis> {
             )));
         }
         let output = (padded - reach) / stride + 1;
-        return Ok(Axis { input: size, output, kernel, stride, padding, dilation });
+        return Ok(Axis {
+            input: size,
+            output,
+            kernel,
+            stride,
+            padding,
+            dilation,
+        });
     }
     let extra = spec.output_padding[i];
     if extra > 0 && extra >= stride.max(dilation) {
@@ -106,14 +117,25 @@ fn axis(spec: &ConvSpec, i: usize, size: usize, kernel: usize) -> Result<Axis> {
             "an output padding of {extra} is not less than stride {stride} or dilation {dilation}"
         )));
     }
-    let full = size.checked_sub(1).map(|n| n.saturating_mul(stride).saturating_add(reach + extra));
-    let input = full.and_then(|n| n.checked_sub(padding.saturating_mul(2))).filter(|&n| n > 0);
+    let full = size
+        .checked_sub(1)
+        .map(|n| n.saturating_mul(stride).saturating_add(reach + extra));
+    let input = full
+        .and_then(|n| n.checked_sub(padding.saturating_mul(2)))
+        .filter(|&n| n > 0);
     let Some(input) = input else {
         return Err(Error::shape(format!(
             "an input of size {size} gives a transposed result of no size"
         )));
     };
-    Ok(Axis { input, output: size, kernel, stride, padding, dilation })
+    Ok(Axis {
+        input,
+        output: size,
+        kernel,
+        stride,
+        padding,
+        dilation,
+    })
 }
 
 pub(super) fn infer(spec: &ConvSpec, args: &[ArgMeta<'_>]) -> Inferred {
@@ -193,12 +215,7 @@ mod tests {
     }
 
     /// Every pair of an input element and a weight element adds its product where it belongs.
-    fn reference(
-        spec: &ConvSpec,
-        (xs, x): (&[usize], &[f64]),
-        (ws, w): (&[usize], &[f64]),
-        out: &[usize],
-    ) -> Vec<f64> {
+    fn reference(spec: &ConvSpec, (xs, x): (&[usize], &[f64]), (ws, w): (&[usize], &[f64]), out: &[usize]) -> Vec<f64> {
         let mut sum = vec![0.0; out.iter().product()];
         let (spatial, per_group) = (spec.stride.len(), xs[1] / spec.groups);
         let cout = out[1] / spec.groups;
@@ -253,7 +270,10 @@ mod tests {
     fn every_dtype() {
         for dtype in DType::ALL.into_iter().filter(|&d| d != DType::Bool) {
             check(&spec(2, 1, 1, 1), dtype, &[2, 3, 5, 6], &[4, 3, 3, 3]);
-            let transposed = ConvSpec { transposed: true, ..spec(2, 2, 1, 1) };
+            let transposed = ConvSpec {
+                transposed: true,
+                ..spec(2, 2, 1, 1)
+            };
             check(&transposed, dtype, &[2, 3, 3, 4], &[3, 2, 3, 3]);
         }
     }
@@ -286,7 +306,10 @@ mod tests {
         check(&spec(2, 1, 0, 2), DType::F32, &[2, 4, 3, 5], &[6, 2, 1, 1]);
         check(&spec(1, 2, 3, 1), DType::F32, &[2, 3, 9], &[4, 3, 5]);
         check(&spec(3, 1, 1, 1), DType::F32, &[2, 2, 3, 4, 3], &[3, 2, 2, 2, 3]);
-        let transposed = ConvSpec { transposed: true, ..spec(3, 2, 1, 1) };
+        let transposed = ConvSpec {
+            transposed: true,
+            ..spec(3, 2, 1, 1)
+        };
         check(&transposed, DType::F32, &[1, 2, 2, 3, 2], &[2, 3, 2, 3, 3]);
         check(&spec(2, 1, 1, 1), DType::F32, &[30, 2, 3, 3], &[3, 2, 3, 3]);
         check(&spec(2, 1, 1, 1), DType::F32, &[1, 3, 11, 12], &[3, 3, 3, 3]);
@@ -300,7 +323,10 @@ mod tests {
         let out = apply(&spec(1, 1, 0, 1), &of(DType::F32, &[3, 4], &[1.0; 12]), &w).expect("conv");
         assert_eq!((out.shape(), read(&out)), (&Shape::from([2, 3]), vec![6.0; 6]));
         let none = of(DType::F32, &[0, 3, 4], &[]);
-        assert_eq!(apply(&spec(1, 1, 0, 1), &none, &w).expect("conv").shape(), &[0, 2, 3].into());
+        assert_eq!(
+            apply(&spec(1, 1, 0, 1), &none, &w).expect("conv").shape(),
+            &[0, 2, 3].into()
+        );
         let (none, w) = (of(DType::F32, &[1, 0, 4], &[]), of(DType::F32, &[2, 0, 2], &[]));
         assert_eq!(read(&apply(&spec(1, 1, 0, 1), &none, &w).expect("conv")), [0.0; 6]);
     }
@@ -316,8 +342,18 @@ mod tests {
         assert!(refused(&spec(2, 1, 0, 1), &[1, 1, 2, 4], &[1, 1, 3, 3]));
         assert!(refused(&spec(1, 0, 0, 1), &[1, 1, 4], &[1, 1, 3]));
         assert!(refused(&spec(1, 1, 0, 2), &[1, 2, 4], &[3, 1, 3]));
-        assert!(refused(&ConvSpec { transposed: true, ..spec(1, 1, 9, 1) }, &[1, 1, 4], &[1, 1, 3]));
-        let mut extra = ConvSpec { transposed: true, ..spec(1, 2, 0, 1) };
+        assert!(refused(
+            &ConvSpec {
+                transposed: true,
+                ..spec(1, 1, 9, 1)
+            },
+            &[1, 1, 4],
+            &[1, 1, 3]
+        ));
+        let mut extra = ConvSpec {
+            transposed: true,
+            ..spec(1, 2, 0, 1)
+        };
         extra.output_padding[0] = 2;
         assert!(refused(&extra, &[1, 1, 4], &[1, 1, 3]));
         assert!(!refused(&spec(2, 1, 1, 1), &[1, 1, 2, 4], &[1, 1, 3, 3]));

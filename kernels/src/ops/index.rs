@@ -17,7 +17,9 @@ fn check_index(dtype: DType) -> Result<()> {
     if dtype.is_int() {
         return Ok(());
     }
-    Err(Error::dtype(format!("an index must be of an integer type, not {dtype}")))
+    Err(Error::dtype(format!(
+        "an index must be of an integer type, not {dtype}"
+    )))
 }
 
 /// A source of type `src` may be written into `x`.
@@ -55,7 +57,10 @@ fn selected(axes: &[u8], at: usize, args: &[ArgMeta<'_>], first: usize) -> Resul
     let (x, _) = tensor(args, 0)?;
     if axes.is_empty() || axes.len() + first != args.len() {
         let n = args.len().saturating_sub(first);
-        return Err(Error::argument(format!("{n} index tensors for {} dimensions", axes.len())));
+        return Err(Error::argument(format!(
+            "{n} index tensors for {} dimensions",
+            axes.len()
+        )));
     }
     let mut last = None;
     for &axis in axes {
@@ -66,22 +71,31 @@ fn selected(axes: &[u8], at: usize, args: &[ArgMeta<'_>], first: usize) -> Resul
     for i in first..args.len() {
         let (index, dtype) = tensor(args, i)?;
         check_index(dtype)?;
-        block = block.broadcast(index).ok_or_else(|| {
-            Error::shape(format!("index shapes {block} and {index} do not broadcast"))
-        })?;
+        block = block
+            .broadcast(index)
+            .ok_or_else(|| Error::shape(format!("index shapes {block} and {index} do not broadcast")))?;
     }
     let kept: Vec<usize> = (0..x.rank()).filter(|&d| !axes.contains(&(d as u8))).collect();
     if at > kept.len() {
-        return Err(Error::argument(format!("indices at {at} among {} dimensions", kept.len())));
+        return Err(Error::argument(format!(
+            "indices at {at} among {} dimensions",
+            kept.len()
+        )));
     }
     let size = |d: &usize| x[*d];
     let before = kept[..at].iter().map(size);
-    Ok(before.chain(block.iter().copied()).chain(kept[at..].iter().map(size)).collect())
+    Ok(before
+        .chain(block.iter().copied())
+        .chain(kept[at..].iter().map(size))
+        .collect())
 }
 
 fn check_index_axis(axis: usize, before: Option<usize>, x: &Shape) -> Result<()> {
     if axis >= x.rank() {
-        return Err(Error::new(ErrorKind::Dim { dim: axis as isize, rank: x.rank() }));
+        return Err(Error::new(ErrorKind::Dim {
+            dim: axis as isize,
+            rank: x.rank(),
+        }));
     }
     if before.is_some_and(|before| before >= axis) {
         return Err(Error::argument("indexed dimensions must ascend"));
@@ -120,7 +134,9 @@ pub(super) fn infer_scatter(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
     if let ArgMeta::Tensor(src, _) = source {
         check_rank(x, src)?;
         if (0..x.rank()).any(|d| index[d] > src[d]) {
-            return Err(Error::shape(format!("an index of shape {index} exceeds its source {src}")));
+            return Err(Error::shape(format!(
+                "an index of shape {index} exceeds its source {src}"
+            )));
         }
     }
     if (0..x.rank()).any(|d| d != dim && index[d] > x[d]) {
@@ -207,25 +223,23 @@ pub fn run_gather(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Resu
 }
 
 /// The selection of indices, from the operands after `first`, on an array of this layout.
-fn selection(
-    axes: &[u8],
-    at: usize,
-    layout: &Layout,
-    args: &[Arg],
-    first: usize,
-) -> Result<Selection> {
+fn selection(axes: &[u8], at: usize, layout: &Layout, args: &[Arg], first: usize) -> Result<Selection> {
     let mut index = Vec::with_capacity(axes.len());
     let mut block = Shape::scalar();
     for i in first..args.len() {
         let array = array(args, i)?;
-        block = block.broadcast(array.shape()).ok_or_else(|| Error::internal("index shapes"))?;
+        block = block
+            .broadcast(array.shape())
+            .ok_or_else(|| Error::internal("index shapes"))?;
         index.push(array);
     }
     let mut places = vec![0isize; block.numel()];
     for (array, &axis) in index.into_iter().zip(axes) {
         let axis = axis as usize;
-        let spread =
-            array.layout.broadcast_to(&block).ok_or_else(|| Error::internal("index shapes"))?;
+        let spread = array
+            .layout
+            .broadcast_to(&block)
+            .ok_or_else(|| Error::internal("index shapes"))?;
         let dense = contiguous(&cast(&array.with_layout(spread), DType::I64)?)?;
         let (stride, size) = (layout.strides()[axis], layout.shape()[axis]);
         add_offsets(&mut places, elements(&dense)?, stride, axis, size)?;
@@ -241,13 +255,7 @@ fn selection(
 ///
 /// # Errors
 /// `Index`: the first index out of range. Out of memory.
-pub fn run_index(
-    axes: &[u8],
-    at: usize,
-    args: &[Arg],
-    shape: &Shape,
-    dtype: DType,
-) -> Result<Array> {
+pub fn run_index(axes: &[u8], at: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let x = array(args, 0)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
     let s = selection(axes, at, &x.layout, args, 1)?;
@@ -297,8 +305,10 @@ pub fn run_index_put(
     let s = selection(axes, at, &out.layout, args, 2)?;
     let src = source(args, 1, x.buffer.device(), compute)?;
     let spread = region(x.shape(), axes, at, args)?;
-    let spread =
-        src.layout.broadcast_to(&spread).ok_or_else(|| Error::internal("a source's shape"))?;
+    let spread = src
+        .layout
+        .broadcast_to(&spread)
+        .ok_or_else(|| Error::internal("a source's shape"))?;
     let src = contiguous(&cast(&src.with_layout(spread), compute)?)?;
     with_type!(compute, T => put::<T>(elements_mut(&mut out)?, elements(&src)?, &s, accumulate));
     cast(&out, dtype)
@@ -405,14 +415,7 @@ mod tests {
         finish(out, shape, dtype)
     }
 
-    fn scattered(
-        dim: usize,
-        mode: ScatterMode,
-        include: bool,
-        x: &Array,
-        index: &Array,
-        src: Arg,
-    ) -> Ran {
+    fn scattered(dim: usize, mode: ScatterMode, include: bool, x: &Array, index: &Array, src: Arg) -> Ran {
         let args = [Arg::Array(x.clone()), Arg::Array(index.clone()), src];
         let (shape, dtype) = infer_scatter(dim, &metas(&args))?;
         let before = bits(x);
@@ -422,7 +425,11 @@ mod tests {
     }
 
     fn wrapped(index: f64, size: usize) -> usize {
-        if index < 0.0 { (index + size as f64) as usize } else { index as usize }
+        if index < 0.0 {
+            (index + size as f64) as usize
+        } else {
+            index as usize
+        }
     }
 
     #[test]
@@ -463,9 +470,11 @@ mod tests {
         let j = of(DType::I32, &[2], &columns);
         for x in [of(DType::F32, &dims, &values), strided(DType::F32, &dims, &values)] {
             // x[:, [..], [..], :] keeps the block in place; x[[..], :, [..], :] puts it first.
-            for (axes, at, shape) in
-                [([1u8, 2], 1, [3, 3, 2, 2]), ([0, 2], 0, [3, 2, 4, 2]), ([0, 2], 2, [4, 2, 3, 2])]
-            {
+            for (axes, at, shape) in [
+                ([1u8, 2], 1, [3, 3, 2, 2]),
+                ([0, 2], 0, [3, 2, 4, 2]),
+                ([0, 2], 2, [4, 2, 3, 2]),
+            ] {
                 let (got_shape, got) = indexed(&axes, at, &x, &[&i, &j]).expect("indexed");
                 assert_eq!(got_shape, Shape::from(shape));
                 let kept: Vec<usize> = (0..4).filter(|d| !axes.contains(&(*d as u8))).collect();
@@ -487,7 +496,10 @@ mod tests {
     fn rows_of_a_table() {
         let values = integers(5 * 300, 1, 0, 1000);
         let index = of(DType::I64, &[2, 2], &[4.0, 0.0, -1.0, 3.0]);
-        for table in [of(DType::F64, &[5, 300], &values), strided(DType::F64, &[5, 300], &values)] {
+        for table in [
+            of(DType::F64, &[5, 300], &values),
+            strided(DType::F64, &[5, 300], &values),
+        ] {
             let (shape, got) = indexed(&[0], 0, &table, &[&index]).expect("rows");
             assert_eq!(shape, Shape::from([2, 2, 300]));
             for (n, row) in [4, 0, 4, 3].into_iter().enumerate() {
@@ -503,12 +515,23 @@ mod tests {
         let index = of(DType::I64, &[4], &[1.0, 1.0, -1.0, 1.0]);
         for dtype in DType::ALL {
             let zeros = strided(dtype, &[3, 2], &[0.0; 6]);
-            let src = if dtype == DType::Bool { vec![1.0; 8] } else { integers(8, 3, 1, 9) };
+            let src = if dtype == DType::Bool {
+                vec![1.0; 8]
+            } else {
+                integers(8, 3, 1, 9)
+            };
             let arg = || Arg::Array(strided(dtype, &[4, 2], &src));
             let (_, got) = put_at(&[0], 0, false, &zeros, arg(), &[&index]).expect("put");
             assert_eq!(got, [0.0, 0.0, src[6], src[7], src[4], src[5]], "{dtype}");
             let (_, got) = put_at(&[0], 0, true, &zeros, arg(), &[&index]).expect("put");
-            let mut sum = [0.0, 0.0, src[0] + src[2] + src[6], src[1] + src[3] + src[7], src[4], src[5]];
+            let mut sum = [
+                0.0,
+                0.0,
+                src[0] + src[2] + src[6],
+                src[1] + src[3] + src[7],
+                src[4],
+                src[5],
+            ];
             if dtype == DType::Bool {
                 sum = sum.map(|v| f64::from(v > 0.0));
             }
@@ -603,7 +626,12 @@ mod tests {
         assert_eq!(got, [1.0, 4.0]);
         let zero = of(DType::I64, &[], &[0.0]);
         let one = of(DType::F32, &[], &[5.0]);
-        assert_eq!(scattered(0, ScatterMode::Sum, true, &one, &zero, number()).expect("0-d").1, [7.0]);
+        assert_eq!(
+            scattered(0, ScatterMode::Sum, true, &one, &zero, number())
+                .expect("0-d")
+                .1,
+            [7.0]
+        );
         assert_eq!(gathered(0, &one, &zero).expect("0-d").1, [5.0]);
     }
 
@@ -612,7 +640,11 @@ mod tests {
         let x = of(DType::F32, &[2, 3], &[0.0; 6]);
         let index = of(DType::I64, &[1, 3], &[0.0, -4.0, 3.0]);
         let kind = |r: Ran| r.expect_err("out of range").kind().clone();
-        let wrong = ErrorKind::Index { index: -4, dim: 1, size: 3 };
+        let wrong = ErrorKind::Index {
+            index: -4,
+            dim: 1,
+            size: 3,
+        };
         assert_eq!(kind(gathered(1, &x, &index)), wrong);
         assert_eq!(kind(indexed(&[1], 1, &x, &[&index])), wrong);
         let number = || Arg::Scalar(Scalar::Float(2.0));
@@ -620,12 +652,24 @@ mod tests {
         assert_eq!(kind(scattered(1, ScatterMode::Sum, true, &x, &index, number())), wrong);
         let empty = of(DType::F32, &[0], &[]);
         let zero = of(DType::I64, &[1], &[0.0]);
-        assert_eq!(kind(indexed(&[0], 0, &empty, &[&zero])), ErrorKind::Index { index: 0, dim: 0, size: 0 });
+        assert_eq!(
+            kind(indexed(&[0], 0, &empty, &[&zero])),
+            ErrorKind::Index {
+                index: 0,
+                dim: 0,
+                size: 0
+            }
+        );
         let none = of(DType::I64, &[0], &[]);
         assert_eq!(indexed(&[0], 0, &empty, &[&none]).expect("empty").0, Shape::from([0]));
         let none = of(DType::I64, &[0, 3], &[]);
         assert_eq!(gathered(0, &x, &none).expect("empty").0, Shape::from([0, 3]));
-        assert_eq!(scattered(0, ScatterMode::Sum, true, &x, &none, number()).expect("same").1, [0.0; 6]);
+        assert_eq!(
+            scattered(0, ScatterMode::Sum, true, &x, &none, number())
+                .expect("same")
+                .1,
+            [0.0; 6]
+        );
     }
 
     #[test]

@@ -31,10 +31,13 @@ impl Parts {
             return Err(Error::shape(format!("inner sizes {k} and {inner} differ")));
         }
         let lead = |s: &Shape| Shape::new(&s[..s.rank().saturating_sub(2)]);
-        let batch = lead(a).broadcast(&lead(b)).ok_or_else(|| {
-            Error::shape(format!("batch sizes {} and {} do not broadcast", lead(a), lead(b)))
-        })?;
-        Ok(Parts { batch, sizes: Sizes { m, n, k } })
+        let batch = lead(a)
+            .broadcast(&lead(b))
+            .ok_or_else(|| Error::shape(format!("batch sizes {} and {} do not broadcast", lead(a), lead(b))))?;
+        Ok(Parts {
+            batch,
+            sizes: Sizes { m, n, k },
+        })
     }
 }
 
@@ -87,7 +90,10 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let rows = parts.batch.numel() * s.m;
         if let Some(merged) = left.reshape(&Shape::from([rows, s.k])) {
             left = merged;
-            parts = Parts { batch: Shape::scalar(), sizes: Sizes { m: rows, ..s } };
+            parts = Parts {
+                batch: Shape::scalar(),
+                sizes: Sizes { m: rows, ..s },
+            };
         }
     }
     let mut out = Array::empty(a.buffer.device(), shape.clone(), compute)?;
@@ -105,14 +111,11 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.
-fn batched(
-    layout: &Layout,
-    batch: &Shape,
-    rows: usize,
-    columns: usize,
-) -> Result<(Vec<usize>, isize, isize)> {
+fn batched(layout: &Layout, batch: &Shape, rows: usize, columns: usize) -> Result<(Vec<usize>, isize, isize)> {
     let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
-    let spread = layout.broadcast_to(&full).ok_or_else(|| Error::internal("batch sizes"))?;
+    let spread = layout
+        .broadcast_to(&full)
+        .ok_or_else(|| Error::internal("batch sizes"))?;
     let strides = spread.strides();
     let rank = batch.rank();
     let lead = Layout::new(batch.clone(), strides[..rank].into(), spread.offset());
@@ -129,9 +132,19 @@ fn views<'a, T: Element>(
 ) -> Result<(Vec<(usize, usize)>, View<'a, T>, View<'a, T>)> {
     let s = parts.sizes;
     let (a_starts, row, col) = batched(&left, &parts.batch, s.m, s.k)?;
-    let a = View { data: a.buffer.as_slice::<T>(), start: 0, row, col };
+    let a = View {
+        data: a.buffer.as_slice::<T>(),
+        start: 0,
+        row,
+        col,
+    };
     let (b_starts, row, col) = batched(&right, &parts.batch, s.k, s.n)?;
-    let b = View { data: b.buffer.as_slice::<T>(), start: 0, row, col };
+    let b = View {
+        data: b.buffer.as_slice::<T>(),
+        start: 0,
+        row,
+        col,
+    };
     Ok((a_starts.into_iter().zip(b_starts).collect(), a, b))
 }
 
@@ -236,7 +249,10 @@ mod tests {
         assert_eq!(read(&apply(&t, &v).expect("column")), [4.0, 5.0]);
         let batch = of(DType::F32, &[2, 2, 3], &integers(12, 1, 0, 3));
         assert_eq!(shape(&batch, &v), Shape::from([2, 2]));
-        assert_eq!(shape(&v, &strided(DType::F32, &[2, 3, 2], &integers(12, 1, 0, 3))), [2, 2].into());
+        assert_eq!(
+            shape(&v, &strided(DType::F32, &[2, 3, 2], &integers(12, 1, 0, 3))),
+            [2, 2].into()
+        );
     }
 
     #[test]
@@ -260,8 +276,14 @@ mod tests {
         assert_eq!(read(&apply(&of(&[2, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 6]);
         assert_eq!(read(&apply(&of(&[1, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 3]);
         assert_eq!(read(&apply(&of(&[0]), &of(&[0])).expect("zero")), [0.0]);
-        assert_eq!(apply(&of(&[0, 2]), &of(&[2, 3])).expect("none").shape(), &Shape::from([0, 3]));
-        assert_eq!(apply(&of(&[0, 2, 2]), &of(&[2, 3])).expect("none").shape(), &[0, 2, 3].into());
+        assert_eq!(
+            apply(&of(&[0, 2]), &of(&[2, 3])).expect("none").shape(),
+            &Shape::from([0, 3])
+        );
+        assert_eq!(
+            apply(&of(&[0, 2, 2]), &of(&[2, 3])).expect("none").shape(),
+            &[0, 2, 3].into()
+        );
     }
 
     #[test]
@@ -279,11 +301,16 @@ mod tests {
 
     #[test]
     fn bits_do_not_depend_on_threads() {
-        let noise = |n, seed| -> Vec<f64> {
-            integers(n, seed, -1000, 1000).into_iter().map(|v| v / 999.0).collect()
-        };
-        let cases =
-            [(200, 300, 170), (64, 700, 600), (3, 2000, 300), (700, 40, 600), (1, 5000, 700), (5000, 1, 700), (72, 1000, 2)];
+        let noise = |n, seed| -> Vec<f64> { integers(n, seed, -1000, 1000).into_iter().map(|v| v / 999.0).collect() };
+        let cases = [
+            (200, 300, 170),
+            (64, 700, 600),
+            (3, 2000, 300),
+            (700, 40, 600),
+            (1, 5000, 700),
+            (5000, 1, 700),
+            (72, 1000, 2),
+        ];
         for (m, n, k) in cases {
             for stride in [of, strided] {
                 let a = stride(DType::F32, &[m, k], &noise(m * k, 1));
@@ -307,7 +334,11 @@ mod tests {
     fn errors_say_what_differs() {
         let of = |dtype, dims: &[usize]| of(dtype, dims, &vec![1.0; dims.iter().product()]);
         let error = apply(&of(DType::F32, &[2, 3]), &of(DType::F32, &[2, 4])).expect_err("sizes");
-        let context = Context { op: "matmul", operands: vec![], location: None };
+        let context = Context {
+            op: "matmul",
+            operands: vec![],
+            location: None,
+        };
         assert_eq!(error.at(context).to_string(), "matmul: inner sizes 3 and 2 differ");
         assert!(apply(&of(DType::F32, &[]), &of(DType::F32, &[1])).is_err());
         assert!(apply(&of(DType::Bool, &[1]), &of(DType::Bool, &[1])).is_err());

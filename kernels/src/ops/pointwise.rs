@@ -34,7 +34,9 @@ pub fn promote(args: &[ArgMeta<'_>]) -> DType {
 /// Two shapes differ in a dimension where neither is 1.
 pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
     let mut shapes = args.iter().filter_map(ArgMeta::tensor).map(|(shape, _)| shape);
-    let Some(first) = shapes.next() else { return Ok(Shape::scalar()) };
+    let Some(first) = shapes.next() else {
+        return Ok(Shape::scalar());
+    };
     let mut result = first.clone();
     for shape in shapes {
         if *shape != result {
@@ -52,7 +54,8 @@ pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
 /// The operator does not take the dtype.
 pub fn unary_compute(op: UnaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
     let dtype = args[0].dtype();
-    op.compute_dtype(dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+    op.compute_dtype(dtype)
+        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
 }
 
 /// The dtype the operands of a binary operator are cast to.
@@ -61,7 +64,8 @@ pub fn unary_compute(op: UnaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
 /// The operator does not take the promoted dtype.
 pub fn binary_compute(op: BinaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
     let dtype = promote(args);
-    op.compute_dtype(dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+    op.compute_dtype(dtype)
+        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
 }
 
 pub(super) fn infer_unary(op: UnaryOp, args: &[ArgMeta<'_>]) -> Inferred {

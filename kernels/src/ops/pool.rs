@@ -24,10 +24,7 @@ pub(super) fn name(spec: &PoolSpec) -> &'static str {
 
 fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
     let spatial = spec.kernel.len();
-    if !(1..=3).contains(&spatial)
-        || spec.stride.len() != spatial
-        || spec.padding.len() != spatial
-    {
+    if !(1..=3).contains(&spatial) || spec.stride.len() != spatial || spec.padding.len() != spatial {
         return Err(Error::argument(format!(
             "kernel, stride and padding need one number for each of 1 to 3 spatial dimensions, not \
              {:?}, {:?} and {:?}",
@@ -61,7 +58,14 @@ fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
             )));
         }
         let output = (padded - kernel) / stride + 1;
-        axes[3 - spatial + i] = Axis { input, output, kernel, stride, padding, dilation: 1 };
+        axes[3 - spatial + i] = Axis {
+            input,
+            output,
+            kernel,
+            stride,
+            padding,
+            dilation: 1,
+        };
     }
     Ok(axes)
 }
@@ -129,12 +133,7 @@ pub fn run(spec: &PoolSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
 ///
 /// # Errors
 /// Out of memory.
-pub fn run_adaptive(
-    size: [usize; 2],
-    args: &[Arg],
-    shape: &Shape,
-    dtype: DType,
-) -> Result<Array> {
+pub fn run_adaptive(size: [usize; 2], args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let x = contiguous(array(args, 0)?)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
     with_type!(dtype, T => {
@@ -260,7 +259,10 @@ mod tests {
         assert!(got[0] == -5.0 && got[1].is_nan() && got[2].is_nan());
         assert_eq!(got[3..], [-7.0, -8.0]);
         let empty = of(DType::F32, &[0, 2, 4], &[]);
-        let shape = apply(&spec(PoolKind::Avg, &[2], &[2], &[0]), &empty).expect("pooled").shape().clone();
+        let shape = apply(&spec(PoolKind::Avg, &[2], &[2], &[0]), &empty)
+            .expect("pooled")
+            .shape()
+            .clone();
         assert_eq!(shape, Shape::from([0, 2, 2]));
     }
 
@@ -278,8 +280,10 @@ mod tests {
                     let (rows, columns) = (window(i[1], 5, size[0]), window(i[2], 7, size[1]));
                     let n = rows.len() * columns.len();
                     let columns = &columns;
-                    let sum: f64 =
-                        rows.flat_map(|r| columns.clone().map(move |c| (r, c))).map(|(r, c)| x[(i[0] * 5 + r) * 7 + c]).sum();
+                    let sum: f64 = rows
+                        .flat_map(|r| columns.clone().map(move |c| (r, c)))
+                        .map(|(r, c)| x[(i[0] * 5 + r) * 7 + c])
+                        .sum();
                     assert!((got - sum / n as f64).abs() < 4e-2, "{dtype} {size:?}");
                 }
             }
@@ -327,7 +331,10 @@ mod tests {
             }
         }
         let ints = of(DType::I16, &[1, 1, 2], &[7.0, -9.0]);
-        assert_eq!(resampled([2, 2], 0, false, &ints).expect("nearest"), [7.0, -9.0, 7.0, -9.0]);
+        assert_eq!(
+            resampled([2, 2], 0, false, &ints).expect("nearest"),
+            [7.0, -9.0, 7.0, -9.0]
+        );
         assert!(resampled([2, 2], 1, false, &ints).is_err());
         assert!(resampled([2, 0], 0, false, &ints).is_err());
         assert!(resampled([2, 2], 3, false, &of(DType::F32, &[1, 1, 1], &[1.0])).is_err());
@@ -336,9 +343,8 @@ mod tests {
     #[test]
     fn misfits_are_errors() {
         let x = of(DType::F32, &[1, 4], &[0.0; 4]);
-        let refused = |kernel, stride, padding| {
-            apply(&spec(PoolKind::Max, &[kernel], &[stride], &[padding]), &x).is_err()
-        };
+        let refused =
+            |kernel, stride, padding| apply(&spec(PoolKind::Max, &[kernel], &[stride], &[padding]), &x).is_err();
         assert!(refused(3, 1, 2));
         assert!(refused(5, 1, 0));
         assert!(refused(2, 0, 0));

@@ -22,7 +22,13 @@ pub fn name(dist: Distribution) -> &'static str {
 pub fn run(dist: Distribution, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     use crate::cpu::random::{Draw, bernoulli, bits, integers, normal, uniform};
     let (key, offset) = (scalar(args, 0)?.to_i64() as u64, scalar(args, 1)?.to_i64() as u64);
-    let draw = Draw { key, offset, device: &Device::cpu(), shape, dtype };
+    let draw = Draw {
+        key,
+        offset,
+        device: &Device::cpu(),
+        shape,
+        dtype,
+    };
     match dist {
         Distribution::Uniform => uniform(&draw),
         Distribution::Normal => normal(&draw),

@@ -33,7 +33,10 @@ pub fn result_dtype(kind: ReduceKind, dtype: DType) -> Option<DType> {
 
 /// Whether the reduction of no elements has a value (ir R6).
 pub fn has_identity(kind: ReduceKind) -> bool {
-    !matches!(kind, ReduceKind::Max | ReduceKind::Min | ReduceKind::ArgMax | ReduceKind::ArgMin)
+    !matches!(
+        kind,
+        ReduceKind::Max | ReduceKind::Min | ReduceKind::ArgMax | ReduceKind::ArgMin
+    )
 }
 
 /// The shape and dtype of the result: dimensions of `mask` removed, or kept as 1.
@@ -45,13 +48,19 @@ pub fn infer(kind: ReduceKind, mask: u64, keepdim: bool, args: &[ArgMeta<'_>]) -
     let (shape, dtype) = tensor(args, 0)?;
     let rank = shape.rank();
     if let Some(dim) = (0..64).rev().find(|&d| mask >> d & 1 == 1 && d >= rank) {
-        return Err(Error::new(ErrorKind::Dim { dim: dim as isize, rank }));
+        return Err(Error::new(ErrorKind::Dim {
+            dim: dim as isize,
+            rank,
+        }));
     }
-    let result = result_dtype(kind, dtype)
-        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", name(kind))))?;
+    let result =
+        result_dtype(kind, dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", name(kind))))?;
     let reduced = shape.reduced(mask, keepdim);
     if !has_identity(kind) && shape.numel() == 0 && reduced.numel() != 0 {
-        return Err(Error::argument(format!("{} of no elements: the shape is {shape}", name(kind))));
+        return Err(Error::argument(format!(
+            "{} of no elements: the shape is {shape}",
+            name(kind)
+        )));
     }
     Ok((reduced, result))
 }
@@ -104,7 +113,12 @@ mod tests {
     #[test]
     fn dimensions_must_exist() {
         assert_eq!(rule(ReduceKind::Sum, &[2, 3], F32, 0b100), None);
-        let kept = infer(ReduceKind::Sum, 0b10, true, &[ArgMeta::Tensor(&Shape::from([2, 3]), F32)]);
+        let kept = infer(
+            ReduceKind::Sum,
+            0b10,
+            true,
+            &[ArgMeta::Tensor(&Shape::from([2, 3]), F32)],
+        );
         assert_eq!(kept.ok().map(|r| r.0), Some(Shape::from([2, 1])));
     }
 }

@@ -24,13 +24,20 @@ pub(super) fn check_dim(dim: usize, shape: &Shape) -> Result<()> {
     if dim < shape.rank().max(1) {
         return Ok(());
     }
-    Err(Error::new(ErrorKind::Dim { dim: dim as isize, rank: shape.rank() }))
+    Err(Error::new(ErrorKind::Dim {
+        dim: dim as isize,
+        rank: shape.rank(),
+    }))
 }
 
 /// `shape` as (elements before `dim`, size of `dim`, elements after it).
 pub(super) fn extent(shape: &Shape, dim: usize) -> Extent {
     if shape.rank() == 0 {
-        return Extent { outer: 1, len: 1, inner: 1 };
+        return Extent {
+            outer: 1,
+            len: 1,
+            inner: 1,
+        };
     }
     Extent {
         outer: shape[..dim].iter().product(),
@@ -178,10 +185,21 @@ mod tests {
 
     #[test]
     fn scalars_empties_and_errors() {
-        assert_eq!(apply(ScanKind::Sum, 0, of(DType::Bool, &[], &[1.0])).expect("0-d").1, [1.0]);
-        assert_eq!(apply(ScanKind::ArgMax, 0, of(DType::F32, &[], &[3.0])).expect("0-d").1, [0.0]);
+        assert_eq!(
+            apply(ScanKind::Sum, 0, of(DType::Bool, &[], &[1.0])).expect("0-d").1,
+            [1.0]
+        );
+        assert_eq!(
+            apply(ScanKind::ArgMax, 0, of(DType::F32, &[], &[3.0])).expect("0-d").1,
+            [0.0]
+        );
         for (dims, dim) in [([0, 3], 0), ([3, 0], 0), ([3, 0], 1)] {
-            assert!(apply(ScanKind::Max, dim, of(DType::F32, &dims, &[])).expect("empty").1.is_empty());
+            assert!(
+                apply(ScanKind::Max, dim, of(DType::F32, &dims, &[]))
+                    .expect("empty")
+                    .1
+                    .is_empty()
+            );
         }
         let error = apply(ScanKind::Sum, 2, of(DType::F32, &[1, 1], &[0.0])).expect_err("no dim");
         assert!(matches!(error.kind(), ErrorKind::Dim { dim: 2, rank: 2 }));

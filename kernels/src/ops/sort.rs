@@ -20,7 +20,9 @@ pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred
     check_dim(dim, shape)?;
     let size = shape.get(dim).copied().unwrap_or(1);
     if k > size {
-        return Err(Error::argument(format!("the {k} greatest of dimension {dim} of size {size}")));
+        return Err(Error::argument(format!(
+            "the {k} greatest of dimension {dim} of size {size}"
+        )));
     }
     let mut dims = shape.clone();
     match dims.dims_mut().get_mut(dim) {
@@ -36,13 +38,7 @@ pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred
 ///
 /// # Errors
 /// Out of memory; a dimension of 2³² elements or more.
-pub fn run_argsort(
-    dim: usize,
-    descending: bool,
-    args: &[Arg],
-    shape: &Shape,
-    _dtype: DType,
-) -> Result<Array> {
+pub fn run_argsort(dim: usize, descending: bool, args: &[Arg], shape: &Shape, _dtype: DType) -> Result<Array> {
     let len = shape.get(dim).copied().unwrap_or(1);
     lanes(dim, array(args, 0)?, shape, len, |x, out| {
         with_type!(x.dtype, T => argsort::<T>(elements(x)?, out, len, descending));
@@ -54,14 +50,7 @@ pub fn run_argsort(
 ///
 /// # Errors
 /// Out of memory; a dimension of 2³² elements or more.
-pub fn run_topk(
-    k: usize,
-    dim: usize,
-    largest: bool,
-    args: &[Arg],
-    shape: &Shape,
-    _dtype: DType,
-) -> Result<Array> {
+pub fn run_topk(k: usize, dim: usize, largest: bool, args: &[Arg], shape: &Shape, _dtype: DType) -> Result<Array> {
     let x = array(args, 0)?;
     let len = x.shape().get(dim).copied().unwrap_or(1);
     lanes(dim, x, shape, len, |x, out| {
@@ -87,7 +76,11 @@ fn lanes(
         order.push(dim);
     }
     let last = dim + 1 >= rank;
-    let x = if last { contiguous(x)? } else { contiguous(&x.with_layout(x.layout.permute(&order)))? };
+    let x = if last {
+        contiguous(x)?
+    } else {
+        contiguous(&x.with_layout(x.layout.permute(&order)))?
+    };
     let rows: Shape = order.iter().map(|&d| shape[d]).collect();
     let mut out = Array::empty(x.buffer.device(), rows, DType::I64)?;
     f(&x, elements_mut(&mut out)?)?;
@@ -174,7 +167,11 @@ mod tests {
         let empty = of(DType::F32, &[2, 0], &[]);
         assert!(sorted(1, false, &empty).expect("empty").is_empty());
         assert!(sorted(0, false, &empty).expect("empty").is_empty());
-        assert!(best(0, 0, true, &of(DType::I8, &[2], &[1.0, 2.0])).expect("none").is_empty());
+        assert!(
+            best(0, 0, true, &of(DType::I8, &[2], &[1.0, 2.0]))
+                .expect("none")
+                .is_empty()
+        );
         let error = best(3, 0, true, &of(DType::I8, &[2], &[1.0, 2.0])).expect_err("too many");
         assert!(matches!(error.kind(), ErrorKind::Argument(_)));
     }

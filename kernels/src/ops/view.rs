@@ -51,14 +51,21 @@ pub fn wrap_dim(dim: isize, rank: usize) -> Result<usize> {
 fn wrap_index(index: isize, dim: usize, size: usize) -> Result<usize> {
     let wrapped = if index < 0 { index + size as isize } else { index };
     if wrapped < 0 || wrapped >= size as isize {
-        return Err(Error::new(ErrorKind::Index { index: index as i64, dim, size }));
+        return Err(Error::new(ErrorKind::Index {
+            index: index as i64,
+            dim,
+            size,
+        }));
     }
     Ok(wrapped as usize)
 }
 
 fn check_dim(dim: usize, shape: &Shape) -> Result<()> {
     if dim >= shape.rank() {
-        return Err(Error::new(ErrorKind::Dim { dim: dim as isize, rank: shape.rank() }));
+        return Err(Error::new(ErrorKind::Dim {
+            dim: dim as isize,
+            rank: shape.rank(),
+        }));
     }
     Ok(())
 }
@@ -82,7 +89,10 @@ fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
         None if known != total => return Err(bad("element counts differ")),
         None => 0,
     };
-    Ok(extents.iter().map(|e| if let Extent::Size(n) = e { *n } else { inferred }).collect())
+    Ok(extents
+        .iter()
+        .map(|e| if let Extent::Size(n) = e { *n } else { inferred })
+        .collect())
 }
 
 fn expand(from: &Shape, extents: &[Extent]) -> Result<Shape> {
@@ -114,7 +124,10 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
                 seen |= 1 << d;
             }
             if order.len() != shape.rank() || seen.count_ones() as usize != shape.rank() {
-                return Err(Error::argument(format!("{order:?} is not a permutation of {} dimensions", shape.rank())));
+                return Err(Error::argument(format!(
+                    "{order:?} is not a permutation of {} dimensions",
+                    shape.rank()
+                )));
             }
             dims = order.iter().map(|&d| shape[d as usize]).collect();
         }
@@ -124,7 +137,10 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
         }
         Op::Unsqueeze { dim } => {
             if *dim > shape.rank() {
-                return Err(Error::new(ErrorKind::Dim { dim: *dim as isize, rank: shape.rank() + 1 }));
+                return Err(Error::new(ErrorKind::Dim {
+                    dim: *dim as isize,
+                    rank: shape.rank() + 1,
+                }));
             }
             dims.dims_mut().insert(*dim, 1);
         }
@@ -152,7 +168,9 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
             let size = shape[*dim];
             let from = if *start < 0 { start + size as isize } else { *start };
             if from < 0 || (from as usize).checked_add(*len).is_none_or(|end| end > size) {
-                return Err(Error::argument(format!("narrow of {len} from {start} leaves dimension {dim} of size {size}")));
+                return Err(Error::argument(format!(
+                    "narrow of {len} from {start} leaves dimension {dim} of size {size}"
+                )));
             }
             dims.dims_mut()[*dim] = *len;
         }
@@ -169,31 +187,49 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
                 return Err(Error::argument("a diagonal needs two different dimensions"));
             }
             let len = diagonal_len(shape[*a], shape[*b], *offset);
-            dims = (0..shape.rank()).filter(|d| d != a && d != b).map(|d| shape[d]).collect();
+            dims = (0..shape.rank())
+                .filter(|d| d != a && d != b)
+                .map(|d| shape[d])
+                .collect();
             dims.dims_mut().push(len);
         }
         Op::Unfold { dim, size, step } => {
             check_dim(*dim, shape)?;
             if *step == 0 || *size > shape[*dim] {
-                return Err(Error::argument(format!("windows of {size} by {step} in a dimension of {}", shape[*dim])));
+                return Err(Error::argument(format!(
+                    "windows of {size} by {step} in a dimension of {}",
+                    shape[*dim]
+                )));
             }
             dims.dims_mut()[*dim] = (shape[*dim] - size) / step + 1;
             dims.dims_mut().push(*size);
         }
         Op::Repeat(counts) => {
             let lead = counts.len().checked_sub(shape.rank()).ok_or_else(|| {
-                Error::argument(format!("{} repeat counts for a tensor of rank {}", counts.len(), shape.rank()))
+                Error::argument(format!(
+                    "{} repeat counts for a tensor of rank {}",
+                    counts.len(),
+                    shape.rank()
+                ))
             })?;
-            dims = (0..counts.len()).map(|i| counts[i] * i.checked_sub(lead).map_or(1, |d| shape[d])).collect();
+            dims = (0..counts.len())
+                .map(|i| counts[i] * i.checked_sub(lead).map_or(1, |d| shape[d]))
+                .collect();
         }
         Op::Pad(pads) => {
             if pads.len() > shape.rank() {
-                return Err(Error::argument(format!("{} paddings for a tensor of rank {}", pads.len(), shape.rank())));
+                return Err(Error::argument(format!(
+                    "{} paddings for a tensor of rank {}",
+                    pads.len(),
+                    shape.rank()
+                )));
             }
             for (d, (before, after)) in pads.iter().enumerate() {
                 let size = shape[d] as isize + before + after;
                 if size < 0 {
-                    return Err(Error::argument(format!("padding ({before}, {after}) crops more than dimension {d} has")));
+                    return Err(Error::argument(format!(
+                        "padding ({before}, {after}) crops more than dimension {d} has"
+                    )));
                 }
                 dims.dims_mut()[d] = size as usize;
             }
@@ -208,7 +244,9 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
             window.dims_mut()[*dim] = clamp_slice(shape[*dim], *start, *end, *step).1;
             let (src, src_dtype) = tensor(args, 1)?;
             if src.broadcast(&window).as_ref() != Some(&window) {
-                return Err(Error::shape(format!("a source of shape {src} does not fit the slice {window}")));
+                return Err(Error::shape(format!(
+                    "a source of shape {src} does not fit the slice {window}"
+                )));
             }
             if dtype.promote(src_dtype).category() != dtype.category() {
                 return Err(Error::dtype(format!("{src_dtype} cannot be written into {dtype}")));
@@ -229,7 +267,9 @@ fn infer_cat(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
         let (shape, d) = tensor(args, i)?;
         let fits = shape.rank() == first.rank() && (0..shape.rank()).all(|k| k == dim || shape[k] == first[k]);
         if !fits {
-            return Err(Error::shape(format!("shapes {first} and {shape} do not join along dimension {dim}")));
+            return Err(Error::shape(format!(
+                "shapes {first} and {shape} do not join along dimension {dim}"
+            )));
         }
         dims.dims_mut()[dim] += shape[dim];
         dtype = Some(dtype.map_or(d, |t: ferrotrace_runtime::DType| t.promote(d)));
@@ -240,7 +280,11 @@ fn infer_cat(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
 
 fn diagonal_len(rows: usize, cols: usize, offset: isize) -> usize {
     let (rows, cols) = (rows as isize, cols as isize);
-    let len = if offset >= 0 { rows.min(cols - offset) } else { (rows + offset).min(cols) };
+    let len = if offset >= 0 {
+        rows.min(cols - offset)
+    } else {
+        (rows + offset).min(cols)
+    };
     len.max(0) as usize
 }
 
@@ -254,7 +298,11 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
         Op::Expand(_) => {
             let lead = to.rank() - rank;
             for (d, entry) in dims.iter_mut().enumerate() {
-                *entry = if from[d] == 1 { (0, SmallVec::new()) } else { identity(d + lead) };
+                *entry = if from[d] == 1 {
+                    (0, SmallVec::new())
+                } else {
+                    identity(d + lead)
+                };
             }
         }
         Op::Permute(order) => {
@@ -283,11 +331,19 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
             dims[*dim] = (first as isize, SmallVec::from_slice(&[(*dim, *step as isize)]));
         }
         Op::Narrow { dim, start, .. } => {
-            let first = if *start < 0 { start + from[*dim] as isize } else { *start };
+            let first = if *start < 0 {
+                start + from[*dim] as isize
+            } else {
+                *start
+            };
             dims[*dim] = (first, SmallVec::from_slice(&[(*dim, 1)]));
         }
         Op::Select { dim, index } => {
-            let at = if *index < 0 { index + from[*dim] as isize } else { *index };
+            let at = if *index < 0 {
+                index + from[*dim] as isize
+            } else {
+                *index
+            };
             dims[*dim] = (at, SmallVec::new());
             for (d, entry) in dims.iter_mut().enumerate().skip(dim + 1) {
                 *entry = identity(d - 1);
@@ -352,7 +408,11 @@ mod tests {
         assert_eq!(offsets(&Op::Select { dim: 1, index: -1 }, &s), [2, 5]);
         assert_eq!(offsets(&Op::Diagonal { offset: 1, a: 0, b: 1 }, &s), [1, 5]);
         assert_eq!(offsets(&Op::Diagonal { offset: -1, a: 0, b: 1 }, &s), [3]);
-        let unfold = Op::Unfold { dim: 0, size: 2, step: 2 };
+        let unfold = Op::Unfold {
+            dim: 0,
+            size: 2,
+            step: 2,
+        };
         assert_eq!(offsets(&unfold, &Shape::from([5])), [0, 1, 2, 3]);
     }
 

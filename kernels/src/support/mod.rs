@@ -117,6 +117,57 @@ impl Entry {
     }
 }
 
+/// A definition whose values of 64 bits fill one register at most: where `whole` would need more, its two halves are
+/// computed apart, since compilers keep larger vectors in memory. `result` and `args` are the types (a vector type
+/// without its lanes; a scalar type as it is) and names of the function.
+fn halved(name: &str, lanes: usize, result: &str, args: &[(&str, &str)], whole: Definition) -> Definition {
+    let guard = match lanes * 8 {
+        32 => "defined(FT_AVX512) || defined(FT_AVX2)",
+        64 => "defined(FT_AVX512)",
+        128.. => "0",
+        _ => return whole,
+    };
+    let half = lanes / 2;
+    let is_vector = |ty: &str| !ty.contains(' ') && ty != "long" && ty != "double";
+    let (mut list, mut unions) = (Vec::new(), String::new());
+    let mut calls = [Vec::new(), Vec::new()];
+    for (ty, arg) in args {
+        if is_vector(ty) {
+            list.push(format!("{ty}x{lanes} {arg}"));
+            unions.push_str(&format!(
+                "  union {{ {ty}x{lanes} v; {ty}x{half} h[2]; }} u{arg} = {{{arg}}};\n"
+            ));
+            calls
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, c)| c.push(format!("u{arg}.h[{i}]")));
+        } else {
+            list.push(format!("{ty} {arg}"));
+            calls.iter_mut().for_each(|c| c.push(arg.to_string()));
+        }
+    }
+    let text = format!(
+        "#if {guard}\n{}#else\nFT_INLINE {result}x{lanes} {name}x{lanes}({}) {{\n{unions}  union {{ \
+         {result}x{lanes} v; {result}x{half} h[2]; }} r;\n  r.h[0] = {name}x{half}({});\n  \
+         r.h[1] = {name}x{half}({});\n  return r.v;\n}}\n#endif\n",
+        whole.text,
+        list.join(", "),
+        calls[0].join(", "),
+        calls[1].join(", "),
+    );
+    let mut deps = whole.deps;
+    if guard == "0" {
+        deps = vec![need("types", lanes)];
+    }
+    deps.push(need(name, half));
+    let text = if guard == "0" {
+        text.split_once("#else\n").map_or("", |t| t.1).replace("#endif\n", "")
+    } else {
+        text
+    };
+    Definition { deps, text }
+}
+
 struct Registry {
     index: HashMap<&'static str, usize>,
     entries: Vec<(&'static str, Define)>,
@@ -151,15 +202,10 @@ static PRINTED: LazyLock<Mutex<HashMap<Need, &'static Definition>>> = LazyLock::
 
 fn printed(need: Need) -> Option<(usize, &'static Definition)> {
     let place = *REGISTRY.index.get(need.name)?;
-    if let Some(definition) = PRINTED
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .get(&need)
-    {
+    if let Some(definition) = PRINTED.lock().unwrap_or_else(PoisonError::into_inner).get(&need) {
         return Some((place, definition));
     }
-    let definition: &'static Definition =
-        Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
+    let definition: &'static Definition = Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
     let mut map = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     Some((place, map.entry(need).or_insert(definition)))
 }
@@ -176,10 +222,7 @@ pub fn need(name: &str, lanes: usize) -> Need {
         Some((name, _)) => Need { name, lanes },
         None => {
             debug_assert!(false, "no support part is called {name}");
-            Need {
-                name: "types",
-                lanes,
-            }
+            Need { name: "types", lanes }
         }
     }
 }
@@ -226,13 +269,7 @@ pub fn c_type(dtype: DType) -> &'static str {
 }
 
 /// A call of the function `ft_{stem}_{dtype}x{lanes}`, which is added to `needs`.
-pub fn call(
-    needs: &mut BTreeSet<Need>,
-    stem: &str,
-    dtype: DType,
-    lanes: usize,
-    args: &[&str],
-) -> String {
+pub fn call(needs: &mut BTreeSet<Need>, stem: &str, dtype: DType, lanes: usize, args: &[&str]) -> String {
     let name = format!("ft_{stem}_{}", dtype.name());
     needs.insert(need(&name, lanes));
     format!("{name}x{lanes}({})", args.join(", "))
@@ -262,11 +299,8 @@ mod tests {
                 let (place, definition) = printed(need).unwrap();
                 for dep in &definition.deps {
                     let (before, _) = printed(*dep).unwrap();
-                    assert!(
-                        before < place || before == 0,
-                        "{name} uses {} which comes after it",
-                        dep.name
-                    );
+                    let earlier = before < place || before == 0 || (before == place && dep.lanes < lanes);
+                    assert!(earlier, "{name} uses {} which comes after it", dep.name);
                 }
                 assert!(!definition.text.contains('@'), "{name}");
             }

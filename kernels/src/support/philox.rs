@@ -7,7 +7,8 @@
 
 use super::lane::Int;
 use super::math::{Real, log};
-use super::{Definition, Entry, trace};
+use super::{Definition, Entry, halved, need, trace};
+use std::borrow::Cow;
 use std::num::Wrapping;
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
@@ -169,8 +170,7 @@ const ROUNDS: &str = "FT_INLINE void ft_philoxx@(unsigned long key, u64x@ counte
 }
 ";
 
-const RAND32: &str =
-    "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
+const RAND32: &str = "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ odd = (u64x@)-(index & 1), high = (u64x@)((index & 2) == 2);
@@ -179,8 +179,7 @@ const RAND32: &str =
 }
 ";
 
-const RAND64: &str =
-    "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
+const RAND64: &str = "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ odd = (u64x@)-(index & 1);
@@ -218,11 +217,7 @@ const RANDINT: &str =
 
 /// 64-bit products of the low halves.
 fn mul32() -> Entry {
-    super::primitive::product(
-        "mul32",
-        "u64",
-        "  return (a & 0xffffffffUL) * (b & 0xffffffffUL);\n",
-    )
+    super::primitive::product("mul32", "u64", "  return (a & 0xffffffffUL) * (b & 0xffffffffUL);\n")
 }
 
 fn uniform(ty: &str, shift: u32, unit: f64) -> String {
@@ -252,6 +247,28 @@ fn box_muller_text(name: &str, lanes: usize, wide: bool) -> Definition {
     }
 }
 
+/// A draw: a function of the key, the offset, the indices and more scalars, from text with `@` for the lanes.
+fn draw(
+    name: impl Into<Cow<'static, str>>,
+    deps: &[&'static str],
+    result: &'static str,
+    more: &'static [(&str, &str)],
+    text: impl Into<String>,
+) -> Entry {
+    let (deps, text) = (deps.to_vec(), text.into());
+    Entry::new(name, move |name, lanes| {
+        let mut needs = vec![need("types", lanes)];
+        needs.extend(deps.iter().map(|d| need(d, lanes)));
+        let whole = Definition {
+            deps: needs,
+            text: text.replace('@', &lanes.to_string()),
+        };
+        let mut args = vec![("unsigned long", "key"), ("unsigned long", "offset"), ("i64", "index")];
+        args.extend(more);
+        halved(name, lanes, result, &args, whole)
+    })
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let bernoulli = "FT_INLINE i32x@ ft_bernoullix@(unsigned long key, unsigned long offset, i64x@ index, double p) {\n  \
                      f64x@ u = __builtin_convertvector(__builtin_convertvector(ft_rand_u32x@(key, offset, index), i64x@), \
@@ -261,23 +278,33 @@ pub(super) fn entries() -> Vec<Entry> {
     let mut entries = vec![
         mul32(),
         Entry::text("ft_philox", &["ft_mul32_u64"], ROUNDS),
-        Entry::text("ft_rand_u32", &["ft_philox"], RAND32),
-        Entry::text("ft_rand_u64", &["ft_philox"], RAND64),
+        draw("ft_rand_u32", &["ft_philox"], "u32", &[], RAND32),
+        draw("ft_rand_u64", &["ft_philox"], "u64", &[], RAND64),
         Entry::new("ft_box_muller_f32", |n, w| box_muller_text(n, w, false)),
         Entry::new("ft_box_muller_f64", |n, w| box_muller_text(n, w, true)),
-        Entry::text(
+        draw(
             "ft_normal_f32",
             &["ft_philox", "ft_box_muller_f32"],
+            "f32",
+            &[],
             NORMAL_F32,
         ),
-        Entry::text(
+        draw(
             "ft_normal_f64",
             &["ft_philox", "ft_box_muller_f64"],
+            "f64",
+            &[],
             NORMAL_F64,
         ),
-        Entry::text("ft_randint_i64", &["ft_rand_u64"], RANDINT),
-        Entry::text("ft_bernoulli", &["ft_rand_u32"], bernoulli),
-        Entry::text("ft_bits63_i64", &["ft_rand_u64"], bits63),
+        draw(
+            "ft_randint_i64",
+            &["ft_rand_u64"],
+            "i64",
+            &[("long", "low"), ("unsigned long", "range")],
+            RANDINT,
+        ),
+        draw("ft_bernoulli", &["ft_rand_u32"], "i32", &[("double", "p")], bernoulli),
+        draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], bits63),
     ];
     for (ty, bits, shift, unit) in [
         ("f32", "ft_rand_u32", 8, 5.9604644775390625e-08),
@@ -285,9 +312,12 @@ pub(super) fn entries() -> Vec<Entry> {
         ("bf16", "ft_rand_u32", 24, 0.00390625),
         ("f64", "ft_rand_u64", 11, 1.1102230246251565e-16),
     ] {
-        entries.push(Entry::text(
+        let result = if ty == "f64" { "f64" } else { "f32" };
+        entries.push(draw(
             format!("ft_uniform_{ty}"),
             &[bits],
+            result,
+            &[],
             uniform(ty, shift, unit),
         ));
     }
@@ -313,10 +343,7 @@ mod tests {
     /// Known answers of the authors' distribution (Random123).
     #[test]
     fn known_answers() {
-        assert_eq!(
-            philox(0, 0),
-            [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
-        );
+        assert_eq!(philox(0, 0), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
     }
 
     #[test]

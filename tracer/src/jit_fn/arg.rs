@@ -14,8 +14,7 @@ pub trait ArgKind: Sized + 'static {
 
     /// An argument like `like` with its tensors replaced by the next of `tensors`.
     #[doc(hidden)]
-    fn rebuild<'p>(like: &Self::Of<'_>, tensors: &mut std::slice::Iter<'p, Tensor>)
-    -> Self::Of<'p>;
+    fn rebuild<'p>(like: &Self::Of<'_>, tensors: &mut std::slice::Iter<'p, Tensor>) -> Self::Of<'p>;
 }
 
 /// A type that a `jit` function can take: `&Tensor`, `Tensor` (given away), numbers, `usize`, `bool`, and arrays,
@@ -76,7 +75,10 @@ impl ArgKind for Given {
     }
 
     fn rebuild<'p>(_: &Tensor, tensors: &mut std::slice::Iter<'p, Tensor>) -> Tensor {
-        tensors.next().expect("there are as many tensors as the argument has").clone()
+        tensors
+            .next()
+            .expect("there are as many tensors as the argument has")
+            .clone()
     }
 }
 
@@ -96,10 +98,7 @@ impl<K: ArgKind, const N: usize> ArgKind for ArrayOf<K, N> {
         arg.iter().for_each(|item| K::visit(item, visit));
     }
 
-    fn rebuild<'p>(
-        like: &[K::Of<'_>; N],
-        tensors: &mut std::slice::Iter<'p, Tensor>,
-    ) -> [K::Of<'p>; N] {
+    fn rebuild<'p>(like: &[K::Of<'_>; N], tensors: &mut std::slice::Iter<'p, Tensor>) -> [K::Of<'p>; N] {
         std::array::from_fn(|i| K::rebuild(&like[i], tensors))
     }
 }
@@ -117,14 +116,14 @@ impl<K: ArgKind> ArgKind for VecOf<K> {
     type Of<'a> = Vec<K::Of<'a>>;
 
     fn visit<'v>(arg: &'v Vec<K::Of<'_>>, visit: &mut ArgVisit<'v>) {
-        visit.values.push(ArgValue { kind: 0, bits: arg.len() as u64 });
+        visit.values.push(ArgValue {
+            kind: 0,
+            bits: arg.len() as u64,
+        });
         arg.iter().for_each(|item| K::visit(item, visit));
     }
 
-    fn rebuild<'p>(
-        like: &Vec<K::Of<'_>>,
-        tensors: &mut std::slice::Iter<'p, Tensor>,
-    ) -> Vec<K::Of<'p>> {
+    fn rebuild<'p>(like: &Vec<K::Of<'_>>, tensors: &mut std::slice::Iter<'p, Tensor>) -> Vec<K::Of<'p>> {
         like.iter().map(|item| K::rebuild(item, tensors)).collect()
     }
 }

@@ -58,7 +58,12 @@ impl<'a> Probe<'a> {
                 mix.word(stride as u64);
             }
         }
-        Probe { values, arrays, precision, hash: mix.finish() }
+        Probe {
+            values,
+            arrays,
+            precision,
+            hash: mix.finish(),
+        }
     }
 }
 
@@ -90,7 +95,11 @@ pub(crate) struct Traces<Form> {
 
 impl<Form> Default for Traces<Form> {
     fn default() -> Traces<Form> {
-        Traces { exact: HashMap::new(), generic: Vec::new(), len: 0 }
+        Traces {
+            exact: HashMap::new(),
+            generic: Vec::new(),
+            len: 0,
+        }
     }
 }
 
@@ -101,7 +110,11 @@ impl<Form: Clone> Traces<Form> {
             known.values[..] == *probe.values
                 && known.precision == probe.precision
                 && known.leaves.len() == probe.arrays.len()
-                && known.leaves.iter().zip(probe.arrays).all(|(leaf, array)| leaf.is_of(array))
+                && known
+                    .leaves
+                    .iter()
+                    .zip(probe.arrays)
+                    .all(|(leaf, array)| leaf.is_of(array))
         };
         let found = self.exact.get(&probe.hash)?.iter().find(same)?;
         Some((found.replay.clone(), found.form.clone()))
@@ -113,7 +126,11 @@ impl<Form: Clone> Traces<Form> {
             known.values[..] == *probe.values
                 && known.precision == probe.precision
                 && known.classes.len() == probe.arrays.len()
-                && known.classes.iter().zip(probe.arrays).all(|(c, array)| *c == Class::of(array))
+                && known
+                    .classes
+                    .iter()
+                    .zip(probe.arrays)
+                    .all(|(c, array)| *c == Class::of(array))
         };
         let found = self.generic.iter().find(same)?;
         Some((found.replay.clone(), found.form.clone()))

@@ -6,10 +6,10 @@ mod replay;
 pub mod result;
 pub(crate) mod trace;
 
+use crate::Tensor;
 use crate::flush::flush_tensors;
 use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
-use crate::Tensor;
 use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
@@ -61,7 +61,9 @@ where
 
 impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jit").field("traces", &self.traces.lock().len()).finish_non_exhaustive()
+        f.debug_struct("Jit")
+            .field("traces", &self.traces.lock().len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -81,7 +83,11 @@ pub fn jit<F, S>(function: F) -> Jit<F, S>
 where
     F: JitFn<S> + Send + Sync + 'static,
 {
-    Jit { function, traces: Mutex::new(Traces::default()), signature: PhantomData }
+    Jit {
+        function,
+        traces: Mutex::new(Traces::default()),
+        signature: PhantomData,
+    }
 }
 
 /// What a run of the function to record it came to.
@@ -142,11 +148,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     }
 
     /// Runs the function on stand-ins for the tensors of `argument`.
-    fn trace(
-        &self,
-        argument: &<F::Kind as ArgKind>::Of<'_>,
-        arrays: &[Array],
-    ) -> Traced<F::Output> {
+    fn trace(&self, argument: &<F::Kind as ArgKind>::Of<'_>, arrays: &[Array]) -> Traced<F::Output> {
         count(Counter::Traces, 1);
         let mut kept = None;
         let (result, seen) = trace::record(|id| {
@@ -157,8 +159,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                 Tensor::of_fresh(Node::stored(facts, array.clone()))
             };
             let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
-            let result =
-                self.function.run(F::Kind::rebuild(argument, &mut tensors.iter()));
+            let result = self.function.run(F::Kind::rebuild(argument, &mut tensors.iter()));
             let mut results = Vec::new();
             kept = result.flatten(&mut results).map(|form| (id, form, results));
             result
@@ -211,7 +212,10 @@ fn replayed<F: JitFn<S>, S>(
     let passed = {
         let mut visit = ArgVisit::default();
         F::Kind::visit(&argument, &mut visit);
-        replay.passed_through().map(|number| visit.tensors[number].0.clone()).collect()
+        replay
+            .passed_through()
+            .map(|number| visit.tensors[number].0.clone())
+            .collect()
     };
     // Tensors given away go, so that `arrays` alone hold their buffers.
     drop(argument);
@@ -226,7 +230,11 @@ fn replayed<F: JitFn<S>, S>(
 fn differs<R: JitResult>(replay: &Replay, form: &R::Form) -> R {
     let location = Location::caller();
     let error = Error::argument("a function given to jit recorded something else for the same signature before");
-    let error = error.at(Context { op: "jit", operands: Vec::new(), location: Some(location) });
+    let error = error.at(Context {
+        op: "jit",
+        operands: Vec::new(),
+        location: Some(location),
+    });
     let failed = || Tensor::of_error(error.clone(), DType::F32, &Device::cpu(), location);
     R::unflatten(form, &mut std::iter::repeat_with(failed).take(replay.results()))
 }

@@ -65,8 +65,7 @@ pub(crate) struct Replay {
 fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array>)> {
     loop {
         let pending = results.iter().filter(|result| result.is_pending());
-        let roots: Vec<NodeInput> =
-            pending.map(|result| NodeInput::Tensor(result.node().clone())).collect();
+        let roots: Vec<NodeInput> = pending.map(|result| NodeInput::Tensor(result.node().clone())).collect();
         if roots.is_empty() {
             return None;
         }
@@ -90,8 +89,12 @@ fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array
 /// Pending operations recorded before the trace whose values it uses or gives.
 fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
     let earlier = |number: u32| collected.entry_node(number).facts.trace != trace;
-    let mut wanted: Vec<u32> =
-        collected.outputs.iter().copied().filter(|&number| earlier(number)).collect();
+    let mut wanted: Vec<u32> = collected
+        .outputs
+        .iter()
+        .copied()
+        .filter(|&number| earlier(number))
+        .collect();
     for number in 0..collected.entries.len() {
         if earlier(number as u32) {
             continue;
@@ -103,7 +106,10 @@ fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
     }
     wanted.sort_unstable();
     wanted.dedup();
-    wanted.into_iter().map(|number| collected.entry_node(number).clone()).collect()
+    wanted
+        .into_iter()
+        .map(|number| collected.entry_node(number).clone())
+        .collect()
 }
 
 impl Replay {
@@ -136,16 +142,19 @@ impl Replay {
             }
         });
         let slots = collected.scalars.iter().map(|number| match number {
-            NodeInput::Draw(draw) if draw.index != u32::MAX => {
-                Slot::Draw { index: draw.index, offset: draw.offset }
-            }
+            NodeInput::Draw(draw) if draw.index != u32::MAX => Slot::Draw {
+                index: draw.index,
+                offset: draw.offset,
+            },
             other => Slot::Fixed(other.scalar().unwrap_or(Scalar::Int(0))),
         });
         let slots: Arc<[Slot]> = slots.collect();
         let same = |form: &Form| collected.has_form(form, arrays.iter());
         let plan = plans::entry(collected.hash, same, || collected.form(arrays.iter()));
         let used = |draw: usize| {
-            slots.iter().any(|slot| matches!(slot, Slot::Draw { index, .. } if *index as usize == draw))
+            slots
+                .iter()
+                .any(|slot| matches!(slot, Slot::Draw { index, .. } if *index as usize == draw))
         };
         // How much an unused draw takes at another size is not known without running the function.
         let generic = !seen.sizes && (0..seen.draws.len()).all(used);
@@ -215,7 +224,11 @@ impl Replay {
             form.nodes.push(node);
         }
         let plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
-        Ok(Replay { plan, draws, ..self.clone() })
+        Ok(Replay {
+            plan,
+            draws,
+            ..self.clone()
+        })
     }
 
     /// Whether both record the same operations on the same constants and numbers.
@@ -227,8 +240,7 @@ impl Replay {
         };
         let numbers = |(a, b): (&Slot, &Slot)| match (a, b) {
             (Slot::Fixed(a), Slot::Fixed(b)) => {
-                a.category() == b.category()
-                    && (a.to_i64(), a.to_f64().to_bits()) == (b.to_i64(), b.to_f64().to_bits())
+                a.category() == b.category() && (a.to_i64(), a.to_f64().to_bits()) == (b.to_i64(), b.to_f64().to_bits())
             }
             (Slot::Draw { index: a, .. }, Slot::Draw { index: b, .. }) => a == b,
             _ => false,
@@ -260,7 +272,10 @@ impl Replay {
 
     /// Draws anew.
     pub fn draw(&self) -> Draws {
-        self.draws.iter().map(|drawn| drawn.generator.advance(drawn.numel)).collect()
+        self.draws
+            .iter()
+            .map(|drawn| drawn.generator.advance(drawn.numel))
+            .collect()
     }
 
     /// Runs it: the result's tensors. `passed` are those of [`passed_through`](Self::passed_through), in order; an
@@ -317,12 +332,14 @@ impl Replay {
             return Ok(Vec::new());
         }
         count(Counter::Flushes, 1);
-        let mut arguments: SmallVec<[Option<Array>; 6]> =
-            arguments.into_iter().map(Some).collect();
+        let mut arguments: SmallVec<[Option<Array>; 6]> = arguments.into_iter().map(Some).collect();
         let mut inputs = Vec::with_capacity(self.sources.len());
         for source in &*self.sources {
             inputs.push(match source {
-                Source::Constant(array) => PlanInput { array: array.clone(), donated: false },
+                Source::Constant(array) => PlanInput {
+                    array: array.clone(),
+                    donated: false,
+                },
                 Source::Argument(number) => {
                     let array = arguments[*number]
                         .take()

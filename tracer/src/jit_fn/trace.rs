@@ -69,7 +69,11 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
         return u32::MAX;
     }
     DRAWS.with_borrow_mut(|draws| {
-        draws.push(Drawn { generator: generator.clone(), numel, position });
+        draws.push(Drawn {
+            generator: generator.clone(),
+            numel,
+            position,
+        });
         draws.len() as u32 - 1
     })
 }
@@ -93,6 +97,10 @@ pub(crate) fn record<R>(f: impl FnOnce(u64) -> R) -> (R, Observations) {
     DRAWS.take();
     CURRENT.set(id);
     let result = f(id);
-    let seen = Observations { sizes: SIZES.get(), values: VALUES.get(), draws: DRAWS.take() };
+    let seen = Observations {
+        sizes: SIZES.get(),
+        values: VALUES.get(),
+        draws: DRAWS.take(),
+    };
     (result, seen)
 }

@@ -3,8 +3,8 @@
 use super::Job;
 use super::fold::Fold;
 use super::plan::{count, offset};
+use crate::cpu::operand::{Scratch, TILE, fetch};
 use crate::cpu::par::{Shared, ranges};
-use crate::cpu::pointwise::{Scratch, TILE, fetch};
 use crate::cpu::strided::Window;
 
 /// Elements of a chunk, of which partial states are made.
@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 18;
 /// Columns joined side by side: their states stay in the first-level cache.
 const COLUMNS: usize = 4096;
 
-impl Job {
+impl Job<'_> {
     /// Joins rows of memory to states of columns, a chunk of rows at a time, and the chunks in order.
     pub(super) fn columns<F: Fold>(&self) {
         let plan = &self.plan;
@@ -45,7 +45,12 @@ impl Job {
                 let (line, at) = (row / inner.size, row % inner.size);
                 let most = if direct || short { tall } else { TILE / wide };
                 let rows = (inner.size - at).min(end - row).min(most);
-                let window = Window { rows, cols: n, row: inner.input, col: cols.input };
+                let window = Window {
+                    rows,
+                    cols: n,
+                    row: inner.input,
+                    col: cols.input,
+                };
                 let offset = from + offset(outer, line).0 + at as isize * inner.input;
                 self.block::<F>(states, window, offset, row, direct, scratch);
                 row += rows;
@@ -98,7 +103,10 @@ impl Job {
                     for i in (apart..chunks).step_by(2 * apart) {
                         let (before, after) = strips.split_at_mut(i * wide);
                         let before = &mut before[(i - apart) * wide..][..wide];
-                        before.iter_mut().zip(&after[..wide]).for_each(|(a, &b)| *a = F::join(*a, b));
+                        before
+                            .iter_mut()
+                            .zip(&after[..wide])
+                            .for_each(|(a, &b)| *a = F::join(*a, b));
                     }
                     apart *= 2;
                 }

@@ -4,6 +4,7 @@
 //! bits are the same on any number of threads. Where the reduced dimension is the one along which memory runs, rows are
 //! folded in 64 lanes; else rows of memory are joined into a vector of columns.
 
+mod arg;
 mod columns;
 mod fold;
 mod plan;
@@ -11,11 +12,12 @@ mod rows;
 
 use super::cast::convert;
 use super::isa::{Loop, dispatch};
+use super::operand::Input;
 use super::par::{Shared, ranges};
-use super::pointwise::Input;
 use crate::{Array, ReduceKind};
+use arg::Arg;
 use ferrotrace_runtime::{Buffer, DType, Error, Result, Scalar, Shape};
-use fold::{Arg, Fold, Max, Min, Prod, Sum};
+use fold::{Fold, Max, Min, Prod, Sum};
 use plan::Plan;
 
 /// Reduces the dimensions of `mask`: `shape` and `dtype` are those of the result, as the rules gave them.
@@ -46,8 +48,16 @@ pub fn reduce(kind: ReduceKind, mask: u64, x: &Array, shape: &Shape, dtype: DTyp
     let positional = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
     // Values are made where they stay, if they have the result's type.
     let through = !positional && compute != dtype;
-    let made = if through { Buffer::allocate(device, shape.numel() * compute.size())? } else { out.buffer.clone() };
-    let job = Job { plan: Plan::new(x, mask, positional), input, to: Shared::new(made.as_mut_ptr()) };
+    let made = if through {
+        Buffer::allocate(device, shape.numel() * compute.size())?
+    } else {
+        out.buffer.clone()
+    };
+    let job = Job {
+        plan: Plan::new(x, mask, positional),
+        input,
+        to: Shared::new(made.as_mut_ptr()),
+    };
     match kind {
         ReduceKind::Sum | ReduceKind::Mean => match compute {
             DType::F32 => job.run::<Sum<f32>>(),
@@ -102,18 +112,22 @@ macro_rules! each {
 use each;
 
 /// A reduction: what is read in which order, and where results go.
-struct Job {
+struct Job<'a> {
     plan: Plan,
-    input: Input,
+    input: Input<'a>,
     to: Shared,
 }
 
 // SAFETY: the input is read only; each result is written by one thread.
-unsafe impl Sync for Job {}
+unsafe impl Sync for Job<'_> {}
 
-impl Job {
+impl Job<'_> {
     fn run<F: Fold>(&self) {
-        if self.plan.along_rows() { self.rows::<F>() } else { self.columns::<F>() }
+        if self.plan.along_rows() {
+            self.rows::<F>()
+        } else {
+            self.columns::<F>()
+        }
     }
 
     /// Writes a result at its offset, in elements.

@@ -13,7 +13,11 @@ pub struct Axis {
 
 pub type Axes = SmallVec<[Axis; 4]>;
 
-const ONE: Axis = Axis { size: 1, input: 0, output: 0 };
+const ONE: Axis = Axis {
+    size: 1,
+    input: 0,
+    output: 0,
+};
 
 /// The kept and the reduced dimensions, each with at least one, outermost first.
 #[derive(Debug)]
@@ -34,7 +38,11 @@ impl Plan {
         for (d, (&size, &stride)) in x.shape().iter().zip(x.layout.strides()).enumerate().rev() {
             let reduce = mask >> d & 1 == 1;
             if reduce && size != 1 {
-                let mut axis = Axis { size, input: stride, output: 0 };
+                let mut axis = Axis {
+                    size,
+                    input: stride,
+                    output: 0,
+                };
                 if !positional && stride < 0 {
                     start += stride * (size as isize - 1);
                     axis.input = -stride;
@@ -42,18 +50,35 @@ impl Plan {
                 reduced.insert(0, axis);
             } else if !reduce {
                 if size != 1 {
-                    kept.insert(0, Axis { size, input: stride, output });
+                    kept.insert(
+                        0,
+                        Axis {
+                            size,
+                            input: stride,
+                            output,
+                        },
+                    );
                 }
                 output *= size as isize;
             }
         }
         // Far strides outside; what does not move is read again from outside.
-        let order = |a: &Axis| std::cmp::Reverse(if a.input == 0 { usize::MAX } else { a.input.unsigned_abs() });
+        let order = |a: &Axis| {
+            std::cmp::Reverse(if a.input == 0 {
+                usize::MAX
+            } else {
+                a.input.unsigned_abs()
+            })
+        };
         kept.sort_by_key(order);
         if !positional {
             reduced.sort_by_key(order);
         }
-        Plan { kept: merge(kept), reduced: merge(reduced), start }
+        Plan {
+            kept: merge(kept),
+            reduced: merge(reduced),
+            start,
+        }
     }
 
     /// Whether rows are folded, rather than columns joined: memory runs along a reduced dimension long enough, or
@@ -64,7 +89,13 @@ impl Plan {
             return true;
         }
         let short = reduced.size < 32 && kept.size >= 16;
-        let near = |a: Axis| if a.input == 0 { usize::MAX } else { a.input.unsigned_abs() };
+        let near = |a: Axis| {
+            if a.input == 0 {
+                usize::MAX
+            } else {
+                a.input.unsigned_abs()
+            }
+        };
         !short && reduced.size > 1 && near(reduced) <= near(kept)
     }
 
@@ -79,10 +110,12 @@ fn merge(axes: Axes) -> Axes {
     for axis in axes {
         match merged.last_mut() {
             Some(last)
-                if last.input == axis.input * axis.size as isize
-                    && last.output == axis.output * axis.size as isize =>
+                if last.input == axis.input * axis.size as isize && last.output == axis.output * axis.size as isize =>
             {
-                *last = Axis { size: last.size * axis.size, ..axis };
+                *last = Axis {
+                    size: last.size * axis.size,
+                    ..axis
+                };
             }
             _ => merged.push(axis),
         }

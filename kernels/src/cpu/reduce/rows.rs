@@ -1,16 +1,16 @@
 //! Reductions along the dimension in which memory runs.
 
+use super::Job;
 use super::fold::{Fold, tree};
 use super::plan::{count, offset};
-use super::Job;
+use crate::cpu::operand::{Scratch, TILE, fetch};
 use crate::cpu::par::{Shared, ranges};
-use crate::cpu::pointwise::{Scratch, TILE, fetch};
 use crate::cpu::strided::Window;
 
 /// Elements of a chunk, of which partial states are made.
 const CHUNK: usize = 1 << 16;
 
-impl Job {
+impl Job<'_> {
     /// Folds rows: each chunk of a result's elements to a state, and the states of a result in order.
     pub(super) fn rows<F: Fold>(&self) {
         let plan = &self.plan;
@@ -27,7 +27,11 @@ impl Job {
             let from = plan.start + offset(&plan.kept, result).0;
             let mut state = F::START;
             for unit in chunk * group..((chunk + 1) * group).min(units) {
-                let (line, begin) = if pieces == 1 { (unit, 0) } else { (unit / pieces, unit % pieces * piece) };
+                let (line, begin) = if pieces == 1 {
+                    (unit, 0)
+                } else {
+                    (unit / pieces, unit % pieces * piece)
+                };
                 let at = from + offset(outer, line).0 + begin as isize * inner.input;
                 let n = piece.min(inner.size - begin);
                 state = self.line::<F>(state, n, at, inner.input, line * inner.size + begin, scratch);
@@ -77,7 +81,12 @@ impl Job {
         let step = if stride == 1 && self.input.is_native() { n } else { TILE };
         for begin in (0..n).step_by(step) {
             let cols = step.min(n - begin);
-            let window = Window { rows: 1, cols, row: 0, col: stride };
+            let window = Window {
+                rows: 1,
+                cols,
+                row: 0,
+                col: stride,
+            };
             let at = at + begin as isize * stride;
             // SAFETY: the plan's offsets are inside the input, and scratch holds a tile.
             unsafe {

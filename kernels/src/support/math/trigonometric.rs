@@ -7,8 +7,12 @@ use crate::support::lane::{Float, Float32, Int};
 
 /// A float whose angles of any size can be reduced.
 pub trait Angle: Real {
-    /// (r, k) with |x| = k·π/2 + r, for x without sign; k modulo 4 at least.
+    /// The largest angle that [`sin_near`], [`cos_near`] and [`tan_near`] take.
+    const NEAR: f64;
+    /// (r, k) with x = k·π/2 + r, for x without sign; k modulo 4 at least.
     fn reduce_angle(x: Self) -> (Self, Self::Int);
+    /// The same for x ≤ [`NEAR`](Self::NEAR).
+    fn reduce_near(x: Self) -> (Self, Self::Int);
 }
 
 /// Cody and Waite's reduction: each product with a part of π/2 is exact but for the last.
@@ -27,14 +31,7 @@ fn reduce_f32<F: Float32 + Real>(x: F) -> (F, F::Int)
 where
     F::Wide: Real,
 {
-    let near = subtract_turns(
-        x,
-        [
-            1.5707963705062866,
-            -4.371138828673793e-08,
-            -1.7151245100058819e-15,
-        ],
-    );
+    let near = subtract_turns(x, [1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15]);
     let far = !x.le(F::lit(32768.0));
     F::rare(far, near, || {
         // x = m·2^e with an integer m: m times what 2^e·2/π is modulo 4.
@@ -48,32 +45,45 @@ where
         let rest = m.fma(F::table("ft_turns_rest", &TURNS_REST, index), product - n);
         let magic = F::Wide::lit(<F::Wide as Real>::MAGIC);
         let k = F::narrow_int((n + magic).bits() - magic.bits());
-        (
-            F::narrow(rest * F::Wide::lit(std::f64::consts::FRAC_PI_2)),
-            k,
-        )
+        (F::narrow(rest * F::Wide::lit(std::f64::consts::FRAC_PI_2)), k)
     })
 }
 
 #[inline(always)]
 fn reduce_f64<F: Real + Long>(x: F) -> (F, F::Int) {
-    let parts = [
-        std::f64::consts::FRAC_PI_2,
-        6.123233995736766e-17,
-        -1.4973849048591698e-33,
-    ];
-    let near = subtract_turns(x, parts);
-    F::rare(!x.le(F::lit(134217728.0)), near, || {
-        (
-            x.turns_rest() * F::lit(std::f64::consts::FRAC_PI_2),
-            x.turns(),
-        )
+    F::rare(!x.le(F::lit(NEAR_F64)), near_f64(x), || {
+        (x.turns_rest() * F::lit(std::f64::consts::FRAC_PI_2), x.turns())
     })
 }
 
+const NEAR_F32: f64 = 32768.0;
+const NEAR_F64: f64 = 134217728.0;
+
+#[inline(always)]
+fn near_f32<F: Real>(x: F) -> (F, F::Int) {
+    subtract_turns(x, [1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15])
+}
+
+#[inline(always)]
+fn near_f64<F: Real>(x: F) -> (F, F::Int) {
+    subtract_turns(
+        x,
+        [
+            std::f64::consts::FRAC_PI_2,
+            6.123233995736766e-17,
+            -1.4973849048591698e-33,
+        ],
+    )
+}
+
 macro_rules! angles {
-    ($($t:ty: $reduce:ident),* $(,)?) => {$(
+    ($($t:ty: $reduce:ident $near:ident $limit:ident),* $(,)?) => {$(
         impl Angle for $t {
+            const NEAR: f64 = $limit;
+            #[inline(always)]
+            fn reduce_near(x: Self) -> (Self, Self::Int) {
+                $near(x)
+            }
             #[inline(always)]
             fn reduce_angle(x: Self) -> (Self, Self::Int) {
                 $reduce(x)
@@ -83,7 +93,12 @@ macro_rules! angles {
 }
 
 use crate::support::trace::{F32, F64, Sym};
-angles!(f32: reduce_f32, Sym<F32>: reduce_f32, f64: reduce_f64, Sym<F64>: reduce_f64);
+angles! {
+    f32: reduce_f32 near_f32 NEAR_F32,
+    Sym<F32>: reduce_f32 near_f32 NEAR_F32,
+    f64: reduce_f64 near_f64 NEAR_F64,
+    Sym<F64>: reduce_f64 near_f64 NEAR_F64,
+}
 
 /// sin r and cos r for |r| ≤ π/4.
 #[inline(always)]
@@ -110,21 +125,48 @@ pub fn sin<F: Angle>(x: F) -> F {
     wave(r, k, x.sign_bit())
 }
 
-/// The cosine of an angle of any size. At most 2 ulp.
+/// The cosine of an angle of any size. At most 2.5 ulp.
 #[inline(always)]
 pub fn cos<F: Angle>(x: F) -> F {
     let (r, k) = F::reduce_angle(x.abs());
     wave(r, k + F::Int::lit(1), F::Int::lit(0))
 }
 
-/// The tangent of an angle of any size. At most 3 ulp.
+/// sin r / cos r, or −cos r / sin r for odd k.
 #[inline(always)]
-pub fn tan<F: Angle>(x: F) -> F {
-    let (r, k) = F::reduce_angle(x.abs());
+fn slope<F: Real>(r: F, k: F::Int, sign: F::Int) -> F {
     let (sin, cos) = sin_cos(r);
     let odd = (k & F::Int::lit(1)).eq(F::Int::lit(1));
     let t = F::sel(odd, -cos, sin) / F::sel(odd, sin, cos);
-    t.xor_sign(x.sign_bit())
+    t.xor_sign(sign)
+}
+
+/// The tangent of an angle of any size. At most 4 ulp.
+#[inline(always)]
+pub fn tan<F: Angle>(x: F) -> F {
+    let (r, k) = F::reduce_angle(x.abs());
+    slope(r, k, x.sign_bit())
+}
+
+/// [`sin`] for |x| ≤ [`Angle::NEAR`], bit for bit: a loop over angles known to be small is several times faster.
+#[inline(always)]
+pub fn sin_near<F: Angle>(x: F) -> F {
+    let (r, k) = F::reduce_near(x.abs());
+    wave(r, k, x.sign_bit())
+}
+
+/// [`cos`] for |x| ≤ [`Angle::NEAR`], bit for bit.
+#[inline(always)]
+pub fn cos_near<F: Angle>(x: F) -> F {
+    let (r, k) = F::reduce_near(x.abs());
+    wave(r, k + F::Int::lit(1), F::Int::lit(0))
+}
+
+/// [`tan`] for |x| ≤ [`Angle::NEAR`], bit for bit.
+#[inline(always)]
+pub fn tan_near<F: Angle>(x: F) -> F {
+    let (r, k) = F::reduce_near(x.abs());
+    slope(r, k, x.sign_bit())
 }
 
 /// π/2 in two parts, added to `y`.
@@ -186,7 +228,7 @@ fn arc<F: Real>(n: F, d: F) -> F {
     high + (low + y)
 }
 
-/// The inverse tangent. At most 2 ulp.
+/// The inverse tangent. At most 2.5 ulp.
 #[inline(always)]
 pub fn atan<F: Real>(x: F) -> F {
     arc(F::lit(F::EXP_RANGE[1].exp2()).min_of(x.abs()), F::lit(1.0)).or_sign(x.sign_bit())
@@ -205,11 +247,7 @@ pub fn atan2<F: Real>(y: F, x: F) -> F {
     let huge = F::lit(F::SUBNORMAL.0.recip() * 0.25);
     let (up, down) = (F::SUBNORMAL.1, F::SUBNORMAL.1.recip());
     let small = n.lt(F::lit(down)) & d.lt(F::lit(down));
-    let scale = F::sel(
-        n.gt(huge) | d.gt(huge),
-        F::lit(0.25),
-        F::sel(small, F::lit(up), one),
-    );
+    let scale = F::sel(n.gt(huge) | d.gt(huge), F::lit(0.25), F::sel(small, F::lit(up), one));
     let n = F::sel(both, one, n * scale);
     let d = F::sel(both | origin, one, d * scale);
     let r = arc(n, d);

@@ -1,0 +1,46 @@
+//! Single operations in eager mode beside ndarray doing the same: none may take more than twice its time.
+//!
+//! ```text
+//! cargo bench --bench eager [-- --rounds N] [-- --smoke] [names]
+//! ```
+//!
+//! `peers/run.py --operations` compares the same operations with candle.
+
+mod measure;
+mod rival;
+mod workload;
+
+use ferrotrace::prelude::*;
+use measure::table::{Table, verdict};
+use measure::{Options, Outcome, interleaved, median, ratio, time, whole};
+
+fn main() -> Outcome {
+    let options = Options::from_args();
+    let heads = ["operation", "ours, eager", "ndarray", "ours / ndarray", "≤ 2", "values"];
+    let mut table = Table::new("Operations in eager mode, and ndarray", &heads);
+    for name in workload::operators::NAMES.iter().filter(|name| options.wants(name)) {
+        let Some(rival) = rival::open(name) else { continue };
+        let mut ours = workload::open(name).ok_or("an operation is a workload")?;
+        let output = with_mode(Mode::Eager, &mut ours).remove(0);
+        let (value, expected) = (workload::magnitude(&output)?, rival.value);
+        drop(output);
+        let same = (value - expected).abs() <= 1e-4 * expected.abs().max(1e-6);
+        let eager = whole(|| drop(with_mode(Mode::Eager, &mut ours)));
+        let samples = interleaved(&mut [eager, whole(rival.run)], &options);
+        let ratio = ratio(&samples[0], &samples[1]);
+        table.row([
+            (*name).to_owned(),
+            time(median(&samples[0])),
+            time(median(&samples[1])),
+            ratio.to_string(),
+            verdict(ratio.median <= 2.0),
+            if same {
+                "equal".into()
+            } else {
+                format!("**{value} and {expected}**")
+            },
+        ]);
+    }
+    table.print();
+    Ok(())
+}

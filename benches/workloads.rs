@@ -1,0 +1,149 @@
+//! The workloads of `peers/`, in compiled mode: their times beside eager mode's, and the matrix product beside the
+//! `gemm` crate alone.
+//!
+//! ```text
+//! cargo bench --bench workloads [-- --rounds N] [-- --smoke] [names]
+//! ```
+//!
+//! With `--serve compiled` or `--serve eager` it answers `peers/run.py`, which compares it with other libraries.
+
+mod measure;
+mod workload;
+
+use ferrotrace::prelude::*;
+use gemm::Parallelism;
+use measure::input::normal;
+use measure::serve::{Run, serve};
+use measure::table::{Table, verdict};
+use measure::{Contender, Options, Outcome, interleaved, median, ratio, time, whole};
+use workload::{Floor, Workload, magnitude};
+
+fn main() -> Outcome {
+    let args: Vec<String> = std::env::args().collect();
+    if let Some(at) = args.iter().position(|arg| arg == "--serve") {
+        let eager = args.get(at + 1).is_some_and(|mode| mode == "eager");
+        let mode = if eager { Mode::Eager } else { Mode::Compiled };
+        return Ok(with_mode(mode, || serve(opened))?);
+    }
+    let options = Options::from_args();
+    compiled_and_eager(&options)?;
+    products(&options)
+}
+
+/// Runs a workload once, and computes what it left pending.
+fn computed(workload: &mut Workload) -> Result<Vec<Tensor>> {
+    let outputs = workload();
+    eval(&outputs)?;
+    Ok(outputs)
+}
+
+/// A workload for the peers' driver.
+fn opened(name: &str) -> std::result::Result<(f64, Run), String> {
+    let mut workload = workload::open(name).ok_or("no such workload")?;
+    let outputs = computed(&mut workload).map_err(|e| e.to_string())?;
+    let value = outputs.first().map_or(Ok(0.0), magnitude).map_err(|e| e.to_string())?;
+    drop(outputs);
+    let run = move || computed(&mut workload).map(drop).map_err(|e| e.to_string());
+    Ok((value, Box::new(run)))
+}
+
+/// A contender that runs a workload; the first error is printed.
+fn contender(mode: Mode, mut workload: Workload) -> Contender<'static> {
+    let mut reported = false;
+    let mut run = whole(move || {
+        if let (Err(error), false) = (computed(&mut workload), reported) {
+            eprintln!("{error}");
+            reported = true;
+        }
+    });
+    Box::new(move |n| with_mode(mode, || run(n)))
+}
+
+fn compiled_and_eager(options: &Options) -> Outcome {
+    let heads = ["workload", "compiled", "eager", "compiled / eager", "rate"];
+    let mut table = Table::new("Workloads, compiled and eager", &heads);
+    for name in workload::NAMES.iter().filter(|name| options.wants(name)) {
+        let (Some(compiled), Some(eager)) = (workload::open(name), workload::open(name)) else {
+            return Err(format!("{name}: no such workload").into());
+        };
+        let mut contenders = [contender(Mode::Compiled, compiled), contender(Mode::Eager, eager)];
+        let samples = interleaved(&mut contenders, options);
+        let ours = median(&samples[0]);
+        table.row([
+            (*name).to_owned(),
+            time(ours),
+            time(median(&samples[1])),
+            ratio(&samples[0], &samples[1]).to_string(),
+            match workload::floor(name) {
+                Floor::Bytes(n) => format!("{:.1} GB/s", n as f64 / ours),
+                Floor::Operations(n) => format!("{:.1} GFLOP/s", n as f64 / ours),
+                Floor::None => String::new(),
+            },
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// Matrix products and the `gemm` crate alone, on as many threads and into memory that it has.
+fn products(options: &Options) -> Outcome {
+    let heads = ["product", "ours", "gemm crate", "speed, ours / gemm", "at least 0.9"];
+    let mut table = Table::new("Matrix products and the gemm crate alone", &heads);
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    for n in [512, 1024, 2048] {
+        let name = format!("mm_{n}");
+        if !options.wants(&name) {
+            continue;
+        }
+        let workload = workload::open(&name).ok_or("a product is a workload")?;
+        let (a, b) = (normal(n * n, 0, 1.0), normal(n * n, 1, 1.0));
+        let mut out = vec![0.0f32; n * n];
+        let alone = whole(|| product(n, &a, &b, &mut out, threads));
+        let samples = interleaved(&mut [contender(Mode::Compiled, workload), alone], options);
+        let speed = ratio(&samples[1], &samples[0]);
+        let (ours, theirs) = (median(&samples[0]), median(&samples[1]));
+        let met = verdict(speed.median >= 0.9);
+        table.row([name, time(ours), time(theirs), speed.to_string(), met]);
+    }
+    table.print();
+    Ok(())
+}
+
+/// `out = a · b`, row-major, n by n.
+fn product(n: usize, a: &[f32], b: &[f32], out: &mut [f32], threads: usize) {
+    assert!(
+        a.len() == n * n && b.len() == n * n && out.len() == n * n,
+        "three squares"
+    );
+    let rows = n as isize;
+    let parallelism = if threads > 1 {
+        Parallelism::Rayon(threads)
+    } else {
+        Parallelism::None
+    };
+    // SAFETY: each matrix is a slice of n · n numbers with a row stride of n and a column stride of 1, and `out`, which
+    // is not read, is borrowed mutably.
+    unsafe {
+        gemm::gemm(
+            n,
+            n,
+            n,
+            out.as_mut_ptr(),
+            1,
+            rows,
+            false,
+            a.as_ptr(),
+            1,
+            rows,
+            b.as_ptr(),
+            1,
+            rows,
+            0.0f32,
+            1.0f32,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}

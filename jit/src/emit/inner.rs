@@ -1,0 +1,300 @@
+//! The loops of a row whose columns are the vector axis.
+
+use super::index::Step;
+use super::kernel::{UNROLL, Writer};
+use super::reduce::{Reduction, better};
+use super::stage::Loop;
+use super::value::{At, lane_type};
+use crate::body::{BodyOp, Value};
+use crate::expr::Var;
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+impl Writer<'_> {
+    /// Nested loops over the walked columns, `body` inside; `first` bounds the outermost by the unit's piece.
+    pub(super) fn walk(&mut self, out: &mut String, piece: bool, body: &str) {
+        let vars = self.walked_vars();
+        for (k, &v) in vars.iter().enumerate() {
+            if k == 0 && piece {
+                let _ = writeln!(out, "    for (long long i{v} = lo; i{v} < hi; i{v}++)");
+            } else {
+                let n = self.param(self.extents[v] as i64);
+                let _ = writeln!(out, "    for (long long i{v} = 0; i{v} < {n}; i{v}++)");
+            }
+        }
+        out.push_str("    {\n");
+        out.push_str(body);
+        out.push_str("    }\n");
+    }
+
+    /// The flat column at vector position `position`.
+    pub(super) fn flat_column(&mut self, position: &str) -> String {
+        let mut parts = vec![position.to_owned()];
+        let mut stride = if self.outer {
+            1
+        } else {
+            self.extents[self.extents.len() - 1] as i64
+        };
+        for v in self.walked_vars().into_iter().rev() {
+            let by = self.param(stride);
+            parts.push(format!("i{v}*{by}"));
+            stride *= self.extents[v] as i64;
+        }
+        parts.join(" + ")
+    }
+
+    pub(super) fn declare_accumulators(&mut self, out: &mut String, l: &Loop, copies: usize) {
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            let (ty, identity) = (self.vector(r.dtype), self.identity(&r));
+            for c in 0..copies {
+                let _ = writeln!(out, "    {ty} a{id}_{c} = {identity};");
+            }
+            if r.has_position() {
+                let set = self.call("set", DType::I64, &["-1"]);
+                let _ = writeln!(out, "    {} q{id} = {set};", self.vector(DType::I64));
+            }
+        }
+    }
+
+    /// One iteration of an inner loop at a vector position.
+    pub(super) fn inner_step(&mut self, l: &Loop, at: At<'_>, copy: usize) -> String {
+        let mut text = String::new();
+        let pad = " ".repeat(at.indent);
+        if at.lanes.is_none() {
+            for place in &self.ahead {
+                let _ = writeln!(text, "{pad}__builtin_prefetch({}, 0, 2);", place.replace('@', at.position));
+            }
+        }
+        for &v in &l.restore {
+            let row = self.scratch_row(v);
+            let column = self.flat_column(at.position);
+            let dtype = self.node.body.value(v).dtype;
+            let c = lane_type(dtype);
+            let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
+            let load = self.call("load", memory, &[&format!("({c} *)(local + {row}) + {column}")]);
+            let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
+        }
+        for &v in &l.compute {
+            text.push_str(&self.statement(v, at));
+            if l.save.contains(&v) {
+                let row = self.scratch_row(v);
+                let column = self.flat_column(at.position);
+                let dtype = self.node.body.value(v).dtype;
+                let c = lane_type(dtype);
+                let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
+                let place = format!("({c} *)(local + {row}) + {column}");
+                let store = self.call("store", memory, &[&place, &format!("v{v}")]);
+                let _ = writeln!(text, "{pad}{store};");
+            }
+        }
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            let position = if r.has_position() {
+                self.position(id, at)
+            } else {
+                String::new()
+            };
+            let update = self.update(&r, &format!("a{id}_{copy}"), &format!("q{id}"), &position, at.lanes);
+            let _ = writeln!(text, "{pad}{update}");
+        }
+        for &s in &l.stores {
+            text.push_str(&self.store(s, at));
+        }
+        text
+    }
+
+    /// The vector of row-major positions in the reduced dimensions.
+    pub(super) fn position(&mut self, id: Value, at: At<'_>) -> String {
+        let BodyOp::Reduce { position: Some(e), .. } = &self.node.body.value(id).op else {
+            return String::new();
+        };
+        let printed = self.index(&e.clone());
+        let set = self.call("set", DType::I64, &[&printed.at(at.position)]);
+        match printed.step {
+            Step::Unit => format!("({set} + {})", self.call("iota", DType::I64, &[])),
+            _ => format!("({set})"),
+        }
+    }
+
+    /// Addresses of the next row that the first loop will read, asked for while the second one computes: rows are read
+    /// from memory then while arithmetic goes on. Templates over the vector position.
+    pub(super) fn look_ahead(&mut self) {
+        let rows = self.row_vars();
+        let (&[row], true) = (rows.as_slice(), self.walked_vars().is_empty()) else { return };
+        let row = Var(row as u32);
+        let first = self.stages.loops[0].compute.clone();
+        for v in first {
+            let node = self.node;
+            let BodyOp::Load { source, index, mask: None, .. } = &node.body.value(v).op else { continue };
+            let stride = index.coefficient(row);
+            if self.indices[&v].step == Step::Unit && stride != 0 {
+                let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());
+                let stride = self.param(stride);
+                self.ahead.push(format!("{pointer} + {text} + {stride}"));
+            }
+        }
+    }
+
+    /// The loop of one stage: full vectors, several at once where the body is light, then the rest.
+    pub(super) fn inner_loop(&mut self, out: &mut String, l: &Loop) {
+        let counted = l
+            .compute
+            .iter()
+            .filter(|&&v| !matches!(self.node.body.value(v).op, BodyOp::Load { .. } | BodyOp::Number(_)));
+        let irregular = l
+            .compute
+            .iter()
+            .any(|v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit));
+        let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
+        let light = counted.count() <= 6 && !irregular && l.stores.is_empty() && l.save.is_empty() && !position;
+        let copies = if light { UNROLL } else { 1 };
+        self.declare_accumulators(out, l, copies);
+        let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
+        let mut body = String::new();
+        let (start, end) = if walked || !(self.split || !self.node.reduces()) {
+            let n = self.param(*self.extents.last().unwrap_or(&1) as i64);
+            ("0".to_owned(), n)
+        } else {
+            ("lo".to_owned(), "hi".to_owned())
+        };
+        let _ = writeln!(body, "      long long j = {start};");
+        if copies > 1 {
+            let _ = writeln!(
+                body,
+                "      for (; j + {} <= {end}; j += {}) {{",
+                copies * w,
+                copies * w
+            );
+            for c in 0..copies {
+                let position = format!("(j + {})", c * w);
+                let step = self.inner_step(
+                    l,
+                    At {
+                        position: &position,
+                        lanes: None,
+                        indent: 10,
+                    },
+                    c,
+                );
+                let _ = writeln!(body, "        {{\n{step}        }}");
+            }
+            body.push_str("      }\n");
+        }
+        let step = self.inner_step(
+            l,
+            At {
+                position: "j",
+                lanes: None,
+                indent: 8,
+            },
+            0,
+        );
+        let _ = writeln!(body, "      for (; j + {w} <= {end}; j += {w}) {{\n{step}      }}");
+        let step = self.inner_step(
+            l,
+            At {
+                position: "j",
+                lanes: Some("m"),
+                indent: 8,
+            },
+            0,
+        );
+        let _ = writeln!(
+            body,
+            "      if (j < {end}) {{ const long m = {end} - j;\n{step}      }}"
+        );
+        self.walk(out, self.split && walked, &body);
+        for &id in &l.reduces {
+            self.end_reduction(out, id, copies);
+        }
+    }
+
+    /// The accumulators of a finished loop as one uniform vector `r{id}`, or as a partial result in the scratch.
+    pub(super) fn end_reduction(&mut self, out: &mut String, id: Value, copies: usize) {
+        let r = self.reduction(id);
+        let mut width = copies;
+        while width > 1 {
+            width /= 2;
+            for c in 0..width {
+                let sum = self.combine(&r, &format!("a{id}_{c}"), &format!("a{id}_{}", c + width));
+                let _ = writeln!(out, "    a{id}_{c} = {sum};");
+            }
+        }
+        let slot = |i: usize| format!("(a->scratch + (u * {} + {i}) * 16)", self.slots());
+        let at = self
+            .all_reductions()
+            .iter()
+            .position(|x| x.id == id)
+            .unwrap_or_default();
+        let slot = slot(at);
+        if r.has_position() {
+            let (best, place) = (format!("w{id}"), format!("y{id}"));
+            let _ = writeln!(out, "    {}", self.declare_best(&r, &best, &place));
+            let _ = writeln!(
+                out,
+                "    {}",
+                self.best_lane(&r, &format!("a{id}_0"), &format!("q{id}"), &best, &place)
+            );
+            if self.split {
+                let c = lane_type(r.dtype);
+                let _ = writeln!(out, "    *({c} *){slot} = {best}; ((long *){slot})[1] = {place};");
+            } else {
+                let set = self.call("set", DType::I64, &[&place]);
+                let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
+            }
+            return;
+        }
+        let lane = self.horizontal(&r, &format!("a{id}_0"));
+        if self.split {
+            let _ = writeln!(out, "    *({} *){slot} = {lane};", lane_type(r.dtype));
+        } else {
+            let set = self.call("set", r.dtype, &[&lane]);
+            let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(r.dtype));
+        }
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.all_reductions().len()
+    }
+
+    /// Split reductions: the chunks' partial results in order, then what follows for each row.
+    pub(super) fn finish_text(&mut self, out: &mut String, reductions: &[Reduction], (rows, pieces): (&str, &str)) {
+        let _ = writeln!(
+            out,
+            "  for (long long first = 0; first < {rows}; first++) {{\n    long long row = first;"
+        );
+        self.decode_row(out);
+        let _ = writeln!(out, "    const long long lo = 0; (void)lo; (void)row;");
+        out.push_str(&self.preamble);
+        for (i, r) in reductions.iter().enumerate() {
+            let id = r.id;
+            let slot = format!(
+                "(a->scratch + ((first * {pieces} + c) * {} + {i}) * 16)",
+                reductions.len()
+            );
+            let (c, ty) = (lane_type(r.dtype), self.vector(r.dtype));
+            if r.has_position() {
+                let (best, place) = (format!("w{id}"), format!("y{id}"));
+                let _ = writeln!(out, "    {}", self.declare_best(r, &best, &place));
+                let wins = better(r, "x", "i", &best, &place);
+                let _ = writeln!(
+                    out,
+                    "    for (long long c = 0; c < {pieces}; c++) {{ {c} x = *({c} *){slot}; long i = ((long *){slot})[1]; if (i >= 0 && {wins}) {{ {best} = x; {place} = i; }} }}"
+                );
+                let set = self.call("set", DType::I64, &[&place]);
+                let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
+                continue;
+            }
+            let identity = self.identity(r);
+            let set = self.call("set", r.dtype, &[&format!("*({c} *){slot}")]);
+            let sum = self.combine(r, &format!("r{id}"), &format!("({set})"));
+            let _ = writeln!(out, "    {ty} r{id} = {identity};");
+            let _ = writeln!(out, "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};");
+        }
+        for s in 0..self.stages.row.len() {
+            self.row_stage(out, s, true);
+        }
+        out.push_str("  }\n");
+    }
+}

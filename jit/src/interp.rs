@@ -1,0 +1,508 @@
+//! A slow, obvious interpreter of loop nests and fused nodes: the oracle of lowering, fusion and emission.
+//!
+//! Contract. A fused node means: for every row, in any order, every reduction over all columns in row-major order, one
+//! reduction after the other in the order of the body; then every store, at every column if it varies within the row,
+//! else once. A value is computed anew at every point, by the scalar twins of the support functions, in its compute
+//! type. Differences to generated code: sums are left folds (generated code adds in a fixed tree, so floating-point
+//! sums and products differ by rounding), and no memory is reused in place.
+//!
+//! The interpreter trusts nothing: a load or store outside its buffer, a value of another type than the body says, an
+//! element that no store reaches and a buffer read before it is written are internal errors.
+
+mod datum;
+
+use crate::body::{Body, BodyOp, MaskId, Source, Value};
+use crate::emit::Pointer;
+use crate::expr::{Expr, Term};
+use crate::graph::{Graph, NodeOp};
+use crate::lower::{Call, CallArg, Site};
+use crate::nest::LoopNest;
+use crate::plan::{Draft, Step};
+use crate::schedule::FusedNode;
+use datum::Datum;
+use ferrotrace_kernels::support::philox;
+use ferrotrace_kernels::{Array, BinaryOp, Distribution, Operand, ReduceKind, ValueId, eager};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Layout, Result, Scalar};
+use std::collections::HashMap;
+
+/// Runs a draft step by step: generated kernels by interpretation, calls on ready-made kernels. Buffers are released
+/// where the draft says so.
+///
+/// # Errors
+/// An index out of range, as a plan reports it; a ready-made kernel's error; an internal error where the draft breaks
+/// the interpreter's contract.
+pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let mut memory = Memory::new(&draft.graph, inputs, scalars, &draft.sites);
+    for (step, frees) in draft.steps.iter().zip(&draft.frees) {
+        match step {
+            Step::Launch(emitted) => {
+                let writes = |p: &Pointer| if let Pointer::Write(v) = p { Some(*v) } else { None };
+                let stored: Vec<ValueId> = emitted.pointers.iter().filter_map(writes).collect();
+                memory.run(&emitted.node, &stored)?;
+            }
+            Step::Call(call) => memory.call(call)?,
+        }
+        for source in frees {
+            if let Source::Node(v) = source {
+                memory.nodes.remove(v);
+            }
+        }
+    }
+    draft
+        .outputs
+        .iter()
+        .map(|(source, layout)| memory.window(*source, layout))
+        .collect()
+}
+
+/// What a program has computed so far.
+#[derive(Debug)]
+pub struct Memory<'a> {
+    graph: &'a Graph,
+    inputs: &'a [Array],
+    scalars: &'a [Scalar],
+    sites: &'a [Site],
+    nodes: HashMap<ValueId, Array>,
+}
+
+impl<'a> Memory<'a> {
+    /// The inputs of a graph and the numbers of its slots; `sites` says what index faults mean.
+    pub fn new(graph: &'a Graph, inputs: &'a [Array], scalars: &'a [Scalar], sites: &'a [Site]) -> Memory<'a> {
+        Memory {
+            graph,
+            inputs,
+            scalars,
+            sites,
+            nodes: HashMap::new(),
+        }
+    }
+
+    /// The stored value of a node, row-major.
+    pub fn array(&self, node: ValueId) -> Option<&Array> {
+        self.nodes.get(&node)
+    }
+
+    /// Runs a loop nest and stores its node.
+    ///
+    /// # Errors
+    /// As [`interpret`].
+    pub fn run_nest(&mut self, nest: &LoopNest) -> Result<()> {
+        self.run(&FusedNode::of(0, nest), &[nest.node])
+    }
+
+    /// Runs a fused node and stores those of its nodes that are in `stored`.
+    ///
+    /// # Errors
+    /// As [`interpret`].
+    pub fn run(&mut self, node: &FusedNode, stored: &[ValueId]) -> Result<()> {
+        let written = Frame::new(self, node).run(stored)?;
+        for (id, array) in written {
+            if self.nodes.insert(id, array).is_some() {
+                return Err(Error::internal(format!("%{} is stored twice", id.0)));
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, call: &Call) -> Result<()> {
+        let node = self.graph.node(call.node);
+        let NodeOp::Op(op) = &node.op else {
+            return Err(Error::internal("an input is called"));
+        };
+        let arg = |a: &CallArg| match a {
+            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+        };
+        let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
+        let array = eager::run(op, &args, &node.shape, node.dtype).map_err(|e| e.at(self.graph.context(call.node)))?;
+        let array = if array.layout.is_contiguous() && array.layout.offset() == 0 {
+            array
+        } else {
+            eager::contiguous(&array)?
+        };
+        self.nodes.insert(call.node, array);
+        Ok(())
+    }
+
+    fn number(&self, operand: &Operand) -> Result<Scalar> {
+        match operand {
+            Operand::Slot(s, _) => {
+                let missing = || Error::internal("a number is missing");
+                self.scalars.get(*s as usize).copied().ok_or_else(missing)
+            }
+            Operand::Const(scalar) => Ok(*scalar),
+            Operand::Value(_) => Err(Error::internal("a tensor stands for a number")),
+        }
+    }
+
+    fn source(&self, source: Source) -> Option<&Array> {
+        match source {
+            Source::Input(n) => self.inputs.get(n as usize),
+            Source::Node(v) => self.nodes.get(&v),
+        }
+    }
+
+    fn window(&self, source: Source, layout: &Layout) -> Result<Array> {
+        let array = match (self.source(source), source) {
+            (Some(array), _) => array.clone(),
+            // A node without elements is never computed.
+            (None, Source::Node(v)) if self.graph.node(v).shape.numel() == 0 => {
+                let node = self.graph.node(v);
+                Array::empty(&self.graph.device(), node.shape.clone(), node.dtype)?
+            }
+            _ => return Err(Error::internal(format!("{source:?} has no value"))),
+        };
+        let offset = array.layout.offset() as isize + layout.offset() as isize;
+        let strides = layout.strides().iter().copied().collect();
+        Ok(array.with_layout(Layout::new(layout.shape().clone(), strides, offset as usize)))
+    }
+
+    /// The element at a position counted from the window's first.
+    fn element(&self, source: Source, dtype: DType, at: i64) -> Result<Datum> {
+        let none = || Error::internal(format!("{source:?} is read before it is written"));
+        let array = self.source(source).ok_or_else(none)?;
+        if array.dtype != dtype {
+            return Err(Error::internal(format!(
+                "{source:?} of {} is read as {dtype}",
+                array.dtype
+            )));
+        }
+        Datum::read(&array.buffer, dtype, array.layout.offset() as i64 + at)
+            .ok_or_else(|| Error::internal(format!("{source:?} is read outside, at {at}")))
+    }
+}
+
+/// The interpretation of one fused node.
+struct Frame<'m, 'a> {
+    memory: &'m Memory<'a>,
+    node: &'m FusedNode,
+    /// Loop variables.
+    vars: Vec<i64>,
+    /// Values at the current point.
+    values: Vec<Option<Datum>>,
+    /// Finished reductions of the row.
+    reduced: Vec<Option<Datum>>,
+}
+
+impl<'m, 'a> Frame<'m, 'a> {
+    fn new(memory: &'m Memory<'a>, node: &'m FusedNode) -> Frame<'m, 'a> {
+        let n = node.body.values().len();
+        let vars = vec![0; node.iter.len() + node.red.len()];
+        Frame {
+            memory,
+            node,
+            vars,
+            values: vec![None; n],
+            reduced: vec![None; n],
+        }
+    }
+
+    fn body(&self) -> &'m Body {
+        &self.node.body
+    }
+
+    fn run(mut self, stored: &[ValueId]) -> Result<Vec<(ValueId, Array)>> {
+        let node = self.node;
+        let dependence = node.dependence();
+        let rows = node.iter.len() as u32;
+        let of_column = |t: &Term| matches!(t, Term::Var(v) if v.0 >= rows);
+        let (mut per_row, mut per_column) = (Vec::new(), Vec::new());
+        let mut results = Vec::new();
+        for id in stored {
+            let store = node.store(*id);
+            let store = store.ok_or_else(|| Error::internal(format!("%{} is not computed here", id.0)))?;
+            let inner = dependence[store.value as usize].inner || store.index.any(&mut { of_column });
+            if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
+            let numel = self.memory.graph.node(*id).shape.numel();
+            results.push((*id, store.dtype, vec![None; numel]));
+        }
+        let is_reduction = |v: &Value| matches!(self.body().value(*v).op, BodyOp::Reduce { .. });
+        let all: Vec<Value> = per_row.iter().chain(&per_column).map(|(_, s)| s.value).collect();
+        let wanted = self.closure(&all, false);
+        let reductions: Vec<Value> = wanted.into_iter().filter(is_reduction).collect();
+        for row in 0..node.rows() {
+            decode(row, &node.iter, &mut self.vars[..node.iter.len()]);
+            self.reduced.fill(None);
+            for &r in &reductions {
+                self.reduced[r as usize] = Some(self.reduce(r)?);
+            }
+            for (list, columns) in [(&per_row, 1), (&per_column, node.cols())] {
+                let roots: Vec<Value> = list.iter().map(|(_, s)| s.value).collect();
+                let order = self.closure(&roots, true);
+                for column in 0..columns {
+                    decode(column, &node.red, &mut self.vars[node.iter.len()..]);
+                    self.point(&order)?;
+                    for (at, store) in list {
+                        let (id, dtype, elements) = &mut results[*at];
+                        let value = self.value(store.value)?;
+                        if value.dtype() != dtype.compute() {
+                            return Err(Error::internal(format!("%{} gets a {}", id.0, value.dtype())));
+                        }
+                        let place = self.index(&store.index)?;
+                        let cell = elements.get_mut(place as usize);
+                        let outside = || Error::internal(format!("%{} is written at {place}", id.0));
+                        *cell.ok_or_else(outside)? = Some(value);
+                    }
+                }
+            }
+        }
+        let array = |(id, dtype, elements): (ValueId, DType, Vec<Option<Datum>>)| {
+            let hole = || Error::internal(format!("an element of %{} is never stored", id.0));
+            let elements: Vec<Datum> = elements.into_iter().collect::<Option<_>>().ok_or_else(hole)?;
+            let buffer = Datum::write(&elements, dtype, &self.memory.graph.device())?;
+            let shape = self.memory.graph.node(id).shape.clone();
+            Ok((
+                id,
+                Array {
+                    buffer,
+                    layout: Layout::contiguous(shape),
+                    dtype,
+                },
+            ))
+        };
+        results.into_iter().map(array).collect()
+    }
+
+    /// The roots and what they need, in order; with `stop`, what finished reductions need is left out.
+    fn closure(&self, roots: &[Value], stop: bool) -> Vec<Value> {
+        let body = self.body();
+        let mut needed = vec![false; body.values().len()];
+        for &root in roots {
+            needed[root as usize] = true;
+        }
+        for v in (0..needed.len()).rev() {
+            let finished = stop && matches!(body.values()[v].op, BodyOp::Reduce { .. });
+            if needed[v] && !finished {
+                for operand in body.operands(v as Value) {
+                    needed[operand as usize] = true;
+                }
+            }
+        }
+        (0..needed.len()).filter(|&v| needed[v]).map(|v| v as Value).collect()
+    }
+
+    /// The left fold of a reduction over the columns of the current row.
+    fn reduce(&mut self, r: Value) -> Result<Datum> {
+        let BodyOp::Reduce { kind, value, position } = &self.body().value(r).op else {
+            return Err(Error::internal("not a reduction"));
+        };
+        let order = self.closure(&[*value], true);
+        let dtype = self.body().value(*value).dtype;
+        let mut best: Option<(Datum, i64)> = None;
+        for column in 0..self.node.cols() {
+            decode(column, &self.node.red, &mut self.vars[self.node.iter.len()..]);
+            self.point(&order)?;
+            let x = self.value(*value)?;
+            let at = position.as_ref().map_or(Ok(0), |e| self.index(e))?;
+            best = Some(match best {
+                None => (x, at),
+                Some((held, place)) => match kind {
+                    ReduceKind::ArgMax | ReduceKind::ArgMin => {
+                        let greater = if *kind == ReduceKind::ArgMax {
+                            BinaryOp::Gt
+                        } else {
+                            BinaryOp::Lt
+                        };
+                        let wins = Datum::binary(greater, x, held)? == Datum::Bool(true);
+                        // ir R3: NaN over all, the first of equals stays.
+                        if wins || (x.is_nan() && !held.is_nan()) {
+                            (x, at)
+                        } else {
+                            (held, place)
+                        }
+                    }
+                    _ => (Datum::binary(fold(*kind), held, x)?, 0),
+                },
+            });
+        }
+        match (best, kind) {
+            (Some((_, place)), ReduceKind::ArgMax | ReduceKind::ArgMin) => Ok(Datum::I64(place)),
+            (Some((value, _)), _) => Ok(value),
+            (None, ReduceKind::Prod | ReduceKind::All) => Ok(Datum::of(Scalar::Int(1), dtype)),
+            (None, ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any) => Ok(Datum::of(Scalar::Int(0), dtype)),
+            (None, _) => Err(Error::internal("an extreme of no elements")),
+        }
+    }
+
+    /// Computes the values of `order` at the current point.
+    fn point(&mut self, order: &[Value]) -> Result<()> {
+        self.values.fill(None);
+        for &v in order {
+            let value = self.compute(v)?;
+            let declared = self.body().value(v).dtype;
+            if value.dtype() != declared {
+                return Err(Error::internal(format!(
+                    "v{v} is a {}, not a {declared}",
+                    value.dtype()
+                )));
+            }
+            self.values[v as usize] = Some(value);
+        }
+        Ok(())
+    }
+
+    fn value(&self, v: Value) -> Result<Datum> {
+        self.values[v as usize].ok_or_else(|| Error::internal(format!("v{v} is used before it is computed")))
+    }
+
+    /// An index expression at the current point.
+    fn index(&self, e: &Expr) -> Result<i64> {
+        let mut bad = false;
+        e.any(&mut |t| {
+            bad |= match t {
+                Term::Var(v) => v.0 as usize >= self.vars.len(),
+                Term::Value(v) => !matches!(self.values[*v as usize], Some(Datum::I64(_))),
+                _ => false,
+            };
+            false
+        });
+        if bad {
+            return Err(Error::internal(format!("{e} has no value")));
+        }
+        Ok(e.evaluate(&|t| match t {
+            Term::Var(v) => self.vars[v.0 as usize],
+            Term::Value(v) => self.values[*v as usize].map_or(0, Datum::to_i64),
+            _ => 0,
+        }))
+    }
+
+    fn holds(&self, mask: Option<MaskId>) -> Result<bool> {
+        let Some(mask) = mask else { return Ok(true) };
+        for condition in self.body().mask(mask) {
+            if self.index(condition)? < 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn compute(&self, v: Value) -> Result<Datum> {
+        let body = self.body();
+        let value = body.value(v);
+        Ok(match &value.op {
+            BodyOp::Load {
+                source,
+                dtype,
+                index,
+                mask,
+            } => {
+                if self.holds(*mask)? {
+                    self.memory.element(*source, *dtype, self.index(index)?)?
+                } else {
+                    Datum::of(Scalar::Int(0), dtype.compute())
+                }
+            }
+            BodyOp::Number(n) => {
+                let number = body.numbers()[*n as usize];
+                Datum::of(
+                    self.memory.number(&number.operand)?.cast(number.dtype),
+                    number.dtype.compute(),
+                )
+            }
+            BodyOp::Index(e) => Datum::I64(self.index(e)?),
+            BodyOp::Mask(m) => Datum::Bool(self.holds(Some(*m))?),
+            BodyOp::Unary(op, a) => Datum::unary(*op, self.value(*a)?)?,
+            BodyOp::Binary(op, a, b) => Datum::binary(*op, self.value(*a)?, self.value(*b)?)?,
+            BodyOp::Divide(a, b, _) => {
+                Datum::binary(ferrotrace_kernels::BinaryOp::Div, self.value(*a)?, self.value(*b)?)?
+            }
+            BodyOp::Select(m, a, b) => match self.value(*m)? {
+                Datum::Bool(true) => self.value(*a)?,
+                Datum::Bool(false) => self.value(*b)?,
+                other => return Err(Error::internal(format!("{other:?} is no condition"))),
+            },
+            BodyOp::Cast(a) => self.value(*a)?.cast(value.dtype),
+            BodyOp::Round(a, half) => self.value(*a)?.round(*half)?,
+            BodyOp::Check {
+                index,
+                size,
+                mask,
+                site,
+            } => {
+                let Datum::I64(i) = self.value(*index)? else {
+                    return Err(Error::internal("an index is no i64"));
+                };
+                if !self.holds(*mask)? {
+                    return Ok(Datum::I64(0));
+                }
+                let wrapped = if i < 0 { i + size } else { i };
+                if !(0..*size).contains(&wrapped) {
+                    return Err(self.fault(*site, i));
+                }
+                Datum::I64(wrapped)
+            }
+            BodyOp::Random {
+                dist,
+                dtype,
+                args,
+                index,
+            } => self.random(*dist, *dtype, args, self.index(index)?)?,
+            BodyOp::Reduce { .. } => {
+                let unfinished = || Error::internal(format!("v{v} is used before it is reduced"));
+                self.reduced[v as usize].ok_or_else(unfinished)?
+            }
+        })
+    }
+
+    fn fault(&self, site: u32, index: i64) -> Error {
+        match self.memory.sites.get((site as usize).wrapping_sub(1)) {
+            Some(site) => Error::new(ErrorKind::Index {
+                index,
+                dim: site.dim,
+                size: site.size,
+            })
+            .at(self.memory.graph.context(site.node)),
+            None => Error::internal("a fault of no known site"),
+        }
+    }
+
+    fn random(&self, dist: Distribution, dtype: DType, args: &[Value], i: i64) -> Result<Datum> {
+        let int = |k: usize| self.value(args[k]).map(Datum::to_i64);
+        let (key, offset, i) = (int(0)? as u64, int(1)? as u64, i as u64);
+        let uniform = |dtype| match dtype {
+            DType::F16 => Datum::F32(philox::uniform_f16(key, offset, i)),
+            DType::BF16 => Datum::F32(philox::uniform_bf16(key, offset, i)),
+            DType::F64 => Datum::F64(philox::uniform_f64(key, offset, i)),
+            _ => Datum::F32(philox::uniform_f32(key, offset, i)),
+        };
+        let drawn = match dist {
+            Distribution::Uniform => return Ok(uniform(dtype)),
+            Distribution::Normal if dtype == DType::F64 => Datum::F64(philox::normal_f64(key, offset, i)),
+            Distribution::Normal => Datum::F32(philox::normal_f32(key, offset, i)),
+            Distribution::Int => {
+                let (low, high) = (int(2)?, int(3)?);
+                let range = (high.wrapping_sub(low) as u64).max(1);
+                Datum::I64(philox::randint(key, offset, i, low, range))
+            }
+            Distribution::Bernoulli => {
+                let Datum::F64(p) = self.value(args[2])? else {
+                    return Err(Error::internal("a probability is no f64"));
+                };
+                Datum::Bool(philox::bernoulli(key, offset, i, p))
+            }
+            Distribution::Bits => Datum::I64((philox::bits64(key, offset, i) >> 1) as i64),
+        };
+        let drawn = drawn.cast(dtype.compute());
+        if dtype.is_half() { drawn.round(dtype) } else { Ok(drawn) }
+    }
+}
+
+fn fold(kind: ReduceKind) -> BinaryOp {
+    match kind {
+        ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
+        ReduceKind::Prod => BinaryOp::Mul,
+        ReduceKind::Any => BinaryOp::LogicalOr,
+        ReduceKind::All => BinaryOp::LogicalAnd,
+        ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Maximum,
+        ReduceKind::Min | ReduceKind::ArgMin => BinaryOp::Minimum,
+    }
+}
+
+/// The row-major digits of `flat` in `extents`.
+fn decode(flat: usize, extents: &[usize], into: &mut [i64]) {
+    let mut rest = flat;
+    for (slot, &n) in into.iter_mut().zip(extents).rev() {
+        *slot = (rest % n.max(1)) as i64;
+        rest /= n.max(1);
+    }
+}

@@ -1,0 +1,113 @@
+//! Random graphs: interpreted and compiled drafts against operator-by-operator execution.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::generate::{Limits, Program, program};
+use common::{difference, kept};
+use ferrotrace_jit::interp::interpret;
+use ferrotrace_jit::lower::Limits as Thresholds;
+use ferrotrace_jit::{Graph, Precision, compile, draft, run_eagerly};
+use ferrotrace_kernels::{Array, ValueId};
+use ferrotrace_runtime::{DType, Result};
+
+const SMALL: Limits = Limits {
+    ops: 64,
+    numel: 400,
+    sizes: &[0, 1, 1, 2, 3, 4, 5, 6, 8],
+    dtypes: &DType::ALL,
+    pointwise: false,
+    precision: Precision::Fast,
+};
+
+type Runner = fn(Graph, &[Array], &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>>;
+
+fn interpreted(graph: Graph, arrays: &[Array], scalars: &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>> {
+    interpret(&draft(graph, &Thresholds::default())?, arrays, scalars)
+}
+
+fn compiled(graph: Graph, arrays: &[Array], scalars: &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>> {
+    compile(graph)?.run(&mut kept(arrays), scalars)
+}
+
+/// What differs between a runner's results and those of ready-made kernels.
+fn mismatch(p: &Program, run: Runner) -> Option<String> {
+    let want = match run_eagerly(&p.graph, &p.arrays, &p.scalars) {
+        Ok(want) => want,
+        Err(e) => return Some(format!("eager: {e}")),
+    };
+    let got = match run(p.graph.clone(), &p.arrays, &p.scalars) {
+        Ok(got) => got,
+        Err(e) => return Some(format!("{e}")),
+    };
+    p.graph
+        .outputs()
+        .iter()
+        .zip(got.iter().zip(&want))
+        .find_map(|(v, (g, w))| {
+            let t = p.tracks[v.0 as usize];
+            difference(g, w, 4.0 * t.error, t.any_zero).map(|d| format!("output %{}: {d}", v.0))
+        })
+}
+
+/// The same failure with one output, the earliest that shows it.
+fn shrunk(p: &Program, run: Runner) -> (Program, String) {
+    for v in 0..p.graph.nodes().len() {
+        let mut q = p.clone();
+        q.graph.set_outputs(vec![ValueId(v as u32)]);
+        if let Some(why) = mismatch(&q, run) {
+            return (q, why);
+        }
+    }
+    (p.clone(), mismatch(p, run).unwrap_or_default())
+}
+
+fn check(seed: u64, limits: &Limits, run: Runner) {
+    let p = program(seed, limits);
+    if let Some(why) = mismatch(&p, run) {
+        let (q, small) = shrunk(&p, run);
+        let draft = draft(q.graph.clone(), &Thresholds::default());
+        let text = draft.map_or_else(|e| e.to_string(), |d| ferrotrace_jit::Explanation::of(&d).summary());
+        panic!("seed {seed}: {why}\nwith one output: {small}\n{}\n{text}", q.graph);
+    }
+}
+
+fn count(default: u64) -> std::ops::Range<u64> {
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse().ok());
+    let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
+    start..start + number("FERROTRACE_FUZZ_COUNT").unwrap_or(default)
+}
+
+#[test]
+fn average() {
+    let (mut n, mut c, mut k) = (0, 0, 0);
+    let mut ops = std::collections::BTreeMap::new();
+    for seed in count(500) {
+        let p = program(seed, &SMALL);
+        n += p.graph.nodes().len();
+        c += 1;
+        for i in 0..p.graph.nodes().len() {
+            *ops.entry(p.graph.context(ValueId(i as u32)).op).or_insert(0) += 1;
+        }
+        if let Ok(d) = draft(p.graph.clone(), &Thresholds::default()) { k += d.steps.len(); }
+    }
+    println!("{} nodes, {} steps of {c}: {ops:?}", n / c, k);
+}
+
+#[test]
+fn interpreted_drafts_give_the_results_of_eager_mode() {
+    for seed in count(1500) {
+        check(seed, &SMALL, interpreted);
+    }
+}
+
+#[test]
+fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
+    let limits = Limits {
+        precision: Precision::EagerExact,
+        ..SMALL
+    };
+    for seed in count(700) {
+        check(seed, &limits, interpreted);
+    }
+}
