@@ -65,7 +65,7 @@ pub struct InputSpec {
 /// let y = graph.unary(UnaryOp::Exp, x)?;
 /// graph.set_outputs(vec![y]);
 /// assert!(graph.to_string().contains("exp(%0)"));
-/// # ferrotrace_runtime::Result::Ok(())
+/// # Ok::<(), ferrotrace_runtime::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Graph {

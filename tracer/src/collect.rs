@@ -414,3 +414,142 @@ pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
     drop(garbage);
     Outcome::Run(Box::new(collected), leaves, flight)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, Tensor, with_mode};
+    use ferrotrace_runtime::Device;
+
+    fn v(data: &[f32]) -> Tensor {
+        Tensor::from_slice(data, data.len(), &Device::cpu())
+    }
+
+    /// What collecting tensors comes to, without anything running.
+    fn shown(tensors: &[&Tensor]) -> Collected {
+        let roots = tensors.iter().map(|t| NodeInput::Tensor(t.node().clone())).collect();
+        match collect(roots, Stores::Shown) {
+            Outcome::Run(collected, ..) => *collected,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn compiled(f: impl FnOnce()) {
+        with_mode(Mode::Compiled, f);
+    }
+
+    #[test]
+    fn operands_come_first_and_leaves_once() {
+        compiled(|| {
+            let x = v(&[1.0, 2.0]);
+            let y = &x * 2.0;
+            let z = &(&y + &x) * &y;
+            let collected = shown(&[&z, &y]);
+            use Edge::*;
+            let number = Slot(ferrotrace_runtime::Category::Float);
+            assert_eq!(collected.edges, [Leaf(0), number, Node(0), Leaf(0), Node(1), Node(0)]);
+            assert_eq!((collected.outputs, collected.leaves.len()), (vec![0, 2], 1));
+            assert_eq!(collected.entries.iter().map(|e| e.uses).collect::<Vec<_>>(), [2, 1, 0]);
+        });
+    }
+
+    #[test]
+    fn equal_programs_have_equal_forms_and_others_do_not() {
+        compiled(|| {
+            let form = |tensor: &Tensor| {
+                let collected = shown(&[tensor]);
+                let arrays: Vec<Array> =
+                    collected.leaves.iter().filter_map(|l| collected.node(l.arc).array()).collect();
+                let form = collected.form(arrays.iter());
+                assert_eq!(form.hash(), collected.hash);
+                assert!(collected.has_form(&form, arrays.iter()));
+                form
+            };
+            let (x, y) = (v(&[1.0, 2.0]), v(&[3.0, 4.0]));
+            let first = form(&(&x * 2.0 + &y));
+            assert_eq!(first, form(&(&y * 3.0 + &x)));
+            let others = [
+                &x * 2 + &y,
+                &x * 2.0 - &y,
+                2.0 * &x + &y,
+                &x * 2.0 + &x,
+                &x.flip([0]) * 2.0 + &y,
+                v(&[1.0; 3]) * 2.0 + v(&[2.0; 3]),
+            ];
+            for other in others {
+                let other = form(&other);
+                assert_ne!(first, other);
+                assert_ne!(first.hash(), other.hash());
+            }
+        });
+    }
+
+    #[test]
+    fn only_what_nothing_needs_is_donated() {
+        // What a collection of `roots` gives away, by the first element of each leaf.
+        let given = |roots: &[&Tensor]| {
+            let roots = roots.iter().map(|t| NodeInput::Tensor(t.node().clone())).collect();
+            let Outcome::Run(collected, leaves, flight) = collect(roots, Stores::Rule) else {
+                panic!("nothing is pending");
+            };
+            for &number in &collected.outputs {
+                let error = Error::internal("not run in this test");
+                collected.entry_node(number).set_state(State::Failed(error));
+            }
+            flight.land();
+            let donated = leaves.into_iter().filter(|(_, donated)| *donated);
+            donated.map(|(array, _)| array.buffer.as_slice::<f32>()[0]).collect::<Vec<_>>()
+        };
+        compiled(|| {
+            let held = v(&[1.0, 0.0]);
+            let y = (&held + v(&[2.0, 0.0])) * v(&[3.0, 0.0]);
+            assert_eq!(given(&[&y]), [2.0, 3.0]);
+            // A node that stays recorded needs its data.
+            let lazy = v(&[4.0, 0.0]) * 2.0;
+            let y = &lazy + v(&[5.0, 0.0]);
+            assert_eq!(given(&[&y]), [5.0]);
+            // So does one that only an operation outside of the flush uses.
+            let inner = v(&[6.0, 0.0]) * 2.0;
+            let (y, outside) = (&inner + v(&[7.0, 0.0]), &inner - 1.0);
+            drop(inner);
+            assert_eq!(given(&[&y]), [7.0]);
+            drop(outside);
+        });
+    }
+
+    #[test]
+    fn a_failed_operand_fails_what_needs_it_alone() {
+        compiled(|| {
+            let x = v(&[1.0]) * 2.0;
+            let (bad, good) = (&x + 1.0, v(&[3.0]) + 1.0);
+            let worse = bad.exp();
+            x.node().set_state(State::Failed(Error::argument("made to fail")));
+            assert!(crate::eval([&worse, &good]).is_err());
+            assert!(bad.error().is_some_and(|e| e.to_string().contains("made to fail")));
+            assert!(good.error().is_none());
+        });
+    }
+
+    #[test]
+    fn a_hundred_thousand_operations_on_a_small_stack() {
+        let run = || {
+            // A traced function is not cut.
+            let (collected, _) = trace::record(|_| {
+                with_mode(Mode::Compiled, || {
+                    let mut x = v(&[0.0]);
+                    for _ in 0..100_000 {
+                        x = &x + 1.0;
+                    }
+                    let roots = vec![NodeInput::Tensor(x.node().clone())];
+                    match collect(roots, Stores::Trace) {
+                        Outcome::Run(collected, ..) => collected.entries.len(),
+                        _ => 0,
+                    }
+                })
+            });
+            assert_eq!(collected, 100_000);
+        };
+        let thread = std::thread::Builder::new().stack_size(256 << 10).spawn(run);
+        thread.expect("a thread").join().expect("passes");
+    }
+}

@@ -4,17 +4,22 @@ use crate::backend::{self, Plan, PlanInput};
 use crate::collect::{Collected, Outcome, Stores, collect};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
-use crate::node::{Node, NodeInput, State, Status, Stored};
+use crate::node::{Node, NodeInput, State, Status};
 use crate::plans::{self, Prepared};
 use crate::{Tensor, mode};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
+use ferrotrace_runtime::{Config, Counter, Error, Result, Scalar, count};
 use std::sync::{Arc, Weak};
 
 /// Computes and stores tensors, all in one go.
 ///
-/// ```ignore
-/// eval([&a, &b])?;
+/// ```
+/// use ferrotrace_tracer::{Tensor, eval};
+/// # use ferrotrace_runtime::{DType, Device, Error};
+/// let x = Tensor::ones(4, DType::F32, &Device::cpu());
+/// let (a, b) = (&x + 1.0, &x * 3.0);
+/// eval([&a, &b])?; // one flush for both
+/// # Ok::<(), Error>(())
 /// ```
 ///
 /// # Errors
@@ -137,6 +142,11 @@ fn fail(nodes: &[Arc<Node>], error: &Error) {
 /// Runs a collection and stores its outputs.
 fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     count(Counter::Flushes, 1);
+    if Config::get().debug >= 1 {
+        let (operations, inputs) = (collected.entries.len(), leaves.len());
+        let stored = collected.outputs.len();
+        eprintln!("ferrotrace: flush of {operations} operations on {inputs} inputs, {stored} stored");
+    }
     if let Some(id) = collected.reads_trace {
         trace::observe_value(id);
     }

@@ -71,11 +71,18 @@ pub(crate) enum State {
     /// A flush is computing it.
     Flight(Arc<Flight>),
     /// Data.
-    Stored(Stored),
+    Stored(Box<Stored>),
     /// The data was given to a plan: no handle can reach the node any more.
     Taken,
     /// An error instead of data.
     Failed(Error),
+}
+
+impl State {
+    /// Data that a plan computed.
+    pub fn stored(array: Array, plan: Weak<Plan>) -> State {
+        State::Stored(Box::new(Stored { array, plan }))
+    }
 }
 
 /// [`State`] in a byte, readable without the lock. Written under it.
@@ -141,6 +148,7 @@ pub(crate) fn retained_bytes() -> u64 {
 }
 
 impl Node {
+    #[inline(always)]
     fn new(facts: Facts, level: u32, status: Status, state: State) -> Node {
         Node {
             facts,
@@ -155,6 +163,7 @@ impl Node {
     }
 
     /// A recorded operation with one handle.
+    #[inline(always)]
     pub fn recorded(facts: Facts, inputs: Inputs, level: u32) -> Node {
         Node::new(facts, level, Status::Pending, State::Recorded(inputs))
     }

@@ -66,7 +66,7 @@ impl Drop for Tensor {
 
 impl Tensor {
     /// The handle that a fresh node counts already.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_fresh(node: Node) -> Tensor {
         Tensor { node: Arc::new(node) }
     }

@@ -91,7 +91,7 @@ fn sizes_that_are_not_asked_for_do_not_run_the_function_again() {
         (x * 2.0 + 1.0).sum(-1)
     });
     let ((), s) = compiled(|| {
-        for rows in 1..8 {
+        for rows in 2..8 {
             for _ in 0..2 {
                 assert_eq!(read(&step.call(&ones(&[rows, 2]))), vec![6.0; rows]);
             }
@@ -99,7 +99,9 @@ fn sizes_that_are_not_asked_for_do_not_run_the_function_again() {
         assert_eq!(read(&step.call(&ones(&[2, 0]))), [0.0, 0.0]);
     });
     assert_eq!((s.traces, runs.load(Relaxed)), (1, 1));
-    // Another rank is another signature.
+    // A size of 1 may broadcast, and another rank is another signature.
+    let (y, s) = compiled(|| step.call(&ones(&[1, 2])));
+    assert_eq!((read(&y), s.traces), (vec![6.0], 1));
     let (y, s) = compiled(|| step.call(&ones(&[5])));
     assert_eq!((y.to_scalar::<f32>().expect("a number"), s.traces), (15.0, 1));
 }

@@ -118,7 +118,7 @@ impl Writer<'_> {
         }
     }
 
-    fn nested(&mut self, e: &Expr) -> String {
+    pub(super) fn nested(&mut self, e: &Expr) -> String {
         let mut parts = Vec::new();
         for (term, c) in e.terms() {
             let text = self.term(term);

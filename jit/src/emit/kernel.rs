@@ -10,6 +10,7 @@ use super::reciprocal::use_reciprocals;
 use super::reduce::Reduction;
 use super::stage::{Stages, stages};
 use super::value::{At, lane_type, memory_type};
+use super::tile::{self, Tile};
 use super::{Emitted, Machine, Pointer};
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::expr::Var;
@@ -55,6 +56,10 @@ pub(super) struct Writer<'a> {
     pub block: usize,
     /// Addresses to prefetch in the loop being written.
     pub ahead: Vec<String>,
+    /// Loads that read a staging array, and its name.
+    pub staged: HashMap<Value, String>,
+    /// The tile the rows are walked in.
+    pub tile: Option<Tile>,
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
@@ -96,6 +101,8 @@ pub fn emit(fused: &FusedNode, stored: &HashSet<ValueId>, limits: &Limits, machi
         scratch_rows: Vec::new(),
         block: 1,
         ahead: Vec::new(),
+        staged: HashMap::new(),
+        tile: None,
     };
     writer.kernel(&needed, machine)
 }
@@ -192,8 +199,16 @@ impl Writer<'_> {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
+        self.tile = self.find_tile();
+        if let Some(tile) = self.tile.clone() {
+            self.stage_loads(&tile);
+        }
         let vector = self.vector_var().map_or(1, |v| self.extents[v.0 as usize]);
         let rows: usize = self.row_vars().iter().map(|&v| self.extents[v]).product();
+        let units = match &self.tile {
+            Some(tile) => rows / self.extents[tile.row].max(1) * self.tiles(tile),
+            None => rows,
+        };
         let cols = node.cols();
         let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
         // Pieces of a row, by sizes alone.
@@ -203,7 +218,9 @@ impl Writer<'_> {
         } else {
             self.extents[self.walked_vars()[0]]
         };
-        let (piece, pieces) = if self.split {
+        let (piece, pieces) = if self.tile.is_some() {
+            (tile::PIECE, vector.div_ceil(tile::PIECE))
+        } else if self.split {
             let per = cols / split_extent.max(1);
             let piece = (CHUNK / per.max(1))
                 .max(1)
@@ -287,7 +304,7 @@ impl Writer<'_> {
             params: self.params,
             streams: self.streams,
             numbers: node.body.numbers().to_vec(),
-            chunks: if rows * vector * walked == 0 { 0 } else { rows * pieces },
+            chunks: if rows * vector * walked == 0 { 0 } else { units * pieces },
             scratch: if self.split {
                 rows * pieces * reductions.len() * 16
             } else {
@@ -453,15 +470,22 @@ impl Writer<'_> {
             "    const long long hi = ft_min(lo + {piece}, {extent}); (void)hi;"
         );
         self.decode_row(out);
-        out.push_str(&self.preamble);
-        out.push_str(body);
+        match self.tile.clone() {
+            Some(tile) => self.tile_text(out, &tile, body),
+            None => {
+                out.push_str(&self.preamble);
+                out.push_str(body);
+            }
+        }
         out.push_str("  }\n");
     }
 
     pub(super) fn decode_row(&mut self, out: &mut String) {
         let vars = self.row_vars();
         for (k, &v) in vars.iter().enumerate().rev() {
-            if k == 0 {
+            if let Some(tile) = self.tile.clone().filter(|t| t.row == v) {
+                self.decode_tile(out, &tile, k == 0);
+            } else if k == 0 {
                 let _ = writeln!(out, "    const long long i{v} = row;");
             } else {
                 let n = self.param(self.extents[v] as i64);

@@ -11,6 +11,7 @@ mod reciprocal;
 mod reduce;
 mod stage;
 mod store;
+mod tile;
 mod value;
 
 use crate::body::{Number, Source};

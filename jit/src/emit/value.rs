@@ -97,7 +97,7 @@ impl Writer<'_> {
 
     fn load(&mut self, value: Value, source: Source, memory: DType, mask: Option<MaskId>, at: At<'_>) -> String {
         let pad = " ".repeat(at.indent);
-        let pointer = self.pointer(source);
+        let pointer = self.staged.get(&value).cloned().unwrap_or_else(|| self.pointer(source));
         let index = self.indices[&value].clone();
         let ty = self.vector(memory);
         let whole = self.whole_load(&pointer, memory, &index, at);

@@ -10,7 +10,7 @@ use crate::simplify::simplify;
 use ferrotrace_runtime::{Config, Counter, Kernel, KernelSource, Result, compile_kernels, count};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Every pass but the compiler.
 ///
@@ -116,8 +116,18 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     Ok(Arc::new(plan))
 }
 
-/// `FERROTRACE_DEBUG` 2 to 4: fused nodes and refusals, plans, sources, to standard error.
+/// `FERROTRACE_DEBUG` 2 to 4: fused nodes and refusals, plans, sources, to standard error; `FERROTRACE_DUMP`: the
+/// explanation as a file there.
 fn report(plan: &Plan) {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    if let Some(folder) = &Config::get().dump {
+        let name = format!("plan-{}-{}.txt", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let path = folder.join(name);
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, plan.explain().to_string()));
+        if let Err(error) = written {
+            eprintln!("ferrotrace: {}: {error}", path.display());
+        }
+    }
     let level = Config::get().debug;
     if level >= 2 {
         let explanation = plan.explain();

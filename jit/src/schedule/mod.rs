@@ -10,7 +10,6 @@ use crate::lower::{CallArg, Limits, Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
-use petgraph::visit::Dfs;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use fused::{Dependence, FusedNode, Store};
@@ -187,21 +186,31 @@ impl<'a> Fusion<'a> {
         changed
     }
 
+    /// The first and last lowered step of a node; a call is its own, in the order of insertion.
+    fn span(&self, n: NodeIndex) -> (usize, usize) {
+        self.graph[n].as_ref().map_or((n.index(), n.index()), |f| (f.steps[0], f.steps[f.steps.len() - 1]))
+    }
+
     /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).
     fn is_between(&self, a: NodeIndex, b: NodeIndex) -> bool {
-        let reaches = |from: NodeIndex, skip: Option<NodeIndex>| {
-            self.graph.neighbors(from).filter(|n| Some(*n) != skip).any(|next| {
-                let mut dfs = Dfs::new(&self.graph, next);
-                let target = skip.unwrap_or(a);
-                while let Some(n) = dfs.next(&self.graph) {
-                    if n == target {
-                        return true;
+        let reaches = |from: NodeIndex, to: NodeIndex, direct: bool| {
+            // Every step depends on earlier ones alone: what starts after the target's end cannot lead to it.
+            let end = self.span(to).1;
+            let mut pending: Vec<NodeIndex> = self.graph.neighbors(from).filter(|n| direct || *n != to).collect();
+            let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
+            while let Some(n) = pending.pop() {
+                if n == to {
+                    return true;
+                }
+                for next in self.graph.neighbors(n) {
+                    if self.span(next).0 <= end && seen.insert(next) {
+                        pending.push(next);
                     }
                 }
-                false
-            })
+            }
+            false
         };
-        reaches(a, Some(b)) || reaches(b, None)
+        reaches(a, b, false) || reaches(b, a, true)
     }
 
     fn try_fuse(&mut self, a: NodeIndex, b: NodeIndex, bytes: u64) -> Result<NodeIndex, Refusal> {
@@ -214,8 +223,7 @@ impl<'a> Fusion<'a> {
             if bytes < self.limits.shared_bytes {
                 return Err(Refusal::NoSharedData);
             }
-            let span = |n: &FusedNode| (n.steps[0], n.steps[n.steps.len() - 1]);
-            let ((a0, a1), (b0, b1)) = (span(first), span(second));
+            let ((a0, a1), (b0, b1)) = (self.span(a), self.span(b));
             if a0.abs_diff(b1).max(a1.abs_diff(b0)) > self.limits.distance {
                 return Err(Refusal::Distance);
             }
@@ -243,8 +251,7 @@ impl<'a> Fusion<'a> {
 
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
     fn finish(self, graph: &Graph, lowering: &Lowering) -> Schedule {
-        // Calls have no fused node: their position comes from the order of insertion.
-        let first = |n: NodeIndex| self.graph[n].as_ref().map_or(n.index(), |f| f.steps[0]);
+        let first = |n: NodeIndex| self.span(n).0;
         let mut waiting: HashMap<NodeIndex, usize> = HashMap::new();
         let mut ready = std::collections::BTreeSet::new();
         for n in self.graph.node_indices() {

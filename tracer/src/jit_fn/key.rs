@@ -27,6 +27,8 @@ pub(crate) struct Probe<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Class {
     rank: usize,
+    /// A bit for each size of 1: what broadcasts does not change silently.
+    ones: u64,
     dtype: DType,
     device: Device,
     dense: bool,
@@ -36,6 +38,7 @@ impl Class {
     fn of(array: &Array) -> Class {
         Class {
             rank: array.shape().rank(),
+            ones: array.shape().iter().fold(0, |ones, &size| ones << 1 | (size == 1) as u64),
             dtype: array.dtype,
             device: array.buffer.device().clone(),
             dense: array.layout.is_contiguous(),

@@ -113,7 +113,6 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         let probe = Probe::new(&values, &arrays, mode::precision());
         let known = self.traces.lock().exact(&probe);
         if let Some((replay, form)) = known {
-            count(Counter::PlanCacheHits, 1);
             if !Config::get().check {
                 let drawn = replay.draw();
                 return replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode);

@@ -14,10 +14,8 @@ mod simple;
 mod trigonometric;
 
 pub use elementary::{Elementary, erf, erfc, floor_divide, fmod, pow, remainder};
-pub use error_function::*;
 pub use exponential::{exp, exp2, expm1, sigmoid};
 pub use hyperbolic::*;
-pub use hyperbolic::{tanh as tanh_f32, tanh as tanh_f64};
 pub use logarithm::{log, log1p, log2, log10};
 pub use long::Long;
 pub use real::Real;
