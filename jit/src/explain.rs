@@ -107,17 +107,17 @@ impl Explanation {
             "<!doctype html><meta charset=\"utf-8\"><title>ferrotrace</title>\
              <style>body{font-family:sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em;overflow:auto}</style>\n",
         );
-        let _ = write!(
+        let _ = writeln!(
             page,
-            "<h1>{} kernels, {} calls</h1>\n<h2>Graph</h2><pre>{}</pre>\n",
+            "<h1>{} kernels, {} calls</h1>\n<h2>Graph</h2><pre>{}</pre>",
             self.fused.len(),
             self.calls.len(),
             escape(&self.graph)
         );
         for (info, source) in self.fused.iter().zip(&self.sources) {
-            let _ = write!(
+            let _ = writeln!(
                 page,
-                "<h2>{}</h2><pre>{}</pre><details><summary>source</summary><pre>{}</pre></details>\n",
+                "<h2>{}</h2><pre>{}</pre><details><summary>source</summary><pre>{}</pre></details>",
                 escape(&info.ops.join(" ")),
                 escape(&info.text),
                 escape(source)

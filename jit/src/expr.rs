@@ -329,10 +329,10 @@ impl Expr {
             return rest.offset(-quotient * by);
         }
         // (e mod ab) mod b = e mod b.
-        if let (0, [(Term::Mod(e, m), 1)]) = (rest.constant, rest.terms.as_slice()) {
-            if m % by == 0 {
-                return e.modulo(by, ranges);
-            }
+        if let (0, [(Term::Mod(e, m), 1)]) = (rest.constant, rest.terms.as_slice())
+            && m % by == 0
+        {
+            return e.modulo(by, ranges);
         }
         let common = rest.terms.iter().fold(by, |g, (_, c)| gcd(g, *c));
         if common > 1 && rest.constant.rem_euclid(common) == 0 {

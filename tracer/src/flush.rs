@@ -110,10 +110,7 @@ impl Promise {
         match result {
             Ok(arrays) => {
                 for (node, array) in nodes.iter().zip(arrays) {
-                    node.set_state(State::Stored(Stored {
-                        array,
-                        plan: plan.clone(),
-                    }));
+                    node.set_state(State::stored(array, plan.clone()));
                 }
             }
             Err(error) => fail(&nodes, &error),

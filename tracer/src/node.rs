@@ -170,15 +170,7 @@ impl Node {
 
     /// Data with one handle.
     pub fn stored(facts: Facts, array: Array) -> Node {
-        Node::new(
-            facts,
-            0,
-            Status::Stored,
-            State::Stored(Stored {
-                array,
-                plan: Weak::new(),
-            }),
-        )
+        Node::new(facts, 0, Status::Stored, State::stored(array, Weak::new()))
     }
 
     /// An error with one handle.

@@ -152,7 +152,8 @@ impl Writer<'_> {
         self.declare_accumulators(out, l, copies);
         let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
         let mut body = String::new();
-        let (start, end) = if walked || !(self.split || !self.node.reduces()) {
+        let whole_rows = self.node.reduces() && !self.split;
+        let (start, end) = if walked || whole_rows {
             let n = self.param(*self.extents.last().unwrap_or(&1) as i64);
             ("0".to_owned(), n)
         } else {

@@ -367,11 +367,11 @@ impl Writer<'_> {
 
     pub(super) fn collect_pointers(&mut self, needed: &[usize]) {
         for v in self.computed() {
-            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op {
-                if !self.pointers.contains(&Pointer::Read(source)) {
-                    self.pointers.push(Pointer::Read(source));
-                    self.pointer_types.push(dtype);
-                }
+            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && !self.pointers.contains(&Pointer::Read(source))
+            {
+                self.pointers.push(Pointer::Read(source));
+                self.pointer_types.push(dtype);
             }
         }
         for &s in needed {
@@ -395,11 +395,11 @@ impl Writer<'_> {
                 let printed = self.index(e);
                 self.indices.insert(v, printed);
             }
-            if let Some(m) = mask {
-                if !self.masks.contains_key(&m) {
-                    let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
-                    self.masks.insert(m, printed);
-                }
+            if let Some(m) = mask
+                && !self.masks.contains_key(&m)
+            {
+                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
+                self.masks.insert(m, printed);
             }
         }
         for &s in needed {

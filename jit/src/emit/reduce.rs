@@ -27,60 +27,21 @@ impl Reduction {
 
     /// The value no element changes (ir R5).
     pub fn identity(&self) -> &'static str {
-        let greatest = matches!(self.kind, ReduceKind::Min | ReduceKind::ArgMin);
-        match (self.kind, self.dtype) {
-            (ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any, _) => "0",
-            (ReduceKind::Prod | ReduceKind::All, _) => "1",
-            (_, DType::F32) => {
-                if greatest {
-                    "__builtin_inff()"
-                } else {
-                    "-__builtin_inff()"
-                }
-            }
-            (_, DType::F64) => {
-                if greatest {
-                    "__builtin_inf()"
-                } else {
-                    "-__builtin_inf()"
-                }
-            }
-            (_, DType::I64) => {
-                if greatest {
-                    "0x7fffffffffffffffL"
-                } else {
-                    "(-0x7fffffffffffffffL - 1)"
-                }
-            }
-            (_, DType::I32) => {
-                if greatest {
-                    "0x7fffffff"
-                } else {
-                    "(-0x7fffffff - 1)"
-                }
-            }
-            (_, DType::I16) => {
-                if greatest {
-                    "32767"
-                } else {
-                    "-32768"
-                }
-            }
-            (_, DType::I8) => {
-                if greatest {
-                    "127"
-                } else {
-                    "-128"
-                }
-            }
-            (_, DType::U8) => {
-                if greatest {
-                    "255"
-                } else {
-                    "0"
-                }
-            }
-            _ => "0",
+        let (least, greatest) = match self.dtype {
+            DType::F32 => ("-__builtin_inff()", "__builtin_inff()"),
+            DType::F64 => ("-__builtin_inf()", "__builtin_inf()"),
+            DType::I64 => ("(-0x7fffffffffffffffL - 1)", "0x7fffffffffffffffL"),
+            DType::I32 => ("(-0x7fffffff - 1)", "0x7fffffff"),
+            DType::I16 => ("-32768", "32767"),
+            DType::I8 => ("-128", "127"),
+            DType::U8 => ("0", "255"),
+            DType::Bool | DType::F16 | DType::BF16 => ("0", "1"),
+        };
+        match self.kind {
+            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any => "0",
+            ReduceKind::Prod | ReduceKind::All => "1",
+            ReduceKind::Max | ReduceKind::ArgMax => least,
+            ReduceKind::Min | ReduceKind::ArgMin => greatest,
         }
     }
 

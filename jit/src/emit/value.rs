@@ -110,7 +110,7 @@ impl Writer<'_> {
                 let lanes = self.lane_load(value, &pointer, memory, &index, mask.as_deref(), at);
                 match (whole, test) {
                     (Some(load), Some(Some((test, uniform)))) => {
-                        let _ = write!(text, "{pad}if ({test}) v{value} = {load};\n");
+                        let _ = writeln!(text, "{pad}if ({test}) v{value} = {load};");
                         if !uniform {
                             let _ = write!(text, "{pad}else {lanes}");
                         }

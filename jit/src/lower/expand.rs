@@ -484,7 +484,7 @@ impl<'a> Expansion<'a> {
     /// The index of a view's operand.
     fn through_view(&self, op: &Op, from: &Shape, to: &Shape, index: &[Expr]) -> Vec<Expr> {
         if let Some(map) = view::view_map(op, from, to) {
-            let at = |(base, terms): &(isize, SmallVec<[(usize, isize); 2]>)| {
+            let at = |(base, terms): &view::AffineIndex| {
                 let start = Expr::from(*base as i64);
                 terms.iter().fold(start, |e, &(d, c)| e.add(&index[d].scale(c as i64)))
             };

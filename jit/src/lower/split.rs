@@ -44,10 +44,10 @@ fn find_split(body: &Body, extents: &[usize]) -> Option<(Var, i64)> {
         for expr in body.exprs(value as u32) {
             let mut found = None;
             expr.any(&mut |term| {
-                if found.is_none() {
-                    if let Term::Div(e, c) | Term::Mod(e, c) = term {
-                        found = split_of(e, *c, extents);
-                    }
+                if found.is_none()
+                    && let Term::Div(e, c) | Term::Mod(e, c) = term
+                {
+                    found = split_of(e, *c, extents);
                 }
                 false
             });

@@ -50,10 +50,10 @@ fn radix(e: &Expr, extents: &[usize]) -> Option<Radix> {
 fn equations(earlier: &FusedNode, later: &FusedNode) -> Vec<(Expr, Expr)> {
     let mut found = Vec::new();
     for (source, _, index) in later.loads() {
-        if let Source::Node(node) = source {
-            if let Some(store) = earlier.store(node) {
-                found.push((store.index.clone(), index.clone()));
-            }
+        if let Source::Node(node) = source
+            && let Some(store) = earlier.store(node)
+        {
+            found.push((store.index.clone(), index.clone()));
         }
     }
     // The position with the most variables ties down the most.

@@ -19,7 +19,7 @@ pub use refusal::Refusal;
 #[derive(Clone, Debug)]
 pub enum Scheduled {
     /// A generated kernel.
-    Fused(FusedNode),
+    Fused(Box<FusedNode>),
     /// A ready-made kernel: position of its call among the lowered steps.
     Call(usize),
 }
@@ -102,10 +102,10 @@ impl<'a> Fusion<'a> {
             };
             let index = fused.add_node(weight);
             for source in reads(step) {
-                if let Source::Node(node) = source {
-                    if let Some(&from) = producer.get(&node) {
-                        fused.update_edge(from, index, ());
-                    }
+                if let Source::Node(node) = source
+                    && let Some(&from) = producer.get(&node)
+                {
+                    fused.update_edge(from, index, ());
                 }
                 let bytes = |d: DType, n: usize| (d.size() * n) as u64;
                 let size = match source {
@@ -271,7 +271,7 @@ impl<'a> Fusion<'a> {
                 }
             }
             steps.push(match &self.graph[n] {
-                Some(fused) => Scheduled::Fused(fused.clone()),
+                Some(fused) => Scheduled::Fused(Box::new(fused.clone())),
                 None => Scheduled::Call(n.index()),
             });
         }

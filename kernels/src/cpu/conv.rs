@@ -14,8 +14,6 @@ use std::sync::Mutex;
 
 /// Bytes of a tile of columns.
 const TILE: usize = 448 << 10;
-/// Output channels of one product: with more, the library packs the columns, which lie well as they are.
-const UNPACKED: usize = 48;
 /// Output positions of a tile at least.
 const POSITIONS: usize = 128;
 
@@ -216,13 +214,8 @@ fn convolve_tile<T: Real + Plain>(
         let plane = |image: usize, c: usize| ((image * g.groups + group) * g.cout + c) * positions;
         if one {
             let from = plane(first, 0) + tile.start - first * positions;
-            for c in (0..g.cout).step_by(UNPACKED) {
-                let s = Sizes { m: UNPACKED.min(g.cout - c), ..s };
-                let to = from + c * positions;
-                // SAFETY: tiles have disjoint columns of the result.
-                unsafe { multiply_shared(s, weight.from(c, 0), columns, out, to, positions)? };
-            }
-            return Ok(());
+            // SAFETY: tiles have disjoint columns of the result.
+            return unsafe { multiply_shared(s, weight, columns, out, from, positions) };
         }
         multiply(s, weight, columns, product, width, false)?;
         for (c, row) in product.chunks_exact(width).enumerate() {
@@ -326,16 +319,34 @@ impl<T: Wide> Loop for Gather<'_, T> {
                         continue;
                     }
                     let source = &plane[s.from..s.from + (inside - 1) * self.step + 1];
-                    if self.step == 1 {
-                        copy_short(source, out);
-                    } else {
-                        for (out, x) in out.iter_mut().zip(source.iter().step_by(self.step)) {
-                            *out = *x;
+                    match self.step {
+                        1 => copy_short(source, out),
+                        2 => copy_every_second(source, out),
+                        step => {
+                            for (i, out) in out.iter_mut().enumerate() {
+                                *out = source[i * step];
+                            }
                         }
                     }
                 }
             }
         }
+    }
+}
+
+/// Copies every second element; in pieces of constant length, which become shuffles of vectors.
+#[inline(always)]
+fn copy_every_second<T: Copy>(x: &[T], out: &mut [T]) {
+    const N: usize = 16;
+    let whole = out.len().saturating_sub(1) / N;
+    let (pieces, rest) = out.split_at_mut(whole * N);
+    for (out, x) in pieces.chunks_exact_mut(N).zip(x.chunks_exact(2 * N)) {
+        for i in 0..N {
+            out[i] = x[2 * i];
+        }
+    }
+    for (out, x) in rest.iter_mut().zip(x[whole * 2 * N..].iter().step_by(2)) {
+        *out = *x;
     }
 }
 

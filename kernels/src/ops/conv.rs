@@ -65,7 +65,7 @@ fn geometry(spec: &ConvSpec, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> 
             "the input has {channels} channels, the weight {w} with {groups} groups takes {takes}"
         )));
     }
-    if w[0] % groups != 0 {
+    if !w[0].is_multiple_of(groups) {
         return Err(Error::shape(format!("{} channels do not form {groups} groups", w[0])));
     }
     let cout = if spec.transposed { w[1] } else { w[0] / groups };

@@ -122,6 +122,9 @@ fn batched(layout: &Layout, batch: &Shape, rows: usize, columns: usize) -> Resul
     Ok((lead.offsets().collect(), strides[rank], strides[rank + 1]))
 }
 
+/// The starts of both operands' matrices in each batch, and their views.
+type Operands<'a, T> = (Vec<(usize, usize)>, View<'a, T>, View<'a, T>);
+
 /// The starts of both operands' matrices, and views of all memory with their strides.
 fn views<'a, T: Element>(
     parts: &Parts,
@@ -129,7 +132,7 @@ fn views<'a, T: Element>(
     left: Layout,
     b: &'a Array,
     right: Layout,
-) -> Result<(Vec<(usize, usize)>, View<'a, T>, View<'a, T>)> {
+) -> Result<Operands<'a, T>> {
     let s = parts.sizes;
     let (a_starts, row, col) = batched(&left, &parts.batch, s.m, s.k)?;
     let a = View {

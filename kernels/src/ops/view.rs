@@ -5,11 +5,14 @@ use crate::{ArgMeta, Extent, Op};
 use ferrotrace_runtime::{Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
 
+/// An affine index: the constant, and (output dimension, coefficient) terms.
+pub type AffineIndex = (isize, SmallVec<[(usize, isize); 2]>);
+
 /// The affine index map of a view: input index `d` is `base[d] + Σ coefficient · output index`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ViewMap {
-    /// For each input dimension: the constant, and (output dimension, coefficient) terms.
-    pub dims: Vec<(isize, SmallVec<[(usize, isize); 2]>)>,
+    /// The index of each input dimension.
+    pub dims: Vec<AffineIndex>,
 }
 
 impl ViewMap {
@@ -84,7 +87,7 @@ fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
     let total = from.numel();
     let inferred = match auto {
         Some(_) if known == 0 => return Err(bad("-1 is ambiguous beside a size of 0")),
-        Some(_) if total % known != 0 => return Err(bad("the sizes do not divide the element count")),
+        Some(_) if !total.is_multiple_of(known) => return Err(bad("the sizes do not divide the element count")),
         Some(_) => total / known,
         None if known != total => return Err(bad("element counts differ")),
         None => 0,
@@ -293,7 +296,7 @@ fn diagonal_len(rows: usize, cols: usize, offset: isize) -> usize {
 pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
     let rank = from.rank();
     let identity = |d: usize| (0isize, SmallVec::from_slice(&[(d, 1isize)]));
-    let mut dims: Vec<(isize, SmallVec<[(usize, isize); 2]>)> = (0..rank).map(identity).collect();
+    let mut dims: Vec<AffineIndex> = (0..rank).map(identity).collect();
     match op {
         Op::Expand(_) => {
             let lead = to.rank() - rank;
