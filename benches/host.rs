@@ -76,7 +76,7 @@ fn recording(options: &Options, table: &mut Table) -> Outcome {
 /// A cached flush of a chain of operations on 16 numbers; recording it is not timed.
 fn flushes(length: usize, options: &Options, table: &mut Table) -> Outcome {
     let name = format!("cached flush, {length} operations");
-    if !options.wants("flush") {
+    if !options.wants(&name) {
         return Ok(());
     }
     let (x, y) = (vector(16, 0), vector(16, 1));

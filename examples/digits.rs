@@ -222,7 +222,7 @@ fn compare(compiled: &Run, eager: &Run) {
     row("first epoch", &|run| format!("{:.2} ms", 1e3 * run.epochs[0]));
     row("median", &|run| format!("{:.2} ms", 1e3 * seconds_per_epoch(run)));
     row("fused kernels run", &|run| run.stats.kernels_launched.to_string());
-    row("ready-made kernels run", &|run| run.stats.library_calls.to_string());
+    row("calls between them", &|run| run.stats.library_calls.to_string());
     row("kernels compiled", &|run| run.stats.kernels_compiled.to_string());
     row("found on disk", &|run| run.stats.disk_cache_hits.to_string());
     row("found in memory", &|run| run.stats.kernel_cache_hits.to_string());

@@ -21,7 +21,7 @@ fn start(device: &Device) -> Tensor {
     let (row, column) = (along.reshape([SIZE, 1]), along.reshape([1, SIZE]));
     let middle = SIZE as f64 / 2.0;
     let distance = ((&row - middle).square() + (&column - middle).square()).sqrt();
-    let hot = distance.lt(SIZE as f64 / 8.0).logical_or(&row.eq(0.0));
+    let hot = distance.lt(SIZE as f64 / 8.0).logical_or(row.eq(0.0));
     hot.to_dtype(DType::F32)
 }
 

@@ -27,6 +27,7 @@
 //!   reads ([`Tensor::to_vec`], [`Tensor::to_scalar`], [`Tensor::eval`], [`Tensor::dim`], ..) returns a [`Result`].
 //! - **Tensors are values.** No write is seen through another handle; memory is reused in place where nobody looks.
 //! - **Names and meanings are PyTorch's**, its dtype promotion among them.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub use ferrotrace_runtime::{
     Category, Context, DType, Device, Element, Error, ErrorKind, Result, Scalar, Shape, Stats, cache, reset_stats,

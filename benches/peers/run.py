@@ -223,7 +223,7 @@ def compare(title, names, ours, others, ceiling, options):
             theirs = peer.open(name)
             if theirs is None:
                 continue
-            if abs(theirs - value) > 1e-3 * max(abs(value), 1e-6):
+            if theirs != value and not abs(theirs - value) <= 1e-3 * max(abs(value), 1e-6):
                 print(f"  {name}: ours is {value}, {peer.name} has {theirs}", file=sys.stderr)
                 notes = " (values differ)"
             entered.append(peer)
@@ -284,7 +284,7 @@ def section(name, options, folder):
                 child.end()
     bench = "workloads" if name == "products" else name
     arguments = ["--smoke"] if options.smoke else ["--rounds", str(options.rounds)]
-    wanted = ["mm_"] if name == "products" else options.names
+    wanted = ["--products"] if name == "products" else options.names
     command = ["cargo", "bench", "--bench", bench, "--", *arguments, *wanted]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip() + "\n"
 

@@ -1,7 +1,7 @@
 //! The typed operator graph of one flush: what a recorded trace becomes, before anything is lowered.
 
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ValueId};
-use ferrotrace_runtime::{Context, DType, Device, Error, Layout, Result, Scalar, Shape};
+use ferrotrace_runtime::{Context, DType, Device, Error, Layout, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -232,29 +232,12 @@ impl OpBuilder for Graph {
     }
 }
 
-/// `%3: f32[2, 3] = mul(%1, $0)`, a line a node; numbers known at run time are `$slot`.
+/// `%3: f32[2, 3] = mul(%1, $0=1.5)`, a line a node: the form that [`text`](crate::text) describes and reads.
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, node) in self.nodes.iter().enumerate() {
-            write!(f, "%{i}: {}{} = ", node.dtype, node.shape)?;
-            match &node.op {
-                NodeOp::Input(n) => write!(f, "input {n} {:?}", self.inputs[*n as usize].layout.strides())?,
-                NodeOp::Op(op) => {
-                    write!(f, "{}", op.name())?;
-                    f.write_str("(")?;
-                    for (k, arg) in node.args.iter().enumerate() {
-                        f.write_str(if k == 0 { "" } else { ", " })?;
-                        match arg {
-                            Operand::Value(v) => write!(f, "%{}", v.0)?,
-                            Operand::Slot(s, _) => write!(f, "${s}")?,
-                            Operand::Const(Scalar::Bool(b)) => write!(f, "{b}")?,
-                            Operand::Const(Scalar::Int(n)) => write!(f, "{n}")?,
-                            Operand::Const(Scalar::Float(x)) => write!(f, "{x:?}")?,
-                        }
-                    }
-                    f.write_str(")")?;
-                }
-            }
+            write!(f, "%{i}: ")?;
+            crate::text::write_node(f, self, node)?;
             writeln!(f)?;
         }
         f.write_str("return")?;

@@ -2,6 +2,7 @@
 //!
 //! Passes are functions from whole values to whole values: [`Graph`] → [`simplify`](simplify::simplify) →
 //! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit) → [`Plan`].
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 pub mod body;
@@ -16,6 +17,7 @@ pub mod nest;
 mod plan;
 pub mod schedule;
 pub mod simplify;
+pub mod text;
 
 pub use eager::run_eagerly;
 pub use explain::{Explanation, FusedInfo};

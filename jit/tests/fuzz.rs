@@ -7,9 +7,9 @@ use common::generate::{Limits, Program, program};
 use common::{difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
-use ferrotrace_jit::{Graph, Precision, compile, draft, run_eagerly};
+use ferrotrace_jit::{Graph, Precision, Step, compile, draft, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{DType, Result};
+use ferrotrace_runtime::{DType, KernelSource, Result, Scalar, compile_kernels, stats_scope};
 
 const SMALL: Limits = Limits {
     ops: 64,
@@ -20,13 +20,13 @@ const SMALL: Limits = Limits {
     precision: Precision::Fast,
 };
 
-type Runner = fn(Graph, &[Array], &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>>;
+type Runner = fn(Graph, &[Array], &[Scalar]) -> Result<Vec<Array>>;
 
-fn interpreted(graph: Graph, arrays: &[Array], scalars: &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>> {
+fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     interpret(&draft(graph, &Thresholds::default())?, arrays, scalars)
 }
 
-fn compiled(graph: Graph, arrays: &[Array], scalars: &[ferrotrace_runtime::Scalar]) -> Result<Vec<Array>> {
+fn compiled(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     compile(graph)?.run(&mut kept(arrays), scalars)
 }
 
@@ -79,22 +79,6 @@ fn count(default: u64) -> std::ops::Range<u64> {
 }
 
 #[test]
-fn average() {
-    let (mut n, mut c, mut k) = (0, 0, 0);
-    let mut ops = std::collections::BTreeMap::new();
-    for seed in count(500) {
-        let p = program(seed, &SMALL);
-        n += p.graph.nodes().len();
-        c += 1;
-        for i in 0..p.graph.nodes().len() {
-            *ops.entry(p.graph.context(ValueId(i as u32)).op).or_insert(0) += 1;
-        }
-        if let Ok(d) = draft(p.graph.clone(), &Thresholds::default()) { k += d.steps.len(); }
-    }
-    println!("{} nodes, {} steps of {c}: {ops:?}", n / c, k);
-}
-
-#[test]
 fn interpreted_drafts_give_the_results_of_eager_mode() {
     for seed in count(1500) {
         check(seed, &SMALL, interpreted);
@@ -110,4 +94,81 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
     for seed in count(700) {
         check(seed, &limits, interpreted);
     }
+}
+
+/// Compiles the kernels of many programs at once, so that the compiler runs once for many.
+fn prepare(programs: &[Program]) {
+    let mut sources: Vec<KernelSource> = Vec::new();
+    for p in programs {
+        let Ok(draft) = draft(p.graph.clone(), &Thresholds::default()) else {
+            continue;
+        };
+        for step in draft.steps {
+            if let Step::Launch(emitted) = step {
+                sources.push(emitted.source);
+            }
+        }
+    }
+    for batch in sources.chunks(64) {
+        compile_kernels(batch);
+    }
+}
+
+fn check_compiled(seeds: std::ops::Range<u64>, limits: &Limits) {
+    let seeds: Vec<u64> = seeds.collect();
+    for batch in seeds.chunks(32) {
+        prepare(&batch.iter().map(|&s| program(s, limits)).collect::<Vec<_>>());
+        for &seed in batch {
+            let ((), stats) = stats_scope(|| check(seed, limits, compiled));
+            assert_eq!(stats.fallbacks, 0, "seed {seed} ran on ready-made kernels");
+        }
+    }
+}
+
+const MIDDLE: Limits = Limits {
+    ops: 16,
+    numel: 3000,
+    sizes: &[0, 1, 2, 3, 4, 7, 16, 17, 33, 70],
+    ..SMALL
+};
+
+#[test]
+fn compiled_plans_give_the_results_of_eager_mode() {
+    check_compiled(count(150), &MIDDLE);
+}
+
+#[test]
+fn compiled_exact_plans_give_the_results_of_eager_mode() {
+    check_compiled(
+        count(100),
+        &Limits {
+            precision: Precision::EagerExact,
+            ..MIDDLE
+        },
+    );
+}
+
+/// DESIGN: with `EagerExact`, compiled pointwise code is bit for bit the eager result.
+#[test]
+fn exact_pointwise_programs_are_bit_for_bit_eager() {
+    let limits = Limits {
+        precision: Precision::EagerExact,
+        pointwise: true,
+        ops: 10,
+        ..MIDDLE
+    };
+    check_compiled(count(60), &limits);
+}
+
+/// Long rows, blocks and chunks: sizes past every threshold of the emitter.
+const LARGE: Limits = Limits {
+    ops: 8,
+    numel: 300_000,
+    sizes: &[1, 2, 3, 5, 40, 130, 600, 1100, 70_000],
+    ..SMALL
+};
+
+#[test]
+fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
+    check_compiled(count(40), &LARGE);
 }

@@ -2,6 +2,7 @@
 //!
 //! An operator is one place under [`ops`]: its arity, shape rule, dtype rule, C text or decomposition, and ready-made
 //! kernel. [`Op`] is the attribute-carrying name by which the trace, the graph and eager mode refer to it.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod array;
 mod builder;

@@ -1,6 +1,7 @@
 //! Where programs run: dtypes, shapes, layouts, memory, threads, compilers, the artifact store and launches.
 //!
 //! Everything unsafe of the library that is not a ready-made kernel is in this crate, behind safe functions.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod buffer;
 pub mod cache;

@@ -458,8 +458,11 @@ mod tests {
         compiled(|| {
             let form = |tensor: &Tensor| {
                 let collected = shown(&[tensor]);
-                let arrays: Vec<Array> =
-                    collected.leaves.iter().filter_map(|l| collected.node(l.arc).array()).collect();
+                let arrays: Vec<Array> = collected
+                    .leaves
+                    .iter()
+                    .filter_map(|l| collected.node(l.arc).array())
+                    .collect();
                 let form = collected.form(arrays.iter());
                 assert_eq!(form.hash(), collected.hash);
                 assert!(collected.has_form(&form, arrays.iter()));
@@ -498,7 +501,9 @@ mod tests {
             }
             flight.land();
             let donated = leaves.into_iter().filter(|(_, donated)| *donated);
-            donated.map(|(array, _)| array.buffer.as_slice::<f32>()[0]).collect::<Vec<_>>()
+            donated
+                .map(|(array, _)| array.buffer.as_slice::<f32>()[0])
+                .collect::<Vec<_>>()
         };
         compiled(|| {
             let held = v(&[1.0, 0.0]);

@@ -3,6 +3,7 @@
 //! A [`Tensor`] is a handle of a node of the trace. [`Tensor`] methods record nodes; reading data, [`eval`] and the two
 //! limits of a pending trace ([`set_trace_limit`]) flush them: the pending operations are collected, their form is
 //! looked up among the plans met before (or compiled), the plan runs, and what it computed is stored in the nodes.
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 mod args;

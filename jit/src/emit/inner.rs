@@ -63,7 +63,11 @@ impl Writer<'_> {
         let pad = " ".repeat(at.indent);
         if at.lanes.is_none() {
             for place in &self.ahead {
-                let _ = writeln!(text, "{pad}__builtin_prefetch({}, 0, 2);", place.replace('@', at.position));
+                let _ = writeln!(
+                    text,
+                    "{pad}__builtin_prefetch({}, 0, 2);",
+                    place.replace('@', at.position)
+                );
             }
         }
         for &v in &l.restore {
@@ -121,12 +125,22 @@ impl Writer<'_> {
     /// from memory then while arithmetic goes on. Templates over the vector position.
     pub(super) fn look_ahead(&mut self) {
         let rows = self.row_vars();
-        let (&[row], true) = (rows.as_slice(), self.walked_vars().is_empty()) else { return };
+        let (&[row], true) = (rows.as_slice(), self.walked_vars().is_empty()) else {
+            return;
+        };
         let row = Var(row as u32);
         let first = self.stages.loops[0].compute.clone();
         for v in first {
             let node = self.node;
-            let BodyOp::Load { source, index, mask: None, .. } = &node.body.value(v).op else { continue };
+            let BodyOp::Load {
+                source,
+                index,
+                mask: None,
+                ..
+            } = &node.body.value(v).op
+            else {
+                continue;
+            };
             let stride = index.coefficient(row);
             if self.indices[&v].step == Step::Unit && stride != 0 {
                 let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());

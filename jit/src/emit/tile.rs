@@ -41,8 +41,15 @@ impl Writer<'_> {
             _ => false,
         };
         let inner = &self.stages.loops[0].compute;
-        let of = |row: usize| Tile { row, loads: inner.iter().copied().filter(|&v| strided(v, row)).collect() };
-        let tiles = self.row_vars().into_iter().filter(|&row| self.extents[row] >= ROWS).map(of);
+        let of = |row: usize| Tile {
+            row,
+            loads: inner.iter().copied().filter(|&v| strided(v, row)).collect(),
+        };
+        let tiles = self
+            .row_vars()
+            .into_iter()
+            .filter(|&row| self.extents[row] >= ROWS)
+            .map(of);
         tiles.filter(|t| !t.loads.is_empty()).max_by_key(|t| t.loads.len())
     }
 
@@ -67,18 +74,31 @@ impl Writer<'_> {
         let _ = writeln!(out, "    for (long long jb = lo; jb < hi; jb += {COLUMNS}) {{");
         let _ = writeln!(out, "    const long long je = ft_min(jb + {COLUMNS}, hi);");
         for &v in &tile.loads {
-            let BodyOp::Load { source, dtype, index, .. } = &self.node.body.value(v).op else { continue };
+            let BodyOp::Load {
+                source, dtype, index, ..
+            } = &self.node.body.value(v).op
+            else {
+                continue;
+            };
             let (source, ty) = (*source, memory_type(*dtype));
-            let start = self.nested(&index.sub(&Expr::from(Var(tile.row as u32)))).replace('@', "j");
+            let start = self
+                .nested(&index.sub(&Expr::from(Var(tile.row as u32))))
+                .replace('@', "j");
             let pointer = self.pointer(source);
             let _ = writeln!(out, "    {ty} g{v}[{}];", ROWS * COLUMNS);
-            let _ = writeln!(out, "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {pointer} + {start} + r0;");
+            let _ = writeln!(
+                out,
+                "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {pointer} + {start} + r0;"
+            );
             let copy = |count: &str| format!("for (long l = 0; l < {count}; l++) g{v}[l*{COLUMNS} + j - jb] = q[l];");
             let _ = writeln!(out, "      if (r1 - r0 == {ROWS}) {{ {} }}", copy(&ROWS.to_string()));
             let _ = writeln!(out, "      else {{ {} }} }}", copy("r1 - r0"));
         }
         let i = format!("i{}", tile.row);
-        let _ = writeln!(out, "    for (long long {i} = r0; {i} < r1; {i}++) {{ const long long lo = jb, hi = je;");
+        let _ = writeln!(
+            out,
+            "    for (long long {i} = r0; {i} < r1; {i}++) {{ const long long lo = jb, hi = je;"
+        );
         out.push_str(&self.preamble);
         out.push_str(body);
         out.push_str("    }\n    }\n");

@@ -151,8 +151,9 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
             rest = rest.add(&Expr::var(v).scale(stride));
             stride *= host.extents()[v] as i64;
         }
-    } else if !host_rest.is_empty() && host_rest.iter().any(|&v| v < iter.len()) {
-        // A guest without columns stands for whole rows: the position must tell every row apart.
+    } else if !host_rest.is_empty() && (!guest.red.is_empty() || host_rest.iter().any(|&v| v < iter.len())) {
+        // A guest without columns stands for whole rows: the position must tell every row apart. One with columns
+        // would run over the host's further columns again.
         return None;
     }
     for _ in 0..6 {

@@ -188,7 +188,9 @@ impl<'a> Fusion<'a> {
 
     /// The first and last lowered step of a node; a call is its own, in the order of insertion.
     fn span(&self, n: NodeIndex) -> (usize, usize) {
-        self.graph[n].as_ref().map_or((n.index(), n.index()), |f| (f.steps[0], f.steps[f.steps.len() - 1]))
+        self.graph[n]
+            .as_ref()
+            .map_or((n.index(), n.index()), |f| (f.steps[0], f.steps[f.steps.len() - 1]))
     }
 
     /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).

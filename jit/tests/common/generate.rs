@@ -67,8 +67,11 @@ pub fn program(seed: u64, limits: &Limits) -> Program {
     }
     let n = g.program.graph.nodes().len();
     let mut outputs = vec![ValueId(n as u32 - 1)];
-    for _ in 0..g.rng.below(4) {
-        outputs.push(ValueId(g.rng.below(n) as u32));
+    let share = g.rng.pick(&[3, 10, 25]);
+    for v in 0..n as u32 {
+        if g.rng.chance(share) {
+            outputs.push(ValueId(v));
+        }
     }
     g.program.graph.set_outputs(outputs);
     g.program
@@ -506,7 +509,7 @@ impl Generator<'_> {
             5 if rank > 0 => Op::Flip {
                 mask: self.rng.next() & ((1 << rank) - 1),
             },
-            6 | 7 | 8 => self.reshape(&shape),
+            6..=8 => self.reshape(&shape),
             9 if rank > 0 => Op::Squeeze {
                 mask: self.rng.next() & ((1 << rank) - 1),
             },
@@ -562,7 +565,7 @@ impl Generator<'_> {
         let mut rest = total;
         let mut p = 2;
         while rest > 1 {
-            while rest % p == 0 {
+            while rest.is_multiple_of(p) {
                 factors.push(p);
                 rest /= p;
             }

@@ -38,7 +38,10 @@ impl Class {
     fn of(array: &Array) -> Class {
         Class {
             rank: array.shape().rank(),
-            ones: array.shape().iter().fold(0, |ones, &size| ones << 1 | (size == 1) as u64),
+            ones: array
+                .shape()
+                .iter()
+                .fold(0, |ones, &size| ones << 1 | (size == 1) as u64),
             dtype: array.dtype,
             device: array.buffer.device().clone(),
             dense: array.layout.is_contiguous(),

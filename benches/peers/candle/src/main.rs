@@ -26,7 +26,11 @@ pub(crate) fn randint(shape: &[usize], seed: u64, bound: u64) -> Result<Tensor> 
 }
 
 fn open(name: &str) -> std::result::Result<(f64, Run), String> {
-    let opened = if name.starts_with("op_") { operators::open(name) } else { workloads::open(name) };
+    let opened = if name.starts_with("op_") {
+        operators::open(name)
+    } else {
+        workloads::open(name)
+    };
     let mut workload = opened.map_err(|e| e.to_string())?.ok_or("not offered")?;
     let value = workload().and_then(|out| magnitude(&out)).map_err(|e| e.to_string())?;
     let run = move || workload().map(drop).map_err(|e| e.to_string());

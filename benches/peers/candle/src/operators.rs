@@ -64,18 +64,16 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
         "op_matmul_1024" => product(&MILLION, &MILLION),
         "op_matmul_batched" => product(&[64, 128, 64], &[64, 64, 128]),
         "op_matvec_1024" => product(&MILLION, &[1024, 1]),
-        "op_matmul_transposed_512" => {
-            of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| a.matmul(&b.t()?))
-        }
-        "op_conv1d" => {
-            of(&[8, 64, 512], randn(&[64, 64, 3], 1, 0.05)?, |x, w| x.conv1d(w, 1, 1, 1, 1))
-        }
-        "op_conv2d" => {
-            of(&[4, 32, 32, 32], randn(&[32, 32, 3, 3], 1, 0.05)?, |x, w| x.conv2d(w, 1, 1, 1, 1))
-        }
-        "op_conv2d_1x1" => {
-            of(&[4, 64, 32, 32], randn(&[64, 64, 1, 1], 1, 0.05)?, |x, w| x.conv2d(w, 0, 1, 1, 1))
-        }
+        "op_matmul_transposed_512" => of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| a.matmul(&b.t()?)),
+        "op_conv1d" => of(&[8, 64, 512], randn(&[64, 64, 3], 1, 0.05)?, |x, w| {
+            x.conv1d(w, 1, 1, 1, 1)
+        }),
+        "op_conv2d" => of(&[4, 32, 32, 32], randn(&[32, 32, 3, 3], 1, 0.05)?, |x, w| {
+            x.conv2d(w, 1, 1, 1, 1)
+        }),
+        "op_conv2d_1x1" => of(&[4, 64, 32, 32], randn(&[64, 64, 1, 1], 1, 0.05)?, |x, w| {
+            x.conv2d(w, 0, 1, 1, 1)
+        }),
         "op_max_pool2d" => images(|x| x.max_pool2d(2)),
         "op_avg_pool2d" => images(|x| x.avg_pool2d(2)),
         "op_upsample" => images(|x| x.upsample_nearest2d(128, 128)),

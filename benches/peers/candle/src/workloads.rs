@@ -58,11 +58,15 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
         "embsum" => {
             let table = randn(&[50_000, 256], 0, 1.0)?;
             let rows = randint(&[4096 * 32], 5, 50_000)?;
-            Ok(Some(Box::new(move || table.index_select(&rows, 0)?.reshape((4096, 32, 256))?.sum(1))))
+            Ok(Some(Box::new(move || {
+                table.index_select(&rows, 0)?.reshape((4096, 32, 256))?.sum(1)
+            })))
         }
         "small_chain1000" => {
             let (x, y) = (randn(&[16], 0, 1.0)?, randn(&[16], 1, 0.001)?);
-            Ok(Some(Box::new(move || (0..1000).try_fold(x.clone(), |sum, _| &sum + &y))))
+            Ok(Some(Box::new(move || {
+                (0..1000).try_fold(x.clone(), |sum, _| &sum + &y)
+            })))
         }
         "mlp_step" => perceptron(),
         "adamw100" => adamw(),
@@ -109,8 +113,13 @@ fn perceptron() -> Result<Option<Workload>> {
 }
 
 fn adamw() -> Result<Option<Workload>> {
-    let kinds: [(usize, &[usize]); 5] =
-        [(10, &[1024, 1024]), (20, &[512, 512]), (30, &[512]), (20, &[10, 512]), (20, &[256, 1024])];
+    let kinds: [(usize, &[usize]); 5] = [
+        (10, &[1024, 1024]),
+        (20, &[512, 512]),
+        (30, &[512]),
+        (20, &[10, 512]),
+        (20, &[256, 1024]),
+    ];
     let shapes: Vec<&[usize]> = kinds.iter().flat_map(|&(n, s)| std::iter::repeat_n(s, n)).collect();
     let mut parameters = Vec::new();
     // The gradient of a sum of products is what the parameter is multiplied by.
@@ -137,11 +146,16 @@ fn block() -> Result<Option<Workload>> {
         w.push(randn(shape, i as u64 + 10, 0.02)?);
     }
     let x = randn(&[batch * length, d], 0, 1.0)?;
-    let (one, zero) = (Tensor::ones(d, DType::F32, &Device::Cpu)?, Tensor::zeros(d, DType::F32, &Device::Cpu)?);
+    let (one, zero) = (
+        Tensor::ones(d, DType::F32, &Device::Cpu)?,
+        Tensor::zeros(d, DType::F32, &Device::Cpu)?,
+    );
     Ok(Some(Box::new(move || {
         let norm = |x: &Tensor| ops::layer_norm(x, &one, &zero, 1e-5);
         let qkv = norm(&x)?.matmul(&w[0])?.broadcast_add(&w[1])?;
-        let qkv = qkv.reshape((batch, length, 3, heads, d / heads))?.permute((2, 0, 3, 1, 4))?;
+        let qkv = qkv
+            .reshape((batch, length, 3, heads, d / heads))?
+            .permute((2, 0, 3, 1, 4))?;
         let part = |i: usize| qkv.get(i)?.contiguous();
         let scores = (part(0)?.matmul(&part(1)?.transpose(D::Minus2, D::Minus1)?)? * ((d / heads) as f64).powf(-0.5))?;
         let attended = ops::softmax_last_dim(&scores)?.matmul(&part(2)?)?;
