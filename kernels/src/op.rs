@@ -298,7 +298,7 @@ pub enum Composite {
     SmoothL1Loss,
     /// Mean of eᵗ-free KL terms: operands log-probabilities x, probabilities t.
     KlDiv,
-    /// Mean of −x[class]: operands log-probabilities (classes in dimension 1), class indices.
+    /// Mean of `−x[class]`: operands log-probabilities (classes in dimension 1), class indices.
     NllLoss,
     /// Cross entropy of logits with class indices or probabilities.
     CrossEntropy,

@@ -175,7 +175,7 @@ fn add_rows<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R])
     add_rows_body::<T, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x);
 }
 
-/// Σ a[i] · b[i]: lane `i % 64` first, then halves of the lanes.
+/// `Σ a[i] · b[i]`: lane `i % 64` first, then halves of the lanes.
 pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     #[cfg(target_arch = "x86_64")]
     if matches!(Isa::host(), Isa::Avx2 | Isa::Avx512) {

@@ -144,7 +144,7 @@ pub trait Float32: Float {
     fn table(name: &'static str, values: &'static [f64; 128], index: Self::Int) -> Self::Wide;
 }
 
-/// Σ c[i]·xⁱ by Horner's rule, lowest power first.
+/// `Σ c[i]·xⁱ` by Horner's rule, lowest power first.
 #[inline(always)]
 pub fn horner<F: Float, const N: usize>(x: F, c: [f64; N]) -> F {
     let mut p = F::lit(c[N - 1]);
