@@ -21,6 +21,7 @@ import platform
 import random
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -232,6 +233,10 @@ def compare(title, names, ours, others, ceiling, options):
         running = [ours, *entered, *([ceiling] if need else [])]
         try:
             times = rounds_of(running, options)
+        except KeyboardInterrupt:
+            print("  interrupted: the rows so far stand", file=sys.stderr)
+            options.interrupted = True
+            break
         except RuntimeError as error:
             print(f"  {name}: {error}", file=sys.stderr)
             rows.append([name] + ["–"] * (len(heads) - 1))
@@ -317,6 +322,9 @@ def main():
     parser.add_argument("--tcmalloc", default=os.environ.get("PEERS_TCMALLOC"))
     parser.add_argument("--smoke", action="store_true", help="one round of one run, nothing written")
     options = parser.parse_args()
+    options.interrupted = False
+    # A time limit ends a section as Ctrl-C does: with the rows it has.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if options.smoke:
         options.rounds, options.sample = 1, 0.001
     folder = tempfile.mkdtemp(prefix="ferrotrace-peers-")
@@ -326,8 +334,10 @@ def main():
         for name in options.only:
             text = section(name, options, folder)
             print(f"\n## {name}\n\n{text}", flush=True)
-            if not options.smoke and not options.names:
+            if not options.smoke and not options.names and not options.interrupted:
                 write(name, text)
+            if options.interrupted:
+                break
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -506,3 +506,98 @@ fn decode(flat: usize, extents: &[usize], into: &mut [i64]) {
         rest /= n.max(1);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::{Limits, Lowered, lower};
+    use crate::plan::draft;
+    use ferrotrace_runtime::{Buffer, Device};
+
+    fn array(shape: &[usize], data: &[f32]) -> Array {
+        let buffer = Buffer::from_slice(&Device::cpu(), data).expect("memory");
+        Array {
+            buffer,
+            layout: Layout::contiguous(shape.into()),
+            dtype: DType::F32,
+        }
+    }
+
+    const PROGRAM: &str = "
+        %0: f32[2, 9] = input 0 [9, 1]
+        %1: f32[2] = sum(%0) {dims: [1], keepdim: false}
+        %2: f32[2] = mul(%1, $0=2.0)
+        %3: i64[2] = argmax(%0) {dims: [1], keepdim: false}
+        return %2 %3";
+
+    #[test]
+    fn rows_reductions_and_numbers() {
+        let graph: Graph = PROGRAM.parse().expect("a graph");
+        let x = array(
+            &[2, 9],
+            &[
+                1.,
+                2.,
+                3.,
+                4.,
+                5.,
+                9.,
+                7.,
+                9.,
+                0.,
+                0.,
+                -1.,
+                0.,
+                0.,
+                0.,
+                0.,
+                0.,
+                0.,
+                f32::NAN,
+            ],
+        );
+        let draft = draft(graph, &Limits::default()).expect("a draft");
+        let y = interpret(&draft, &[x], &[Scalar::Float(0.5)]).expect("it runs");
+        assert_eq!(y[0].buffer.as_slice::<f32>()[0], 20.0);
+        assert!(y[0].buffer.as_slice::<f32>()[1].is_nan());
+        assert_eq!(y[1].buffer.as_slice::<i64>(), [5, 8]);
+    }
+
+    #[test]
+    fn nests_run_one_by_one() {
+        let graph: Graph = PROGRAM.parse().expect("a graph");
+        let lowering = lower(&graph, &Limits::default()).expect("it lowers");
+        let inputs = [array(&[2, 9], &[1.0; 18])];
+        let mut memory = Memory::new(&graph, &inputs, &[Scalar::Float(1.0)], &lowering.sites);
+        for step in &lowering.steps {
+            let Lowered::Nest(nest) = step else { panic!("no calls") };
+            memory.run_nest(nest).expect("it runs");
+        }
+        let sum = memory.array(ValueId(2)).expect("stored");
+        assert_eq!(sum.buffer.as_slice::<f32>(), [9.0, 9.0]);
+        let Lowered::Nest(nest) = &lowering.steps[0] else {
+            panic!("no calls")
+        };
+        assert!(memory.run_nest(nest).is_err(), "a node is stored once");
+    }
+
+    #[test]
+    fn reads_outside_and_holes_are_errors() {
+        let graph: Graph = PROGRAM.parse().expect("a graph");
+        let lowering = lower(&graph, &Limits::default()).expect("it lowers");
+        let Lowered::Nest(nest) = &lowering.steps[0] else {
+            panic!("no calls")
+        };
+        let run = |nest: &LoopNest, input: Array| {
+            let inputs = [input];
+            Memory::new(&graph, &inputs, &[Scalar::Float(1.0)], &[]).run_nest(nest)
+        };
+        assert!(run(nest, array(&[2, 9], &[1.0; 18])).is_ok());
+        let short = run(nest, array(&[17], &[1.0; 17])).expect_err("a read outside");
+        assert!(short.to_string().contains("outside"), "{short}");
+        let mut fewer = nest.clone();
+        fewer.iter[0] = 1;
+        let hole = run(&fewer, array(&[2, 9], &[1.0; 18])).expect_err("an element is missing");
+        assert!(hole.to_string().contains("never stored"), "{hole}");
+    }
+}

@@ -1,0 +1,175 @@
+//! Memory of runs: reuse, donation, lifetimes.
+
+use super::{plan, run};
+use crate::common::{copied, dense, filled, kept, noise, values};
+use ferrotrace_jit::body::Source;
+use ferrotrace_jit::emit::Pointer;
+use ferrotrace_jit::{PlanInput, Step};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::stats_scope;
+use std::collections::HashSet;
+
+fn donated(array: Array) -> Vec<PlanInput> {
+    vec![PlanInput { array, donated: true }]
+}
+
+const INCREMENT: &str = "
+    %0: f32[1000] = input 0 [1]
+    %1: f32[1000] = add(%0, 1.0)
+    return %1";
+
+// ir T45, codegen D T60
+#[test]
+fn a_donated_input_is_written_in_place() {
+    let plan = plan(INCREMENT);
+    let x = noise(&[1000], 1);
+    let want: Vec<f64> = values(&x).iter().map(|v| (*v as f32 + 1.0) as f64).collect();
+    let (place, mut inputs) = (x.buffer.as_ptr(), donated(x));
+    let (y, stats) = stats_scope(|| plan.run(&mut inputs, &[]).expect("it runs"));
+    assert_eq!((y[0].buffer.as_ptr(), stats.in_place_writes), (place, 1));
+    assert_eq!(values(&y[0]), want);
+}
+
+#[test]
+fn a_shared_or_kept_input_is_never_written() {
+    let plan = plan(INCREMENT);
+    let x = noise(&[1000], 2);
+    let before = values(&x);
+    let (y, stats) = stats_scope(|| plan.run(&mut kept(std::slice::from_ref(&x)), &[]).expect("it runs"));
+    assert!(!y[0].buffer.same(&x.buffer) && stats.in_place_writes == 0);
+    // Donated, but another handle holds the buffer.
+    let y = plan.run(&mut donated(x.clone()), &[]).expect("it runs");
+    assert!(!y[0].buffer.same(&x.buffer));
+    assert_eq!(values(&x), before);
+}
+
+// scheduler §21.21, §21.22; codegen D T40
+#[test]
+fn other_elements_sizes_and_dtypes_rule_out_writing_in_place() {
+    for text in [
+        // Another element is read later.
+        "%0: f32[1000] = input 0 [1]
+         %1: f32[1000] = roll(%0) {shift: 1, dim: 0}
+         %2: f32[1000] = add(%0, %1)
+         return %2",
+        "%0: f32[20, 50] = input 0 [50, 1]
+         %1: f32[50] = select(%0) {dim: 0, index: 0}
+         %2: f32[20, 50] = add(%0, %1)
+         return %2",
+        // Reduced before it is written: the loop that stores reads it again.
+        "%0: f32[400, 400] = input 0 [400, 1]
+         %1: f32[400, 400] = permute(%0) {order: [1, 0]}
+         %2: f32[400, 400] = add(%0, %1)
+         return %2",
+        // Another size of element.
+        "%0: f32[1000] = input 0 [1]
+         %1: f64[1000] = to_dtype(%0)
+         return %1",
+    ] {
+        let plan = plan(text);
+        let shape = plan.draft().graph.inputs()[0].layout.shape().to_vec();
+        let x = noise(&shape, 3);
+        let want = run(text, &[copied(&x)], 0.0);
+        let got = plan.run(&mut donated(x), &[]).expect("it runs");
+        assert_eq!(values(&got[0]), values(&want[0]), "{text}");
+    }
+}
+
+// Softmax reads its input in three loops and may still be written over it.
+#[test]
+fn normalisations_in_place_are_right() {
+    for name in ["softmax(%0) {dim: 1}", "softmax(%0) {dim: 0}"] {
+        let text = format!("%0: f32[40, 300] = input 0 [300, 1]\n%1: f32[40, 300] = {name}\nreturn %1");
+        let x = noise(&[40, 300], 4);
+        let want = run(&text, &[copied(&x)], 1e-6);
+        let got = plan(&text).run(&mut donated(x), &[]).expect("it runs");
+        assert_eq!(values(&got[0]), values(&want[0]), "{name}");
+    }
+}
+
+#[test]
+fn an_offset_window_is_not_taken_over() {
+    let base = noise(&[1001], 5);
+    let layout = ferrotrace_runtime::Layout::new([1000].into(), [1isize].into_iter().collect(), 1);
+    let x = base.with_layout(layout);
+    let want: Vec<f64> = values(&x).iter().map(|v| (*v as f32 + 1.0) as f64).collect();
+    drop(base);
+    let y = plan(INCREMENT).run(&mut donated(x), &[]).expect("it runs");
+    assert_eq!(values(&y[0]), want);
+}
+
+/// Most nodes whose memory is held at once.
+fn most_held(text: &str) -> usize {
+    let plan = plan(text);
+    let draft = plan.draft();
+    let mut held: HashSet<Source> = HashSet::new();
+    let mut most = 0;
+    for (step, frees) in draft.steps.iter().zip(&draft.frees) {
+        match step {
+            Step::Launch(e) => held.extend(e.pointers.iter().filter_map(|p| match p {
+                Pointer::Write(v) => Some(Source::Node(*v)),
+                Pointer::Read(_) => None,
+            })),
+            Step::Call(call) => {
+                held.insert(Source::Node(call.node));
+            }
+        }
+        most = most.max(held.len());
+        for source in frees {
+            held.remove(source);
+        }
+    }
+    most
+}
+
+// codegen D T41, scheduler §21.20
+#[test]
+fn a_chain_of_calls_holds_two_temporaries() {
+    let mut text = String::from("%0: f32[16, 16] = input 0 [16, 1]\n");
+    for i in (1..50).step_by(2) {
+        text += &format!("%{i}: f32[16, 16] = matmul(%{}, %0)\n", i - 1);
+        text += &format!("%{}: f32[16, 16] = tanh(%{i})\n", i + 1);
+    }
+    text += "return %50";
+    assert!(most_held(&text) <= 2);
+    run(&text, &[filled::<f32>(&[16, 16], |i| (i % 7) as f32 / 20.0)], 1e-4);
+}
+
+// scheduler §21.18
+#[test]
+fn outputs_that_nobody_wants_have_no_memory() {
+    let text = "
+        %0: f32[16, 16] = input 0 [16, 1]
+        %1: f32[16, 16] = exp(%0)
+        %2: f32[16] = sum(%1) {dims: [1], keepdim: false}
+        %3: f32[16] = max(%1) {dims: [1], keepdim: false}
+        return %2";
+    assert_eq!(most_held(text), 1);
+}
+
+// codegen D T57
+#[test]
+fn an_output_may_be_an_input_or_come_twice() {
+    let text = "
+        %0: f32[3] = input 0 [1]
+        %1: f32[3] = neg(%0)
+        return %0 %1 %1 %0";
+    let x = dense::<f32>(&[3], &[1.0, -2.0, 3.0]);
+    let y = run(text, std::slice::from_ref(&x), 0.0);
+    assert!(y[0].buffer.same(&x.buffer) && y[3].buffer.same(&x.buffer) && y[1].buffer.same(&y[2].buffer));
+}
+
+// codegen D T57: a donated input that is also an output is not overwritten.
+#[test]
+fn a_donated_input_that_is_wanted_survives() {
+    let text = "
+        %0: f32[3] = input 0 [1]
+        %1: f32[3] = neg(%0)
+        return %1 %0";
+    let x = dense::<f32>(&[3], &[1.0, -2.0, 3.0]);
+    let y = plan(text).run(&mut donated(x), &[]).expect("it runs");
+    assert_eq!(
+        (values(&y[0]), values(&y[1])),
+        (vec![-1.0, 2.0, -3.0], vec![1.0, -2.0, 3.0])
+    );
+}

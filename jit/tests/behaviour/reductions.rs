@@ -1,0 +1,245 @@
+//! Values of reductions: empty, tied, NaN, long, strided.
+
+use super::{read, run};
+use crate::common::{Rng, dense, filled, noise, values, window};
+use ferrotrace_jit::compile;
+use ferrotrace_runtime::DType;
+use half::f16;
+
+fn reduce(name: &str, shape: &[usize], strides: &[isize], from: &str, to: &str) -> String {
+    let dims: Vec<usize> = (0..shape.len()).collect();
+    format!(
+        "%0: {from}{shape:?} = input 0 {strides:?}
+         %1: {to}[] = {name}(%0) {{dims: {dims:?}, keepdim: false}}
+         return %1"
+    )
+}
+
+// ir T1, codegen D T21
+#[test]
+fn reductions_of_nothing() {
+    for (name, from, to, want) in [
+        ("sum", "f32", "f32", 0.0),
+        ("sum", "i32", "i64", 0.0),
+        ("prod", "f32", "f32", 1.0),
+        ("prod", "i8", "i64", 1.0),
+        ("any", "f32", "bool", 0.0),
+        ("all", "f32", "bool", 1.0),
+        ("mean", "f32", "f32", f64::NAN),
+    ] {
+        let x = crate::common::buffer_of(&[], DType::from_name(from).expect("a dtype"));
+        let layout = ferrotrace_runtime::Layout::contiguous([0].into());
+        let x = ferrotrace_kernels::Array {
+            buffer: x,
+            layout,
+            dtype: DType::from_name(from).expect("a dtype"),
+        };
+        let y = values(&run(&reduce(name, &[0], &[1], from, to), &[x], 0.0)[0])[0];
+        assert!(y == want || (y.is_nan() && want.is_nan()), "{name} of {from}: {y}");
+    }
+    for name in ["max", "min", "argmax", "argmin"] {
+        assert!(
+            reduce(name, &[0], &[1], "f32", "f32")
+                .parse::<ferrotrace_jit::Graph>()
+                .is_err()
+        );
+    }
+    let rows = "
+        %0: f32[0, 3] = input 0 [3, 1]
+        %1: f32[0] = max(%0) {dims: [1], keepdim: false}
+        return %1";
+    assert_eq!(values(&run(rows, &[dense::<f32>(&[0, 3], &[])], 0.0)[0]), []);
+}
+
+// ir T2
+#[test]
+fn reductions_of_one_element_are_copies() {
+    for name in ["sum", "prod", "max", "min", "mean"] {
+        let text = format!(
+            "%0: f32[5, 1] = input 0 [1, 1]
+             %1: f32[5] = {name}(%0) {{dims: [1], keepdim: false}}
+             return %1"
+        );
+        let x = dense::<f32>(&[5, 1], &[1.0, -2.0, f32::NAN, f32::INFINITY, 0.5]);
+        run(&text, &[x], 0.0);
+        assert!(
+            !compile(read(&text))
+                .expect("it compiles")
+                .explain()
+                .sources()
+                .iter()
+                .any(|s| s.contains("a1_0"))
+        );
+    }
+    let truth = "
+        %0: f32[3, 1] = input 0 [1, 1]
+        %1: bool[3] = any(%0) {dims: [1], keepdim: false}
+        %2: i64[3] = argmax(%0) {dims: [1], keepdim: false}
+        return %1 %2";
+    let y = run(truth, &[dense::<f32>(&[3, 1], &[f32::NAN, 0.0, 2.0])], 0.0);
+    assert_eq!((values(&y[0]), values(&y[1])), (vec![1.0, 0.0, 1.0], vec![0.0; 3]));
+}
+
+// ir T4, codegen D T20
+#[test]
+fn ties_go_to_the_first_and_nan_wins() {
+    let arg = |data: &[f32]| {
+        let n = data.len();
+        let text = format!(
+            "%0: f32[{n}] = input 0 [1]
+             %1: i64[] = argmax(%0) {{dims: [0], keepdim: false}}
+             %2: i64[] = argmin(%0) {{dims: [0], keepdim: false}}
+             return %1 %2"
+        );
+        let y = run(&text, &[dense(&[n], data)], 0.0);
+        (values(&y[0])[0], values(&y[1])[0])
+    };
+    assert_eq!(arg(&[1.0, f32::NAN, 3.0, f32::NAN]), (1.0, 1.0));
+    assert_eq!(arg(&[2.0, 5.0, 5.0, 2.0, 5.0]), (1.0, 0.0));
+    assert_eq!(arg(&[f32::NEG_INFINITY; 40]), (0.0, 0.0));
+    let mut long = vec![0.5f32; 1_000_000];
+    long[700_000] = 2.0;
+    long[700_001] = 2.0;
+    long[300_000] = -2.0;
+    assert_eq!(arg(&long), (700_000.0, 300_000.0));
+    long[900_000] = f32::NAN;
+    long[123_456] = f32::NAN;
+    assert_eq!(arg(&long), (123_456.0, 123_456.0));
+}
+
+// codegen D T20: rows, columns, and both.
+#[test]
+fn positions_along_each_dimension() {
+    let mut rng = Rng::new(3);
+    let x = filled::<f32>(&[37, 41], |_| 0.0);
+    let data: Vec<f32> = (0..37 * 41).map(|_| rng.between(-3, 3) as f32).collect();
+    let x = dense(x.shape(), &data);
+    for (dims, shape) in [("0", "41"), ("1", "37"), ("0, 1", "")] {
+        for name in ["argmax", "argmin"] {
+            let text = format!(
+                "%0: f32[37, 41] = input 0 [41, 1]
+                 %1: i64[{shape}] = {name}(%0) {{dims: [{dims}], keepdim: false}}
+                 return %1"
+            );
+            run(&text, std::slice::from_ref(&x), 0.0);
+        }
+    }
+}
+
+// ir T5, T6
+#[test]
+fn extremes_of_extremes() {
+    for n in [5usize, 1000, 8193, 1_000_003] {
+        let of = |name: &str, dtype: DType, value: f64| {
+            let buffer = crate::common::buffer_of(&vec![value; n], dtype);
+            let layout = ferrotrace_runtime::Layout::contiguous([n].into());
+            let x = ferrotrace_kernels::Array { buffer, layout, dtype };
+            values(&run(&reduce(name, &[n], &[1], dtype.name(), dtype.name()), &[x], 0.0)[0])[0]
+        };
+        assert_eq!(of("max", DType::F32, f64::NEG_INFINITY), f64::NEG_INFINITY);
+        assert_eq!(of("min", DType::F64, f64::INFINITY), f64::INFINITY);
+        assert_eq!(of("max", DType::I8, -128.0), -128.0);
+        assert_eq!(of("min", DType::U8, 255.0), 255.0);
+        assert_eq!(of("max", DType::Bool, 0.0), 0.0);
+        assert_eq!(of("max", DType::F32, -3.5), -3.5);
+        assert_eq!(of("max", DType::BF16, -3.5), -3.5);
+    }
+}
+
+// codegen D T18, T24; ir T9
+#[test]
+fn sums_of_ones_are_their_count() {
+    for n in [1usize, 7, 1009, 65_537, 1_000_003] {
+        let x = filled::<f32>(&[n], |_| 1.0);
+        assert_eq!(
+            values(&run(&reduce("sum", &[n], &[1], "f32", "f32"), &[x], 0.0)[0]),
+            [n as f64]
+        );
+        let x = filled::<i8>(&[n], |_| 1);
+        assert_eq!(
+            values(&run(&reduce("sum", &[n], &[1], "i8", "i64"), &[x], 0.0)[0]),
+            [n as f64]
+        );
+    }
+    let broadcast = "
+        %0: f32[] = input 0 []
+        %1: f32[1000] = expand(%0) {to: [1000]}
+        %2: f32[] = sum(%1) {dims: [0], keepdim: false}
+        return %2";
+    assert_eq!(values(&run(broadcast, &[dense::<f32>(&[], &[3.0])], 0.0)[0]), [3000.0]);
+    // Half-precision sums are accumulated in binary32.
+    let n = 1 << 17;
+    let x = filled::<f16>(&[n], |i| f16::from_f32(if i < n / 2 { 64.0 } else { -64.0 }));
+    assert_eq!(
+        values(&run(&reduce("sum", &[n], &[1], "f16", "f16"), &[x], 0.0)[0]),
+        [0.0]
+    );
+    let x = filled::<half::bf16>(&[100_000], |_| half::bf16::ONE);
+    let y = values(&run(&reduce("sum", &[100_000], &[1], "bf16", "bf16"), &[x], 0.0)[0]);
+    assert_eq!(y, [half::bf16::from_f32(100_000.0).to_f64()]);
+}
+
+// ir T13
+#[test]
+fn strided_inputs_reduce_over_every_set_of_dimensions() {
+    let mut rng = Rng::new(11);
+    for shape in [[3usize, 7, 5], [16, 33, 64]] {
+        for mask in 1..8usize {
+            let x = window(&mut rng, &shape, DType::F32, true, &mut |r| r.uniform(-2.0, 2.0));
+            let dims: Vec<usize> = (0..3).filter(|d| mask >> d & 1 == 1).collect();
+            let kept: Vec<usize> = (0..3).filter(|d| mask >> d & 1 == 0).map(|d| shape[d]).collect();
+            let strides = x.layout.strides();
+            let text = format!(
+                "%0: f32{shape:?} = input 0 {strides:?}
+                 %1: f32{shape:?} = mul(%0, 2.0)
+                 %2: f32{kept:?} = sum(%1) {{dims: {dims:?}, keepdim: false}}
+                 %3: f32{kept:?} = max(%1) {{dims: {dims:?}, keepdim: false}}
+                 %4: i64{kept:?} = argmin(%1) {{dims: {dims:?}, keepdim: false}}
+                 return %2 %3 %4"
+            );
+            run(&text, &[x], 0.02);
+        }
+    }
+}
+
+// ir T10
+#[test]
+fn the_variance_of_large_numbers_keeps_its_digits() {
+    let n = 1 << 10;
+    let x = filled::<f32>(&[n], |i| 1e6 + (i % 2) as f32);
+    let text = format!(
+        "%0: f32[{n}] = input 0 [1]
+         %1: f32[] = var(%0) {{dims: [0], keepdim: false, correction: 0}}
+         return %1"
+    );
+    let y = values(&run(&text, &[x], 1e-2)[0])[0];
+    assert!((y - 0.25).abs() < 1e-3, "{y}");
+}
+
+// ir T16
+#[test]
+fn integer_products_wrap() {
+    let x = filled::<i64>(&[70], |i| i as i64 + 3);
+    run(&reduce("prod", &[70], &[1], "i64", "i64"), &[x], 0.0);
+}
+
+// DESIGN: same inputs, same bits, whatever the thread count.
+#[test]
+fn long_sums_have_the_same_bits_each_time() {
+    let x = noise(&[300_000], 12);
+    let text = reduce("sum", &[300_000], &[1], "f32", "f32");
+    let plan = compile(read(&text)).expect("it compiles");
+    let once = || {
+        values(
+            &plan
+                .run(&mut crate::common::kept(std::slice::from_ref(&x)), &[])
+                .expect("it runs")[0],
+        )[0]
+    };
+    let first = once().to_bits();
+    for _ in 0..10 {
+        assert_eq!(once().to_bits(), first);
+    }
+    let alone = ferrotrace_runtime::with_threads(1, once);
+    assert_eq!(alone.to_bits(), first);
+}

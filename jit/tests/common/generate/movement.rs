@@ -1,0 +1,269 @@
+//! Operators that move elements: views, padding, joining, indexed reads and writes.
+
+use super::super::track::{self, Track};
+use super::Generator;
+use ferrotrace_kernels::{Extent, Op, Operand, ValueId};
+use ferrotrace_runtime::{Scalar, Shape};
+use smallvec::SmallVec;
+
+impl Generator<'_> {
+    pub(super) fn view(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        let rank = shape.rank();
+        let dim = self.rng.below(rank);
+        let size = if rank > 0 { shape[dim] } else { 0 };
+        let op = match self.rng.below(13) {
+            0 | 1 => {
+                let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
+                self.rng.shuffle(&mut order);
+                Op::Permute(order)
+            }
+            2 => {
+                let lead = self.rng.below(2);
+                let mut extents: SmallVec<[Extent; 4]> = SmallVec::new();
+                for _ in 0..lead {
+                    extents.push(Extent::Size(self.dim()));
+                }
+                for &n in shape.iter() {
+                    extents.push(if n == 1 { Extent::Size(self.dim()) } else { Extent::Auto });
+                }
+                Op::Expand(extents)
+            }
+            3 | 4 if rank > 0 => {
+                let start = self.rng.between(-(size as i64) - 1, size as i64) as isize;
+                let end = if self.rng.chance(40) {
+                    isize::MAX
+                } else {
+                    self.rng.between(-2, size as i64 + 2) as isize
+                };
+                Op::Slice {
+                    dim,
+                    start,
+                    end,
+                    step: self.rng.pick(&[1, 1, 1, 2, 3]),
+                }
+            }
+            5 if rank > 0 => Op::Flip {
+                mask: self.rng.next() & ((1 << rank) - 1),
+            },
+            6..=8 => self.reshape(&shape),
+            9 if rank > 0 => Op::Squeeze {
+                mask: self.rng.next() & ((1 << rank) - 1),
+            },
+            10 => Op::Unsqueeze {
+                dim: self.rng.below(rank + 1),
+            },
+            11 if size > 0 => match self.rng.below(3) {
+                0 => Op::Select {
+                    dim,
+                    index: self.rng.between(-(size as i64), size as i64 - 1) as isize,
+                },
+                1 => {
+                    let start = self.rng.below(size);
+                    Op::Narrow {
+                        dim,
+                        start: start as isize,
+                        len: self.rng.below(size - start + 1),
+                    }
+                }
+                _ => {
+                    let window = 1 + self.rng.below(size);
+                    Op::Unfold {
+                        dim,
+                        size: window,
+                        step: 1 + self.rng.below(3),
+                    }
+                }
+            },
+            12 if rank > 1 => {
+                let b = (dim + 1 + self.rng.below(rank - 1)) % rank;
+                Op::Diagonal {
+                    offset: self.rng.between(-2, 2) as isize,
+                    a: dim,
+                    b,
+                }
+            }
+            _ if rank > 0 => {
+                let end = dim + self.rng.below(rank - dim);
+                Op::Flatten { start: dim, end }
+            }
+            _ => return,
+        };
+        self.push(op, &[x.into()], Some(self.track(x)));
+    }
+
+    /// A reshape to another factorisation.
+    pub(super) fn reshape(&mut self, shape: &Shape) -> Op {
+        let total = shape.numel();
+        if total == 0 {
+            return Op::Reshape(shape.iter().map(|&n| Extent::Size(n)).collect());
+        }
+        let mut factors = Vec::new();
+        let mut rest = total;
+        let mut p = 2;
+        while rest > 1 {
+            while rest.is_multiple_of(p) {
+                factors.push(p);
+                rest /= p;
+            }
+            p += 1;
+        }
+        if self.rng.chance(50) {
+            self.rng.shuffle(&mut factors);
+        }
+        let groups = 1 + self.rng.below(3);
+        let mut dims = vec![1usize; groups];
+        for f in factors {
+            let at = self.rng.below(groups);
+            dims[at] *= f;
+        }
+        if self.rng.chance(20) {
+            let at = self.rng.below(groups + 1);
+            dims.insert(at, 1);
+        }
+        let auto = self.rng.chance(30).then(|| self.rng.below(dims.len()));
+        let extent = |(i, n): (usize, usize)| if Some(i) == auto { Extent::Auto } else { Extent::Size(n) };
+        Op::Reshape(dims.into_iter().enumerate().map(extent).collect())
+    }
+
+    pub(super) fn pad(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        let pads: SmallVec<[(isize, isize); 4]> = shape
+            .iter()
+            .map(|_| (self.rng.between(-1, 3) as isize, self.rng.between(-1, 3) as isize))
+            .collect();
+        let fill = Scalar::Float(self.rng.between(-4, 4) as f64 / 2.0);
+        let operand = self.number(fill);
+        let track = self
+            .track(x)
+            .join(Track::exact(2.0f64.min(track::limit(self.dtype_of(x)))));
+        self.push(Op::Pad(pads), &[x.into(), operand], Some(track));
+    }
+
+    pub(super) fn cat(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        if shape.rank() == 0 {
+            return;
+        }
+        let dim = self.rng.below(shape.rank());
+        let count = 2 + self.rng.below(3);
+        let mut parts = vec![x];
+        for _ in 1..count {
+            let y = self.any();
+            let theirs = self.shape_of(y);
+            let fits = theirs.rank() == shape.rank() && (0..shape.rank()).all(|d| d == dim || theirs[d] == shape[d]);
+            parts.push(if fits {
+                y
+            } else {
+                let mut own = shape.to_vec();
+                own[dim] = self.dim();
+                let dtype = if self.rng.chance(70) {
+                    self.dtype_of(x)
+                } else {
+                    self.rng.pick(self.limits.dtypes)
+                };
+                self.input(&own, dtype)
+            });
+        }
+        let args: Vec<Operand> = parts.iter().map(|&v| v.into()).collect();
+        let op = Op::Cat { dim };
+        let Ok((_, dtype)) = op.infer(&self.program.graph.metas(&args)) else {
+            return;
+        };
+        let track = parts.iter().try_fold(Track::exact(0.0), |t, &v| {
+            Some(t.join(track::cast(self.track(v), self.dtype_of(v), dtype)?))
+        });
+        self.push(op, &args, track);
+    }
+
+    pub(super) fn repeat(&mut self) {
+        let x = self.any();
+        let rank = self.shape_of(x).rank();
+        let lead = self.rng.below(2);
+        let counts = (0..rank + lead).map(|_| self.rng.pick(&[1, 1, 2, 3])).collect();
+        self.push(Op::Repeat(counts), &[x.into()], Some(self.track(x)));
+    }
+
+    pub(super) fn gather(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        if shape.rank() == 0 {
+            return;
+        }
+        let dim = self.rng.below(shape.rank());
+        if shape[dim] == 0 {
+            return;
+        }
+        let mut own = shape.to_vec();
+        own[dim] = self.dim();
+        for (d, n) in own.iter_mut().enumerate() {
+            if d != dim && self.rng.chance(20) {
+                *n = self.rng.below(*n + 1);
+            }
+        }
+        let index = self.indices(&own, shape[dim]);
+        self.push(Op::Gather { dim }, &[x.into(), index.into()], Some(self.track(x)));
+    }
+
+    pub(super) fn index(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        let rank = shape.rank();
+        let axes: SmallVec<[u8; 4]> = (0..rank)
+            .filter(|&d| shape[d] > 0 && self.rng.chance(50))
+            .map(|d| d as u8)
+            .collect();
+        if axes.is_empty() || shape.numel() == 0 {
+            return;
+        }
+        let block = [self.rng.pick(&[1, 2, 3, 5]), self.rng.pick(&[1, 4])];
+        let mut args: Vec<Operand> = vec![x.into()];
+        for &axis in &axes {
+            let own: Vec<usize> = match self.rng.below(3) {
+                0 => block.to_vec(),
+                1 => vec![block[1]],
+                _ => vec![block[0], 1],
+            };
+            args.push(self.indices(&own, shape[axis as usize]).into());
+        }
+        let at = self.rng.below(rank - axes.len() + 1);
+        self.push(Op::Index { axes, at }, &args, Some(self.track(x)));
+    }
+
+    pub(super) fn slice_assign(&mut self) {
+        let x = self.any();
+        let shape = self.shape_of(x);
+        if shape.rank() == 0 {
+            return;
+        }
+        let dim = self.rng.below(shape.rank());
+        let start = self.rng.between(-3, shape[dim] as i64) as isize;
+        let end = if self.rng.chance(50) {
+            isize::MAX
+        } else {
+            self.rng.between(-2, shape[dim] as i64 + 1) as isize
+        };
+        let step = self.rng.pick(&[1, 1, 2, 3]);
+        let len = ferrotrace_kernels::ops::view::clamp_slice(shape[dim], start, end, step).1;
+        let mut own = shape.to_vec();
+        own[dim] = if self.rng.chance(30) { 1 } else { len };
+        let n = self.program.graph.nodes().len();
+        let fits = |v: &ValueId| self.shape_of(*v).dims() == own.as_slice() && self.dtype_of(*v) == self.dtype_of(x);
+        let found: Vec<ValueId> = (0..n as u32).map(ValueId).filter(fits).collect();
+        let source = if found.is_empty() || self.rng.chance(50) {
+            let dtype = self.dtype_of(x);
+            self.input(&own, dtype)
+        } else {
+            self.rng.pick(&found)
+        };
+        let track = self.track(x).join(self.track(source));
+        self.push(
+            Op::SliceAssign { dim, start, end, step },
+            &[x.into(), source.into()],
+            Some(track),
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Snapshots of generated C: kernels' own text, without the support functions they call, for registers of 64 bytes.
+#![allow(missing_docs)]
+
+use ferrotrace_jit::Graph;
+use ferrotrace_jit::emit::{Machine, emit};
+use ferrotrace_jit::lower::{Limits, lower};
+use ferrotrace_jit::schedule::{Scheduled, fuse};
+use ferrotrace_jit::simplify::simplify;
+use std::fmt::Write as _;
+
+fn emitted(text: &str) -> String {
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let graph = simplify(&graph).expect("the graph simplifies");
+    let limits = Limits::default();
+    let lowering = lower(&graph, &limits).expect("the graph lowers");
+    let schedule = fuse(&graph, &lowering, &limits);
+    let machine = Machine {
+        vector: 64,
+        l2: 1 << 20,
+        stream: 32 << 20,
+    };
+    let mut found = String::new();
+    for step in &schedule.steps {
+        let Scheduled::Fused(fused) = step else { continue };
+        let kernel = emit(fused, &schedule.stored, &limits, &machine);
+        let _ = writeln!(found, "// pointers {:?}", kernel.pointers);
+        let _ = writeln!(found, "// params {:?}", kernel.params);
+        let (chunks, scratch, local) = (kernel.chunks, kernel.scratch, kernel.local);
+        let _ = writeln!(
+            found,
+            "// chunks {chunks} scratch {scratch} local {local} in place {:?}",
+            kernel.in_place
+        );
+        found.push_str(&kernel.source.body);
+    }
+    found
+}
+
+macro_rules! snapshots {
+    ($($name:ident: $text:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(emitted($text));
+        }
+    )*};
+}
+
+snapshots! {
+    pointwise: "
+        %0: f32[1000] = input 0 [1]
+        %1: f32[1000] = input 1 [1]
+        %2: f32[1000] = mul(%0, %1)
+        %3: f32[1000] = add(%2, $0=0.5)
+        %4: f32[1000] = relu(%3)
+        return %4";
+    softmax: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[64, 1000] = softmax(%0) {dim: 1}
+        return %1";
+    layer_norm: "
+        %0: f32[64, 100] = input 0 [100, 1]
+        %1: f32[100] = input 1 [1]
+        %2: f32[64, 100] = layer_norm(%0, %1, %1, $0=1e-5) {n: 1, weight: true, bias: true}
+        return %2";
+    sum_of_rows: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[64] = sum(%0) {dims: [1], keepdim: false}
+        return %1";
+    sum_of_columns: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[1000] = sum(%0) {dims: [0], keepdim: false}
+        return %1";
+    sum_of_all: "
+        %0: f64[300, 1000] = input 0 [1000, 1]
+        %1: f64[] = sum(%0) {dims: [0, 1], keepdim: false}
+        %2: f64[] = sqrt(%1)
+        return %2";
+    argmax: "
+        %0: f32[64, 100] = input 0 [100, 1]
+        %1: i64[64] = argmax(%0) {dims: [1], keepdim: false}
+        return %1";
+    cat: "
+        %0: f32[3, 40] = input 0 [40, 1]
+        %1: f32[3, 50] = input 1 [50, 1]
+        %2: f32[3, 40] = neg(%0)
+        %3: f32[3, 90] = cat(%2, %1) {dim: 1}
+        return %3";
+    pad: "
+        %0: i32[3, 40] = input 0 [40, 1]
+        %1: i32[6, 42] = pad(%0, $0=7) {pads: [[1, 2], [3, -1]]}
+        return %1";
+    gather: "
+        %0: f32[50, 60] = input 0 [60, 1]
+        %1: i64[50, 30] = input 1 [30, 1]
+        %2: f32[50, 30] = gather(%0, %1) {dim: 1}
+        return %2";
+    transposed: "
+        %0: f32[33, 65] = input 0 [65, 1]
+        %1: f32[65, 33] = input 1 [33, 1]
+        %2: f32[33, 65] = permute(%1) {order: [1, 0]}
+        %3: f32[33, 65] = add(%0, %2)
+        return %3";
+    half: "
+        %0: bf16[500] = input 0 [1]
+        %1: bf16[500] = exp(%0)
+        %2: bf16[500] = mul(%1, $0=2.0)
+        %3: bool[500] = gt(%2, 1.0)
+        return %2 %3";
+    random: "
+        %0: f32[500] = randn($0=1, $1=2)
+        %1: f32[500] = input 0 [1]
+        %2: f32[500] = add(%1, %0)
+        return %2";
+    strided: "
+        %0: f32[10, 20] = input 0 [-40, 2]
+        %1: f32[10, 20] = abs(%0)
+        return %1";
+}
