@@ -30,6 +30,7 @@ static void work(unsigned t) {
   vec s[12] = {};
   if (kind == 'r') {
     for (size_t i = 0; i < count; i += 4)
+#pragma GCC unroll 4
       for (int k = 0; k < 4; k++) s[k] += x[i + k];
   } else if (kind == 'c' && bytes == LARGE) {
     for (size_t i = 0; i < count; i++) __builtin_ia32_movntps512((float *)(y + i), x[i] * 1.5f);
@@ -41,11 +42,13 @@ static void work(unsigned t) {
     vec p = {}, q = {};
     p += 0.999f, q += 1e-3f;
     for (unsigned i = 0; i < FMAS / 12; i++)
+#pragma GCC unroll 12
       for (int k = 0; k < 12; k++)
         __asm__ volatile("vfmadd213ps %2, %1, %0" : "+v"(s[k]) : "v"(p), "v"(q));
   }
   if (kind == 'c' || kind == 't') __asm__ volatile("sfence" ::: "memory");
   vec total = {};
+#pragma GCC unroll 12
   for (int k = 0; k < 12; k++) total += s[k];
   sink[t] = total[0];
 }

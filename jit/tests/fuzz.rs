@@ -33,10 +33,9 @@ fn compiled(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Ar
 /// Compiled, with inputs that may be overwritten: each dense in memory that nothing else holds.
 fn donated(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     let copies: Vec<Array> = arrays.iter().map(copied).collect();
-    let mut same = Graph::new();
     // The copies are row-major, so the graph's inputs must be.
     let text: Vec<String> = graph.to_string().lines().map(row_major).collect();
-    std::mem::swap(&mut same, &mut text.join("\n").parse()?);
+    let same: Graph = text.join("\n").parse()?;
     let mut inputs = copies
         .into_iter()
         .map(|array| PlanInput { array, donated: true })
