@@ -16,10 +16,22 @@ use measure::{Options, Outcome, interleaved, median, ratio, time, whole};
 
 fn main() -> Outcome {
     let options = Options::from_args();
-    let heads = ["operation", "ours, eager", "ndarray", "ours / ndarray", "≤ 2", "values"];
+    let heads = [
+        "operation",
+        "ours, eager",
+        "ndarray",
+        "ours / ndarray",
+        "≤ 2",
+        "values",
+    ];
     let mut table = Table::new("Operations in eager mode, and ndarray", &heads);
-    for name in workload::operators::NAMES.iter().filter(|name| options.wants(name)) {
-        let Some(rival) = rival::open(name) else { continue };
+    for name in workload::operators::NAMES
+        .iter()
+        .filter(|name| options.wants(name))
+    {
+        let Some(rival) = rival::open(name) else {
+            continue;
+        };
         let mut ours = workload::open(name).ok_or("an operation is a workload")?;
         let output = with_mode(Mode::Eager, &mut ours).remove(0);
         let (value, expected) = (workload::magnitude(&output)?, rival.value);

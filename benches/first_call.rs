@@ -44,7 +44,8 @@ struct Report {
 /// The tensors a program computes.
 fn program(name: &str) -> Vec<Tensor> {
     let device = Device::cpu();
-    let ones = |shape: [usize; 2]| Tensor::from_vec(vec![0.5f32; shape[0] * shape[1]], shape, &device);
+    let ones =
+        |shape: [usize; 2]| Tensor::from_vec(vec![0.5f32; shape[0] * shape[1]], shape, &device);
     let x = ones([256, 1024]);
     match name {
         "pointwise" => {
@@ -89,7 +90,10 @@ fn child(name: &str) -> Outcome {
     eval(&outputs)?;
     let nanoseconds = start.elapsed().as_nanos();
     let stats = stats();
-    println!("{nanoseconds} {} {}", stats.kernels_compiled, stats.disk_cache_hits);
+    println!(
+        "{nanoseconds} {} {}",
+        stats.kernels_compiled, stats.disk_cache_hits
+    );
     Ok(())
 }
 
@@ -102,7 +106,10 @@ fn spawned(name: &str, cache: &Path) -> Outcome<Report> {
         .stderr(Stdio::inherit())
         .output()?;
     let text = String::from_utf8(output.stdout)?;
-    let fields: Vec<f64> = text.split_whitespace().filter_map(|field| field.parse().ok()).collect();
+    let fields: Vec<f64> = text
+        .split_whitespace()
+        .filter_map(|field| field.parse().ok())
+        .collect();
     let &[nanoseconds, compiled, from_disk] = fields.as_slice() else {
         return Err(format!("the child computing {name} said {text:?}").into());
     };
@@ -156,7 +163,9 @@ fn against_the_compiler(options: &Options) -> Outcome {
     let mut table = Table::new("First call of a process with an empty cache", &heads);
     for name in PROGRAMS.iter().filter(|name| options.wants(name)) {
         let outputs = program(name);
-        let sources = explain(&outputs.iter().collect::<Vec<_>>()).sources().to_vec();
+        let sources = explain(&outputs.iter().collect::<Vec<_>>())
+            .sources()
+            .to_vec();
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         let mut compiled = 0;
         for round in 0..options.rounds + 1 {

@@ -24,7 +24,14 @@ use std::time::{Duration, Instant};
 
 fn main() -> Outcome {
     let options = Options::from_args();
-    let heads = ["what", "ours", "of it the kernel", "left [95 %]", "target", ""];
+    let heads = [
+        "what",
+        "ours",
+        "of it the kernel",
+        "left [95 %]",
+        "target",
+        "",
+    ];
     let mut table = Table::new("Host time", &heads);
     recording(&options, &mut table)?;
     for length in [1, 10, 100, 1000] {
@@ -62,12 +69,21 @@ fn recording(options: &Options, table: &mut Table) -> Outcome {
         ("record x + y, drop", whole(|| drop(black_box(&x + &y)))),
         ("record x + 1, drop", whole(|| drop(black_box(&x + 1.0)))),
         ("record exp(x), drop", whole(|| drop(black_box(x.exp())))),
-        ("record sum(x, -1), drop", whole(|| drop(black_box(x.sum(-1))))),
+        (
+            "record sum(x, -1), drop",
+            whole(|| drop(black_box(x.sum(-1)))),
+        ),
     ];
     let (names, mut contenders): (Vec<&str>, Vec<Contender<'_>>) = cases.into_iter().unzip();
     if options.wants("record") {
         for (name, samples) in names.iter().zip(interleaved(&mut contenders, options)) {
-            row(table, (*name).to_owned(), &samples, &vec![0.0; samples.len()], 100.0);
+            row(
+                table,
+                (*name).to_owned(),
+                &samples,
+                &vec![0.0; samples.len()],
+                100.0,
+            );
         }
     }
     Ok(())
@@ -101,7 +117,13 @@ fn flushes(length: usize, options: &Options, table: &mut Table) -> Outcome {
     if stats.plan_cache_hits != 1 || stats.kernels_launched as usize != alone.steps.len() {
         return Err(format!("{name}: not the flush that was to be measured: {stats:?}").into());
     }
-    row(table, name, &samples[0], &samples[1], 3000.0 + 40.0 * length as f64);
+    row(
+        table,
+        name,
+        &samples[0],
+        &samples[1],
+        3000.0 + 40.0 * length as f64,
+    );
     Ok(())
 }
 
@@ -155,7 +177,11 @@ fn long_traces(options: &Options, table: &mut Table) -> Outcome {
         ..options.clone()
     };
     let samples = interleaved(&mut [run(50_000), run(100_000)], &few);
-    let ratios: Vec<f64> = samples[1].iter().zip(&samples[0]).map(|(b, a)| b / a).collect();
+    let ratios: Vec<f64> = samples[1]
+        .iter()
+        .zip(&samples[0])
+        .map(|(b, a)| b / a)
+        .collect();
     let (middle, low, high) = with_interval(&ratios);
     table.row([
         "trace of 100,000 operations / of 50,000".into(),

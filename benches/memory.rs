@@ -81,7 +81,11 @@ fn steady_states(options: &Options) -> Outcome {
         let mut advance = |times: usize| -> Result<()> {
             for _ in 0..times {
                 let old = std::mem::replace(&mut x, Tensor::zeros((), DType::F32, &device));
-                x = if through_jit { step.call(old) } else { old * 2.0 + 1.0 };
+                x = if through_jit {
+                    step.call(old)
+                } else {
+                    old * 2.0 + 1.0
+                };
                 x.eval()?;
             }
             Ok(())
@@ -109,7 +113,13 @@ fn changing(options: &Options) -> Outcome {
     if !options.wants("changing") {
         return Ok(());
     }
-    let heads = ["loop of 20", "kernels compiled", "plans built", "traces", "≤ 2"];
+    let heads = [
+        "loop of 20",
+        "kernels compiled",
+        "plans built",
+        "traces",
+        "≤ 2",
+    ];
     let mut table = Table::new("Changing numbers and sizes", &heads);
     let device = Device::cpu();
     let x = Tensor::ones([64, 32], DType::F32, &device);
@@ -120,8 +130,14 @@ fn changing(options: &Options) -> Outcome {
     let softmax = jit(|x: &Tensor| (x * 3.0).softmax(-1));
     type Step<'a> = Box<dyn Fn(usize) -> Result<()> + 'a>;
     let loops: [(&str, Step<'_>); 7] = [
-        ("x * number", Box::new(|i| (&x * (0.1 + i as f64)).sin().eval())),
-        ("x + counter", Box::new(|i| ((&x + i as i64).exp() - 1.0).eval())),
+        (
+            "x * number",
+            Box::new(|i| (&x * (0.1 + i as f64)).sin().eval()),
+        ),
+        (
+            "x + counter",
+            Box::new(|i| ((&x + i as i64).exp() - 1.0).eval()),
+        ),
         (
             "narrow(0, counter, 8)",
             Box::new(|i| x.narrow(0, i as isize, 8).sqrt().eval()),
@@ -138,7 +154,10 @@ fn changing(options: &Options) -> Outcome {
             "jit, counter argument",
             Box::new(|i| counted.call((&x, i as i64)).eval()),
         ),
-        ("jit, batch of rows", Box::new(|i| softmax.call(&of_rows(8 + i)).eval())),
+        (
+            "jit, batch of rows",
+            Box::new(|i| softmax.call(&of_rows(8 + i)).eval()),
+        ),
     ];
     for (name, step) in loops {
         // Programs of one kernel, and one that makes the batch.

@@ -43,7 +43,10 @@ fn computed(workload: &mut Workload) -> Result<Vec<Tensor>> {
 fn opened(name: &str) -> std::result::Result<(f64, Run), String> {
     let mut workload = workload::open(name).ok_or("no such workload")?;
     let outputs = computed(&mut workload).map_err(|e| e.to_string())?;
-    let value = outputs.first().map_or(Ok(0.0), magnitude).map_err(|e| e.to_string())?;
+    let value = outputs
+        .first()
+        .map_or(Ok(0.0), magnitude)
+        .map_err(|e| e.to_string())?;
     drop(outputs);
     let run = move || computed(&mut workload).map(drop).map_err(|e| e.to_string());
     Ok((value, Box::new(run)))
@@ -68,7 +71,10 @@ fn compiled_and_eager(options: &Options) -> Outcome {
         let (Some(compiled), Some(eager)) = (workload::open(name), workload::open(name)) else {
             return Err(format!("{name}: no such workload").into());
         };
-        let mut contenders = [contender(Mode::Compiled, compiled), contender(Mode::Eager, eager)];
+        let mut contenders = [
+            contender(Mode::Compiled, compiled),
+            contender(Mode::Eager, eager),
+        ];
         let samples = interleaved(&mut contenders, options);
         let ours = median(&samples[0]);
         table.row([
@@ -89,7 +95,13 @@ fn compiled_and_eager(options: &Options) -> Outcome {
 
 /// Matrix products and the `gemm` crate alone, on as many threads and into memory that it has.
 fn products(options: &Options) -> Outcome {
-    let heads = ["product", "ours", "gemm crate", "speed, ours / gemm", "at least 0.9"];
+    let heads = [
+        "product",
+        "ours",
+        "gemm crate",
+        "speed, ours / gemm",
+        "at least 0.9",
+    ];
     let mut table = Table::new("Matrix products and the gemm crate alone", &heads);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     for n in [512, 1024, 2048] {

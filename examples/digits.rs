@@ -51,7 +51,10 @@ fn main() -> Result<ExitCode> {
     let eager = run(Mode::Eager, &train, &held_back)?;
 
     show(&compiled.parameters, &held_back, 4)?;
-    println!("accuracy on the images held back: {:.2} %\n", 100.0 * compiled.accuracy);
+    println!(
+        "accuracy on the images held back: {:.2} %\n",
+        100.0 * compiled.accuracy
+    );
     compare(&compiled, &eager);
     if std::env::args().any(|argument| argument == "--json") {
         println!("{}", json(&compiled, &eager));
@@ -67,7 +70,9 @@ fn main() -> Result<ExitCode> {
 fn load(device: &Device) -> (Digits, Digits) {
     let parse = |number: &str| number.parse().expect("the file holds numbers");
     let lines = include_str!("data/digits.csv").lines();
-    let rows: Vec<Vec<f32>> = lines.map(|line| line.split(',').map(parse).collect()).collect();
+    let rows: Vec<Vec<f32>> = lines
+        .map(|line| line.split(',').map(parse).collect())
+        .collect();
     let part = |held_back: bool| {
         let rows = || (rows.iter().enumerate()).filter(move |(i, _)| (i % 5 == 4) == held_back);
         let labels: Vec<i64> = rows().map(|(_, row)| row[64] as i64).collect();
@@ -88,7 +93,11 @@ fn forward([w1, b1, w2, b2]: &Parameters, images: &Tensor) -> (Tensor, Tensor) {
 }
 
 /// One step of gradient descent with momentum: new parameters, new velocities, and the mean loss before the step.
-fn step(parameters: Parameters, velocities: Parameters, batch: &Digits) -> (Parameters, Parameters, Tensor) {
+fn step(
+    parameters: Parameters,
+    velocities: Parameters,
+    batch: &Digits,
+) -> (Parameters, Parameters, Tensor) {
     let (scores, hidden) = forward(&parameters, &batch.images);
     let log_probabilities = scores.log_softmax(-1);
     let truth = batch.labels.one_hot(10).to_dtype(DType::F32);
@@ -112,7 +121,10 @@ fn step(parameters: Parameters, velocities: Parameters, batch: &Digits) -> (Para
 /// Trains from the same random start in `mode`, and measures the accuracy.
 fn run(mode: Mode, train: &Digits, held_back: &Digits) -> Result<Run> {
     let bar = ProgressBar::new(EPOCHS as u64)
-        .with_style(ProgressStyle::with_template("{prefix:8} {bar:40} {pos}/{len} {msg}").expect("a valid template"))
+        .with_style(
+            ProgressStyle::with_template("{prefix:8} {bar:40} {pos}/{len} {msg}")
+                .expect("a valid template"),
+        )
         .with_prefix(format!("{mode:?}").to_lowercase());
     let (result, stats) = stats_scope(|| {
         with_mode(mode, || {
@@ -148,7 +160,13 @@ fn train_epochs(train: &Digits, bar: &ProgressBar) -> Result<(Parameters, Vec<f6
 
     // Traced at the first call, replayed afterwards. What is passed by value may be overwritten in place.
     let step = jit(
-        |(parameters, velocities, all, labels, rows): (Parameters, Parameters, &Tensor, &Tensor, &Tensor)| {
+        |(parameters, velocities, all, labels, rows): (
+            Parameters,
+            Parameters,
+            &Tensor,
+            &Tensor,
+            &Tensor,
+        )| {
             let batch = Digits {
                 images: all.index_select(0, rows),
                 labels: labels.index_select(0, rows),
@@ -201,7 +219,12 @@ fn show(parameters: &Parameters, digits: &Digits, count: usize) -> Result<()> {
         };
         println!("{}", (0..count).map(line).collect::<Vec<_>>().join("    "));
     }
-    let caption = |i: usize| format!("{:20}", format!("read {}, is {}", predictions[i], labels[i]));
+    let caption = |i: usize| {
+        format!(
+            "{:20}",
+            format!("read {}, is {}", predictions[i], labels[i])
+        )
+    };
     println!("{}\n", (0..count).map(caption).collect::<String>());
     Ok(())
 }
@@ -219,17 +242,35 @@ fn compare(compiled: &Run, eager: &Run) {
     };
     println!("{:28}{:>14}{:>14}", "", "compiled", "eager");
     row("accuracy", &|run| format!("{:.2} %", 100.0 * run.accuracy));
-    row("first epoch", &|run| format!("{:.2} ms", 1e3 * run.epochs[0]));
-    row("median", &|run| format!("{:.2} ms", 1e3 * seconds_per_epoch(run)));
-    row("fused kernels run", &|run| run.stats.kernels_launched.to_string());
-    row("calls between them", &|run| run.stats.library_calls.to_string());
-    row("kernels compiled", &|run| run.stats.kernels_compiled.to_string());
-    row("found on disk", &|run| run.stats.disk_cache_hits.to_string());
-    row("found in memory", &|run| run.stats.kernel_cache_hits.to_string());
+    row("first epoch", &|run| {
+        format!("{:.2} ms", 1e3 * run.epochs[0])
+    });
+    row("median", &|run| {
+        format!("{:.2} ms", 1e3 * seconds_per_epoch(run))
+    });
+    row("fused kernels run", &|run| {
+        run.stats.kernels_launched.to_string()
+    });
+    row("calls between them", &|run| {
+        run.stats.library_calls.to_string()
+    });
+    row("kernels compiled", &|run| {
+        run.stats.kernels_compiled.to_string()
+    });
+    row("found on disk", &|run| {
+        run.stats.disk_cache_hits.to_string()
+    });
+    row("found in memory", &|run| {
+        run.stats.kernel_cache_hits.to_string()
+    });
     row("functions traced", &|run| run.stats.traces.to_string());
     row("plans reused", &|run| run.stats.plan_cache_hits.to_string());
-    row("written in place", &|run| run.stats.in_place_writes.to_string());
-    row("peak memory", &|run| format!("{} KiB", run.stats.peak_bytes / 1024));
+    row("written in place", &|run| {
+        run.stats.in_place_writes.to_string()
+    });
+    row("peak memory", &|run| {
+        format!("{} KiB", run.stats.peak_bytes / 1024)
+    });
 }
 
 fn json(compiled: &Run, eager: &Run) -> serde_json::Value {

@@ -10,7 +10,8 @@ const FRAMES: usize = 4;
 
 /// One explicit step of the heat equation; the edge is held at its values. Stable for `rate` up to 1/4.
 fn step(plate: &Tensor, rate: f64) -> Tensor {
-    let inner = |row: isize, column: isize| plate.narrow(0, row, SIZE - 2).narrow(1, column, SIZE - 2);
+    let inner =
+        |row: isize, column: isize| plate.narrow(0, row, SIZE - 2).narrow(1, column, SIZE - 2);
     let change = inner(0, 1) + inner(2, 1) + inner(1, 0) + inner(1, 2) - inner(1, 1) * 4.0;
     plate + (change * rate).pad(&[(1, 1), (1, 1)], 0.0)
 }
@@ -41,7 +42,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let path = folder.join(format!("heat-{frame}.png"));
         write_png(
             &path,
-            &(&plate * 255.0).clamp(0.0, 255.0).to_dtype(DType::U8).to_vec::<u8>()?,
+            &(&plate * 255.0)
+                .clamp(0.0, 255.0)
+                .to_dtype(DType::U8)
+                .to_vec::<u8>()?,
         )?;
         println!(
             "mean {:.4}, {} kernels run, {} compiled, {} buffers reused: {}",

@@ -37,6 +37,9 @@ fn main() -> Result<()> {
             results.push(result?);
         }
     }
-    println!("equal within 1e-5: {}", results[0].allclose(&results[2], 1e-5, 1e-5)?);
+    println!(
+        "equal within 1e-5: {}",
+        results[0].allclose(&results[2], 1e-5, 1e-5)?
+    );
     Ok(())
 }

@@ -30,20 +30,20 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub use ferrotrace_runtime::{
-    Category, Context, DType, Device, Element, Error, ErrorKind, Result, Scalar, Shape, Stats, cache, reset_stats,
-    stats, stats_scope,
+    Category, Context, DType, Device, Element, Error, ErrorKind, Result, Scalar, Shape, Stats,
+    cache, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Dim, Dims, Explanation, Extents, Generator, Interpolation, Jit, JitArg, JitFn, JitResult, Mode, Operand,
-    Precision, ReduceOp, Tensor, Window, eval, explain, jit, manual_seed, set_mode, set_thread_mode, set_trace_limit,
-    with_mode, with_precision,
+    ArgKind, Dim, Dims, Explanation, Extents, Generator, Interpolation, Jit, JitArg, JitFn,
+    JitResult, Mode, Operand, Precision, ReduceOp, Tensor, Window, eval, explain, jit, manual_seed,
+    set_mode, set_thread_mode, set_trace_limit, with_mode, with_precision,
 };
 
 /// The names that most programs use.
 pub mod prelude {
     pub use crate::{
-        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Tensor, eval, explain, jit, set_mode,
-        stats, with_mode,
+        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Tensor, eval,
+        explain, jit, set_mode, stats, with_mode,
     };
 }
 

@@ -14,7 +14,11 @@ fn program(scale: f32) -> Result<Vec<f32>> {
 fn thirty_two_threads_share_one_compiled_function() {
     let step = jit(|x: &Tensor| (x - x.mean_keepdim(-1)).square().sum(-1));
     with_mode(Mode::Eager, || {
-        assert_eq!(step.call(&Tensor::ones([2, 3], DType::F32, &Device::cpu())).numel(), 2)
+        assert_eq!(
+            step.call(&Tensor::ones([2, 3], DType::F32, &Device::cpu()))
+                .numel(),
+            2
+        )
     });
     std::thread::scope(|scope| {
         for thread in 0..32usize {

@@ -38,7 +38,10 @@ fn powers_by_numbers() {
             (i.pow(2).dtype(), i.pow(2.0).dtype(), i.pow(1.0).dtype()),
             (I64, F32, F32)
         );
-        assert_eq!((i.gt(0).pow(2).dtype(), x.to_dtype(F16).pow(3.0).dtype()), (I64, F16));
+        assert_eq!(
+            (i.gt(0).pow(2).dtype(), x.to_dtype(F16).pow(3.0).dtype()),
+            (I64, F16)
+        );
     });
 }
 
@@ -64,7 +67,11 @@ fn masks_as_indices() {
         let odd = (&x % 2).eq(1);
         equal(&x.index(&[Some(&odd)]), &[3], &[1.0, 3.0, 5.0]);
         let columns = Tensor::from_slice(&[true, false, true], 3, &cpu());
-        equal(&x.index(&[None, Some(&columns)]), &[2, 2], &[0.0, 2.0, 3.0, 5.0]);
+        equal(
+            &x.index(&[None, Some(&columns)]),
+            &[2, 2],
+            &[0.0, 2.0, 3.0, 5.0],
+        );
         let written = x.index_put(&[Some(&odd)], &Tensor::scalar(-1.0, F32, &cpu()), false);
         equal(&written, &[2, 3], &[0.0, -1.0, 2.0, -1.0, 4.0, -1.0]);
         equal(&x.masked_select(&columns), &[4], &[0.0, 2.0, 3.0, 5.0]);
@@ -79,13 +86,20 @@ fn blocks_of_indices() {
         let x = Tensor::arange(0, 24, 1, F32, &cpu()).reshape([2, 3, 4]);
         let (i, j) = (ints(&[0, 1]), ints(&[-1, 0]));
         // Neighbours: the block stands where the first of them was.
-        equal(&x.index(&[None, Some(&i), Some(&j)]), &[2, 2], &[3.0, 4.0, 15.0, 16.0]);
+        equal(
+            &x.index(&[None, Some(&i), Some(&j)]),
+            &[2, 2],
+            &[3.0, 4.0, 15.0, 16.0],
+        );
         // Apart: in front.
         let apart = x.index(&[Some(&i), None, Some(&j)]);
         equal(&apart, &[2, 3], &[3.0, 7.0, 11.0, 12.0, 16.0, 20.0]);
         let single = x.index_select(1, &Tensor::scalar(2, I64, &cpu()));
         assert_eq!(single.dims(), [2, 1, 4]);
-        assert_eq!(x.embedding(&ints(&[1, 1, 0]).reshape([3, 1])).dims(), [3, 1, 3, 4]);
+        assert_eq!(
+            x.embedding(&ints(&[1, 1, 0]).reshape([3, 1])).dims(),
+            [3, 1, 3, 4]
+        );
         assert_eq!(x.index(&[None]).dims(), [2, 3, 4]);
     });
 }
@@ -95,14 +109,23 @@ fn ends_of_creation() {
     both(|| {
         equal(&Tensor::linspace(3, 9, 1, F32, &cpu()), &[1], &[3.0]);
         equal(&Tensor::linspace(3, 9, 0, F32, &cpu()), &[0], &[]);
-        let line = Tensor::linspace(-0.1, 0.7, 7, F64, &cpu()).to_vec::<f64>().unwrap();
+        let line = Tensor::linspace(-0.1, 0.7, 7, F64, &cpu())
+            .to_vec::<f64>()
+            .unwrap();
         assert_eq!((line[0], line[6]), (-0.1, 0.7));
-        equal(&Tensor::linspace(0, 10, 4, I64, &cpu()), &[4], &[0.0, 3.0, 6.0, 10.0]);
+        equal(
+            &Tensor::linspace(0, 10, 4, I64, &cpu()),
+            &[4],
+            &[0.0, 3.0, 6.0, 10.0],
+        );
         equal(&Tensor::arange(0, 0, 1, I64, &cpu()), &[0], &[]);
         equal(&Tensor::arange(-3, 3, 4, I8, &cpu()), &[2], &[-3.0, 1.0]);
         equal(&Tensor::full(2, 2.9, I32, &cpu()), &[2], &[2.0, 2.0]);
         equal(&Tensor::eye(0, F32, &cpu()), &[0, 0], &[]);
-        assert_eq!(Tensor::zeros([3, 0], F32, &cpu()).zeros_like().dims(), [3, 0]);
+        assert_eq!(
+            Tensor::zeros([3, 0], F32, &cpu()).zeros_like().dims(),
+            [3, 0]
+        );
     });
 }
 

@@ -18,7 +18,9 @@ pub fn normal(n: usize, seed: u64, scale: f32) -> Vec<f32> {
     (0..n as u64)
         .map(|i| {
             let w = word(seed, i);
-            let sum: i64 = (0..4).map(|field| (w >> (16 * field) & 0xffff) as i64).sum();
+            let sum: i64 = (0..4)
+                .map(|field| (w >> (16 * field) & 0xffff) as i64)
+                .sum();
             (sum - 131_070) as f32 * factor
         })
         .collect()
@@ -26,5 +28,7 @@ pub fn normal(n: usize, seed: u64, scale: f32) -> Vec<f32> {
 
 /// `n` integers below `bound`.
 pub fn below(n: usize, seed: u64, bound: u64) -> Vec<i64> {
-    (0..n as u64).map(|i| (word(seed, i) % bound) as i64).collect()
+    (0..n as u64)
+        .map(|i| (word(seed, i) % bound) as i64)
+        .collect()
 }

@@ -73,7 +73,10 @@ pub fn whole<'a>(mut f: impl FnMut() + 'a) -> Contender<'a> {
 /// Nanoseconds a run, by contender and round. A sample is as many runs as last [`Options::sample`], after one untimed
 /// eighth of them.
 pub fn interleaved(contenders: &mut [Contender<'_>], options: &Options) -> Vec<Vec<f64>> {
-    let runs: Vec<u32> = contenders.iter_mut().map(|c| calibrate(c, options.sample)).collect();
+    let runs: Vec<u32> = contenders
+        .iter_mut()
+        .map(|c| calibrate(c, options.sample))
+        .collect();
     let mut samples = vec![Vec::with_capacity(options.rounds); contenders.len()];
     for round in 0..options.rounds {
         for turn in 0..contenders.len() {

@@ -38,5 +38,9 @@ impl Table {
 
 /// Whether a target is met, as a cell.
 pub fn verdict(met: bool) -> String {
-    if met { "met".into() } else { "**missed**".into() }
+    if met {
+        "met".into()
+    } else {
+        "**missed**".into()
+    }
 }

@@ -120,7 +120,11 @@ fn product(n: usize) -> Option<Rival> {
 
 fn elementwise(name: &str, x: &Array2<f32>) -> Option<Rival> {
     let positive = matches!(name, "sqrt" | "log" | "powf");
-    let x = if positive { x.mapv(|v| v.abs() + 0.5) } else { x.clone() };
+    let x = if positive {
+        x.mapv(|v| v.abs() + 0.5)
+    } else {
+        x.clone()
+    };
     let y = matrix(1024, 1024, 1);
     let (row, column) = (vector(1024, 1), matrix(1024, 1, 1));
     let map = |f: fn(f32) -> f32, x: Array2<f32>| of(move || x.mapv(f));
@@ -135,7 +139,11 @@ fn elementwise(name: &str, x: &Array2<f32>) -> Option<Rival> {
         "add_transposed" => of(move || &x + &y.t()),
         "maximum" => of(move || Zip::from(&x).and(&y).map_collect(|a, b| a.max(*b))),
         "gt" => of(move || Zip::from(&x).and(&y).map_collect(|a, b| a > b)),
-        "where" => of(move || Zip::from(&x).and(&y).map_collect(|&a, &b| if a > 0.0 { a } else { b })),
+        "where" => of(move || {
+            Zip::from(&x)
+                .and(&y)
+                .map_collect(|&a, &b| if a > 0.0 { a } else { b })
+        }),
         "neg" => of(move || -&x),
         "abs" => map(f32::abs, x),
         "square" => map(|v| v * v, x),

@@ -26,7 +26,10 @@ pub(super) fn open(name: &str) -> Option<Workload> {
             of_many(inputs, |[x, w, b]| vec![(x.matmul(w) + b).gelu_tanh()])
         }
         "conv3x3" => {
-            let inputs = [randn([8, 64, 56, 56], 0, 1.0), randn([64, 64, 3, 3], 1, 0.05)];
+            let inputs = [
+                randn([8, 64, 56, 56], 0, 1.0),
+                randn([64, 64, 3, 3], 1, 0.05),
+            ];
             of_many(inputs, |[x, w]| vec![x.conv2d(w, None, 1, 1, 1, 1)])
         }
         "tblock" => transformer_block(),
@@ -42,7 +45,16 @@ const HIDDEN: usize = 1536;
 
 fn transformer_block() -> Workload {
     let (d, f) = (WIDTH, HIDDEN);
-    let shapes: [&[usize]; 8] = [&[d, 3 * d], &[3 * d], &[d, d], &[d], &[d, f], &[f], &[f, d], &[d]];
+    let shapes: [&[usize]; 8] = [
+        &[d, 3 * d],
+        &[3 * d],
+        &[d, d],
+        &[d],
+        &[d, f],
+        &[f],
+        &[f, d],
+        &[d],
+    ];
     let mut inputs = vec![randn([BATCH, LENGTH, d], 0, 1.0)];
     inputs.extend(
         shapes

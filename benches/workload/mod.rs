@@ -77,7 +77,9 @@ pub fn floor(name: &str) -> Floor {
         "layernorm_4096x1024" => Floor::Bytes(2 * WIDE),
         "rmsnorm_res_4096x1024" => Floor::Bytes(4 * WIDE),
         "sum_all_256x1024" => Floor::Bytes(SMALL),
-        "sum_all" | "sum_ax0" | "sum_ax1" | "meanvar_ax1" | "meanvar_all" | "gemv_4096" => Floor::Bytes(BIG),
+        "sum_all" | "sum_ax0" | "sum_ax1" | "meanvar_ax1" | "meanvar_all" | "gemv_4096" => {
+            Floor::Bytes(BIG)
+        }
         "xpyT_4096" => Floor::Bytes(3 * BIG),
         "mm_512" => Floor::Operations(2 * 512 * 512 * 512),
         "mm_1024" => Floor::Operations(2 * 1024 * 1024 * 1024),
@@ -85,7 +87,9 @@ pub fn floor(name: &str) -> Floor {
         "mm_bias_gelu" => Floor::Operations(2 * 1024 * 1024 * 4096),
         "conv3x3" => Floor::Operations(2 * 8 * 64 * 56 * 56 * 64 * 9),
         "cumsum_4096" => Floor::Bytes(2 * BIG),
-        "sort_1024x4096" | "mlp_step" | "tblock" | "small_chain1000" | "adamw100" | "embsum" => Floor::None,
+        "sort_1024x4096" | "mlp_step" | "tblock" | "small_chain1000" | "adamw100" | "embsum" => {
+            Floor::None
+        }
         name if name.ends_with("_256x1024") => Floor::Bytes(2 * SMALL),
         name if name.ends_with("_4096") => Floor::Bytes(2 * BIG),
         _ => Floor::None,

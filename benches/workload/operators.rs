@@ -95,7 +95,11 @@ pub(super) fn open(name: &str) -> Option<Workload> {
     let y = || randn([1024, 1024], 1, 1.0);
     let two = |f: fn(&Tensor, &Tensor) -> Tensor| of_many([x(), y()], move |[x, y]| vec![f(x, y)]);
     let vectors = || [randn(16, 0, 1.0), randn(16, 1, 1.0)];
-    let product = |a: &[usize], b: &[usize]| of_many([randn(a, 0, 1.0), randn(b, 1, 1.0)], |[a, b]| vec![a.matmul(b)]);
+    let product = |a: &[usize], b: &[usize]| {
+        of_many([randn(a, 0, 1.0), randn(b, 1, 1.0)], |[a, b]| {
+            vec![a.matmul(b)]
+        })
+    };
     Some(match name {
         "op_add_16" => of_many(vectors(), |[x, y]| vec![x + y]),
         "op_exp_16" => of_one(randn(16, 0, 1.0), Tensor::exp),
@@ -116,14 +120,24 @@ pub(super) fn open(name: &str) -> Option<Workload> {
         "op_add_column_1m" => of_many([x(), randn([1024, 1], 1, 1.0)], |[x, y]| vec![x + y]),
         "op_layer_norm_1m" => {
             let inputs = [x(), randn(1024, 1, 1.0), randn(1024, 2, 1.0)];
-            of_many(inputs, |[x, w, b]| vec![x.layer_norm(1, Some(w), Some(b), 1e-5)])
+            of_many(inputs, |[x, w, b]| {
+                vec![x.layer_norm(1, Some(w), Some(b), 1e-5)]
+            })
         }
-        "op_rms_norm_1m" => of_many([x(), randn(1024, 1, 1.0)], |[x, w]| vec![x.rms_norm(1, Some(w), 1e-5)]),
+        "op_rms_norm_1m" => of_many([x(), randn(1024, 1, 1.0)], |[x, w]| {
+            vec![x.rms_norm(1, Some(w), 1e-5)]
+        }),
         "op_cat_ax0_1m" => two(|x, y| Tensor::cat(&[x, y], 0)),
         "op_cat_ax1_1m" => two(|x, y| Tensor::cat(&[x, y], 1)),
-        "op_index_select_ax0_1m" => of_many([x(), randint(1024, 2, 1024)], |[x, i]| vec![x.index_select(0, i)]),
-        "op_index_select_ax1_1m" => of_many([x(), randint(1024, 2, 1024)], |[x, i]| vec![x.index_select(1, i)]),
-        "op_gather_1m" => of_many([x(), randint([1024, 1024], 2, 1024)], |[x, i]| vec![x.gather(1, i)]),
+        "op_index_select_ax0_1m" => of_many([x(), randint(1024, 2, 1024)], |[x, i]| {
+            vec![x.index_select(0, i)]
+        }),
+        "op_index_select_ax1_1m" => of_many([x(), randint(1024, 2, 1024)], |[x, i]| {
+            vec![x.index_select(1, i)]
+        }),
+        "op_gather_1m" => of_many([x(), randint([1024, 1024], 2, 1024)], |[x, i]| {
+            vec![x.gather(1, i)]
+        }),
         "op_scatter_add_1m" => {
             let inputs = [x(), randint([1024, 1024], 2, 1024), y()];
             of_many(inputs, |[x, i, y]| vec![x.scatter_add(1, i, y)])
@@ -146,11 +160,17 @@ pub(super) fn open(name: &str) -> Option<Workload> {
             of_many(inputs, |[x, w]| vec![x.conv1d(w, None, 1, 1, 1, 1)])
         }
         "op_conv2d" => {
-            let inputs = [randn([4, 32, 32, 32], 0, 1.0), randn([32, 32, 3, 3], 1, 0.05)];
+            let inputs = [
+                randn([4, 32, 32, 32], 0, 1.0),
+                randn([32, 32, 3, 3], 1, 0.05),
+            ];
             of_many(inputs, |[x, w]| vec![x.conv2d(w, None, 1, 1, 1, 1)])
         }
         "op_conv2d_1x1" => {
-            let inputs = [randn([4, 64, 32, 32], 0, 1.0), randn([64, 64, 1, 1], 1, 0.05)];
+            let inputs = [
+                randn([4, 64, 32, 32], 0, 1.0),
+                randn([64, 64, 1, 1], 1, 0.05),
+            ];
             of_many(inputs, |[x, w]| vec![x.conv2d(w, None, 1, 0, 1, 1)])
         }
         "op_max_pool2d" => of_one(images(), |x| x.max_pool2d(2, 2, 0)),
@@ -159,7 +179,9 @@ pub(super) fn open(name: &str) -> Option<Workload> {
             x.interpolate([128, 128], ferrotrace::Interpolation::Nearest, false)
         }),
         "op_zeros_1m" => Box::new(|| vec![Tensor::zeros([1024, 1024], DType::F32, &Device::cpu())]),
-        "op_arange_1m" => Box::new(|| vec![Tensor::arange(0, 1 << 20, 1, DType::F32, &Device::cpu())]),
+        "op_arange_1m" => {
+            Box::new(|| vec![Tensor::arange(0, 1 << 20, 1, DType::F32, &Device::cpu())])
+        }
         _ => return None,
     })
 }

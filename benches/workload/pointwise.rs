@@ -13,7 +13,9 @@ pub(super) fn open(name: &str) -> Option<Workload> {
         "pwarith12_4096" => of_one(big(), arithmetic),
         "gelu_256x1024" => of_one(small(), Tensor::gelu_tanh),
         "gelu_4096" => of_one(big(), Tensor::gelu_tanh),
-        "xpyT_4096" => of_many([big(), randn([4096, 4096], 1, 1.0)], |[x, y]| vec![x + y.t()]),
+        "xpyT_4096" => of_many([big(), randn([4096, 4096], 1, 1.0)], |[x, y]| {
+            vec![x + y.t()]
+        }),
         "small_chain1000" => of_many([randn(16, 0, 1.0), randn(16, 1, 0.001)], |[x, y]| {
             vec![(0..1000).fold(x.clone(), |sum, _| sum + y)]
         }),

@@ -17,31 +17,35 @@ const RATE: f64 = 0.01;
 /// Gradient descent on three layers, 784 to 512 to 512 to 10; the loss is the first output.
 fn perceptron_step() -> Workload {
     let shapes: [&[usize]; 6] = [&[784, 512], &[512], &[512, 512], &[512], &[512, 10], &[10]];
-    let mut parameters: Option<[Tensor; 6]> = Some(std::array::from_fn(|i| randn(shapes[i], i as u64, 0.03)));
+    let mut parameters: Option<[Tensor; 6]> =
+        Some(std::array::from_fn(|i| randn(shapes[i], i as u64, 0.03)));
     let images = randn([BATCH, 784], 0, 1.0);
     let labels: Vec<i64> = (0..BATCH as i64).map(|i| i % 10).collect();
     let labels = Tensor::from_vec(labels, BATCH, &Device::cpu());
-    let step = jit(|(parameters, images, labels): ([Tensor; 6], &Tensor, &Tensor)| {
-        let [w1, b1, w2, b2, w3, b3] = &parameters;
-        let first = (images.matmul(w1) + b1).relu();
-        let second = (first.matmul(w2) + b2).relu();
-        let scores = (second.matmul(w3) + b3).log_softmax(-1);
-        let truth = labels.one_hot(10).to_dtype(DType::F32);
-        let loss = -(&scores * &truth).sum(-1).mean(0);
-        let d_scores = (scores.exp() - truth) / BATCH as f64;
-        let d_second = d_scores.matmul(&w3.t()) * second.gt(0.0);
-        let d_first = d_second.matmul(&w2.t()) * first.gt(0.0);
-        let gradients = [
-            images.t().matmul(&d_first),
-            d_first.sum(0),
-            first.t().matmul(&d_second),
-            d_second.sum(0),
-            second.t().matmul(&d_scores),
-            d_scores.sum(0),
-        ];
-        let updated: [Tensor; 6] = std::array::from_fn(|i| &parameters[i] - &gradients[i] * RATE);
-        (updated, loss)
-    });
+    let step = jit(
+        |(parameters, images, labels): ([Tensor; 6], &Tensor, &Tensor)| {
+            let [w1, b1, w2, b2, w3, b3] = &parameters;
+            let first = (images.matmul(w1) + b1).relu();
+            let second = (first.matmul(w2) + b2).relu();
+            let scores = (second.matmul(w3) + b3).log_softmax(-1);
+            let truth = labels.one_hot(10).to_dtype(DType::F32);
+            let loss = -(&scores * &truth).sum(-1).mean(0);
+            let d_scores = (scores.exp() - truth) / BATCH as f64;
+            let d_second = d_scores.matmul(&w3.t()) * second.gt(0.0);
+            let d_first = d_second.matmul(&w2.t()) * first.gt(0.0);
+            let gradients = [
+                images.t().matmul(&d_first),
+                d_first.sum(0),
+                first.t().matmul(&d_second),
+                d_second.sum(0),
+                second.t().matmul(&d_scores),
+                d_scores.sum(0),
+            ];
+            let updated: [Tensor; 6] =
+                std::array::from_fn(|i| &parameters[i] - &gradients[i] * RATE);
+            (updated, loss)
+        },
+    );
     Box::new(move || {
         let Some(given) = parameters.take() else {
             return Vec::new();
@@ -79,7 +83,13 @@ fn adamw() -> Workload {
     let steps = Tensor::scalar(0.0, DType::F32, &Device::cpu());
     let mut state = Some((seeded(0), zeros(), zeros(), steps));
     let step = jit(
-        |(parameters, means, squares, count, gradients): (List, List, List, Tensor, Vec<&Tensor>)| {
+        |(parameters, means, squares, count, gradients): (
+            List,
+            List,
+            List,
+            Tensor,
+            Vec<&Tensor>,
+        )| {
             let count = count + 1.0;
             let c1 = 1.0 - (&count * 0.9f64.ln()).exp();
             let c2 = 1.0 - (&count * 0.999f64.ln()).exp();

@@ -163,10 +163,14 @@ impl Body {
         if conditions.is_empty() {
             return None;
         }
-        let at = self.masks.iter().position(|m| *m == conditions).unwrap_or_else(|| {
-            self.masks.push(conditions);
-            self.masks.len() - 1
-        });
+        let at = self
+            .masks
+            .iter()
+            .position(|m| *m == conditions)
+            .unwrap_or_else(|| {
+                self.masks.push(conditions);
+                self.masks.len() - 1
+            });
         Some(at as MaskId)
     }
 
@@ -184,7 +188,8 @@ impl Body {
                 && match (n.operand, number.operand) {
                     (Operand::Slot(a, _), Operand::Slot(b, _)) => a == b,
                     (Operand::Const(a), Operand::Const(b)) => {
-                        a.category() == b.category() && a.to_bits(DType::F64) == b.to_bits(DType::F64)
+                        a.category() == b.category()
+                            && a.to_bits(DType::F64) == b.to_bits(DType::F64)
                     }
                     _ => false,
                 }
@@ -244,7 +249,9 @@ impl Body {
             BodyOp::Index(e) | BodyOp::Random { index: e, .. } => std::iter::once(e).collect(),
             BodyOp::Mask(m) => self.mask(*m).iter().collect(),
             BodyOp::Check { mask: m, .. } => mask(m).iter().collect(),
-            BodyOp::Reduce { position: Some(e), .. } => std::iter::once(e).collect(),
+            BodyOp::Reduce {
+                position: Some(e), ..
+            } => std::iter::once(e).collect(),
             _ => SmallVec::new(),
         }
     }
@@ -373,7 +380,11 @@ impl Body {
                     args: args.iter().map(at).collect(),
                     index: expr(index),
                 },
-                BodyOp::Reduce { kind, value, position } => BodyOp::Reduce {
+                BodyOp::Reduce {
+                    kind,
+                    value,
+                    position,
+                } => BodyOp::Reduce {
                     kind: *kind,
                     value: at(value),
                     position: position.as_ref().map(expr),

@@ -40,7 +40,8 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
                     Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
                 };
                 let args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
-                eager::run(op, &args, &node.shape, node.dtype).map_err(|e| e.at(graph.context(id)))?
+                eager::run(op, &args, &node.shape, node.dtype)
+                    .map_err(|e| e.at(graph.context(id)))?
             }
         };
         if last_use[i] > i {

@@ -42,7 +42,8 @@ impl Explanation {
             let label = match step {
                 Step::Launch(e) => {
                     let nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
-                    let ops: Vec<&'static str> = nodes.iter().map(|v| draft.graph.context(*v).op).collect();
+                    let ops: Vec<&'static str> =
+                        nodes.iter().map(|v| draft.graph.context(*v).op).collect();
                     let label = ops.join(" ");
                     fused.push(FusedInfo {
                         nodes,
@@ -102,7 +103,11 @@ impl Explanation {
 
     /// One self-contained page: graph, kernels, refusals, and each source behind a disclosure.
     pub fn to_html(&self) -> String {
-        let escape = |s: &str| s.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+        let escape = |s: &str| {
+            s.replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;")
+        };
         let mut page = String::from(
             "<!doctype html><meta charset=\"utf-8\"><title>ferrotrace</title>\
              <style>body{font-family:sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em;overflow:auto}</style>\n",
@@ -124,7 +129,13 @@ impl Explanation {
             );
         }
         for (a, b, why) in &self.refusals {
-            let _ = writeln!(page, "<p>%{} and %{}: {}</p>", a.0, b.0, escape(&why.to_string()));
+            let _ = writeln!(
+                page,
+                "<p>%{} and %{}: {}</p>",
+                a.0,
+                b.0,
+                escape(&why.to_string())
+            );
         }
         page
     }
@@ -169,12 +180,24 @@ fn edges(draft: &Draft) -> String {
             Step::Launch(e) => e
                 .pointers
                 .iter()
-                .filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None })
+                .filter_map(|p| {
+                    if let Pointer::Read(s) = p {
+                        Some(*s)
+                    } else {
+                        None
+                    }
+                })
                 .collect(),
             Step::Call(c) => c
                 .args
                 .iter()
-                .filter_map(|a| if let CallArg::Window(s, _) = a { Some(*s) } else { None })
+                .filter_map(|a| {
+                    if let CallArg::Window(s, _) = a {
+                        Some(*s)
+                    } else {
+                        None
+                    }
+                })
                 .collect(),
         };
         for source in reads {

@@ -58,7 +58,10 @@ impl Range {
     }
 
     fn add(self, other: Range) -> Range {
-        Range::new(self.low.saturating_add(other.low), self.high.saturating_add(other.high))
+        Range::new(
+            self.low.saturating_add(other.low),
+            self.high.saturating_add(other.high),
+        )
     }
 
     fn scale(self, by: i64) -> Range {
@@ -178,7 +181,9 @@ impl Expr {
             test(term)
                 || match term {
                     Term::Div(e, _) | Term::Mod(e, _) => e.any(test),
-                    Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => a.any(test) || b.any(test),
+                    Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => {
+                        a.any(test) || b.any(test)
+                    }
                     Term::Var(_) | Term::Value(_) => false,
                 }
         })
@@ -238,7 +243,11 @@ impl Expr {
             (Some(c), _) => other.scale(c),
             (_, Some(c)) => self.scale(c),
             _ => {
-                let (a, b) = if self <= other { (self, other) } else { (other, self) };
+                let (a, b) = if self <= other {
+                    (self, other)
+                } else {
+                    (other, self)
+                };
                 Expr::from(Term::Mul(Box::new(a.clone()), Box::new(b.clone())))
             }
         }
@@ -246,9 +255,9 @@ impl Expr {
 
     /// Bounds, by interval arithmetic over the whole expression.
     pub fn range<R: Ranges + ?Sized>(&self, ranges: &R) -> Range {
-        self.terms
-            .iter()
-            .fold(Range::new(self.constant, self.constant), |sum, (term, coefficient)| {
+        self.terms.iter().fold(
+            Range::new(self.constant, self.constant),
+            |sum, (term, coefficient)| {
                 let of = match term {
                     Term::Var(v) => ranges.var(*v),
                     Term::Value(v) => ranges.value(*v),
@@ -275,7 +284,8 @@ impl Expr {
                     }
                 };
                 sum.add(of.scale(*coefficient))
-            })
+            },
+        )
     }
 
     /// Whether the expression is proved never to be negative.
@@ -301,7 +311,9 @@ impl Expr {
         if let (0, [(term, 1)]) = (rest.constant, rest.terms.as_slice()) {
             match term {
                 Term::Div(e, a) => return whole.add(&e.floor_div(a * by, ranges)),
-                Term::Mod(e, m) if m % by == 0 => return whole.add(&e.floor_div(by, ranges).modulo(m / by, ranges)),
+                Term::Mod(e, m) if m % by == 0 => {
+                    return whole.add(&e.floor_div(by, ranges).modulo(m / by, ranges));
+                }
                 _ => {}
             }
         }
@@ -310,7 +322,11 @@ impl Expr {
         if common > 1 {
             let reduced = Expr {
                 constant: rest.constant.div_euclid(common),
-                terms: rest.terms.iter().map(|(t, c)| (t.clone(), c / common)).collect(),
+                terms: rest
+                    .terms
+                    .iter()
+                    .map(|(t, c)| (t.clone(), c / common))
+                    .collect(),
             };
             return whole.add(&reduced.floor_div(by / common, ranges));
         }
@@ -338,7 +354,11 @@ impl Expr {
         if common > 1 && rest.constant.rem_euclid(common) == 0 {
             let reduced = Expr {
                 constant: rest.constant / common,
-                terms: rest.terms.iter().map(|(t, c)| (t.clone(), c / common)).collect(),
+                terms: rest
+                    .terms
+                    .iter()
+                    .map(|(t, c)| (t.clone(), c / common))
+                    .collect(),
             };
             return reduced.modulo(by / common, ranges).scale(common);
         }
@@ -353,7 +373,11 @@ impl Expr {
         if self.sub(other).is_non_negative(ranges) {
             return other.clone();
         }
-        let (a, b) = if self <= other { (self, other) } else { (other, self) };
+        let (a, b) = if self <= other {
+            (self, other)
+        } else {
+            (other, self)
+        };
         Expr::from(Term::Min(Box::new(a.clone()), Box::new(b.clone())))
     }
 
@@ -365,7 +389,11 @@ impl Expr {
         if self.sub(other).is_non_negative(ranges) {
             return self.clone();
         }
-        let (a, b) = if self <= other { (self, other) } else { (other, self) };
+        let (a, b) = if self <= other {
+            (self, other)
+        } else {
+            (other, self)
+        };
         Expr::from(Term::Max(Box::new(a.clone()), Box::new(b.clone())))
     }
 
@@ -385,16 +413,26 @@ impl Expr {
     }
 
     /// The expression with every variable (and run-time value) replaced, simplified under the ranges of the result.
-    pub fn substitute<R: Ranges + ?Sized>(&self, of: &dyn Fn(&Term) -> Option<Expr>, ranges: &R) -> Expr {
+    pub fn substitute<R: Ranges + ?Sized>(
+        &self,
+        of: &dyn Fn(&Term) -> Option<Expr>,
+        ranges: &R,
+    ) -> Expr {
         let mut result = Expr::from(self.constant);
         for (term, coefficient) in &self.terms {
             let replaced = match term {
-                Term::Var(_) | Term::Value(_) => of(term).unwrap_or_else(|| Expr::from(term.clone())),
+                Term::Var(_) | Term::Value(_) => {
+                    of(term).unwrap_or_else(|| Expr::from(term.clone()))
+                }
                 Term::Div(e, c) => e.substitute(of, ranges).floor_div(*c, ranges),
                 Term::Mod(e, c) => e.substitute(of, ranges).modulo(*c, ranges),
                 Term::Mul(a, b) => a.substitute(of, ranges).mul(&b.substitute(of, ranges)),
-                Term::Min(a, b) => a.substitute(of, ranges).minimum(&b.substitute(of, ranges), ranges),
-                Term::Max(a, b) => a.substitute(of, ranges).maximum(&b.substitute(of, ranges), ranges),
+                Term::Min(a, b) => a
+                    .substitute(of, ranges)
+                    .minimum(&b.substitute(of, ranges), ranges),
+                Term::Max(a, b) => a
+                    .substitute(of, ranges)
+                    .maximum(&b.substitute(of, ranges), ranges),
             };
             result = result.add(&replaced.scale(*coefficient));
         }
@@ -407,7 +445,10 @@ impl Expr {
             let found = self.terms.iter().find_map(|(term, coefficient)| {
                 let Term::Mod(e, c) = term else { return None };
                 let partner = Term::Div(e.clone(), *c);
-                let has = self.terms.iter().any(|(t, k)| *t == partner && *k == coefficient * c);
+                let has = self
+                    .terms
+                    .iter()
+                    .any(|(t, k)| *t == partner && *k == coefficient * c);
                 has.then(|| (term.clone(), partner, (**e).clone(), *coefficient))
             });
             let Some((modulo, div, e, coefficient)) = found else {
@@ -420,17 +461,19 @@ impl Expr {
 
     /// The value where variables and run-time values are known.
     pub fn evaluate(&self, of: &dyn Fn(&Term) -> i64) -> i64 {
-        self.terms.iter().fold(self.constant, |sum, (term, coefficient)| {
-            let value = match term {
-                Term::Var(_) | Term::Value(_) => of(term),
-                Term::Div(e, c) => e.evaluate(of).div_euclid(*c),
-                Term::Mod(e, c) => e.evaluate(of).rem_euclid(*c),
-                Term::Mul(a, b) => a.evaluate(of).wrapping_mul(b.evaluate(of)),
-                Term::Min(a, b) => a.evaluate(of).min(b.evaluate(of)),
-                Term::Max(a, b) => a.evaluate(of).max(b.evaluate(of)),
-            };
-            sum.wrapping_add(value.wrapping_mul(*coefficient))
-        })
+        self.terms
+            .iter()
+            .fold(self.constant, |sum, (term, coefficient)| {
+                let value = match term {
+                    Term::Var(_) | Term::Value(_) => of(term),
+                    Term::Div(e, c) => e.evaluate(of).div_euclid(*c),
+                    Term::Mod(e, c) => e.evaluate(of).rem_euclid(*c),
+                    Term::Mul(a, b) => a.evaluate(of).wrapping_mul(b.evaluate(of)),
+                    Term::Min(a, b) => a.evaluate(of).min(b.evaluate(of)),
+                    Term::Max(a, b) => a.evaluate(of).max(b.evaluate(of)),
+                };
+                sum.wrapping_add(value.wrapping_mul(*coefficient))
+            })
     }
 }
 

@@ -84,18 +84,31 @@ impl Graph {
 
     /// Appends an input with this window.
     pub fn input(&mut self, layout: &Layout, dtype: DType, device: &Device) -> ValueId {
-        let layout = Layout::new(layout.shape().clone(), SmallVec::from_slice(layout.strides()), 0);
+        let layout = Layout::new(
+            layout.shape().clone(),
+            SmallVec::from_slice(layout.strides()),
+            0,
+        );
         let number = self.inputs.len() as u32;
         self.inputs.push(InputSpec {
             layout: layout.clone(),
             dtype,
             device: device.clone(),
         });
-        self.append(NodeOp::Input(number), SmallVec::new(), layout.shape().clone(), dtype)
+        self.append(
+            NodeOp::Input(number),
+            SmallVec::new(),
+            layout.shape().clone(),
+            dtype,
+        )
     }
 
     /// The user's line and precision of the nodes pushed from now on.
-    pub fn set_origin(&mut self, location: Option<&'static Location<'static>>, precision: Precision) {
+    pub fn set_origin(
+        &mut self,
+        location: Option<&'static Location<'static>>,
+        precision: Precision,
+    ) {
         self.location = location;
         self.precision = precision;
     }
@@ -167,7 +180,13 @@ impl Graph {
         operands.iter().map(meta).collect()
     }
 
-    fn append(&mut self, op: NodeOp, args: SmallVec<[Operand; 3]>, shape: Shape, dtype: DType) -> ValueId {
+    fn append(
+        &mut self,
+        op: NodeOp,
+        args: SmallVec<[Operand; 3]>,
+        shape: Shape,
+        dtype: DType,
+    ) -> ValueId {
         let id = ValueId(self.nodes.len() as u32);
         let (location, precision) = (self.location, self.precision);
         self.nodes.push(Node {
@@ -195,7 +214,8 @@ impl Graph {
             match &node.op {
                 NodeOp::Input(n) => {
                     let spec = self.inputs.get(*n as usize);
-                    if spec.is_none_or(|s| *s.layout.shape() != node.shape || s.dtype != node.dtype) {
+                    if spec.is_none_or(|s| *s.layout.shape() != node.shape || s.dtype != node.dtype)
+                    {
                         return Err(Error::internal(format!("node %{i} is no input {n}")));
                     }
                 }
@@ -210,7 +230,11 @@ impl Graph {
                 }
             }
         }
-        match self.outputs.iter().find(|v| v.0 as usize >= self.nodes.len()) {
+        match self
+            .outputs
+            .iter()
+            .find(|v| v.0 as usize >= self.nodes.len())
+        {
             Some(v) => Err(Error::internal(format!("output %{} does not exist", v.0))),
             None => Ok(()),
         }

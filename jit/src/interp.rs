@@ -36,7 +36,13 @@ pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<
     for (step, frees) in draft.steps.iter().zip(&draft.frees) {
         match step {
             Step::Launch(emitted) => {
-                let writes = |p: &Pointer| if let Pointer::Write(v) = p { Some(*v) } else { None };
+                let writes = |p: &Pointer| {
+                    if let Pointer::Write(v) = p {
+                        Some(*v)
+                    } else {
+                        None
+                    }
+                };
                 let stored: Vec<ValueId> = emitted.pointers.iter().filter_map(writes).collect();
                 memory.run(&emitted.node, &stored)?;
             }
@@ -67,7 +73,12 @@ pub struct Memory<'a> {
 
 impl<'a> Memory<'a> {
     /// The inputs of a graph and the numbers of its slots; `sites` says what index faults mean.
-    pub fn new(graph: &'a Graph, inputs: &'a [Array], scalars: &'a [Scalar], sites: &'a [Site]) -> Memory<'a> {
+    pub fn new(
+        graph: &'a Graph,
+        inputs: &'a [Array],
+        scalars: &'a [Scalar],
+        sites: &'a [Site],
+    ) -> Memory<'a> {
         Memory {
             graph,
             inputs,
@@ -114,7 +125,8 @@ impl<'a> Memory<'a> {
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
         let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
-        let array = eager::run(op, &args, &node.shape, node.dtype).map_err(|e| e.at(self.graph.context(call.node)))?;
+        let array = eager::run(op, &args, &node.shape, node.dtype)
+            .map_err(|e| e.at(self.graph.context(call.node)))?;
         let array = if array.layout.is_contiguous() && array.layout.offset() == 0 {
             array
         } else {
@@ -154,7 +166,11 @@ impl<'a> Memory<'a> {
         };
         let offset = array.layout.offset() as isize + layout.offset() as isize;
         let strides = layout.strides().iter().copied().collect();
-        Ok(array.with_layout(Layout::new(layout.shape().clone(), strides, offset as usize)))
+        Ok(array.with_layout(Layout::new(
+            layout.shape().clone(),
+            strides,
+            offset as usize,
+        )))
     }
 
     /// The element at a position counted from the window's first.
@@ -210,14 +226,20 @@ impl<'m, 'a> Frame<'m, 'a> {
         let mut results = Vec::new();
         for id in stored {
             let store = node.store(*id);
-            let store = store.ok_or_else(|| Error::internal(format!("%{} is not computed here", id.0)))?;
-            let inner = dependence[store.value as usize].inner || store.index.any(&mut { of_column });
+            let store =
+                store.ok_or_else(|| Error::internal(format!("%{} is not computed here", id.0)))?;
+            let inner =
+                dependence[store.value as usize].inner || store.index.any(&mut { of_column });
             if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
             let numel = self.memory.graph.node(*id).shape.numel();
             results.push((*id, store.dtype, vec![None; numel]));
         }
         let is_reduction = |v: &Value| matches!(self.body().value(*v).op, BodyOp::Reduce { .. });
-        let all: Vec<Value> = per_row.iter().chain(&per_column).map(|(_, s)| s.value).collect();
+        let all: Vec<Value> = per_row
+            .iter()
+            .chain(&per_column)
+            .map(|(_, s)| s.value)
+            .collect();
         let wanted = self.closure(&all, false);
         let reductions: Vec<Value> = wanted.into_iter().filter(is_reduction).collect();
         for row in 0..node.rows() {
@@ -236,11 +258,16 @@ impl<'m, 'a> Frame<'m, 'a> {
                         let (id, dtype, elements) = &mut results[*at];
                         let value = self.value(store.value)?;
                         if value.dtype() != dtype.compute() {
-                            return Err(Error::internal(format!("%{} gets a {}", id.0, value.dtype())));
+                            return Err(Error::internal(format!(
+                                "%{} gets a {}",
+                                id.0,
+                                value.dtype()
+                            )));
                         }
                         let place = self.index(&store.index)?;
                         let cell = elements.get_mut(place as usize);
-                        let outside = || Error::internal(format!("%{} is written at {place}", id.0));
+                        let outside =
+                            || Error::internal(format!("%{} is written at {place}", id.0));
                         *cell.ok_or_else(outside)? = Some(value);
                     }
                 }
@@ -248,7 +275,10 @@ impl<'m, 'a> Frame<'m, 'a> {
         }
         let array = |(id, dtype, elements): (ValueId, DType, Vec<Option<Datum>>)| {
             let hole = || Error::internal(format!("an element of %{} is never stored", id.0));
-            let elements: Vec<Datum> = elements.into_iter().collect::<Option<_>>().ok_or_else(hole)?;
+            let elements: Vec<Datum> = elements
+                .into_iter()
+                .collect::<Option<_>>()
+                .ok_or_else(hole)?;
             let buffer = Datum::write(&elements, dtype, &self.memory.graph.device())?;
             let shape = self.memory.graph.node(id).shape.clone();
             Ok((
@@ -278,19 +308,31 @@ impl<'m, 'a> Frame<'m, 'a> {
                 }
             }
         }
-        (0..needed.len()).filter(|&v| needed[v]).map(|v| v as Value).collect()
+        (0..needed.len())
+            .filter(|&v| needed[v])
+            .map(|v| v as Value)
+            .collect()
     }
 
     /// The left fold of a reduction over the columns of the current row.
     fn reduce(&mut self, r: Value) -> Result<Datum> {
-        let BodyOp::Reduce { kind, value, position } = &self.body().value(r).op else {
+        let BodyOp::Reduce {
+            kind,
+            value,
+            position,
+        } = &self.body().value(r).op
+        else {
             return Err(Error::internal("not a reduction"));
         };
         let order = self.closure(&[*value], true);
         let dtype = self.body().value(*value).dtype;
         let mut best: Option<(Datum, i64)> = None;
         for column in 0..self.node.cols() {
-            decode(column, &self.node.red, &mut self.vars[self.node.iter.len()..]);
+            decode(
+                column,
+                &self.node.red,
+                &mut self.vars[self.node.iter.len()..],
+            );
             self.point(&order)?;
             let x = self.value(*value)?;
             let at = position.as_ref().map_or(Ok(0), |e| self.index(e))?;
@@ -319,7 +361,9 @@ impl<'m, 'a> Frame<'m, 'a> {
             (Some((_, place)), ReduceKind::ArgMax | ReduceKind::ArgMin) => Ok(Datum::I64(place)),
             (Some((value, _)), _) => Ok(value),
             (None, ReduceKind::Prod | ReduceKind::All) => Ok(Datum::of(Scalar::Int(1), dtype)),
-            (None, ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any) => Ok(Datum::of(Scalar::Int(0), dtype)),
+            (None, ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any) => {
+                Ok(Datum::of(Scalar::Int(0), dtype))
+            }
             (None, _) => Err(Error::internal("an extreme of no elements")),
         }
     }
@@ -342,7 +386,8 @@ impl<'m, 'a> Frame<'m, 'a> {
     }
 
     fn value(&self, v: Value) -> Result<Datum> {
-        self.values[v as usize].ok_or_else(|| Error::internal(format!("v{v} is used before it is computed")))
+        self.values[v as usize]
+            .ok_or_else(|| Error::internal(format!("v{v} is used before it is computed")))
     }
 
     /// An index expression at the current point.
@@ -403,9 +448,11 @@ impl<'m, 'a> Frame<'m, 'a> {
             BodyOp::Mask(m) => Datum::Bool(self.holds(Some(*m))?),
             BodyOp::Unary(op, a) => Datum::unary(*op, self.value(*a)?)?,
             BodyOp::Binary(op, a, b) => Datum::binary(*op, self.value(*a)?, self.value(*b)?)?,
-            BodyOp::Divide(a, b, _) => {
-                Datum::binary(ferrotrace_kernels::BinaryOp::Div, self.value(*a)?, self.value(*b)?)?
-            }
+            BodyOp::Divide(a, b, _) => Datum::binary(
+                ferrotrace_kernels::BinaryOp::Div,
+                self.value(*a)?,
+                self.value(*b)?,
+            )?,
             BodyOp::Select(m, a, b) => match self.value(*m)? {
                 Datum::Bool(true) => self.value(*a)?,
                 Datum::Bool(false) => self.value(*b)?,
@@ -467,7 +514,9 @@ impl<'m, 'a> Frame<'m, 'a> {
         };
         let drawn = match dist {
             Distribution::Uniform => return Ok(uniform(dtype)),
-            Distribution::Normal if dtype == DType::F64 => Datum::F64(philox::normal_f64(key, offset, i)),
+            Distribution::Normal if dtype == DType::F64 => {
+                Datum::F64(philox::normal_f64(key, offset, i))
+            }
             Distribution::Normal => Datum::F32(philox::normal_f32(key, offset, i)),
             Distribution::Int => {
                 let (low, high) = (int(2)?, int(3)?);
@@ -483,7 +532,11 @@ impl<'m, 'a> Frame<'m, 'a> {
             Distribution::Bits => Datum::I64((philox::bits64(key, offset, i) >> 1) as i64),
         };
         let drawn = drawn.cast(dtype.compute());
-        if dtype.is_half() { drawn.round(dtype) } else { Ok(drawn) }
+        if dtype.is_half() {
+            drawn.round(dtype)
+        } else {
+            Ok(drawn)
+        }
     }
 }
 
@@ -570,7 +623,9 @@ mod tests {
         let inputs = [array(&[2, 9], &[1.0; 18])];
         let mut memory = Memory::new(&graph, &inputs, &[Scalar::Float(1.0)], &lowering.sites);
         for step in &lowering.steps {
-            let Lowered::Nest(nest) = step else { panic!("no calls") };
+            let Lowered::Nest(nest) = step else {
+                panic!("no calls")
+            };
             memory.run_nest(nest).expect("it runs");
         }
         let sum = memory.array(ValueId(2)).expect("stored");

@@ -44,7 +44,10 @@ impl LoopNest {
 
     /// Whether the nest reduces.
     pub fn reduces(&self) -> bool {
-        matches!(self.body.value(self.result).op, crate::body::BodyOp::Reduce { .. }) || !self.red.is_empty()
+        matches!(
+            self.body.value(self.result).op,
+            crate::body::BodyOp::Reduce { .. }
+        ) || !self.red.is_empty()
     }
 
     /// Where the result is stored, over the iteration variables: row-major.
@@ -67,7 +70,12 @@ pub fn flat_index(extents: &[usize], first: usize) -> Expr {
 /// `%4: f32 [16, 8 | 32]`, then a line a value.
 impl fmt::Display for LoopNest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let join = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let join = |list: &[usize]| {
+            list.iter()
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         writeln!(
             f,
             "%{}: {} [{} | {}] = v{}",
@@ -115,12 +123,16 @@ impl fmt::Display for Body {
                     mask: m,
                     site,
                 } => writeln!(f, "check v{index} < {size} site {site}{}", mask(m))?,
-                BodyOp::Random { dist, args, index, .. } => writeln!(f, "random {dist:?} {args:?} [{index}]")?,
+                BodyOp::Random {
+                    dist, args, index, ..
+                } => writeln!(f, "random {dist:?} {args:?} [{index}]")?,
                 BodyOp::Reduce { kind, value, .. } => writeln!(f, "reduce {kind:?} v{value}")?,
             }
         }
         for m in 0.. {
-            let Some(conditions) = self.mask_at(m) else { break };
+            let Some(conditions) = self.mask_at(m) else {
+                break;
+            };
             let all: Vec<String> = conditions.iter().map(|e| format!("{e} >= 0")).collect();
             writeln!(f, "  m{m} = {}", all.join(" and "))?;
         }

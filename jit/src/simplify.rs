@@ -1,7 +1,9 @@
 //! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
 
 use crate::graph::{Graph, NodeOp, Precision};
-use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite};
+use ferrotrace_kernels::{
+    Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
+};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -34,7 +36,11 @@ impl OpBuilder for Simplifier {
             } => return self.mean(mask, keepdim, operands),
             _ => {}
         }
-        let key = (op, operands.iter().map(operand_key).collect(), self.precision);
+        let key = (
+            op,
+            operands.iter().map(operand_key).collect(),
+            self.precision,
+        );
         if let Some(&value) = self.known.get(&key) {
             return Ok(value);
         }

@@ -46,7 +46,11 @@ pub(crate) fn write_node(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node)
             let attributes = attributes::of(op);
             if !attributes.is_empty() {
                 let each = |(name, value): &(&str, Attribute)| format!("{name}: {value}");
-                write!(f, " {{{}}}", attributes.iter().map(each).collect::<Vec<_>>().join(", "))?;
+                write!(
+                    f,
+                    " {{{}}}",
+                    attributes.iter().map(each).collect::<Vec<_>>().join(", ")
+                )?;
             }
         }
     }
@@ -123,7 +127,10 @@ impl<'a> Reader<'a> {
         if self.take(token) {
             return Ok(());
         }
-        Err(Error::argument(format!("{token:?} is expected before {:?}", self.rest)))
+        Err(Error::argument(format!(
+            "{token:?} is expected before {:?}",
+            self.rest
+        )))
     }
 
     fn while_char(&mut self, test: impl Fn(char) -> bool) -> &'a str {
@@ -249,7 +256,8 @@ impl<'a> Reader<'a> {
         }
         self.expect(":")?;
         let name = self.word();
-        let dtype = DType::from_name(name).ok_or_else(|| Error::argument(format!("{name:?} is no dtype")))?;
+        let dtype = DType::from_name(name)
+            .ok_or_else(|| Error::argument(format!("{name:?} is no dtype")))?;
         let shape: Shape = self.list(&mut |r| r.integer())?.into();
         self.expect("=")?;
         let name = self.word();
@@ -266,7 +274,10 @@ impl<'a> Reader<'a> {
         }
         let later = |a: &Operand| matches!(a, Operand::Value(v) if v.0 as usize >= count);
         if let Some(Operand::Value(v)) = args.iter().find(|a| later(a)) {
-            return Err(Error::argument(format!("%{} is not defined before its use", v.0)));
+            return Err(Error::argument(format!(
+                "%{} is not defined before its use",
+                v.0
+            )));
         }
         let op = Attributes::new(self.attributes()?, &shape, dtype).operator(name)?;
         let precision = if self.take("exact") {
@@ -280,7 +291,11 @@ impl<'a> Reader<'a> {
         let node = graph.node(value);
         if (&node.shape, node.dtype) != (&shape, dtype) {
             let mut message = String::new();
-            let _ = write!(message, "{name} gives {}{}, not {dtype}{shape}", node.dtype, node.shape);
+            let _ = write!(
+                message,
+                "{name} gives {}{}, not {dtype}{shape}",
+                node.dtype, node.shape
+            );
             return Err(Error::argument(message));
         }
         Ok(())

@@ -17,7 +17,12 @@ fn passes(graph: &Graph) -> String {
     for step in &lowering.steps {
         let _ = match step {
             Lowered::Nest(nest) => write!(text, "{nest}"),
-            Lowered::Call(call) => writeln!(text, "call %{} of {} operands", call.node.0, call.args.len()),
+            Lowered::Call(call) => writeln!(
+                text,
+                "call %{} of {} operands",
+                call.node.0,
+                call.args.len()
+            ),
         };
     }
     text.push_str("==== fused\n");
@@ -37,7 +42,9 @@ fn passes(graph: &Graph) -> String {
 fn check(path: &Path) {
     let text = std::fs::read_to_string(path).expect("a test file");
     let input = text.split("====").next().unwrap_or_default();
-    let graph: Graph = input.parse().unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let graph: Graph = input
+        .parse()
+        .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     let found = format!("{input}{}", passes(&graph));
     if std::env::var_os("FERROTRACE_BLESS").is_some() {
         std::fs::write(path, found).expect("a test file is written");

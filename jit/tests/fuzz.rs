@@ -38,7 +38,10 @@ fn donated(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Arr
     let same: Graph = text.join("\n").parse()?;
     let mut inputs = copies
         .into_iter()
-        .map(|array| PlanInput { array, donated: true })
+        .map(|array| PlanInput {
+            array,
+            donated: true,
+        })
         .collect();
     compile(same)?.run(&mut inputs, scalars)
 }
@@ -55,8 +58,15 @@ fn row_major(line: &str) -> String {
         .filter_map(|n| n.trim().parse().ok());
     let shape: ferrotrace_runtime::Shape = dims.collect();
     let number = tail.split_whitespace().next().unwrap_or_default();
-    let exact = if line.ends_with("exact") { " exact" } else { "" };
-    format!("{head} = input {number} {:?}{exact}", shape.strides().as_slice())
+    let exact = if line.ends_with("exact") {
+        " exact"
+    } else {
+        ""
+    };
+    format!(
+        "{head} = input {number} {:?}{exact}",
+        shape.strides().as_slice()
+    )
 }
 
 /// What differs between a runner's results and those of ready-made kernels.
@@ -96,8 +106,14 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
     if let Some(why) = mismatch(&p, run) {
         let (q, small) = shrunk(&p, run);
         let draft = draft(q.graph.clone(), &Thresholds::default());
-        let text = draft.map_or_else(|e| e.to_string(), |d| ferrotrace_jit::Explanation::of(&d).summary());
-        panic!("seed {seed}: {why}\nwith one output: {small}\n{}\n{text}", q.graph);
+        let text = draft.map_or_else(
+            |e| e.to_string(),
+            |d| ferrotrace_jit::Explanation::of(&d).summary(),
+        );
+        panic!(
+            "seed {seed}: {why}\nwith one output: {small}\n{}\n{text}",
+            q.graph
+        );
     }
 }
 
@@ -146,7 +162,12 @@ fn prepare(programs: &[Program]) {
 fn check_compiled(seeds: std::ops::Range<u64>, limits: &Limits, run: Runner) {
     let seeds: Vec<u64> = seeds.collect();
     for batch in seeds.chunks(32) {
-        prepare(&batch.iter().map(|&s| program(s, limits)).collect::<Vec<_>>());
+        prepare(
+            &batch
+                .iter()
+                .map(|&s| program(s, limits))
+                .collect::<Vec<_>>(),
+        );
         for &seed in batch {
             let ((), stats) = stats_scope(|| check(seed, limits, run));
             assert_eq!(stats.fallbacks, 0, "seed {seed} ran on ready-made kernels");

@@ -21,7 +21,9 @@ fn emitted(text: &str) -> String {
     };
     let mut found = String::new();
     for step in &schedule.steps {
-        let Scheduled::Fused(fused) = step else { continue };
+        let Scheduled::Fused(fused) = step else {
+            continue;
+        };
         let kernel = emit(fused, &schedule.stored, &limits, &machine);
         let _ = writeln!(found, "// pointers {:?}", kernel.pointers);
         let _ = writeln!(found, "// params {:?}", kernel.params);

@@ -13,7 +13,11 @@ fn read(text: &str) -> Graph {
 
 fn comes_back(text: &str) {
     let graph = read(text);
-    let body: String = text.trim().lines().map(|l| format!("{}\n", l.trim())).collect();
+    let body: String = text
+        .trim()
+        .lines()
+        .map(|l| format!("{}\n", l.trim()))
+        .collect();
     assert_eq!(graph.to_string(), body);
     graph.verify().expect("a graph that was read is valid");
 }
@@ -103,7 +107,10 @@ fn composites_come_back() {
 fn what_cannot_be_read_says_where_and_why() {
     let head = "%0: f32[2, 3] = input 0 [3, 1]\n";
     for (line, why) in [
-        ("%1: f32[2, 3] = frobnicate(%0)", "no operator \"frobnicate\""),
+        (
+            "%1: f32[2, 3] = frobnicate(%0)",
+            "no operator \"frobnicate\"",
+        ),
         ("%1: f32[2, 3] = exp(%7)", "%7 is not defined"),
         ("%1: f64[2, 3] = exp(%0)", "gives f32[2, 3]"),
         ("%1: q8[2, 3] = exp(%0)", "no dtype"),
@@ -114,7 +121,13 @@ fn what_cannot_be_read_says_where_and_why() {
         ("%1: f32[2, 3] = add(%0, $0=x)", "no number"),
         ("return %4", "there is no %4"),
     ] {
-        let error = format!("{head}{line}").parse::<Graph>().expect_err(line).to_string();
-        assert!(error.contains(why) && error.contains("line 2"), "{line}: {error}");
+        let error = format!("{head}{line}")
+            .parse::<Graph>()
+            .expect_err(line)
+            .to_string();
+        assert!(
+            error.contains(why) && error.contains("line 2"),
+            "{line}: {error}"
+        );
     }
 }

@@ -59,7 +59,12 @@ pub trait OpBuilderExt: OpBuilder {
     }
 
     /// A function of two elements.
-    fn binary(&mut self, op: BinaryOp, a: impl Into<Operand>, b: impl Into<Operand>) -> Result<ValueId> {
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Result<ValueId> {
         self.push(Op::Binary(op), &[a.into(), b.into()])
     }
 
@@ -84,7 +89,12 @@ pub trait OpBuilderExt: OpBuilder {
     }
 
     /// `a` where `mask` is true, else `b`.
-    fn select(&mut self, mask: ValueId, a: impl Into<Operand>, b: impl Into<Operand>) -> Result<ValueId> {
+    fn select(
+        &mut self,
+        mask: ValueId,
+        a: impl Into<Operand>,
+        b: impl Into<Operand>,
+    ) -> Result<ValueId> {
         self.push(Op::Where, &[mask.into(), a.into(), b.into()])
     }
 
@@ -97,8 +107,21 @@ pub trait OpBuilderExt: OpBuilder {
     }
 
     /// A reduction over the dimensions of `mask`.
-    fn reduce(&mut self, kind: ReduceKind, x: ValueId, mask: u64, keepdim: bool) -> Result<ValueId> {
-        self.push(Op::Reduce { kind, mask, keepdim }, &[x.into()])
+    fn reduce(
+        &mut self,
+        kind: ReduceKind,
+        x: ValueId,
+        mask: u64,
+        keepdim: bool,
+    ) -> Result<ValueId> {
+        self.push(
+            Op::Reduce {
+                kind,
+                mask,
+                keepdim,
+            },
+            &[x.into()],
+        )
     }
 }
 

@@ -59,7 +59,12 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         Op::Repeat(_) => repeat(array(args, 0)?, shape),
         Op::Pad(pads) => pad(pads, args, shape),
         Op::Cat { dim } => cat(*dim, args, shape, dtype),
-        Op::SliceAssign { dim, start, end, step } => {
+        Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        } => {
             let (x, source) = (array(args, 0)?, array(args, 1)?);
             let out = copy::copy(x, shape, dtype)?;
             let (first, len) = clamp_slice(shape[*dim], *start, *end, *step);
@@ -68,11 +73,19 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         }
         Op::Reduce { kind, mask, .. } => ops::reduce::run(*kind, *mask, args, shape, dtype),
         Op::Scan { kind, dim } => ops::scan::run(*kind, *dim, args, shape, dtype),
-        Op::ArgSort { dim, descending } => ops::sort::run_argsort(*dim, *descending, args, shape, dtype),
-        Op::ArgTopK { k, dim, largest } => ops::sort::run_topk(*k, *dim, *largest, args, shape, dtype),
+        Op::ArgSort { dim, descending } => {
+            ops::sort::run_argsort(*dim, *descending, args, shape, dtype)
+        }
+        Op::ArgTopK { k, dim, largest } => {
+            ops::sort::run_topk(*k, *dim, *largest, args, shape, dtype)
+        }
         Op::Gather { dim } => ops::index::run_gather(*dim, args, shape, dtype),
         Op::Index { axes, at } => ops::index::run_index(axes, *at, args, shape, dtype),
-        Op::IndexPut { axes, at, accumulate } => ops::index::run_index_put(axes, *at, *accumulate, args, shape, dtype),
+        Op::IndexPut {
+            axes,
+            at,
+            accumulate,
+        } => ops::index::run_index_put(axes, *at, *accumulate, args, shape, dtype),
         Op::Scatter {
             dim,
             mode,
@@ -177,7 +190,10 @@ fn rounded(args: &[Arg], dtype: DType) -> Result<SmallVec<[Arg; 3]>> {
 }
 
 fn is_mixed_half(args: &[Arg], dtype: DType) -> bool {
-    dtype.is_half() && args.iter().any(|arg| matches!(arg, Arg::Array(x) if x.dtype != dtype))
+    dtype.is_half()
+        && args
+            .iter()
+            .any(|arg| matches!(arg, Arg::Array(x) if x.dtype != dtype))
 }
 
 fn run_unary(op: UnaryOp, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -212,9 +228,21 @@ fn run_pointwise(
     let op = Pointwise { kernel, produced };
     if is_mixed_half(args, compute) {
         let args = rounded(args, compute)?;
-        return map(op, &inputs(&args, shape, compute), &device(&args), shape, dtype);
+        return map(
+            op,
+            &inputs(&args, shape, compute),
+            &device(&args),
+            shape,
+            dtype,
+        );
     }
-    map(op, &inputs(args, shape, compute), &device(args), shape, dtype)
+    map(
+        op,
+        &inputs(args, shape, compute),
+        &device(args),
+        shape,
+        dtype,
+    )
 }
 
 /// The chosen values keep their bits: they are cast to the result's dtype, and computed on in no other.
@@ -277,7 +305,11 @@ fn window(layout: &Layout, dim: usize, first: usize, len: usize, step: usize) ->
     shape.dims_mut()[dim] = len;
     let offset = layout.offset() as isize + first as isize * strides[dim];
     strides[dim] *= step as isize;
-    let offset = if shape.numel() == 0 { 0 } else { offset as usize };
+    let offset = if shape.numel() == 0 {
+        0
+    } else {
+        offset as usize
+    };
     Layout::new(shape, strides, offset)
 }
 
@@ -286,7 +318,12 @@ fn pad(pads: &[(isize, isize)], args: &[Arg], shape: &Shape) -> Result<Array> {
     let out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
     let value = match args.get(1) {
         Some(Arg::Array(value)) => value.clone(),
-        _ => create::full(x.buffer.device(), &Shape::scalar(), scalar(args, 1)?, x.dtype)?,
+        _ => create::full(
+            x.buffer.device(),
+            &Shape::scalar(),
+            scalar(args, 1)?,
+            x.dtype,
+        )?,
     };
     let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
     for (d, &(before, after)) in pads.iter().enumerate() {
@@ -294,7 +331,11 @@ fn pad(pads: &[(isize, isize)], args: &[Arg], shape: &Shape) -> Result<Array> {
         let after_len = after.max(0).min((shape[d] - before_len) as isize) as usize;
         let kept = shape[d] - before_len - after_len;
         copy::assign(&out, &window(&to, d, 0, before_len, 1), &value)?;
-        copy::assign(&out, &window(&to, d, shape[d] - after_len, after_len, 1), &value)?;
+        copy::assign(
+            &out,
+            &window(&to, d, shape[d] - after_len, after_len, 1),
+            &value,
+        )?;
         to = window(&to, d, before_len, kept, 1);
         from = window(&from, d, (-before).max(0) as usize, kept, 1);
     }

@@ -9,7 +9,8 @@ fn ulps(y: f32, r: f64) -> f64 {
     let rounded = r as f32;
     if y.is_nan() || rounded.is_nan() || y.is_infinite() || rounded.is_infinite() {
         let same = y == rounded || (y.is_nan() && rounded.is_nan());
-        let edge = (y.abs() == f32::MAX) != (rounded.abs() == f32::MAX) && y.signum() == rounded.signum();
+        let edge =
+            (y.abs() == f32::MAX) != (rounded.abs() == f32::MAX) && y.signum() == rounded.signum();
         return if same {
             0.0
         } else if edge {
@@ -104,7 +105,11 @@ fn binary32_of_two() {
         .collect();
     let python = |a: f64, b: f64| {
         let m = a % b;
-        if m != 0.0 && (m < 0.0) != (b < 0.0) { m + b } else { m }
+        if m != 0.0 && (m < 0.0) != (b < 0.0) {
+            m + b
+        } else {
+            m
+        }
     };
     for &x in &values {
         for &y in &values {
@@ -125,7 +130,10 @@ fn binary32_of_two() {
                 "fmod({x:e}, {y:e}) = {fmod:e}"
             );
             let mod_ = math::remainder(x, y);
-            assert!(ulps(mod_, python(a, b)) <= 0.5, "remainder({x:e}, {y:e}) = {mod_:e}");
+            assert!(
+                ulps(mod_, python(a, b)) <= 0.5,
+                "remainder({x:e}, {y:e}) = {mod_:e}"
+            );
             assert!(math::fmod(a, b) == a % b || (a % b).is_nan());
         }
     }
@@ -138,7 +146,10 @@ fn binary32_of_two() {
 
 #[test]
 fn binary64() {
-    for line in include_str!("golden_f64.txt").lines().filter(|l| !l.starts_with('#')) {
+    for line in include_str!("golden_f64.txt")
+        .lines()
+        .filter(|l| !l.starts_with('#'))
+    {
         let mut words = line.split(' ');
         let name = words.next().unwrap();
         let v: Vec<f64> = words
@@ -215,7 +226,9 @@ fn special_values_of_binary64() {
         same("acos", math::acos(2.0 * x), nan);
     }
     for x in [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, inf, -inf, nan, -0.5] {
-        for y in [0.0, -0.0, 1.0, -1.0, 2.0, 3.0, -3.0, inf, -inf, nan, 0.5, 1e300, -1e300] {
+        for y in [
+            0.0, -0.0, 1.0, -1.0, 2.0, 3.0, -3.0, inf, -inf, nan, 0.5, 1e300, -1e300,
+        ] {
             let (got, want) = (math::pow(x, y), x.powf(y));
             assert!(
                 got == want && got.is_sign_negative() == want.is_sign_negative()

@@ -267,7 +267,10 @@ mod tests {
             let c = Buffer::allocate(&cpu(), 1000).expect("memory");
             drop(c);
         });
-        assert_eq!((s.bytes_allocated, s.live_bytes, s.peak_bytes), (2000, 0, 1000));
+        assert_eq!(
+            (s.bytes_allocated, s.live_bytes, s.peak_bytes),
+            (2000, 0, 1000)
+        );
         assert!(s.buffers_reused >= 1);
     }
 
@@ -281,7 +284,12 @@ mod tests {
         assert_eq!(buffer.as_slice::<f32>()[99], 99.0);
         let mut sparse = Vec::with_capacity(1000);
         sparse.push(7i64);
-        assert_eq!(Buffer::from_vec(&cpu(), sparse).expect("memory").as_slice::<i64>(), [7]);
+        assert_eq!(
+            Buffer::from_vec(&cpu(), sparse)
+                .expect("memory")
+                .as_slice::<i64>(),
+            [7]
+        );
     }
 
     #[test]

@@ -39,11 +39,17 @@ impl Config {
 
     /// The settings that variables looked up through `lookup` ask for. An empty variable counts as unset.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Config {
-        let var = |name: &str| lookup(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
+        let var = |name: &str| {
+            lookup(name)
+                .map(|v| v.trim().to_owned())
+                .filter(|v| !v.is_empty())
+        };
         let set = |name: &str| var(name).is_some_and(|v| v != "0");
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         Config {
-            mode: var("FERROTRACE_MODE").unwrap_or_default().to_ascii_lowercase(),
+            mode: var("FERROTRACE_MODE")
+                .unwrap_or_default()
+                .to_ascii_lowercase(),
             cache_dir: var("FERROTRACE_CACHE_DIR")
                 .map(PathBuf::from)
                 .or_else(|| var("XDG_CACHE_HOME").map(|d| PathBuf::from(d).join("ferrotrace")))
@@ -55,7 +61,9 @@ impl Config {
                 .filter(|&n| n >= 1)
                 .unwrap_or_else(cores)
                 .min(crate::pool::MAX_THREADS),
-            debug: var("FERROTRACE_DEBUG").and_then(|v| v.parse().ok()).unwrap_or(0),
+            debug: var("FERROTRACE_DEBUG")
+                .and_then(|v| v.parse().ok())
+                .unwrap_or(0),
             dump: var("FERROTRACE_DUMP").map(PathBuf::from),
             verify: cfg!(debug_assertions) || set("FERROTRACE_VERIFY"),
             check: set("FERROTRACE_CHECK"),
@@ -77,17 +85,29 @@ mod tests {
     use super::*;
 
     fn of(pairs: &[(&str, &str)]) -> Config {
-        Config::from_lookup(|name| pairs.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        Config::from_lookup(|name| {
+            pairs
+                .iter()
+                .find(|(n, _)| *n == name)
+                .map(|(_, v)| (*v).to_owned())
+        })
     }
 
     #[test]
     fn defaults_and_precedence() {
         let c = of(&[]);
         assert!(c.disk_cache && !c.strict && !c.check && c.debug == 0 && c.threads >= 1);
-        assert_eq!(of(&[("HOME", "/h")]).cache_dir, PathBuf::from("/h/.cache/ferrotrace"));
+        assert_eq!(
+            of(&[("HOME", "/h")]).cache_dir,
+            PathBuf::from("/h/.cache/ferrotrace")
+        );
         let xdg = [("HOME", "/h"), ("XDG_CACHE_HOME", "/x")];
         assert_eq!(of(&xdg).cache_dir, PathBuf::from("/x/ferrotrace"));
-        let all = [("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), ("FERROTRACE_CACHE_DIR", "/c")];
+        let all = [
+            ("HOME", "/h"),
+            ("XDG_CACHE_HOME", "/x"),
+            ("FERROTRACE_CACHE_DIR", "/c"),
+        ];
         assert_eq!(of(&all).cache_dir, PathBuf::from("/c"));
     }
 
@@ -101,7 +121,10 @@ mod tests {
             ("FERROTRACE_MODE", "Eager"),
             ("CC", ""),
         ]);
-        assert_eq!((c.disk_cache, c.threads, c.debug, c.strict), (false, 3, 5, true));
+        assert_eq!(
+            (c.disk_cache, c.threads, c.debug, c.strict),
+            (false, 3, 5, true)
+        );
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
     }

@@ -229,7 +229,9 @@ pub(crate) fn add_live(bytes: u64) {
 pub(crate) fn sub_live(bytes: u64) {
     LIVE.fetch_sub(bytes, Relaxed);
     if let Some(block) = block() {
-        block.live.store(block.live.load(Relaxed).wrapping_sub(bytes), Relaxed);
+        block
+            .live
+            .store(block.live.load(Relaxed).wrapping_sub(bytes), Relaxed);
     }
 }
 
@@ -288,7 +290,11 @@ pub fn stats_scope<R>(f: impl FnOnce() -> R) -> (R, Stats) {
     let end = block.counts();
     let delta = std::array::from_fn(|i| end[i].wrapping_sub(start[i]));
     let above = |bytes: u64| (bytes.wrapping_sub(live) as i64).max(0) as u64;
-    let stats = Stats::from_counts(&delta, above(block.live.load(Relaxed)), above(block.peak.load(Relaxed)));
+    let stats = Stats::from_counts(
+        &delta,
+        above(block.live.load(Relaxed)),
+        above(block.peak.load(Relaxed)),
+    );
     drop(enclosing);
     (result, stats)
 }

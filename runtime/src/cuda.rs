@@ -29,7 +29,9 @@ static PROBE: Lazy<Result<Driver>> = Lazy::new(|| {
     // SAFETY: loading the driver's library runs its initialisers, which have no preconditions.
     if let Err(e) = unsafe { libloading::Library::new(LIBRARY) } {
         let why = loader_says(e);
-        return Err(error(format!("no CUDA: {LIBRARY} could not be loaded ({why})")));
+        return Err(error(format!(
+            "no CUDA: {LIBRARY} could not be loaded ({why})"
+        )));
     }
     use cudarc::driver::{result, sys};
     // SAFETY: asks only which of the names the bindings know can be loaded.

@@ -70,7 +70,11 @@ impl Device {
         };
         let cuda = match cuda::probe() {
             Ok(driver) => {
-                format!("driver for CUDA {}, {} device(s)", driver.version(), driver.devices)
+                format!(
+                    "driver for CUDA {}, {} device(s)",
+                    driver.version(),
+                    driver.devices
+                )
             }
             Err(error) => error.to_string(),
         };
@@ -124,13 +128,22 @@ mod tests {
         let error = Device::cuda(usize::MAX).expect_err("no such device");
         assert!(matches!(error.kind(), ErrorKind::Device(_)), "{error}");
         let text = error.to_string();
-        assert!(text.contains("libcuda.so.1") || text.contains("cuda:"), "{text}");
+        assert!(
+            text.contains("libcuda.so.1") || text.contains("cuda:"),
+            "{text}"
+        );
     }
 
     #[test]
     fn reports_name_what_matters() {
         let report = Device::cpu().report();
-        for part in ["processor", "instruction set", "compiler", "cache folder", "cuda"] {
+        for part in [
+            "processor",
+            "instruction set",
+            "compiler",
+            "cache folder",
+            "cuda",
+        ] {
             assert!(report.contains(part), "{report}");
         }
     }

@@ -109,7 +109,11 @@ impl DType {
         if self == other {
             return self;
         }
-        let (low, high) = if self < other { (self, other) } else { (other, self) };
+        let (low, high) = if self < other {
+            (self, other)
+        } else {
+            (other, self)
+        };
         match (low, high) {
             (Bool, t) => t,
             (U8, I8) => I16,

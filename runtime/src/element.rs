@@ -8,7 +8,9 @@ mod sealed {
 }
 
 /// A Rust type that can be the element of a tensor at the host border.
-pub trait Element: Copy + Send + Sync + std::fmt::Debug + PartialEq + 'static + sealed::Sealed {
+pub trait Element:
+    Copy + Send + Sync + std::fmt::Debug + PartialEq + 'static + sealed::Sealed
+{
     /// The dtype of a tensor of this type.
     const DTYPE: DType;
 }

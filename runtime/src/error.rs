@@ -108,7 +108,10 @@ pub struct Error(Arc<Inner>);
 impl Error {
     /// An error of this kind, not yet tied to an operation.
     pub fn new(kind: ErrorKind) -> Error {
-        Error(Arc::new(Inner { kind, context: None }))
+        Error(Arc::new(Inner {
+            kind,
+            context: None,
+        }))
     }
 
     /// A shape error.

@@ -67,7 +67,11 @@ struct Workspace(Option<alloc::Block>);
 
 impl Workspace {
     fn new(bytes: usize) -> Result<Workspace> {
-        Ok(Workspace(if bytes == 0 { None } else { Some(alloc::take(bytes)?) }))
+        Ok(Workspace(if bytes == 0 {
+            None
+        } else {
+            Some(alloc::take(bytes)?)
+        }))
     }
 
     fn start(&self) -> *mut c_char {
@@ -122,7 +126,11 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         pointers.push(binding.buffer.as_mut_ptr().wrapping_add(binding.offset));
     }
     let pool = Pool::global();
-    let threads = if local == 0 { 0 } else { pool.threads().min(chunks) };
+    let threads = if local == 0 {
+        0
+    } else {
+        pool.threads().min(chunks)
+    };
     let local_stride = local.checked_next_multiple_of(PART);
     let shared = scratch.checked_next_multiple_of(PART);
     let bytes = local_stride
@@ -168,7 +176,11 @@ fn other_device(binding: &Binding<'_>) -> Error {
 
 #[cold]
 fn beyond(i: usize, binding: &Binding<'_>) -> Error {
-    let Binding { buffer, offset, span } = binding;
+    let Binding {
+        buffer,
+        offset,
+        span,
+    } = binding;
     let bytes = buffer.bytes();
     Error::internal(format!(
         "binding {i} is {span} bytes at {offset} of a buffer of {bytes}"

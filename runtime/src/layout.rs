@@ -35,7 +35,11 @@ impl Layout {
     /// A window with these strides; `strides` and `shape` have equal rank.
     pub fn new(shape: Shape, strides: Strides, offset: usize) -> Layout {
         debug_assert_eq!(shape.rank(), strides.len());
-        Layout { shape, strides, offset }
+        Layout {
+            shape,
+            strides,
+            offset,
+        }
     }
 
     /// The shape of the window.
@@ -83,7 +87,11 @@ impl Layout {
         let (mut low, mut high) = (self.offset as isize, self.offset as isize);
         for (&dim, &stride) in self.shape.iter().zip(&self.strides) {
             let reach = (dim as isize - 1) * stride;
-            if reach < 0 { low += reach } else { high += reach }
+            if reach < 0 {
+                low += reach
+            } else {
+                high += reach
+            }
         }
         low as usize..high as usize + 1
     }
@@ -130,7 +138,12 @@ impl Layout {
         }
         // Merge the old dimensions into runs of uniform stride, then cut each run by the new sizes.
         let mut runs: SmallVec<[(usize, isize); 4]> = SmallVec::new();
-        for (&dim, &stride) in self.shape.iter().zip(&self.strides).filter(|(d, _)| **d != 1) {
+        for (&dim, &stride) in self
+            .shape
+            .iter()
+            .zip(&self.strides)
+            .filter(|(d, _)| **d != 1)
+        {
             match runs.last_mut() {
                 Some((size, step)) if *step == stride * dim as isize => {
                     *size *= dim;
@@ -227,11 +240,19 @@ mod tests {
     fn reshape_keeps_or_refuses() {
         let t = Layout::contiguous(Shape::from([4, 6])).permute(&[1, 0]);
         assert!(t.reshape(&Shape::from([24])).is_none());
-        let split = t.reshape(&Shape::from([2, 3, 4])).expect("6 splits into 2x3");
+        let split = t
+            .reshape(&Shape::from([2, 3, 4]))
+            .expect("6 splits into 2x3");
         assert_eq!(split.strides(), [3, 1, 6]);
-        assert_eq!(split.offsets().collect::<Vec<_>>(), t.offsets().collect::<Vec<_>>());
+        assert_eq!(
+            split.offsets().collect::<Vec<_>>(),
+            t.offsets().collect::<Vec<_>>()
+        );
         let one = Layout::contiguous(Shape::from([6])).reshape(&Shape::from([1, 6, 1]));
-        assert_eq!(one.map(|l| l.offsets().collect::<Vec<_>>()), Some((0..6).collect()));
+        assert_eq!(
+            one.map(|l| l.offsets().collect::<Vec<_>>()),
+            Some((0..6).collect())
+        );
     }
 
     #[test]

@@ -44,7 +44,9 @@ impl Library {
     pub(crate) fn symbol(&self, name: &CStr) -> Result<*const ()> {
         // SAFETY: the symbol is taken as an address alone; whoever calls it answers for its type.
         let symbol = unsafe { self.0.get::<*const ()>(name) };
-        symbol.map(|s| s.as_raw_ptr().cast_const().cast()).map_err(failed)
+        symbol
+            .map(|s| s.as_raw_ptr().cast_const().cast())
+            .map_err(failed)
     }
 }
 
@@ -81,7 +83,8 @@ fn load_from_memory(elf: &[u8]) -> Result<Library> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let mut spelling = String::from("/proc/self/fd/");
     let n = NEXT.fetch_add(1, Relaxed);
-    (0..32 - n.leading_zeros()).for_each(|bit| spelling += if n >> bit & 1 == 0 { "/" } else { "./" });
+    (0..32 - n.leading_zeros())
+        .for_each(|bit| spelling += if n >> bit & 1 == 0 { "/" } else { "./" });
     open(format!("{spelling}{}", file.as_raw_fd()))
 }
 
@@ -130,10 +133,15 @@ mod tests {
         let error = Library::load(b"not a shared object").expect_err("not one");
         assert!(matches!(error.kind(), ErrorKind::Load(_)), "{error}");
         let Ok(cc) = CCompiler::get() else { return };
-        let unresolved = cc.compile("int ft_no_such_function(void); int ft_0(void) { return ft_no_such_function(); }");
+        let unresolved = cc.compile(
+            "int ft_no_such_function(void); int ft_0(void) { return ft_no_such_function(); }",
+        );
         let error = Library::load(&unresolved.expect("compiles")).expect_err("unresolved");
         assert!(error.to_string().contains("ft_no_such_function"), "{error}");
-        let fine = Library::load(&cc.compile("int ft_0(void) { return 0; }").expect("compiles"));
+        let fine = Library::load(
+            &cc.compile("int ft_0(void) { return 0; }")
+                .expect("compiles"),
+        );
         assert!(fine.expect("loads").symbol(c"ft_1").is_err());
     }
 }

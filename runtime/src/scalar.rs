@@ -151,7 +151,10 @@ mod tests {
 
     #[test]
     fn bits_are_those_of_the_compute_type() {
-        assert_eq!(Scalar::from(1.5).to_bits(DType::F16), 1.5f32.to_bits() as u64);
+        assert_eq!(
+            Scalar::from(1.5).to_bits(DType::F16),
+            1.5f32.to_bits() as u64
+        );
         assert_eq!(Scalar::from(0.1).to_bits(DType::F64), 0.1f64.to_bits());
         assert_eq!(Scalar::from(-1).to_bits(DType::I32), u64::MAX);
         assert_eq!(Scalar::from(300).to_bits(DType::U8), 44);

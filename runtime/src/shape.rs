@@ -60,7 +60,9 @@ impl Shape {
         let mut dims = SmallVec::from_elem(1usize, rank);
         for (i, dim) in dims.iter_mut().enumerate() {
             let a = (i + self.rank()).checked_sub(rank).map_or(1, |k| self.0[k]);
-            let b = (i + other.rank()).checked_sub(rank).map_or(1, |k| other.0[k]);
+            let b = (i + other.rank())
+                .checked_sub(rank)
+                .map_or(1, |k| other.0[k]);
             *dim = match (a, b) {
                 _ if a == b => a,
                 (1, n) | (n, 1) => n,
@@ -161,10 +163,16 @@ mod tests {
     #[test]
     fn broadcasting() {
         let a = Shape::from([3, 1, 4]);
-        assert_eq!(a.broadcast(&Shape::from([5, 1])), Some(Shape::from([3, 5, 4])));
+        assert_eq!(
+            a.broadcast(&Shape::from([5, 1])),
+            Some(Shape::from([3, 5, 4]))
+        );
         assert_eq!(a.broadcast(&Shape::scalar()), Some(a.clone()));
         assert_eq!(a.broadcast(&Shape::from([2, 2])), None);
-        assert_eq!(Shape::from([1]).broadcast(&Shape::from([0])), Some(Shape::from([0])));
+        assert_eq!(
+            Shape::from([1]).broadcast(&Shape::from([0])),
+            Some(Shape::from([0]))
+        );
     }
 
     #[test]

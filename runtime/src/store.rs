@@ -80,7 +80,9 @@ impl Artifact {
     /// The file's name: of what it holds, not of how it came to hold it.
     fn name(&self) -> String {
         let mut fields = digest::Fields::default();
-        self.keys.iter().for_each(|key| fields.add(&key.to_le_bytes()));
+        self.keys
+            .iter()
+            .for_each(|key| fields.add(&key.to_le_bytes()));
         format!("a-{}.ftk", digest::hex(fields.finish()))
     }
 }
@@ -107,7 +109,9 @@ impl Store {
             if !config.disk_cache || cfg!(test) {
                 return None;
             }
-            Store::at(&config.cache_dir, LIMIT).map_err(|why| host::warn(&why)).ok()
+            Store::at(&config.cache_dir, LIMIT)
+                .map_err(|why| host::warn(&why))
+                .ok()
         };
         GLOBAL.get_or_init(open).as_ref()
     }
@@ -118,7 +122,12 @@ impl Store {
     /// The reason, as a warning, why the folder cannot hold code.
     pub(crate) fn at(root: &Path, limit: u64) -> Result<Store, String> {
         let dir = root.join(format!("kernels-{FORMAT}"));
-        let refuse = |path: &Path, why: &str| Err(format!("no kernels are kept on disk: {} {why}", path.display()));
+        let refuse = |path: &Path, why: &str| {
+            Err(format!(
+                "no kernels are kept on disk: {} {why}",
+                path.display()
+            ))
+        };
         for path in [root, &dir] {
             if let Err(e) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
                 return refuse(path, &format!("cannot be made: {e}"));
@@ -204,7 +213,10 @@ impl Store {
         if let Err(e) = result
             && !self.warned.swap(true, Relaxed)
         {
-            host::warn(&format!("a kernel could not be kept in {}: {e}", self.dir.display()));
+            host::warn(&format!(
+                "a kernel could not be kept in {}: {e}",
+                self.dir.display()
+            ));
         }
     }
 
@@ -313,7 +325,11 @@ fn writable(path: &Path) -> bool {
 /// A name in `dir` that no other thread or process uses.
 fn temporary(dir: &Path) -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    dir.join(format!("tmp-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed)))
+    dir.join(format!(
+        "tmp-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Relaxed)
+    ))
 }
 
 /// Writes a file, readable by its owner alone, that others see whole or not at all.
@@ -352,7 +368,10 @@ mod tests {
 
     fn only_artifact(store: &Store) -> PathBuf {
         let is_artifact = |p: &PathBuf| p.extension().is_some_and(|x| x == "ftk");
-        files(store).into_iter().find(is_artifact).expect("an artifact")
+        files(store)
+            .into_iter()
+            .find(is_artifact)
+            .expect("an artifact")
     }
 
     #[test]
@@ -376,7 +395,10 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let store = Store::at(root.path(), LIMIT).expect("usable");
         let whole = artifact(1, 2, 300).to_bytes();
-        let mut versions: Vec<Vec<u8>> = (0..whole.len()).step_by(13).map(|n| whole[..n].to_vec()).collect();
+        let mut versions: Vec<Vec<u8>> = (0..whole.len())
+            .step_by(13)
+            .map(|n| whole[..n].to_vec())
+            .collect();
         for at in (0..whole.len()).step_by(11) {
             let mut flipped = whole.clone();
             flipped[at] ^= 0x40;
@@ -487,9 +509,11 @@ mod tests {
             }
         });
         let left = files(&Store::at(root.path(), 50_000).expect("usable"));
-        assert!(
-            left.iter()
-                .all(|p| { !p.file_name().expect("a name").to_string_lossy().starts_with("tmp-") })
-        );
+        assert!(left.iter().all(|p| {
+            !p.file_name()
+                .expect("a name")
+                .to_string_lossy()
+                .starts_with("tmp-")
+        }));
     }
 }

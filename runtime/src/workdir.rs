@@ -36,7 +36,10 @@ impl WorkDir {
                 Err(e) => return Err(Error::io(dir, &e)),
             }
         }
-        Err(Error::io(base, &io::Error::other("no free name for a work folder")))
+        Err(Error::io(
+            base,
+            &io::Error::other("no free name for a work folder"),
+        ))
     }
 
     /// The path of a file in it.

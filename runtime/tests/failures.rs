@@ -2,10 +2,14 @@
 //! of the whole process.
 
 use ferrotrace_runtime::inject::{Site, fail};
-use ferrotrace_runtime::{Buffer, CCompiler, Device, ErrorKind, KernelSource, Launch, compile_kernels, launch};
+use ferrotrace_runtime::{
+    Buffer, CCompiler, Device, ErrorKind, KernelSource, Launch, compile_kernels, launch,
+};
 
 fn source(n: usize) -> KernelSource {
-    let body = format!("void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {{ int x{n}; }}");
+    let body = format!(
+        "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {{ int x{n}; }}"
+    );
     KernelSource {
         parts: Vec::new(),
         body,
@@ -23,16 +27,23 @@ fn failures_are_errors_and_pass() {
     let device = Device::cpu();
     assert!(Buffer::allocate(&device, 100).is_ok());
     let error = Buffer::allocate(&device, 100).expect_err("injected");
-    assert!(matches!(error.kind(), ErrorKind::OutOfMemory { bytes: 100, .. }));
+    assert!(matches!(
+        error.kind(),
+        ErrorKind::OutOfMemory { bytes: 100, .. }
+    ));
     assert!(Buffer::allocate(&device, 100).is_ok());
 
     if CCompiler::get().is_err() {
         return;
     }
     fail(Site::Compile, 1);
-    let error = compile_kernels(&[source(0)]).remove(0).expect_err("injected");
+    let error = compile_kernels(&[source(0)])
+        .remove(0)
+        .expect_err("injected");
     assert!(matches!(error.kind(), ErrorKind::Compile { .. }), "{error}");
-    let kernel = compile_kernels(&[source(0)]).remove(0).expect("compiles now");
+    let kernel = compile_kernels(&[source(0)])
+        .remove(0)
+        .expect("compiles now");
 
     // A file of several kernels that fails is tried kernel by kernel.
     fail(Site::Compile, 1);
@@ -40,7 +51,9 @@ fn failures_are_errors_and_pass() {
     assert!(compile_kernels(&sources).iter().all(Result::is_ok));
 
     fail(Site::Load, 1);
-    let error = compile_kernels(&[source(6)]).remove(0).expect_err("injected");
+    let error = compile_kernels(&[source(6)])
+        .remove(0)
+        .expect_err("injected");
     assert!(matches!(error.kind(), ErrorKind::Load(_)), "{error}");
     assert!(compile_kernels(&[source(6)])[0].is_ok());
 

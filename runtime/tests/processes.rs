@@ -38,7 +38,10 @@ fn child() {
             let fault = launch(&run).expect("runs").expect("the fault it stores");
             assert_eq!(fault.site, n as i64);
             let s = stats();
-            format!("compiled {} found {}", s.kernels_compiled, s.disk_cache_hits)
+            format!(
+                "compiled {} found {}",
+                s.kernels_compiled, s.disk_cache_hits
+            )
         }
         Err(error) => match error.kind() {
             ErrorKind::NoCompiler(_) => "no compiler".to_owned(),
@@ -58,7 +61,9 @@ fn run(dir: &Path, n: u32, cache: &str) -> String {
         .output()
         .expect("runs");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let told = text.split_once("told: ").and_then(|(_, rest)| rest.split_once('.'));
+    let told = text
+        .split_once("told: ")
+        .and_then(|(_, rest)| rest.split_once('.'));
     told.map_or(
         format!("{text}{}", String::from_utf8_lossy(&output.stderr)),
         |(t, _)| t.to_owned(),
@@ -72,7 +77,10 @@ fn a_second_process_compiles_nothing_and_needs_no_compiler() {
     }
     let dir = tempfile::tempdir().expect("a folder");
     let (compiler, log) = (dir.path().join("mycc"), dir.path().join("runs"));
-    let script = format!("#!/bin/sh\necho run >> {}\nexec gcc \"$@\"\n", log.display());
+    let script = format!(
+        "#!/bin/sh\necho run >> {}\nexec gcc \"$@\"\n",
+        log.display()
+    );
     std::fs::write(&compiler, script).expect("written");
     std::fs::set_permissions(&compiler, PermissionsExt::from_mode(0o755)).expect("allowed");
     let runs = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count());

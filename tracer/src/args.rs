@@ -70,7 +70,9 @@ impl Dims {
     /// One is not a dimension of a tensor of this rank, or is given twice.
     pub fn list(&self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
         if rank > MAX_RANK {
-            return Err(Error::argument(format!("{rank} dimensions are more than {MAX_RANK}")));
+            return Err(Error::argument(format!(
+                "{rank} dimensions are more than {MAX_RANK}"
+            )));
         }
         let Some(dims) = &self.0 else {
             return Ok((0..rank).collect());
@@ -96,7 +98,10 @@ impl Dims {
         if rank == 0 {
             return self.list(1).map(|_| 0);
         }
-        Ok(self.list(rank)?.iter().fold(0, |mask, &dim| mask | 1 << dim))
+        Ok(self
+            .list(rank)?
+            .iter()
+            .fold(0, |mask, &dim| mask | 1 << dim))
     }
 }
 
@@ -353,7 +358,10 @@ mod tests {
         assert_eq!(resolve([-1, 2].into())?.as_slice(), expected);
         assert_eq!(resolve(vec![-1i64, 2].into())?.as_slice(), expected);
         assert_eq!(resolve(().into())?.as_slice(), []);
-        assert_eq!(resolve(Shape::from([2]).into())?.as_slice(), [Extent::Size(2)]);
+        assert_eq!(
+            resolve(Shape::from([2]).into())?.as_slice(),
+            [Extent::Size(2)]
+        );
         assert!(resolve([-2].into()).is_err());
         Ok(())
     }

@@ -135,7 +135,11 @@ impl Collected {
             && self.outputs == form.outputs
             && self.leaves.len() == form.leaves.len()
             && self.edges == form.edges
-            && form.leaves.iter().zip(leaves).all(|(leaf, array)| leaf.is_of(array))
+            && form
+                .leaves
+                .iter()
+                .zip(leaves)
+                .all(|(leaf, array)| leaf.is_of(array))
             && self.entries.iter().zip(&form.nodes).all(|(entry, node)| {
                 let facts = &self.node(entry.arc).facts;
                 entry.edges.1 == node.edges_end
@@ -273,7 +277,8 @@ impl Visit {
                 Edge::Slot(_) => {}
             }
         }
-        self.hash.node(node.facts.hash, &collected.edges[first_edge as usize..]);
+        self.hash
+            .node(node.facts.hash, &collected.edges[first_edge as usize..]);
         collected.entries.push(Entry {
             arc: frame.arc,
             edges,
@@ -323,7 +328,8 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
         let entry = collected.entries[number];
         let node = collected.node(entry.arc);
         let handles = node.handles();
-        let stays = needed[number] || handles > 0 || held_outside(node, handles, entry.uses, roots[number]);
+        let stays =
+            needed[number] || handles > 0 || held_outside(node, handles, entry.uses, roots[number]);
         if !stays {
             continue;
         }
@@ -342,7 +348,12 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
             && node.handles() == 0
             && !held_outside(node, 0, leaf.uses, 0)
     };
-    collected.leaves.iter().zip(&leaf_needed).map(free).collect()
+    collected
+        .leaves
+        .iter()
+        .zip(&leaf_needed)
+        .map(free)
+        .collect()
 }
 
 /// Collects what the nodes in `roots` need.
@@ -398,7 +409,11 @@ pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
     let mut leaves = Vec::with_capacity(collected.leaves.len());
     for (leaf, donated) in collected.leaves.iter().zip(gives) {
         let node = collected.node(leaf.arc);
-        let array = if donated { node.take_array() } else { node.array() };
+        let array = if donated {
+            node.take_array()
+        } else {
+            node.array()
+        };
         let Some(array) = array else { continue };
         hash.leaf(&array.layout, array.dtype);
         leaves.push((array, donated));
@@ -427,7 +442,10 @@ mod tests {
 
     /// What collecting tensors comes to, without anything running.
     fn shown(tensors: &[&Tensor]) -> Collected {
-        let roots = tensors.iter().map(|t| NodeInput::Tensor(t.node().clone())).collect();
+        let roots = tensors
+            .iter()
+            .map(|t| NodeInput::Tensor(t.node().clone()))
+            .collect();
         match collect(roots, Stores::Shown) {
             Outcome::Run(collected, ..) => *collected,
             other => panic!("{other:?}"),
@@ -447,9 +465,15 @@ mod tests {
             let collected = shown(&[&z, &y]);
             use Edge::*;
             let number = Slot(ferrotrace_runtime::Category::Float);
-            assert_eq!(collected.edges, [Leaf(0), number, Node(0), Leaf(0), Node(1), Node(0)]);
+            assert_eq!(
+                collected.edges,
+                [Leaf(0), number, Node(0), Leaf(0), Node(1), Node(0)]
+            );
             assert_eq!((collected.outputs, collected.leaves.len()), (vec![0, 2], 1));
-            assert_eq!(collected.entries.iter().map(|e| e.uses).collect::<Vec<_>>(), [2, 1, 0]);
+            assert_eq!(
+                collected.entries.iter().map(|e| e.uses).collect::<Vec<_>>(),
+                [2, 1, 0]
+            );
         });
     }
 
@@ -491,7 +515,10 @@ mod tests {
     fn only_what_nothing_needs_is_donated() {
         // What a collection of `roots` gives away, by the first element of each leaf.
         let given = |roots: &[&Tensor]| {
-            let roots = roots.iter().map(|t| NodeInput::Tensor(t.node().clone())).collect();
+            let roots = roots
+                .iter()
+                .map(|t| NodeInput::Tensor(t.node().clone()))
+                .collect();
             let Outcome::Run(collected, leaves, flight) = collect(roots, Stores::Rule) else {
                 panic!("nothing is pending");
             };
@@ -528,9 +555,13 @@ mod tests {
             let x = v(&[1.0]) * 2.0;
             let (bad, good) = (&x + 1.0, v(&[3.0]) + 1.0);
             let worse = bad.exp();
-            x.node().set_state(State::Failed(Error::argument("made to fail")));
+            x.node()
+                .set_state(State::Failed(Error::argument("made to fail")));
             assert!(crate::eval([&worse, &good]).is_err());
-            assert!(bad.error().is_some_and(|e| e.to_string().contains("made to fail")));
+            assert!(
+                bad.error()
+                    .is_some_and(|e| e.to_string().contains("made to fail"))
+            );
             assert!(good.error().is_none());
         });
     }

@@ -26,7 +26,11 @@ impl fmt::Display for Tensor {
         if cells.texts.is_empty() {
             write!(f, "[], size={:?}", self.sizes())?;
         } else {
-            Printer { cells: &cells, dims }.block(f, 0, 0)?;
+            Printer {
+                cells: &cells,
+                dims,
+            }
+            .block(f, 0, 0)?;
         }
         let dtype = self.dtype();
         let default = matches!(dtype, DType::F32 | DType::I64 | DType::Bool);
@@ -74,7 +78,11 @@ impl Cells {
     fn new(dims: &[usize], text: impl Fn(usize) -> String) -> Cells {
         let shown = shown(dims);
         let texts: Vec<(usize, String)> = shown.into_iter().map(|at| (at, text(at))).collect();
-        let width = texts.iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+        let width = texts
+            .iter()
+            .map(|(_, text)| text.chars().count())
+            .max()
+            .unwrap_or(0);
         Cells {
             texts,
             width,
@@ -83,7 +91,9 @@ impl Cells {
     }
 
     fn text(&self, at: usize) -> &str {
-        let found = self.texts.binary_search_by_key(&at, |(position, _)| *position);
+        let found = self
+            .texts
+            .binary_search_by_key(&at, |(position, _)| *position);
         found.map_or("", |i| &self.texts[i].1)
     }
 }
@@ -123,7 +133,11 @@ fn cells(tensor: &Tensor) -> Result<Cells> {
         DType::I32 => plain_cells::<i32>(tensor, &dims)?,
         DType::I64 => plain_cells::<i64>(tensor, &dims)?,
         DType::F16 => of(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f64()).collect()),
-        DType::BF16 => of(tensor.to_vec::<bf16>()?.iter().map(|x| x.to_f64()).collect()),
+        DType::BF16 => of(tensor
+            .to_vec::<bf16>()?
+            .iter()
+            .map(|x| x.to_f64())
+            .collect()),
         DType::F32 => of(tensor.to_vec::<f32>()?.iter().map(|&x| x as f64).collect()),
         DType::F64 => of(tensor.to_vec::<f64>()?),
     })
@@ -141,10 +155,13 @@ fn float_cells(dims: &[usize], values: &[f64]) -> Cells {
         let shown = shown(dims).into_iter().map(|at| values[at].abs());
         shown.filter(|x| x.is_finite() && *x != 0.0)
     };
-    let (least, greatest) = finite().fold((f64::INFINITY, 0.0f64), |(lo, hi), x| (lo.min(x), hi.max(x)));
+    let (least, greatest) = finite().fold((f64::INFINITY, 0.0f64), |(lo, hi), x| {
+        (lo.min(x), hi.max(x))
+    });
     let whole = finite().all(|x| x == x.trunc());
     let any = greatest > 0.0;
-    let scientific = any && (greatest / least > 1000.0 || greatest > 1e8 || (!whole && least < 1e-4));
+    let scientific =
+        any && (greatest / least > 1000.0 || greatest > 1e8 || (!whole && least < 1e-4));
     Cells::new(dims, |at| match values[at] {
         x if x.is_nan() => "nan".to_string(),
         x if x.is_infinite() => if x > 0.0 { "inf" } else { "-inf" }.to_string(),
@@ -219,9 +236,15 @@ mod tests {
 
     #[test]
     fn numbers_as_pytorch_prints_them() {
-        assert_eq!(shown_of(vec![1.0f32, 2.5], &[2]), "tensor([1.0000, 2.5000])");
+        assert_eq!(
+            shown_of(vec![1.0f32, 2.5], &[2]),
+            "tensor([1.0000, 2.5000])"
+        );
         assert_eq!(shown_of(vec![10.0f32, 2.0], &[2]), "tensor([10.,  2.])");
-        assert_eq!(shown_of(vec![1e-5f32, 2.0], &[2]), "tensor([1.0000e-05, 2.0000e+00])");
+        assert_eq!(
+            shown_of(vec![1e-5f32, 2.0], &[2]),
+            "tensor([1.0000e-05, 2.0000e+00])"
+        );
         assert_eq!(shown_of(vec![f32::NAN, 1.0], &[2]), "tensor([nan,  1.])");
         assert_eq!(shown_of(vec![1i64, -2], &[2]), "tensor([ 1, -2])");
         assert_eq!(shown_of(vec![true, false], &[2]), "tensor([ true, false])");
@@ -242,7 +265,10 @@ mod tests {
 
     #[test]
     fn debug_names_shape_and_state() {
-        let text = format!("{:?}", Tensor::from_vec(vec![1.0f32, 2.0], 2, &Device::cpu()));
+        let text = format!(
+            "{:?}",
+            Tensor::from_vec(vec![1.0f32, 2.0], 2, &Device::cpu())
+        );
         assert!(text.contains("[2]") && text.contains("F32"), "{text}");
     }
 }

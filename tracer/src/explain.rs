@@ -20,10 +20,12 @@ pub fn explain(tensors: &[&Tensor]) -> Explanation {
     if let Some(explanation) = explain_pending(&pending) {
         return explanation;
     }
-    let plan = tensors.iter().find_map(|tensor| match &*tensor.node().state() {
-        State::Stored(stored) => stored.plan.upgrade(),
-        _ => None,
-    });
+    let plan = tensors
+        .iter()
+        .find_map(|tensor| match &*tensor.node().state() {
+            State::Stored(stored) => stored.plan.upgrade(),
+            _ => None,
+        });
     plan.map_or_else(|| Explanation::of(&nothing()), |plan| plan.explain())
 }
 
@@ -47,7 +49,9 @@ fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanat
         return Some(plan.explain());
     }
     let form = collected.form(arrays.iter());
-    let graph = form.graph(&collected.scalar_values(), &collected.locations()).ok()?;
+    let graph = form
+        .graph(&collected.scalar_values(), &collected.locations())
+        .ok()?;
     Some(Explanation::of(&draft(graph, &Limits::default()).ok()?))
 }
 

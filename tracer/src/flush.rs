@@ -105,7 +105,11 @@ impl Promise {
         let result = result.and_then(|arrays| {
             let (have, want) = (arrays.len(), nodes.len());
             let mismatch = || Error::internal(format!("a plan stored {have} of {want} values"));
-            if have == want { Ok(arrays) } else { Err(mismatch()) }
+            if have == want {
+                Ok(arrays)
+            } else {
+                Err(mismatch())
+            }
         });
         match result {
             Ok(arrays) => {
@@ -142,7 +146,9 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     if Config::get().debug >= 1 {
         let (operations, inputs) = (collected.entries.len(), leaves.len());
         let stored = collected.outputs.len();
-        eprintln!("ferrotrace: flush of {operations} operations on {inputs} inputs, {stored} stored");
+        eprintln!(
+            "ferrotrace: flush of {operations} operations on {inputs} inputs, {stored} stored"
+        );
     }
     if let Some(id) = collected.reads_trace {
         trace::observe_value(id);
@@ -156,7 +162,11 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
         .map(|&n| collected.entry_node(n).clone())
         .collect();
     let promise = Promise { nodes, flight };
-    let prepared = plans::prepare(&collected, leaves.iter().map(|leaf| &leaf.0), mode::current());
+    let prepared = plans::prepare(
+        &collected,
+        leaves.iter().map(|leaf| &leaf.0),
+        mode::current(),
+    );
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.
     drop(collected);

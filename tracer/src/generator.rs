@@ -39,17 +39,25 @@ pub fn manual_seed(seed: u64) {
 impl Generator {
     /// A generator started from `seed`.
     pub fn new(seed: u64) -> Generator {
-        Generator(Arc::new(Mutex::new(Position { key: seed, offset: 0 })))
+        Generator(Arc::new(Mutex::new(Position {
+            key: seed,
+            offset: 0,
+        })))
     }
 
     fn seed(&self, seed: u64) {
-        *self.0.lock() = Position { key: seed, offset: 0 };
+        *self.0.lock() = Position {
+            key: seed,
+            offset: 0,
+        };
     }
 
     /// Key, and first of as many offsets as `numel` numbers take.
     pub(crate) fn advance(&self, numel: usize) -> (u64, u64) {
         let mut position = self.0.lock();
-        let taken = (numel as u64).checked_next_multiple_of(4).unwrap_or(u64::MAX);
+        let taken = (numel as u64)
+            .checked_next_multiple_of(4)
+            .unwrap_or(u64::MAX);
         let first = position.offset;
         position.offset = first.wrapping_add(taken);
         (position.key, first)
@@ -75,7 +83,14 @@ impl Generator {
     }
 
     #[track_caller]
-    fn draw(&self, dist: Distribution, shape: Shape, dtype: DType, device: &Device, arguments: &[Scalar]) -> Tensor {
+    fn draw(
+        &self,
+        dist: Distribution,
+        shape: Shape,
+        dtype: DType,
+        device: &Device,
+        arguments: &[Scalar],
+    ) -> Tensor {
         let mut inputs: SmallVec<[Input<'_>; 4]> = self.take(shape.numel()).into_iter().collect();
         inputs.extend(arguments.iter().copied().map(Input::Scalar));
         Tensor::record_on(device, Op::Random { dist, shape, dtype }, &inputs)
@@ -101,7 +116,14 @@ impl Generator {
 
     /// Integers uniform in `lo..hi`.
     #[track_caller]
-    pub fn randint(&self, lo: i64, hi: i64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+    pub fn randint(
+        &self,
+        lo: i64,
+        hi: i64,
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
         if lo >= hi {
             let error = Error::argument(format!("there is no integer in {lo}..{hi}"));
             return Tensor::failed("randint", error, &[]);
@@ -112,7 +134,13 @@ impl Generator {
 
     /// 1 with probability `p`, else 0.
     #[track_caller]
-    pub fn bernoulli(&self, p: f64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+    pub fn bernoulli(
+        &self,
+        p: f64,
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
         if !(0.0..=1.0).contains(&p) {
             let error = Error::argument(format!("{p} is no probability"));
             return Tensor::failed("bernoulli", error, &[]);
@@ -173,7 +201,10 @@ mod tests {
             g.randint(3, 3, 2, DType::I64, &cpu),
             g.bernoulli(f64::NAN, 2, DType::F32, &cpu),
         ] {
-            assert!(bad.error().is_some_and(|e| e.to_string().contains("generator.rs")));
+            assert!(
+                bad.error()
+                    .is_some_and(|e| e.to_string().contains("generator.rs"))
+            );
         }
     }
 }

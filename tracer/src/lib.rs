@@ -47,8 +47,8 @@ pub(crate) use tensor::Input;
 /// What most programs use.
 pub mod prelude {
     pub use crate::{
-        Generator, Interpolation, Mode, Precision, ReduceOp, Tensor, eval, explain, jit, manual_seed, set_mode,
-        with_mode, with_precision,
+        Generator, Interpolation, Mode, Precision, ReduceOp, Tensor, eval, explain, jit,
+        manual_seed, set_mode, with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

@@ -16,7 +16,10 @@ static LIMIT: AtomicU32 = AtomicU32::new(4096);
 
 /// Sets the number of operations in a row (4096 at first) at which a pending trace is flushed by itself; at least 2.
 pub fn set_trace_limit(operations: usize) {
-    LIMIT.store(u32::try_from(operations).unwrap_or(u32::MAX).max(2), Relaxed);
+    LIMIT.store(
+        u32::try_from(operations).unwrap_or(u32::MAX).max(2),
+        Relaxed,
+    );
 }
 
 /// Bytes that pending operations alone may keep alive: the greater of 64 MiB and a sixteenth of memory.
@@ -86,7 +89,8 @@ fn correct_levels(root: &Arc<Node>) {
     while let Some((node, inputs, next)) = stack.last_mut() {
         if let Some(input) = inputs.get(*next) {
             *next += 1;
-            let fresh = input.status() == Status::Pending && levels.insert(Arc::as_ptr(input), 0).is_none();
+            let fresh =
+                input.status() == Status::Pending && levels.insert(Arc::as_ptr(input), 0).is_none();
             if fresh {
                 let input = input.clone();
                 let below = operands(&input);

@@ -103,7 +103,8 @@ mod tests {
                 with_mode(Mode::Compiled, current)
             });
             assert_eq!((inner, current()), (Mode::Compiled, Mode::Eager));
-            let unwound = std::panic::catch_unwind(|| with_mode(Mode::Tiered, || panic!("unwinds")));
+            let unwound =
+                std::panic::catch_unwind(|| with_mode(Mode::Tiered, || panic!("unwinds")));
             assert!(unwound.is_err());
             assert_eq!(current(), Mode::Eager);
         })
@@ -113,7 +114,10 @@ mod tests {
 
     #[test]
     fn precision_is_scoped() {
-        assert_eq!(with_precision(Precision::EagerExact, precision), Precision::EagerExact);
+        assert_eq!(
+            with_precision(Precision::EagerExact, precision),
+            Precision::EagerExact
+        );
         assert_eq!(precision(), Precision::Fast);
     }
 }

@@ -288,7 +288,9 @@ impl Node {
     /// Takes the data out of a node that nothing but the collection reaches.
     pub fn take_array(&self) -> Option<Array> {
         let mut guard = self.state.lock();
-        let State::Stored(_) = &*guard else { return None };
+        let State::Stored(_) = &*guard else {
+            return None;
+        };
         let State::Stored(stored) = std::mem::replace(&mut *guard, State::Taken) else {
             return None;
         };
@@ -315,7 +317,9 @@ impl Node {
 pub(crate) fn release_inputs(inputs: Inputs) {
     let mut stack = inputs;
     while let Some(input) = stack.pop() {
-        let NodeInput::Tensor(node) = input else { continue };
+        let NodeInput::Tensor(node) = input else {
+            continue;
+        };
         // Of several threads that drop the last references at once, exactly one gets the node.
         let Some(mut node) = Arc::into_inner(node) else {
             continue;

@@ -4,7 +4,9 @@ use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Op, UnaryOp};
 use ferrotrace_runtime::{DType, Error, Scalar};
-use std::ops::{Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub, SubAssign};
+use std::ops::{
+    Add, AddAssign, Div, DivAssign, Mul, MulAssign, Neg, Not, Rem, RemAssign, Sub, SubAssign,
+};
 
 macro_rules! left_numbers {
     ($Trait:ident, $method:ident, $op:ident, $($number:ty),*) => {$(

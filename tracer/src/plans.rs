@@ -53,7 +53,11 @@ impl PlanEntry {
     }
 
     /// What to run in `mode`.
-    pub fn prepare(self: &Arc<PlanEntry>, mode: Mode, graph: impl FnOnce() -> Result<Graph>) -> Result<Prepared> {
+    pub fn prepare(
+        self: &Arc<PlanEntry>,
+        mode: Mode,
+        graph: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Prepared> {
         if mode != Mode::Tiered || self.plan.get().is_some() {
             return self.compile(graph).map(Prepared::Plan);
         }
@@ -64,7 +68,11 @@ impl PlanEntry {
 }
 
 /// The entry of this hash and form, made if there is none.
-pub(crate) fn entry(hash: u64, same: impl Fn(&Form) -> bool, form: impl FnOnce() -> Form) -> Arc<PlanEntry> {
+pub(crate) fn entry(
+    hash: u64,
+    same: impl Fn(&Form) -> bool,
+    form: impl FnOnce() -> Form,
+) -> Arc<PlanEntry> {
     let known = PLANS.lock().get(&hash).cloned().unwrap_or_default();
     if let Some(entry) = known.into_iter().find(|entry| same(&entry.form)) {
         return entry;
@@ -101,6 +109,8 @@ pub(crate) fn prepare<'a>(
     let same = |form: &Form| collected.has_form(form, leaves.clone());
     let entry = entry(collected.hash, same, || collected.form(leaves.clone()));
     entry.prepare(mode, || {
-        entry.form.graph(&collected.scalar_values(), &collected.locations())
+        entry
+            .form
+            .graph(&collected.scalar_values(), &collected.locations())
     })
 }

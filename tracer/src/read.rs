@@ -3,7 +3,9 @@
 use crate::flush::{flush_tensors, stored_array};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Array, Op};
-use ferrotrace_runtime::{Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count};
+use ferrotrace_runtime::{
+    Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count,
+};
 use half::{bf16, f16};
 use ndarray::ArrayD;
 
@@ -84,7 +86,9 @@ impl Tensor {
         let dtype = self.dtype();
         if dtype != T::DTYPE {
             let want = T::DTYPE;
-            return Err(Error::dtype(format!("a tensor of {dtype} was read as {want}: cast it")));
+            return Err(Error::dtype(format!(
+                "a tensor of {dtype} was read as {want}: cast it"
+            )));
         }
         elements(&on_host(stored_array(self.node())?)?)
     }
@@ -97,7 +101,9 @@ impl Tensor {
         self.check()?;
         if self.numel() != 1 {
             let shape = self.sizes();
-            return Err(Error::shape(format!("a tensor of shape {shape} is not one number")));
+            return Err(Error::shape(format!(
+                "a tensor of shape {shape} is not one number"
+            )));
         }
         let all = self.to_vec::<T>()?;
         all.first()
@@ -153,7 +159,10 @@ impl Tensor {
     /// The same values in dense row-major order: a copy if they are stored in another.
     #[track_caller]
     pub fn contiguous(&self) -> Tensor {
-        let dense = self.node().array().is_none_or(|array| array.layout.is_contiguous());
+        let dense = self
+            .node()
+            .array()
+            .is_none_or(|array| array.layout.is_contiguous());
         if dense { self.clone() } else { self.copied() }
     }
 
@@ -174,7 +183,9 @@ fn matching(len: usize, shape: &Shape) -> Result<()> {
     if len == shape.numel() {
         return Ok(());
     }
-    Err(Error::shape(format!("{len} elements do not make up the shape {shape}")))
+    Err(Error::shape(format!(
+        "{len} elements do not make up the shape {shape}"
+    )))
 }
 
 /// The array in host memory.

@@ -70,7 +70,9 @@ pub(crate) fn record(
                 let facts = &node.facts;
                 match node.status() {
                     Status::Failed => {
-                        let error = node.error().unwrap_or_else(|| Error::internal("lost error"));
+                        let error = node
+                            .error()
+                            .unwrap_or_else(|| Error::internal("lost error"));
                         return Tensor::of_error(error, facts.dtype, &facts.device, location);
                     }
                     Status::Pending => level = level.max(node.level()),
@@ -82,7 +84,9 @@ pub(crate) fn record(
                 ArgMeta::Tensor(&facts.shape, facts.dtype)
             }
             Input::Scalar(scalar) => ArgMeta::Scalar(*scalar),
-            Input::Draw(draw) => ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
+            Input::Draw(draw) => {
+                ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64))
+            }
         });
     }
     let device = device.unwrap_or(const { &Device::cpu() });
@@ -143,9 +147,18 @@ fn across_devices(op: &Op, inputs: &[Input<'_>], location: &'static Location<'st
     if let Some(failed) = tensors().find_map(|tensor| tensor.error()) {
         return Tensor::of_error(failed, DType::F32, &Device::cpu(), location);
     }
-    let devices: Vec<String> = tensors().map(|tensor| tensor.device().to_string()).collect();
+    let devices: Vec<String> = tensors()
+        .map(|tensor| tensor.device().to_string())
+        .collect();
     let error = ErrorKind::Device(format!("operands lie on {}", devices.join(", ")));
-    fail(op, Error::new(error), inputs, None, &Device::cpu(), location)
+    fail(
+        op,
+        Error::new(error),
+        inputs,
+        None,
+        &Device::cpu(),
+        location,
+    )
 }
 
 /// The result of a view of stored data, without an operation. A value that stands for an argument of a `jit` function

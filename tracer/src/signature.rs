@@ -63,12 +63,20 @@ impl Hasher for Mix {
 /// The kinds of operands as one number: category of a number, or a tensor.
 #[inline]
 pub(crate) fn operand_kinds(kinds: impl Iterator<Item = Option<Category>>) -> u64 {
-    kinds.fold(1, |code: u64, kind| code.wrapping_mul(5) + kind.map_or(4, |c| c as u64))
+    kinds.fold(1, |code: u64, kind| {
+        code.wrapping_mul(5) + kind.map_or(4, |c| c as u64)
+    })
 }
 
 /// The part of a node's hash that does not depend on what its operands are: known when it is recorded.
 #[inline]
-pub(crate) fn node_hash(op: &Op, precision: Precision, dtype: DType, shape: &Shape, kinds: u64) -> u64 {
+pub(crate) fn node_hash(
+    op: &Op,
+    precision: Precision,
+    dtype: DType,
+    shape: &Shape,
+    kinds: u64,
+) -> u64 {
     let mut mix = Mix::default();
     op.hash(&mut mix);
     mix.word(kinds << 16 | (dtype as u64) << 8 | precision as u64);
@@ -158,7 +166,8 @@ impl FormHash {
 
     /// The next leaf.
     pub fn leaf(&mut self, layout: &Layout, dtype: DType) {
-        self.0.word((layout.shape().rank() as u64) << 8 | dtype as u64);
+        self.0
+            .word((layout.shape().rank() as u64) << 8 | dtype as u64);
         for (&size, &stride) in layout.shape().iter().zip(layout.strides()) {
             self.0.word(size as u64);
             self.0.word(stride as u64);
@@ -221,7 +230,11 @@ impl Form {
     ///
     /// # Errors
     /// An operator's rules refuse what they took when it was recorded: a defect.
-    pub fn graph(&self, scalars: &[Scalar], locations: &[&'static Location<'static>]) -> Result<Graph> {
+    pub fn graph(
+        &self,
+        scalars: &[Scalar],
+        locations: &[&'static Location<'static>],
+    ) -> Result<Graph> {
         let mut graph = Graph::new();
         let mut leaves: Vec<ValueId> = Vec::with_capacity(self.leaves.len());
         for leaf in &self.leaves {

@@ -129,6 +129,10 @@ impl Search<'_> {
     /// Bytes of a leaf that no handle reaches.
     fn unreachable_bytes(&self, leaf: usize) -> usize {
         let node = self.collected.node(self.collected.leaves[leaf].arc);
-        if node.handles() > 0 { 0 } else { node.buffer_bytes() }
+        if node.handles() > 0 {
+            0
+        } else {
+            node.buffer_bytes()
+        }
     }
 }

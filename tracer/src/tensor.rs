@@ -68,7 +68,9 @@ impl Tensor {
     /// The handle that a fresh node counts already.
     #[inline(always)]
     pub(crate) fn of_fresh(node: Node) -> Tensor {
-        Tensor { node: Arc::new(node) }
+        Tensor {
+            node: Arc::new(node),
+        }
     }
 
     /// The node.
@@ -91,7 +93,10 @@ impl Tensor {
         let location = Location::caller();
         let earlier = operands.iter().find_map(|t| t.node.error());
         let error = earlier.unwrap_or_else(|| {
-            let operands = operands.iter().map(|t| (t.sizes().clone(), t.dtype())).collect();
+            let operands = operands
+                .iter()
+                .map(|t| (t.sizes().clone(), t.dtype()))
+                .collect();
             error.at(Context {
                 op,
                 operands,

@@ -34,7 +34,9 @@ pub(crate) fn compile_later(entry: &Arc<PlanEntry>, graph: &Arc<Graph>) {
     }
     queue.workers += 1;
     drop(queue);
-    let spawned = std::thread::Builder::new().name("ferrotrace-tiered".into()).spawn(work);
+    let spawned = std::thread::Builder::new()
+        .name("ferrotrace-tiered".into())
+        .spawn(work);
     if spawned.is_err() {
         // Without a thread the plan is compiled when it is needed in another mode.
         QUEUE.lock().workers -= 1;

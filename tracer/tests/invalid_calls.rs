@@ -22,7 +22,10 @@ fn ints(values: &[i64]) -> Tensor {
 
 fn check(bad: &Tensor, line: u32, parts: &[&str]) {
     let line = format!("{}:{line}:", file!());
-    let text = bad.error().map(|error| error.to_string()).unwrap_or_default();
+    let text = bad
+        .error()
+        .map(|error| error.to_string())
+        .unwrap_or_default();
     for part in parts.iter().copied().chain([line.as_str()]) {
         assert!(text.contains(part), "no {part:?} in {text:?}");
     }
@@ -154,15 +157,25 @@ fn assignment_keeps_dtype_and_shape() {
     both(|| {
         let mut counts = ints(&[1, 2]);
         counts /= 2;
-        assert!(counts.error().is_some_and(|error| error.to_string().contains("div")));
+        assert!(
+            counts
+                .error()
+                .is_some_and(|error| error.to_string().contains("div"))
+        );
         let mut row = ones([3]);
         row += ones([2, 3]);
-        assert!(row.error().is_some_and(|error| error.to_string().contains("[2, 3]")));
+        assert!(
+            row.error()
+                .is_some_and(|error| error.to_string().contains("[2, 3]"))
+        );
         let mut half = ones([2]).to_dtype(DType::F16);
         half += ones([2]).to_dtype(DType::F64);
         assert_eq!((half.dtype(), half.error().is_none()), (DType::F16, true));
         half %= 2;
-        assert_eq!(half.to_dtype(DType::F32).to_vec::<f32>().ok(), Some(vec![0.0; 2]));
+        assert_eq!(
+            half.to_dtype(DType::F32).to_vec::<f32>().ok(),
+            Some(vec![0.0; 2])
+        );
     });
 }
 

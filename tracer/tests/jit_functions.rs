@@ -45,7 +45,10 @@ fn argument_and_result_forms() {
                         if negate { -x.sum(dim) } else { x.sum(dim) }
                     },
                 );
-                assert_eq!(f.call((&x, 0, true)).to_scalar::<f32>().expect("a number"), -3.0);
+                assert_eq!(
+                    f.call((&x, 0, true)).to_scalar::<f32>().expect("a number"),
+                    -3.0
+                );
                 let f = jit(|(w, g): (Tensor, &Tensor)| w - g * 0.5);
                 assert_eq!(read(&f.call((x.clone(), &y))), [-4.0, -8.0]);
                 let f = jit(|x: &Tensor| (x + 1.0, [x * 2.0, -x], vec![x - 1.0]));
@@ -103,7 +106,10 @@ fn sizes_that_are_not_asked_for_do_not_run_the_function_again() {
     let (y, s) = compiled(|| step.call(&ones(&[1, 2])));
     assert_eq!((read(&y), s.traces), (vec![6.0], 1));
     let (y, s) = compiled(|| step.call(&ones(&[5])));
-    assert_eq!((y.to_scalar::<f32>().expect("a number"), s.traces), (15.0, 1));
+    assert_eq!(
+        (y.to_scalar::<f32>().expect("a number"), s.traces),
+        (15.0, 1)
+    );
 }
 
 #[test]
@@ -126,7 +132,11 @@ fn sizes_that_are_asked_for_do() {
     // A refused operation is a branch on sizes.
     let either = jit(|x: &Tensor| {
         let square = x.reshape([2, 2]);
-        if square.error().is_some() { x * 10.0 } else { square }
+        if square.error().is_some() {
+            x * 10.0
+        } else {
+            square
+        }
     });
     let ((), _) = compiled(|| {
         assert_eq!(read(&either.call(&ones(&[3]))), [10.0; 3]);
@@ -140,7 +150,11 @@ fn numbers_replay_when_equal_and_build_no_plan_when_not() {
     let computed = jit(|(x, lr): (&Tensor, f64)| if lr > 0.25 { x * (1.0 - lr) } else { -x });
     let ((), s) = compiled(|| {
         for lr in [0.5, 0.75, 0.5, 0.125, 0.75] {
-            let want = if lr > 0.25 { 4.0 * (1.0 - lr as f32) } else { -4.0 };
+            let want = if lr > 0.25 {
+                4.0 * (1.0 - lr as f32)
+            } else {
+                -4.0
+            };
             assert_eq!(read(&computed.call((&v(&[4.0]), lr))), [want]);
         }
     });
@@ -167,12 +181,16 @@ fn captured_tensors_are_constants_and_captured_state_is_frozen() {
 #[test]
 fn values_passed_through_are_the_arguments() {
     let constant = v(&[7.0]);
-    let f = jit(move |(x, y): (&Tensor, Tensor)| (x.clone(), y, constant.clone(), x.rank() as f64 * x));
+    let f =
+        jit(move |(x, y): (&Tensor, Tensor)| (x.clone(), y, constant.clone(), x.rank() as f64 * x));
     compiled(|| {
         for _ in 0..2 {
             let (x, y) = (v(&[1.0]), v(&[2.0]));
             let (a, b, c, d) = f.call((&x, y.clone()));
-            assert_eq!((read(&a), read(&b), read(&c)), (vec![1.0], vec![2.0], vec![7.0]));
+            assert_eq!(
+                (read(&a), read(&b), read(&c)),
+                (vec![1.0], vec![2.0], vec![7.0])
+            );
             assert_eq!(read(&d), [1.0]);
         }
     });
@@ -277,7 +295,8 @@ fn a_panic_in_the_function_leaves_the_thread_usable() {
         x + 1.0
     });
     compiled(|| {
-        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(&ones(&[1, 1]))));
+        let caught =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| f.call(&ones(&[1, 1]))));
         assert!(caught.is_err());
         assert_eq!(read(&f.call(&v(&[1.0]))), [2.0]);
         assert_eq!(read(&(v(&[1.0]) + 1.0)), [2.0]);

@@ -59,7 +59,10 @@ fn views_of_data_are_no_operations() {
         let x = v(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]).reshape([2, 3]);
         assert_eq!(read(&x.t()), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         assert_eq!(read(&x.flip([1]).select(0, 1)), [6.0, 5.0, 4.0]);
-        assert_eq!(read(&x.narrow(1, 1, 2).unsqueeze(0).expand([2, 2, 2])).len(), 8);
+        assert_eq!(
+            read(&x.narrow(1, 1, 2).unsqueeze(0).expand([2, 2, 2])).len(),
+            8
+        );
         assert_eq!(read(&x.t().unfold(0, 2, 1)).len(), 8);
     });
     assert_eq!((s.flushes, s.plans_built), (0, 0));
@@ -146,29 +149,63 @@ fn operands_of_other_modes_meet() {
     assert_eq!(s.flushes, 1);
     let z = with_mode(Mode::Compiled, || &y * &x);
     assert_eq!(read(&z), [6.0, 20.0]);
-    let (tiered, s) = with_mode(Mode::Tiered, || stats_scope(|| read(&(v(&[1.0; 5]) * 7.0 - 2.0))));
+    let (tiered, s) = with_mode(Mode::Tiered, || {
+        stats_scope(|| read(&(v(&[1.0; 5]) * 7.0 - 2.0)))
+    });
     assert_eq!((tiered, s.flushes), (vec![5.0; 5], 1));
 }
 
 #[test]
 fn host_interchange() {
     let cpu = Device::cpu();
-    assert!(Tensor::from_vec(vec![1.0f32; 3], [2, 2], &cpu).error().is_some());
+    assert!(
+        Tensor::from_vec(vec![1.0f32; 3], [2, 2], &cpu)
+            .error()
+            .is_some()
+    );
     let x = Tensor::from_vec(vec![1i64, 2, 3, 4, 5, 6], [2, 3], &cpu);
     let message = x.to_vec::<f32>().expect_err("another dtype").to_string();
-    assert!(message.contains("i64") && message.contains("f32"), "{message}");
+    assert!(
+        message.contains("i64") && message.contains("f32"),
+        "{message}"
+    );
     assert_eq!(x.t().to_ndarray::<i64>().expect("readable")[[2, 1]], 6);
     let strided = Tensor::from_ndarray(x.t().to_ndarray::<i64>().expect("readable"), &cpu);
-    assert_eq!(strided.to_vec::<i64>().expect("readable"), [1, 4, 2, 5, 3, 6]);
+    assert_eq!(
+        strided.to_vec::<i64>().expect("readable"),
+        [1, 4, 2, 5, 3, 6]
+    );
     let empty = Tensor::from_vec(Vec::<f64>::new(), [0, 3], &cpu);
     assert_eq!(empty.to_vec::<f64>().expect("readable"), Vec::<f64>::new());
     assert!(x.to_scalar::<i64>().is_err());
-    assert_eq!(x.select(0, 1).select(0, 2).to_scalar::<i64>().expect("one number"), 6);
+    assert_eq!(
+        x.select(0, 1)
+            .select(0, 2)
+            .to_scalar::<i64>()
+            .expect("one number"),
+        6
+    );
     let inf = f32::INFINITY;
-    assert!(v(&[inf, 1.0]).allclose(&v(&[inf, 1.0]), 0.0, 0.0).expect("comparable"));
-    assert!(!v(&[inf]).allclose(&v(&[-inf]), 1e9, 1e9).expect("comparable"));
-    assert!(!v(&[f32::NAN]).allclose(&v(&[f32::NAN]), 1.0, 1.0).expect("comparable"));
-    assert!(v(&[1.0, 1.0]).allclose(&v(&[1.0]), 0.0, 0.0).expect("broadcasts"));
+    assert!(
+        v(&[inf, 1.0])
+            .allclose(&v(&[inf, 1.0]), 0.0, 0.0)
+            .expect("comparable")
+    );
+    assert!(
+        !v(&[inf])
+            .allclose(&v(&[-inf]), 1e9, 1e9)
+            .expect("comparable")
+    );
+    assert!(
+        !v(&[f32::NAN])
+            .allclose(&v(&[f32::NAN]), 1.0, 1.0)
+            .expect("comparable")
+    );
+    assert!(
+        v(&[1.0, 1.0])
+            .allclose(&v(&[1.0]), 0.0, 0.0)
+            .expect("broadcasts")
+    );
     assert!(v(&[1.0, 1.0]).allclose(&v(&[1.0; 3]), 0.0, 0.0).is_err());
     assert_eq!(read(&v(&[1.0, 2.0]).flip([0]).contiguous()), [2.0, 1.0]);
 }

@@ -45,7 +45,9 @@ impl Writer<'_> {
         let irregular = e.terms().iter().any(|(t, _)| {
             nested(t) && {
                 let e = Expr::from(t.clone());
-                e.any(&mut |t| matches!(t, Term::Value(_)) || vector.is_some_and(|v| *t == Term::Var(v)))
+                e.any(&mut |t| {
+                    matches!(t, Term::Value(_)) || vector.is_some_and(|v| *t == Term::Var(v))
+                })
             }
         });
         let step = match coefficient {

@@ -75,8 +75,16 @@ impl Writer<'_> {
             let column = self.flat_column(at.position);
             let dtype = self.node.body.value(v).dtype;
             let c = lane_type(dtype);
-            let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
-            let load = self.call("load", memory, &[&format!("({c} *)(local + {row}) + {column}")]);
+            let memory = if dtype == DType::Bool {
+                DType::I32
+            } else {
+                dtype
+            };
+            let load = self.call(
+                "load",
+                memory,
+                &[&format!("({c} *)(local + {row}) + {column}")],
+            );
             let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
         }
         for &v in &l.compute {
@@ -86,7 +94,11 @@ impl Writer<'_> {
                 let column = self.flat_column(at.position);
                 let dtype = self.node.body.value(v).dtype;
                 let c = lane_type(dtype);
-                let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
+                let memory = if dtype == DType::Bool {
+                    DType::I32
+                } else {
+                    dtype
+                };
                 let place = format!("({c} *)(local + {row}) + {column}");
                 let store = self.call("store", memory, &[&place, &format!("v{v}")]);
                 let _ = writeln!(text, "{pad}{store};");
@@ -99,7 +111,13 @@ impl Writer<'_> {
             } else {
                 String::new()
             };
-            let update = self.update(&r, &format!("a{id}_{copy}"), &format!("q{id}"), &position, at.lanes);
+            let update = self.update(
+                &r,
+                &format!("a{id}_{copy}"),
+                &format!("q{id}"),
+                &position,
+                at.lanes,
+            );
             let _ = writeln!(text, "{pad}{update}");
         }
         for &s in &l.stores {
@@ -110,7 +128,10 @@ impl Writer<'_> {
 
     /// The vector of row-major positions in the reduced dimensions.
     pub(super) fn position(&mut self, id: Value, at: At<'_>) -> String {
-        let BodyOp::Reduce { position: Some(e), .. } = &self.node.body.value(id).op else {
+        let BodyOp::Reduce {
+            position: Some(e), ..
+        } = &self.node.body.value(id).op
+        else {
             return String::new();
         };
         let printed = self.index(&e.clone());
@@ -152,16 +173,22 @@ impl Writer<'_> {
 
     /// The loop of one stage: full vectors, several at once where the body is light, then the rest.
     pub(super) fn inner_loop(&mut self, out: &mut String, l: &Loop) {
-        let counted = l
-            .compute
-            .iter()
-            .filter(|&&v| !matches!(self.node.body.value(v).op, BodyOp::Load { .. } | BodyOp::Number(_)));
+        let counted = l.compute.iter().filter(|&&v| {
+            !matches!(
+                self.node.body.value(v).op,
+                BodyOp::Load { .. } | BodyOp::Number(_)
+            )
+        });
         let irregular = l
             .compute
             .iter()
             .any(|v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit));
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
-        let light = counted.count() <= 6 && !irregular && l.stores.is_empty() && l.save.is_empty() && !position;
+        let light = counted.count() <= 6
+            && !irregular
+            && l.stores.is_empty()
+            && l.save.is_empty()
+            && !position;
         let copies = if light { UNROLL } else { 1 };
         self.declare_accumulators(out, l, copies);
         let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
@@ -205,7 +232,10 @@ impl Writer<'_> {
             },
             0,
         );
-        let _ = writeln!(body, "      for (; j + {w} <= {end}; j += {w}) {{\n{step}      }}");
+        let _ = writeln!(
+            body,
+            "      for (; j + {w} <= {end}; j += {w}) {{\n{step}      }}"
+        );
         let step = self.inner_step(
             l,
             At {
@@ -253,7 +283,10 @@ impl Writer<'_> {
             );
             if self.split {
                 let c = lane_type(r.dtype);
-                let _ = writeln!(out, "    *({c} *){slot} = {best}; ((long *){slot})[1] = {place};");
+                let _ = writeln!(
+                    out,
+                    "    *({c} *){slot} = {best}; ((long *){slot})[1] = {place};"
+                );
             } else {
                 let set = self.call("set", DType::I64, &[&place]);
                 let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
@@ -274,7 +307,12 @@ impl Writer<'_> {
     }
 
     /// Split reductions: the chunks' partial results in order, then what follows for each row.
-    pub(super) fn finish_text(&mut self, out: &mut String, reductions: &[Reduction], (rows, pieces): (&str, &str)) {
+    pub(super) fn finish_text(
+        &mut self,
+        out: &mut String,
+        reductions: &[Reduction],
+        (rows, pieces): (&str, &str),
+    ) {
         let _ = writeln!(
             out,
             "  for (long long first = 0; first < {rows}; first++) {{\n    long long row = first;"
@@ -305,7 +343,10 @@ impl Writer<'_> {
             let set = self.call("set", r.dtype, &[&format!("*({c} *){slot}")]);
             let sum = self.combine(r, &format!("r{id}"), &format!("({set})"));
             let _ = writeln!(out, "    {ty} r{id} = {identity};");
-            let _ = writeln!(out, "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};");
+            let _ = writeln!(
+                out,
+                "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};"
+            );
         }
         for s in 0..self.stages.row.len() {
             self.row_stage(out, s, true);

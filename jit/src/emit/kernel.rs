@@ -63,7 +63,12 @@ pub(super) struct Writer<'a> {
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
-pub fn emit(fused: &FusedNode, stored: &HashSet<ValueId>, limits: &Limits, machine: &Machine) -> Emitted {
+pub fn emit(
+    fused: &FusedNode,
+    stored: &HashSet<ValueId>,
+    limits: &Limits,
+    machine: &Machine,
+) -> Emitted {
     let mut node = merge_loops(fused.clone());
     if node.red.is_empty() {
         // Without columns the last row variable is the vector axis.
@@ -116,7 +121,8 @@ fn prefers_outer(node: &FusedNode) -> bool {
     let (mut for_inner, mut for_outer) = (0usize, 0usize);
     for (_, _, index) in node.loads() {
         for_inner += usize::from(index.coefficient(column).abs() == 1);
-        for_outer += usize::from(index.coefficient(row).abs() == 1 && index.coefficient(column) != 0);
+        for_outer +=
+            usize::from(index.coefficient(row).abs() == 1 && index.coefficient(column) != 0);
     }
     for_outer > for_inner
 }
@@ -133,7 +139,11 @@ fn lanes(node: &FusedNode, stages: &Stages, machine: &Machine) -> usize {
     let size = |v: &Value| {
         let value = node.body.value(*v);
         match (&value.op, value.dtype) {
-            (BodyOp::Random { dist, dtype, .. }, _) if *dist != Distribution::Uniform || dtype.size() == 8 => 8,
+            (BodyOp::Random { dist, dtype, .. }, _)
+                if *dist != Distribution::Uniform || dtype.size() == 8 =>
+            {
+                8
+            }
             (BodyOp::Random { .. } | BodyOp::Check { .. }, _) => 8,
             (_, DType::Bool) => 4,
             (_, dtype) => dtype.compute().size().max(4),
@@ -180,7 +190,10 @@ impl Writer<'_> {
 
     /// The name of the pointer to a buffer.
     pub(super) fn pointer(&mut self, source: Source) -> String {
-        let at = self.pointers.iter().position(|p| *p == Pointer::Read(source));
+        let at = self
+            .pointers
+            .iter()
+            .position(|p| *p == Pointer::Read(source));
         format!("p{}", at.unwrap_or_default())
     }
 
@@ -212,7 +225,11 @@ impl Writer<'_> {
         let cols = node.cols();
         let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
         // Pieces of a row, by sizes alone.
-        let walked: usize = self.walked_vars().iter().map(|&v| self.extents[v]).product();
+        let walked: usize = self
+            .walked_vars()
+            .iter()
+            .map(|&v| self.extents[v])
+            .product();
         let split_extent = if self.walked_vars().is_empty() {
             vector
         } else {
@@ -251,7 +268,11 @@ impl Writer<'_> {
         let piece_param = self.param(piece as i64);
         let pieces_param = self.param(pieces as i64);
         let split_param = self.param(if self.outer { vector } else { split_extent } as i64);
-        self.row_loop(&mut main, &body, (&piece_param, &pieces_param, &split_param));
+        self.row_loop(
+            &mut main,
+            &body,
+            (&piece_param, &pieces_param, &split_param),
+        );
         if self.split {
             let rows_param = self.param(rows as i64);
             self.finish_text(&mut finish, &reductions, (&rows_param, &pieces_param));
@@ -304,7 +325,11 @@ impl Writer<'_> {
             params: self.params,
             streams: self.streams,
             numbers: node.body.numbers().to_vec(),
-            chunks: if rows * vector * walked == 0 { 0 } else { units * pieces },
+            chunks: if rows * vector * walked == 0 {
+                0
+            } else {
+                units * pieces
+            },
             scratch: if self.split {
                 rows * pieces * reductions.len() * 16
             } else {
@@ -331,24 +356,31 @@ impl Writer<'_> {
                 continue;
             };
             for pointer in &self.pointers {
-                let Pointer::Read(source) = *pointer else { continue };
-                let fits = self.computed().iter().all(|&v| match &self.node.body.value(v).op {
-                    BodyOp::Load {
-                        source: from,
-                        dtype,
-                        index,
-                        mask,
-                    } if *from == source => {
-                        let late = self.stages.loops[at + 1..].iter().any(|l| l.compute.contains(&v));
-                        let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
-                        *index == store.index
-                            && mask.is_none()
-                            && dtype.size() == store.dtype.size()
-                            && !late
-                            && !in_row
-                    }
-                    _ => true,
-                });
+                let Pointer::Read(source) = *pointer else {
+                    continue;
+                };
+                let fits = self
+                    .computed()
+                    .iter()
+                    .all(|&v| match &self.node.body.value(v).op {
+                        BodyOp::Load {
+                            source: from,
+                            dtype,
+                            index,
+                            mask,
+                        } if *from == source => {
+                            let late = self.stages.loops[at + 1..]
+                                .iter()
+                                .any(|l| l.compute.contains(&v));
+                            let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
+                            *index == store.index
+                                && mask.is_none()
+                                && dtype.size() == store.dtype.size()
+                                && !late
+                                && !in_row
+                        }
+                        _ => true,
+                    });
                 if fits {
                     pairs.push((store.node, source));
                 }
@@ -420,7 +452,13 @@ impl Writer<'_> {
     /// Places of scratch rows (and, outer, of accumulators and row values) in a thread's memory; its size.
     pub(super) fn local_layout(&mut self, cols: usize, width: usize) -> usize {
         let mut at = 0usize;
-        let lane = |d: DType| if d == DType::Bool { 4 } else { d.compute().size() };
+        let lane = |d: DType| {
+            if d == DType::Bool {
+                4
+            } else {
+                d.compute().size()
+            }
+        };
         for v in self.stages.saved.clone() {
             let elements = (cols * width).next_multiple_of(self.lanes) + self.lanes;
             self.scratch_rows.push((v, at));
@@ -430,7 +468,11 @@ impl Writer<'_> {
     }
 
     pub(super) fn scratch_row(&mut self, v: Value) -> String {
-        let at = self.scratch_rows.iter().find(|r| r.0 == v).map_or(0, |r| r.1);
+        let at = self
+            .scratch_rows
+            .iter()
+            .find(|r| r.0 == v)
+            .map_or(0, |r| r.1);
         self.param(at as i64)
     }
 
@@ -447,7 +489,10 @@ impl Writer<'_> {
                 ""
             };
             let ty = memory_type(*dtype);
-            let _ = writeln!(text, "  {qualifier}{ty} *p{i} = ({qualifier}{ty} *)a->ptr[{i}];");
+            let _ = writeln!(
+                text,
+                "  {qualifier}{ty} *p{i} = ({qualifier}{ty} *)a->ptr[{i}];"
+            );
         }
         for (i, number) in self.node.body.numbers().to_vec().iter().enumerate() {
             let dtype = number.dtype.compute();
@@ -459,7 +504,12 @@ impl Writer<'_> {
     }
 
     /// The loop over units of work: (row, piece of it).
-    pub(super) fn row_loop(&mut self, out: &mut String, body: &str, (piece, pieces, extent): (&str, &str, &str)) {
+    pub(super) fn row_loop(
+        &mut self,
+        out: &mut String,
+        body: &str,
+        (piece, pieces, extent): (&str, &str, &str),
+    ) {
         let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
         let _ = writeln!(
             out,
@@ -529,7 +579,13 @@ impl Writer<'_> {
         }
         if stores {
             for store in self.stages.row_stores[s].clone() {
-                let text = self.store(store, At { lanes: Some("1"), ..at });
+                let text = self.store(
+                    store,
+                    At {
+                        lanes: Some("1"),
+                        ..at
+                    },
+                );
                 out.push_str(&text);
             }
         }

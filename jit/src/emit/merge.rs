@@ -14,7 +14,11 @@ pub(super) fn merge_loops(mut node: FusedNode) -> FusedNode {
             continue;
         }
         let rows = node.iter.len();
-        let list = if at < rows { &mut node.iter } else { &mut node.red };
+        let list = if at < rows {
+            &mut node.iter
+        } else {
+            &mut node.red
+        };
         let k = if at < rows { at } else { at - rows };
         list[k] *= list[k + 1];
         list.remove(k + 1);
@@ -59,7 +63,9 @@ fn walks_as_one(e: &Expr, at: usize, n: i64) -> bool {
     e.coefficient(outer) == e.coefficient(inner) * n
         && e.terms().iter().all(|(term, _)| match term {
             Term::Div(inner, _) | Term::Mod(inner, _) => walks_as_one(inner, at, n),
-            Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => walks_as_one(a, at, n) && walks_as_one(b, at, n),
+            Term::Mul(a, b) | Term::Min(a, b) | Term::Max(a, b) => {
+                walks_as_one(a, at, n) && walks_as_one(b, at, n)
+            }
             Term::Var(_) | Term::Value(_) => true,
         })
 }

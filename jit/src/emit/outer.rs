@@ -15,10 +15,17 @@ impl Writer<'_> {
         // Row values that a loop or a later stage reads are arrays over the block.
         let kept: Vec<Value> = self.stages.row.iter().flatten().copied().collect();
         let is_constant = |w: &Self, v: Value| matches!(w.node.body.value(v).op, BodyOp::Number(_));
-        let kept: Vec<Value> = kept.into_iter().filter(|&v| !is_constant(self, v)).collect();
+        let kept: Vec<Value> = kept
+            .into_iter()
+            .filter(|&v| !is_constant(self, v))
+            .collect();
         let most = BLOCK / self.lanes.min(BLOCK);
         for &v in &kept {
-            let _ = writeln!(out, "    {} k{v}[{most}];", self.vector(self.node.body.value(v).dtype));
+            let _ = writeln!(
+                out,
+                "    {} k{v}[{most}];",
+                self.vector(self.node.body.value(v).dtype)
+            );
         }
         for s in 0..last {
             let row = self.stages.row[s].clone();
@@ -39,8 +46,16 @@ impl Writer<'_> {
                     for &v in &row {
                         if matches!(w.node.body.value(v).op, BodyOp::Reduce { .. }) {
                             let ty = w.vector(w.node.body.value(v).dtype);
-                            let array = if w.reduction(v).has_position() { "q" } else { "a" };
-                            let _ = writeln!(text, "{pad}const {ty} r{v} = {array}{v}[(j - lo) / {}];", w.lanes);
+                            let array = if w.reduction(v).has_position() {
+                                "q"
+                            } else {
+                                "a"
+                            };
+                            let _ = writeln!(
+                                text,
+                                "{pad}const {ty} r{v} = {array}{v}[(j - lo) / {}];",
+                                w.lanes
+                            );
                         }
                         text.push_str(&w.statement(v, at));
                         if !is_constant(w, v) {
@@ -66,7 +81,10 @@ impl Writer<'_> {
                     "    {ty} a{id}[{most}]; for (int c = 0; c < {most}; c++) a{id}[c] = {identity};"
                 );
                 if r.has_position() {
-                    let (ty, set) = (self.vector(DType::I64), self.call("set", DType::I64, &["-1"]));
+                    let (ty, set) = (
+                        self.vector(DType::I64),
+                        self.call("set", DType::I64, &["-1"]),
+                    );
                     let _ = writeln!(
                         out,
                         "    {ty} q{id}[{most}]; for (int c = 0; c < {most}; c++) q{id}[c] = {set};"
@@ -126,7 +144,11 @@ impl Writer<'_> {
         };
         for &v in &l.restore {
             let (place, dtype) = place(self, v);
-            let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
+            let memory = if dtype == DType::Bool {
+                DType::I32
+            } else {
+                dtype
+            };
             let load = self.call("load", memory, &[&place]);
             let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
         }
@@ -134,7 +156,11 @@ impl Writer<'_> {
             text.push_str(&self.statement(v, at));
             if l.save.contains(&v) {
                 let (place, dtype) = place(self, v);
-                let memory = if dtype == DType::Bool { DType::I32 } else { dtype };
+                let memory = if dtype == DType::Bool {
+                    DType::I32
+                } else {
+                    dtype
+                };
                 let store = self.call("store", memory, &[&place, &format!("v{v}")]);
                 let _ = writeln!(text, "{pad}{store};");
             }
@@ -147,7 +173,13 @@ impl Writer<'_> {
                 String::new()
             };
             let lane = format!("[(j - lo) / {}]", self.lanes);
-            let update = self.update(&r, &format!("a{id}{lane}"), &format!("q{id}{lane}"), &position, None);
+            let update = self.update(
+                &r,
+                &format!("a{id}{lane}"),
+                &format!("q{id}{lane}"),
+                &position,
+                None,
+            );
             let _ = writeln!(text, "{pad}{update}");
         }
         for &s in &l.stores {
@@ -186,7 +218,10 @@ impl Writer<'_> {
             },
         );
         let _ = writeln!(out, "{pad}{{ long long j = lo;");
-        let _ = writeln!(out, "{pad}  for (; j + {w} <= hi; j += {w}) {{\n{full}{pad}  }}");
+        let _ = writeln!(
+            out,
+            "{pad}  for (; j + {w} <= hi; j += {w}) {{\n{full}{pad}  }}"
+        );
         let _ = writeln!(
             out,
             "{pad}  if (j < hi) {{ const long m = hi - j;\n{tail}{pad}  }}\n{pad}}}"

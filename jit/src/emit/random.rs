@@ -6,7 +6,13 @@ use ferrotrace_kernels::{Distribution, support};
 use ferrotrace_runtime::DType;
 
 /// The expression of a vector of random values; `index` is a vector of row-major positions.
-pub(super) fn expression(w: &mut Writer<'_>, dist: Distribution, dtype: DType, args: &[Value], index: &str) -> String {
+pub(super) fn expression(
+    w: &mut Writer<'_>,
+    dist: Distribution,
+    dtype: DType,
+    args: &[Value],
+    index: &str,
+) -> String {
     let number = |w: &Writer<'_>, v: Value| match w.node.body.value(v).op {
         BodyOp::Number(n) => format!("a->scalar[{n}]"),
         _ => format!("v{v}[0]"),
@@ -21,7 +27,11 @@ pub(super) fn expression(w: &mut Writer<'_>, dist: Distribution, dtype: DType, a
             let (low, high) = (number(w, args[2]), number(w, args[3]));
             let low = format!("(long){low}");
             let range = format!("(unsigned long)({high} - {low})");
-            let draw = w.call("randint", DType::I64, &[common[0], common[1], common[2], &low, &range]);
+            let draw = w.call(
+                "randint",
+                DType::I64,
+                &[common[0], common[1], common[2], &low, &range],
+            );
             cast(w, DType::I64, dtype, draw)
         }
         Distribution::Bernoulli => {

@@ -42,5 +42,9 @@ pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
         .zip(copies)
         .map(|(s, value)| Store { value, ..s.clone() })
         .collect();
-    FusedNode { body, stores, ..node }
+    FusedNode {
+        body,
+        stores,
+        ..node
+    }
 }

@@ -78,12 +78,20 @@ impl Writer<'_> {
 
     /// The combination of two accumulators of a reduction without position.
     pub(super) fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
-        r.operator().c_expr(r.dtype, self.lanes, &[a, b], &mut self.needs)
+        r.operator()
+            .c_expr(r.dtype, self.lanes, &[a, b], &mut self.needs)
     }
 
     /// Statements that take value `v` (of lanes `lanes`, or all) into accumulator `acc` (and `acc`'s position `pos`).
     /// ir R3: a greater value wins, NaN over all, the first of equals stays.
-    pub(super) fn update(&mut self, r: &Reduction, acc: &str, pos: &str, at: &str, lanes: Option<&str>) -> String {
+    pub(super) fn update(
+        &mut self,
+        r: &Reduction,
+        acc: &str,
+        pos: &str,
+        at: &str,
+        lanes: Option<&str>,
+    ) -> String {
         let v = format!("v{}", r.value);
         if !r.has_position() {
             let mut value = v;
@@ -145,7 +153,14 @@ impl Writer<'_> {
     }
 
     /// Statements that leave in `best` and `place` the best of the lanes of `acc` and `pos`.
-    pub(super) fn best_lane(&self, r: &Reduction, acc: &str, pos: &str, best: &str, place: &str) -> String {
+    pub(super) fn best_lane(
+        &self,
+        r: &Reduction,
+        acc: &str,
+        pos: &str,
+        best: &str,
+        place: &str,
+    ) -> String {
         let better = better(r, &format!("{acc}[l]"), &format!("{pos}[l]"), best, place);
         format!(
             "for (int l = 0; l < {}; l++) if ({pos}[l] >= 0 && {better}) {{ {best} = {acc}[l]; {place} = {pos}[l]; }}",
@@ -161,7 +176,11 @@ impl Writer<'_> {
 
 /// Whether (x, i) is to replace (best, place), for C scalars.
 pub(super) fn better(r: &Reduction, x: &str, i: &str, best: &str, place: &str) -> String {
-    let greater = if r.kind == ReduceKind::ArgMax { ">" } else { "<" };
+    let greater = if r.kind == ReduceKind::ArgMax {
+        ">"
+    } else {
+        "<"
+    };
     format!(
         "({place} < 0 || {x} {greater} {best} || ({x} != {x} && {best} == {best}) || \
          (({x} == {best} || ({x} != {x} && {best} != {best})) && {i} < {place}))"

@@ -85,7 +85,11 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         stage[v] = of + usize::from(matches!(body.value(v as Value).op, BodyOp::Reduce { .. }));
     }
     let is_inner = |v: Value| dependence[v as usize].inner;
-    let last = (0..n).filter(|&v| needed[v]).map(|v| stage[v]).max().unwrap_or(0);
+    let last = (0..n)
+        .filter(|&v| needed[v])
+        .map(|v| stage[v])
+        .max()
+        .unwrap_or(0);
     let mut row = vec![Vec::new(); last + 1];
     for v in (0..n).filter(|&v| needed[v] && !is_inner(v as Value)) {
         row[stage[v]].push(v as Value);
@@ -148,7 +152,9 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         let root_set = roots(&loops[s]);
         for v in (0..n).filter(|&v| in_loop[v] && old(v) && heavy[v]) {
             let used_here = root_set.contains(&(v as Value))
-                || (0..n).any(|u| in_loop[u] && !old(u) && body.operands(u as Value).contains(&(v as Value)));
+                || (0..n).any(|u| {
+                    in_loop[u] && !old(u) && body.operands(u as Value).contains(&(v as Value))
+                });
             if used_here && !saved.contains(&(v as Value)) {
                 saved.push(v as Value);
             }
@@ -157,7 +163,11 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     for (s, l) in loops.iter_mut().enumerate() {
         let restored = |v: Value| saved.contains(&v) && first[v as usize] < s;
         let mut root_set = roots(l);
-        l.save = saved.iter().copied().filter(|&v| first[v as usize] == s).collect();
+        l.save = saved
+            .iter()
+            .copied()
+            .filter(|&v| first[v as usize] == s)
+            .collect();
         root_set.extend(&l.save);
         let in_loop = close(&root_set, &restored);
         for v in (0..n).filter(|&v| in_loop[v]) {

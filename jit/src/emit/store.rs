@@ -41,7 +41,9 @@ impl Writer<'_> {
             }
             _ => {
                 let position = format!("({} + l)", at.position);
-                let count = at.lanes.map_or_else(|| self.lanes.to_string(), str::to_owned);
+                let count = at
+                    .lanes
+                    .map_or_else(|| self.lanes.to_string(), str::to_owned);
                 let (c, w) = (memory_type(dtype), self.lanes);
                 let call = self.call("store", dtype, &["g", &v]);
                 format!(

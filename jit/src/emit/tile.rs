@@ -31,12 +31,19 @@ impl Writer<'_> {
     pub(super) fn find_tile(&self) -> Option<Tile> {
         let node = self.node;
         let column = self.vector_var()?;
-        if node.reduces() || !self.walked_vars().is_empty() || self.extents[column.0 as usize] < ROWS {
+        if node.reduces()
+            || !self.walked_vars().is_empty()
+            || self.extents[column.0 as usize] < ROWS
+        {
             return None;
         }
         let strided = |v: Value, row: usize| match &node.body.value(v).op {
-            BodyOp::Load { index, mask: None, .. } => {
-                index.is_affine() && index.coefficient(Var(row as u32)) == 1 && index.coefficient(column) > 1
+            BodyOp::Load {
+                index, mask: None, ..
+            } => {
+                index.is_affine()
+                    && index.coefficient(Var(row as u32)) == 1
+                    && index.coefficient(column) > 1
             }
             _ => false,
         };
@@ -50,14 +57,22 @@ impl Writer<'_> {
             .into_iter()
             .filter(|&row| self.extents[row] >= ROWS)
             .map(of);
-        tiles.filter(|t| !t.loads.is_empty()).max_by_key(|t| t.loads.len())
+        tiles
+            .filter(|t| !t.loads.is_empty())
+            .max_by_key(|t| t.loads.len())
     }
 
     /// Makes the staged loads read their arrays.
     pub(super) fn stage_loads(&mut self, tile: &Tile) {
         for &v in &tile.loads {
             let text = format!("((i{} - r0)*{COLUMNS} + @ - jb)", tile.row);
-            self.indices.insert(v, Index { text, step: Step::Unit });
+            self.indices.insert(
+                v,
+                Index {
+                    text,
+                    step: Step::Unit,
+                },
+            );
             self.staged.insert(v, format!("g{v}"));
         }
     }
@@ -71,11 +86,17 @@ impl Writer<'_> {
     pub(super) fn tile_text(&mut self, out: &mut String, tile: &Tile, body: &str) {
         let rows = self.param(self.extents[tile.row] as i64);
         let _ = writeln!(out, "    const long long r1 = ft_min(r0 + {ROWS}, {rows});");
-        let _ = writeln!(out, "    for (long long jb = lo; jb < hi; jb += {COLUMNS}) {{");
+        let _ = writeln!(
+            out,
+            "    for (long long jb = lo; jb < hi; jb += {COLUMNS}) {{"
+        );
         let _ = writeln!(out, "    const long long je = ft_min(jb + {COLUMNS}, hi);");
         for &v in &tile.loads {
             let BodyOp::Load {
-                source, dtype, index, ..
+                source,
+                dtype,
+                index,
+                ..
             } = &self.node.body.value(v).op
             else {
                 continue;
@@ -90,8 +111,14 @@ impl Writer<'_> {
                 out,
                 "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {pointer} + {start} + r0;"
             );
-            let copy = |count: &str| format!("for (long l = 0; l < {count}; l++) g{v}[l*{COLUMNS} + j - jb] = q[l];");
-            let _ = writeln!(out, "      if (r1 - r0 == {ROWS}) {{ {} }}", copy(&ROWS.to_string()));
+            let copy = |count: &str| {
+                format!("for (long l = 0; l < {count}; l++) g{v}[l*{COLUMNS} + j - jb] = q[l];")
+            };
+            let _ = writeln!(
+                out,
+                "      if (r1 - r0 == {ROWS}) {{ {} }}",
+                copy(&ROWS.to_string())
+            );
             let _ = writeln!(out, "      else {{ {} }} }}", copy("r1 - r0"));
         }
         let i = format!("i{}", tile.row);
@@ -110,7 +137,10 @@ impl Writer<'_> {
             let _ = writeln!(out, "    const long long r0 = row * {ROWS};");
         } else {
             let n = self.param(self.tiles(tile) as i64);
-            let _ = writeln!(out, "    const long long r0 = row % {n} * {ROWS}; row /= {n};");
+            let _ = writeln!(
+                out,
+                "    const long long r0 = row % {n} * {ROWS}; row /= {n};"
+            );
         }
     }
 }

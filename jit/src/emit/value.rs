@@ -72,8 +72,15 @@ impl Writer<'_> {
             BodyOp::Number(n) => format!("s{n}"),
             BodyOp::Index(_) => return self.lane_index(value, at),
             BodyOp::Mask(mask) => return self.mask_value(value, *mask, at),
-            BodyOp::Unary(op, a) => op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a)], &mut self.needs),
-            BodyOp::Binary(op, a, b) => op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a), &of(b)], &mut self.needs),
+            BodyOp::Unary(op, a) => {
+                op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a)], &mut self.needs)
+            }
+            BodyOp::Binary(op, a, b) => op.c_expr(
+                body.value(*a).dtype,
+                self.lanes,
+                &[&of(a), &of(b)],
+                &mut self.needs,
+            ),
             BodyOp::Divide(a, b, r) => {
                 let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
                 format!("({normal} ? v{a} * v{r} : v{a} / v{b})")
@@ -92,12 +99,24 @@ impl Writer<'_> {
     }
 
     fn lane_count(&self, at: At<'_>) -> String {
-        at.lanes.map_or_else(|| self.lanes.to_string(), str::to_owned)
+        at.lanes
+            .map_or_else(|| self.lanes.to_string(), str::to_owned)
     }
 
-    fn load(&mut self, value: Value, source: Source, memory: DType, mask: Option<MaskId>, at: At<'_>) -> String {
+    fn load(
+        &mut self,
+        value: Value,
+        source: Source,
+        memory: DType,
+        mask: Option<MaskId>,
+        at: At<'_>,
+    ) -> String {
         let pad = " ".repeat(at.indent);
-        let pointer = self.staged.get(&value).cloned().unwrap_or_else(|| self.pointer(source));
+        let pointer = self
+            .staged
+            .get(&value)
+            .cloned()
+            .unwrap_or_else(|| self.pointer(source));
         let index = self.indices[&value].clone();
         let ty = self.vector(memory);
         let whole = self.whole_load(&pointer, memory, &index, at);
@@ -105,7 +124,9 @@ impl Writer<'_> {
         match (whole, mask) {
             (Some(load), None) => format!("{pad}const {ty} v{value} = {load};\n"),
             (whole, mask) => {
-                let test = mask.as_deref().map(|conditions| self.all_lanes(conditions, at));
+                let test = mask
+                    .as_deref()
+                    .map(|conditions| self.all_lanes(conditions, at));
                 let mut text = format!("{pad}{ty} v{value} = {{0}};\n");
                 let lanes = self.lane_load(value, &pointer, memory, &index, mask.as_deref(), at);
                 match (whole, test) {
@@ -125,14 +146,24 @@ impl Writer<'_> {
     }
 
     /// One vector access where the index allows it.
-    fn whole_load(&mut self, pointer: &str, memory: DType, index: &Index, at: At<'_>) -> Option<String> {
+    fn whole_load(
+        &mut self,
+        pointer: &str,
+        memory: DType,
+        index: &Index,
+        at: At<'_>,
+    ) -> Option<String> {
         let place = format!("{pointer} + {}", index.at(at.position));
         match (index.step, at.lanes) {
             (Step::Uniform, _) if memory.is_half() => {
                 let one = self.call("loadn", memory, &[&place, "1"]);
                 Some(self.call("set", DType::F32, &[&format!("{one}[0]")]))
             }
-            (Step::Uniform, _) => Some(self.call("set", memory, &[&format!("{pointer}[{}]", index.at(at.position))])),
+            (Step::Uniform, _) => Some(self.call(
+                "set",
+                memory,
+                &[&format!("{pointer}[{}]", index.at(at.position))],
+            )),
             (Step::Unit, None) => Some(self.call("load", memory, &[&place])),
             (Step::Unit, Some(m)) => Some(self.call("loadn", memory, &[&place, m])),
             _ => None,
@@ -223,7 +254,10 @@ impl Writer<'_> {
         let conditions = self.masks[&mask].clone();
         let ty = self.vector(DType::Bool);
         let position = format!("({} + l)", at.position);
-        let each: Vec<String> = conditions.iter().map(|c| format!("{} >= 0", c.at(&position))).collect();
+        let each: Vec<String> = conditions
+            .iter()
+            .map(|c| format!("{} >= 0", c.at(&position)))
+            .collect();
         let (count, w) = (self.lane_count(at), self.lanes);
         let load = self.call("load", DType::I32, &["g"]);
         let lanes = format!(
@@ -236,7 +270,9 @@ impl Writer<'_> {
                 format!("{pad}const {ty} v{value} = {set};\n")
             }
             Some((test, false)) => {
-                format!("{pad}{ty} v{value}; if ({test}) v{value} = ~({ty}){{0}};\n{pad}else {lanes}")
+                format!(
+                    "{pad}{ty} v{value}; if ({test}) v{value} = ~({ty}){{0}};\n{pad}else {lanes}"
+                )
             }
             None => format!("{pad}{ty} v{value}; {lanes}"),
         }
@@ -252,7 +288,10 @@ impl Writer<'_> {
         let position = format!("({} + l)", at.position);
         let guard = mask.map_or(String::new(), |m| {
             let conditions = &self.masks[&m];
-            let each: Vec<String> = conditions.iter().map(|c| format!("{} >= 0", c.at(&position))).collect();
+            let each: Vec<String> = conditions
+                .iter()
+                .map(|c| format!("{} >= 0", c.at(&position)))
+                .collect();
             format!("if ({}) ", each.join(" && "))
         });
         self.reports = true;
@@ -265,7 +304,10 @@ impl Writer<'_> {
     }
 
     fn random(&mut self, value: Value, at: At<'_>) -> String {
-        let BodyOp::Random { dist, dtype, args, .. } = &self.node.body.value(value).op else {
+        let BodyOp::Random {
+            dist, dtype, args, ..
+        } = &self.node.body.value(value).op
+        else {
             return String::new();
         };
         let (dist, dtype, args) = (*dist, *dtype, args.clone());
@@ -283,7 +325,9 @@ impl Writer<'_> {
                 let (count, w) = (self.lane_count(at), self.lanes);
                 let load = self.call("load", DType::I64, &["g"]);
                 let at = index.at(&position);
-                format!("({{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = {at}; {load}; }})")
+                format!(
+                    "({{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = {at}; {load}; }})"
+                )
             }
         };
         let ty = self.vector(dtype);

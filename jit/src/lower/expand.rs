@@ -4,7 +4,9 @@ use super::{Realized, Site, realize};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp, Precision};
-use ferrotrace_kernels::{BinaryOp, Distribution, Op, Operand, ReduceKind, ValueId, ops::pointwise, ops::view};
+use ferrotrace_kernels::{
+    BinaryOp, Distribution, Op, Operand, ReduceKind, ValueId, ops::pointwise, ops::view,
+};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -20,7 +22,12 @@ pub(super) struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
-    pub fn new(graph: &'a Graph, realized: &'a Realized, extents: Vec<usize>, sites: &'a mut Vec<Site>) -> Self {
+    pub fn new(
+        graph: &'a Graph,
+        realized: &'a Realized,
+        extents: Vec<usize>,
+        sites: &'a mut Vec<Site>,
+    ) -> Self {
         Expansion {
             graph,
             realized,
@@ -57,7 +64,10 @@ impl<'a> Expansion<'a> {
     fn load(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Value {
         let node = self.graph.node(id);
         let (source, layout) = match node.op {
-            NodeOp::Input(n) => (Source::Input(n), self.graph.inputs()[n as usize].layout.clone()),
+            NodeOp::Input(n) => (
+                Source::Input(n),
+                self.graph.inputs()[n as usize].layout.clone(),
+            ),
             NodeOp::Op(_) => (
                 Source::Node(id),
                 ferrotrace_runtime::Layout::contiguous(node.shape.clone()),
@@ -91,7 +101,9 @@ impl<'a> Expansion<'a> {
         let value = match op {
             Op::Full { .. } => self.number(&node.args[0], node.dtype),
             Op::Arange { dtype, .. } => self.arange(node, *dtype, &index[0]),
-            Op::Iota { dim, .. } => self.body.push(BodyOp::Index(index[*dim].clone()), DType::I64),
+            Op::Iota { dim, .. } => self
+                .body
+                .push(BodyOp::Index(index[*dim].clone()), DType::I64),
             Op::Random { dist, .. } => self.random(node, *dist, index),
             Op::Unary(op) => {
                 let compute = pointwise::unary_compute(*op, &graph.metas(&node.args))?;
@@ -106,14 +118,17 @@ impl<'a> Expansion<'a> {
                 let b = self.operand(node, 1, compute, index, mask)?;
                 let a = self.boundary(node, a, 0, op.result_dtype(compute));
                 let b = self.boundary(node, b, 1, op.result_dtype(compute));
-                self.body
-                    .push(BodyOp::Binary(*op, a, b), op.result_dtype(compute).compute())
+                self.body.push(
+                    BodyOp::Binary(*op, a, b),
+                    op.result_dtype(compute).compute(),
+                )
             }
             Op::Where => {
                 let m = self.operand(node, 0, DType::Bool, index, mask)?;
                 let a = self.operand(node, 1, node.dtype, index, mask)?;
                 let b = self.operand(node, 2, node.dtype, index, mask)?;
-                self.body.push(BodyOp::Select(m, a, b), node.dtype.compute())
+                self.body
+                    .push(BodyOp::Select(m, a, b), node.dtype.compute())
             }
             Op::Cast(dtype) => {
                 let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
@@ -128,9 +143,12 @@ impl<'a> Expansion<'a> {
             Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
             Op::Pad(pads) => self.pad(node, pads, index, mask)?,
             Op::Cat { dim } => self.cat(node, *dim, index, mask)?,
-            Op::SliceAssign { dim, start, end, step } => {
-                self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?
-            }
+            Op::SliceAssign {
+                dim,
+                start,
+                end,
+                step,
+            } => self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?,
             Op::Repeat(_) => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let lead = index.len() - shape.rank();
@@ -167,7 +185,9 @@ impl<'a> Expansion<'a> {
     fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {
         match node.args.get(operand) {
             Some(Operand::Value(x)) => Ok((*x, self.graph.node(*x).shape.clone())),
-            _ => Err(Error::internal("an operand that must be a tensor is a number")),
+            _ => Err(Error::internal(
+                "an operand that must be a tensor is a number",
+            )),
         }
     }
 
@@ -214,8 +234,15 @@ impl<'a> Expansion<'a> {
             return value;
         };
         let from = self.graph.node(x).dtype;
-        let rounded = matches!(self.body.value(value).op, BodyOp::Load { .. } | BodyOp::Round(..));
-        if !from.is_half() || result.is_float() || rounded || self.body.value(value).dtype != DType::F32 {
+        let rounded = matches!(
+            self.body.value(value).op,
+            BodyOp::Load { .. } | BodyOp::Round(..)
+        );
+        if !from.is_half()
+            || result.is_float()
+            || rounded
+            || self.body.value(value).dtype != DType::F32
+        {
             return value;
         }
         self.body.push(BodyOp::Round(value, from), DType::F32)
@@ -237,7 +264,9 @@ impl<'a> Expansion<'a> {
         let i = self.body.push(BodyOp::Index(position.clone()), DType::I64);
         let i = self.cast(i, wide);
         let scaled = self.body.push(BodyOp::Binary(BinaryOp::Mul, i, step), wide);
-        let value = self.body.push(BodyOp::Binary(BinaryOp::Add, start, scaled), wide);
+        let value = self
+            .body
+            .push(BodyOp::Binary(BinaryOp::Add, start, scaled), wide);
         let value = self.cast(value, dtype.compute());
         if dtype.is_half() {
             self.body.push(BodyOp::Round(value, dtype), DType::F32)
@@ -278,7 +307,9 @@ impl<'a> Expansion<'a> {
         let graph = self.graph;
         let node = graph.node(id);
         let NodeOp::Op(Op::Reduce {
-            mask: dims, keepdim, ..
+            mask: dims,
+            keepdim,
+            ..
         }) = &node.op
         else {
             return Err(Error::internal("not a reduction"));
@@ -342,7 +373,13 @@ impl<'a> Expansion<'a> {
             .collect()
     }
 
-    fn pad(&mut self, node: &Node, pads: &[(isize, isize)], index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+    fn pad(
+        &mut self,
+        node: &Node,
+        pads: &[(isize, isize)],
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
         let (x, shape) = self.tensor(node, 0)?;
         let mut inner = index.to_vec();
         let mut conditions = Vec::new();
@@ -368,7 +405,13 @@ impl<'a> Expansion<'a> {
         self.body.push(BodyOp::Select(m, a, b), dtype.compute())
     }
 
-    fn cat(&mut self, node: &Node, dim: usize, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+    fn cat(
+        &mut self,
+        node: &Node,
+        dim: usize,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
         let mut parts = Vec::new();
         let mut start = 0i64;
         for which in 0..node.args.len() {
@@ -411,7 +454,11 @@ impl<'a> Expansion<'a> {
             return Ok(base);
         }
         let offset = index[dim].offset(-(first as i64));
-        let mut conditions = self.within(&index[dim], first as i64, (first + (len - 1) * step + 1) as i64);
+        let mut conditions = self.within(
+            &index[dim],
+            first as i64,
+            (first + (len - 1) * step + 1) as i64,
+        );
         if step > 1 {
             // On the grid of the slice: −(offset mod step) ≥ 0.
             conditions.push(offset.modulo(step as i64, self.ranges()).scale(-1));
@@ -436,7 +483,11 @@ impl<'a> Expansion<'a> {
         let index = self.cast(value, DType::I64);
         let known = self.sites.iter().position(|s| s.node == id && s.dim == dim);
         let site = known.unwrap_or_else(|| {
-            self.sites.push(Site { node: id, dim, size });
+            self.sites.push(Site {
+                node: id,
+                dim,
+                size,
+            });
             self.sites.len() - 1
         }) as u32
             + 1;
@@ -486,7 +537,9 @@ impl<'a> Expansion<'a> {
         if let Some(map) = view::view_map(op, from, to) {
             let at = |(base, terms): &view::AffineIndex| {
                 let start = Expr::from(*base as i64);
-                terms.iter().fold(start, |e, &(d, c)| e.add(&index[d].scale(c as i64)))
+                terms
+                    .iter()
+                    .fold(start, |e, &(d, c)| e.add(&index[d].scale(c as i64)))
             };
             return map.dims.iter().map(at).collect();
         }

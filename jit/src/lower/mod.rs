@@ -75,13 +75,16 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
     let mut steps = Vec::new();
     for (i, node) in graph.nodes().iter().enumerate() {
         let id = ValueId(i as u32);
-        if !realized.is_stored(id) || matches!(node.op, NodeOp::Input(_)) || node.shape.numel() == 0 {
+        if !realized.is_stored(id) || matches!(node.op, NodeOp::Input(_)) || node.shape.numel() == 0
+        {
             continue;
         }
         if realized.is_call(id) {
             let arg = |arg: &Operand| match arg {
                 Operand::Value(v) => {
-                    let (source, layout) = realized.window(graph, *v).expect("a call's operands are stored");
+                    let (source, layout) = realized
+                        .window(graph, *v)
+                        .expect("a call's operands are stored");
                     CallArg::Window(source, layout)
                 }
                 number => CallArg::Number(*number),
@@ -96,11 +99,20 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
     }
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");
     let outputs = graph.outputs().iter().map(window).collect();
-    Ok(Lowering { steps, outputs, sites })
+    Ok(Lowering {
+        steps,
+        outputs,
+        sites,
+    })
 }
 
 /// The loop nest of one stored node.
-fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<Site>) -> Result<LoopNest> {
+fn lower_node(
+    graph: &Graph,
+    realized: &Realized,
+    id: ValueId,
+    sites: &mut Vec<Site>,
+) -> Result<LoopNest> {
     let node = graph.node(id);
     let NodeOp::Op(op) = &node.op else {
         unreachable!("inputs have no nest")
@@ -117,7 +129,12 @@ fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<S
         };
         let shape = graph.node(x).shape.clone();
         let kept = |d: &usize| mask >> d & 1 == 0;
-        iter.extend((0..shape.rank()).filter(kept).map(|d| shape[d]).filter(|&n| n != 1));
+        iter.extend(
+            (0..shape.rank())
+                .filter(kept)
+                .map(|d| shape[d])
+                .filter(|&n| n != 1),
+        );
         let (mut next_iter, mut next_red) = (0, iter.len());
         let mut index = Vec::with_capacity(shape.rank());
         for d in 0..shape.rank() {
@@ -135,7 +152,14 @@ fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<S
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let mut expansion = Expansion::new(graph, realized, extents, sites);
         let value = expansion.value(x, &index, None)?;
-        (body, result) = reduction(expansion.into_body(), kind, value, node.dtype, iter.len(), &red);
+        (body, result) = reduction(
+            expansion.into_body(),
+            kind,
+            value,
+            node.dtype,
+            iter.len(),
+            &red,
+        );
     } else {
         let mut index = Vec::with_capacity(node.shape.rank());
         for &n in node.shape.iter() {
@@ -168,7 +192,14 @@ fn lower_node(graph: &Graph, realized: &Realized, id: ValueId, sites: &mut Vec<S
 }
 
 /// Appends the reduction of `value`, cast to its accumulator (codegen A3.14).
-fn reduction(mut body: Body, kind: ReduceKind, value: u32, dtype: DType, iter: usize, red: &[usize]) -> (Body, u32) {
+fn reduction(
+    mut body: Body,
+    kind: ReduceKind,
+    value: u32,
+    dtype: DType,
+    iter: usize,
+    red: &[usize],
+) -> (Body, u32) {
     let from = body.value(value).dtype;
     let (kind, accumulate) = match kind {
         ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean => (kind, dtype.compute()),
@@ -186,14 +217,23 @@ fn reduction(mut body: Body, kind: ReduceKind, value: u32, dtype: DType, iter: u
     let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
     let position = arg.then(|| crate::nest::flat_index(red, iter));
     let result = if arg { DType::I64 } else { accumulate };
-    let reduced = body.push(BodyOp::Reduce { kind, value, position }, result);
+    let reduced = body.push(
+        BodyOp::Reduce {
+            kind,
+            value,
+            position,
+        },
+        result,
+    );
     (body, reduced)
 }
 
 /// The nest with its half-precision result rounded.
 fn rounded(mut nest: LoopNest) -> LoopNest {
     if nest.dtype.is_half() {
-        nest.result = nest.body.push(BodyOp::Round(nest.result, nest.dtype), DType::F32);
+        nest.result = nest
+            .body
+            .push(BodyOp::Round(nest.result, nest.dtype), DType::F32);
     }
     nest
 }

@@ -108,11 +108,16 @@ impl Realized {
         }
         let (source, mut layout) = match graph.node(base).op {
             NodeOp::Input(n) => (Source::Input(n), graph.inputs()[n as usize].layout.clone()),
-            NodeOp::Op(_) => (Source::Node(base), Layout::contiguous(graph.node(base).shape.clone())),
+            NodeOp::Op(_) => (
+                Source::Node(base),
+                Layout::contiguous(graph.node(base).shape.clone()),
+            ),
         };
         for &v in chain.iter().rev() {
             let node = graph.node(v);
-            let NodeOp::Op(op) = &node.op else { return None };
+            let NodeOp::Op(op) = &node.op else {
+                return None;
+            };
             layout = match view::view_map(op, layout.shape(), &node.shape) {
                 Some(map) => map.apply(&layout, &node.shape),
                 None => layout.reshape(&node.shape)?,
@@ -169,7 +174,8 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
     };
     let mut users = vec![0u32; n];
     for i in 0..n {
-        let mut seen: smallvec::SmallVec<[ValueId; 4]> = graph.operands(ValueId(i as u32)).collect();
+        let mut seen: smallvec::SmallVec<[ValueId; 4]> =
+            graph.operands(ValueId(i as u32)).collect();
         seen.sort_unstable();
         seen.dedup();
         for v in seen {
@@ -304,7 +310,9 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
 
 /// Elements reduced into one result.
 pub(super) fn reduced_count(graph: &Graph, id: ValueId, mask: u64) -> usize {
-    let Some(x) = graph.operands(id).next() else { return 0 };
+    let Some(x) = graph.operands(id).next() else {
+        return 0;
+    };
     let shape = &graph.node(x).shape;
     (0..shape.rank())
         .filter(|d| mask >> d & 1 == 1)

@@ -26,12 +26,20 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
         let extents = nest.extents();
         let of = |term: &Term| match term {
             Term::Var(v) if (v.0 as usize) < at => None,
-            Term::Var(v) if v.0 as usize == at => Some(Expr::var(at).scale(by).add(&Expr::var(at + 1))),
+            Term::Var(v) if v.0 as usize == at => {
+                Some(Expr::var(at).scale(by).add(&Expr::var(at + 1)))
+            }
             Term::Var(v) => Some(Expr::var(v.0 as usize + 1)),
             _ => None,
         };
         let mut body = Body::default();
-        let roots = body.import(&nest.body, &[nest.result], &of, &|_, _| None, extents.as_slice());
+        let roots = body.import(
+            &nest.body,
+            &[nest.result],
+            &of,
+            &|_, _| None,
+            extents.as_slice(),
+        );
         nest.body = body;
         nest.result = roots[0];
     }
@@ -70,7 +78,9 @@ pub(crate) fn split_of(e: &Expr, c: i64, extents: &[usize]) -> Option<(Var, i64)
         let by = c / coefficient;
         if by > 1 && by < n && n % by == 0 {
             // The part below the split must stay under c, or nothing is gained.
-            let low = e.sub(&Expr::from(*v).scale(*coefficient)).offset(-e.constant());
+            let low = e
+                .sub(&Expr::from(*v).scale(*coefficient))
+                .offset(-e.constant());
             if low
                 .offset((by - 1) * coefficient + e.constant().rem_euclid(c))
                 .range(extents)

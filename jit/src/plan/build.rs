@@ -29,14 +29,22 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         .steps
         .iter()
         .map(|step| match step {
-            Scheduled::Fused(fused) => Step::Launch(Box::new(emit::emit(fused, &schedule.stored, limits, &machine))),
+            Scheduled::Fused(fused) => Step::Launch(Box::new(emit::emit(
+                fused,
+                &schedule.stored,
+                limits,
+                &machine,
+            ))),
             Scheduled::Call(at) => match &lowering.steps[*at] {
                 Lowered::Call(call) => Step::Call(call.clone()),
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
         })
         .collect();
-    let frees = last_uses(&steps, &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>());
+    let frees = last_uses(
+        &steps,
+        &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>(),
+    );
     let draft = Draft {
         recorded,
         graph,
@@ -121,9 +129,14 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
 fn report(plan: &Plan) {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     if let Some(folder) = &Config::get().dump {
-        let name = format!("plan-{}-{}.txt", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let name = format!(
+            "plan-{}-{}.txt",
+            std::process::id(),
+            NUMBER.fetch_add(1, Relaxed)
+        );
         let path = folder.join(name);
-        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, plan.explain().to_string()));
+        let written = std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(&path, plan.explain().to_string()));
         if let Err(error) = written {
             eprintln!("ferrotrace: {}: {error}", path.display());
         }
@@ -145,7 +158,9 @@ fn report(plan: &Plan) {
 fn warn_once(message: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Relaxed) {
-        eprintln!("ferrotrace: kernels could not be compiled, ready-made ones run instead: {message}");
+        eprintln!(
+            "ferrotrace: kernels could not be compiled, ready-made ones run instead: {message}"
+        );
     }
 }
 

@@ -7,7 +7,8 @@ use crate::graph::NodeOp;
 use crate::lower::CallArg;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
-    Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, count, launch,
+    Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, count,
+    launch,
 };
 use smallvec::SmallVec;
 
@@ -37,12 +38,17 @@ impl Plan {
         let mut run = Run {
             draft: &self.draft,
             scalars,
-            inputs: inputs.drain(..).map(|i| Some((i.array, i.donated))).collect(),
+            inputs: inputs
+                .drain(..)
+                .map(|i| Some((i.array, i.donated)))
+                .collect(),
             nodes: vec![None; self.draft.graph.nodes().len()],
         };
         for (i, step) in self.draft.steps.iter().enumerate() {
             match (step, &self.kernels[i]) {
-                (Step::Launch(emitted), Some(kernel)) => run.launch(emitted, kernel, &self.draft.frees[i])?,
+                (Step::Launch(emitted), Some(kernel)) => {
+                    run.launch(emitted, kernel, &self.draft.frees[i])?
+                }
                 (Step::Call(call), _) => {
                     let array = run.call(call)?;
                     run.nodes[call.node.0 as usize] = Some(array);
@@ -60,7 +66,11 @@ impl Plan {
 impl Run<'_> {
     fn array(&self, source: Source) -> Result<&Array> {
         let found = match source {
-            Source::Input(n) => self.inputs.get(n as usize).and_then(|i| i.as_ref()).map(|i| &i.0),
+            Source::Input(n) => self
+                .inputs
+                .get(n as usize)
+                .and_then(|i| i.as_ref())
+                .map(|i| &i.0),
             Source::Node(v) => self.nodes[v.0 as usize].as_ref(),
         };
         found.ok_or_else(|| Error::internal(format!("{source:?} has no memory")))
@@ -81,7 +91,8 @@ impl Run<'_> {
     fn empty(&self, id: ValueId) -> Result<Array> {
         let node = self.draft.graph.node(id);
         let device = self.draft.graph.device();
-        Array::empty(&device, node.shape.clone(), node.dtype).map_err(|e| e.at(self.draft.graph.context(id)))
+        Array::empty(&device, node.shape.clone(), node.dtype)
+            .map_err(|e| e.at(self.draft.graph.context(id)))
     }
 
     fn number(&self, operand: &Operand) -> Result<Scalar> {
@@ -97,7 +108,13 @@ impl Run<'_> {
     }
 
     /// A dying buffer that the node may be written to (scheduler B-07).
-    fn reusable(&self, emitted: &Emitted, id: ValueId, frees: &[Source], taken: &[Source]) -> Option<Source> {
+    fn reusable(
+        &self,
+        emitted: &Emitted,
+        id: ValueId,
+        frees: &[Source],
+        taken: &[Source],
+    ) -> Option<Source> {
         let node = self.draft.graph.node(id);
         let bytes = node.shape.numel() * node.dtype.size();
         let fits = |source: &Source| {
@@ -230,11 +247,16 @@ impl Run<'_> {
         match source {
             Source::Input(_) => {
                 let base = self.array(source)?;
-                let (shape, strides) = (layout.shape().clone(), SmallVec::from_slice(layout.strides()));
+                let (shape, strides) = (
+                    layout.shape().clone(),
+                    SmallVec::from_slice(layout.strides()),
+                );
                 let offset = base.layout.offset() as isize + layout.offset() as isize;
                 Ok(base.with_layout(Layout::new(shape, strides, offset as usize)))
             }
-            Source::Node(v) if self.nodes[v.0 as usize].is_none() => Ok(self.empty(v)?.with_layout(layout.clone())),
+            Source::Node(v) if self.nodes[v.0 as usize].is_none() => {
+                Ok(self.empty(v)?.with_layout(layout.clone()))
+            }
             Source::Node(_) => Ok(self.array(source)?.with_layout(layout.clone())),
         }
     }
@@ -250,8 +272,8 @@ impl Run<'_> {
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
         let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
-        let array =
-            eager::run(op, &args, &node.shape, node.dtype).map_err(|e| e.at(self.draft.graph.context(call.node)))?;
+        let array = eager::run(op, &args, &node.shape, node.dtype)
+            .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
         // Later kernels index the node's memory row-major from its start.
         if array.layout.is_contiguous() && array.layout.offset() == 0 {
             Ok(array)
@@ -272,16 +294,21 @@ impl Run<'_> {
 /// Checks a draft's memory, apart from the code that decided it: every buffer is written before it is read, none is
 /// used after its release, outputs are never released, and shared memory is shared with a buffer released there.
 pub(super) fn verify(draft: &Draft) -> Result<()> {
-    let mut alive: std::collections::HashSet<Source> =
-        (0..draft.graph.inputs().len() as u32).map(Source::Input).collect();
-    let empty = |s: &Source| matches!(s, Source::Node(v) if draft.graph.node(*v).shape.numel() == 0);
+    let mut alive: std::collections::HashSet<Source> = (0..draft.graph.inputs().len() as u32)
+        .map(Source::Input)
+        .collect();
+    let empty =
+        |s: &Source| matches!(s, Source::Node(v) if draft.graph.node(*v).shape.numel() == 0);
     for (i, step) in draft.steps.iter().enumerate() {
         let (reads, writes): (Vec<Source>, Vec<Source>) = match step {
             Step::Launch(e) => {
-                let reads = e
-                    .pointers
-                    .iter()
-                    .filter_map(|p| if let Pointer::Read(s) = p { Some(*s) } else { None });
+                let reads = e.pointers.iter().filter_map(|p| {
+                    if let Pointer::Read(s) = p {
+                        Some(*s)
+                    } else {
+                        None
+                    }
+                });
                 let writes = e.pointers.iter().filter_map(|p| match p {
                     Pointer::Write(n) => Some(Source::Node(*n)),
                     Pointer::Read(_) => None,
@@ -294,7 +321,9 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
             }
         };
         if let Some(bad) = reads.iter().find(|s| !alive.contains(s) && !empty(s)) {
-            return Err(Error::internal(format!("step {i} reads {bad:?}, which has no value")));
+            return Err(Error::internal(format!(
+                "step {i} reads {bad:?}, which has no value"
+            )));
         }
         if let Some(bad) = writes.iter().find(|s| alive.contains(s)) {
             return Err(Error::internal(format!("step {i} writes {bad:?} again")));
@@ -308,8 +337,14 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
             }
         }
     }
-    match draft.outputs.iter().find(|(s, _)| !alive.contains(s) && !empty(s)) {
-        Some((bad, _)) => Err(Error::internal(format!("output {bad:?} is not held at the end"))),
+    match draft
+        .outputs
+        .iter()
+        .find(|(s, _)| !alive.contains(s) && !empty(s))
+    {
+        Some((bad, _)) => Err(Error::internal(format!(
+            "output {bad:?} is not held at the end"
+        ))),
         None => Ok(()),
     }
 }

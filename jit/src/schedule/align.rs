@@ -142,7 +142,8 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
         red = guest_rest.iter().map(|&v| guest_extents[v]).collect();
         rest = flat_index(&red, iter.len());
     } else if !guest_rest.is_empty() {
-        let numel = |extents: &[usize], list: &[usize]| list.iter().map(|&v| extents[v]).product::<usize>();
+        let numel =
+            |extents: &[usize], list: &[usize]| list.iter().map(|&v| extents[v]).product::<usize>();
         if numel(&host.extents(), &host_rest) != numel(&guest_extents, &guest_rest) {
             return None;
         }
@@ -151,7 +152,9 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
             rest = rest.add(&Expr::var(v).scale(stride));
             stride *= host.extents()[v] as i64;
         }
-    } else if !host_rest.is_empty() && (!guest.red.is_empty() || host_rest.iter().any(|&v| v < iter.len())) {
+    } else if !host_rest.is_empty()
+        && (!guest.red.is_empty() || host_rest.iter().any(|&v| v < iter.len()))
+    {
         // A guest without columns stands for whole rows: the position must tell every row apart. One with columns
         // would run over the host's further columns again.
         return None;
@@ -174,7 +177,9 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
             stride *= guest_extents[v] as i64;
         }
         let Some((var, by)) = guest_map.iter().find_map(|e| split_in(e, &extents)) else {
-            if guest_map.iter().any(|e| !e.is_affine()) || !keeps_columns(guest, &guest_map, iter.len()) {
+            if guest_map.iter().any(|e| !e.is_affine())
+                || !keeps_columns(guest, &guest_map, iter.len())
+            {
                 return None;
             }
             return Some((iter, red, host_map, guest_map));
@@ -191,7 +196,9 @@ fn solve(host: &FusedNode, guest: &FusedNode, host_at: &Expr, guest_at: &Expr) -
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let shift = |term: &Term| match term {
             Term::Var(Var(x)) if (*x as usize) < v => None,
-            Term::Var(Var(x)) if *x as usize == v => Some(Expr::var(v).scale(by).add(&Expr::var(v + 1))),
+            Term::Var(Var(x)) if *x as usize == v => {
+                Some(Expr::var(v).scale(by).add(&Expr::var(v + 1)))
+            }
             Term::Var(Var(x)) => Some(Expr::var(*x as usize + 1)),
             _ => None,
         };
@@ -214,7 +221,9 @@ fn split_in(e: &Expr, extents: &[usize]) -> Option<(Var, i64)> {
 /// Whether the guest's rows are rows of the host and its columns columns; a guest without columns of its own may lie
 /// in either, but not so that a row's element depends on a column.
 fn keeps_columns(guest: &FusedNode, map: &[Expr], rows: usize) -> bool {
-    let has = |e: &Expr, column: bool| e.any(&mut |t| matches!(t, Term::Var(v) if (v.0 as usize >= rows) == column));
+    let has = |e: &Expr, column: bool| {
+        e.any(&mut |t| matches!(t, Term::Var(v) if (v.0 as usize >= rows) == column))
+    };
     if guest.red.is_empty() {
         return true;
     }

@@ -86,7 +86,10 @@ impl FusedNode {
     pub fn loads(&self) -> impl Iterator<Item = (Source, DType, &Expr)> {
         self.body.values().iter().filter_map(|v| match &v.op {
             BodyOp::Load {
-                source, dtype, index, ..
+                source,
+                dtype,
+                index,
+                ..
             } => Some((*source, *dtype, index)),
             _ => None,
         })
@@ -94,7 +97,10 @@ impl FusedNode {
 
     /// Whether a reduction is among the values.
     pub fn reduces(&self) -> bool {
-        self.body.values().iter().any(|v| matches!(v.op, BodyOp::Reduce { .. }))
+        self.body
+            .values()
+            .iter()
+            .any(|v| matches!(v.op, BodyOp::Reduce { .. }))
     }
 
     /// Whether the reductions are split into chunks of columns, by sizes alone.
@@ -135,7 +141,11 @@ impl FusedNode {
     ///
     /// # Errors
     /// Why they cannot be one.
-    pub fn fuse(earlier: &FusedNode, later: &FusedNode, limits: &Limits) -> Result<FusedNode, Refusal> {
+    pub fn fuse(
+        earlier: &FusedNode,
+        later: &FusedNode,
+        limits: &Limits,
+    ) -> Result<FusedNode, Refusal> {
         if earlier.steps.len() + later.steps.len() > limits.fusion_nests {
             return Err(Refusal::TooManyNests);
         }
@@ -159,7 +169,9 @@ impl FusedNode {
                 _ => None,
             };
             let forward = |source: Source, index: &Expr| {
-                let Source::Node(producer) = source else { return None };
+                let Source::Node(producer) = source else {
+                    return None;
+                };
                 let store = &stores[*forwarded.get(&producer)?];
                 if store.index != *index {
                     mismatch.set(true);
@@ -219,14 +231,24 @@ pub struct Dependence {
 
 /// Operations of a body, loads and numbers not counted.
 fn operations(body: &Body) -> usize {
-    let counts = |op: &BodyOp| !matches!(op, BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Index(_));
+    let counts = |op: &BodyOp| {
+        !matches!(
+            op,
+            BodyOp::Load { .. } | BodyOp::Number(_) | BodyOp::Index(_)
+        )
+    };
     body.values().iter().filter(|v| counts(&v.op)).count()
 }
 
 /// `fused %3 %5: [16, 8 | 32]`, then the body.
 impl fmt::Display for FusedNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let join = |list: &[usize]| list.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+        let join = |list: &[usize]| {
+            list.iter()
+                .map(usize::to_string)
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
         write!(f, "fused")?;
         for store in &self.stores {
             write!(f, " %{}=v{}", store.node.0, store.value)?;

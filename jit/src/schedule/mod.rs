@@ -131,8 +131,14 @@ impl<'a> Fusion<'a> {
     fn candidates(&self, lowering: &Lowering) -> Vec<(u64, NodeIndex, NodeIndex)> {
         let mut touching: BTreeMap<Source, Vec<NodeIndex>> = BTreeMap::new();
         for index in self.graph.node_indices() {
-            let Some(node) = &self.graph[index] else { continue };
-            let mut sources: Vec<Source> = node.steps.iter().flat_map(|&s| reads(&lowering.steps[s])).collect();
+            let Some(node) = &self.graph[index] else {
+                continue;
+            };
+            let mut sources: Vec<Source> = node
+                .steps
+                .iter()
+                .flat_map(|&s| reads(&lowering.steps[s]))
+                .collect();
             sources.extend(node.stores.iter().map(|s| Source::Node(s.node)));
             sources.sort_unstable();
             sources.dedup();
@@ -145,13 +151,15 @@ impl<'a> Fusion<'a> {
             let bytes = self.sizes.get(&source).copied().unwrap_or(0);
             for (i, &a) in nodes.iter().enumerate() {
                 for &b in nodes.iter().skip(i + 1).take(self.limits.pairs) {
-                    let order = |n: NodeIndex| self.graph[n].as_ref().map_or(usize::MAX, |f| f.steps[0]);
+                    let order =
+                        |n: NodeIndex| self.graph[n].as_ref().map_or(usize::MAX, |f| f.steps[0]);
                     let pair = if order(a) <= order(b) { (a, b) } else { (b, a) };
                     *shared.entry(pair).or_default() += bytes;
                 }
             }
         }
-        let mut all: Vec<(u64, NodeIndex, NodeIndex)> = shared.into_iter().map(|((a, b), n)| (n, a, b)).collect();
+        let mut all: Vec<(u64, NodeIndex, NodeIndex)> =
+            shared.into_iter().map(|((a, b), n)| (n, a, b)).collect();
         all.sort_by_key(|&(bytes, a, b)| (std::cmp::Reverse(bytes), a, b));
         all
     }
@@ -178,7 +186,8 @@ impl<'a> Fusion<'a> {
                 }
                 Err(refusal) => {
                     if let (Some(x), Some(y)) = (&self.graph[a], &self.graph[b]) {
-                        self.refusals.insert((x.stores[0].node, y.stores[0].node), refusal);
+                        self.refusals
+                            .insert((x.stores[0].node, y.stores[0].node), refusal);
                     }
                 }
             }
@@ -188,9 +197,9 @@ impl<'a> Fusion<'a> {
 
     /// The first and last lowered step of a node; a call is its own, in the order of insertion.
     fn span(&self, n: NodeIndex) -> (usize, usize) {
-        self.graph[n]
-            .as_ref()
-            .map_or((n.index(), n.index()), |f| (f.steps[0], f.steps[f.steps.len() - 1]))
+        self.graph[n].as_ref().map_or((n.index(), n.index()), |f| {
+            (f.steps[0], f.steps[f.steps.len() - 1])
+        })
     }
 
     /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).
@@ -198,7 +207,11 @@ impl<'a> Fusion<'a> {
         let reaches = |from: NodeIndex, to: NodeIndex, direct: bool| {
             // Every step depends on earlier ones alone: what starts after the target's end cannot lead to it.
             let end = self.span(to).1;
-            let mut pending: Vec<NodeIndex> = self.graph.neighbors(from).filter(|n| direct || *n != to).collect();
+            let mut pending: Vec<NodeIndex> = self
+                .graph
+                .neighbors(from)
+                .filter(|n| direct || *n != to)
+                .collect();
             let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
             while let Some(n) = pending.pop() {
                 if n == to {
@@ -216,7 +229,11 @@ impl<'a> Fusion<'a> {
     }
 
     fn try_fuse(&mut self, a: NodeIndex, b: NodeIndex, bytes: u64) -> Result<NodeIndex, Refusal> {
-        let (a, b) = if self.graph.contains_edge(b, a) { (b, a) } else { (a, b) };
+        let (a, b) = if self.graph.contains_edge(b, a) {
+            (b, a)
+        } else {
+            (a, b)
+        };
         let vertical = self.graph.contains_edge(a, b);
         let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else {
             return Err(Refusal::Opaque);
@@ -257,7 +274,10 @@ impl<'a> Fusion<'a> {
         let mut waiting: HashMap<NodeIndex, usize> = HashMap::new();
         let mut ready = std::collections::BTreeSet::new();
         for n in self.graph.node_indices() {
-            let count = self.graph.neighbors_directed(n, petgraph::Direction::Incoming).count();
+            let count = self
+                .graph
+                .neighbors_directed(n, petgraph::Direction::Incoming)
+                .count();
             waiting.insert(n, count);
             if count == 0 {
                 ready.insert((first(n), n));
@@ -288,14 +308,20 @@ impl<'a> Fusion<'a> {
                 Scheduled::Fused(fused) => fused.loads().map(|(s, _, _)| s).collect(),
                 Scheduled::Call(i) => reads(&lowering.steps[*i]),
             };
-            stored.extend(
-                sources
-                    .into_iter()
-                    .filter_map(|s| if let Source::Node(v) = s { Some(v) } else { None }),
-            );
+            stored.extend(sources.into_iter().filter_map(|s| {
+                if let Source::Node(v) = s {
+                    Some(v)
+                } else {
+                    None
+                }
+            }));
         }
         let _ = graph;
-        let refusals = self.refusals.into_iter().map(|((a, b), why)| (a, b, why)).collect();
+        let refusals = self
+            .refusals
+            .into_iter()
+            .map(|((a, b), why)| (a, b, why))
+            .collect();
         Schedule {
             steps,
             refusals,

@@ -1,8 +1,8 @@
 //! Operators' attributes by name.
 
 use ferrotrace_kernels::{
-    BinaryOp, Composite, ConvSpec, Distribution, Extent, Op, PoolKind, PoolSpec, ReduceKind, ScanKind, ScatterMode,
-    UnaryOp,
+    BinaryOp, Composite, ConvSpec, Distribution, Extent, Op, PoolKind, PoolSpec, ReduceKind,
+    ScanKind, ScatterMode, UnaryOp,
 };
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::SmallVec;
@@ -47,7 +47,13 @@ fn bits(mask: u64) -> Attribute {
 }
 
 fn extents(list: &[Extent]) -> Attribute {
-    let each = |e: &Extent| if let Extent::Size(n) = e { int(*n) } else { int(-1) };
+    let each = |e: &Extent| {
+        if let Extent::Size(n) = e {
+            int(*n)
+        } else {
+            int(-1)
+        }
+    };
     Attribute::List(list.iter().map(each).collect())
 }
 
@@ -75,7 +81,18 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
         Op::Permute(order) => vec![("order", ints(order))],
         Op::Squeeze { mask } | Op::Flip { mask } => vec![("dims", bits(*mask))],
         Op::Flatten { start, end } => vec![("start", int(*start)), ("end", int(*end))],
-        Op::Slice { dim, start, end, step } | Op::SliceAssign { dim, start, end, step } => {
+        Op::Slice {
+            dim,
+            start,
+            end,
+            step,
+        }
+        | Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        } => {
             vec![
                 ("dim", int(*dim)),
                 ("start", int(*start)),
@@ -83,26 +100,48 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
                 ("step", int(*step)),
             ]
         }
-        Op::Narrow { dim, start, len } => vec![("dim", int(*dim)), ("start", int(*start)), ("len", int(*len))],
+        Op::Narrow { dim, start, len } => vec![
+            ("dim", int(*dim)),
+            ("start", int(*start)),
+            ("len", int(*len)),
+        ],
         Op::Select { dim, index } => vec![("dim", int(*dim)), ("index", int(*index))],
-        Op::Diagonal { offset, a, b } => vec![("offset", int(*offset)), ("a", int(*a)), ("b", int(*b))],
-        Op::Unfold { dim, size, step } => vec![("dim", int(*dim)), ("size", int(*size)), ("step", int(*step))],
+        Op::Diagonal { offset, a, b } => {
+            vec![("offset", int(*offset)), ("a", int(*a)), ("b", int(*b))]
+        }
+        Op::Unfold { dim, size, step } => vec![
+            ("dim", int(*dim)),
+            ("size", int(*size)),
+            ("step", int(*step)),
+        ],
         Op::Repeat(counts) => vec![("counts", ints(counts))],
         Op::Pad(pads) => {
             let each = |&(a, b): &(isize, isize)| Attribute::List(vec![int(a), int(b)]);
             vec![("pads", Attribute::List(pads.iter().map(each).collect()))]
         }
-        Op::Reduce { mask, keepdim, .. } => vec![("dims", bits(*mask)), ("keepdim", Bool(*keepdim))],
+        Op::Reduce { mask, keepdim, .. } => {
+            vec![("dims", bits(*mask)), ("keepdim", Bool(*keepdim))]
+        }
         Op::Scan { kind, dim } => {
             let indices = matches!(kind, ScanKind::ArgMax | ScanKind::ArgMin);
             let mut list = vec![("dim", int(*dim))];
             list.extend(indices.then_some(("indices", Bool(true))));
             list
         }
-        Op::ArgSort { dim, descending } => vec![("dim", int(*dim)), ("descending", Bool(*descending))],
-        Op::ArgTopK { k, dim, largest } => vec![("k", int(*k)), ("dim", int(*dim)), ("largest", Bool(*largest))],
+        Op::ArgSort { dim, descending } => {
+            vec![("dim", int(*dim)), ("descending", Bool(*descending))]
+        }
+        Op::ArgTopK { k, dim, largest } => vec![
+            ("k", int(*k)),
+            ("dim", int(*dim)),
+            ("largest", Bool(*largest)),
+        ],
         Op::Index { axes, at } => vec![("axes", ints(axes)), ("at", int(*at))],
-        Op::IndexPut { axes, at, accumulate } => {
+        Op::IndexPut {
+            axes,
+            at,
+            accumulate,
+        } => {
             vec![
                 ("axes", ints(axes)),
                 ("at", int(*at)),
@@ -142,7 +181,9 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
             ]
         }
         Op::Composite(composite) => of_composite(composite),
-        Op::Full { .. } | Op::Arange { .. } | Op::Random { .. } | Op::Unary(_) | Op::Binary(_) => Vec::new(),
+        Op::Full { .. } | Op::Arange { .. } | Op::Random { .. } | Op::Unary(_) | Op::Binary(_) => {
+            Vec::new()
+        }
         Op::Where | Op::Cast(_) | Op::Matmul => Vec::new(),
     }
 }
@@ -163,7 +204,9 @@ fn of_composite(op: &Composite) -> Vec<(&'static str, Attribute)> {
     match op {
         Composite::Dropout { p } => vec![("p", Float(f64::from_bits(*p)))],
         Composite::Softmax { dim } | Composite::LogSoftmax { dim } => vec![("dim", int(*dim))],
-        Composite::LogSumExp { mask, keepdim } | Composite::CountNonzero { mask, keepdim } => over(*mask, *keepdim),
+        Composite::LogSumExp { mask, keepdim } | Composite::CountNonzero { mask, keepdim } => {
+            over(*mask, *keepdim)
+        }
         Composite::Var {
             mask,
             keepdim,
@@ -180,17 +223,27 @@ fn of_composite(op: &Composite) -> Vec<(&'static str, Attribute)> {
             list
         }
         Composite::LayerNorm { n, weight, bias } => {
-            vec![("n", int(*n)), ("weight", Bool(*weight)), ("bias", Bool(*bias))]
+            vec![
+                ("n", int(*n)),
+                ("weight", Bool(*weight)),
+                ("bias", Bool(*bias)),
+            ]
         }
         Composite::RmsNorm { n, weight } => vec![("n", int(*n)), ("weight", Bool(*weight))],
-        Composite::GroupNorm { groups, weight, bias } => {
+        Composite::GroupNorm {
+            groups,
+            weight,
+            bias,
+        } => {
             vec![
                 ("groups", int(*groups)),
                 ("weight", Bool(*weight)),
                 ("bias", Bool(*bias)),
             ]
         }
-        Composite::BatchNorm { weight, bias } => vec![("weight", Bool(*weight)), ("bias", Bool(*bias))],
+        Composite::BatchNorm { weight, bias } => {
+            vec![("weight", Bool(*weight)), ("bias", Bool(*bias))]
+        }
         Composite::Linear { bias } => vec![("bias", Bool(*bias))],
         Composite::ConvBias(spec) => {
             let mut list = conv(spec);
@@ -198,7 +251,11 @@ fn of_composite(op: &Composite) -> Vec<(&'static str, Attribute)> {
             list
         }
         Composite::Einsum { equation } => vec![("equation", word(equation))],
-        Composite::Attention { mask, causal, scale } => {
+        Composite::Attention {
+            mask,
+            causal,
+            scale,
+        } => {
             vec![
                 ("mask", Bool(*mask)),
                 ("causal", Bool(*causal)),
@@ -230,10 +287,15 @@ impl<'a> Attributes<'a> {
     }
 
     fn int<T: TryFrom<i64>>(&self, name: &str) -> Result<T> {
-        one(self.get(name)?).ok_or_else(|| Error::argument(format!("{name} must be an integer of its range")))
+        one(self.get(name)?)
+            .ok_or_else(|| Error::argument(format!("{name} must be an integer of its range")))
     }
 
-    fn list<T, C: FromIterator<T>>(&self, name: &str, each: impl Fn(&Attribute) -> Option<T>) -> Result<C> {
+    fn list<T, C: FromIterator<T>>(
+        &self,
+        name: &str,
+        each: impl Fn(&Attribute) -> Option<T>,
+    ) -> Result<C> {
         let bad = || Error::argument(format!("{name} must be a list of integers"));
         match self.get(name)? {
             Attribute::List(list) => list.iter().map(each).collect::<Option<C>>().ok_or_else(bad),
@@ -243,10 +305,11 @@ impl<'a> Attributes<'a> {
 
     fn mask(&self, name: &str) -> Result<u64> {
         let dims: Vec<u32> = self.list(name, one)?;
-        dims.iter().try_fold(0, |mask, &d| match 1u64.checked_shl(d) {
-            Some(bit) => Ok(mask | bit),
-            None => Err(Error::argument(format!("{d} is no dimension"))),
-        })
+        dims.iter()
+            .try_fold(0, |mask, &d| match 1u64.checked_shl(d) {
+                Some(bit) => Ok(mask | bit),
+                None => Err(Error::argument(format!("{d} is no dimension"))),
+            })
     }
 
     fn flag(&self, name: &str) -> Result<bool> {
@@ -355,7 +418,9 @@ impl<'a> Attributes<'a> {
             "squeeze" => Op::Squeeze {
                 mask: self.mask("dims")?,
             },
-            "unsqueeze" => Op::Unsqueeze { dim: self.int("dim")? },
+            "unsqueeze" => Op::Unsqueeze {
+                dim: self.int("dim")?,
+            },
             "flatten" => Op::Flatten {
                 start: self.int("start")?,
                 end: self.int("end")?,
@@ -364,9 +429,19 @@ impl<'a> Attributes<'a> {
                 let (dim, start, end) = (self.int("dim")?, self.int("start")?, self.int("end")?);
                 let step = self.int("step")?;
                 if name == "slice" {
-                    Op::Slice { dim, start, end, step }
+                    Op::Slice {
+                        dim,
+                        start,
+                        end,
+                        step,
+                    }
                 } else {
-                    Op::SliceAssign { dim, start, end, step }
+                    Op::SliceAssign {
+                        dim,
+                        start,
+                        end,
+                        step,
+                    }
                 }
             }
             "narrow" => Op::Narrow {
@@ -399,7 +474,9 @@ impl<'a> Attributes<'a> {
                 },
                 _ => None,
             })?),
-            "cat" => Op::Cat { dim: self.int("dim")? },
+            "cat" => Op::Cat {
+                dim: self.int("dim")?,
+            },
             "sum" => return reduce(ReduceKind::Sum),
             "prod" => return reduce(ReduceKind::Prod),
             "mean" => return reduce(ReduceKind::Mean),
@@ -435,7 +512,9 @@ impl<'a> Attributes<'a> {
                 dim: self.int("dim")?,
                 largest: self.flag("largest")?,
             },
-            "gather" => Op::Gather { dim: self.int("dim")? },
+            "gather" => Op::Gather {
+                dim: self.int("dim")?,
+            },
             "index" => Op::Index {
                 axes: self.list("axes", one)?,
                 at: self.int("at")?,
@@ -459,7 +538,8 @@ impl<'a> Attributes<'a> {
                 }
             }
             "matmul" => Op::Matmul,
-            "conv1d" | "conv2d" | "conv3d" | "conv_transpose1d" | "conv_transpose2d" | "conv_transpose3d" => {
+            "conv1d" | "conv2d" | "conv3d" | "conv_transpose1d" | "conv_transpose2d"
+            | "conv_transpose3d" => {
                 let spec = self.conv(name.starts_with("conv_t"))?;
                 if has("bias") {
                     Op::Composite(Composite::ConvBias(spec))
@@ -484,7 +564,8 @@ impl<'a> Attributes<'a> {
 
     fn size(&self) -> Result<[usize; 2]> {
         let list: Vec<usize> = self.list("size", one)?;
-        list.try_into().map_err(|_| Error::argument("size must be two numbers"))
+        list.try_into()
+            .map_err(|_| Error::argument("size must be two numbers"))
     }
 
     fn composite(&self, name: &str) -> Result<Composite> {
@@ -492,9 +573,15 @@ impl<'a> Attributes<'a> {
         let over = || Ok::<_, Error>((self.mask("dims")?, self.flag("keepdim")?));
         let affine = || Ok::<_, Error>((self.flag("weight")?, self.flag("bias")?));
         Ok(match name {
-            "dropout" => Dropout { p: self.float("p")? },
-            "softmax" => Softmax { dim: self.int("dim")? },
-            "log_softmax" => LogSoftmax { dim: self.int("dim")? },
+            "dropout" => Dropout {
+                p: self.float("p")?,
+            },
+            "softmax" => Softmax {
+                dim: self.int("dim")?,
+            },
+            "log_softmax" => LogSoftmax {
+                dim: self.int("dim")?,
+            },
             "logsumexp" => {
                 let (mask, keepdim) = over()?;
                 LogSumExp { mask, keepdim }
@@ -568,7 +655,9 @@ impl<'a> Attributes<'a> {
             },
             "one_hot" => OneHot { n: self.int("n")? },
             _ => {
-                let found = PLAIN.iter().find(|c| Op::Composite((*c).clone()).name() == name);
+                let found = PLAIN
+                    .iter()
+                    .find(|c| Op::Composite((*c).clone()).name() == name);
                 found
                     .cloned()
                     .ok_or_else(|| Error::argument(format!("there is no operator {name:?}")))?

@@ -16,13 +16,24 @@ fn a_pointwise_expression_is_one_kernel() {
         %5: f32[1000] = relu(%4)
         return %5";
     assert_eq!(kernels(text), 1);
-    run(text, &[noise(&[1000], 1), noise(&[1000], 2), noise(&[1000], 3)], 0.0);
+    run(
+        text,
+        &[noise(&[1000], 1), noise(&[1000], 2), noise(&[1000], 3)],
+        0.0,
+    );
 }
 
 // scheduler §21.2, codegen D T13
 #[test]
 fn softmax_is_one_kernel_of_any_row_length() {
-    for (rows, cols) in [(3, 7), (40, 64), (64, 1000), (5, 1024), (3, 1025), (5, 100_000)] {
+    for (rows, cols) in [
+        (3, 7),
+        (40, 64),
+        (64, 1000),
+        (5, 1024),
+        (3, 1025),
+        (5, 100_000),
+    ] {
         for dim in [0, 1] {
             let text = format!(
                 "%0: f32[{rows}, {cols}] = input 0 [{cols}, 1]
@@ -80,7 +91,12 @@ fn nothing_is_fused_around_a_library_call() {
         (explanation.fused_nodes().len(), explanation.calls()),
         (2, ["matmul"].as_slice())
     );
-    assert!(explanation.refusals().iter().any(|r| r.2 == Refusal::NodeBetween));
+    assert!(
+        explanation
+            .refusals()
+            .iter()
+            .any(|r| r.2 == Refusal::NodeBetween)
+    );
     run(text, &[noise(&[32, 32], 8), noise(&[32, 32], 9)], 1e-3);
 }
 
@@ -141,7 +157,12 @@ fn groups_have_at_most_64_members() {
     }
     let explanation = plan(&(text.clone() + &outputs)).explain();
     assert!(explanation.fused_nodes().len() >= 2);
-    assert!(explanation.fused_nodes().iter().all(|f| f.nodes.len() <= 64));
+    assert!(
+        explanation
+            .fused_nodes()
+            .iter()
+            .all(|f| f.nodes.len() <= 64)
+    );
     run(&(text + &outputs), &[noise(&[100], 12)], 0.0);
 }
 
@@ -198,7 +219,10 @@ fn equal_subexpressions_are_computed_once() {
         return %5";
     let plan = plan(text);
     let loads = plan.explain().fused_nodes()[0].text.matches("load").count();
-    let exps = plan.explain().fused_nodes()[0].text.matches("exp v").count();
+    let exps = plan.explain().fused_nodes()[0]
+        .text
+        .matches("exp v")
+        .count();
     assert_eq!((loads, exps), (1, 1));
 }
 
@@ -221,7 +245,11 @@ fn unused_nodes_are_never_computed() {
 fn views_generated_operands_and_parts_fuse() {
     let one = |text: &str, shapes: &[&[usize]]| {
         assert_eq!(kernels(text), 1, "{text}");
-        let arrays: Vec<_> = shapes.iter().enumerate().map(|(i, s)| noise(s, i as u64)).collect();
+        let arrays: Vec<_> = shapes
+            .iter()
+            .enumerate()
+            .map(|(i, s)| noise(s, i as u64))
+            .collect();
         run(text, &arrays, 1e-5);
     };
     one(
@@ -272,9 +300,15 @@ fn views_generated_operands_and_parts_fuse() {
          return %2",
         &[&[50, 20]],
     );
-    let mut chain = String::from("%0: f32[70] = input 0 [1]\n%1: f32[70] = input 1 [1]\n%2: f32[70] = add(%0, %1)\n");
+    let mut chain = String::from(
+        "%0: f32[70] = input 0 [1]\n%1: f32[70] = input 1 [1]\n%2: f32[70] = add(%0, %1)\n",
+    );
     for i in 3..23 {
-        chain += &format!("%{i}: f32[70] = {}(%{})\n", ["sin", "abs", "neg"][i % 3], i - 1);
+        chain += &format!(
+            "%{i}: f32[70] = {}(%{})\n",
+            ["sin", "abs", "neg"][i % 3],
+            i - 1
+        );
     }
     one(&(chain + "return %22"), &[&[70], &[70]]);
 }

@@ -29,7 +29,9 @@ fn an_index_out_of_range_names_the_dimension_and_nothing_breaks() {
         let mut at = vec![0i64; 10];
         at[7] = bad;
         let inputs = [x.clone(), dense(&[5, 2], &at)];
-        let error = plan.run(&mut kept(&inputs), &[]).expect_err("an index out of range");
+        let error = plan
+            .run(&mut kept(&inputs), &[])
+            .expect_err("an index out of range");
         match error.kind() {
             ErrorKind::Index { index, dim, size } => assert_eq!((*index, *dim, *size), (bad, 1, 6)),
             other => panic!("{other:?}"),

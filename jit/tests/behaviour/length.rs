@@ -27,8 +27,13 @@ fn a_chain_of_100_000_operations_needs_little_stack() {
         let x = noise(&[3], 1);
         let plan = draft(graph.clone(), &Limits::default()).expect("the chain lowers");
         // codegen B2.7: a kernel holds a bounded number of operations.
-        assert!(plan.steps.len() >= 100_000 / 200, "{} kernels", plan.steps.len());
-        let got = ferrotrace_jit::interp::interpret(&plan, std::slice::from_ref(&x), &[]).expect("it runs");
+        assert!(
+            plan.steps.len() >= 100_000 / 200,
+            "{} kernels",
+            plan.steps.len()
+        );
+        let got = ferrotrace_jit::interp::interpret(&plan, std::slice::from_ref(&x), &[])
+            .expect("it runs");
         let want = run_eagerly(&graph, std::slice::from_ref(&x), &[]).expect("it runs");
         assert_eq!(values(&got[0]), values(&want[0]));
     };
@@ -36,7 +41,9 @@ fn a_chain_of_100_000_operations_needs_little_stack() {
         .stack_size(2 << 20)
         .spawn(work)
         .expect("a thread");
-    thread.join().expect("the chain is compiled on a small stack");
+    thread
+        .join()
+        .expect("the chain is compiled on a small stack");
 }
 
 // codegen D T78
@@ -49,7 +56,9 @@ fn a_chain_of_2000_operations_compiles_to_few_sources() {
     sources.sort();
     sources.dedup();
     assert!(sources.len() <= 3, "{} sources", sources.len());
-    let got = plan.run(&mut kept(std::slice::from_ref(&x)), &[]).expect("it runs");
+    let got = plan
+        .run(&mut kept(std::slice::from_ref(&x)), &[])
+        .expect("it runs");
     let want = run_eagerly(&graph, &[x], &[]).expect("it runs");
     assert_eq!(values(&got[0]), values(&want[0]));
 }
@@ -58,17 +67,29 @@ fn a_chain_of_2000_operations_compiles_to_few_sources() {
 #[test]
 fn a_thousand_readers_of_one_tensor_are_scheduled() {
     let mut graph = Graph::new();
-    let x = graph.input(&Layout::contiguous(Shape::from([5])), DType::F32, &Device::cpu());
-    let outputs: Vec<ValueId> = (0..1000).map(|i| graph.add(x, i as f64).expect("a number")).collect();
+    let x = graph.input(
+        &Layout::contiguous(Shape::from([5])),
+        DType::F32,
+        &Device::cpu(),
+    );
+    let outputs: Vec<ValueId> = (0..1000)
+        .map(|i| graph.add(x, i as f64).expect("a number"))
+        .collect();
     graph.set_outputs(outputs);
     let draft = draft(graph, &Limits::default()).expect("it lowers");
-    assert!((16..=400).contains(&draft.steps.len()), "{}", draft.steps.len());
+    assert!(
+        (16..=400).contains(&draft.steps.len()),
+        "{}",
+        draft.steps.len()
+    );
 }
 
 // ir T54, codegen D T80
 #[test]
 fn the_sum_of_forty_tensors_takes_few_kernels() {
-    let mut text: String = (0..40).map(|i| format!("%{i}: f32[20] = input {i} [1]\n")).collect();
+    let mut text: String = (0..40)
+        .map(|i| format!("%{i}: f32[20] = input {i} [1]\n"))
+        .collect();
     text += "%40: f32[20] = add(%0, %1)\n";
     for i in 2..40 {
         text += &format!("%{}: f32[20] = add(%{}, %{i})\n", i + 39, i + 38);

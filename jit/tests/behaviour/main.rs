@@ -48,7 +48,9 @@ fn run(text: &str, arrays: &[Array], error: f64) -> Vec<Array> {
     let numbers = scalars(&graph);
     let want = run_eagerly(&graph, arrays, &numbers).unwrap_or_else(|e| panic!("eager: {e}"));
     let plan = compile(graph).unwrap_or_else(|e| panic!("{e}"));
-    let got = plan.run(&mut kept(arrays), &numbers).unwrap_or_else(|e| panic!("{e}"));
+    let got = plan
+        .run(&mut kept(arrays), &numbers)
+        .unwrap_or_else(|e| panic!("{e}"));
     for (g, w) in got.iter().zip(&want) {
         if let Some(why) = difference(g, w, error, true) {
             panic!("{why}\n{}", plan.explain());

@@ -10,7 +10,10 @@ use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
 
 fn donated(array: Array) -> Vec<PlanInput> {
-    vec![PlanInput { array, donated: true }]
+    vec![PlanInput {
+        array,
+        donated: true,
+    }]
 }
 
 const INCREMENT: &str = "
@@ -23,7 +26,10 @@ const INCREMENT: &str = "
 fn a_donated_input_is_written_in_place() {
     let plan = plan(INCREMENT);
     let x = noise(&[1000], 1);
-    let want: Vec<f64> = values(&x).iter().map(|v| (*v as f32 + 1.0) as f64).collect();
+    let want: Vec<f64> = values(&x)
+        .iter()
+        .map(|v| (*v as f32 + 1.0) as f64)
+        .collect();
     let (place, mut inputs) = (x.buffer.as_ptr(), donated(x));
     let (y, stats) = stats_scope(|| plan.run(&mut inputs, &[]).expect("it runs"));
     assert_eq!((y[0].buffer.as_ptr(), stats.in_place_writes), (place, 1));
@@ -35,7 +41,10 @@ fn a_shared_or_kept_input_is_never_written() {
     let plan = plan(INCREMENT);
     let x = noise(&[1000], 2);
     let before = values(&x);
-    let (y, stats) = stats_scope(|| plan.run(&mut kept(std::slice::from_ref(&x)), &[]).expect("it runs"));
+    let (y, stats) = stats_scope(|| {
+        plan.run(&mut kept(std::slice::from_ref(&x)), &[])
+            .expect("it runs")
+    });
     assert!(!y[0].buffer.same(&x.buffer) && stats.in_place_writes == 0);
     // Donated, but another handle holds the buffer.
     let y = plan.run(&mut donated(x.clone()), &[]).expect("it runs");
@@ -79,7 +88,8 @@ fn other_elements_sizes_and_dtypes_rule_out_writing_in_place() {
 #[test]
 fn normalisations_in_place_are_right() {
     for name in ["softmax(%0) {dim: 1}", "softmax(%0) {dim: 0}"] {
-        let text = format!("%0: f32[40, 300] = input 0 [300, 1]\n%1: f32[40, 300] = {name}\nreturn %1");
+        let text =
+            format!("%0: f32[40, 300] = input 0 [300, 1]\n%1: f32[40, 300] = {name}\nreturn %1");
         let x = noise(&[40, 300], 4);
         let want = run(&text, &[copied(&x)], 1e-6);
         let got = plan(&text).run(&mut donated(x), &[]).expect("it runs");
@@ -92,7 +102,10 @@ fn an_offset_window_is_not_taken_over() {
     let base = noise(&[1001], 5);
     let layout = ferrotrace_runtime::Layout::new([1000].into(), [1isize].into_iter().collect(), 1);
     let x = base.with_layout(layout);
-    let want: Vec<f64> = values(&x).iter().map(|v| (*v as f32 + 1.0) as f64).collect();
+    let want: Vec<f64> = values(&x)
+        .iter()
+        .map(|v| (*v as f32 + 1.0) as f64)
+        .collect();
     drop(base);
     let y = plan(INCREMENT).run(&mut donated(x), &[]).expect("it runs");
     assert_eq!(values(&y[0]), want);
@@ -132,7 +145,11 @@ fn a_chain_of_calls_holds_two_temporaries() {
     }
     text += "return %50";
     assert!(most_held(&text) <= 2);
-    run(&text, &[filled::<f32>(&[16, 16], |i| (i % 7) as f32 / 20.0)], 1e-4);
+    run(
+        &text,
+        &[filled::<f32>(&[16, 16], |i| (i % 7) as f32 / 20.0)],
+        1e-4,
+    );
 }
 
 // scheduler §21.18
@@ -156,7 +173,11 @@ fn an_output_may_be_an_input_or_come_twice() {
         return %0 %1 %1 %0";
     let x = dense::<f32>(&[3], &[1.0, -2.0, 3.0]);
     let y = run(text, std::slice::from_ref(&x), 0.0);
-    assert!(y[0].buffer.same(&x.buffer) && y[3].buffer.same(&x.buffer) && y[1].buffer.same(&y[2].buffer));
+    assert!(
+        y[0].buffer.same(&x.buffer)
+            && y[3].buffer.same(&x.buffer)
+            && y[1].buffer.same(&y[2].buffer)
+    );
 }
 
 // codegen D T57: a donated input that is also an output is not overwritten.

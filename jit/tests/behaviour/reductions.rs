@@ -35,7 +35,10 @@ fn reductions_of_nothing() {
             dtype: DType::from_name(from).expect("a dtype"),
         };
         let y = values(&run(&reduce(name, &[0], &[1], from, to), &[x], 0.0)[0])[0];
-        assert!(y == want || (y.is_nan() && want.is_nan()), "{name} of {from}: {y}");
+        assert!(
+            y == want || (y.is_nan() && want.is_nan()),
+            "{name} of {from}: {y}"
+        );
     }
     for name in ["max", "min", "argmax", "argmin"] {
         assert!(
@@ -48,7 +51,10 @@ fn reductions_of_nothing() {
         %0: f32[0, 3] = input 0 [3, 1]
         %1: f32[0] = max(%0) {dims: [1], keepdim: false}
         return %1";
-    assert_eq!(values(&run(rows, &[dense::<f32>(&[0, 3], &[])], 0.0)[0]), []);
+    assert_eq!(
+        values(&run(rows, &[dense::<f32>(&[0, 3], &[])], 0.0)[0]),
+        []
+    );
 }
 
 // ir T2
@@ -77,7 +83,10 @@ fn reductions_of_one_element_are_copies() {
         %2: i64[3] = argmax(%0) {dims: [1], keepdim: false}
         return %1 %2";
     let y = run(truth, &[dense::<f32>(&[3, 1], &[f32::NAN, 0.0, 2.0])], 0.0);
-    assert_eq!((values(&y[0]), values(&y[1])), (vec![1.0, 0.0, 1.0], vec![0.0; 3]));
+    assert_eq!(
+        (values(&y[0]), values(&y[1])),
+        (vec![1.0, 0.0, 1.0], vec![0.0; 3])
+    );
 }
 
 // ir T4, codegen D T20
@@ -133,8 +142,18 @@ fn extremes_of_extremes() {
         let of = |name: &str, dtype: DType, value: f64| {
             let buffer = crate::common::buffer_of(&vec![value; n], dtype);
             let layout = ferrotrace_runtime::Layout::contiguous([n].into());
-            let x = ferrotrace_kernels::Array { buffer, layout, dtype };
-            values(&run(&reduce(name, &[n], &[1], dtype.name(), dtype.name()), &[x], 0.0)[0])[0]
+            let x = ferrotrace_kernels::Array {
+                buffer,
+                layout,
+                dtype,
+            };
+            values(
+                &run(
+                    &reduce(name, &[n], &[1], dtype.name(), dtype.name()),
+                    &[x],
+                    0.0,
+                )[0],
+            )[0]
         };
         assert_eq!(of("max", DType::F32, f64::NEG_INFINITY), f64::NEG_INFINITY);
         assert_eq!(of("min", DType::F64, f64::INFINITY), f64::INFINITY);
@@ -166,10 +185,15 @@ fn sums_of_ones_are_their_count() {
         %1: f32[1000] = expand(%0) {to: [1000]}
         %2: f32[] = sum(%1) {dims: [0], keepdim: false}
         return %2";
-    assert_eq!(values(&run(broadcast, &[dense::<f32>(&[], &[3.0])], 0.0)[0]), [3000.0]);
+    assert_eq!(
+        values(&run(broadcast, &[dense::<f32>(&[], &[3.0])], 0.0)[0]),
+        [3000.0]
+    );
     // Half-precision sums are accumulated in binary32.
     let n = 1 << 17;
-    let x = filled::<f16>(&[n], |i| f16::from_f32(if i < n / 2 { 64.0 } else { -64.0 }));
+    let x = filled::<f16>(&[n], |i| {
+        f16::from_f32(if i < n / 2 { 64.0 } else { -64.0 })
+    });
     assert_eq!(
         values(&run(&reduce("sum", &[n], &[1], "f16", "f16"), &[x], 0.0)[0]),
         [0.0]
@@ -185,9 +209,14 @@ fn strided_inputs_reduce_over_every_set_of_dimensions() {
     let mut rng = Rng::new(11);
     for shape in [[3usize, 7, 5], [16, 33, 64]] {
         for mask in 1..8usize {
-            let x = window(&mut rng, &shape, DType::F32, true, &mut |r| r.uniform(-2.0, 2.0));
+            let x = window(&mut rng, &shape, DType::F32, true, &mut |r| {
+                r.uniform(-2.0, 2.0)
+            });
             let dims: Vec<usize> = (0..3).filter(|d| mask >> d & 1 == 1).collect();
-            let kept: Vec<usize> = (0..3).filter(|d| mask >> d & 1 == 0).map(|d| shape[d]).collect();
+            let kept: Vec<usize> = (0..3)
+                .filter(|d| mask >> d & 1 == 0)
+                .map(|d| shape[d])
+                .collect();
             let strides = x.layout.strides();
             let text = format!(
                 "%0: f32{shape:?} = input 0 {strides:?}

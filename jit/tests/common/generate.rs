@@ -8,7 +8,8 @@ use super::window;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::ops::pointwise;
 use ferrotrace_kernels::{
-    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, ReduceKind, ScanKind, UnaryOp, ValueId,
+    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, ReduceKind, ScanKind,
+    UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Device, Scalar, Shape};
 
@@ -155,7 +156,15 @@ impl Generator<'_> {
                 return r.between(low as i64, high as i64) as f64;
             }
             if wild && r.chance(10) {
-                return r.pick(&[f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -0.0, 1e-40, 3e38]);
+                return r.pick(&[
+                    f64::NAN,
+                    f64::INFINITY,
+                    f64::NEG_INFINITY,
+                    0.0,
+                    -0.0,
+                    1e-40,
+                    3e38,
+                ]);
             }
             r.uniform(low, high)
         };
@@ -167,7 +176,9 @@ impl Generator<'_> {
 
     /// Indices valid in a dimension of `size`, some counted from the end.
     fn indices(&mut self, shape: &[usize], size: usize) -> ValueId {
-        let dtype = self.rng.pick(&[DType::I64, DType::I64, DType::I32, DType::I16]);
+        let dtype = self
+            .rng
+            .pick(&[DType::I64, DType::I64, DType::I32, DType::I16]);
         let mut value = |r: &mut Rng| r.between(-(size as i64), size as i64 - 1) as f64;
         let strided = self.rng.chance(30);
         let array = window(&mut self.rng, shape, dtype, strided, &mut value);
@@ -175,7 +186,10 @@ impl Generator<'_> {
     }
 
     fn append_input(&mut self, array: Array, track: Track) -> ValueId {
-        let id = self.program.graph.input(&array.layout, array.dtype, &Device::cpu());
+        let id = self
+            .program
+            .graph
+            .input(&array.layout, array.dtype, &Device::cpu());
         self.program.arrays.push(array);
         self.program.tracks.push(track);
         id
@@ -282,7 +296,9 @@ impl Generator<'_> {
     fn operand_track(&self, operand: Operand) -> (Track, DType) {
         match operand {
             Operand::Value(v) => (self.track(v), self.dtype_of(v)),
-            Operand::Slot(_, s) | Operand::Const(s) => (Track::exact(s.to_f64().abs()), s.default_dtype()),
+            Operand::Slot(_, s) | Operand::Const(s) => {
+                (Track::exact(s.to_f64().abs()), s.default_dtype())
+            }
         }
     }
 
@@ -294,7 +310,8 @@ impl Generator<'_> {
         } else {
             [y, x.into()]
         };
-        let exact = self.operand_track(args[0]).0.is_exact() && self.operand_track(args[1]).0.is_exact();
+        let exact =
+            self.operand_track(args[0]).0.is_exact() && self.operand_track(args[1]).0.is_exact();
         let op = if !exact || self.rng.chance(50) {
             self.rng.pick(&[
                 BinaryOp::Add,
@@ -415,12 +432,17 @@ impl Generator<'_> {
                 );
             }
             _ => {
-                let dist = self
-                    .rng
-                    .pick(&[Distribution::Uniform, Distribution::Normal, Distribution::Bernoulli]);
+                let dist = self.rng.pick(&[
+                    Distribution::Uniform,
+                    Distribution::Normal,
+                    Distribution::Bernoulli,
+                ]);
                 let dtype = if dtype.is_float() { dtype } else { DType::F32 };
                 let (key, offset) = (self.rng.between(0, 1 << 40), self.rng.between(0, 1 << 30));
-                let mut args = vec![self.number(Scalar::Int(key)), self.number(Scalar::Int(offset))];
+                let mut args = vec![
+                    self.number(Scalar::Int(key)),
+                    self.number(Scalar::Int(offset)),
+                ];
                 if dist == Distribution::Bernoulli {
                     args.push(self.number(Scalar::Float(0.4)));
                 }
@@ -443,8 +465,9 @@ impl Generator<'_> {
         let (shape, from) = (self.shape_of(x), self.dtype_of(x));
         let exact = self.track(x).is_exact();
         let kind = if exact {
-            self.rng
-                .pick(&[Sum, Prod, Mean, Max, Min, Any, All, ArgMax, ArgMin, Sum, Max])
+            self.rng.pick(&[
+                Sum, Prod, Mean, Max, Min, Any, All, ArgMax, ArgMin, Sum, Max,
+            ])
         } else {
             self.rng.pick(&[Sum, Sum, Mean, Max, Min])
         };
@@ -459,7 +482,11 @@ impl Generator<'_> {
             .filter(|d| mask >> d & 1 == 1)
             .map(|d| shape[d])
             .product();
-        let op = Op::Reduce { kind, mask, keepdim };
+        let op = Op::Reduce {
+            kind,
+            mask,
+            keepdim,
+        };
         let Ok((_, to)) = op.infer(&self.program.graph.metas(&[x.into()])) else {
             return;
         };
@@ -486,7 +513,9 @@ impl Generator<'_> {
         let dim = self.rng.below(rank);
         let (op, track) = match self.rng.below(7) {
             0 | 1 if rank > 0 && shape[dim] > 0 => (Composite::Softmax { dim }, of(1.0, 8.0)),
-            2 if rank > 0 && shape[dim] > 0 => (Composite::LogSoftmax { dim }, of(2.0 * b + 10.0, 8.0)),
+            2 if rank > 0 && shape[dim] > 0 => {
+                (Composite::LogSoftmax { dim }, of(2.0 * b + 10.0, 8.0))
+            }
             3 => (Composite::Gelu, of(b, 4.0)),
             4 => (Composite::Silu, of(b, 4.0)),
             5 if rank > 0 && shape[dim] > 1 => {
@@ -527,7 +556,10 @@ impl Generator<'_> {
                 weight: false,
                 bias: false,
             },
-            _ => Composite::RmsNorm { n: 1, weight: false },
+            _ => Composite::RmsNorm {
+                n: 1,
+                weight: false,
+            },
         };
         self.push(Op::Composite(op), &[x.into(), eps], track);
     }
@@ -553,16 +585,27 @@ impl Generator<'_> {
                         error,
                         any_zero: true,
                     };
-                    self.push(Op::Matmul, &[x.into(), y.into()], (bound < 1e5).then_some(track));
+                    self.push(
+                        Op::Matmul,
+                        &[x.into(), y.into()],
+                        (bound < 1e5).then_some(track),
+                    );
                 }
             }
             1 if t.is_exact() && t.bound.is_finite() => {
                 let descending = self.rng.chance(50);
-                self.push(Op::ArgSort { dim, descending }, &[x.into()], Some(Track::exact(64.0)));
+                self.push(
+                    Op::ArgSort { dim, descending },
+                    &[x.into()],
+                    Some(Track::exact(64.0)),
+                );
             }
             _ => {
                 let kind = self.rng.pick(&[ScanKind::Max, ScanKind::Min]);
-                let track = Track { any_zero: true, ..t };
+                let track = Track {
+                    any_zero: true,
+                    ..t
+                };
                 self.push(Op::Scan { kind, dim }, &[x.into()], Some(track));
             }
         }

@@ -33,7 +33,9 @@ pub fn noise(shape: &[usize], seed: u64) -> Array {
     let n: usize = shape.iter().product();
     dense(
         shape,
-        &(0..n).map(|_| rng.uniform(-2.0, 2.0) as f32).collect::<Vec<f32>>(),
+        &(0..n)
+            .map(|_| rng.uniform(-2.0, 2.0) as f32)
+            .collect::<Vec<f32>>(),
     )
 }
 
@@ -86,7 +88,11 @@ pub fn window(
             }
             size *= step * shape[d].max(1) as isize;
         }
-        let lead = if rng.chance(30) { rng.below(5) as isize } else { 0 };
+        let lead = if rng.chance(30) {
+            rng.below(5) as isize
+        } else {
+            0
+        };
         offset += lead;
         size += lead + if rng.chance(30) { 3 } else { 0 };
     } else {
@@ -94,7 +100,11 @@ pub fn window(
         size = shape.iter().product::<usize>() as isize;
     }
     let values: Vec<f64> = (0..size).map(|_| value(rng)).collect();
-    let layout = Layout::new(Shape::new(shape), strides, if size == 0 { 0 } else { offset as usize });
+    let layout = Layout::new(
+        Shape::new(shape),
+        strides,
+        if size == 0 { 0 } else { offset as usize },
+    );
     Array {
         buffer: buffer_of(&values, dtype),
         layout,
@@ -154,10 +164,15 @@ pub fn difference(got: &Array, want: &Array, error: f64, any_zero: bool) -> Opti
     let (a, b) = (values(got), values(want));
     let (p, q) = (bits(got), bits(want));
     for i in 0..a.len() {
-        let equal = p[i] == q[i] || (a[i].is_nan() && b[i].is_nan()) || (any_zero && a[i] == 0.0 && b[i] == 0.0);
+        let equal = p[i] == q[i]
+            || (a[i].is_nan() && b[i].is_nan())
+            || (any_zero && a[i] == 0.0 && b[i] == 0.0);
         let near = error > 0.0 && (a[i] - b[i]).abs() <= error;
         if !equal && !near {
-            return Some(format!("element {i}: {:?} for {:?} (within {error:e})", a[i], b[i]));
+            return Some(format!(
+                "element {i}: {:?} for {:?} (within {error:e})",
+                a[i], b[i]
+            ));
         }
     }
     None

@@ -66,7 +66,14 @@ pub fn limit(dtype: DType) -> f64 {
 
 /// The result of computing in `dtype` with this bound and propagated error: `None` where two correct evaluations could
 /// differ by more than is known.
-fn rounded(bound: f64, error: f64, any_zero: bool, dtype: DType, precision: Precision, loose: bool) -> Option<Track> {
+fn rounded(
+    bound: f64,
+    error: f64,
+    any_zero: bool,
+    dtype: DType,
+    precision: Precision,
+    loose: bool,
+) -> Option<Track> {
     if !dtype.is_float() {
         return (error == 0.0).then(|| Track::exact(bound.min(limit(dtype))));
     }
@@ -76,12 +83,18 @@ fn rounded(bound: f64, error: f64, any_zero: bool, dtype: DType, precision: Prec
         if !bound.is_finite() || bound > 1e6 || (dtype == DType::F16 && bound > 5e4) {
             return None;
         }
-        error = error * 1.01 + 2.0 * epsilon(dtype) * bound + if dtype == DType::F16 { 1e-7 } else { 1e-37 };
+        error = error * 1.01
+            + 2.0 * epsilon(dtype) * bound
+            + if dtype == DType::F16 { 1e-7 } else { 1e-37 };
         if error > 0.05 * bound.max(1.0) {
             return None;
         }
     }
-    Some(Track { bound, error, any_zero })
+    Some(Track {
+        bound,
+        error,
+        any_zero,
+    })
 }
 
 pub fn unary(op: UnaryOp, x: Track, compute: DType, precision: Precision) -> Option<Track> {
@@ -90,7 +103,11 @@ pub fn unary(op: UnaryOp, x: Track, compute: DType, precision: Precision) -> Opt
     let bound = match op {
         Abs | Neg | Relu | Trunc => b,
         Floor | Ceil | Round => b + 1.0,
-        Sign | Sin | Cos | Tanh | Erf | Sigmoid | LogicalNot | IsNan | IsInf | IsFinite if b.is_finite() => 1.0,
+        Sign | Sin | Cos | Tanh | Erf | Sigmoid | LogicalNot | IsNan | IsInf | IsFinite
+            if b.is_finite() =>
+        {
+            1.0
+        }
         LogicalNot | IsNan | IsInf | IsFinite => 1.0,
         Atan if b.is_finite() => 1.6,
         Exp | Expm1 if b < 11.0 => b.exp(),
@@ -114,10 +131,23 @@ pub fn unary(op: UnaryOp, x: Track, compute: DType, precision: Precision) -> Opt
         _ if x.is_exact() => 0.0,
         _ => return None,
     };
-    rounded(bound, slope * x.error, x.any_zero, compute, precision, false)
+    rounded(
+        bound,
+        slope * x.error,
+        x.any_zero,
+        compute,
+        precision,
+        false,
+    )
 }
 
-pub fn binary(op: BinaryOp, x: Track, y: Track, compute: DType, precision: Precision) -> Option<Track> {
+pub fn binary(
+    op: BinaryOp,
+    x: Track,
+    y: Track,
+    compute: DType,
+    precision: Precision,
+) -> Option<Track> {
     use BinaryOp::*;
     let exact = x.is_exact() && y.is_exact();
     if op.result_dtype(compute) == DType::Bool {
@@ -130,7 +160,13 @@ pub fn binary(op: BinaryOp, x: Track, y: Track, compute: DType, precision: Preci
     let (bound, error) = match op {
         Add | Sub => (x.bound + y.bound, x.error + y.error),
         Mul => {
-            let cross = |a: Track, b: Track| if b.error == 0.0 { 0.0 } else { a.bound * b.error };
+            let cross = |a: Track, b: Track| {
+                if b.error == 0.0 {
+                    0.0
+                } else {
+                    a.bound * b.error
+                }
+            };
             (
                 if x.bound == 0.0 || y.bound == 0.0 {
                     0.0
@@ -179,7 +215,14 @@ pub fn cast(x: Track, from: DType, to: DType) -> Option<Track> {
 }
 
 /// A reduction of `n` elements of `from` to `to`.
-pub fn reduce(kind: ReduceKind, x: Track, n: usize, from: DType, to: DType, precision: Precision) -> Option<Track> {
+pub fn reduce(
+    kind: ReduceKind,
+    x: Track,
+    n: usize,
+    from: DType,
+    to: DType,
+    precision: Precision,
+) -> Option<Track> {
     use ReduceKind::*;
     let count = n.max(1) as f64;
     match kind {
@@ -210,7 +253,13 @@ pub fn reduce(kind: ReduceKind, x: Track, n: usize, from: DType, to: DType, prec
 }
 
 /// A composite whose slope and conditioning the caller bounds.
-pub fn composite(x: Track, bound: f64, slope: f64, dtype: DType, precision: Precision) -> Option<Track> {
+pub fn composite(
+    x: Track,
+    bound: f64,
+    slope: f64,
+    dtype: DType,
+    precision: Precision,
+) -> Option<Track> {
     if !x.bound.is_finite() || x.bound > 64.0 {
         return None;
     }

@@ -142,7 +142,9 @@ impl<T: Copy> Loop for Choose<T> {
             // SAFETY: who calls the kernel gives `n` elements of each array.
             unsafe {
                 let (a, b) = (*self.a.add(i), *self.b.add(i));
-                self.result.add(i).write(if *self.mask.add(i) != 0 { a } else { b });
+                self.result
+                    .add(i)
+                    .write(if *self.mask.add(i) != 0 { a } else { b });
             }
         }
     }

@@ -97,7 +97,11 @@ impl Geometry {
 
     fn tap(&self, t: usize) -> [usize; 3] {
         let [_, b, c] = self.axes;
-        [t / (b.kernel * c.kernel), t / c.kernel % b.kernel, t % c.kernel]
+        [
+            t / (b.kernel * c.kernel),
+            t / c.kernel % b.kernel,
+            t % c.kernel,
+        ]
     }
 
     fn is_pointwise(&self) -> bool {
@@ -150,7 +154,13 @@ pub fn convolve<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) 
         };
         let start = |i: usize| (i % g.groups * g.cout * k, i * k * positions);
         let starts: Vec<_> = (0..g.batch * g.groups).map(start).collect();
-        return products(s, View::dense(w, k), View::dense(x, positions), &starts, out);
+        return products(
+            s,
+            View::dense(w, k),
+            View::dense(x, positions),
+            &starts,
+            out,
+        );
     }
     let width = tile_width(k * size_of::<T>());
     let columns = g.batch * positions;
@@ -208,7 +218,11 @@ fn convolve_tile<T: Real + Plain>(
             gather_columns(g, planes, columns, width, at - tile.start, part);
             at = end;
         }
-        let s = Sizes { m: g.cout, n: width, k };
+        let s = Sizes {
+            m: g.cout,
+            n: width,
+            k,
+        };
         let weight = View::dense(&w[group * g.cout * k..(group + 1) * g.cout * k], k);
         let columns = View::dense(columns, width);
         let plane = |image: usize, c: usize| ((image * g.groups + group) * g.cout + c) * positions;
@@ -277,10 +291,19 @@ fn stretches(g: &Geometry, t: usize, mut to: usize, part: Range<usize>) -> Vec<S
 }
 
 /// Writes the windows of output positions `part` of one image to columns `to..` of a `k · width` matrix.
-fn gather_columns<T: Wide>(g: &Geometry, planes: &[T], columns: &mut [T], width: usize, to: usize, part: Range<usize>) {
+fn gather_columns<T: Wide>(
+    g: &Geometry,
+    planes: &[T],
+    columns: &mut [T],
+    width: usize,
+    to: usize,
+    part: Range<usize>,
+) {
     let taps = g.taps();
     let step = g.axes[2].stride;
-    let by_tap: Vec<Vec<Stretch>> = (0..taps).map(|t| stretches(g, t, to, part.clone())).collect();
+    let by_tap: Vec<Vec<Stretch>> = (0..taps)
+        .map(|t| stretches(g, t, to, part.clone()))
+        .collect();
     dispatch(Gather {
         planes,
         columns,
@@ -305,7 +328,9 @@ impl<T: Wide> Loop for Gather<'_, T> {
 
     #[inline(always)]
     fn run(self) {
-        let rows = self.columns.chunks_exact_mut(self.width * self.by_tap.len());
+        let rows = self
+            .columns
+            .chunks_exact_mut(self.width * self.by_tap.len());
         for (plane, rows) in self.planes.chunks_exact(self.size).zip(rows) {
             for (row, stretches) in rows.chunks_exact_mut(self.width).zip(self.by_tap) {
                 for s in stretches {
@@ -364,7 +389,10 @@ fn copy_short<T: Copy>(x: &[T], out: &mut [T]) {
     // The last vector ends with the slice, and may overlap the one before it.
     let starts = (0..n / N).map(|i| i * N).chain([n - N]);
     for start in starts {
-        if let (Some(x), Some(out)) = (x[start..].first_chunk::<N>(), out[start..].first_chunk_mut::<N>()) {
+        if let (Some(x), Some(out)) = (
+            x[start..].first_chunk::<N>(),
+            out[start..].first_chunk_mut::<N>(),
+        ) {
             *out = *x;
         }
     }
@@ -375,7 +403,13 @@ pub fn direct<T: Wide>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) {
     let row = g.axes[2];
     let cost = row.output * g.cin * g.taps() / 4;
     rows(out, row.output, cost, |first, out| {
-        dispatch(Direct { g, x, w, first, out })
+        dispatch(Direct {
+            g,
+            x,
+            w,
+            first,
+            out,
+        })
     });
 }
 
@@ -392,7 +426,13 @@ impl<T: Wide> Loop for Direct<'_, T> {
 
     #[inline(always)]
     fn run(self) {
-        let Direct { g, x, w, first, out } = self;
+        let Direct {
+            g,
+            x,
+            w,
+            first,
+            out,
+        } = self;
         let [depth, height, row] = g.axes;
         let (taps, lines) = (g.taps(), depth.output * height.output);
         for (i, out) in out.chunks_exact_mut(row.output).enumerate() {
@@ -440,7 +480,12 @@ fn add_scaled<T: Wide>(out: &mut [T], x: &[T], stride: usize, factor: T) {
 ///
 /// # Errors
 /// `Internal`: an operand is smaller than the geometry says.
-pub fn convolve_transposed<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+pub fn convolve_transposed<T: Real + Plain>(
+    g: &Geometry,
+    x: &[T],
+    w: &[T],
+    out: &mut [T],
+) -> Result<()> {
     let (taps, size, positions) = (g.taps(), g.inputs(), g.outputs());
     if out.is_empty() {
         return Ok(());
@@ -474,7 +519,10 @@ pub fn convolve_transposed<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out:
             let image = View::dense(&x[from..from + g.cin * positions], positions);
             failure.keep(scratch(s.m * s.n, |columns: &mut [T]| {
                 multiply(s, weight, image, columns, positions, false)?;
-                for (out, columns) in out.chunks_exact_mut(size).zip(columns.chunks_exact(taps * positions)) {
+                for (out, columns) in out
+                    .chunks_exact_mut(size)
+                    .zip(columns.chunks_exact(taps * positions))
+                {
                     out.fill(T::ZERO);
                     for (t, column) in columns.chunks_exact(positions).enumerate() {
                         spread(g, t, T::ONE, column, out);

@@ -15,7 +15,13 @@ pub fn copy(x: &Array, shape: &Shape, dtype: DType) -> Result<Array> {
         kernel: None,
         produced: dtype,
     };
-    map(op, &[Input::array(x, shape, dtype)], x.buffer.device(), shape, dtype)
+    map(
+        op,
+        &[Input::array(x, shape, dtype)],
+        x.buffer.device(),
+        shape,
+        dtype,
+    )
 }
 
 /// Writes `source`, broadcast to the window's shape and converted to `out`'s dtype, in a window of `out`'s memory.
@@ -32,7 +38,16 @@ pub fn assign(out: &Array, window: &Layout, source: &Array) -> Result<()> {
         };
         let input = Input::array(source, shape, out.dtype);
         // SAFETY: the window is inside `out`, which is being made; the input is broadcast to its shape.
-        unsafe { write(op, &[input], shape, window, out.dtype, out.buffer.as_mut_ptr()) };
+        unsafe {
+            write(
+                op,
+                &[input],
+                shape,
+                window,
+                out.dtype,
+                out.buffer.as_mut_ptr(),
+            )
+        };
         return Ok(());
     }
     let cast;
@@ -88,7 +103,9 @@ fn scatter<T: Copy>(out: &Array, window: &Layout, source: &Array, from: &Layout)
     };
     from_flips.iter().for_each(|&d| read.invert_axis(Axis(d)));
     to_flips.iter().for_each(|&d| target.invert_axis(Axis(d)));
-    Zip::from(target).and(read).for_each(|to, &value| *to = value);
+    Zip::from(target)
+        .and(read)
+        .for_each(|to, &value| *to = value);
 }
 
 /// The shape, the strides without signs, and the dimensions whose stride was negative.

@@ -56,7 +56,15 @@ where
 {
     let mut bytes = [0u8; 8];
     // SAFETY: the value is one element of `made`, the bytes hold one of any type.
-    unsafe { convert(made, dtype, 1, (&raw const value).cast(), bytes.as_mut_ptr()) };
+    unsafe {
+        convert(
+            made,
+            dtype,
+            1,
+            (&raw const value).cast(),
+            bytes.as_mut_ptr(),
+        )
+    };
     let out = Array::empty(device, shape.clone(), dtype)?;
     let (n, size) = (out.numel(), dtype.size());
     let to = Shared::new(out.buffer.as_mut_ptr());
@@ -93,29 +101,45 @@ unsafe fn fill<T: Copy>(to: *mut u8, n: usize, value: T) {
 ///
 /// # Errors
 /// Out of memory.
-pub fn arange(device: &Device, len: usize, start: Scalar, step: Scalar, dtype: DType) -> Result<Array> {
+pub fn arange(
+    device: &Device,
+    len: usize,
+    start: Scalar,
+    step: Scalar,
+    dtype: DType,
+) -> Result<Array> {
     let shape = Shape::from(len);
     match (start, step) {
-        (Scalar::Int(start), Scalar::Int(step)) if dtype.is_int() => {
-            generate(device, &shape, DType::I64, dtype, |first, block: &mut [i64]| {
+        (Scalar::Int(start), Scalar::Int(step)) if dtype.is_int() => generate(
+            device,
+            &shape,
+            DType::I64,
+            dtype,
+            |first, block: &mut [i64]| {
                 dispatch(Whole {
                     first,
                     start,
                     step,
                     block,
                 });
-            })
-        }
+            },
+        ),
         _ => {
             let (start, step) = (start.to_f64(), step.to_f64());
-            generate(device, &shape, DType::F64, dtype, |first, block: &mut [f64]| {
-                dispatch(Real {
-                    first,
-                    start,
-                    step,
-                    block,
-                });
-            })
+            generate(
+                device,
+                &shape,
+                DType::F64,
+                dtype,
+                |first, block: &mut [f64]| {
+                    dispatch(Real {
+                        first,
+                        start,
+                        step,
+                        block,
+                    });
+                },
+            )
         }
     }
 }
@@ -133,7 +157,9 @@ impl Loop for Whole<'_> {
     #[inline(always)]
     fn run(self) {
         for (i, x) in self.block.iter_mut().enumerate() {
-            *x = self.start.wrapping_add(self.step.wrapping_mul((self.first + i) as i64));
+            *x = self
+                .start
+                .wrapping_add(self.step.wrapping_mul((self.first + i) as i64));
         }
     }
 }
@@ -163,14 +189,20 @@ impl Loop for Real<'_> {
 pub fn iota(device: &Device, shape: &Shape, dim: usize) -> Result<Array> {
     let size = shape.get(dim).copied().unwrap_or(1).max(1);
     let inner = shape.iter().skip(dim + 1).product::<usize>().max(1);
-    generate(device, shape, DType::I64, DType::I64, |first, block: &mut [i64]| {
-        let (mut within, mut at) = (first % inner, first / inner % size);
-        for x in block {
-            *x = at as i64;
-            within += 1;
-            if within == inner {
-                (within, at) = (0, if at + 1 == size { 0 } else { at + 1 });
+    generate(
+        device,
+        shape,
+        DType::I64,
+        DType::I64,
+        |first, block: &mut [i64]| {
+            let (mut within, mut at) = (first % inner, first / inner % size);
+            for x in block {
+                *x = at as i64;
+                within += 1;
+                if within == inner {
+                    (within, at) = (0, if at + 1 == size { 0 } else { at + 1 });
+                }
             }
-        }
-    })
+        },
+    )
 }

@@ -130,7 +130,9 @@ pub fn rows<T: Send>(out: &mut [T], row: usize, cost: usize, f: impl Fn(usize, &
     let shared = Shared::new(out);
     ranges(count, cost, |range| {
         // SAFETY: ranges of rows are disjoint.
-        f(range.start, unsafe { shared.part(range.start * row..range.end * row) });
+        f(range.start, unsafe {
+            shared.part(range.start * row..range.end * row)
+        });
     });
 }
 

@@ -53,7 +53,13 @@ pub fn wrap(index: i64, size: usize) -> Option<usize> {
 ///
 /// # Errors
 /// `Index`: the first index out of range.
-pub fn add_offsets(offsets: &mut [isize], index: &[i64], stride: isize, dim: usize, size: usize) -> Result<()> {
+pub fn add_offsets(
+    offsets: &mut [isize],
+    index: &[i64],
+    stride: isize,
+    dim: usize,
+    size: usize,
+) -> Result<()> {
     let bad = OutOfRange::new();
     let shared = Shared::new(offsets);
     ranges(index.len(), 2, |range| {
@@ -87,7 +93,12 @@ pub struct Selection {
 
 impl Selection {
     /// The selection whose kept dimensions are `before` and `after` the block, given as (size, stride).
-    pub fn new(offset: usize, before: &[(usize, isize)], block: Vec<isize>, after: &[(usize, isize)]) -> Selection {
+    pub fn new(
+        offset: usize,
+        before: &[(usize, isize)],
+        block: Vec<isize>,
+        after: &[(usize, isize)],
+    ) -> Selection {
         let (mut run, mut step, mut rest) = (1usize, 1isize, after.len());
         while rest > 0 {
             let (size, stride) = after[rest - 1];
@@ -200,7 +211,10 @@ fn copy_past_caches<T: Copy>(x: &[T], out: &mut [T]) {
         #[target_feature(enable = "avx")]
         fn copy<T>(x: &[T], out: &mut [T]) {
             let vectors = size_of_val(x).min(size_of_val(out)) / 32;
-            let (from, to) = (x.as_ptr().cast::<__m256i>(), out.as_mut_ptr().cast::<__m256i>());
+            let (from, to) = (
+                x.as_ptr().cast::<__m256i>(),
+                out.as_mut_ptr().cast::<__m256i>(),
+            );
             for i in 0..vectors {
                 // SAFETY: both slices hold that many vectors, and the second is aligned.
                 unsafe { _mm256_stream_si256(to.add(i), _mm256_loadu_si256(from.add(i))) };

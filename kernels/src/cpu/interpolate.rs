@@ -65,13 +65,25 @@ fn cubic_taps(input: usize, output: usize, align_corners: bool) -> Vec<Taps<4>> 
 }
 
 /// Linear in each of the two dimensions.
-pub fn bilinear<T: Number>(input: [usize; 2], size: [usize; 2], align_corners: bool, x: &[T], out: &mut [T]) {
+pub fn bilinear<T: Number>(
+    input: [usize; 2],
+    size: [usize; 2],
+    align_corners: bool,
+    x: &[T],
+    out: &mut [T],
+) {
     let taps = |d: usize| linear_taps(input[d], size[d], align_corners);
     combine(input, size, &taps(0), &taps(1), x, out);
 }
 
 /// Cubic in each of the two dimensions.
-pub fn bicubic<T: Number>(input: [usize; 2], size: [usize; 2], align_corners: bool, x: &[T], out: &mut [T]) {
+pub fn bicubic<T: Number>(
+    input: [usize; 2],
+    size: [usize; 2],
+    align_corners: bool,
+    x: &[T],
+    out: &mut [T],
+) {
     let taps = |d: usize| cubic_taps(input[d], size[d], align_corners);
     combine(input, size, &taps(0), &taps(1), x, out);
 }
@@ -92,7 +104,8 @@ fn combine<T: Number, const N: usize>(
     rows(out, size[1], size[1] * N * N, |first, out| {
         for (i, out) in out.chunks_exact_mut(size[1]).enumerate() {
             let (plane, line) = ((first + i) / size[0], (first + i) % size[0]);
-            let lines = vertical[line].map(|(at, weight)| (&x[(plane * h + at) * w..][..w], T::Wide::from_f64(weight)));
+            let lines = vertical[line]
+                .map(|(at, weight)| (&x[(plane * h + at) * w..][..w], T::Wide::from_f64(weight)));
             for (out, taps) in out.iter_mut().zip(&horizontal) {
                 let mut sum = T::Wide::ZERO;
                 for (source, weight) in lines {

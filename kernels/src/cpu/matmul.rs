@@ -104,7 +104,11 @@ pub fn panels(s: Sizes, tasks: usize) -> (usize, usize) {
 
 fn part(n: usize, parts: usize, i: usize) -> usize {
     // Panels end at multiples of a vector, but for the last.
-    if i == parts { n } else { n * i / parts / 16 * 16 }
+    if i == parts {
+        n
+    } else {
+        n * i / parts / 16 * 16
+    }
 }
 
 /// Writes (or adds, if `accumulate`) the product to `c`, whose rows are `row` apart, on this thread alone.
@@ -119,7 +123,16 @@ pub fn multiply<T: Real>(
     row: usize,
     accumulate: bool,
 ) -> Result<()> {
-    multiply_panel(s, a, b, &Shared::new(c), 0, row, (0..s.m, 0..s.n), accumulate)
+    multiply_panel(
+        s,
+        a,
+        b,
+        &Shared::new(c),
+        0,
+        row,
+        (0..s.m, 0..s.n),
+        accumulate,
+    )
 }
 
 /// As [`multiply`], to a matrix that starts at `start` of memory other threads write too.
@@ -236,7 +249,9 @@ pub fn products<T: Real>(
         product(s, a, b, &c, i * size)
     };
     if starts.len() >= 2 * Pool::global().threads() || s.work() < 2 * TASK {
-        ranges(starts.len(), s.work() / 8, |range| range.for_each(|i| keep(one(i))));
+        ranges(starts.len(), s.work() / 8, |range| {
+            range.for_each(|i| keep(one(i)))
+        });
     } else {
         (0..starts.len()).for_each(|i| keep(one(i)));
     }
@@ -244,7 +259,13 @@ pub fn products<T: Real>(
 }
 
 /// One product, written densely to `c` from `start` on, spread over the pool by panels.
-fn product<T: Real>(s: Sizes, a: View<'_, T>, b: View<'_, T>, c: &Shared<'_, T>, start: usize) -> Result<()> {
+fn product<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: &Shared<'_, T>,
+    start: usize,
+) -> Result<()> {
     // SAFETY: products have disjoint results.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
     if s.m == 1 && super::vector::vector_matrix(s.k, s.n, a, b, whole()) {

@@ -29,13 +29,21 @@ pub trait Wide: Copy + PartialOrd + Send + Sync + 'static {
     /// The greater; NaN if either is.
     #[inline(always)]
     fn greater(self, other: Self) -> Self {
-        if self > other || self.is_nan() { self } else { other }
+        if self > other || self.is_nan() {
+            self
+        } else {
+            other
+        }
     }
 
     /// The lesser; NaN if either is.
     #[inline(always)]
     fn lesser(self, other: Self) -> Self {
-        if self < other || self.is_nan() { self } else { other }
+        if self < other || self.is_nan() {
+            self
+        } else {
+            other
+        }
     }
 }
 

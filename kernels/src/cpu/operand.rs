@@ -30,7 +30,10 @@ impl<'a> Input<'a> {
                 strides[lead + d] = stride;
             }
         }
-        let base = x.buffer.as_ptr().wrapping_add(x.layout.offset() * x.dtype.size());
+        let base = x
+            .buffer
+            .as_ptr()
+            .wrapping_add(x.layout.offset() * x.dtype.size());
         let dense = x.layout.is_contiguous() && x.numel() == shape.numel();
         Input {
             base,
@@ -74,7 +77,8 @@ impl<'a> Input<'a> {
 
     /// The element `offset` elements after the first.
     pub(super) fn at(&self, offset: isize) -> *const u8 {
-        self.ptr().wrapping_offset(offset * self.dtype.size() as isize)
+        self.ptr()
+            .wrapping_offset(offset * self.dtype.size() as isize)
     }
 
     /// Whether it is a number.
@@ -125,11 +129,19 @@ pub(super) unsafe fn fetch(
     loaded: *mut u8,
     held: &mut Option<(isize, usize, usize)>,
 ) -> Rows {
-    let Window { rows, cols, row, col } = window;
+    let Window {
+        rows,
+        cols,
+        row,
+        col,
+    } = window;
     let dense = window.is_dense();
     let long = col == 1 && row >= cols as isize && cols >= 64;
     if input.dtype == input.compute && (dense || long) {
-        let ptr = input.ptr().wrapping_offset(at * input.dtype.size() as isize).cast_mut();
+        let ptr = input
+            .ptr()
+            .wrapping_offset(at * input.dtype.size() as isize)
+            .cast_mut();
         return Rows {
             ptr,
             pitch: if rows == 1 { cols } else { row as usize },
@@ -159,7 +171,12 @@ pub(super) unsafe fn load(input: &Input<'_>, window: Window, at: isize, native: 
         if input.dtype == input.compute {
             return gather(size, window, from, to.ptr, to.pitch);
         }
-        let Window { rows, cols, row, col } = window;
+        let Window {
+            rows,
+            cols,
+            row,
+            col,
+        } = window;
         let (from, row) = if col == 1 || cols == 1 {
             (from, row)
         } else {

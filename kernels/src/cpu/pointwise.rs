@@ -33,7 +33,13 @@ const DIRECT: usize = 1 << 14;
 ///
 /// # Errors
 /// Out of memory.
-pub fn map(op: Pointwise, inputs: &[Input<'_>], device: &Device, shape: &Shape, dtype: DType) -> Result<Array> {
+pub fn map(
+    op: Pointwise,
+    inputs: &[Input<'_>],
+    device: &Device,
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
     let out = Array::empty(device, shape.clone(), dtype)?;
     let n = out.numel();
     if n == 0 {
@@ -51,7 +57,11 @@ pub fn map(op: Pointwise, inputs: &[Input<'_>], device: &Device, shape: &Shape, 
             unsafe { kernel(n, operands, to) };
             return Ok(out);
         }
-        if n <= SMALL && inputs.iter().all(|input| input.is_direct() || input.is_number()) {
+        if n <= SMALL
+            && inputs
+                .iter()
+                .all(|input| input.is_direct() || input.is_number())
+        {
             // SAFETY: as above, with numbers repeated in scratch.
             unsafe { small(kernel, n, inputs, to) };
             return Ok(out);
@@ -90,7 +100,14 @@ unsafe fn small(kernel: Kernel, n: usize, inputs: &[Input<'_>], to: *mut u8) {
 /// # Safety
 /// The inputs' strides reach elements of their buffers for every index of `shape`; `layout` has that shape and stays
 /// inside the memory at `to`, which nobody else uses.
-pub unsafe fn write(op: Pointwise, inputs: &[Input<'_>], shape: &Shape, layout: &Layout, dtype: DType, to: *mut u8) {
+pub unsafe fn write(
+    op: Pointwise,
+    inputs: &[Input<'_>],
+    shape: &Shape,
+    layout: &Layout,
+    dtype: DType,
+    to: *mut u8,
+) {
     let n = shape.numel();
     if n == 0 {
         return;
@@ -132,7 +149,9 @@ pub unsafe fn write(op: Pointwise, inputs: &[Input<'_>], shape: &Shape, layout: 
     } else {
         let job = &job;
         // SAFETY: as the caller promises; tiles of different ranges are disjoint in the result.
-        ranges(job.tiles.count, n, &|range| unsafe { job.run::<TILE>(range) });
+        ranges(job.tiles.count, n, &|range| unsafe {
+            job.run::<TILE>(range)
+        });
     }
 }
 
@@ -164,7 +183,11 @@ impl Job<'_> {
                     .to
                     .get()
                     .wrapping_offset(tile.offsets[0] * self.dtype.size() as isize),
-                pitch: if tile.rows == 1 { tile.cols } else { to.row as usize },
+                pitch: if tile.rows == 1 {
+                    tile.cols
+                } else {
+                    to.row as usize
+                },
             };
             // SAFETY: windows of tiles are parts of the arrays, as the caller promises; scratch holds a whole tile, since
             // tiles larger than `N` are direct.
@@ -185,7 +208,14 @@ impl Job<'_> {
                             if window.rows > 1 && !window.is_dense() {
                                 self.prefetch(&tile);
                             }
-                            let from = fetch(&self.inputs[0], window, at, native.ptr(), loaded[0].ptr(), &mut held[0]);
+                            let from = fetch(
+                                &self.inputs[0],
+                                window,
+                                at,
+                                native.ptr(),
+                                loaded[0].ptr(),
+                                &mut held[0],
+                            );
                             self.store(&tile, from, out);
                         } else {
                             load(&self.inputs[0], window, at, native.ptr(), out);
@@ -203,7 +233,14 @@ impl Job<'_> {
                         for (k, input) in self.inputs.iter().enumerate() {
                             let window = self.tiles.window(&tile, k + 1);
                             let at = tile.offsets[k + 1];
-                            from[k] = fetch(input, window, at, native.ptr(), loaded[k].ptr(), &mut held[k]);
+                            from[k] = fetch(
+                                input,
+                                window,
+                                at,
+                                native.ptr(),
+                                loaded[k].ptr(),
+                                &mut held[k],
+                            );
                         }
                         apply(kernel, &tile, self, &from, target);
                     }
@@ -244,7 +281,10 @@ impl Job<'_> {
             (tile.rows, tile.cols)
         };
         for r in 0..rows {
-            let from = made.ptr.wrapping_add(r * made.pitch * produced.size()).cast_const();
+            let from = made
+                .ptr
+                .wrapping_add(r * made.pitch * produced.size())
+                .cast_const();
             let to = out.ptr.wrapping_add(r * out.pitch * size);
             // SAFETY: the row is inside the tile that was made, and inside the result's window.
             unsafe {
@@ -260,7 +300,8 @@ impl Job<'_> {
 
 /// Runs the kernel on a tile, at once where every array's rows adjoin.
 unsafe fn apply(kernel: Kernel, tile: &Tile, job: &Job<'_>, from: &[Rows; 3], to: Rows) {
-    let flat = tile.rows == 1 || (to.pitch == tile.cols && from.iter().all(|r| r.pitch == tile.cols));
+    let flat =
+        tile.rows == 1 || (to.pitch == tile.cols && from.iter().all(|r| r.pitch == tile.cols));
     let (rows, cols) = if flat {
         (1, tile.rows * tile.cols)
     } else {

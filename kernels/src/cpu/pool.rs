@@ -93,9 +93,17 @@ impl<T: Number> Loop for Windows<'_, T> {
 
 /// Combines values with the elements of `x` that are `stride` apart.
 #[inline(always)]
-fn meet<T: Number>(f: impl Fn(T::Wide, T::Wide) -> T::Wide, values: &mut [T::Wide], x: &[T], stride: usize) {
+fn meet<T: Number>(
+    f: impl Fn(T::Wide, T::Wide) -> T::Wide,
+    values: &mut [T::Wide],
+    x: &[T],
+    stride: usize,
+) {
     match stride {
-        1 => values.iter_mut().zip(x).for_each(|(v, x)| *v = f(*v, x.wide())),
+        1 => values
+            .iter_mut()
+            .zip(x)
+            .for_each(|(v, x)| *v = f(*v, x.wide())),
         // A constant distance is worth its own loop: it is vectorised by shuffles.
         2 => values
             .iter_mut()
@@ -111,7 +119,9 @@ fn meet<T: Number>(f: impl Fn(T::Wide, T::Wide) -> T::Wide, values: &mut [T::Wid
 /// Means of the windows `floor(i · in / out) .. ceil((i + 1) · in / out)` of the last two dimensions.
 pub fn adaptive<T: Number>(input: [usize; 2], size: [usize; 2], x: &[T], out: &mut [T]) {
     let [h, w] = input;
-    let window = |i: usize, input: usize, output: usize| i * input / output..((i + 1) * input).div_ceil(output);
+    let window = |i: usize, input: usize, output: usize| {
+        i * input / output..((i + 1) * input).div_ceil(output)
+    };
     let cost = h.div_ceil(size[0].max(1)) * w;
     rows(out, size[1], cost, |first, out| {
         for (i, out) in out.chunks_exact_mut(size[1]).enumerate() {

@@ -119,28 +119,40 @@ each!(Modulus { low: i64, range: u64 } bits: u64 => i64, low.wrapping_add((bits 
 impl Draw<'_> {
     fn words32<T: Copy + Default>(&self, made: DType, f: impl Each<u32, T>) -> Result<Array> {
         let (key, offset) = (self.key, self.offset);
-        generate(self.device, self.shape, made, self.dtype, |first, out: &mut [T]| {
-            dispatch(Words32 {
-                key,
-                offset,
-                first,
-                out,
-                f,
-            });
-        })
+        generate(
+            self.device,
+            self.shape,
+            made,
+            self.dtype,
+            |first, out: &mut [T]| {
+                dispatch(Words32 {
+                    key,
+                    offset,
+                    first,
+                    out,
+                    f,
+                });
+            },
+        )
     }
 
     fn words64<T: Copy + Default>(&self, made: DType, f: impl Each<u64, T>) -> Result<Array> {
         let (key, offset) = (self.key, self.offset);
-        generate(self.device, self.shape, made, self.dtype, |first, out: &mut [T]| {
-            dispatch(Words64 {
-                key,
-                offset,
-                first,
-                out,
-                f,
-            });
-        })
+        generate(
+            self.device,
+            self.shape,
+            made,
+            self.dtype,
+            |first, out: &mut [T]| {
+                dispatch(Words64 {
+                    key,
+                    offset,
+                    first,
+                    out,
+                    f,
+                });
+            },
+        )
     }
 }
 
@@ -272,7 +284,10 @@ impl Loop for Normal64<'_> {
         let block = offset.wrapping_add(first as u64 / 2);
         for (i, pair) in pairs.iter_mut().enumerate() {
             let block = block.wrapping_add(i as u64);
-            *pair = [philox::normal_f64(key, block, 0), philox::normal_f64(key, block, 1)];
+            *pair = [
+                philox::normal_f64(key, block, 0),
+                philox::normal_f64(key, block, 1),
+            ];
         }
         let done = pairs.len() * 2;
         for (k, x) in rest.iter_mut().enumerate() {

@@ -201,7 +201,12 @@ struct Lane<S: Scan> {
 }
 
 /// Scans lanes of equal length, but for the last of all, side by side.
-fn scan_lanes<S: Scan>(x: &[S::In], out: &Shared<'_, S::Out>, lanes: Range<usize>, lane: impl Fn(usize) -> Lane<S>) {
+fn scan_lanes<S: Scan>(
+    x: &[S::In],
+    out: &Shared<'_, S::Out>,
+    lanes: Range<usize>,
+    lane: impl Fn(usize) -> Lane<S>,
+) {
     let mut l = lanes.start;
     while l < lanes.end {
         let here = lane(l);
@@ -233,7 +238,12 @@ fn scan_side_by_side<S: Scan>(
     }
     // Cut to one length, of which the compiler knows that it bounds the index.
     let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i: usize| &x[lanes[i].span.clone()][..len]);
-    let (y0, y1, y2, y3) = (&mut y0[..len], &mut y1[..len], &mut y2[..len], &mut y3[..len]);
+    let (y0, y1, y2, y3) = (
+        &mut y0[..len],
+        &mut y1[..len],
+        &mut y2[..len],
+        &mut y3[..len],
+    );
     let [a0, a1, a2, a3] = [0, 1, 2, 3].map(|i: usize| lanes[i].at);
     let start = |lane: &Lane<S>, x: S::In| match lane.carry {
         Some(state) => S::step(state, x, lane.at),
@@ -245,7 +255,10 @@ fn scan_side_by_side<S: Scan>(
         start(&lanes[2], x2[0]),
         start(&lanes[3], x3[0]),
     ];
-    for (y, s) in [&mut y0[0], &mut y1[0], &mut y2[0], &mut y3[0]].into_iter().zip(s) {
+    for (y, s) in [&mut y0[0], &mut y1[0], &mut y2[0], &mut y3[0]]
+        .into_iter()
+        .zip(s)
+    {
         *y = S::value(s);
     }
     for i in 1..len {
@@ -316,7 +329,10 @@ impl<S: Scan> Loop for Columns<'_, S> {
 /// The running values after positions `span` alone, which are not empty, of all columns.
 fn totals<S: Scan>(x: &[S::In], e: Extent, outer: usize, span: Range<usize>) -> Vec<S::State> {
     let row = |i: usize| &x[(outer * e.len + i) * e.inner..][..e.inner];
-    let mut totals: Vec<S::State> = row(span.start).iter().map(|&x| S::first(x, span.start)).collect();
+    let mut totals: Vec<S::State> = row(span.start)
+        .iter()
+        .map(|&x| S::first(x, span.start))
+        .collect();
     for i in span.start + 1..span.end {
         for (total, &x) in totals.iter_mut().zip(row(i)) {
             *total = S::step(*total, x, i);
@@ -361,7 +377,9 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
                 let x = &x[o * e.len..][span(first).start..span(end - 1).end];
                 totals_side_by_side::<S>(x, span(first).start, BLOCK).into()
             } else {
-                (first..end).flat_map(|b| totals::<S>(x, e, o, span(b))).collect()
+                (first..end)
+                    .flat_map(|b| totals::<S>(x, e, o, span(b)))
+                    .collect()
             };
             let at = (o * blocks + first) * e.inner;
             // SAFETY: each group of blocks is one task's.
@@ -465,7 +483,9 @@ mod tests {
             len: LONG * BLOCK + 5,
             inner: 3,
         };
-        let x: Vec<i64> = (0..(e.outer * e.len * e.inner) as i64).map(|i| i * 31 % 97).collect();
+        let x: Vec<i64> = (0..(e.outer * e.len * e.inner) as i64)
+            .map(|i| i * 31 % 97)
+            .collect();
         let got = run::<Sum<i64>>(&x, e);
         for (o, c) in [(0, 0), (1, 2)] {
             let mut total = 0;
@@ -524,7 +544,9 @@ mod tests {
                 inner: 1,
             },
         ] {
-            let x: Vec<i32> = (0..(e.outer * e.len * e.inner) as i32).map(|i| i % 11 - 5).collect();
+            let x: Vec<i32> = (0..(e.outer * e.len * e.inner) as i32)
+                .map(|i| i % 11 - 5)
+                .collect();
             let got = run::<Sum<i32>>(&x, e);
             for o in 0..e.outer {
                 for c in 0..e.inner {

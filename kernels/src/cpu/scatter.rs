@@ -112,39 +112,47 @@ impl Places<'_> {
         let (dim, size) = self.dim;
         let inner = self.inner.len();
         let pieces = (inner / PIECE).max(1);
-        ranges(self.outer.len() * pieces, self.len * (inner / pieces) * 4, |tasks| {
-            for task in tasks {
-                let (o, piece) = (task / pieces, task % pieces);
-                let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
-                if inner == 1 {
-                    let base = self.outer[o] + self.inner[0];
-                    let at = o * self.len..(o + 1) * self.len;
-                    for (at, &index) in at.clone().zip(&self.index[at]) {
-                        match wrap(index, size) {
-                            Some(i) => f(base + i * self.stride, at),
-                            None => bad.report(at),
-                        }
-                    }
-                    continue;
-                }
-                for l in 0..self.len {
-                    let row = (o * self.len + l) * inner;
-                    for c in columns.clone() {
-                        match wrap(self.index[row + c], size) {
-                            Some(i) => {
-                                let place = self.outer[o] + i * self.stride + self.inner[c];
-                                f(place, row + c);
+        ranges(
+            self.outer.len() * pieces,
+            self.len * (inner / pieces) * 4,
+            |tasks| {
+                for task in tasks {
+                    let (o, piece) = (task / pieces, task % pieces);
+                    let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
+                    if inner == 1 {
+                        let base = self.outer[o] + self.inner[0];
+                        let at = o * self.len..(o + 1) * self.len;
+                        for (at, &index) in at.clone().zip(&self.index[at]) {
+                            match wrap(index, size) {
+                                Some(i) => f(base + i * self.stride, at),
+                                None => bad.report(at),
                             }
-                            None => bad.report(row + c),
+                        }
+                        continue;
+                    }
+                    for l in 0..self.len {
+                        let row = (o * self.len + l) * inner;
+                        for c in columns.clone() {
+                            match wrap(self.index[row + c], size) {
+                                Some(i) => {
+                                    let place = self.outer[o] + i * self.stride + self.inner[c];
+                                    f(place, row + c);
+                                }
+                                None => bad.report(row + c),
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
         bad.check(self.index, dim, size)
     }
 
-    fn update<T: Number>(&self, out: &mut [T], combine: impl Fn(T, usize) -> T + Sync) -> Result<()> {
+    fn update<T: Number>(
+        &self,
+        out: &mut [T],
+        combine: impl Fn(T, usize) -> T + Sync,
+    ) -> Result<()> {
         let len = out.len();
         let shared = Shared::new(out);
         self.each(|place, at| {
@@ -180,9 +188,15 @@ pub fn scatter<T: Number>(
     match mode {
         ScatterMode::Assign => places.update(out, |_, i| src[i]),
         ScatterMode::Sum => places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide()))),
-        ScatterMode::Prod => places.update(out, |old, i| T::narrow(old.wide().times(src[i].wide()))),
-        ScatterMode::Amax => places.update(out, |old, i| T::narrow(old.wide().greater(src[i].wide()))),
-        ScatterMode::Amin => places.update(out, |old, i| T::narrow(old.wide().lesser(src[i].wide()))),
+        ScatterMode::Prod => {
+            places.update(out, |old, i| T::narrow(old.wide().times(src[i].wide())))
+        }
+        ScatterMode::Amax => {
+            places.update(out, |old, i| T::narrow(old.wide().greater(src[i].wide())))
+        }
+        ScatterMode::Amin => {
+            places.update(out, |old, i| T::narrow(old.wide().lesser(src[i].wide())))
+        }
         ScatterMode::Mean => {
             places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide())))?;
             let mut counts = vec![i64::from(include_self); out.len()];

@@ -96,7 +96,11 @@ impl Pack for u128 {
 }
 
 fn flip<T: Sortable>(descending: bool) -> u64 {
-    if descending { u64::MAX >> (64 - T::BITS) } else { 0 }
+    if descending {
+        u64::MAX >> (64 - T::BITS)
+    } else {
+        0
+    }
 }
 
 /// Writes the positions that sort each row of `len` elements.
@@ -202,7 +206,11 @@ fn place_first(keys: &[u32], starts: &mut [u32], packs: &mut [u32], digits: Digi
     assert!(packs.len() == keys.len());
     let mask = (starts.len() - 1) as u32;
     for (i, &key) in keys.iter().enumerate() {
-        let rest = if digits.count > 0 { key >> digits.first } else { 0 };
+        let rest = if digits.count > 0 {
+            key >> digits.first
+        } else {
+            0
+        };
         let at = &mut starts[(key & mask) as usize];
         // SAFETY: starts are sums of the digits' counts, so each key's place is below their number.
         unsafe { *packs.get_unchecked_mut(*at as usize) = rest << digits.position | i as u32 };
@@ -286,7 +294,13 @@ pub fn topk<T: Sortable>(x: &[T], out: &mut [i64], len: usize, k: usize, largest
     }
 }
 
-fn topk_packed<T: Sortable, P: Pack>(x: &[T], out: &mut [i64], len: usize, k: usize, largest: bool) {
+fn topk_packed<T: Sortable, P: Pack>(
+    x: &[T],
+    out: &mut [i64],
+    len: usize,
+    k: usize,
+    largest: bool,
+) {
     let flip = flip::<T>(largest);
     rows(out, k, len * 4, |first, out| {
         let mut packs = vec![P::ZERO; len];
@@ -322,7 +336,8 @@ mod tests {
     }
 
     fn order(a: f64, b: f64) -> Ordering {
-        a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+        a.partial_cmp(&b)
+            .unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
     }
 
     fn check<T: Sortable>(x: &[T], value: impl Fn(T) -> f64, len: usize) {
@@ -361,8 +376,16 @@ mod tests {
             check(&ints, |v| v as f64, len);
             let small: Vec<i64> = bits.iter().map(|&b| few(b) as i64).collect();
             check(&small, |v| v as f64, len);
-            check(&bits.iter().map(|&b| b as i16).collect::<Vec<_>>(), |v| v as f64, len);
-            check(&bits.iter().map(|&b| b as i8).collect::<Vec<_>>(), |v| v as f64, len);
+            check(
+                &bits.iter().map(|&b| b as i16).collect::<Vec<_>>(),
+                |v| v as f64,
+                len,
+            );
+            check(
+                &bits.iter().map(|&b| b as i8).collect::<Vec<_>>(),
+                |v| v as f64,
+                len,
+            );
             check(
                 &bits.iter().map(|&b| b as u8 & 1).collect::<Vec<_>>(),
                 |v| v as f64,

@@ -39,7 +39,12 @@ pub unsafe fn gather(size: usize, window: Window, src: *const u8, dst: *mut u8, 
 }
 
 unsafe fn rows<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize) {
-    let Window { rows, cols, row, col } = w;
+    let Window {
+        rows,
+        cols,
+        row,
+        col,
+    } = w;
     // SAFETY: every access is to an element of the window, or of the rows at `dst`, which the caller promises.
     unsafe {
         if pitch == cols && w.is_dense() {
@@ -52,7 +57,8 @@ unsafe fn rows<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize) {
                 let mut done = 1;
                 while done < rows {
                     let more = done.min(rows - done);
-                    dst.add(done * cols).copy_from_nonoverlapping(dst, more * cols);
+                    dst.add(done * cols)
+                        .copy_from_nonoverlapping(dst, more * cols);
                     done += more;
                 }
                 return;
@@ -109,7 +115,12 @@ unsafe fn copy_row<T: Copy>(src: *const T, dst: *mut T, n: usize) {
 
 /// Columns whose elements are nearer to each other than those of rows: read along columns, in blocks of four columns.
 unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize) {
-    let Window { rows, cols, row, col } = w;
+    let Window {
+        rows,
+        cols,
+        row,
+        col,
+    } = w;
     // SAFETY: as in `rows`.
     unsafe {
         let mut c = 0;
@@ -119,14 +130,26 @@ unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize
             #[cfg(target_arch = "x86_64")]
             if row == 1 && size_of::<T>() == 4 {
                 while r + 4 <= rows {
-                    transpose_4x4(from.add(r).cast(), col, dst.add(r * pitch + c).cast(), pitch);
+                    transpose_4x4(
+                        from.add(r).cast(),
+                        col,
+                        dst.add(r * pitch + c).cast(),
+                        pitch,
+                    );
                     r += 4;
                 }
             }
             while r < rows {
                 let at = from.offset(r as isize * row);
-                let four = [*at, *at.offset(col), *at.offset(2 * col), *at.offset(3 * col)];
-                dst.add(r * pitch + c).cast::<[T; 4]>().write_unaligned(four);
+                let four = [
+                    *at,
+                    *at.offset(col),
+                    *at.offset(2 * col),
+                    *at.offset(3 * col),
+                ];
+                dst.add(r * pitch + c)
+                    .cast::<[T; 4]>()
+                    .write_unaligned(four);
                 r += 1;
             }
             c += 4;
@@ -150,7 +173,10 @@ unsafe fn transpose_4x4(src: *const f32, col: isize, dst: *mut f32, pitch: usize
     // SAFETY: SSE is part of the architecture; the caller gives the sixteen elements on both sides.
     unsafe {
         let (a, b) = (_mm_loadu_ps(src), _mm_loadu_ps(src.offset(col)));
-        let (c, d) = (_mm_loadu_ps(src.offset(2 * col)), _mm_loadu_ps(src.offset(3 * col)));
+        let (c, d) = (
+            _mm_loadu_ps(src.offset(2 * col)),
+            _mm_loadu_ps(src.offset(3 * col)),
+        );
         let (ab, cd) = (_mm_unpacklo_ps(a, b), _mm_unpacklo_ps(c, d));
         _mm_storeu_ps(dst, _mm_movelh_ps(ab, cd));
         _mm_storeu_ps(dst.add(pitch), _mm_movehl_ps(cd, ab));
@@ -183,7 +209,8 @@ pub unsafe fn stream(src: *const u8, dst: *mut u8, n: usize) {
                 }
             }
             let done = head + lines * 64;
-            dst.add(done).copy_from_nonoverlapping(src.add(done), n - done);
+            dst.add(done)
+                .copy_from_nonoverlapping(src.add(done), n - done);
         }
     }
     #[cfg(not(target_arch = "x86_64"))]

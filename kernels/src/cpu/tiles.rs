@@ -31,7 +31,10 @@ fn collapse(shape: &Shape, strides: &[&[isize]]) -> SmallVec<[Axis; 6]> {
             axis.strides[k] = s[d];
         }
         match axes.last_mut() {
-            Some(last) if (0..strides.len()).all(|k| last.strides[k] == axis.strides[k] * size as isize) => {
+            Some(last)
+                if (0..strides.len())
+                    .all(|k| last.strides[k] == axis.strides[k] * size as isize) =>
+            {
                 last.size *= size;
                 last.strides = axis.strides;
             }
@@ -86,7 +89,10 @@ impl Tiles {
         let nearer = |k: usize| {
             let here = cols.strides[k].unsigned_abs();
             let near = |a: &&Axis| a.strides[k] != 0 && a.strides[k].unsigned_abs() < here;
-            let best = axes.iter().filter(near).min_by_key(|a| a.strides[k].unsigned_abs())?;
+            let best = axes
+                .iter()
+                .filter(near)
+                .min_by_key(|a| a.strides[k].unsigned_abs())?;
             axes.iter().position(|a| std::ptr::eq(a, best))
         };
         let across = (1..strides.len()).find_map(nearer);
@@ -130,7 +136,11 @@ impl Tiles {
     /// Tile `i`: bands of rows of tiles, column by column, within the dimensions around them.
     pub fn tile(&self, i: usize) -> Tile {
         let area = self.grid.0 * self.grid.1;
-        let (mut i, within) = if i < area { (0, i) } else { (i / area, i % area) };
+        let (mut i, within) = if i < area {
+            (0, i)
+        } else {
+            (i / area, i % area)
+        };
         let (row, col) = if self.band == 1 {
             (within / self.grid.1, within % self.grid.1)
         } else {
@@ -226,7 +236,14 @@ mod tests {
         check(&[3, 1000], &[1, 0], 256);
         check(&[1000, 3], &[1, 0], 256);
         check(&[1000, 700], &[1, 0], 1024);
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+        for order in [
+            [0, 1, 2],
+            [0, 2, 1],
+            [1, 0, 2],
+            [1, 2, 0],
+            [2, 0, 1],
+            [2, 1, 0],
+        ] {
             check(&[5, 40, 33], &order, 256);
             check(&[40, 1, 70], &order, 2048);
         }

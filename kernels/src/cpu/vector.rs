@@ -35,7 +35,13 @@ const CHUNKS: usize = 16;
 const LANES: usize = 64;
 
 /// Writes `x[1, k] · b[k, n]` to `out`; `false` where the strides suit neither kernel. Sums are cut by sizes alone.
-pub fn vector_matrix<T: Real>(k: usize, n: usize, x: View<'_, T>, b: View<'_, T>, out: &mut [T]) -> bool {
+pub fn vector_matrix<T: Real>(
+    k: usize,
+    n: usize,
+    x: View<'_, T>,
+    b: View<'_, T>,
+    out: &mut [T],
+) -> bool {
     let rows = b.col == 1 && (b.row >= n as isize || k == 1);
     let columns = b.row == 1 && (b.col >= k as isize || n == 1);
     if k == 0 || n == 0 || !(rows || columns) {
@@ -107,7 +113,11 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
 }
 
 #[inline(always)]
-fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
+fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(
+    sums: &mut [T],
+    rows: [&[T]; R],
+    x: [T; R],
+) {
     let n = sums.len();
     let rows = rows.map(|row| &row[..n]);
     for (j, out) in sums.iter_mut().enumerate() {

@@ -23,7 +23,10 @@ fn forms(dtype: DType, dims: &[usize], values: &[f64]) -> Vec<Array> {
     let mut forms = vec![dense.clone(), strided(dtype, dims, values)];
     let all: u64 = (1 << dims.len()) - 1;
     let mirrored: Vec<f64> = values.iter().rev().copied().collect();
-    forms.push(go(&Op::Flip { mask: all }, &[Arg::Array(of(dtype, dims, &mirrored))]));
+    forms.push(go(
+        &Op::Flip { mask: all },
+        &[Arg::Array(of(dtype, dims, &mirrored))],
+    ));
     if let Some(&last) = dims.last() {
         let sparse: Vec<f64> = values.iter().flat_map(|&v| [0.0, v]).collect();
         let mut wide = dims.to_vec();
@@ -99,13 +102,25 @@ fn binary_in_every_dtype_and_form() {
                 .map(|i| index_of(i, &to))
                 .map(|i| (va[broadcast(&i, a_dims)], vb[broadcast(&i, b_dims)]))
                 .collect();
-            let sum = |x: f64, y: f64| if dtype == DType::Bool { x.max(y) } else { x + y };
-            let add = rounded(dtype, &at.iter().map(|&(x, y)| sum(x, y)).collect::<Vec<_>>());
+            let sum = |x: f64, y: f64| {
+                if dtype == DType::Bool {
+                    x.max(y)
+                } else {
+                    x + y
+                }
+            };
+            let add = rounded(
+                dtype,
+                &at.iter().map(|&(x, y)| sum(x, y)).collect::<Vec<_>>(),
+            );
             let less: Vec<f64> = at.iter().map(|&(x, y)| (x < y) as u8 as f64).collect();
             for x in forms(dtype, a_dims, &va) {
                 for y in forms(dtype, b_dims, &vb) {
                     let args = [of_array(&x), of_array(&y)];
-                    let what = format!("{dtype} {a_dims:?} {b_dims:?} {:?} {:?}", x.layout, y.layout);
+                    let what = format!(
+                        "{dtype} {a_dims:?} {b_dims:?} {:?} {:?}",
+                        x.layout, y.layout
+                    );
                     assert_same(&read(&go(&Op::Binary(F), &args)), &add, &what);
                     assert_same(&read(&go(&Op::Binary(BinaryOp::Lt), &args)), &less, &what);
                 }
@@ -116,7 +131,13 @@ fn binary_in_every_dtype_and_form() {
 
 #[test]
 fn large_and_transposed() {
-    for (rows, cols) in [(1, 1_000_003), (509, 491), (3, 40_000), (40_000, 3), (130, 2050)] {
+    for (rows, cols) in [
+        (1, 1_000_003),
+        (509, 491),
+        (3, 40_000),
+        (40_000, 3),
+        (130, 2050),
+    ] {
         let (n, dims) = (rows * cols, [rows, cols]);
         let (va, vb) = (integers(n, 3, -99, 99), integers(n, 4, -99, 99));
         let expected: Vec<f64> = va.iter().zip(&vb).map(|(a, b)| a - b).collect();
@@ -160,7 +181,10 @@ fn numbers_are_rounded_to_the_compute_dtype() {
     assert_same(&read(&got), &[38.0, 47.0], "300 wraps to 44");
     // A binary64 tensor of no dimensions is rounded to binary16 before it takes part.
     let third = of(DType::F64, &[], &[1.0 / 3.0]);
-    let got = go(&Op::Binary(BinaryOp::Mul), &[of_array(&x), of_array(&third)]);
+    let got = go(
+        &Op::Binary(BinaryOp::Mul),
+        &[of_array(&x), of_array(&third)],
+    );
     let third = half::f16::from_f64(1.0 / 3.0).to_f32();
     let expected = [1.0, 2.0, -3.0].map(|v: f32| half::f16::from_f32(v * third).to_f64());
     assert_same(&read(&got), &expected, "f16 · f64[]");
@@ -180,7 +204,11 @@ fn unary_in_every_form() {
             let all = forms(dtype, &[10, 30], &values);
             let first = read(&go(&Op::Unary(op), &[of_array(&all[0])]));
             for x in &all[1..] {
-                assert_same(&read(&go(&Op::Unary(op), &[of_array(x)])), &first, op.name());
+                assert_same(
+                    &read(&go(&Op::Unary(op), &[of_array(x)])),
+                    &first,
+                    op.name(),
+                );
             }
             let exact = match op {
                 UnaryOp::Abs => f64::abs,
@@ -203,7 +231,10 @@ fn unary_in_every_form() {
                     1e-6
                 };
                 assert!(
-                    first.iter().zip(&exact).all(|(a, b)| (a - b).abs() <= tolerance * b),
+                    first
+                        .iter()
+                        .zip(&exact)
+                        .all(|(a, b)| (a - b).abs() <= tolerance * b),
                     "{dtype}"
                 );
             } else {
@@ -231,7 +262,11 @@ fn casts_saturate_and_wrap() {
     ];
     for from in DType::ALL {
         let floats = from.is_float();
-        let values: Vec<f64> = if floats { wild.to_vec() } else { small(from, 40, 5) };
+        let values: Vec<f64> = if floats {
+            wild.to_vec()
+        } else {
+            small(from, 40, 5)
+        };
         let x = of(from, &[values.len()], &values);
         let held = read(&x);
         for to in DType::ALL {
@@ -246,7 +281,11 @@ fn casts_saturate_and_wrap() {
             let expected: Vec<f64> = held.iter().map(|&v| number(v).cast(to).to_f64()).collect();
             assert_same(&got, &expected, &format!("{from} to {to}"));
             for form in forms(from, &[4, values.len() / 4], &values) {
-                assert_same(&read(&go(&Op::Cast(to), &[of_array(&form)])), &expected, "strided");
+                assert_same(
+                    &read(&go(&Op::Cast(to), &[of_array(&form)])),
+                    &expected,
+                    "strided",
+                );
             }
         }
     }
@@ -259,7 +298,11 @@ fn select_keeps_bits() {
         let (a, b) = (small(dtype, 3, 6), small(dtype, 6, 7));
         let expected: Vec<f64> = (0..6).map(|i| if i < 3 { a[i] } else { b[i] }).collect();
         for y in forms(dtype, &[2, 3], &b) {
-            let args = [of_array(&mask), Arg::Array(of(dtype, &[3], &a)), of_array(&y)];
+            let args = [
+                of_array(&mask),
+                Arg::Array(of(dtype, &[3], &a)),
+                of_array(&y),
+            ];
             assert_same(&read(&go(&Op::Where, &args)), &expected, "where");
         }
         let args = [
@@ -268,18 +311,27 @@ fn select_keeps_bits() {
             Arg::Scalar(Scalar::Bool(true)),
         ];
         let expected: Vec<f64> = (0..6).map(|i| if i < 3 { a[i] } else { 1.0 }).collect();
-        assert_same(&read(&go(&Op::Where, &args)), &expected, "where with a number");
+        assert_same(
+            &read(&go(&Op::Where, &args)),
+            &expected,
+            "where with a number",
+        );
     }
     let nan = f32::from_bits(0x7fc0_1234);
     let x = Array {
-        buffer: ferrotrace_runtime::Buffer::from_slice(&Device::cpu(), &[nan, 1.0]).expect("memory"),
+        buffer: ferrotrace_runtime::Buffer::from_slice(&Device::cpu(), &[nan, 1.0])
+            .expect("memory"),
         layout: Layout::contiguous(Shape::from(2)),
         dtype: DType::F32,
     };
     let mask = of(DType::Bool, &[2], &[1.0, 1.0]);
     let got = go(
         &Op::Where,
-        &[of_array(&mask), of_array(&x), Arg::Scalar(Scalar::Float(0.0))],
+        &[
+            of_array(&mask),
+            of_array(&x),
+            Arg::Scalar(Scalar::Float(0.0)),
+        ],
     );
     assert_eq!(got.buffer.as_slice::<f32>()[0].to_bits(), nan.to_bits());
 }
@@ -292,9 +344,17 @@ fn copies() {
         for x in forms(dtype, &dims, &values) {
             let x = of_array(&x);
             let flat_op = Op::Reshape(smallvec![Extent::Size(12), Extent::Auto]);
-            assert_same(&read(&go(&flat_op, std::slice::from_ref(&x))), &values, "reshape");
+            assert_same(
+                &read(&go(&flat_op, std::slice::from_ref(&x))),
+                &values,
+                "reshape",
+            );
             let flatten = Op::Flatten { start: 0, end: 1 };
-            assert_same(&read(&go(&flatten, std::slice::from_ref(&x))), &values, "flatten");
+            assert_same(
+                &read(&go(&flatten, std::slice::from_ref(&x))),
+                &values,
+                "flatten",
+            );
             let repeat = go(&Op::Repeat(smallvec![2, 1, 3, 2]), std::slice::from_ref(&x));
             let expected: Vec<f64> = (0..repeat.numel())
                 .map(|i| index_of(i, repeat.shape()))
@@ -344,7 +404,14 @@ fn copies() {
     }
 }
 
-fn check_assign(op: &Op, x: &Arg, dim: usize, dims: &[usize], values: &[f64], hit: impl Fn(usize, usize) -> bool) {
+fn check_assign(
+    op: &Op,
+    x: &Arg,
+    dim: usize,
+    dims: &[usize],
+    values: &[f64],
+    hit: impl Fn(usize, usize) -> bool,
+) {
     let got = go(op, &[x.clone(), Arg::Array(of(DType::U8, &[1], &[9.0]))]);
     let expected: Vec<f64> = (0..values.len())
         .map(|i| {
@@ -365,7 +432,10 @@ fn cat_of_columns_and_nothing() {
         of(DType::F32, &[3, 1], &[4.0, 5.0, 6.0]),
     );
     let none = of(DType::F32, &[3, 0], &[]);
-    let got = go(&Op::Cat { dim: 1 }, &[of_array(&a), of_array(&none), of_array(&b)]);
+    let got = go(
+        &Op::Cat { dim: 1 },
+        &[of_array(&a), of_array(&none), of_array(&b)],
+    );
     assert_eq!(
         (read(&got), got.dtype),
         (vec![1.0, 4.0, 2.0, 5.0, 3.0, 6.0], DType::F32)
@@ -381,7 +451,10 @@ fn views_share_memory() {
     let expand = Op::Expand(smallvec![Extent::Size(2), Extent::Auto, Extent::Auto]);
     let sum = go(
         &Op::Binary(F),
-        &[Arg::Array(go(&expand, &[of_array(&x)])), Arg::Scalar(Scalar::Int(1))],
+        &[
+            Arg::Array(go(&expand, &[of_array(&x)])),
+            Arg::Scalar(Scalar::Int(1)),
+        ],
     );
     assert_eq!(read(&sum)[6..], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert!(contiguous(&x).expect("memory").buffer.same(&x.buffer));
@@ -419,7 +492,10 @@ fn created() {
     };
     let got = read(&go(
         &op,
-        &[Arg::Scalar(Scalar::Float(0.5)), Arg::Scalar(Scalar::Float(0.1))],
+        &[
+            Arg::Scalar(Scalar::Float(0.5)),
+            Arg::Scalar(Scalar::Float(0.1)),
+        ],
     ));
     assert!(
         got.iter()

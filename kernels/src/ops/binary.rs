@@ -65,8 +65,8 @@ use BinaryOp::*;
 impl BinaryOp {
     /// Every operator, in order of declaration.
     pub const ALL: [BinaryOp; 25] = [
-        Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Pow, Maximum, Minimum, Atan2, Eq, Ne, Lt, Le, Gt, Ge, LogicalAnd,
-        LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor, Shl, Shr,
+        Add, Sub, Mul, Div, FloorDiv, Mod, Fmod, Pow, Maximum, Minimum, Atan2, Eq, Ne, Lt, Le, Gt,
+        Ge, LogicalAnd, LogicalOr, LogicalXor, BitwiseAnd, BitwiseOr, BitwiseXor, Shl, Shr,
     ];
 
     /// The name in snake case, as PyTorch spells it.
@@ -147,7 +147,13 @@ impl BinaryOp {
     /// The C expression of the operator on `args[0]` and `args[1]`, expressions of the vector type that represents
     /// `dtype` (the compute dtype; F32 for the half types, whose result is not rounded here). What the expression
     /// calls is added to `needs`.
-    pub fn c_expr(self, dtype: DType, lanes: usize, args: &[&str], needs: &mut BTreeSet<Need>) -> String {
+    pub fn c_expr(
+        self,
+        dtype: DType,
+        lanes: usize,
+        args: &[&str],
+        needs: &mut BTreeSet<Need>,
+    ) -> String {
         let (a, b) = (args[0], args[1]);
         let dtype = dtype.compute();
         let truth = dtype == DType::Bool;

@@ -37,7 +37,9 @@ fn check_spec(spec: &ConvSpec) -> Result<usize> {
         )));
     }
     if spec.stride.contains(&0) || spec.dilation.contains(&0) || spec.groups == 0 {
-        return Err(Error::argument("stride, dilation and groups must be at least 1"));
+        return Err(Error::argument(
+            "stride, dilation and groups must be at least 1",
+        ));
     }
     Ok(spatial)
 }
@@ -66,7 +68,10 @@ fn geometry(spec: &ConvSpec, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> 
         )));
     }
     if !w[0].is_multiple_of(groups) {
-        return Err(Error::shape(format!("{} channels do not form {groups} groups", w[0])));
+        return Err(Error::shape(format!(
+            "{} channels do not form {groups} groups",
+            w[0]
+        )));
     }
     let cout = if spec.transposed { w[1] } else { w[0] / groups };
     let mut axes = [Axis::UNIT; 3];
@@ -215,7 +220,12 @@ mod tests {
     }
 
     /// Every pair of an input element and a weight element adds its product where it belongs.
-    fn reference(spec: &ConvSpec, (xs, x): (&[usize], &[f64]), (ws, w): (&[usize], &[f64]), out: &[usize]) -> Vec<f64> {
+    fn reference(
+        spec: &ConvSpec,
+        (xs, x): (&[usize], &[f64]),
+        (ws, w): (&[usize], &[f64]),
+        out: &[usize],
+    ) -> Vec<f64> {
         let mut sum = vec![0.0; out.iter().product()];
         let (spatial, per_group) = (spec.stride.len(), xs[1] / spec.groups);
         let cout = out[1] / spec.groups;
@@ -305,14 +315,24 @@ mod tests {
         check(&spec(2, 2, 1, 4), DType::F64, &[2, 4, 5, 20], &[8, 1, 3, 3]);
         check(&spec(2, 1, 0, 2), DType::F32, &[2, 4, 3, 5], &[6, 2, 1, 1]);
         check(&spec(1, 2, 3, 1), DType::F32, &[2, 3, 9], &[4, 3, 5]);
-        check(&spec(3, 1, 1, 1), DType::F32, &[2, 2, 3, 4, 3], &[3, 2, 2, 2, 3]);
+        check(
+            &spec(3, 1, 1, 1),
+            DType::F32,
+            &[2, 2, 3, 4, 3],
+            &[3, 2, 2, 2, 3],
+        );
         let transposed = ConvSpec {
             transposed: true,
             ..spec(3, 2, 1, 1)
         };
         check(&transposed, DType::F32, &[1, 2, 2, 3, 2], &[2, 3, 2, 3, 3]);
         check(&spec(2, 1, 1, 1), DType::F32, &[30, 2, 3, 3], &[3, 2, 3, 3]);
-        check(&spec(2, 1, 1, 1), DType::F32, &[1, 3, 11, 12], &[3, 3, 3, 3]);
+        check(
+            &spec(2, 1, 1, 1),
+            DType::F32,
+            &[1, 3, 11, 12],
+            &[3, 3, 3, 3],
+        );
         check(&spec(1, 1, 0, 1), DType::F64, &[1, 400, 300], &[2, 400, 1]);
         check(&spec(1, 1, 1, 1), DType::F64, &[1, 200, 500], &[3, 200, 3]);
     }
@@ -321,22 +341,35 @@ mod tests {
     fn unbatched_and_empty() {
         let w = of(DType::F32, &[2, 3, 2], &[1.0; 12]);
         let out = apply(&spec(1, 1, 0, 1), &of(DType::F32, &[3, 4], &[1.0; 12]), &w).expect("conv");
-        assert_eq!((out.shape(), read(&out)), (&Shape::from([2, 3]), vec![6.0; 6]));
+        assert_eq!(
+            (out.shape(), read(&out)),
+            (&Shape::from([2, 3]), vec![6.0; 6])
+        );
         let none = of(DType::F32, &[0, 3, 4], &[]);
         assert_eq!(
             apply(&spec(1, 1, 0, 1), &none, &w).expect("conv").shape(),
             &[0, 2, 3].into()
         );
-        let (none, w) = (of(DType::F32, &[1, 0, 4], &[]), of(DType::F32, &[2, 0, 2], &[]));
-        assert_eq!(read(&apply(&spec(1, 1, 0, 1), &none, &w).expect("conv")), [0.0; 6]);
+        let (none, w) = (
+            of(DType::F32, &[1, 0, 4], &[]),
+            of(DType::F32, &[2, 0, 2], &[]),
+        );
+        assert_eq!(
+            read(&apply(&spec(1, 1, 0, 1), &none, &w).expect("conv")),
+            [0.0; 6]
+        );
     }
 
     #[test]
     fn errors_name_what_differs() {
         let of = |dims: &[usize]| of(DType::F32, dims, &vec![0.0; dims.iter().product()]);
-        let error = apply(&spec(2, 1, 0, 2), &of(&[1, 6, 4, 4]), &of(&[4, 2, 3, 3])).expect_err("channels");
+        let error =
+            apply(&spec(2, 1, 0, 2), &of(&[1, 6, 4, 4]), &of(&[4, 2, 3, 3])).expect_err("channels");
         let text = error.to_string();
-        assert!(text.contains("6 channels") && text.contains("takes 4"), "{text}");
+        assert!(
+            text.contains("6 channels") && text.contains("takes 4"),
+            "{text}"
+        );
         let refused = |s: &ConvSpec, x: &[usize], w: &[usize]| apply(s, &of(x), &of(w)).is_err();
         assert!(refused(&spec(2, 1, 0, 1), &[6, 4], &[4, 6, 3, 3]));
         assert!(refused(&spec(2, 1, 0, 1), &[1, 1, 2, 4], &[1, 1, 3, 3]));

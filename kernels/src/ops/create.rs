@@ -13,7 +13,9 @@ pub fn run(op: &Op, args: &[Arg]) -> Result<Array> {
     let device = Device::cpu();
     match op {
         Op::Full { shape, dtype } => full(&device, shape, scalar(args, 0)?, *dtype),
-        Op::Arange { len, dtype } => arange(&device, *len, scalar(args, 0)?, scalar(args, 1)?, *dtype),
+        Op::Arange { len, dtype } => {
+            arange(&device, *len, scalar(args, 0)?, scalar(args, 1)?, *dtype)
+        }
         Op::Iota { shape, dim } => iota(&device, shape, *dim),
         other => Err(Error::internal(format!("{} makes no array", other.name()))),
     }

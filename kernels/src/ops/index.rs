@@ -27,7 +27,10 @@ fn check_source(x: DType, src: &ArgMeta<'_>) -> Result<()> {
     if src.category() <= x.category() {
         return Ok(());
     }
-    Err(Error::dtype(format!("{} cannot be written into {x}", src.dtype())))
+    Err(Error::dtype(format!(
+        "{} cannot be written into {x}",
+        src.dtype()
+    )))
 }
 
 fn check_rank(x: &Shape, index: &Shape) -> Result<()> {
@@ -35,7 +38,9 @@ fn check_rank(x: &Shape, index: &Shape) -> Result<()> {
         return Ok(());
     }
     let (a, b) = (index.rank(), x.rank());
-    Err(Error::shape(format!("an index of rank {a} for a tensor of rank {b}")))
+    Err(Error::shape(format!(
+        "an index of rank {a} for a tensor of rank {b}"
+    )))
 }
 
 pub(super) fn infer_gather(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
@@ -71,11 +76,13 @@ fn selected(axes: &[u8], at: usize, args: &[ArgMeta<'_>], first: usize) -> Resul
     for i in first..args.len() {
         let (index, dtype) = tensor(args, i)?;
         check_index(dtype)?;
-        block = block
-            .broadcast(index)
-            .ok_or_else(|| Error::shape(format!("index shapes {block} and {index} do not broadcast")))?;
+        block = block.broadcast(index).ok_or_else(|| {
+            Error::shape(format!("index shapes {block} and {index} do not broadcast"))
+        })?;
     }
-    let kept: Vec<usize> = (0..x.rank()).filter(|&d| !axes.contains(&(d as u8))).collect();
+    let kept: Vec<usize> = (0..x.rank())
+        .filter(|&d| !axes.contains(&(d as u8)))
+        .collect();
     if at > kept.len() {
         return Err(Error::argument(format!(
             "indices at {at} among {} dimensions",
@@ -182,8 +189,14 @@ fn shared() -> Error {
 
 /// Offsets of the elements of some dimensions of a row-major array of shape `of`, restricted to `sizes`.
 fn offsets(of: &[usize], sizes: &[usize], unit: usize) -> Vec<usize> {
-    let strides: Strides = Shape::new(of).strides().iter().map(|s| s * unit as isize).collect();
-    Layout::new(Shape::new(sizes), strides, 0).offsets().collect()
+    let strides: Strides = Shape::new(of)
+        .strides()
+        .iter()
+        .map(|s| s * unit as isize)
+        .collect();
+    Layout::new(Shape::new(sizes), strides, 0)
+        .offsets()
+        .collect()
 }
 
 /// `out[i] = x[i with i[dim] replaced by index[i]]`.
@@ -223,7 +236,13 @@ pub fn run_gather(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Resu
 }
 
 /// The selection of indices, from the operands after `first`, on an array of this layout.
-fn selection(axes: &[u8], at: usize, layout: &Layout, args: &[Arg], first: usize) -> Result<Selection> {
+fn selection(
+    axes: &[u8],
+    at: usize,
+    layout: &Layout,
+    args: &[Arg],
+    first: usize,
+) -> Result<Selection> {
     let mut index = Vec::with_capacity(axes.len());
     let mut block = Shape::scalar();
     for i in first..args.len() {
@@ -248,14 +267,25 @@ fn selection(axes: &[u8], at: usize, layout: &Layout, args: &[Arg], first: usize
         .filter(|&d| !axes.contains(&(d as u8)))
         .map(|d| (layout.shape()[d], layout.strides()[d]))
         .collect();
-    Ok(Selection::new(layout.offset(), &kept[..at], places, &kept[at..]))
+    Ok(Selection::new(
+        layout.offset(),
+        &kept[..at],
+        places,
+        &kept[at..],
+    ))
 }
 
 /// Advanced indexing: the elements at the indices, which broadcast together.
 ///
 /// # Errors
 /// `Index`: the first index out of range. Out of memory.
-pub fn run_index(axes: &[u8], at: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+pub fn run_index(
+    axes: &[u8],
+    at: usize,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
     let x = array(args, 0)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
     let s = selection(axes, at, &x.layout, args, 1)?;
@@ -341,7 +371,10 @@ pub fn run_scatter(
     if dtype == DType::Bool && mode == ScatterMode::Mean {
         return Err(Error::dtype("the mean of bool is not defined"));
     }
-    let sums = matches!(mode, ScatterMode::Sum | ScatterMode::Prod | ScatterMode::Mean);
+    let sums = matches!(
+        mode,
+        ScatterMode::Sum | ScatterMode::Prod | ScatterMode::Mean
+    );
     let compute = combining(dtype, sums);
     let mut out = copy(x, x.shape(), compute)?;
     let index = indices(args, 1)?;
@@ -352,7 +385,11 @@ pub fn run_scatter(
     let src = source(args, 2, x.buffer.device(), compute)?;
     // The part of the source that the index covers.
     let part = match src.layout.shape().rank() == shape.rank() {
-        true => Layout::new(shape.clone(), src.layout.strides().into(), src.layout.offset()),
+        true => Layout::new(
+            shape.clone(),
+            src.layout.strides().into(),
+            src.layout.offset(),
+        ),
         false => Layout::new(shape.clone(), Strides::from_elem(0, shape.rank()), 0),
     };
     let src = contiguous(&cast(&src.with_layout(part), compute)?)?;
@@ -415,7 +452,14 @@ mod tests {
         finish(out, shape, dtype)
     }
 
-    fn scattered(dim: usize, mode: ScatterMode, include: bool, x: &Array, index: &Array, src: Arg) -> Ran {
+    fn scattered(
+        dim: usize,
+        mode: ScatterMode,
+        include: bool,
+        x: &Array,
+        index: &Array,
+        src: Arg,
+    ) -> Ran {
         let args = [Arg::Array(x.clone()), Arg::Array(index.clone()), src];
         let (shape, dtype) = infer_scatter(dim, &metas(&args))?;
         let before = bits(x);
@@ -453,9 +497,16 @@ mod tests {
                     })
                     .collect();
                 let dense = (of(dtype, &dims, &values), of(index_dtype, &shape, &index));
-                let other = (strided(dtype, &dims, &values), strided(index_dtype, &shape, &index));
+                let other = (
+                    strided(dtype, &dims, &values),
+                    strided(index_dtype, &shape, &index),
+                );
                 for (x, index) in [dense, other] {
-                    assert_eq!(gathered(dim, &x, &index).expect("gathered").1, want, "{dtype} {dim}");
+                    assert_eq!(
+                        gathered(dim, &x, &index).expect("gathered").1,
+                        want,
+                        "{dtype} {dim}"
+                    );
                 }
             }
         }
@@ -468,7 +519,10 @@ mod tests {
         let (rows, columns) = ([2.0, -1.0, 0.0], [1.0, 4.0]);
         let i = of(DType::I64, &[3, 1], &rows);
         let j = of(DType::I32, &[2], &columns);
-        for x in [of(DType::F32, &dims, &values), strided(DType::F32, &dims, &values)] {
+        for x in [
+            of(DType::F32, &dims, &values),
+            strided(DType::F32, &dims, &values),
+        ] {
             // x[:, [..], [..], :] keeps the block in place; x[[..], :, [..], :] puts it first.
             for (axes, at, shape) in [
                 ([1u8, 2], 1, [3, 3, 2, 2]),
@@ -506,7 +560,8 @@ mod tests {
                 assert_eq!(got[n * 300..][..300], values[row * 300..][..300]);
             }
         }
-        let (_, got) = indexed(&[1], 1, &of(DType::F64, &[5, 300], &values), &[&index]).expect("columns");
+        let (_, got) =
+            indexed(&[1], 1, &of(DType::F64, &[5, 300], &values), &[&index]).expect("columns");
         assert_eq!(got[4..8], [304, 300, 599, 303].map(|i: usize| values[i]));
     }
 
@@ -538,8 +593,19 @@ mod tests {
             assert_eq!(got, sum, "{dtype}");
         }
         let x = of(DType::I32, &[2, 3], &[0.0; 6]);
-        let (i, j) = (of(DType::I64, &[2], &[0.0, 1.0]), of(DType::I64, &[2], &[2.0, 0.0]));
-        let (_, got) = put_at(&[0, 1], 0, false, &x, Arg::Scalar(Scalar::Int(7)), &[&i, &j]).expect("put");
+        let (i, j) = (
+            of(DType::I64, &[2], &[0.0, 1.0]),
+            of(DType::I64, &[2], &[2.0, 0.0]),
+        );
+        let (_, got) = put_at(
+            &[0, 1],
+            0,
+            false,
+            &x,
+            Arg::Scalar(Scalar::Int(7)),
+            &[&i, &j],
+        )
+        .expect("put");
         assert_eq!(got, [0.0, 0.0, 7.0, 7.0, 0.0, 0.0]);
         let row = Arg::Array(of(DType::Bool, &[3], &[1.0, 0.0, 1.0]));
         let (_, got) = put_at(&[0], 0, true, &x, row, &[&i]).expect("put");
@@ -553,7 +619,8 @@ mod tests {
         let src = integers(n * width, 5, -3, 3);
         let x = of(DType::F16, &[4, width], &vec![0.0; 4 * width]);
         let arg = Arg::Array(of(DType::F16, &[n, width], &src));
-        let (_, got) = put_at(&[0], 0, true, &x, arg, &[&of(DType::I64, &[n], &index)]).expect("put");
+        let (_, got) =
+            put_at(&[0], 0, true, &x, arg, &[&of(DType::I64, &[n], &index)]).expect("put");
         let mut want = vec![0.0; 4 * width];
         for (at, v) in src.iter().enumerate() {
             want[index[at / width] as usize * width + at % width] += v;
@@ -582,7 +649,9 @@ mod tests {
                             at[dim] = wrapped(to, dims[dim]);
                             met[flat(&at, &dims)].push(value);
                         }
-                        for (want, met) in want.iter_mut().zip(&mut met).filter(|(_, m)| !m.is_empty()) {
+                        for (want, met) in
+                            want.iter_mut().zip(&mut met).filter(|(_, m)| !m.is_empty())
+                        {
                             if include && mode != Assign {
                                 met.push(*want);
                             }
@@ -608,7 +677,10 @@ mod tests {
                         }
                         let got = got.expect("scattered").1;
                         let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 4e-3 * b.abs();
-                        assert!(got.iter().zip(&want).all(near), "{dtype} {dim} {mode:?} {include}");
+                        assert!(
+                            got.iter().zip(&want).all(near),
+                            "{dtype} {dim} {mode:?} {include}"
+                        );
                     }
                 }
             }
@@ -620,9 +692,11 @@ mod tests {
         let index = of(DType::I64, &[2], &[1.0, 1.0]);
         let x = of(DType::F32, &[2], &[1.0, f64::NAN]);
         let number = || Arg::Scalar(Scalar::Float(2.0));
-        let (_, got) = scattered(0, ScatterMode::Amax, true, &x, &index, number()).expect("scattered");
+        let (_, got) =
+            scattered(0, ScatterMode::Amax, true, &x, &index, number()).expect("scattered");
         assert!(got[1].is_nan());
-        let (_, got) = scattered(0, ScatterMode::Sum, false, &x, &index, number()).expect("scattered");
+        let (_, got) =
+            scattered(0, ScatterMode::Sum, false, &x, &index, number()).expect("scattered");
         assert_eq!(got, [1.0, 4.0]);
         let zero = of(DType::I64, &[], &[0.0]);
         let one = of(DType::F32, &[], &[5.0]);
@@ -649,7 +723,10 @@ mod tests {
         assert_eq!(kind(indexed(&[1], 1, &x, &[&index])), wrong);
         let number = || Arg::Scalar(Scalar::Float(2.0));
         assert_eq!(kind(put_at(&[1], 1, false, &x, number(), &[&index])), wrong);
-        assert_eq!(kind(scattered(1, ScatterMode::Sum, true, &x, &index, number())), wrong);
+        assert_eq!(
+            kind(scattered(1, ScatterMode::Sum, true, &x, &index, number())),
+            wrong
+        );
         let empty = of(DType::F32, &[0], &[]);
         let zero = of(DType::I64, &[1], &[0.0]);
         assert_eq!(
@@ -661,9 +738,15 @@ mod tests {
             }
         );
         let none = of(DType::I64, &[0], &[]);
-        assert_eq!(indexed(&[0], 0, &empty, &[&none]).expect("empty").0, Shape::from([0]));
+        assert_eq!(
+            indexed(&[0], 0, &empty, &[&none]).expect("empty").0,
+            Shape::from([0])
+        );
         let none = of(DType::I64, &[0, 3], &[]);
-        assert_eq!(gathered(0, &x, &none).expect("empty").0, Shape::from([0, 3]));
+        assert_eq!(
+            gathered(0, &x, &none).expect("empty").0,
+            Shape::from([0, 3])
+        );
         assert_eq!(
             scattered(0, ScatterMode::Sum, true, &x, &none, number())
                 .expect("same")

@@ -20,9 +20,14 @@ impl Parts {
     /// The parts for operands of these shapes; a vector is a row on the left and a column on the right.
     fn of(a: &Shape, b: &Shape) -> Result<Parts> {
         if a.rank() == 0 || b.rank() == 0 {
-            return Err(Error::shape(format!("a matrix product of {a} and {b}: a 0-d operand")));
+            return Err(Error::shape(format!(
+                "a matrix product of {a} and {b}: a 0-d operand"
+            )));
         }
-        let (m, k) = (if a.rank() == 1 { 1 } else { a[a.rank() - 2] }, a[a.rank() - 1]);
+        let (m, k) = (
+            if a.rank() == 1 { 1 } else { a[a.rank() - 2] },
+            a[a.rank() - 1],
+        );
         let (inner, n) = match b.rank() {
             1 => (b[0], 1),
             rank => (b[rank - 2], b[rank - 1]),
@@ -31,9 +36,13 @@ impl Parts {
             return Err(Error::shape(format!("inner sizes {k} and {inner} differ")));
         }
         let lead = |s: &Shape| Shape::new(&s[..s.rank().saturating_sub(2)]);
-        let batch = lead(a)
-            .broadcast(&lead(b))
-            .ok_or_else(|| Error::shape(format!("batch sizes {} and {} do not broadcast", lead(a), lead(b))))?;
+        let batch = lead(a).broadcast(&lead(b)).ok_or_else(|| {
+            Error::shape(format!(
+                "batch sizes {} and {} do not broadcast",
+                lead(a),
+                lead(b)
+            ))
+        })?;
         Ok(Parts {
             batch,
             sizes: Sizes { m, n, k },
@@ -111,7 +120,12 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.
-fn batched(layout: &Layout, batch: &Shape, rows: usize, columns: usize) -> Result<(Vec<usize>, isize, isize)> {
+fn batched(
+    layout: &Layout,
+    batch: &Shape,
+    rows: usize,
+    columns: usize,
+) -> Result<(Vec<usize>, isize, isize)> {
     let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
     let spread = layout
         .broadcast_to(&full)
@@ -175,7 +189,13 @@ fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
     let from = right.offset();
     let (mut starts, a, _) = views::<T>(parts, a, left, b, right)?;
     starts.iter_mut().for_each(|start| start.1 -= from);
-    integer_products(parts.sizes, a, elements::<T>(b)?, &starts, elements_mut(out)?)
+    integer_products(
+        parts.sizes,
+        a,
+        elements::<T>(b)?,
+        &starts,
+        elements_mut(out)?,
+    )
 }
 
 #[cfg(test)]
@@ -207,7 +227,9 @@ mod tests {
             .map(|at| {
                 let index = index_of(at, out);
                 let (i, j) = (index[out.len() - 2], index[out.len() - 1]);
-                (0..k).map(|k| pick(a, &index, i, k) * pick(b, &index, k, j)).sum()
+                (0..k)
+                    .map(|k| pick(a, &index, i, k) * pick(b, &index, k, j))
+                    .sum()
             })
             .collect()
     }
@@ -266,18 +288,30 @@ mod tests {
         let flipped: Vec<f64> = values.iter().rev().copied().collect();
         let b = of(DType::F64, &[4, 3], &values);
         let got = apply(&x.with_layout(flip), &b).expect("a product");
-        assert_eq!(read(&got), reference((&[3, 4], &flipped), (&[4, 3], &values), &[3, 3]));
+        assert_eq!(
+            read(&got),
+            reference((&[3, 4], &flipped), (&[4, 3], &values), &[3, 3])
+        );
         let same = Layout::new([3, 4].into(), Strides::from_slice(&[0, 1]), 4);
         let got = apply(&x.with_layout(same), &b).expect("a product");
         let rows: Vec<f64> = (0..12).map(|i| values[4 + i % 4]).collect();
-        assert_eq!(read(&got), reference((&[3, 4], &rows), (&[4, 3], &values), &[3, 3]));
+        assert_eq!(
+            read(&got),
+            reference((&[3, 4], &rows), (&[4, 3], &values), &[3, 3])
+        );
     }
 
     #[test]
     fn empties_are_zeros() {
         let of = |dims: &[usize]| of(DType::F32, dims, &vec![1.0; dims.iter().product()]);
-        assert_eq!(read(&apply(&of(&[2, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 6]);
-        assert_eq!(read(&apply(&of(&[1, 0]), &of(&[0, 3])).expect("zeros")), [0.0; 3]);
+        assert_eq!(
+            read(&apply(&of(&[2, 0]), &of(&[0, 3])).expect("zeros")),
+            [0.0; 6]
+        );
+        assert_eq!(
+            read(&apply(&of(&[1, 0]), &of(&[0, 3])).expect("zeros")),
+            [0.0; 3]
+        );
         assert_eq!(read(&apply(&of(&[0]), &of(&[0])).expect("zero")), [0.0]);
         assert_eq!(
             apply(&of(&[0, 2]), &of(&[2, 3])).expect("none").shape(),
@@ -304,7 +338,12 @@ mod tests {
 
     #[test]
     fn bits_do_not_depend_on_threads() {
-        let noise = |n, seed| -> Vec<f64> { integers(n, seed, -1000, 1000).into_iter().map(|v| v / 999.0).collect() };
+        let noise = |n, seed| -> Vec<f64> {
+            integers(n, seed, -1000, 1000)
+                .into_iter()
+                .map(|v| v / 999.0)
+                .collect()
+        };
         let cases = [
             (200, 300, 170),
             (64, 700, 600),
@@ -342,7 +381,10 @@ mod tests {
             operands: vec![],
             location: None,
         };
-        assert_eq!(error.at(context).to_string(), "matmul: inner sizes 3 and 2 differ");
+        assert_eq!(
+            error.at(context).to_string(),
+            "matmul: inner sizes 3 and 2 differ"
+        );
         assert!(apply(&of(DType::F32, &[]), &of(DType::F32, &[1])).is_err());
         assert!(apply(&of(DType::Bool, &[1]), &of(DType::Bool, &[1])).is_err());
         assert!(apply(&of(DType::F32, &[2, 1, 1]), &of(DType::F32, &[3, 1, 1])).is_err());

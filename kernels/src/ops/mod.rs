@@ -28,14 +28,20 @@ impl Op {
     /// The operands do not fit the operator: the error names what is wrong (shape, dtype, dimension, argument).
     pub fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         match self {
-            Op::Full { shape, dtype } | Op::Random { shape, dtype, .. } => Ok((shape.clone(), *dtype)),
+            Op::Full { shape, dtype } | Op::Random { shape, dtype, .. } => {
+                Ok((shape.clone(), *dtype))
+            }
             Op::Arange { len, dtype } => Ok((Shape::from(*len), *dtype)),
             Op::Iota { shape, .. } => Ok((shape.clone(), DType::I64)),
             Op::Unary(op) => pointwise::infer_unary(*op, args),
             Op::Binary(op) => pointwise::infer_binary(*op, args),
             Op::Where => pointwise::infer_where(args),
             Op::Cast(dtype) => Ok((args[0].shape(), *dtype)),
-            Op::Reduce { kind, mask, keepdim } => reduce::infer(*kind, *mask, *keepdim, args),
+            Op::Reduce {
+                kind,
+                mask,
+                keepdim,
+            } => reduce::infer(*kind, *mask, *keepdim, args),
             Op::Scan { kind, dim } => scan::infer(*kind, *dim, args),
             Op::ArgSort { dim, .. } => sort::infer_sort(*dim, args),
             Op::ArgTopK { k, dim, .. } => sort::infer_topk(*k, *dim, args),

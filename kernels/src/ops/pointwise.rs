@@ -33,16 +33,19 @@ pub fn promote(args: &[ArgMeta<'_>]) -> DType {
 /// # Errors
 /// Two shapes differ in a dimension where neither is 1.
 pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
-    let mut shapes = args.iter().filter_map(ArgMeta::tensor).map(|(shape, _)| shape);
+    let mut shapes = args
+        .iter()
+        .filter_map(ArgMeta::tensor)
+        .map(|(shape, _)| shape);
     let Some(first) = shapes.next() else {
         return Ok(Shape::scalar());
     };
     let mut result = first.clone();
     for shape in shapes {
         if *shape != result {
-            result = result
-                .broadcast(shape)
-                .ok_or_else(|| Error::shape(format!("shapes {result} and {shape} do not broadcast")))?;
+            result = result.broadcast(shape).ok_or_else(|| {
+                Error::shape(format!("shapes {result} and {shape} do not broadcast"))
+            })?;
         }
     }
     Ok(result)
@@ -81,7 +84,9 @@ pub(super) fn infer_binary(op: BinaryOp, args: &[ArgMeta<'_>]) -> Inferred {
 pub(super) fn infer_where(args: &[ArgMeta<'_>]) -> Inferred {
     let (_, mask) = tensor(args, 0)?;
     if mask.category() != Category::Bool {
-        return Err(Error::dtype(format!("the condition must be bool, not {mask}")));
+        return Err(Error::dtype(format!(
+            "the condition must be bool, not {mask}"
+        )));
     }
     Ok((broadcast(args)?, promote(&args[1..])))
 }

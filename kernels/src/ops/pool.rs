@@ -24,7 +24,8 @@ pub(super) fn name(spec: &PoolSpec) -> &'static str {
 
 fn axes(spec: &PoolSpec, x: &Shape) -> Result<[Axis; 3]> {
     let spatial = spec.kernel.len();
-    if !(1..=3).contains(&spatial) || spec.stride.len() != spatial || spec.padding.len() != spatial {
+    if !(1..=3).contains(&spatial) || spec.stride.len() != spatial || spec.padding.len() != spatial
+    {
         return Err(Error::argument(format!(
             "kernel, stride and padding need one number for each of 1 to 3 spatial dimensions, not \
              {:?}, {:?} and {:?}",
@@ -74,7 +75,10 @@ pub(super) fn infer(spec: &PoolSpec, args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
     let axes = axes(spec, x)?;
     if dtype.category() == Category::Bool || (spec.kind == PoolKind::Avg && !dtype.is_float()) {
-        return Err(Error::dtype(format!("{} does not take {dtype}", name(spec))));
+        return Err(Error::dtype(format!(
+            "{} does not take {dtype}",
+            name(spec)
+        )));
     }
     let spatial = spec.kernel.len();
     let lead = x.rank() - spatial;
@@ -85,10 +89,14 @@ pub(super) fn infer(spec: &PoolSpec, args: &[ArgMeta<'_>]) -> Inferred {
 fn last_two(x: &Shape, size: [usize; 2], what: &str) -> Result<Shape> {
     let rank = x.rank();
     if rank != 3 && rank != 4 {
-        return Err(Error::shape(format!("{what} takes an input of rank 4 or 3, not {x}")));
+        return Err(Error::shape(format!(
+            "{what} takes an input of rank 4 or 3, not {x}"
+        )));
     }
     if x[rank - 2..].contains(&0) && !size.contains(&0) {
-        return Err(Error::shape(format!("{what} of an input without elements, {x}")));
+        return Err(Error::shape(format!(
+            "{what} of an input without elements, {x}"
+        )));
     }
     let mut dims = x.clone();
     dims.dims_mut()[rank - 2..].copy_from_slice(&size);
@@ -98,7 +106,9 @@ fn last_two(x: &Shape, size: [usize; 2], what: &str) -> Result<Shape> {
 pub(super) fn infer_adaptive(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
     if !dtype.is_float() {
-        return Err(Error::dtype(format!("adaptive_avg_pool2d does not take {dtype}")));
+        return Err(Error::dtype(format!(
+            "adaptive_avg_pool2d does not take {dtype}"
+        )));
     }
     Ok((last_two(x, size, "adaptive_avg_pool2d")?, dtype))
 }
@@ -158,7 +168,9 @@ pub fn run_interpolate(
     let input = plane(&x);
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
     if order > 0 && !dtype.is_float() {
-        return Err(Error::dtype(format!("only nearest interpolation takes {dtype}")));
+        return Err(Error::dtype(format!(
+            "only nearest interpolation takes {dtype}"
+        )));
     }
     if shape.numel() == 0 {
         return Ok(out);
@@ -235,7 +247,10 @@ mod tests {
                     (vec![2, 3, 7, 9], spec(kind, &[3, 2], &[2, 1], &[1, 1])),
                     (vec![2, 7, 9], spec(kind, &[2, 4], &[3, 2], &[0, 2])),
                     (vec![2, 3, 11], spec(kind, &[4], &[4], &[2])),
-                    (vec![1, 2, 4, 5, 6], spec(kind, &[2, 2, 2], &[1, 2, 2], &[1, 0, 1])),
+                    (
+                        vec![1, 2, 4, 5, 6],
+                        spec(kind, &[2, 2, 2], &[1, 2, 2], &[1, 0, 1]),
+                    ),
                 ] {
                     let x = integers(dims.iter().product(), 1, low, 8);
                     let got = apply(&spec, &strided(dtype, &dims, &x));
@@ -276,7 +291,8 @@ mod tests {
                 let got = run_adaptive(size, &args, &shape, dtype).expect("pooled");
                 for (at, got) in read(&got).into_iter().enumerate() {
                     let i = index_of(at, &[2, size[0], size[1]]);
-                    let window = |i: usize, n: usize, m: usize| i * n / m..((i + 1) * n).div_ceil(m);
+                    let window =
+                        |i: usize, n: usize, m: usize| i * n / m..((i + 1) * n).div_ceil(m);
                     let (rows, columns) = (window(i[1], 5, size[0]), window(i[2], 7, size[1]));
                     let n = rows.len() * columns.len();
                     let columns = &columns;
@@ -288,14 +304,22 @@ mod tests {
                 }
             }
         }
-        assert!(infer_adaptive([1, 1], &[ArgMeta::Tensor(&Shape::from([1, 1, 1]), DType::I32)]).is_err());
+        assert!(
+            infer_adaptive(
+                [1, 1],
+                &[ArgMeta::Tensor(&Shape::from([1, 1, 1]), DType::I32)]
+            )
+            .is_err()
+        );
         assert!(infer_adaptive([1, 1], &[ArgMeta::Tensor(&Shape::from([1]), DType::F32)]).is_err());
     }
 
     fn resampled(size: [usize; 2], order: u8, align: bool, x: &Array) -> Result<Vec<f64>> {
         let args = [Arg::Array(x.clone())];
         let (shape, dtype) = infer_interpolate(size, &metas(&args))?;
-        Ok(read(&run_interpolate(size, order, align, &args, &shape, dtype)?))
+        Ok(read(&run_interpolate(
+            size, order, align, &args, &shape, dtype,
+        )?))
     }
 
     #[test]
@@ -310,17 +334,25 @@ mod tests {
         // PyTorch: the border repeats, and A is −0.75.
         let cubic = row(2, false, 4);
         let want = [-0.10546875, 0.2265625, 0.7734375, 1.10546875];
-        assert!(cubic.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6), "{cubic:?}");
+        assert!(
+            cubic.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-6),
+            "{cubic:?}"
+        );
         assert_eq!(row(2, true, 3)[1], 0.5);
     }
 
     #[test]
     fn resampling_reproduces_what_it_should() {
-        let plane: Vec<f64> = (0..5 * 6).map(|i| (i / 6) as f64 * 3.0 + (i % 6) as f64).collect();
+        let plane: Vec<f64> = (0..5 * 6)
+            .map(|i| (i / 6) as f64 * 3.0 + (i % 6) as f64)
+            .collect();
         for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
             let x = strided(dtype, &[1, 5, 6], &plane);
             for order in 0..3 {
-                assert_eq!(resampled([5, 6], order, false, &x).expect("the same"), plane);
+                assert_eq!(
+                    resampled([5, 6], order, false, &x).expect("the same"),
+                    plane
+                );
                 assert_eq!(resampled([5, 6], order, true, &x).expect("the same"), plane);
             }
             // A linear function stays linear between aligned corners.
@@ -343,8 +375,9 @@ mod tests {
     #[test]
     fn misfits_are_errors() {
         let x = of(DType::F32, &[1, 4], &[0.0; 4]);
-        let refused =
-            |kernel, stride, padding| apply(&spec(PoolKind::Max, &[kernel], &[stride], &[padding]), &x).is_err();
+        let refused = |kernel, stride, padding| {
+            apply(&spec(PoolKind::Max, &[kernel], &[stride], &[padding]), &x).is_err()
+        };
         assert!(refused(3, 1, 2));
         assert!(refused(5, 1, 0));
         assert!(refused(2, 0, 0));

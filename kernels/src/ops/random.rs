@@ -21,7 +21,10 @@ pub fn name(dist: Distribution) -> &'static str {
 /// Out of memory; a tensor where a number is needed.
 pub fn run(dist: Distribution, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     use crate::cpu::random::{Draw, bernoulli, bits, integers, normal, uniform};
-    let (key, offset) = (scalar(args, 0)?.to_i64() as u64, scalar(args, 1)?.to_i64() as u64);
+    let (key, offset) = (
+        scalar(args, 0)?.to_i64() as u64,
+        scalar(args, 1)?.to_i64() as u64,
+    );
     let draw = Draw {
         key,
         offset,

@@ -25,7 +25,11 @@ pub fn result_dtype(kind: ReduceKind, dtype: DType) -> Option<DType> {
     match kind {
         ReduceKind::Sum | ReduceKind::Prod if !dtype.is_float() => Some(DType::I64),
         ReduceKind::Mean if !dtype.is_float() => None,
-        ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean | ReduceKind::Max | ReduceKind::Min => Some(dtype),
+        ReduceKind::Sum
+        | ReduceKind::Prod
+        | ReduceKind::Mean
+        | ReduceKind::Max
+        | ReduceKind::Min => Some(dtype),
         ReduceKind::Any | ReduceKind::All => Some(DType::Bool),
         ReduceKind::ArgMax | ReduceKind::ArgMin => Some(DType::I64),
     }
@@ -53,8 +57,8 @@ pub fn infer(kind: ReduceKind, mask: u64, keepdim: bool, args: &[ArgMeta<'_>]) -
             rank,
         }));
     }
-    let result =
-        result_dtype(kind, dtype).ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", name(kind))))?;
+    let result = result_dtype(kind, dtype)
+        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", name(kind))))?;
     let reduced = shape.reduced(mask, keepdim);
     if !has_identity(kind) && shape.numel() == 0 && reduced.numel() != 0 {
         return Err(Error::argument(format!(
@@ -69,7 +73,13 @@ pub fn infer(kind: ReduceKind, mask: u64, keepdim: bool, args: &[ArgMeta<'_>]) -
 ///
 /// # Errors
 /// Out of memory.
-pub fn run(kind: ReduceKind, mask: u64, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+pub fn run(
+    kind: ReduceKind,
+    mask: u64,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
     crate::cpu::reduce::reduce(kind, mask, array(args, 0)?, shape, dtype)
 }
 
@@ -79,7 +89,13 @@ mod tests {
     use DType::*;
 
     fn rule(kind: ReduceKind, shape: &[usize], dtype: DType, mask: u64) -> Option<(Shape, DType)> {
-        infer(kind, mask, false, &[ArgMeta::Tensor(&Shape::new(shape), dtype)]).ok()
+        infer(
+            kind,
+            mask,
+            false,
+            &[ArgMeta::Tensor(&Shape::new(shape), dtype)],
+        )
+        .ok()
     }
 
     #[test]
@@ -95,18 +111,33 @@ mod tests {
             (ReduceKind::Any, F32, Some(Bool)),
             (ReduceKind::ArgMin, U8, Some(I64)),
         ] {
-            assert_eq!(rule(kind, &[2, 3], from, 0b11).map(|r| r.1), to, "{kind:?} {from}");
+            assert_eq!(
+                rule(kind, &[2, 3], from, 0b11).map(|r| r.1),
+                to,
+                "{kind:?} {from}"
+            );
         }
     }
 
     #[test]
     fn no_elements() {
-        for kind in [ReduceKind::Max, ReduceKind::Min, ReduceKind::ArgMax, ReduceKind::ArgMin] {
+        for kind in [
+            ReduceKind::Max,
+            ReduceKind::Min,
+            ReduceKind::ArgMax,
+            ReduceKind::ArgMin,
+        ] {
             assert_eq!(rule(kind, &[0, 3], F32, 0b01), None);
-            assert_eq!(rule(kind, &[0, 3], F32, 0b10).map(|r| r.0), Some(Shape::from([0])));
+            assert_eq!(
+                rule(kind, &[0, 3], F32, 0b10).map(|r| r.0),
+                Some(Shape::from([0]))
+            );
             assert_eq!(rule(kind, &[0], F32, 0b1), None);
         }
-        assert_eq!(rule(ReduceKind::Sum, &[0], F32, 1).map(|r| r.0), Some(Shape::scalar()));
+        assert_eq!(
+            rule(ReduceKind::Sum, &[0], F32, 1).map(|r| r.0),
+            Some(Shape::scalar())
+        );
         assert_eq!(rule(ReduceKind::All, &[0], F32, 1).map(|r| r.1), Some(Bool));
     }
 

@@ -186,11 +186,15 @@ mod tests {
     #[test]
     fn scalars_empties_and_errors() {
         assert_eq!(
-            apply(ScanKind::Sum, 0, of(DType::Bool, &[], &[1.0])).expect("0-d").1,
+            apply(ScanKind::Sum, 0, of(DType::Bool, &[], &[1.0]))
+                .expect("0-d")
+                .1,
             [1.0]
         );
         assert_eq!(
-            apply(ScanKind::ArgMax, 0, of(DType::F32, &[], &[3.0])).expect("0-d").1,
+            apply(ScanKind::ArgMax, 0, of(DType::F32, &[], &[3.0]))
+                .expect("0-d")
+                .1,
             [0.0]
         );
         for (dims, dim) in [([0, 3], 0), ([3, 0], 0), ([3, 0], 1)] {

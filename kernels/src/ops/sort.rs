@@ -38,7 +38,13 @@ pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred
 ///
 /// # Errors
 /// Out of memory; a dimension of 2³² elements or more.
-pub fn run_argsort(dim: usize, descending: bool, args: &[Arg], shape: &Shape, _dtype: DType) -> Result<Array> {
+pub fn run_argsort(
+    dim: usize,
+    descending: bool,
+    args: &[Arg],
+    shape: &Shape,
+    _dtype: DType,
+) -> Result<Array> {
     let len = shape.get(dim).copied().unwrap_or(1);
     lanes(dim, array(args, 0)?, shape, len, |x, out| {
         with_type!(x.dtype, T => argsort::<T>(elements(x)?, out, len, descending));
@@ -50,7 +56,14 @@ pub fn run_argsort(dim: usize, descending: bool, args: &[Arg], shape: &Shape, _d
 ///
 /// # Errors
 /// Out of memory; a dimension of 2³² elements or more.
-pub fn run_topk(k: usize, dim: usize, largest: bool, args: &[Arg], shape: &Shape, _dtype: DType) -> Result<Array> {
+pub fn run_topk(
+    k: usize,
+    dim: usize,
+    largest: bool,
+    args: &[Arg],
+    shape: &Shape,
+    _dtype: DType,
+) -> Result<Array> {
     let x = array(args, 0)?;
     let len = x.shape().get(dim).copied().unwrap_or(1);
     lanes(dim, x, shape, len, |x, out| {
@@ -68,7 +81,9 @@ fn lanes(
     f: impl Fn(&Array, &mut [i64]) -> Result<()>,
 ) -> Result<Array> {
     if u32::try_from(len).is_err() {
-        return Err(Error::unsupported(format!("sorting a dimension of {len} elements")));
+        return Err(Error::unsupported(format!(
+            "sorting a dimension of {len} elements"
+        )));
     }
     let rank = shape.rank();
     let mut order: Vec<usize> = (0..rank).filter(|&d| d != dim).collect();
@@ -146,7 +161,11 @@ mod tests {
                         }
                     }
                     for x in [of(dtype, &dims, &x), strided(dtype, &dims, &x)] {
-                        assert_eq!(sorted(dim, descending, &x).expect("sorted"), want, "{dtype}");
+                        assert_eq!(
+                            sorted(dim, descending, &x).expect("sorted"),
+                            want,
+                            "{dtype}"
+                        );
                         let mut part = dims;
                         part[dim] = 2;
                         let take = |at: usize| want[flat(&index_of(at, &part), &dims)];

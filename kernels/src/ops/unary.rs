@@ -92,9 +92,9 @@ use UnaryOp::*;
 impl UnaryOp {
     /// Every operator, in order of declaration.
     pub const ALL: [UnaryOp; 39] = [
-        Abs, Neg, Sign, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Recip, Square, Sin, Cos, Tan, Asin,
-        Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Floor, Ceil, Round, Trunc, Sigmoid, Relu,
-        LogicalNot, BitwiseNot, IsNan, IsInf, IsFinite,
+        Abs, Neg, Sign, Exp, Exp2, Expm1, Log, Log2, Log10, Log1p, Sqrt, Rsqrt, Recip, Square, Sin,
+        Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Asinh, Acosh, Atanh, Erf, Erfc, Floor, Ceil,
+        Round, Trunc, Sigmoid, Relu, LogicalNot, BitwiseNot, IsNan, IsInf, IsFinite,
     ];
 
     /// The name in snake case, as PyTorch spells it.
@@ -208,7 +208,13 @@ impl UnaryOp {
     /// The C expression of the operator on the one argument `args[0]`, an expression of the vector type that
     /// represents `dtype` (the compute dtype; F32 for the half types, whose result is not rounded here). What the
     /// expression calls is added to `needs`.
-    pub fn c_expr(self, dtype: DType, lanes: usize, args: &[&str], needs: &mut BTreeSet<Need>) -> String {
+    pub fn c_expr(
+        self,
+        dtype: DType,
+        lanes: usize,
+        args: &[&str],
+        needs: &mut BTreeSet<Need>,
+    ) -> String {
         let a = args[0];
         let dtype = dtype.compute();
         let float = dtype.is_float();
@@ -220,7 +226,9 @@ impl UnaryOp {
                 crate::support::mask(&mask, dtype, lanes)
             }
             BitwiseNot => format!("(~{a})"),
-            Abs | Sign if matches!(dtype, DType::Bool | DType::U8) && matches!(self, Abs) => a.to_owned(),
+            Abs | Sign if matches!(dtype, DType::Bool | DType::U8) && matches!(self, Abs) => {
+                a.to_owned()
+            }
             Sign if dtype == DType::Bool => a.to_owned(),
             Floor | Ceil | Round | Trunc if !float => a.to_owned(),
             Relu if dtype == DType::U8 => a.to_owned(),

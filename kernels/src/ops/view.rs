@@ -27,7 +27,11 @@ impl ViewMap {
             }
         }
         // A window without elements has no position.
-        let offset = if shape.numel() == 0 { 0 } else { offset as usize };
+        let offset = if shape.numel() == 0 {
+            0
+        } else {
+            offset as usize
+        };
         Layout::new(shape.clone(), strides, offset)
     }
 }
@@ -52,7 +56,11 @@ pub fn wrap_dim(dim: isize, rank: usize) -> Result<usize> {
 }
 
 fn wrap_index(index: isize, dim: usize, size: usize) -> Result<usize> {
-    let wrapped = if index < 0 { index + size as isize } else { index };
+    let wrapped = if index < 0 {
+        index + size as isize
+    } else {
+        index
+    };
     if wrapped < 0 || wrapped >= size as isize {
         return Err(Error::new(ErrorKind::Index {
             index: index as i64,
@@ -79,7 +87,11 @@ fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
     let mut auto = None;
     for (i, extent) in extents.iter().enumerate() {
         match extent {
-            Extent::Size(n) => known = known.checked_mul(*n).ok_or_else(|| bad("too many elements"))?,
+            Extent::Size(n) => {
+                known = known
+                    .checked_mul(*n)
+                    .ok_or_else(|| bad("too many elements"))?
+            }
             Extent::Auto if auto.is_none() => auto = Some(i),
             Extent::Auto => return Err(bad("two sizes are -1")),
         }
@@ -87,14 +99,22 @@ fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
     let total = from.numel();
     let inferred = match auto {
         Some(_) if known == 0 => return Err(bad("-1 is ambiguous beside a size of 0")),
-        Some(_) if !total.is_multiple_of(known) => return Err(bad("the sizes do not divide the element count")),
+        Some(_) if !total.is_multiple_of(known) => {
+            return Err(bad("the sizes do not divide the element count"));
+        }
         Some(_) => total / known,
         None if known != total => return Err(bad("element counts differ")),
         None => 0,
     };
     Ok(extents
         .iter()
-        .map(|e| if let Extent::Size(n) = e { *n } else { inferred })
+        .map(|e| {
+            if let Extent::Size(n) = e {
+                *n
+            } else {
+                inferred
+            }
+        })
         .collect())
 }
 
@@ -151,7 +171,9 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
         Op::Flatten { start, end } => {
             check_dim(*end, shape)?;
             if start > end {
-                return Err(Error::argument(format!("flatten from dimension {start} to {end}")));
+                return Err(Error::argument(format!(
+                    "flatten from dimension {start} to {end}"
+                )));
             }
             let merged = Shape::new(&shape[*start..=*end]).numel();
             let mut flat = SmallVec::from_slice(&shape[..*start]);
@@ -159,7 +181,12 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
             flat.extend_from_slice(&shape[end + 1..]);
             *dims.dims_mut() = flat;
         }
-        Op::Slice { dim, start, end, step } => {
+        Op::Slice {
+            dim,
+            start,
+            end,
+            step,
+        } => {
             check_dim(*dim, shape)?;
             if *step == 0 {
                 return Err(Error::argument("a slice's step must be at least 1"));
@@ -169,8 +196,16 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
         Op::Narrow { dim, start, len } => {
             check_dim(*dim, shape)?;
             let size = shape[*dim];
-            let from = if *start < 0 { start + size as isize } else { *start };
-            if from < 0 || (from as usize).checked_add(*len).is_none_or(|end| end > size) {
+            let from = if *start < 0 {
+                start + size as isize
+            } else {
+                *start
+            };
+            if from < 0
+                || (from as usize)
+                    .checked_add(*len)
+                    .is_none_or(|end| end > size)
+            {
                 return Err(Error::argument(format!(
                     "narrow of {len} from {start} leaves dimension {dim} of size {size}"
                 )));
@@ -238,7 +273,12 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
             }
         }
         Op::Cat { dim } => return infer_cat(*dim, args),
-        Op::SliceAssign { dim, start, end, step } => {
+        Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        } => {
             check_dim(*dim, shape)?;
             if *step == 0 {
                 return Err(Error::argument("a slice's step must be at least 1"));
@@ -252,10 +292,17 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
                 )));
             }
             if dtype.promote(src_dtype).category() != dtype.category() {
-                return Err(Error::dtype(format!("{src_dtype} cannot be written into {dtype}")));
+                return Err(Error::dtype(format!(
+                    "{src_dtype} cannot be written into {dtype}"
+                )));
             }
         }
-        other => return Err(Error::internal(format!("{} has no shape rule", other.name()))),
+        other => {
+            return Err(Error::internal(format!(
+                "{} has no shape rule",
+                other.name()
+            )));
+        }
     }
     Ok((dims, dtype))
 }
@@ -268,7 +315,8 @@ fn infer_cat(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
     dims.dims_mut()[dim] = 0;
     for i in 0..args.len() {
         let (shape, d) = tensor(args, i)?;
-        let fits = shape.rank() == first.rank() && (0..shape.rank()).all(|k| k == dim || shape[k] == first[k]);
+        let fits = shape.rank() == first.rank()
+            && (0..shape.rank()).all(|k| k == dim || shape[k] == first[k]);
         if !fits {
             return Err(Error::shape(format!(
                 "shapes {first} and {shape} do not join along dimension {dim}"
@@ -329,9 +377,17 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
                 *entry = identity(d + 1);
             }
         }
-        Op::Slice { dim, start, end, step } => {
+        Op::Slice {
+            dim,
+            start,
+            end,
+            step,
+        } => {
             let first = clamp_slice(from[*dim], *start, *end, *step).0;
-            dims[*dim] = (first as isize, SmallVec::from_slice(&[(*dim, *step as isize)]));
+            dims[*dim] = (
+                first as isize,
+                SmallVec::from_slice(&[(*dim, *step as isize)]),
+            );
         }
         Op::Narrow { dim, start, .. } => {
             let first = if *start < 0 {
@@ -353,7 +409,11 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
             }
         }
         Op::Flip { mask } => {
-            for (d, entry) in dims.iter_mut().enumerate().filter(|(d, _)| mask >> d & 1 == 1) {
+            for (d, entry) in dims
+                .iter_mut()
+                .enumerate()
+                .filter(|(d, _)| mask >> d & 1 == 1)
+            {
                 *entry = (from[d] as isize - 1, SmallVec::from_slice(&[(d, -1)]));
             }
         }
@@ -372,7 +432,10 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
             }
         }
         Op::Unfold { dim, step, .. } => {
-            dims[*dim] = (0, SmallVec::from_slice(&[(*dim, *step as isize), (rank, 1)]));
+            dims[*dim] = (
+                0,
+                SmallVec::from_slice(&[(*dim, *step as isize), (rank, 1)]),
+            );
         }
         _ => return None,
     }
@@ -391,7 +454,9 @@ mod tests {
     fn offsets(op: &Op, from: &Shape) -> Vec<usize> {
         let to = shape_of(op, from).expect("valid view");
         let map = view_map(op, from, &to).expect("affine view");
-        map.apply(&Layout::contiguous(from.clone()), &to).offsets().collect()
+        map.apply(&Layout::contiguous(from.clone()), &to)
+            .offsets()
+            .collect()
     }
 
     #[test]
@@ -409,8 +474,28 @@ mod tests {
         assert_eq!(offsets(&permute, &s), [0, 3, 1, 4, 2, 5]);
         assert_eq!(offsets(&Op::Flip { mask: 0b10 }, &s), [2, 1, 0, 5, 4, 3]);
         assert_eq!(offsets(&Op::Select { dim: 1, index: -1 }, &s), [2, 5]);
-        assert_eq!(offsets(&Op::Diagonal { offset: 1, a: 0, b: 1 }, &s), [1, 5]);
-        assert_eq!(offsets(&Op::Diagonal { offset: -1, a: 0, b: 1 }, &s), [3]);
+        assert_eq!(
+            offsets(
+                &Op::Diagonal {
+                    offset: 1,
+                    a: 0,
+                    b: 1
+                },
+                &s
+            ),
+            [1, 5]
+        );
+        assert_eq!(
+            offsets(
+                &Op::Diagonal {
+                    offset: -1,
+                    a: 0,
+                    b: 1
+                },
+                &s
+            ),
+            [3]
+        );
         let unfold = Op::Unfold {
             dim: 0,
             size: 2,
@@ -423,7 +508,10 @@ mod tests {
     fn reshape_infers_and_refuses() {
         let s = Shape::from([2, 3]);
         let to = |e: &[Extent]| shape_of(&Op::Reshape(SmallVec::from_slice(e)), &s);
-        assert_eq!(to(&[Extent::Auto, Extent::Size(2)]).ok(), Some(Shape::from([3, 2])));
+        assert_eq!(
+            to(&[Extent::Auto, Extent::Size(2)]).ok(),
+            Some(Shape::from([3, 2]))
+        );
         assert!(to(&[Extent::Auto, Extent::Auto]).is_err());
         assert!(to(&[Extent::Size(4), Extent::Auto]).is_err());
         assert!(to(&[Extent::Size(usize::MAX), Extent::Size(2)]).is_err());

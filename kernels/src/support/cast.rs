@@ -31,9 +31,13 @@ pub fn from_f16<F: Float>(bits: F::Int) -> F {
     // The exponents differ by 112; the product also makes subnormal numbers normal.
     let finite = magnitude.float_bits() * F::Int::lit(239 << 23).float_bits();
     let large = magnitude | F::Int::lit(0x7f80_0000);
-    F::Int::sel(magnitude.lt(F::Int::lit(0x7c00 << 13)), finite.bits(), large)
-        .float_bits()
-        .or_sign(sign)
+    F::Int::sel(
+        magnitude.lt(F::Int::lit(0x7c00 << 13)),
+        finite.bits(),
+        large,
+    )
+    .float_bits()
+    .or_sign(sign)
 }
 
 /// The bits of the nearest bfloat16, ties to even, in the low half.
@@ -187,11 +191,17 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
     let max = format!("ft_max_of_{from}");
     let min = format!("ft_min_of_{from}");
     let mut deps = vec![need("types", lanes), need(&max, lanes)];
-    let _ = writeln!(body, "  a = {max}x{lanes}(a, {low:.1}{suffix} - ({ty}){{}});");
+    let _ = writeln!(
+        body,
+        "  a = {max}x{lanes}(a, {low:.1}{suffix} - ({ty}){{}});"
+    );
     let through = if to.size() < 4 { "i32" } else { to.name() };
     if exact {
         deps.push(need(&min, lanes));
-        let _ = writeln!(body, "  a = {min}x{lanes}(a, {high:.1}{suffix} - ({ty}){{}});");
+        let _ = writeln!(
+            body,
+            "  a = {min}x{lanes}(a, {high:.1}{suffix} - ({ty}){{}});"
+        );
         let _ = writeln!(
             body,
             "  {through}x{lanes} r = __builtin_convertvector(a, {through}x{lanes});"
@@ -207,7 +217,10 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
         } else {
             "2147483647"
         };
-        let _ = writeln!(body, "  {int}x{lanes} f = ({int}x{lanes})(a < {limit}{suffix});");
+        let _ = writeln!(
+            body,
+            "  {int}x{lanes} f = ({int}x{lanes})(a < {limit}{suffix});"
+        );
         let wide = if int == through {
             "f".to_string()
         } else {
@@ -224,7 +237,8 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
     } else {
         format!("__builtin_convertvector(r, {to}x{lanes})")
     };
-    let text = format!("FT_INLINE {to}x{lanes} {name}x{lanes}({ty} a) {{\n{body}  return {result};\n}}\n");
+    let text =
+        format!("FT_INLINE {to}x{lanes} {name}x{lanes}({ty} a) {{\n{body}  return {result};\n}}\n");
     Definition { deps, text }
 }
 
@@ -232,10 +246,25 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
 fn half_text(name: &str, lanes: usize, to: bool) -> Definition {
     let (narrow, wide) = (format!("i16x{lanes}"), format!("f32x{lanes}"));
     let mut deps = vec![need("types", lanes)];
-    let bits = need(if to { "ft_f16_bits_f32" } else { "ft_f16_value_f32" }, lanes);
+    let bits = need(
+        if to {
+            "ft_f16_bits_f32"
+        } else {
+            "ft_f16_value_f32"
+        },
+        lanes,
+    );
     deps.push(bits);
-    let (from, result) = if to { (&wide, &narrow) } else { (&narrow, &wide) };
-    let asm = if to { "vcvtps2ph $0, %1, %0" } else { "vcvtph2ps %1, %0" };
+    let (from, result) = if to {
+        (&wide, &narrow)
+    } else {
+        (&narrow, &wide)
+    };
+    let asm = if to {
+        "vcvtps2ph $0, %1, %0"
+    } else {
+        "vcvtph2ps %1, %0"
+    };
     let head = format!("FT_INLINE {result} {name}x{lanes}({from} a) {{\n");
     let soft = if to {
         format!(
@@ -248,7 +277,8 @@ fn half_text(name: &str, lanes: usize, to: bool) -> Definition {
             bits.name
         )
     };
-    let hard = format!("  {result} r;\n  __asm__(\"{asm}\" : \"=REG\"(r) : \"REG\"(a));\n  return r;\n");
+    let hard =
+        format!("  {result} r;\n  __asm__(\"{asm}\" : \"=REG\"(r) : \"REG\"(a));\n  return r;\n");
     let text = match lanes {
         16 => format!(
             "{head}#if defined(FT_AVX512)\n{}#else\n{soft}#endif\n}}\n",
@@ -266,11 +296,15 @@ fn half_text(name: &str, lanes: usize, to: bool) -> Definition {
 pub(super) fn entries() -> Vec<Entry> {
     use trace::{F32, I32, Sym};
     let mut entries = vec![
-        Entry::new("ft_f16_bits_f32", |n, w| trace::unary(n, w, to_f16::<Sym<F32>>)),
+        Entry::new("ft_f16_bits_f32", |n, w| {
+            trace::unary(n, w, to_f16::<Sym<F32>>)
+        }),
         Entry::new("ft_f16_value_f32", |n, w| {
             trace::unary::<I32, F32>(n, w, from_f16::<Sym<F32>>)
         }),
-        Entry::new("ft_bf16_bits_f32", |n, w| trace::unary(n, w, to_bf16::<Sym<F32>>)),
+        Entry::new("ft_bf16_bits_f32", |n, w| {
+            trace::unary(n, w, to_bf16::<Sym<F32>>)
+        }),
         Entry::new("ft_to_f16", |n, w| half_text(n, w, true)),
         Entry::new("ft_from_f16", |n, w| half_text(n, w, false)),
         Entry::text(
@@ -288,13 +322,16 @@ pub(super) fn entries() -> Vec<Entry> {
             &["ft_to_f16", "ft_from_f16"],
             "FT_INLINE f32x@ ft_round_f16x@(f32x@ a) { return ft_from_f16x@(ft_to_f16x@(a)); }\n",
         ),
-        Entry::new("ft_round_bf16", |n, w| trace::unary(n, w, round_bf16::<Sym<F32>>)),
+        Entry::new("ft_round_bf16", |n, w| {
+            trace::unary(n, w, round_bf16::<Sym<F32>>)
+        }),
     ];
     for from in ["f32", "f64"] {
         for to in [DType::U8, DType::I8, DType::I16, DType::I32, DType::I64] {
-            entries.push(Entry::new(format!("ft_saturate_{from}_{to}"), move |name, lanes| {
-                saturate(name, from, to, lanes)
-            }));
+            entries.push(Entry::new(
+                format!("ft_saturate_{from}_{to}"),
+                move |name, lanes| saturate(name, from, to, lanes),
+            ));
         }
     }
     for from in DType::ALL {

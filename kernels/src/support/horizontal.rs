@@ -88,7 +88,10 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
             body,
             "  union {{ {ty}x{width} v; {ty}x{half} h[2]; }} u{width} = {{v{width}}};"
         );
-        let _ = writeln!(body, "  {ty}x{half} a{half} = u{width}.h[0], b{half} = u{width}.h[1];");
+        let _ = writeln!(
+            body,
+            "  {ty}x{half} a{half} = u{width}.h[0], b{half} = u{width}.h[1];"
+        );
         let _ = writeln!(
             body,
             "  {ty}x{half} v{half} = {};",
@@ -103,11 +106,17 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
     while names.len() > 1 {
         let half = names.len() / 2;
         for i in 0..half {
-            let _ = writeln!(body, "  {} = {};", names[i], single(&names[i], &names[i + half]));
+            let _ = writeln!(
+                body,
+                "  {} = {};",
+                names[i],
+                single(&names[i], &names[i + half])
+            );
         }
         names.truncate(half);
     }
-    let text = format!("FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return s0;\n}}\n");
+    let text =
+        format!("FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return s0;\n}}\n");
     Definition { deps, text }
 }
 
@@ -115,9 +124,10 @@ pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for ty in ["f32", "f64", "i64", "i32", "i16", "i8", "u8"] {
         for kind in ["sum", "prod", "max", "min"] {
-            entries.push(Entry::new(format!("ft_h{kind}_{ty}"), move |name, lanes| {
-                horizontal(name, kind, ty, lanes)
-            }));
+            entries.push(Entry::new(
+                format!("ft_h{kind}_{ty}"),
+                move |name, lanes| horizontal(name, kind, ty, lanes),
+            ));
         }
     }
     for (kind, op) in [("any", "|"), ("all", "&")] {

@@ -161,7 +161,11 @@ pub(super) fn entries() -> Vec<Entry> {
         let bits = dtype.size() * 8;
         // −1 mod the width is no divisor that traps: the quotient by it is 0 − x, the remainder 0.
         let minus = if signed { "y == -1" } else { "0" };
-        let floor = if signed { "(m != 0 && (m < 0) != (y < 0))" } else { "0" };
+        let floor = if signed {
+            "(m != 0 && (m < 0) != (y < 0))"
+        } else {
+            "0"
+        };
         let quotient = format!(
             "    if (y == 0) r = 0;\n    else if ({minus}) r = 0 - x;\n    else {{ \
              __typeof__(x) m = x % y; r = x / y - {floor}; }}\n"
@@ -170,7 +174,8 @@ pub(super) fn entries() -> Vec<Entry> {
             "    if (y == 0) r = x;\n    else if ({minus}) r = 0;\n    else {{ __typeof__(x) m = x % y; r = {floor} ? m + y : \
              m; }}\n"
         );
-        let fmod = format!("    if (y == 0) r = x;\n    else if ({minus}) r = 0;\n    else r = x % y;\n");
+        let fmod =
+            format!("    if (y == 0) r = x;\n    else if ({minus}) r = 0;\n    else r = x % y;\n");
         let negative = if signed {
             "x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0"
         } else {
@@ -216,9 +221,25 @@ pub(super) fn entries() -> Vec<Entry> {
                 },
             ),
             ("square", "a", "a * a".into()),
-            ("relu", "a", if signed { "a & (T)(a > 0)".into() } else { "a".into() }),
-            ("maximum", "a,b", "(T)(((T)(a > b) & a) | (~(T)(a > b) & b))".into()),
-            ("minimum", "a,b", "(T)(((T)(a < b) & a) | (~(T)(a < b) & b))".into()),
+            (
+                "relu",
+                "a",
+                if signed {
+                    "a & (T)(a > 0)".into()
+                } else {
+                    "a".into()
+                },
+            ),
+            (
+                "maximum",
+                "a,b",
+                "(T)(((T)(a > b) & a) | (~(T)(a > b) & b))".into(),
+            ),
+            (
+                "minimum",
+                "a,b",
+                "(T)(((T)(a < b) & a) | (~(T)(a < b) & b))".into(),
+            ),
             ("shl", "a,b", format!("(a << (b & {last})) & (T){inside}")),
             (
                 "shr",

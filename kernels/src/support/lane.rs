@@ -56,7 +56,12 @@ pub trait Int:
 
 /// A binary32 or binary64 number.
 pub trait Float:
-    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + Neg<Output = Self>
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
 {
     /// The integer of the same width.
     type Int: Int<Float = Self, Mask = Self::Mask>;
@@ -101,7 +106,11 @@ pub trait Float:
     /// `self` where the mask is set, else +0.
     fn where_set(self, m: Self::Mask) -> Self;
     /// The value of `f` where the mask is set, else the default; vector code skips `f` where no lane needs it.
-    fn rare(m: Self::Mask, default: (Self, Self::Int), f: impl FnOnce() -> (Self, Self::Int)) -> (Self, Self::Int);
+    fn rare(
+        m: Self::Mask,
+        default: (Self, Self::Int),
+        f: impl FnOnce() -> (Self, Self::Int),
+    ) -> (Self, Self::Int);
 
     /// The sign bit alone.
     #[inline(always)]
@@ -321,11 +330,15 @@ lane!(f32, i32, u32, 12582912.0, 23, 127, |m, default, f| {
     let value = f();
     if m { value } else { default }
 });
-lane!(f64, i64, u64, 6755399441055744.0, 52, 1023, |m, default, f| if m {
-    f()
-} else {
-    default
-});
+lane!(
+    f64,
+    i64,
+    u64,
+    6755399441055744.0,
+    52,
+    1023,
+    |m, default, f| if m { f() } else { default }
+);
 
 impl Float32 for f32 {
     type Wide = f64;

@@ -60,7 +60,8 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
     if !matches!(bytes, 16 | 32 | 64) {
         return (plain.clone(), plain);
     }
-    let op = ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize];
+    let op =
+        ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize];
     // The mask is as wide as the lanes; a whole vector's bytes are named as operand, of which m lanes are touched.
     let mask = "  unsigned long k = (1UL << m) - 1;\n";
     let masked = if load {
@@ -69,7 +70,9 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
              \"Yk\"(k));\n"
         )
     } else {
-        format!("{mask}  __asm__(\"{op} %1, %0%{{%2%}}\" : \"+m\"(*({ty}u *)p) : \"v\"(v), \"Yk\"(k));\n")
+        format!(
+            "{mask}  __asm__(\"{op} %1, %0%{{%2%}}\" : \"+m\"(*({ty}u *)p) : \"v\"(v), \"Yk\"(k));\n"
+        )
     };
     (masked, plain)
 }
@@ -116,7 +119,10 @@ pub(super) fn entries() -> Vec<Entry> {
         let deps = move |lanes: usize, to: bool| {
             let mut deps = vec![need("types", lanes)];
             if half {
-                deps.push(need(&format!("ft_{}_{dtype}", if to { "to" } else { "from" }), lanes));
+                deps.push(need(
+                    &format!("ft_{}_{dtype}", if to { "to" } else { "from" }),
+                    lanes,
+                ));
             }
             deps
         };
@@ -145,30 +151,39 @@ pub(super) fn entries() -> Vec<Entry> {
                 text,
             }
         }));
-        entries.push(Entry::new(format!("ft_loadn_{dtype}"), move |name, lanes| {
-            let head = format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
-            let tail = format!("  return {};\n}}\n", at(&read, lanes));
-            let (masked, plain) = partial(lanes, memory, true);
-            Definition {
-                deps: deps(lanes, false),
-                text: guarded(&head, &masked, &plain, &tail),
-            }
-        }));
-        entries.push(Entry::new(format!("ft_storen_{dtype}"), move |name, lanes| {
-            let mut head = format!("FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} w, long m) {{\n");
-            let text = at(&write, lanes);
-            let text = if text == "v" {
-                "w".to_owned()
-            } else {
-                text.replace("(v", "(w")
-            };
-            let _ = writeln!(head, "  {memory}x{lanes} v = {text};");
-            let (masked, plain) = partial(lanes, memory, false);
-            Definition {
-                deps: deps(lanes, true),
-                text: guarded(&head, &masked, &plain, "}\n"),
-            }
-        }));
+        entries.push(Entry::new(
+            format!("ft_loadn_{dtype}"),
+            move |name, lanes| {
+                let head =
+                    format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long m) {{\n");
+                let tail = format!("  return {};\n}}\n", at(&read, lanes));
+                let (masked, plain) = partial(lanes, memory, true);
+                Definition {
+                    deps: deps(lanes, false),
+                    text: guarded(&head, &masked, &plain, &tail),
+                }
+            },
+        ));
+        entries.push(Entry::new(
+            format!("ft_storen_{dtype}"),
+            move |name, lanes| {
+                let mut head = format!(
+                    "FT_INLINE void {name}x{lanes}(void *p, {value}x{lanes} w, long m) {{\n"
+                );
+                let text = at(&write, lanes);
+                let text = if text == "v" {
+                    "w".to_owned()
+                } else {
+                    text.replace("(v", "(w")
+                };
+                let _ = writeln!(head, "  {memory}x{lanes} v = {text};");
+                let (masked, plain) = partial(lanes, memory, false);
+                Definition {
+                    deps: deps(lanes, true),
+                    text: guarded(&head, &masked, &plain, "}\n"),
+                }
+            },
+        ));
     }
     for ty in ["f32", "f64"] {
         entries.push(Entry::new(format!("ft_stream_{ty}"), move |name, lanes| {

@@ -120,7 +120,13 @@ impl Entry {
 /// A definition whose values of 64 bits fill one register at most: where `whole` would need more, its two halves are
 /// computed apart, since compilers keep larger vectors in memory. `result` and `args` are the types (a vector type
 /// without its lanes; a scalar type as it is) and names of the function.
-fn halved(name: &str, lanes: usize, result: &str, args: &[(&str, &str)], whole: Definition) -> Definition {
+fn halved(
+    name: &str,
+    lanes: usize,
+    result: &str,
+    args: &[(&str, &str)],
+    whole: Definition,
+) -> Definition {
     let guard = match lanes * 8 {
         32 => "defined(FT_AVX512) || defined(FT_AVX2)",
         64 => "defined(FT_AVX512)",
@@ -161,7 +167,9 @@ fn halved(name: &str, lanes: usize, result: &str, args: &[(&str, &str)], whole: 
     }
     deps.push(need(name, half));
     let text = if guard == "0" {
-        text.split_once("#else\n").map_or("", |t| t.1).replace("#endif\n", "")
+        text.split_once("#else\n")
+            .map_or("", |t| t.1)
+            .replace("#endif\n", "")
     } else {
         text
     };
@@ -202,10 +210,15 @@ static PRINTED: LazyLock<Mutex<HashMap<Need, &'static Definition>>> = LazyLock::
 
 fn printed(need: Need) -> Option<(usize, &'static Definition)> {
     let place = *REGISTRY.index.get(need.name)?;
-    if let Some(definition) = PRINTED.lock().unwrap_or_else(PoisonError::into_inner).get(&need) {
+    if let Some(definition) = PRINTED
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .get(&need)
+    {
         return Some((place, definition));
     }
-    let definition: &'static Definition = Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
+    let definition: &'static Definition =
+        Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
     let mut map = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     Some((place, map.entry(need).or_insert(definition)))
 }
@@ -222,7 +235,10 @@ pub fn need(name: &str, lanes: usize) -> Need {
         Some((name, _)) => Need { name, lanes },
         None => {
             debug_assert!(false, "no support part is called {name}");
-            Need { name: "types", lanes }
+            Need {
+                name: "types",
+                lanes,
+            }
         }
     }
 }
@@ -269,7 +285,13 @@ pub fn c_type(dtype: DType) -> &'static str {
 }
 
 /// A call of the function `ft_{stem}_{dtype}x{lanes}`, which is added to `needs`.
-pub fn call(needs: &mut BTreeSet<Need>, stem: &str, dtype: DType, lanes: usize, args: &[&str]) -> String {
+pub fn call(
+    needs: &mut BTreeSet<Need>,
+    stem: &str,
+    dtype: DType,
+    lanes: usize,
+    args: &[&str],
+) -> String {
     let name = format!("ft_{stem}_{}", dtype.name());
     needs.insert(need(&name, lanes));
     format!("{name}x{lanes}({})", args.join(", "))
@@ -299,7 +321,8 @@ mod tests {
                 let (place, definition) = printed(need).unwrap();
                 for dep in &definition.deps {
                     let (before, _) = printed(*dep).unwrap();
-                    let earlier = before < place || before == 0 || (before == place && dep.lanes < lanes);
+                    let earlier =
+                        before < place || before == 0 || (before == place && dep.lanes < lanes);
                     assert!(earlier, "{name} uses {} which comes after it", dep.name);
                 }
                 assert!(!definition.text.contains('@'), "{name}");

@@ -170,7 +170,8 @@ const ROUNDS: &str = "FT_INLINE void ft_philoxx@(unsigned long key, u64x@ counte
 }
 ";
 
-const RAND32: &str = "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
+const RAND32: &str =
+    "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ odd = (u64x@)-(index & 1), high = (u64x@)((index & 2) == 2);
@@ -179,7 +180,8 @@ const RAND32: &str = "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned 
 }
 ";
 
-const RAND64: &str = "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
+const RAND64: &str =
+    "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ odd = (u64x@)-(index & 1);
@@ -217,7 +219,11 @@ const RANDINT: &str =
 
 /// 64-bit products of the low halves.
 fn mul32() -> Entry {
-    super::primitive::product("mul32", "u64", "  return (a & 0xffffffffUL) * (b & 0xffffffffUL);\n")
+    super::primitive::product(
+        "mul32",
+        "u64",
+        "  return (a & 0xffffffffUL) * (b & 0xffffffffUL);\n",
+    )
 }
 
 fn uniform(ty: &str, shift: u32, unit: f64) -> String {
@@ -263,7 +269,11 @@ fn draw(
             deps: needs,
             text: text.replace('@', &lanes.to_string()),
         };
-        let mut args = vec![("unsigned long", "key"), ("unsigned long", "offset"), ("i64", "index")];
+        let mut args = vec![
+            ("unsigned long", "key"),
+            ("unsigned long", "offset"),
+            ("i64", "index"),
+        ];
         args.extend(more);
         halved(name, lanes, result, &args, whole)
     })
@@ -303,7 +313,13 @@ pub(super) fn entries() -> Vec<Entry> {
             &[("long", "low"), ("unsigned long", "range")],
             RANDINT,
         ),
-        draw("ft_bernoulli", &["ft_rand_u32"], "i32", &[("double", "p")], bernoulli),
+        draw(
+            "ft_bernoulli",
+            &["ft_rand_u32"],
+            "i32",
+            &[("double", "p")],
+            bernoulli,
+        ),
         draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], bits63),
     ];
     for (ty, bits, shift, unit) in [
@@ -343,7 +359,10 @@ mod tests {
     /// Known answers of the authors' distribution (Random123).
     #[test]
     fn known_answers() {
-        assert_eq!(philox(0, 0), [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]);
+        assert_eq!(
+            philox(0, 0),
+            [0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8]
+        );
     }
 
     #[test]

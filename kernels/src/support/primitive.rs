@@ -34,7 +34,10 @@ fn types(lanes: usize) -> Definition {
              typedef {c} {name}x{lanes}u __attribute__((vector_size({bytes}), aligned({size}), may_alias));"
         );
     }
-    Definition { deps: Vec::new(), text }
+    Definition {
+        deps: Vec::new(),
+        text,
+    }
 }
 
 /// One operation as an instruction per instruction set, in AT&T order: `%0` is the result, `%1`… the arguments, `p?` the
@@ -52,8 +55,18 @@ struct Instruction {
 
 /// A function on `args` vectors of `ty` that is one instruction, applied to as many registers as the vector takes; the
 /// `fallback` body (text with `@`) is used where no instruction does it.
-fn instruction(stem: &str, ty: &'static str, args: usize, op: Instruction, fallback: String) -> Entry {
-    let (size, suffix, arrangement) = if ty == "f32" { (4, "ps", "4s") } else { (8, "pd", "2d") };
+fn instruction(
+    stem: &str,
+    ty: &'static str,
+    args: usize,
+    op: Instruction,
+    fallback: String,
+) -> Entry {
+    let (size, suffix, arrangement) = if ty == "f32" {
+        (4, "ps", "4s")
+    } else {
+        (8, "pd", "2d")
+    };
     let calls_round = fallback.contains("ft_round");
     Entry::new(format!("ft_{stem}_{ty}"), move |name, lanes| {
         let mut deps = vec![need("types", lanes)];
@@ -61,8 +74,14 @@ fn instruction(stem: &str, ty: &'static str, args: usize, op: Instruction, fallb
             deps.push(need(&format!("ft_round_{ty}"), lanes));
         }
         let letters = &["a", "b", "c"][..args];
-        let list: Vec<String> = letters.iter().map(|l| format!("{ty}x{lanes} {l}")).collect();
-        let head = format!("FT_INLINE {ty}x{lanes} {name}x{lanes}({}) {{", list.join(", "));
+        let list: Vec<String> = letters
+            .iter()
+            .map(|l| format!("{ty}x{lanes} {l}"))
+            .collect();
+        let head = format!(
+            "FT_INLINE {ty}x{lanes} {name}x{lanes}({}) {{",
+            list.join(", ")
+        );
         let mut text = String::new();
         let forms = [
             ("FT_AVX512", 64, Some(op.avx512), "v", op.accumulates),
@@ -107,7 +126,10 @@ fn instruction(stem: &str, ty: &'static str, args: usize, op: Instruction, fallb
                     ("r", letters)
                 };
                 let mode = if accumulates { "+" } else { "=" };
-                let inputs: Vec<String> = inputs.iter().map(|l| format!("\"{reg}\"({})", at(l))).collect();
+                let inputs: Vec<String> = inputs
+                    .iter()
+                    .map(|l| format!("\"{reg}\"({})", at(l)))
+                    .collect();
                 let _ = writeln!(
                     text,
                     "  __asm__(\"{asm}\" : \"{mode}{reg}\"({}) : {});",
@@ -152,7 +174,9 @@ const FMA_F64: &str = "  for (int i = 0; i < @; i++) a[i] = __builtin_fma(a[i], 
 ";
 
 fn select(ty: &str, int: &str, compare: &str) -> String {
-    format!("  {int}x@ m = ({int}x@)(a {compare} b);\n  return ({ty}x@)((m & ({int}x@)a) | (~m & ({int}x@)b));\n")
+    format!(
+        "  {int}x@ m = ({int}x@)(a {compare} b);\n  return ({ty}x@)((m & ({int}x@)a) | (~m & ({int}x@)b));\n"
+    )
 }
 
 /// The nearest integer by adding 2ᵖ⁻¹ to the magnitude; larger magnitudes are integers.
@@ -164,7 +188,9 @@ fn rint(ty: &str, int: &str, sign: &str, limit: &str) -> String {
 }
 
 fn rounding(name: &str, ty: &str, int: &str, sign: &str, one: &str) -> String {
-    let copy = |r: &str| format!("({ty}x@)((({int}x@){r} & ~({sign} - ({int}x@){{}})) | (({int}x@)a & {sign}))");
+    let copy = |r: &str| {
+        format!("({ty}x@)((({int}x@){r} & ~({sign} - ({int}x@){{}})) | (({int}x@)a & {sign}))")
+    };
     match name {
         "floor" => format!(
             "  {ty}x@ r = ft_round_{ty}x@(a);\n  r -= ({ty}x@)(({int}x@)(r > a) & ({int}x@)({one} - ({ty}x@){{}}));\n  \
@@ -194,7 +220,11 @@ fn scale(ty: &str, int: &str, magic: &str, mantissa: u32, bias: u32) -> String {
 
 /// Whether any lane of a mask is set.
 fn any(name: &str, lanes: usize, wide: bool) -> Definition {
-    let (ty, bytes) = if wide { ("i64", lanes * 8) } else { ("i32", lanes * 4) };
+    let (ty, bytes) = if wide {
+        ("i64", lanes * 8)
+    } else {
+        ("i32", lanes * 4)
+    };
     let mut deps = vec![need("types", lanes)];
     let head = format!("FT_INLINE int {name}x{lanes}({ty}x{lanes} m) {{");
     let mut text = String::new();
@@ -249,13 +279,20 @@ pub(super) fn entries() -> Vec<Entry> {
         Entry::new("ft_any_i32", |name, lanes| any(name, lanes, false)),
         Entry::new("ft_any_i64", |name, lanes| any(name, lanes, true)),
     ];
-    for (name, c, _) in SCALARS.into_iter().filter(|s| !s.0.starts_with('u') || s.0 == "u8") {
-        let text = format!("FT_INLINE {name}x@ ft_set_{name}x@({c} s) {{ return s - ({name}x@){{}}; }}\n");
+    for (name, c, _) in SCALARS
+        .into_iter()
+        .filter(|s| !s.0.starts_with('u') || s.0 == "u8")
+    {
+        let text =
+            format!("FT_INLINE {name}x@ ft_set_{name}x@({c} s) {{ return s - ({name}x@){{}}; }}\n");
         entries.push(Entry::text(format!("ft_set_{name}"), &[], text));
     }
     let set = "FT_INLINE i32x@ ft_set_boolx@(int s) { return -(i32x@)((s != 0) - (i32x@){}); }\n";
     entries.push(Entry::text("ft_set_bool", &[], set));
-    for (name, c, _) in SCALARS.into_iter().filter(|s| !s.0.starts_with('u') || s.0 == "u8") {
+    for (name, c, _) in SCALARS
+        .into_iter()
+        .filter(|s| !s.0.starts_with('u') || s.0 == "u8")
+    {
         // The lane numbers as values, as many as the type holds.
         entries.push(Entry::new(format!("ft_iota_{name}"), move |f, lanes| {
             let list: Vec<String> = (0..lanes).map(|i| format!("({c}){i}")).collect();
@@ -271,7 +308,13 @@ pub(super) fn entries() -> Vec<Entry> {
     }
     for (ty, int, sign, limit, suffix) in [
         ("f32", "i32", "(-2147483647 - 1)", "8388608.0f", "f"),
-        ("f64", "i64", "(-9223372036854775807L - 1)", "4503599627370496.0", ""),
+        (
+            "f64",
+            "i64",
+            "(-9223372036854775807L - 1)",
+            "4503599627370496.0",
+            "",
+        ),
     ] {
         let one = format!("1.0{suffix}");
         let fma = if ty == "f32" { FMA_F32 } else { FMA_F64 };
@@ -290,7 +333,9 @@ pub(super) fn entries() -> Vec<Entry> {
             neon: Some("fsqrt %0.v?, %1.v?"),
             accumulates: false,
         };
-        let each = format!("  for (int i = 0; i < @; i++) a[i] = __builtin_sqrt{suffix}(a[i]);\n  return a;\n");
+        let each = format!(
+            "  for (int i = 0; i < @; i++) a[i] = __builtin_sqrt{suffix}(a[i]);\n  return a;\n"
+        );
         entries.push(instruction("sqrt", ty, 1, sqrt, each));
         let max = "vmaxp? %2, %1, %0";
         let max = Instruction {
@@ -314,7 +359,13 @@ pub(super) fn entries() -> Vec<Entry> {
             neon: Some("frintn %0.v?, %1.v?"),
             ..Default::default()
         };
-        entries.push(instruction("round", ty, 1, round, rint(ty, int, sign, limit)));
+        entries.push(instruction(
+            "round",
+            ty,
+            1,
+            round,
+            rint(ty, int, sign, limit),
+        ));
         for (stem, avx512, avx2, neon) in [
             (
                 "floor",
@@ -341,7 +392,13 @@ pub(super) fn entries() -> Vec<Entry> {
                 neon: Some(neon),
                 ..Default::default()
             };
-            entries.push(instruction(stem, ty, 1, op, rounding(stem, ty, int, sign, &one)));
+            entries.push(instruction(
+                stem,
+                ty,
+                1,
+                op,
+                rounding(stem, ty, int, sign, &one),
+            ));
         }
         let scalef = Instruction {
             avx512: "vscalefp? %2, %1, %0",

@@ -294,7 +294,11 @@ macro_rules! symbolic {
             fn where_set(self, m: Sym<$m>) -> Self {
                 (self.bits() & Sym::from_mask(m)).float_bits()
             }
-            fn rare(m: Sym<$m>, default: (Self, Sym<$i>), f: impl FnOnce() -> (Self, Sym<$i>)) -> (Self, Sym<$i>) {
+            fn rare(
+                m: Sym<$m>,
+                default: (Self, Sym<$i>),
+                f: impl FnOnce() -> (Self, Sym<$i>),
+            ) -> (Self, Sym<$i>) {
                 let float = Self::record(Node::Variable(default.0.0));
                 let int = Sym::<$i>::record(Node::Variable(default.1.0));
                 Sym::<$i>::record(Node::Open(m.0));
@@ -344,19 +348,33 @@ impl Float32 for Sym<F32> {
 /// position of its result. Prints it as a C function `{name}x{lanes}`.
 fn function(name: &str, lanes: usize, args: &[Kind], f: impl FnOnce(&[u32]) -> u32) -> Definition {
     let saved = ARENA.take();
-    let ids: Vec<u32> = args.iter().enumerate().map(|(i, k)| push(*k, Node::Arg(i))).collect();
+    let ids: Vec<u32> = args
+        .iter()
+        .enumerate()
+        .map(|(i, k)| push(*k, Node::Arg(i)))
+        .collect();
     let result = f(&ids);
     let arena = ARENA.replace(saved);
     print(name, lanes, &arena, result)
 }
 
 /// The definition of a function of one argument.
-pub(super) fn unary<A: Marker, R: Marker>(name: &str, lanes: usize, f: fn(Sym<A>) -> Sym<R>) -> Definition {
-    function(name, lanes, &[Sym::<A>::kind()], |ids| f(Sym(ids[0], PhantomData)).0)
+pub(super) fn unary<A: Marker, R: Marker>(
+    name: &str,
+    lanes: usize,
+    f: fn(Sym<A>) -> Sym<R>,
+) -> Definition {
+    function(name, lanes, &[Sym::<A>::kind()], |ids| {
+        f(Sym(ids[0], PhantomData)).0
+    })
 }
 
 /// The definition of a function of two arguments.
-pub(super) fn binary<A: Marker, R: Marker>(name: &str, lanes: usize, f: fn(Sym<A>, Sym<A>) -> Sym<R>) -> Definition {
+pub(super) fn binary<A: Marker, R: Marker>(
+    name: &str,
+    lanes: usize,
+    f: fn(Sym<A>, Sym<A>) -> Sym<R>,
+) -> Definition {
     let kind = Sym::<A>::kind();
     function(name, lanes, &[kind, kind], |ids| {
         f(Sym(ids[0], PhantomData), Sym(ids[1], PhantomData)).0
@@ -404,8 +422,12 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
     let mut deps = vec![need("types", lanes)];
     let mut used = vec![0u32; arena.nodes.len()];
     count_uses(arena, result, &mut used);
-    let inner =
-        |id: u32| -> bool { matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_) | Node::Arg(_)) };
+    let inner = |id: u32| -> bool {
+        matches!(
+            arena.nodes[id as usize].1,
+            Node::Float(_) | Node::Int(_) | Node::Arg(_)
+        )
+    };
     let value = |id: u32| -> String {
         let (kind, node) = arena.nodes[id as usize];
         match node {
@@ -428,11 +450,16 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             _ => format!("t{id}"),
         }
     };
-    let constant = |id: u32| -> bool { matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_)) };
+    let constant =
+        |id: u32| -> bool { matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_)) };
     // An operand that must be a vector: a constant is spread over the lanes (c − 0 is c, −0 included).
     let vector = |id: u32| -> String {
         if constant(id) {
-            format!("({} - ({}x{lanes}){{}})", value(id), arena.nodes[id as usize].0.name())
+            format!(
+                "({} - ({}x{lanes}){{}})",
+                value(id),
+                arena.nodes[id as usize].0.name()
+            )
         } else {
             value(id)
         }
@@ -458,7 +485,11 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             }
             Node::Shift(op, logical, a, n) => {
                 if logical {
-                    format!("({ty})((u{}x{lanes}){} {op} {n})", &kind.name()[1..], vector(a))
+                    format!(
+                        "({ty})((u{}x{lanes}){} {op} {n})",
+                        &kind.name()[1..],
+                        vector(a)
+                    )
                 } else {
                     format!("{} {op} {n}", vector(a))
                 }
@@ -472,7 +503,11 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             }
             Node::Select(m, a, b) => {
                 let m = value(m);
-                format!("({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))", vector(a), vector(b))
+                format!(
+                    "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
+                    vector(a),
+                    vector(b)
+                )
             }
             Node::Table(table, index) => {
                 let index = value(index);
@@ -485,8 +520,16 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             }
             Node::Variable(a) => vector(a),
             Node::Open(m) => {
-                calls.push(if *kind == Kind::I32 { "ft_any_i32" } else { "ft_any_i64" });
-                let any = if *kind == Kind::I32 { "ft_any_i32" } else { "ft_any_i64" };
+                calls.push(if *kind == Kind::I32 {
+                    "ft_any_i32"
+                } else {
+                    "ft_any_i64"
+                });
+                let any = if *kind == Kind::I32 {
+                    "ft_any_i32"
+                } else {
+                    "ft_any_i64"
+                };
                 let _ = writeln!(body, "  if ({any}x{lanes}({})) {{", value(m));
                 continue;
             }
@@ -562,7 +605,10 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             }
         })
         .collect();
-    let args: Vec<(&str, &str)> = names.iter().map(|(ty, name)| (*ty, name.as_str())).collect();
+    let args: Vec<(&str, &str)> = names
+        .iter()
+        .map(|(ty, name)| (*ty, name.as_str()))
+        .collect();
     halved(name, lanes, returned, &args, whole)
 }
 

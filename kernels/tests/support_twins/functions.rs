@@ -13,8 +13,12 @@ macro_rules! predicates {
     ($t:ty) => {{
         let twins: [Unary<$t, bool>; 3] = [
             (UnaryOp::IsNan, |x| x.iter().map(|x| x.is_nan()).collect()),
-            (UnaryOp::IsInf, |x| x.iter().map(|x| x.is_infinite()).collect()),
-            (UnaryOp::IsFinite, |x| x.iter().map(|x| x.is_finite()).collect()),
+            (UnaryOp::IsInf, |x| {
+                x.iter().map(|x| x.is_infinite()).collect()
+            }),
+            (UnaryOp::IsFinite, |x| {
+                x.iter().map(|x| x.is_finite()).collect()
+            }),
         ];
         twins
     }};
@@ -46,7 +50,13 @@ fn operators(dtype: DType, lanes: usize, binary: bool) -> Source {
             .filter(|op| op.compute_dtype(dtype) == Some(dtype))
         {
             let expression = op.c_expr(dtype, lanes, &["a"], &mut source.needs);
-            source.pointwise(lanes, op.name(), &[dtype], op.result_dtype(dtype), &expression);
+            source.pointwise(
+                lanes,
+                op.name(),
+                &[dtype],
+                op.result_dtype(dtype),
+                &expression,
+            );
         }
         return source;
     }
@@ -55,14 +65,24 @@ fn operators(dtype: DType, lanes: usize, binary: bool) -> Source {
         .filter(|op| op.compute_dtype(dtype) == Some(dtype))
     {
         let expression = op.c_expr(dtype, lanes, &["a", "b"], &mut source.needs);
-        source.pointwise(lanes, op.name(), &[dtype, dtype], op.result_dtype(dtype), &expression);
+        source.pointwise(
+            lanes,
+            op.name(),
+            &[dtype, dtype],
+            op.result_dtype(dtype),
+            &expression,
+        );
     }
     source
 }
 
 /// Emulated fused products are slow: fewer samples there.
 fn count(library: &Library, n: usize) -> usize {
-    if library.setup.isa == Isa::Sse2 { n / 8 } else { n }
+    if library.setup.isa == Isa::Sse2 {
+        n / 8
+    } else {
+        n
+    }
 }
 
 fn check_unary<A: Bits, B: Bits>(libraries: &[Library], x: &[A], (op, twin): Unary<A, B>) {
@@ -80,7 +100,12 @@ fn check_unary<A: Bits, B: Bits>(libraries: &[Library], x: &[A], (op, twin): Una
     }
 }
 
-fn check_binary<A: Bits, B: Bits>(libraries: &[Library], x: &[A], y: &[A], (op, twin): Binary<A, B>) {
+fn check_binary<A: Bits, B: Bits>(
+    libraries: &[Library],
+    x: &[A],
+    y: &[A],
+    (op, twin): Binary<A, B>,
+) {
     let want = twin(x, y);
     for library in libraries {
         let n = count(library, x.len());
@@ -115,7 +140,9 @@ fn functions_of_one_binary32() {
         if exhaustive() {
             eprintln!("{:?}", twin.0);
             for first in (0..1u64 << 32).step_by(1 << 22) {
-                let block: Vec<f32> = (first..first + (1 << 22)).map(|i| f32::from_bits(i as u32)).collect();
+                let block: Vec<f32> = (first..first + (1 << 22))
+                    .map(|i| f32::from_bits(i as u32))
+                    .collect();
                 let want = twin.1(&block);
                 for library in libraries
                     .iter()
@@ -204,22 +231,38 @@ macro_rules! check_integer {
         let libraries_ = libraries(|lanes| operators(<$t>::DTYPE, lanes, true));
         let (x, y) = (samples::<$t>(30_003, 1), samples::<$t>(30_003, 77));
         let twins: [Binary<$t, $t>; 14] = [
-            (BinaryOp::Add, |x, y| apply(|x: $t, y| x.wrapping_add(y), x, y)),
-            (BinaryOp::Sub, |x, y| apply(|x: $t, y| x.wrapping_sub(y), x, y)),
-            (BinaryOp::Mul, |x, y| apply(|x: $t, y| x.wrapping_mul(y), x, y)),
+            (BinaryOp::Add, |x, y| {
+                apply(|x: $t, y| x.wrapping_add(y), x, y)
+            }),
+            (BinaryOp::Sub, |x, y| {
+                apply(|x: $t, y| x.wrapping_sub(y), x, y)
+            }),
+            (BinaryOp::Mul, |x, y| {
+                apply(|x: $t, y| x.wrapping_mul(y), x, y)
+            }),
             (BinaryOp::FloorDiv, |x, y| {
                 apply(|x: $t, y| Integer::floor_divide(x, y), x, y)
             }),
-            (BinaryOp::Mod, |x, y| apply(|x: $t, y| Integer::remainder(x, y), x, y)),
-            (BinaryOp::Fmod, |x, y| apply(|x: $t, y| Integer::fmod(x, y), x, y)),
-            (BinaryOp::Pow, |x, y| apply(|x: $t, y| Integer::pow(x, y), x, y)),
+            (BinaryOp::Mod, |x, y| {
+                apply(|x: $t, y| Integer::remainder(x, y), x, y)
+            }),
+            (BinaryOp::Fmod, |x, y| {
+                apply(|x: $t, y| Integer::fmod(x, y), x, y)
+            }),
+            (BinaryOp::Pow, |x, y| {
+                apply(|x: $t, y| Integer::pow(x, y), x, y)
+            }),
             (BinaryOp::Maximum, |x, y| apply(|x: $t, y| x.max(y), x, y)),
             (BinaryOp::Minimum, |x, y| apply(|x: $t, y| x.min(y), x, y)),
             (BinaryOp::BitwiseAnd, |x, y| apply(|x: $t, y| x & y, x, y)),
             (BinaryOp::BitwiseOr, |x, y| apply(|x: $t, y| x | y, x, y)),
             (BinaryOp::BitwiseXor, |x, y| apply(|x: $t, y| x ^ y, x, y)),
-            (BinaryOp::Shl, |x, y| apply(|x: $t, y| Integer::shl(x, y), x, y)),
-            (BinaryOp::Shr, |x, y| apply(|x: $t, y| Integer::shr(x, y), x, y)),
+            (BinaryOp::Shl, |x, y| {
+                apply(|x: $t, y| Integer::shl(x, y), x, y)
+            }),
+            (BinaryOp::Shr, |x, y| {
+                apply(|x: $t, y| Integer::shr(x, y), x, y)
+            }),
         ];
         twins
             .into_iter()
@@ -229,17 +272,37 @@ macro_rules! check_integer {
             .for_each(|twin| check_binary(&libraries_, &x, &y, twin));
         let libraries_ = libraries(|lanes| operators(<$t>::DTYPE, lanes, false));
         let twins: [Unary<$t, $t>; 7] = [
-            (UnaryOp::Abs, |x| x.iter().map(|x| Integer::abs(*x)).collect()),
-            (UnaryOp::Neg, |x| x.iter().map(|x| Integer::neg(*x)).collect()),
-            (UnaryOp::Sign, |x| x.iter().map(|x| Integer::sign(*x)).collect()),
-            (UnaryOp::Square, |x| x.iter().map(|x| Integer::square(*x)).collect()),
-            (UnaryOp::Relu, |x| x.iter().map(|x| Integer::relu(*x)).collect()),
+            (UnaryOp::Abs, |x| {
+                x.iter().map(|x| Integer::abs(*x)).collect()
+            }),
+            (UnaryOp::Neg, |x| {
+                x.iter().map(|x| Integer::neg(*x)).collect()
+            }),
+            (UnaryOp::Sign, |x| {
+                x.iter().map(|x| Integer::sign(*x)).collect()
+            }),
+            (UnaryOp::Square, |x| {
+                x.iter().map(|x| Integer::square(*x)).collect()
+            }),
+            (UnaryOp::Relu, |x| {
+                x.iter().map(|x| Integer::relu(*x)).collect()
+            }),
             (UnaryOp::BitwiseNot, |x| x.iter().map(|x| !x).collect()),
             (UnaryOp::Floor, |x| x.to_vec()),
         ];
-        twins.into_iter().for_each(|twin| check_unary(&libraries_, &x, twin));
-        check_unary(&libraries_, &x, (UnaryOp::IsFinite, |x: &[$t]| vec![true; x.len()]));
-        check_unary(&libraries_, &x, (UnaryOp::IsInf, |x: &[$t]| vec![false; x.len()]));
+        twins
+            .into_iter()
+            .for_each(|twin| check_unary(&libraries_, &x, twin));
+        check_unary(
+            &libraries_,
+            &x,
+            (UnaryOp::IsFinite, |x: &[$t]| vec![true; x.len()]),
+        );
+        check_unary(
+            &libraries_,
+            &x,
+            (UnaryOp::IsInf, |x: &[$t]| vec![false; x.len()]),
+        );
     }};
 }
 
@@ -271,7 +334,9 @@ fn functions_of_truth_values() {
         (BinaryOp::LogicalOr, |x, y| apply(|x, y| x | y, x, y)),
         (BinaryOp::LogicalXor, |x, y| apply(|x, y| x ^ y, x, y)),
     ];
-    twins.into_iter().for_each(|twin| check_binary(&both, &x, &y, twin));
+    twins
+        .into_iter()
+        .for_each(|twin| check_binary(&both, &x, &y, twin));
     comparisons!(bool)
         .into_iter()
         .for_each(|twin| check_binary(&both, &x, &y, twin));

@@ -63,7 +63,10 @@ pub fn setups() -> Vec<Setup> {
         } else {
             vec![host]
         };
-        for isa in sets.into_iter().filter(|isa| isa.vector_bytes() <= host.vector_bytes()) {
+        for isa in sets
+            .into_iter()
+            .filter(|isa| isa.vector_bytes() <= host.vector_bytes())
+        {
             let mut lanes = vec![natural(isa), natural(isa) / 2];
             if i == 0 {
                 lanes.extend([16, 8, 1]);
@@ -124,7 +127,14 @@ impl Source {
     }
 
     /// A loop over arrays of dtypes `from` that stores `expression` of `a` (and `b`) as `to`, tails included.
-    pub fn pointwise(&mut self, lanes: usize, name: &str, from: &[DType], to: DType, expression: &str) {
+    pub fn pointwise(
+        &mut self,
+        lanes: usize,
+        name: &str,
+        from: &[DType],
+        to: DType,
+        expression: &str,
+    ) {
         let mut head = format!("void {name}(const char *x, const char *y, char *z, long n) {{\n");
         for tail in [false, true] {
             let (open, load, store, m) = if tail {
@@ -139,7 +149,8 @@ impl Source {
             };
             head.push_str(&open);
             for ((dtype, value), pointer) in from.iter().zip(["a", "b"]).zip(["x", "y"]) {
-                self.needs.insert(need(&format!("ft_{load}_{dtype}"), lanes));
+                self.needs
+                    .insert(need(&format!("ft_{load}_{dtype}"), lanes));
                 let (ty, size) = (c_type(*dtype), dtype.size());
                 let _ = writeln!(
                     head,
@@ -165,9 +176,16 @@ impl Library {
         unsafe {
             let f = self
                 .library
-                .get::<unsafe extern "C" fn(*const A, *const A, *mut B, std::ffi::c_long)>(name.as_bytes())
+                .get::<unsafe extern "C" fn(*const A, *const A, *mut B, std::ffi::c_long)>(
+                    name.as_bytes(),
+                )
                 .unwrap();
-            f(x.as_ptr(), y.as_ptr(), z.as_mut_ptr(), x.len() as std::ffi::c_long);
+            f(
+                x.as_ptr(),
+                y.as_ptr(),
+                z.as_mut_ptr(),
+                x.len() as std::ffi::c_long,
+            );
         }
         z
     }
@@ -291,5 +309,8 @@ pub fn fused() -> bool {
 
 /// A library of the source for each setup.
 pub fn libraries(source: impl Fn(usize) -> Source) -> Vec<Library> {
-    setups().into_iter().map(|s| source(s.lanes).compile(s)).collect()
+    setups()
+        .into_iter()
+        .map(|s| source(s.lanes).compile(s))
+        .collect()
 }

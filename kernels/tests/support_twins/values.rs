@@ -13,7 +13,13 @@ fn casts() {
         let want: Vec<B> = x.iter().map(|x| cast::<A, B>(*x)).collect();
         for library in libraries {
             let got: Vec<B> = library.run(&format!("{}_{}", A::DTYPE, B::DTYPE), x, x);
-            compare(&format!("cast to {} {:?}", B::DTYPE, library.setup), x, x, &want, &got);
+            compare(
+                &format!("cast to {} {:?}", B::DTYPE, library.setup),
+                x,
+                x,
+                &want,
+                &got,
+            );
         }
     }
     let libraries = libraries(|lanes| {
@@ -47,7 +53,10 @@ fn casts() {
 fn half_types_round_as_the_half_crate_does() {
     use ferrotrace_kernels::support::cast::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
     for i in 0..=u16::MAX {
-        assert_eq!(f16_to_f32(f16::from_bits(i)).bits(), f16::from_bits(i).to_f32().bits());
+        assert_eq!(
+            f16_to_f32(f16::from_bits(i)).bits(),
+            f16::from_bits(i).to_f32().bits()
+        );
         assert_eq!(
             bf16_to_f32(bf16::from_bits(i)).bits(),
             bf16::from_bits(i).to_f32().bits()
@@ -62,7 +71,10 @@ fn half_types_round_as_the_half_crate_does() {
 
 #[test]
 fn selections_and_lane_sums() {
-    fn check<T: Bits + std::ops::Add<Output = T> + std::ops::Mul<Output = T> + PartialOrd, const W: usize>(
+    fn check<
+        T: Bits + std::ops::Add<Output = T> + std::ops::Mul<Output = T> + PartialOrd,
+        const W: usize,
+    >(
         add: fn(T, T) -> T,
         mul: fn(T, T) -> T,
         all: &[Setup],
@@ -74,7 +86,13 @@ fn selections_and_lane_sums() {
             let sel = need(&format!("ft_sel_{d}"), lanes);
             let less = BinaryOp::Lt.c_expr(d, lanes, &["a", "b"], &mut source.needs);
             source.needs.insert(sel);
-            source.pointwise(lanes, "sel", &[d, d], d, &format!("{}x{lanes}({less}, a, b)", sel.name));
+            source.pointwise(
+                lanes,
+                "sel",
+                &[d, d],
+                d,
+                &format!("{}x{lanes}({less}, a, b)", sel.name),
+            );
             for kind in ["sum", "prod", "max", "min"] {
                 let f = need(&format!("ft_h{kind}_{d}"), lanes);
                 let set = need(&format!("ft_set_{d}"), lanes);
@@ -86,9 +104,18 @@ fn selections_and_lane_sums() {
             let x = samples::<T>(W * 2000, 9);
             let y = samples::<T>(W * 2000, 11);
             let got: Vec<T> = library.run("sel", &x, &y);
-            let want: Vec<T> = x.iter().zip(&y).map(|(x, y)| if x < y { *x } else { *y }).collect();
+            let want: Vec<T> = x
+                .iter()
+                .zip(&y)
+                .map(|(x, y)| if x < y { *x } else { *y })
+                .collect();
             compare(&format!("sel {setup:?}"), &x, &y, &want, &got);
-            let folds: [(&str, fn(T, T) -> T); 4] = [("sum", add), ("prod", mul), ("max", maximum), ("min", minimum)];
+            let folds: [(&str, fn(T, T) -> T); 4] = [
+                ("sum", add),
+                ("prod", mul),
+                ("max", maximum),
+                ("min", minimum),
+            ];
             for (kind, f) in folds {
                 let got: Vec<T> = library.run(kind, &x, &x);
                 for (x, got) in x.as_chunks::<W>().0.iter().zip(got.as_chunks::<W>().0) {
@@ -150,19 +177,31 @@ fn random_numbers() {
         }
     }
     one(&libraries, "bits", &x, |i| philox::bits63(key, offset, i));
-    one(&libraries, "uniform_f32", &x, |i| philox::uniform_f32(key, offset, i));
-    one(&libraries, "uniform_f64", &x, |i| philox::uniform_f64(key, offset, i));
+    one(&libraries, "uniform_f32", &x, |i| {
+        philox::uniform_f32(key, offset, i)
+    });
+    one(&libraries, "uniform_f64", &x, |i| {
+        philox::uniform_f64(key, offset, i)
+    });
     one(&libraries, "uniform_f16", &x, |i| {
         f16::from_f32(philox::uniform_f16(key, offset, i))
     });
     one(&libraries, "uniform_bf16", &x, |i| {
         bf16::from_f32(philox::uniform_bf16(key, offset, i))
     });
-    one(&libraries, "normal_f32", &x, |i| philox::normal_f32(key, offset, i));
-    one(&libraries, "normal_f64", &x, |i| philox::normal_f64(key, offset, i));
-    one(&libraries, "randint", &x, |i| philox::randint(key, offset, i, -7, 1000));
+    one(&libraries, "normal_f32", &x, |i| {
+        philox::normal_f32(key, offset, i)
+    });
+    one(&libraries, "normal_f64", &x, |i| {
+        philox::normal_f64(key, offset, i)
+    });
+    one(&libraries, "randint", &x, |i| {
+        philox::randint(key, offset, i, -7, 1000)
+    });
     one(&libraries, "randint_wide", &x, |i| {
         philox::randint(key, offset, i, -7, 1 << 40)
     });
-    one(&libraries, "bernoulli", &x, |i| philox::bernoulli(key, offset, i, 0.3));
+    one(&libraries, "bernoulli", &x, |i| {
+        philox::bernoulli(key, offset, i, 0.3)
+    });
 }

@@ -50,7 +50,10 @@ static FOUND: OnceCell<Found> = OnceCell::new();
 fn found() -> &'static Found {
     FOUND.get_or_init(|| {
         let config = Config::get();
-        let cache = config.disk_cache.then(crate::store::Store::global).flatten();
+        let cache = config
+            .disk_cache
+            .then(crate::store::Store::global)
+            .flatten();
         let command = config.cc.as_deref().unwrap_or("cc");
         let found = probe::probe(command, cache.as_ref().map(|store| store.root()));
         Found {
@@ -140,7 +143,10 @@ impl CCompiler {
         }
         let work = WorkDir::new()?;
         let mut log = String::new();
-        let direct = self.stages.as_ref().filter(|_| !self.direct_failed.load(Relaxed));
+        let direct = self
+            .stages
+            .as_ref()
+            .filter(|_| !self.direct_failed.load(Relaxed));
         if let Some(stages) = direct {
             match process::run_stages(stages, &self.flags(), source, &work) {
                 Ok(bytes) => return Ok(bytes),
@@ -224,10 +230,14 @@ mod tests {
     #[test]
     fn compiles_to_a_shared_object() {
         for cc in installed() {
-            let bytes = cc.compile("int ft_0(int x) { return x + 1; }").expect("compiles");
+            let bytes = cc
+                .compile("int ft_0(int x) { return x + 1; }")
+                .expect("compiles");
             assert_eq!(&bytes[..4], b"\x7fELF", "{}", cc.describe());
             let driver = CCompiler { stages: None, ..cc };
-            let bytes = driver.compile("int ft_0(int x) { return x + 1; }").expect("compiles");
+            let bytes = driver
+                .compile("int ft_0(int x) { return x + 1; }")
+                .expect("compiles");
             assert_eq!(&bytes[..4], b"\x7fELF");
         }
     }
@@ -258,7 +268,9 @@ mod tests {
     #[test]
     fn many_errors_are_cut() {
         for cc in installed() {
-            let source: String = (0..500).map(|i| format!("int f{i} = missing{i};\n")).collect();
+            let source: String = (0..500)
+                .map(|i| format!("int f{i} = missing{i};\n"))
+                .collect();
             let error = cc.compile(&source).expect_err("no such names");
             let ErrorKind::Compile { log, .. } = error.kind() else {
                 panic!("{error}")

@@ -24,7 +24,12 @@ pub(super) fn probe(command: &str, dir: Option<&Path>) -> Probe {
     let mut words = command.split_whitespace();
     let name = words.next().unwrap_or("cc");
     let args: Vec<String> = words.map(str::to_owned).collect();
-    let record = dir.map(|dir| dir.join(format!("probe-{}", digest::hex(digest::of(command.as_bytes())))));
+    let record = dir.map(|dir| {
+        dir.join(format!(
+            "probe-{}",
+            digest::hex(digest::of(command.as_bytes()))
+        ))
+    });
     let kept = record.as_deref().and_then(Record::read);
     let Some((program, metadata)) = find(name) else {
         let identity = kept.map(|kept| identity(&kept.compiler));
@@ -57,7 +62,10 @@ pub(super) fn probe(command: &str, dir: Option<&Path>) -> Probe {
 
 fn identity(compiler: &CCompiler) -> String {
     let (program, flags) = (compiler.program.display(), compiler.flags().join(" "));
-    format!("{program}\n{:?}\n{}\n{flags}", compiler.args, compiler.version)
+    format!(
+        "{program}\n{:?}\n{}\n{flags}",
+        compiler.args, compiler.version
+    )
 }
 
 fn executable(path: PathBuf) -> Option<(PathBuf, Metadata)> {
@@ -92,7 +100,9 @@ fn ask(program: PathBuf, args: Vec<String>) -> Result<CCompiler> {
     let shown = program.display();
     let question = ["-###", "-x", "c", "-c", "-o", "/dev/null", "-"];
     let Some(text) = process::ask(&program, &args, &question) else {
-        return Err(no_compiler(format!("`{shown}` does not answer as gcc or clang would")));
+        return Err(no_compiler(format!(
+            "`{shown}` does not answer as gcc or clang would"
+        )));
     };
     let Some((family, major, version)) = identify(&text) else {
         return Err(no_compiler(format!("`{shown}` is neither gcc nor clang")));
@@ -135,9 +145,13 @@ fn identify(text: &str) -> Option<(Family, u32, &str)> {
 /// gcc's stages as the answer to `-###` names them: `cc1` by its path, the others where the driver looks, in the folders
 /// it lists and then on `PATH`.
 fn stages(text: &str) -> Option<Stages> {
-    let folders = text.lines().find_map(|line| line.strip_prefix("COMPILER_PATH="))?;
+    let folders = text
+        .lines()
+        .find_map(|line| line.strip_prefix("COMPILER_PATH="))?;
     let program = |name: &str| {
-        let listed = folders.split(':').find_map(|dir| executable(Path::new(dir).join(name)));
+        let listed = folders
+            .split(':')
+            .find_map(|dir| executable(Path::new(dir).join(name)));
         listed.or_else(|| find(name)).map(|(path, _)| path)
     };
     let words = text
@@ -164,13 +178,17 @@ struct Record {
 const RECORD_HEADER: &str = "ferrotrace compiler 1";
 
 fn record_text(stamp: &str, c: &CCompiler) -> String {
-    let stages = c.stages.as_ref().map(|s| [&s.compiler, &s.assembler, &s.linker]);
+    let stages = c
+        .stages
+        .as_ref()
+        .map(|s| [&s.compiler, &s.assembler, &s.linker]);
     let stages = stages
         .map(|s| s.map(|p| p.display().to_string()).join("\t"))
         .unwrap_or_default();
     let (program, args) = (c.program.display(), c.args.join("\t"));
     let (family, version) = (c.family, &c.version);
-    let text = format!("{RECORD_HEADER}\n{stamp}\n{program}\n{args}\n{family:?}\n{version}\n{stages}\n");
+    let text =
+        format!("{RECORD_HEADER}\n{stamp}\n{program}\n{args}\n{family:?}\n{version}\n{stages}\n");
     let checksum = digest::hex(digest::of(text.as_bytes()));
     text + &checksum
 }
@@ -207,7 +225,11 @@ impl Record {
             }),
             _ => None,
         };
-        let args = args.split('\t').filter(|a| !a.is_empty()).map(str::to_owned).collect();
+        let args = args
+            .split('\t')
+            .filter(|a| !a.is_empty())
+            .map(str::to_owned)
+            .collect();
         let (program, version) = (program.into(), version.to_owned());
         let direct_failed = AtomicBool::new(false);
         let compiler = CCompiler {
@@ -234,7 +256,10 @@ mod tests {
         let of = |text: &str| identify(text).map(|(family, major, _)| (family, major));
         let gcc = "Thread model: posix\ngcc version 12.2.0 (Debian 12.2.0-14+deb12u1) \n";
         assert_eq!(of(gcc), Some((Family::Gcc, 12)));
-        assert_eq!(of("Debian clang version 14.0.6\nTarget: x"), Some((Family::Clang, 14)));
+        assert_eq!(
+            of("Debian clang version 14.0.6\nTarget: x"),
+            Some((Family::Clang, 14))
+        );
         let apple = "Apple clang version 15.0.0 (clang-1500.3.9.4)";
         assert_eq!(of(apple), Some((Family::Clang, 15)));
         assert_eq!(of("tcc version 0.9.27"), None);
@@ -246,7 +271,10 @@ mod tests {
         let script = dir.path().join("mycc");
         let log = dir.path().join("runs");
         let gcc = "gcc version 12.1.0 (Test)";
-        let text = format!("#!/bin/sh\necho run >> {}\necho '{gcc}' >&2\n", log.display());
+        let text = format!(
+            "#!/bin/sh\necho run >> {}\necho '{gcc}' >&2\n",
+            log.display()
+        );
         std::fs::write(&script, text).expect("written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&script, mode).expect("allowed");

@@ -84,12 +84,20 @@ pub(super) fn run_driver(
     feed(&mut child, source);
     match finish(child) {
         (_, true) => output(&out),
-        (log, false) => Err(Failure { log, of_source: true }),
+        (log, false) => Err(Failure {
+            log,
+            of_source: true,
+        }),
     }
 }
 
 /// Runs compiler proper, assembler and linker on the source, the first two side by side.
-pub(super) fn run_stages(stages: &Stages, flags: &[&str], source: &str, work: &WorkDir) -> Result<Vec<u8>, Failure> {
+pub(super) fn run_stages(
+    stages: &Stages,
+    flags: &[&str],
+    source: &str,
+    work: &WorkDir,
+) -> Result<Vec<u8>, Failure> {
     let (object, out) = (work.file("kernel.o"), work.file("kernel.so"));
     let mut compile = command(&stages.compiler, ["-quiet"]);
     let mut compiler = spawn(compile.args(flags).args(["-", "-o", "-"]))?;
@@ -115,7 +123,10 @@ pub(super) fn run_stages(stages: &Stages, flags: &[&str], source: &str, work: &W
         return Err(Failure::of_system(as_log));
     }
     let mut link = command(&stages.linker, ["-shared", "--hash-style=gnu", "-o"]);
-    link.arg(&out).arg(&object).stdin(Stdio::null()).stdout(Stdio::null());
+    link.arg(&out)
+        .arg(&object)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
     match finish(spawn(&mut link)?) {
         (_, true) => output(&out),
         (log, false) => Err(Failure::of_system(log)),

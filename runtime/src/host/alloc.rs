@@ -128,7 +128,9 @@ pub(crate) fn take(bytes: usize) -> Result<Block> {
 fn take_shared(bytes: usize, class: usize) -> Result<Block> {
     let size = size_of(class);
     if size > LARGE {
-        SHELVES[class].used.store(TICK.fetch_add(1, Relaxed), Relaxed);
+        SHELVES[class]
+            .used
+            .store(TICK.fetch_add(1, Relaxed), Relaxed);
     }
     if let Some(ptr) = unshelve(class) {
         return Ok(Block {
@@ -188,7 +190,9 @@ pub(crate) fn give(ptr: NonNull<u8>, class: u16) {
 fn give_shared(ptr: NonNull<u8>, class: usize) {
     let size = size_of(class);
     if size > LARGE {
-        SHELVES[class].used.store(TICK.fetch_add(1, Relaxed), Relaxed);
+        SHELVES[class]
+            .used
+            .store(TICK.fetch_add(1, Relaxed), Relaxed);
         if CACHED.load(Relaxed).saturating_add(size) > limit() && !make_room(size, class) {
             return release(ptr, size);
         }
@@ -325,7 +329,10 @@ mod tests {
         for bytes in [LARGE + 1, 3 << 20, (4 << 20) + 12345, 37_000_000] {
             let block = take(bytes).expect("memory");
             let p = block.ptr.as_ptr();
-            assert_eq!(p as usize % if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGN }, 0);
+            assert_eq!(
+                p as usize % if bytes >= HUGE_PAGE { HUGE_PAGE } else { ALIGN },
+                0
+            );
             // SAFETY: `bytes` bytes from `p` are this test's alone.
             let all = unsafe { std::slice::from_raw_parts_mut(p, bytes) };
             assert!(!block.fresh || all.iter().all(|&b| b == 0));
@@ -336,13 +343,18 @@ mod tests {
 
     #[test]
     fn no_block_is_handed_out_twice() {
-        let mut blocks: Vec<Block> = (0..100).map(|i| take(100 + i % 7 * 300).expect("memory")).collect();
+        let mut blocks: Vec<Block> = (0..100)
+            .map(|i| take(100 + i % 7 * 300).expect("memory"))
+            .collect();
         let mut starts: Vec<_> = blocks.iter().map(|b| b.ptr).collect();
         starts.sort();
         starts.dedup();
         assert_eq!(starts.len(), blocks.len());
         // Released on another thread, whose magazines move to the shelves when it ends.
-        let moved: Vec<(usize, u16)> = blocks.drain(..).map(|b| (b.ptr.as_ptr() as usize, b.class)).collect();
+        let moved: Vec<(usize, u16)> = blocks
+            .drain(..)
+            .map(|b| (b.ptr.as_ptr() as usize, b.class))
+            .collect();
         std::thread::spawn(move || {
             for (ptr, class) in moved {
                 give(NonNull::new(ptr as *mut u8).expect("a block"), class);

@@ -5,7 +5,12 @@ use std::fs;
 
 static MEMORY: Lazy<usize> = Lazy::new(|| {
     // SAFETY: sysconf reads a system constant and has no preconditions.
-    let (pages, page) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    let (pages, page) = unsafe {
+        (
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        )
+    };
     let physical = match (usize::try_from(pages), usize::try_from(page)) {
         (Ok(pages), Ok(page)) if pages > 0 => pages.saturating_mul(page),
         _ => 4 << 30,
@@ -33,7 +38,8 @@ static CACHES: Lazy<[usize; 4]> = Lazy::new(|| {
             let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{name}");
             fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
         };
-        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size")) else {
+        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
+        else {
             continue;
         };
         let (digits, unit) = size.split_at(size.trim_end_matches(['K', 'M', 'G']).len());

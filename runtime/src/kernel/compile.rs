@@ -208,7 +208,9 @@ impl Kernels {
         let compiler = match CCompiler::get() {
             Ok(compiler) => compiler,
             Err(error) => {
-                return claims.into_iter().for_each(|c| c.settle(Err(error.clone())));
+                return claims
+                    .into_iter()
+                    .for_each(|c| c.settle(Err(error.clone())));
             }
         };
         let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
@@ -223,7 +225,9 @@ impl Kernels {
                         }
                     }
                     Err(error) if claims.len() == 1 => {
-                        claims.into_iter().for_each(|c| c.settle(Err(error.clone())));
+                        claims
+                            .into_iter()
+                            .for_each(|c| c.settle(Err(error.clone())));
                     }
                     Err(_) => alone.extend(claims),
                 }
@@ -253,7 +257,10 @@ fn dump(claim: &Claim<'_>) {
             std::fs::write(dir.join(format!("{name}.c")), claim.source.text())
         };
         if let Err(e) = write() {
-            crate::host::warn(&format!("a source could not be written to {}: {e}", dir.display()));
+            crate::host::warn(&format!(
+                "a source could not be written to {}: {e}",
+                dir.display()
+            ));
         }
     }
 }
@@ -295,7 +302,12 @@ fn from_disk<'a>(store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
     missing
 }
 
-fn load(library: &Arc<Library>, artifact: &Artifact, key: u128, source: &KernelSource) -> Result<Kernel> {
+fn load(
+    library: &Arc<Library>,
+    artifact: &Artifact,
+    key: u128,
+    source: &KernelSource,
+) -> Result<Kernel> {
     let position = artifact.keys.iter().position(|&k| k == key);
     let position = position.ok_or_else(|| Error::internal("an artifact without its kernel"))?;
     let bytes = artifact.elf.len() / artifact.keys.len().max(1);
@@ -303,7 +315,11 @@ fn load(library: &Arc<Library>, artifact: &Artifact, key: u128, source: &KernelS
 }
 
 /// Compiles one file. An error of the whole is one of the compiler; an error of a kernel is one of loading.
-fn compile_file(compiler: &CCompiler, store: Option<&Store>, claims: &[Claim<'_>]) -> Result<Vec<Result<Arc<Kernel>>>> {
+fn compile_file(
+    compiler: &CCompiler,
+    store: Option<&Store>,
+    claims: &[Claim<'_>],
+) -> Result<Vec<Result<Arc<Kernel>>>> {
     let sources: Vec<&KernelSource> = claims.iter().map(|claim| claim.source).collect();
     let elf = compiler.compile(&source::file(&sources))?;
     let artifact = Artifact {
@@ -357,7 +373,9 @@ fn parallel<F: Send + Sync, R: Send>(files: Vec<F>, f: impl Fn(&F) -> R + Sync) 
         let mut results = vec![f(first)];
         for thread in started {
             results.push(match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Ok(thread) => thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
                 // The system has no more threads: here, then.
                 Err(file) => f(file),
             });

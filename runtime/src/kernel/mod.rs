@@ -36,14 +36,24 @@ pub struct Kernel {
 
 impl Kernel {
     /// The kernel at `position` of a library with `kernels` kernels and `bytes` bytes.
-    fn load(library: &Arc<Library>, position: usize, key: u128, origin: &KernelSource, bytes: usize) -> Result<Kernel> {
+    fn load(
+        library: &Arc<Library>,
+        position: usize,
+        key: u128,
+        origin: &KernelSource,
+        bytes: usize,
+    ) -> Result<Kernel> {
         // Symbols are made of letters, digits and underscores.
         let symbol = |suffix: &str| {
             let name = CString::new(format!("ft_{position}{suffix}")).unwrap_or_default();
             library.symbol(&name)
         };
         let entry = symbol("")?;
-        let finish = if origin.finish { Some(symbol("_finish")?) } else { None };
+        let finish = if origin.finish {
+            Some(symbol("_finish")?)
+        } else {
+            None
+        };
         // SAFETY: generated sources define these symbols with these types; the key, which is of the source, says that
         // the library is of this one.
         let (entry, finish) = unsafe {

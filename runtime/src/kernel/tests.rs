@@ -3,7 +3,8 @@
 use super::*;
 use crate::store::Store;
 use crate::{
-    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Launch, Pool, Stats, launch, stats_scope, with_threads,
+    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Launch, Pool, Stats, launch, stats_scope,
+    with_threads,
 };
 use std::sync::Barrier;
 use tempfile::TempDir;
@@ -154,7 +155,10 @@ fn damaged_artifacts_are_compiled_again() {
     }
     let (dir, store) = folder();
     let kernels = Kernels::new(Some(store));
-    check_scale(kernels.get(&[scale(3)], 1)[0].as_ref().expect("compiles"), 3);
+    check_scale(
+        kernels.get(&[scale(3)], 1)[0].as_ref().expect("compiles"),
+        3,
+    );
     for entry in std::fs::read_dir(dir.path().join("kernels-1"))
         .expect("a folder")
         .flatten()
@@ -219,11 +223,20 @@ fn sixteen_threads_compile_one_key_once() {
                 })
             })
             .collect();
-        threads.into_iter().map(|t| t.join().expect("no panic")).collect()
+        threads
+            .into_iter()
+            .map(|t| t.join().expect("no panic"))
+            .collect()
     });
-    assert!(made.iter().all(|(kernel, _)| Arc::ptr_eq(kernel, &made[0].0)));
+    assert!(
+        made.iter()
+            .all(|(kernel, _)| Arc::ptr_eq(kernel, &made[0].0))
+    );
     assert_eq!(made.iter().map(|(_, s)| s.kernels_compiled).sum::<u64>(), 1);
-    assert_eq!(made.iter().map(|(_, s)| s.kernel_cache_hits).sum::<u64>(), 15);
+    assert_eq!(
+        made.iter().map(|(_, s)| s.kernel_cache_hits).sum::<u64>(),
+        15
+    );
 }
 
 #[test]
@@ -283,12 +296,27 @@ fn faults_and_bad_bindings() {
         chunks: 40,
         ..of(kernel)
     };
-    assert_eq!(launch(&run).expect("runs"), Some(Fault { site: 3, index: 17 }));
-    assert_eq!(launch(&Launch { params: &[40], ..run }).expect("runs"), None);
+    assert_eq!(
+        launch(&run).expect("runs"),
+        Some(Fault { site: 3, index: 17 })
+    );
+    assert_eq!(
+        launch(&Launch {
+            params: &[40],
+            ..run
+        })
+        .expect("runs"),
+        None
+    );
     let (none, s) = stats_scope(|| launch(&Launch { chunks: 0, ..run }));
     assert_eq!((none.expect("nothing runs"), s.kernels_launched), (None, 0));
     let buffer = Buffer::zeroed(&Device::cpu(), 64).expect("memory");
-    for (offset, span, fits) in [(0, 64, true), (64, 0, true), (60, 5, false), (1, usize::MAX, false)] {
+    for (offset, span, fits) in [
+        (0, 64, true),
+        (64, 0, true),
+        (60, 5, false),
+        (1, usize::MAX, false),
+    ] {
         let buffers = [Binding {
             buffer: &buffer,
             offset,

@@ -214,7 +214,13 @@ impl Pool {
     }
 
     /// Runs `chunks` chunks from `first` on. False, with nothing run, if another job occupies the pool.
-    fn run_shared(&'static self, first: usize, chunks: usize, threads: usize, f: &Work<'_>) -> bool {
+    fn run_shared(
+        &'static self,
+        first: usize,
+        chunks: usize,
+        threads: usize,
+        f: &Work<'_>,
+    ) -> bool {
         let state = self.board.0.state.load(Relaxed);
         let free = state & BUSY == 0;
         if !free
@@ -233,7 +239,9 @@ impl Pool {
         let epoch = epoch_of(state).wrapping_add(1);
         if epoch == 0 {
             // A share untouched since the epochs began anew would look taken.
-            self.slots.iter().for_each(|slot| slot.taken.store(0, Relaxed));
+            self.slots
+                .iter()
+                .for_each(|slot| slot.taken.store(0, Relaxed));
         }
         let work: *const Work<'_> = f;
         // SAFETY: only the lifetime changes. The pointer is used by this call and by workers inside the job, and this
@@ -307,7 +315,8 @@ impl Pool {
         }));
         if let Err(payload) = result {
             for slot in &self.slots[..job.threads] {
-                slot.taken.store((job.epoch as u64) << 32 | u32::MAX as u64, Relaxed);
+                slot.taken
+                    .store((job.epoch as u64) << 32 | u32::MAX as u64, Relaxed);
             }
             self.panic.lock().get_or_insert(payload);
             self.panicked.store(true, Relaxed);
@@ -430,7 +439,11 @@ impl Drop for Inside {
 fn take(taken: &AtomicU64, epoch: u32, pieces: u32) -> Option<u32> {
     let mut word = taken.load(Relaxed);
     loop {
-        let next = if (word >> 32) as u32 == epoch { word as u32 } else { 0 };
+        let next = if (word >> 32) as u32 == epoch {
+            word as u32
+        } else {
+            0
+        };
         if next >= pieces {
             return None;
         }

@@ -14,7 +14,8 @@ pub trait ArgKind: Sized + 'static {
 
     /// An argument like `like` with its tensors replaced by the next of `tensors`.
     #[doc(hidden)]
-    fn rebuild<'p>(like: &Self::Of<'_>, tensors: &mut std::slice::Iter<'p, Tensor>) -> Self::Of<'p>;
+    fn rebuild<'p>(like: &Self::Of<'_>, tensors: &mut std::slice::Iter<'p, Tensor>)
+    -> Self::Of<'p>;
 }
 
 /// A type that a `jit` function can take: `&Tensor`, `Tensor` (given away), numbers, `usize`, `bool`, and arrays,
@@ -54,7 +55,9 @@ impl ArgKind for Borrowed {
     }
 
     fn rebuild<'p>(_: &&Tensor, tensors: &mut std::slice::Iter<'p, Tensor>) -> &'p Tensor {
-        tensors.next().expect("there are as many tensors as the argument has")
+        tensors
+            .next()
+            .expect("there are as many tensors as the argument has")
     }
 }
 
@@ -98,7 +101,10 @@ impl<K: ArgKind, const N: usize> ArgKind for ArrayOf<K, N> {
         arg.iter().for_each(|item| K::visit(item, visit));
     }
 
-    fn rebuild<'p>(like: &[K::Of<'_>; N], tensors: &mut std::slice::Iter<'p, Tensor>) -> [K::Of<'p>; N] {
+    fn rebuild<'p>(
+        like: &[K::Of<'_>; N],
+        tensors: &mut std::slice::Iter<'p, Tensor>,
+    ) -> [K::Of<'p>; N] {
         std::array::from_fn(|i| K::rebuild(&like[i], tensors))
     }
 }
@@ -123,7 +129,10 @@ impl<K: ArgKind> ArgKind for VecOf<K> {
         arg.iter().for_each(|item| K::visit(item, visit));
     }
 
-    fn rebuild<'p>(like: &Vec<K::Of<'_>>, tensors: &mut std::slice::Iter<'p, Tensor>) -> Vec<K::Of<'p>> {
+    fn rebuild<'p>(
+        like: &Vec<K::Of<'_>>,
+        tensors: &mut std::slice::Iter<'p, Tensor>,
+    ) -> Vec<K::Of<'p>> {
         like.iter().map(|item| K::rebuild(item, tensors)).collect()
     }
 }

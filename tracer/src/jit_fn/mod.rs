@@ -106,7 +106,12 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         if mode == Mode::Eager || trace::current() != 0 {
             return self.function.run(argument);
         }
-        let Some(Parts { values, given, arrays }) = Parts::of::<F::Kind>(&argument) else {
+        let Some(Parts {
+            values,
+            given,
+            arrays,
+        }) = Parts::of::<F::Kind>(&argument)
+        else {
             // An argument carries an error, and so will the result.
             return self.function.run(argument);
         };
@@ -147,7 +152,11 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     }
 
     /// Runs the function on stand-ins for the tensors of `argument`.
-    fn trace(&self, argument: &<F::Kind as ArgKind>::Of<'_>, arrays: &[Array]) -> Traced<F::Output> {
+    fn trace(
+        &self,
+        argument: &<F::Kind as ArgKind>::Of<'_>,
+        arrays: &[Array],
+    ) -> Traced<F::Output> {
         count(Counter::Traces, 1);
         let mut kept = None;
         let (result, seen) = trace::record(|id| {
@@ -158,7 +167,9 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                 Tensor::of_fresh(Node::stored(facts, array.clone()))
             };
             let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
-            let result = self.function.run(F::Kind::rebuild(argument, &mut tensors.iter()));
+            let result = self
+                .function
+                .run(F::Kind::rebuild(argument, &mut tensors.iter()));
             let mut results = Vec::new();
             kept = result.flatten(&mut results).map(|form| (id, form, results));
             result
@@ -188,7 +199,10 @@ impl Parts {
         let mut visit = ArgVisit::default();
         K::visit(argument, &mut visit);
         flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));
-        let arrays = visit.tensors.iter().map(|(tensor, _)| tensor.node().array());
+        let arrays = visit
+            .tensors
+            .iter()
+            .map(|(tensor, _)| tensor.node().array());
         Some(Parts {
             arrays: arrays.collect::<Option<_>>()?,
             given: visit.tensors.iter().map(|(_, given)| *given).collect(),
@@ -228,12 +242,17 @@ fn replayed<F: JitFn<S>, S>(
 #[track_caller]
 fn differs<R: JitResult>(replay: &Replay, form: &R::Form) -> R {
     let location = Location::caller();
-    let error = Error::argument("a function given to jit recorded something else for the same signature before");
+    let error = Error::argument(
+        "a function given to jit recorded something else for the same signature before",
+    );
     let error = error.at(Context {
         op: "jit",
         operands: Vec::new(),
         location: Some(location),
     });
     let failed = || Tensor::of_error(error.clone(), DType::F32, &Device::cpu(), location);
-    R::unflatten(form, &mut std::iter::repeat_with(failed).take(replay.results()))
+    R::unflatten(
+        form,
+        &mut std::iter::repeat_with(failed).take(replay.results()),
+    )
 }

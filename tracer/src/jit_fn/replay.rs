@@ -65,7 +65,9 @@ pub(crate) struct Replay {
 fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array>)> {
     loop {
         let pending = results.iter().filter(|result| result.is_pending());
-        let roots: Vec<NodeInput> = pending.map(|result| NodeInput::Tensor(result.node().clone())).collect();
+        let roots: Vec<NodeInput> = pending
+            .map(|result| NodeInput::Tensor(result.node().clone()))
+            .collect();
         if roots.is_empty() {
             return None;
         }
@@ -79,7 +81,10 @@ fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array
         };
         let earlier: Vec<Arc<Node>> = constants(&collected, trace);
         if earlier.is_empty() {
-            return Some((collected, leaves.into_iter().map(|(array, _)| array).collect()));
+            return Some((
+                collected,
+                leaves.into_iter().map(|(array, _)| array).collect(),
+            ));
         }
         drop(collected);
         flush_nodes(earlier, Stores::Rule);
@@ -99,10 +104,15 @@ fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
         if earlier(number as u32) {
             continue;
         }
-        wanted.extend(collected.entry_edges(number).iter().filter_map(|edge| match *edge {
-            Edge::Node(n) if earlier(n) => Some(n),
-            _ => None,
-        }));
+        wanted.extend(
+            collected
+                .entry_edges(number)
+                .iter()
+                .filter_map(|edge| match *edge {
+                    Edge::Node(n) if earlier(n) => Some(n),
+                    _ => None,
+                }),
+        );
     }
     wanted.sort_unstable();
     wanted.dedup();
@@ -121,17 +131,23 @@ impl Replay {
         }
         let (collected, arrays) = collected.unwrap_or_default();
         let mut outputs = Vec::with_capacity(results.len());
-        let values: Vec<_> = collected.outputs.iter().map(|&n| collected.entry_node(n)).collect();
+        let values: Vec<_> = collected
+            .outputs
+            .iter()
+            .map(|&n| collected.entry_node(n))
+            .collect();
         for result in results {
             let node = result.node();
-            outputs.push(match values.iter().position(|value| Arc::ptr_eq(value, node)) {
-                Some(value) => Output::Value(value),
-                None if node.facts.argument != 0 && node.facts.trace == trace => {
-                    Output::Argument(node.facts.argument as usize - 1)
-                }
-                None if node.status() == Status::Stored => Output::Constant(result.clone()),
-                None => return None,
-            });
+            outputs.push(
+                match values.iter().position(|value| Arc::ptr_eq(value, node)) {
+                    Some(value) => Output::Value(value),
+                    None if node.facts.argument != 0 && node.facts.trace == trace => {
+                        Output::Argument(node.facts.argument as usize - 1)
+                    }
+                    None if node.status() == Status::Stored => Output::Constant(result.clone()),
+                    None => return None,
+                },
+            );
         }
         let sources = collected.leaves.iter().zip(&arrays).map(|(leaf, array)| {
             let facts = &collected.node(leaf.arc).facts;
@@ -240,7 +256,8 @@ impl Replay {
         };
         let numbers = |(a, b): (&Slot, &Slot)| match (a, b) {
             (Slot::Fixed(a), Slot::Fixed(b)) => {
-                a.category() == b.category() && (a.to_i64(), a.to_f64().to_bits()) == (b.to_i64(), b.to_f64().to_bits())
+                a.category() == b.category()
+                    && (a.to_i64(), a.to_f64().to_bits()) == (b.to_i64(), b.to_f64().to_bits())
             }
             (Slot::Draw { index: a, .. }, Slot::Draw { index: b, .. }) => a == b,
             _ => false,

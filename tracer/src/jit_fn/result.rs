@@ -24,7 +24,9 @@ impl JitResult for Tensor {
     }
 
     fn unflatten(_: &(), tensors: &mut dyn Iterator<Item = Tensor>) -> Tensor {
-        tensors.next().expect("there are as many tensors as were flattened")
+        tensors
+            .next()
+            .expect("there are as many tensors as were flattened")
     }
 }
 
@@ -73,7 +75,9 @@ impl<T: JitResult> JitResult for Vec<T> {
     }
 
     fn unflatten(form: &Vec<T::Form>, tensors: &mut dyn Iterator<Item = Tensor>) -> Vec<T> {
-        form.iter().map(|item| T::unflatten(item, tensors)).collect()
+        form.iter()
+            .map(|item| T::unflatten(item, tensors))
+            .collect()
     }
 }
 

@@ -19,7 +19,13 @@ pub(super) fn check_size(shape: &Shape, dtype: DType) -> Result<()> {
 }
 
 #[track_caller]
-fn filled(name: &'static str, shape: Shape, value: Scalar, dtype: DType, device: &Device) -> Tensor {
+fn filled(
+    name: &'static str,
+    shape: Shape,
+    value: Scalar,
+    dtype: DType,
+    device: &Device,
+) -> Tensor {
     match check_size(&shape, dtype) {
         Ok(()) => Tensor::record_on(device, Op::Full { shape, dtype }, &[Input::Scalar(value)]),
         Err(error) => Tensor::failed(name, error, &[]),
@@ -40,7 +46,10 @@ fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
             _ => Err(inconsistent()),
         };
     }
-    let (span, step) = (end.to_i64() as i128 - start.to_i64() as i128, step.to_i64() as i128);
+    let (span, step) = (
+        end.to_i64() as i128 - start.to_i64() as i128,
+        step.to_i64() as i128,
+    );
     if step == 0 || (span != 0 && (span > 0) != (step > 0)) {
         return Err(inconsistent());
     }
@@ -108,7 +117,12 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn full(shape: impl Into<Shape>, v: impl Into<Scalar>, dtype: DType, device: &Device) -> Tensor {
+    pub fn full(
+        shape: impl Into<Shape>,
+        v: impl Into<Scalar>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
         filled("full", shape.into(), v.into(), dtype, device)
     }
 
@@ -130,7 +144,8 @@ impl Tensor {
         device: &Device,
     ) -> Tensor {
         let (start, end, step) = (start.into(), end.into(), step.into());
-        let len = arange_len(start, end, step).and_then(|len| check_size(&Shape::from(len), dtype).map(|()| len));
+        let len = arange_len(start, end, step)
+            .and_then(|len| check_size(&Shape::from(len), dtype).map(|()| len));
         match len {
             Ok(len) => {
                 let numbers = [Input::Scalar(start), Input::Scalar(step)];
@@ -150,7 +165,13 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn linspace(a: impl Into<Scalar>, b: impl Into<Scalar>, n: usize, dtype: DType, device: &Device) -> Tensor {
+    pub fn linspace(
+        a: impl Into<Scalar>,
+        b: impl Into<Scalar>,
+        n: usize,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
         let (a, b) = (a.into().to_f64(), b.into().to_f64());
         if n < 2 {
             return filled("linspace", Shape::from(n), Scalar::Float(a), dtype, device);
@@ -162,7 +183,10 @@ impl Tensor {
             len: n,
             dtype: DType::F64,
         };
-        let numbers = [Input::Scalar(Scalar::Float(0.0)), Input::Scalar(Scalar::Float(1.0))];
+        let numbers = [
+            Input::Scalar(Scalar::Float(0.0)),
+            Input::Scalar(Scalar::Float(1.0)),
+        ];
         let i = Tensor::record_on(device, op, &numbers);
         let last = (n - 1) as f64;
         let step = (b - a) / last;
@@ -252,7 +276,11 @@ impl Tensor {
 mod tests {
     use super::*;
 
-    fn len(start: impl Into<Scalar>, end: impl Into<Scalar>, step: impl Into<Scalar>) -> Option<usize> {
+    fn len(
+        start: impl Into<Scalar>,
+        end: impl Into<Scalar>,
+        step: impl Into<Scalar>,
+    ) -> Option<usize> {
         arange_len(start.into(), end.into(), step.into()).ok()
     }
 
@@ -269,8 +297,14 @@ mod tests {
 
     #[test]
     fn arange_refuses_steps_that_lead_nowhere() {
-        assert_eq!((len(0, 1, 0), len(0, 1, -1), len(1, 0, 1)), (None, None, None));
+        assert_eq!(
+            (len(0, 1, 0), len(0, 1, -1), len(1, 0, 1)),
+            (None, None, None)
+        );
         assert_eq!((len(0.0, 0.0, 0.0), len(0.0, -1.0, 0.5)), (None, None));
-        assert_eq!((len(0.0, f64::NAN, 1.0), len(0.0, f64::INFINITY, 1.0)), (None, None));
+        assert_eq!(
+            (len(0.0, f64::NAN, 1.0), len(0.0, f64::INFINITY, 1.0)),
+            (None, None)
+        );
     }
 }

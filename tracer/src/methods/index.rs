@@ -62,14 +62,20 @@ impl Indexing {
             }));
         }
         let neighbours = axes.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        let at = axes.first().filter(|_| neighbours).map_or(0, |&first| first as usize);
+        let at = axes
+            .first()
+            .filter(|_| neighbours)
+            .map_or(0, |&first| first as usize);
         Ok(Indexing { axes, at, indices })
     }
 }
 
 /// The row-major positions of the true values.
 fn positions(mask: &[bool]) -> impl Iterator<Item = usize> {
-    mask.iter().enumerate().filter(|(_, truth)| **truth).map(|(at, _)| at)
+    mask.iter()
+        .enumerate()
+        .filter(|(_, truth)| **truth)
+        .map(|(at, _)| at)
 }
 
 impl Tensor {
@@ -86,7 +92,10 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
         let dim = attempt!("gather", dim.into().wrap_along(self.rank()), self, idx);
-        Tensor::record(Op::Gather { dim }, &[Input::Tensor(self), Input::Tensor(idx)])
+        Tensor::record(
+            Op::Gather { dim },
+            &[Input::Tensor(self), Input::Tensor(idx)],
+        )
     }
 
     /// The slices of a dimension at the positions of an index of one dimension (or none, for a single one).
@@ -221,7 +230,12 @@ impl Tensor {
                 return Tensor::failed("masked_select", Error::shape(why), &[self, mask]);
             }
         };
-        let truths = attempt!("masked_select", mask.expand(&shape).to_vec::<bool>(), self, mask);
+        let truths = attempt!(
+            "masked_select",
+            mask.expand(&shape).to_vec::<bool>(),
+            self,
+            mask
+        );
         let indices: Vec<i64> = positions(&truths).map(|at| at as i64).collect();
         let count = indices.len();
         let indices = Tensor::from_vec(indices, count, &self.device());

@@ -95,7 +95,9 @@ impl Tensor {
         self.check()?;
         let dim = dim.wrap(self.rank())?;
         let size = self.shape()[dim];
-        let total = sizes.iter().try_fold(0usize, |sum, &part| sum.checked_add(part));
+        let total = sizes
+            .iter()
+            .try_fold(0usize, |sum, &part| sum.checked_add(part));
         if total != Some(size) {
             let why = format!("the sizes {sizes:?} do not sum to {size}, that of dimension {dim}");
             return Err(Error::argument(why));
@@ -136,6 +138,9 @@ impl Tensor {
 
 #[track_caller]
 fn joined(tensors: &[&Tensor], dim: usize) -> Tensor {
-    let inputs: Vec<Input<'_>> = tensors.iter().map(|&tensor| Input::Tensor(tensor)).collect();
+    let inputs: Vec<Input<'_>> = tensors
+        .iter()
+        .map(|&tensor| Input::Tensor(tensor))
+        .collect();
     Tensor::record(Op::Cat { dim }, &inputs)
 }

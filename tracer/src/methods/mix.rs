@@ -16,7 +16,11 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn where_cond<'a, 'b>(&self, a: impl Into<Operand<'a>>, b: impl Into<Operand<'b>>) -> Tensor {
+    pub fn where_cond<'a, 'b>(
+        &self,
+        a: impl Into<Operand<'a>>,
+        b: impl Into<Operand<'b>>,
+    ) -> Tensor {
         let (a, b) = (a.into(), b.into());
         Tensor::record(Op::Where, &[Input::Tensor(self), a.input(), b.input()])
     }
@@ -37,7 +41,10 @@ impl Tensor {
             let why = format!("{} does not fit the dtype {dtype}", v.default_dtype());
             return Tensor::failed("masked_fill", Error::dtype(why), &[self, mask]);
         }
-        Tensor::record(Op::Where, &[Input::Tensor(mask), Input::Scalar(v), Input::Tensor(self)])
+        Tensor::record(
+            Op::Where,
+            &[Input::Tensor(mask), Input::Scalar(v), Input::Tensor(self)],
+        )
     }
 
     /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`.
@@ -88,7 +95,12 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn nan_to_num(&self, nan: impl Into<Scalar>, posinf: impl Into<Scalar>, neginf: impl Into<Scalar>) -> Tensor {
+    pub fn nan_to_num(
+        &self,
+        nan: impl Into<Scalar>,
+        posinf: impl Into<Scalar>,
+        neginf: impl Into<Scalar>,
+    ) -> Tensor {
         let numbers = [nan.into(), posinf.into(), neginf.into()];
         self.composite(Composite::NanToNum, &numbers)
     }

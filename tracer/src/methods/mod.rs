@@ -99,9 +99,19 @@ impl Tensor {
 
     /// Records a composite of this tensor, the tensors that are present, then numbers.
     #[track_caller]
-    pub(crate) fn with_tensors(&self, op: Composite, tensors: &[Option<&Tensor>], numbers: &[Scalar]) -> Tensor {
+    pub(crate) fn with_tensors(
+        &self,
+        op: Composite,
+        tensors: &[Option<&Tensor>],
+        numbers: &[Scalar],
+    ) -> Tensor {
         let mut inputs = vec![Input::Tensor(self)];
-        inputs.extend(tensors.iter().flatten().map(|&tensor| Input::Tensor(tensor)));
+        inputs.extend(
+            tensors
+                .iter()
+                .flatten()
+                .map(|&tensor| Input::Tensor(tensor)),
+        );
         inputs.extend(numbers.iter().map(|&number| Input::Scalar(number)));
         Tensor::record(Op::Composite(op), &inputs)
     }

@@ -72,7 +72,12 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn rms_norm(&self, n_dims: usize, weight: Option<&Tensor>, eps: impl Into<Scalar>) -> Tensor {
+    pub fn rms_norm(
+        &self,
+        n_dims: usize,
+        weight: Option<&Tensor>,
+        eps: impl Into<Scalar>,
+    ) -> Tensor {
         let op = Composite::RmsNorm {
             n: n_dims,
             weight: weight.is_some(),

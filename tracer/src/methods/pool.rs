@@ -128,7 +128,12 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn interpolate(&self, size: [usize; 2], kind: Interpolation, align_corners: bool) -> Tensor {
+    pub fn interpolate(
+        &self,
+        size: [usize; 2],
+        kind: Interpolation,
+        align_corners: bool,
+    ) -> Tensor {
         let order = match kind {
             Interpolation::Nearest => 0,
             Interpolation::Bilinear => 1,

@@ -13,7 +13,11 @@ fn vectors(a: &Tensor, b: &Tensor) -> Result<()> {
     if a.rank() == 1 && b.rank() == 1 {
         return Ok(());
     }
-    let why = format!("both must have one dimension, not {} and {}", a.rank(), b.rank());
+    let why = format!(
+        "both must have one dimension, not {} and {}",
+        a.rank(),
+        b.rank()
+    );
     Err(Error::shape(why))
 }
 
@@ -70,7 +74,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn linear(&self, w: &Tensor, bias: Option<&Tensor>) -> Tensor {
-        self.with_tensors(Composite::Linear { bias: bias.is_some() }, &[Some(w), bias], &[])
+        self.with_tensors(
+            Composite::Linear {
+                bias: bias.is_some(),
+            },
+            &[Some(w), bias],
+            &[],
+        )
     }
 
     /// An Einstein sum: labels that the output lacks are summed over, repeated ones walk a diagonal; without `->` the

@@ -42,7 +42,13 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn randint(lo: i64, hi: i64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+    pub fn randint(
+        lo: i64,
+        hi: i64,
+        shape: impl Into<Shape>,
+        dtype: DType,
+        device: &Device,
+    ) -> Tensor {
         generator::process().randint(lo, hi, shape, dtype, device)
     }
 

@@ -302,6 +302,9 @@ impl Tensor {
     #[track_caller]
     pub fn var_mean_keepdim(&self, dims: impl Into<Dims>, correction: usize) -> (Tensor, Tensor) {
         let dims = dims.into();
-        (self.var_keepdim(dims.clone(), correction), self.mean_keepdim(dims))
+        (
+            self.var_keepdim(dims.clone(), correction),
+            self.mean_keepdim(dims),
+        )
     }
 }

@@ -119,6 +119,9 @@ impl Tensor {
     /// The elements at positions along a dimension.
     #[track_caller]
     fn taken(&self, dim: usize, indices: &Tensor) -> Tensor {
-        Tensor::record(Op::Gather { dim }, &[Input::Tensor(self), Input::Tensor(indices)])
+        Tensor::record(
+            Op::Gather { dim },
+            &[Input::Tensor(self), Input::Tensor(indices)],
+        )
     }
 }

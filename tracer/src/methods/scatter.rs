@@ -25,7 +25,10 @@ pub enum ReduceOp {
 impl Tensor {
     #[track_caller]
     fn scattered(&self, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
-        Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)])
+        Tensor::record(
+            op,
+            &[Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)],
+        )
     }
 
     /// This tensor with `src[i]` written at `i with i[dim] replaced by idx[i]`, for each position `i` of the index;
@@ -41,7 +44,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scatter(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
-        let dim = attempt!("scatter", dim.into().wrap_along(self.rank()), self, idx, src);
+        let dim = attempt!(
+            "scatter",
+            dim.into().wrap_along(self.rank()),
+            self,
+            idx,
+            src
+        );
         let op = Op::Scatter {
             dim,
             mode: ScatterMode::Assign,
@@ -62,7 +71,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scatter_add(&self, dim: impl Into<Dim>, idx: &Tensor, src: &Tensor) -> Tensor {
-        let dim = attempt!("scatter_add", dim.into().wrap_along(self.rank()), self, idx, src);
+        let dim = attempt!(
+            "scatter_add",
+            dim.into().wrap_along(self.rank()),
+            self,
+            idx,
+            src
+        );
         let op = Op::Scatter {
             dim,
             mode: ScatterMode::Sum,
@@ -93,7 +108,13 @@ impl Tensor {
         op: ReduceOp,
         include_self: bool,
     ) -> Tensor {
-        let dim = attempt!("scatter_reduce", dim.into().wrap_along(self.rank()), self, idx, src);
+        let dim = attempt!(
+            "scatter_reduce",
+            dim.into().wrap_along(self.rank()),
+            self,
+            idx,
+            src
+        );
         let mode = match op {
             ReduceOp::Sum => ScatterMode::Sum,
             ReduceOp::Prod => ScatterMode::Prod,
@@ -135,7 +156,14 @@ impl Tensor {
         }
         let mut inputs = vec![Input::Tensor(self), Input::Tensor(src)];
         inputs.extend(indices.iter().map(Input::Tensor));
-        Tensor::record(Op::IndexPut { axes, at, accumulate }, &inputs)
+        Tensor::record(
+            Op::IndexPut {
+                axes,
+                at,
+                accumulate,
+            },
+            &inputs,
+        )
     }
 
     /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`, broadcast to it.
@@ -148,9 +176,21 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn slice_assign(&self, dim: impl Into<Dim>, start: isize, end: isize, step: usize, src: &Tensor) -> Tensor {
+    pub fn slice_assign(
+        &self,
+        dim: impl Into<Dim>,
+        start: isize,
+        end: isize,
+        step: usize,
+        src: &Tensor,
+    ) -> Tensor {
         let dim = attempt!("slice_assign", dim.into().wrap(self.rank()), self, src);
-        let op = Op::SliceAssign { dim, start, end, step };
+        let op = Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        };
         Tensor::record(op, &[Input::Tensor(self), Input::Tensor(src)])
     }
 }

@@ -13,7 +13,10 @@ use smallvec::SmallVec;
 /// Not every dimension is named.
 fn order(dims: &[usize], rank: usize) -> Result<SmallVec<[u8; 6]>> {
     if dims.len() != rank {
-        let why = format!("{} dimensions are given for a tensor of rank {rank}", dims.len());
+        let why = format!(
+            "{} dimensions are given for a tensor of rank {rank}",
+            dims.len()
+        );
         return Err(Error::argument(why));
     }
     Ok(dims.iter().map(|&dim| dim as u8).collect())

@@ -34,7 +34,12 @@ impl Tensor {
     #[track_caller]
     pub fn slice(&self, dim: impl Into<Dim>, start: isize, end: isize, step: usize) -> Tensor {
         let dim = attempt!("slice", dim.into().wrap(self.rank()), self);
-        self.apply(Op::Slice { dim, start, end, step })
+        self.apply(Op::Slice {
+            dim,
+            start,
+            end,
+            step,
+        })
     }
 
     /// One index of a dimension (negative: from the end), which goes away.

@@ -26,7 +26,11 @@ impl Generator<'_> {
                     extents.push(Extent::Size(self.dim()));
                 }
                 for &n in shape.iter() {
-                    extents.push(if n == 1 { Extent::Size(self.dim()) } else { Extent::Auto });
+                    extents.push(if n == 1 {
+                        Extent::Size(self.dim())
+                    } else {
+                        Extent::Auto
+                    });
                 }
                 Op::Expand(extents)
             }
@@ -123,7 +127,13 @@ impl Generator<'_> {
             dims.insert(at, 1);
         }
         let auto = self.rng.chance(30).then(|| self.rng.below(dims.len()));
-        let extent = |(i, n): (usize, usize)| if Some(i) == auto { Extent::Auto } else { Extent::Size(n) };
+        let extent = |(i, n): (usize, usize)| {
+            if Some(i) == auto {
+                Extent::Auto
+            } else {
+                Extent::Size(n)
+            }
+        };
         Op::Reshape(dims.into_iter().enumerate().map(extent).collect())
     }
 
@@ -132,7 +142,12 @@ impl Generator<'_> {
         let shape = self.shape_of(x);
         let pads: SmallVec<[(isize, isize); 4]> = shape
             .iter()
-            .map(|_| (self.rng.between(-1, 3) as isize, self.rng.between(-1, 3) as isize))
+            .map(|_| {
+                (
+                    self.rng.between(-1, 3) as isize,
+                    self.rng.between(-1, 3) as isize,
+                )
+            })
             .collect();
         let fill = Scalar::Float(self.rng.between(-4, 4) as f64 / 2.0);
         let operand = self.number(fill);
@@ -154,7 +169,8 @@ impl Generator<'_> {
         for _ in 1..count {
             let y = self.any();
             let theirs = self.shape_of(y);
-            let fits = theirs.rank() == shape.rank() && (0..shape.rank()).all(|d| d == dim || theirs[d] == shape[d]);
+            let fits = theirs.rank() == shape.rank()
+                && (0..shape.rank()).all(|d| d == dim || theirs[d] == shape[d]);
             parts.push(if fits {
                 y
             } else {
@@ -183,7 +199,9 @@ impl Generator<'_> {
         let x = self.any();
         let rank = self.shape_of(x).rank();
         let lead = self.rng.below(2);
-        let counts = (0..rank + lead).map(|_| self.rng.pick(&[1, 1, 2, 3])).collect();
+        let counts = (0..rank + lead)
+            .map(|_| self.rng.pick(&[1, 1, 2, 3]))
+            .collect();
         self.push(Op::Repeat(counts), &[x.into()], Some(self.track(x)));
     }
 
@@ -205,7 +223,11 @@ impl Generator<'_> {
             }
         }
         let index = self.indices(&own, shape[dim]);
-        self.push(Op::Gather { dim }, &[x.into(), index.into()], Some(self.track(x)));
+        self.push(
+            Op::Gather { dim },
+            &[x.into(), index.into()],
+            Some(self.track(x)),
+        );
     }
 
     pub(super) fn index(&mut self) {
@@ -251,7 +273,9 @@ impl Generator<'_> {
         let mut own = shape.to_vec();
         own[dim] = if self.rng.chance(30) { 1 } else { len };
         let n = self.program.graph.nodes().len();
-        let fits = |v: &ValueId| self.shape_of(*v).dims() == own.as_slice() && self.dtype_of(*v) == self.dtype_of(x);
+        let fits = |v: &ValueId| {
+            self.shape_of(*v).dims() == own.as_slice() && self.dtype_of(*v) == self.dtype_of(x)
+        };
         let found: Vec<ValueId> = (0..n as u32).map(ValueId).filter(fits).collect();
         let source = if found.is_empty() || self.rng.chance(50) {
             let dtype = self.dtype_of(x);
@@ -261,7 +285,12 @@ impl Generator<'_> {
         };
         let track = self.track(x).join(self.track(source));
         self.push(
-            Op::SliceAssign { dim, start, end, step },
+            Op::SliceAssign {
+                dim,
+                start,
+                end,
+                step,
+            },
             &[x.into(), source.into()],
             Some(track),
         );

@@ -53,7 +53,11 @@ impl<J: Extreme> Fold for Arg<J> {
     #[inline(always)]
     fn join(before: Self::State, after: Self::State) -> Self::State {
         let later = before.position < 0 || J::beats(after.value, before.value);
-        if after.position >= 0 && later { after } else { before }
+        if after.position >= 0 && later {
+            after
+        } else {
+            before
+        }
     }
 
     unsafe fn run(mut state: Self::State, n: usize, x: *const J::T, at: usize) -> Self::State {
@@ -74,7 +78,14 @@ impl<J: Extreme> Fold for Arg<J> {
         state
     }
 
-    unsafe fn columns(states: *mut Self::State, rows: usize, cols: usize, x: *const J::T, pitch: usize, at: usize) {
+    unsafe fn columns(
+        states: *mut Self::State,
+        rows: usize,
+        cols: usize,
+        x: *const J::T,
+        pitch: usize,
+        at: usize,
+    ) {
         let (mut values, mut found) = ([J::START; STRIP], [0u32; STRIP]);
         for first in (0..cols).step_by(STRIP) {
             // Positions within so many rows fit 32 bits.
@@ -105,7 +116,14 @@ impl<J: Extreme> Fold for Arg<J> {
         }
     }
 
-    unsafe fn short(states: *mut Self::State, rows: usize, n: usize, x: *const J::T, pitch: isize, at: usize) {
+    unsafe fn short(
+        states: *mut Self::State,
+        rows: usize,
+        n: usize,
+        x: *const J::T,
+        pitch: isize,
+        at: usize,
+    ) {
         for r in 0..rows {
             // SAFETY: the caller gives `n` elements in each row, and a state.
             unsafe {
@@ -154,7 +172,8 @@ impl<J: Extreme> Loop for Strip<'_, J> {
         } = self;
         for r in 0..rows {
             // SAFETY: the caller gives as many elements in each row as there are values.
-            let row = unsafe { std::slice::from_raw_parts(x.wrapping_add(r * pitch), values.len()) };
+            let row =
+                unsafe { std::slice::from_raw_parts(x.wrapping_add(r * pitch), values.len()) };
             if r == 0 {
                 values.copy_from_slice(row);
                 found.fill(0);

@@ -22,7 +22,10 @@ impl Job<'_> {
         let outer = &plan.reduced[..plan.reduced.len() - 1];
         let direct = cols.input == 1 && self.input.is_native();
         let short = inner.input == 1 && self.input.is_native();
-        let most = match (direct, cols.input.unsigned_abs() <= inner.input.unsigned_abs()) {
+        let most = match (
+            direct,
+            cols.input.unsigned_abs() <= inner.input.unsigned_abs(),
+        ) {
             (true, _) => COLUMNS,
             _ if short => 512,
             (false, true) => 512,
@@ -126,7 +129,9 @@ impl Job<'_> {
         scratch: &mut Pair,
     ) {
         let states = states.as_mut_ptr();
-        let Window { rows, cols, row, .. } = window;
+        let Window {
+            rows, cols, row, ..
+        } = window;
         // SAFETY: the plan's offsets are inside the input, scratch holds a tile, and there is a state for each column.
         unsafe {
             if direct && row >= 0 {
@@ -134,7 +139,14 @@ impl Job<'_> {
                 return F::columns(states, rows, cols, x, row as usize, position);
             }
             if row == 1 && self.input.is_native() {
-                return F::short(states, cols, rows, self.input.at(at).cast(), window.col, position);
+                return F::short(
+                    states,
+                    cols,
+                    rows,
+                    self.input.at(at).cast(),
+                    window.col,
+                    position,
+                );
             }
             if direct {
                 for r in 0..rows {
@@ -143,7 +155,14 @@ impl Job<'_> {
                 }
                 return;
             }
-            let tile = fetch(&self.input, window, at, scratch.0.ptr(), scratch.1.ptr(), &mut None);
+            let tile = fetch(
+                &self.input,
+                window,
+                at,
+                scratch.0.ptr(),
+                scratch.1.ptr(),
+                &mut None,
+            );
             F::columns(states, rows, cols, tile.ptr.cast(), tile.pitch, position);
         }
     }

@@ -30,13 +30,27 @@ pub trait Fold: 'static {
     ///
     /// # Safety
     /// `cols` elements may be read in every row, and as many states written.
-    unsafe fn columns(states: *mut Self::State, rows: usize, cols: usize, x: *const Self::T, pitch: usize, at: usize);
+    unsafe fn columns(
+        states: *mut Self::State,
+        rows: usize,
+        cols: usize,
+        x: *const Self::T,
+        pitch: usize,
+        at: usize,
+    );
     /// Joins each of `rows` short rows of `n` elements, `pitch` elements apart, to its state; the first element of a
     /// row has position `at`.
     ///
     /// # Safety
     /// `n` elements may be read in every row, and as many states as rows written.
-    unsafe fn short(states: *mut Self::State, rows: usize, n: usize, x: *const Self::T, pitch: isize, at: usize);
+    unsafe fn short(
+        states: *mut Self::State,
+        rows: usize,
+        n: usize,
+        x: *const Self::T,
+        pitch: isize,
+        at: usize,
+    );
     /// The result.
     fn value(state: Self::State) -> Self::Out;
 }
@@ -224,7 +238,9 @@ impl<J: Join> Loop for Short<J> {
                 for i in 1..self.n {
                     state = J::join(state, *x.add(i));
                 }
-                self.states.add(r).write(J::join(*self.states.add(r), state));
+                self.states
+                    .add(r)
+                    .write(J::join(*self.states.add(r), state));
             }
         }
     }

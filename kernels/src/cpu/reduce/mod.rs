@@ -24,7 +24,13 @@ use plan::Plan;
 ///
 /// # Errors
 /// Out of memory.
-pub fn reduce(kind: ReduceKind, mask: u64, x: &Array, shape: &Shape, dtype: DType) -> Result<Array> {
+pub fn reduce(
+    kind: ReduceKind,
+    mask: u64,
+    x: &Array,
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
     let device = x.buffer.device();
     if shape.numel() == 0 {
         return Array::empty(device, shape.clone(), dtype);
@@ -136,7 +142,13 @@ impl Job<'_> {
     /// The offset is one of the plan's, and no other thread writes there.
     unsafe fn put<F: Fold>(&self, at: isize, state: F::State) {
         // SAFETY: as the caller promises.
-        unsafe { self.to.get().cast::<F::Out>().offset(at).write(F::value(state)) };
+        unsafe {
+            self.to
+                .get()
+                .cast::<F::Out>()
+                .offset(at)
+                .write(F::value(state))
+        };
     }
 }
 
@@ -156,7 +168,11 @@ fn divide<T: Copy + std::ops::Div<Output = T> + Sync>(values: *mut T, n: usize, 
     let shared = Shared::new(values.cast());
     ranges(n.div_ceil(PIECE), n, &|range| {
         let (begin, end) = (range.start * PIECE, (range.end * PIECE).min(n));
-        dispatch(Divide(shared.get().cast::<T>().wrapping_add(begin), end - begin, by));
+        dispatch(Divide(
+            shared.get().cast::<T>().wrapping_add(begin),
+            end - begin,
+            by,
+        ));
     });
 }
 

@@ -110,7 +110,8 @@ fn merge(axes: Axes) -> Axes {
     for axis in axes {
         match merged.last_mut() {
             Some(last)
-                if last.input == axis.input * axis.size as isize && last.output == axis.output * axis.size as isize =>
+                if last.input == axis.input * axis.size as isize
+                    && last.output == axis.output * axis.size as isize =>
             {
                 *last = Axis {
                     size: last.size * axis.size,

@@ -34,7 +34,14 @@ impl Job<'_> {
                 };
                 let at = from + offset(outer, line).0 + begin as isize * inner.input;
                 let n = piece.min(inner.size - begin);
-                state = self.line::<F>(state, n, at, inner.input, line * inner.size + begin, scratch);
+                state = self.line::<F>(
+                    state,
+                    n,
+                    at,
+                    inner.input,
+                    line * inner.size + begin,
+                    scratch,
+                );
             }
             state
         };
@@ -78,7 +85,11 @@ impl Job<'_> {
         scratch: &mut Pair,
     ) -> F::State {
         // What lies dense in its own type is folded at once.
-        let step = if stride == 1 && self.input.is_native() { n } else { TILE };
+        let step = if stride == 1 && self.input.is_native() {
+            n
+        } else {
+            TILE
+        };
         for begin in (0..n).step_by(step) {
             let cols = step.min(n - begin);
             let window = Window {
@@ -90,7 +101,14 @@ impl Job<'_> {
             let at = at + begin as isize * stride;
             // SAFETY: the plan's offsets are inside the input, and scratch holds a tile.
             unsafe {
-                let run = fetch(&self.input, window, at, scratch.0.ptr(), scratch.1.ptr(), &mut None);
+                let run = fetch(
+                    &self.input,
+                    window,
+                    at,
+                    scratch.0.ptr(),
+                    scratch.1.ptr(),
+                    &mut None,
+                );
                 state = F::run(state, cols, run.ptr.cast(), position + begin);
             }
         }

@@ -64,7 +64,11 @@ fn expected(kind: ReduceKind, mask: u64, dims: &[usize], values: &[f64]) -> Vec<
 
 fn check(kind: ReduceKind, mask: u64, dims: &[usize], values: &[f64], x: &Array) {
     let got = go(kind, mask, x);
-    let right = read(&of(got.dtype, got.shape(), &expected(kind, mask, dims, values)));
+    let right = read(&of(
+        got.dtype,
+        got.shape(),
+        &expected(kind, mask, dims, values),
+    ));
     let what = format!("{kind:?} over {mask:b} of {} {:?}", x.dtype, x.layout);
     for (i, (g, e)) in read(&got).into_iter().zip(right).enumerate() {
         let close = (g - e).abs() <= 1e-6 * e.abs() || (g.is_nan() && e.is_nan());
@@ -77,7 +81,10 @@ fn values(kind: ReduceKind, dtype: DType, n: usize, seed: u64) -> Vec<f64> {
     match (kind, dtype) {
         (_, DType::Bool) => integers(n, seed, 0, 1),
         (ReduceKind::Prod, DType::U8) => integers(n, seed, 0, 2),
-        (ReduceKind::Prod, _) => integers(n, seed, 0, 1).iter().map(|v| 2.0 * v - 1.0).collect(),
+        (ReduceKind::Prod, _) => integers(n, seed, 0, 1)
+            .iter()
+            .map(|v| 2.0 * v - 1.0)
+            .collect(),
         (_, DType::U8) => integers(n, seed, 0, 5),
         _ => integers(n, seed, -3, 3),
     }
@@ -98,7 +105,8 @@ fn every_mask_dtype_and_form() {
                     let flipped: Vec<f64> = v.iter().rev().copied().collect();
                     let x = of(dtype, &dims, &flipped);
                     let strides = x.layout.strides().iter().map(|s| -s).collect();
-                    let mirror = ferrotrace_runtime::Layout::new(x.shape().clone(), strides, v.len() - 1);
+                    let mirror =
+                        ferrotrace_runtime::Layout::new(x.shape().clone(), strides, v.len() - 1);
                     check(kind, mask, &dims, &v, &x.with_layout(mirror));
                 }
             }
@@ -153,12 +161,18 @@ fn nan_and_ties() {
     let x = of(DType::F32, &[4], &v);
     assert_eq!(read(&go(ReduceKind::ArgMax, 1, &x)), [1.0]);
     assert_eq!(read(&go(ReduceKind::ArgMin, 1, &x)), [1.0]);
-    assert!(read(&go(ReduceKind::Max, 1, &x))[0].is_nan() && read(&go(ReduceKind::Min, 1, &x))[0].is_nan());
+    assert!(
+        read(&go(ReduceKind::Max, 1, &x))[0].is_nan()
+            && read(&go(ReduceKind::Min, 1, &x))[0].is_nan()
+    );
     assert_eq!(read(&go(ReduceKind::Any, 1, &x)), [1.0]);
     let mut long = integers(1_000_000, 3, -9, 9);
     (long[123_456], long[900_000]) = (f64::NAN, f64::NAN);
     let dims = [1000, 1000];
-    for x in [of(DType::F32, &dims, &long), strided(DType::F32, &dims, &long)] {
+    for x in [
+        of(DType::F32, &dims, &long),
+        strided(DType::F32, &dims, &long),
+    ] {
         for kind in [ReduceKind::ArgMax, ReduceKind::ArgMin, ReduceKind::Max] {
             (0..4).for_each(|mask| check(kind, mask, &dims, &long, &x));
         }
@@ -190,21 +204,35 @@ fn no_elements() {
 #[test]
 fn broadcast_elements_count() {
     let x = of(DType::F32, &[3], &[1.0, 2.0, 3.0]);
-    let wide = x.layout.broadcast_to(&Shape::from([1000, 3])).expect("a broadcast");
+    let wide = x
+        .layout
+        .broadcast_to(&Shape::from([1000, 3]))
+        .expect("a broadcast");
     let x = x.with_layout(wide);
     assert_eq!(read(&go(ReduceKind::Sum, 0b11, &x)), [6000.0]);
-    assert_eq!(read(&go(ReduceKind::Sum, 0b01, &x)), [1000.0, 2000.0, 3000.0]);
+    assert_eq!(
+        read(&go(ReduceKind::Sum, 0b01, &x)),
+        [1000.0, 2000.0, 3000.0]
+    );
     assert_eq!(read(&go(ReduceKind::ArgMax, 0b11, &x)), [2.0]);
 }
 
 #[test]
 fn bits_do_not_depend_on_threads() {
     let n = 1_000_003;
-    let v: Vec<f64> = integers(n, 21, -1000, 1000).iter().map(|x| x / 7.0).collect();
+    let v: Vec<f64> = integers(n, 21, -1000, 1000)
+        .iter()
+        .map(|x| x / 7.0)
+        .collect();
     let flat = of(DType::F32, &[n], &v);
     let square = of(DType::F32, &[1000, 1000], &v[..1_000_000]);
     for kind in [ReduceKind::Sum, ReduceKind::Mean, ReduceKind::ArgMax] {
-        for (x, mask) in [(&flat, 1), (&square, 0b01), (&square, 0b10), (&square, 0b11)] {
+        for (x, mask) in [
+            (&flat, 1),
+            (&square, 0b01),
+            (&square, 0b10),
+            (&square, 0b11),
+        ] {
             let one = with_threads(1, || read(&go(kind, mask, x)));
             for threads in [2, 3, 7] {
                 assert_eq!(with_threads(threads, || read(&go(kind, mask, x))), one);

@@ -13,7 +13,11 @@ const SELU_SCALE: f64 = 1.0507009873554805;
 /// Beyond it softplus is the identity.
 const SOFTPLUS_THRESHOLD: f64 = 20.0;
 
-pub(super) fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+pub(super) fn decompose(
+    op: &Composite,
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     match op {
         // Exact in every dtype, integers included.
@@ -35,7 +39,8 @@ pub(super) fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand])
 pub(super) fn infer(op: &Composite, args: &[ArgMeta<'_>]) -> Option<Inferred> {
     use Composite::*;
     match op {
-        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardswish | Hardsigmoid | LogSigmoid | Selu => {}
+        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardswish | Hardsigmoid
+        | LogSigmoid | Selu => {}
         LeakyRelu | Elu | Celu if matches!(args.get(1), Some(ArgMeta::Scalar(_))) => {}
         _ => return None,
     }
@@ -139,7 +144,9 @@ fn plain(op: &Composite, b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
             let above = b.mul(x, SELU_SCALE)?;
             b.select(greater, above, below)
         }
-        other => Err(Error::internal(format!("{other:?} is no function of one element"))),
+        other => Err(Error::internal(format!(
+            "{other:?} is no function of one element"
+        ))),
     }
 }
 
@@ -197,7 +204,9 @@ mod tests {
         vec![
             (Gelu, |x| 0.5 * x * (1.0 + erf(x / 2f64.sqrt()))),
             (GeluTanh, |x| {
-                0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
+                0.5 * x
+                    * (1.0
+                        + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
             }),
             (Silu, |x| x * sigmoid(x)),
             (Mish, |x| x * softplus(x).tanh()),
@@ -245,7 +254,13 @@ mod tests {
                     (Celu, |x, a| x.max(0.0) + (a * (x / a).exp_m1()).min(0.0)),
                 ] {
                     let want: Vec<f64> = x.iter().map(|&x| f(x, a)).collect();
-                    check(op, &[t(&[2, 3, 4], dtype, &x), n(a)], &[2, 3, 4], dtype, &want);
+                    check(
+                        op,
+                        &[t(&[2, 3, 4], dtype, &x), n(a)],
+                        &[2, 3, 4],
+                        dtype,
+                        &want,
+                    );
                 }
             }
             check(
@@ -265,7 +280,10 @@ mod tests {
         let f = |op, want: [f64; 7]| check(op, &[t(&[7], F32, &x)], &[7], F32, &want);
         let tiny = (-60f64).exp();
         f(Softplus, [INF, 0.0, f64::NAN, 1000.0, 0.0, 60.0, tiny]);
-        f(LogSigmoid, [0.0, -INF, f64::NAN, 0.0, -1000.0, -tiny, -60.0]);
+        f(
+            LogSigmoid,
+            [0.0, -INF, f64::NAN, 0.0, -1000.0, -tiny, -60.0],
+        );
         f(Relu6, [6.0, 0.0, f64::NAN, 6.0, 0.0, 6.0, 0.0]);
         f(Hardtanh, [1.0, -1.0, f64::NAN, 1.0, -1.0, 1.0, -1.0]);
         f(Hardsigmoid, [1.0, 0.0, f64::NAN, 1.0, 0.0, 1.0, 0.0]);
@@ -299,8 +317,20 @@ mod tests {
         check(Relu6, &[t(&[3], I32, &x)], &[3], I32, &[0.0, 0.0, 6.0]);
         check(Hardtanh, &[t(&[3], I64, &x)], &[3], I64, &[-1.0, 0.0, 1.0]);
         check(Frac, &[t(&[3], I64, &x)], &[3], I64, &[0.0; 3]);
-        check(Softsign, &[t(&[3], I64, &x)], &[3], F32, &[-0.875, 0.0, 0.875]);
-        check(Silu, &[t(&[2], Bool, &[0.0, 1.0])], &[2], F32, &[0.0, sigmoid(1.0)]);
+        check(
+            Softsign,
+            &[t(&[3], I64, &x)],
+            &[3],
+            F32,
+            &[-0.875, 0.0, 0.875],
+        );
+        check(
+            Silu,
+            &[t(&[2], Bool, &[0.0, 1.0])],
+            &[2],
+            F32,
+            &[0.0, sigmoid(1.0)],
+        );
         check(
             LeakyRelu,
             &[t(&[2], I32, &[-4.0, 4.0]), n(0.25)],

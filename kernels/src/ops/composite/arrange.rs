@@ -5,11 +5,18 @@ use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Scalar, Shape};
 
 /// The elements of the last two dimensions with column − row ≤ `k` (`upper`: ≥ `k`), zeros elsewhere.
-pub(super) fn triangle(b: &mut dyn OpBuilder, args: &[Operand], k: isize, upper: bool) -> Result<ValueId> {
+pub(super) fn triangle(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    k: isize,
+    upper: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     let shape = b.shape(x);
     let &[.., rows, columns] = shape.dims() else {
-        return Err(Error::shape(format!("shape {shape} has no last two dimensions")));
+        return Err(Error::shape(format!(
+            "shape {shape} has no last two dimensions"
+        )));
     };
     let row = b.push(
         Op::Iota {
@@ -26,13 +33,22 @@ pub(super) fn triangle(b: &mut dyn OpBuilder, args: &[Operand], k: isize, upper:
         &[],
     )?;
     let above = b.sub(column, row)?;
-    let kept = b.binary(if upper { BinaryOp::Ge } else { BinaryOp::Le }, above, k as i64)?;
+    let kept = b.binary(
+        if upper { BinaryOp::Ge } else { BinaryOp::Le },
+        above,
+        k as i64,
+    )?;
     // False is the zero of every dtype, and promotes none.
     b.select(kept, x, Operand::Const(Scalar::Bool(false)))
 }
 
 /// Element i of a dimension moved to (i + `shift`) modulo its size.
-pub(super) fn roll(b: &mut dyn OpBuilder, args: &[Operand], shift: isize, dim: usize) -> Result<ValueId> {
+pub(super) fn roll(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    shift: isize,
+    dim: usize,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     let shape = b.shape(x);
     if dim >= shape.rank() {
@@ -114,9 +130,16 @@ mod tests {
                 }
             }
         }
-        let x = t(&[2, 2], DType::F32, &[f64::NAN, f64::INFINITY, f64::NAN, 1.0]);
+        let x = t(
+            &[2, 2],
+            DType::F32,
+            &[f64::NAN, f64::INFINITY, f64::NAN, 1.0],
+        );
         check(
-            Triangle { k: -1, upper: false },
+            Triangle {
+                k: -1,
+                upper: false,
+            },
             &[x],
             &[2, 2],
             DType::F32,
@@ -129,7 +152,10 @@ mod tests {
             DType::I8,
             &[],
         );
-        refused(&Triangle { k: 0, upper: false }, &[t(&[3], DType::F32, &[0.0; 3])]);
+        refused(
+            &Triangle { k: 0, upper: false },
+            &[t(&[3], DType::F32, &[0.0; 3])],
+        );
     }
 
     #[test]
@@ -154,7 +180,10 @@ mod tests {
             DType::F32,
             &[],
         );
-        refused(&Roll { shift: 1, dim: 1 }, &[t(&[2], DType::F32, &[0.0; 2])]);
+        refused(
+            &Roll { shift: 1, dim: 1 },
+            &[t(&[2], DType::F32, &[0.0; 2])],
+        );
         refused(&Roll { shift: 1, dim: 0 }, &[t(&[], DType::F32, &[0.0])]);
     }
 
@@ -179,7 +208,13 @@ mod tests {
             DType::I64,
             &[0.0, 0.0],
         );
-        check(OneHot { n: 2 }, &[t(&[0], DType::I64, &[])], &[0, 2], DType::I64, &[]);
+        check(
+            OneHot { n: 2 },
+            &[t(&[0], DType::I64, &[])],
+            &[0, 2],
+            DType::I64,
+            &[],
+        );
         check(
             OneHot { n: 0 },
             &[t(&[2], DType::I64, &[0.0; 2])],

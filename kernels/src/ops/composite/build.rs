@@ -124,7 +124,9 @@ fn as_value(operand: &Operand) -> Option<ValueId> {
 
 fn held_value(values: &[Option<Array>], value: ValueId) -> Result<&Array> {
     let slot = values.get(value.0 as usize).and_then(Option::as_ref);
-    slot.ok_or_else(|| Error::internal("a value is used before it is computed or after its last use"))
+    slot.ok_or_else(|| {
+        Error::internal("a value is used before it is computed or after its last use")
+    })
 }
 
 impl OpBuilder for Recorder {
@@ -205,7 +207,11 @@ pub(super) fn in_float(
 
 /// Bits of every dimension.
 pub(super) fn all_dims(rank: usize) -> u64 {
-    if rank >= 64 { u64::MAX } else { (1 << rank) - 1 }
+    if rank >= 64 {
+        u64::MAX
+    } else {
+        (1 << rank) - 1
+    }
 }
 
 /// Bits of the last `n` of `rank` dimensions.
@@ -246,7 +252,10 @@ pub(super) fn permute(b: &mut dyn OpBuilder, x: ValueId, order: &[usize]) -> Res
     if order.iter().enumerate().all(|(i, &d)| i == d) {
         return Ok(x);
     }
-    b.push(Op::Permute(order.iter().map(|&d| d as u8).collect()), &[x.into()])
+    b.push(
+        Op::Permute(order.iter().map(|&d| d as u8).collect()),
+        &[x.into()],
+    )
 }
 
 /// The last two dimensions of `x` exchanged.

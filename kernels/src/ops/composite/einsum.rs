@@ -46,7 +46,9 @@ fn parse(text: &str) -> Result<Labels> {
             labels.push(c as u8);
             rest = &rest[1..];
         } else {
-            return Err(Error::argument(format!("'{c}' is no label of an einsum equation")));
+            return Err(Error::argument(format!(
+                "'{c}' is no label of an einsum equation"
+            )));
         }
         rest = rest.trim_start();
     }
@@ -92,7 +94,9 @@ fn labelled(equation: &str, ranks: &[usize]) -> Result<(Vec<Labels>, Labels)> {
     }
     let most = counts.iter().copied().max().unwrap_or(0);
     if most >= FIRST_LETTER as usize {
-        return Err(Error::unsupported(format!("an ellipsis of {most} dimensions")));
+        return Err(Error::unsupported(format!(
+            "an ellipsis of {most} dimensions"
+        )));
     }
     let terms: Vec<Labels> = inputs
         .iter()
@@ -164,9 +168,19 @@ impl Term {
             let (label, shape) = (self.labels[i], b.shape(self.value));
             if shape[i] != shape[j] {
                 let (n, m) = (shape[i], shape[j]);
-                return Err(Error::shape(format!("label {} is of sizes {n} and {m}", called(label))));
+                return Err(Error::shape(format!(
+                    "label {} is of sizes {n} and {m}",
+                    called(label)
+                )));
             }
-            self.value = b.push(Op::Diagonal { offset: 0, a: i, b: j }, &[self.value.into()])?;
+            self.value = b.push(
+                Op::Diagonal {
+                    offset: 0,
+                    a: i,
+                    b: j,
+                },
+                &[self.value.into()],
+            )?;
             self.labels.remove(j);
             self.labels.remove(i);
             self.labels.push(label);
@@ -178,7 +192,9 @@ impl Term {
     fn squeezed(mut self, b: &mut dyn OpBuilder, sizes: &[usize; 128]) -> Result<Term> {
         let shape = b.shape(self.value);
         let broadcast = |d: &usize| shape[*d] == 1 && sizes[self.labels[*d] as usize] != 1;
-        let mask = (0..shape.rank()).filter(broadcast).fold(0, |mask, d| mask | 1u64 << d);
+        let mask = (0..shape.rank())
+            .filter(broadcast)
+            .fold(0, |mask, d| mask | 1u64 << d);
         if mask != 0 {
             self.value = b.push(Op::Squeeze { mask }, &[self.value.into()])?;
             let mut d = 0;
@@ -223,10 +239,17 @@ impl Term {
     }
 
     /// The product with another term, summed over the labels that `needed` refuses.
-    fn times(self, b: &mut dyn OpBuilder, other: Term, needed: impl Fn(Label) -> bool) -> Result<Term> {
+    fn times(
+        self,
+        b: &mut dyn OpBuilder,
+        other: Term,
+        needed: impl Fn(Label) -> bool,
+    ) -> Result<Term> {
         let left = self.summed(b, |l| needed(l) || other.at(l).is_some())?;
         let right = other.summed(b, |l| needed(l) || left.at(l).is_some())?;
-        let pick = |term: &Term, f: &dyn Fn(Label) -> bool| term.labels.iter().copied().filter(|l| f(*l)).collect();
+        let pick = |term: &Term, f: &dyn Fn(Label) -> bool| {
+            term.labels.iter().copied().filter(|l| f(*l)).collect()
+        };
         let batch: Labels = pick(&left, &|l| right.at(l).is_some() && needed(l));
         let contracted: Labels = pick(&left, &|l| right.at(l).is_some() && !needed(l));
         let rows: Labels = pick(&left, &|l| right.at(l).is_none());
@@ -243,11 +266,23 @@ impl Term {
             return inner(b, &left, &right, &needed);
         }
         let size = |b: &dyn OpBuilder, l: Label| left.size(b, l).or(right.size(b, l)).unwrap_or(1);
-        let merged = |b: &dyn OpBuilder, labels: &[Label]| labels.iter().map(|&l| size(b, l)).product::<usize>();
+        let merged = |b: &dyn OpBuilder, labels: &[Label]| {
+            labels.iter().map(|&l| size(b, l)).product::<usize>()
+        };
         let join = |parts: [&Labels; 3]| parts.into_iter().flatten().copied().collect::<Labels>();
         let stack: SmallVec<[usize; 8]> = batch.iter().map(|&l| size(b, l)).collect();
-        let (m, n, k) = (merged(b, &rows), merged(b, &columns), merged(b, &contracted));
-        let matrices = |tail: &[usize]| stack.iter().chain(tail).copied().collect::<SmallVec<[usize; 8]>>();
+        let (m, n, k) = (
+            merged(b, &rows),
+            merged(b, &columns),
+            merged(b, &contracted),
+        );
+        let matrices = |tail: &[usize]| {
+            stack
+                .iter()
+                .chain(tail)
+                .copied()
+                .collect::<SmallVec<[usize; 8]>>()
+        };
         let x = left.aligned(b, &join([&batch, &rows, &contracted]))?;
         let x = reshape(b, x, &matrices(&[m, k]))?;
         let y = right.aligned(b, &join([&batch, &contracted, &columns]))?;
@@ -264,7 +299,12 @@ impl Term {
 
 /// The product of terms that share all their labels: no matrix has two dimensions of its own, so it is a product and a
 /// sum in one pass.
-fn inner(b: &mut dyn OpBuilder, left: &Term, right: &Term, needed: &dyn Fn(Label) -> bool) -> Result<Term> {
+fn inner(
+    b: &mut dyn OpBuilder,
+    left: &Term,
+    right: &Term,
+    needed: &dyn Fn(Label) -> bool,
+) -> Result<Term> {
     let dtype = b.dtype(left.value);
     let x = b.cast(left.value, dtype.compute())?;
     let y = right.aligned(b, &left.labels)?;
@@ -301,7 +341,9 @@ pub(super) fn einsum(b: &mut dyn OpBuilder, args: &[Operand], equation: &str) ->
         .map(|t| t.squeezed(b, &sizes))
         .collect::<Result<Vec<_>>>()?;
     rest.reverse();
-    let mut result = rest.pop().ok_or_else(|| Error::argument("an einsum of no operands"))?;
+    let mut result = rest
+        .pop()
+        .ok_or_else(|| Error::argument("an einsum of no operands"))?;
     while let Some(next) = rest.pop() {
         result = result.times(b, next, |l| {
             output.contains(&l) || rest.iter().any(|t| t.at(l).is_some())
@@ -392,7 +434,11 @@ mod tests {
         ("ij,k->i", "ij,k->i", &[&[2, 3], &[4]]),
         ("ij,jk,kl->il", "ij,jk,kl->il", &[&[2, 3], &[3, 4], &[4, 2]]),
         ("i,j,k->kji", "i,j,k->kji", &[&[2], &[3], &[4]]),
-        ("...ij,...jk->...ik", "abij,bjk->abik", &[&[2, 3, 2, 4], &[3, 4, 2]]),
+        (
+            "...ij,...jk->...ik",
+            "abij,bjk->abik",
+            &[&[2, 3, 2, 4], &[3, 4, 2]],
+        ),
         ("...ij->...ji", "abij->abji", &[&[2, 3, 2, 4]]),
         ("i...,i...", "iab,iab->ab", &[&[2, 3, 4], &[2, 3, 4]]),
         ("b...,b->...", "bxy,b->xy", &[&[2, 3, 4], &[2]]),
@@ -408,7 +454,11 @@ mod tests {
                     .enumerate()
                     .map(|(i, dims)| sample(dims.iter().product(), i as u64))
                     .collect();
-                let operands: Vec<_> = shapes.iter().copied().zip(values.iter().map(|v| &v[..])).collect();
+                let operands: Vec<_> = shapes
+                    .iter()
+                    .copied()
+                    .zip(values.iter().map(|v| &v[..]))
+                    .collect();
                 let args: Vec<Arg> = operands.iter().map(|(dims, v)| t(dims, dtype, v)).collect();
                 let (to, want) = naive(named, &operands);
                 // An intermediate product of three is rounded too.
@@ -434,7 +484,10 @@ mod tests {
             &[row.clone(), row.clone()].concat(),
         );
         check(op("ij,ij->i"), &args, &[2], F32, &[sum, sum]);
-        let lead = [t(&[1, 2, 2], F32, &[1.0, 2.0, 3.0, 4.0]), t(&[3, 2], F32, &ones)];
+        let lead = [
+            t(&[1, 2, 2], F32, &[1.0, 2.0, 3.0, 4.0]),
+            t(&[3, 2], F32, &ones),
+        ];
         check(
             op("...ij,...j->...i"),
             &lead,
@@ -443,7 +496,13 @@ mod tests {
             &[3.0, 7.0, 3.0, 7.0, 3.0, 7.0],
         );
         // The ellipsis may match no dimension, and is summed where the result leaves it out.
-        check(op("...i->i"), &[t(&[2, 3], F32, &ones)], &[3], F32, &[2.0; 3]);
+        check(
+            op("...i->i"),
+            &[t(&[2, 3], F32, &ones)],
+            &[3],
+            F32,
+            &[2.0; 3],
+        );
         check(op("...i->...i"), &[t(&[3], F32, &row)], &[3], F32, &row);
         check(op("->"), &[t(&[], F32, &[2.0])], &[], F32, &[2.0]);
         check(
@@ -478,7 +537,13 @@ mod tests {
         let pair = |a: DType, b: DType| [t(&[2], a, &[1.0, 2.0]), t(&[2], b, &[3.0, 4.0])];
         check(op("i,i->"), &pair(I32, I32), &[], I32, &[11.0]);
         check(op("i,i->"), &pair(I32, F16), &[], F16, &[11.0]);
-        check(op("i,j->ij"), &pair(F32, F64), &[2, 2], F64, &[3.0, 4.0, 6.0, 8.0]);
+        check(
+            op("i,j->ij"),
+            &pair(F32, F64),
+            &[2, 2],
+            F64,
+            &[3.0, 4.0, 6.0, 8.0],
+        );
         check(op("i->"), &[t(&[2], I8, &[1.0, 2.0])], &[], I8, &[3.0]);
         check(
             op("ij->ji"),
@@ -488,7 +553,10 @@ mod tests {
             &[1.0, 0.0],
         );
         // Products in F32: 300² is no binary16 number, the difference of two of them is.
-        let big = [t(&[2], F16, &[300.0, -300.0]), t(&[2], F16, &[300.0, 299.0])];
+        let big = [
+            t(&[2], F16, &[300.0, -300.0]),
+            t(&[2], F16, &[300.0, 299.0]),
+        ];
         check(op("i,i->"), &big, &[], F16, &[300.0]);
     }
 
@@ -496,7 +564,10 @@ mod tests {
     fn what_does_not_fit() {
         let z = |dims: &[usize]| t(dims, F32, &vec![0.0; dims.iter().product()]);
         let message = |equation: &str, shapes: &[&[usize]]| {
-            refused(&op(equation), &shapes.iter().map(|s| z(s)).collect::<Vec<_>>())
+            refused(
+                &op(equation),
+                &shapes.iter().map(|s| z(s)).collect::<Vec<_>>(),
+            )
         };
         assert!(message("ij,jk->ik", &[&[2, 3], &[4, 5]]).contains("'j'"));
         assert!(message("ii->i", &[&[2, 3]]).contains("'i'"));

@@ -9,7 +9,11 @@ use ferrotrace_runtime::{DType, Error, Result, Shape};
 fn pair(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, ValueId, DType)> {
     let (x, t) = (value(args, 0)?, value(args, 1)?);
     let dtype = float(promoted(b, &[x.into(), t.into()]));
-    Ok((b.cast(x, dtype.compute())?, b.cast(t, dtype.compute())?, dtype))
+    Ok((
+        b.cast(x, dtype.compute())?,
+        b.cast(t, dtype.compute())?,
+        dtype,
+    ))
 }
 
 /// The mean of all elements, as `dtype`.
@@ -137,10 +141,16 @@ pub(super) fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<V
         )));
     }
     if shape[dim] == 0 {
-        return Err(Error::shape(format!("no classes in dimension {dim} of shape {shape}")));
+        return Err(Error::shape(format!(
+            "no classes in dimension {dim} of shape {shape}"
+        )));
     }
     let mask = 1 << dim;
-    let taken = if by_index { Some(at_classes(b, x, t)?) } else { None };
+    let taken = if by_index {
+        Some(at_classes(b, x, t)?)
+    } else {
+        None
+    };
     let x = b.cast(x, dtype.compute())?;
     let greatest = b.reduce(ReduceKind::Max, x, mask, true)?;
     let d = b.sub(x, greatest)?;
@@ -187,7 +197,11 @@ mod tests {
             for beta in [0.5, 1.0, 0.0] {
                 let l1 = average(pairs().map(|(a, b)| {
                     let d = (a - b).abs();
-                    if d < beta { 0.5 * d * d / beta } else { d - 0.5 * beta }
+                    if d < beta {
+                        0.5 * d * d / beta
+                    } else {
+                        d - 0.5 * beta
+                    }
                 }));
                 let args = [both[0].clone(), both[1].clone(), n(beta)];
                 check(SmoothL1Loss, &args, &[], dtype, &l1);
@@ -209,14 +223,26 @@ mod tests {
                     .zip(&targets)
                     .map(|(x, t)| if *t == 0.0 { 0.0 } else { t * (t.ln() - x) }),
             );
-            check(KlDiv, &[both[0].clone(), t(&[3, 4], dtype, &targets)], &[], dtype, &kl);
+            check(
+                KlDiv,
+                &[both[0].clone(), t(&[3, 4], dtype, &targets)],
+                &[],
+                dtype,
+                &kl,
+            );
         }
     }
 
     #[test]
     fn extremes_and_broadcasts() {
         let (x, y) = ([200.0, -200.0], [1.0, 0.0]);
-        check(BceWithLogits, &[t(&[2], F32, &x), t(&[2], F32, &y)], &[], F32, &[0.0]);
+        check(
+            BceWithLogits,
+            &[t(&[2], F32, &x), t(&[2], F32, &y)],
+            &[],
+            F32,
+            &[0.0],
+        );
         check(
             BceWithLogits,
             &[t(&[2], F32, &y), t(&[2], F32, &[NAN, 0.0])],
@@ -232,8 +258,20 @@ mod tests {
             F32,
             &[2.0],
         );
-        check(MseLoss, &[t(&[0], F32, &[]), t(&[0], F32, &[])], &[], F32, &[NAN]);
-        check(MseLoss, &[t(&[1], F16, &[1.0]), t(&[1], F64, &[3.0])], &[], F64, &[4.0]);
+        check(
+            MseLoss,
+            &[t(&[0], F32, &[]), t(&[0], F32, &[])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            MseLoss,
+            &[t(&[1], F16, &[1.0]), t(&[1], F64, &[3.0])],
+            &[],
+            F64,
+            &[4.0],
+        );
         check(
             MseLoss,
             &[t(&[2], I32, &[1.0, 2.0]), t(&[2], I32, &[1.0, 4.0])],
@@ -250,7 +288,10 @@ mod tests {
             F16,
             &[1406.25],
         );
-        refused(&MseLoss, &[t(&[2], F32, &[0.0; 2]), t(&[3], F32, &[0.0; 3])]);
+        refused(
+            &MseLoss,
+            &[t(&[2], F32, &[0.0; 2]), t(&[3], F32, &[0.0; 3])],
+        );
     }
 
     fn log_softmax(dims: &[usize], dim: usize, x: &[f64]) -> Vec<f64> {
@@ -274,7 +315,9 @@ mod tests {
         for (dims, dim, classes) in CASES {
             let (count, inner) = (dims[dim], dims[dim + 1..].iter().product::<usize>());
             let taken = |from: &[f64]| {
-                let at = |(i, c): (usize, &f64)| from[i / inner * count * inner + *c as usize * inner + i % inner];
+                let at = |(i, c): (usize, &f64)| {
+                    from[i / inner * count * inner + *c as usize * inner + i % inner]
+                };
                 average(classes.iter().enumerate().map(at).map(|x| -x))
             };
             let kept: Vec<usize> = dims
@@ -287,7 +330,13 @@ mod tests {
                 for index in [I64, I32, U8] {
                     let args = [t(dims, dtype, &x), t(&kept, index, classes)];
                     check(NllLoss, &args, &[], dtype, &taken(&x));
-                    check(CrossEntropy, &args, &[], dtype, &taken(&log_softmax(dims, dim, &x)));
+                    check(
+                        CrossEntropy,
+                        &args,
+                        &[],
+                        dtype,
+                        &taken(&log_softmax(dims, dim, &x)),
+                    );
                 }
             }
         }
@@ -301,7 +350,13 @@ mod tests {
             let sum: f64 = log.iter().zip(&p).map(|(l, p)| -l * p).sum();
             for dtype in FLOATS {
                 let args = [t(dims, dtype, &x), t(dims, dtype, &p)];
-                check(CrossEntropy, &args, &[], dtype, &[sum / classes.len() as f64]);
+                check(
+                    CrossEntropy,
+                    &args,
+                    &[],
+                    dtype,
+                    &[sum / classes.len() as f64],
+                );
             }
         }
         let mixed = [t(&[1, 2], F16, &[0.0; 2]), t(&[1, 2], F32, &[0.25, 0.75])];

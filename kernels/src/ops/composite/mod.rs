@@ -38,8 +38,10 @@ use smallvec::SmallVec;
 pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     use Composite::*;
     match op {
-        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardtanh | Hardswish | Hardsigmoid | LogSigmoid
-        | Relu6 | LeakyRelu | Elu | Selu | Celu | Frac => activation::decompose(op, b, args),
+        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardtanh | Hardswish
+        | Hardsigmoid | LogSigmoid | Relu6 | LeakyRelu | Elu | Selu | Celu | Frac => {
+            activation::decompose(op, b, args)
+        }
         Clamp => ternary::clamp(b, args),
         Lerp => ternary::lerp(b, args),
         Addcmul => ternary::addcmul(b, args),
@@ -59,12 +61,20 @@ pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Res
         CountNonzero { mask, keepdim } => reduction::count_nonzero(b, args, *mask, *keepdim),
         LayerNorm { n, weight, bias } => norm::layer_norm(b, args, *n, *weight, *bias),
         RmsNorm { n, weight } => norm::rms_norm(b, args, *n, *weight),
-        GroupNorm { groups, weight, bias } => norm::group_norm(b, args, *groups, *weight, *bias),
+        GroupNorm {
+            groups,
+            weight,
+            bias,
+        } => norm::group_norm(b, args, *groups, *weight, *bias),
         BatchNorm { weight, bias } => norm::batch_norm(b, args, *weight, *bias),
         Linear { bias } => product::linear(b, args, *bias),
         ConvBias(spec) => product::conv_bias(b, args, spec),
         Einsum { equation } => einsum::einsum(b, args, equation),
-        Attention { mask, causal, scale } => product::attention(b, args, *mask, *causal, f64::from_bits(*scale)),
+        Attention {
+            mask,
+            causal,
+            scale,
+        } => product::attention(b, args, *mask, *causal, f64::from_bits(*scale)),
         Triangle { k, upper } => arrange::triangle(b, args, *k, *upper),
         Roll { shift, dim } => arrange::roll(b, args, *shift, *dim),
         OneHot { n } => arrange::one_hot(b, args, *n),
@@ -83,7 +93,9 @@ pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Res
 /// Those of [`decompose`].
 pub fn infer(op: &Composite, args: &[ArgMeta<'_>]) -> Inferred {
     let direct = match op {
-        Composite::Softmax { dim } | Composite::LogSoftmax { dim } => Some(softmax::infer(*dim, args)),
+        Composite::Softmax { dim } | Composite::LogSoftmax { dim } => {
+            Some(softmax::infer(*dim, args))
+        }
         Composite::LayerNorm { n, weight, bias } => Some(norm::infer(*n, *weight, *bias, args)),
         Composite::RmsNorm { n, weight } => Some(norm::infer(*n, *weight, false, args)),
         _ => activation::infer(op, args),

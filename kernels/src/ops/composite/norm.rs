@@ -141,7 +141,12 @@ pub(super) fn layer_norm(
 
 /// x / √(mean x² + eps) · weight over the last `n` dimensions (Zhang and Sennrich, Root Mean Square Layer
 /// Normalization, 2019).
-pub(super) fn rms_norm(b: &mut dyn OpBuilder, args: &[Operand], n: usize, weight: bool) -> Result<ValueId> {
+pub(super) fn rms_norm(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    n: usize,
+    weight: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     let shape = b.shape(x).clone();
     check_operand(&shape, b.dtype(x), n)?;
@@ -161,7 +166,9 @@ fn channels(b: &dyn OpBuilder, x: ValueId) -> Result<(usize, Shape)> {
     let shape = b.shape(x);
     check_operand(shape, b.dtype(x), 1)?;
     if shape.rank() < 2 {
-        return Err(Error::shape(format!("shape {shape} has no channel dimension 1")));
+        return Err(Error::shape(format!(
+            "shape {shape} has no channel dimension 1"
+        )));
     }
     let mut column = Shape::from(shape[1]);
     column.dims_mut().resize(shape.rank() - 1, 1);
@@ -200,7 +207,12 @@ pub(super) fn group_norm(
 
 /// (x − mean) / √(var + eps) · weight + bias, all of these one number a channel of dimension 1 (Ioffe and Szegedy, Batch
 /// Normalization, 2015, as it is at inference).
-pub(super) fn batch_norm(b: &mut dyn OpBuilder, args: &[Operand], weight: bool, bias: bool) -> Result<ValueId> {
+pub(super) fn batch_norm(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    weight: bool,
+    bias: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     let (count, column) = channels(b, x)?;
     let (mean, var) = (value(args, 1)?, value(args, 2)?);
@@ -232,7 +244,9 @@ mod tests {
         let n = row.len() as f64;
         let mean = row.iter().sum::<f64>() / n;
         let var = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-        row.iter().map(|x| (x - mean) / (var + eps).sqrt()).collect()
+        row.iter()
+            .map(|x| (x - mean) / (var + eps).sqrt())
+            .collect()
     }
 
     #[test]
@@ -251,9 +265,23 @@ mod tests {
                 let x = t(&dims, dtype, &x);
                 let (wt, bt) = (t(of_last, dtype, &w[..len]), t(of_last, dtype, &b[..len]));
                 check(op(false, false), &[x.clone(), n(EPS)], &dims, dtype, &plain);
-                let scaled: Vec<f64> = plain.iter().enumerate().map(|(i, y)| y * w[i % len]).collect();
-                check(op(true, false), &[x.clone(), wt.clone(), n(EPS)], &dims, dtype, &scaled);
-                let both: Vec<f64> = scaled.iter().enumerate().map(|(i, y)| y + b[i % len]).collect();
+                let scaled: Vec<f64> = plain
+                    .iter()
+                    .enumerate()
+                    .map(|(i, y)| y * w[i % len])
+                    .collect();
+                check(
+                    op(true, false),
+                    &[x.clone(), wt.clone(), n(EPS)],
+                    &dims,
+                    dtype,
+                    &scaled,
+                );
+                let both: Vec<f64> = scaled
+                    .iter()
+                    .enumerate()
+                    .map(|(i, y)| y + b[i % len])
+                    .collect();
                 check(
                     op(true, true),
                     &[x.clone(), wt, bt.clone(), n(EPS)],
@@ -261,7 +289,11 @@ mod tests {
                     dtype,
                     &both,
                 );
-                let moved: Vec<f64> = plain.iter().enumerate().map(|(i, y)| y + b[i % len]).collect();
+                let moved: Vec<f64> = plain
+                    .iter()
+                    .enumerate()
+                    .map(|(i, y)| y + b[i % len])
+                    .collect();
                 check(op(false, true), &[x, bt, n(EPS)], &dims, dtype, &moved);
             }
         }
@@ -274,7 +306,11 @@ mod tests {
             weight: true,
             bias: false,
         };
-        let args = [t(&[2], BF16, &[256.0, 258.0]), t(&[2], F32, &[1.0, 3.0]), n(0.0)];
+        let args = [
+            t(&[2], BF16, &[256.0, 258.0]),
+            t(&[2], F32, &[1.0, 3.0]),
+            n(0.0),
+        ];
         check(op.clone(), &args, &[2], BF16, &[-1.0, 3.0]);
         let x = [10000.0, 10001.0, 10002.0, 10003.0];
         let plain = LayerNorm {
@@ -282,9 +318,27 @@ mod tests {
             weight: false,
             bias: false,
         };
-        check(plain.clone(), &[t(&[4], F32, &x), n(0)], &[4], F32, &normal(&x, 0.0));
-        check(plain.clone(), &[t(&[0, 3], F32, &[]), n(EPS)], &[0, 3], F32, &[]);
-        check(plain.clone(), &[t(&[2, 0], F32, &[]), n(EPS)], &[2, 0], F32, &[]);
+        check(
+            plain.clone(),
+            &[t(&[4], F32, &x), n(0)],
+            &[4],
+            F32,
+            &normal(&x, 0.0),
+        );
+        check(
+            plain.clone(),
+            &[t(&[0, 3], F32, &[]), n(EPS)],
+            &[0, 3],
+            F32,
+            &[],
+        );
+        check(
+            plain.clone(),
+            &[t(&[2, 0], F32, &[]), n(EPS)],
+            &[2, 0],
+            F32,
+            &[],
+        );
         check(
             plain.clone(),
             &[t(&[1], F32, &[f64::NAN]), n(EPS)],
@@ -303,8 +357,14 @@ mod tests {
             },
             &[t(&[2], F32, &[1.0, 2.0]), n(EPS)],
         );
-        let message = refused(&op, &[t(&[3], F32, &[0.0; 3]), t(&[2], F32, &[0.0; 2]), n(EPS)]);
-        assert!(message.contains("weight") && message.contains("[2]"), "{message}");
+        let message = refused(
+            &op,
+            &[t(&[3], F32, &[0.0; 3]), t(&[2], F32, &[0.0; 2]), n(EPS)],
+        );
+        assert!(
+            message.contains("weight") && message.contains("[2]"),
+            "{message}"
+        );
     }
 
     #[test]
@@ -312,20 +372,33 @@ mod tests {
         let (dims, x, w) = ([5, 4], sample(20, 13), sample(4, 14));
         for dtype in FLOATS {
             let root = |row: &[f64]| (row.iter().map(|x| x * x).sum::<f64>() / 4.0 + EPS).sqrt();
-            let plain: Vec<f64> = x.chunks(4).flat_map(|row| row.iter().map(|x| x / root(row))).collect();
+            let plain: Vec<f64> = x
+                .chunks(4)
+                .flat_map(|row| row.iter().map(|x| x / root(row)))
+                .collect();
             let x = t(&dims, dtype, &x);
             check(
-                RmsNorm { n: 1, weight: false },
+                RmsNorm {
+                    n: 1,
+                    weight: false,
+                },
                 &[x.clone(), n(EPS)],
                 &dims,
                 dtype,
                 &plain,
             );
-            let scaled: Vec<f64> = plain.iter().enumerate().map(|(i, y)| y * w[i % 4]).collect();
+            let scaled: Vec<f64> = plain
+                .iter()
+                .enumerate()
+                .map(|(i, y)| y * w[i % 4])
+                .collect();
             let args = [x, t(&[4], dtype, &w), n(EPS)];
             check(RmsNorm { n: 1, weight: true }, &args, &dims, dtype, &scaled);
         }
-        let whole = RmsNorm { n: 2, weight: false };
+        let whole = RmsNorm {
+            n: 2,
+            weight: false,
+        };
         check(
             whole,
             &[t(&[1, 2], F16, &[300.0, 400.0]), n(0.0)],
@@ -351,14 +424,22 @@ mod tests {
                     };
                     check(op, &[t(dims, dtype, &x), n(EPS)], dims, dtype, &plain);
                     let channel = |i: usize| i / inner % 4;
-                    let affine = plain.iter().enumerate().map(|(i, y)| y * w[channel(i)] + b[channel(i)]);
+                    let affine = plain
+                        .iter()
+                        .enumerate()
+                        .map(|(i, y)| y * w[channel(i)] + b[channel(i)]);
                     let affine: Vec<f64> = affine.collect();
                     let op = GroupNorm {
                         groups,
                         weight: true,
                         bias: true,
                     };
-                    let args = [t(dims, dtype, &x), t(&[4], dtype, &w), t(&[4], dtype, &b), n(EPS)];
+                    let args = [
+                        t(dims, dtype, &x),
+                        t(&[4], dtype, &w),
+                        t(&[4], dtype, &b),
+                        n(EPS),
+                    ];
                     check(op, &args, dims, dtype, &affine);
                 }
             }
@@ -368,7 +449,13 @@ mod tests {
             weight: false,
             bias: false,
         };
-        check(op(2), &[t(&[0, 4, 2], F32, &[]), n(EPS)], &[0, 4, 2], F32, &[]);
+        check(
+            op(2),
+            &[t(&[0, 4, 2], F32, &[]), n(EPS)],
+            &[0, 4, 2],
+            F32,
+            &[],
+        );
         refused(&op(3), &[t(&[1, 4], F32, &[0.0; 4]), n(EPS)]);
         refused(&op(0), &[t(&[1, 4], F32, &[0.0; 4]), n(EPS)]);
         refused(&op(1), &[t(&[4], F32, &[0.0; 4]), n(EPS)]);
@@ -399,7 +486,9 @@ mod tests {
                     dtype,
                     &plain,
                 );
-                let affine: Vec<f64> = (0..24).map(|i| value(i).0 * value(i).1 + value(i).2).collect();
+                let affine: Vec<f64> = (0..24)
+                    .map(|i| value(i).0 * value(i).1 + value(i).2)
+                    .collect();
                 let mut args = statistics.to_vec();
                 args.extend([t(&[3], dtype, &w), t(&[3], dtype, &b), n(EPS)]);
                 check(

@@ -23,15 +23,26 @@ pub(super) fn linear(b: &mut dyn OpBuilder, args: &[Operand], bias: bool) -> Res
         1 => w,
         2 => transpose(b, w)?,
         _ => {
-            return Err(Error::shape(format!("a linear weight of shape {}", b.shape(w))));
+            return Err(Error::shape(format!(
+                "a linear weight of shape {}",
+                b.shape(w)
+            )));
         }
     };
     let y = b.push(Op::Matmul, &[x.into(), w.into()])?;
-    if bias { biased(b, y, value(args, 2)?) } else { Ok(y) }
+    if bias {
+        biased(b, y, value(args, 2)?)
+    } else {
+        Ok(y)
+    }
 }
 
 /// Convolution + one number a channel of the result.
-pub(super) fn conv_bias(b: &mut dyn OpBuilder, args: &[Operand], spec: &ConvSpec) -> Result<ValueId> {
+pub(super) fn conv_bias(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    spec: &ConvSpec,
+) -> Result<ValueId> {
     let (x, w, bias) = (value(args, 0)?, value(args, 1)?, value(args, 2)?);
     let y = b.push(Op::Conv(Box::new(spec.clone())), &[x.into(), w.into()])?;
     let spatial = spec.stride.len();
@@ -65,11 +76,16 @@ pub(super) fn attention(
     let (q, k, v) = (value(args, 0)?, value(args, 1)?, value(args, 2)?);
     for (what, x) in [("query", q), ("key", k), ("value", v)] {
         if b.shape(x).rank() < 2 {
-            return Err(Error::shape(format!("a {what} of shape {} has no rows", b.shape(x))));
+            return Err(Error::shape(format!(
+                "a {what} of shape {} has no rows",
+                b.shape(x)
+            )));
         }
     }
     if mask && causal {
-        return Err(Error::argument("attention is causal or takes a mask, not both"));
+        return Err(Error::argument(
+            "attention is causal or takes a mask, not both",
+        ));
     }
     let dtype = float(promoted(b, &[q.into(), k.into(), v.into()]));
     let wide = dtype.compute();
@@ -138,7 +154,11 @@ fn causally_masked(b: &mut dyn OpBuilder, scores: ValueId) -> Result<ValueId> {
         &[],
     )?;
     let seen = b.binary(BinaryOp::Ge, row, column)?;
-    b.select(seen, scores, Operand::Const(Scalar::Float(f64::NEG_INFINITY)))
+    b.select(
+        seen,
+        scores,
+        Operand::Const(Scalar::Float(f64::NEG_INFINITY)),
+    )
 }
 
 #[cfg(test)]
@@ -155,10 +175,18 @@ mod tests {
             for dims in [&[6usize, 4][..], &[2, 3, 4], &[24 / 4, 1, 4]] {
                 let mut to = dims.to_vec();
                 to[dims.len() - 1] = 5;
-                let at = |i: usize| (0..4).map(|k| x[i / 5 * 4 + k] * w[i % 5 * 4 + k]).sum::<f64>();
+                let at = |i: usize| {
+                    (0..4)
+                        .map(|k| x[i / 5 * 4 + k] * w[i % 5 * 4 + k])
+                        .sum::<f64>()
+                };
                 let plain: Vec<f64> = (0..30).map(at).collect();
                 let moved: Vec<f64> = (0..30).map(|i| at(i) + b[i % 5]).collect();
-                let (xt, wt, bt) = (t(dims, dtype, &x), t(&[5, 4], dtype, &w), t(&[5], dtype, &b));
+                let (xt, wt, bt) = (
+                    t(dims, dtype, &x),
+                    t(&[5, 4], dtype, &w),
+                    t(&[5], dtype, &b),
+                );
                 check(
                     Composite::Linear { bias: false },
                     &[xt.clone(), wt.clone()],
@@ -166,12 +194,22 @@ mod tests {
                     dtype,
                     &plain,
                 );
-                check(Composite::Linear { bias: true }, &[xt, wt, bt], &to, dtype, &moved);
+                check(
+                    Composite::Linear { bias: true },
+                    &[xt, wt, bt],
+                    &to,
+                    dtype,
+                    &moved,
+                );
             }
             let row: Vec<f64> = (0..5)
                 .map(|j| (0..4).map(|k| x[k] * w[j * 4 + k]).sum::<f64>() + b[j])
                 .collect();
-            let args = [t(&[4], dtype, &x[..4]), t(&[5, 4], dtype, &w), t(&[5], dtype, &b)];
+            let args = [
+                t(&[4], dtype, &x[..4]),
+                t(&[5, 4], dtype, &w),
+                t(&[5], dtype, &b),
+            ];
             check(Composite::Linear { bias: true }, &args, &[5], dtype, &row);
         }
         let z = |dims: &[usize]| t(dims, F32, &vec![0.0; dims.iter().product()]);
@@ -189,9 +227,18 @@ mod tests {
             F32,
             &[0.0; 2],
         );
-        refused(&Composite::Linear { bias: false }, &[z(&[2, 4]), z(&[5, 3])]);
-        refused(&Composite::Linear { bias: false }, &[z(&[2, 4]), z(&[1, 5, 4])]);
-        refused(&Composite::Linear { bias: true }, &[z(&[2, 4]), z(&[5, 4]), z(&[3])]);
+        refused(
+            &Composite::Linear { bias: false },
+            &[z(&[2, 4]), z(&[5, 3])],
+        );
+        refused(
+            &Composite::Linear { bias: false },
+            &[z(&[2, 4]), z(&[1, 5, 4])],
+        );
+        refused(
+            &Composite::Linear { bias: true },
+            &[z(&[2, 4]), z(&[5, 4]), z(&[3])],
+        );
         refused(
             &Composite::Linear { bias: true },
             &[z(&[2, 4]), z(&[5, 4]), z(&[3, 2, 5])],
@@ -211,7 +258,10 @@ mod tests {
             })
         };
         let x = t(&[1, 1, 3], F32, &[1.0, 2.0, 3.0]);
-        let (w, b) = (t(&[2, 1, 2], F32, &[1.0, 1.0, 1.0, -1.0]), t(&[2], F32, &[10.0, 20.0]));
+        let (w, b) = (
+            t(&[2, 1, 2], F32, &[1.0, 1.0, 1.0, -1.0]),
+            t(&[2], F32, &[10.0, 20.0]),
+        );
         let want = [13.0, 15.0, 19.0, 19.0];
         check(
             Composite::ConvBias(spec(1)),
@@ -220,7 +270,10 @@ mod tests {
             F32,
             &want,
         );
-        refused(&Composite::ConvBias(spec(1)), &[x, w, t(&[3], F32, &[0.0; 3])]);
+        refused(
+            &Composite::ConvBias(spec(1)),
+            &[x, w, t(&[3], F32, &[0.0; 3])],
+        );
         let x = t(&[1, 1, 2, 2], F64, &[1.0, 2.0, 3.0, 4.0]);
         let (w, b) = (
             t(&[2, 1, 1, 2], F64, &[1.0, 1.0, 1.0, -1.0]),
@@ -244,7 +297,9 @@ mod tests {
     ) -> Vec<f64> {
         let mut out = Vec::new();
         for i in 0..l {
-            let score = |j: usize| (0..e).map(|c| q[i * e + c] * k[j * e + c]).sum::<f64>() * scale + added(i, j);
+            let score = |j: usize| {
+                (0..e).map(|c| q[i * e + c] * k[j * e + c]).sum::<f64>() * scale + added(i, j)
+            };
             let weights: Vec<f64> = (0..s).map(|j| score(j).exp()).collect();
             let sum: f64 = weights.iter().sum();
             for c in 0..d {
@@ -267,7 +322,11 @@ mod tests {
     fn attentions() {
         const HIDDEN: f64 = f64::NEG_INFINITY;
         let (l, s, e, d) = (3, 5, 4, 2);
-        let (q, k, v) = (sample(2 * l * e, 30), sample(2 * s * e, 31), sample(2 * s * d, 32));
+        let (q, k, v) = (
+            sample(2 * l * e, 30),
+            sample(2 * s * e, 31),
+            sample(2 * s * d, 32),
+        );
         // The second query sees nothing.
         let seen: Vec<f64> = (0..l * s)
             .map(|i| f64::from(u8::from(i / s != 1 && i % 3 != 1)))
@@ -302,7 +361,13 @@ mod tests {
                     dtype,
                     &want(0.5, &|_, _| 0.0),
                 );
-                check(attention(false, false, 0.1), &qkv, &to, dtype, &want(0.1, &|_, _| 0.0));
+                check(
+                    attention(false, false, 0.1),
+                    &qkv,
+                    &to,
+                    dtype,
+                    &want(0.1, &|_, _| 0.0),
+                );
                 let causal = want(0.5, &|i, j| if j <= i { 0.0 } else { HIDDEN });
                 check(attention(false, true, f64::NAN), &qkv, &to, dtype, &causal);
                 let masked = want(0.5, &|i, j| {
@@ -331,8 +396,20 @@ mod tests {
         let z = |dims: &[usize], dtype: DType| t(dims, dtype, &vec![0.0; dims.iter().product()]);
         let f = |q: &[usize], k: &[usize], v: &[usize]| [z(q, F32), z(k, F32), z(v, F32)];
         let plain = attention(false, false, f64::NAN);
-        check(plain.clone(), &f(&[2, 3], &[0, 3], &[0, 4]), &[2, 4], F32, &[0.0; 8]);
-        check(plain.clone(), &f(&[0, 3], &[2, 3], &[2, 4]), &[0, 4], F32, &[]);
+        check(
+            plain.clone(),
+            &f(&[2, 3], &[0, 3], &[0, 4]),
+            &[2, 4],
+            F32,
+            &[0.0; 8],
+        );
+        check(
+            plain.clone(),
+            &f(&[0, 3], &[2, 3], &[2, 4]),
+            &[0, 4],
+            F32,
+            &[],
+        );
         check(
             plain.clone(),
             &f(&[5, 1, 2, 3], &[4, 2, 3], &[4, 2, 1]),

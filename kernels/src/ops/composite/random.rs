@@ -57,7 +57,10 @@ mod tests {
                 let y = draw(0);
                 let kept = y.iter().filter(|y| **y != 0.0).count();
                 let (expected, sigma) = (N as f64 * (1.0 - p), (N as f64 * p * (1.0 - p)).sqrt());
-                assert!((kept as f64 - expected).abs() < 5.0 * sigma, "{kept} of {N} for {p}");
+                assert!(
+                    (kept as f64 - expected).abs() < 5.0 * sigma,
+                    "{kept} of {N} for {p}"
+                );
                 for (y, x) in y.iter().zip(&x).filter(|(y, _)| **y != 0.0) {
                     let want = x / (1.0 - p);
                     assert!((y - want).abs() <= tolerance(dtype) * want, "{y} for {x}");
@@ -83,7 +86,13 @@ mod tests {
             F32,
             &[],
         );
-        check(dropout(0.0), &[t(&[], I32, &[2.0]), n(1i64), n(0i64)], &[], F32, &[2.0]);
+        check(
+            dropout(0.0),
+            &[t(&[], I32, &[2.0]), n(1i64), n(0i64)],
+            &[],
+            F32,
+            &[2.0],
+        );
         for p in [-0.5, 1.5, f64::NAN] {
             refused(&dropout(p), &args(F32));
         }

@@ -28,12 +28,22 @@ pub(super) fn var(
         let squares = b.unary(UnaryOp::Square, d)?;
         let sum = b.reduce(ReduceKind::Sum, squares, mask, keepdim)?;
         let var = b.div(sum, count as f64)?;
-        if root { b.unary(UnaryOp::Sqrt, var) } else { Ok(var) }
+        if root {
+            b.unary(UnaryOp::Sqrt, var)
+        } else {
+            Ok(var)
+        }
     })
 }
 
 /// (Σ |x|ᵖ)^(1/p) over the dimensions of `mask`; for p = 0 how many are not zero, for ±∞ the greatest and least |x|.
-pub(super) fn norm(b: &mut dyn OpBuilder, args: &[Operand], p: f64, mask: u64, keepdim: bool) -> Result<ValueId> {
+pub(super) fn norm(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    p: f64,
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     in_float(b, x, |b, x| {
         if p == 0.0 {
@@ -49,7 +59,11 @@ pub(super) fn norm(b: &mut dyn OpBuilder, args: &[Operand], p: f64, mask: u64, k
         }
         let abs = b.unary(UnaryOp::Abs, x)?;
         if p.is_infinite() {
-            let kind = if p > 0.0 { ReduceKind::Max } else { ReduceKind::Min };
+            let kind = if p > 0.0 {
+                ReduceKind::Max
+            } else {
+                ReduceKind::Min
+            };
             return b.reduce(kind, abs, mask, keepdim);
         }
         if p == 1.0 {
@@ -62,7 +76,12 @@ pub(super) fn norm(b: &mut dyn OpBuilder, args: &[Operand], p: f64, mask: u64, k
 }
 
 /// How many elements are not zero (NaN is not), as `I64`.
-pub(super) fn count_nonzero(b: &mut dyn OpBuilder, args: &[Operand], mask: u64, keepdim: bool) -> Result<ValueId> {
+pub(super) fn count_nonzero(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     let present = match b.dtype(x) {
         DType::Bool => x,
@@ -99,7 +118,8 @@ mod tests {
 
     fn variance(row: &[f64], correction: f64) -> f64 {
         let mean = row.iter().sum::<f64>() / row.len() as f64;
-        row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (row.len() as f64 - correction).max(0.0)
+        row.iter().map(|x| (x - mean).powi(2)).sum::<f64>()
+            / (row.len() as f64 - correction).max(0.0)
     }
 
     #[test]
@@ -127,12 +147,42 @@ mod tests {
                 );
             }
             let all = variance(&rounded, 1.0);
-            check(var(0b111, false, 1, false), &[t(&dims, dtype, &x)], &[], dtype, &[all]);
+            check(
+                var(0b111, false, 1, false),
+                &[t(&dims, dtype, &x)],
+                &[],
+                dtype,
+                &[all],
+            );
         }
-        check(var(1, false, 1, false), &[t(&[1], F32, &[5.0])], &[], F32, &[NAN]);
-        check(var(1, false, 5, false), &[t(&[2], F32, &[5.0, 7.0])], &[], F32, &[INF]);
-        check(var(1, false, 0, true), &[t(&[0], F32, &[])], &[], F32, &[NAN]);
-        check(var(0, false, 0, false), &[t(&[], F64, &[3.0])], &[], F64, &[0.0]);
+        check(
+            var(1, false, 1, false),
+            &[t(&[1], F32, &[5.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            var(1, false, 5, false),
+            &[t(&[2], F32, &[5.0, 7.0])],
+            &[],
+            F32,
+            &[INF],
+        );
+        check(
+            var(1, false, 0, true),
+            &[t(&[0], F32, &[])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            var(0, false, 0, false),
+            &[t(&[], F64, &[3.0])],
+            &[],
+            F64,
+            &[0.0],
+        );
         refused(&var(1, false, 0, false), &[t(&[2], I64, &[1.0, 2.0])]);
         refused(&var(4, false, 0, false), &[t(&[2], F32, &[1.0, 2.0])]);
     }
@@ -156,8 +206,20 @@ mod tests {
                     }
                 };
                 let want = along(&dims, 0, &x, |row| vec![of(row)]);
-                check(norm(p, 0b01, true), &[t(&dims, dtype, &x)], &[1, 3], dtype, &want);
-                check(norm(p, 0b11, false), &[t(&dims, dtype, &x)], &[], dtype, &[of(&x)]);
+                check(
+                    norm(p, 0b01, true),
+                    &[t(&dims, dtype, &x)],
+                    &[1, 3],
+                    dtype,
+                    &want,
+                );
+                check(
+                    norm(p, 0b11, false),
+                    &[t(&dims, dtype, &x)],
+                    &[],
+                    dtype,
+                    &[of(&x)],
+                );
             }
         }
         // Squares in F32: 300² is no binary16 number.
@@ -168,10 +230,28 @@ mod tests {
             F16,
             &[500.0],
         );
-        check(norm(2.0, 1, false), &[t(&[2], F32, &[NAN, 1.0])], &[], F32, &[NAN]);
-        check(norm(INF, 1, false), &[t(&[2], F32, &[NAN, 1.0])], &[], F32, &[NAN]);
+        check(
+            norm(2.0, 1, false),
+            &[t(&[2], F32, &[NAN, 1.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            norm(INF, 1, false),
+            &[t(&[2], F32, &[NAN, 1.0])],
+            &[],
+            F32,
+            &[NAN],
+        );
         check(norm(2.0, 1, false), &[t(&[0], F32, &[])], &[], F32, &[0.0]);
-        check(norm(1.0, 1, false), &[t(&[2], I32, &[-3.0, 4.0])], &[], F32, &[7.0]);
+        check(
+            norm(1.0, 1, false),
+            &[t(&[2], I32, &[-3.0, 4.0])],
+            &[],
+            F32,
+            &[7.0],
+        );
         refused(&norm(INF, 1, false), &[t(&[0], F32, &[])]);
     }
 
@@ -180,11 +260,35 @@ mod tests {
         let x = [0.0, 1.0, NAN, -0.0, 2.0, 0.0];
         let count = |mask, keepdim| CountNonzero { mask, keepdim };
         for dtype in FLOATS {
-            check(count(0b10, false), &[t(&[2, 3], dtype, &x)], &[2], I64, &[2.0, 1.0]);
-            check(count(0b11, true), &[t(&[2, 3], dtype, &x)], &[1, 1], I64, &[3.0]);
+            check(
+                count(0b10, false),
+                &[t(&[2, 3], dtype, &x)],
+                &[2],
+                I64,
+                &[2.0, 1.0],
+            );
+            check(
+                count(0b11, true),
+                &[t(&[2, 3], dtype, &x)],
+                &[1, 1],
+                I64,
+                &[3.0],
+            );
         }
-        check(count(1, false), &[t(&[3], U8, &[0.0, 7.0, 255.0])], &[], I64, &[2.0]);
-        check(count(1, false), &[t(&[3], Bool, &[0.0, 1.0, 1.0])], &[], I64, &[2.0]);
+        check(
+            count(1, false),
+            &[t(&[3], U8, &[0.0, 7.0, 255.0])],
+            &[],
+            I64,
+            &[2.0],
+        );
+        check(
+            count(1, false),
+            &[t(&[3], Bool, &[0.0, 1.0, 1.0])],
+            &[],
+            I64,
+            &[2.0],
+        );
         check(count(1, false), &[t(&[0], F32, &[])], &[], I64, &[0.0]);
     }
 }

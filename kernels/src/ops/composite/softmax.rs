@@ -2,7 +2,9 @@
 
 use super::build::{check_dim, float, in_float, reduced_count, value};
 use crate::ops::{Inferred, tensor};
-use crate::{ArgMeta, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use crate::{
+    ArgMeta, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId,
+};
 use ferrotrace_runtime::Result;
 
 /// The direct rule of softmax and log-softmax.
@@ -74,7 +76,12 @@ pub(super) fn over_masked(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Resul
 
 /// m + log Σ eˣ⁻ᵐ over the dimensions of `mask`, with m = max x, or 0 where that is infinite: −∞ for elements that all
 /// are (or that are none), ∞ where one is.
-pub(super) fn logsumexp(b: &mut dyn OpBuilder, args: &[Operand], mask: u64, keepdim: bool) -> Result<ValueId> {
+pub(super) fn logsumexp(
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+    mask: u64,
+    keepdim: bool,
+) -> Result<ValueId> {
     let x = value(args, 0)?;
     in_float(b, x, |b, x| {
         if reduced_count(b.shape(x), mask) == 0 {
@@ -117,10 +124,18 @@ mod tests {
         let x = sample(30, 8);
         for dtype in FLOATS {
             for dim in 0..3 {
-                let log = along(&dims, dim, &x, |row| row.iter().map(|x| x - logs(row)).collect());
+                let log = along(&dims, dim, &x, |row| {
+                    row.iter().map(|x| x - logs(row)).collect()
+                });
                 let soft: Vec<f64> = log.iter().map(|x| x.exp()).collect();
                 check(Softmax { dim }, &[t(&dims, dtype, &x)], &dims, dtype, &soft);
-                check(LogSoftmax { dim }, &[t(&dims, dtype, &x)], &dims, dtype, &log);
+                check(
+                    LogSoftmax { dim },
+                    &[t(&dims, dtype, &x)],
+                    &dims,
+                    dtype,
+                    &log,
+                );
             }
             for (mask, shape, kept) in [
                 (0b010, vec![2, 5], vec![2, 1, 5]),
@@ -133,14 +148,20 @@ mod tests {
                     _ => along(&dims, 2, &x, |row| vec![logs(row)]),
                 };
                 check(
-                    LogSumExp { mask, keepdim: false },
+                    LogSumExp {
+                        mask,
+                        keepdim: false,
+                    },
                     &[t(&dims, dtype, &x)],
                     &shape,
                     dtype,
                     &want,
                 );
                 check(
-                    LogSumExp { mask, keepdim: true },
+                    LogSumExp {
+                        mask,
+                        keepdim: true,
+                    },
                     &[t(&dims, dtype, &x)],
                     &kept,
                     dtype,
@@ -164,7 +185,18 @@ mod tests {
             F32,
             &soft,
         );
-        let log = [-(2f64.ln()), -(2f64.ln()), -INF, 0.0, NAN, NAN, NAN, NAN, NAN, NAN];
+        let log = [
+            -(2f64.ln()),
+            -(2f64.ln()),
+            -INF,
+            0.0,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+            NAN,
+        ];
         check(LogSoftmax { dim: 1 }, &args, &[5, 2], F32, &log);
         check(
             LogSumExp {
@@ -193,7 +225,13 @@ mod tests {
     fn empty_0d_and_integers() {
         for dims in [[2, 0], [0, 2]] {
             check(Softmax { dim: 1 }, &[t(&dims, BF16, &[])], &dims, BF16, &[]);
-            check(LogSoftmax { dim: 0 }, &[t(&dims, F32, &[])], &dims, F32, &[]);
+            check(
+                LogSoftmax { dim: 0 },
+                &[t(&dims, F32, &[])],
+                &dims,
+                F32,
+                &[],
+            );
         }
         check(
             LogSumExp {
@@ -226,8 +264,20 @@ mod tests {
             &[2.5],
         );
         check(Softmax { dim: 0 }, &[t(&[], F32, &[2.5])], &[], F32, &[1.0]);
-        check(LogSoftmax { dim: 0 }, &[t(&[], F64, &[2.5])], &[], F64, &[0.0]);
-        check(Softmax { dim: 0 }, &[t(&[2], I64, &[3.0, 3.0])], &[2], F32, &[0.5, 0.5]);
+        check(
+            LogSoftmax { dim: 0 },
+            &[t(&[], F64, &[2.5])],
+            &[],
+            F64,
+            &[0.0],
+        );
+        check(
+            Softmax { dim: 0 },
+            &[t(&[2], I64, &[3.0, 3.0])],
+            &[2],
+            F32,
+            &[0.5, 0.5],
+        );
         refused(&Softmax { dim: 2 }, &[t(&[2, 2], F32, &[0.0; 4])]);
         refused(
             &LogSumExp {

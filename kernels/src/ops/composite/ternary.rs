@@ -15,7 +15,10 @@ pub(super) fn clamp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> 
 pub(super) fn lerp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let (start, end, w) = (value(args, 0)?, value(args, 1)?, operand(args, 2)?);
     let dtype = float(promoted(b, &[start.into(), end.into(), w]));
-    let (start, end) = (b.cast(start, dtype.compute())?, b.cast(end, dtype.compute())?);
+    let (start, end) = (
+        b.cast(start, dtype.compute())?,
+        b.cast(end, dtype.compute())?,
+    );
     let w = tensor_of(b, w, dtype.compute())?;
     let span = b.sub(end, start)?;
     let magnitude = b.unary(UnaryOp::Abs, w)?;
@@ -36,7 +39,9 @@ fn scaled(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<([ValueId; 3], Oper
     let dtype = promoted(b, &tensors.map(Operand::Value));
     let of_v = promoted(b, &[v]);
     if of_v.category() > dtype.category() {
-        return Err(Error::dtype(format!("the factor of {dtype} tensors cannot be {of_v}")));
+        return Err(Error::dtype(format!(
+            "the factor of {dtype} tensors cannot be {of_v}"
+        )));
     }
     for tensor in &mut tensors {
         *tensor = b.cast(*tensor, dtype.compute())?;
@@ -113,8 +118,20 @@ mod tests {
             );
         }
         let i = t(&[3], I64, &[-5.0, 0.0, 5.0]);
-        check(Clamp, &[i.clone(), n(-1), n(1.5)], &[3], F32, &[-1.0, 0.0, 1.5]);
-        check(Clamp, &[i.clone(), n(-1), n(1)], &[3], I64, &[-1.0, 0.0, 1.0]);
+        check(
+            Clamp,
+            &[i.clone(), n(-1), n(1.5)],
+            &[3],
+            F32,
+            &[-1.0, 0.0, 1.5],
+        );
+        check(
+            Clamp,
+            &[i.clone(), n(-1), n(1)],
+            &[3],
+            I64,
+            &[-1.0, 0.0, 1.0],
+        );
         check(
             Clamp,
             &[i, t(&[2, 1], I64, &[1.0, 2.0]), n(9)],
@@ -122,7 +139,13 @@ mod tests {
             I64,
             &[1.0, 1.0, 5.0, 2.0, 2.0, 5.0],
         );
-        check(Clamp, &[t(&[1], F32, &[0.0]), n(NAN), n(1.0)], &[1], F32, &[NAN]);
+        check(
+            Clamp,
+            &[t(&[1], F32, &[0.0]), n(NAN), n(1.0)],
+            &[1],
+            F32,
+            &[NAN],
+        );
     }
 
     #[test]
@@ -162,7 +185,12 @@ mod tests {
     fn addcmul_and_addcdiv() {
         let (x, p, q) = (sample(6, 6), sample(3, 7), [0.5, 4.0]);
         for dtype in FLOATS {
-            let args = [t(&[2, 3], dtype, &x), t(&[3], dtype, &p), t(&[2, 1], dtype, &q), n(0.5)];
+            let args = [
+                t(&[2, 3], dtype, &x),
+                t(&[3], dtype, &p),
+                t(&[2, 1], dtype, &q),
+                n(0.5),
+            ];
             let product: Vec<f64> = (0..6).map(|i| x[i] + 0.5 * p[i % 3] * q[i / 3]).collect();
             check(Addcmul, &args, &[2, 3], dtype, &product);
             let quotient: Vec<f64> = (0..6).map(|i| x[i] + 0.5 * p[i % 3] / q[i / 3]).collect();
@@ -188,7 +216,12 @@ mod tests {
         );
         refused(
             &Addcmul,
-            &[t(&[2], F32, &[0.0; 2]), t(&[3], F32, &[0.0; 3]), i(1.0), n(1)],
+            &[
+                t(&[2], F32, &[0.0; 2]),
+                t(&[3], F32, &[0.0; 3]),
+                i(1.0),
+                n(1),
+            ],
         );
     }
 
@@ -206,7 +239,19 @@ mod tests {
             I8,
             &[1.0, -2.0],
         );
-        check(NanToNum, &[t(&[1], F32, &[INF]), n(0), n(INF), n(0)], &[1], F32, &[INF]);
-        check(NanToNum, &[t(&[0], F32, &[]), n(0), n(0), n(0)], &[0], F32, &[]);
+        check(
+            NanToNum,
+            &[t(&[1], F32, &[INF]), n(0), n(INF), n(0)],
+            &[1],
+            F32,
+            &[INF],
+        );
+        check(
+            NanToNum,
+            &[t(&[0], F32, &[]), n(0), n(0), n(0)],
+            &[0],
+            F32,
+            &[],
+        );
     }
 }

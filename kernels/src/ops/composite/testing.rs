@@ -87,7 +87,8 @@ fn metas(args: &[Arg]) -> Vec<ArgMeta<'_>> {
 /// The result, after the rule and the decomposition on shapes were found to agree with it.
 pub(super) fn apply(op: &Composite, args: &[Arg]) -> Array {
     let rule = infer(op, &metas(args)).unwrap_or_else(|e| panic!("{}: {e}", name(op)));
-    let derived = infer_by_decomposition(op, &metas(args)).expect("the decomposition takes what the rule takes");
+    let derived = infer_by_decomposition(op, &metas(args))
+        .expect("the decomposition takes what the rule takes");
     assert_eq!(rule, derived, "{op:?}");
     run(op, args, &rule.0, rule.1).unwrap_or_else(|e| panic!("{}: {e}", name(op)))
 }
@@ -95,7 +96,8 @@ pub(super) fn apply(op: &Composite, args: &[Arg]) -> Array {
 /// The message with which both the rule and the decomposition refuse the operands.
 pub(super) fn refused(op: &Composite, args: &[Arg]) -> String {
     let rule = infer(op, &metas(args)).expect_err("must be refused");
-    infer_by_decomposition(op, &metas(args)).expect_err("the decomposition must refuse what the rule refuses");
+    infer_by_decomposition(op, &metas(args))
+        .expect_err("the decomposition must refuse what the rule refuses");
     rule.to_string()
 }
 
@@ -130,14 +132,21 @@ pub(super) fn check(op: Composite, args: &[Arg], dims: &[usize], dtype: DType, w
 }
 
 /// `f` of each row of `values` along dimension `dim` of `dims`, put back in place.
-pub(super) fn along(dims: &[usize], dim: usize, values: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64> {
+pub(super) fn along(
+    dims: &[usize],
+    dim: usize,
+    values: &[f64],
+    f: impl Fn(&[f64]) -> Vec<f64>,
+) -> Vec<f64> {
     let (len, inner) = (dims[dim], dims[dim + 1..].iter().product::<usize>());
     let outer: usize = dims[..dim].iter().product();
     let mut out = Vec::new();
     let mut rows = vec![Vec::new(); outer * inner];
     for (r, row) in rows.iter_mut().enumerate() {
         let base = r / inner.max(1) * len * inner + r % inner.max(1);
-        *row = f(&(0..len).map(|i| values[base + i * inner]).collect::<Vec<_>>());
+        *row = f(&(0..len)
+            .map(|i| values[base + i * inner])
+            .collect::<Vec<_>>());
     }
     let produced = rows.first().map_or(0, Vec::len);
     for group in rows.chunks(inner.max(1)) {
@@ -171,7 +180,14 @@ fn decompositions_are_blind_to_numbers() {
             1,
             1,
         ),
-        (Composite::RmsNorm { n: 2, weight: false }, 1, 1),
+        (
+            Composite::RmsNorm {
+                n: 2,
+                weight: false,
+            },
+            1,
+            1,
+        ),
         (
             Composite::GroupNorm {
                 groups: 3,

@@ -134,5 +134,9 @@ where
 pub fn erfc_f64<F: Real>(x: F) -> F {
     let a = F::lit(27.25).min_of(x.abs());
     let small = F::lit(1.0) - erf_small(x);
-    F::sel(a.lt(F::lit(0.5)), small, reflect(x, erfc_positive(a, scaled(a))))
+    F::sel(
+        a.lt(F::lit(0.5)),
+        small,
+        reflect(x, erfc_positive(a, scaled(a))),
+    )
 }

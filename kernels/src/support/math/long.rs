@@ -309,7 +309,11 @@ fn quarter_turns(x: f64) -> (f64, i64) {
         let at = start + 64 * i;
         let (index, shift) = (at.div_euclid(64), at.rem_euclid(64) as u32);
         let entry = |i: i64| {
-            if i < 0 { 0 } else { TWO_OVER_PI[(i as usize).min(19)] }
+            if i < 0 {
+                0
+            } else {
+                TWO_OVER_PI[(i as usize).min(19)]
+            }
         };
         if shift == 0 {
             entry(index)
@@ -320,13 +324,16 @@ fn quarter_turns(x: f64) -> (f64, i64) {
     let m = mantissa as u128;
     let low = m * word(2) as u128;
     let middle = m * word(1) as u128 + (low >> 64);
-    let high = mantissa.wrapping_mul(word(0)).wrapping_add((middle >> 64) as u64);
+    let high = mantissa
+        .wrapping_mul(word(0))
+        .wrapping_add((middle >> 64) as u64);
     let middle = middle as u64;
     let fraction = high << 2 | middle >> 62;
     let rest = middle << 2 | (low as u64) >> 62;
     let turns = (high >> 62) + (fraction >> 63);
     // The fraction as a signed number of 128 places.
-    let value = (fraction as i64 as f64) * 5.421010862427522e-20 + rest as f64 * 2.938735877055719e-39;
+    let value =
+        (fraction as i64 as f64) * 5.421010862427522e-20 + rest as f64 * 2.938735877055719e-39;
     (value, (turns & 3) as i64)
 }
 
@@ -447,7 +454,10 @@ pub(super) fn entries() -> Vec<Entry> {
     words.push_str("};\n");
     let turns = once("FT_QUARTER_TURNS", &format!("{words}{QUARTER_TURNS}"));
     let long = once("FT_LONG_REMAINDER", LONG_REMAINDER);
-    let lanewise = |shared: String, result: &'static str, args: &'static str, body: &'static str| {
+    let lanewise = |shared: String,
+                    result: &'static str,
+                    args: &'static str,
+                    body: &'static str| {
         move |name: &str, lanes: usize| {
             let args = args.replace('@', &lanes.to_string());
             let text = format!(
@@ -472,11 +482,21 @@ pub(super) fn entries() -> Vec<Entry> {
         ),
         Entry::new(
             "ft_turns_f64",
-            lanewise(turns, "i64", "f64x@ a", "long k; ft_quarter_turns(a[i], &k); r[i] = k;"),
+            lanewise(
+                turns,
+                "i64",
+                "f64x@ a",
+                "long k; ft_quarter_turns(a[i], &k); r[i] = k;",
+            ),
         ),
         Entry::new(
             "ft_long_remainder_f64",
-            lanewise(long, "f64", "f64x@ a, f64x@ b", "r[i] = ft_long_remainder(a[i], b[i]);"),
+            lanewise(
+                long,
+                "f64",
+                "f64x@ a, f64x@ b",
+                "r[i] = ft_long_remainder(a[i], b[i]);",
+            ),
         ),
     ]
 }

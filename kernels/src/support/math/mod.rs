@@ -41,7 +41,8 @@ macro_rules! functions {
 fn predicate(name: &str, ty: &str, test: &str, lanes: usize) -> Definition {
     let dtype = if ty == "f32" { DType::F32 } else { DType::F64 };
     let test = mask(test, dtype, lanes);
-    let text = format!("FT_INLINE i32x{lanes} {name}x{lanes}({ty}x{lanes} a) {{ return {test}; }}\n");
+    let text =
+        format!("FT_INLINE i32x{lanes} {name}x{lanes}({ty}x{lanes} a) {{ return {test}; }}\n");
     Definition {
         deps: vec![need("types", lanes)],
         text,
@@ -76,8 +77,14 @@ pub(super) fn entries() -> Vec<Entry> {
         let int = if ty == "f32" { "i32" } else { "i64" };
         for (name, test) in [
             ("isnan", "(a != a)".to_string()),
-            ("isinf", format!("(({ty}x@)(({int}x@)a & ~({least})) == {inf})")),
-            ("isfinite", format!("(({ty}x@)(({int}x@)a & ~({least})) < {inf})")),
+            (
+                "isinf",
+                format!("(({ty}x@)(({int}x@)a & ~({least})) == {inf})"),
+            ),
+            (
+                "isfinite",
+                format!("(({ty}x@)(({int}x@)a & ~({least})) < {inf})"),
+            ),
         ] {
             entries.push(Entry::new(format!("ft_{name}_{ty}"), move |n, w| {
                 predicate(n, ty, &test.replace('@', &w.to_string()), w)

@@ -17,7 +17,9 @@ pub fn fmod_f64<F: Real + Long>(a: F, b: F) -> F {
     let limit = F::lit(4503599627370496.0);
     let infinity = F::lit(f64::INFINITY);
     let far = quotient.ge(limit) & x.lt(infinity) & y.gt(zero);
-    let (rest, _) = F::rare(far, (rest, F::Int::lit(0)), || (x.long_remainder(y), F::Int::lit(0)));
+    let (rest, _) = F::rare(far, (rest, F::Int::lit(0)), || {
+        (x.long_remainder(y), F::Int::lit(0))
+    });
     // A dividend below the divisor is the remainder, an infinite divisor included.
     let rest = F::sel(x.lt(y), x, rest);
     rest.xor_sign(a.sign_bit())

@@ -31,7 +31,14 @@ fn reduce_f32<F: Float32 + Real>(x: F) -> (F, F::Int)
 where
     F::Wide: Real,
 {
-    let near = subtract_turns(x, [1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15]);
+    let near = subtract_turns(
+        x,
+        [
+            1.5707963705062866,
+            -4.371138828673793e-08,
+            -1.7151245100058819e-15,
+        ],
+    );
     let far = !x.le(F::lit(32768.0));
     F::rare(far, near, || {
         // x = m·2^e with an integer m: m times what 2^e·2/π is modulo 4.
@@ -45,14 +52,20 @@ where
         let rest = m.fma(F::table("ft_turns_rest", &TURNS_REST, index), product - n);
         let magic = F::Wide::lit(<F::Wide as Real>::MAGIC);
         let k = F::narrow_int((n + magic).bits() - magic.bits());
-        (F::narrow(rest * F::Wide::lit(std::f64::consts::FRAC_PI_2)), k)
+        (
+            F::narrow(rest * F::Wide::lit(std::f64::consts::FRAC_PI_2)),
+            k,
+        )
     })
 }
 
 #[inline(always)]
 fn reduce_f64<F: Real + Long>(x: F) -> (F, F::Int) {
     F::rare(!x.le(F::lit(NEAR_F64)), near_f64(x), || {
-        (x.turns_rest() * F::lit(std::f64::consts::FRAC_PI_2), x.turns())
+        (
+            x.turns_rest() * F::lit(std::f64::consts::FRAC_PI_2),
+            x.turns(),
+        )
     })
 }
 
@@ -61,7 +74,14 @@ const NEAR_F64: f64 = 134217728.0;
 
 #[inline(always)]
 fn near_f32<F: Real>(x: F) -> (F, F::Int) {
-    subtract_turns(x, [1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15])
+    subtract_turns(
+        x,
+        [
+            1.5707963705062866,
+            -4.371138828673793e-08,
+            -1.7151245100058819e-15,
+        ],
+    )
 }
 
 #[inline(always)]
@@ -247,7 +267,11 @@ pub fn atan2<F: Real>(y: F, x: F) -> F {
     let huge = F::lit(F::SUBNORMAL.0.recip() * 0.25);
     let (up, down) = (F::SUBNORMAL.1, F::SUBNORMAL.1.recip());
     let small = n.lt(F::lit(down)) & d.lt(F::lit(down));
-    let scale = F::sel(n.gt(huge) | d.gt(huge), F::lit(0.25), F::sel(small, F::lit(up), one));
+    let scale = F::sel(
+        n.gt(huge) | d.gt(huge),
+        F::lit(0.25),
+        F::sel(small, F::lit(up), one),
+    );
     let n = F::sel(both, one, n * scale);
     let d = F::sel(both | origin, one, d * scale);
     let r = arc(n, d);
