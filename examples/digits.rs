@@ -10,7 +10,6 @@
 use ferrotrace::prelude::*;
 use ferrotrace::{Stats, manual_seed, stats_scope};
 use indicatif::{ProgressBar, ProgressStyle};
-use std::process::ExitCode;
 use std::time::Instant;
 
 const HIDDEN: usize = 128;
@@ -22,6 +21,9 @@ const WANTED: f64 = 0.96;
 
 /// Weights and biases of both layers: `[64, HIDDEN]`, `[HIDDEN]`, `[HIDDEN, 10]`, `[10]`.
 type Parameters = [Tensor; 4];
+
+/// Parameters and their velocities.
+type State = (Parameters, Parameters);
 
 /// Images as rows of 64 numbers from 0 to 1 (f32), and the digits they show (i64).
 struct Digits {
@@ -37,42 +39,36 @@ struct Run {
     stats: Stats,
 }
 
-fn main() -> Result<ExitCode> {
+fn main() -> Result<()> {
     let device = Device::best();
     let (train, held_back) = load(&device);
     eval([&train.images, &held_back.images])?;
-    println!(
-        "{} images to learn from, {} held back, on {device}",
-        train.images.dim(0)?,
-        held_back.images.dim(0)?
-    );
+    let (learnt, kept) = (train.images.dim(0)?, held_back.images.dim(0)?);
+    println!("{learnt} images to learn from, {kept} held back, on {device}");
 
     let compiled = run(Mode::Compiled, &train, &held_back)?;
     let eager = run(Mode::Eager, &train, &held_back)?;
 
     show(&compiled.parameters, &held_back, 4)?;
-    println!(
-        "accuracy on the images held back: {:.2} %\n",
-        100.0 * compiled.accuracy
-    );
+    let percent = 100.0 * compiled.accuracy;
+    println!("accuracy on the images held back: {percent:.2} %\n");
     compare(&compiled, &eager);
     if std::env::args().any(|argument| argument == "--json") {
         println!("{}", json(&compiled, &eager));
     }
     if compiled.accuracy < WANTED {
         eprintln!("the accuracy is below {:.0} %", 100.0 * WANTED);
-        return Ok(ExitCode::FAILURE);
+        std::process::exit(1);
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// The images to learn from, and every fifth one, held back.
 fn load(device: &Device) -> (Digits, Digits) {
     let parse = |number: &str| number.parse().expect("the file holds numbers");
     let lines = include_str!("data/digits.csv").lines();
-    let rows: Vec<Vec<f32>> = lines
-        .map(|line| line.split(',').map(parse).collect())
-        .collect();
+    let numbers = |line: &str| line.split(',').map(parse).collect();
+    let rows: Vec<Vec<f32>> = lines.map(numbers).collect();
     let part = |held_back: bool| {
         let rows = || (rows.iter().enumerate()).filter(move |(i, _)| (i % 5 == 4) == held_back);
         let labels: Vec<i64> = rows().map(|(_, row)| row[64] as i64).collect();
@@ -92,12 +88,8 @@ fn forward([w1, b1, w2, b2]: &Parameters, images: &Tensor) -> (Tensor, Tensor) {
     (hidden.matmul(w2) + b2, hidden)
 }
 
-/// One step of gradient descent with momentum: new parameters, new velocities, and the mean loss before the step.
-fn step(
-    parameters: Parameters,
-    velocities: Parameters,
-    batch: &Digits,
-) -> (Parameters, Parameters, Tensor) {
+/// One step of gradient descent with momentum: the new state, and the mean loss before the step.
+fn step((parameters, velocities): State, batch: &Digits) -> (State, Tensor) {
     let (scores, hidden) = forward(&parameters, &batch.images);
     let log_probabilities = scores.log_softmax(-1);
     let truth = batch.labels.one_hot(10).to_dtype(DType::F32);
@@ -115,16 +107,14 @@ fn step(
 
     let velocities: Parameters = std::array::from_fn(|i| &velocities[i] * MOMENTUM + &gradients[i]);
     let parameters = std::array::from_fn(|i| &parameters[i] - &velocities[i] * RATE);
-    (parameters, velocities, loss)
+    ((parameters, velocities), loss)
 }
 
 /// Trains from the same random start in `mode`, and measures the accuracy.
 fn run(mode: Mode, train: &Digits, held_back: &Digits) -> Result<Run> {
+    let style = ProgressStyle::with_template("{prefix:8} {bar:40} {pos}/{len} {msg}");
     let bar = ProgressBar::new(EPOCHS as u64)
-        .with_style(
-            ProgressStyle::with_template("{prefix:8} {bar:40} {pos}/{len} {msg}")
-                .expect("a valid template"),
-        )
+        .with_style(style.expect("a valid template"))
         .with_prefix(format!("{mode:?}").to_lowercase());
     let (result, stats) = stats_scope(|| {
         with_mode(mode, || {
@@ -149,31 +139,22 @@ fn run(mode: Mode, train: &Digits, held_back: &Digits) -> Result<Run> {
 fn train_epochs(train: &Digits, bar: &ProgressBar) -> Result<(Parameters, Vec<f64>)> {
     let device = train.images.device();
     let randn = |shape: [usize; 2], scale: f64| Tensor::randn(shape, DType::F32, &device) * scale;
-    let mut parameters: Parameters = [
+    let parameters: Parameters = [
         randn([64, HIDDEN], (2.0f64 / 64.0).sqrt()),
         Tensor::zeros(HIDDEN, DType::F32, &device),
         randn([HIDDEN, 10], (2.0 / HIDDEN as f64).sqrt()),
         Tensor::zeros(10, DType::F32, &device),
     ];
-    let mut velocities: Parameters = std::array::from_fn(|i| parameters[i].zeros_like());
+    let velocities: Parameters = std::array::from_fn(|i| parameters[i].zeros_like());
     eval(parameters.iter().chain(&velocities))?;
+    let mut state = (parameters, velocities);
 
-    // Traced at the first call, replayed afterwards. What is passed by value may be overwritten in place.
-    let step = jit(
-        |(parameters, velocities, all, labels, rows): (
-            Parameters,
-            Parameters,
-            &Tensor,
-            &Tensor,
-            &Tensor,
-        )| {
-            let batch = Digits {
-                images: all.index_select(0, rows),
-                labels: labels.index_select(0, rows),
-            };
-            step(parameters, velocities, &batch)
-        },
-    );
+    // Traced at the first call, replayed afterwards. What is passed by value may be overwritten.
+    let step = jit(|(state, all, rows): (State, [&Tensor; 2], &Tensor)| {
+        let [images, labels] = all.map(|part| part.index_select(0, rows));
+        step(state, &Digits { images, labels })
+    });
+    let all = [&train.images, &train.labels];
 
     let mut seconds = Vec::new();
     for _ in 0..EPOCHS {
@@ -186,8 +167,7 @@ fn train_epochs(train: &Digits, bar: &ProgressBar) -> Result<(Parameters, Vec<f6
         for i in 0..batches {
             let rows = order.narrow(0, (i * BATCH) as isize, BATCH);
             let batch_loss;
-            (parameters, velocities, batch_loss) =
-                step.call((parameters, velocities, &train.images, &train.labels, &rows));
+            (state, batch_loss) = step.call((state, all, &rows));
             loss += batch_loss;
         }
         let loss = loss.to_scalar::<f32>()? / batches as f32;
@@ -195,7 +175,7 @@ fn train_epochs(train: &Digits, bar: &ProgressBar) -> Result<(Parameters, Vec<f6
         bar.set_message(format!("loss {loss:.4}"));
         bar.inc(1);
     }
-    Ok((parameters, seconds))
+    Ok((state.0, seconds))
 }
 
 /// The most likely digit of each image.
@@ -210,22 +190,19 @@ fn show(parameters: &Parameters, digits: &Digits, count: usize) -> Result<()> {
     let labels = digits.labels.narrow(0, 0, count).to_vec::<i64>()?;
     let pixels = images.to_vec::<f32>()?;
     println!();
+    let shade = |pixel: &f32| [' ', '.', 'o', '#'][(pixel * 3.999) as usize];
     for row in 0..8 {
-        let line = |image: usize| -> String {
-            let start = image * 64 + row * 8;
-            let shade = |&pixel: &f32| [' ', '.', 'o', '#'][(pixel * 3.999) as usize];
-            let row = &pixels[start..start + 8];
-            row.iter().flat_map(|pixel| [shade(pixel); 2]).collect()
-        };
-        println!("{}", (0..count).map(line).collect::<Vec<_>>().join("    "));
+        for image in pixels.chunks(64) {
+            let pixels = image[8 * row..][..8].iter();
+            let line: String = pixels.flat_map(|pixel| [shade(pixel); 2]).collect();
+            print!("{line}    ");
+        }
+        println!();
     }
-    let caption = |i: usize| {
-        format!(
-            "{:20}",
-            format!("read {}, is {}", predictions[i], labels[i])
-        )
-    };
-    println!("{}\n", (0..count).map(caption).collect::<String>());
+    for (prediction, label) in predictions.iter().zip(&labels) {
+        print!("read {prediction}, is {label}        ");
+    }
+    println!("\n");
     Ok(())
 }
 
@@ -237,40 +214,25 @@ fn seconds_per_epoch(run: &Run) -> f64 {
 }
 
 fn compare(compiled: &Run, eager: &Run) {
-    let row = |name: &str, value: &dyn Fn(&Run) -> String| {
-        println!("{name:28}{:>14}{:>14}", value(compiled), value(eager));
+    println!("{:24}{:>12}{:>12}", "", "compiled", "eager");
+    let times = |name: &str, time: &dyn Fn(&Run) -> f64| {
+        let (a, b) = (1e3 * time(compiled), 1e3 * time(eager));
+        println!("{name:24}{a:9.2} ms{b:9.2} ms");
     };
-    println!("{:28}{:>14}{:>14}", "", "compiled", "eager");
-    row("accuracy", &|run| format!("{:.2} %", 100.0 * run.accuracy));
-    row("first epoch", &|run| {
-        format!("{:.2} ms", 1e3 * run.epochs[0])
-    });
-    row("median", &|run| {
-        format!("{:.2} ms", 1e3 * seconds_per_epoch(run))
-    });
-    row("fused kernels run", &|run| {
-        run.stats.kernels_launched.to_string()
-    });
-    row("calls between them", &|run| {
-        run.stats.library_calls.to_string()
-    });
-    row("kernels compiled", &|run| {
-        run.stats.kernels_compiled.to_string()
-    });
-    row("found on disk", &|run| {
-        run.stats.disk_cache_hits.to_string()
-    });
-    row("found in memory", &|run| {
-        run.stats.kernel_cache_hits.to_string()
-    });
-    row("functions traced", &|run| run.stats.traces.to_string());
-    row("plans reused", &|run| run.stats.plan_cache_hits.to_string());
-    row("written in place", &|run| {
-        run.stats.in_place_writes.to_string()
-    });
-    row("peak memory", &|run| {
-        format!("{} KiB", run.stats.peak_bytes / 1024)
-    });
+    times("first epoch", &|run| run.epochs[0]);
+    times("epoch (median)", &seconds_per_epoch);
+    let counts = |name: &str, count: fn(&Stats) -> u64| {
+        let (a, b) = (count(&compiled.stats), count(&eager.stats));
+        println!("{name:24}{a:12}{b:12}");
+    };
+    counts("fused kernels run", |stats| stats.kernels_launched);
+    counts("calls between them", |stats| stats.library_calls);
+    counts("kernels compiled", |stats| stats.kernels_compiled);
+    counts("found on disk", |stats| stats.disk_cache_hits);
+    counts("functions traced", |stats| stats.traces);
+    counts("plans reused", |stats| stats.plan_cache_hits);
+    counts("written in place", |stats| stats.in_place_writes);
+    counts("peak bytes", |stats| stats.peak_bytes);
 }
 
 fn json(compiled: &Run, eager: &Run) -> serde_json::Value {

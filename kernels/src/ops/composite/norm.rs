@@ -2,7 +2,7 @@
 
 use super::build::{in_float, last_dims, operand, reshape, value};
 use crate::ops::{Inferred, tensor};
-use crate::{ArgMeta, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use crate::{ArgMeta, BinaryOp, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
 /// What is normalised is of floats, and has `n` dimensions or more.
@@ -108,12 +108,18 @@ impl Affine {
     }
 }
 
-/// x − mean, and the mean of its square, over the dimensions of `mask` (kept).
+/// x − mean, and the mean of its square, over the dimensions of `mask` (kept). What the mean lacks by its rounding is
+/// taken off both (Chan, Golub and LeVeque, 1983; ir T10).
 fn centred(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Result<(ValueId, ValueId)> {
     let mean = b.reduce(ReduceKind::Mean, x, mask, true)?;
     let d = b.sub(x, mean)?;
     let squares = b.unary(UnaryOp::Square, d)?;
     let var = b.reduce(ReduceKind::Mean, squares, mask, true)?;
+    let rest = b.reduce(ReduceKind::Mean, d, mask, true)?;
+    let square = b.unary(UnaryOp::Square, rest)?;
+    let var = b.sub(var, square)?;
+    let var = b.binary(BinaryOp::Maximum, var, 0.0)?;
+    let d = b.sub(d, rest)?;
     Ok((d, var))
 }
 

@@ -5,7 +5,8 @@ use crate::{BinaryOp, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, Val
 use ferrotrace_runtime::{DType, Error, Result};
 
 /// Σ (x − mean)² / max(0, n − correction) over the dimensions of `mask`, in two passes; its root if `root`. NaN for no
-/// elements, or for one and correction 1.
+/// elements, or for one and correction 1. What the mean lacks by its rounding is taken off again (the corrected two-pass
+/// algorithm of Chan, Golub and LeVeque, 1983; ir T10).
 pub(super) fn var(
     b: &mut dyn OpBuilder,
     args: &[Operand],
@@ -22,11 +23,17 @@ pub(super) fn var(
         )));
     }
     in_float(b, x, |b, x| {
-        let count = reduced_count(b.shape(x), mask).saturating_sub(correction);
+        let n = reduced_count(b.shape(x), mask);
+        let count = n.saturating_sub(correction);
         let mean = b.reduce(ReduceKind::Mean, x, mask, true)?;
         let d = b.sub(x, mean)?;
         let squares = b.unary(UnaryOp::Square, d)?;
         let sum = b.reduce(ReduceKind::Sum, squares, mask, keepdim)?;
+        let rest = b.reduce(ReduceKind::Sum, d, mask, keepdim)?;
+        let rest = b.unary(UnaryOp::Square, rest)?;
+        let rest = b.div(rest, n as f64)?;
+        let sum = b.sub(sum, rest)?;
+        let sum = b.binary(BinaryOp::Maximum, sum, 0.0)?;
         let var = b.div(sum, count as f64)?;
         if root {
             b.unary(UnaryOp::Sqrt, var)
