@@ -11,8 +11,27 @@ use std::ops::Deref;
 /// let shape = Shape::from([2, 3]);
 /// assert_eq!((shape.rank(), shape.numel()), (2, 6));
 /// ```
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+// The equality below is the derived one.
+#[allow(clippy::derived_hash_with_manual_eq)]
+#[derive(Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
+
+impl Clone for Shape {
+    /// A copy of the sizes at once: `SmallVec`'s own goes through an iterator.
+    #[inline]
+    fn clone(&self) -> Shape {
+        Shape(SmallVec::from_slice(&self.0))
+    }
+}
+
+impl PartialEq for Shape {
+    /// Size by size: shapes are too short for a call of `memcmp`.
+    #[inline]
+    fn eq(&self, other: &Shape) -> bool {
+        let (a, b) = (self.0.as_slice(), other.0.as_slice());
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b)
+    }
+}
 
 impl Shape {
     /// The shape of a 0-d tensor.
@@ -31,6 +50,7 @@ impl Shape {
     }
 
     /// The number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.0.len()
     }
@@ -74,13 +94,15 @@ impl Shape {
 
     /// The shape with the dimensions of `mask` removed, or kept as 1.
     pub fn reduced(&self, mask: u64, keepdim: bool) -> Shape {
-        let reduce = |i: usize| mask >> i & 1 == 1;
-        let dims = self.0.iter().enumerate();
-        if keepdim {
-            Shape(dims.map(|(i, &d)| if reduce(i) { 1 } else { d }).collect())
-        } else {
-            Shape(dims.filter(|(i, _)| !reduce(*i)).map(|(_, &d)| d).collect())
+        let mut dims = SmallVec::new();
+        for (i, &dim) in self.0.iter().enumerate() {
+            match mask >> i & 1 == 1 {
+                false => dims.push(dim),
+                true if keepdim => dims.push(1),
+                true => {}
+            }
         }
+        Shape(dims)
     }
 
     /// A mutable view of the sizes.
@@ -91,6 +113,7 @@ impl Shape {
 
 impl Deref for Shape {
     type Target = [usize];
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }

@@ -98,6 +98,11 @@ impl Dims {
         if rank == 0 {
             return self.list(1).map(|_| 0);
         }
+        if let Some([dim]) = self.0.as_deref()
+            && rank <= MAX_RANK
+        {
+            return Ok(1 << dim.wrap(rank)?);
+        }
         Ok(self
             .list(rank)?
             .iter()
@@ -120,8 +125,11 @@ impl From<Dim> for Dims {
 macro_rules! dims_from {
     ($($t:ty),*) => {$(
         impl From<$t> for Dims {
+            #[inline]
             fn from(dim: $t) -> Dims {
-                Dims::from(&[dim][..])
+                let mut dims = SmallVec::new();
+                dims.push(Dim::from(dim));
+                Dims(Some(dims))
             }
         }
 

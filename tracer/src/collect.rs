@@ -3,15 +3,15 @@
 //! The whole of it happens under one process-wide lock, held for about 40 ns an operation, never while something
 //! compiles or runs. Under the lock no recorded node changes state, so numbers can be kept in the nodes themselves.
 
+use crate::collected::{Collected, Entry, Held, LeafEntry, Place};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
-use crate::node::{Node, NodeInput, State};
-use crate::signature::{Edge, Form, FormHash, FormLeaf, FormNode};
+use crate::node::{Inputs, Node, NodeInput, State};
+use crate::signature::{Edge, FormHash};
 use crate::store_rule;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Error, Scalar};
 use parking_lot::Mutex;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// The number of the last collection.
@@ -44,44 +44,6 @@ impl Stores {
     }
 }
 
-/// A collected operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    /// Where its node stands in [`Collected::arcs`].
-    pub arc: u32,
-    /// Its operands in [`Collected::edges`].
-    pub edges: (u32, u32),
-    /// How many collected operations use it.
-    pub uses: u32,
-}
-
-/// A collected leaf.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LeafEntry {
-    /// Where its node stands in [`Collected::arcs`].
-    pub arc: u32,
-    /// How many collected operations use it.
-    pub uses: u32,
-}
-
-/// Pending operations in topological order.
-#[derive(Debug, Default)]
-pub(crate) struct Collected {
-    /// The requested nodes, then the operands of every operation met.
-    pub arcs: Vec<NodeInput>,
-    pub requested: usize,
-    pub entries: Vec<Entry>,
-    pub edges: Vec<Edge>,
-    pub leaves: Vec<LeafEntry>,
-    /// Numbers, in the order of their slots.
-    pub scalars: Vec<NodeInput>,
-    /// Numbers of the stored nodes.
-    pub outputs: Vec<u32>,
-    pub hash: u64,
-    /// Whether an argument of the trace of this number is among the leaves.
-    pub reads_trace: Option<u64>,
-}
-
 /// What a collection came to.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -93,96 +55,21 @@ pub(crate) enum Outcome {
     Wait(Arc<Flight>),
 }
 
-impl Collected {
-    /// The node at a place of `arcs`.
-    #[inline]
-    pub fn node(&self, arc: u32) -> &Arc<Node> {
-        match &self.arcs[arc as usize] {
-            NodeInput::Tensor(node) => node,
-            _ => unreachable!("operations and leaves are entered at places that hold nodes"),
-        }
-    }
-
-    /// The node of a collected operation.
-    #[inline]
-    pub fn entry_node(&self, number: u32) -> &Arc<Node> {
-        self.node(self.entries[number as usize].arc)
-    }
-
-    /// The operands of a collected operation.
-    #[inline]
-    pub fn entry_edges(&self, number: usize) -> &[Edge] {
-        let (start, end) = self.entries[number].edges;
-        &self.edges[start as usize..end as usize]
-    }
-
-    /// The numbers' values.
-    pub fn scalar_values(&self) -> Vec<Scalar> {
-        self.scalars.iter().filter_map(NodeInput::scalar).collect()
-    }
-
-    /// The user's line of each operation.
-    pub fn locations(&self) -> Vec<&'static Location<'static>> {
-        self.entries
-            .iter()
-            .map(|entry| self.node(entry.arc).facts.location)
-            .collect()
-    }
-
-    /// Whether `form` is its form, for leaves with this data.
-    pub fn has_form<'a>(&self, form: &Form, leaves: impl Iterator<Item = &'a Array>) -> bool {
-        self.entries.len() == form.nodes.len()
-            && self.outputs == form.outputs
-            && self.leaves.len() == form.leaves.len()
-            && self.edges == form.edges
-            && form
-                .leaves
-                .iter()
-                .zip(leaves)
-                .all(|(leaf, array)| leaf.is_of(array))
-            && self.entries.iter().zip(&form.nodes).all(|(entry, node)| {
-                let facts = &self.node(entry.arc).facts;
-                entry.edges.1 == node.edges_end
-                    && facts.dtype == node.dtype
-                    && facts.precision == node.precision
-                    && facts.shape == node.shape
-                    && facts.op.as_ref() == Some(&node.op)
-            })
-    }
-
-    /// Its form, for leaves with this data.
-    pub fn form<'a>(&self, leaves: impl Iterator<Item = &'a Array>) -> Form {
-        let node = |entry: &Entry| {
-            let facts = &self.node(entry.arc).facts;
-            FormNode {
-                op: facts.op.clone().expect("only operations are pending"),
-                precision: facts.precision,
-                dtype: facts.dtype,
-                shape: facts.shape.clone(),
-                edges_end: entry.edges.1,
-            }
-        };
-        Form {
-            nodes: self.entries.iter().map(node).collect(),
-            edges: self.edges.clone(),
-            leaves: leaves.map(FormLeaf::of).collect(),
-            outputs: self.outputs.clone(),
-        }
-    }
-}
-
 /// An operation whose operands are being visited.
 struct Frame {
-    arc: u32,
+    place: Place,
+    group: u32,
     next: u32,
-    start: u32,
-    end: u32,
+    /// Whether the edge that led here is all that holds the node.
+    alone: bool,
 }
 
 /// A visit of the pending graph.
 struct Visit {
     collected: Collected,
     epoch: u64,
+    /// Whether operands are taken out of the nodes met, which die with the collection or get them back; else copied.
+    takes: bool,
     stack: Vec<Frame>,
     /// What failed operations held.
     garbage: Vec<State>,
@@ -190,38 +77,62 @@ struct Visit {
 }
 
 impl Visit {
-    /// Numbers the node at a place of `arcs`, or opens it.
-    fn enter(&mut self, arc: u32) -> Result<(), Arc<Flight>> {
-        let NodeInput::Tensor(node) = &self.collected.arcs[arc as usize] else {
+    /// Visits the operands of the node at a place next.
+    #[inline]
+    fn open(&mut self, place: Place, inputs: Inputs, alone: bool) {
+        let group = self.collected.groups.len() as u32;
+        self.collected.groups.push(inputs);
+        let next = 0;
+        self.stack.push(Frame {
+            place,
+            group,
+            next,
+            alone,
+        });
+    }
+
+    /// Numbers the node at a place, or opens it.
+    fn enter(&mut self, place: Place) -> Result<(), Arc<Flight>> {
+        let collected = &mut self.collected;
+        let NodeInput::Tensor(node) =
+            &mut collected.groups[place.group as usize][place.slot as usize]
+        else {
             return Ok(());
         };
         if node.number(self.epoch).is_some() {
             return Ok(());
         }
-        let guard = node.state();
-        match &*guard {
+        if self.takes
+            && Arc::strong_count(node) == 1
+            && let Some(node) = Arc::get_mut(node)
+            && let Some(inputs) = Node::take_inputs(node.state_mut())
+        {
+            node.set_number(self.epoch, OPEN);
+            self.open(place, inputs, true);
+            return Ok(());
+        }
+        let mut guard = node.state();
+        match &mut *guard {
             State::Recorded(inputs) => {
-                let inputs = inputs.clone();
+                let inputs = if self.takes {
+                    Node::take_inputs(&mut guard).unwrap_or_default()
+                } else {
+                    inputs.clone()
+                };
                 drop(guard);
                 node.set_number(self.epoch, OPEN);
-                let start = self.collected.arcs.len() as u32;
-                self.collected.arcs.extend(inputs);
-                let end = self.collected.arcs.len() as u32;
-                self.stack.push(Frame {
-                    arc,
-                    next: start,
-                    start,
-                    end,
-                });
+                self.open(place, inputs, false);
             }
             State::Stored(_) => {
                 if node.facts.argument != 0 {
-                    self.collected.reads_trace = Some(node.facts.trace);
+                    collected.reads_trace = Some(node.facts.trace);
                 }
-                node.set_number(self.epoch, LEAF | self.collected.leaves.len() as u32);
-                self.collected.leaves.push(LeafEntry { arc, uses: 0 });
+                node.set_number(self.epoch, LEAF | collected.leaves.len() as u32);
+                collected.leaves.push(LeafEntry { place, uses: 0 });
             }
-            State::Failed(_) | State::Taken => node.set_number(self.epoch, FAILED),
+            State::Failed(_) | State::Taken | State::Collected => {
+                node.set_number(self.epoch, FAILED);
+            }
             State::Flight(flight) => return Err(flight.clone()),
         }
         Ok(())
@@ -232,16 +143,23 @@ impl Visit {
         let collected = &mut self.collected;
         let first_edge = collected.edges.len() as u32;
         let first_scalar = collected.scalars.len();
+        let operands = &collected.groups[frame.group as usize];
         let mut failed = false;
-        for place in frame.start..frame.end {
-            let edge = match &collected.arcs[place as usize] {
+        for operand in operands {
+            let edge = match operand {
                 NodeInput::Tensor(node) => match node.number(self.epoch) {
                     Some(FAILED | OPEN) | None => {
                         failed = true;
                         break;
                     }
-                    Some(leaf) if leaf & LEAF != 0 => Edge::Leaf(leaf & !LEAF),
-                    Some(number) => Edge::Node(number),
+                    Some(leaf) if leaf & LEAF != 0 => {
+                        collected.leaves[(leaf & !LEAF) as usize].uses += 1;
+                        Edge::Leaf(leaf & !LEAF)
+                    }
+                    Some(number) => {
+                        collected.entries[number as usize].uses += 1;
+                        Edge::Node(number)
+                    }
                 },
                 number => {
                     let category = number.scalar().map(Scalar::category);
@@ -251,49 +169,41 @@ impl Visit {
             };
             collected.edges.push(edge);
         }
-        let NodeInput::Tensor(node) = &collected.arcs[frame.arc as usize] else {
-            return;
-        };
+        let node = collected.node(frame.place);
         if failed {
-            collected.edges.truncate(first_edge as usize);
-            collected.scalars.truncate(first_scalar);
             node.set_number(self.epoch, FAILED);
-            let error = collected.arcs[frame.start as usize..frame.end as usize]
-                .iter()
-                .find_map(|input| match input {
-                    NodeInput::Tensor(input) => input.error(),
-                    _ => None,
-                });
+            let error = operands.iter().find_map(|input| match input {
+                NodeInput::Tensor(input) => input.error(),
+                _ => None,
+            });
             let error = error.unwrap_or_else(|| Error::internal("an operand has no data"));
             self.garbage.push(node.set_state(State::Failed(error)));
+            collected.edges.truncate(first_edge as usize);
+            collected.scalars.truncate(first_scalar);
             return;
         }
         node.set_number(self.epoch, collected.entries.len() as u32);
         let edges = (first_edge, collected.edges.len() as u32);
-        for edge in &collected.edges[first_edge as usize..] {
-            match *edge {
-                Edge::Node(n) => collected.entries[n as usize].uses += 1,
-                Edge::Leaf(n) => collected.leaves[n as usize].uses += 1,
-                Edge::Slot(_) => {}
-            }
-        }
         self.hash
             .node(node.facts.hash, &collected.edges[first_edge as usize..]);
         collected.entries.push(Entry {
-            arc: frame.arc,
+            place: frame.place,
+            group: frame.group,
             edges,
             uses: 0,
+            alone: frame.alone,
+            held: Held::Nothing,
         });
     }
 
     fn run(&mut self) -> Result<(), Arc<Flight>> {
-        for root in 0..self.collected.requested as u32 {
-            self.enter(root)?;
+        for slot in 0..self.collected.groups[0].len() as u32 {
+            self.enter(Place { group: 0, slot })?;
             while let Some(frame) = self.stack.last_mut() {
-                if frame.next < frame.end {
+                let (group, slot) = (frame.group, frame.next);
+                if (slot as usize) < self.collected.groups[group as usize].len() {
                     frame.next += 1;
-                    let next = frame.next - 1;
-                    self.enter(next)?;
+                    self.enter(Place { group, slot })?;
                 } else if let Some(frame) = self.stack.pop() {
                     self.leave(&frame);
                 }
@@ -301,24 +211,37 @@ impl Visit {
         }
         Ok(())
     }
-}
 
-/// Whether something outside the collection, no handle, holds a node that `uses` collected operations use.
-pub(crate) fn held_outside(node: &Arc<Node>, handles: u32, uses: u32, requested: usize) -> bool {
-    // Each use is an edge in the using node and one in `arcs`.
-    Arc::strong_count(node) > handles as usize + 2 * uses as usize + requested
-}
-
-/// Which leaves' data nothing needs once the outputs are stored.
-fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
-    let mut roots = vec![0usize; collected.entries.len()];
-    for arc in 0..collected.requested as u32 {
-        if let Some(number) = collected.node(arc).number(epoch)
-            && let Some(count) = roots.get_mut(number as usize)
-        {
-            *count += 1;
+    /// Gives back every operand taken.
+    fn undo(&self) {
+        if !self.takes {
+            return;
+        }
+        for entry in &self.collected.entries {
+            self.collected.give_back(entry.place, entry.group);
+        }
+        for frame in &self.stack {
+            self.collected.give_back(frame.place, frame.group);
         }
     }
+}
+
+/// What holds a node that is not requested and that `uses` collected operations use. Only for a collection that took the
+/// operands: each use is then one edge.
+fn held(node: &Arc<Node>, uses: u32) -> Held {
+    let handles = node.handles();
+    if handles > 0 {
+        Held::Handles
+    } else if Arc::strong_count(node) > uses as usize {
+        Held::Operations
+    } else {
+        Held::Nothing
+    }
+}
+
+/// Gives the operands back to the operations that stay recorded. Which leaves' data nothing needs once the outputs are
+/// stored.
+fn settle(collected: &Collected, is_output: &[bool]) -> Vec<bool> {
     let mut needed = vec![false; collected.entries.len()];
     let mut leaf_needed = vec![false; collected.leaves.len()];
     for number in (0..collected.entries.len()).rev() {
@@ -326,13 +249,10 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
             continue;
         }
         let entry = collected.entries[number];
-        let node = collected.node(entry.arc);
-        let handles = node.handles();
-        let stays =
-            needed[number] || handles > 0 || held_outside(node, handles, entry.uses, roots[number]);
-        if !stays {
+        if !needed[number] && entry.held == Held::Nothing {
             continue;
         }
+        collected.give_back(entry.place, entry.group);
         for edge in collected.entry_edges(number) {
             match *edge {
                 Edge::Node(n) => needed[n as usize] = true,
@@ -342,11 +262,10 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
         }
     }
     let free = |(leaf, needed): (&LeafEntry, &bool)| {
-        let node = collected.node(leaf.arc);
+        let node = collected.node(leaf.place);
         !needed
             && (node.facts.argument == 0 || node.facts.trace != trace::current())
-            && node.handles() == 0
-            && !held_outside(node, 0, leaf.uses, 0)
+            && held(node, leaf.uses) == Held::Nothing
     };
     collected
         .leaves
@@ -357,58 +276,69 @@ fn donated(collected: &Collected, is_output: &[bool], epoch: u64) -> Vec<bool> {
 }
 
 /// Collects what the nodes in `roots` need.
-pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
+pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
     let mut lock = EPOCH.lock();
     *lock += 1;
     let epoch = *lock;
-    let requested = roots.len();
+    let depth = roots.iter().map(NodeInput::level).max().unwrap_or(0) as usize;
+    let mut groups = Vec::with_capacity(depth + 1);
+    groups.push(roots);
     let mut visit = Visit {
         collected: Collected {
-            arcs: roots,
-            requested,
+            groups,
+            entries: Vec::with_capacity(depth),
+            edges: Vec::with_capacity(2 * depth),
             ..Collected::default()
         },
         epoch,
-        stack: Vec::new(),
+        takes: stores.runs(),
+        stack: Vec::with_capacity(depth),
         garbage: Vec::new(),
         hash: FormHash::default(),
     };
-    let outcome = visit.run();
+    if let Err(flight) = visit.run() {
+        visit.undo();
+        drop(lock);
+        return Outcome::Wait(flight);
+    }
     let Visit {
         mut collected,
         mut garbage,
         mut hash,
         ..
     } = visit;
-    if let Err(flight) = outcome {
-        drop(lock);
-        return Outcome::Wait(flight);
-    }
     if collected.entries.is_empty() {
         drop(lock);
         return Outcome::Nothing;
     }
     let mut is_output = vec![false; collected.entries.len()];
-    for arc in 0..requested as u32 {
-        if let Some(number) = collected.node(arc).number(epoch)
+    for root in &collected.groups[0] {
+        if let NodeInput::Tensor(node) = root
+            && let Some(number) = node.number(epoch)
             && let Some(output) = is_output.get_mut(number as usize)
         {
             *output = true;
         }
     }
     if stores != Stores::Trace {
+        for (number, is_output) in is_output.iter().enumerate() {
+            let entry = collected.entries[number];
+            if !is_output && !entry.alone {
+                collected.entries[number].held = held(collected.node(entry.place), entry.uses);
+            }
+        }
         store_rule::add(&collected, stores == Stores::Reachable, &mut is_output);
     }
     let numbers = 0..collected.entries.len() as u32;
     collected.outputs = numbers.filter(|&n| is_output[n as usize]).collect();
     let flight = Arc::new(Flight::default());
     let gives = match stores.runs() {
-        true => donated(&collected, &is_output, epoch),
+        true => settle(&collected, &is_output),
         false => vec![false; collected.leaves.len()],
     };
     let mut leaves = Vec::with_capacity(collected.leaves.len());
     for (leaf, donated) in collected.leaves.iter().zip(gives) {
-        let node = collected.node(leaf.arc);
+        let node = collected.node(leaf.place);
         let array = if donated {
             node.take_array()
         } else {
@@ -485,7 +415,7 @@ mod tests {
                 let arrays: Vec<Array> = collected
                     .leaves
                     .iter()
-                    .filter_map(|l| collected.node(l.arc).array())
+                    .filter_map(|l| collected.node(l.place).array())
                     .collect();
                 let form = collected.form(arrays.iter());
                 assert_eq!(form.hash(), collected.hash);
@@ -576,7 +506,7 @@ mod tests {
                     for _ in 0..100_000 {
                         x = &x + 1.0;
                     }
-                    let roots = vec![NodeInput::Tensor(x.node().clone())];
+                    let roots = smallvec::smallvec![NodeInput::Tensor(x.node().clone())];
                     match collect(roots, Stores::Trace) {
                         Outcome::Run(collected, ..) => collected.entries.len(),
                         _ => 0,

@@ -2,7 +2,8 @@
 
 use crate::Tensor;
 use crate::backend::{Draft, Explanation, Graph, Limits, draft};
-use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::collect::{Outcome, Stores, collect};
+use crate::collected::Collected;
 use crate::node::{Node, NodeInput, State};
 use crate::plans;
 use ferrotrace_kernels::Array;

@@ -1,11 +1,13 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
 use crate::backend::{self, Plan, PlanInput};
-use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::collect::{Outcome, Stores, collect};
+use crate::collected::Collected;
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::node::{Node, NodeInput, State, Status};
 use crate::plans::{self, Prepared};
+use crate::recycle::retire;
 use crate::{Tensor, mode};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Counter, Error, Result, Scalar, count};
@@ -54,7 +56,7 @@ pub(crate) fn stored_array(node: &Arc<Node>) -> Result<Array> {
             State::Stored(stored) => return Ok(stored.array.clone()),
             State::Failed(error) => return Err(error.clone()),
             State::Flight(flight) => Some(flight.clone()),
-            State::Recorded(_) => None,
+            State::Recorded(_) | State::Collected => None,
             State::Taken => return Err(Error::internal("data was read after it was given away")),
         };
         match flight {
@@ -169,7 +171,7 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     );
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.
-    drop(collected);
+    retire(collected.groups);
     let inputs = leaves
         .into_iter()
         .map(|(array, donated)| PlanInput { array, donated })

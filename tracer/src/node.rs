@@ -1,11 +1,13 @@
 //! A node of the trace: a recorded operation, or data that exists.
 
-use crate::backend::{Plan, Precision};
+use crate::backend::Plan;
 use crate::flight::Flight;
-use ferrotrace_kernels::{Array, Op};
-use ferrotrace_runtime::{DType, Device, Error, Scalar, Shape};
+use crate::kind::Kind;
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Error, Scalar};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::ops::Deref;
 use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
@@ -45,6 +47,14 @@ impl NodeInput {
 }
 
 impl NodeInput {
+    /// The upper bound of a pending tensor's depth; 0 for anything else.
+    pub fn level(&self) -> u32 {
+        match self {
+            NodeInput::Tensor(node) => node.level(),
+            _ => 0,
+        }
+    }
+
     /// Whether it was drawn while a `jit` function was traced: each replay draws anew.
     pub fn is_traced_draw(&self) -> bool {
         matches!(self, NodeInput::Draw(draw) if draw.index != u32::MAX)
@@ -68,6 +78,8 @@ pub(crate) struct Stored {
 pub(crate) enum State {
     /// An operation that has not run.
     Recorded(Inputs),
+    /// The same, while a collection holds its operands. Seen by others for as long as the collection's lock is held.
+    Collected,
     /// A flush is computing it.
     Flight(Arc<Flight>),
     /// Data.
@@ -100,43 +112,44 @@ pub(crate) enum Status {
 /// What is known of a node when it is made, and never changes.
 #[derive(Debug)]
 pub(crate) struct Facts {
-    /// The operation; none for data that came from outside.
-    pub op: Option<Op>,
-    /// Shape of the result; `[0]` for an operation that failed when recorded.
-    pub shape: Shape,
-    /// Element type of the result.
-    pub dtype: DType,
-    /// Where the result lies.
-    pub device: Device,
-    /// The precision in force when recorded.
-    pub precision: Precision,
+    /// The operation and what its result is.
+    pub kind: Arc<Kind>,
     /// The user's line.
     pub location: &'static Location<'static>,
-    /// Hash of the operation, its precision and result type, and the kinds of its operands, not of what they are.
-    pub hash: u64,
     /// The `jit` trace it was recorded in; 0 outside of one.
     pub trace: u64,
     /// 1 + the number of the argument of that trace that it stands for; 0 for every other node.
     pub argument: u32,
 }
 
+impl Deref for Facts {
+    type Target = Kind;
+    #[inline]
+    fn deref(&self) -> &Kind {
+        &self.kind
+    }
+}
+
 /// A node of the trace. Edges are `Arc`s in [`State::Recorded`]; handles are counted apart from them.
+///
+/// In this order, so that what a collection looks at lies together with the `Arc`'s counts.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Node {
-    /// What never changes.
-    pub facts: Facts,
-    /// Operations on the longest pending path to this node, itself included, as an upper bound: exact when recorded,
-    /// too high once an inner node was stored.
-    level: AtomicU32,
-    /// `Tensor` handles. Falls before the handle's `Arc` does.
-    handles: AtomicU32,
-    status: AtomicU8,
     /// The collection that met this node last, and the number it gave it. Used under the collection lock alone.
     epoch: AtomicU64,
     number: AtomicU32,
+    /// `Tensor` handles. Falls before the handle's `Arc` does.
+    handles: AtomicU32,
+    /// Operations on the longest pending path to this node, itself included, as an upper bound: exact when recorded,
+    /// too high once an inner node was stored.
+    level: AtomicU32,
+    status: AtomicU8,
+    state: Mutex<State>,
     /// Bytes counted in [`RETAINED`].
     retained: AtomicU64,
-    state: Mutex<State>,
+    /// What never changes.
+    pub facts: Facts,
 }
 
 /// Bytes of data that no handle reaches and pending operations alone keep alive.
@@ -186,7 +199,7 @@ impl Node {
     /// Replaces the state and returns the old one, to be dropped without a lock held.
     pub fn set_state(&self, state: State) -> State {
         let status = match &state {
-            State::Recorded(_) | State::Flight(_) => Status::Pending,
+            State::Recorded(_) | State::Collected | State::Flight(_) => Status::Pending,
             State::Stored(_) | State::Taken => Status::Stored,
             State::Failed(_) => Status::Failed,
         };
@@ -256,6 +269,10 @@ impl Node {
     /// Counts one handle less, before its `Arc` goes.
     #[inline]
     pub fn remove_handle(self: &Arc<Node>) {
+        if Arc::strong_count(self) == 1 {
+            // The node goes with this handle; nobody is left to ask for the count.
+            return;
+        }
         let last = self.handles.fetch_sub(1, Release) == 1;
         if last && self.status() == Status::Stored && Arc::strong_count(self) > 1 {
             self.retain();
@@ -283,6 +300,23 @@ impl Node {
             State::Stored(stored) if stored.array.buffer.is_unique() => stored.array.buffer.bytes(),
             _ => 0,
         }
+    }
+
+    /// Takes the operands out, if it is recorded, for a collection.
+    #[inline]
+    pub fn take_inputs(state: &mut State) -> Option<Inputs> {
+        let State::Recorded(inputs) = state else {
+            return None;
+        };
+        let inputs = std::mem::take(inputs);
+        *state = State::Collected;
+        Some(inputs)
+    }
+
+    /// The state of a node that nothing else holds, without its lock.
+    #[inline]
+    pub fn state_mut(&mut self) -> &mut State {
+        self.state.get_mut()
     }
 
     /// Takes the data out of a node that nothing but the collection reaches.

@@ -1,7 +1,7 @@
 //! The plans of traces met before, by form.
 
 use crate::backend::{Graph, Plan, compile};
-use crate::collect::Collected;
+use crate::collected::Collected;
 use crate::mode::Mode;
 use crate::signature::Form;
 use crate::tiered;

@@ -1,13 +1,13 @@
 //! Recording: from an operator and its operands to a node of the trace.
 
 use crate::jit_fn::trace;
+use crate::kind::Kind;
 use crate::node::{Facts, Inputs, Node, Status};
-use crate::signature::{node_hash, operand_kinds};
 use crate::{Input, Mode, Tensor, flush, limit, mode};
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
-use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, Shape, count};
+use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, count};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -90,41 +90,41 @@ pub(crate) fn record(
         });
     }
     let device = device.unwrap_or(const { &Device::cpu() });
-    let (shape, dtype) = match op.infer(&args) {
-        Ok(inferred) => inferred,
-        Err(error) => return fail(&op, error, inputs, None, device, location),
+    let precision = mode::precision();
+    let kind = match Kind::of(op, &args, device, precision, location) {
+        Ok(kind) => kind,
+        Err((op, error)) => return fail(&op, error, inputs, None, device, location),
     };
     let mode = mode::current();
-    if let Some(array) = stored_view(&op, inputs, &shape, mode) {
-        let mut facts = Facts::of_data(&array, location);
-        facts.shape = shape;
-        return Tensor::of_fresh(Node::stored(facts, array));
+    let data = |kind| Facts {
+        kind,
+        location,
+        trace: 0,
+        argument: 0,
+    };
+    if let Some(array) = stored_view(&kind, inputs, mode) {
+        return Tensor::of_fresh(Node::stored(data(kind), array));
     }
     if mode == Mode::Eager {
-        return match run_now(&op, inputs, &shape, dtype) {
-            Ok(array) => {
-                let facts = Facts::of_data(&array, location);
-                Tensor::of_fresh(Node::stored(facts, array))
-            }
-            Err(error) => fail(&op, error, inputs, Some(dtype), device, location),
+        return match run_now(&kind, inputs) {
+            Ok(array) => Tensor::of_fresh(Node::stored(data(kind), array)),
+            Err(error) => fail(kind.op(), error, inputs, Some(kind.dtype), device, location),
         };
     }
     count(Counter::OpsRecorded, 1);
-    let precision = mode::precision();
-    let operands: Inputs = inputs.iter().map(Input::to_node_input).collect();
-    let kinds = operand_kinds(args.iter().map(|arg| match arg {
-        ArgMeta::Tensor(..) => None,
-        ArgMeta::Scalar(scalar) => Some(scalar.category()),
-    }));
-    let hash = node_hash(&op, precision, dtype, &shape, kinds);
+    let operands: Inputs = match inputs {
+        [a, b] => Inputs::from_buf([a.to_node_input(), b.to_node_input()]),
+        _ => {
+            let mut operands = Inputs::new();
+            for input in inputs {
+                operands.push(input.to_node_input());
+            }
+            operands
+        }
+    };
     let facts = Facts {
-        op: Some(op),
-        shape,
-        dtype,
-        device: device.clone(),
-        precision,
+        kind,
         location,
-        hash,
         trace: trace::current(),
         argument: 0,
     };
@@ -164,7 +164,8 @@ fn across_devices(op: &Op, inputs: &[Input<'_>], location: &'static Location<'st
 /// The result of a view of stored data, without an operation. A value that stands for an argument of a `jit` function
 /// is no data.
 #[inline]
-fn stored_view(op: &Op, inputs: &[Input<'_>], shape: &Shape, mode: Mode) -> Option<Array> {
+fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
+    let (op, shape) = (kind.op(), &kind.shape);
     let [Input::Tensor(tensor), ..] = inputs else {
         return None;
     };
@@ -206,7 +207,7 @@ fn is_view(op: &Op) -> bool {
 }
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.
-fn run_now(op: &Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<Array> {
+fn run_now(kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> {
     let pending = inputs.iter().filter_map(|input| match input {
         Input::Tensor(tensor) if tensor.is_pending() => Some(*tensor),
         _ => None,
@@ -220,5 +221,5 @@ fn run_now(op: &Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result
             Input::Draw(draw) => Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
-    eager::run(op, &operands, shape, dtype)
+    eager::run(kind.op(), &operands, &kind.shape, kind.dtype)
 }

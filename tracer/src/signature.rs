@@ -1,11 +1,13 @@
 //! The canonical form of a trace: what two flushes must share to share a plan.
 
 use crate::backend::{Graph, Precision};
-use ferrotrace_kernels::{Array, Op, OpBuilder, Operand, ValueId};
+use crate::kind::Kind;
+use ferrotrace_kernels::{ArgMeta, Array, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Category, DType, Device, Layout, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 use std::panic::Location;
+use std::sync::Arc;
 
 /// A fast hash of small integers: multiply and fold. Not for adversaries; equality is checked beside it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -61,10 +63,13 @@ impl Hasher for Mix {
 }
 
 /// The kinds of operands as one number: category of a number, or a tensor.
-#[inline]
-pub(crate) fn operand_kinds(kinds: impl Iterator<Item = Option<Category>>) -> u64 {
-    kinds.fold(1, |code: u64, kind| {
-        code.wrapping_mul(5) + kind.map_or(4, |c| c as u64)
+pub(crate) fn operand_kinds(args: &[ArgMeta<'_>]) -> u64 {
+    args.iter().fold(1, |code: u64, arg| {
+        let kind = match arg {
+            ArgMeta::Tensor(..) => 4,
+            ArgMeta::Scalar(scalar) => scalar.category() as u64,
+        };
+        code.wrapping_mul(5) + kind
     })
 }
 
@@ -110,14 +115,18 @@ impl Edge {
 }
 
 /// A node of a form.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct FormNode {
-    pub op: Op,
-    pub precision: Precision,
-    pub dtype: DType,
-    pub shape: Shape,
+    pub kind: Arc<Kind>,
     /// Where its operands end in [`Form::edges`]; they begin where the node before ends.
     pub edges_end: u32,
+}
+
+impl PartialEq for FormNode {
+    #[inline]
+    fn eq(&self, other: &FormNode) -> bool {
+        self.edges_end == other.edges_end && Kind::same(&self.kind, &other.kind)
+    }
 }
 
 /// Stored data that a trace reads: neither where in its buffer the window begins, nor which buffer it is, is part of
@@ -158,10 +167,11 @@ impl FormHash {
     /// The next node.
     #[inline]
     pub fn node(&mut self, hash: u64, edges: &[Edge]) {
-        self.0.word(hash);
-        for edge in edges {
-            self.0.word(edge.code());
-        }
+        // The inner products of one node do not wait for those of another.
+        let take = |word: u64, edge: &Edge| {
+            (word.rotate_left(25) ^ edge.code()).wrapping_mul(0xd6e8_feb8_6659_fd93)
+        };
+        self.0.word(edges.iter().fold(hash, take));
     }
 
     /// The next leaf.
@@ -184,7 +194,7 @@ impl FormHash {
 }
 
 /// The canonical form of a trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
     /// In topological order.
     pub nodes: Vec<FormNode>,
@@ -200,14 +210,7 @@ impl Form {
     pub fn hash(&self) -> u64 {
         let mut hash = FormHash::default();
         for (node, edges) in self.operands() {
-            let kinds = operand_kinds(edges.iter().map(|edge| match edge {
-                Edge::Slot(category) => Some(*category),
-                _ => None,
-            }));
-            hash.node(
-                node_hash(&node.op, node.precision, node.dtype, &node.shape, kinds),
-                edges,
-            );
+            hash.node(node.kind.hash, edges);
         }
         for leaf in &self.leaves {
             hash.leaf(&leaf.layout, leaf.dtype);
@@ -255,8 +258,8 @@ impl Form {
                     }
                 });
             }
-            graph.set_origin(locations.get(i).copied(), node.precision);
-            values.push(graph.push(node.op.clone(), &operands)?);
+            graph.set_origin(locations.get(i).copied(), node.kind.precision);
+            values.push(graph.push(node.kind.op().clone(), &operands)?);
         }
         graph.set_outputs(self.outputs.iter().map(|&n| values[n as usize]).collect());
         Ok(graph)

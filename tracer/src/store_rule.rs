@@ -1,6 +1,6 @@
 //! Which nodes a flush stores beside the requested ones.
 
-use crate::collect::{Collected, held_outside};
+use crate::collected::{Collected, Held};
 use crate::signature::Edge;
 use ferrotrace_kernels::{Composite, Op};
 
@@ -62,19 +62,17 @@ pub(crate) fn add(collected: &Collected, all: bool, is_output: &mut [bool]) {
     };
     for number in 0..collected.entries.len() {
         let entry = collected.entries[number];
-        let node = collected.node(entry.arc);
-        if is_output[number] {
+        if is_output[number] || entry.held == Held::Nothing {
             continue;
         }
-        let handles = node.handles();
         if all {
-            is_output[number] = handles > 0 || held_outside(node, handles, entry.uses, 0);
+            is_output[number] = true;
             continue;
         }
-        if handles == 0 {
+        if entry.held == Held::Operations {
             continue;
         }
-        let facts = &node.facts;
+        let facts = &collected.node(entry.place).facts;
         let costly = facts.op.as_ref().is_some_and(is_costly);
         let bytes = facts.shape.numel().saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_more_than(number, bytes, is_output);
@@ -128,7 +126,7 @@ impl Search<'_> {
 
     /// Bytes of a leaf that no handle reaches.
     fn unreachable_bytes(&self, leaf: usize) -> usize {
-        let node = self.collected.node(self.collected.leaves[leaf].arc);
+        let node = self.collected.node(self.collected.leaves[leaf].place);
         if node.handles() > 0 {
             0
         } else {

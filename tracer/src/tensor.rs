@@ -1,8 +1,10 @@
 //! The tensor handle, and what can be asked of it without running anything.
 
 use crate::jit_fn::trace;
+use crate::kind::Kind;
 use crate::mode;
 use crate::node::{Facts, Node, NodeInput, Status};
+use crate::recycle::share;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
 
@@ -39,6 +41,7 @@ impl<'a> From<&'a Tensor> for Input<'a> {
 }
 
 impl Input<'_> {
+    #[inline]
     pub(crate) fn to_node_input(&self) -> NodeInput {
         match self {
             Input::Tensor(tensor) => NodeInput::Tensor(tensor.node.clone()),
@@ -68,9 +71,7 @@ impl Tensor {
     /// The handle that a fresh node counts already.
     #[inline(always)]
     pub(crate) fn of_fresh(node: Node) -> Tensor {
-        Tensor {
-            node: Arc::new(node),
-        }
+        Tensor { node: share(node) }
     }
 
     /// The node.
@@ -116,14 +117,17 @@ impl Tensor {
         location: &'static Location<'static>,
     ) -> Tensor {
         trace::observe_refusal();
-        let facts = Facts {
+        let kind = Kind {
             op: None,
             shape: Shape::from(0),
             dtype,
             device: device.clone(),
             precision: mode::precision(),
-            location,
             hash: 0,
+        };
+        let facts = Facts {
+            kind: Arc::new(kind),
+            location,
             trace: trace::current(),
             argument: 0,
         };
@@ -238,14 +242,17 @@ impl Tensor {
 impl Facts {
     /// Those of data from outside.
     pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
-        Facts {
+        let kind = Kind {
             op: None,
             shape: array.shape().clone(),
             dtype: array.dtype,
             device: array.buffer.device().clone(),
             precision: mode::precision(),
-            location,
             hash: 0,
+        };
+        Facts {
+            kind: Arc::new(kind),
+            location,
             trace: 0,
             argument: 0,
         }

@@ -7,23 +7,23 @@ use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 /// The dtype operands promote to (ir T81): tensors of one or more dimensions come first, then 0-d tensors, then
 /// numbers; a later class takes part only where its category is higher than that of the classes before it.
 pub fn promote(args: &[ArgMeta<'_>]) -> DType {
-    let mut result: Option<DType> = None;
-    for class in 0..3 {
-        let mut here: Option<DType> = None;
-        for arg in args {
-            let (of, dtype) = match arg {
-                ArgMeta::Tensor(shape, dtype) => (usize::from(shape.rank() == 0), *dtype),
-                ArgMeta::Scalar(_) => (2, arg.dtype()),
-            };
-            if of == class {
-                here = Some(here.map_or(dtype, |d| d.promote(dtype)));
-            }
-        }
-        result = match (result, here) {
-            (Some(r), Some(h)) if h.category() <= r.category() => Some(r),
-            (_, Some(h)) => Some(h),
-            (r, None) => r,
+    let mut classes: [Option<DType>; 3] = [None; 3];
+    for arg in args {
+        let (class, dtype) = match arg {
+            ArgMeta::Tensor(shape, dtype) => (usize::from(shape.rank() == 0), *dtype),
+            ArgMeta::Scalar(_) => (2, arg.dtype()),
         };
+        classes[class] = Some(match classes[class] {
+            None => dtype,
+            Some(other) if other == dtype => dtype,
+            Some(other) => other.promote(dtype),
+        });
+    }
+    let mut result: Option<DType> = None;
+    for here in classes.into_iter().flatten() {
+        if result.is_none_or(|r| here.category() > r.category()) {
+            result = Some(here);
+        }
     }
     result.unwrap_or(DType::F32)
 }
@@ -33,22 +33,21 @@ pub fn promote(args: &[ArgMeta<'_>]) -> DType {
 /// # Errors
 /// Two shapes differ in a dimension where neither is 1.
 pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
-    let mut shapes = args
-        .iter()
-        .filter_map(ArgMeta::tensor)
-        .map(|(shape, _)| shape);
+    let mut shapes = args.iter().filter_map(|arg| match arg {
+        ArgMeta::Tensor(shape, _) => Some(*shape),
+        ArgMeta::Scalar(_) => None,
+    });
     let Some(first) = shapes.next() else {
         return Ok(Shape::scalar());
     };
-    let mut result = first.clone();
-    for shape in shapes {
-        if *shape != result {
-            result = result.broadcast(shape).ok_or_else(|| {
-                Error::shape(format!("shapes {result} and {shape} do not broadcast"))
-            })?;
-        }
-    }
-    Ok(result)
+    let Some(other) = shapes.find(|shape| *shape != first) else {
+        return Ok(first.clone());
+    };
+    let join = |a: &Shape, b: &Shape| {
+        a.broadcast(b)
+            .ok_or_else(|| Error::shape(format!("shapes {a} and {b} do not broadcast")))
+    };
+    shapes.try_fold(join(first, other)?, |result, shape| join(&result, shape))
 }
 
 /// The dtype a unary operator computes in.

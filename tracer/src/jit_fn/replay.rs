@@ -2,13 +2,14 @@
 
 use crate::Tensor;
 use crate::backend::PlanInput;
-use crate::collect::{Collected, Outcome, Stores, collect};
+use crate::collect::{Outcome, Stores, collect};
+use crate::collected::Collected;
 use crate::flush::{execute, flush_nodes};
 use crate::jit_fn::trace::{Drawn, Observations};
 use crate::mode::Mode;
 use crate::node::{Node, NodeInput, Status};
 use crate::plans::{self, PlanEntry};
-use crate::signature::{Edge, Form, FormLeaf};
+use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
 use smallvec::SmallVec;
@@ -65,7 +66,7 @@ pub(crate) struct Replay {
 fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array>)> {
     loop {
         let pending = results.iter().filter(|result| result.is_pending());
-        let roots: Vec<NodeInput> = pending
+        let roots: crate::node::Inputs = pending
             .map(|result| NodeInput::Tensor(result.node().clone()))
             .collect();
         if roots.is_empty() {
@@ -150,7 +151,7 @@ impl Replay {
             );
         }
         let sources = collected.leaves.iter().zip(&arrays).map(|(leaf, array)| {
-            let facts = &collected.node(leaf.arc).facts;
+            let facts = &collected.node(leaf.place).facts;
             match facts.argument {
                 0 => Source::Constant(array.clone()),
                 _ if facts.trace != trace => Source::Constant(array.clone()),
@@ -210,7 +211,7 @@ impl Replay {
                 metas.push(match *edge {
                     Edge::Node(n) => {
                         let node = &form.nodes[n as usize];
-                        ArgMeta::Tensor(&node.shape, node.dtype)
+                        ArgMeta::Tensor(&node.kind.shape, node.kind.dtype)
                     }
                     Edge::Leaf(n) => {
                         let leaf = &form.leaves[n as usize];
@@ -225,9 +226,10 @@ impl Replay {
                     }
                 });
             }
-            let (shape, dtype) = node.op.infer(&metas)?;
+            let (shape, dtype) = node.kind.op().infer(&metas)?;
+            let kinds = operand_kinds(&metas);
             drop(metas);
-            if dtype != node.dtype {
+            if dtype != node.kind.dtype {
                 return Err(Error::internal("a dtype depends on a size"));
             }
             for slot in &self.slots[first_slot..slot] {
@@ -235,9 +237,10 @@ impl Replay {
                     draws[*index as usize].numel = shape.numel();
                 }
             }
-            let mut node = node.clone();
-            node.shape = shape;
-            form.nodes.push(node);
+            form.nodes.push(FormNode {
+                kind: Arc::new(node.kind.with_shape(shape, kinds)),
+                edges_end: node.edges_end,
+            });
         }
         let plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
         Ok(Replay {
@@ -313,7 +316,7 @@ impl Replay {
                 let failed = |number: &u32| {
                     let node = &self.plan.form.nodes[*number as usize];
                     let device = ferrotrace_runtime::Device::cpu();
-                    Tensor::of_error(error.clone(), node.dtype, &device, Location::caller())
+                    Tensor::of_error(error.clone(), node.kind.dtype, &device, Location::caller())
                 };
                 self.plan.form.outputs.iter().map(failed).collect()
             }

@@ -1,0 +1,248 @@
+//! What an operation and its result are, apart from the values: inferred once for each place in a program.
+
+use crate::backend::Precision;
+use crate::signature::{node_hash, operand_kinds};
+use ferrotrace_kernels::{ArgMeta, Op};
+use ferrotrace_runtime::{Category, DType, Device, Error, Shape};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// An operation with what is inferred of its result.
+#[derive(Debug)]
+pub(crate) struct Kind {
+    /// The operation; none for data that came from outside.
+    pub op: Option<Op>,
+    /// Shape of the result; `[0]` for an operation that failed when recorded.
+    pub shape: Shape,
+    /// Element type of the result.
+    pub dtype: DType,
+    /// Where the result lies.
+    pub device: Device,
+    /// The precision in force when recorded.
+    pub precision: Precision,
+    /// Hash of the operation, its precision and result type, and the kinds of its operands, not of what they are.
+    pub hash: u64,
+}
+
+/// What inference looks at of an operand: of a number its category alone.
+#[derive(Debug, PartialEq)]
+enum Operand {
+    Tensor(Shape, DType),
+    Number(Category),
+}
+
+impl Operand {
+    fn of(arg: &ArgMeta<'_>) -> Operand {
+        match arg {
+            ArgMeta::Tensor(shape, dtype) => Operand::Tensor((*shape).clone(), *dtype),
+            ArgMeta::Scalar(scalar) => Operand::Number(scalar.category()),
+        }
+    }
+
+    #[inline]
+    fn is_of(&self, arg: &ArgMeta<'_>) -> bool {
+        match (self, arg) {
+            (Operand::Tensor(shape, dtype), ArgMeta::Tensor(other, of)) => {
+                dtype == of && shape == *other
+            }
+            (Operand::Number(category), ArgMeta::Scalar(scalar)) => *category == scalar.category(),
+            _ => false,
+        }
+    }
+}
+
+/// The last operation recorded at a place.
+struct Known {
+    operands: SmallVec<[Operand; 2]>,
+    kind: Arc<Kind>,
+}
+
+impl Known {
+    #[inline]
+    fn is(&self, op: &Op, args: &[ArgMeta<'_>], device: &Device, precision: Precision) -> bool {
+        self.kind.op.as_ref() == Some(op)
+            && self.kind.precision == precision
+            && self.kind.device == *device
+            && self.operands.len() == args.len()
+            && self.operands.iter().zip(args).all(|(a, b)| a.is_of(b))
+    }
+}
+
+/// Places kept, in each thread, by the user's line and the operator.
+const PLACES: usize = 256;
+
+thread_local! {
+    static KNOWN: RefCell<Vec<Option<Known>>> = const { RefCell::new(Vec::new()) };
+}
+
+#[inline]
+fn place(location: &'static Location<'static>, op: &Op) -> usize {
+    let salt = match op {
+        Op::Unary(op) => *op as usize,
+        Op::Binary(op) => *op as usize + 97,
+        Op::Reduce { kind, .. } => *kind as usize + 193,
+        _ => 0,
+    };
+    let line = std::ptr::from_ref(location) as usize >> 3;
+    (line ^ salt.wrapping_mul(37)) % PLACES
+}
+
+impl Kind {
+    /// The operation of a node that is not data from outside.
+    #[inline]
+    pub fn op(&self) -> &Op {
+        self.op.as_ref().expect("an operation was recorded")
+    }
+
+    /// Whether both are the same, wherever they were recorded.
+    #[inline]
+    pub fn same(a: &Arc<Kind>, b: &Arc<Kind>) -> bool {
+        Arc::ptr_eq(a, b)
+            || (a.op == b.op
+                && a.precision == b.precision
+                && a.dtype == b.dtype
+                && a.shape == b.shape
+                && a.device == b.device)
+    }
+
+    /// The same operation on operands that give another shape; `kinds` are those of [`operand_kinds`].
+    pub fn with_shape(&self, shape: Shape, kinds: u64) -> Kind {
+        let (precision, dtype) = (self.precision, self.dtype);
+        Kind {
+            hash: node_hash(self.op(), precision, dtype, &shape, kinds),
+            op: self.op.clone(),
+            shape,
+            dtype,
+            device: self.device.clone(),
+            precision,
+        }
+    }
+
+    /// That of `op` on these operands, recorded at `location`.
+    ///
+    /// # Errors
+    /// The operands do not fit; the operation comes back with the error.
+    #[inline]
+    pub fn of(
+        op: Op,
+        args: &[ArgMeta<'_>],
+        device: &Device,
+        precision: Precision,
+        location: &'static Location<'static>,
+    ) -> Result<Arc<Kind>, (Op, Error)> {
+        let place = place(location, &op);
+        let known = KNOWN.try_with(|known| {
+            let known = known.try_borrow().ok()?;
+            let known = known.get(place)?.as_ref()?;
+            let same = known.is(&op, args, device, precision);
+            same.then(|| known.kind.clone())
+        });
+        match known {
+            Ok(Some(kind)) => Ok(kind),
+            _ => Kind::infer(op, args, device, precision, place),
+        }
+    }
+
+    #[inline(never)]
+    fn infer(
+        op: Op,
+        args: &[ArgMeta<'_>],
+        device: &Device,
+        precision: Precision,
+        place: usize,
+    ) -> Result<Arc<Kind>, (Op, Error)> {
+        let (shape, dtype) = match op.infer(args) {
+            Ok(inferred) => inferred,
+            Err(error) => return Err((op, error)),
+        };
+        let kinds = operand_kinds(args);
+        let kind = Arc::new(Kind {
+            hash: node_hash(&op, precision, dtype, &shape, kinds),
+            op: Some(op),
+            shape,
+            dtype,
+            device: device.clone(),
+            precision,
+        });
+        let known = Known {
+            operands: args.iter().map(Operand::of).collect(),
+            kind: kind.clone(),
+        };
+        // A thread that ends has no places any more.
+        let _ = KNOWN.try_with(|places| {
+            let Ok(mut places) = places.try_borrow_mut() else {
+                return None;
+            };
+            if places.is_empty() {
+                places.resize_with(PLACES, || None);
+            }
+            places[place].replace(known)
+        });
+        Ok(kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotrace_kernels::{BinaryOp, UnaryOp};
+    use ferrotrace_runtime::Scalar;
+
+    fn kind(op: Op, args: &[ArgMeta<'_>], precision: Precision) -> Arc<Kind> {
+        let location = Location::caller();
+        Kind::of(op, args, &Device::cpu(), precision, location).expect("the operands fit")
+    }
+
+    #[test]
+    fn one_for_all_values_and_another_for_whatever_else_differs() {
+        let (a, b) = (Shape::from([2, 3]), Shape::from([3]));
+        let add = || Op::Binary(BinaryOp::Add);
+        let number = |value| ArgMeta::Scalar(value);
+        let of = |shape, value| {
+            kind(
+                add(),
+                &[ArgMeta::Tensor(shape, DType::F32), number(value)],
+                Precision::Fast,
+            )
+        };
+        // Each twice: found, and made anew after another took the place.
+        let first = of(&a, Scalar::Float(1.0));
+        assert!(Arc::ptr_eq(&first, &of(&a, Scalar::Float(2.0))));
+        assert_eq!(of(&b, Scalar::Float(1.0)).shape, b);
+        assert_ne!(of(&a, Scalar::Int(1)).hash, first.hash);
+        let again = of(&a, Scalar::Float(1.0));
+        assert_eq!((again.hash, &again.shape), (first.hash, &a));
+
+        let halves = [ArgMeta::Tensor(&a, DType::F16), number(Scalar::Int(1))];
+        assert_eq!(kind(add(), &halves, Precision::Fast).dtype, DType::F16);
+        let exact = kind(add(), &halves, Precision::EagerExact);
+        assert_eq!(exact.precision, Precision::EagerExact);
+        let other = kind(
+            Op::Unary(UnaryOp::Exp),
+            &[ArgMeta::Tensor(&b, DType::F32)],
+            Precision::Fast,
+        );
+        assert_eq!(other.shape, b);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_kept() {
+        let (a, b) = (Shape::from([2, 3]), Shape::from([4]));
+        let args = [
+            ArgMeta::Tensor(&a, DType::F32),
+            ArgMeta::Tensor(&b, DType::F32),
+        ];
+        for _ in 0..2 {
+            let refused = Kind::of(
+                Op::Binary(BinaryOp::Mul),
+                &args,
+                &Device::cpu(),
+                Precision::Fast,
+                Location::caller(),
+            );
+            assert!(refused.is_err());
+        }
+    }
+}
