@@ -36,7 +36,7 @@ pub use ferrotrace_runtime::{
 pub use ferrotrace_tracer::{
     ArgKind, Dim, Dims, Explanation, Extents, Generator, Interpolation, Jit, JitArg, JitFn,
     JitResult, Mode, Operand, Precision, ReduceOp, Tensor, Window, eval, explain, jit, manual_seed,
-    set_mode, set_thread_mode, set_trace_limit, with_mode, with_precision,
+    set_mode, set_retained_limit, set_thread_mode, set_trace_limit, with_mode, with_precision,
 };
 
 /// The names that most programs use.

@@ -1,7 +1,7 @@
 //! Printing: `Display` shows values, `Debug` what is known without running anything.
 
-use crate::Tensor;
 use crate::node::Status;
+use crate::{Mode, Tensor, with_mode};
 use ferrotrace_runtime::{DType, Element, Result};
 use half::{bf16, f16};
 use std::fmt;
@@ -75,9 +75,9 @@ struct Cells {
 }
 
 impl Cells {
-    fn new(dims: &[usize], text: impl Fn(usize) -> String) -> Cells {
-        let shown = shown(dims);
-        let texts: Vec<(usize, String)> = shown.into_iter().map(|at| (at, text(at))).collect();
+    /// `texts` are those of the elements shown, in order.
+    fn new(dims: &[usize], texts: impl Iterator<Item = String>) -> Cells {
+        let texts: Vec<(usize, String)> = shown(dims).into_iter().zip(texts).collect();
         let width = texts
             .iter()
             .map(|(_, text)| text.chars().count())
@@ -122,38 +122,53 @@ fn shown(dims: &[usize]) -> Vec<usize> {
     positions
 }
 
-fn cells(tensor: &Tensor) -> Result<Cells> {
-    let dims = tensor.sizes().dims().to_vec();
-    let of = |floats: Vec<f64>| float_cells(&dims, &floats);
-    Ok(match tensor.dtype() {
-        DType::Bool => plain_cells::<bool>(tensor, &dims)?,
-        DType::U8 => plain_cells::<u8>(tensor, &dims)?,
-        DType::I8 => plain_cells::<i8>(tensor, &dims)?,
-        DType::I16 => plain_cells::<i16>(tensor, &dims)?,
-        DType::I32 => plain_cells::<i32>(tensor, &dims)?,
-        DType::I64 => plain_cells::<i64>(tensor, &dims)?,
-        DType::F16 => of(tensor.to_vec::<f16>()?.iter().map(|x| x.to_f64()).collect()),
-        DType::BF16 => of(tensor
-            .to_vec::<bf16>()?
-            .iter()
-            .map(|x| x.to_f64())
-            .collect()),
-        DType::F32 => of(tensor.to_vec::<f32>()?.iter().map(|&x| x as f64).collect()),
-        DType::F64 => of(tensor.to_vec::<f64>()?),
+/// The elements that are shown, and nothing else, as a small tensor of the same rank.
+fn excerpt(tensor: &Tensor) -> Tensor {
+    let dims = tensor.sizes().dims();
+    let summarised = is_summarised(dims);
+    with_mode(Mode::Eager, || {
+        let mut excerpt = tensor.clone();
+        for (dim, &size) in dims.iter().enumerate() {
+            let (edges, gap) = edges(size, summarised);
+            if gap {
+                let edges: Vec<i64> = edges.into_iter().map(|i| i as i64).collect();
+                let index = Tensor::from_slice(&edges, edges.len(), &tensor.device());
+                excerpt = excerpt.index_select(dim, &index);
+            }
+        }
+        excerpt
     })
 }
 
-fn plain_cells<T: Element + fmt::Display>(tensor: &Tensor, dims: &[usize]) -> Result<Cells> {
-    let values = tensor.to_vec::<T>()?;
-    Ok(Cells::new(dims, |at| values[at].to_string()))
+fn cells(tensor: &Tensor) -> Result<Cells> {
+    let dims = tensor.sizes().dims();
+    let shown = excerpt(tensor);
+    let of = |floats: Vec<f64>| float_cells(dims, &floats);
+    Ok(match tensor.dtype() {
+        DType::Bool => plain_cells::<bool>(&shown, dims)?,
+        DType::U8 => plain_cells::<u8>(&shown, dims)?,
+        DType::I8 => plain_cells::<i8>(&shown, dims)?,
+        DType::I16 => plain_cells::<i16>(&shown, dims)?,
+        DType::I32 => plain_cells::<i32>(&shown, dims)?,
+        DType::I64 => plain_cells::<i64>(&shown, dims)?,
+        DType::F16 => of(shown.to_vec::<f16>()?.iter().map(|x| x.to_f64()).collect()),
+        DType::BF16 => of(shown.to_vec::<bf16>()?.iter().map(|x| x.to_f64()).collect()),
+        DType::F32 => of(shown.to_vec::<f32>()?.iter().map(|&x| x as f64).collect()),
+        DType::F64 => of(shown.to_vec::<f64>()?),
+    })
+}
+
+fn plain_cells<T: Element + fmt::Display>(shown: &Tensor, dims: &[usize]) -> Result<Cells> {
+    let values = shown.to_vec::<T>()?;
+    Ok(Cells::new(dims, values.iter().map(T::to_string)))
 }
 
 /// Floats: four decimals; whole numbers with a bare point; powers of ten where magnitudes differ by more than 1000,
 /// exceed 1e8 or, of fractions, fall below 1e-4.
 fn float_cells(dims: &[usize], values: &[f64]) -> Cells {
     let finite = || {
-        let shown = shown(dims).into_iter().map(|at| values[at].abs());
-        shown.filter(|x| x.is_finite() && *x != 0.0)
+        let sizes = values.iter().map(|x| x.abs());
+        sizes.filter(|x| x.is_finite() && *x != 0.0)
     };
     let (least, greatest) = finite().fold((f64::INFINITY, 0.0f64), |(lo, hi), x| {
         (lo.min(x), hi.max(x))
@@ -162,13 +177,14 @@ fn float_cells(dims: &[usize], values: &[f64]) -> Cells {
     let any = greatest > 0.0;
     let scientific =
         any && (greatest / least > 1000.0 || greatest > 1e8 || (!whole && least < 1e-4));
-    Cells::new(dims, |at| match values[at] {
+    let text = |&x: &f64| match x {
         x if x.is_nan() => "nan".to_string(),
         x if x.is_infinite() => if x > 0.0 { "inf" } else { "-inf" }.to_string(),
         x if scientific => power_of_ten(x),
         x if whole => format!("{x:.0}."),
         x => format!("{x:.4}"),
-    })
+    };
+    Cells::new(dims, values.iter().map(text))
 }
 
 /// Four decimals and an exponent of at least two digits.
@@ -260,6 +276,17 @@ mod tests {
         assert_eq!(
             shown_of(Vec::<f32>::new(), &[0, 2]),
             "tensor([], size=[0, 2], dtype=f32)"
+        );
+        let wide = Tensor::arange(0, 4000, 1, DType::I64, &Device::cpu());
+        assert_eq!(
+            wide.reshape([4, 1000]).t().to_string(),
+            "tensor([[   0, 1000, 2000, 3000],
+        [   1, 1001, 2001, 3001],
+        [   2, 1002, 2002, 3002],
+        ...,
+        [ 997, 1997, 2997, 3997],
+        [ 998, 1998, 2998, 3998],
+        [ 999, 1999, 2999, 3999]])"
         );
     }
 

@@ -1,8 +1,9 @@
 //! What the user writes: tensors whose operations are recorded, flushed when a value is needed, and replayed.
 //!
 //! A [`Tensor`] is a handle of a node of the trace. [`Tensor`] methods record nodes; reading data, [`eval`] and the two
-//! limits of a pending trace ([`set_trace_limit`]) flush them: the pending operations are collected, their form is
-//! looked up among the plans met before (or compiled), the plan runs, and what it computed is stored in the nodes.
+//! limits of a pending trace ([`set_trace_limit`], [`set_retained_limit`]) flush them: the pending operations are
+//! collected, their form is looked up among the plans met before (or compiled), the plan runs, and what it computed is
+//! stored in the nodes.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
@@ -39,7 +40,7 @@ pub use generator::{Generator, manual_seed};
 pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
-pub use limit::set_trace_limit;
+pub use limit::{set_retained_limit, set_trace_limit};
 pub use methods::{Interpolation, ReduceOp};
 pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;

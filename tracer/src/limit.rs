@@ -22,17 +22,45 @@ pub fn set_trace_limit(operations: usize) {
     );
 }
 
-/// Bytes that pending operations alone may keep alive: the greater of 64 MiB and a sixteenth of memory.
-static MEMORY_LIMIT: Lazy<u64> = Lazy::new(|| (host::memory_bytes() as u64 / 16).max(64 << 20));
+/// Bytes that are never too many, so that recording need not look further.
+const FEW: u64 = 64 << 20;
 
-/// The bytes at which the next flush happens; 0 for [`MEMORY_LIMIT`]. It rises where a flush could not help, since
-/// what is kept alive belongs to another trace.
+/// Bytes that pending operations alone may keep alive, unless [`set_retained_limit`] said otherwise.
+static DEFAULT: Lazy<u64> = Lazy::new(|| (host::memory_bytes() as u64 / 16).max(FEW));
+
+/// What was set, or 0.
+static RETAINED_LIMIT: AtomicU64 = AtomicU64::new(0);
+
+/// The lesser of that and [`FEW`].
+static GLANCE: AtomicU64 = AtomicU64::new(FEW);
+
+/// The bytes at which the next flush happens; 0 for the limit. It rises where a flush could not help, since what is kept
+/// alive belongs to another trace.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Sets how many bytes of data that no handle reaches pending operations may keep alive (at first the greater of 64 MiB
+/// and a sixteenth of memory) before a trace is flushed by itself; at least 1.
+///
+/// ```
+/// ferrotrace_tracer::set_retained_limit(256 << 20);
+/// ```
+pub fn set_retained_limit(bytes: u64) {
+    RETAINED_LIMIT.store(bytes.max(1), Relaxed);
+    GLANCE.store(bytes.clamp(1, FEW), Relaxed);
+    NEXT.store(0, Relaxed);
+}
+
+fn retained_limit() -> u64 {
+    match RETAINED_LIMIT.load(Relaxed) {
+        0 => *DEFAULT,
+        limit => limit,
+    }
+}
 
 /// Whether an operation just recorded at this depth calls for a flush.
 #[inline]
 pub(crate) fn reached(level: u32) -> bool {
-    level >= LIMIT.load(Relaxed) || retained_bytes() > (64 << 20)
+    level >= LIMIT.load(Relaxed) || retained_bytes() > GLANCE.load(Relaxed)
 }
 
 /// Flushes the trace of `last`, which was just recorded at `level`, if it is too long or keeps too much alive.
@@ -51,18 +79,15 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
         return;
     }
     let retained = retained_bytes();
-    if retained < *MEMORY_LIMIT {
+    let limit = retained_limit();
+    if retained < limit {
         NEXT.store(0, Relaxed);
         return;
     }
     if retained > NEXT.load(Relaxed) {
         flush_nodes(vec![last.node().clone()], Stores::Rule);
         let left = retained_bytes();
-        let next = if left < *MEMORY_LIMIT {
-            0
-        } else {
-            left + *MEMORY_LIMIT / 2
-        };
+        let next = if left < limit { 0 } else { left + limit / 2 };
         NEXT.store(next, Relaxed);
     }
 }

@@ -1,0 +1,29 @@
+//! The flush of a trace that keeps too much memory alive. Alone in its process, since the limit is the process's.
+
+use ferrotrace_runtime::stats_scope;
+use ferrotrace_tracer::prelude::*;
+use ferrotrace_tracer::set_retained_limit;
+
+const NUMBERS: usize = 1 << 18;
+
+#[test]
+fn a_trace_that_keeps_much_data_alive_is_flushed_by_itself() {
+    set_retained_limit(4 << 20);
+    with_mode(Mode::Compiled, || {
+        // Each term keeps 1 MiB that no handle reaches.
+        let term = |i: usize| Tensor::from_vec(vec![i as f32; NUMBERS], NUMBERS, &Device::cpu());
+        let add = |sum: Tensor, i: usize| sum + term(i);
+        let (few, stats) = stats_scope(|| (1..3).fold(term(0), add));
+        assert_eq!(stats.flushes, 0);
+        let (sum, stats) = stats_scope(|| (3..16).fold(few, add));
+        assert!((2..=5).contains(&stats.flushes), "{}", stats.flushes);
+        assert!(stats.peak_bytes < 8 << 20, "{}", stats.peak_bytes);
+        let sum = sum.to_vec::<f32>().expect("readable");
+        assert!(sum.iter().all(|&x| x == 120.0));
+
+        // Data that a handle reaches is not the trace's doing.
+        let held: Vec<Tensor> = (0..16).map(term).collect();
+        let (_, stats) = stats_scope(|| held.iter().fold(term(0), |sum, x| sum + x));
+        assert_eq!(stats.flushes, 0);
+    });
+}
