@@ -30,8 +30,8 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub use ferrotrace_runtime::{
-    Category, Context, DType, Device, Element, Error, ErrorKind, Result, Scalar, Shape, Stats,
-    cache, reset_stats, stats, stats_scope,
+    Activity, Category, Context, DType, Device, Element, Error, ErrorKind, Profile, Result, Scalar,
+    Shape, Span, Stats, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
     ArgKind, Dim, Dims, Explanation, Extents, Generator, Interpolation, Jit, JitArg, JitFn,

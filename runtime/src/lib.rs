@@ -23,6 +23,7 @@ mod launch;
 mod layout;
 mod library;
 mod pool;
+mod profile;
 mod scalar;
 mod shape;
 mod store;
@@ -41,5 +42,6 @@ pub use kernel::{Kernel, KernelSource, Part, compile_kernels, compile_kernels_wi
 pub use launch::{Binding, Fault, Launch, launch};
 pub use layout::{Layout, Offsets, Strides};
 pub use pool::{MAX_THREADS, Pool, with_threads};
+pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};
 pub use scalar::Scalar;
 pub use shape::Shape;

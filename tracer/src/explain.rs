@@ -5,7 +5,7 @@ use crate::backend::{Draft, Explanation, Graph, Limits, draft};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::node::{Node, NodeInput, State};
-use crate::plans;
+use crate::{nearest, plans};
 use ferrotrace_kernels::Array;
 use std::sync::Arc;
 
@@ -46,14 +46,16 @@ fn explain_pending(pending: &[Arc<Node>]) -> Option<Explanation> {
 }
 
 fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanation> {
-    if let Some(plan) = plans::known(collected, arrays) {
-        return Some(plan.explain());
-    }
     let form = collected.form(arrays.iter());
+    let key = nearest::describe(&form, collected.hash);
+    if let Some(plan) = plans::known(collected, arrays) {
+        return Some(plan.explain().with_key(key));
+    }
     let graph = form
         .graph(&collected.scalar_values(), &collected.locations())
         .ok()?;
-    Some(Explanation::of(&draft(graph, &Limits::default()).ok()?))
+    let draft = draft(graph, &Limits::default()).ok()?;
+    Some(Explanation::of(&draft).with_key(key))
 }
 
 /// The draft of an empty graph.

@@ -10,7 +10,7 @@ use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Config, Counter, Error, Result, Scalar, count};
+use ferrotrace_runtime::{Activity, Config, Counter, Error, Result, Scalar, Timer, count};
 use std::sync::{Arc, Weak};
 
 /// Computes and stores tensors, all in one go.
@@ -145,6 +145,7 @@ fn fail(nodes: &[Arc<Node>], error: &Error) {
 /// Runs a collection and stores its outputs.
 fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     count(Counter::Flushes, 1);
+    let (timer, operations) = (Timer::start(), collected.entries.len());
     if Config::get().debug >= 1 {
         let (operations, inputs) = (collected.entries.len(), leaves.len());
         let stored = collected.outputs.len();
@@ -183,6 +184,7 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
         }
         Err(error) => promise.keep(Err(error), &Weak::new()),
     }
+    timer.stop(Activity::Flush, || (format!("{operations} operations"), 0));
 }
 
 /// Runs what was prepared.

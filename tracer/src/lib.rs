@@ -21,6 +21,7 @@ mod kind;
 mod limit;
 mod methods;
 mod mode;
+mod nearest;
 mod node;
 mod operators;
 mod plans;

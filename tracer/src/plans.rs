@@ -91,6 +91,15 @@ pub(crate) fn entry(
     made
 }
 
+/// The forms that are known, with or without a plan.
+pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
+    let plans = PLANS.lock();
+    plans
+        .iter()
+        .flat_map(|(_, entries)| entries.iter().cloned())
+        .collect()
+}
+
 /// The plan of a collection whose leaves have this data, if it is compiled.
 pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>> {
     let entries = PLANS.lock().peek(&collected.hash).cloned()?;

@@ -170,7 +170,7 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
         return None;
     };
     let node = tensor.node();
-    if inputs.len() != 1 || node.status() != Status::Stored || !is_view(op) {
+    if inputs.len() != 1 || node.status() != Status::Stored || !op.is_view() {
         return None;
     }
     if node.facts.argument != 0 {
@@ -186,24 +186,6 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
         count(Counter::OpsRecorded, 1);
     }
     Some(array.with_layout(layout))
-}
-
-fn is_view(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape(_)
-            | Op::Flatten { .. }
-            | Op::Expand(_)
-            | Op::Permute(_)
-            | Op::Squeeze { .. }
-            | Op::Unsqueeze { .. }
-            | Op::Slice { .. }
-            | Op::Narrow { .. }
-            | Op::Select { .. }
-            | Op::Flip { .. }
-            | Op::Diagonal { .. }
-            | Op::Unfold { .. }
-    )
 }
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.

@@ -166,7 +166,7 @@ impl<'a> Expansion<'a> {
                 self.value(x, &inner, mask)?
             }
             Op::Index { axes, at } => self.index(id, node, axes, *at, index, mask)?,
-            view if realize::is_view(view) => {
+            view if view.is_view() => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let inner = self.through_view(view, &shape, &node.shape, index);
                 return self.value(x, &inner, mask);

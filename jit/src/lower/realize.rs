@@ -100,7 +100,7 @@ impl Realized {
             let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
                 return None;
             };
-            if !is_view(op) {
+            if !op.is_view() {
                 return None;
             }
             chain.push(base);
@@ -125,25 +125,6 @@ impl Realized {
         }
         Some((source, layout))
     }
-}
-
-/// Whether the operator only looks at its operand through another index map.
-pub fn is_view(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Reshape(_)
-            | Op::Flatten { .. }
-            | Op::Expand(_)
-            | Op::Permute(_)
-            | Op::Squeeze { .. }
-            | Op::Unsqueeze { .. }
-            | Op::Slice { .. }
-            | Op::Narrow { .. }
-            | Op::Select { .. }
-            | Op::Flip { .. }
-            | Op::Diagonal { .. }
-            | Op::Unfold { .. }
-    )
 }
 
 /// Whether only a ready-made kernel computes the operator.
@@ -249,7 +230,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             add(&mut cost, costs[operand.0 as usize], times);
         }
         cost.depth += 1;
-        if !is_view(op) {
+        if !op.is_view() {
             cost.ops = cost.ops.saturating_add(times);
         }
         cost.heavy |= match op {
@@ -293,7 +274,7 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
         let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
             break;
         };
-        if !is_view(op) || graph.node(*from).shape.numel() > node.shape.numel() {
+        if !op.is_view() || graph.node(*from).shape.numel() > node.shape.numel() {
             break;
         }
         base = *from;

@@ -1,13 +1,15 @@
 //! Building plans: passes in order, with a verifier between them.
 
-use super::{Draft, Plan, Step};
+use super::{Draft, Meter, Plan, Step};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
 use crate::graph::Graph;
 use crate::lower::{CallArg, Limits, Lowered, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
-use ferrotrace_runtime::{Config, Counter, Kernel, KernelSource, Result, compile_kernels, count};
+use ferrotrace_runtime::{
+    Activity, Config, Counter, Kernel, KernelSource, Result, Timer, compile_kernels, count,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -94,7 +96,11 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
             }
         })
         .collect();
+    let timer = Timer::start();
     let mut compiled = compile_kernels(&sources).into_iter();
+    timer.stop(Activity::Compiling, || {
+        (format!("{} kernels", sources.len()), 0)
+    });
     let mut fallback = false;
     let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
     for step in &draft.steps {
@@ -116,6 +122,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
         count(Counter::Fallbacks, 1);
     }
     let plan = Plan {
+        meter: Meter::new(draft.steps.len()),
         draft,
         kernels,
         fallback,

@@ -1,6 +1,7 @@
 //! Plans: a compiled graph, run any number of times.
 
 mod build;
+mod meter;
 mod run;
 
 use crate::body::Source;
@@ -10,10 +11,11 @@ use crate::graph::Graph;
 use crate::lower::{Call, Limits, Site};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{Kernel, Layout, Result};
+use ferrotrace_runtime::{Activity, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 
 pub use build::draft;
+pub(crate) use meter::Meter;
 
 /// An input of a run.
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub struct Plan {
     kernels: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
+    meter: Meter,
 }
 
 /// Compiles a graph: every pass, then its kernels, in as few files as there are cores.
@@ -68,13 +71,18 @@ pub struct Plan {
 /// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
 /// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
 pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
-    build::compile(draft(graph, &Limits::default())?)
+    let timer = Timer::start();
+    let draft = draft(graph, &Limits::default())?;
+    timer.stop(Activity::Planning, || {
+        (format!("{} operations", draft.graph.nodes().len()), 0)
+    });
+    build::compile(draft)
 }
 
 impl Plan {
     /// What was decided: the graph, fused nodes, refusals, sources.
     pub fn explain(&self) -> Explanation {
-        Explanation::of(&self.draft)
+        Explanation::measured(&self.draft, Some(&self.meter))
     }
 
     /// The plan's draft.

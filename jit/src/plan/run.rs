@@ -7,8 +7,8 @@ use crate::graph::NodeOp;
 use crate::lower::CallArg;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
-    Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, count,
-    launch,
+    Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, Timer,
+    count, launch,
 };
 use smallvec::SmallVec;
 
@@ -45,6 +45,7 @@ impl Plan {
             nodes: vec![None; self.draft.graph.nodes().len()],
         };
         for (i, step) in self.draft.steps.iter().enumerate() {
+            let timer = Timer::start();
             match (step, &self.kernels[i]) {
                 (Step::Launch(emitted), Some(kernel)) => {
                     run.launch(emitted, kernel, &self.draft.frees[i])?
@@ -55,6 +56,7 @@ impl Plan {
                 }
                 (Step::Launch(_), None) => return Err(Error::internal("a kernel is missing")),
             }
+            self.meter.stop(timer, &self.draft, i);
             for source in &self.draft.frees[i] {
                 run.free(*source);
             }

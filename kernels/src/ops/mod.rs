@@ -59,6 +59,25 @@ impl Op {
         }
     }
 
+    /// Whether the operator only looks at its operand through another index map.
+    pub fn is_view(&self) -> bool {
+        matches!(
+            self,
+            Op::Reshape(_)
+                | Op::Flatten { .. }
+                | Op::Expand(_)
+                | Op::Permute(_)
+                | Op::Squeeze { .. }
+                | Op::Unsqueeze { .. }
+                | Op::Slice { .. }
+                | Op::Narrow { .. }
+                | Op::Select { .. }
+                | Op::Flip { .. }
+                | Op::Diagonal { .. }
+                | Op::Unfold { .. }
+        )
+    }
+
     /// The operator's name, as errors and text forms give it.
     pub fn name(&self) -> &'static str {
         match self {

@@ -1,10 +1,12 @@
 //! The host: its memory, its caches, and the allocator of host buffers.
 
 pub(crate) mod alloc;
+mod bandwidth;
 mod machine;
 mod size_class;
 
 pub use alloc::{cached_bytes, trim};
+pub use bandwidth::bandwidth;
 pub use machine::{cache_bytes, last_cache_bytes, lower_priority, memory_bytes, model_name};
 
 /// Tells the user of something that does not stop the program.

@@ -1,0 +1,125 @@
+//! Which kernel computes which operation, and the memory traffic of both.
+
+use crate::body::Source;
+use crate::emit::Pointer;
+use crate::graph::{Graph, NodeOp};
+use crate::lower::CallArg;
+use crate::plan::{Draft, Step};
+use ferrotrace_kernels::ValueId;
+use std::collections::BTreeSet;
+
+/// Bytes read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes of the buffers read, each once.
+    pub read: u64,
+    /// Bytes of the buffers written.
+    pub written: u64,
+}
+
+impl Traffic {
+    /// Both together.
+    pub fn total(self) -> u64 {
+        self.read + self.written
+    }
+}
+
+/// The steps that compute each node of the simplified graph, by node: several where it is computed again in each.
+/// Inputs, and views that cost nothing, have none of their own.
+pub(super) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
+    let mut steps = vec![BTreeSet::new(); draft.graph.nodes().len()];
+    for (i, step) in draft.steps.iter().enumerate() {
+        for node in stored(step) {
+            steps[node.0 as usize].insert(i);
+        }
+    }
+    for i in (0..steps.len()).rev() {
+        let node = &draft.graph.nodes()[i];
+        if matches!(node.op, NodeOp::Input(_)) {
+            continue;
+        }
+        for operand in draft.graph.operands(ValueId(i as u32)) {
+            let at = operand.0 as usize;
+            let kept = stored_anywhere(draft, operand)
+                || matches!(draft.graph.nodes()[at].op, NodeOp::Input(_));
+            if !kept {
+                let (below, above) = steps.split_at_mut(i);
+                below[at].extend(&above[0]);
+            }
+        }
+    }
+    steps
+}
+
+fn stored(step: &Step) -> Vec<ValueId> {
+    match step {
+        Step::Launch(kernel) => kernel.node.stores.iter().map(|store| store.node).collect(),
+        Step::Call(call) => vec![call.node],
+    }
+}
+
+fn stored_anywhere(draft: &Draft, node: ValueId) -> bool {
+    draft.steps.iter().any(|step| stored(step).contains(&node))
+}
+
+/// What a step must at least read and write.
+pub(super) fn of_step(draft: &Draft, step: &Step) -> Traffic {
+    let bytes = |source: &Source| match source {
+        Source::Input(n) => {
+            let input = &draft.graph.inputs()[*n as usize];
+            (span(&input.layout) * input.dtype.size()) as u64
+        }
+        Source::Node(node) => node_bytes(&draft.graph, *node),
+    };
+    let mut traffic = Traffic::default();
+    match step {
+        Step::Launch(kernel) => {
+            for pointer in &kernel.pointers {
+                match pointer {
+                    Pointer::Read(source) => traffic.read += bytes(source),
+                    Pointer::Write(node) => traffic.written += node_bytes(&draft.graph, *node),
+                }
+            }
+        }
+        Step::Call(call) => {
+            for arg in &call.args {
+                if let CallArg::Window(source, _) = arg {
+                    traffic.read += bytes(source);
+                }
+            }
+            traffic.written = node_bytes(&draft.graph, call.node);
+        }
+    }
+    traffic
+}
+
+/// Distinct elements of a window: broadcast dimensions count once.
+fn span(layout: &ferrotrace_runtime::Layout) -> usize {
+    let sizes = layout.shape().iter().zip(layout.strides());
+    sizes
+        .map(|(&size, &stride)| if stride == 0 { size.min(1) } else { size })
+        .product()
+}
+
+fn node_bytes(graph: &Graph, node: ValueId) -> u64 {
+    let node = graph.node(node);
+    (node.shape.numel() * node.dtype.size()) as u64
+}
+
+/// What the operations of a graph would read and write one by one.
+pub(super) fn one_by_one(graph: &Graph) -> Traffic {
+    let mut traffic = Traffic::default();
+    for (i, node) in graph.nodes().iter().enumerate() {
+        let NodeOp::Op(op) = &node.op else { continue };
+        if op.is_view() {
+            continue;
+        }
+        let id = ValueId(i as u32);
+        traffic.written += node_bytes(graph, id);
+        traffic.read += graph
+            .operands(id)
+            .map(|operand| node_bytes(graph, operand))
+            .sum::<u64>();
+    }
+    traffic
+}

@@ -1,0 +1,302 @@
+//! What was decided for a graph, and why, as values, text, a Graphviz graph and a page.
+
+mod dot;
+mod groups;
+mod html;
+
+use crate::graph::{Graph, NodeOp};
+use crate::plan::{Draft, Meter, Step};
+use crate::schedule::Refusal;
+use ferrotrace_kernels::ValueId;
+use std::collections::BTreeSet;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+pub use groups::Traffic;
+
+/// One kernel of a plan.
+#[derive(Clone, Debug)]
+pub struct FusedInfo {
+    /// The stored nodes it computes.
+    pub nodes: Vec<ValueId>,
+    /// Names of the operators behind them.
+    pub ops: Vec<&'static str>,
+    /// Extents of its rows.
+    pub rows: Vec<usize>,
+    /// Extents of its columns.
+    pub cols: Vec<usize>,
+    /// Loops over the columns of a row.
+    pub loops: usize,
+    /// What it must at least read and write.
+    pub traffic: Traffic,
+    /// Runs while somebody profiled, and their mean time.
+    pub measured: Option<(u64, Duration)>,
+    /// Its text.
+    pub text: String,
+}
+
+/// One step of a plan: a kernel or a call.
+#[derive(Clone, Debug)]
+struct StepInfo {
+    /// Operators it computes, those that are not stored included.
+    name: String,
+    /// Its position among the kernels; none for a call.
+    kernel: Option<usize>,
+    traffic: Traffic,
+    measured: Option<(u64, Duration)>,
+}
+
+/// What was decided for a graph: nodes, fused nodes, refusals, calls, sources.
+#[derive(Clone, Debug)]
+pub struct Explanation {
+    graph: Graph,
+    steps: Vec<StepInfo>,
+    /// The steps that compute each node.
+    groups: Vec<BTreeSet<usize>>,
+    fused: Vec<FusedInfo>,
+    refusals: Vec<(ValueId, ValueId, Refusal)>,
+    calls: Vec<&'static str>,
+    sources: Vec<String>,
+    /// What the operations would move one by one.
+    unfused: Traffic,
+    key: String,
+}
+
+/// The operators that a step computes, in order, and the bytes it moves: for a profile.
+pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
+    let groups = groups::steps_of_nodes(draft);
+    let step = |(i, step): (usize, &Step)| {
+        let bytes = groups::of_step(draft, step).total();
+        (name(draft, &groups, i), bytes)
+    };
+    draft.steps.iter().enumerate().map(step).collect()
+}
+
+/// At most so many operators are named.
+const NAMED: usize = 8;
+
+fn name(draft: &Draft, groups: &[BTreeSet<usize>], step: usize) -> String {
+    let members = (0..groups.len()).filter(|&node| groups[node].contains(&step));
+    let ops: Vec<&str> = members
+        .map(|node| draft.graph.context(ValueId(node as u32)).op)
+        .collect();
+    match ops.len() {
+        0..=NAMED => ops.join(" "),
+        n => format!("{} .. ({n} operations)", ops[..NAMED].join(" ")),
+    }
+}
+
+impl Explanation {
+    /// The explanation of a draft.
+    pub fn of(draft: &Draft) -> Explanation {
+        Explanation::measured(draft, None)
+    }
+
+    /// The explanation of a draft that ran.
+    pub(crate) fn measured(draft: &Draft, meter: Option<&Meter>) -> Explanation {
+        let groups = groups::steps_of_nodes(draft);
+        let (mut fused, mut sources, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let mut steps = Vec::new();
+        for (i, step) in draft.steps.iter().enumerate() {
+            let traffic = groups::of_step(draft, step);
+            let measured = meter.and_then(|meter| meter.mean(i));
+            let mut kernel = None;
+            match step {
+                Step::Launch(e) => {
+                    let nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
+                    kernel = Some(fused.len());
+                    fused.push(FusedInfo {
+                        ops: nodes.iter().map(|v| draft.graph.context(*v).op).collect(),
+                        nodes,
+                        rows: e.node.iter.clone(),
+                        cols: e.node.red.clone(),
+                        loops: e.loops,
+                        traffic,
+                        measured,
+                        text: e.node.to_string(),
+                    });
+                    sources.push(e.source.text());
+                }
+                Step::Call(call) => calls.push(draft.graph.context(call.node).op),
+            }
+            steps.push(StepInfo {
+                name: name(draft, &groups, i),
+                kernel,
+                traffic,
+                measured,
+            });
+        }
+        Explanation {
+            graph: draft.graph.clone(),
+            steps,
+            groups,
+            fused,
+            refusals: draft.refusals.clone(),
+            calls,
+            sources,
+            unfused: groups::one_by_one(&draft.graph),
+            key: String::new(),
+        }
+    }
+
+    /// The same, with what is said of the plan's place in the cache.
+    pub fn with_key(mut self, key: String) -> Explanation {
+        self.key = key;
+        self
+    }
+
+    /// The kernels, in the order they run.
+    pub fn fused_nodes(&self) -> &[FusedInfo] {
+        &self.fused
+    }
+
+    /// Pairs of nodes that are not one kernel, with the reason.
+    pub fn refusals(&self) -> &[(ValueId, ValueId, Refusal)] {
+        &self.refusals
+    }
+
+    /// Names of the ready-made kernels called.
+    pub fn calls(&self) -> &[&'static str] {
+        &self.calls
+    }
+
+    /// The generated source of each kernel.
+    pub fn sources(&self) -> &[String] {
+        &self.sources
+    }
+
+    /// The key of the plan in the cache, and what differs in the nearest other entry; empty if it was not looked up.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What all steps together must at least read and write.
+    pub fn traffic(&self) -> Traffic {
+        let sum = |sum: Traffic, step: &StepInfo| Traffic {
+            read: sum.read + step.traffic.read,
+            written: sum.written + step.traffic.written,
+        };
+        self.steps.iter().fold(Traffic::default(), sum)
+    }
+
+    /// Bytes that the operations would move one by one and the steps do not.
+    pub fn bytes_saved(&self) -> u64 {
+        let moved = self.traffic().total();
+        self.unfused.total().saturating_sub(moved)
+    }
+
+    /// The graph in Graphviz's language: a cluster for each kernel and call.
+    pub fn to_dot(&self) -> String {
+        dot::graph(self)
+    }
+
+    /// One self-contained page: the graph with its kernels in colour, each kernel's text and source at a click,
+    /// refusals by reason.
+    pub fn to_html(&self) -> String {
+        html::page(self)
+    }
+
+    /// Refusals by reason, with how many pairs each kept apart, most first.
+    fn reasons(&self) -> Vec<(&'static str, usize)> {
+        let mut reasons: Vec<(&'static str, usize)> = Vec::new();
+        for (_, _, why) in &self.refusals {
+            let why = why.describe();
+            match reasons.iter_mut().find(|(reason, _)| *reason == why) {
+                Some((_, count)) => *count += 1,
+                None => reasons.push((why, 1)),
+            }
+        }
+        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        reasons
+    }
+
+    /// The text without sources.
+    pub fn summary(&self) -> String {
+        let mut text = String::new();
+        let _ = write!(text, "graph:\n{}", self.graph);
+        if !self.key.is_empty() {
+            let _ = writeln!(text, "key: {}", self.key);
+        }
+        for step in &self.steps {
+            match step.kernel {
+                Some(at) => {
+                    let info = &self.fused[at];
+                    let _ = writeln!(
+                        text,
+                        "kernel [{}] rows {:?} columns {:?} loops {} {}",
+                        info.ops.join(" "),
+                        info.rows,
+                        info.cols,
+                        info.loops,
+                        cost(step)
+                    );
+                    text.push_str(&info.text);
+                }
+                None => {
+                    let _ = writeln!(text, "call {} {}", step.name, cost(step));
+                }
+            }
+        }
+        if !self.steps.is_empty() {
+            let (moved, saved) = (bytes(self.traffic().total()), bytes(self.bytes_saved()));
+            let _ = writeln!(text, "moved: {moved}; saved against one by one: {saved}");
+        }
+        for (a, b, why) in &self.refusals {
+            let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);
+        }
+        text
+    }
+
+    /// Whether a node is an operation, and no input.
+    fn is_operation(&self, node: usize) -> bool {
+        !matches!(self.graph.nodes()[node].op, NodeOp::Input(_))
+    }
+
+    /// Operator, dtype and shape of a node.
+    fn label(&self, node: usize) -> String {
+        let id = ValueId(node as u32);
+        let of = &self.graph.nodes()[node];
+        format!("{} {}{}", self.graph.context(id).op, of.dtype, of.shape)
+    }
+}
+
+/// What a step moves, the time that a copy of as many bytes takes, and the time measured, if it was.
+fn cost(step: &StepInfo) -> String {
+    let Traffic { read, written } = step.traffic;
+    let bandwidth = ferrotrace_runtime::host::bandwidth() as f64;
+    let copy = step.traffic.total() as f64 / bandwidth;
+    let mut text = format!(
+        "reads {}, writes {}; a copy takes {:.1} µs",
+        bytes(read),
+        bytes(written),
+        1e6 * copy
+    );
+    if let Some((runs, mean)) = step.measured {
+        let seconds = mean.as_secs_f64().max(1e-12);
+        let _ = write!(
+            text,
+            "; measured {:.1} µs ({runs} runs), {:.0} % of its speed",
+            1e6 * seconds,
+            100.0 * copy / seconds,
+        );
+    }
+    text
+}
+
+fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary())?;
+        for source in &self.sources {
+            writeln!(f, "source:\n{source}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! How long the steps of a plan took while somebody profiled.
+
+use super::{Draft, Step};
+use ferrotrace_runtime::{Activity, Timer};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Runs of one step, and the time of all.
+#[derive(Debug, Default)]
+struct Reading {
+    runs: AtomicU64,
+    nanoseconds: AtomicU64,
+}
+
+/// A reading for each step.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    readings: Vec<Reading>,
+    /// Name and bytes of each step, once they are asked for.
+    names: OnceLock<Vec<(String, u64)>>,
+}
+
+impl Meter {
+    /// A meter of so many steps.
+    pub fn new(steps: usize) -> Meter {
+        Meter {
+            readings: (0..steps).map(|_| Reading::default()).collect(),
+            names: OnceLock::new(),
+        }
+    }
+
+    /// Notes that a step of the draft ran.
+    #[inline]
+    pub fn stop(&self, timer: Timer, draft: &Draft, i: usize) {
+        let activity = match draft.steps[i] {
+            Step::Launch(_) => Activity::Kernel,
+            Step::Call(_) => Activity::Call,
+        };
+        let name = || self.names.get_or_init(|| crate::explain::names(draft))[i].clone();
+        if let Some(time) = timer.stop(activity, name) {
+            self.readings[i].runs.fetch_add(1, Relaxed);
+            let nanoseconds = time.as_nanos() as u64;
+            self.readings[i].nanoseconds.fetch_add(nanoseconds, Relaxed);
+        }
+    }
+
+    /// Runs of a step and their mean time, if it was ever timed.
+    pub fn mean(&self, i: usize) -> Option<(u64, Duration)> {
+        let reading = self.readings.get(i)?;
+        let runs = reading.runs.load(Relaxed);
+        let mean = reading.nanoseconds.load(Relaxed).checked_div(runs)?;
+        Some((runs, Duration::from_nanos(mean)))
+    }
+}

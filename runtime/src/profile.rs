@@ -1,0 +1,322 @@
+//! What ran and when: spans of flushes, compilations, kernels and calls, noted while somebody profiles.
+
+use crate::host;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// What a span of time was spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Activity {
+    /// A flush: all of it, what it compiles and runs included.
+    Flush,
+    /// Passes from a trace to a plan, without the compiler.
+    Planning,
+    /// Kernels found in the caches, or compiled.
+    Compiling,
+    /// A generated kernel.
+    Kernel,
+    /// A ready-made kernel.
+    Call,
+}
+
+impl Activity {
+    fn name(self) -> &'static str {
+        match self {
+            Activity::Flush => "flush",
+            Activity::Planning => "plan",
+            Activity::Compiling => "compile",
+            Activity::Kernel => "kernel",
+            Activity::Call => "call",
+        }
+    }
+}
+
+/// A span of time.
+#[derive(Clone, Debug)]
+pub struct Span {
+    /// What on.
+    pub activity: Activity,
+    /// Of a kernel the operators it computes; of a call the operator.
+    pub name: String,
+    /// The calling thread, numbered in the order in which threads were first met.
+    pub thread: u64,
+    /// When it began, since the profile did.
+    pub start: Duration,
+    /// How long it took.
+    pub time: Duration,
+    /// Bytes that it must at least read and write; 0 where that is not known.
+    pub bytes: u64,
+}
+
+struct Recorder {
+    open: usize,
+    spans: Vec<(Instant, Span)>,
+}
+
+static ON: AtomicBool = AtomicBool::new(false);
+static RECORDER: Mutex<Recorder> = Mutex::new(Recorder {
+    open: 0,
+    spans: Vec::new(),
+});
+
+static THREADS: AtomicU64 = AtomicU64::new(0);
+thread_local! {
+    static THREAD: u64 = THREADS.fetch_add(1, Relaxed);
+}
+
+/// Whether anybody profiles.
+#[inline]
+pub fn is_profiling() -> bool {
+    ON.load(Relaxed)
+}
+
+/// The beginning of a span; nothing is noted unless somebody profiled then.
+#[derive(Debug)]
+#[must_use]
+pub struct Timer(Option<Instant>);
+
+impl Timer {
+    /// Begins a span.
+    #[inline]
+    pub fn start() -> Timer {
+        Timer(is_profiling().then(Instant::now))
+    }
+
+    /// Ends it; `what` gives a name and bytes. Returns how long it took.
+    #[inline]
+    pub fn stop(
+        self,
+        activity: Activity,
+        what: impl FnOnce() -> (String, u64),
+    ) -> Option<Duration> {
+        let start = self.0?;
+        let time = start.elapsed();
+        let (name, bytes) = what();
+        let span = Span {
+            activity,
+            name,
+            thread: THREAD.with(|thread| *thread),
+            start: Duration::ZERO,
+            time,
+            bytes,
+        };
+        RECORDER.lock().spans.push((start, span));
+        Some(time)
+    }
+}
+
+/// An open profile; closed also when the function unwinds.
+struct Scope {
+    since: Instant,
+}
+
+impl Scope {
+    fn open() -> Scope {
+        RECORDER.lock().open += 1;
+        ON.store(true, Relaxed);
+        Scope {
+            since: Instant::now(),
+        }
+    }
+
+    fn spans(&self) -> Vec<Span> {
+        let recorder = RECORDER.lock();
+        let mine = recorder.spans.iter().filter(|(at, _)| *at >= self.since);
+        let mut spans: Vec<Span> = mine
+            .map(|(at, span)| Span {
+                start: *at - self.since,
+                ..span.clone()
+            })
+            .collect();
+        // A flush is noted after what it holds.
+        spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.time)));
+        spans
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        let mut recorder = RECORDER.lock();
+        recorder.open -= 1;
+        if recorder.open == 0 {
+            ON.store(false, Relaxed);
+            recorder.spans = Vec::new();
+        }
+    }
+}
+
+/// Runs `f` and notes what every thread of the process flushes, compiles and runs meanwhile.
+///
+/// ```
+/// use ferrotrace_runtime::profile;
+/// let (sum, profile) = profile(|| 1 + 1);
+/// assert_eq!((sum, profile.spans().len()), (2, 0));
+/// ```
+pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
+    let scope = Scope::open();
+    let result = f();
+    let profile = Profile {
+        time: scope.since.elapsed(),
+        spans: scope.spans(),
+    };
+    (result, profile)
+}
+
+/// What ran and when. `Display` gives a table with a row for each kernel and call.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    time: Duration,
+    spans: Vec<Span>,
+}
+
+/// Times of spans of one name.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    runs: u64,
+    time: Duration,
+    bytes: u64,
+}
+
+impl Profile {
+    /// The spans, by their beginning; one that holds others comes before them.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// How long the profiled function took.
+    pub fn time(&self) -> Duration {
+        self.time
+    }
+
+    /// The run as Chrome's trace events (JSON), for `chrome://tracing` and Perfetto.
+    pub fn to_trace(&self) -> String {
+        let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+        for (i, span) in self.spans.iter().enumerate() {
+            let comma = if i > 0 { "," } else { "" };
+            let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
+            let _ = write!(
+                text,
+                "{comma}\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3},\"dur\":{:.3},\"cat\":\"{}\",\"name\":{},\"args\":{{\"bytes\":{}}}}}",
+                span.thread,
+                micros(span.start),
+                micros(span.time),
+                span.activity.name(),
+                quoted(&span.name),
+                span.bytes
+            );
+        }
+        text.push_str("\n]}\n");
+        text
+    }
+
+    fn rows(&self) -> Vec<((Activity, &str), Row)> {
+        let mut rows: BTreeMap<(Activity, &str), Row> = BTreeMap::new();
+        for span in &self.spans {
+            let row = rows.entry((span.activity, &span.name)).or_default();
+            row.runs += 1;
+            row.time += span.time;
+            row.bytes += span.bytes;
+        }
+        let mut rows: Vec<_> = rows.into_iter().collect();
+        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.time));
+        rows
+    }
+}
+
+/// A JSON string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(quoted, "\\u{:04x}", c as u32);
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+impl fmt::Display for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bandwidth = host::bandwidth() as f64;
+        writeln!(
+            f,
+            "{:>10} {:>6} {:>10} {:>9} {:>8}  what",
+            "ms", "runs", "µs a run", "GB/s", "of copy"
+        )?;
+        for ((activity, name), row) in self.rows() {
+            let seconds = row.time.as_secs_f64();
+            write!(
+                f,
+                "{:>10.3} {:>6} {:>10.1}",
+                1e3 * seconds,
+                row.runs,
+                1e6 * seconds / row.runs as f64
+            )?;
+            match row.bytes {
+                0 => write!(f, " {:>9} {:>8}", "–", "–")?,
+                bytes => {
+                    let speed = bytes as f64 / seconds;
+                    write!(
+                        f,
+                        " {:>9.1} {:>6.0} %",
+                        speed / 1e9,
+                        100.0 * speed / bandwidth
+                    )?;
+                }
+            }
+            writeln!(f, "  {} {name}", activity.name())?;
+        }
+        writeln!(
+            f,
+            "{:>10.3} in all; a copy in memory moves {:.1} GB/s",
+            1e3 * self.time.as_secs_f64(),
+            bandwidth / 1e9
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(name: &str, bytes: u64) {
+        let timer = Timer::start();
+        timer.stop(Activity::Kernel, || (name.to_owned(), bytes));
+    }
+
+    #[test]
+    fn spans_are_noted_while_somebody_profiles() {
+        note("before", 1);
+        let ((), outer) = profile(|| {
+            note("a \"quoted\" name", 8);
+            let ((), inner) = profile(|| note("inner", 16));
+            let of_mine = |span: &&Span| span.name == "inner" && span.bytes == 16;
+            assert_eq!(inner.spans().iter().filter(of_mine).count(), 1);
+            assert!(inner.spans().iter().all(|span| span.bytes != 8));
+        });
+        let names: Vec<&str> = outer.spans().iter().map(|span| &span.name[..]).collect();
+        assert!(names.contains(&"inner") && !names.contains(&"before"));
+        let trace = outer.to_trace();
+        assert!(trace.contains(r#""name":"a \"quoted\" name","args":{"bytes":8}"#));
+        let table = outer.to_string();
+        assert!(
+            table.contains("kernel inner") && table.contains("GB/s"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn a_profile_ends_when_its_function_unwinds() {
+        let unwound = std::panic::catch_unwind(|| profile(|| panic!("unwinds")));
+        assert!(unwound.is_err());
+        let ((), profile) = profile(|| note("after", 4));
+        assert!(profile.spans().iter().any(|span| span.name == "after"));
+    }
+}

@@ -1,0 +1,126 @@
+//! Explanations and profiles: what they count, and that their texts hold together.
+
+use ferrotrace::prelude::*;
+use ferrotrace::{Activity, profile, with_mode};
+
+const N: usize = 3000;
+
+fn numbers() -> Tensor {
+    let x = Tensor::arange(0, N as i64, 1, DType::F32, &Device::cpu());
+    x.eval().expect("it runs");
+    x
+}
+
+/// One kernel, a sort, and a kernel that reads what both made.
+fn program(x: &Tensor) -> Tensor {
+    let y = (x * 0.5).exp() + 1.0;
+    let (sorted, _) = y.sort(-1, true);
+    sorted - y.mean(-1)
+}
+
+#[test]
+fn bytes_are_those_of_the_buffers() {
+    with_mode(Mode::Compiled, || {
+        let x = numbers();
+        let y = (&x * 0.5).exp() + &x;
+        let e = explain(&[&y]);
+        let vector = 4 * N as u64;
+        let traffic = e.traffic();
+        assert_eq!((traffic.read, traffic.written), (vector, vector));
+        // One by one: x read, t written; t read, u written; u and x read, y written.
+        assert_eq!(e.bytes_saved(), 7 * vector - 2 * vector);
+        assert_eq!(e.fused_nodes().len(), 1);
+        assert!(e.fused_nodes()[0].measured.is_none());
+    });
+}
+
+#[test]
+fn a_profile_holds_each_step_and_explanations_then_say_how_long() {
+    with_mode(Mode::Compiled, || {
+        let x = numbers();
+        let (y, profile) = profile(|| {
+            program(&x).eval().expect("it runs");
+            let y = program(&x);
+            y.eval().expect("it runs");
+            y
+        });
+        let of = |activity| {
+            let spans = profile.spans().iter();
+            spans
+                .filter(|span| span.activity == activity)
+                .collect::<Vec<_>>()
+        };
+        let flushes = of(Activity::Flush);
+        assert!(flushes.len() >= 2, "{flushes:?}");
+        assert!(
+            of(Activity::Call)
+                .iter()
+                .any(|span| span.name.contains("sort"))
+        );
+        let kernels = of(Activity::Kernel);
+        assert!(
+            kernels
+                .iter()
+                .any(|span| span.name.contains("exp") && span.bytes > 0)
+        );
+        // Kernels run within flushes.
+        let ends = |span: &ferrotrace::Span| span.start + span.time;
+        for kernel in kernels {
+            let within = |flush: &&&ferrotrace::Span| {
+                flush.start <= kernel.start && ends(kernel) <= ends(flush)
+            };
+            assert!(flushes.iter().any(|flush| within(&flush)), "{kernel:?}");
+        }
+        let table = profile.to_string();
+        assert!(table.contains("exp") && table.contains("GB/s"), "{table}");
+        let events = profile.to_trace().matches("\"ph\":\"X\"").count();
+        assert_eq!(events, profile.spans().len());
+
+        let e = explain(&[&y]);
+        let measured = e.fused_nodes().iter().filter_map(|kernel| kernel.measured);
+        assert!(measured.clone().count() > 0 && measured.into_iter().all(|(runs, _)| runs >= 2));
+        assert!(e.summary().contains("measured"), "{}", e.summary());
+    });
+}
+
+#[test]
+fn graphs_and_pages_show_every_node_and_source() {
+    with_mode(Mode::Compiled, || {
+        let e = explain(&[&program(&numbers())]);
+        let steps = e.fused_nodes().len() + e.calls().len();
+        let dot = e.to_dot();
+        assert_eq!(dot.matches("subgraph cluster_").count(), steps);
+        assert_eq!(dot.matches('{').count(), dot.matches('}').count());
+        let page = e.to_html();
+        assert_eq!(page.matches("<section data-panel=").count(), steps);
+        // It needs nothing from elsewhere.
+        assert!(!page.contains("http") && !page.contains(" src="));
+        for source in e.sources() {
+            let first = source
+                .lines()
+                .find(|line| line.contains("void"))
+                .unwrap_or("");
+            let escaped = first
+                .replace('&', "&amp;")
+                .replace('<', "&lt;")
+                .replace('>', "&gt;");
+            assert!(page.contains(escaped.trim_end()), "{first}");
+        }
+    });
+}
+
+#[test]
+fn the_key_says_what_differs_in_the_nearest_plan() {
+    with_mode(Mode::Compiled, || {
+        let of = |n: usize| {
+            let x = Tensor::ones(n, DType::F32, &Device::cpu());
+            x.eval().expect("it runs");
+            (x.tan() * 3.0).atan()
+        };
+        of(40).eval().expect("it runs");
+        let key = explain(&[&of(41)]).key().to_owned();
+        assert!(key.contains("shape of input 0: [41], there [40]"), "{key}");
+        let same = explain(&[&of(40)]).key().to_owned();
+        assert!(!same.contains("[40]"), "{same}");
+    });
+}
