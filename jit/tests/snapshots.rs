@@ -77,6 +77,10 @@ snapshots! {
         %1: f64[] = sum(%0) {dims: [0, 1], keepdim: false}
         %2: f64[] = sqrt(%1)
         return %2";
+    variance_of_all: "
+        %0: f32[300, 1000] = input 0 [1000, 1]
+        %1: f32[] = var(%0) {dims: [0, 1], keepdim: false, correction: 1}
+        return %1";
     argmax: "
         %0: f32[64, 100] = input 0 [100, 1]
         %1: i64[64] = argmax(%0) {dims: [1], keepdim: false}

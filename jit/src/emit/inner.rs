@@ -1,8 +1,8 @@
 //! The loops of a row whose columns are the vector axis.
 
 use super::index::Step;
-use super::kernel::{UNROLL, Writer};
-use super::reduce::{Reduction, better};
+use super::kernel::{Pieces, UNROLL, Writer};
+use super::reduce::better;
 use super::stage::Loop;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
@@ -154,20 +154,25 @@ impl Writer<'_> {
         for v in first {
             let node = self.node;
             let BodyOp::Load {
-                source,
-                index,
-                mask: None,
-                ..
+                index, mask: None, ..
             } = &node.body.value(v).op
             else {
                 continue;
             };
             let stride = index.coefficient(row);
-            if self.indices[&v].step == Step::Unit && stride != 0 {
-                let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());
-                let stride = self.param(stride);
-                self.ahead.push(format!("{pointer} + {text} + {stride}"));
-            }
+            self.look_ahead_by(v, stride);
+        }
+    }
+
+    /// Asks for what a contiguous load reads `ahead` elements on, if that is elsewhere.
+    pub(super) fn look_ahead_by(&mut self, load: Value, ahead: i64) {
+        let BodyOp::Load { source, .. } = self.node.body.value(load).op else {
+            return;
+        };
+        if self.indices[&load].step == Step::Unit && ahead != 0 {
+            let (pointer, text) = (self.pointer(source), self.indices[&load].text.clone());
+            let ahead = self.param(ahead);
+            self.ahead.push(format!("{pointer} + {text} + {ahead}"));
         }
     }
 
@@ -266,13 +271,7 @@ impl Writer<'_> {
                 let _ = writeln!(out, "    a{id}_{c} = {sum};");
             }
         }
-        let slot = |i: usize| format!("(a->scratch + (u * {} + {i}) * 16)", self.slots());
-        let at = self
-            .all_reductions()
-            .iter()
-            .position(|x| x.id == id)
-            .unwrap_or_default();
-        let slot = slot(at);
+        let slot = self.slot_of(id, "u");
         if r.has_position() {
             let (best, place) = (format!("w{id}"), format!("y{id}"));
             let _ = writeln!(out, "    {}", self.declare_best(&r, &best, &place));
@@ -295,24 +294,30 @@ impl Writer<'_> {
         }
         let lane = self.horizontal(&r, &format!("a{id}_0"));
         if self.split {
-            let _ = writeln!(out, "    *({} *){slot} = {lane};", lane_type(r.dtype));
+            let c = lane_type(r.dtype);
+            if self.is_mean_sum(id) {
+                let _ = writeln!(
+                    out,
+                    "    const {c} h{id} = {lane};\n    *({c} *){slot} = h{id};"
+                );
+            } else {
+                let _ = writeln!(out, "    *({c} *){slot} = {lane};");
+            }
         } else {
             let set = self.call("set", r.dtype, &[&lane]);
             let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(r.dtype));
         }
     }
 
-    pub(super) fn slots(&self) -> usize {
-        self.all_reductions().len()
+    /// The place of a reduction's partial result, in the scratch of a unit.
+    pub(super) fn slot_of(&self, id: Value, unit: &str) -> String {
+        let all = self.all_reductions();
+        let at = all.iter().position(|r| r.id == id).unwrap_or_default();
+        format!("(a->scratch + ({unit} * {} + {at}) * 16)", all.len())
     }
 
     /// Split reductions: the chunks' partial results in order, then what follows for each row.
-    pub(super) fn finish_text(
-        &mut self,
-        out: &mut String,
-        reductions: &[Reduction],
-        (rows, pieces): (&str, &str),
-    ) {
+    pub(super) fn finish_text(&mut self, out: &mut String, rows: &str, cut: &Pieces) {
         let _ = writeln!(
             out,
             "  for (long long first = 0; first < {rows}; first++) {{\n    long long row = first;"
@@ -320,37 +325,48 @@ impl Writer<'_> {
         self.decode_row(out);
         let _ = writeln!(out, "    const long long lo = 0; (void)lo; (void)row;");
         out.push_str(&self.preamble);
-        for (i, r) in reductions.iter().enumerate() {
-            let id = r.id;
-            let slot = format!(
-                "(a->scratch + ((first * {pieces} + c) * {} + {i}) * 16)",
-                reductions.len()
-            );
-            let (c, ty) = (lane_type(r.dtype), self.vector(r.dtype));
-            if r.has_position() {
-                let (best, place) = (format!("w{id}"), format!("y{id}"));
-                let _ = writeln!(out, "    {}", self.declare_best(r, &best, &place));
-                let wins = better(r, "x", "i", &best, &place);
-                let _ = writeln!(
-                    out,
-                    "    for (long long c = 0; c < {pieces}; c++) {{ {c} x = *({c} *){slot}; long i = ((long *){slot})[1]; if (i >= 0 && {wins}) {{ {best} = x; {place} = i; }} }}"
-                );
-                let set = self.call("set", DType::I64, &[&place]);
-                let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
-                continue;
-            }
-            let identity = self.identity(r);
-            let set = self.call("set", r.dtype, &[&format!("*({c} *){slot}")]);
-            let sum = self.combine(r, &format!("r{id}"), &format!("({set})"));
-            let _ = writeln!(out, "    {ty} r{id} = {identity};");
-            let _ = writeln!(
-                out,
-                "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};"
-            );
-        }
         for s in 0..self.stages.row.len() {
-            self.row_stage(out, s, true);
+            if s > 0 {
+                self.row_stage(out, s, true);
+            }
+            for id in self.stages.loops[s].reduces.clone() {
+                match self.moments.iter().find(|m| m.reduce == id).copied() {
+                    Some(m) => self.merge_moment(out, &m, cut),
+                    None => self.merge(out, id, cut),
+                }
+            }
+            if s == 0 {
+                self.row_stage(out, s, true);
+            }
         }
         out.push_str("  }\n");
+    }
+
+    /// The row's value of a reduction, from the pieces' in order.
+    fn merge(&mut self, out: &mut String, id: Value, cut: &Pieces) {
+        let pieces = &cut.pieces;
+        let r = self.reduction(id);
+        let slot = self.slot_of(id, &format!("(first * {pieces} + c)"));
+        let (c, ty) = (lane_type(r.dtype), self.vector(r.dtype));
+        if r.has_position() {
+            let (best, place) = (format!("w{id}"), format!("y{id}"));
+            let _ = writeln!(out, "    {}", self.declare_best(&r, &best, &place));
+            let wins = better(&r, "x", "i", &best, &place);
+            let _ = writeln!(
+                out,
+                "    for (long long c = 0; c < {pieces}; c++) {{ {c} x = *({c} *){slot}; long i = ((long *){slot})[1]; if (i >= 0 && {wins}) {{ {best} = x; {place} = i; }} }}"
+            );
+            let set = self.call("set", DType::I64, &[&place]);
+            let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
+            return;
+        }
+        let identity = self.identity(&r);
+        let set = self.call("set", r.dtype, &[&format!("*({c} *){slot}")]);
+        let sum = self.combine(&r, &format!("r{id}"), &format!("({set})"));
+        let _ = writeln!(out, "    {ty} r{id} = {identity};");
+        let _ = writeln!(
+            out,
+            "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};"
+        );
     }
 }

@@ -11,11 +11,11 @@ use super::reduce::Reduction;
 use super::stage::{Stages, stages};
 use super::tile::{self, Tile};
 use super::value::{At, lane_type, memory_type};
-use super::{Emitted, Machine, Pointer};
+use super::{Emitted, Machine, Pointer, moments};
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::expr::Var;
 use crate::lower::Limits;
-use crate::schedule::FusedNode;
+use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::support::{self, Need};
 use ferrotrace_kernels::{Distribution, ValueId};
 use ferrotrace_runtime::{DType, KernelSource, Part};
@@ -31,6 +31,16 @@ pub(super) const UNROLL: usize = 4;
 /// Most columns of a block of an outer reduction.
 pub(super) const BLOCK: usize = 512;
 
+/// How the rows are cut into units of work: names of arguments.
+pub(super) struct Pieces {
+    /// Length of a piece.
+    pub piece: String,
+    /// Pieces of a row.
+    pub pieces: String,
+    /// Length of the row along what is cut.
+    pub extent: String,
+}
+
 /// The state of writing one kernel.
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
@@ -45,6 +55,8 @@ pub(super) struct Writer<'a> {
     pub extents: Vec<usize>,
     pub outer: bool,
     pub split: bool,
+    /// Reductions about a mean of a split row.
+    pub moments: Vec<Moment>,
     pub store_indices: HashMap<usize, Index>,
     pub params: Vec<i64>,
     pub pointers: Vec<Pointer>,
@@ -84,6 +96,11 @@ pub fn emit(
         .collect();
     let stages = stages(&node, &needed);
     let lanes = lanes(&node, &stages, machine);
+    let moments = if split {
+        node.moments().unwrap_or_default()
+    } else {
+        Vec::new()
+    };
     let extents = node.extents();
     let writer = Writer {
         node: &node,
@@ -96,6 +113,7 @@ pub fn emit(
         extents,
         outer,
         split,
+        moments,
         store_indices: HashMap::new(),
         params: Vec::new(),
         pointers: Vec::new(),
@@ -239,7 +257,12 @@ impl Writer<'_> {
             (tile::PIECE, vector.div_ceil(tile::PIECE))
         } else if self.split {
             let per = cols / split_extent.max(1);
-            let piece = (CHUNK / per.max(1))
+            let elements = if self.moments.is_empty() {
+                CHUNK
+            } else {
+                moments::BYTES / 4
+            };
+            let piece = (elements / per.max(1))
                 .max(1)
                 .next_multiple_of(if self.walked_vars().is_empty() { 64 } else { 1 });
             (piece, split_extent.div_ceil(piece))
@@ -262,20 +285,18 @@ impl Writer<'_> {
         self.block = width;
         let local = self.local_layout(cols, width);
         let mut body = String::new();
-        self.stage_text(&mut body);
+        self.stage_text(&mut body, piece);
         let reductions: Vec<Reduction> = self.all_reductions();
         let (mut main, mut finish) = (String::new(), String::new());
-        let piece_param = self.param(piece as i64);
-        let pieces_param = self.param(pieces as i64);
-        let split_param = self.param(if self.outer { vector } else { split_extent } as i64);
-        self.row_loop(
-            &mut main,
-            &body,
-            (&piece_param, &pieces_param, &split_param),
-        );
+        let cut = Pieces {
+            piece: self.param(piece as i64),
+            pieces: self.param(pieces as i64),
+            extent: self.param(if self.outer { vector } else { split_extent } as i64),
+        };
+        self.row_loop(&mut main, &body, &cut);
         if self.split {
             let rows_param = self.param(rows as i64);
-            self.finish_text(&mut finish, &reductions, (&rows_param, &pieces_param));
+            self.finish_text(&mut finish, &rows_param, &cut);
         }
         let head = self.head();
         let mut text = String::new();
@@ -504,12 +525,12 @@ impl Writer<'_> {
     }
 
     /// The loop over units of work: (row, piece of it).
-    pub(super) fn row_loop(
-        &mut self,
-        out: &mut String,
-        body: &str,
-        (piece, pieces, extent): (&str, &str, &str),
-    ) {
+    pub(super) fn row_loop(&mut self, out: &mut String, body: &str, cut: &Pieces) {
+        let Pieces {
+            piece,
+            pieces,
+            extent,
+        } = cut;
         let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
         let _ = writeln!(
             out,
@@ -544,21 +565,26 @@ impl Writer<'_> {
         }
     }
 
-    /// All stages of a row.
-    fn stage_text(&mut self, out: &mut String) {
+    /// All stages of a row, or of a piece of `piece` columns of it.
+    fn stage_text(&mut self, out: &mut String, piece: usize) {
         if self.outer {
             self.outer_stages(out);
             return;
         }
         for s in 0..self.stages.loops.len() {
-            if self.split && s > 0 {
+            if !self.split || s == 0 {
+                self.row_stage(out, s, !self.split);
+            } else if s == 1 && !self.moments.is_empty() {
+                self.piece_means(out);
+            } else {
                 break;
             }
-            self.row_stage(out, s, !self.split);
             let l = self.stages.loops[s].clone();
             if !l.reduces.is_empty() || !l.stores.is_empty() {
-                if s == 1 {
-                    self.look_ahead();
+                match (s, self.split) {
+                    (1, true) => self.next_piece(piece),
+                    (1, false) => self.look_ahead(),
+                    _ => {}
                 }
                 self.inner_loop(out, &l);
                 self.ahead.clear();

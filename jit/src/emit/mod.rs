@@ -5,6 +5,7 @@ mod index;
 mod inner;
 mod kernel;
 mod merge;
+mod moments;
 mod outer;
 mod random;
 mod reciprocal;

@@ -204,14 +204,8 @@ impl FusedNode {
             stores,
             exact,
         };
-        if fused.is_split(limits) {
-            let dependence = fused.dependence();
-            if fused.body.values().iter().zip(&dependence).any(|(v, d)| {
-                let waits = matches!(v.op, BodyOp::Reduce { value, .. } if dependence[value as usize].reduced);
-                waits || (d.inner && d.reduced)
-            }) {
-                return Err(Refusal::SplitReduction);
-            }
+        if fused.is_split(limits) && fused.moments().is_none() {
+            return Err(Refusal::SplitReduction);
         }
         if !fused.red.is_empty() && !fused.reduces() && fused.rows() < 32 && fused.cols() > 1024 {
             return Err(Refusal::TooFewRows);

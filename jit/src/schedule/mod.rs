@@ -2,6 +2,7 @@
 
 mod align;
 mod fused;
+mod moments;
 mod refusal;
 
 use crate::body::Source;
@@ -13,6 +14,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 pub use fused::{Dependence, FusedNode, Store};
+pub use moments::Moment;
 pub use refusal::Refusal;
 
 /// One step of a schedule.

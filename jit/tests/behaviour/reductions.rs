@@ -1,6 +1,6 @@
 //! Values of reductions: empty, tied, NaN, long, strided.
 
-use super::{read, run};
+use super::{kernels, read, run};
 use crate::common::{Rng, dense, filled, noise, values, window};
 use ferrotrace_jit::compile;
 use ferrotrace_runtime::DType;
@@ -246,6 +246,125 @@ fn the_variance_of_large_numbers_keeps_its_digits() {
     }
 }
 
+// ir S15: a split variance and its mean read memory once, whatever lies before them.
+#[test]
+fn split_variances_are_one_kernel() {
+    let text = |shape: &str, strides: &str, dims: &str, result: &str| {
+        format!(
+            "%0: f32[{shape}] = input 0 [{strides}]
+             %1: f32[{shape}] = mul(%0, 2.0)
+             %2: f32[{shape}] = add(%1, 1.0)
+             %3: f32[{result}] = var(%2) {{dims: [{dims}], keepdim: false, correction: 1}}
+             %4: f32[{result}] = mean(%2) {{dims: [{dims}], keepdim: false}}
+             return %3 %4"
+        )
+    };
+    let dense = text("300, 1000", "1000, 1", "0, 1", "");
+    assert_eq!(kernels(&dense), 1);
+    run(&dense, &[noise(&[300, 1000], 5)], 1e-4);
+    // Columns that are walked, of several rows, broadcast, flipped.
+    let spread = text("300, 500", "1000, 2", "0, 1", "");
+    assert_eq!(kernels(&spread), 1);
+    let x = noise(&[300, 1000], 6);
+    let half = |strides: [isize; 2], offset| {
+        let layout = ferrotrace_runtime::Layout::new([300, 500].into(), strides[..].into(), offset);
+        x.with_layout(layout)
+    };
+    run(&spread, &[half([1000, 2], 0)], 1e-4);
+    let flipped = text("300, 500", "-1000, -1", "0, 1", "");
+    run(&flipped, &[half([-1000, -1], 299_999)], 1e-4);
+    let repeated = text("300, 500", "0, 1", "0, 1", "");
+    run(&repeated, &[half([0, 1], 0)], 1e-4);
+    let rows = text("3, 70001", "70001, 1", "1", "3");
+    assert_eq!(kernels(&rows), 1);
+    run(&rows, &[noise(&[3, 70001], 7)], 1e-4);
+}
+
+#[test]
+fn split_variances_of_every_dtype() {
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        let n = 100_000usize;
+        let name = dtype.name();
+        let text = format!(
+            "%0: {name}[{n}] = input 0 [1]
+             %1: {name}[] = var(%0) {{dims: [0], keepdim: false, correction: 0}}
+             %2: {name}[] = std(%0) {{dims: [0], keepdim: false, correction: 1}}
+             return %1 %2"
+        );
+        let data: Vec<f64> = (0..n).map(|i| 3.0 + (i % 5) as f64 / 4.0).collect();
+        let x = ferrotrace_kernels::Array {
+            buffer: crate::common::buffer_of(&data, dtype),
+            layout: ferrotrace_runtime::Layout::contiguous([n].into()),
+            dtype,
+        };
+        let error = if dtype.is_half() { 1e-3 } else { 1e-5 };
+        run(&text, &[x], error);
+    }
+}
+
+// What is not finite reaches the result; pieces of very different means are merged without loss.
+#[test]
+fn split_variances_of_uneven_pieces() {
+    let n = 200_000usize;
+    let text = format!(
+        "%0: f32[{n}] = input 0 [1]
+         %1: f32[] = var(%0) {{dims: [0], keepdim: false, correction: 0}}
+         return %1"
+    );
+    let of =
+        |f: &dyn Fn(usize) -> f32| values(&run(&text, &[filled::<f32>(&[n], f)], f64::MAX)[0])[0];
+    let steps = of(&|i| (i / 20_000) as f32 * 1000.0);
+    assert!((steps / 8.25e6 - 1.0).abs() < 1e-5, "{steps}");
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+        let y = of(&|i| if i % 90_001 == 90_000 { bad } else { 1.0 });
+        assert!(!y.is_finite(), "{y} of {bad}");
+    }
+    // Deviations about a mean that is not finite, without the correction for it.
+    let text = format!(
+        "%0: f32[{n}] = input 0 [1]
+         %1: f32[1] = mean(%0) {{dims: [0], keepdim: true}}
+         %2: f32[{n}] = sub(%0, %1)
+         %3: f32[] = sum(%2) {{dims: [0], keepdim: false}}
+         %4: f32[{n}] = mul(%2, %2)
+         %5: f32[] = sum(%4) {{dims: [0], keepdim: false}}
+         return %3 %5"
+    );
+    assert_eq!(kernels(&text), 1);
+    let x = filled::<f32>(&[n], |i| if i % 60_000 == 7 { f32::MAX } else { 0.0 });
+    run(&text, &[x], 0.0);
+}
+
+// What waits for a split reduction otherwise is another kernel.
+#[test]
+fn other_uses_of_a_split_mean_are_kernels_of_their_own() {
+    let text = |then: &str| {
+        format!(
+            "%0: f32[200000] = input 0 [1]
+             %1: f32[1] = mean(%0) {{dims: [0], keepdim: true}}
+             %2: f32[200000] = sub(%0, %1)
+             {then}"
+        )
+    };
+    let absolute = text(
+        "%3: f32[200000] = abs(%2)
+         %4: f32[] = sum(%3) {dims: [0], keepdim: false}
+         return %4",
+    );
+    let greatest = text(
+        "%3: f32[] = max(%2) {dims: [0], keepdim: false}
+         %4: f32[] = sum(%2) {dims: [0], keepdim: false}
+         return %3 %4",
+    );
+    let stored = text(
+        "%3: f32[] = sum(%2) {dims: [0], keepdim: false}
+         return %2 %3",
+    );
+    for (text, n) in [(absolute, 2), (greatest, 2), (stored, 2)] {
+        assert!(kernels(&text) >= n, "{text}");
+        run(&text, &[noise(&[200_000], 8)], 0.05);
+    }
+}
+
 // ir T10: the mean of such a row is off by more than the spread, and the norm takes that off again.
 #[test]
 fn the_norm_of_long_rows_of_large_numbers_keeps_its_digits() {
@@ -273,12 +392,22 @@ fn integer_products_wrap() {
 #[test]
 fn long_sums_have_the_same_bits_each_time() {
     let x = noise(&[300_000], 12);
-    let text = reduce("sum", &[300_000], &[1], "f32", "f32");
-    let plan = compile(read(&text)).expect("it compiles");
+    let sum = reduce("sum", &[300_000], &[1], "f32", "f32");
+    let var = "
+        %0: f32[300000] = input 0 [1]
+        %1: f32[] = var(%0) {dims: [0], keepdim: false, correction: 1}
+        return %1";
+    for text in [sum.as_str(), var] {
+        same_bits_each_time(text, &x);
+    }
+}
+
+fn same_bits_each_time(text: &str, x: &ferrotrace_kernels::Array) {
+    let plan = compile(read(text)).expect("it compiles");
     let once = || {
         values(
             &plan
-                .run(&mut crate::common::kept(std::slice::from_ref(&x)), &[])
+                .run(&mut crate::common::kept(std::slice::from_ref(x)), &[])
                 .expect("it runs")[0],
         )[0]
     };
