@@ -1,6 +1,7 @@
 //! Index expressions as C: a row's part computed once, the rest a template over the vector position.
 
 use super::kernel::Writer;
+use super::lanes::moves_irregularly;
 use crate::expr::{Expr, Term, Var};
 
 /// A printed index. In `text`, `@` stands for the position along the vector axis.
@@ -37,19 +38,7 @@ impl Writer<'_> {
     pub(super) fn index(&mut self, e: &Expr) -> Index {
         let vector = self.vector_var();
         let coefficient = vector.map_or(0, |v| e.coefficient(v));
-        let nested = |t: &Term| match t {
-            Term::Var(_) => false,
-            Term::Value(_) => true,
-            _ => true,
-        };
-        let irregular = e.terms().iter().any(|(t, _)| {
-            nested(t) && {
-                let e = Expr::from(t.clone());
-                e.any(&mut |t| {
-                    matches!(t, Term::Value(_)) || vector.is_some_and(|v| *t == Term::Var(v))
-                })
-            }
-        });
+        let irregular = vector.is_some_and(|v| moves_irregularly(e, v, &self.differ));
         let step = match coefficient {
             _ if irregular => Step::Irregular,
             0 => Step::Uniform,
@@ -95,7 +84,8 @@ impl Writer<'_> {
     fn term(&mut self, term: &Term) -> String {
         match term {
             Term::Var(v) => self.var(*v),
-            Term::Value(v) => format!("v{v}[l]"),
+            Term::Value(v) if self.differ[*v as usize] => format!("v{v}[l]"),
+            Term::Value(v) => format!("v{v}[0]"),
             Term::Div(e, c) => {
                 let non_negative = e.is_non_negative(self.extents());
                 let (e, c) = (self.nested(e), self.param(*c));

@@ -6,7 +6,6 @@ use super::reduce::better;
 use super::stage::Loop;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
-use crate::expr::Var;
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
@@ -139,40 +138,6 @@ impl Writer<'_> {
         match printed.step {
             Step::Unit => format!("({set} + {})", self.call("iota", DType::I64, &[])),
             _ => format!("({set})"),
-        }
-    }
-
-    /// Addresses of the next row that the first loop will read, asked for while the second one computes: rows are read
-    /// from memory then while arithmetic goes on. Templates over the vector position.
-    pub(super) fn look_ahead(&mut self) {
-        let rows = self.row_vars();
-        let (&[row], true) = (rows.as_slice(), self.walked_vars().is_empty()) else {
-            return;
-        };
-        let row = Var(row as u32);
-        let first = self.stages.loops[0].compute.clone();
-        for v in first {
-            let node = self.node;
-            let BodyOp::Load {
-                index, mask: None, ..
-            } = &node.body.value(v).op
-            else {
-                continue;
-            };
-            let stride = index.coefficient(row);
-            self.look_ahead_by(v, stride);
-        }
-    }
-
-    /// Asks for what a contiguous load reads `ahead` elements on, if that is elsewhere.
-    pub(super) fn look_ahead_by(&mut self, load: Value, ahead: i64) {
-        let BodyOp::Load { source, .. } = self.node.body.value(load).op else {
-            return;
-        };
-        if self.indices[&load].step == Step::Unit && ahead != 0 {
-            let (pointer, text) = (self.pointer(source), self.indices[&load].text.clone());
-            let ahead = self.param(ahead);
-            self.ahead.push(format!("{pointer} + {text} + {ahead}"));
         }
     }
 

@@ -5,6 +5,7 @@
 //! at once while the columns (there a strided reduction) are walked; accumulators and row values are arrays of vectors.
 
 use super::index::Index;
+use super::lanes::{differ, lanes, prefers_outer};
 use super::merge::merge_loops;
 use super::reciprocal::use_reciprocals;
 use super::reduce::Reduction;
@@ -16,8 +17,8 @@ use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::expr::Var;
 use crate::lower::Limits;
 use crate::schedule::{FusedNode, Moment};
+use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need};
-use ferrotrace_kernels::{Distribution, ValueId};
 use ferrotrace_runtime::{DType, KernelSource, Part};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -45,6 +46,8 @@ pub(super) struct Pieces {
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
     pub lanes: usize,
+    /// Which values differ between the lanes.
+    pub differ: Vec<bool>,
     pub needs: BTreeSet<Need>,
     /// Printed indices of loads, index values and random values.
     pub indices: HashMap<Value, Index>,
@@ -95,7 +98,13 @@ pub fn emit(
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
     let stages = stages(&node, &needed);
-    let lanes = lanes(&node, &stages, machine);
+    let vector = if outer {
+        node.iter.len()
+    } else {
+        node.iter.len() + node.red.len()
+    };
+    let differ = differ(&node, Var(vector as u32 - 1));
+    let lanes = lanes(&node, &stages, &differ, machine);
     let moments = if split {
         node.moments().unwrap_or_default()
     } else {
@@ -105,6 +114,7 @@ pub fn emit(
     let writer = Writer {
         node: &node,
         lanes,
+        differ,
         needs: BTreeSet::new(),
         indices: HashMap::new(),
         masks: HashMap::new(),
@@ -128,46 +138,6 @@ pub fn emit(
         tile: None,
     };
     writer.kernel(&needed, machine)
-}
-
-/// Whether the columns are strided and the last row variable contiguous for most loads (codegen A3.12).
-fn prefers_outer(node: &FusedNode) -> bool {
-    let (Some(row), true) = (node.iter.len().checked_sub(1), node.reduces()) else {
-        return false;
-    };
-    let (row, column) = (Var(row as u32), Var(node.extents().len() as u32 - 1));
-    let (mut for_inner, mut for_outer) = (0usize, 0usize);
-    for (_, _, index) in node.loads() {
-        for_inner += usize::from(index.coefficient(column).abs() == 1);
-        for_outer +=
-            usize::from(index.coefficient(row).abs() == 1 && index.coefficient(column) != 0);
-    }
-    for_outer > for_inner
-}
-
-/// Lanes of every vector: as many of the widest type as a register holds.
-fn lanes(node: &FusedNode, stages: &Stages, machine: &Machine) -> usize {
-    let computed: BTreeSet<Value> = stages
-        .row
-        .iter()
-        .flatten()
-        .chain(stages.loops.iter().flat_map(|l| &l.compute))
-        .copied()
-        .collect();
-    let size = |v: &Value| {
-        let value = node.body.value(*v);
-        match (&value.op, value.dtype) {
-            (BodyOp::Random { dist, dtype, .. }, _)
-                if *dist != Distribution::Uniform || dtype.size() == 8 =>
-            {
-                8
-            }
-            (BodyOp::Random { .. } | BodyOp::Check { .. }, _) => 8,
-            (_, DType::Bool) => 4,
-            (_, dtype) => dtype.compute().size().max(4),
-        }
-    };
-    machine.vector / computed.iter().map(size).max().unwrap_or(4)
 }
 
 impl Writer<'_> {
@@ -273,7 +243,10 @@ impl Writer<'_> {
             } else {
                 (machine.l2 / 4 / saved.max(1)).clamp(self.lanes, BLOCK)
             };
-            let spread = vector.div_ceil(8).max(self.lanes);
+            // Enough units for the threads, by other rows or by pieces of this one.
+            let spread = vector
+                .div_ceil(8usize.div_ceil(rows.max(1)))
+                .max(self.lanes);
             let piece = fit.min(spread).next_multiple_of(self.lanes);
             (piece, vector.div_ceil(piece))
         } else if pure && walked == 1 && vector > 2 * PIECE {
@@ -285,14 +258,14 @@ impl Writer<'_> {
         self.block = width;
         let local = self.local_layout(cols, width);
         let mut body = String::new();
-        self.stage_text(&mut body, piece);
-        let reductions: Vec<Reduction> = self.all_reductions();
-        let (mut main, mut finish) = (String::new(), String::new());
         let cut = Pieces {
             piece: self.param(piece as i64),
             pieces: self.param(pieces as i64),
             extent: self.param(if self.outer { vector } else { split_extent } as i64),
         };
+        self.stage_text(&mut body, piece, &cut);
+        let reductions: Vec<Reduction> = self.all_reductions();
+        let (mut main, mut finish) = (String::new(), String::new());
         self.row_loop(&mut main, &body, &cut);
         if self.split {
             let rows_param = self.param(rows as i64);
@@ -566,9 +539,9 @@ impl Writer<'_> {
     }
 
     /// All stages of a row, or of a piece of `piece` columns of it.
-    fn stage_text(&mut self, out: &mut String, piece: usize) {
+    fn stage_text(&mut self, out: &mut String, piece: usize, cut: &Pieces) {
         if self.outer {
-            self.outer_stages(out);
+            self.outer_stages(out, cut);
             return;
         }
         for s in 0..self.stages.loops.len() {

@@ -1,9 +1,11 @@
 //! From fused nodes to C (DESIGN: the CPU back end). Sizes, strides, divisors and numbers are arguments of the text,
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
+mod ahead;
 mod index;
 mod inner;
 mod kernel;
+mod lanes;
 mod merge;
 mod moments;
 mod outer;

@@ -3,7 +3,7 @@
 
 use super::kernel::{Pieces, Writer};
 use super::value::lane_type;
-use crate::body::{BodyOp, Value};
+use crate::body::Value;
 use crate::expr::Var;
 use crate::schedule::Moment;
 use std::fmt::Write as _;
@@ -50,15 +50,7 @@ impl Writer<'_> {
             Some(&v) => Var(v as u32),
             None => Var(self.extents.len() as u32 - 1),
         };
-        for v in self.stages.loops[0].compute.clone() {
-            if let BodyOp::Load {
-                index, mask: None, ..
-            } = &self.node.body.value(v).op
-            {
-                let ahead = index.coefficient(split) * piece as i64;
-                self.look_ahead_by(v, ahead);
-            }
-        }
+        self.look_ahead_along(split, piece as i64);
     }
 
     /// The row's value of a moment, from the pieces' in order.

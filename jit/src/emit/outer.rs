@@ -1,6 +1,6 @@
 //! The loops of a block of rows whose columns are strided: rows are the vector axis.
 
-use super::kernel::{BLOCK, Writer};
+use super::kernel::{BLOCK, Pieces, Writer};
 use super::stage::Loop;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 impl Writer<'_> {
     /// The stages of a block of columns of an outer reduction.
-    pub(super) fn outer_stages(&mut self, out: &mut String) {
+    pub(super) fn outer_stages(&mut self, out: &mut String, cut: &Pieces) {
         let last = self.stages.loops.len();
         // Row values that a loop or a later stage reads are arrays over the block.
         let kept: Vec<Value> = self.stages.row.iter().flatten().copied().collect();
@@ -92,11 +92,51 @@ impl Writer<'_> {
                 }
             }
             let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
-            let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at);
             let mut body = String::new();
+            let shared = self.shared_values(&l, &available, &mut body);
+            self.gather_ahead(&l, &shared, cut, &mut body);
+            let mut l = l;
+            l.compute.retain(|v| !shared.contains(v));
+            let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at);
             self.block_loop(&mut body, &mut step, 6);
             self.walk(out, false, &body);
         }
+    }
+
+    /// Computes once for a column what all lanes share; the values.
+    fn shared_values(&mut self, l: &Loop, available: &[Value], out: &mut String) -> Vec<Value> {
+        let (pad, at) = (
+            " ".repeat(6),
+            At {
+                position: "lo",
+                lanes: None,
+                indent: 6,
+            },
+        );
+        let mut shared: Vec<Value> = Vec::new();
+        for &v in &l.compute {
+            let operands = self.node.body.operands(v);
+            let known = |o: &Value| shared.contains(o) || available.contains(o);
+            if !self.differ[v as usize] && !l.save.contains(&v) && operands.iter().all(known) {
+                shared.push(v);
+            }
+        }
+        if shared.is_empty() {
+            return shared;
+        }
+        let wanted: BTreeSet<Value> = shared
+            .iter()
+            .flat_map(|&v| self.node.body.operands(v))
+            .collect();
+        // A row value that all lanes share is the same in every vector of its array.
+        let _ = writeln!(out, "{pad}const long long j = lo; (void)j;");
+        for &v in available.iter().filter(|v| wanted.contains(v)) {
+            out.push_str(&self.recall(v, &pad));
+        }
+        for &v in &shared {
+            out.push_str(&self.statement(v, at));
+        }
+        shared
     }
 
     /// A row value read back from its array.

@@ -295,9 +295,15 @@ impl Writer<'_> {
             format!("if ({}) ", each.join(" && "))
         });
         self.reports = true;
+        let ty = self.vector(DType::I64);
+        if !self.differ[value as usize] {
+            let set = self.call("set", DType::I64, &["g"]);
+            return format!(
+                "{pad}{ty} v{value}; {{ long g = 0; {guard}g = ft_index(a, v{index}[0], {size}, {site}); v{value} = {set}; }}\n"
+            );
+        }
         let (count, w) = (self.lane_count(at), self.lanes);
         let load = self.call("load", DType::I64, &["g"]);
-        let ty = self.vector(DType::I64);
         format!(
             "{pad}{ty} v{value}; {{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) {guard}g[l] = ft_index(a, v{index}[l], {size}, {site}); v{value} = {load}; }}\n"
         )

@@ -79,3 +79,97 @@ fn empty_and_0d_tensors() {
         (0, vec![1.5], vec![1.5; 5])
     );
 }
+
+fn bags(rows: usize, bag: usize, width: usize, index: &str) -> String {
+    format!(
+        "%0: f32[50, {width}] = input 0 [{width}, 1]
+         %1: {index}[{rows}, {bag}] = input 1 [{bag}, 1]
+         %2: f32[{rows}, {bag}, {width}] = index(%0, %1) {{axes: [0], at: 0}}
+         %3: f32[{rows}, {width}] = sum(%2) {{dims: [1], keepdim: false}}
+         return %3"
+    )
+}
+
+// Sums of gathered rows: lanes run along the row, indices are looked at once, rows are asked for ahead.
+#[test]
+fn gathered_rows_are_summed_row_by_row() {
+    for (rows, bag, width) in [(7, 9, 256), (3, 40, 33), (1, 200, 16), (20, 8, 2000)] {
+        let text = bags(rows, bag, width, "i64");
+        let sources = plan(&text).explain().sources().join("");
+        assert!(sources.contains("__builtin_prefetch"), "{sources}");
+        assert!(!sources.contains("v1[l]"), "{sources}");
+        let at: Vec<i64> = (0..rows * bag)
+            .map(|i| (i * 37 % 100) as i64 - 50)
+            .collect();
+        let x = noise(&[50, width], 3);
+        run(&text, &[x.clone(), dense(&[rows, bag], &at)], 1e-3);
+        let narrow: Vec<i32> = at.iter().map(|&i| i as i32).collect();
+        let index = dense(&[rows, bag], &narrow);
+        run(&bags(rows, bag, width, "i32"), &[x, index], 1e-3);
+    }
+}
+
+#[test]
+fn faults_of_gathered_rows_are_found() {
+    let plan = plan(&bags(4, 10, 64, "i64"));
+    let x = noise(&[50, 64], 4);
+    for bad in [50i64, -51] {
+        for place in [0, 39] {
+            let mut at = vec![1i64; 40];
+            at[place] = bad;
+            let inputs = [x.clone(), dense(&[4, 10], &at)];
+            let error = plan.run(&mut kept(&inputs), &[]).expect_err("a fault");
+            match error.kind() {
+                ErrorKind::Index { index, dim, size } => {
+                    assert_eq!((*index, *dim, *size), (bad, 0, 50));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+// The index of a row is the same for all its lanes: rows are copied by whole vectors.
+#[test]
+fn rows_are_gathered_by_whole_vectors() {
+    let text = "
+        %0: f32[50, 40] = input 0 [40, 1]
+        %1: i64[30] = input 1 [1]
+        %2: f32[30, 40] = index(%0, %1) {axes: [0], at: 0}
+        %3: f32[30, 40] = exp(%2)
+        return %3";
+    let sources = plan(text).explain().sources().join("");
+    assert!(!sources.contains("v1[l]"), "{sources}");
+    let at: Vec<i64> = (0..30).map(|i| i * 17 % 100 - 50).collect();
+    run(text, &[noise(&[50, 40], 5), dense(&[30], &at)], 1e-6);
+}
+
+// A table for each row, and an index of the reduced dimension itself.
+#[test]
+fn gathers_that_move_with_rows_and_columns() {
+    let of_rows = "
+        %0: f32[6, 50, 40] = input 0 [2000, 40, 1]
+        %1: i64[6, 9, 40] = input 1 [9, 1, 0]
+        %2: f32[6, 9, 40] = gather(%0, %1) {dim: 1}
+        %3: f32[6, 40] = sum(%2) {dims: [1], keepdim: false}
+        return %3";
+    let at: Vec<i64> = (0..54).map(|i| i * 7 % 50).collect();
+    let index = dense::<i64>(&[6, 9], &at);
+    let layout = ferrotrace_runtime::Layout::new([6, 9, 40].into(), [9, 1, 0][..].into(), 0);
+    run(
+        of_rows,
+        &[noise(&[6, 50, 40], 6), index.with_layout(layout)],
+        1e-4,
+    );
+    let of_columns = "
+        %0: f32[30, 50] = input 0 [50, 1]
+        %1: i64[40] = input 1 [1]
+        %2: f32[30, 40] = index(%0, %1) {axes: [1], at: 1}
+        %3: f32[30] = sum(%2) {dims: [1], keepdim: false}
+        return %3";
+    run(
+        of_columns,
+        &[noise(&[30, 50], 7), dense(&[40], &at[..40])],
+        1e-4,
+    );
+}
