@@ -32,7 +32,9 @@ fn open(name: &str) -> std::result::Result<(f64, Run), String> {
         workloads::open(name)
     };
     let mut workload = opened.map_err(|e| e.to_string())?.ok_or("not offered")?;
-    let value = workload().and_then(|out| magnitude(&out)).map_err(|e| e.to_string())?;
+    let value = workload()
+        .and_then(|out| magnitude(&out))
+        .map_err(|e| e.to_string())?;
     let run = move || workload().map(drop).map_err(|e| e.to_string());
     Ok((value, Box::new(run)))
 }

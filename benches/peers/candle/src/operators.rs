@@ -16,11 +16,15 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
         let (x, y) = (x()?, y()?);
         Ok(Some(Box::new(move || f(&x, &y))))
     };
-    let with = |other: Tensor, f: fn(&Tensor, &Tensor) -> Result<Tensor>| -> Result<Option<Workload>> {
-        let x = x()?;
-        Ok(Some(Box::new(move || f(&x, &other))))
-    };
-    let of = |a: &[usize], b: Tensor, f: fn(&Tensor, &Tensor) -> Result<Tensor>| -> Result<Option<Workload>> {
+    let with =
+        |other: Tensor, f: fn(&Tensor, &Tensor) -> Result<Tensor>| -> Result<Option<Workload>> {
+            let x = x()?;
+            Ok(Some(Box::new(move || f(&x, &other))))
+        };
+    let of = |a: &[usize],
+              b: Tensor,
+              f: fn(&Tensor, &Tensor) -> Result<Tensor>|
+     -> Result<Option<Workload>> {
         let a = randn(a, 0, 1.0)?;
         Ok(Some(Box::new(move || f(&a, &b))))
     };
@@ -35,8 +39,8 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
         "op_mul_1m" => two(|x, y| x * y),
         "op_div_1m" => two(|x, y| x / y),
         "op_add_transposed_1m" => two(|x, y| x + y.t()?),
-        "op_maximum_1m" => two(Tensor::maximum),
-        "op_gt_1m" => two(Tensor::gt),
+        "op_maximum_1m" => two(|x, y| x.maximum(y)),
+        "op_gt_1m" => two(|x, y| x.gt(y)),
         "op_where_1m" => {
             let (x, y) = (x()?, y()?);
             let mask = x.gt(0.0)?;
@@ -58,27 +62,41 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
             let (x, i, y) = (x()?, randint(&MILLION, 2, 1024)?, y()?);
             Ok(Some(Box::new(move || x.scatter_add(&i, &y, 1))))
         }
-        "op_embedding" => of(&[10_000, 256], randint(&[4096], 2, 10_000)?, Tensor::embedding),
+        "op_embedding" => of(
+            &[10_000, 256],
+            randint(&[4096], 2, 10_000)?,
+            Tensor::embedding,
+        ),
         "op_matmul_64" => product(&[64, 64], &[64, 64]),
         "op_matmul_256" => product(&[256, 256], &[256, 256]),
         "op_matmul_1024" => product(&MILLION, &MILLION),
         "op_matmul_batched" => product(&[64, 128, 64], &[64, 64, 128]),
         "op_matvec_1024" => product(&MILLION, &[1024, 1]),
-        "op_matmul_transposed_512" => of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| a.matmul(&b.t()?)),
+        "op_matmul_transposed_512" => of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| {
+            a.matmul(&b.t()?)
+        }),
         "op_conv1d" => of(&[8, 64, 512], randn(&[64, 64, 3], 1, 0.05)?, |x, w| {
             x.conv1d(w, 1, 1, 1, 1)
         }),
-        "op_conv2d" => of(&[4, 32, 32, 32], randn(&[32, 32, 3, 3], 1, 0.05)?, |x, w| {
-            x.conv2d(w, 1, 1, 1, 1)
-        }),
-        "op_conv2d_1x1" => of(&[4, 64, 32, 32], randn(&[64, 64, 1, 1], 1, 0.05)?, |x, w| {
-            x.conv2d(w, 0, 1, 1, 1)
-        }),
+        "op_conv2d" => of(
+            &[4, 32, 32, 32],
+            randn(&[32, 32, 3, 3], 1, 0.05)?,
+            |x, w| x.conv2d(w, 1, 1, 1, 1),
+        ),
+        "op_conv2d_1x1" => of(
+            &[4, 64, 32, 32],
+            randn(&[64, 64, 1, 1], 1, 0.05)?,
+            |x, w| x.conv2d(w, 0, 1, 1, 1),
+        ),
         "op_max_pool2d" => images(|x| x.max_pool2d(2)),
         "op_avg_pool2d" => images(|x| x.avg_pool2d(2)),
         "op_upsample" => images(|x| x.upsample_nearest2d(128, 128)),
-        "op_zeros_1m" => Ok(Some(Box::new(|| Tensor::zeros(&MILLION, DType::F32, &Device::Cpu)))),
-        "op_arange_1m" => Ok(Some(Box::new(|| Tensor::arange(0f32, 1048576f32, &Device::Cpu)))),
+        "op_zeros_1m" => Ok(Some(Box::new(|| {
+            Tensor::zeros(&MILLION, DType::F32, &Device::Cpu)
+        }))),
+        "op_arange_1m" => Ok(Some(Box::new(|| {
+            Tensor::arange(0f32, 1048576f32, &Device::Cpu)
+        }))),
         _ => Ok(None),
     }
 }
@@ -89,7 +107,9 @@ fn images(f: fn(&Tensor) -> Result<Tensor>) -> Result<Option<Workload>> {
 }
 
 fn unary(name: &str) -> Result<Option<Workload>> {
-    let name = name.strip_prefix("op_").and_then(|name| name.strip_suffix("_1m"));
+    let name = name
+        .strip_prefix("op_")
+        .and_then(|name| name.strip_suffix("_1m"));
     let f: fn(&Tensor) -> Result<Tensor> = match name.unwrap_or_default() {
         "add_number" => |x| x + 1.5,
         "neg" => Tensor::neg,

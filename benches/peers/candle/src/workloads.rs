@@ -7,7 +7,11 @@ use candle_nn::{AdamW, Optimizer, SGD, ops};
 const BIG: [usize; 2] = [4096, 4096];
 
 pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
-    let shape = if name.ends_with("_256x1024") { [256, 1024] } else { BIG };
+    let shape = if name.ends_with("_256x1024") {
+        [256, 1024]
+    } else {
+        BIG
+    };
     let of_one = |f: fn(&Tensor) -> Result<Tensor>| -> Result<Option<Workload>> {
         let x = randn(&shape, 0, 1.0)?;
         Ok(Some(Box::new(move || f(&x))))
@@ -47,19 +51,30 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
         "mm_2048" => product(&[2048, 2048], &[2048, 2048]),
         "gemv_4096" => product(&[1, 4096], &BIG),
         "mm_bias_gelu" => {
-            let (x, w) = (randn(&[1024, 1024], 0, 1.0)?, randn(&[1024, 4096], 1, 0.03)?);
+            let (x, w) = (
+                randn(&[1024, 1024], 0, 1.0)?,
+                randn(&[1024, 4096], 1, 0.03)?,
+            );
             let b = randn(&[4096], 2, 1.0)?;
-            Ok(Some(Box::new(move || x.matmul(&w)?.broadcast_add(&b)?.gelu())))
+            Ok(Some(Box::new(move || {
+                x.matmul(&w)?.broadcast_add(&b)?.gelu()
+            })))
         }
         "conv3x3" => {
-            let (x, w) = (randn(&[8, 64, 56, 56], 0, 1.0)?, randn(&[64, 64, 3, 3], 1, 0.05)?);
+            let (x, w) = (
+                randn(&[8, 64, 56, 56], 0, 1.0)?,
+                randn(&[64, 64, 3, 3], 1, 0.05)?,
+            );
             Ok(Some(Box::new(move || x.conv2d(&w, 1, 1, 1, 1))))
         }
         "embsum" => {
             let table = randn(&[50_000, 256], 0, 1.0)?;
             let rows = randint(&[4096 * 32], 5, 50_000)?;
             Ok(Some(Box::new(move || {
-                table.index_select(&rows, 0)?.reshape((4096, 32, 256))?.sum(1)
+                table
+                    .index_select(&rows, 0)?
+                    .reshape((4096, 32, 256))?
+                    .sum(1)
             })))
         }
         "small_chain1000" => {
@@ -120,7 +135,10 @@ fn adamw() -> Result<Option<Workload>> {
         (20, &[10, 512]),
         (20, &[256, 1024]),
     ];
-    let shapes: Vec<&[usize]> = kinds.iter().flat_map(|&(n, s)| std::iter::repeat_n(s, n)).collect();
+    let shapes: Vec<&[usize]> = kinds
+        .iter()
+        .flat_map(|&(n, s)| std::iter::repeat_n(s, n))
+        .collect();
     let mut parameters = Vec::new();
     // The gradient of a sum of products is what the parameter is multiplied by.
     let mut loss = Tensor::zeros((), DType::F32, &Device::Cpu)?;
@@ -140,7 +158,16 @@ fn adamw() -> Result<Option<Workload>> {
 
 fn block() -> Result<Option<Workload>> {
     let (batch, length, d, heads, f) = (8usize, 128usize, 384usize, 12usize, 1536usize);
-    let shapes: [&[usize]; 8] = [&[d, 3 * d], &[3 * d], &[d, d], &[d], &[d, f], &[f], &[f, d], &[d]];
+    let shapes: [&[usize]; 8] = [
+        &[d, 3 * d],
+        &[3 * d],
+        &[d, d],
+        &[d],
+        &[d, f],
+        &[f],
+        &[f, d],
+        &[d],
+    ];
     let mut w = Vec::new();
     for (i, shape) in shapes.into_iter().enumerate() {
         w.push(randn(shape, i as u64 + 10, 0.02)?);
@@ -157,7 +184,8 @@ fn block() -> Result<Option<Workload>> {
             .reshape((batch, length, 3, heads, d / heads))?
             .permute((2, 0, 3, 1, 4))?;
         let part = |i: usize| qkv.get(i)?.contiguous();
-        let scores = (part(0)?.matmul(&part(1)?.transpose(D::Minus2, D::Minus1)?)? * ((d / heads) as f64).powf(-0.5))?;
+        let scores = (part(0)?.matmul(&part(1)?.transpose(D::Minus2, D::Minus1)?)?
+            * ((d / heads) as f64).powf(-0.5))?;
         let attended = ops::softmax_last_dim(&scores)?.matmul(&part(2)?)?;
         let attended = attended.transpose(1, 2)?.reshape((batch * length, d))?;
         let x = (&x + attended.matmul(&w[2])?.broadcast_add(&w[3])?)?;
