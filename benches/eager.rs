@@ -4,7 +4,7 @@
 //! cargo bench --bench eager [-- --rounds N] [-- --smoke] [names]
 //! ```
 //!
-//! `peers/run.py --operations` compares the same operations with candle.
+//! `peers/run.py --only operations` compares the same operations with candle.
 
 mod measure;
 mod rival;
@@ -25,19 +25,20 @@ fn main() -> Outcome {
         "values",
     ];
     let mut table = Table::new("Operations in eager mode, and ndarray", &heads);
-    for name in workload::operators::NAMES
+    for name in workload::names::NAMES
         .iter()
         .filter(|name| options.wants(name))
     {
         let Some(rival) = rival::open(name) else {
             continue;
         };
-        let mut ours = workload::open(name).ok_or("an operation is a workload")?;
-        let output = with_mode(Mode::Eager, &mut ours).remove(0);
+        let mut ours = workload::operators::open(name).ok_or("there is no such operation")?;
+        let output = with_mode(Mode::Eager, &mut ours);
         let (value, expected) = (workload::magnitude(&output)?, rival.value);
         drop(output);
         let same = value == expected || (value - expected).abs() <= 1e-4 * expected.abs().max(1e-6);
-        let eager = whole(|| drop(with_mode(Mode::Eager, &mut ours)));
+        let mut run = whole(|| drop(ours()));
+        let eager = Box::new(move |n| with_mode(Mode::Eager, || run(n)));
         let samples = interleaved(&mut [eager, whole(rival.run)], &options);
         let ratio = ratio(&samples[0], &samples[1]);
         table.row([

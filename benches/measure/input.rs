@@ -32,3 +32,14 @@ pub fn below(n: usize, seed: u64, bound: u64) -> Vec<i64> {
         .map(|i| (word(seed, i) % bound) as i64)
         .collect()
 }
+
+/// The operation that a name `op_OPERATION_SIZE` stands for, and the side of its square operands; of other names, what
+/// follows `op_`, and the side they would have.
+pub fn operation(name: &str) -> Option<(&str, usize)> {
+    let name = name.strip_prefix("op_")?;
+    let sizes = [("_1k", 32), ("_64k", 256), ("_1m", 1024)];
+    let sized = sizes
+        .into_iter()
+        .find_map(|(suffix, side)| Some((name.strip_suffix(suffix)?, side)));
+    Some(sized.unwrap_or((name, 1024)))
+}

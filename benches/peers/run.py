@@ -268,7 +268,7 @@ def compare(title, names, ours, others, ceiling, options):
 
 
 def operation_names():
-    text = open(os.path.join(ROOT, "benches", "workload", "operators.rs")).read()
+    text = open(os.path.join(ROOT, "benches", "workload", "names.rs")).read()
     return re.findall(r'^    "(op_\w+)",$', text, re.M)
 
 

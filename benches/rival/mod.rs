@@ -1,6 +1,6 @@
 //! Operations as a user of ndarray writes them.
 
-use crate::measure::input::{below, normal};
+use crate::measure::input::{below, normal, operation};
 use half::bf16;
 use ndarray::{Array, Array1, Array2, Axis, Dimension, Zip, concatenate, s};
 use std::hint::black_box;
@@ -106,8 +106,8 @@ pub fn open(name: &str) -> Option<Rival> {
         "op_arange_1m" => return of(|| Array1::<f32>::from_iter((0..1 << 20).map(|i| i as f32))),
         _ => {}
     }
-    let name = name.strip_prefix("op_")?.strip_suffix("_1m")?;
-    let x = matrix(1024, 1024, 0);
+    let (name, n) = operation(name)?;
+    let x = matrix(n, n, 0);
     elementwise(name, &x)
         .or_else(|| reduction(name, &x))
         .or_else(|| movement(name, x))
@@ -125,8 +125,9 @@ fn elementwise(name: &str, x: &Array2<f32>) -> Option<Rival> {
     } else {
         x.clone()
     };
-    let y = matrix(1024, 1024, 1);
-    let (row, column) = (vector(1024, 1), matrix(1024, 1, 1));
+    let n = x.nrows();
+    let y = matrix(n, n, 1);
+    let (row, column) = (vector(n, 1), matrix(n, 1, 1));
     let map = |f: fn(f32) -> f32, x: Array2<f32>| of(move || x.mapv(f));
     match name {
         "add" => of(move || &x + &y),
@@ -203,18 +204,19 @@ fn reduction(name: &str, x: &Array2<f32>) -> Option<Rival> {
 }
 
 fn movement(name: &str, x: Array2<f32>) -> Option<Rival> {
-    let y = matrix(1024, 1024, 1);
-    let chosen = positions(1024, 1024);
+    let n = x.nrows();
+    let y = matrix(n, n, 1);
+    let chosen = positions(n, n as u64);
     match name {
         "transpose_copy" => of(move || x.t().as_standard_layout().into_owned()),
-        "narrow_copy" => of(move || x.slice(s![.., 128..896]).to_owned()),
+        "narrow_copy" => of(move || x.slice(s![.., n / 8..n / 8 + n / 4 * 3]).to_owned()),
         "flip" => of(move || x.slice(s![.., ..;-1]).as_standard_layout().into_owned()),
         "cat_ax0" => of(move || concatenate![Axis(0), x, y]),
         "cat_ax1" => of(move || concatenate![Axis(1), x, y]),
         "repeat" => of(move || concatenate![Axis(0), x, x]),
         "pad" => of(move || {
-            let mut out = Array2::<f32>::zeros((1026, 1026));
-            out.slice_mut(s![1..1025, 1..1025]).assign(&x);
+            let mut out = Array2::<f32>::zeros((n + 2, n + 2));
+            out.slice_mut(s![1..n + 1, 1..n + 1]).assign(&x);
             out
         }),
         "index_select_ax0" => of(move || x.select(Axis(0), &chosen)),

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each benchmark uses a part.
 
 mod dense;
+pub mod names;
 pub mod operators;
 mod pointwise;
 mod rows;
@@ -65,7 +66,7 @@ pub fn open(name: &str) -> Option<Workload> {
         .or_else(|| rows::open(name))
         .or_else(|| dense::open(name))
         .or_else(|| training::open(name))
-        .or_else(|| operators::open(name))
+        .or_else(|| operators::workload(name))
 }
 
 /// What bounds it.

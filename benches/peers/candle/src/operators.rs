@@ -1,17 +1,20 @@
 //! Single operations.
 
+use crate::input::operation;
 use crate::{Workload, randint, randn};
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::ops;
 
-const MILLION: [usize; 2] = [1024, 1024];
-
 pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
-    if let Some(unary) = unary(name)? {
+    let Some((name, n)) = operation(name) else {
+        return Ok(None);
+    };
+    if let Some(unary) = unary(name, n)? {
         return Ok(Some(unary));
     }
-    let x = || randn(&MILLION, 0, 1.0);
-    let y = || randn(&MILLION, 1, 1.0);
+    let square = [n, n];
+    let x = || randn(&square, 0, 1.0);
+    let y = || randn(&square, 1, 1.0);
     let two = |f: fn(&Tensor, &Tensor) -> Result<Tensor>| -> Result<Option<Workload>> {
         let (x, y) = (x()?, y()?);
         Ok(Some(Box::new(move || f(&x, &y))))
@@ -30,71 +33,71 @@ pub(crate) fn open(name: &str) -> Result<Option<Workload>> {
     };
     let product = |a: &[usize], b: &[usize]| of(a, randn(b, 1, 1.0)?, |a, b| a.matmul(b));
     match name {
-        "op_add_16" => of(&[16], randn(&[16], 1, 1.0)?, |x, y| x + y),
-        "op_exp_16" => of(&[16], randn(&[1], 1, 1.0)?, |x, _| x.exp()),
-        "op_sum_16" => of(&[16], randn(&[1], 1, 1.0)?, |x, _| x.sum_all()),
-        "op_matmul_16" => product(&[16, 16], &[16, 16]),
-        "op_add_1m" => two(|x, y| x + y),
-        "op_sub_1m" => two(|x, y| x - y),
-        "op_mul_1m" => two(|x, y| x * y),
-        "op_div_1m" => two(|x, y| x / y),
-        "op_add_transposed_1m" => two(|x, y| x + y.t()?),
-        "op_maximum_1m" => two(|x, y| x.maximum(y)),
-        "op_gt_1m" => two(|x, y| x.gt(y)),
-        "op_where_1m" => {
+        "add_16" => of(&[16], randn(&[16], 1, 1.0)?, |x, y| x + y),
+        "exp_16" => of(&[16], randn(&[1], 1, 1.0)?, |x, _| x.exp()),
+        "sum_16" => of(&[16], randn(&[1], 1, 1.0)?, |x, _| x.sum_all()),
+        "matmul_16" => product(&[16, 16], &[16, 16]),
+        "add" => two(|x, y| x + y),
+        "sub" => two(|x, y| x - y),
+        "mul" => two(|x, y| x * y),
+        "div" => two(|x, y| x / y),
+        "add_transposed" => two(|x, y| x + y.t()?),
+        "maximum" => two(|x, y| x.maximum(y)),
+        "gt" => two(|x, y| x.gt(y)),
+        "where" => {
             let (x, y) = (x()?, y()?);
             let mask = x.gt(0.0)?;
             Ok(Some(Box::new(move || mask.where_cond(&x, &y))))
         }
-        "op_add_row_1m" => with(randn(&[1024], 1, 1.0)?, Tensor::broadcast_add),
-        "op_add_column_1m" => with(randn(&[1024, 1], 1, 1.0)?, Tensor::broadcast_add),
-        "op_layer_norm_1m" => {
-            let (x, w, b) = (x()?, randn(&[1024], 1, 1.0)?, randn(&[1024], 2, 1.0)?);
+        "add_row" => with(randn(&[n], 1, 1.0)?, Tensor::broadcast_add),
+        "add_column" => with(randn(&[n, 1], 1, 1.0)?, Tensor::broadcast_add),
+        "layer_norm" => {
+            let (x, w, b) = (x()?, randn(&[n], 1, 1.0)?, randn(&[n], 2, 1.0)?);
             Ok(Some(Box::new(move || ops::layer_norm(&x, &w, &b, 1e-5))))
         }
-        "op_rms_norm_1m" => with(randn(&[1024], 1, 1.0)?, |x, w| ops::rms_norm(x, w, 1e-5)),
-        "op_cat_ax0_1m" => two(|x, y| Tensor::cat(&[x, y], 0)),
-        "op_cat_ax1_1m" => two(|x, y| Tensor::cat(&[x, y], 1)),
-        "op_index_select_ax0_1m" => with(randint(&[1024], 2, 1024)?, |x, i| x.index_select(i, 0)),
-        "op_index_select_ax1_1m" => with(randint(&[1024], 2, 1024)?, |x, i| x.index_select(i, 1)),
-        "op_gather_1m" => with(randint(&MILLION, 2, 1024)?, |x, i| x.gather(i, 1)),
-        "op_scatter_add_1m" => {
-            let (x, i, y) = (x()?, randint(&MILLION, 2, 1024)?, y()?);
+        "rms_norm" => with(randn(&[n], 1, 1.0)?, |x, w| ops::rms_norm(x, w, 1e-5)),
+        "cat_ax0" => two(|x, y| Tensor::cat(&[x, y], 0)),
+        "cat_ax1" => two(|x, y| Tensor::cat(&[x, y], 1)),
+        "index_select_ax0" => with(randint(&[n], 2, n as u64)?, |x, i| x.index_select(i, 0)),
+        "index_select_ax1" => with(randint(&[n], 2, n as u64)?, |x, i| x.index_select(i, 1)),
+        "gather" => with(randint(&square, 2, n as u64)?, |x, i| x.gather(i, 1)),
+        "scatter_add" => {
+            let (x, i, y) = (x()?, randint(&square, 2, n as u64)?, y()?);
             Ok(Some(Box::new(move || x.scatter_add(&i, &y, 1))))
         }
-        "op_embedding" => of(
+        "embedding" => of(
             &[10_000, 256],
             randint(&[4096], 2, 10_000)?,
             Tensor::embedding,
         ),
-        "op_matmul_64" => product(&[64, 64], &[64, 64]),
-        "op_matmul_256" => product(&[256, 256], &[256, 256]),
-        "op_matmul_1024" => product(&MILLION, &MILLION),
-        "op_matmul_batched" => product(&[64, 128, 64], &[64, 64, 128]),
-        "op_matvec_1024" => product(&MILLION, &[1024, 1]),
-        "op_matmul_transposed_512" => of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| {
+        "matmul_64" => product(&[64, 64], &[64, 64]),
+        "matmul_256" => product(&[256, 256], &[256, 256]),
+        "matmul_1024" => product(&[1024, 1024], &[1024, 1024]),
+        "matmul_batched" => product(&[64, 128, 64], &[64, 64, 128]),
+        "matvec_1024" => product(&[1024, 1024], &[1024, 1]),
+        "matmul_transposed_512" => of(&[512, 512], randn(&[512, 512], 1, 1.0)?, |a, b| {
             a.matmul(&b.t()?)
         }),
-        "op_conv1d" => of(&[8, 64, 512], randn(&[64, 64, 3], 1, 0.05)?, |x, w| {
+        "conv1d" => of(&[8, 64, 512], randn(&[64, 64, 3], 1, 0.05)?, |x, w| {
             x.conv1d(w, 1, 1, 1, 1)
         }),
-        "op_conv2d" => of(
+        "conv2d" => of(
             &[4, 32, 32, 32],
             randn(&[32, 32, 3, 3], 1, 0.05)?,
             |x, w| x.conv2d(w, 1, 1, 1, 1),
         ),
-        "op_conv2d_1x1" => of(
+        "conv2d_1x1" => of(
             &[4, 64, 32, 32],
             randn(&[64, 64, 1, 1], 1, 0.05)?,
             |x, w| x.conv2d(w, 0, 1, 1, 1),
         ),
-        "op_max_pool2d" => images(|x| x.max_pool2d(2)),
-        "op_avg_pool2d" => images(|x| x.avg_pool2d(2)),
-        "op_upsample" => images(|x| x.upsample_nearest2d(128, 128)),
-        "op_zeros_1m" => Ok(Some(Box::new(|| {
-            Tensor::zeros(&MILLION, DType::F32, &Device::Cpu)
+        "max_pool2d" => images(|x| x.max_pool2d(2)),
+        "avg_pool2d" => images(|x| x.avg_pool2d(2)),
+        "upsample" => images(|x| x.upsample_nearest2d(128, 128)),
+        "zeros" => Ok(Some(Box::new(|| {
+            Tensor::zeros(&[1024, 1024], DType::F32, &Device::Cpu)
         }))),
-        "op_arange_1m" => Ok(Some(Box::new(|| {
+        "arange" => Ok(Some(Box::new(|| {
             Tensor::arange(0f32, 1048576f32, &Device::Cpu)
         }))),
         _ => Ok(None),
@@ -106,11 +109,8 @@ fn images(f: fn(&Tensor) -> Result<Tensor>) -> Result<Option<Workload>> {
     Ok(Some(Box::new(move || f(&x))))
 }
 
-fn unary(name: &str) -> Result<Option<Workload>> {
-    let name = name
-        .strip_prefix("op_")
-        .and_then(|name| name.strip_suffix("_1m"));
-    let f: fn(&Tensor) -> Result<Tensor> = match name.unwrap_or_default() {
+fn unary(name: &str, n: usize) -> Result<Option<Workload>> {
+    let f: fn(&Tensor) -> Result<Tensor> = match name {
         "add_number" => |x| x + 1.5,
         "neg" => Tensor::neg,
         "abs" => Tensor::abs,
@@ -149,14 +149,17 @@ fn unary(name: &str) -> Result<Option<Workload>> {
         "sort" => |x| Ok(x.sort_last_dim(true)?.0),
         "argsort" => |x| x.arg_sort_last_dim(true),
         "transpose_copy" => |x| x.t()?.contiguous(),
-        "narrow_copy" => |x| x.narrow(1, 128, 768)?.contiguous(),
+        "narrow_copy" => |x| {
+            x.narrow(1, x.dims()[1] / 8, x.dims()[1] / 4 * 3)?
+                .contiguous()
+        },
         "pad" => |x| x.pad_with_zeros(0, 1, 1)?.pad_with_zeros(1, 1, 1),
         "repeat" => |x| x.repeat((2, 1)),
         "flip" => |x| x.flip(&[1]),
         _ => return Ok(None),
     };
-    let positive = matches!(name, Some("sqrt" | "log" | "powf"));
-    let x = randn(&MILLION, 0, 1.0)?;
+    let positive = matches!(name, "sqrt" | "log" | "powf");
+    let x = randn(&[n, n], 0, 1.0)?;
     let x = if positive { (x.abs()? + 0.5)? } else { x };
     Ok(Some(Box::new(move || f(&x))))
 }
