@@ -107,6 +107,10 @@ impl<'a, T> Shared<'a, T> {
 /// Calls `f(range)` on disjoint ranges that cover `0..count`, in parallel where `count · cost` elementary operations
 /// are worth it. What `f` computes must not depend on where ranges end.
 pub fn ranges(count: usize, cost: usize, f: impl Fn(Range<usize>) + Sync) {
+    split(count, cost, &f);
+}
+
+fn split(count: usize, cost: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     if count == 0 {
         return;
     }

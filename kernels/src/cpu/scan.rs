@@ -215,7 +215,8 @@ fn scan_lanes<S: Scan>(
         if together {
             let group = [here, lane(l + 1), lane(l + 2), lane(l + 3)];
             // SAFETY: each lane belongs to one range of one task.
-            let outs = unsafe { [0, 1, 2, 3].map(|i: usize| out.part(group[i].span.clone())) };
+            let part = |i: usize| unsafe { out.part(group[i].span.clone()) };
+            let outs = [part(0), part(1), part(2), part(3)];
             scan_side_by_side::<S>(x, outs, group, len);
             l += ROWS;
         } else {
@@ -237,14 +238,15 @@ fn scan_side_by_side<S: Scan>(
         return;
     }
     // Cut to one length, of which the compiler knows that it bounds the index.
-    let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i: usize| &x[lanes[i].span.clone()][..len]);
+    let row = |i: usize| &x[lanes[i].span.clone()][..len];
+    let (x0, x1, x2, x3) = (row(0), row(1), row(2), row(3));
     let (y0, y1, y2, y3) = (
         &mut y0[..len],
         &mut y1[..len],
         &mut y2[..len],
         &mut y3[..len],
     );
-    let [a0, a1, a2, a3] = [0, 1, 2, 3].map(|i: usize| lanes[i].at);
+    let (a0, a1, a2, a3) = (lanes[0].at, lanes[1].at, lanes[2].at, lanes[3].at);
     let start = |lane: &Lane<S>, x: S::In| match lane.carry {
         Some(state) => S::step(state, x, lane.at),
         None => S::first(x, lane.at),
@@ -255,12 +257,10 @@ fn scan_side_by_side<S: Scan>(
         start(&lanes[2], x2[0]),
         start(&lanes[3], x3[0]),
     ];
-    for (y, s) in [&mut y0[0], &mut y1[0], &mut y2[0], &mut y3[0]]
-        .into_iter()
-        .zip(s)
-    {
-        *y = S::value(s);
-    }
+    y0[0] = S::value(s[0]);
+    y1[0] = S::value(s[1]);
+    y2[0] = S::value(s[2]);
+    y3[0] = S::value(s[3]);
     for i in 1..len {
         s = [
             S::step(s[0], x0[i], a0 + i),
@@ -327,23 +327,28 @@ impl<S: Scan> Loop for Columns<'_, S> {
 }
 
 /// The running values after positions `span` alone, which are not empty, of all columns.
-fn totals<S: Scan>(x: &[S::In], e: Extent, outer: usize, span: Range<usize>) -> Vec<S::State> {
-    let row = |i: usize| &x[(outer * e.len + i) * e.inner..][..e.inner];
-    let mut totals: Vec<S::State> = row(span.start)
-        .iter()
-        .map(|&x| S::first(x, span.start))
-        .collect();
-    for i in span.start + 1..span.end {
-        for (total, &x) in totals.iter_mut().zip(row(i)) {
-            *total = S::step(*total, x, i);
+fn totals<S: Scan>(
+    x: &[S::In],
+    e: Extent,
+    outer: usize,
+    span: Range<usize>,
+    totals: &mut [Option<S::State>],
+) {
+    for i in span.clone() {
+        let row = &x[(outer * e.len + i) * e.inner..][..e.inner];
+        for (total, &x) in totals.iter_mut().zip(row) {
+            *total = Some(match *total {
+                Some(before) if i > span.start => S::step(before, x, i),
+                _ => S::first(x, i),
+            });
         }
     }
-    totals
 }
 
 /// The running values after each of four equal stretches alone, of one column.
 fn totals_side_by_side<S: Scan>(x: &[S::In], at: usize, len: usize) -> [S::State; ROWS] {
-    let [x0, x1, x2, x3] = [0, 1, 2, 3].map(|i: usize| &x[i * len..][..len]);
+    let row = |i: usize| &x[i * len..][..len];
+    let (x0, x1, x2, x3) = (row(0), row(1), row(2), row(3));
     let mut s = [
         S::first(x0[0], at),
         S::first(x1[0], at + len),
@@ -373,21 +378,22 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
             let (o, group) = (task / groups, task % groups);
             let (first, end) = (group * ROWS, ((group + 1) * ROWS).min(blocks));
             let whole = first + ROWS == end && span(end - 1).len() == BLOCK;
-            let found: Vec<S::State> = if e.inner == 1 && whole {
-                let x = &x[o * e.len..][span(first).start..span(end - 1).end];
-                totals_side_by_side::<S>(x, span(first).start, BLOCK).into()
-            } else {
-                (first..end)
-                    .flat_map(|b| totals::<S>(x, e, o, span(b)))
-                    .collect()
-            };
             let at = (o * blocks + first) * e.inner;
+            let n = (end - first) * e.inner;
             // SAFETY: each group of blocks is one task's.
-            let carries = unsafe { shared.part(at..at + found.len()) };
-            carries
-                .iter_mut()
-                .zip(found)
-                .for_each(|(carry, total)| *carry = Some(total));
+            let carries = unsafe { shared.part(at..at + n) };
+            if e.inner == 1 && whole {
+                let x = &x[o * e.len..][span(first).start..span(end - 1).end];
+                let found = totals_side_by_side::<S>(x, span(first).start, BLOCK);
+                for i in 0..ROWS {
+                    carries[i] = Some(found[i]);
+                }
+                continue;
+            }
+            for b in first..end {
+                let carries = &mut carries[(b - first) * e.inner..][..e.inner];
+                totals::<S>(x, e, o, span(b), carries);
+            }
         }
     });
     // Each block's total becomes the running value before it.
@@ -418,7 +424,7 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
             }
             for b in lanes {
                 let carry = &carries[(o * blocks + b) * e.inner..][..e.inner];
-                let carry: Vec<S::State> = carry.iter().flatten().copied().collect();
+                let carry: Vec<S::State> = carry.iter().filter_map(|&carry| carry).collect();
                 let columns = 0..e.inner;
                 dispatch(Columns::<S> {
                     x,

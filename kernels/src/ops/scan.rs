@@ -2,7 +2,7 @@
 
 use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::number::with_type;
+use crate::cpu::number::{with_sum_type, with_type};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array, ScanKind};
@@ -81,10 +81,10 @@ pub fn run(kind: ScanKind, dim: usize, args: &[Arg], shape: &Shape, dtype: DType
             _ => scan::<LogSumExp<f64>>(elements(&x)?, elements_mut(&mut out)?, e),
         },
         ScanKind::Sum => {
-            with_type!(dtype, T => scan::<Sum<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+            with_sum_type!(dtype, T => scan::<Sum<T>>(elements(&x)?, elements_mut(&mut out)?, e))
         }
         ScanKind::Prod => {
-            with_type!(dtype, T => scan::<Prod<T>>(elements(&x)?, elements_mut(&mut out)?, e))
+            with_sum_type!(dtype, T => scan::<Prod<T>>(elements(&x)?, elements_mut(&mut out)?, e))
         }
         ScanKind::Max => {
             with_type!(x.dtype, T => scan::<Max<T>>(elements(&x)?, elements_mut(&mut out)?, e))
