@@ -589,3 +589,16 @@ fn random_elements_depend_on_their_index_alone() {
         philox::bits63(key, offset, i) as f64
     });
 }
+
+#[test]
+fn a_cast_to_its_own_dtype_makes_a_copy_dense() {
+    let x = crate::cpu::fixture::strided(DType::F32, &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert!(!x.layout.is_contiguous());
+    let args = [Arg::Array(x.clone())];
+    let out = run(&Op::Cast(DType::F32), &args, x.shape(), DType::F32).expect("memory");
+    assert!(out.layout.is_contiguous());
+    assert_eq!(
+        crate::cpu::fixture::read(&out),
+        crate::cpu::fixture::read(&x)
+    );
+}
