@@ -18,6 +18,7 @@ impl Array {
     ///
     /// # Errors
     /// Out of memory.
+    #[inline]
     pub fn empty(device: &Device, shape: Shape, dtype: DType) -> Result<Array> {
         let bytes = shape.numel().saturating_mul(dtype.size());
         let buffer = Buffer::allocate(device, bytes)?;
@@ -29,6 +30,7 @@ impl Array {
     }
 
     /// The shape of the window.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         self.layout.shape()
     }

@@ -160,6 +160,7 @@ impl Buffer {
     }
 
     /// The device whose memory it is.
+    #[inline]
     pub fn device(&self) -> &Device {
         &self.0.device
     }

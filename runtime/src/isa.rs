@@ -50,6 +50,7 @@ fn detect() -> Isa {
 
 impl Isa {
     /// The best set of this machine, or a lesser one named by `FERROTRACE_ISA` (`sse2`, `avx2`).
+    #[inline]
     pub fn host() -> Isa {
         *HOST
     }

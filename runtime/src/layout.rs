@@ -14,15 +14,28 @@ pub type Strides = SmallVec<[isize; 4]>;
 /// assert_eq!(layout.strides(), [3, 1]);
 /// assert!(layout.is_contiguous());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     shape: Shape,
     strides: Strides,
     offset: usize,
 }
 
+impl Clone for Layout {
+    // Copies of memory: lists clone element by element.
+    #[inline]
+    fn clone(&self) -> Layout {
+        Layout {
+            shape: self.shape.clone(),
+            strides: Strides::from_slice(&self.strides),
+            offset: self.offset,
+        }
+    }
+}
+
 impl Layout {
     /// Row-major from offset 0.
+    #[inline]
     pub fn contiguous(shape: Shape) -> Layout {
         let strides = shape.strides();
         Layout {
@@ -43,26 +56,31 @@ impl Layout {
     }
 
     /// The shape of the window.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// Strides in elements, one a dimension.
+    #[inline]
     pub fn strides(&self) -> &[isize] {
         &self.strides
     }
 
     /// The position of the element at index 0, in elements.
+    #[inline]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
     /// The number of elements of the window.
+    #[inline]
     pub fn numel(&self) -> usize {
         self.shape.numel()
     }
 
     /// Whether the window is row-major and dense; dimensions of size 1 are ignored (ir L3), empty ones are contiguous.
+    #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
         for (&dim, &stride) in self.shape.iter().zip(&self.strides).rev() {

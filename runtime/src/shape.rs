@@ -35,16 +35,19 @@ impl PartialEq for Shape {
 
 impl Shape {
     /// The shape of a 0-d tensor.
+    #[inline]
     pub fn scalar() -> Shape {
         Shape::default()
     }
 
     /// A shape of these sizes.
+    #[inline]
     pub fn new(dims: &[usize]) -> Shape {
         Shape(SmallVec::from_slice(dims))
     }
 
     /// The sizes, outermost first.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
@@ -56,6 +59,7 @@ impl Shape {
     }
 
     /// The number of elements: the product of the sizes, 1 for a 0-d shape. Saturates at `usize::MAX`.
+    #[inline]
     pub fn numel(&self) -> usize {
         if self.0.contains(&0) {
             return 0;
@@ -64,6 +68,7 @@ impl Shape {
     }
 
     /// Row-major strides in elements.
+    #[inline]
     pub fn strides(&self) -> SmallVec<[isize; 4]> {
         let mut strides = SmallVec::from_elem(1isize, self.rank());
         let mut step = 1isize;

@@ -2,8 +2,9 @@
 
 use crate::jit_fn::trace;
 use crate::kind::Kind;
-use crate::node::{Facts, Inputs, Node, Status};
+use crate::node::{Facts, Inputs, Node, State, Status};
 use crate::{Input, Mode, Tensor, flush, limit, mode};
+use ferrotrace_kernels::cpu::quick;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
@@ -106,7 +107,8 @@ pub(crate) fn record(
         return Tensor::of_fresh(Node::stored(data(kind), array));
     }
     if mode == Mode::Eager {
-        return match run_now(&kind, inputs) {
+        let result = run_quickly(&kind, inputs).unwrap_or_else(|| run_now(&kind, inputs));
+        return match result {
             Ok(array) => Tensor::of_fresh(Node::stored(data(kind), array)),
             Err(error) => fail(kind.op(), error, inputs, Some(kind.dtype), device, location),
         };
@@ -186,6 +188,49 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
         count(Counter::OpsRecorded, 1);
     }
     Some(array.with_layout(layout))
+}
+
+/// The same without a detour, for the operators and operands that [`quick`] knows.
+#[inline]
+fn run_quickly(kind: &Kind, inputs: &[Input<'_>]) -> Option<Result<Array>> {
+    let (op, shape, dtype) = (kind.op(), &kind.shape, kind.dtype);
+    if !quick::knows(op) {
+        return None;
+    }
+    match inputs {
+        [x] => quick::run(op, &[quick_operand(x)?], shape, dtype),
+        [a, b] => quick::run(op, &[quick_operand(a)?, quick_operand(b)?], shape, dtype),
+        [a, b, c] => {
+            let operands = [quick_operand(a)?, quick_operand(b)?, quick_operand(c)?];
+            quick::run(op, &operands, shape, dtype)
+        }
+        _ => None,
+    }
+}
+
+/// The operand, if it is a number or small stored data without gaps. Stand-ins for arguments of a `jit` function are
+/// read where that is noted.
+#[inline]
+fn quick_operand<'a>(input: &'a Input<'_>) -> Option<quick::Operand<'a>> {
+    let tensor = match input {
+        Input::Tensor(tensor) => tensor,
+        Input::Scalar(scalar) => return Some(quick::Operand::Number(*scalar)),
+        Input::Draw(_) => return None,
+    };
+    let node = tensor.node();
+    let Kind { shape, dtype, .. } = &*node.facts.kind;
+    if node.facts.argument != 0 || shape.numel() > quick::LIMIT {
+        return None;
+    }
+    match &*node.state() {
+        State::Stored(stored) if stored.array.layout.is_contiguous() => Some(quick::Operand::Run {
+            buffer: stored.array.buffer.clone(),
+            offset: stored.array.layout.offset(),
+            shape,
+            dtype: *dtype,
+        }),
+        _ => None,
+    }
 }
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.

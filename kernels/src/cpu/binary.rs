@@ -125,6 +125,25 @@ pub fn select(size: usize) -> Kernel {
     }
 }
 
+/// Elements as patterns of bits.
+trait Bits: Copy {
+    /// `a` where the mask is true, else `b`, without a branch.
+    fn pick(mask: u8, a: Self, b: Self) -> Self;
+}
+
+macro_rules! bits {
+    ($($t:ty),*) => {$(
+        impl Bits for $t {
+            #[inline(always)]
+            fn pick(mask: u8, a: $t, b: $t) -> $t {
+                let ones = (0 as $t).wrapping_sub(<$t>::from(mask));
+                (a & ones) | (b & !ones)
+            }
+        }
+    )*};
+}
+bits!(u8, u16, u32, u64);
+
 struct Choose<T> {
     n: usize,
     mask: *const u8,
@@ -133,7 +152,7 @@ struct Choose<T> {
     result: *mut T,
 }
 
-impl<T: Copy> Loop for Choose<T> {
+impl<T: Bits> Loop for Choose<T> {
     type Output = ();
 
     #[inline(always)]
@@ -142,15 +161,13 @@ impl<T: Copy> Loop for Choose<T> {
             // SAFETY: who calls the kernel gives `n` elements of each array.
             unsafe {
                 let (a, b) = (*self.a.add(i), *self.b.add(i));
-                self.result
-                    .add(i)
-                    .write(if *self.mask.add(i) != 0 { a } else { b });
+                self.result.add(i).write(T::pick(*self.mask.add(i), a, b));
             }
         }
     }
 }
 
-unsafe fn choose<T: Copy>(n: usize, operands: [*const u8; 3], result: *mut u8) {
+unsafe fn choose<T: Bits>(n: usize, operands: [*const u8; 3], result: *mut u8) {
     let [mask, a, b] = operands;
     dispatch(Choose::<T> {
         n,

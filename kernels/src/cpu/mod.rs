@@ -17,6 +17,7 @@ pub mod operand;
 pub mod par;
 pub mod pointwise;
 pub mod pool;
+pub mod quick;
 pub mod random;
 pub mod reduce;
 pub mod scan;

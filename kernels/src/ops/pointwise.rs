@@ -7,6 +7,11 @@ use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 /// The dtype operands promote to (ir T81): tensors of one or more dimensions come first, then 0-d tensors, then
 /// numbers; a later class takes part only where its category is higher than that of the classes before it.
 pub fn promote(args: &[ArgMeta<'_>]) -> DType {
+    match args {
+        [ArgMeta::Tensor(_, dtype)] => return *dtype,
+        [ArgMeta::Tensor(_, a), ArgMeta::Tensor(_, b)] if a == b => return *a,
+        _ => {}
+    }
     let mut classes: [Option<DType>; 3] = [None; 3];
     for arg in args {
         let (class, dtype) = match arg {

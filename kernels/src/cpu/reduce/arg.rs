@@ -1,6 +1,6 @@
 //! Positions of extremes.
 
-use super::fold::{Fold, Join, LANES, Lanes, Max, Min};
+use super::fold::{Fold, Join, LANES, Lanes, Max, Min, lanes};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::number::Wide;
 use std::marker::PhantomData;
@@ -24,6 +24,9 @@ impl<T: Wide> Extreme for Min<T> {
         new < old || (new.is_nan() && !old.is_nan())
     }
 }
+
+/// Elements that are still in the first-level cache when they are searched.
+const PIECE: usize = 2048;
 
 /// The position of the first extreme (the first NaN if there is one).
 #[derive(Debug)]
@@ -61,8 +64,6 @@ impl<J: Extreme> Fold for Arg<J> {
     }
 
     unsafe fn run(mut state: Self::State, n: usize, x: *const J::T, at: usize) -> Self::State {
-        // Pieces that are still in the first-level cache when they are searched.
-        const PIECE: usize = 2048;
         // SAFETY: as the caller promises.
         let x = unsafe { std::slice::from_raw_parts(x, n) };
         for (i, piece) in x.chunks(PIECE).enumerate() {
@@ -144,6 +145,51 @@ impl<J: Extreme> Fold for Arg<J> {
     #[inline(always)]
     fn value(state: Self::State) -> i64 {
         state.position
+    }
+
+    unsafe fn each(rows: usize, n: usize, x: *const J::T, pitch: isize, out: *mut i64) {
+        if n <= PIECE {
+            return dispatch(Each::<J> {
+                rows,
+                n,
+                x,
+                pitch,
+                out,
+            });
+        }
+        for r in 0..rows {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let x = x.wrapping_offset(r as isize * pitch);
+                out.add(r).write(Self::run(Self::START, n, x, 0).position);
+            }
+        }
+    }
+}
+
+/// Rows of at most a piece.
+struct Each<J: Extreme> {
+    rows: usize,
+    n: usize,
+    x: *const J::T,
+    pitch: isize,
+    out: *mut i64,
+}
+
+impl<J: Extreme> Loop for Each<J> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for r in 0..self.rows {
+            let row = self.x.wrapping_offset(r as isize * self.pitch);
+            // SAFETY: the caller gives `n` elements in each row, and a result.
+            unsafe {
+                let row = std::slice::from_raw_parts(row, self.n);
+                let first = Find(row, lanes::<J>(row)).run();
+                self.out.add(r).write(first as i64);
+            }
+        }
     }
 }
 

@@ -53,6 +53,19 @@ pub trait Fold: 'static {
     );
     /// The result.
     fn value(state: Self::State) -> Self::Out;
+    /// Writes what [`run`](Self::run) gives of each of `rows` rows of `n` elements, `pitch` elements apart.
+    ///
+    /// # Safety
+    /// `n` elements may be read in every row, and as many results as rows written.
+    unsafe fn each(rows: usize, n: usize, x: *const Self::T, pitch: isize, out: *mut Self::Out) {
+        for r in 0..rows {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let state = Self::run(Self::START, n, x.wrapping_offset(r as isize * pitch), 0);
+                out.add(r).write(Self::value(state));
+            }
+        }
+    }
 }
 
 /// The join of states in order, as a tree over neighbours. The states are overwritten; there is at least one.
@@ -119,6 +132,9 @@ macro_rules! joins {
             fn value(state: T) -> T {
                 state
             }
+            unsafe fn each(rows: usize, n: usize, x: *const T, pitch: isize, out: *mut T) {
+                dispatch(Each::<Self> { rows, n, x, pitch, out });
+            }
         }
     )*};
 }
@@ -139,34 +155,82 @@ impl<J: Join> Loop for Lanes<'_, J> {
 
     #[inline(always)]
     fn run(self) -> J::T {
-        if self.0.len() < 16 {
-            return self.0.iter().fold(J::START, |a, &b| J::join(a, b));
-        }
-        let mut total = [J::START; LANES];
-        let (blocks, rest) = self.0.as_chunks::<LANES>();
-        for deep in blocks.chunks(DEPTH) {
-            let mut lanes = [J::START; LANES];
-            for block in deep {
-                for j in 0..LANES {
-                    lanes[j] = J::join(lanes[j], block[j]);
-                }
-            }
+        lanes::<J>(self.0)
+    }
+}
+
+/// The fold of [`Lanes`]. What would join `START` to a lane is left out: it changes no lane that began with it.
+#[inline(always)]
+pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
+    if x.len() < 16 {
+        return x.iter().fold(J::START, |a, &b| J::join(a, b));
+    }
+    if x.len() <= LANES / 2 {
+        return across::<J, { LANES / 2 }>([J::START; LANES / 2], x);
+    }
+    let (blocks, rest) = x.as_chunks::<LANES>();
+    let mut total = [J::START; LANES];
+    for (i, deep) in blocks.chunks(DEPTH).enumerate() {
+        let mut lanes = [J::START; LANES];
+        for block in deep {
             for j in 0..LANES {
-                total[j] = J::join(total[j], lanes[j]);
+                lanes[j] = J::join(lanes[j], block[j]);
             }
         }
-        let mut lanes = total;
+        if i == 0 {
+            total = lanes;
+            continue;
+        }
+        for j in 0..LANES {
+            total[j] = J::join(total[j], lanes[j]);
+        }
+    }
+    across::<J, LANES>(total, rest)
+}
+
+/// Joins at most `N` elements to as many lanes, and the lanes as a tree: the upper half to the lower.
+#[inline(always)]
+fn across<J: Join, const N: usize>(mut lanes: [J::T; N], rest: &[J::T]) -> J::T {
+    if rest.len() == N {
+        for j in 0..N {
+            lanes[j] = J::join(lanes[j], rest[j]);
+        }
+    } else {
         for (lane, &x) in lanes.iter_mut().zip(rest) {
             *lane = J::join(*lane, x);
         }
-        let mut half = LANES / 2;
-        while half > 0 {
-            for j in 0..half {
-                lanes[j] = J::join(lanes[j], lanes[j + half]);
-            }
-            half /= 2;
+    }
+    let mut half = N / 2;
+    while half > 0 {
+        for j in 0..half {
+            lanes[j] = J::join(lanes[j], lanes[j + half]);
         }
-        lanes[0]
+        half /= 2;
+    }
+    lanes[0]
+}
+
+struct Each<J: Join> {
+    rows: usize,
+    n: usize,
+    x: *const J::T,
+    pitch: isize,
+    out: *mut J::T,
+}
+
+impl<J: Join> Loop for Each<J> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for r in 0..self.rows {
+            let row = self.x.wrapping_offset(r as isize * self.pitch);
+            // SAFETY: the caller gives `n` elements in each row, and a result.
+            unsafe {
+                let row = std::slice::from_raw_parts(row, self.n);
+                self.out.add(r).write(lanes::<J>(row));
+            }
+        }
     }
 }
 

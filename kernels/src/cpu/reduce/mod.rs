@@ -16,7 +16,7 @@ use super::operand::Input;
 use super::par::{Shared, ranges};
 use crate::{Array, ReduceKind};
 use arg::Arg;
-use ferrotrace_runtime::{Buffer, DType, Error, Result, Scalar, Shape};
+use ferrotrace_runtime::{Buffer, DType, Device, Error, Result, Scalar, Shape};
 use fold::{Fold, Max, Min, Prod, Sum};
 use plan::Plan;
 
@@ -44,11 +44,7 @@ pub fn reduce(
         };
         return super::create::full(device, shape, identity, dtype);
     }
-    let compute = match kind {
-        ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean if !x.dtype.is_float() => DType::I64,
-        ReduceKind::Any | ReduceKind::All => DType::Bool,
-        _ => x.dtype.compute(),
-    };
+    let compute = compute_dtype(kind, x.dtype);
     let input = Input::array(x, x.shape(), compute);
     let out = Array::empty(device, shape.clone(), dtype)?;
     let positional = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
@@ -64,22 +60,7 @@ pub fn reduce(
         input,
         to: Shared::new(made.as_mut_ptr()),
     };
-    match kind {
-        ReduceKind::Sum | ReduceKind::Mean => match compute {
-            DType::F32 => job.run::<Sum<f32>>(),
-            DType::F64 => job.run::<Sum<f64>>(),
-            _ => job.run::<Sum<i64>>(),
-        },
-        ReduceKind::Prod => match compute {
-            DType::F32 => job.run::<Prod<f32>>(),
-            DType::F64 => job.run::<Prod<f64>>(),
-            _ => job.run::<Prod<i64>>(),
-        },
-        ReduceKind::Max | ReduceKind::Any => each!(compute, T => job.run::<Max<T>>()),
-        ReduceKind::Min | ReduceKind::All => each!(compute, T => job.run::<Min<T>>()),
-        ReduceKind::ArgMax => each!(compute, T => job.run::<Arg<Max<T>>>()),
-        ReduceKind::ArgMin => each!(compute, T => job.run::<Arg<Min<T>>>()),
-    }
+    with_fold!(kind, compute, F => job.run::<F>());
     let n = shape.numel();
     if kind == ReduceKind::Mean {
         let count = x.numel() / n;
@@ -116,6 +97,83 @@ macro_rules! each {
     }};
 }
 use each;
+
+/// Expands its body with `$F` standing for the fold of a kind of reduction in a compute type.
+macro_rules! with_fold {
+    ($kind:expr, $compute:expr, $F:ident => $body:expr) => {{
+        macro_rules! named {
+            ($t:ty) => {{
+                type $F = $t;
+                $body
+            }};
+        }
+        match $kind {
+            ReduceKind::Sum | ReduceKind::Mean => match $compute {
+                DType::F32 => named!(Sum<f32>),
+                DType::F64 => named!(Sum<f64>),
+                _ => named!(Sum<i64>),
+            },
+            ReduceKind::Prod => match $compute {
+                DType::F32 => named!(Prod<f32>),
+                DType::F64 => named!(Prod<f64>),
+                _ => named!(Prod<i64>),
+            },
+            ReduceKind::Max | ReduceKind::Any => each!($compute, T => named!(Max<T>)),
+            ReduceKind::Min | ReduceKind::All => each!($compute, T => named!(Min<T>)),
+            ReduceKind::ArgMax => each!($compute, T => named!(Arg<Max<T>>)),
+            ReduceKind::ArgMin => each!($compute, T => named!(Arg<Min<T>>)),
+        }
+    }};
+}
+use with_fold;
+
+/// Reduces each of `results` dense rows of `n` elements of type `from`, as [`reduce`] would by rows and on one thread.
+/// `None` where it would go another way.
+///
+/// # Safety
+/// `results · n` elements, at most a chunk and at least one, may be read at `x`.
+pub(super) unsafe fn rows_of(
+    kind: ReduceKind,
+    x: *const u8,
+    from: DType,
+    results: usize,
+    n: usize,
+    shape: &Shape,
+    dtype: DType,
+) -> Option<Result<Array>> {
+    let positional = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
+    if (results > 1 && n < 32)
+        || from != compute_dtype(kind, from)
+        || !(positional || from == dtype)
+    {
+        return None;
+    }
+    let out = match Array::empty(const { &Device::cpu() }, shape.clone(), dtype) {
+        Ok(out) => out,
+        Err(error) => return Some(Err(error)),
+    };
+    let to = out.buffer.as_mut_ptr();
+    with_fold!(kind, from, F => {
+        // SAFETY: the rows are what the caller gives, the results a new buffer.
+        unsafe { <F as Fold>::each(results, n, x.cast(), n as isize, to.cast()) }
+    });
+    if kind == ReduceKind::Mean {
+        match from {
+            DType::F32 => divide(to.cast::<f32>(), results, n as f32),
+            _ => divide(to.cast::<f64>(), results, n as f64),
+        }
+    }
+    Some(Ok(out))
+}
+
+/// The type that elements of type `dtype` are folded in.
+fn compute_dtype(kind: ReduceKind, dtype: DType) -> DType {
+    match kind {
+        ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean if !dtype.is_float() => DType::I64,
+        ReduceKind::Any | ReduceKind::All => DType::Bool,
+        _ => dtype.compute(),
+    }
+}
 
 /// A reduction: what is read in which order, and where results go.
 struct Job<'a> {
