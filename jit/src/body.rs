@@ -5,8 +5,10 @@
 use crate::expr::{Expr, Ranges, Term};
 use ferrotrace_kernels::{BinaryOp, Distribution, Operand, ReduceKind, UnaryOp, ValueId};
 use ferrotrace_runtime::DType;
+use hashbrown::hash_table::{Entry, HashTable};
+use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
-use std::collections::HashMap;
+use std::hash::BuildHasher;
 
 /// Memory that a loop reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,10 +114,15 @@ pub struct Number {
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     values: Vec<BodyValue>,
-    memo: HashMap<BodyValue, Value>,
+    /// The values by their hash.
+    memo: HashTable<Value>,
     /// Conjunctions of `expression ≥ 0`.
     masks: Vec<Vec<Expr>>,
     numbers: Vec<Number>,
+}
+
+fn hash(value: &BodyValue) -> u64 {
+    FxBuildHasher.hash_one(value)
 }
 
 impl Body {
@@ -147,13 +154,18 @@ impl Body {
     /// Appends a value, or finds the equal one (codegen A7.1; the mask is part of the operation, A7.2).
     pub fn push(&mut self, op: BodyOp, dtype: DType) -> Value {
         let value = BodyValue { op, dtype };
-        if let Some(&known) = self.memo.get(&value) {
-            return known;
+        let (values, hash) = (&self.values, hash(&value));
+        let same = |&known: &Value| values[known as usize] == value;
+        let rehash = |&known: &Value| self::hash(&values[known as usize]);
+        match self.memo.entry(hash, same, rehash) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(place) => {
+                let id = values.len() as Value;
+                place.insert(id);
+                self.values.push(value);
+                id
+            }
         }
-        let id = self.values.len() as Value;
-        self.values.push(value.clone());
-        self.memo.insert(value, id);
-        id
     }
 
     /// Appends a mask, or finds the equal one. `None` for no inequality.

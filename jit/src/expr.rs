@@ -4,6 +4,7 @@
 //! An expression is `constant + Σ coefficient · term`; a term is a variable, a product, a floor division, a modulo, a
 //! minimum or maximum, or a value loaded at run time. Equal expressions under the rules below have equal forms.
 
+use smallvec::SmallVec;
 use std::fmt;
 
 /// A loop variable or a symbolic size.
@@ -33,7 +34,7 @@ pub enum Term {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Expr {
     constant: i64,
-    terms: Vec<(Term, i64)>,
+    terms: SmallVec<[(Term, i64); 2]>,
 }
 
 /// Inclusive bounds of an expression.
@@ -108,7 +109,7 @@ impl From<i64> for Expr {
     fn from(constant: i64) -> Expr {
         Expr {
             constant,
-            terms: Vec::new(),
+            terms: SmallVec::new(),
         }
     }
 }
@@ -123,7 +124,7 @@ impl From<Term> for Expr {
     fn from(term: Term) -> Expr {
         Expr {
             constant: 0,
-            terms: vec![(term, 1)],
+            terms: smallvec::smallvec![(term, 1)],
         }
     }
 }

@@ -5,8 +5,8 @@ use ferrotrace_kernels::{
     Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 type Key = (Op, SmallVec<[(u8, u64); 3]>, Precision);
 
@@ -14,7 +14,7 @@ type Key = (Op, SmallVec<[(u8, u64); 3]>, Precision);
 struct Simplifier {
     graph: Graph,
     precision: Precision,
-    known: HashMap<Key, ValueId>,
+    known: FxHashMap<Key, ValueId>,
 }
 
 impl OpBuilder for Simplifier {
@@ -99,7 +99,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
     let mut builder = Simplifier {
         graph: Graph::new(),
         precision: Precision::Fast,
-        known: HashMap::new(),
+        known: FxHashMap::default(),
     };
     let mut map = vec![ValueId(u32::MAX); live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {

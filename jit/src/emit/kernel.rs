@@ -20,7 +20,8 @@ use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need};
 use ferrotrace_runtime::{DType, KernelSource, Part};
-use std::collections::{BTreeSet, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// Elements of a piece of a long row of a kernel without reductions.
@@ -50,8 +51,8 @@ pub(super) struct Writer<'a> {
     pub differ: Vec<bool>,
     pub needs: BTreeSet<Need>,
     /// Printed indices of loads, index values and random values.
-    pub indices: HashMap<Value, Index>,
-    pub masks: HashMap<MaskId, Vec<Index>>,
+    pub indices: FxHashMap<Value, Index>,
+    pub masks: FxHashMap<MaskId, Vec<Index>>,
     /// Whether an index is checked.
     pub reports: bool,
     pub stages: Stages,
@@ -60,7 +61,7 @@ pub(super) struct Writer<'a> {
     pub split: bool,
     /// Reductions about a mean of a split row.
     pub moments: Vec<Moment>,
-    pub store_indices: HashMap<usize, Index>,
+    pub store_indices: FxHashMap<usize, Index>,
     pub params: Vec<i64>,
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
@@ -72,7 +73,7 @@ pub(super) struct Writer<'a> {
     /// Addresses to prefetch in the loop being written.
     pub ahead: Vec<String>,
     /// Loads that read a staging array, and its name.
-    pub staged: HashMap<Value, String>,
+    pub staged: FxHashMap<Value, String>,
     /// The tile the rows are walked in.
     pub tile: Option<Tile>,
 }
@@ -80,7 +81,7 @@ pub(super) struct Writer<'a> {
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
 pub fn emit(
     fused: &FusedNode,
-    stored: &HashSet<ValueId>,
+    stored: &FxHashSet<ValueId>,
     limits: &Limits,
     machine: &Machine,
 ) -> Emitted {
@@ -116,15 +117,15 @@ pub fn emit(
         lanes,
         differ,
         needs: BTreeSet::new(),
-        indices: HashMap::new(),
-        masks: HashMap::new(),
+        indices: FxHashMap::default(),
+        masks: FxHashMap::default(),
         reports: false,
         stages,
         extents,
         outer,
         split,
         moments,
-        store_indices: HashMap::new(),
+        store_indices: FxHashMap::default(),
         params: Vec::new(),
         pointers: Vec::new(),
         pointer_types: Vec::new(),
@@ -134,7 +135,7 @@ pub fn emit(
         scratch_rows: Vec::new(),
         block: 1,
         ahead: Vec::new(),
-        staged: HashMap::new(),
+        staged: FxHashMap::default(),
         tile: None,
     };
     writer.kernel(&needed, machine)

@@ -8,8 +8,8 @@ use ferrotrace_kernels::{
     BinaryOp, Distribution, Op, Operand, ReduceKind, ValueId, ops::pointwise, ops::view,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
 /// Writes values of a graph into one body, over loops of these extents.
 pub(super) struct Expansion<'a> {
@@ -18,7 +18,7 @@ pub(super) struct Expansion<'a> {
     extents: Vec<usize>,
     sites: &'a mut Vec<Site>,
     body: Body,
-    known: HashMap<(ValueId, Vec<Expr>, Option<MaskId>), Value>,
+    known: FxHashMap<(ValueId, Vec<Expr>, Option<MaskId>), Value>,
 }
 
 impl<'a> Expansion<'a> {
@@ -34,7 +34,7 @@ impl<'a> Expansion<'a> {
             extents,
             sites,
             body: Body::default(),
-            known: HashMap::new(),
+            known: FxHashMap::default(),
         }
     }
 

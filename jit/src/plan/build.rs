@@ -10,7 +10,7 @@ use crate::simplify::simplify;
 use ferrotrace_runtime::{
     Activity, Config, Counter, Kernel, KernelSource, Result, Timer, compile_kernels, count,
 };
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -64,7 +64,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
 
 /// For each step, the buffers that nothing after it uses (scheduler B-01); outputs are in none.
 fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
-    let mut last: HashMap<Source, usize> = HashMap::new();
+    let mut last: FxHashMap<Source, usize> = FxHashMap::default();
     for (i, step) in steps.iter().enumerate() {
         for source in super::run::touched(step) {
             last.insert(source, i);

@@ -3,13 +3,13 @@
 use super::Refusal;
 use super::align::{self, Alignment};
 use crate::body::{Body, BodyOp, Source, Value};
-use crate::expr::{Expr, Term};
+use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
 use crate::nest::LoopNest;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
+use rustc_hash::FxHashMap;
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::fmt;
 
 /// The value of a node, and where it would be stored.
@@ -161,9 +161,17 @@ impl FusedNode {
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let mut body = Body::default();
         let mut stores: Vec<Store> = Vec::new();
-        let mut forwarded: HashMap<ValueId, usize> = HashMap::new();
+        let mut forwarded: FxHashMap<ValueId, usize> = FxHashMap::default();
         let mismatch = Cell::new(false);
-        for (node, map) in [(earlier, &first), (later, &second)] {
+        let stays = iter == earlier.iter && red == earlier.red && is_identity(&first);
+        if stays {
+            body = earlier.body.clone();
+            stores = earlier.stores.clone();
+            let nodes = stores.iter().enumerate().map(|(i, s)| (s.node, i));
+            forwarded = nodes.collect();
+        }
+        let moved = [(earlier, &first), (later, &second)];
+        for (node, map) in moved.into_iter().skip(usize::from(stays)) {
             let of = |term: &Term| match term {
                 Term::Var(v) => map.get(v.0 as usize).cloned(),
                 _ => None,
@@ -212,6 +220,12 @@ impl FusedNode {
         }
         Ok(fused)
     }
+}
+
+/// Whether variables stand for themselves.
+fn is_identity(map: &[Expr]) -> bool {
+    let own = |(i, e): (usize, &Expr)| *e == Expr::from(Term::Var(Var(i as u32)));
+    map.iter().enumerate().all(own)
 }
 
 /// How a value varies.

@@ -11,7 +11,8 @@ use crate::lower::{CallArg, Limits, Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 
 pub use fused::{Dependence, FusedNode, Store};
 pub use moments::Moment;
@@ -34,14 +35,14 @@ pub struct Schedule {
     /// Pairs of nodes (the first of each fused node) and why they are not one kernel.
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
     /// Nodes whose value must lie in memory: read by another kernel or call, or an output.
-    pub stored: HashSet<ValueId>,
+    pub stored: FxHashSet<ValueId>,
 }
 
 /// The graph of fused nodes while it shrinks.
 struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
     limits: &'a Limits,
-    sizes: HashMap<Source, u64>,
+    sizes: FxHashMap<Source, u64>,
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
 }
 
@@ -95,8 +96,8 @@ fn node_of(step: &Lowered) -> ValueId {
 impl<'a> Fusion<'a> {
     fn new(graph: &Graph, lowering: &Lowering, limits: &'a Limits) -> Fusion<'a> {
         let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
-        let mut producer: HashMap<ValueId, NodeIndex> = HashMap::new();
-        let mut sizes = HashMap::new();
+        let mut producer: FxHashMap<ValueId, NodeIndex> = FxHashMap::default();
+        let mut sizes = FxHashMap::default();
         for (i, step) in lowering.steps.iter().enumerate() {
             let weight = match step {
                 Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
@@ -148,7 +149,7 @@ impl<'a> Fusion<'a> {
                 touching.entry(source).or_default().push(index);
             }
         }
-        let mut shared: HashMap<(NodeIndex, NodeIndex), u64> = HashMap::new();
+        let mut shared: FxHashMap<(NodeIndex, NodeIndex), u64> = FxHashMap::default();
         for (source, nodes) in touching {
             let bytes = self.sizes.get(&source).copied().unwrap_or(0);
             for (i, &a) in nodes.iter().enumerate() {
@@ -168,7 +169,7 @@ impl<'a> Fusion<'a> {
 
     /// One round: whether anything was fused.
     fn round(&mut self, lowering: &Lowering) -> bool {
-        let mut moved: HashMap<NodeIndex, NodeIndex> = HashMap::new();
+        let mut moved: FxHashMap<NodeIndex, NodeIndex> = FxHashMap::default();
         let mut changed = false;
         for (bytes, a, b) in self.candidates(lowering) {
             let at = |mut n: NodeIndex| {
@@ -214,7 +215,7 @@ impl<'a> Fusion<'a> {
                 .neighbors(from)
                 .filter(|n| direct || *n != to)
                 .collect();
-            let mut seen: HashSet<NodeIndex> = pending.iter().copied().collect();
+            let mut seen: FxHashSet<NodeIndex> = pending.iter().copied().collect();
             while let Some(n) = pending.pop() {
                 if n == to {
                     return true;
@@ -249,10 +250,11 @@ impl<'a> Fusion<'a> {
                 return Err(Refusal::Distance);
             }
         }
-        let fused = FusedNode::fuse(first, second, self.limits)?;
+        // Before what costs more to find out.
         if self.is_between(a, b) {
             return Err(Refusal::NodeBetween);
         }
+        let fused = FusedNode::fuse(first, second, self.limits)?;
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
         let from: Vec<NodeIndex> = self
@@ -273,7 +275,7 @@ impl<'a> Fusion<'a> {
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
     fn finish(self, graph: &Graph, lowering: &Lowering) -> Schedule {
         let first = |n: NodeIndex| self.span(n).0;
-        let mut waiting: HashMap<NodeIndex, usize> = HashMap::new();
+        let mut waiting: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut ready = std::collections::BTreeSet::new();
         for n in self.graph.node_indices() {
             let count = self
@@ -299,7 +301,7 @@ impl<'a> Fusion<'a> {
                 None => Scheduled::Call(n.index()),
             });
         }
-        let mut stored = HashSet::new();
+        let mut stored = FxHashSet::default();
         for (source, _) in &lowering.outputs {
             if let Source::Node(v) = source {
                 stored.insert(*v);
