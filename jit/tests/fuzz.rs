@@ -125,7 +125,7 @@ fn count(default: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn interpreted_drafts_give_the_results_of_eager_mode() {
-    for seed in count(1500) {
+    for seed in count(7000) {
         check(seed, &SMALL, interpreted);
     }
 }
@@ -136,7 +136,7 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
         precision: Precision::EagerExact,
         ..SMALL
     };
-    for seed in count(700) {
+    for seed in count(3500) {
         check(seed, &limits, interpreted);
     }
 }
@@ -184,13 +184,13 @@ const MIDDLE: Limits = Limits {
 
 #[test]
 fn compiled_plans_give_the_results_of_eager_mode() {
-    check_compiled(count(150), &MIDDLE, compiled);
+    check_compiled(count(500), &MIDDLE, compiled);
 }
 
 #[test]
 fn compiled_exact_plans_give_the_results_of_eager_mode() {
     check_compiled(
-        count(100),
+        count(260),
         &Limits {
             precision: Precision::EagerExact,
             ..MIDDLE
@@ -208,7 +208,7 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ops: 10,
         ..MIDDLE
     };
-    check_compiled(count(60), &limits, compiled);
+    check_compiled(count(150), &limits, compiled);
 }
 
 /// Long rows, blocks and chunks: sizes past every threshold of the emitter.
@@ -221,11 +221,11 @@ const LARGE: Limits = Limits {
 
 #[test]
 fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
-    check_compiled(count(12), &LARGE, compiled);
+    check_compiled(count(30), &LARGE, compiled);
 }
 
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {
-    check_compiled(count(60), &MIDDLE, donated);
+    check_compiled(count(120), &MIDDLE, donated);
 }

@@ -220,9 +220,8 @@ impl<'a> Expansion<'a> {
         let inner = broadcast_index(&self.graph.node(x).shape, index);
         let value = self.value(x, &inner, mask)?;
         let from = self.graph.node(x).dtype;
-        // A half operand of another half compute type is rounded to it by the conversion.
         let value = self.cast(value, dtype.compute());
-        if dtype.is_half() && from != dtype && !from.is_half() {
+        if dtype.is_half() && from != dtype {
             return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
         }
         Ok(value)

@@ -9,6 +9,7 @@ mod fusion;
 mod indexing;
 mod length;
 mod memory;
+mod precision;
 mod reductions;
 
 use common::{difference, kept};

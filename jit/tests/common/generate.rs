@@ -416,7 +416,10 @@ impl Generator<'_> {
                 };
                 let (start, step) = (number(&mut self.rng), number(&mut self.rng));
                 let args = [self.number(start), self.number(step)];
-                let bound = (3.0 + 3.0 * len as f64).min(track::limit(dtype));
+                // What is below zero, or too large, wraps to anything.
+                let (span, limit) = (3.0 + 3.0 * len as f64, track::limit(dtype));
+                let wraps = dtype.is_int() && (dtype == DType::U8 || span > limit);
+                let bound = if wraps { limit } else { span.min(limit) };
                 self.push(Op::Arange { len, dtype }, &args, Some(Track::exact(bound)));
             }
             2 | 3 if !shape.is_empty() => {
@@ -572,7 +575,7 @@ impl Generator<'_> {
             return;
         }
         let dim = self.rng.below(rank);
-        match self.rng.below(3) {
+        match self.rng.below(5) {
             0 if dtype == DType::F32 && rank == 2 && t.bound < 100.0 => {
                 let k = shape[1];
                 let other = self.dim();
@@ -600,6 +603,16 @@ impl Generator<'_> {
                     Some(Track::exact(64.0)),
                 );
             }
+            2 if t.is_exact() && t.bound.is_finite() => {
+                let bound = t.bound * shape[dim].max(1) as f64;
+                let op = Op::Scan {
+                    kind: ScanKind::Sum,
+                    dim,
+                };
+                let small = (bound < 1e4).then_some(Track::exact(bound));
+                self.push(op, &[x.into()], small);
+            }
+            3 if t.is_exact() && t.bound.is_finite() => self.scatter(x, dim),
             _ => {
                 let kind = self.rng.pick(&[ScanKind::Max, ScanKind::Min]);
                 let track = Track {
