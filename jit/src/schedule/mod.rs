@@ -43,6 +43,8 @@ struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
     limits: &'a Limits,
     sizes: FxHashMap<Source, u64>,
+    /// For each lowered step, the last step of any node that begins there or before.
+    reach: Vec<usize>,
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
 }
 
@@ -126,6 +128,7 @@ impl<'a> Fusion<'a> {
             graph: fused,
             limits,
             sizes,
+            reach: (0..lowering.steps.len()).collect(),
             refusals: BTreeMap::new(),
         }
     }
@@ -205,11 +208,20 @@ impl<'a> Fusion<'a> {
         })
     }
 
+    /// A step such that no node that begins after it leads to `to`. Steps depend on earlier ones alone, but a path may
+    /// enter a fused node at a late step and leave it at an early one: nodes that begin before the end must end before.
+    fn horizon(&self, to: NodeIndex) -> usize {
+        let mut end = self.span(to).1;
+        while self.reach[end] > end {
+            end = self.reach[end];
+        }
+        end
+    }
+
     /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).
     fn is_between(&self, a: NodeIndex, b: NodeIndex) -> bool {
         let reaches = |from: NodeIndex, to: NodeIndex, direct: bool| {
-            // Every step depends on earlier ones alone: what starts after the target's end cannot lead to it.
-            let end = self.span(to).1;
+            let end = self.horizon(to);
             let mut pending: Vec<NodeIndex> = self
                 .graph
                 .neighbors(from)
@@ -257,6 +269,10 @@ impl<'a> Fusion<'a> {
         let fused = FusedNode::fuse(first, second, self.limits)?;
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
+        let (first, last) = self.span(a);
+        for reach in &mut self.reach[first..last] {
+            *reach = last.max(*reach);
+        }
         let from: Vec<NodeIndex> = self
             .graph
             .neighbors_directed(b, petgraph::Direction::Incoming)

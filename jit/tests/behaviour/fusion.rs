@@ -1,7 +1,7 @@
 //! How many kernels programs become.
 
 use super::{kernels, plan, run};
-use crate::common::noise;
+use crate::common::{filled, noise};
 use ferrotrace_jit::schedule::Refusal;
 
 // scheduler §21.1
@@ -365,4 +365,28 @@ fn nested_padding_keeps_each_ring() {
     assert_eq!(kernels(text), 1);
     let y = crate::common::values(&run(text, &[noise(&[2, 2], 22)], 0.0)[0]);
     assert_eq!((y[0], y[7], y[35]), (3.0, 2.0, 3.0));
+}
+
+// scheduler L-28: a path that enters a fused node at a late step and leaves it at an early one is a cycle all the same.
+#[test]
+fn no_cycle_goes_through_a_fused_node_backwards() {
+    let text = "%0: i16[5] = input 0 [1]
+        %1: i16[1] = input 1 [1]
+        %2: i16[5] = slice_assign(%0, %1) {dim: 0, start: 0, end: 5, step: 2}
+        %3: i16[3] = pad(%1, $0=-1.5) {pads: [[0, 2]]}
+        %4: f32[3] = exp(%3)
+        %5: f32[5] = acos(%2)
+        %6: bool[3] = isinf(%4)
+        %7: f32[15] = repeat(%5) {counts: [3]}
+        %8: f32[15] = slice_assign(%7, %4) {dim: 0, start: 10, end: 15, step: 2}
+        %9: f32[5] = atanh(%2)
+        %10: f32[15] = cat(%2, %9, %9) {dim: 0}
+        %11: bool[1] = all(%10) {dims: [0], keepdim: true}
+        %12: f32[1] = exp(%11)
+        %13: f32[1] = layer_norm(%12, 0.25) {n: 1, weight: false, bias: false}
+        %14: f32[] = min(%13) {dims: [0], keepdim: false}
+        %15: f32[3] = where_cond(%6, %14, %4)
+        return %8 %14 %15";
+    let x = filled::<i16>(&[5], |i| i as i16 - 2);
+    run(text, &[x, filled::<i16>(&[1], |_| 1)], 1e-6);
 }
