@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::{
-    Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
+    Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::FxHashMap;
@@ -28,6 +28,8 @@ impl OpBuilder for Simplifier {
 
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         match op {
+            // A kernel of its own, which never holds the scores.
+            Op::Composite(Composite::Attention { .. }) => {}
             Op::Composite(composite) => return composite::decompose(&composite, self, operands),
             Op::Reduce {
                 kind: ReduceKind::Mean,

@@ -139,7 +139,8 @@ fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
         | Op::Conv(_)
         | Op::Pool(_)
         | Op::AdaptiveAvgPool { .. }
-        | Op::Interpolate { .. } => true,
+        | Op::Interpolate { .. }
+        | Op::Composite(_) => true,
         Op::Cat { .. } => operands > limits.cat,
         _ => false,
     }

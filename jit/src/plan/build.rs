@@ -8,7 +8,7 @@ use crate::lower::{CallArg, Limits, Lowered, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
 use ferrotrace_runtime::{
-    Activity, Config, Counter, Kernel, KernelSource, Result, Timer, compile_kernels, count,
+    Activity, Config, Counter, Error, Kernel, KernelSource, Result, Timer, compile_kernels, count,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -26,6 +26,14 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     }
     let lowering = lower(&graph, limits)?;
     let schedule = fuse(&graph, &lowering, limits);
+    let scheduled = schedule.steps.iter().map(|step| match step {
+        Scheduled::Fused(fused) => fused.steps.len(),
+        Scheduled::Call(_) => 1,
+    });
+    // Steps in a cycle are in no order.
+    if scheduled.sum::<usize>() != lowering.steps.len() {
+        return Err(Error::internal("the schedule lost a step"));
+    }
     let machine = Machine::default();
     let steps: Vec<Step> = schedule
         .steps

@@ -194,3 +194,21 @@ fn a_donated_input_that_is_wanted_survives() {
         (vec![-1.0, 2.0, -3.0], vec![1.0, -2.0, 3.0])
     );
 }
+
+// Scores of 2,048 by 2,048 for each of four heads would take 64 MiB.
+#[test]
+fn attention_never_holds_the_scores() {
+    let text = "%0: f32[4, 2048, 16] = input 0 [32768, 16, 1]
+        %1: f32[4, 2048, 16] = scaled_dot_product_attention(%0, %0, %0) {mask: false, causal: true, scale: NaN}
+        return %1";
+    let plan = plan(text);
+    let explanation = plan.explain();
+    assert_eq!(
+        (explanation.fused_nodes().len(), explanation.calls().len()),
+        (0, 1)
+    );
+    let x = noise(&[4, 2048, 16], 3);
+    let (result, stats) = stats_scope(|| plan.run(&mut kept(std::slice::from_ref(&x)), &[]));
+    result.expect("it runs");
+    assert!(stats.peak_bytes <= 1 << 20, "{}", stats.peak_bytes);
+}

@@ -1,5 +1,6 @@
 //! Ready-made kernels of the CPU. All unsafe code of this crate is here.
 
+pub mod attention;
 pub mod binary;
 pub mod cast;
 pub mod conv;

@@ -9,6 +9,10 @@ use ferrotrace_runtime::Isa;
 pub trait Real: Wide {
     /// self · a + b, rounded once where the machine has the instruction.
     fn fused(self, a: Self, b: Self) -> Self;
+    /// self − other.
+    fn minus(self, other: Self) -> Self;
+    /// self / other.
+    fn per(self, other: Self) -> Self;
 }
 
 impl Real for f32 {
@@ -16,12 +20,28 @@ impl Real for f32 {
     fn fused(self, a: f32, b: f32) -> f32 {
         self.mul_add(a, b)
     }
+    #[inline(always)]
+    fn minus(self, other: f32) -> f32 {
+        self - other
+    }
+    #[inline(always)]
+    fn per(self, other: f32) -> f32 {
+        self / other
+    }
 }
 
 impl Real for f64 {
     #[inline(always)]
     fn fused(self, a: f64, b: f64) -> f64 {
         self.mul_add(a, b)
+    }
+    #[inline(always)]
+    fn minus(self, other: f64) -> f64 {
+        self - other
+    }
+    #[inline(always)]
+    fn per(self, other: f64) -> f64 {
+        self / other
     }
 }
 

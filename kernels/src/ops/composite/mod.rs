@@ -10,6 +10,7 @@
 
 mod activation;
 mod arrange;
+mod attention;
 mod build;
 mod einsum;
 mod loss;
@@ -74,7 +75,7 @@ pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Res
             mask,
             causal,
             scale,
-        } => product::attention(b, args, *mask, *causal, f64::from_bits(*scale)),
+        } => attention::decompose(b, args, *mask, *causal, f64::from_bits(*scale)),
         Triangle { k, upper } => arrange::triangle(b, args, *k, *upper),
         Roll { shift, dim } => arrange::roll(b, args, *shift, *dim),
         OneHot { n } => arrange::one_hot(b, args, *n),
@@ -171,12 +172,20 @@ fn meta(arg: &Arg) -> ArgMeta<'_> {
     }
 }
 
-/// Runs the operator on ready-made kernels, one for each operator of the decomposition. `shape` and `dtype` are those
+/// Runs the operator on ready-made kernels: its own, or one for each operator of the decomposition. `shape` and `dtype` are those
 /// that [`infer`] gives.
 ///
 /// # Errors
 /// Those of [`decompose`], and those of the kernels: an index out of range, out of memory.
 pub fn run(op: &Composite, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    if let Composite::Attention {
+        mask,
+        causal,
+        scale,
+    } = op
+    {
+        return attention::run(args, *mask, *causal, f64::from_bits(*scale), shape, dtype);
+    }
     let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
     let (mut b, operands) = Recorder::new(&metas);
     let result = decompose(op, &mut b, &operands)?;
