@@ -72,6 +72,10 @@ snapshots! {
         %0: f32[64, 1000] = input 0 [1000, 1]
         %1: f32[1000] = sum(%0) {dims: [0], keepdim: false}
         return %1";
+    sum_of_many_columns: "
+        %0: f32[3000, 100] = input 0 [100, 1]
+        %1: f32[100] = sum(%0) {dims: [0], keepdim: false}
+        return %1";
     sum_of_all: "
         %0: f64[300, 1000] = input 0 [1000, 1]
         %1: f64[] = sum(%0) {dims: [0, 1], keepdim: false}

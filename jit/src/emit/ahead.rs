@@ -4,7 +4,7 @@
 use super::index::Step;
 use super::kernel::{Pieces, Writer};
 use super::stage::Loop;
-use super::value::memory_type;
+use super::value::{At, memory_type};
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use std::fmt::Write as _;
@@ -21,6 +21,16 @@ impl Writer<'_> {
             return;
         };
         self.look_ahead_along(Var(row as u32), 1);
+    }
+
+    /// The prefetches of a vector position.
+    pub(super) fn prefetches(&self, at: At<'_>) -> String {
+        let pad = " ".repeat(at.indent);
+        let each = self.ahead.iter().map(|place| {
+            let place = place.replace('@', at.position);
+            format!("{pad}__builtin_prefetch({place}, 0, 2);\n")
+        });
+        each.collect()
     }
 
     /// Asks for what the contiguous loads of the first loop read `steps` further along a variable.
@@ -59,7 +69,7 @@ impl Writer<'_> {
         };
         let column = Var(walked as u32);
         let row = match self.row_vars().as_slice() {
-            &[row] => Some(Var(row as u32)),
+            &[row] if !self.is_chunked() => Some(Var(row as u32)),
             _ => None,
         };
         for v in l.compute.clone() {

@@ -10,20 +10,50 @@ use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
-    /// Nested loops over the walked columns, `body` inside; `first` bounds the outermost by the unit's piece.
-    pub(super) fn walk(&mut self, out: &mut String, piece: bool, body: &str) {
+    /// Nested loops over the walked columns, `body` inside; the outermost within `bounds`.
+    pub(super) fn walk(&mut self, out: &mut String, bounds: Option<(&str, &str)>, body: &str) {
+        for (k, v) in self.walked_vars().into_iter().enumerate() {
+            let (low, high) = self.bounds(k, v, bounds);
+            let _ = writeln!(
+                out,
+                "    for (long long i{v} = {low}; i{v} < {high}; i{v}++)"
+            );
+        }
+        let _ = writeln!(out, "    {{\n{body}    }}");
+    }
+
+    /// The same, with the innermost taken several at a time by a body for `w`, `w + 1`, .. as long as it can.
+    pub(super) fn walk_several(
+        &mut self,
+        out: &mut String,
+        bounds: Option<(&str, &str)>,
+        (several, bodies): (usize, &str),
+        body: &str,
+    ) {
         let vars = self.walked_vars();
         for (k, &v) in vars.iter().enumerate() {
-            if k == 0 && piece {
-                let _ = writeln!(out, "    for (long long i{v} = lo; i{v} < hi; i{v}++)");
+            let (low, high) = self.bounds(k, v, bounds);
+            if k + 1 < vars.len() {
+                let _ = writeln!(
+                    out,
+                    "    for (long long i{v} = {low}; i{v} < {high}; i{v}++)"
+                );
             } else {
-                let n = self.param(self.extents[v] as i64);
-                let _ = writeln!(out, "    for (long long i{v} = 0; i{v} < {n}; i{v}++)");
+                let _ = writeln!(
+                    out,
+                    "    {{ long long w = {low};\n    for (; w + {several} <= {high}; w += {several}) {{\n{bodies}    }}\n    \
+                     for (; w < {high}; w++) {{ const long long i{v} = w;\n{body}    }} }}"
+                );
             }
         }
-        out.push_str("    {\n");
-        out.push_str(body);
-        out.push_str("    }\n");
+    }
+
+    /// The bounds of the `k`th walked variable.
+    fn bounds(&mut self, k: usize, v: usize, bounds: Option<(&str, &str)>) -> (String, String) {
+        match bounds {
+            Some((low, high)) if k == 0 => (low.to_owned(), high.to_owned()),
+            _ => ("0".to_owned(), self.param(self.extents[v] as i64)),
+        }
     }
 
     /// The flat column at vector position `position`.
@@ -61,13 +91,7 @@ impl Writer<'_> {
         let mut text = String::new();
         let pad = " ".repeat(at.indent);
         if at.lanes.is_none() {
-            for place in &self.ahead {
-                let _ = writeln!(
-                    text,
-                    "{pad}__builtin_prefetch({}, 0, 2);",
-                    place.replace('@', at.position)
-                );
-            }
+            text.push_str(&self.prefetches(at));
         }
         for &v in &l.restore {
             let row = self.scratch_row(v);
@@ -219,7 +243,8 @@ impl Writer<'_> {
             body,
             "      if (j < {end}) {{ const long m = {end} - j;\n{step}      }}"
         );
-        self.walk(out, self.split && walked, &body);
+        let bounds = (self.split && walked).then_some(("lo", "hi"));
+        self.walk(out, bounds, &body);
         for &id in &l.reduces {
             self.end_reduction(out, id, copies);
         }

@@ -4,6 +4,7 @@
 //! combined at the end of the row. **Outer**: the vector axis is the last row variable, a block of which is worked on
 //! at once while the columns (there a strided reduction) are walked; accumulators and row values are arrays of vectors.
 
+use super::chunks::{Chunks, PANEL};
 use super::index::Index;
 use super::lanes::{differ, lanes, prefers_outer};
 use super::merge::merge_loops;
@@ -59,6 +60,8 @@ pub(super) struct Writer<'a> {
     pub extents: Vec<usize>,
     pub outer: bool,
     pub split: bool,
+    /// The chunks of an outer kernel's columns.
+    pub chunks: Option<Chunks>,
     /// Reductions about a mean of a split row.
     pub moments: Vec<Moment>,
     pub store_indices: FxHashMap<usize, Index>,
@@ -124,6 +127,7 @@ pub fn emit(
         extents,
         outer,
         split,
+        chunks: None,
         moments,
         store_indices: FxHashMap::default(),
         params: Vec::new(),
@@ -186,6 +190,11 @@ impl Writer<'_> {
         format!("p{}", at.unwrap_or_default())
     }
 
+    /// Whether an outer kernel's columns are cut into chunks.
+    pub(super) fn is_chunked(&self) -> bool {
+        self.chunks.is_some()
+    }
+
     pub(super) fn row_vars(&self) -> Vec<usize> {
         let n = self.node.iter.len();
         (0..if self.outer { n - 1 } else { n }).collect()
@@ -212,6 +221,8 @@ impl Writer<'_> {
             None => rows,
         };
         let cols = node.cols();
+        self.chunks = self.find_chunks(rows, vector);
+        let chunk_count = self.chunks.map_or(1, |c| c.count);
         let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
         // Pieces of a row, by sizes alone.
         let walked: usize = self
@@ -237,6 +248,9 @@ impl Writer<'_> {
                 .max(1)
                 .next_multiple_of(if self.walked_vars().is_empty() { 64 } else { 1 });
             (piece, split_extent.div_ceil(piece))
+        } else if self.chunks.is_some() {
+            let piece = vector.min(PANEL).next_multiple_of(self.lanes);
+            (piece, vector.div_ceil(piece))
         } else if self.outer {
             let saved = self.stages.saved.len() * cols * 4;
             let fit = if saved == 0 {
@@ -267,10 +281,19 @@ impl Writer<'_> {
         self.stage_text(&mut body, piece, &cut);
         let reductions: Vec<Reduction> = self.all_reductions();
         let (mut main, mut finish) = (String::new(), String::new());
-        self.row_loop(&mut main, &body, &cut);
-        if self.split {
+        let two_phases = self.split || self.is_chunked();
+        if self.is_chunked() {
+            self.chunk_loop(&mut main, &body, &cut);
+        } else {
+            self.row_loop(&mut main, &body, &cut);
+        }
+        if two_phases {
             let rows_param = self.param(rows as i64);
-            self.finish_text(&mut finish, &rows_param, &cut);
+            if self.split {
+                self.finish_text(&mut finish, &rows_param, &cut);
+            } else {
+                self.chunk_finish(&mut finish, &rows_param, &cut);
+            }
         }
         let head = self.head();
         let mut text = String::new();
@@ -287,7 +310,7 @@ impl Writer<'_> {
             let _ = writeln!(text, "  ft_fencex{}();", self.lanes);
         }
         text.push_str("}\n");
-        if self.split {
+        if two_phases {
             let _ = write!(
                 text,
                 "void FT_SYMBOL_finish(const ft_args *a, char *local) {{\n{head}{finish}}}\n"
@@ -314,7 +337,7 @@ impl Writer<'_> {
             source: KernelSource {
                 parts,
                 body: text,
-                finish: self.split,
+                finish: two_phases,
             },
             pointers: self.pointers,
             params: self.params,
@@ -323,12 +346,12 @@ impl Writer<'_> {
             chunks: if rows * vector * walked == 0 {
                 0
             } else {
-                units * pieces
+                units * pieces * chunk_count
             },
-            scratch: if self.split {
-                rows * pieces * reductions.len() * 16
-            } else {
-                0
+            scratch: match self.chunks {
+                Some(chunks) => units * pieces * chunks.count * chunks.bytes,
+                None if self.split => rows * pieces * reductions.len() * 16,
+                None => 0,
             },
             local,
             loops: self

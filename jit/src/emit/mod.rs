@@ -2,6 +2,7 @@
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
 mod ahead;
+mod chunks;
 mod index;
 mod inner;
 mod kernel;

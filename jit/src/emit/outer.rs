@@ -1,5 +1,6 @@
 //! The loops of a block of rows whose columns are strided: rows are the vector axis.
 
+use super::chunks::PANEL;
 use super::kernel::{BLOCK, Pieces, Writer};
 use super::stage::Loop;
 use super::value::{At, lane_type};
@@ -8,99 +9,144 @@ use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+/// Columns that a unit in chunks takes at a time.
+const COLUMNS: usize = 4;
+
 impl Writer<'_> {
-    /// The stages of a block of columns of an outer reduction.
+    /// The stages of a block of rows; of a chunk of its columns, the first.
     pub(super) fn outer_stages(&mut self, out: &mut String, cut: &Pieces) {
-        let last = self.stages.loops.len();
-        // Row values that a loop or a later stage reads are arrays over the block.
-        let kept: Vec<Value> = self.stages.row.iter().flatten().copied().collect();
-        let is_constant = |w: &Self, v: Value| matches!(w.node.body.value(v).op, BodyOp::Number(_));
-        let kept: Vec<Value> = kept
-            .into_iter()
-            .filter(|&v| !is_constant(self, v))
-            .collect();
-        let most = BLOCK / self.lanes.min(BLOCK);
-        for &v in &kept {
-            let _ = writeln!(
-                out,
-                "    {} k{v}[{most}];",
-                self.vector(self.node.body.value(v).dtype)
-            );
+        self.row_arrays(out);
+        let all = !self.is_chunked();
+        if !all {
+            self.chunk_accumulators(out, ("a", "q"), "u");
         }
-        for s in 0..last {
-            let row = self.stages.row[s].clone();
-            let row_stores = self.stages.row_stores[s].clone();
-            let earlier: Vec<Value> = self.stages.row[..s].iter().flatten().copied().collect();
-            if row.iter().any(|&v| !is_constant(self, v)) || !row_stores.is_empty() {
-                let mut step = |w: &mut Self, at: At<'_>| {
-                    let mut text = String::new();
-                    let pad = " ".repeat(at.indent);
-                    let wanted: BTreeSet<Value> = row
-                        .iter()
-                        .flat_map(|&v| w.node.body.operands(v))
-                        .chain(row_stores.iter().map(|&s| w.node.stores[s].value))
-                        .collect();
-                    for &v in earlier.iter().filter(|v| wanted.contains(v)) {
-                        text.push_str(&w.recall(v, &pad));
-                    }
-                    for &v in &row {
-                        if matches!(w.node.body.value(v).op, BodyOp::Reduce { .. }) {
-                            let ty = w.vector(w.node.body.value(v).dtype);
-                            let array = if w.reduction(v).has_position() {
-                                "q"
-                            } else {
-                                "a"
-                            };
-                            let _ = writeln!(
-                                text,
-                                "{pad}const {ty} r{v} = {array}{v}[(j - lo) / {}];",
-                                w.lanes
-                            );
-                        }
-                        text.push_str(&w.statement(v, at));
-                        if !is_constant(w, v) {
-                            let _ = writeln!(text, "{pad}k{v}[(j - lo) / {}] = v{v};", w.lanes);
-                        }
-                    }
-                    for &s in &row_stores {
-                        text.push_str(&w.store(s, at));
-                    }
-                    text
-                };
-                self.block_loop(out, &mut step, 4);
+        for s in 0..if all { self.stages.loops.len() } else { 1 } {
+            self.outer_row(out, s, all);
+            self.outer_loop(out, s, cut);
+        }
+    }
+
+    fn is_constant(&self, v: Value) -> bool {
+        matches!(self.node.body.value(v).op, BodyOp::Number(_))
+    }
+
+    /// Vectors of the widest block.
+    fn most(&self) -> usize {
+        let block = if self.is_chunked() { PANEL } else { BLOCK };
+        block / self.lanes.min(block)
+    }
+
+    /// Row values that a loop or a later stage reads are arrays over the block.
+    pub(super) fn row_arrays(&mut self, out: &mut String) {
+        let most = self.most();
+        for &v in self.stages.row.iter().flatten() {
+            if !self.is_constant(v) {
+                let ty = self.vector(self.node.body.value(v).dtype);
+                let _ = writeln!(out, "    {ty} k{v}[{most}];");
             }
-            let l = self.stages.loops[s].clone();
-            if l.reduces.is_empty() && l.stores.is_empty() {
-                continue;
+        }
+    }
+
+    /// The row values of one stage.
+    pub(super) fn outer_row(&mut self, out: &mut String, s: usize, stores: bool) {
+        let row = self.stages.row[s].clone();
+        let row_stores = if stores {
+            self.stages.row_stores[s].clone()
+        } else {
+            Vec::new()
+        };
+        let earlier: Vec<Value> = self.stages.row[..s].iter().flatten().copied().collect();
+        if row.iter().all(|&v| self.is_constant(v)) && row_stores.is_empty() {
+            return;
+        }
+        let mut step = |w: &mut Self, at: At<'_>| {
+            let mut text = String::new();
+            let pad = " ".repeat(at.indent);
+            let wanted: BTreeSet<Value> = row
+                .iter()
+                .flat_map(|&v| w.node.body.operands(v))
+                .chain(row_stores.iter().map(|&s| w.node.stores[s].value))
+                .collect();
+            for &v in earlier.iter().filter(|v| wanted.contains(v)) {
+                text.push_str(&w.recall(v, &pad));
             }
-            for &id in &l.reduces {
-                let r = self.reduction(id);
-                let (ty, identity) = (self.vector(r.dtype), self.identity(&r));
-                let _ = writeln!(
-                    out,
-                    "    {ty} a{id}[{most}]; for (int c = 0; c < {most}; c++) a{id}[c] = {identity};"
-                );
-                if r.has_position() {
-                    let (ty, set) = (
-                        self.vector(DType::I64),
-                        self.call("set", DType::I64, &["-1"]),
-                    );
-                    let _ = writeln!(
-                        out,
-                        "    {ty} q{id}[{most}]; for (int c = 0; c < {most}; c++) q{id}[c] = {set};"
-                    );
+            let k = w.vector_of_block();
+            for &v in &row {
+                if matches!(w.node.body.value(v).op, BodyOp::Reduce { .. }) {
+                    let ty = w.vector(w.node.body.value(v).dtype);
+                    let array = if w.reduction(v).has_position() {
+                        "q"
+                    } else {
+                        "a"
+                    };
+                    let _ = writeln!(text, "{pad}const {ty} r{v} = {array}{v}[{k}];");
+                }
+                text.push_str(&w.statement(v, at));
+                if !w.is_constant(v) {
+                    let _ = writeln!(text, "{pad}k{v}[{k}] = v{v};");
                 }
             }
-            let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
-            let mut body = String::new();
-            let shared = self.shared_values(&l, &available, &mut body);
-            self.gather_ahead(&l, &shared, cut, &mut body);
-            let mut l = l;
-            l.compute.retain(|v| !shared.contains(v));
-            let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at);
-            self.block_loop(&mut body, &mut step, 6);
-            self.walk(out, false, &body);
+            for &s in &row_stores {
+                text.push_str(&w.store(s, at));
+            }
+            text
+        };
+        self.block_loop(out, &mut step, 4);
+    }
+
+    /// The loop over the columns of one stage.
+    fn outer_loop(&mut self, out: &mut String, s: usize, cut: &Pieces) {
+        let mut l = self.stages.loops[s].clone();
+        if l.reduces.is_empty() && l.stores.is_empty() {
+            return;
         }
+        let most = self.most();
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            let unset = self.call("set", DType::I64, &["-1"]);
+            let mut arrays = vec![("a", r.dtype, self.identity(&r))];
+            if r.has_position() {
+                arrays.push(("q", DType::I64, unset));
+            }
+            for (name, dtype, start) in arrays {
+                let count = if self.is_chunked() {
+                    format!("(hi - lo + {w} - 1) / {w}", w = self.lanes)
+                } else {
+                    let _ = writeln!(out, "    {} {name}{id}[{most}];", self.vector(dtype));
+                    most.to_string()
+                };
+                let _ = writeln!(
+                    out,
+                    "    for (int c = 0; c < {count}; c++) {name}{id}[c] = {start};"
+                );
+            }
+        }
+        let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
+        let mut body = String::new();
+        let shared = self.shared_values(&l, &available, &mut body);
+        self.gather_ahead(&l, &shared, cut, &mut body);
+        l.compute.retain(|v| !shared.contains(v));
+        let several = if self.is_chunked() && shared.is_empty() {
+            COLUMNS
+        } else {
+            1
+        };
+        let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
+        self.block_loop(&mut body, &mut step, 6);
+        let bounds = self.is_chunked().then_some(("c0", "c1"));
+        if several == 1 {
+            self.walk(out, bounds, &body);
+            return;
+        }
+        let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, several);
+        let mut bodies = String::new();
+        self.block_loop(&mut bodies, &mut step, 6);
+        self.walk_several(out, bounds, (several, &bodies), &body);
+    }
+
+    /// Which vector of the block the position `j` is in.
+    fn vector_of_block(&self) -> String {
+        format!("(unsigned long)(j - lo) / {}", self.lanes)
     }
 
     /// Computes once for a column what all lanes share; the values.
@@ -148,13 +194,14 @@ impl Writer<'_> {
             );
         }
         format!(
-            "{pad}const {} v{v} = k{v}[(j - lo) / {}];\n",
+            "{pad}const {} v{v} = k{v}[{}];\n",
             self.vector(self.node.body.value(v).dtype),
-            self.lanes
+            self.vector_of_block()
         )
     }
 
-    pub(super) fn outer_step(&mut self, l: &Loop, available: &[Value], at: At<'_>) -> String {
+    /// The values and updates of one vector of rows at `columns` columns, of which the first is the loop's.
+    fn outer_step(&mut self, l: &Loop, available: &[Value], at: At<'_>, columns: usize) -> String {
         let mut text = String::new();
         let pad = " ".repeat(at.indent);
         let reduced = l.reduces.iter().map(|&r| self.reduction(r).value);
@@ -169,39 +216,51 @@ impl Writer<'_> {
         for &v in available.iter().filter(|v| wanted.contains(v)) {
             text.push_str(&self.recall(v, &pad));
         }
-        let place = |w: &mut Self, v: Value| {
-            let row = w.scratch_row(v);
-            let column = w.flat_column("0");
-            let block = w.param_block();
-            let dtype = w.node.body.value(v).dtype;
-            (
-                format!(
-                    "({} *)(local + {row}) + ({column}) * {block} + (j - lo)",
-                    lane_type(dtype)
-                ),
-                dtype,
-            )
-        };
+        if columns == 1 {
+            text.push_str(&self.outer_column(l, at, ""));
+            return text;
+        }
+        // Accumulators stay in registers from one column to the next.
+        let k = self.vector_of_block();
+        let mut names = Vec::new();
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            names.push(("a", id, self.vector(r.dtype)));
+            if r.has_position() {
+                names.push(("q", id, self.vector(DType::I64)));
+            }
+        }
+        for (name, id, ty) in &names {
+            let _ = writeln!(text, "{pad}{ty} {name}{id}_ = {name}{id}[{k}];");
+        }
+        let walked = self.walked_vars().last().copied().unwrap_or_default();
+        for c in 0..columns {
+            let column = self.outer_column(l, at, "_");
+            let _ = writeln!(
+                text,
+                "{pad}{{ const long long i{walked} = w + {c};\n{column}{pad}}}"
+            );
+        }
+        for (name, id, _) in &names {
+            let _ = writeln!(text, "{pad}{name}{id}[{k}] = {name}{id}_;");
+        }
+        text
+    }
+
+    /// What one column adds: `kept` ends the names of accumulators that are in registers.
+    fn outer_column(&mut self, l: &Loop, at: At<'_>, kept: &str) -> String {
+        let mut text = String::new();
+        let pad = " ".repeat(at.indent);
         for &v in &l.restore {
-            let (place, dtype) = place(self, v);
-            let memory = if dtype == DType::Bool {
-                DType::I32
-            } else {
-                dtype
-            };
-            let load = self.call("load", memory, &[&place]);
+            let (place, dtype) = self.outer_place(v);
+            let load = self.call("load", kept_type(dtype), &[&place]);
             let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
         }
         for &v in &l.compute {
             text.push_str(&self.statement(v, at));
             if l.save.contains(&v) {
-                let (place, dtype) = place(self, v);
-                let memory = if dtype == DType::Bool {
-                    DType::I32
-                } else {
-                    dtype
-                };
-                let store = self.call("store", memory, &[&place, &format!("v{v}")]);
+                let (place, dtype) = self.outer_place(v);
+                let store = self.call("store", kept_type(dtype), &[&place, &format!("v{v}")]);
                 let _ = writeln!(text, "{pad}{store};");
             }
         }
@@ -212,14 +271,13 @@ impl Writer<'_> {
             } else {
                 String::new()
             };
-            let lane = format!("[(j - lo) / {}]", self.lanes);
-            let update = self.update(
-                &r,
-                &format!("a{id}{lane}"),
-                &format!("q{id}{lane}"),
-                &position,
-                None,
-            );
+            let lane = if kept.is_empty() {
+                format!("[{}]", self.vector_of_block())
+            } else {
+                kept.to_owned()
+            };
+            let (acc, place) = (format!("a{id}{lane}"), format!("q{id}{lane}"));
+            let update = self.update(&r, &acc, &place, &position, None);
             let _ = writeln!(text, "{pad}{update}");
         }
         for &s in &l.stores {
@@ -228,9 +286,17 @@ impl Writer<'_> {
         text
     }
 
-    /// The width of a scratch row's element in an outer kernel: the block, a multiple of the lanes.
-    pub(super) fn param_block(&mut self) -> String {
-        self.param(self.block as i64)
+    /// The place in the scratch rows of a kept value, and its type.
+    fn outer_place(&mut self, v: Value) -> (String, DType) {
+        let row = self.scratch_row(v);
+        let column = self.flat_column("0");
+        let block = self.param(self.block as i64);
+        let dtype = self.node.body.value(v).dtype;
+        let place = format!(
+            "({} *)(local + {row}) + ({column}) * {block} + (j - lo)",
+            lane_type(dtype)
+        );
+        (place, dtype)
     }
 
     /// A loop over the vectors of a block, full ones and the last.
@@ -266,5 +332,14 @@ impl Writer<'_> {
             out,
             "{pad}  if (j < hi) {{ const long m = hi - j;\n{tail}{pad}  }}\n{pad}}}"
         );
+    }
+}
+
+/// How a value is kept between loops.
+fn kept_type(dtype: DType) -> DType {
+    if dtype == DType::Bool {
+        DType::I32
+    } else {
+        dtype
     }
 }

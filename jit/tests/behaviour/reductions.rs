@@ -418,3 +418,74 @@ fn same_bits_each_time(text: &str, x: &ferrotrace_kernels::Array) {
     let alone = ferrotrace_runtime::with_threads(1, once);
     assert_eq!(alone.to_bits(), first);
 }
+
+// codegen A3.18, ir S5: many columns of few rows are cut into chunks, whose partial results are combined in order.
+#[test]
+fn sums_over_long_leading_dimensions() {
+    let mut rng = Rng::new(21);
+    // One panel of rows and several, a last vector in part, further row variables and columns.
+    for shape in [
+        [1usize, 3000, 70],
+        [1, 700, 4100],
+        [1, 400, 9001],
+        [5, 1000, 33],
+        [2, 130, 1024],
+    ] {
+        let [a, b, c] = shape;
+        let text = format!(
+            "%0: f32[{a}, {b}, {c}] = input 0 [{}, {c}, 1]
+             %1: f32[{a}, {b}, {c}] = mul(%0, 2.0)
+             %2: f32[{a}, {c}] = sum(%1) {{dims: [1], keepdim: false}}
+             %3: f32[{a}, {c}] = max(%1) {{dims: [1], keepdim: false}}
+             %4: i64[{a}, {c}] = argmin(%0) {{dims: [1], keepdim: false}}
+             %5: f32[{c}] = input 1 [1]
+             %6: f32[{a}, {c}] = mul(%2, %5)
+             return %6 %3 %4",
+            b * c
+        );
+        let sources = super::plan(&text).explain().sources().join("");
+        assert!(sources.contains("c0 = u %"), "{shape:?}");
+        let data: Vec<f32> = (0..a * b * c).map(|_| rng.between(-9, 9) as f32).collect();
+        run(&text, &[dense(&shape, &data), noise(&[c], 3)], 0.05);
+    }
+    let all = "
+        %0: bool[2000, 90] = input 0 [90, 1]
+        %1: bool[90] = all(%0) {dims: [0], keepdim: false}
+        %2: bool[90] = any(%0) {dims: [0], keepdim: false}
+        %3: i64[90] = sum(%0) {dims: [0], keepdim: false}
+        return %1 %2 %3";
+    let x = filled::<bool>(&[2000, 90], |i| i % 90 < 40 || (i % 90 < 60 && i % 13 == 5));
+    run(all, &[x], 0.0);
+}
+
+#[test]
+fn chunks_of_columns_give_the_same_bits_each_time() {
+    let text = "
+        %0: f32[5000, 60] = input 0 [60, 1]
+        %1: f32[60] = sum(%0) {dims: [0], keepdim: false}
+        %2: f32[] = prod(%1) {dims: [0], keepdim: false}
+        return %2";
+    same_bits_each_time(text, &noise(&[5000, 60], 13));
+}
+
+#[test]
+fn positions_of_extremes_over_chunks_of_columns() {
+    let (n, width) = (3000usize, 50usize);
+    let mut data = vec![0.0f32; n * width];
+    for column in 0..width {
+        data[(column * 59 + 7) * width + column] = 5.0;
+        data[(n - 1) * width + column] = 5.0;
+    }
+    data[2500 * width + 3] = f32::NAN;
+    data[900 * width + 3] = f32::NAN;
+    let text = format!(
+        "%0: f32[{n}, {width}] = input 0 [{width}, 1]
+         %1: i64[{width}] = argmax(%0) {{dims: [0], keepdim: false}}
+         return %1"
+    );
+    let y = values(&run(&text, &[dense(&[n, width], &data)], 0.0)[0]);
+    for (column, &at) in y.iter().enumerate() {
+        let want = if column == 3 { 900 } else { column * 59 + 7 };
+        assert_eq!(at, want as f64, "column {column}");
+    }
+}
