@@ -47,7 +47,8 @@ impl Writer<'_> {
                 continue;
             };
             let ahead = index.coefficient(along) * steps;
-            if self.indices[&v].step == Step::Unit && ahead != 0 {
+            let is_run = self.indices[&v].step == Step::Unit && !self.staged.contains_key(&v);
+            if is_run && ahead != 0 {
                 let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());
                 let ahead = self.param(ahead);
                 self.ahead.push(format!("{pointer} + {text} + {ahead}"));

@@ -581,6 +581,7 @@ impl Writer<'_> {
                 match (s, self.split) {
                     (1, true) => self.next_piece(piece),
                     (1, false) => self.look_ahead(),
+                    (0, false) => self.next_tile(),
                     _ => {}
                 }
                 self.inner_loop(out, &l);

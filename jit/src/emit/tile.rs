@@ -1,20 +1,24 @@
 //! Transposed reads through small tiles (codegen A2.1).
 //!
 //! A load that is contiguous along a row variable and strided along the vector axis touches a cache line for each lane.
-//! Such kernels work on tiles of rows by columns: lines are copied whole into a staging array, transposed, and the
-//! loop over the columns then reads the array.
+//! Such kernels work on tiles of rows by columns: whole lines are transposed in registers into a staging array, and the
+//! loop over the columns then reads the array. Neither the lines nor the rows' short runs are what the processor would
+//! foresee, so those of the next tile are asked for.
 
 use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::value::memory_type;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Var};
+use ferrotrace_kernels::support::need;
 use std::fmt::Write as _;
 
-/// Rows of a tile: a cache line of 4-byte elements.
-const ROWS: usize = 16;
+/// Rows of a tile.
+const ROWS: usize = 64;
 /// Columns of a tile.
 const COLUMNS: usize = 64;
+/// Fewest rows and columns that are worth a tile.
+const FEWEST: usize = 16;
 /// Columns of a unit of work.
 pub(super) const PIECE: usize = 4096;
 
@@ -33,7 +37,7 @@ impl Writer<'_> {
         let column = self.vector_var()?;
         if node.reduces()
             || !self.walked_vars().is_empty()
-            || self.extents[column.0 as usize] < ROWS
+            || self.extents[column.0 as usize] < FEWEST
         {
             return None;
         }
@@ -55,7 +59,7 @@ impl Writer<'_> {
         let tiles = self
             .row_vars()
             .into_iter()
-            .filter(|&row| self.extents[row] >= ROWS)
+            .filter(|&row| self.extents[row] >= FEWEST)
             .map(of);
         tiles
             .filter(|t| !t.loads.is_empty())
@@ -77,6 +81,13 @@ impl Writer<'_> {
         }
     }
 
+    /// Asks for the next tile of what is read as it lies.
+    pub(super) fn next_tile(&mut self) {
+        if let (Some(_), Some(column)) = (&self.tile, self.vector_var()) {
+            self.look_ahead_along(column, COLUMNS as i64);
+        }
+    }
+
     /// Tiles along the row variable.
     pub(super) fn tiles(&self, tile: &Tile) -> usize {
         self.extents[tile.row].div_ceil(ROWS)
@@ -85,7 +96,10 @@ impl Writer<'_> {
     /// The body of a unit: its tiles, each staged and then computed row by row.
     pub(super) fn tile_text(&mut self, out: &mut String, tile: &Tile, body: &str) {
         let rows = self.param(self.extents[tile.row] as i64);
-        let _ = writeln!(out, "    const long long r1 = ft_min(r0 + {ROWS}, {rows});");
+        let _ = writeln!(
+            out,
+            "    const long long r1 = ft_min(r0 + {ROWS}, {rows}); const long rows = r1 - r0;"
+        );
         let _ = writeln!(
             out,
             "    for (long long jb = lo; jb < hi; jb += {COLUMNS}) {{"
@@ -102,24 +116,45 @@ impl Writer<'_> {
                 continue;
             };
             let (source, ty) = (*source, memory_type(*dtype));
-            let start = self
-                .nested(&index.sub(&Expr::from(Var(tile.row as u32))))
-                .replace('@', "j");
+            let along = self.vector_var().unwrap_or(Var(0));
+            let stride = self.param(index.coefficient(along));
+            let start = self.nested(&index.sub(&Expr::from(Var(tile.row as u32))));
             let pointer = self.pointer(source);
-            let _ = writeln!(out, "    {ty} g{v}[{}];", ROWS * COLUMNS);
+            let size = dtype.size();
+            let at = |column: &str| format!("{pointer} + {} + r0", start.replace('@', column));
             let _ = writeln!(
                 out,
-                "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {pointer} + {start} + r0;"
+                "    {ty} g{v}[{}] __attribute__((aligned(64)));",
+                ROWS * COLUMNS
             );
-            let copy = |count: &str| {
-                format!("for (long l = 0; l < {count}; l++) g{v}[l*{COLUMNS} + j - jb] = q[l];")
-            };
             let _ = writeln!(
                 out,
-                "      if (r1 - r0 == {ROWS}) {{ {} }}",
-                copy(&ROWS.to_string())
+                "    for (long long j = jb + {COLUMNS}; j < ft_min(je + {COLUMNS}, hi); j++) \
+                 for (long l = 0; l < rows; l += {}) __builtin_prefetch({} + l, 0, 2);",
+                64 / size,
+                at("j")
             );
-            let _ = writeln!(out, "      else {{ {} }} }}", copy("r1 - r0"));
+            // Squares of whole vectors, then the edges.
+            let (mut whole_rows, mut whole_columns) = ("0".to_owned(), "jb".to_owned());
+            let (w, integer) = (self.lanes, format!("i{}", size * 8));
+            if size > 1 && w > 1 {
+                self.needs
+                    .insert(need(&format!("ft_transpose_{integer}"), w));
+                let _ = writeln!(
+                    out,
+                    "    for (long long j = jb; j + {w} <= je; j += {w}) for (long l = 0; l + {w} <= rows; l += {w}) \
+                     ft_transpose_{integer}x{w}({} + l, {stride}, g{v} + l*{COLUMNS} + j - jb, {COLUMNS});",
+                    at("j")
+                );
+                whole_rows = format!("rows - rows % {w}");
+                whole_columns = format!("je - (je - jb) % {w}");
+            }
+            let _ = writeln!(
+                out,
+                "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {};\n      \
+                 for (long l = j < {whole_columns} ? {whole_rows} : 0; l < rows; l++) g{v}[l*{COLUMNS} + j - jb] = q[l]; }}",
+                at("j")
+            );
         }
         let i = format!("i{}", tile.row);
         let _ = writeln!(

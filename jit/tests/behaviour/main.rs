@@ -11,6 +11,7 @@ mod length;
 mod memory;
 mod precision;
 mod reductions;
+mod tiles;
 
 use common::{difference, kept};
 use ferrotrace_jit::{Graph, Plan, compile, run_eagerly};

@@ -58,6 +58,7 @@ mod memory;
 pub mod philox;
 mod primitive;
 pub mod trace;
+mod transpose;
 
 pub use horizontal::{maximum, minimum, tree};
 
@@ -190,6 +191,7 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         .into_iter()
         .chain(cast::entries())
         .chain(memory::entries())
+        .chain(transpose::entries())
         .chain(horizontal::entries())
         .chain(integer::entries())
         .chain(math::entries())

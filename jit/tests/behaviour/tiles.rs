@@ -1,0 +1,73 @@
+//! Transposed reads: tiles, their edges, every element size.
+
+use super::{plan, run};
+use crate::common::{Rng, noise, window};
+use ferrotrace_runtime::DType;
+
+// codegen A2.1
+#[test]
+fn transposed_operands_of_every_size_and_dtype() {
+    let mut rng = Rng::new(31);
+    for (rows, columns) in [
+        (16, 16),
+        (64, 64),
+        (70, 130),
+        (129, 67),
+        (17, 200),
+        (200, 17),
+    ] {
+        for dtype in [
+            DType::F32,
+            DType::F64,
+            DType::BF16,
+            DType::F16,
+            DType::I64,
+            DType::I16,
+            DType::U8,
+            DType::Bool,
+        ] {
+            let name = dtype.name();
+            let text = format!(
+                "%0: {name}[{rows}, {columns}] = input 0 [{columns}, 1]
+                 %1: {name}[{columns}, {rows}] = input 1 [{rows}, 1]
+                 %2: {name}[{rows}, {columns}] = permute(%1) {{order: [1, 0]}}
+                 %3: {name}[{rows}, {columns}] = maximum(%0, %2)
+                 return %3"
+            );
+            assert!(
+                plan(&text)
+                    .explain()
+                    .sources()
+                    .join("")
+                    .contains("r0 = row"),
+                "no tile for {rows} by {columns}"
+            );
+            let mut value = |r: &mut Rng| r.between(0, 99) as f64;
+            let x = window(&mut rng, &[rows, columns], dtype, false, &mut value);
+            let y = window(&mut rng, &[columns, rows], dtype, false, &mut value);
+            run(&text, &[x, y], 0.0);
+        }
+    }
+}
+
+#[test]
+fn several_transposed_operands_of_a_stack_of_matrices() {
+    let text = "
+        %0: f32[3, 90, 75] = input 0 [6750, 75, 1]
+        %1: f32[3, 75, 90] = input 1 [6750, 90, 1]
+        %2: f64[75, 90] = input 2 [90, 1]
+        %3: f32[3, 90, 75] = permute(%1) {order: [0, 2, 1]}
+        %4: f64[90, 75] = permute(%2) {order: [1, 0]}
+        %5: f32[3, 90, 75] = add(%0, %3)
+        %6: f64[3, 90, 75] = mul(%5, %4)
+        return %6";
+    let mut rng = Rng::new(32);
+    let wide = window(&mut rng, &[75, 90], DType::F64, false, &mut |r| {
+        r.uniform(-1.0, 1.0)
+    });
+    run(
+        text,
+        &[noise(&[3, 90, 75], 1), noise(&[3, 75, 90], 2), wide],
+        1e-6,
+    );
+}
