@@ -48,6 +48,14 @@ impl Writer<'_> {
         }
     }
 
+    fn is_heavy(&self, v: Value) -> bool {
+        match self.node.body.value(v).op {
+            BodyOp::Unary(op, _) => op.heavy(),
+            BodyOp::Binary(op, ..) => op.heavy(),
+            _ => false,
+        }
+    }
+
     /// The bounds of the `k`th walked variable.
     fn bounds(&mut self, k: usize, v: usize, bounds: Option<(&str, &str)>) -> (String, String) {
         match bounds {
@@ -178,12 +186,19 @@ impl Writer<'_> {
             .iter()
             .any(|v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit));
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
+        let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
         let light = counted.count() <= 6
             && !irregular
             && l.stores.is_empty()
-            && l.save.is_empty()
+            && (l.save.is_empty() || heavy <= 1)
             && !position;
         let copies = if light { UNROLL } else { 1 };
+        for &v in &l.compute {
+            if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
+                let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
+                let _ = writeln!(out, "    const int d{v} = {normal};");
+            }
+        }
         self.declare_accumulators(out, l, copies);
         let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
         let mut body = String::new();

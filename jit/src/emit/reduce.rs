@@ -100,7 +100,13 @@ impl Writer<'_> {
                 let live = self.live_lanes(m);
                 value = self.call("sel", r.dtype, &[&live, &value, &identity]);
             }
-            let next = self.combine(r, acc, &value);
+            // NaN is looked for in the value, which no earlier update delays; one that is held stays.
+            let extreme = matches!(r.kind, ReduceKind::Max | ReduceKind::Min);
+            let next = if extreme && r.dtype.is_float() {
+                self.combine(r, &value, acc)
+            } else {
+                self.combine(r, acc, &value)
+            };
             return format!("{acc} = {next};");
         }
         let greater = if r.kind == ReduceKind::ArgMax {

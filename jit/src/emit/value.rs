@@ -81,10 +81,7 @@ impl Writer<'_> {
                 &[&of(a), &of(b)],
                 &mut self.needs,
             ),
-            BodyOp::Divide(a, b, r) => {
-                let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
-                format!("({normal} ? v{a} * v{r} : v{a} / v{b})")
-            }
+            BodyOp::Divide(a, b, r) => format!("(d{value} ? v{a} * v{r} : v{a} / v{b})"),
             BodyOp::Select(m, a, b) => self.call("sel", dtype, &[&of(m), &of(a), &of(b)]),
             BodyOp::Cast(a) => {
                 let from = body.value(*a).dtype;

@@ -489,3 +489,34 @@ fn positions_of_extremes_over_chunks_of_columns() {
         assert_eq!(at, want as f64, "column {column}");
     }
 }
+
+// NaN wins wherever it stands, before and after any other value.
+#[test]
+fn extremes_of_rows_with_one_nan() {
+    for (n, dtype) in [(150usize, "f32"), (83, "f64"), (150, "bf16")] {
+        let text = format!(
+            "%0: {dtype}[{n}, {n}] = input 0 [{n}, 1]
+             %1: {dtype}[{n}] = max(%0) {{dims: [1], keepdim: false}}
+             %2: {dtype}[{n}] = min(%0) {{dims: [1], keepdim: false}}
+             %3: {dtype}[{n}] = max(%0) {{dims: [0], keepdim: false}}
+             %4: {dtype}[{n}, {n}] = softmax(%0) {{dim: 1}}
+             return %1 %2 %3 %4"
+        );
+        let dtype = DType::from_name(dtype).expect("a dtype");
+        let of = |i: usize| match (i / n, i % n) {
+            (row, column) if row == column => f64::NAN,
+            (row, 3) if row % 2 == 0 => f64::INFINITY,
+            (_, column) => (column * 7 % 31) as f64 - 15.0,
+        };
+        let data: Vec<f64> = (0..n * n).map(of).collect();
+        let x = ferrotrace_kernels::Array {
+            buffer: crate::common::buffer_of(&data, dtype),
+            layout: ferrotrace_runtime::Layout::contiguous([n, n].into()),
+            dtype,
+        };
+        let y = run(&text, &[x], 0.0);
+        for results in &y[..3] {
+            assert!(values(results).iter().all(|v| v.is_nan()));
+        }
+    }
+}

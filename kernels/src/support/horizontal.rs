@@ -99,6 +99,20 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
         );
         width = half;
     }
+    // Extremes of floats stay in vectors: as scalars they are branches that nothing predicts.
+    if width == 4 && ty.starts_with('f') && matches!(kind, "max" | "min") {
+        for (name, order) in [("b", "2,3,0,1"), ("c", "1,0,3,2")] {
+            let _ = writeln!(
+                body,
+                "  {ty}x4 {name}w4 = FT_SHUFFLE({int}x4, v4, v4, {order});\n  v4 = {};",
+                vector("v4", &format!("{name}w4"), 4)
+            );
+        }
+        let text = format!(
+            "FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return v4[0];\n}}\n"
+        );
+        return Definition { deps, text };
+    }
     let mut names: Vec<String> = (0..width).map(|i| format!("s{i}")).collect();
     for (i, name) in names.iter().enumerate() {
         let _ = writeln!(body, "  {c} {name} = v{width}[{i}];");

@@ -17,14 +17,17 @@ const SCALARS: [(&str, &str, usize); 10] = [
     ("u64", "unsigned long", 8),
 ];
 
-/// The vector types of W lanes, and their forms for unaligned memory of any type.
+/// The vector types of W lanes, and their forms for unaligned memory of any type; shuffles of two vectors by constants.
 fn types(lanes: usize) -> Definition {
     let mut text = String::from(
         "#ifndef FT_INLINE\n#define FT_INLINE static inline __attribute__((always_inline, unused))\n\
          #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && defined(__AVX512DQ__)\n\
          #define FT_AVX512 1\n#elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)\n\
          #define FT_AVX2 1\n#elif defined(__SSE2__)\n#define FT_SSE2 1\n#elif defined(__aarch64__)\n\
-         #define FT_NEON 1\n#endif\n#endif\n",
+         #define FT_NEON 1\n#endif\n\
+         #if defined(__clang__)\n\
+         #define FT_SHUFFLE(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)\n#else\n\
+         #define FT_SHUFFLE(mask, a, b, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})\n#endif\n#endif\n",
     );
     for (name, c, size) in SCALARS {
         let bytes = size * lanes;

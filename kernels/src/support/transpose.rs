@@ -4,17 +4,6 @@
 use super::{Definition, Entry, need};
 use std::fmt::Write;
 
-/// A shuffle of two vectors by constants, in the compiler's own spelling.
-const SHUFFLE: &str = "\
-#ifndef FT_SHUFFLE
-#if defined(__clang__)
-#define FT_SHUFFLE(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-#else
-#define FT_SHUFFLE(mask, a, b, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
-#endif
-#endif
-";
-
 /// Which of the lanes of a pair of vectors, `bit` apart, come into the first and the second.
 fn exchange(lanes: usize, bit: usize, second: bool) -> String {
     let from = |lane: usize| match (lane & bit != 0, second) {
@@ -32,7 +21,7 @@ fn exchange(lanes: usize, bit: usize, second: bool) -> String {
 fn transpose(name: &str, ty: &str, scalar: &str, lanes: usize) -> Definition {
     let (vector, memory) = (format!("{ty}x{lanes}"), format!("{ty}x{lanes}u"));
     let mut text = format!(
-        "{SHUFFLE}FT_INLINE void {name}x{lanes}(const void *p, long long stride, void *q, long long to) {{\n"
+        "FT_INLINE void {name}x{lanes}(const void *p, long long stride, void *q, long long to) {{\n"
     );
     for k in 0..lanes {
         let _ = writeln!(
