@@ -2,7 +2,7 @@
 
 use super::index::Step;
 use super::kernel::{Pieces, UNROLL, Writer};
-use super::reduce::better;
+use super::reduce::{Reduction, better};
 use super::stage::Loop;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
@@ -87,7 +87,9 @@ impl Writer<'_> {
             for c in 0..copies {
                 let _ = writeln!(out, "    {ty} a{id}_{c} = {identity};");
             }
-            if r.has_position() {
+            if r.has_position() && self.counting {
+                self.declare_extreme(out, &r, copies);
+            } else if r.has_position() {
                 let set = self.call("set", DType::I64, &["-1"]);
                 let _ = writeln!(out, "    {} q{id} = {set};", self.vector(DType::I64));
             }
@@ -137,6 +139,11 @@ impl Writer<'_> {
         }
         for &id in &l.reduces {
             let r = self.reduction(id);
+            if r.has_position() && self.counting {
+                let update = self.update_extreme(&r, copy, at.lanes);
+                let _ = writeln!(text, "{pad}{update}");
+                continue;
+            }
             let position = if r.has_position() {
                 self.position(id, at)
             } else {
@@ -186,12 +193,13 @@ impl Writer<'_> {
             .iter()
             .any(|v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit));
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
+        self.counting = position && self.counts_vectors(l);
         let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
         let light = counted.count() <= 6
             && !irregular
             && l.stores.is_empty()
             && (l.save.is_empty() || heavy <= 1)
-            && !position;
+            && (!position || self.counting);
         let copies = if light { UNROLL } else { 1 };
         for &v in &l.compute {
             if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
@@ -210,6 +218,15 @@ impl Writer<'_> {
             ("lo".to_owned(), "hi".to_owned())
         };
         let _ = writeln!(body, "      long long j = {start};");
+        let next = |n: usize| match self.counting {
+            true => format!("        z += {n};\n"),
+            false => String::new(),
+        };
+        let (next, next_several) = (next(1), next(copies));
+        if self.counting {
+            let zero = self.call("set", DType::I32, &["0"]);
+            let _ = writeln!(body, "      i32x{w} z = {zero};");
+        }
         if copies > 1 {
             let _ = writeln!(
                 body,
@@ -230,7 +247,7 @@ impl Writer<'_> {
                 );
                 let _ = writeln!(body, "        {{\n{step}        }}");
             }
-            body.push_str("      }\n");
+            let _ = writeln!(body, "{next_several}      }}");
         }
         let step = self.inner_step(
             l,
@@ -243,7 +260,7 @@ impl Writer<'_> {
         );
         let _ = writeln!(
             body,
-            "      for (; j + {w} <= {end}; j += {w}) {{\n{step}      }}"
+            "      for (; j + {w} <= {end}; j += {w}) {{\n{step}{next}      }}"
         );
         let step = self.inner_step(
             l,
@@ -261,30 +278,27 @@ impl Writer<'_> {
         let bounds = (self.split && walked).then_some(("lo", "hi"));
         self.walk(out, bounds, &body);
         for &id in &l.reduces {
-            self.end_reduction(out, id, copies);
+            let r = self.reduction(id);
+            if r.has_position() && self.counting {
+                self.end_extreme(out, l, &r, copies, (&start, &end));
+            } else if r.has_position() {
+                let (best, place) = (format!("w{id}"), format!("y{id}"));
+                let (acc, at) = (format!("a{id}_0"), format!("q{id}"));
+                let choice = self.best_lane(&r, &acc, &at, &best, &place);
+                let declared = self.declare_best(&r, &best, &place);
+                let _ = writeln!(out, "    {declared}\n    {choice}");
+            }
+            self.end_reduction(out, &r, copies);
         }
+        self.counting = false;
     }
 
     /// The accumulators of a finished loop as one uniform vector `r{id}`, or as a partial result in the scratch.
-    pub(super) fn end_reduction(&mut self, out: &mut String, id: Value, copies: usize) {
-        let r = self.reduction(id);
-        let mut width = copies;
-        while width > 1 {
-            width /= 2;
-            for c in 0..width {
-                let sum = self.combine(&r, &format!("a{id}_{c}"), &format!("a{id}_{}", c + width));
-                let _ = writeln!(out, "    a{id}_{c} = {sum};");
-            }
-        }
+    fn end_reduction(&mut self, out: &mut String, r: &Reduction, copies: usize) {
+        let id = r.id;
         let slot = self.slot_of(id, "u");
         if r.has_position() {
             let (best, place) = (format!("w{id}"), format!("y{id}"));
-            let _ = writeln!(out, "    {}", self.declare_best(&r, &best, &place));
-            let _ = writeln!(
-                out,
-                "    {}",
-                self.best_lane(&r, &format!("a{id}_0"), &format!("q{id}"), &best, &place)
-            );
             if self.split {
                 let c = lane_type(r.dtype);
                 let _ = writeln!(
@@ -297,7 +311,15 @@ impl Writer<'_> {
             }
             return;
         }
-        let lane = self.horizontal(&r, &format!("a{id}_0"));
+        let mut width = copies;
+        while width > 1 {
+            width /= 2;
+            for c in 0..width {
+                let sum = self.combine(r, &format!("a{id}_{c}"), &format!("a{id}_{}", c + width));
+                let _ = writeln!(out, "    a{id}_{c} = {sum};");
+            }
+        }
+        let lane = self.horizontal(r, &format!("a{id}_0"));
         if self.split {
             let c = lane_type(r.dtype);
             if self.is_mean_sum(id) {

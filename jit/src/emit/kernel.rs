@@ -73,6 +73,8 @@ pub(super) struct Writer<'a> {
     pub streams: Vec<(usize, ValueId, bool)>,
     pub scratch_rows: Vec<(Value, usize)>,
     pub block: usize,
+    /// Whether positions in the loop being written are kept as numbers of vectors.
+    pub counting: bool,
     /// Addresses to prefetch in the loop being written.
     pub ahead: Vec<String>,
     /// Loads that read a staging array, and its name.
@@ -138,6 +140,7 @@ pub fn emit(
         streams: Vec::new(),
         scratch_rows: Vec::new(),
         block: 1,
+        counting: false,
         ahead: Vec::new(),
         staged: FxHashMap::default(),
         tile: None,

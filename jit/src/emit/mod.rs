@@ -3,6 +3,7 @@
 
 mod ahead;
 mod chunks;
+mod extreme;
 mod index;
 mod inner;
 mod kernel;

@@ -140,7 +140,7 @@ impl Writer<'_> {
     }
 
     /// The mask of the first `m` lanes.
-    fn live_lanes(&mut self, m: &str) -> String {
+    pub(super) fn live_lanes(&mut self, m: &str) -> String {
         let iota = self.call("iota", DType::I32, &[]);
         format!("((i32x{})({iota} < (int)({m})))", self.lanes)
     }

@@ -520,3 +520,69 @@ fn extremes_of_rows_with_one_nan() {
         }
     }
 }
+
+// ir R3 for every length about the vectors' and every dtype: ties, NaN at each place, nothing but the least value.
+#[test]
+fn positions_of_extremes_along_rows() {
+    let mut rng = Rng::new(41);
+    for dtype in [
+        DType::F32,
+        DType::F64,
+        DType::BF16,
+        DType::I64,
+        DType::I32,
+        DType::I8,
+        DType::U8,
+        DType::Bool,
+    ] {
+        for n in [8usize, 15, 16, 17, 63, 64, 65, 150, 1000] {
+            let name = dtype.name();
+            let text = format!(
+                "%0: {name}[40, {n}] = input 0 [{n}, 1]
+                 %1: i64[40] = argmax(%0) {{dims: [1], keepdim: false}}
+                 %2: i64[40] = argmin(%0) {{dims: [1], keepdim: false}}
+                 return %1 %2"
+            );
+            let data: Vec<f64> = (0..40 * n)
+                .map(|i| match i / n {
+                    0 if dtype.is_float() => f64::NEG_INFINITY,
+                    1 if dtype.is_float() => f64::INFINITY,
+                    2 => 0.0,
+                    row if row < 20 && dtype.is_float() && i % n == row * 13 % n => f64::NAN,
+                    _ => rng.between(0, 9) as f64,
+                })
+                .collect();
+            let x = ferrotrace_kernels::Array {
+                buffer: crate::common::buffer_of(&data, dtype),
+                layout: ferrotrace_runtime::Layout::contiguous([40, n].into()),
+                dtype,
+            };
+            run(&text, &[x], 0.0);
+        }
+    }
+}
+
+// Lanes beyond the row do not count, whatever is computed there; positions start where the piece does.
+#[test]
+fn positions_of_computed_values() {
+    for (shape, dims) in [
+        ("20, 1003", "[1]"),
+        ("20, 1003", "[0, 1]"),
+        ("150, 1003", "[0, 1]"),
+    ] {
+        let result = if dims == "[1]" { "20" } else { "" };
+        let text = format!(
+            "%0: f32[{shape}] = input 0 [1003, 1]
+             %1: f32[{shape}] = log(%0)
+             %2: f32[{shape}] = div(0.0, %0)
+             %3: i64[{result}] = argmin(%1) {{dims: {dims}, keepdim: false}}
+             %4: i64[{result}] = argmax(%2) {{dims: {dims}, keepdim: false}}
+             return %3 %4"
+        );
+        let rows = if shape.starts_with("20") { 20 } else { 150 };
+        let positive = |i: usize| ((i * 7919) % 5003) as f32 + 0.5;
+        run(&text, &[filled::<f32>(&[rows, 1003], positive)], 0.0);
+        let negative = |i: usize| if i % 9001 == 900 { -1.0 } else { positive(i) };
+        run(&text, &[filled::<f32>(&[rows, 1003], negative)], 0.0);
+    }
+}
