@@ -83,15 +83,15 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    fn inputs(&self) -> usize {
+    pub(super) fn inputs(&self) -> usize {
         self.axes.iter().map(|a| a.input).product()
     }
 
-    fn outputs(&self) -> usize {
+    pub(super) fn outputs(&self) -> usize {
         self.axes.iter().map(|a| a.output).product()
     }
 
-    fn taps(&self) -> usize {
+    pub(super) fn taps(&self) -> usize {
         self.axes.iter().map(|a| a.kernel).product()
     }
 

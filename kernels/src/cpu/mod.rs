@@ -23,6 +23,7 @@ pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod scatter;
+pub mod shifted;
 pub mod sort;
 pub mod strided;
 pub mod tiles;

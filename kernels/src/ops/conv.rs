@@ -3,6 +3,7 @@
 use super::{Inferred, tensor};
 use crate::cpu::conv::{Axis, Geometry, convolve, convolve_transposed, direct, direct_transposed};
 use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::shifted;
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array, ConvSpec};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
@@ -183,6 +184,9 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         }};
     }
     match compute {
+        DType::F32 if !spec.transposed && shifted::suits(&g) => {
+            shifted::convolve(&g, elements(&x)?, elements(&w)?, elements_mut(&mut out)?);
+        }
         DType::F32 => float!(f32),
         DType::F64 => float!(f64),
         DType::I64 => integer!(i64),
