@@ -1,6 +1,7 @@
 //! Copies: dense forms of strided arrays, and windows of a result written from other arrays.
 
 use super::operand::Input;
+use super::par::GRAIN;
 use super::pointwise::{Pointwise, map, write};
 use crate::Array;
 use ferrotrace_runtime::{DType, Layout, Result, Scalar, Shape};
@@ -67,6 +68,42 @@ pub fn assign(out: &Array, window: &Layout, source: &Array) -> Result<()> {
         _ => scatter::<u64>(out, window, source, &from),
     }
     Ok(())
+}
+
+/// Writes a small dense array of `out`'s dtype to positions `first..` of dimension `dim` of `out`, which is dense and a
+/// result in the making, as [`assign`]; whether it did.
+pub fn place(out: &Array, dim: usize, first: usize, source: &Array) -> bool {
+    let (from, to) = (source.shape(), out.shape());
+    let fits = from.rank() == to.rank()
+        && (0..from.rank()).all(|d| d == dim || from[d] == to[d])
+        && dim < from.rank()
+        && first + from[dim] <= to[dim];
+    let dense = source.layout.is_contiguous() && out.layout.is_contiguous();
+    if !(fits && dense && source.dtype == out.dtype) || out.numel() >= GRAIN {
+        return false;
+    }
+    let size = out.dtype.size();
+    let inner = to[dim + 1..].iter().product::<usize>() * size;
+    let (row, pitch) = (from[dim] * inner, to[dim] * inner);
+    let rows: usize = to[..dim].iter().product();
+    let source = source
+        .buffer
+        .as_ptr()
+        .wrapping_add(source.layout.offset() * size);
+    let target = out
+        .buffer
+        .as_mut_ptr()
+        .wrapping_add(out.layout.offset() * size + first * inner);
+    for r in 0..rows {
+        // SAFETY: row `r` of the source goes where it lies in the result, whose other dimensions are the source's;
+        // nobody else uses the result's memory.
+        unsafe {
+            target
+                .add(r * pitch)
+                .copy_from_nonoverlapping(source.add(r * row), row);
+        }
+    }
+    true
 }
 
 /// Writes a number in a window of `out`'s memory, as [`assign`].

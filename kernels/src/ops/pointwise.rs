@@ -10,6 +10,11 @@ pub fn promote(args: &[ArgMeta<'_>]) -> DType {
     match args {
         [ArgMeta::Tensor(_, dtype)] => return *dtype,
         [ArgMeta::Tensor(_, a), ArgMeta::Tensor(_, b)] if a == b => return *a,
+        [ArgMeta::Tensor(_, a), ArgMeta::Scalar(number)]
+            if number.default_dtype().category() <= a.category() =>
+        {
+            return *a;
+        }
         _ => {}
     }
     let mut classes: [Option<DType>; 3] = [None; 3];
