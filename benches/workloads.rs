@@ -11,7 +11,7 @@ mod measure;
 mod workload;
 
 use ferrotrace::prelude::*;
-use gemm::Parallelism;
+use ferrotrace_kernels::cpu::matmul::{Sizes, library_product};
 use measure::input::normal;
 use measure::serve::{Run, serve};
 use measure::table::{Table, verdict};
@@ -117,7 +117,8 @@ fn products(options: &Options) -> Outcome {
         let workload = workload::open(&name).ok_or("a product is a workload")?;
         let (a, b) = (normal(n * n, 0, 1.0), normal(n * n, 1, 1.0));
         let mut out = vec![0.0f32; n * n];
-        let alone = whole(|| product(n, &a, &b, &mut out, threads));
+        let sizes = Sizes { m: n, n, k: n };
+        let alone = whole(|| library_product(sizes, &a, &b, &mut out, threads).unwrap_or_default());
         let samples = interleaved(&mut [contender(Mode::Compiled, workload), alone], options);
         let speed = ratio(&samples[1], &samples[0]);
         let (ours, theirs) = (median(&samples[0]), median(&samples[1]));
@@ -126,43 +127,4 @@ fn products(options: &Options) -> Outcome {
     }
     table.print();
     Ok(())
-}
-
-/// `out = a · b`, row-major, n by n.
-fn product(n: usize, a: &[f32], b: &[f32], out: &mut [f32], threads: usize) {
-    assert!(
-        a.len() == n * n && b.len() == n * n && out.len() == n * n,
-        "three squares"
-    );
-    let rows = n as isize;
-    let parallelism = if threads > 1 {
-        Parallelism::Rayon(threads)
-    } else {
-        Parallelism::None
-    };
-    // SAFETY: each matrix is a slice of n · n numbers with a row stride of n and a column stride of 1, and `out`, which
-    // is not read, is borrowed mutably.
-    unsafe {
-        gemm::gemm(
-            n,
-            n,
-            n,
-            out.as_mut_ptr(),
-            1,
-            rows,
-            false,
-            a.as_ptr(),
-            1,
-            rows,
-            b.as_ptr(),
-            1,
-            rows,
-            0.0f32,
-            1.0f32,
-            false,
-            false,
-            false,
-            parallelism,
-        );
-    }
 }

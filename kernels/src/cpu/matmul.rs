@@ -1,4 +1,4 @@
-//! Matrix products: the `gemm` crate's blocked kernel on panels of the result, and kernels of our own for vectors.
+//! Matrix products: the `gemm` crates' blocked kernel on panels of the result, and kernels of our own for vectors.
 //!
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
 //! chain of fused multiply-adds over k, cut by k alone. The library's special cases for tiny panels would break this,
@@ -8,6 +8,7 @@ use super::dense::{Shared, ranges};
 use super::number::{Number, Wide};
 use super::vector::Real;
 use ferrotrace_runtime::{Error, Pool, Result};
+use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// Multiply-adds below which a panel is not worth a task of its own.
@@ -132,7 +133,28 @@ pub fn multiply<T: Real>(
         row,
         (0..s.m, 0..s.n),
         accumulate,
+        Parallelism::None,
     )
+}
+
+/// The product `c = a · b` of dense matrices by the library alone, on its own threads: what ours is compared with.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub fn library_product<T: Real>(
+    s: Sizes,
+    a: &[T],
+    b: &[T],
+    c: &mut [T],
+    threads: usize,
+) -> Result<()> {
+    let (a, b) = (View::dense(a, s.k), View::dense(b, s.n));
+    let all = (0..s.m, 0..s.n);
+    let parallelism = match threads {
+        0 | 1 => Parallelism::None,
+        n => Parallelism::Rayon(n),
+    };
+    multiply_panel(s, a, b, &Shared::new(c), 0, s.n, all, false, parallelism)
 }
 
 /// As [`multiply`], to a matrix that starts at `start` of memory other threads write too.
@@ -150,7 +172,17 @@ pub unsafe fn multiply_shared<T: Real>(
     start: usize,
     row: usize,
 ) -> Result<()> {
-    multiply_panel(s, a, b, c, start, row, (0..s.m, 0..s.n), false)
+    multiply_panel(
+        s,
+        a,
+        b,
+        c,
+        start,
+        row,
+        (0..s.m, 0..s.n),
+        false,
+        Parallelism::None,
+    )
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -163,6 +195,7 @@ fn multiply_panel<T: Real>(
     row: usize,
     panel: (Range<usize>, Range<usize>),
     accumulate: bool,
+    parallelism: Parallelism,
 ) -> Result<()> {
     let (rows, columns) = panel;
     if rows.is_empty() || columns.is_empty() {
@@ -173,30 +206,36 @@ fn multiply_panel<T: Real>(
     if columns.end > s.n || rows.end > s.m || start + (s.m - 1) * row + s.n > c.len() {
         return Err(Error::internal("a matrix leaves its memory"));
     }
-    let (a, b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    let (mut a, mut b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    // The library counts k upwards in its left matrix.
+    if b.row < 0 && s.k > 0 {
+        (a, b) = (a.from(0, s.k - 1), b.from(s.k - 1, 0));
+        (a.col, b.row) = (-a.col, -b.row);
+    }
+    // Its results are column-major: the product of the transposes.
     // SAFETY: all three matrices are inside their memory, as just checked; callers pass disjoint panels.
     unsafe {
         let to = c.as_mut_ptr().add(start + rows.start * row + columns.start);
-        gemm::gemm(
-            rows.len(),
+        T::product()(
             columns.len(),
+            rows.len(),
             s.k,
             to,
-            1,
             row as isize,
+            1,
             accumulate,
-            a.data.as_ptr().wrapping_add(a.start),
-            a.col,
-            a.row,
             b.data.as_ptr().wrapping_add(b.start),
-            b.col,
             b.row,
+            b.col,
+            a.data.as_ptr().wrapping_add(a.start),
+            a.row,
+            a.col,
             T::ONE,
             T::ONE,
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            parallelism,
         );
     }
     Ok(())
@@ -281,12 +320,22 @@ fn product<T: Real>(
         (rows, part(s.n, columns, col)..part(s.n, columns, col + 1))
     };
     if columns * rows == 1 {
-        return multiply_panel(s, a, b, c, start, s.n, (0..s.m, 0..s.n), false);
+        return multiply_panel(
+            s,
+            a,
+            b,
+            c,
+            start,
+            s.n,
+            (0..s.m, 0..s.n),
+            false,
+            Parallelism::None,
+        );
     }
     let failed = std::sync::atomic::AtomicBool::new(false);
     Pool::global().run(columns * rows, &|begin, end, _| {
         for i in begin..end {
-            if multiply_panel(s, a, b, c, start, s.n, panel(i), false).is_err() {
+            if multiply_panel(s, a, b, c, start, s.n, panel(i), false, Parallelism::None).is_err() {
                 failed.store(true, std::sync::atomic::Ordering::Relaxed);
             }
         }

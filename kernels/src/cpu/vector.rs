@@ -4,6 +4,7 @@ use super::dense::{Shared, ranges};
 use super::matmul::View;
 use super::number::Wide;
 use ferrotrace_runtime::Isa;
+use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
 pub trait Real: Wide {
@@ -13,7 +14,34 @@ pub trait Real: Wide {
     fn minus(self, other: Self) -> Self;
     /// self / other.
     fn per(self, other: Self) -> Self;
+    /// The library's product.
+    fn product() -> Product<Self>;
 }
+
+/// The signature of the library's products: m, n, k; the result, the left and the right matrix, each with the distances
+/// of its columns and of its rows, none of them negative along k and in the result; whether the result is added to;
+/// factors of it and of the product; three conjugations; threads.
+pub type Product<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
 
 impl Real for f32 {
     #[inline(always)]
@@ -27,6 +55,10 @@ impl Real for f32 {
     #[inline(always)]
     fn per(self, other: f32) -> f32 {
         self / other
+    }
+
+    fn product() -> Product<f32> {
+        gemm_f32::gemm::f32::get_gemm_fn()
     }
 }
 
@@ -42,6 +74,10 @@ impl Real for f64 {
     #[inline(always)]
     fn per(self, other: f64) -> f64 {
         self / other
+    }
+
+    fn product() -> Product<f64> {
+        gemm_f64::gemm::f64::get_gemm_fn()
     }
 }
 
