@@ -209,33 +209,3 @@ macro_rules! with_type {
     }};
 }
 pub(crate) use with_type;
-
-/// As [`with_type`], for the dtypes that sums and products have: floats, and `I64` for all else.
-macro_rules! with_sum_type {
-    ($dtype:expr, $T:ident => $body:expr) => {{
-        use ferrotrace_runtime::DType as D;
-        match $dtype {
-            D::F16 => {
-                type $T = half::f16;
-                $body
-            }
-            D::BF16 => {
-                type $T = half::bf16;
-                $body
-            }
-            D::F32 => {
-                type $T = f32;
-                $body
-            }
-            D::F64 => {
-                type $T = f64;
-                $body
-            }
-            _ => {
-                type $T = i64;
-                $body
-            }
-        }
-    }};
-}
-pub(crate) use with_sum_type;

@@ -2,11 +2,10 @@
 
 use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::number::{with_sum_type, with_type};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array, ScanKind};
-use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
+use ferrotrace_runtime::{DType, Element, Error, ErrorKind, Result, Shape};
 
 /// The name of the scan.
 pub(super) fn name(kind: ScanKind) -> &'static str {
@@ -66,40 +65,34 @@ pub(super) fn infer(kind: ScanKind, dim: usize, args: &[ArgMeta<'_>]) -> Inferre
 /// # Errors
 /// Out of memory.
 pub fn run(kind: ScanKind, dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    let mut x = array(args, 0)?.clone();
-    if matches!(kind, ScanKind::Sum | ScanKind::Prod) {
-        x = cast(&x, dtype)?;
-    }
-    let x = contiguous(&x)?;
-    let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
+    let x = array(args, 0)?;
+    // Loops exist for the widest type of each kind, which holds every running value of the narrower ones.
+    let wide = |dtype: DType| match dtype {
+        DType::F64 => DType::F64,
+        other if other.is_float() => DType::F32,
+        _ => DType::I64,
+    };
+    let x = contiguous(&cast(x, wide(x.dtype))?)?;
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), wide(dtype))?;
     let e = extent(shape, dim);
-    match kind {
-        ScanKind::LogSumExp => match dtype {
-            DType::F16 => scan::<LogSumExp<half::f16>>(elements(&x)?, elements_mut(&mut out)?, e),
-            DType::BF16 => scan::<LogSumExp<half::bf16>>(elements(&x)?, elements_mut(&mut out)?, e),
-            DType::F32 => scan::<LogSumExp<f32>>(elements(&x)?, elements_mut(&mut out)?, e),
-            _ => scan::<LogSumExp<f64>>(elements(&x)?, elements_mut(&mut out)?, e),
-        },
-        ScanKind::Sum => {
-            with_sum_type!(dtype, T => scan::<Sum<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
-        ScanKind::Prod => {
-            with_sum_type!(dtype, T => scan::<Prod<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
-        ScanKind::Max => {
-            with_type!(x.dtype, T => scan::<Max<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
-        ScanKind::Min => {
-            with_type!(x.dtype, T => scan::<Min<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
-        ScanKind::ArgMax => {
-            with_type!(x.dtype, T => scan::<ArgMax<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
-        ScanKind::ArgMin => {
-            with_type!(x.dtype, T => scan::<ArgMin<T>>(elements(&x)?, elements_mut(&mut out)?, e))
-        }
+    macro_rules! over {
+        ($($t:ty),*; $scan:ident) => {
+            match x.dtype {
+                $(<$t as Element>::DTYPE => scan::<$scan<$t>>(elements(&x)?, elements_mut(&mut out)?, e),)*
+                other => return Err(Error::internal(format!("a scan of {other}"))),
+            }
+        };
     }
-    Ok(out)
+    match kind {
+        ScanKind::LogSumExp => over!(f32, f64; LogSumExp),
+        ScanKind::Sum => over!(f32, f64, i64; Sum),
+        ScanKind::Prod => over!(f32, f64, i64; Prod),
+        ScanKind::Max => over!(f32, f64, i64; Max),
+        ScanKind::Min => over!(f32, f64, i64; Min),
+        ScanKind::ArgMax => over!(f32, f64, i64; ArgMax),
+        ScanKind::ArgMin => over!(f32, f64, i64; ArgMin),
+    }
+    cast(&out, dtype)
 }
 
 #[cfg(test)]

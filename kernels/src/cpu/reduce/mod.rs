@@ -76,7 +76,7 @@ pub fn reduce(
     Ok(out)
 }
 
-/// Expands its body with `$T` standing for the compute type of a dtype; `Bool` is `u8`.
+/// Expands its body with `$T` standing for the compute type of a dtype but `Bool`.
 macro_rules! each {
     ($dtype:expr, $T:ident => $body:expr) => {{
         macro_rules! with {
@@ -86,9 +86,6 @@ macro_rules! each {
             }};
         }
         match $dtype {
-            DType::Bool | DType::U8 => with!(u8),
-            DType::I8 => with!(i8),
-            DType::I16 => with!(i16),
             DType::I32 => with!(i32),
             DType::I64 => with!(i64),
             DType::F64 => with!(f64),
@@ -118,8 +115,12 @@ macro_rules! with_fold {
                 DType::F64 => named!(Prod<f64>),
                 _ => named!(Prod<i64>),
             },
-            ReduceKind::Max | ReduceKind::Any => each!($compute, T => named!(Max<T>)),
-            ReduceKind::Min | ReduceKind::All => each!($compute, T => named!(Min<T>)),
+            ReduceKind::Any => named!(Max<u8>),
+            ReduceKind::All => named!(Min<u8>),
+            ReduceKind::Max if $compute == DType::Bool => named!(Max<u8>),
+            ReduceKind::Min if $compute == DType::Bool => named!(Min<u8>),
+            ReduceKind::Max => each!($compute, T => named!(Max<T>)),
+            ReduceKind::Min => each!($compute, T => named!(Min<T>)),
             ReduceKind::ArgMax => each!($compute, T => named!(Arg<Max<T>>)),
             ReduceKind::ArgMin => each!($compute, T => named!(Arg<Min<T>>)),
         }
@@ -171,6 +172,9 @@ fn compute_dtype(kind: ReduceKind, dtype: DType) -> DType {
     match kind {
         ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean if !dtype.is_float() => DType::I64,
         ReduceKind::Any | ReduceKind::All => DType::Bool,
+        ReduceKind::Max | ReduceKind::Min if dtype == DType::Bool => DType::Bool,
+        // Narrow integers as wider ones: a loop for each would not be worth its code.
+        _ if dtype.size() < 4 && !dtype.is_float() => DType::I32,
         _ => dtype.compute(),
     }
 }
