@@ -4,7 +4,7 @@
     python3 benches/peers/run.py [--rounds N] [--smoke] [--only SECTION,..] [NAME ..]
 
 Sections: workloads and operations (ours and the peers, child processes that take turns within each round), host,
-first_call, products, eager, memory (our own benchmarks, each printing its tables). Without --only, all of them.
+first_call, compile, products, eager, memory (our own benchmarks, each printing its tables). Without --only, all of them.
 
 Peers are what is there: the interpreter of --python (default $PEERS_PYTHON, else this one) with jax, torch,
 onnxruntime, numpy; candle if `cargo build` in benches/peers/candle works. All but onnxruntime get tcmalloc
@@ -31,7 +31,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RESULTS = os.path.join(ROOT, "benches", "RESULTS.md")
-SECTIONS = ["workloads", "operations", "host", "first_call", "products", "eager", "memory"]
+SECTIONS = ["workloads", "operations", "host", "first_call", "compile", "products", "eager", "memory"]
 BIG, WIDE, SMALL = 4 * 4096 * 4096, 4 * 4096 * 1024, 4 * 256 * 1024
 
 # Workload: what bounds it from below: a measured ceiling and how much of it the workload needs.
