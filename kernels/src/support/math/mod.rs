@@ -18,6 +18,7 @@ pub use exponential::{exp, exp2, expm1, sigmoid};
 pub use hyperbolic::*;
 pub use logarithm::{log, log1p, log2, log10};
 pub use long::Long;
+pub(super) use long::scalar as scalar_long;
 pub use real::Real;
 pub use simple::*;
 pub use trigonometric::*;
