@@ -336,6 +336,7 @@ impl Writer<'_> {
                 0
             },
             local,
+            grid: ferrotrace_runtime::Grid::default(),
             loops: self
                 .stages
                 .loops

@@ -1,6 +1,7 @@
 //! From fused nodes to C (DESIGN: the CPU back end). Sizes, strides, divisors and numbers are arguments of the text,
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
+pub mod cuda;
 mod index;
 mod inner;
 mod kernel;
@@ -17,7 +18,7 @@ mod value;
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::KernelSource;
+use ferrotrace_runtime::{Grid, KernelSource};
 
 pub use kernel::emit;
 
@@ -72,6 +73,8 @@ pub struct Emitted {
     pub scratch: usize,
     /// Bytes of each thread.
     pub local: usize,
+    /// How it is launched on a CUDA device, besides the number of blocks, which are its chunks.
+    pub grid: Grid,
     /// The loops as they were emitted, for explanations.
     pub node: FusedNode,
     /// Loops over the columns of a row.

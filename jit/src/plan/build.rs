@@ -7,7 +7,9 @@ use crate::graph::Graph;
 use crate::lower::{CallArg, Limits, Lowered, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
-use ferrotrace_runtime::{Config, Counter, Kernel, KernelSource, Result, compile_kernels, count};
+use ferrotrace_runtime::{
+    Config, Counter, Kernel, KernelSource, Result, compile_kernels_on, count,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -24,17 +26,19 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     }
     let lowering = lower(&graph, limits)?;
     let schedule = fuse(&graph, &lowering, limits);
-    let machine = Machine::default();
+    let (machine, device) = (Machine::default(), graph.device());
     let steps: Vec<Step> = schedule
         .steps
         .iter()
         .map(|step| match step {
-            Scheduled::Fused(fused) => Step::Launch(Box::new(emit::emit(
-                fused,
-                &schedule.stored,
-                limits,
-                &machine,
-            ))),
+            Scheduled::Fused(fused) => {
+                let stored = &schedule.stored;
+                Step::Launch(Box::new(if device.is_cpu() {
+                    emit::emit(fused, stored, limits, &machine)
+                } else {
+                    emit::cuda::emit(fused, stored)
+                }))
+            }
             Scheduled::Call(at) => match &lowering.steps[*at] {
                 Lowered::Call(call) => Step::Call(call.clone()),
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
@@ -94,7 +98,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
             }
         })
         .collect();
-    let mut compiled = compile_kernels(&sources).into_iter();
+    let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
     let mut fallback = false;
     let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
     for step in &draft.steps {

@@ -209,6 +209,7 @@ impl Run<'_> {
             chunks: emitted.chunks,
             scratch: emitted.scratch,
             local: emitted.local,
+            grid: emitted.grid,
         })?;
         drop(bindings);
         if let Some(fault) = fault {

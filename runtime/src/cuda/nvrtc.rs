@@ -20,7 +20,7 @@ pub(crate) struct Nvrtc {
 
 /// Besides the architecture. No product and sum are contracted; division and roots are rounded correctly, subnormal
 /// numbers kept, by default. 128-bit integers are a feature to be asked for.
-const OPTIONS: [&CStr; 2] = [c"--fmad=false", c"--device-int128"];
+const OPTIONS: [&CStr; 3] = [c"--fmad=false", c"--device-int128", c"--disable-warnings"];
 
 /// Where toolkits put it, looked at after the places of the loader.
 const FOLDERS: [&str; 2] = [

@@ -97,7 +97,12 @@ fn expression(arena: &Arena, kind: Kind, node: Node, calls: &mut Vec<&'static st
             );
             format!("{} ? {a} : {b}", of(m))
         }
-        Node::Table(table, index) => format!("{table}[{} & 127]", of(index)),
+        Node::Table(table, index) => {
+            format!(
+                "__longlong_as_double((long long){table}[{} & 127])",
+                of(index)
+            )
+        }
         Node::Variable(a) => of(a),
         Node::Arg(_)
         | Node::Float(_)
@@ -139,10 +144,14 @@ pub(super) fn print(name: &str, arena: &Arena, result: u32) -> Definition {
     }
     let mut text = String::new();
     for (table, values) in &arena.tables {
-        let list: Vec<String> = values.iter().map(|v| literal(*v, false)).collect();
+        // Their bits: a table may hold NaN, for which no constant expression stands.
+        let list: Vec<String> = values
+            .iter()
+            .map(|v| format!("{:#x}", v.to_bits()))
+            .collect();
         let _ = writeln!(
             text,
-            "#ifndef {table}_\n#define {table}_\nstatic __device__ const double {table}[128] = {{"
+            "#ifndef {table}_\n#define {table}_\nstatic __device__ const unsigned long long {table}[128] = {{"
         );
         let _ = writeln!(text, "{}}};\n#endif", list.join(","));
     }

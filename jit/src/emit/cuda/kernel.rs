@@ -1,0 +1,594 @@
+//! A fused node as one CUDA kernel.
+//!
+//! Columns are counted in chunks: as many consecutive elements along the last column variable as a thread works on at
+//! once, which is what one 16-byte access holds. Three forms. **Pointwise**: a thread a chunk. **Inner**: a warp or a
+//! block a row; its threads take chunks by turns, stage by stage, and combine what they reduced. **Outer**, for strided
+//! columns of contiguous rows: a block works on 32 rows, side by side, its groups of threads take columns by turns.
+//! Reductions of few rows are split into pieces of their columns, whose results a second kernel combines.
+
+use super::Emitted;
+use super::index::{Index, fits_32_bits};
+use super::reduce::{Reduction, SLOT};
+use super::shape::{self, Shape};
+use super::stage::{Loop, Stages, stages};
+use super::text;
+use super::value::{At, memory_type};
+use crate::body::{BodyOp, MaskId, Source, Value};
+use crate::emit::Pointer;
+use crate::emit::merge::merge_loops;
+use crate::expr::Var;
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::support::{self, Need, SCALAR, scalar_type};
+use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::fmt::Write as _;
+
+/// How threads are laid over rows and columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// A thread a chunk; nothing is reduced.
+    Pointwise,
+    /// This many threads a row: a warp, or a block.
+    Inner { threads: u32 },
+    /// Blocks of 32 rows and this many groups of threads.
+    Outer { groups: u32 },
+}
+
+/// The state of writing one kernel.
+pub(super) struct Writer<'a> {
+    pub node: &'a FusedNode,
+    pub extents: Vec<usize>,
+    pub stages: Stages,
+    pub shape: Shape,
+    pub needs: BTreeSet<Need>,
+    /// Printed indices of loads, index values and random values.
+    pub indices: HashMap<Value, Index>,
+    pub masks: HashMap<MaskId, Vec<Index>>,
+    pub store_indices: HashMap<usize, Index>,
+    /// Loads of a whole chunk by one access.
+    pub whole: HashSet<Value>,
+    /// Whether an index is checked.
+    pub reports: bool,
+    pub params: Vec<i64>,
+    pub pointers: Vec<Pointer>,
+    pub pointer_types: Vec<DType>,
+    /// What is computed of a row's indices.
+    pub preamble: String,
+    pub bases: usize,
+}
+
+/// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
+pub fn emit(fused: &FusedNode, stored: &HashSet<ValueId>) -> Emitted {
+    let mut node = merge_loops(fused.clone());
+    if node.red.is_empty() {
+        // Without columns the last row variable is walked by chunks.
+        node.red = vec![node.iter.pop().unwrap_or(1)];
+    }
+    let needed: Vec<usize> = (0..node.stores.len())
+        .filter(|&s| stored.contains(&node.stores[s].node))
+        .collect();
+    let stages = stages(&node, &needed);
+    let extents = node.extents();
+    let shape = shape::of(&node, &stages, &needed);
+    let writer = Writer {
+        node: &node,
+        extents,
+        stages,
+        shape,
+        needs: BTreeSet::from([support::need("types", SCALAR)]),
+        indices: HashMap::new(),
+        masks: HashMap::new(),
+        store_indices: HashMap::new(),
+        whole: HashSet::new(),
+        reports: false,
+        params: Vec::new(),
+        pointers: Vec::new(),
+        pointer_types: Vec::new(),
+        preamble: String::new(),
+        bases: 0,
+    };
+    writer.kernel(&needed)
+}
+
+impl Writer<'_> {
+    /// The variable along which a chunk's elements follow each other.
+    pub(super) fn vector_var(&self) -> Var {
+        Var(self.extents.len() as u32 - 1)
+    }
+
+    /// An integer argument with this value.
+    pub(super) fn param(&mut self, value: i64) -> String {
+        self.params.push(value);
+        format!("P{}", self.params.len() - 1)
+    }
+
+    /// The name of the pointer to a buffer.
+    pub(super) fn pointer(&self, source: Source) -> String {
+        let read = Pointer::Read(source);
+        let at = self.pointers.iter().position(|p| *p == read);
+        format!("p{}", at.unwrap_or_default())
+    }
+
+    fn kernel(mut self, needed: &[usize]) -> Emitted {
+        self.collect_pointers(needed);
+        self.print_indices(needed);
+        let Shape { form, split, .. } = self.shape.clone();
+        let reductions: Vec<Reduction> = self
+            .stages
+            .reductions()
+            .iter()
+            .map(|&r| self.reduction(r))
+            .collect();
+        let main = self.main_text(form, split.is_some());
+        let finish = split.map(|_| self.finish_text(&reductions));
+        let in_place = self.in_place(needed);
+        let head = self.head(&in_place);
+        let name = "FT_SYMBOL";
+        let mut body = text::helpers(self.narrow_indices());
+        self.structure(&mut body);
+        let kernel = |out: &mut String, suffix: &str, threads: u32, text: &str| {
+            let _ = write!(
+                out,
+                "extern \"C\" __global__ void __launch_bounds__({threads}) {name}{suffix}(const __grid_constant__ \
+                 {name}_args a) {{\n{head}{text}}}\n"
+            );
+        };
+        kernel(&mut body, "", self.shape.threads, &main);
+        if let Some(finish) = &finish {
+            kernel(&mut body, "_finish", self.shape.finish_threads, finish);
+        }
+        let part = |p: support::Part| Part {
+            order: p.order,
+            text: p.text,
+        };
+        let parts = support::parts(&self.needs).into_iter().map(part).collect();
+        let pieces = self.shape.pieces();
+        let scratch = match split {
+            Some(_) => self.node.rows() * pieces * reductions.len() * SLOT,
+            None => 0,
+        };
+        let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
+        Emitted {
+            source: KernelSource {
+                parts,
+                body,
+                finish: finish.is_some(),
+            },
+            in_place,
+            pointers: self.pointers,
+            params: self.params,
+            streams: Vec::new(),
+            numbers: self.node.body.numbers().to_vec(),
+            chunks: self.shape.blocks,
+            scratch,
+            local: 0,
+            grid: Grid {
+                threads: self.shape.threads,
+                finish_blocks: self.shape.finish_blocks,
+                finish_threads: self.shape.finish_threads,
+                reports: self.reports,
+            },
+            loops: self.stages.loops.iter().filter(working).count(),
+            node: self.node.clone(),
+        }
+    }
+
+    /// The kernel: its place, then every stage.
+    fn main_text(&mut self, form: Form, split: bool) -> String {
+        let mut out = String::new();
+        self.place(&mut out, form, split);
+        self.decode_row(&mut out);
+        let mut body = String::new();
+        let writes = match form {
+            Form::Pointwise => "c == 0",
+            Form::Inner { .. } => "t == 0",
+            Form::Outer { .. } => "live && ty == 0",
+        };
+        for s in 0..self.stages.loops.len() {
+            if split && s > 0 {
+                break;
+            }
+            self.row_stage(&mut body, s, (!split).then_some(writes));
+            let l = self.stages.loops[s].clone();
+            if l.reduces.is_empty() && l.stores.is_empty() {
+                continue;
+            }
+            let reductions: Vec<Reduction> = l.reduces.iter().map(|&r| self.reduction(r)).collect();
+            for r in &reductions {
+                self.declare_accumulators(&mut body, r, self.shape.lanes);
+            }
+            let chunk = self.chunk(&l, &reductions);
+            match form {
+                Form::Pointwise => body.push_str(&chunk),
+                Form::Inner { threads } => {
+                    let _ = writeln!(
+                        body,
+                        "  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
+                    );
+                }
+                Form::Outer { groups } => {
+                    let _ = writeln!(
+                        body,
+                        "  #pragma unroll 4\n  for (ft_int c = lo + ty; c < hi; c += {groups}) {{\n{chunk}  }}"
+                    );
+                }
+            }
+            for r in &reductions {
+                self.gather(&mut body, r, self.shape.lanes, &form);
+                match split {
+                    true => self.put(&mut body, r, writes),
+                    false => self.finished(&mut body, r),
+                }
+            }
+        }
+        out.push_str(&self.preamble);
+        out.push_str(&body);
+        out
+    }
+
+    /// Which row and which chunks are this thread's.
+    fn place(&mut self, out: &mut String, form: Form, split: bool) {
+        let rows = self.param(self.node.rows() as i64);
+        let chunks = self.param(self.shape.chunks as i64);
+        let threads = self.shape.threads;
+        let pieces = match split {
+            true => {
+                let pieces = self.param(self.shape.pieces() as i64);
+                let per = self.param(self.shape.per_piece() as i64);
+                let _ = writeln!(
+                    out,
+                    "  const ft_int pieces = {pieces}, piece = (ft_int)blockIdx.x % pieces, block = (ft_int)blockIdx.x / pieces;\n  \
+                     const ft_int lo = piece * {per}, end = ft_least(lo + {per}, {chunks});"
+                );
+                true
+            }
+            false => {
+                if form != Form::Pointwise {
+                    let _ = writeln!(
+                        out,
+                        "  const ft_int block = (ft_int)blockIdx.x, lo = 0, end = {chunks};"
+                    );
+                }
+                false
+            }
+        };
+        let _ = match form {
+            Form::Pointwise => writeln!(
+                out,
+                "  const ft_int u = (ft_int)blockIdx.x * {threads} + (ft_int)threadIdx.x;\n  \
+                 if (u >= {rows} * {chunks}) return;\n  const ft_int row = u / {chunks}, c = u % {chunks};"
+            ),
+            Form::Inner { threads: 32 } if !pieces => writeln!(
+                out,
+                "  const ft_int row = block * {} + ((int)threadIdx.x >> 5), hi = end;\n  if (row >= {rows}) return;\n  \
+                 const int t = threadIdx.x & 31;",
+                threads / 32
+            ),
+            Form::Inner { .. } => writeln!(
+                out,
+                "  const ft_int row = block, hi = end; const int t = threadIdx.x;"
+            ),
+            Form::Outer { .. } => writeln!(
+                out,
+                "  const int tx = threadIdx.x & 31, ty = threadIdx.x >> 5;\n  const bool live = block * 32 + tx < {rows};\n  \
+                 const ft_int row = live ? block * 32 + tx : {rows} - 1, hi = live ? end : lo;"
+            ),
+        };
+    }
+
+    fn decode_row(&mut self, out: &mut String) {
+        let rows = self.node.iter.len();
+        if rows == 0 {
+            return;
+        }
+        out.push_str("  ft_int rest = row;\n");
+        for v in (1..rows).rev() {
+            let n = self.param(self.extents[v] as i64);
+            let _ = writeln!(out, "  const ft_int i{v} = rest % {n}; rest /= {n};");
+        }
+        out.push_str("  const ft_int i0 = rest;\n");
+    }
+
+    /// A row's values of one stage, and its stores of such where `writes` holds.
+    fn row_stage(&mut self, out: &mut String, s: usize, writes: Option<&str>) {
+        let at = At {
+            position: "0",
+            guard: None,
+            pad: "  ",
+        };
+        for v in self.stages.row[s].clone() {
+            let text = self.statement(v, at);
+            out.push_str(&text);
+        }
+        let Some(writes) = writes else { return };
+        for store in self.stages.row_stores[s].clone() {
+            let (value, dtype) = (self.node.stores[store].value, self.node.stores[store].dtype);
+            let element = self.narrow(dtype, &format!("v{value}"));
+            let place = self.stored_at(store, "0");
+            let _ = writeln!(out, "  if ({writes}) {place} = {element};");
+        }
+    }
+
+    /// The element a store writes.
+    fn stored_at(&self, store: usize, position: &str) -> String {
+        let write = Pointer::Write(self.node.stores[store].node);
+        let pointer = self.pointers.iter().position(|p| *p == write);
+        let index = self.store_indices[&store].at(position);
+        format!("p{}[{index}]", pointer.unwrap_or_default())
+    }
+
+    /// Chunk `c` of a row: where it lies, its whole loads, each element, its stores.
+    fn chunk(&mut self, l: &Loop, reductions: &[Reduction]) -> String {
+        let (mut out, lanes) = (String::new(), self.shape.lanes);
+        let first = self.node.iter.len();
+        let last = self.extents.len() - 1;
+        if first == last {
+            let _ = writeln!(out, "    const ft_int j = c * {lanes};");
+        } else {
+            let line = self.param(self.shape.line as i64);
+            let _ = writeln!(
+                out,
+                "    const ft_int j = c % {line} * {lanes}; ft_int walked = c / {line};"
+            );
+            for v in (first + 1..last).rev() {
+                let n = self.param(self.extents[v] as i64);
+                let _ = writeln!(out, "    const ft_int i{v} = walked % {n}; walked /= {n};");
+            }
+            let _ = writeln!(out, "    const ft_int i{first} = walked;");
+        }
+        if lanes == 1 {
+            out.push_str("    const int m = 1;\n");
+        } else {
+            let n = self.param(self.extents[last] as i64);
+            let _ = writeln!(out, "    const int m = (int)ft_least({n} - j, {lanes});");
+        }
+        for &v in &l.compute {
+            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && self.whole.contains(&v)
+            {
+                let (ty, pointer) = (memory_type(dtype), self.pointer(source));
+                let index = self.indices[&v].at("j");
+                let _ = writeln!(
+                    out,
+                    "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, m);"
+                );
+            }
+        }
+        for &s in &l.stores {
+            let ty = memory_type(self.node.stores[s].dtype);
+            let _ = writeln!(out, "    __align__(16) {ty} o{s}[{lanes}];");
+        }
+        let _ = writeln!(
+            out,
+            "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
+        );
+        let at = At {
+            position: "(j + l)",
+            guard: Some("l < m"),
+            pad: "      ",
+        };
+        for &v in &l.compute {
+            let text = self.statement(v, at);
+            out.push_str(&text);
+        }
+        for r in reductions {
+            let position = self.position(r.id, at.position);
+            self.accumulate(&mut out, r, &position, at.pad);
+        }
+        for &s in &l.stores {
+            let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
+            let element = self.narrow(dtype, &format!("v{value}"));
+            let _ = writeln!(out, "      o{s}[l] = {element};");
+        }
+        out.push_str("    }\n");
+        for &s in &l.stores {
+            if self.store_indices[&s].unit && lanes > 1 {
+                let place = self.stored_at(s, "j");
+                let _ = writeln!(out, "    ft_store(&{place}, o{s}, m);");
+            } else {
+                let place = self.stored_at(s, at.position);
+                let _ = writeln!(
+                    out,
+                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if (l < m) {place} = o{s}[l];"
+                );
+            }
+        }
+        out
+    }
+
+    /// The row-major position in the reduced dimensions, of a reduction that keeps it.
+    fn position(&mut self, id: Value, at: &str) -> String {
+        match &self.node.body.value(id).op {
+            BodyOp::Reduce {
+                position: Some(e), ..
+            } => {
+                let e = e.clone();
+                self.index(&e).at(at)
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// The second kernel of a split reduction: each row's partial results in order, then what follows for it.
+    fn finish_text(&mut self, reductions: &[Reduction]) -> String {
+        let (rows, pieces) = (self.node.rows(), self.shape.pieces());
+        let (rows, pieces) = (self.param(rows as i64), self.param(pieces as i64));
+        let (per_row, threads) = (self.shape.finish_per_row, self.shape.finish_threads);
+        let mut out = String::new();
+        let _ = writeln!(
+            out,
+            "  const ft_int pieces = {pieces}, row = (ft_int)blockIdx.x * {} + (ft_int)threadIdx.x / {per_row};\n  \
+             if (row >= {rows}) return;\n  const int t = threadIdx.x % {per_row};",
+            threads / per_row
+        );
+        self.decode_row(&mut out);
+        let mut body = String::new();
+        self.row_stage(&mut body, 0, Some("t == 0"));
+        for r in reductions {
+            self.declare_accumulators(&mut body, r, 1);
+        }
+        let _ = writeln!(body, "  for (ft_int c = t; c < pieces; c += {per_row}) {{");
+        for r in reductions {
+            self.take(&mut body, r);
+        }
+        body.push_str("  }\n");
+        for r in reductions {
+            let form = Form::Inner { threads: per_row };
+            self.gather(&mut body, r, 1, &form);
+            self.finished(&mut body, r);
+        }
+        for s in 1..self.stages.row.len() {
+            self.row_stage(&mut body, s, Some("t == 0"));
+        }
+        out.push_str(&self.preamble);
+        out.push_str(&body);
+        out
+    }
+
+    /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that is
+    /// stored, by the thread that stores it, and none comes in a later loop (scheduler B-08, B-10, B-11).
+    fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
+        let mut pairs = Vec::new();
+        for &s in needed {
+            let store = &self.node.stores[s];
+            let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
+            let Some(at) = at else { continue };
+            let fits = |source: Source, v: Value| match &self.node.body.value(v).op {
+                BodyOp::Load {
+                    source: from,
+                    dtype,
+                    index,
+                    mask,
+                } if *from == source => {
+                    let later = &self.stages.loops[at + 1..];
+                    *index == store.index
+                        && mask.is_none()
+                        && dtype.size() == store.dtype.size()
+                        && !later.iter().any(|l| l.compute.contains(&v))
+                        && !self.stages.row.iter().flatten().any(|&x| x == v)
+                }
+                _ => true,
+            };
+            for pointer in &self.pointers {
+                if let Pointer::Read(source) = *pointer
+                    && self.stages.computed().iter().all(|&v| fits(source, v))
+                {
+                    pairs.push((store.node, source));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn collect_pointers(&mut self, needed: &[usize]) {
+        for v in self.stages.computed() {
+            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && !self.pointers.contains(&Pointer::Read(source))
+            {
+                self.pointers.push(Pointer::Read(source));
+                self.pointer_types.push(dtype);
+            }
+        }
+        for &s in needed {
+            self.pointers.push(Pointer::Write(self.node.stores[s].node));
+            self.pointer_types.push(self.node.stores[s].dtype);
+        }
+    }
+
+    fn print_indices(&mut self, needed: &[usize]) {
+        for v in self.stages.computed() {
+            let node = self.node;
+            let (index, mask, loads) = match &node.body.value(v).op {
+                BodyOp::Load { index, mask, .. } => (Some(index), *mask, true),
+                BodyOp::Index(e) => (Some(e), None, false),
+                BodyOp::Random { index, .. } => (Some(index), None, false),
+                BodyOp::Mask(m) => (None, Some(*m), false),
+                BodyOp::Check { mask, .. } => (None, *mask, false),
+                _ => (None, None, false),
+            };
+            if let Some(e) = index {
+                let printed = self.index(e);
+                if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
+                    self.whole.insert(v);
+                }
+                self.indices.insert(v, printed);
+            }
+            if let Some(m) = mask
+                && !self.masks.contains_key(&m)
+            {
+                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
+                self.masks.insert(m, printed);
+            }
+        }
+        for &s in needed {
+            let printed = self.index(&self.node.stores[s].index.clone());
+            self.store_indices.insert(s, printed);
+        }
+    }
+
+    /// Whether all index arithmetic keeps to 32 bits.
+    fn narrow_indices(&self) -> bool {
+        let node = self.node;
+        let values = self.stages.computed();
+        let exprs = values.iter().flat_map(|&v| node.body.exprs(v));
+        let stores = node.stores.iter().map(|s| &s.index);
+        let reduced = self.stages.reductions();
+        let positions = reduced.iter().flat_map(|&v| node.body.exprs(v));
+        let sizes = values.iter().all(|&v| match node.body.value(v).op {
+            BodyOp::Check { size, .. } => size < i32::MAX as i64,
+            _ => true,
+        });
+        sizes
+            && self.shape.units() < 1 << 30
+            && exprs
+                .chain(stores)
+                .chain(positions)
+                .all(|e| fits_32_bits(e, &self.extents, &node.body))
+    }
+
+    /// The structure of the kernel's arguments.
+    fn structure(&self, out: &mut String) {
+        out.push_str("struct FT_SYMBOL_args {\n");
+        for i in 0..self.pointers.len() {
+            let _ = writeln!(out, "  void *p{i};");
+        }
+        for i in 0..self.params.len() {
+            let _ = writeln!(out, "  long long P{i};");
+        }
+        for i in 0..self.node.body.numbers().len() {
+            let _ = writeln!(out, "  unsigned long long s{i};");
+        }
+        out.push_str("  char *scratch;\n  long long *fault;\n};\n");
+    }
+
+    /// Constants at the start of a kernel: arguments by name.
+    fn head(&self, in_place: &[(ValueId, Source)]) -> String {
+        let mut text = String::new();
+        for i in 0..self.params.len() {
+            let _ = writeln!(text, "  const ft_int P{i} = (ft_int)a.P{i};");
+        }
+        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
+            let (qualifier, shared) = match pointer {
+                Pointer::Read(s) => ("const ", in_place.iter().any(|p| p.1 == *s)),
+                Pointer::Write(n) => ("", in_place.iter().any(|p| p.0 == *n)),
+            };
+            let restrict = if shared { "" } else { "__restrict__ " };
+            let ty = memory_type(*dtype);
+            let _ = writeln!(
+                text,
+                "  {qualifier}{ty} *{restrict}p{i} = ({qualifier}{ty} *)a.p{i};"
+            );
+        }
+        for (i, number) in self.node.body.numbers().iter().enumerate() {
+            let ty = scalar_type(number.dtype);
+            let value = match number.dtype.compute() {
+                DType::F32 => format!("__int_as_float((int)a.s{i})"),
+                DType::F64 => format!("__longlong_as_double((long long)a.s{i})"),
+                _ => format!("({ty})a.s{i}"),
+            };
+            let _ = writeln!(text, "  const {ty} s{i} = {value};");
+        }
+        text
+    }
+}
