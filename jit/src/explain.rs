@@ -30,6 +30,8 @@ pub struct Explanation {
     fused: Vec<FusedInfo>,
     refusals: Vec<(ValueId, ValueId, Refusal)>,
     calls: Vec<&'static str>,
+    /// Whether calls run on the host for another device.
+    calls_on_host: bool,
     sources: Vec<String>,
 }
 
@@ -72,6 +74,7 @@ impl Explanation {
             fused,
             refusals: draft.refusals.clone(),
             calls,
+            calls_on_host: !draft.graph.device().is_cpu(),
             sources,
         }
     }
@@ -156,7 +159,12 @@ impl Explanation {
             text.push_str(&info.text);
         }
         for call in &self.calls {
-            let _ = writeln!(text, "call {call}");
+            let host = if self.calls_on_host {
+                ", on the host"
+            } else {
+                ""
+            };
+            let _ = writeln!(text, "call {call}{host}");
         }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);

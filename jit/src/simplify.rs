@@ -101,6 +101,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
         precision: Precision::Fast,
         known: HashMap::new(),
     };
+    builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
         if let NodeOp::Input(n) = node.op {

@@ -9,7 +9,7 @@ use crate::node::{Node, NodeInput, State};
 use crate::signature::{Edge, Form, FormHash, FormLeaf, FormNode};
 use crate::store_rule;
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Error, Scalar};
+use ferrotrace_runtime::{Device, Error, Scalar};
 use parking_lot::Mutex;
 use std::panic::Location;
 use std::sync::Arc;
@@ -135,6 +135,7 @@ impl Collected {
             && self.outputs == form.outputs
             && self.leaves.len() == form.leaves.len()
             && self.edges == form.edges
+            && self.device() == form.device
             && form
                 .leaves
                 .iter()
@@ -167,7 +168,14 @@ impl Collected {
             edges: self.edges.clone(),
             leaves: leaves.map(FormLeaf::of).collect(),
             outputs: self.outputs.clone(),
+            device: self.device(),
         }
+    }
+
+    /// The device of its operations.
+    fn device(&self) -> Device {
+        let first = self.entries.first();
+        first.map_or(Device::cpu(), |e| self.node(e.arc).facts.device.clone())
     }
 }
 
@@ -434,7 +442,6 @@ pub(crate) fn collect(roots: Vec<NodeInput>, stores: Stores) -> Outcome {
 mod tests {
     use super::*;
     use crate::{Mode, Tensor, with_mode};
-    use ferrotrace_runtime::Device;
 
     fn v(data: &[f32]) -> Tensor {
         Tensor::from_slice(data, data.len(), &Device::cpu())

@@ -101,7 +101,7 @@ pub(crate) fn record(
         return Tensor::of_fresh(Node::stored(facts, array));
     }
     if mode == Mode::Eager {
-        return match run_now(&op, inputs, &shape, dtype) {
+        return match run_now(device, &op, inputs, &shape, dtype) {
             Ok(array) => {
                 let facts = Facts::of_data(&array, location);
                 Tensor::of_fresh(Node::stored(facts, array))
@@ -206,7 +206,13 @@ fn is_view(op: &Op) -> bool {
 }
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.
-fn run_now(op: &Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result<Array> {
+fn run_now(
+    device: &Device,
+    op: &Op,
+    inputs: &[Input<'_>],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Array> {
     let pending = inputs.iter().filter_map(|input| match input {
         Input::Tensor(tensor) if tensor.is_pending() => Some(*tensor),
         _ => None,
@@ -220,5 +226,5 @@ fn run_now(op: &Op, inputs: &[Input<'_>], shape: &Shape, dtype: DType) -> Result
             Input::Draw(draw) => Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
-    eager::run(op, &operands, shape, dtype)
+    eager::run_on(device, op, &operands, shape, dtype)
 }
