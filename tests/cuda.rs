@@ -334,6 +334,35 @@ fn products_and_layers() {
     });
 }
 
+/// Batches, views and vectors, by cuBLAS where it is.
+#[test]
+fn matrix_products() {
+    for dtype in FLOATS {
+        agree(epsilon(dtype) * 10.0, |d| {
+            let x = noise(&[5, 6, 7], dtype, d);
+            let m = noise(&[7, 9], dtype, d);
+            let t = noise(&[9, 7], dtype, d);
+            vec![
+                x.matmul(&m),
+                x.matmul(&t.t()),
+                x.transpose(1, 2).matmul(&x),
+                x.select(0, 1).matmul(&m.slice(1, 0, 9, 2)),
+                x.matmul(&noise(&[7], dtype, d)),
+                noise(&[6], dtype, d).matmul(&x),
+                noise(&[2, 1, 3, 7], dtype, d).matmul(&noise(&[4, 7, 5], dtype, d)),
+                x.flip(0).matmul(&m),
+                noise(&[4, 0], dtype, d).matmul(&noise(&[0, 3], dtype, d)),
+                noise(&[1], dtype, d).expand([4, 7]).matmul(&m),
+            ]
+        });
+    }
+    let Some(d) = device() else { return };
+    let x = noise(&[64, 64], F32, &d);
+    let (result, stats) = stats_scope(|| x.matmul(&x).eval());
+    result.unwrap();
+    println!("host runs of a plain product: {}", stats.host_runs);
+}
+
 #[test]
 fn random_numbers_are_the_cpus() {
     agree(1e-6, |d| {

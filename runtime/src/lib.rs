@@ -32,7 +32,7 @@ pub use buffer::Buffer;
 pub use compiler::CCompiler;
 pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope};
-pub use cuda::compile_for;
+pub use cuda::{Matrix, Product, compile_for, product};
 pub use device::Device;
 pub use dtype::{Category, DType};
 pub use element::Element;

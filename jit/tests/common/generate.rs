@@ -114,7 +114,8 @@ impl Generator<'_> {
         loop {
             let rank = self.rng.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 4]);
             let shape: Vec<usize> = (0..rank).map(|_| self.dim()).collect();
-            if shape.iter().product::<usize>() <= self.limits.numel {
+            let numel = shape.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+            if numel <= self.limits.numel {
                 return shape;
             }
         }

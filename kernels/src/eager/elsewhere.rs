@@ -1,9 +1,9 @@
 //! Operators for devices without ready-made kernels of their own: operands are copied to the host, the CPU's kernels
-//! run, the result is copied back. Views need no copy.
+//! run, the result is copied back. Views need no copy, and matrix products of floats have a library.
 
 use super::{Arg, contiguous, run};
 use crate::ops::view::view_map;
-use crate::{Array, Op};
+use crate::{Array, Op, ops};
 use ferrotrace_runtime::{Counter, DType, Device, Result, Shape, count};
 
 /// Runs one operator for a device, where its result will lie; otherwise as [`run`]. Where that device is not the CPU, a
@@ -23,6 +23,11 @@ pub fn run_on(
     }
     if let Some(view) = as_view(op, args, shape) {
         return Ok(view);
+    }
+    if *op == Op::Matmul
+        && let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype)?
+    {
+        return Ok(out);
     }
     count(Counter::HostRuns, 1);
     let host = Device::cpu();

@@ -1,5 +1,6 @@
 //! Devices' contexts and streams.
 
+use super::blas::Blas;
 use super::copy::Staging;
 use super::{Nvrtc, driver};
 use crate::{Error, ErrorKind, Result};
@@ -19,6 +20,7 @@ pub(crate) struct Context {
     arch: String,
     name: String,
     pub(super) staging: Mutex<Staging>,
+    blas: OnceCell<Result<Blas>>,
     /// Memory of the host that kernels report faults in, one launch at a time.
     pub(super) faults: Mutex<Faults>,
 }
@@ -33,6 +35,9 @@ pub(super) struct Faults {
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
+
+// What the locks guard holds no state that a panic could leave half changed.
+impl std::panic::RefUnwindSafe for Context {}
 
 static CONTEXTS: Lazy<Vec<OnceCell<Result<Context>>>> = Lazy::new(|| {
     let devices = driver::probe().map_or(0, |driver| driver.devices);
@@ -106,6 +111,7 @@ impl Context {
             arch: format!("sm_{major}{minor}{own}"),
             name,
             staging: Mutex::default(),
+            blas: OnceCell::new(),
             faults: Mutex::new(faults),
         })
     }
@@ -120,6 +126,12 @@ impl Context {
 
     pub(super) fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    /// cuBLAS for this device, made at the first call.
+    pub(super) fn blas(&self) -> Result<&Blas> {
+        let blas = self.blas.get_or_init(|| Blas::new(self));
+        blas.as_ref().map_err(Clone::clone)
     }
 
     pub(crate) fn index(&self) -> u32 {

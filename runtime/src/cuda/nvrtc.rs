@@ -1,14 +1,12 @@
 //! NVRTC: CUDA C++ to machine code, in the process.
 
+use super::libraries;
 use crate::compiler::saved_failure;
 use crate::inject::{self, Site};
-use crate::library::loader_says;
-use crate::{Config, Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result};
 use cudarc::nvrtc::sys;
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use once_cell::sync::Lazy;
 use std::ffi::{CStr, CString};
-use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// The compiler, once it was found.
@@ -22,12 +20,6 @@ pub(crate) struct Nvrtc {
 /// numbers kept, by default. 128-bit integers are a feature to be asked for.
 const OPTIONS: [&CStr; 3] = [c"--fmad=false", c"--device-int128", c"--disable-warnings"];
 
-/// Where toolkits put it, looked at after the places of the loader.
-const FOLDERS: [&str; 2] = [
-    "/usr/local/cuda/lib64",
-    "/usr/local/cuda/targets/x86_64-linux/lib",
-];
-
 static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
     let missing = |why: String| {
         Error::new(ErrorKind::NoCompiler(format!(
@@ -35,17 +27,10 @@ static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
              nvidia-cuda-nvrtc, and FERROTRACE_NVRTC may name its folder"
         )))
     };
-    if let Some(folder) = &Config::get().nvrtc {
-        preload(folder).map_err(|why| missing(format!(" from {}: {why}", folder.display())))?;
-    }
     // SAFETY: loading the library runs its initialisers, which have no preconditions.
     let present = || unsafe { sys::is_culib_present() };
-    if !present() {
-        let found = FOLDERS.iter().any(|f| preload(Path::new(f)).is_ok());
-        if !found || !present() {
-            return Err(missing(String::new()));
-        }
-    }
+    // The compiler asks for its built-in functions by name when it first runs.
+    libraries::find(&["libnvrtc-builtins", "libnvrtc"], present).map_err(missing)?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the pointers are to live integers.
     let status = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
@@ -54,27 +39,6 @@ static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
     }
     Ok(Nvrtc { major, minor })
 });
-
-/// Loads the libraries in a folder for good; the loader then finds them by their names.
-fn preload(folder: &Path) -> Result<(), String> {
-    let files = std::fs::read_dir(folder).map_err(|e| e.to_string())?;
-    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
-    paths.sort();
-    let is = |path: &PathBuf, stem: &str| {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        name.strip_prefix(stem)
-            .is_some_and(|rest| rest.starts_with(".so"))
-    };
-    // The compiler asks for its built-in functions by name when it first runs.
-    for stem in ["libnvrtc-builtins", "libnvrtc"] {
-        let path = paths.iter().find(|path| is(path, stem));
-        let path = path.ok_or_else(|| format!("no {stem}.so there"))?;
-        // SAFETY: loading these libraries runs their initialisers, which have no preconditions.
-        let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        std::mem::forget(library.map_err(loader_says)?);
-    }
-    Ok(())
-}
 
 impl Nvrtc {
     /// The compiler, looked for once a process.

@@ -24,6 +24,9 @@ use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
 
+/// Loops of up to this many values are bound by memory alone.
+const LIGHT: usize = 12;
+
 /// How threads are laid over rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
@@ -180,6 +183,9 @@ impl Writer<'_> {
         self.place(&mut out, form, split);
         self.decode_row(&mut out);
         let mut body = String::new();
+        if let (Form::Inner { threads }, 1..) = (form, self.shape.turns) {
+            self.keep(&mut body, threads);
+        }
         let writes = match form {
             Form::Pointwise => "c == 0",
             Form::Inner { .. } => "t == 0",
@@ -201,10 +207,18 @@ impl Writer<'_> {
             let chunk = self.chunk(&l, &reductions);
             match form {
                 Form::Pointwise => body.push_str(&chunk),
+                Form::Inner { threads } if self.shape.turns > 0 => {
+                    body.push_str(&self.turns(threads, &chunk));
+                }
                 Form::Inner { threads } => {
+                    // Several loads in flight where nothing but memory takes time.
+                    let unroll = match l.stores.is_empty() && l.compute.len() <= LIGHT {
+                        true => "  #pragma unroll 4\n",
+                        false => "",
+                    };
                     let _ = writeln!(
                         body,
-                        "  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
+                        "{unroll}  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
                     );
                 }
                 Form::Outer { groups } => {
@@ -225,6 +239,32 @@ impl Writer<'_> {
         out.push_str(&self.preamble);
         out.push_str(&body);
         out
+    }
+
+    /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
+    fn turns(&self, threads: u32, chunk: &str) -> String {
+        format!(
+            "  #pragma unroll\n  for (int k = 0; k < {}; k++) {{\n    const ft_int c = lo + t + k * {threads};\n    \
+             if (c >= hi) break;\n{chunk}  }}\n",
+            self.shape.turns
+        )
+    }
+
+    /// Loads what more than one loop of a row needs.
+    fn keep(&mut self, out: &mut String, threads: u32) {
+        let (lanes, turns) = (self.shape.lanes, self.shape.turns);
+        let mut chunk = String::new();
+        self.decode_chunk(&mut chunk);
+        for v in self.shape.kept.clone() {
+            let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op else {
+                continue;
+            };
+            let (ty, pointer) = (memory_type(dtype), self.pointer(source));
+            let index = self.indices[&v].at("j");
+            let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
+            let _ = writeln!(chunk, "    ft_load(h{v}[k], {pointer} + {index}, m);");
+        }
+        out.push_str(&self.turns(threads, &chunk));
     }
 
     /// Which row and which chunks are this thread's.
@@ -318,9 +358,9 @@ impl Writer<'_> {
         format!("p{}[{index}]", pointer.unwrap_or_default())
     }
 
-    /// Chunk `c` of a row: where it lies, its whole loads, each element, its stores.
-    fn chunk(&mut self, l: &Loop, reductions: &[Reduction]) -> String {
-        let (mut out, lanes) = (String::new(), self.shape.lanes);
+    /// Where chunk `c` of a row lies: the positions of its first element, and how many count.
+    fn decode_chunk(&mut self, out: &mut String) {
+        let lanes = self.shape.lanes;
         let first = self.node.iter.len();
         let last = self.extents.len() - 1;
         if first == last {
@@ -343,9 +383,16 @@ impl Writer<'_> {
             let n = self.param(self.extents[last] as i64);
             let _ = writeln!(out, "    const int m = (int)ft_least({n} - j, {lanes});");
         }
+    }
+
+    /// Chunk `c` of a row: its whole loads, each element, its stores.
+    fn chunk(&mut self, l: &Loop, reductions: &[Reduction]) -> String {
+        let (mut out, lanes) = (String::new(), self.shape.lanes);
+        self.decode_chunk(&mut out);
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
                 && self.whole.contains(&v)
+                && !self.shape.kept.contains(&v)
             {
                 let (ty, pointer) = (memory_type(dtype), self.pointer(source));
                 let index = self.indices[&v].at("j");

@@ -12,8 +12,13 @@ use std::collections::BTreeSet;
 const THREADS: u32 = 256;
 /// Rows of up to this many chunks are a warp's.
 const WARP_CHUNKS: usize = 128;
-/// Most threads of a row.
+/// Most threads of a row, and of one with many chunks.
 const MOST_THREADS: u32 = 512;
+const MANY_THREADS: u32 = 1024;
+const MANY_CHUNKS: usize = 4096;
+/// Most chunks of a row that a thread keeps in registers, and most bytes of them.
+const MOST_TURNS: usize = 8;
+const KEPT_BYTES: usize = 128;
 /// Groups of threads of a block of an outer reduction.
 const GROUPS: u32 = 8;
 /// Blocks that fill a large device: fewer are worth splitting rows for.
@@ -36,6 +41,9 @@ pub(super) struct Shape {
     rows: usize,
     /// Chunks of a piece, and pieces of a row, where rows are split.
     pub split: Option<(usize, usize)>,
+    /// Loads that more than one loop of a row needs, kept in registers; how many chunks of them a thread keeps.
+    pub kept: Vec<Value>,
+    pub turns: usize,
     pub threads: u32,
     pub blocks: usize,
     pub finish_per_row: u32,
@@ -153,7 +161,12 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
     } else {
         // About two chunks a thread.
         let wanted = (chunks / 2).next_power_of_two() as u32;
-        let threads = wanted.clamp(64, MOST_THREADS);
+        let most = if chunks > MANY_CHUNKS {
+            MANY_THREADS
+        } else {
+            MOST_THREADS
+        };
+        let threads = wanted.clamp(64, most);
         (Form::Inner { threads }, threads, rows)
     };
     let mut shape = Shape {
@@ -163,6 +176,8 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         chunks,
         rows,
         split: None,
+        kept: Vec::new(),
+        turns: 0,
         threads,
         blocks: if rows * chunks == 0 { 0 } else { tiles },
         finish_per_row: 32,
@@ -196,5 +211,37 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         shape.finish_threads = 256;
         shape.finish_blocks = rows.div_ceil((256 / shape.finish_per_row) as usize);
     }
+    if let (Form::Inner { threads }, None) = (shape.form, shape.split) {
+        let kept = repeated_loads(node, stages, lanes);
+        let turns = chunks.div_ceil(threads as usize);
+        let bytes: usize = kept.iter().map(|k| k.1 * lanes * turns).sum();
+        if turns <= MOST_TURNS && bytes <= KEPT_BYTES && !kept.is_empty() {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.turns = turns;
+        }
+    }
     shape
+}
+
+/// Loads of whole chunks that more than one loop needs, and the bytes of their elements.
+fn repeated_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value, usize)> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let all = stages.computed();
+    let load = |v: Value| match &node.body.value(v).op {
+        BodyOp::Load {
+            dtype,
+            index,
+            mask: None,
+            ..
+        } if lanes > 1 && is_unit(index, vector) && loops(v) > 1 => Some((v, dtype.size())),
+        _ => None,
+    };
+    all.into_iter().filter_map(load).collect()
 }

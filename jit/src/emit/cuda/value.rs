@@ -142,7 +142,10 @@ impl Writer<'_> {
         at: At<'_>,
     ) -> String {
         if self.whole.contains(&value) && at.guard.is_some() {
-            return self.widen(memory, &format!("g{value}[l]"));
+            let kept = self.shape.kept.contains(&value);
+            let chunk = if kept { "h" } else { "g" };
+            let turn = if kept { "[k]" } else { "" };
+            return self.widen(memory, &format!("{chunk}{value}{turn}[l]"));
         }
         let pointer = self.pointer(source);
         let place = format!("{pointer}[{}]", self.indices[&value].at(at.position));
