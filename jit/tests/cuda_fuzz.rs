@@ -119,6 +119,7 @@ const MIDDLE: Limits = Limits {
     dtypes: &DType::ALL,
     pointwise: false,
     precision: Precision::Fast,
+    approximate: true,
 };
 
 #[test]

@@ -198,6 +198,7 @@ fn random_graphs() {
             dtypes: &DType::ALL,
             pointwise: false,
             precision,
+            approximate: false,
         };
         all.extend(sources(&program(seed, &limits).graph));
     }

@@ -48,7 +48,8 @@ pub(super) fn definition(name: &str) -> Option<Definition> {
         });
     }
     let rest = name.strip_prefix("ft_")?;
-    random(name, rest)
+    fast(rest)
+        .or_else(|| random(name, rest))
         .or_else(|| half(name, rest))
         .or_else(|| conversion(name, rest))
         .or_else(|| math::scalar_long(name))
@@ -110,6 +111,49 @@ fn float(name: &str, stem: &str, single: bool) -> Option<Definition> {
         }
         _ => None,
     }
+}
+
+/// Functions of binary32 by the approximations of the hardware, where precision allows: `exp` within 3 ulp (subnormal
+/// results within 2⁻¹⁴⁴), a quotient within 2, `sigmoid` within 6, `tanh` within 8. Special values are those of the exact
+/// functions, but that results of `sigmoid` below 2⁻¹²⁶ may be 0.
+fn fast(rest: &str) -> Option<Definition> {
+    let (text, calls): (&str, &[&str]) = match rest {
+        "fast_exp_f32" => (
+            "FT_INLINE float ft_fast_exp_f32(float a) {
+  const float t = a * 0x1.715476p0f;
+  float y; asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));
+  const float e = __fmaf_rn(a, 0x1.4ae0cp-26f, __fmaf_rn(a, 0x1.715476p0f, -t));
+  return y < __int_as_float(0x7f800000) && t > -150.0f ? __fmaf_rn(y, e * 0x1.62e43p-1f, y) : y;
+}
+",
+            &[],
+        ),
+        "fast_div_f32" => (
+            "FT_INLINE float ft_fast_div_f32(float a, float b) { float y; asm(\"div.full.f32 %0, %1, %2;\" : \"=f\"(y) : \
+             \"f\"(a), \"f\"(b)); return y; }\n",
+            &[],
+        ),
+        "fast_sigmoid_f32" => (
+            "FT_INLINE float ft_fast_sigmoid_f32(float a) { return ft_fast_div_f32(1.0f, 1.0f + ft_fast_exp_f32(-a)); }\n",
+            &["ft_fast_exp_f32", "ft_fast_div_f32"],
+        ),
+        "fast_tanh_f32" => (
+            "FT_INLINE float ft_fast_tanh_f32(float a) {
+  const float x = fabsf(a), s = a * a;
+  float y; asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 0x1.715476p1f));
+  const float far = 1.0f - ft_fast_div_f32(2.0f, y + 1.0f);
+  float p = __fmaf_rn(s, 0x1.664f48p-6f, -0x1.ba1ba2p-5f);
+  p = __fmaf_rn(s, p, 0x1.111112p-3f);
+  p = __fmaf_rn(s, p, -0x1.555556p-2f);
+  const float close = __fmaf_rn(a * s, p, a);
+  return x < 0.25f ? close : copysignf(far, a);
+}
+",
+            &["ft_fast_div_f32"],
+        ),
+        _ => return None,
+    };
+    function(text.to_owned(), calls)
 }
 
 /// Integer operators, defined for every operand (see [`super::integer`]).

@@ -27,8 +27,8 @@ pub(super) fn find(stems: &[&str], present: impl Fn() -> bool) -> Result<(), Str
     if let Some(Err(why)) = loaded {
         return Err(why);
     }
-    let found = |folder: &&str| preload(Path::new(folder), stems).is_ok() && present();
-    match FOLDERS.iter().any(|folder| found(&folder)) {
+    let found = |folder: &str| preload(Path::new(folder), stems).is_ok() && present();
+    match FOLDERS.iter().any(|folder| found(folder)) {
         true => Ok(()),
         false => Err(String::new()),
     }

@@ -3,7 +3,7 @@
 //! Columns are counted in chunks: as many consecutive elements along the last column variable as a thread works on at
 //! once, which is what one 16-byte access holds. Three forms. **Pointwise**: a thread a chunk. **Inner**: a warp or a
 //! block a row; its threads take chunks by turns, stage by stage, and combine what they reduced. **Outer**, for strided
-//! columns of contiguous rows: a block works on 32 rows, side by side, its groups of threads take columns by turns.
+//! columns of contiguous rows: a block works on rows side by side, its groups of threads take columns by turns.
 //! Reductions of few rows are split into pieces of their columns, whose results a second kernel combines.
 
 use super::Emitted;
@@ -16,6 +16,7 @@ use super::value::{At, memory_type};
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
+use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
@@ -34,8 +35,8 @@ pub(super) enum Form {
     Pointwise,
     /// This many threads a row: a warp, or a block.
     Inner { threads: u32 },
-    /// Blocks of 32 rows and this many groups of threads.
-    Outer { groups: u32 },
+    /// Blocks of this many rows and groups of threads.
+    Outer { width: u32, groups: u32 },
 }
 
 /// The state of writing one kernel.
@@ -68,6 +69,7 @@ pub fn emit(fused: &FusedNode, stored: &HashSet<ValueId>) -> Emitted {
         // Without columns the last row variable is walked by chunks.
         node.red = vec![node.iter.pop().unwrap_or(1)];
     }
+    let node = use_reciprocals(node);
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
@@ -204,7 +206,7 @@ impl Writer<'_> {
             for r in &reductions {
                 self.declare_accumulators(&mut body, r, self.shape.lanes);
             }
-            let chunk = self.chunk(&l, &reductions);
+            let chunk = self.chunk(s, &reductions);
             match form {
                 Form::Pointwise => body.push_str(&chunk),
                 Form::Inner { threads } if self.shape.turns > 0 => {
@@ -221,15 +223,15 @@ impl Writer<'_> {
                         "{unroll}  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
                     );
                 }
-                Form::Outer { groups } => {
+                Form::Outer { groups, .. } => {
                     let _ = writeln!(
                         body,
-                        "  #pragma unroll 4\n  for (ft_int c = lo + ty; c < hi; c += {groups}) {{\n{chunk}  }}"
+                        "  #pragma unroll 8\n  for (ft_int c = lo + ty; c < hi; c += {groups}) {{\n{chunk}  }}"
                     );
                 }
             }
+            self.gather(&mut body, &reductions, self.shape.lanes, &form);
             for r in &reductions {
-                self.gather(&mut body, r, self.shape.lanes, &form);
                 match split {
                     true => self.put(&mut body, r, writes),
                     false => self.finished(&mut body, r),
@@ -265,6 +267,9 @@ impl Writer<'_> {
             let _ = writeln!(chunk, "    ft_load(h{v}[k], {pointer} + {index}, m);");
         }
         out.push_str(&self.turns(threads, &chunk));
+        for v in &self.shape.saved {
+            let _ = writeln!(out, "  float k{v}[{turns}][{lanes}];");
+        }
     }
 
     /// Which row and which chunks are this thread's.
@@ -309,10 +314,11 @@ impl Writer<'_> {
                 out,
                 "  const ft_int row = block, hi = end; const int t = threadIdx.x;"
             ),
-            Form::Outer { .. } => writeln!(
+            Form::Outer { width, .. } => writeln!(
                 out,
-                "  const int tx = threadIdx.x & 31, ty = threadIdx.x >> 5;\n  const bool live = block * 32 + tx < {rows};\n  \
-                 const ft_int row = live ? block * 32 + tx : {rows} - 1, hi = live ? end : lo;"
+                "  const int tx = threadIdx.x % {width}, ty = threadIdx.x / {width};\n  \
+                 const bool live = block * {width} + tx < {rows};\n  \
+                 const ft_int row = live ? block * {width} + tx : {rows} - 1, hi = live ? end : lo;"
             ),
         };
     }
@@ -377,8 +383,8 @@ impl Writer<'_> {
             }
             let _ = writeln!(out, "    const ft_int i{first} = walked;");
         }
-        if lanes == 1 {
-            out.push_str("    const int m = 1;\n");
+        if self.extents[last].is_multiple_of(lanes) {
+            let _ = writeln!(out, "    const int m = {lanes};");
         } else {
             let n = self.param(self.extents[last] as i64);
             let _ = writeln!(out, "    const int m = (int)ft_least({n} - j, {lanes});");
@@ -386,8 +392,9 @@ impl Writer<'_> {
     }
 
     /// Chunk `c` of a row: its whole loads, each element, its stores.
-    fn chunk(&mut self, l: &Loop, reductions: &[Reduction]) -> String {
+    fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
         let (mut out, lanes) = (String::new(), self.shape.lanes);
+        let l = self.stages.loops[s].clone();
         self.decode_chunk(&mut out);
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
@@ -416,8 +423,20 @@ impl Writer<'_> {
             pad: "      ",
         };
         for &v in &l.compute {
+            let saved = self.shape.saved.contains(&v);
+            let earlier = self.stages.loops[..s]
+                .iter()
+                .any(|l| l.compute.contains(&v));
+            if saved && earlier {
+                // What it was computed from is left unused, and so not computed.
+                let _ = writeln!(out, "      const float v{v} = k{v}[k][l];");
+                continue;
+            }
             let text = self.statement(v, at);
             out.push_str(&text);
+            if saved {
+                let _ = writeln!(out, "      k{v}[k][l] = v{v};");
+            }
         }
         for r in reductions {
             let position = self.position(r.id, at.position);
@@ -480,9 +499,9 @@ impl Writer<'_> {
             self.take(&mut body, r);
         }
         body.push_str("  }\n");
+        let form = Form::Inner { threads: per_row };
+        self.gather(&mut body, reductions, 1, &form);
         for r in reductions {
-            let form = Form::Inner { threads: per_row };
-            self.gather(&mut body, r, 1, &form);
             self.finished(&mut body, r);
         }
         for s in 1..self.stages.row.len() {

@@ -150,18 +150,62 @@ impl Writer<'_> {
         }
     }
 
-    /// Combines the accumulators of a row's threads: `a{id}` (and `q{id}`) are then the row's in every one of them.
-    pub(super) fn gather(&mut self, out: &mut String, r: &Reduction, lanes: usize, form: &Form) {
-        self.fold_lanes(out, r, lanes);
+    /// Combines the accumulators of a row's threads: `a{id}` (and `q{id}`) are then the row's in every one of them. The
+    /// reductions of a loop share a barrier.
+    pub(super) fn gather(
+        &mut self,
+        out: &mut String,
+        reductions: &[Reduction],
+        lanes: usize,
+        form: &Form,
+    ) {
+        for r in reductions {
+            self.fold_lanes(out, r, lanes);
+        }
         match *form {
             Form::Inner { threads } => {
-                self.over_warp(out, r, None);
-                if threads > 32 {
-                    self.over_warps(out, r, threads / 32);
+                for r in reductions {
+                    self.over_warp(out, r);
+                }
+                if threads > 32 && !reductions.is_empty() {
+                    let warps = threads / 32;
+                    for r in reductions {
+                        let one = "if ((threadIdx.x & 31) == 0) ";
+                        self.share(out, r, (one, "[threadIdx.x >> 5]"), &format!("[{warps}]"));
+                    }
+                    out.push_str("  __syncthreads();\n");
+                    for r in reductions {
+                        self.over_warps(out, r, warps);
+                    }
                 }
             }
-            Form::Outer { groups } => self.over_groups(out, r, groups),
+            Form::Outer { width, groups } => {
+                for r in reductions {
+                    self.share(out, r, ("", "[ty][tx]"), &format!("[{groups}][{width}]"));
+                }
+                if !reductions.is_empty() {
+                    out.push_str("  __syncthreads();\n");
+                }
+                for r in reductions {
+                    self.over_groups(out, r, groups);
+                }
+            }
             Form::Pointwise => {}
+        }
+    }
+
+    /// Puts a thread's result into shared memory of this reduction alone, so that one barrier is enough.
+    fn share(&self, out: &mut String, r: &Reduction, (when, at): (&str, &str), size: &str) {
+        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
+        let _ = writeln!(
+            out,
+            "  __shared__ {ty} w{id}{size};\n  {when}w{id}{at} = {name};"
+        );
+        if r.has_position() {
+            let _ = writeln!(
+                out,
+                "  __shared__ long long y{id}{size};\n  {when}y{id}{at} = q{id};"
+            );
         }
     }
 
@@ -185,8 +229,8 @@ impl Writer<'_> {
     }
 
     /// By halves over a warp, then the first lane's to all.
-    fn over_warp(&mut self, out: &mut String, r: &Reduction, pad: Option<&str>) {
-        let (name, pad) = (Self::name(r), pad.unwrap_or("  "));
+    fn over_warp(&mut self, out: &mut String, r: &Reduction) {
+        let (name, pad) = (Self::name(r), "  ");
         let (ty, q) = (r.ty(), format!("q{}", r.id));
         let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
         let down = |x: &str, ty: &str| format!("({ty})__shfl_down_sync(~0u, {x}, o)");
@@ -210,52 +254,29 @@ impl Writer<'_> {
         }
     }
 
-    /// Over the warps of a block, through shared memory of this reduction alone, so that one barrier is enough.
+    /// Over the warps of a block, whose results are shared: every warp combines them all.
     fn over_warps(&mut self, out: &mut String, r: &Reduction, warps: u32) {
-        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
-        let _ = writeln!(out, "  {{\n    __shared__ {ty} w{id}[{warps}];");
-        if r.has_position() {
-            let _ = writeln!(out, "    __shared__ long long y{id}[{warps}];");
-        }
-        let place = match r.has_position() {
-            true => format!(" y{id}[threadIdx.x >> 5] = q{id};"),
-            false => String::new(),
-        };
+        let (id, name, identity) = (r.id, Self::name(r), r.identity());
+        let at = "threadIdx.x & 31";
         let _ = writeln!(
             out,
-            "    if ((threadIdx.x & 31) == 0) {{ w{id}[threadIdx.x >> 5] = {name};{place} }}\n    __syncthreads();"
-        );
-        let identity = r.identity();
-        let _ = writeln!(
-            out,
-            "    const int k = threadIdx.x & 31;\n    {name} = k < {warps} ? w{id}[k] : {identity};"
+            "  {name} = ({at}) < {warps} ? w{id}[{at}] : {identity};"
         );
         if r.has_position() {
-            let _ = writeln!(out, "    q{id} = k < {warps} ? y{id}[k] : -1;");
+            let _ = writeln!(out, "  q{id} = ({at}) < {warps} ? y{id}[{at}] : -1;");
         }
-        self.over_warp(out, r, Some("    "));
-        out.push_str("  }\n");
+        self.over_warp(out, r);
     }
 
     /// Over the groups of a block that share its rows, a thread each, in order.
     fn over_groups(&mut self, out: &mut String, r: &Reduction, groups: u32) {
-        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
-        let _ = writeln!(out, "  {{\n    __shared__ {ty} w{id}[{groups}][32];");
-        let _ = writeln!(out, "    w{id}[ty][tx] = {name};");
+        let (id, name) = (r.id, Self::name(r));
+        let _ = writeln!(out, "  {name} = w{id}[0][tx];");
         if r.has_position() {
-            let _ = writeln!(out, "    __shared__ long long y{id}[{groups}][32];");
-            let _ = writeln!(out, "    y{id}[ty][tx] = q{id};");
+            let _ = writeln!(out, "  q{id} = y{id}[0][tx];");
         }
-        let first = match r.has_position() {
-            true => format!(" q{id} = y{id}[0][tx];"),
-            false => String::new(),
-        };
         let merge = self.merge(r, &format!("w{id}[k][tx]"), &format!("y{id}[k][tx]"));
-        let _ = writeln!(
-            out,
-            "    __syncthreads();\n    {name} = w{id}[0][tx];{first}\n    \
-             for (int k = 1; k < {groups}; k++) {{ {merge} }}\n  }}"
-        );
+        let _ = writeln!(out, "  for (int k = 1; k < {groups}; k++) {{ {merge} }}");
     }
 
     /// Declares the finished value.

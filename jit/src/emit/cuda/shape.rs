@@ -6,6 +6,7 @@ use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
+use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
 /// Threads of a block of a pointwise kernel, and of several short rows: 2 to 4 KiB of a stream a block.
@@ -19,8 +20,9 @@ const MANY_CHUNKS: usize = 4096;
 /// Most chunks of a row that a thread keeps in registers, and most bytes of them.
 const MOST_TURNS: usize = 8;
 const KEPT_BYTES: usize = 128;
-/// Groups of threads of a block of an outer reduction.
-const GROUPS: u32 = 8;
+/// Rows and groups of threads of a block of an outer reduction: of few rows, and of many.
+const FEW_ROWS: (u32, u32) = (32, 8);
+const MANY_ROWS: (u32, u32) = (128, 4);
 /// Blocks that fill a large device: fewer are worth splitting rows for.
 const ENOUGH: usize = 256;
 /// Blocks that a split aims at.
@@ -44,6 +46,8 @@ pub(super) struct Shape {
     /// Loads that more than one loop of a row needs, kept in registers; how many chunks of them a thread keeps.
     pub kept: Vec<Value>,
     pub turns: usize,
+    /// Costly values that more than one loop needs, kept likewise.
+    pub saved: Vec<Value>,
     pub threads: u32,
     pub blocks: usize,
     pub finish_per_row: u32,
@@ -152,8 +156,9 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         let units = rows.saturating_mul(chunks);
         (Form::Pointwise, THREADS, units.div_ceil(THREADS as usize))
     } else if outer {
-        let form = Form::Outer { groups: GROUPS };
-        (form, 32 * GROUPS, rows.div_ceil(32))
+        let (width, groups) = if rows < 1024 { FEW_ROWS } else { MANY_ROWS };
+        let form = Form::Outer { width, groups };
+        (form, width * groups, rows.div_ceil(width as usize))
     } else if chunks <= WARP_CHUNKS || rows > 1 << 28 {
         let per_block = if rows < 4 * ENOUGH { 1 } else { 4 };
         let form = Form::Inner { threads: 32 };
@@ -178,6 +183,7 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         split: None,
         kept: Vec::new(),
         turns: 0,
+        saved: Vec::new(),
         threads,
         blocks: if rows * chunks == 0 { 0 } else { tiles },
         finish_per_row: 32,
@@ -185,7 +191,7 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         finish_blocks: 0,
     };
     let at_once = match form {
-        Form::Outer { groups } => groups as usize,
+        Form::Outer { groups, .. } => groups as usize,
         _ => threads as usize,
     };
     let least = match form {
@@ -218,9 +224,28 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         if turns <= MOST_TURNS && bytes <= KEPT_BYTES && !kept.is_empty() {
             shape.kept = kept.iter().map(|k| k.0).collect();
             shape.turns = turns;
+            // One is worth its registers: those of the loads are free when it is computed.
+            shape.saved = costly_value(node, stages).into_iter().collect();
         }
     }
     shape
+}
+
+/// The last costly function of binary32 that more than one loop computes.
+fn costly_value(node: &FusedNode, stages: &Stages) -> Option<Value> {
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let costly = |v: &Value| {
+        let value = node.body.value(*v);
+        let heavy = matches!(&value.op, BodyOp::Unary(op, _) if op.heavy());
+        heavy && value.dtype == DType::F32 && loops(*v) > 1
+    };
+    stages.computed().into_iter().rfind(costly)
 }
 
 /// Loads of whole chunks that more than one loop needs, and the bytes of their elements.

@@ -6,8 +6,8 @@ pub(super) fn helpers(narrow: bool) -> String {
     format!("typedef {int} ft_int;\n{HELPERS}")
 }
 
-/// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range. `ft_load` and
-/// `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
+/// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range. `ft_divide` divides
+/// by a row's number whose reciprocal is known: by multiplication where both are normal. `ft_load` and `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
 const HELPERS: &str = "\
 FT_INLINE ft_int ft_least(ft_int a, ft_int b) { return a < b ? a : b; }
 FT_INLINE ft_int ft_most(ft_int a, ft_int b) { return a > b ? a : b; }
@@ -22,6 +22,12 @@ FT_INLINE long long ft_index(long long *fault, long long i, long long size, long
   }
   return 0;
 }
+FT_INLINE bool ft_normal(float x) { const int e = __float_as_int(x) >> 23 & 255; return e != 0 && e != 255; }
+FT_INLINE bool ft_normal(double x) {
+  const int e = (int)(__double_as_longlong(x) >> 52) & 2047;
+  return e != 0 && e != 2047;
+}
+template <typename T> FT_INLINE T ft_divide(T a, T b, T r) { return ft_normal(b) && ft_normal(r) ? a * r : a / b; }
 template <int N> struct ft_word;
 template <> struct ft_word<1> { typedef unsigned char type; };
 template <> struct ft_word<2> { typedef unsigned short type; };

@@ -3,8 +3,8 @@
 use super::index::Index;
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
-use ferrotrace_kernels::Distribution;
 use ferrotrace_kernels::support::{self, SCALAR, scalar_type};
+use ferrotrace_kernels::{Distribution, UnaryOp};
 use ferrotrace_runtime::DType;
 
 /// Where a statement stands.
@@ -93,11 +93,16 @@ impl Writer<'_> {
                 let condition = self.condition(Some(*mask), unguarded);
                 condition.unwrap_or_else(|| "true".to_owned())
             }
+            BodyOp::Unary(op @ (UnaryOp::Exp | UnaryOp::Tanh | UnaryOp::Sigmoid), a)
+                if !node.exact && dtype == DType::F32 =>
+            {
+                self.call(&format!("fast_{}", op.name()), dtype, &[&of(a)])
+            }
             BodyOp::Unary(op, a) => op.scalar_expr(body.value(*a).dtype, &of(a), &mut self.needs),
             BodyOp::Binary(op, a, b) => {
                 op.scalar_expr(body.value(*a).dtype, &of(a), &of(b), &mut self.needs)
             }
-            BodyOp::Divide(a, b, _) => format!("v{a} / v{b}"),
+            BodyOp::Divide(a, b, r) => format!("ft_divide(v{a}, v{b}, v{r})"),
             BodyOp::Select(m, a, b) => format!("v{m} ? v{a} : v{b}"),
             BodyOp::Cast(a) => {
                 let from = body.value(*a).dtype;
