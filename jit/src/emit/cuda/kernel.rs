@@ -7,20 +7,20 @@
 //! Reductions of few rows are split into pieces of their columns, whose results a second kernel combines.
 
 use super::Emitted;
-use super::index::{Index, fits_32_bits};
+use super::index::Index;
 use super::reduce::{Reduction, SLOT};
 use super::shape::{self, Shape};
 use super::stage::{Loop, Stages, stages};
 use super::text;
-use super::value::{At, memory_type};
-use crate::body::{BodyOp, MaskId, Source, Value};
+use super::value::At;
+use crate::body::{MaskId, Source, Value};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_kernels::support::{self, Need, SCALAR, scalar_type};
+use ferrotrace_kernels::support::{self, Need, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -243,35 +243,6 @@ impl Writer<'_> {
         out
     }
 
-    /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
-    fn turns(&self, threads: u32, chunk: &str) -> String {
-        format!(
-            "  #pragma unroll\n  for (int k = 0; k < {}; k++) {{\n    const ft_int c = lo + t + k * {threads};\n    \
-             if (c >= hi) break;\n{chunk}  }}\n",
-            self.shape.turns
-        )
-    }
-
-    /// Loads what more than one loop of a row needs.
-    fn keep(&mut self, out: &mut String, threads: u32) {
-        let (lanes, turns) = (self.shape.lanes, self.shape.turns);
-        let mut chunk = String::new();
-        self.decode_chunk(&mut chunk);
-        for v in self.shape.kept.clone() {
-            let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op else {
-                continue;
-            };
-            let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-            let index = self.indices[&v].at("j");
-            let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
-            let _ = writeln!(chunk, "    ft_load(h{v}[k], {pointer} + {index}, m);");
-        }
-        out.push_str(&self.turns(threads, &chunk));
-        for v in &self.shape.saved {
-            let _ = writeln!(out, "  float k{v}[{turns}][{lanes}];");
-        }
-    }
-
     /// Which row and which chunks are this thread's.
     fn place(&mut self, out: &mut String, form: Form, split: bool) {
         let rows = self.param(self.node.rows() as i64);
@@ -356,126 +327,6 @@ impl Writer<'_> {
         }
     }
 
-    /// The element a store writes.
-    fn stored_at(&self, store: usize, position: &str) -> String {
-        let write = Pointer::Write(self.node.stores[store].node);
-        let pointer = self.pointers.iter().position(|p| *p == write);
-        let index = self.store_indices[&store].at(position);
-        format!("p{}[{index}]", pointer.unwrap_or_default())
-    }
-
-    /// Where chunk `c` of a row lies: the positions of its first element, and how many count.
-    fn decode_chunk(&mut self, out: &mut String) {
-        let lanes = self.shape.lanes;
-        let first = self.node.iter.len();
-        let last = self.extents.len() - 1;
-        if first == last {
-            let _ = writeln!(out, "    const ft_int j = c * {lanes};");
-        } else {
-            let line = self.param(self.shape.line as i64);
-            let _ = writeln!(
-                out,
-                "    const ft_int j = c % {line} * {lanes}; ft_int walked = c / {line};"
-            );
-            for v in (first + 1..last).rev() {
-                let n = self.param(self.extents[v] as i64);
-                let _ = writeln!(out, "    const ft_int i{v} = walked % {n}; walked /= {n};");
-            }
-            let _ = writeln!(out, "    const ft_int i{first} = walked;");
-        }
-        if self.extents[last].is_multiple_of(lanes) {
-            let _ = writeln!(out, "    const int m = {lanes};");
-        } else {
-            let n = self.param(self.extents[last] as i64);
-            let _ = writeln!(out, "    const int m = (int)ft_least({n} - j, {lanes});");
-        }
-    }
-
-    /// Chunk `c` of a row: its whole loads, each element, its stores.
-    fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
-        let (mut out, lanes) = (String::new(), self.shape.lanes);
-        let l = self.stages.loops[s].clone();
-        self.decode_chunk(&mut out);
-        for &v in &l.compute {
-            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
-                && self.whole.contains(&v)
-                && !self.shape.kept.contains(&v)
-            {
-                let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-                let index = self.indices[&v].at("j");
-                let _ = writeln!(
-                    out,
-                    "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, m);"
-                );
-            }
-        }
-        for &s in &l.stores {
-            let ty = memory_type(self.node.stores[s].dtype);
-            let _ = writeln!(out, "    __align__(16) {ty} o{s}[{lanes}];");
-        }
-        let _ = writeln!(
-            out,
-            "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
-        );
-        let at = At {
-            position: "(j + l)",
-            guard: Some("l < m"),
-            pad: "      ",
-        };
-        for &v in &l.compute {
-            let saved = self.shape.saved.contains(&v);
-            let earlier = self.stages.loops[..s]
-                .iter()
-                .any(|l| l.compute.contains(&v));
-            if saved && earlier {
-                // What it was computed from is left unused, and so not computed.
-                let _ = writeln!(out, "      const float v{v} = k{v}[k][l];");
-                continue;
-            }
-            let text = self.statement(v, at);
-            out.push_str(&text);
-            if saved {
-                let _ = writeln!(out, "      k{v}[k][l] = v{v};");
-            }
-        }
-        for r in reductions {
-            let position = self.position(r.id, at.position);
-            self.accumulate(&mut out, r, &position, at.pad);
-        }
-        for &s in &l.stores {
-            let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
-            let element = self.narrow(dtype, &format!("v{value}"));
-            let _ = writeln!(out, "      o{s}[l] = {element};");
-        }
-        out.push_str("    }\n");
-        for &s in &l.stores {
-            if self.store_indices[&s].unit && lanes > 1 {
-                let place = self.stored_at(s, "j");
-                let _ = writeln!(out, "    ft_store(&{place}, o{s}, m);");
-            } else {
-                let place = self.stored_at(s, at.position);
-                let _ = writeln!(
-                    out,
-                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if (l < m) {place} = o{s}[l];"
-                );
-            }
-        }
-        out
-    }
-
-    /// The row-major position in the reduced dimensions, of a reduction that keeps it.
-    fn position(&mut self, id: Value, at: &str) -> String {
-        match &self.node.body.value(id).op {
-            BodyOp::Reduce {
-                position: Some(e), ..
-            } => {
-                let e = e.clone();
-                self.index(&e).at(at)
-            }
-            _ => String::new(),
-        }
-    }
-
     /// The second kernel of a split reduction: each row's partial results in order, then what follows for it.
     fn finish_text(&mut self, reductions: &[Reduction]) -> String {
         let (rows, pieces) = (self.node.rows(), self.shape.pieces());
@@ -510,151 +361,5 @@ impl Writer<'_> {
         out.push_str(&self.preamble);
         out.push_str(&body);
         out
-    }
-
-    /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that is
-    /// stored, by the thread that stores it, and none comes in a later loop (scheduler B-08, B-10, B-11).
-    fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
-        let mut pairs = Vec::new();
-        for &s in needed {
-            let store = &self.node.stores[s];
-            let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
-            let Some(at) = at else { continue };
-            let fits = |source: Source, v: Value| match &self.node.body.value(v).op {
-                BodyOp::Load {
-                    source: from,
-                    dtype,
-                    index,
-                    mask,
-                } if *from == source => {
-                    let later = &self.stages.loops[at + 1..];
-                    *index == store.index
-                        && mask.is_none()
-                        && dtype.size() == store.dtype.size()
-                        && !later.iter().any(|l| l.compute.contains(&v))
-                        && !self.stages.row.iter().flatten().any(|&x| x == v)
-                }
-                _ => true,
-            };
-            for pointer in &self.pointers {
-                if let Pointer::Read(source) = *pointer
-                    && self.stages.computed().iter().all(|&v| fits(source, v))
-                {
-                    pairs.push((store.node, source));
-                }
-            }
-        }
-        pairs
-    }
-
-    fn collect_pointers(&mut self, needed: &[usize]) {
-        for v in self.stages.computed() {
-            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
-                && !self.pointers.contains(&Pointer::Read(source))
-            {
-                self.pointers.push(Pointer::Read(source));
-                self.pointer_types.push(dtype);
-            }
-        }
-        for &s in needed {
-            self.pointers.push(Pointer::Write(self.node.stores[s].node));
-            self.pointer_types.push(self.node.stores[s].dtype);
-        }
-    }
-
-    fn print_indices(&mut self, needed: &[usize]) {
-        for v in self.stages.computed() {
-            let node = self.node;
-            let (index, mask, loads) = match &node.body.value(v).op {
-                BodyOp::Load { index, mask, .. } => (Some(index), *mask, true),
-                BodyOp::Index(e) => (Some(e), None, false),
-                BodyOp::Random { index, .. } => (Some(index), None, false),
-                BodyOp::Mask(m) => (None, Some(*m), false),
-                BodyOp::Check { mask, .. } => (None, *mask, false),
-                _ => (None, None, false),
-            };
-            if let Some(e) = index {
-                let printed = self.index(e);
-                if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
-                    self.whole.insert(v);
-                }
-                self.indices.insert(v, printed);
-            }
-            if let Some(m) = mask
-                && !self.masks.contains_key(&m)
-            {
-                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
-                self.masks.insert(m, printed);
-            }
-        }
-        for &s in needed {
-            let printed = self.index(&self.node.stores[s].index.clone());
-            self.store_indices.insert(s, printed);
-        }
-    }
-
-    /// Whether all index arithmetic keeps to 32 bits.
-    fn narrow_indices(&self) -> bool {
-        let node = self.node;
-        let values = self.stages.computed();
-        let exprs = values.iter().flat_map(|&v| node.body.exprs(v));
-        let stores = node.stores.iter().map(|s| &s.index);
-        let reduced = self.stages.reductions();
-        let positions = reduced.iter().flat_map(|&v| node.body.exprs(v));
-        let sizes = values.iter().all(|&v| match node.body.value(v).op {
-            BodyOp::Check { size, .. } => size < i32::MAX as i64,
-            _ => true,
-        });
-        sizes
-            && self.shape.units() < 1 << 30
-            && exprs
-                .chain(stores)
-                .chain(positions)
-                .all(|e| fits_32_bits(e, &self.extents, &node.body))
-    }
-
-    /// The structure of the kernel's arguments.
-    fn structure(&self, out: &mut String) {
-        out.push_str("struct FT_SYMBOL_args {\n");
-        for i in 0..self.pointers.len() {
-            let _ = writeln!(out, "  void *p{i};");
-        }
-        for i in 0..self.params.len() {
-            let _ = writeln!(out, "  long long P{i};");
-        }
-        for i in 0..self.node.body.numbers().len() {
-            let _ = writeln!(out, "  unsigned long long s{i};");
-        }
-        out.push_str("  char *scratch;\n  long long *fault;\n};\n");
-    }
-
-    /// Constants at the start of a kernel: arguments by name.
-    fn head(&self, in_place: &[(ValueId, Source)]) -> String {
-        let mut text = String::new();
-        for i in 0..self.params.len() {
-            let _ = writeln!(text, "  const ft_int P{i} = (ft_int)a.P{i};");
-        }
-        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
-            let (qualifier, shared) = match pointer {
-                Pointer::Read(s) => ("const ", in_place.iter().any(|p| p.1 == *s)),
-                Pointer::Write(n) => ("", in_place.iter().any(|p| p.0 == *n)),
-            };
-            let restrict = if shared { "" } else { "__restrict__ " };
-            let ty = memory_type(*dtype);
-            let _ = writeln!(
-                text,
-                "  {qualifier}{ty} *{restrict}p{i} = ({qualifier}{ty} *)a.p{i};"
-            );
-        }
-        for (i, number) in self.node.body.numbers().iter().enumerate() {
-            let ty = scalar_type(number.dtype);
-            let value = match number.dtype.compute() {
-                DType::F32 => format!("__int_as_float((int)a.s{i})"),
-                DType::F64 => format!("__longlong_as_double((long long)a.s{i})"),
-                _ => format!("({ty})a.s{i}"),
-            };
-            let _ = writeln!(text, "  const {ty} s{i} = {value};");
-        }
-        text
     }
 }
