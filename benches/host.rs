@@ -257,6 +257,7 @@ impl Alone {
                 chunks: emitted.chunks,
                 scratch: emitted.scratch,
                 local: emitted.local,
+                grid: Default::default(),
             });
             let _ = black_box(fault);
         }

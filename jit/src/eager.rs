@@ -2,13 +2,29 @@
 
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Error, Result, Scalar};
+use ferrotrace_runtime::{Counter, Device, Error, Result, Scalar, count};
 
-/// Runs every node of the graph on ready-made kernels and returns its outputs.
+/// Runs every node of the graph on ready-made kernels and returns its outputs, on the graph's device.
 ///
 /// # Errors
 /// The first operator's error, with its place in the user's program.
 pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let device = graph.device();
+    if device.is_cpu() {
+        return run_on_host(graph, inputs, scalars);
+    }
+    // Ready-made kernels are the host's: one copy of what goes in, one of what comes out.
+    count(Counter::HostRuns, 1);
+    let host = Device::cpu();
+    let inputs: Vec<Array> = inputs
+        .iter()
+        .map(|x| x.to_device(&host))
+        .collect::<Result<_>>()?;
+    let outputs = run_on_host(graph, &inputs, scalars)?;
+    outputs.iter().map(|x| x.to_device(&device)).collect()
+}
+
+fn run_on_host(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     let count = graph.nodes().len();
     let mut last_use = vec![0usize; count];
     for i in 0..count {

@@ -72,6 +72,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     inputs: Vec<InputSpec>,
     outputs: Vec<ValueId>,
+    device: Option<Device>,
     location: Option<&'static Location<'static>>,
     precision: Precision,
 }
@@ -146,11 +147,15 @@ impl Graph {
         })
     }
 
-    /// The device the graph runs on: that of its first input, the CPU if there is none.
+    /// The device the graph runs on: the one that was set, else that of its first input, the CPU if there is none.
     pub fn device(&self) -> Device {
-        self.inputs
-            .first()
-            .map_or_else(Device::cpu, |input| input.device.clone())
+        let input = || self.inputs.first().map(|input| input.device.clone());
+        self.device.clone().or_else(input).unwrap_or(Device::cpu())
+    }
+
+    /// Sets the device the graph runs on, which a graph without inputs does not say.
+    pub fn set_device(&mut self, device: &Device) {
+        self.device = Some(device.clone());
     }
 
     /// What errors say of a node.

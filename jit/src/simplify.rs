@@ -103,6 +103,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
         precision: Precision::Fast,
         known: FxHashMap::default(),
     };
+    builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
         if let NodeOp::Input(n) = node.op {

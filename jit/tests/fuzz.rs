@@ -18,6 +18,7 @@ const SMALL: Limits = Limits {
     dtypes: &DType::ALL,
     pointwise: false,
     precision: Precision::Fast,
+    approximate: false,
 };
 
 type Runner = fn(Graph, &[Array], &[Scalar]) -> Result<Vec<Array>>;

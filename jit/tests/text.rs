@@ -32,6 +32,7 @@ fn random_graphs_come_back() {
             dtypes: &DType::ALL,
             pointwise: false,
             precision,
+            approximate: false,
         };
         for seed in 0..300 {
             let graph = program(seed, &limits).graph;

@@ -3,6 +3,10 @@
 //! Operands are cast to the operator's compute dtype and numbers rounded to it; half types are computed in binary32 and
 //! rounded once an operator. These are the numbers generated kernels give under exact precision.
 
+mod elsewhere;
+
+pub use elsewhere::run_on;
+
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};
 use crate::cpu::{binary, copy, create, unary};
@@ -32,7 +36,7 @@ impl Arg {
 }
 
 /// Runs one operator; `shape` and `dtype` are what [`Op::infer`] gave for the operands. A view shares its operand's
-/// memory.
+/// memory. Operands lie on the CPU; see [`run_on`] for others.
 ///
 /// # Errors
 /// Out of memory; an index out of range; an operand on a device without ready-made kernels.
@@ -134,16 +138,19 @@ pub(crate) fn scalar(args: &[Arg], i: usize) -> Result<Scalar> {
     }
 }
 
-/// The array itself if it is row-major and dense, else a dense copy.
+/// The array itself if it is row-major and dense, else a dense copy, on whatever device it lies.
 ///
 /// # Errors
 /// Out of memory.
 pub fn contiguous(x: &Array) -> Result<Array> {
     if x.layout.is_contiguous() {
-        Ok(x.clone())
-    } else {
-        copy::copy(x, x.shape(), x.dtype)
+        return Ok(x.clone());
     }
+    let device = x.buffer.device();
+    if device.is_cpu() {
+        return copy::copy(x, x.shape(), x.dtype);
+    }
+    contiguous(&x.to_device(&Device::cpu())?)?.to_device(device)
 }
 
 /// The array itself if it has the dtype, else a dense converted copy.

@@ -2,10 +2,10 @@
 
 use crate::counters::{Counter, add_live, count, sub_live};
 use crate::host::alloc;
-use crate::{DType, Device, Element, Error, Result};
+use crate::{DType, Device, Element, Error, Result, cuda};
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 /// Shared memory of a device. Clones are handles of the same bytes; the last one releases them.
@@ -27,6 +27,8 @@ enum Origin {
     Empty,
     /// A block of the host allocator, of this class.
     Host(u16),
+    /// Memory of a CUDA device; the pointer is an address there.
+    Cuda(&'static cuda::Context),
     /// The memory of a vector of this capacity, given back by the function.
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
 }
@@ -42,6 +44,7 @@ impl Drop for Storage {
         match self.origin {
             Origin::Empty => return,
             Origin::Host(class) => alloc::give(self.ptr, class),
+            Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64),
             // SAFETY: pointer and capacity are those of the vector that `from_vec` took apart for this function.
             Origin::Vec(capacity, release) => unsafe { release(self.ptr, capacity) },
         }
@@ -61,7 +64,7 @@ impl Buffer {
     /// A buffer of `bytes` with arbitrary contents, at a multiple of 64 bytes.
     ///
     /// # Errors
-    /// `OutOfMemory`, or `Device` for a device whose memory this build cannot allocate.
+    /// `OutOfMemory`, or `Device` for what a driver answers.
     #[inline]
     pub fn allocate(device: &Device, bytes: usize) -> Result<Buffer> {
         Buffer::allocate_with(device, bytes, false)
@@ -77,11 +80,11 @@ impl Buffer {
 
     #[inline]
     fn allocate_with(device: &Device, bytes: usize, zero: bool) -> Result<Buffer> {
-        if !device.is_cpu() {
-            return Err(device.unavailable());
-        }
         if bytes == 0 {
             return Ok(Buffer::empty(device));
+        }
+        if let Some(index) = device.cuda_index() {
+            return Buffer::allocate_cuda(device, index, bytes, zero);
         }
         let block = alloc::take(bytes)?;
         if zero && !block.fresh {
@@ -100,6 +103,26 @@ impl Buffer {
             device: device.clone(),
             origin,
         })))
+    }
+
+    fn allocate_cuda(device: &Device, index: u32, bytes: usize, zero: bool) -> Result<Buffer> {
+        let context = cuda::context(index)?;
+        let at = context.allocate(bytes)?;
+        let Some(ptr) = NonNull::new(at as *mut u8) else {
+            return Err(Error::internal("the driver gave memory at address 0"));
+        };
+        count(Counter::BytesAllocated, bytes as u64);
+        add_live(bytes as u64);
+        let buffer = Buffer(Arc::new(Storage {
+            ptr,
+            bytes,
+            device: device.clone(),
+            origin: Origin::Cuda(context),
+        }));
+        if zero {
+            context.zero(at, bytes)?;
+        }
+        Ok(buffer)
     }
 
     fn empty(device: &Device) -> Buffer {
@@ -121,12 +144,63 @@ impl Buffer {
         let bytes = std::mem::size_of_val(data);
         let buffer = Buffer::allocate(device, bytes)?;
         // SAFETY: the fresh buffer has `bytes` bytes, and no other owner; elements are plain bytes.
-        unsafe {
-            buffer
-                .as_mut_ptr()
-                .copy_from_nonoverlapping(data.as_ptr().cast(), bytes)
-        };
+        unsafe { buffer.fill(data.as_ptr().cast(), bytes)? };
         Ok(buffer)
+    }
+
+    /// Copies host memory to the start of a buffer of any device.
+    ///
+    /// # Safety
+    /// `source` is readable for `bytes` bytes, and nobody else uses the buffer, which has as many.
+    unsafe fn fill(&self, source: *const u8, bytes: usize) -> Result<()> {
+        match self.0.origin {
+            Origin::Cuda(context) => {
+                // SAFETY: as the caller promises; the buffer is memory of this context's device.
+                unsafe { cuda::host_to_device(context, self.as_ptr() as u64, source, bytes) }
+            }
+            // SAFETY: as the caller promises.
+            _ => unsafe {
+                self.as_mut_ptr().copy_from_nonoverlapping(source, bytes);
+                Ok(())
+            },
+        }
+    }
+
+    /// A copy of a range of bytes in a buffer of its own on `device`, in the order of what was launched.
+    ///
+    /// # Errors
+    /// As [`allocate`](Self::allocate); `Internal` for a range beyond the buffer; `Device` for what the driver answers.
+    pub fn copy_to(&self, range: std::ops::Range<usize>, device: &Device) -> Result<Buffer> {
+        if range.start > range.end || range.end > self.bytes() {
+            let bytes = self.bytes();
+            return Err(Error::internal(format!(
+                "a copy of {range:?} of {bytes} bytes"
+            )));
+        }
+        let bytes = range.len();
+        let copy = Buffer::allocate(device, bytes)?;
+        if bytes == 0 {
+            return Ok(copy);
+        }
+        let source = self.as_ptr().wrapping_add(range.start);
+        match (&self.0.origin, &copy.0.origin) {
+            (Origin::Cuda(from), Origin::Cuda(to)) if ptr::eq(*from, *to) => {
+                // SAFETY: both ranges are of buffers of this device, one of them fresh.
+                unsafe { cuda::device_to_device(from, copy.as_ptr() as u64, source as u64, bytes)? }
+            }
+            (Origin::Cuda(_), Origin::Cuda(_)) => {
+                return self
+                    .copy_to(range, &Device::cpu())?
+                    .copy_to(0..bytes, device);
+            }
+            (Origin::Cuda(from), _) => {
+                // SAFETY: the range is of this buffer, and the copy is fresh host memory of as many bytes.
+                unsafe { cuda::device_to_host(from, copy.as_mut_ptr(), source as u64, bytes)? }
+            }
+            // SAFETY: the range is of this buffer of the host, and the copy is fresh.
+            _ => unsafe { copy.fill(source, bytes)? },
+        }
+        Ok(copy)
     }
 
     /// A buffer with the elements of `data`, in the vector's own memory where that is at a multiple of 8 bytes and
@@ -235,15 +309,6 @@ impl fmt::Debug for Buffer {
             self.device(),
             self.as_ptr()
         )
-    }
-}
-
-impl Device {
-    /// The error of what this build cannot do on this device.
-    pub(crate) fn unavailable(&self) -> Error {
-        Error::new(crate::ErrorKind::Device(format!(
-            "{self} has no back end in this build"
-        )))
     }
 }
 

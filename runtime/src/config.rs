@@ -27,6 +27,8 @@ pub struct Config {
     pub strict: bool,
     /// `CC`.
     pub cc: Option<String>,
+    /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
+    pub nvrtc: Option<PathBuf>,
 }
 
 static CONFIG: Lazy<Config> = Lazy::new(|| Config::from_lookup(|name| std::env::var(name).ok()));
@@ -69,6 +71,7 @@ impl Config {
             check: set("FERROTRACE_CHECK"),
             strict: set("FERROTRACE_STRICT"),
             cc: var("CC"),
+            nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
         }
     }
 }

@@ -44,9 +44,11 @@ pub enum Counter {
     BuffersReused,
     /// Outputs written over an operand that died.
     InPlaceWrites,
+    /// Operators of another device run on the host.
+    HostRuns,
 }
 
-const COUNTERS: usize = 16;
+const COUNTERS: usize = 17;
 
 /// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +90,8 @@ pub struct Stats {
     pub buffers_reused: u64,
     /// Outputs written over an operand that died.
     pub in_place_writes: u64,
+    /// Operators of another device run on the host, with copies there and back.
+    pub host_runs: u64,
 }
 
 impl Stats {
@@ -112,6 +116,7 @@ impl Stats {
             peak_bytes,
             buffers_reused: of(Counter::BuffersReused),
             in_place_writes: of(Counter::InPlaceWrites),
+            host_runs: of(Counter::HostRuns),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where tensors live and kernels run.
 
 use crate::compiler::CCompiler;
-use crate::{Config, Error, ErrorKind, Isa, Result, cuda, host};
+use crate::{Config, Isa, Result, cuda, host};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,17 +24,18 @@ impl Device {
     /// The CUDA device of this index.
     ///
     /// # Errors
-    /// `Device`, naming what is missing: the driver's library, a device of this index, or the back end in this build.
+    /// `Device` or `NoCompiler`, naming what is missing: the driver's library, a device of this index, or NVRTC.
     pub fn cuda(index: usize) -> Result<Device> {
-        let driver = cuda::probe()?;
-        let device = u32::try_from(index).map(|i| Device(Kind::Cuda(i)));
-        match device {
-            Ok(device) if index < driver.devices => Err(device.unavailable()),
-            _ => Err(Error::new(ErrorKind::Device(format!(
-                "cuda:{index} is not there: the driver (CUDA {}) reports {} device(s)",
-                driver.version(),
-                driver.devices
-            )))),
+        let index = u32::try_from(index).unwrap_or(u32::MAX);
+        cuda::context(index).map(|_| Device(Kind::Cuda(index)))
+    }
+
+    /// The index of a CUDA device.
+    #[inline]
+    pub(crate) fn cuda_index(&self) -> Option<u32> {
+        match self.0 {
+            Kind::Cpu => None,
+            Kind::Cuda(index) => Some(index),
         }
     }
 
@@ -56,12 +57,12 @@ impl Device {
     pub fn synchronize(&self) -> Result<()> {
         match self.0 {
             Kind::Cpu => Ok(()),
-            Kind::Cuda(_) => Err(self.unavailable()),
+            Kind::Cuda(index) => cuda::context(index)?.synchronize(),
         }
     }
 
     /// What the device is and what serves it, one fact a line: processor, cores, instruction set, caches, compiler,
-    /// cache folder, CUDA driver.
+    /// cache folder, CUDA driver, NVRTC.
     pub fn report(&self) -> String {
         let config = Config::get();
         let compiler = match CCompiler::get() {
@@ -78,12 +79,20 @@ impl Device {
             }
             Err(error) => error.to_string(),
         };
+        let nvrtc = match cuda::Nvrtc::get() {
+            Ok(nvrtc) => nvrtc.describe(),
+            Err(error) => error.to_string(),
+        };
+        let device = match self.cuda_index().map(cuda::context) {
+            Some(Ok(context)) => format!("{self}, {} ({})", context.name(), context.arch()),
+            _ => self.to_string(),
+        };
         let kib = |level| host::cache_bytes(level) >> 10;
         let store = if config.disk_cache { "" } else { " (off)" };
         format!(
-            "device: {self}\nprocessor: {}\nthreads: {}\ninstruction set: {:?}, {}-byte vectors\n\
+            "device: {device}\nprocessor: {}\nthreads: {}\ninstruction set: {:?}, {}-byte vectors\n\
              caches: L1d {} KiB, L2 {} KiB, L3 {} KiB\nmemory: {} MiB\ncompiler: {compiler}\n\
-             cache folder: {}{store}\ncuda: {cuda}\n",
+             cache folder: {}{store}\ncuda: {cuda}\nnvrtc: {nvrtc}\n",
             host::model_name(),
             config.threads,
             Isa::host(),
@@ -115,6 +124,7 @@ impl fmt::Debug for Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ErrorKind;
 
     #[test]
     fn names() {

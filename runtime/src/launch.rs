@@ -3,7 +3,8 @@
 use crate::counters::{Counter, count};
 use crate::host::alloc;
 use crate::inject::{self, Site};
-use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result};
+use crate::kernel::Code;
+use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result, cuda};
 use smallvec::SmallVec;
 use std::os::raw::c_char;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -19,6 +20,19 @@ pub struct Binding<'a> {
     pub span: usize,
 }
 
+/// How a kernel of a CUDA device is launched, besides the number of blocks. The CPU needs none of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks of `finish`.
+    pub finish_blocks: usize,
+    /// Threads of a block of `finish`.
+    pub finish_threads: u32,
+    /// Whether the kernel checks indices, so that the host must wait for its verdict.
+    pub reports: bool,
+}
+
 /// A run of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
@@ -30,12 +44,14 @@ pub struct Launch<'a> {
     pub params: &'a [i64],
     /// `a->scalar`: operands by their bits.
     pub scalars: &'a [u64],
-    /// The number of chunks. None: nothing runs, `finish` neither.
+    /// The number of chunks, on a CUDA device blocks. None: nothing runs, `finish` neither.
     pub chunks: usize,
     /// Bytes of `a->scratch`, shared by the threads, with arbitrary contents.
     pub scratch: usize,
     /// Bytes of `local`, one for each thread, with arbitrary contents.
     pub local: usize,
+    /// For a CUDA device.
+    pub grid: Grid,
 }
 
 /// A run-time fault that a kernel reported, such as an index out of range.
@@ -95,9 +111,12 @@ const PART: usize = 128;
 /// Runs a kernel's chunks over the threads of the pool, then its `finish`, and returns when all is done. The buffers
 /// bound must not be read or written by others meanwhile, save that several may read.
 ///
+/// On a CUDA device the kernel is put on the device's stream, where it runs after what was put there before; the host
+/// waits for it only if it reports faults.
+///
 /// # Errors
-/// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the CPU, `OutOfMemory` for
-/// the workspace. Nothing has run then.
+/// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the kernel's, `OutOfMemory`
+/// for the workspace. Nothing has run then. `Device` too for what the driver answers, also of earlier launches.
 pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
     let &Launch {
         kernel,
@@ -107,6 +126,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         chunks,
         scratch,
         local,
+        grid: _,
     } = launch;
     if chunks == 0 {
         return Ok(None);
@@ -114,9 +134,13 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
     if inject::fails(Site::Launch) {
         return Err(Error::internal("a launch failed: a failure was injected"));
     }
+    let index = match kernel.code() {
+        Code::Host { .. } => None,
+        Code::Cuda { module, .. } => Some(module.context().index()),
+    };
     let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
     for (i, binding) in buffers.iter().enumerate() {
-        if !binding.buffer.device().is_cpu() {
+        if binding.buffer.device().cuda_index() != index {
             return Err(other_device(binding));
         }
         let end = binding.offset.checked_add(binding.span);
@@ -125,6 +149,17 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         }
         pointers.push(binding.buffer.as_mut_ptr().wrapping_add(binding.offset));
     }
+    let (entry, finish) = match kernel.code() {
+        Code::Host { entry, finish, .. } => (*entry, *finish),
+        Code::Cuda {
+            entry,
+            finish,
+            module,
+        } => {
+            let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
+            return cuda::launch(module.context(), *entry, *finish, &addresses, launch);
+        }
+    };
     let pool = Pool::global();
     let threads = if local == 0 {
         0
@@ -156,9 +191,9 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
     // the workspace is as large as asked for, and each thread has a local part of its own.
     pool.run(chunks, &|begin, end, thread| unsafe {
         let local = (locals + thread * stride) as *mut c_char;
-        (kernel.entry())(args, begin as i64, end as i64, local);
+        entry(args, begin as i64, end as i64, local);
     });
-    if let Some(finish) = kernel.finish() {
+    if let Some(finish) = finish {
         // SAFETY: as above; all chunks have run.
         unsafe { finish(args, locals as *mut c_char) };
     }
@@ -170,7 +205,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
 fn other_device(binding: &Binding<'_>) -> Error {
     let device = binding.buffer.device();
     Error::new(ErrorKind::Device(format!(
-        "a kernel of the CPU was given memory of {device}"
+        "a kernel was given memory of {device}, which is not its device"
     )))
 }
 

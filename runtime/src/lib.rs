@@ -33,13 +33,16 @@ pub use buffer::Buffer;
 pub use compiler::CCompiler;
 pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope};
+pub use cuda::{Matrix, Product, compile_for, product};
 pub use device::Device;
 pub use dtype::{Category, DType};
 pub use element::Element;
 pub use error::{Context, Error, ErrorKind, Result};
 pub use isa::Isa;
-pub use kernel::{Kernel, KernelSource, Part, compile_kernels, compile_kernels_with};
-pub use launch::{Binding, Fault, Launch, launch};
+pub use kernel::{
+    Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
+};
+pub use launch::{Binding, Fault, Grid, Launch, launch};
 pub use layout::{Layout, Offsets, Strides};
 pub use pool::{MAX_THREADS, Pool, with_threads};
 pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};

@@ -3,7 +3,7 @@
 
 use ferrotrace_runtime::inject::{Site, fail};
 use ferrotrace_runtime::{
-    Buffer, CCompiler, Device, ErrorKind, KernelSource, Launch, compile_kernels, launch,
+    Buffer, CCompiler, Device, ErrorKind, Grid, KernelSource, Launch, compile_kernels, launch,
 };
 
 fn source(n: usize) -> KernelSource {
@@ -65,6 +65,7 @@ fn failures_are_errors_and_pass() {
         chunks: 1,
         scratch: 0,
         local: 0,
+        grid: Grid::default(),
     };
     fail(Site::Launch, 1);
     assert!(launch(&run).is_err());

@@ -1,6 +1,6 @@
 //! The cache of kernels seen from one process after another: this test runs its own program as child processes.
 
-use ferrotrace_runtime::{ErrorKind, KernelSource, Launch, compile_kernels, launch, stats};
+use ferrotrace_runtime::{ErrorKind, Grid, KernelSource, Launch, compile_kernels, launch, stats};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
@@ -34,6 +34,7 @@ fn child() {
                 chunks: 1,
                 scratch: 0,
                 local: 0,
+                grid: Grid::default(),
             };
             let fault = launch(&run).expect("runs").expect("the fault it stores");
             assert_eq!(fault.site, n as i64);

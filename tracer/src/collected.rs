@@ -4,7 +4,7 @@ use crate::kind::Kind;
 use crate::node::{Inputs, Node, NodeInput, State};
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{Device, Scalar};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -119,6 +119,7 @@ impl Collected {
             && self.outputs == form.outputs
             && self.leaves.len() == form.leaves.len()
             && self.edges == form.edges
+            && self.device() == form.device
             && form
                 .leaves
                 .iter()
@@ -141,6 +142,13 @@ impl Collected {
             edges: self.edges.clone(),
             leaves: leaves.map(FormLeaf::of).collect(),
             outputs: self.outputs.clone(),
+            device: self.device(),
         }
+    }
+
+    /// The device of its operations.
+    fn device(&self) -> Device {
+        let first = self.entries.first();
+        first.map_or(Device::cpu(), |e| self.node(e.place).facts.device.clone())
     }
 }

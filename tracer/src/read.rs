@@ -4,7 +4,7 @@ use crate::flush::{flush_tensors, stored_array};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
-    Buffer, Counter, DType, Device, Element, Error, ErrorKind, Layout, Result, Shape, count,
+    Buffer, Counter, DType, Device, Element, Error, Layout, Result, Shape, count,
 };
 use half::{bf16, f16};
 use ndarray::ArrayD;
@@ -150,7 +150,7 @@ impl Tensor {
         if *device == self.device() || self.error().is_some() {
             return self.clone();
         }
-        match stored_array(self.node()).and_then(|array| copy_to(&array, device)) {
+        match stored_array(self.node()).and_then(|array| array.to_device(device)) {
             Ok(array) => Tensor::from_array(array),
             Err(error) => Tensor::failed("to_device", error, &[self]),
         }
@@ -194,14 +194,7 @@ fn on_host(array: Array) -> Result<Array> {
         return Ok(array);
     }
     count(Counter::HostSyncs, 1);
-    copy_to(&array, &Device::cpu())
-}
-
-/// A copy in the memory of another device.
-fn copy_to(array: &Array, device: &Device) -> Result<Array> {
-    let from = array.buffer.device();
-    let message = format!("no copy from {from} to {device} in this build");
-    Err(Error::new(ErrorKind::Device(message)))
+    array.to_device(&Device::cpu())
 }
 
 /// The elements of an array in host memory, in row-major order.

@@ -107,7 +107,7 @@ pub(crate) fn record(
         return Tensor::of_fresh(Node::stored(data(kind), array));
     }
     if mode == Mode::Eager {
-        let result = run_quickly(&kind, inputs).unwrap_or_else(|| run_now(&kind, inputs));
+        let result = run_quickly(&kind, inputs).unwrap_or_else(|| run_now(device, &kind, inputs));
         return match result {
             Ok(array) => Tensor::of_fresh(Node::stored(data(kind), array)),
             Err(error) => fail(kind.op(), error, inputs, Some(kind.dtype), device, location),
@@ -234,7 +234,7 @@ fn quick_operand<'a>(input: &'a Input<'_>) -> Option<quick::Operand<'a>> {
 }
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.
-fn run_now(kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> {
+fn run_now(device: &Device, kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> {
     let pending = inputs.iter().filter_map(|input| match input {
         Input::Tensor(tensor) if tensor.is_pending() => Some(*tensor),
         _ => None,
@@ -248,5 +248,5 @@ fn run_now(kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> {
             Input::Draw(draw) => Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
-    eager::run(kind.op(), &operands, &kind.shape, kind.dtype)
+    eager::run_on(device, kind.op(), &operands, &kind.shape, kind.dtype)
 }

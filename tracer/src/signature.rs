@@ -203,6 +203,8 @@ pub(crate) struct Form {
     pub leaves: Vec<FormLeaf>,
     /// The nodes whose values are stored.
     pub outputs: Vec<u32>,
+    /// Where it runs: a trace without leaves does not say.
+    pub device: Device,
 }
 
 impl Form {
@@ -239,6 +241,7 @@ impl Form {
         locations: &[&'static Location<'static>],
     ) -> Result<Graph> {
         let mut graph = Graph::new();
+        graph.set_device(&self.device);
         let mut leaves: Vec<ValueId> = Vec::with_capacity(self.leaves.len());
         for leaf in &self.leaves {
             leaves.push(graph.input(&leaf.layout, leaf.dtype, &leaf.device));

@@ -357,6 +357,7 @@ impl Writer<'_> {
                 None => 0,
             },
             local,
+            grid: ferrotrace_runtime::Grid::default(),
             loops: self
                 .stages
                 .loops

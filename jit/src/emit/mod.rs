@@ -3,6 +3,7 @@
 
 mod ahead;
 mod chunks;
+pub mod cuda;
 mod extreme;
 mod index;
 mod inner;
@@ -22,7 +23,7 @@ mod value;
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::KernelSource;
+use ferrotrace_runtime::{Grid, KernelSource};
 
 pub use kernel::emit;
 
@@ -77,6 +78,8 @@ pub struct Emitted {
     pub scratch: usize,
     /// Bytes of each thread.
     pub local: usize,
+    /// How it is launched on a CUDA device, besides the number of blocks, which are its chunks.
+    pub grid: Grid,
     /// The loops as they were emitted, for explanations.
     pub node: FusedNode,
     /// Loops over the columns of a row.

@@ -56,6 +56,8 @@ pub struct Explanation {
     fused: Vec<FusedInfo>,
     refusals: Vec<(ValueId, ValueId, Refusal)>,
     calls: Vec<&'static str>,
+    /// Whether calls run on the host for another device.
+    calls_on_host: bool,
     sources: Vec<String>,
     /// What the operations would move one by one.
     unfused: Traffic,
@@ -133,6 +135,7 @@ impl Explanation {
             fused,
             refusals: draft.refusals.clone(),
             calls,
+            calls_on_host: !draft.graph.device().is_cpu(),
             sources,
             unfused: groups::one_by_one(&draft.graph),
             key: String::new(),
@@ -233,7 +236,12 @@ impl Explanation {
                     text.push_str(&info.text);
                 }
                 None => {
-                    let _ = writeln!(text, "call {} {}", step.name, cost(step));
+                    let host = if self.calls_on_host {
+                        " on the host"
+                    } else {
+                        ""
+                    };
+                    let _ = writeln!(text, "call {}{host} {}", step.name, cost(step));
                 }
             }
         }

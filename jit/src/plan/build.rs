@@ -8,7 +8,8 @@ use crate::lower::{CallArg, Limits, Lowered, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
 use ferrotrace_runtime::{
-    Activity, Config, Counter, Error, Kernel, KernelSource, Result, Timer, compile_kernels, count,
+    Activity, Config, Counter, Error, Kernel, KernelSource, Result, Timer, compile_kernels_on,
+    count,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -34,17 +35,19 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     if scheduled.sum::<usize>() != lowering.steps.len() {
         return Err(Error::internal("the schedule lost a step"));
     }
-    let machine = Machine::default();
+    let (machine, device) = (Machine::default(), graph.device());
     let steps: Vec<Step> = schedule
         .steps
         .iter()
         .map(|step| match step {
-            Scheduled::Fused(fused) => Step::Launch(Box::new(emit::emit(
-                fused,
-                &schedule.stored,
-                limits,
-                &machine,
-            ))),
+            Scheduled::Fused(fused) => {
+                let stored = &schedule.stored;
+                Step::Launch(Box::new(if device.is_cpu() {
+                    emit::emit(fused, stored, limits, &machine)
+                } else {
+                    emit::cuda::emit(fused, stored)
+                }))
+            }
             Scheduled::Call(at) => match &lowering.steps[*at] {
                 Lowered::Call(call) => Step::Call(call.clone()),
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
@@ -105,7 +108,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
         })
         .collect();
     let timer = Timer::start();
-    let mut compiled = compile_kernels(&sources).into_iter();
+    let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
     timer.stop(Activity::Compiling, || {
         (format!("{} kernels", sources.len()), 0)
     });

@@ -211,6 +211,7 @@ impl Run<'_> {
             chunks: emitted.chunks,
             scratch: emitted.scratch,
             local: emitted.local,
+            grid: emitted.grid,
         })?;
         drop(bindings);
         if let Some(fault) = fault {
@@ -274,7 +275,8 @@ impl Run<'_> {
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
         let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
-        let array = eager::run(op, &args, &node.shape, node.dtype)
+        let device = self.draft.graph.device();
+        let array = eager::run_on(&device, op, &args, &node.shape, node.dtype)
             .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
         // Later kernels index the node's memory row-major from its start.
         if array.layout.is_contiguous() && array.layout.offset() == 0 {

@@ -28,6 +28,8 @@ pub struct Limits {
     pub pointwise: bool,
     /// How arithmetic rounds.
     pub precision: Precision,
+    /// Whether a device's approximations of functions are allowed for.
+    pub approximate: bool,
 }
 
 /// A graph, arrays for its inputs, numbers for its slots, and what is known of every node.
@@ -114,7 +116,8 @@ impl Generator<'_> {
         loop {
             let rank = self.rng.pick(&[0, 1, 1, 2, 2, 2, 3, 3, 4]);
             let shape: Vec<usize> = (0..rank).map(|_| self.dim()).collect();
-            if shape.iter().product::<usize>() <= self.limits.numel {
+            let numel = shape.iter().fold(1usize, |n, &d| n.saturating_mul(d));
+            if numel <= self.limits.numel {
                 return shape;
             }
         }
@@ -259,8 +262,15 @@ impl Generator<'_> {
         let Ok(compute) = pointwise::unary_compute(op, &self.program.graph.metas(&args)) else {
             return;
         };
-        let track = track::cast(self.track(x), self.dtype_of(x), compute)
-            .and_then(|x| track::unary(op, x, compute, self.limits.precision));
+        let track = track::cast(self.track(x), self.dtype_of(x), compute).and_then(|x| {
+            track::unary(
+                op,
+                x,
+                compute,
+                self.limits.precision,
+                self.limits.approximate,
+            )
+        });
         self.push(Op::Unary(op), &args, track);
     }
 

@@ -97,7 +97,14 @@ fn rounded(
     })
 }
 
-pub fn unary(op: UnaryOp, x: Track, compute: DType, precision: Precision) -> Option<Track> {
+/// `approximate`: functions for which a device has approximations are no better than those.
+pub fn unary(
+    op: UnaryOp,
+    x: Track,
+    compute: DType,
+    precision: Precision,
+    approximate: bool,
+) -> Option<Track> {
     use UnaryOp::*;
     let b = x.bound;
     let bound = match op {
@@ -131,13 +138,17 @@ pub fn unary(op: UnaryOp, x: Track, compute: DType, precision: Precision) -> Opt
         _ if x.is_exact() => 0.0,
         _ => return None,
     };
+    let loose = approximate
+        && precision == Precision::Fast
+        && matches!(op, Exp | Tanh | Sigmoid)
+        && compute != DType::F64;
     rounded(
         bound,
         slope * x.error,
         x.any_zero,
         compute,
         precision,
-        false,
+        loose,
     )
 }
 

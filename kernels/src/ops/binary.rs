@@ -1,6 +1,7 @@
 //! The pointwise operators of two operands: dtype rules and C text.
 
-use crate::support::{Need, call, mask};
+use super::unary::unsigned;
+use crate::support::{Need, SCALAR, call, mask, scalar_type};
 use ferrotrace_runtime::{Category, DType};
 use std::collections::BTreeSet;
 
@@ -189,6 +190,45 @@ impl BinaryOp {
             }
         }
     }
+
+    /// As [`c_expr`](Self::c_expr) in the scalar dialect: CUDA C++ for one element.
+    pub fn scalar_expr(self, dtype: DType, a: &str, b: &str, needs: &mut BTreeSet<Need>) -> String {
+        let dtype = dtype.compute();
+        let c = scalar_type(dtype);
+        let infix = |op: &str| format!("({a} {op} {b})");
+        let wrapped = |op: &str| {
+            if dtype.is_float() {
+                return infix(op);
+            }
+            let u = unsigned(dtype);
+            format!("(({c})(({u}){a} {op} ({u}){b}))")
+        };
+        match self {
+            Add | BitwiseOr | LogicalOr | Maximum if dtype == DType::Bool => infix("||"),
+            Mul | BitwiseAnd | LogicalAnd | Minimum if dtype == DType::Bool => infix("&&"),
+            BitwiseXor | LogicalXor if dtype == DType::Bool => infix("!="),
+            LogicalAnd => format!("({a} != 0 && {b} != 0)"),
+            LogicalOr => format!("({a} != 0 || {b} != 0)"),
+            LogicalXor => format!("(({a} != 0) != ({b} != 0))"),
+            Eq => infix("=="),
+            Ne => infix("!="),
+            Lt => infix("<"),
+            Le => infix("<="),
+            Gt => infix(">"),
+            Ge => infix(">="),
+            Add => wrapped("+"),
+            Sub => wrapped("-"),
+            Mul => wrapped("*"),
+            Div if dtype == DType::F32 => format!("__fdiv_rn({a}, {b})"),
+            Div => infix("/"),
+            BitwiseAnd => format!("(({c})({a} & {b}))"),
+            BitwiseOr => format!("(({c})({a} | {b}))"),
+            BitwiseXor => format!("(({c})({a} ^ {b}))"),
+            FloorDiv | Mod | Fmod | Pow | Maximum | Minimum | Atan2 | Shl | Shr => {
+                call(needs, self.name(), dtype, SCALAR, &[a, b])
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +264,9 @@ mod tests {
                     continue;
                 };
                 let mut needs = BTreeSet::new();
+                op.scalar_expr(compute, "a", "b", &mut needs);
+                assert!(needs.iter().all(|n| !parts(&[*n].into()).is_empty()));
+                needs.clear();
                 let text = op.c_expr(compute, 8, &["a", "b"], &mut needs);
                 for need in &needs {
                     assert!(text.contains(&format!("{}x8(", need.name)), "{text}");

@@ -7,7 +7,10 @@ use crate::cpu::number::Number;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
-use ferrotrace_runtime::{Category, DType, Element, Error, Layout, Result, Shape, Strides};
+use ferrotrace_runtime::{
+    Category, DType, Device, Element, Error, Layout, Matrix, Product, Result, Shape, Strides,
+    product,
+};
 
 /// The parts of a product's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,6 +199,74 @@ fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
         &starts,
         elements_mut(out)?,
     )
+}
+
+/// The product by the library of a device that is not the CPU; `None` where it has none or does not take the operands:
+/// dtypes that differ, integers, broadcast rows or columns.
+///
+/// # Errors
+/// Out of memory; what the library answers.
+pub(crate) fn run_by_library(
+    device: &Device,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Option<Array>> {
+    let (a, b) = (array(args, 0)?, array(args, 1)?);
+    if a.dtype != dtype || b.dtype != dtype || !dtype.is_float() {
+        return Ok(None);
+    }
+    let parts = Parts::of(a.shape(), b.shape())?;
+    let Sizes { m, n, k } = parts.sizes;
+    let matrix = |x: &Array, vector: usize| match x.layout.shape().rank() {
+        1 => with_unit(&x.layout, vector),
+        _ => x.layout.clone(),
+    };
+    let (left, right) = (matrix(a, 0), matrix(b, 1));
+    let (a_starts, a_row, a_column) = batched(&left, &parts.batch, m, k)?;
+    let (b_starts, b_row, b_column) = batched(&right, &parts.batch, k, n)?;
+    // One call for a batch at even distances, else one a matrix.
+    let (steps, count) = match (even(&a_starts), even(&b_starts)) {
+        (Some(a), Some(b)) => ((a, b), a_starts.len()),
+        _ => ((0, 0), 1),
+    };
+    let out = Array::empty(device, shape.clone(), dtype)?;
+    for i in (0..a_starts.len()).step_by(count.max(1)) {
+        let done = product(&Product {
+            dtype,
+            sizes: [m, n, k],
+            count,
+            a: Matrix {
+                buffer: &a.buffer,
+                start: a_starts[i],
+                row: a_row,
+                column: a_column,
+                batch: steps.0,
+            },
+            b: Matrix {
+                buffer: &b.buffer,
+                start: b_starts[i],
+                row: b_row,
+                column: b_column,
+                batch: steps.1,
+            },
+            out: (&out.buffer, i * m * n),
+        })?;
+        if !done {
+            return Ok(None);
+        }
+    }
+    Ok((out.numel() > 0).then_some(out))
+}
+
+/// The distance of starts that follow each other evenly, forwards.
+fn even(starts: &[usize]) -> Option<isize> {
+    let step = match starts {
+        [first, second, ..] => *second as isize - *first as isize,
+        _ => return Some(0),
+    };
+    let same = |pair: &[usize]| pair[1] as isize - pair[0] as isize == step;
+    (step >= 0 && starts.windows(2).all(same)).then_some(step)
 }
 
 #[cfg(test)]

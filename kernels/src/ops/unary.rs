@@ -1,6 +1,6 @@
 //! The pointwise operators of one operand: dtype rules and C text.
 
-use crate::support::{Need, call};
+use crate::support::{Need, SCALAR, call, scalar_type};
 use ferrotrace_runtime::{Category, DType};
 use std::collections::BTreeSet;
 
@@ -240,6 +240,40 @@ impl UnaryOp {
             _ => call(needs, self.name(), dtype, lanes, &[a]),
         }
     }
+
+    /// As [`c_expr`](Self::c_expr) in the scalar dialect: CUDA C++ for one element.
+    pub fn scalar_expr(self, dtype: DType, a: &str, needs: &mut BTreeSet<Need>) -> String {
+        let dtype = dtype.compute();
+        let (float, truth) = (dtype.is_float(), dtype == DType::Bool);
+        match self {
+            Neg if float => format!("(-{a})"),
+            Neg => {
+                let (c, u) = (scalar_type(dtype), unsigned(dtype));
+                format!("(({c})(({u})0 - ({u}){a}))")
+            }
+            LogicalNot if truth => format!("(!{a})"),
+            LogicalNot => format!("({a} == 0)"),
+            BitwiseNot if truth => format!("(!{a})"),
+            BitwiseNot => format!("(({})~{a})", scalar_type(dtype)),
+            Abs | Sign if truth => a.to_owned(),
+            Abs if dtype == DType::U8 => a.to_owned(),
+            Floor | Ceil | Round | Trunc if !float => a.to_owned(),
+            IsNan | IsInf if !float => "false".to_owned(),
+            IsFinite if !float => "true".to_owned(),
+            Recip if dtype == DType::F32 => format!("__fdiv_rn(1.0f, {a})"),
+            Recip => format!("(1.0 / {a})"),
+            _ => call(needs, self.name(), dtype, SCALAR, &[a]),
+        }
+    }
+}
+
+/// The unsigned type in which integers wrap.
+pub(super) fn unsigned(dtype: DType) -> &'static str {
+    if dtype == DType::I64 {
+        "unsigned long long"
+    } else {
+        "unsigned"
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +309,9 @@ mod tests {
                     continue;
                 };
                 let mut needs = BTreeSet::new();
+                op.scalar_expr(compute, "a", &mut needs);
+                assert!(needs.iter().all(|n| !parts(&[*n].into()).is_empty()));
+                needs.clear();
                 let text = op.c_expr(compute, 8, &["a"], &mut needs);
                 for need in &needs {
                     assert!(text.contains(&format!("{}x8(", need.name)), "{text}");

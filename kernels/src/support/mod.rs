@@ -57,8 +57,11 @@ pub mod math;
 mod memory;
 pub mod philox;
 mod primitive;
+mod scalar;
 pub mod trace;
 mod transpose;
+
+pub use scalar::scalar_type;
 
 pub use horizontal::{maximum, minimum, tree};
 
@@ -74,9 +77,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 pub struct Need {
     /// The function's name up to the lanes: `ft_exp_f32` of `ft_exp_f32x16`; `types` for the types alone.
     pub name: &'static str,
-    /// The number of lanes, a power of two.
+    /// The number of lanes, a power of two; or [`SCALAR`].
     pub lanes: usize,
 }
+
+/// In place of a number of lanes: the scalar dialect, CUDA C++ for one element, whose functions have no `xW`.
+pub const SCALAR: usize = 0;
 
 /// A part before it has a place: what it uses, and its text.
 pub(crate) struct Definition {
@@ -219,8 +225,11 @@ fn printed(need: Need) -> Option<(usize, &'static Definition)> {
     {
         return Some((place, definition));
     }
-    let definition: &'static Definition =
-        Box::leak(Box::new((REGISTRY.entries[place].1)(need.name, need.lanes)));
+    let scalar = (need.lanes == SCALAR).then(|| scalar::definition(need.name));
+    let definition = scalar
+        .flatten()
+        .unwrap_or_else(|| (REGISTRY.entries[place].1)(need.name, need.lanes));
+    let definition: &'static Definition = Box::leak(Box::new(definition));
     let mut map = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     Some((place, map.entry(need).or_insert(definition)))
 }
@@ -262,7 +271,7 @@ pub fn parts(needs: &BTreeSet<Need>) -> Vec<Part> {
             continue;
         };
         // Lanes are a power of two, at most 2^15.
-        let order = place as u32 * 16 + need.lanes.trailing_zeros();
+        let order = place as u32 * 16 + need.lanes.max(1).trailing_zeros();
         found.insert(
             need,
             Part {
@@ -286,7 +295,8 @@ pub fn c_type(dtype: DType) -> &'static str {
     }
 }
 
-/// A call of the function `ft_{stem}_{dtype}x{lanes}`, which is added to `needs`.
+/// A call of the function `ft_{stem}_{dtype}x{lanes}` (in the scalar dialect `ft_{stem}_{dtype}`), which is added to
+/// `needs`.
 pub fn call(
     needs: &mut BTreeSet<Need>,
     stem: &str,
@@ -296,6 +306,9 @@ pub fn call(
 ) -> String {
     let name = format!("ft_{stem}_{}", dtype.name());
     needs.insert(need(&name, lanes));
+    if lanes == SCALAR {
+        return format!("{name}({})", args.join(", "));
+    }
     format!("{name}x{lanes}({})", args.join(", "))
 }
 
@@ -318,7 +331,7 @@ mod tests {
     #[test]
     fn parts_are_closed_and_in_order() {
         for (name, _) in &REGISTRY.entries {
-            for lanes in [1, 2, 4, 8, 16] {
+            for lanes in [SCALAR, 1, 2, 4, 8, 16] {
                 let need = need(name, lanes);
                 let (place, definition) = printed(need).unwrap();
                 for dep in &definition.deps {

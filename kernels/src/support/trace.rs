@@ -1,7 +1,11 @@
 //! Recording of a support function, and its text as vector C.
 
+mod scalar;
+
+pub(super) use scalar::literal as scalar_literal;
+
 use super::lane::{Float, Float32, Int, Mask};
-use super::{Definition, halved, need};
+use super::{Definition, SCALAR, halved, need};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -345,7 +349,7 @@ impl Float32 for Sym<F32> {
 }
 
 /// Records a function of `args`, which it receives as their positions among the recorded values; it returns the
-/// position of its result. Prints it as a C function `{name}x{lanes}`.
+/// position of its result. Prints it as a C function `{name}x{lanes}`, or in the scalar dialect.
 fn function(name: &str, lanes: usize, args: &[Kind], f: impl FnOnce(&[u32]) -> u32) -> Definition {
     let saved = ARENA.take();
     let ids: Vec<u32> = args
@@ -355,6 +359,9 @@ fn function(name: &str, lanes: usize, args: &[Kind], f: impl FnOnce(&[u32]) -> u
         .collect();
     let result = f(&ids);
     let arena = ARENA.replace(saved);
+    if lanes == SCALAR {
+        return scalar::print(name, &arena, result);
+    }
     print(name, lanes, &arena, result)
 }
 

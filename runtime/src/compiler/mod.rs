@@ -168,7 +168,7 @@ impl CCompiler {
 const LOG_LINES: usize = 20;
 
 /// Saves the source and the log, and returns the error that tells where.
-fn saved_failure(source: &str, log: &str) -> Error {
+pub(crate) fn saved_failure(source: &str, log: &str) -> Error {
     let config = Config::get();
     let wanted = match &config.dump {
         Some(dump) => dump.clone(),

@@ -1,11 +1,10 @@
 //! From sources to kernels: found in memory, found on disk, or compiled.
 
+use super::toolchain::{Image, Toolchain};
 use super::{Kernel, KernelSource, source};
-use crate::compiler::CCompiler;
 use crate::counters::{Counter, count};
-use crate::library::Library;
 use crate::store::{Artifact, Store};
-use crate::{Config, Error, Result, digest};
+use crate::{Config, Device, Error, Result, digest};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
@@ -62,7 +61,23 @@ pub fn compile_kernels(sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
 
 /// As [`compile_kernels`], with at most `jobs` runs of the compiler at a time.
 pub fn compile_kernels_with(sources: &[KernelSource], jobs: usize) -> Vec<Result<Arc<Kernel>>> {
-    Kernels::global().get(sources, jobs)
+    Kernels::global().get(&Toolchain::Host, sources, jobs)
+}
+
+/// Threads beyond which NVRTC gains nothing.
+const NVRTC_JOBS: usize = 8;
+
+/// As [`compile_kernels`], for a device: sources are C for the CPU, CUDA C++ for a CUDA device.
+///
+/// # Errors
+/// As there; `Device` for a device that is not there.
+pub fn compile_kernels_on(device: &Device, sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
+    let threads = Config::get().threads;
+    match Toolchain::of(device) {
+        Ok(Toolchain::Host) => compile_kernels(sources),
+        Ok(toolchain) => Kernels::global().get(&toolchain, sources, threads.min(NVRTC_JOBS)),
+        Err(error) => sources.iter().map(|_| Err(error.clone())).collect(),
+    }
 }
 
 /// A source to be made a kernel, claimed by this call. Whoever waits for it gets an error if the call gives up.
@@ -145,13 +160,17 @@ impl Kernels {
         drop(kernels);
     }
 
-    pub(super) fn get(&self, sources: &[KernelSource], jobs: usize) -> Vec<Result<Arc<Kernel>>> {
-        let Some(identity) = CCompiler::identity() else {
-            let error = CCompiler::get().err();
-            let error = error.unwrap_or_else(|| Error::internal("a compiler without identity"));
-            return sources.iter().map(|_| Err(error.clone())).collect();
+    pub(super) fn get(
+        &self,
+        toolchain: &Toolchain,
+        sources: &[KernelSource],
+        jobs: usize,
+    ) -> Vec<Result<Arc<Kernel>>> {
+        let identity = match toolchain.identity() {
+            Ok(identity) => identity,
+            Err(error) => return sources.iter().map(|_| Err(error.clone())).collect(),
         };
-        let keys: Vec<u128> = sources.iter().map(|source| source.key(identity)).collect();
+        let keys: Vec<u128> = sources.iter().map(|source| source.key(&identity)).collect();
         let mut results: HashMap<u128, Result<Arc<Kernel>>> = HashMap::new();
         let mut claims = Vec::new();
         let mut others = Vec::new();
@@ -180,7 +199,7 @@ impl Kernels {
         }
         if !claims.is_empty() {
             let mine: Vec<_> = claims.iter().map(|c| (c.key, c.pending.clone())).collect();
-            self.make(claims, jobs);
+            self.make(toolchain, claims, jobs);
             others.extend(mine);
         }
         for (key, pending) in others {
@@ -193,28 +212,25 @@ impl Kernels {
     }
 
     /// Settles every claim: from disk, else by compiling.
-    fn make<'a>(&'a self, claims: Vec<Claim<'a>>, jobs: usize) {
+    fn make<'a>(&'a self, toolchain: &Toolchain, claims: Vec<Claim<'a>>, jobs: usize) {
         let store = self.store;
         for claim in &claims {
             dump(claim);
         }
         let claims = match store {
-            Some(store) => from_disk(store, claims),
+            Some(store) => from_disk(toolchain, store, claims),
             None => claims,
         };
         if claims.is_empty() {
             return;
         }
-        let compiler = match CCompiler::get() {
-            Ok(compiler) => compiler,
-            Err(error) => {
-                return claims
-                    .into_iter()
-                    .for_each(|c| c.settle(Err(error.clone())));
-            }
-        };
+        if let Err(error) = toolchain.ready() {
+            return claims
+                .into_iter()
+                .for_each(|c| c.settle(Err(error.clone())));
+        }
         let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
-            let made = parallel(files, |file| compile_file(&compiler, store, file));
+            let made = parallel(files, |file| compile_file(toolchain, store, file));
             let mut alone = Vec::new();
             for (claims, result) in made {
                 match result {
@@ -235,7 +251,11 @@ impl Kernels {
             alone
         };
         // Of a file that fails as a whole each kernel is tried by itself, so that only the bad one fails.
-        let mut alone = compile(split(claims, jobs.max(1)));
+        let mut alone = if toolchain.shares_files() {
+            compile(split(claims, jobs.max(1)))
+        } else {
+            claims
+        };
         while !alone.is_empty() {
             let batch = alone.split_off(alone.len().saturating_sub(jobs.max(1)));
             let left = compile(batch.into_iter().map(|claim| vec![claim]).collect());
@@ -266,7 +286,7 @@ fn dump(claim: &Claim<'_>) {
 }
 
 /// Settles the claims that the store can serve, and returns the others.
-fn from_disk<'a>(store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
+fn from_disk<'a>(toolchain: &Toolchain, store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
     let mut missing = Vec::new();
     let mut left = claims;
     left.reverse();
@@ -278,10 +298,10 @@ fn from_disk<'a>(store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
         let key = claim.key;
         let mut held = vec![claim];
         held.extend(left.extract_if(.., |claim| artifact.keys.contains(&claim.key)));
-        let library = Library::load(&artifact.elf).map(Arc::new);
-        let mut unusable = library.is_err();
+        let image = toolchain.load(&artifact.elf);
+        let mut unusable = image.is_err();
         for claim in held {
-            let kernel = library
+            let kernel = image
                 .clone()
                 .and_then(|l| load(&l, &artifact, claim.key, claim.source));
             match kernel {
@@ -302,34 +322,29 @@ fn from_disk<'a>(store: &Store, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
     missing
 }
 
-fn load(
-    library: &Arc<Library>,
-    artifact: &Artifact,
-    key: u128,
-    source: &KernelSource,
-) -> Result<Kernel> {
+fn load(image: &Image, artifact: &Artifact, key: u128, source: &KernelSource) -> Result<Kernel> {
     let position = artifact.keys.iter().position(|&k| k == key);
     let position = position.ok_or_else(|| Error::internal("an artifact without its kernel"))?;
     let bytes = artifact.elf.len() / artifact.keys.len().max(1);
-    Kernel::load(library, position, key, source, bytes)
+    Kernel::load(image, position, key, source, bytes)
 }
 
 /// Compiles one file. An error of the whole is one of the compiler; an error of a kernel is one of loading.
 fn compile_file(
-    compiler: &CCompiler,
+    toolchain: &Toolchain,
     store: Option<&Store>,
     claims: &[Claim<'_>],
 ) -> Result<Vec<Result<Arc<Kernel>>>> {
     let sources: Vec<&KernelSource> = claims.iter().map(|claim| claim.source).collect();
-    let elf = compiler.compile(&source::file(&sources))?;
+    let elf = toolchain.compile(&source::file(&sources))?;
     let artifact = Artifact {
         keys: claims.iter().map(|claim| claim.key).collect(),
         elf,
     };
-    let library = Arc::new(Library::load(&artifact.elf)?);
+    let image = toolchain.load(&artifact.elf)?;
     let kernels: Vec<_> = claims
         .iter()
-        .map(|claim| load(&library, &artifact, claim.key, claim.source).map(Arc::new))
+        .map(|claim| load(&image, &artifact, claim.key, claim.source).map(Arc::new))
         .collect();
     if let Some(store) = store
         && kernels.iter().all(Result::is_ok)

@@ -1,19 +1,20 @@
-//! Kernels: generated C, compiled, kept and loaded.
+//! Kernels: generated C or CUDA C++, compiled, kept and loaded.
 
 mod compile;
 mod source;
 #[cfg(test)]
 mod tests;
+mod toolchain;
 
 pub(crate) use compile::Kernels;
-pub use compile::{compile_kernels, compile_kernels_with};
+pub use compile::{compile_kernels, compile_kernels_on, compile_kernels_with};
 pub use source::{KernelSource, Part};
+use toolchain::Image;
 
 use crate::launch::Args;
 use crate::library::Library;
-use crate::{Result, digest};
+use crate::{Result, cuda, digest};
 use once_cell::sync::OnceCell;
-use std::ffi::CString;
 use std::fmt;
 use std::os::raw::c_char;
 use std::sync::Arc;
@@ -21,56 +22,45 @@ use std::sync::Arc;
 pub(crate) type Entry = unsafe extern "C" fn(*const Args, i64, i64, *mut c_char);
 pub(crate) type Finish = unsafe extern "C" fn(*const Args, *mut c_char);
 
+/// Loaded code, and what keeps it loaded.
+pub(crate) enum Code {
+    Host {
+        entry: Entry,
+        finish: Option<Finish>,
+        _library: Arc<Library>,
+    },
+    Cuda {
+        entry: cuda::Function,
+        finish: Option<cuda::Function>,
+        module: Arc<cuda::Module>,
+    },
+}
+
 /// A compiled and loaded kernel. It stays loaded as long as it lives.
 pub struct Kernel {
-    entry: Entry,
-    finish: Option<Finish>,
+    code: Code,
     key: u128,
     origin: KernelSource,
     text: OnceCell<String>,
     /// Bytes of code, its share of the artifact's.
     bytes: usize,
-    /// Holds the code that the addresses point into.
-    _library: Arc<Library>,
 }
 
 impl Kernel {
-    /// The kernel at `position` of a library with `kernels` kernels and `bytes` bytes.
+    /// The kernel at `position` of a loaded artifact, whose share of it is `bytes`.
     fn load(
-        library: &Arc<Library>,
+        image: &Image,
         position: usize,
         key: u128,
         origin: &KernelSource,
         bytes: usize,
     ) -> Result<Kernel> {
-        // Symbols are made of letters, digits and underscores.
-        let symbol = |suffix: &str| {
-            let name = CString::new(format!("ft_{position}{suffix}")).unwrap_or_default();
-            library.symbol(&name)
-        };
-        let entry = symbol("")?;
-        let finish = if origin.finish {
-            Some(symbol("_finish")?)
-        } else {
-            None
-        };
-        // SAFETY: generated sources define these symbols with these types; the key, which is of the source, says that
-        // the library is of this one.
-        let (entry, finish) = unsafe {
-            (
-                std::mem::transmute::<*const (), Entry>(entry),
-                finish.map(|f| std::mem::transmute::<*const (), Finish>(f)),
-            )
-        };
-        let (origin, text, library) = (origin.clone(), OnceCell::new(), library.clone());
         Ok(Kernel {
-            entry,
-            finish,
+            code: image.code(position, origin)?,
             key,
-            origin,
-            text,
+            origin: origin.clone(),
+            text: OnceCell::new(),
             bytes,
-            _library: library,
         })
     }
 
@@ -85,13 +75,8 @@ impl Kernel {
     }
 
     #[inline]
-    pub(crate) fn entry(&self) -> Entry {
-        self.entry
-    }
-
-    #[inline]
-    pub(crate) fn finish(&self) -> Option<Finish> {
-        self.finish
+    pub(crate) fn code(&self) -> &Code {
+        &self.code
     }
 
     /// Bytes that the kernel keeps in memory, about.

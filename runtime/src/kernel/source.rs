@@ -21,6 +21,9 @@ pub struct Part {
 /// which runs after all chunks, on one thread. `FT_SYMBOL` is replaced by the kernel's name in its file, so further
 /// names of the body start with it or are the same for the same meaning. A fault is stored by
 /// `__atomic` operations in `a->fault`: the index in `[1]`, then the site, not 0, in `[0]`.
+///
+/// For a CUDA device the body defines `__global__` functions of these names that take one structure: the pointers, the
+/// integers and the numbers of a [`Launch`](crate::Launch), the scratch memory's address and the fault's, 8 bytes each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KernelSource {
     /// The support text that the body uses.
@@ -31,7 +34,7 @@ pub struct KernelSource {
     pub finish: bool,
 }
 
-/// What every file begins with.
+/// What every file of C begins with. CUDA C++ has its arguments in a structure of each kernel's own.
 const HEADER: &str = "\
 typedef struct {
   void *const *ptr;
@@ -74,7 +77,8 @@ fn support(sources: &[&KernelSource]) -> String {
         }
     }
     parts.sort_by_key(|part| part.order);
-    let mut text = HEADER.to_owned();
+    let is_cuda = sources.iter().any(|s| s.body.contains("__global__"));
+    let mut text = if is_cuda { "" } else { HEADER }.to_owned();
     for part in parts {
         text.push_str(&part.text);
         if !part.text.ends_with('\n') {

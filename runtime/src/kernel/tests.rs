@@ -1,10 +1,11 @@
 //! Kernels from source to launch.
 
+use super::toolchain::Toolchain;
 use super::*;
 use crate::store::Store;
 use crate::{
-    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Launch, Pool, Stats, launch, stats_scope,
-    with_threads,
+    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Grid, Launch, Pool, Stats, launch,
+    stats_scope, with_threads,
 };
 use std::sync::Barrier;
 use tempfile::TempDir;
@@ -85,6 +86,7 @@ fn of(kernel: &Kernel) -> Launch<'_> {
         chunks: 1,
         scratch: 0,
         local: 0,
+        grid: Grid::default(),
     }
 }
 
@@ -130,7 +132,7 @@ fn compiled_then_in_memory_then_on_disk() {
     let kernels = Kernels::new(Some(store));
     let sources = [scale(1), sum(), scale(2), scale(1)];
     let get = |kernels: &Kernels| {
-        let (made, s) = stats_scope(|| kernels.get(&sources, 2));
+        let (made, s) = stats_scope(|| kernels.get(&Toolchain::Host, &sources, 2));
         let made: Vec<_> = made.into_iter().map(|k| k.expect("compiles")).collect();
         check_scale(&made[0], 1);
         check_scale(&made[2], 2);
@@ -156,7 +158,9 @@ fn damaged_artifacts_are_compiled_again() {
     let (dir, store) = folder();
     let kernels = Kernels::new(Some(store));
     check_scale(
-        kernels.get(&[scale(3)], 1)[0].as_ref().expect("compiles"),
+        kernels.get(&Toolchain::Host, &[scale(3)], 1)[0]
+            .as_ref()
+            .expect("compiles"),
         3,
     );
     for entry in std::fs::read_dir(dir.path().join("kernels-1"))
@@ -171,7 +175,7 @@ fn damaged_artifacts_are_compiled_again() {
         }
     }
     kernels.clear();
-    let (made, s) = stats_scope(|| kernels.get(&[scale(3)], 1));
+    let (made, s) = stats_scope(|| kernels.get(&Toolchain::Host, &[scale(3)], 1));
     check_scale(made[0].as_ref().expect("compiles"), 3);
     assert_eq!(counts(&s), (1, 0, 0));
 }
@@ -182,7 +186,8 @@ fn only_the_bad_kernel_fails() {
         return;
     }
     let kernels = Kernels::new(None);
-    let (made, s) = stats_scope(|| kernels.get(&[scale(4), broken(), scale(5), sum()], 1));
+    let (made, s) =
+        stats_scope(|| kernels.get(&Toolchain::Host, &[scale(4), broken(), scale(5), sum()], 1));
     check_scale(made[0].as_ref().expect("compiles"), 4);
     check_scale(made[2].as_ref().expect("compiles"), 5);
     assert!(made[3].is_ok());
@@ -196,7 +201,7 @@ fn only_the_bad_kernel_fails() {
         body: body.into(),
         finish: false,
     };
-    let made = kernels.get(&[unresolved, scale(8)], 1);
+    let made = kernels.get(&Toolchain::Host, &[unresolved, scale(8)], 1);
     let error = made[0].as_ref().expect_err("is unresolved");
     assert!(
         matches!(error.kind(), ErrorKind::Load(text) if text.contains("ft_nowhere")),
@@ -218,7 +223,8 @@ fn sixteen_threads_compile_one_key_once() {
             .map(|_| {
                 scope.spawn(|| {
                     start.wait();
-                    let (mut made, s) = stats_scope(|| kernels.get(&[scale(6)], 1));
+                    let (mut made, s) =
+                        stats_scope(|| kernels.get(&Toolchain::Host, &[scale(6)], 1));
                     (made.remove(0).expect("compiles"), s)
                 })
             })
@@ -244,7 +250,7 @@ fn reductions_combine_through_scratch_whatever_the_threads() {
     if no_compiler() {
         return;
     }
-    let made = Kernels::new(None).get(&[sum()], 1);
+    let made = Kernels::new(None).get(&Toolchain::Host, &[sum()], 1);
     let kernel = made[0].as_ref().expect("compiles");
     let device = Device::cpu();
     let n = 12_345;
@@ -289,7 +295,7 @@ fn faults_and_bad_bindings() {
         body: body.into(),
         finish: false,
     };
-    let made = Kernels::new(None).get(&[source], 1);
+    let made = Kernels::new(None).get(&Toolchain::Host, &[source], 1);
     let kernel = made[0].as_ref().expect("compiles");
     let run = Launch {
         params: &[17],
@@ -341,7 +347,7 @@ fn launches_from_many_threads() {
     if no_compiler() {
         return;
     }
-    let made = Kernels::new(None).get(&[scale(7)], 1);
+    let made = Kernels::new(None).get(&Toolchain::Host, &[scale(7)], 1);
     let kernel = made[0].as_ref().expect("compiles");
     std::thread::scope(|scope| {
         for _ in 0..4 {

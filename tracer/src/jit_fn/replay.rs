@@ -130,6 +130,11 @@ impl Replay {
         if results.iter().any(|result| result.error().is_some()) {
             return None;
         }
+        // A plan runs on one device.
+        let device = |n: &Tensor| n.node().facts.device.clone();
+        if results.windows(2).any(|r| device(&r[0]) != device(&r[1])) {
+            return None;
+        }
         let (collected, arrays) = collected.unwrap_or_default();
         let mut outputs = Vec::with_capacity(results.len());
         let values: Vec<_> = collected
@@ -201,6 +206,7 @@ impl Replay {
             edges: old.edges.clone(),
             leaves: leaves.collect(),
             outputs: old.outputs.clone(),
+            device: old.device.clone(),
         };
         let mut draws = self.draws.clone();
         let mut slot = 0;

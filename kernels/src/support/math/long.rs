@@ -2,7 +2,7 @@
 
 use crate::support::lane::Float;
 use crate::support::trace::{F64, Sym};
-use crate::support::{Definition, Entry, need};
+use crate::support::{Definition, Entry, SCALAR, need};
 use std::fmt::Write;
 
 /// 2ᵏ⁻⁸ · 2/π mod 4 at entry k, to 27 places: the product with an integer below 2²⁴ is exact. NaN past the exponents of
@@ -446,13 +446,51 @@ fn once(guard: &str, text: &str) -> String {
     format!("#ifndef {guard}\n#define {guard}\n{text}#endif\n")
 }
 
-pub(super) fn entries() -> Vec<Entry> {
+/// What both functions of turns use.
+fn shared_turns() -> String {
     let mut words = String::from("static const unsigned long ft_two_over_pi[20] = {");
     for word in TWO_OVER_PI {
         let _ = write!(words, "{word:#x}UL,");
     }
     words.push_str("};\n");
-    let turns = once("FT_QUARTER_TURNS", &format!("{words}{QUARTER_TURNS}"));
+    once("FT_QUARTER_TURNS", &format!("{words}{QUARTER_TURNS}"))
+}
+
+/// The functions of this file in the scalar dialect: the same text as device code.
+pub(in crate::support) fn scalar(name: &str) -> Option<Definition> {
+    let (shared, head, body) = match name {
+        "ft_turns_rest_f64" => (
+            shared_turns(),
+            "double ft_turns_rest_f64(double a)",
+            "long k; return ft_quarter_turns(a, &k);",
+        ),
+        "ft_turns_f64" => (
+            shared_turns(),
+            "long long ft_turns_f64(double a)",
+            "long k; ft_quarter_turns(a, &k); return k;",
+        ),
+        "ft_long_remainder_f64" => (
+            once("FT_LONG_REMAINDER", LONG_REMAINDER),
+            "double ft_long_remainder_f64(double a, double b)",
+            "return ft_long_remainder(a, b);",
+        ),
+        _ => return None,
+    };
+    let shared = shared
+        .replace("static inline", "static __device__")
+        .replace("static const", "static __device__ const")
+        .replace(
+            "__builtin_nan(\"\")",
+            "__longlong_as_double(0x7ff8000000000000LL)",
+        );
+    Some(Definition {
+        deps: vec![need("types", SCALAR)],
+        text: format!("{shared}FT_INLINE {head} {{ {body} }}\n"),
+    })
+}
+
+pub(super) fn entries() -> Vec<Entry> {
+    let turns = shared_turns();
     let long = once("FT_LONG_REMAINDER", LONG_REMAINDER);
     let lanewise = |shared: String,
                     result: &'static str,

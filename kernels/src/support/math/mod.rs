@@ -18,6 +18,7 @@ pub use exponential::{exp, exp2, expm1, sigmoid};
 pub use hyperbolic::*;
 pub use logarithm::{log, log1p, log2, log10};
 pub use long::Long;
+pub(super) use long::scalar as scalar_long;
 pub use real::Real;
 pub use simple::*;
 pub use trigonometric::*;
@@ -63,6 +64,22 @@ pub(super) fn entries() -> Vec<Entry> {
         maximum maximum maximum, minimum minimum minimum, pow pow pow, atan2 atan2 atan2,
         fmod fmod fmod, remainder remainder remainder, floor_divide floor_divide floor_divide,
     );
+    // A GPU has approximations for these (`scalar`); in vector text they are the functions themselves.
+    let fast: [(&str, &str, &str, &[&str]); 4] = [
+        ("fast_div", "f32x@ a, f32x@ b", "a / b", &[]),
+        ("fast_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
+        ("fast_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
+        (
+            "fast_sigmoid",
+            "f32x@ a",
+            "ft_sigmoid_f32x@(a)",
+            &["ft_sigmoid_f32"],
+        ),
+    ];
+    for (name, args, value, calls) in fast {
+        let text = format!("FT_INLINE f32x@ ft_{name}_f32x@({args}) {{ return {value}; }}\n");
+        entries.push(Entry::text(format!("ft_{name}_f32"), calls, text));
+    }
     for ty in ["f32", "f64"] {
         let inf = if ty == "f32" {
             "__builtin_inff()"

@@ -1,0 +1,116 @@
+//! Kernels on a CUDA device: microseconds a call of 20 queued ones, and the share of a bandwidth of 4.25 TB/s.
+//! Says what is missing where there is no device.
+
+use ferrotrace::prelude::*;
+use std::time::Instant;
+
+const CALLS: usize = 20;
+
+/// Times a replayed function of tensors that are far larger than the last cache.
+fn time(name: &str, device: &Device, bytes: usize, f: impl Fn() -> Vec<Tensor>) {
+    let run = || {
+        let results = f();
+        eval(&results).expect("runs");
+        results
+    };
+    drop((run(), run()));
+    let mut times: Vec<f64> = (0..7)
+        .map(|_| {
+            device.synchronize().expect("runs");
+            let start = Instant::now();
+            for _ in 0..CALLS {
+                drop(run());
+            }
+            device.synchronize().expect("runs");
+            start.elapsed().as_secs_f64() / CALLS as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let median = times[times.len() / 2];
+    let rate = bytes as f64 / median / 1e9;
+    println!(
+        "{name:44} {:9.1} us {rate:7.0} GB/s {:4.0} %",
+        median * 1e6,
+        rate / 42.5
+    );
+}
+
+fn main() {
+    let device = match Device::cuda(0) {
+        Ok(device) => device,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    println!("{}", device.report());
+    let d = &device;
+    let f32s = |shape: [usize; 2]| {
+        let x = Tensor::randn(shape, DType::F32, d);
+        x.eval().expect("memory");
+        x
+    };
+    let half = |shape: [usize; 2]| {
+        let x = Tensor::randn(shape, DType::BF16, d);
+        x.eval().expect("memory");
+        x
+    };
+    let n = 16384 * 8192;
+    let x = f32s([16384, 8192]);
+    time("copy f32", d, 8 * n, || vec![&x + 1.0]);
+    time("pointwise 12 f32", d, 8 * n, || {
+        let y = (&x * 1.1 + 0.3).tanh() * x.sigmoid() + (&x * 0.5).exp() * 0.1;
+        vec![(y - &x * 0.2).abs() * 1.5 + 2.0]
+    });
+    time("sum all f32", d, 4 * n, || vec![x.sum(..)]);
+    time("sum axis 0 f32", d, 4 * n, || vec![x.sum(0)]);
+    time("sum axis 1 f32", d, 4 * n, || vec![x.sum(1)]);
+    time("var_mean all f32", d, 4 * n, || {
+        let (v, m) = x.var_mean(.., 1);
+        vec![v, m]
+    });
+    time("softmax f32 16384x8192", d, 8 * n, || vec![x.softmax(1)]);
+    let wide = f32s([2048, 65536]);
+    time("softmax f32 2048x65536", d, 8 * n, || vec![wide.softmax(1)]);
+    drop(wide);
+    time("layer norm f32 16384x8192", d, 8 * n, || {
+        vec![x.layer_norm(1, None, None, 1e-5)]
+    });
+    drop(x);
+    let y = half([16384, 8192]);
+    time("gelu tanh bf16", d, 4 * n, || vec![y.gelu_tanh()]);
+    let y = half([131072, 1024]);
+    time("softmax bf16 131072x1024", d, 4 * n, || vec![y.softmax(1)]);
+    let y = half([32768, 4096]);
+    let w = Tensor::ones(4096, DType::BF16, d);
+    time("layer norm bf16 32768x4096", d, 4 * n, || {
+        vec![y.layer_norm(1, Some(&w), Some(&w), 1e-5)]
+    });
+    let r = half([32768, 4096]);
+    time("residual + rms norm bf16", d, 8 * n, || {
+        let s = &y + &r;
+        vec![s.rms_norm(1, Some(&w), 1e-5), s]
+    });
+    drop((y, r));
+    let (x, y) = (f32s([8192, 8192]), f32s([8192, 8192]));
+    time("(x + y.T) * 2 f32 8192", d, 12 * 8192 * 8192, || {
+        vec![(&x + y.t()) * 2.0]
+    });
+    drop((x, y));
+    let small = f32s([64, 64]);
+    time("64 operations in one kernel, 64x64", d, 8 * 64 * 64, || {
+        let mut z = small.clone();
+        for _ in 0..64 {
+            z = &z * 1.01 + 0.5;
+        }
+        vec![z]
+    });
+    for (name, dtype, n) in [
+        ("matmul bf16 8192", DType::BF16, 8192usize),
+        ("matmul bf16 4096", DType::BF16, 4096),
+        ("matmul f32 4096", DType::F32, 4096),
+    ] {
+        let x = Tensor::randn([n, n], dtype, d);
+        x.eval().expect("memory");
+        let start = Instant::now();
+        time(name, d, 3 * n * n * dtype.size(), || vec![x.matmul(&x)]);
+        println!("  (all of it: {:.2} s)", start.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,159 @@
+//! What a kernel takes: pointers, integers, numbers; and what may share memory.
+
+use super::index::fits_32_bits;
+use super::kernel::Writer;
+use super::value::memory_type;
+use crate::body::{BodyOp, Source, Value};
+use crate::emit::Pointer;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::support::scalar_type;
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+impl Writer<'_> {
+    /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that is
+    /// stored, by the thread that stores it, and none comes in a later loop (scheduler B-08, B-10, B-11).
+    pub(super) fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
+        let mut pairs = Vec::new();
+        for &s in needed {
+            let store = &self.node.stores[s];
+            let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
+            let Some(at) = at else { continue };
+            let fits = |source: Source, v: Value| match &self.node.body.value(v).op {
+                BodyOp::Load {
+                    source: from,
+                    dtype,
+                    index,
+                    mask,
+                } if *from == source => {
+                    let later = &self.stages.loops[at + 1..];
+                    *index == store.index
+                        && mask.is_none()
+                        && dtype.size() == store.dtype.size()
+                        && !later.iter().any(|l| l.compute.contains(&v))
+                        && !self.stages.row.iter().flatten().any(|&x| x == v)
+                }
+                _ => true,
+            };
+            for pointer in &self.pointers {
+                if let Pointer::Read(source) = *pointer
+                    && self.stages.computed().iter().all(|&v| fits(source, v))
+                {
+                    pairs.push((store.node, source));
+                }
+            }
+        }
+        pairs
+    }
+
+    pub(super) fn collect_pointers(&mut self, needed: &[usize]) {
+        for v in self.stages.computed() {
+            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && !self.pointers.contains(&Pointer::Read(source))
+            {
+                self.pointers.push(Pointer::Read(source));
+                self.pointer_types.push(dtype);
+            }
+        }
+        for &s in needed {
+            self.pointers.push(Pointer::Write(self.node.stores[s].node));
+            self.pointer_types.push(self.node.stores[s].dtype);
+        }
+    }
+
+    pub(super) fn print_indices(&mut self, needed: &[usize]) {
+        for v in self.stages.computed() {
+            let node = self.node;
+            let (index, mask, loads) = match &node.body.value(v).op {
+                BodyOp::Load { index, mask, .. } => (Some(index), *mask, true),
+                BodyOp::Index(e) => (Some(e), None, false),
+                BodyOp::Random { index, .. } => (Some(index), None, false),
+                BodyOp::Mask(m) => (None, Some(*m), false),
+                BodyOp::Check { mask, .. } => (None, *mask, false),
+                _ => (None, None, false),
+            };
+            if let Some(e) = index {
+                let printed = self.index(e);
+                if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
+                    self.whole.insert(v);
+                }
+                self.indices.insert(v, printed);
+            }
+            if let Some(m) = mask
+                && !self.masks.contains_key(&m)
+            {
+                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
+                self.masks.insert(m, printed);
+            }
+        }
+        for &s in needed {
+            let printed = self.index(&self.node.stores[s].index.clone());
+            self.store_indices.insert(s, printed);
+        }
+    }
+
+    /// Whether all index arithmetic keeps to 32 bits.
+    pub(super) fn narrow_indices(&self) -> bool {
+        let node = self.node;
+        let values = self.stages.computed();
+        let exprs = values.iter().flat_map(|&v| node.body.exprs(v));
+        let stores = node.stores.iter().map(|s| &s.index);
+        let reduced = self.stages.reductions();
+        let positions = reduced.iter().flat_map(|&v| node.body.exprs(v));
+        let sizes = values.iter().all(|&v| match node.body.value(v).op {
+            BodyOp::Check { size, .. } => size < i32::MAX as i64,
+            _ => true,
+        });
+        sizes
+            && self.shape.units() < 1 << 30
+            && exprs
+                .chain(stores)
+                .chain(positions)
+                .all(|e| fits_32_bits(e, &self.extents, &node.body))
+    }
+
+    /// The structure of the kernel's arguments.
+    pub(super) fn structure(&self, out: &mut String) {
+        out.push_str("struct FT_SYMBOL_args {\n");
+        for i in 0..self.pointers.len() {
+            let _ = writeln!(out, "  void *p{i};");
+        }
+        for i in 0..self.params.len() {
+            let _ = writeln!(out, "  long long P{i};");
+        }
+        for i in 0..self.node.body.numbers().len() {
+            let _ = writeln!(out, "  unsigned long long s{i};");
+        }
+        out.push_str("  char *scratch;\n  long long *fault;\n};\n");
+    }
+
+    /// Constants at the start of a kernel: arguments by name.
+    pub(super) fn head(&self, in_place: &[(ValueId, Source)]) -> String {
+        let mut text = String::new();
+        for i in 0..self.params.len() {
+            let _ = writeln!(text, "  const ft_int P{i} = (ft_int)a.P{i};");
+        }
+        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
+            let (qualifier, shared) = match pointer {
+                Pointer::Read(s) => ("const ", in_place.iter().any(|p| p.1 == *s)),
+                Pointer::Write(n) => ("", in_place.iter().any(|p| p.0 == *n)),
+            };
+            let restrict = if shared { "" } else { "__restrict__ " };
+            let ty = memory_type(*dtype);
+            let _ = writeln!(
+                text,
+                "  {qualifier}{ty} *{restrict}p{i} = ({qualifier}{ty} *)a.p{i};"
+            );
+        }
+        for (i, number) in self.node.body.numbers().iter().enumerate() {
+            let ty = scalar_type(number.dtype);
+            let value = match number.dtype.compute() {
+                DType::F32 => format!("__int_as_float((int)a.s{i})"),
+                DType::F64 => format!("__longlong_as_double((long long)a.s{i})"),
+                _ => format!("({ty})a.s{i}"),
+            };
+            let _ = writeln!(text, "  const {ty} s{i} = {value};");
+        }
+        text
+    }
+}

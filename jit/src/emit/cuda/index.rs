@@ -1,0 +1,152 @@
+//! Index expressions as CUDA C++: a row's part computed once, the rest a template over the vector position.
+
+use super::kernel::Writer;
+use crate::body::{Body, BodyOp};
+use crate::expr::{Expr, Term, Var};
+use std::fmt::Write as _;
+
+/// A printed index. In `text`, `@` stands for the position along the vector axis.
+#[derive(Clone, Debug)]
+pub(super) struct Index {
+    /// The C++ expression.
+    pub text: String,
+    /// Whether it moves by one with the vector position.
+    pub unit: bool,
+}
+
+impl Index {
+    /// The expression at a position.
+    pub fn at(&self, position: &str) -> String {
+        self.text.replace('@', position)
+    }
+}
+
+/// Positions past the end that a thread may compute without using them.
+const SLACK: i64 = 1 << 16;
+
+/// Whether every subexpression keeps to 32 bits: index arithmetic is done in them only where this proves it.
+pub(super) fn fits_32_bits(e: &Expr, extents: &[usize], body: &Body) -> bool {
+    bound(e, extents, body).is_some()
+}
+
+/// The greatest magnitude of an expression whose parts keep to 32 bits.
+fn bound(e: &Expr, extents: &[usize], body: &Body) -> Option<i64> {
+    let limit = i32::MAX as i64 - SLACK;
+    let small = |n: i64| (n <= limit).then_some(n);
+    let of = |e: &Expr| bound(e, extents, body);
+    let mut sum = small(e.constant().checked_abs()?)?;
+    for (term, coefficient) in e.terms() {
+        let most = match term {
+            Term::Var(Var(v)) => *extents.get(*v as usize)? as i64,
+            Term::Value(v) => match body.value(*v).op {
+                BodyOp::Check { size, .. } => size,
+                _ => return None,
+            },
+            Term::Div(e, c) => of(e).filter(|_| *c <= limit)?,
+            Term::Mod(e, c) => of(e).and(small(*c))?,
+            Term::Mul(a, b) => of(a)?.checked_mul(of(b)?)?,
+            Term::Min(a, b) | Term::Max(a, b) => of(a)?.max(of(b)?),
+        };
+        let part = most.checked_mul(coefficient.checked_abs()?)?;
+        sum = small(sum.checked_add(small(part)?)?)?;
+    }
+    Some(sum)
+}
+
+impl Writer<'_> {
+    /// Prints an index; the part that depends on the row alone goes to the row's preamble.
+    pub(super) fn index(&mut self, e: &Expr) -> Index {
+        let vector = self.vector_var();
+        let moves = |t: &Term| *t == Term::Var(vector);
+        let nested = e.terms().iter().any(|(term, _)| match term {
+            Term::Var(_) => false,
+            Term::Value(_) => true,
+            other => {
+                Expr::from(other.clone()).any(&mut |t| moves(t) || matches!(t, Term::Value(_)))
+            }
+        });
+        let (mut row, mut inner) = (Vec::new(), Vec::new());
+        for (term, c) in e.terms() {
+            let of_row = !Expr::from(term.clone()).any(&mut |t| match t {
+                Term::Var(v) => v.0 as usize >= self.node.iter.len(),
+                Term::Value(_) => true,
+                _ => false,
+            });
+            let text = self.scaled(term, *c);
+            if of_row { &mut row } else { &mut inner }.push(text);
+        }
+        if e.constant() != 0 {
+            row.push(self.param(e.constant()));
+        }
+        if !row.is_empty() {
+            let name = format!("b{}", self.bases);
+            self.bases += 1;
+            let _ = writeln!(
+                self.preamble,
+                "  const ft_int {name} = {};",
+                row.join(" + ")
+            );
+            inner.insert(0, name);
+        }
+        let text = match inner.is_empty() {
+            true => "0".to_owned(),
+            false => format!("({})", inner.join(" + ")),
+        };
+        Index {
+            text,
+            unit: !nested && e.coefficient(vector) == 1,
+        }
+    }
+
+    fn scaled(&mut self, term: &Term, c: i64) -> String {
+        let text = self.term(term);
+        match c {
+            1 => text,
+            -1 => format!("-{text}"),
+            c => format!("{text}*{}", self.param(c)),
+        }
+    }
+
+    fn term(&mut self, term: &Term) -> String {
+        match term {
+            Term::Var(v) if *v == self.vector_var() => "@".to_owned(),
+            Term::Var(v) => format!("i{}", v.0),
+            Term::Value(v) => format!("(ft_int)v{v}"),
+            Term::Div(e, c) => {
+                let call = self.division(e);
+                let (e, c) = (self.nested(e), self.param(*c));
+                match call {
+                    true => format!("ft_floor_div({e}, {c})"),
+                    false => format!("({e}/{c})"),
+                }
+            }
+            Term::Mod(e, c) => {
+                let call = self.division(e);
+                let (e, c) = (self.nested(e), self.param(*c));
+                match call {
+                    true => format!("ft_floor_mod({e}, {c})"),
+                    false => format!("({e}%{c})"),
+                }
+            }
+            Term::Mul(a, b) => format!("({}*{})", self.nested(a), self.nested(b)),
+            Term::Min(a, b) => format!("ft_least({}, {})", self.nested(a), self.nested(b)),
+            Term::Max(a, b) => format!("ft_most({}, {})", self.nested(a), self.nested(b)),
+        }
+    }
+
+    /// Whether a division of the expression must round down by a call: it may be negative.
+    fn division(&self, e: &Expr) -> bool {
+        !e.is_non_negative(self.extents.as_slice())
+    }
+
+    fn nested(&mut self, e: &Expr) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for (term, c) in e.terms() {
+            parts.push(self.scaled(term, *c));
+        }
+        if e.constant() != 0 || parts.is_empty() {
+            parts.push(self.param(e.constant()));
+        }
+        format!("({})", parts.join(" + "))
+    }
+}

@@ -1,0 +1,329 @@
+//! Reductions as CUDA C++: a thread's accumulators, and their combination over the threads of a row, in an order that
+//! depends on sizes alone (DESIGN: determinism).
+
+use super::kernel::{Form, Writer};
+use crate::body::{BodyOp, Value};
+use ferrotrace_kernels::support::scalar_type;
+use ferrotrace_kernels::{BinaryOp, ReduceKind};
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+/// A reduction of a fused node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reduction {
+    /// Its value number.
+    pub id: Value,
+    /// What is reduced.
+    pub value: Value,
+    /// What is computed.
+    pub kind: ReduceKind,
+    /// The accumulator's type: that of the values.
+    pub dtype: DType,
+}
+
+impl Reduction {
+    /// Whether a position is kept beside the value.
+    pub fn has_position(&self) -> bool {
+        matches!(self.kind, ReduceKind::ArgMax | ReduceKind::ArgMin)
+    }
+
+    /// The value no element changes (ir R5).
+    fn identity(&self) -> String {
+        let (least, greatest) = match self.dtype {
+            DType::F32 => ("__int_as_float(0xff800000)", "__int_as_float(0x7f800000)"),
+            DType::F64 => (
+                "__longlong_as_double(0xfff0000000000000LL)",
+                "__longlong_as_double(0x7ff0000000000000LL)",
+            ),
+            DType::I64 => ("(-0x7fffffffffffffffLL - 1)", "0x7fffffffffffffffLL"),
+            DType::I32 => ("(-0x7fffffff - 1)", "0x7fffffff"),
+            DType::I16 => ("-32768", "32767"),
+            DType::I8 => ("-128", "127"),
+            DType::U8 => ("0", "255"),
+            DType::Bool | DType::F16 | DType::BF16 => ("0", "1"),
+        };
+        let value = match self.kind {
+            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any => "0",
+            ReduceKind::Prod | ReduceKind::All => "1",
+            ReduceKind::Max | ReduceKind::ArgMax => least,
+            ReduceKind::Min | ReduceKind::ArgMin => greatest,
+        };
+        format!("({})({value})", self.ty())
+    }
+
+    fn operator(&self) -> BinaryOp {
+        match self.kind {
+            ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
+            ReduceKind::Prod => BinaryOp::Mul,
+            ReduceKind::Any => BinaryOp::LogicalOr,
+            ReduceKind::All => BinaryOp::LogicalAnd,
+            ReduceKind::Max | ReduceKind::ArgMax => BinaryOp::Maximum,
+            ReduceKind::Min | ReduceKind::ArgMin => BinaryOp::Minimum,
+        }
+    }
+
+    fn ty(&self) -> &'static str {
+        scalar_type(self.dtype)
+    }
+
+    /// Whether (x, i) is to replace (best, place): a greater value wins, NaN over all, the first of equals stays; no
+    /// place is negative but that of nothing (ir R3).
+    fn better(&self, x: &str, i: &str, best: &str, place: &str) -> String {
+        let wins = match self.kind {
+            ReduceKind::ArgMax => ">",
+            _ => "<",
+        };
+        format!(
+            "({i} >= 0 && ({place} < 0 || {x} {wins} {best} || ({x} != {x} && {best} == {best}) || \
+             (({x} == {best} || ({x} != {x} && {best} != {best})) && {i} < {place})))"
+        )
+    }
+}
+
+/// Bytes of a partial result of a split reduction: the value, then its position.
+pub(super) const SLOT: usize = 16;
+
+impl Writer<'_> {
+    /// The reduction of a value number.
+    pub(super) fn reduction(&self, id: Value) -> Reduction {
+        match self.node.body.value(id).op {
+            BodyOp::Reduce { kind, value, .. } => Reduction {
+                id,
+                value,
+                kind,
+                dtype: self.node.body.value(value).dtype,
+            },
+            _ => unreachable!("only reductions are asked for"),
+        }
+    }
+
+    fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
+        r.operator().scalar_expr(r.dtype, a, b, &mut self.needs)
+    }
+
+    /// Declares a thread's accumulators: one a lane, or one with its place.
+    pub(super) fn declare_accumulators(&self, out: &mut String, r: &Reduction, lanes: usize) {
+        let (id, ty, identity) = (r.id, r.ty(), r.identity());
+        if r.has_position() {
+            let _ = writeln!(out, "  {ty} a{id} = {identity}; long long q{id} = -1;");
+        } else {
+            let each = vec![identity; lanes].join(", ");
+            let _ = writeln!(out, "  {ty} a{id}[{lanes}] = {{{each}}};");
+        }
+    }
+
+    /// Takes lane `l`'s value into the accumulators, if it counts.
+    pub(super) fn accumulate(
+        &mut self,
+        out: &mut String,
+        r: &Reduction,
+        position: &str,
+        pad: &str,
+    ) {
+        let (id, v) = (r.id, format!("v{}", r.value));
+        if r.has_position() {
+            let (best, place) = (format!("a{id}"), format!("q{id}"));
+            let better = r.better(&v, &format!("x{id}"), &best, &place);
+            let _ = writeln!(
+                out,
+                "{pad}{{ const long long x{id} = {position}; if (l < m && {better}) {{ {best} = {v}; {place} = x{id}; }} }}"
+            );
+        } else {
+            let next = self.combine(r, &format!("a{id}[l]"), &v);
+            let _ = writeln!(out, "{pad}if (l < m) a{id}[l] = {next};");
+        }
+    }
+
+    /// The lanes of a thread's accumulators as one, `a{id}[0]`, by halves.
+    fn fold_lanes(&mut self, out: &mut String, r: &Reduction, lanes: usize) {
+        let mut width = lanes;
+        while width > 1 && !r.has_position() {
+            width /= 2;
+            for l in 0..width {
+                let (a, b) = (
+                    format!("a{}[{l}]", r.id),
+                    format!("a{}[{}]", r.id, l + width),
+                );
+                let sum = self.combine(r, &a, &b);
+                let _ = writeln!(out, "  {a} = {sum};");
+            }
+        }
+    }
+
+    /// Combines the accumulators of a row's threads: `a{id}` (and `q{id}`) are then the row's in every one of them. The
+    /// reductions of a loop share a barrier.
+    pub(super) fn gather(
+        &mut self,
+        out: &mut String,
+        reductions: &[Reduction],
+        lanes: usize,
+        form: &Form,
+    ) {
+        for r in reductions {
+            self.fold_lanes(out, r, lanes);
+        }
+        match *form {
+            Form::Inner { threads } => {
+                for r in reductions {
+                    self.over_warp(out, r);
+                }
+                if threads > 32 && !reductions.is_empty() {
+                    let warps = threads / 32;
+                    for r in reductions {
+                        let one = "if ((threadIdx.x & 31) == 0) ";
+                        self.share(out, r, (one, "[threadIdx.x >> 5]"), &format!("[{warps}]"));
+                    }
+                    out.push_str("  __syncthreads();\n");
+                    for r in reductions {
+                        self.over_warps(out, r, warps);
+                    }
+                }
+            }
+            Form::Outer { width, groups } => {
+                for r in reductions {
+                    self.share(out, r, ("", "[ty][tx]"), &format!("[{groups}][{width}]"));
+                }
+                if !reductions.is_empty() {
+                    out.push_str("  __syncthreads();\n");
+                }
+                for r in reductions {
+                    self.over_groups(out, r, groups);
+                }
+            }
+            Form::Pointwise => {}
+        }
+    }
+
+    /// Puts a thread's result into shared memory of this reduction alone, so that one barrier is enough.
+    fn share(&self, out: &mut String, r: &Reduction, (when, at): (&str, &str), size: &str) {
+        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
+        let _ = writeln!(
+            out,
+            "  __shared__ {ty} w{id}{size};\n  {when}w{id}{at} = {name};"
+        );
+        if r.has_position() {
+            let _ = writeln!(
+                out,
+                "  __shared__ long long y{id}{size};\n  {when}y{id}{at} = q{id};"
+            );
+        }
+    }
+
+    fn name(r: &Reduction) -> String {
+        match r.has_position() {
+            true => format!("a{}", r.id),
+            false => format!("a{}[0]", r.id),
+        }
+    }
+
+    /// Takes another value `{other}` (and place `{place}`) into the accumulator.
+    fn merge(&mut self, r: &Reduction, other: &str, place: &str) -> String {
+        let name = Self::name(r);
+        if r.has_position() {
+            let q = format!("q{}", r.id);
+            let better = r.better(other, place, &name, &q);
+            return format!("if ({better}) {{ {name} = {other}; {q} = {place}; }}");
+        }
+        let sum = self.combine(r, &name, other);
+        format!("{name} = {sum};")
+    }
+
+    /// By halves over a warp, then the first lane's to all.
+    fn over_warp(&mut self, out: &mut String, r: &Reduction) {
+        let (name, pad) = (Self::name(r), "  ");
+        let (ty, q) = (r.ty(), format!("q{}", r.id));
+        let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
+        let down = |x: &str, ty: &str| format!("({ty})__shfl_down_sync(~0u, {x}, o)");
+        let _ = writeln!(out, "{pad}for (int o = 16; o > 0; o >>= 1) {{");
+        let _ = writeln!(
+            out,
+            "{pad}  const {ty} x = {};",
+            down(&format!("{wide}{name}"), ty)
+        );
+        if r.has_position() {
+            let _ = writeln!(out, "{pad}  const long long i = {};", down(&q, "long long"));
+        }
+        let merge = self.merge(r, "x", "i");
+        let _ = writeln!(out, "{pad}  {merge}\n{pad}}}");
+        let _ = writeln!(
+            out,
+            "{pad}{name} = ({ty})__shfl_sync(~0u, {wide}{name}, 0);"
+        );
+        if r.has_position() {
+            let _ = writeln!(out, "{pad}{q} = __shfl_sync(~0u, {q}, 0);");
+        }
+    }
+
+    /// Over the warps of a block, whose results are shared: every warp combines them all.
+    fn over_warps(&mut self, out: &mut String, r: &Reduction, warps: u32) {
+        let (id, name, identity) = (r.id, Self::name(r), r.identity());
+        let at = "threadIdx.x & 31";
+        let _ = writeln!(
+            out,
+            "  {name} = ({at}) < {warps} ? w{id}[{at}] : {identity};"
+        );
+        if r.has_position() {
+            let _ = writeln!(out, "  q{id} = ({at}) < {warps} ? y{id}[{at}] : -1;");
+        }
+        self.over_warp(out, r);
+    }
+
+    /// Over the groups of a block that share its rows, a thread each, in order.
+    fn over_groups(&mut self, out: &mut String, r: &Reduction, groups: u32) {
+        let (id, name) = (r.id, Self::name(r));
+        let _ = writeln!(out, "  {name} = w{id}[0][tx];");
+        if r.has_position() {
+            let _ = writeln!(out, "  q{id} = y{id}[0][tx];");
+        }
+        let merge = self.merge(r, &format!("w{id}[k][tx]"), &format!("y{id}[k][tx]"));
+        let _ = writeln!(out, "  for (int k = 1; k < {groups}; k++) {{ {merge} }}");
+    }
+
+    /// Declares the finished value.
+    pub(super) fn finished(&self, out: &mut String, r: &Reduction) {
+        let (id, ty) = (r.id, r.ty());
+        let _ = match r.has_position() {
+            true => writeln!(out, "  const long long r{id} = q{id};"),
+            false => writeln!(out, "  const {ty} r{id} = a{id}[0];"),
+        };
+    }
+
+    /// The address of a partial result: `unit` counts the pieces of all rows.
+    fn slot(&self, unit: &str, r: &Reduction) -> String {
+        let all = self.stages.reductions();
+        let at = all.iter().position(|&id| id == r.id).unwrap_or_default();
+        format!(
+            "a.scratch + ((long long)({unit}) * {} + {at}) * {SLOT}",
+            all.len()
+        )
+    }
+
+    /// Writes the partial result of a piece.
+    pub(super) fn put(&self, out: &mut String, r: &Reduction, writes: &str) {
+        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
+        let slot = self.slot("row * pieces + piece", r);
+        let place = match r.has_position() {
+            true => format!(" ((long long *)s)[1] = q{id};"),
+            false => String::new(),
+        };
+        let _ = writeln!(
+            out,
+            "  if ({writes}) {{ char *s = {slot}; *({ty} *)s = {name};{place} }}"
+        );
+    }
+
+    /// Takes partial result `c` into the accumulator.
+    pub(super) fn take(&mut self, out: &mut String, r: &Reduction) {
+        let slot = self.slot("row * pieces + c", r);
+        let merge = self.merge(r, "x", "i");
+        let ty = r.ty();
+        let place = match r.has_position() {
+            true => "const long long i = ((const long long *)s)[1]; ",
+            false => "",
+        };
+        let _ = writeln!(
+            out,
+            "    {{ const char *s = {slot}; const {ty} x = *(const {ty} *)s; {place}{merge} }}"
+        );
+    }
+}

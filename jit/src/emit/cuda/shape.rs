@@ -1,0 +1,272 @@
+//! How a kernel's work is divided: chunks, threads, blocks, pieces; by sizes alone, never by the device, so that the
+//! same program gives the same bits on every one.
+
+use super::kernel::Form;
+use super::stage::Stages;
+use crate::body::{BodyOp, Value};
+use crate::expr::{Expr, Term, Var};
+use crate::schedule::FusedNode;
+use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+
+/// Threads of a block of a pointwise kernel, and of several short rows: 2 to 4 KiB of a stream a block.
+const THREADS: u32 = 256;
+/// Rows of up to this many chunks are a warp's.
+const WARP_CHUNKS: usize = 128;
+/// Most threads of a row, and of one with many chunks.
+const MOST_THREADS: u32 = 512;
+const MANY_THREADS: u32 = 1024;
+const MANY_CHUNKS: usize = 4096;
+/// Most chunks of a row that a thread keeps in registers, and most bytes of them.
+const MOST_TURNS: usize = 8;
+const KEPT_BYTES: usize = 128;
+/// Rows and groups of threads of a block of an outer reduction: of few rows, and of many.
+const FEW_ROWS: (u32, u32) = (32, 8);
+const MANY_ROWS: (u32, u32) = (128, 4);
+/// Blocks that fill a large device: fewer are worth splitting rows for.
+const ENOUGH: usize = 256;
+/// Blocks that a split aims at.
+const TARGET: usize = 1024;
+/// Elements of a piece of a split row, at least.
+const PIECE: usize = 4096;
+
+/// The division of a kernel's work.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub form: Form,
+    /// Elements of a chunk.
+    pub lanes: usize,
+    /// Chunks along the last column variable.
+    pub line: usize,
+    /// Chunks of a row.
+    pub chunks: usize,
+    rows: usize,
+    /// Chunks of a piece, and pieces of a row, where rows are split.
+    pub split: Option<(usize, usize)>,
+    /// Loads that more than one loop of a row needs, kept in registers; how many chunks of them a thread keeps.
+    pub kept: Vec<Value>,
+    pub turns: usize,
+    /// Costly values that more than one loop needs, kept likewise.
+    pub saved: Vec<Value>,
+    pub threads: u32,
+    pub blocks: usize,
+    pub finish_per_row: u32,
+    pub finish_threads: u32,
+    pub finish_blocks: usize,
+}
+
+impl Shape {
+    pub fn pieces(&self) -> usize {
+        self.split.map_or(1, |s| s.1)
+    }
+
+    pub fn per_piece(&self) -> usize {
+        self.split.map_or(self.chunks, |s| s.0)
+    }
+
+    /// The greatest number that counts work: chunks of all rows.
+    pub fn units(&self) -> usize {
+        let units = self.rows.saturating_mul(self.chunks.max(self.pieces()));
+        units.saturating_mul(self.lanes)
+    }
+}
+
+/// Whether the columns are strided and the last row variable contiguous for most loads (codegen A3.12).
+fn prefers_outer(node: &FusedNode) -> bool {
+    let Some(row) = node.iter.len().checked_sub(1) else {
+        return false;
+    };
+    let (row, column) = (Var(row as u32), Var(node.extents().len() as u32 - 1));
+    let (mut inner, mut outer) = (0usize, 0usize);
+    for (_, _, index) in node.loads() {
+        let strided = index.coefficient(column);
+        inner += usize::from(strided.abs() == 1);
+        outer += usize::from(index.coefficient(row).abs() == 1 && strided != 0);
+    }
+    outer > inner
+}
+
+/// Whether an index moves by one with the variable and is nothing else of it.
+fn is_unit(e: &Expr, v: Var) -> bool {
+    let elsewhere = e.terms().iter().any(|(term, _)| match term {
+        Term::Var(_) => false,
+        other => Expr::from(other.clone())
+            .any(&mut |t| *t == Term::Var(v) || matches!(t, Term::Value(_))),
+    });
+    e.coefficient(v) == 1 && !elsewhere
+}
+
+/// Elements of a chunk: what 16 bytes hold of the narrowest contiguous stream, at most 32 bytes of the widest.
+fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let in_loop: BTreeSet<Value> = stages
+        .loops
+        .iter()
+        .flat_map(|l| &l.compute)
+        .copied()
+        .collect();
+    let loads = in_loop
+        .iter()
+        .filter_map(|&v| match &node.body.value(v).op {
+            BodyOp::Load {
+                dtype,
+                index,
+                mask: None,
+                ..
+            } if is_unit(index, vector) => Some(dtype.size()),
+            _ => None,
+        });
+    let stores = needed.iter().filter_map(|&s| {
+        let store = &node.stores[s];
+        is_unit(&store.index, vector).then(|| store.dtype.size())
+    });
+    let sizes: Vec<usize> = loads.chain(stores).collect();
+    let (Some(&least), Some(&most)) = (sizes.iter().min(), sizes.iter().max()) else {
+        return 1;
+    };
+    let wide = |v: &Value| match &node.body.value(*v).op {
+        BodyOp::Random { .. } | BodyOp::Check { .. } => true,
+        _ => node.body.value(*v).dtype.size() == 8,
+    };
+    let limit = if in_loop.iter().any(wide) { 4 } else { 8 };
+    let lanes = (16 / least).min(32 / most).min(limit);
+    let n = node.extents()[vector.0 as usize];
+    // Short lines must not leave lanes idle.
+    if n < 4 * lanes && !n.is_multiple_of(lanes) {
+        1
+    } else {
+        lanes
+    }
+}
+
+/// Divides the work of a fused node.
+pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
+    let rows = node.rows();
+    let reduces = !stages.reductions().is_empty();
+    let outer = reduces && prefers_outer(node);
+    let lanes = if outer {
+        1
+    } else {
+        lanes(node, stages, needed)
+    };
+    let (&last, walked) = node.red.split_last().unwrap_or((&1, &[]));
+    let line = last.div_ceil(lanes);
+    let chunks = walked.iter().product::<usize>() * line;
+    let (form, threads, tiles) = if !reduces {
+        let units = rows.saturating_mul(chunks);
+        (Form::Pointwise, THREADS, units.div_ceil(THREADS as usize))
+    } else if outer {
+        let (width, groups) = if rows < 1024 { FEW_ROWS } else { MANY_ROWS };
+        let form = Form::Outer { width, groups };
+        (form, width * groups, rows.div_ceil(width as usize))
+    } else if chunks <= WARP_CHUNKS || rows > 1 << 28 {
+        let per_block = if rows < 4 * ENOUGH { 1 } else { 4 };
+        let form = Form::Inner { threads: 32 };
+        (form, 32 * per_block, rows.div_ceil(per_block as usize))
+    } else {
+        // About two chunks a thread.
+        let wanted = (chunks / 2).next_power_of_two() as u32;
+        let most = if chunks > MANY_CHUNKS {
+            MANY_THREADS
+        } else {
+            MOST_THREADS
+        };
+        let threads = wanted.clamp(64, most);
+        (Form::Inner { threads }, threads, rows)
+    };
+    let mut shape = Shape {
+        form,
+        lanes,
+        line,
+        chunks,
+        rows,
+        split: None,
+        kept: Vec::new(),
+        turns: 0,
+        saved: Vec::new(),
+        threads,
+        blocks: if rows * chunks == 0 { 0 } else { tiles },
+        finish_per_row: 32,
+        finish_threads: 32,
+        finish_blocks: 0,
+    };
+    let at_once = match form {
+        Form::Outer { groups, .. } => groups as usize,
+        _ => threads as usize,
+    };
+    let least = match form {
+        // Each thread of a block has a few columns.
+        Form::Outer { .. } => 8 * at_once,
+        _ => PIECE.div_ceil(lanes).max(at_once),
+    };
+    if reduces && stages.can_split() && tiles < ENOUGH && chunks >= 2 * least && shape.blocks > 0 {
+        if !outer {
+            shape.form = Form::Inner {
+                threads: MOST_THREADS,
+            };
+            shape.threads = MOST_THREADS;
+            shape.blocks = rows;
+        }
+        let most = chunks / least;
+        let pieces = TARGET.div_ceil(shape.blocks).clamp(2, most);
+        let per = chunks.div_ceil(pieces);
+        let pieces = chunks.div_ceil(per);
+        shape.split = Some((per, pieces));
+        shape.blocks *= pieces;
+        shape.finish_per_row = if pieces <= 64 { 32 } else { 256 };
+        shape.finish_threads = 256;
+        shape.finish_blocks = rows.div_ceil((256 / shape.finish_per_row) as usize);
+    }
+    if let (Form::Inner { threads }, None) = (shape.form, shape.split) {
+        let kept = repeated_loads(node, stages, lanes);
+        let turns = chunks.div_ceil(threads as usize);
+        let bytes: usize = kept.iter().map(|k| k.1 * lanes * turns).sum();
+        if turns <= MOST_TURNS && bytes <= KEPT_BYTES && !kept.is_empty() {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.turns = turns;
+            // One is worth its registers: those of the loads are free when it is computed.
+            shape.saved = costly_value(node, stages).into_iter().collect();
+        }
+    }
+    shape
+}
+
+/// The last costly function of binary32 that more than one loop computes.
+fn costly_value(node: &FusedNode, stages: &Stages) -> Option<Value> {
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let costly = |v: &Value| {
+        let value = node.body.value(*v);
+        let heavy = matches!(&value.op, BodyOp::Unary(op, _) if op.heavy());
+        heavy && value.dtype == DType::F32 && loops(*v) > 1
+    };
+    stages.computed().into_iter().rfind(costly)
+}
+
+/// Loads of whole chunks that more than one loop needs, and the bytes of their elements.
+fn repeated_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value, usize)> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let all = stages.computed();
+    let load = |v: Value| match &node.body.value(v).op {
+        BodyOp::Load {
+            dtype,
+            index,
+            mask: None,
+            ..
+        } if lanes > 1 && is_unit(index, vector) && loops(v) > 1 => Some((v, dtype.size())),
+        _ => None,
+    };
+    all.into_iter().filter_map(load).collect()
+}

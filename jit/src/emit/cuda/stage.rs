@@ -1,0 +1,134 @@
+//! The order of a fused node's values: what a row computes before each loop over its columns, and what each loop
+//! computes.
+//!
+//! A value's stage is the number of the row's reductions, one after another, that must be finished before it. Values of
+//! earlier stages that a loop needs are computed again: arithmetic costs a GPU less than memory to keep them in.
+
+use crate::body::{BodyOp, Value};
+use crate::expr::Term;
+use crate::schedule::FusedNode;
+
+/// One loop over the columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loop {
+    /// Values computed, in order.
+    pub compute: Vec<Value>,
+    /// Reductions that run.
+    pub reduces: Vec<Value>,
+    /// Stores of values that vary by column: positions among the node's stores.
+    pub stores: Vec<usize>,
+}
+
+/// The whole kernel, stage by stage.
+#[derive(Clone, Debug)]
+pub(super) struct Stages {
+    /// Values of a row computed before the loop of their stage, in order.
+    pub row: Vec<Vec<Value>>,
+    /// Stores of row values, by stage.
+    pub row_stores: Vec<Vec<usize>>,
+    /// The loops.
+    pub loops: Vec<Loop>,
+}
+
+/// Whether a store's position varies within a row.
+fn varies(node: &FusedNode, store: usize) -> bool {
+    let rows = node.iter.len() as u32;
+    let inner = |t: &Term| matches!(t, Term::Var(v) if v.0 >= rows);
+    node.stores[store].index.any(&mut |t| inner(t))
+}
+
+/// Marks what the marked values need, as far as `through` lets it.
+fn close(node: &FusedNode, marked: &mut [bool], through: &dyn Fn(Value) -> bool) {
+    for v in (0..marked.len()).rev() {
+        if marked[v] {
+            for operand in node.body.operands(v as Value) {
+                marked[operand as usize] |= through(operand);
+            }
+        }
+    }
+}
+
+/// Orders the values of a fused node whose needed stores are `stores`.
+pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
+    let body = &node.body;
+    let n = body.values().len();
+    let dependence = node.dependence();
+    let is_inner = |v: Value| dependence[v as usize].inner;
+    let mut needed = vec![false; n];
+    for &s in stores {
+        needed[node.stores[s].value as usize] = true;
+    }
+    close(node, &mut needed, &|_| true);
+    let mut stage = vec![0usize; n];
+    for v in 0..n {
+        let operands = body.operands(v as Value);
+        let of = operands.iter().map(|&o| stage[o as usize]).max();
+        let reduces = matches!(body.value(v as Value).op, BodyOp::Reduce { .. });
+        stage[v] = of.unwrap_or(0) + usize::from(reduces);
+    }
+    let last = (0..n).filter(|&v| needed[v]).map(|v| stage[v]).max();
+    let count = last.unwrap_or(0) + 1;
+    let mut row = vec![Vec::new(); count];
+    let mut row_stores = vec![Vec::new(); count];
+    let mut loops = vec![Loop::default(); count];
+    for v in (0..n).filter(|&v| needed[v]) {
+        if !is_inner(v as Value) {
+            row[stage[v]].push(v as Value);
+        }
+        if let BodyOp::Reduce { value, .. } = body.value(v as Value).op {
+            loops[stage[value as usize]].reduces.push(v as Value);
+        }
+    }
+    for &s in stores {
+        let value = node.stores[s].value;
+        if is_inner(value) || varies(node, s) {
+            loops[stage[value as usize]].stores.push(s);
+        } else {
+            row_stores[stage[value as usize]].push(s);
+        }
+    }
+    for l in &mut loops {
+        let reduced = l.reduces.iter().map(|&r| match body.value(r).op {
+            BodyOp::Reduce { value, .. } => value,
+            _ => r,
+        });
+        let mut in_loop = vec![false; n];
+        for v in reduced.chain(l.stores.iter().map(|&s| node.stores[s].value)) {
+            in_loop[v as usize] = is_inner(v);
+        }
+        close(node, &mut in_loop, &is_inner);
+        l.compute = (0..n as Value).filter(|&v| in_loop[v as usize]).collect();
+    }
+    Stages {
+        row,
+        row_stores,
+        loops,
+    }
+}
+
+impl Stages {
+    /// Every value computed.
+    pub fn computed(&self) -> Vec<Value> {
+        let loops = self.loops.iter().flat_map(|l| &l.compute);
+        let mut all: Vec<Value> = self.row.iter().flatten().chain(loops).copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Every reduction, in the order they run.
+    pub fn reductions(&self) -> Vec<Value> {
+        self.loops
+            .iter()
+            .flat_map(|l| &l.reduces)
+            .copied()
+            .collect()
+    }
+
+    /// Whether chunks of a row's columns can be worked on apart: nothing but row values waits for a reduction.
+    pub fn can_split(&self) -> bool {
+        self.loops[1..]
+            .iter()
+            .all(|l| l.reduces.is_empty() && l.stores.is_empty())
+    }
+}

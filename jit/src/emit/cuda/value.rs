@@ -1,0 +1,215 @@
+//! Values as CUDA C++ statements, one element each.
+
+use super::index::Index;
+use super::kernel::Writer;
+use crate::body::{BodyOp, MaskId, Source, Value};
+use ferrotrace_kernels::support::{self, SCALAR, scalar_type};
+use ferrotrace_kernels::{Distribution, UnaryOp};
+use ferrotrace_runtime::DType;
+
+/// Where a statement stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'a> {
+    /// The position along the vector axis.
+    pub position: &'a str,
+    /// A condition without which no memory is touched.
+    pub guard: Option<&'a str>,
+    /// What precedes each line.
+    pub pad: &'a str,
+}
+
+/// The C++ type of an element in memory.
+pub(super) fn memory_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "unsigned char",
+        DType::F16 | DType::BF16 => "unsigned short",
+        other => scalar_type(other),
+    }
+}
+
+impl Writer<'_> {
+    /// A call of the support function `ft_{stem}_{dtype}`.
+    pub(super) fn call(&mut self, stem: &str, dtype: DType, args: &[&str]) -> String {
+        support::call(&mut self.needs, stem, dtype, SCALAR, args)
+    }
+
+    fn function(&mut self, name: &str, args: &[&str]) -> String {
+        self.needs.insert(support::need(name, SCALAR));
+        format!("{name}({})", args.join(", "))
+    }
+
+    /// An element of memory as a value.
+    pub(super) fn widen(&mut self, memory: DType, element: &str) -> String {
+        match memory {
+            DType::Bool => format!("({element} != 0)"),
+            DType::F16 => self.function("ft_from_f16", &[element]),
+            DType::BF16 => self.function("ft_from_bf16", &[element]),
+            _ => element.to_owned(),
+        }
+    }
+
+    /// A value as an element of memory.
+    pub(super) fn narrow(&mut self, memory: DType, value: &str) -> String {
+        match memory {
+            DType::Bool => format!("(unsigned char)({value})"),
+            DType::F16 => self.function("ft_to_f16", &[value]),
+            DType::BF16 => self.function("ft_to_bf16", &[value]),
+            _ => value.to_owned(),
+        }
+    }
+
+    /// The condition of a mask at a position, together with the guard.
+    fn condition(&self, mask: Option<MaskId>, at: At<'_>) -> Option<String> {
+        let conditions = mask.map(|m| self.masks[&m].as_slice()).unwrap_or_default();
+        let each = conditions
+            .iter()
+            .map(|c: &Index| format!("{} >= 0", c.at(at.position)));
+        let all: Vec<String> = at
+            .guard
+            .map(str::to_owned)
+            .into_iter()
+            .chain(each)
+            .collect();
+        (!all.is_empty()).then(|| all.join(" && "))
+    }
+
+    /// The statement that declares `v{value}`.
+    pub(super) fn statement(&mut self, value: Value, at: At<'_>) -> String {
+        let node = self.node;
+        let body = &node.body;
+        let dtype = body.value(value).dtype;
+        let of = |v: &Value| format!("v{v}");
+        let expr = match &body.value(value).op {
+            BodyOp::Load {
+                source,
+                dtype: memory,
+                mask,
+                ..
+            } => self.load(value, *source, *memory, *mask, at),
+            BodyOp::Number(n) => format!("s{n}"),
+            BodyOp::Index(_) => format!("(long long){}", self.indices[&value].at(at.position)),
+            BodyOp::Mask(mask) => {
+                let unguarded = At { guard: None, ..at };
+                let condition = self.condition(Some(*mask), unguarded);
+                condition.unwrap_or_else(|| "true".to_owned())
+            }
+            BodyOp::Unary(op @ (UnaryOp::Exp | UnaryOp::Tanh | UnaryOp::Sigmoid), a)
+                if !node.exact && dtype == DType::F32 =>
+            {
+                self.call(&format!("fast_{}", op.name()), dtype, &[&of(a)])
+            }
+            BodyOp::Unary(op, a) => op.scalar_expr(body.value(*a).dtype, &of(a), &mut self.needs),
+            BodyOp::Binary(op, a, b) => {
+                op.scalar_expr(body.value(*a).dtype, &of(a), &of(b), &mut self.needs)
+            }
+            BodyOp::Divide(a, b, r) => format!("ft_divide(v{a}, v{b}, v{r})"),
+            BodyOp::Select(m, a, b) => format!("v{m} ? v{a} : v{b}"),
+            BodyOp::Cast(a) => {
+                let from = body.value(*a).dtype;
+                self.call(&format!("cast_{}", from.name()), dtype, &[&of(a)])
+            }
+            BodyOp::Round(a, half) => self.call("round", *half, &[&of(a)]),
+            BodyOp::Check {
+                index,
+                size,
+                mask,
+                site,
+            } => {
+                self.reports = true;
+                let (size, site) = (self.param(*size), self.param(*site as i64));
+                let call = format!("ft_index(a.fault, v{index}, {size}, {site})");
+                match self.condition(*mask, at) {
+                    Some(condition) => format!("({condition}) ? {call} : 0"),
+                    None => call,
+                }
+            }
+            BodyOp::Random {
+                dist, dtype, args, ..
+            } => {
+                let index = self.indices[&value].at(at.position);
+                self.random(*dist, *dtype, args, &index)
+            }
+            BodyOp::Reduce { .. } => format!("r{value}"),
+        };
+        format!(
+            "{}const {} v{value} = {expr};\n",
+            at.pad,
+            scalar_type(dtype)
+        )
+    }
+
+    fn load(
+        &mut self,
+        value: Value,
+        source: Source,
+        memory: DType,
+        mask: Option<MaskId>,
+        at: At<'_>,
+    ) -> String {
+        if self.whole.contains(&value) && at.guard.is_some() {
+            let kept = self.shape.kept.contains(&value);
+            let chunk = if kept { "h" } else { "g" };
+            let turn = if kept { "[k]" } else { "" };
+            return self.widen(memory, &format!("{chunk}{value}{turn}[l]"));
+        }
+        let pointer = self.pointer(source);
+        let place = format!("{pointer}[{}]", self.indices[&value].at(at.position));
+        let element = self.widen(memory, &place);
+        match self.condition(mask, at) {
+            Some(condition) => {
+                let ty = scalar_type(memory);
+                format!("({condition}) ? {element} : ({ty})0")
+            }
+            None => element,
+        }
+    }
+
+    /// The same numbers as the ready-made kernels draw: Philox by (key, offset, element).
+    fn random(&mut self, dist: Distribution, dtype: DType, args: &[Value], index: &str) -> String {
+        let node = self.node;
+        let bits = |v: Value| match node.body.value(v).op {
+            BodyOp::Number(n) => format!("a.s{n}"),
+            _ => format!("v{v}"),
+        };
+        let word = |v: Value| format!("(unsigned long long){}", bits(v));
+        let (key, offset) = (word(args[0]), word(args[1]));
+        let index = format!("(long long){index}");
+        let common = [key.as_str(), &offset, &index];
+        match dist {
+            Distribution::Uniform => self.call("uniform", dtype, &common),
+            Distribution::Normal => self.call("normal", dtype, &common),
+            Distribution::Int => {
+                let (low, high) = (bits(args[2]), bits(args[3]));
+                let low = format!("(long long){low}");
+                let range = format!("(unsigned long long){high} - (unsigned long long){low}");
+                let list = [common[0], common[1], common[2], &low, &range];
+                let draw = self.call("randint", DType::I64, &list);
+                self.drawn(DType::I64, dtype, draw)
+            }
+            Distribution::Bernoulli => {
+                let p = match node.body.value(args[2]).op {
+                    BodyOp::Number(n) => format!("__longlong_as_double((long long)a.s{n})"),
+                    _ => format!("v{}", args[2]),
+                };
+                let list = [common[0], common[1], common[2], &p];
+                let draw = self.function("ft_bernoulli", &list);
+                self.drawn(DType::Bool, dtype, draw)
+            }
+            Distribution::Bits => {
+                let draw = self.call("bits63", DType::I64, &common);
+                self.drawn(DType::I64, dtype, draw)
+            }
+        }
+    }
+
+    fn drawn(&mut self, from: DType, to: DType, expr: String) -> String {
+        if from == to.compute() {
+            return expr;
+        }
+        let value = self.call(&format!("cast_{}", from.name()), to.compute(), &[&expr]);
+        match to.is_half() {
+            true => self.call("round", to, &[&value]),
+            false => value,
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Devices' contexts and streams.
+
+use super::blas::Blas;
+use super::copy::Staging;
+use super::{Nvrtc, driver};
+use crate::{Error, ErrorKind, Result};
+use cudarc::driver::{DriverError, result, sys};
+use once_cell::sync::{Lazy, OnceCell};
+use parking_lot::Mutex;
+use std::ptr;
+
+/// A device's primary context, its stream, and what belongs to them. It lives until the process ends.
+pub(crate) struct Context {
+    index: u32,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    /// Where memory comes from, if the driver orders allocations on streams.
+    pub(super) pool: Option<sys::CUmemoryPool>,
+    /// What NVRTC compiles for, such as `sm_90a`.
+    arch: String,
+    name: String,
+    pub(super) staging: Mutex<Staging>,
+    blas: OnceCell<Result<Blas>>,
+    /// Memory of the host that kernels report faults in, one launch at a time.
+    pub(super) faults: Mutex<Faults>,
+}
+
+/// A pair of numbers that both sides see: a site and an index.
+pub(super) struct Faults {
+    pub host: *mut i64,
+    pub device: sys::CUdeviceptr,
+}
+
+// SAFETY: contexts and streams may be used from any thread; staging memory and faults are behind locks.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+// What the locks guard holds no state that a panic could leave half changed.
+impl std::panic::RefUnwindSafe for Context {}
+
+static CONTEXTS: Lazy<Vec<OnceCell<Result<Context>>>> = Lazy::new(|| {
+    let devices = driver::probe().map_or(0, |driver| driver.devices);
+    (0..devices).map(|_| OnceCell::new()).collect()
+});
+
+/// The context of the device of this index, made at the first call.
+///
+/// # Errors
+/// `Device`: there is no driver or no such device, NVRTC is missing, or what the driver answered.
+pub(crate) fn context(index: u32) -> Result<&'static Context> {
+    let driver = driver::probe()?;
+    let missing = || {
+        Error::new(ErrorKind::Device(format!(
+            "cuda:{index} is not there: the driver (CUDA {}) reports {} device(s)",
+            driver.version(),
+            driver.devices
+        )))
+    };
+    let cell = CONTEXTS.get(index as usize).ok_or_else(missing)?;
+    let made = cell.get_or_init(|| {
+        Nvrtc::get()?;
+        Context::new(index)
+    });
+    made.as_ref().map_err(Clone::clone)
+}
+
+/// What the driver answered, as an error of the device.
+pub(super) fn failed(index: u32, what: &str) -> impl Fn(DriverError) -> Error {
+    move |e| {
+        let words = e.error_string().map(|s| s.to_string_lossy().into_owned());
+        let words = words.unwrap_or_else(|_| format!("{e:?}"));
+        Error::new(ErrorKind::Device(format!(
+            "cuda:{index}: {what} failed: {words} ({:?})",
+            e.0
+        )))
+    }
+}
+
+impl Context {
+    fn new(index: u32) -> Result<Context> {
+        let error = failed(index, "making a context");
+        let device = result::device::get(index as i32).map_err(&error)?;
+        // SAFETY: the device is one that the driver just gave; the context is retained until the process ends.
+        let context = unsafe { result::primary_ctx::retain(device) }.map_err(&error)?;
+        // SAFETY: the context was just made.
+        unsafe { result::ctx::set_current(context) }.map_err(&error)?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let stream = stream.map_err(&error)?;
+        let attribute = |attribute| {
+            // SAFETY: the device is one that the driver gave.
+            unsafe { result::device::get_attribute(device, attribute) }.map_err(&error)
+        };
+        use sys::CUdevice_attribute as A;
+        let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+        let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
+        // From Hopper on, a device's own instructions are those of its family's `a` target.
+        let own = if major >= 9 { "a" } else { "" };
+        let name = result::device::get_name(device).map_err(&error)?;
+        let faults = Faults::new().map_err(&error)?;
+        Ok(Context {
+            index,
+            context,
+            stream,
+            pool: if pools != 0 {
+                Some(super::memory::pool(device).map_err(&error)?)
+            } else {
+                None
+            },
+            arch: format!("sm_{major}{minor}{own}"),
+            name,
+            staging: Mutex::default(),
+            blas: OnceCell::new(),
+            faults: Mutex::new(faults),
+        })
+    }
+
+    /// Makes this the calling thread's context: before every other call of the driver.
+    #[inline]
+    pub(super) fn bind(&self) -> Result<()> {
+        // SAFETY: the context lives until the process ends.
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(failed(self.index, "entering the context"))
+    }
+
+    pub(super) fn stream(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    /// cuBLAS for this device, made at the first call.
+    pub(super) fn blas(&self) -> Result<&Blas> {
+        let blas = self.blas.get_or_init(|| Blas::new(self));
+        blas.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    pub(crate) fn arch(&self) -> &str {
+        &self.arch
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits until everything on the stream has run.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.bind()?;
+        // SAFETY: the stream lives until the process ends.
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(failed(self.index, "what was launched"))
+    }
+}
+
+impl Faults {
+    fn new() -> Result<Faults, DriverError> {
+        let (mut host, mut device) = (ptr::null_mut(), 0);
+        // SAFETY: both pointers are to live variables; the memory is never released.
+        unsafe {
+            sys::cuMemHostAlloc(&mut host, 16, sys::CU_MEMHOSTALLOC_DEVICEMAP).result()?;
+            sys::cuMemHostGetDevicePointer_v2(&mut device, host, 0).result()?;
+        }
+        Ok(Faults {
+            host: host.cast(),
+            device,
+        })
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Context(cuda:{} {} {})",
+            self.index, self.name, self.arch
+        )
+    }
+}

@@ -1,0 +1,118 @@
+//! Launches on a device: arguments packed into one block of memory.
+
+use super::context::failed;
+use super::{Context, Function};
+use crate::Result;
+use crate::counters::{Counter, count};
+use crate::launch::{Fault, Launch};
+use cudarc::driver::{result, sys};
+use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Memory that goes back to the device's pool in the stream's order.
+struct Scratch<'a>(&'a Context, u64);
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        if self.1 != 0 {
+            self.0.release(self.1);
+        }
+    }
+}
+
+/// Launches a kernel, and its `finish` after it, on the device's stream; `pointers` are addresses of the bindings. The
+/// host waits only if the kernel reports faults.
+pub(crate) fn launch(
+    context: &Context,
+    entry: Function,
+    finish: Option<Function>,
+    pointers: &[u64],
+    launch: &Launch<'_>,
+) -> Result<Option<Fault>> {
+    let scratch = match launch.scratch {
+        0 => 0,
+        bytes => context.allocate(bytes)?,
+    };
+    let scratch = Scratch(context, scratch);
+    context.bind()?;
+    let faults = launch.grid.reports.then(|| context.faults.lock());
+    // Every member of the kernel's argument structure is 8 bytes wide.
+    let mut args: SmallVec<[u64; 64]> = SmallVec::from_slice(pointers);
+    args.extend(launch.params.iter().map(|&p| p as u64));
+    args.extend_from_slice(launch.scalars);
+    args.push(scratch.1);
+    args.push(faults.as_ref().map_or(0, |f| f.device));
+    if let Some(faults) = &faults {
+        // SAFETY: two numbers of pinned memory, which no kernel writes while the lock is held and none was launched.
+        unsafe { ptr::write_bytes(faults.host, 0, 2) };
+    }
+    count(Counter::KernelsLaunched, 1);
+    let grid = &launch.grid;
+    start(context, entry, launch.chunks, grid.threads, &mut args)?;
+    if let Some(finish) = finish {
+        start(
+            context,
+            finish,
+            grid.finish_blocks,
+            grid.finish_threads,
+            &mut args,
+        )?;
+    }
+    let Some(faults) = faults else {
+        return Ok(None);
+    };
+    count(Counter::HostSyncs, 1);
+    context.synchronize()?;
+    // SAFETY: the kernel is done, and its writes to pinned memory are seen after the wait.
+    let (site, index) = unsafe {
+        (
+            faults.host.read_volatile(),
+            faults.host.add(1).read_volatile(),
+        )
+    };
+    Ok((site != 0).then_some(Fault { site, index }))
+}
+
+fn start(
+    context: &Context,
+    function: Function,
+    blocks: usize,
+    threads: u32,
+    args: &mut SmallVec<[u64; 64]>,
+) -> Result<()> {
+    let error = || failed(context.index(), "a launch");
+    let mut size = size_of_val(&args[..]);
+    let mut extra: [*mut c_void; 5] = [
+        sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
+        args.as_mut_ptr().cast(),
+        sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize as *mut c_void,
+        ptr::from_mut(&mut size).cast(),
+        sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
+    ];
+    let too_many = || result::DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE);
+    let blocks = u32::try_from(blocks)
+        .ok()
+        .filter(|&b| b <= i32::MAX as u32)
+        .ok_or_else(too_many)
+        .map_err(error())?;
+    // SAFETY: the arguments are laid out as the kernel's structure, which the driver copies before it returns; every
+    // pointer among them reaches as far as the caller's bindings say, on this device and in this stream's order.
+    unsafe {
+        sys::cuLaunchKernel(
+            function.0,
+            blocks,
+            1,
+            1,
+            threads,
+            1,
+            1,
+            0,
+            context.stream(),
+            ptr::null_mut(),
+            extra.as_mut_ptr(),
+        )
+    }
+    .result()
+    .map_err(error())
+}

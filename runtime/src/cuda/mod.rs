@@ -1,0 +1,24 @@
+//! The CUDA back end: driver, contexts, memory, copies, NVRTC, modules and launches.
+//!
+//! All libraries are loaded at run time: nothing here is touched before the driver was found. A device has one context,
+//! made when it is first asked for, and one stream of ours, on which every copy, allocation and launch of the device is
+//! ordered, whatever thread it comes from. Memory can therefore be handed on as soon as the host lets go of it.
+
+mod blas;
+mod context;
+mod copy;
+mod driver;
+mod launch;
+mod libraries;
+mod memory;
+mod module;
+mod nvrtc;
+
+pub use blas::{Matrix, Product, product};
+pub(crate) use context::{Context, context};
+pub(crate) use copy::{device_to_device, device_to_host, host_to_device};
+pub(crate) use driver::probe;
+pub(crate) use launch::launch;
+pub(crate) use module::{Function, Module};
+pub(crate) use nvrtc::Nvrtc;
+pub use nvrtc::compile_for;

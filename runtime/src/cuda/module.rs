@@ -1,0 +1,83 @@
+//! Loaded cubins.
+
+use super::Context;
+use super::context::failed;
+use crate::inject::{self, Site};
+use crate::{Error, ErrorKind, Result};
+use cudarc::driver::{result, sys};
+use std::ffi::CString;
+
+/// Machine code in a context, unloaded when its last kernel is dropped.
+pub(crate) struct Module {
+    module: sys::CUmodule,
+    context: &'static Context,
+}
+
+/// A kernel of a module, which must outlive it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Function(pub(super) sys::CUfunction);
+
+// SAFETY: the driver's handles may be used from any thread.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+// SAFETY: as above.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Module {
+    /// Loads a cubin.
+    ///
+    /// # Errors
+    /// `Load`, with the driver's words.
+    pub(crate) fn load(context: &'static Context, cubin: &[u8]) -> Result<Module> {
+        if inject::fails(Site::Load) {
+            return Err(Error::new(ErrorKind::Load("a failure was injected".into())));
+        }
+        context.bind()?;
+        // SAFETY: the bytes are a cubin of NVRTC's, which states its own length, checked where it was stored.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
+        let module = module.map_err(|e| load_error(context, e))?;
+        Ok(Module { module, context })
+    }
+
+    /// A kernel by its name.
+    ///
+    /// # Errors
+    /// `Load` if there is none.
+    pub(crate) fn function(&self, name: &str) -> Result<Function> {
+        self.context.bind()?;
+        let name = CString::new(name).map_err(|e| Error::internal(e.to_string()))?;
+        // SAFETY: the module is loaded.
+        let function = unsafe { result::module::get_function(self.module, name) };
+        function
+            .map(Function)
+            .map_err(|e| load_error(self.context, e))
+    }
+
+    pub(crate) fn context(&self) -> &'static Context {
+        self.context
+    }
+}
+
+fn load_error(context: &Context, e: cudarc::driver::DriverError) -> Error {
+    let error = failed(context.index(), "loading")(e);
+    Error::new(ErrorKind::Load(error.to_string()))
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // Its kernels may still be running; a failure means that the context is lost, and the module with it.
+        if self.context.synchronize().is_ok() {
+            // SAFETY: the module is loaded, and nothing of it runs or will be launched.
+            let _ = unsafe { result::module::unload(self.module) };
+        }
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Module({:?})", self.context)
+    }
+}

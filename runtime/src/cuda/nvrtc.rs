@@ -1,0 +1,183 @@
+//! NVRTC: CUDA C++ to machine code, in the process.
+
+use super::libraries;
+use crate::compiler::saved_failure;
+use crate::inject::{self, Site};
+use crate::{Error, ErrorKind, Result};
+use cudarc::nvrtc::sys;
+use once_cell::sync::Lazy;
+use std::ffi::{CStr, CString};
+use std::ptr;
+
+/// The compiler, once it was found.
+#[derive(Clone, Debug)]
+pub(crate) struct Nvrtc {
+    major: i32,
+    minor: i32,
+}
+
+/// Besides the architecture. No product and sum are contracted; division and roots are rounded correctly, subnormal
+/// numbers kept, by default. 128-bit integers are a feature to be asked for.
+const OPTIONS: [&CStr; 3] = [c"--fmad=false", c"--device-int128", c"--disable-warnings"];
+
+static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
+    let missing = |why: String| {
+        Error::new(ErrorKind::NoCompiler(format!(
+            "libnvrtc.so (NVRTC) could not be loaded{why}; it is part of the CUDA toolkit and of PyPI's \
+             nvidia-cuda-nvrtc, and FERROTRACE_NVRTC may name its folder"
+        )))
+    };
+    // SAFETY: loading the library runs its initialisers, which have no preconditions.
+    let present = || unsafe { sys::is_culib_present() };
+    // The compiler asks for its built-in functions by name when it first runs.
+    libraries::find(&["libnvrtc-builtins", "libnvrtc"], present).map_err(missing)?;
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the pointers are to live integers.
+    let status = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    if status != sys::nvrtcResult::NVRTC_SUCCESS {
+        return Err(missing(format!(": {status:?}")));
+    }
+    Ok(Nvrtc { major, minor })
+});
+
+impl Nvrtc {
+    /// The compiler, looked for once a process.
+    ///
+    /// # Errors
+    /// `NoCompiler`, naming the library.
+    pub(crate) fn get() -> Result<&'static Nvrtc> {
+        NVRTC.as_ref().map_err(Clone::clone)
+    }
+
+    /// What a kernel's key states of how it is compiled for an architecture.
+    pub(crate) fn identity(&self, arch: &str) -> String {
+        format!("{} {arch} {OPTIONS:?}", self.describe())
+    }
+
+    /// Its name and version.
+    pub(crate) fn describe(&self) -> String {
+        format!("NVRTC {}.{}", self.major, self.minor)
+    }
+
+    /// Compiles a source to a cubin for an architecture, such as `sm_90a`.
+    ///
+    /// # Errors
+    /// `Compile`, with the first lines of the log and the files in which source and log are saved.
+    pub(crate) fn compile(&self, source: &str, arch: &str) -> Result<Vec<u8>> {
+        if inject::fails(Site::Compile) {
+            return Err(saved_failure(source, "a failure was injected"));
+        }
+        let text = |s: &str| CString::new(s).map_err(|e| Error::internal(e.to_string()));
+        let (code, target) = (text(source)?, text(&format!("--gpu-architecture={arch}"))?);
+        let mut options = vec![target.as_ptr()];
+        options.extend(OPTIONS.map(CStr::as_ptr));
+        let program = Program::new(&code).map_err(|why| saved_failure(source, &why))?;
+        program
+            .compile(&options)
+            .map_err(|why| saved_failure(source, &why))
+    }
+}
+
+/// Compiles a source to a cubin for an architecture, on a machine with NVRTC but perhaps without a device: what tests
+/// of generated sources use.
+///
+/// # Errors
+/// `NoCompiler` where NVRTC is missing; `Compile`.
+pub fn compile_for(arch: &str, source: &str) -> Result<Vec<u8>> {
+    Nvrtc::get()?.compile(source, arch)
+}
+
+/// A program being compiled.
+struct Program(sys::nvrtcProgram);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // SAFETY: the program was created, and is destroyed once.
+        let _ = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+    }
+}
+
+fn check(status: sys::nvrtcResult) -> Result<(), String> {
+    match status {
+        sys::nvrtcResult::NVRTC_SUCCESS => Ok(()),
+        other => Err(format!("{other:?}")),
+    }
+}
+
+impl Program {
+    fn new(source: &CStr) -> Result<Program, String> {
+        let mut program = ptr::null_mut();
+        let name = c"kernel.cu".as_ptr();
+        // SAFETY: the strings end in zero and live through the call; there are no headers.
+        check(unsafe {
+            sys::nvrtcCreateProgram(
+                &mut program,
+                source.as_ptr(),
+                name,
+                0,
+                ptr::null(),
+                ptr::null(),
+            )
+        })?;
+        Ok(Program(program))
+    }
+
+    fn compile(&self, options: &[*const std::ffi::c_char]) -> Result<Vec<u8>, String> {
+        // SAFETY: the options are strings that end in zero and live through the call.
+        let status =
+            unsafe { sys::nvrtcCompileProgram(self.0, options.len() as i32, options.as_ptr()) };
+        if let Err(why) = check(status) {
+            return Err(format!("{why}\n{}", self.log()));
+        }
+        let mut size = 0;
+        // SAFETY: the pointer is to a live integer.
+        check(unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) })?;
+        let mut cubin = vec![0u8; size];
+        // SAFETY: the vector has room for as many bytes as the call above said.
+        check(unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) })?;
+        Ok(cubin)
+    }
+
+    fn log(&self) -> String {
+        let mut size = 0;
+        // SAFETY: the pointer is to a live integer.
+        if unsafe { sys::nvrtcGetProgramLogSize(self.0, &mut size) }
+            != sys::nvrtcResult::NVRTC_SUCCESS
+        {
+            return String::new();
+        }
+        let mut log = vec![0u8; size];
+        // SAFETY: the vector has room for as many bytes as the call above said.
+        let _ = unsafe { sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()) };
+        String::from_utf8_lossy(&log)
+            .trim_end_matches('\0')
+            .to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiles_or_says_what_is_missing() {
+        let source = "extern \"C\" __global__ void ft_0(float *p) { p[threadIdx.x] = 1.0f; }\n";
+        let cubin = match compile_for("sm_90", source) {
+            Ok(cubin) => cubin,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::NoCompiler(_)), "{error}");
+                assert!(error.to_string().contains("libnvrtc.so"), "{error}");
+                eprintln!("skipped: {error}");
+                return;
+            }
+        };
+        assert_eq!(&cubin[..4], b"\x7fELF");
+        let broken = source.replace("1.0f", "undeclared_thing");
+        let error = compile_for("sm_90", &broken).expect_err("no such name");
+        let ErrorKind::Compile { log, .. } = error.kind() else {
+            panic!("{error}");
+        };
+        assert!(log.contains("undeclared_thing"), "{log}");
+        assert!(compile_for("sm_1", source).is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! What makes machine code of sources, and loads it: the host's C compiler, or NVRTC and a device.
+
+use super::{Code, KernelSource};
+use crate::compiler::CCompiler;
+use crate::cuda::{self, Nvrtc};
+use crate::library::Library;
+use crate::{Device, Error, Result};
+use std::ffi::CString;
+use std::sync::Arc;
+
+/// What compiles and loads the kernels of a device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Toolchain {
+    Host,
+    Cuda(&'static cuda::Context),
+}
+
+/// A loaded artifact.
+#[derive(Clone, Debug)]
+pub(super) enum Image {
+    Host(Arc<Library>),
+    Cuda(Arc<cuda::Module>),
+}
+
+impl Toolchain {
+    pub(super) fn of(device: &Device) -> Result<Toolchain> {
+        Ok(match device.cuda_index() {
+            None => Toolchain::Host,
+            Some(index) => Toolchain::Cuda(cuda::context(index)?),
+        })
+    }
+
+    /// What kernels' keys state of it.
+    pub(super) fn identity(&self) -> Result<String> {
+        match self {
+            Toolchain::Host => match CCompiler::identity() {
+                Some(identity) => Ok(identity.to_owned()),
+                None => Err(CCompiler::get()
+                    .err()
+                    .unwrap_or_else(|| Error::internal("a compiler without identity"))),
+            },
+            // Code is loaded into one device's context, so kernels of equal devices are kept apart.
+            Toolchain::Cuda(context) => {
+                let compiler = Nvrtc::get()?.identity(context.arch());
+                Ok(format!("cuda:{} {compiler}", context.index()))
+            }
+        }
+    }
+
+    /// Whether a file of several kernels compiles faster than as many files.
+    pub(super) fn shares_files(&self) -> bool {
+        matches!(self, Toolchain::Host)
+    }
+
+    /// Checks that there is a compiler, which a warm cache does without.
+    pub(super) fn ready(&self) -> Result<()> {
+        match self {
+            Toolchain::Host => CCompiler::get().map(drop),
+            Toolchain::Cuda(_) => Nvrtc::get().map(drop),
+        }
+    }
+
+    pub(super) fn compile(&self, text: &str) -> Result<Vec<u8>> {
+        match self {
+            Toolchain::Host => CCompiler::get()?.compile(text),
+            Toolchain::Cuda(context) => Nvrtc::get()?.compile(text, context.arch()),
+        }
+    }
+
+    pub(super) fn load(&self, artifact: &[u8]) -> Result<Image> {
+        Ok(match self {
+            Toolchain::Host => Image::Host(Arc::new(Library::load(artifact)?)),
+            Toolchain::Cuda(context) => {
+                Image::Cuda(Arc::new(cuda::Module::load(context, artifact)?))
+            }
+        })
+    }
+}
+
+impl Image {
+    /// The code of the kernel at `position`.
+    pub(super) fn code(&self, position: usize, source: &KernelSource) -> Result<Code> {
+        // Symbols are made of letters, digits and underscores.
+        let name = |suffix: &str| format!("ft_{position}{suffix}");
+        Ok(match self {
+            Image::Host(library) => {
+                let symbol =
+                    |suffix: &str| library.symbol(&CString::new(name(suffix)).unwrap_or_default());
+                let entry = symbol("")?;
+                let finish = source.finish.then(|| symbol("_finish")).transpose()?;
+                // SAFETY: generated sources define these symbols with these types; the key, which is of the source,
+                // says that the library is of this one.
+                let (entry, finish) = unsafe {
+                    (
+                        std::mem::transmute::<*const (), super::Entry>(entry),
+                        finish.map(|f| std::mem::transmute::<*const (), super::Finish>(f)),
+                    )
+                };
+                Code::Host {
+                    entry,
+                    finish,
+                    _library: library.clone(),
+                }
+            }
+            Image::Cuda(module) => Code::Cuda {
+                entry: module.function(&name(""))?,
+                finish: source
+                    .finish
+                    .then(|| module.function(&name("_finish")))
+                    .transpose()?,
+                module: module.clone(),
+            },
+        })
+    }
+}
