@@ -81,6 +81,45 @@ fn operand_key(operand: &Operand) -> (u8, u64) {
     }
 }
 
+/// For each node that gathers a tensor by the positions that sort it, where nothing else needs these, the sort that gives
+/// the same; the positions are not live any more.
+fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
+    let mut uses = vec![0usize; live.len()];
+    let used = (0..live.len()).filter(|&v| live[v]);
+    for operand in used.flat_map(|v| graph.operands(ValueId(v as u32))) {
+        uses[operand.0 as usize] += 1;
+    }
+    for output in graph.outputs() {
+        uses[output.0 as usize] += 1;
+    }
+    let mut sorts = vec![None; live.len()];
+    for (v, node) in graph.nodes().iter().enumerate() {
+        let NodeOp::Op(Op::Gather { dim }) = &node.op else {
+            continue;
+        };
+        let [Operand::Value(x), Operand::Value(order)] = node.args[..] else {
+            continue;
+        };
+        let by = graph.node(order);
+        let NodeOp::Op(Op::ArgSort {
+            dim: of,
+            descending,
+        }) = &by.op
+        else {
+            continue;
+        };
+        let same = matches!(by.args[..], [Operand::Value(y)] if y == x) && of == dim;
+        if live[v] && same && uses[order.0 as usize] == 1 {
+            live[order.0 as usize] = false;
+            sorts[v] = Some(Op::Sort {
+                dim: *dim,
+                descending: *descending,
+            });
+        }
+    }
+    sorts
+}
+
 /// Decomposes composites and means, merges equal nodes (they have equal operators, operands and precision), and drops
 /// nodes no output needs. Inputs keep their numbers.
 ///
@@ -98,6 +137,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             }
         }
     }
+    let sorts = sorts_of_values(graph, &mut live);
     let mut builder = Simplifier {
         graph: Graph::new(),
         precision: Precision::Fast,
@@ -127,8 +167,12 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             .collect();
         builder.precision = node.precision;
         builder.graph.set_origin(node.location, node.precision);
+        let (op, args) = match &sorts[v] {
+            Some(sort) => (sort, &args[..1]),
+            None => (op, &args[..]),
+        };
         map[v] = builder
-            .push(op.clone(), &args)
+            .push(op.clone(), args)
             .map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
     }
     let outputs = graph.outputs().iter().map(|v| map[v.0 as usize]).collect();

@@ -79,6 +79,7 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         }
         Op::Reduce { kind, mask, .. } => ops::reduce::run(*kind, *mask, args, shape, dtype),
         Op::Scan { kind, dim } => ops::scan::run(*kind, *dim, args, shape, dtype),
+        Op::Sort { dim, descending } => ops::sort::run_sort(*dim, *descending, args, shape),
         Op::ArgSort { dim, descending } => {
             ops::sort::run_argsort(*dim, *descending, args, shape, dtype)
         }

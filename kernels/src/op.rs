@@ -446,6 +446,13 @@ pub enum Op {
         /// The dimension.
         dim: usize,
     },
+    /// A dimension in order, equal elements as they stood; NaN is the greatest.
+    Sort {
+        /// The dimension.
+        dim: usize,
+        /// Greatest first.
+        descending: bool,
+    },
     /// Positions (`I64`) that sort a dimension, stable; NaN sorts as the greatest.
     ArgSort {
         /// The dimension.

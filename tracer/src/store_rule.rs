@@ -11,6 +11,7 @@ fn is_costly(op: &Op) -> bool {
         Op::Reduce { .. }
         | Op::Random { .. }
         | Op::Scan { .. }
+        | Op::Sort { .. }
         | Op::ArgSort { .. }
         | Op::ArgTopK { .. }
         | Op::IndexPut { .. }

@@ -131,6 +131,7 @@ impl Realized {
 fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
     match op {
         Op::Scan { .. }
+        | Op::Sort { .. }
         | Op::ArgSort { .. }
         | Op::ArgTopK { .. }
         | Op::IndexPut { .. }

@@ -128,7 +128,7 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
             list.extend(indices.then_some(("indices", Bool(true))));
             list
         }
-        Op::ArgSort { dim, descending } => {
+        Op::Sort { dim, descending } | Op::ArgSort { dim, descending } => {
             vec![("dim", int(*dim)), ("descending", Bool(*descending))]
         }
         Op::ArgTopK { k, dim, largest } => vec![
@@ -503,6 +503,10 @@ impl<'a> Attributes<'a> {
                     ScanKind::Min
                 });
             }
+            "sort" => Op::Sort {
+                dim: self.int("dim")?,
+                descending: self.flag("descending")?,
+            },
             "argsort" => Op::ArgSort {
                 dim: self.int("dim")?,
                 descending: self.flag("descending")?,

@@ -173,3 +173,28 @@ fn gathers_that_move_with_rows_and_columns() {
         1e-4,
     );
 }
+
+#[test]
+fn a_sort_whose_positions_nobody_reads_moves_values_alone() {
+    let text = |outputs: &str| {
+        format!(
+            "%0: f32[3, 400] = input 0 [400, 1]
+             %1: i64[3, 400] = argsort(%0) {{dim: 1, descending: true}}
+             %2: f32[3, 400] = gather(%0, %1) {{dim: 1}}
+             return {outputs}"
+        )
+    };
+    let x = noise(&[3, 400], 8);
+    assert_eq!(plan(&text("%2")).explain().calls(), ["sort"]);
+    run(&text("%2"), std::slice::from_ref(&x), 0.0);
+    assert_eq!(plan(&text("%2 %1")).explain().calls(), ["argsort"]);
+    run(&text("%2 %1"), std::slice::from_ref(&x), 0.0);
+    // Positions of another tensor are positions.
+    let other = "%0: f32[5] = input 0 [1]
+        %1: i64[5] = argsort(%0) {dim: 0, descending: false}
+        %2: f32[5] = exp(%0)
+        %3: f32[5] = gather(%2, %1) {dim: 0}
+        return %3";
+    assert_eq!(plan(other).explain().calls(), ["argsort"]);
+    run(other, &[noise(&[5], 9)], 1e-6);
+}

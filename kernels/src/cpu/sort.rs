@@ -21,6 +21,10 @@ pub trait Sortable: Element {
     const BITS: u32;
     /// An unsigned integer of `BITS` bits of the same order; equal values have equal keys.
     fn key(self) -> u64;
+    /// The value of a key; of those that share one, [`is_plain`](Sortable::is_plain) holds for it alone.
+    fn of_key(key: u64) -> Self;
+    /// Whether no other value has the same key: not of zeros below 0, nor of NaN.
+    fn is_plain(self) -> bool;
 }
 
 macro_rules! integers {
@@ -30,6 +34,14 @@ macro_rules! integers {
             #[inline(always)]
             fn key(self) -> u64 {
                 (self as $u ^ <$t>::MIN as $u) as u64
+            }
+            #[inline(always)]
+            fn of_key(key: u64) -> $t {
+                (key as $u ^ <$t>::MIN as $u) as $t
+            }
+            #[inline(always)]
+            fn is_plain(self) -> bool {
+                true
             }
         }
     )*};
@@ -50,17 +62,51 @@ macro_rules! floats {
                 let key = if negative && magnitude != 0 { !bits } else { magnitude | SIGN };
                 if self != self { <$u>::MAX as u64 } else { key as u64 }
             }
+            #[inline(always)]
+            fn of_key(key: u64) -> $t {
+                const SIGN: $u = 1 << (<$u>::BITS - 1);
+                let key = key as $u;
+                <$t>::from_bits(if key & SIGN != 0 { key ^ SIGN } else { !key })
+            }
+            #[inline(always)]
+            fn is_plain(self) -> bool {
+                const SIGN: $u = 1 << (<$u>::BITS - 1);
+                self == self && self.to_bits() != SIGN
+            }
         }
     )*};
 }
 floats!(f16 as u16, bf16 as u16, f32 as u32, f64 as u64);
 
+/// What is sorted by the digits of a key.
+trait Digit: Copy + Ord + Send {
+    /// The bits of the key from bit `from` on, under `mask`.
+    fn digit(self, from: u32, mask: usize) -> usize;
+}
+
+impl Digit for u32 {
+    #[inline(always)]
+    fn digit(self, from: u32, mask: usize) -> usize {
+        (self >> from) as usize & mask
+    }
+}
+
+/// A key of 64 bits with nothing below it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Bare(u64);
+
+impl Digit for Bare {
+    #[inline(always)]
+    fn digit(self, from: u32, mask: usize) -> usize {
+        (self.0 >> from) as usize & mask
+    }
+}
+
 /// A key with its position below it.
-trait Pack: Copy + Ord + Send {
+trait Pack: Digit {
     const ZERO: Self;
     fn pack(key: u64, at: u32) -> Self;
     fn at(self) -> i64;
-    fn digit(self, from: u32, mask: usize) -> usize;
 }
 
 impl Pack for u64 {
@@ -73,6 +119,9 @@ impl Pack for u64 {
     fn at(self) -> i64 {
         self as u32 as i64
     }
+}
+
+impl Digit for u64 {
     #[inline(always)]
     fn digit(self, from: u32, mask: usize) -> usize {
         (self >> (32 + from)) as usize & mask
@@ -89,6 +138,9 @@ impl Pack for u128 {
     fn at(self) -> i64 {
         self as u32 as i64
     }
+}
+
+impl Digit for u128 {
     #[inline(always)]
     fn digit(self, from: u32, mask: usize) -> usize {
         ((self >> 64) as u64 >> from) as usize & mask
@@ -253,8 +305,58 @@ fn argsort_packed<T: Sortable, P: Pack>(x: &[T], out: &mut [i64], len: usize, de
     });
 }
 
+/// Writes each row of `len` elements in order, equal ones as they stood.
+pub fn sort<T: Sortable>(x: &[T], out: &mut [T], len: usize, descending: bool) {
+    if T::BITS > 32 {
+        sort_keys::<T, Bare>(x, out, len, descending, Bare, |key| key.0);
+    } else {
+        sort_keys::<T, u32>(x, out, len, descending, |key| key as u32, u64::from);
+    }
+}
+
+fn sort_keys<T: Sortable, K: Digit>(
+    x: &[T],
+    out: &mut [T],
+    len: usize,
+    descending: bool,
+    of: impl Fn(u64) -> K + Sync,
+    back: impl Fn(K) -> u64 + Sync,
+) {
+    let flip = flip::<T>(descending);
+    rows(out, len, len * 16, |first, out| {
+        let mut keys = vec![of(0); len];
+        let mut spare = vec![of(0); if len < RADIX { 0 } else { len }];
+        let (mut counts, mut order) = (Vec::new(), Vec::new());
+        for (r, out) in out.chunks_exact_mut(len).enumerate() {
+            let x = &x[(first + r) * len..][..len];
+            let mut plain = true;
+            for (key, x) in keys.iter_mut().zip(x) {
+                plain &= x.is_plain();
+                *key = of(x.key() ^ flip);
+            }
+            if !plain {
+                // Values that share a key are told apart by their positions.
+                order.resize(len, 0);
+                argsort(x, &mut order, len, descending);
+                for (out, &at) in out.iter_mut().zip(&order) {
+                    *out = x[at as usize];
+                }
+                continue;
+            }
+            if len < RADIX {
+                keys.sort_unstable();
+            } else {
+                radix(&mut keys, &mut spare, &mut counts, T::BITS);
+            }
+            for (out, &key) in out.iter_mut().zip(&keys) {
+                *out = T::of_key(back(key) ^ flip);
+            }
+        }
+    });
+}
+
 /// Sorts `packs` by the lowest `bits` bits of their keys.
-fn radix<P: Pack>(packs: &mut Vec<P>, spare: &mut Vec<P>, counts: &mut Vec<u32>, bits: u32) {
+fn radix<P: Digit>(packs: &mut Vec<P>, spare: &mut Vec<P>, counts: &mut Vec<u32>, bits: u32) {
     let (size, mask) = (1usize << DIGIT, (1usize << DIGIT) - 1);
     let digits = bits.div_ceil(DIGIT);
     counts.clear();
@@ -357,6 +459,49 @@ mod tests {
                 assert_eq!(best, want[..k]);
             }
         }
+    }
+
+    /// The rows in order by positions, which other tests check.
+    fn by_positions<T: Sortable>(x: &[T], len: usize, descending: bool) -> Vec<T> {
+        let mut order = vec![0; x.len()];
+        argsort(x, &mut order, len, descending);
+        let at = |(i, &j): (usize, &i64)| x[i / len * len + j as usize];
+        order.iter().enumerate().map(at).collect()
+    }
+
+    #[test]
+    fn values_alone_are_those_of_the_positions() {
+        fn check<T: Sortable>(x: &[T], bits: fn(T) -> u64) {
+            for len in [1, 2, 7, 100, 255, 256, 300, 1200] {
+                for descending in [false, true] {
+                    let x = &x[..x.len() / len * len];
+                    let mut out = x.to_vec();
+                    sort(x, &mut out, len, descending);
+                    let want = by_positions(x, len, descending);
+                    let same = out.iter().zip(&want).all(|(a, b)| bits(*a) == bits(*b));
+                    assert!(same, "{} bits, rows of {len}", T::BITS);
+                }
+            }
+        }
+        let n = noise(2400);
+        // Few values, zeros of both signs and NaNs of several payloads among them, in some rows.
+        let f = |i: usize, x: u64| match i / 600 {
+            0 => f32::from_bits(x as u32),
+            1 => [0.0, -0.0, 1.5, -1.5][x as usize % 4],
+            _ => (x as i32) as f32 / 64.0,
+        };
+        let floats: Vec<f32> = n.iter().enumerate().map(|(i, &x)| f(i, x)).collect();
+        check(&floats, |x| u64::from(x.to_bits()));
+        let doubles: Vec<f64> = floats.iter().map(|&x| f64::from(x)).collect();
+        check(&doubles, f64::to_bits);
+        let halves: Vec<f16> = floats.iter().map(|&x| f16::from_f32(x)).collect();
+        check(&halves, |x| u64::from(x.to_bits()));
+        check(&n.iter().map(|&x| x as i64).collect::<Vec<_>>(), |x| {
+            x as u64
+        });
+        check(&n.iter().map(|&x| x as i8).collect::<Vec<_>>(), |x| {
+            x as u64
+        });
     }
 
     #[test]

@@ -1,18 +1,22 @@
-//! Sorting and selection, as positions.
+//! Sorting and selection.
 
 use super::scan::check_dim;
 use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::number::with_type;
-use crate::cpu::sort::{argsort, topk};
+use crate::cpu::sort::{argsort, sort, topk};
 use crate::eager::{Arg, array, contiguous};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
 pub(super) fn infer_sort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
-    let (shape, _) = tensor(args, 0)?;
+    let (shape, dtype) = tensor(args, 0)?;
     check_dim(dim, shape)?;
-    Ok((shape.clone(), DType::I64))
+    Ok((shape.clone(), dtype))
+}
+
+pub(super) fn infer_argsort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    infer_sort(dim, args).map(|(shape, _)| (shape, DType::I64))
 }
 
 pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
@@ -34,6 +38,19 @@ pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred
     Ok((dims, DType::I64))
 }
 
+/// `dim` in order: stable in both directions; NaN is the greatest, and −0 equals 0.
+///
+/// # Errors
+/// Out of memory; a dimension of 2³² elements or more.
+pub fn run_sort(dim: usize, descending: bool, args: &[Arg], shape: &Shape) -> Result<Array> {
+    let x = array(args, 0)?;
+    let len = shape.get(dim).copied().unwrap_or(1);
+    lanes(dim, x, shape, len, x.dtype, |x, out| {
+        with_type!(x.dtype, T => sort::<T>(elements(x)?, elements_mut(out)?, len, descending));
+        Ok(())
+    })
+}
+
 /// The positions that sort `dim`: stable in both directions; NaN is the greatest, and −0 equals 0.
 ///
 /// # Errors
@@ -46,8 +63,8 @@ pub fn run_argsort(
     _dtype: DType,
 ) -> Result<Array> {
     let len = shape.get(dim).copied().unwrap_or(1);
-    lanes(dim, array(args, 0)?, shape, len, |x, out| {
-        with_type!(x.dtype, T => argsort::<T>(elements(x)?, out, len, descending));
+    lanes(dim, array(args, 0)?, shape, len, DType::I64, |x, out| {
+        with_type!(x.dtype, T => argsort::<T>(elements(x)?, elements_mut(out)?, len, descending));
         Ok(())
     })
 }
@@ -66,19 +83,20 @@ pub fn run_topk(
 ) -> Result<Array> {
     let x = array(args, 0)?;
     let len = x.shape().get(dim).copied().unwrap_or(1);
-    lanes(dim, x, shape, len, |x, out| {
-        with_type!(x.dtype, T => topk::<T>(elements(x)?, out, len, k, largest));
+    lanes(dim, x, shape, len, DType::I64, |x, out| {
+        with_type!(x.dtype, T => topk::<T>(elements(x)?, elements_mut(out)?, len, k, largest));
         Ok(())
     })
 }
 
-/// Runs `f(input, output)` on lanes of `dim` laid out as rows, and gives the result of `shape`.
+/// Runs `f(input, output)` on lanes of `dim` laid out as rows, and gives the result of `shape` and `dtype`.
 fn lanes(
     dim: usize,
     x: &Array,
     shape: &Shape,
     len: usize,
-    f: impl Fn(&Array, &mut [i64]) -> Result<()>,
+    dtype: DType,
+    f: impl Fn(&Array, &mut Array) -> Result<()>,
 ) -> Result<Array> {
     if u32::try_from(len).is_err() {
         return Err(Error::unsupported(format!(
@@ -97,8 +115,8 @@ fn lanes(
         contiguous(&x.with_layout(x.layout.permute(&order)))?
     };
     let rows: Shape = order.iter().map(|&d| shape[d]).collect();
-    let mut out = Array::empty(x.buffer.device(), rows, DType::I64)?;
-    f(&x, elements_mut(&mut out)?)?;
+    let mut out = Array::empty(x.buffer.device(), rows, dtype)?;
+    f(&x, &mut out)?;
     if last {
         return Ok(out);
     }
@@ -117,7 +135,7 @@ mod tests {
 
     fn sorted(dim: usize, descending: bool, x: &Array) -> Result<Vec<f64>> {
         let args = [Arg::Array(x.clone())];
-        let (shape, dtype) = infer_sort(dim, &metas(&args))?;
+        let (shape, dtype) = infer_argsort(dim, &metas(&args))?;
         let out = run_argsort(dim, descending, &args, &shape, dtype)?;
         assert_eq!((out.shape(), out.dtype), (&shape, DType::I64));
         Ok(read(&out))

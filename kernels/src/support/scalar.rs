@@ -406,9 +406,20 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 12] = [
-        "load", "loadn", "store", "storen", "stream", "fence", "set", "iota", "hsum", "sel",
-        "saturate", "mul32",
+    const VECTOR_ONLY: [&str; 13] = [
+        "load",
+        "loadn",
+        "store",
+        "storen",
+        "stream",
+        "fence",
+        "set",
+        "iota",
+        "hsum",
+        "sel",
+        "saturate",
+        "mul32",
+        "transpose",
     ];
 
     #[test]
