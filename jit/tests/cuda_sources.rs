@@ -21,7 +21,10 @@ const ARCH: &str = "sm_90";
 /// The CUDA sources of a graph's kernels.
 fn sources(graph: &Graph) -> Vec<String> {
     let graph = simplify(graph).expect("the graph simplifies");
-    let limits = Thresholds::default();
+    let limits = Thresholds {
+        moments: false,
+        ..Thresholds::default()
+    };
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let schedule = fuse(&graph, &lowering, &limits);
     let steps = schedule.steps.iter();
@@ -203,4 +206,15 @@ fn random_graphs() {
         all.extend(sources(&program(seed, &limits).graph));
     }
     compile_all(all);
+}
+
+/// The emitter does not merge moments: a sum about the mean of everything is a pass of its own, each split over blocks.
+#[test]
+fn a_variance_of_everything_is_two_passes() {
+    let graph = parsed(
+        "%0: f32[4096, 4096] = input 0 [4096, 1]
+         %1: f32[] = var(%0) {dims: [0, 1], keepdim: false, correction: 1}
+         return %1",
+    );
+    assert!(sources(&graph).len() >= 2);
 }

@@ -36,6 +36,8 @@ pub struct Limits {
     pub split_rows: usize,
     /// Elements from which such a reduction is split.
     pub split_elements: usize,
+    /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
+    pub moments: bool,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             distance: 64,
             split_rows: 4,
             split_elements: 1 << 16,
+            moments: true,
         }
     }
 }

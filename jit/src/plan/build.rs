@@ -25,6 +25,10 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     if verify {
         graph.verify()?;
     }
+    let limits = &Limits {
+        moments: limits.moments && graph.device().is_cpu(),
+        ..*limits
+    };
     let lowering = lower(&graph, limits)?;
     let schedule = fuse(&graph, &lowering, limits);
     let scheduled = schedule.steps.iter().map(|step| match step {

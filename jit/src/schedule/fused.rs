@@ -212,7 +212,7 @@ impl FusedNode {
             stores,
             exact,
         };
-        if fused.is_split(limits) && fused.moments().is_none() {
+        if fused.is_split(limits) && !(limits.moments && fused.moments().is_some()) {
             return Err(Refusal::SplitReduction);
         }
         if !fused.red.is_empty() && !fused.reduces() && fused.rows() < 32 && fused.cols() > 1024 {
