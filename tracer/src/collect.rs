@@ -6,6 +6,7 @@
 use crate::collected::{Collected, Entry, Held, LeafEntry, Place};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
+use crate::kind::Kind;
 use crate::node::{Inputs, Node, NodeInput, State};
 use crate::signature::{Edge, FormHash};
 use crate::store_rule;
@@ -189,6 +190,7 @@ impl Visit {
         collected.entries.push(Entry {
             place: frame.place,
             group: frame.group,
+            kind: Kind::address(&node.facts.kind),
             edges,
             uses: 0,
             alone: frame.alone,

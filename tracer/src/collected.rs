@@ -22,6 +22,8 @@ pub(crate) struct Entry {
     pub place: Place,
     /// Its operands in [`Collected::groups`].
     pub group: u32,
+    /// Where its kind lies, so that comparing it with a form's need not look at the node.
+    pub kind: usize,
     /// Its operands in [`Collected::edges`].
     pub edges: (u32, u32),
     /// How many collected operations use it.
@@ -127,7 +129,8 @@ impl Collected {
                 .all(|(leaf, array)| leaf.is_of(array))
             && self.entries.iter().zip(&form.nodes).all(|(entry, node)| {
                 entry.edges.1 == node.edges_end
-                    && Kind::same(&self.node(entry.place).facts.kind, &node.kind)
+                    && (entry.kind == Kind::address(&node.kind)
+                        || Kind::same(&self.node(entry.place).facts.kind, &node.kind))
             })
     }
 

@@ -96,6 +96,12 @@ impl Kind {
         self.op.as_ref().expect("an operation was recorded")
     }
 
+    /// Where it lies: equal for one kind alone, for as long as it is held.
+    #[inline]
+    pub fn address(kind: &Arc<Kind>) -> usize {
+        Arc::as_ptr(kind) as usize
+    }
+
     /// Whether both are the same, wherever they were recorded.
     #[inline]
     pub fn same(a: &Arc<Kind>, b: &Arc<Kind>) -> bool {

@@ -1,5 +1,6 @@
 //! Building plans: passes in order, with a verifier between them.
 
+use super::run::Places;
 use super::{Draft, Meter, Plan, Step};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
@@ -138,6 +139,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     }
     let plan = Plan {
         meter: Meter::new(draft.steps.len()),
+        places: Places::of(&draft),
         draft,
         kernels,
         fallback,

@@ -63,6 +63,7 @@ pub struct Plan {
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
     meter: Meter,
+    places: run::Places,
 }
 
 /// Compiles a graph: every pass, then its kernels, in as few files as there are cores.

@@ -11,6 +11,7 @@ use ferrotrace_runtime::{
     count, launch,
 };
 use smallvec::SmallVec;
+use std::cell::OnceCell;
 
 /// The buffers a step touches.
 pub(super) fn touched(step: &Step) -> Vec<Source> {
@@ -22,7 +23,10 @@ struct Run<'a> {
     draft: &'a Draft,
     scalars: &'a [Scalar],
     inputs: SmallVec<[Option<(Array, bool)>; 8]>,
-    nodes: Vec<Option<Array>>,
+    /// Stored nodes, at their places.
+    nodes: SmallVec<[Option<Array>; 4]>,
+    places: &'a Places,
+    nothing: OnceCell<Buffer>,
 }
 
 impl Plan {
@@ -42,7 +46,9 @@ impl Plan {
                 .drain(..)
                 .map(|i| Some((i.array, i.donated)))
                 .collect(),
-            nodes: vec![None; self.draft.graph.nodes().len()],
+            nodes: (0..self.places.count).map(|_| None).collect(),
+            places: &self.places,
+            nothing: OnceCell::new(),
         };
         for (i, step) in self.draft.steps.iter().enumerate() {
             let timer = Timer::start();
@@ -52,7 +58,7 @@ impl Plan {
                 }
                 (Step::Call(call), _) => {
                     let array = run.call(call)?;
-                    run.nodes[call.node.0 as usize] = Some(array);
+                    run.store(call.node, array);
                 }
                 (Step::Launch(_), None) => return Err(Error::internal("a kernel is missing")),
             }
@@ -65,7 +71,72 @@ impl Plan {
     }
 }
 
+/// Where the nodes that a plan stores stand among them: most nodes of a long trace are not stored.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// By node; `u32::MAX` where it is not stored.
+    of: Vec<u32>,
+    count: usize,
+}
+
+impl Places {
+    /// Those of a draft's steps.
+    pub fn of(draft: &Draft) -> Places {
+        let mut places = Places {
+            of: vec![u32::MAX; draft.graph.nodes().len()],
+            count: 0,
+        };
+        let mut add = |node: ValueId| {
+            let place = &mut places.of[node.0 as usize];
+            if *place == u32::MAX {
+                *place = places.count as u32;
+                places.count += 1;
+            }
+        };
+        for step in &draft.steps {
+            match step {
+                Step::Call(call) => add(call.node),
+                Step::Launch(kernel) => {
+                    for pointer in &kernel.pointers {
+                        if let Pointer::Write(node) = *pointer {
+                            add(node);
+                        }
+                    }
+                }
+            }
+        }
+        places
+    }
+}
+
 impl Run<'_> {
+    /// The data of a stored node, if it was computed and not released.
+    fn node(&self, id: ValueId) -> Option<&Array> {
+        let place = self.places.of[id.0 as usize];
+        self.nodes.get(place as usize)?.as_ref()
+    }
+
+    /// A buffer without bytes.
+    fn nothing(&self) -> Result<&Buffer> {
+        if let Some(nothing) = self.nothing.get() {
+            return Ok(nothing);
+        }
+        let nothing = Buffer::allocate(&self.draft.graph.device(), 0)?;
+        Ok(self.nothing.get_or_init(|| nothing))
+    }
+
+    fn take(&mut self, id: ValueId) -> Option<Array> {
+        let place = self.places.of[id.0 as usize];
+        self.nodes.get_mut(place as usize)?.take()
+    }
+
+    fn store(&mut self, id: ValueId, array: Array) {
+        let place = self.places.of[id.0 as usize];
+        if let Some(node) = self.nodes.get_mut(place as usize) {
+            *node = Some(array);
+        }
+    }
+
     fn array(&self, source: Source) -> Result<&Array> {
         let found = match source {
             Source::Input(n) => self
@@ -73,7 +144,7 @@ impl Run<'_> {
                 .get(n as usize)
                 .and_then(|i| i.as_ref())
                 .map(|i| &i.0),
-            Source::Node(v) => self.nodes[v.0 as usize].as_ref(),
+            Source::Node(v) => self.node(v),
         };
         found.ok_or_else(|| Error::internal(format!("{source:?} has no memory")))
     }
@@ -85,7 +156,7 @@ impl Run<'_> {
                     self.inputs[n as usize] = None;
                 }
             }
-            Source::Node(v) => self.nodes[v.0 as usize] = None,
+            Source::Node(v) => drop(self.take(v)),
         }
     }
 
@@ -157,7 +228,6 @@ impl Run<'_> {
             }
         }
         let written = |id: ValueId| fresh.iter().find(|f| f.0 == id).map(|f| &f.1);
-        let missing = Buffer::allocate(&self.draft.graph.device(), 0)?;
         let mut bindings: SmallVec<[Binding<'_>; 8]> = SmallVec::new();
         for pointer in &emitted.pointers {
             let array = match *pointer {
@@ -179,7 +249,7 @@ impl Run<'_> {
                 }
                 // A node without elements: no lane reads it.
                 None => Binding {
-                    buffer: &missing,
+                    buffer: self.nothing()?,
                     offset: 0,
                     span: 0,
                 },
@@ -225,21 +295,22 @@ impl Run<'_> {
             return Err(Error::new(kind).at(self.draft.graph.context(site.node)));
         }
         for (id, array) in fresh {
-            self.nodes[id.0 as usize] = Some(array);
+            self.store(id, array);
         }
         for (id, source) in aliased {
             count(Counter::InPlaceWrites, 1);
             let node = self.draft.graph.node(id);
             let buffer = self.array(source)?.buffer.clone();
             let layout = Layout::contiguous(node.shape.clone());
-            self.nodes[id.0 as usize] = Some(Array {
+            let array = Array {
                 buffer,
                 layout,
                 dtype: node.dtype,
-            });
+            };
+            self.store(id, array);
             match source {
                 Source::Input(n) => self.inputs[n as usize] = None,
-                Source::Node(v) => self.nodes[v.0 as usize] = None,
+                Source::Node(v) => drop(self.take(v)),
             }
         }
         Ok(())
@@ -257,7 +328,7 @@ impl Run<'_> {
                 let offset = base.layout.offset() as isize + layout.offset() as isize;
                 Ok(base.with_layout(Layout::new(shape, strides, offset as usize)))
             }
-            Source::Node(v) if self.nodes[v.0 as usize].is_none() => {
+            Source::Node(v) if self.node(v).is_none() => {
                 Ok(self.empty(v)?.with_layout(layout.clone()))
             }
             Source::Node(_) => Ok(self.array(source)?.with_layout(layout.clone())),
