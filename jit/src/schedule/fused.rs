@@ -1,7 +1,7 @@
 //! Fused nodes: several loop nests over one domain, as one body with several stores.
 
-use super::Refusal;
 use super::align::{self, Alignment};
+use super::{Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
@@ -212,7 +212,8 @@ impl FusedNode {
             stores,
             exact,
         };
-        if fused.is_split(limits) && !(limits.moments && fused.moments().is_some()) {
+        let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
+        if fused.is_split(limits) && fused.moments().is_none_or(refused) {
             return Err(Refusal::SplitReduction);
         }
         if !fused.red.is_empty() && !fused.reduces() && fused.rows() < 32 && fused.cols() > 1024 {
