@@ -5,6 +5,7 @@
 //! all keys share.
 
 use super::dense::rows;
+use super::isa::{Loop, dispatch};
 use ferrotrace_runtime::Element;
 use half::{bf16, f16};
 
@@ -99,6 +100,34 @@ impl Digit for Bare {
     #[inline(always)]
     fn digit(self, from: u32, mask: usize) -> usize {
         (self.0 >> from) as usize & mask
+    }
+}
+
+/// A key alone.
+trait Key: Digit {
+    fn of(key: u64) -> Self;
+    fn back(self) -> u64;
+}
+
+impl Key for u32 {
+    #[inline(always)]
+    fn of(key: u64) -> u32 {
+        key as u32
+    }
+    #[inline(always)]
+    fn back(self) -> u64 {
+        u64::from(self)
+    }
+}
+
+impl Key for Bare {
+    #[inline(always)]
+    fn of(key: u64) -> Bare {
+        Bare(key)
+    }
+    #[inline(always)]
+    fn back(self) -> u64 {
+        self.0
     }
 }
 
@@ -307,33 +336,32 @@ fn argsort_packed<T: Sortable, P: Pack>(x: &[T], out: &mut [i64], len: usize, de
 
 /// Writes each row of `len` elements in order, equal ones as they stood.
 pub fn sort<T: Sortable>(x: &[T], out: &mut [T], len: usize, descending: bool) {
-    if T::BITS > 32 {
-        sort_keys::<T, Bare>(x, out, len, descending, Bare, |key| key.0);
-    } else {
-        sort_keys::<T, u32>(x, out, len, descending, |key| key as u32, u64::from);
+    match T::BITS {
+        64 => sort_keys::<T, Bare, 8>(x, out, len, descending),
+        32 => sort_keys::<T, u32, 4>(x, out, len, descending),
+        16 => sort_keys::<T, u32, 2>(x, out, len, descending),
+        _ => sort_keys::<T, u32, 1>(x, out, len, descending),
     }
 }
 
-fn sort_keys<T: Sortable, K: Digit>(
+fn sort_keys<T: Sortable, K: Key, const BYTES: usize>(
     x: &[T],
     out: &mut [T],
     len: usize,
     descending: bool,
-    of: impl Fn(u64) -> K + Sync,
-    back: impl Fn(K) -> u64 + Sync,
 ) {
     let flip = flip::<T>(descending);
     rows(out, len, len * 16, |first, out| {
-        let mut keys = vec![of(0); len];
-        let mut spare = vec![of(0); if len < RADIX { 0 } else { len }];
-        let (mut counts, mut order) = (Vec::new(), Vec::new());
+        let mut keys = vec![K::of(0); len];
+        let mut spare = vec![K::of(0); if len < RADIX { 0 } else { len }];
+        let mut order = Vec::new();
         for (r, out) in out.chunks_exact_mut(len).enumerate() {
             let x = &x[(first + r) * len..][..len];
-            let mut plain = true;
-            for (key, x) in keys.iter_mut().zip(x) {
-                plain &= x.is_plain();
-                *key = of(x.key() ^ flip);
-            }
+            let plain = dispatch(ToKeys {
+                x,
+                keys: &mut keys,
+                flip,
+            });
             if !plain {
                 // Values that share a key are told apart by their positions.
                 order.resize(len, 0);
@@ -346,13 +374,81 @@ fn sort_keys<T: Sortable, K: Digit>(
             if len < RADIX {
                 keys.sort_unstable();
             } else {
-                radix(&mut keys, &mut spare, &mut counts, T::BITS);
+                bytewise::<K, BYTES>(&mut keys, &mut spare);
             }
-            for (out, &key) in out.iter_mut().zip(&keys) {
-                *out = T::of_key(back(key) ^ flip);
-            }
+            dispatch(FromKeys {
+                keys: &keys,
+                out,
+                flip,
+            });
         }
     });
+}
+
+/// Makes keys of values; whether all values are plain.
+struct ToKeys<'a, T, K> {
+    x: &'a [T],
+    keys: &'a mut [K],
+    flip: u64,
+}
+
+impl<T: Sortable, K: Key> Loop for ToKeys<'_, T, K> {
+    type Output = bool;
+    #[inline(always)]
+    fn run(self) -> bool {
+        let mut plain = true;
+        for (key, x) in self.keys.iter_mut().zip(self.x) {
+            plain &= x.is_plain();
+            *key = K::of(x.key() ^ self.flip);
+        }
+        plain
+    }
+}
+
+/// Makes values of keys.
+struct FromKeys<'a, T, K> {
+    keys: &'a [K],
+    out: &'a mut [T],
+    flip: u64,
+}
+
+impl<T: Sortable, K: Key> Loop for FromKeys<'_, T, K> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        for (out, key) in self.out.iter_mut().zip(self.keys) {
+            *out = T::of_key(key.back() ^ self.flip);
+        }
+    }
+}
+
+/// Sorts keys of so many bytes by these: keys, their other places and the counts all lie in the first cache for rows of
+/// a few thousand.
+fn bytewise<K: Digit, const BYTES: usize>(keys: &mut Vec<K>, spare: &mut Vec<K>) {
+    let mut counts = [[0u32; 256]; BYTES];
+    for key in keys.iter() {
+        for (d, counts) in counts.iter_mut().enumerate() {
+            counts[key.digit(8 * d as u32, 255)] += 1;
+        }
+    }
+    for (d, counts) in counts.iter_mut().enumerate() {
+        let from = 8 * d as u32;
+        if counts[keys[0].digit(from, 255)] as usize == keys.len() {
+            continue;
+        }
+        let mut start = 0;
+        for count in counts.iter_mut() {
+            start += std::mem::replace(count, start);
+        }
+        assert!(spare.len() == keys.len());
+        for &key in keys.iter() {
+            let at = &mut counts[key.digit(from, 255)];
+            // SAFETY: starts are sums of the digits' counts, so each key's place is below their number.
+            unsafe { *spare.get_unchecked_mut(*at as usize) = key };
+            *at += 1;
+        }
+        std::mem::swap(keys, spare);
+    }
 }
 
 /// Sorts `packs` by the lowest `bits` bits of their keys.
