@@ -106,21 +106,19 @@ impl Visit {
         if self.takes
             && Arc::strong_count(node) == 1
             && let Some(node) = Arc::get_mut(node)
-            && let Some(inputs) = Node::take_inputs(node.state_mut())
+            && let Some(inputs) = node.collect_alone()
         {
             node.set_number(self.epoch, OPEN);
             self.open(place, inputs, true);
             return Ok(());
         }
-        let mut guard = node.state();
-        match &mut *guard {
+        let guard = node.state();
+        match &*guard {
             State::Recorded(inputs) => {
-                let inputs = if self.takes {
-                    Node::take_inputs(&mut guard).unwrap_or_default()
-                } else {
-                    inputs.clone()
-                };
+                let copy = (!self.takes).then(|| inputs.clone());
                 drop(guard);
+                // Under the collections' lock no recorded node becomes anything else.
+                let inputs = copy.or_else(|| node.collect()).unwrap_or_default();
                 node.set_number(self.epoch, OPEN);
                 self.open(place, inputs, false);
             }
@@ -228,8 +226,8 @@ impl Visit {
     }
 }
 
-/// What holds a node that is not requested and that `uses` collected operations use. Only for a collection that took the
-/// operands: each use is then one edge.
+/// What holds a node that is not requested and that `uses` collected operations use. In a collection that took the
+/// operands each use is one edge; one that copied them learns of handles alone.
 fn held(node: &Arc<Node>, uses: u32) -> Held {
     let handles = node.handles();
     if handles > 0 {

@@ -109,6 +109,9 @@ pub(crate) enum Status {
     Failed,
 }
 
+/// The byte of [`Status::Pending`] while a collection holds the operands.
+const COLLECTED: u8 = 3;
+
 /// What is known of a node when it is made, and never changes.
 #[derive(Debug)]
 pub(crate) struct Facts {
@@ -212,7 +215,7 @@ impl Node {
     #[inline]
     pub fn status(&self) -> Status {
         match self.status.load(Acquire) {
-            0 => Status::Pending,
+            0 | COLLECTED => Status::Pending,
             1 => Status::Stored,
             _ => Status::Failed,
         }
@@ -302,21 +305,33 @@ impl Node {
         }
     }
 
-    /// Takes the operands out, if it is recorded, for a collection.
+    /// Takes the operands out, if it is recorded, for a collection. `state` is the node's own.
     #[inline]
-    pub fn take_inputs(state: &mut State) -> Option<Inputs> {
+    fn take_inputs(status: &AtomicU8, state: &mut State) -> Option<Inputs> {
         let State::Recorded(inputs) = state else {
             return None;
         };
         let inputs = std::mem::take(inputs);
         *state = State::Collected;
+        status.store(COLLECTED, Relaxed);
         Some(inputs)
     }
 
-    /// The state of a node that nothing else holds, without its lock.
+    /// Takes the operands out of a recorded node that nothing else holds, without its lock.
     #[inline]
-    pub fn state_mut(&mut self) -> &mut State {
-        self.state.get_mut()
+    pub fn collect_alone(&mut self) -> Option<Inputs> {
+        Node::take_inputs(&self.status, self.state.get_mut())
+    }
+
+    /// Takes the operands out of a recorded node.
+    pub fn collect(&self) -> Option<Inputs> {
+        Node::take_inputs(&self.status, &mut self.state.lock())
+    }
+
+    /// Whether a collection took its operands, and did not give them back.
+    #[inline]
+    pub fn is_collected(&self) -> bool {
+        self.status.load(Relaxed) == COLLECTED
     }
 
     /// Takes the data out of a node that nothing but the collection reaches.

@@ -1,6 +1,6 @@
 //! Memory of nodes: taken again after they died, and released without recursion.
 
-use crate::node::{Inputs, Node, NodeInput, Status};
+use crate::node::{Inputs, Node, NodeInput};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) fn retire(groups: Vec<Inputs>) {
         while let Some(input) = group.pop() {
             if let NodeInput::Tensor(node) = input
                 && Arc::strong_count(&node) == 1
-                && node.status() == Status::Pending
+                && node.is_collected()
                 && dead.len() < RECYCLED
             {
                 dead.push(node);
@@ -45,4 +45,29 @@ pub(crate) fn retire(groups: Vec<Inputs>) {
     }
     // Nothing above recorded: a node's operands went with its group.
     let _ = DEAD.try_with(|place| place.replace(dead));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, Tensor, with_mode};
+    use ferrotrace_runtime::Device;
+
+    #[test]
+    fn nodes_that_hold_operands_are_released_and_others_kept() {
+        let kept = |collected: bool| {
+            let leaf = Tensor::from_slice(&[1.0f32], 1, &Device::cpu());
+            let tensor = with_mode(Mode::Compiled, || leaf * 2.0);
+            let node = tensor.node().clone();
+            drop(tensor);
+            if collected {
+                drop(node.collect());
+            }
+            let weak = Arc::downgrade(&node);
+            retire(vec![smallvec::smallvec![NodeInput::Tensor(node)]]);
+            weak.upgrade().is_some()
+        };
+        assert!(kept(true));
+        assert!(!kept(false));
+    }
 }

@@ -123,7 +123,7 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.
-fn batched(
+pub(super) fn batched(
     layout: &Layout,
     batch: &Shape,
     rows: usize,

@@ -7,8 +7,9 @@ use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::matmul::View;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast};
+use crate::ops::matmul::batched;
 use crate::{Array, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
-use ferrotrace_runtime::{DType, Element, Error, Layout, Result, Scalar, Shape};
+use ferrotrace_runtime::{DType, Element, Error, Result, Scalar, Shape};
 
 /// softmax(q·kᵀ·scale + mask)·v over `[.., l, e]`, `[.., s, e]` and `[.., s, d]` (Vaswani et al., Attention Is All You
 /// Need, 2017).
@@ -203,20 +204,14 @@ fn matrices<'a, T: Element>(
     rows: usize,
     columns: usize,
 ) -> Result<Matrices<'a, T>> {
-    let full: Shape = batch.iter().copied().chain([rows, columns]).collect();
-    let spread = x
-        .layout
-        .broadcast_to(&full)
-        .ok_or_else(|| Error::internal("batch sizes"))?;
-    let (strides, rank) = (spread.strides(), batch.rank());
-    let lead = Layout::new(batch.clone(), strides[..rank].into(), spread.offset());
+    let (starts, row, col) = batched(&x.layout, batch, rows, columns)?;
     Ok(Matrices {
-        starts: lead.offsets().collect(),
+        starts,
         view: View {
             data: x.buffer.as_slice::<T>(),
             start: 0,
-            row: strides[rank],
-            col: strides[rank + 1],
+            row,
+            col,
         },
     })
 }
