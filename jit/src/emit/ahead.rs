@@ -2,7 +2,8 @@
 //! the next piece of a split one, and the rows of a table that indices point to.
 
 use super::index::Step;
-use super::kernel::{Pieces, Writer};
+use super::kernel::Writer;
+use super::pieces::Pieces;
 use super::stage::Loop;
 use super::value::{At, memory_type};
 use crate::body::{BodyOp, Value};

@@ -2,7 +2,8 @@
 //! has work and memory is read in long runs. A unit's accumulators, one for each of up to [`PANEL`] rows, lie in its
 //! part of the scratch; `finish` combines those of a panel in the order of the chunks.
 
-use super::kernel::{Pieces, Writer};
+use super::kernel::Writer;
+use super::pieces::Pieces;
 use super::value::lane_type;
 use crate::body::BodyOp;
 use ferrotrace_runtime::DType;

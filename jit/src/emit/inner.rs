@@ -1,7 +1,8 @@
 //! The loops of a row whose columns are the vector axis.
 
 use super::index::Step;
-use super::kernel::{Pieces, UNROLL, Writer};
+use super::kernel::{UNROLL, Writer};
+use super::pieces::Pieces;
 use super::reduce::{Reduction, better};
 use super::stage::Loop;
 use super::value::{At, lane_type};

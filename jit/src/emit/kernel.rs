@@ -4,17 +4,18 @@
 //! combined at the end of the row. **Outer**: the vector axis is the last row variable, a block of which is worked on
 //! at once while the columns (there a strided reduction) are walked; accumulators and row values are arrays of vectors.
 
-use super::chunks::{Chunks, PANEL};
+use super::chunks::Chunks;
 use super::index::Index;
 use super::lanes::{differ, lanes, prefers_outer};
 use super::merge::merge_loops;
+use super::pieces::{Cut, Pieces};
 use super::reciprocal::use_reciprocals;
 use super::reduce::Reduction;
+use super::row::{INTEGERS, REPORT};
 use super::stage::{Stages, stages};
-use super::tile::{self, Tile};
-use super::value::{At, lane_type, memory_type};
-use super::{Emitted, Machine, Pointer, moments};
-use crate::body::{BodyOp, MaskId, Source, Value};
+use super::tile::Tile;
+use super::{Emitted, Machine, Pointer};
+use crate::body::{MaskId, Source, Value};
 use crate::expr::Var;
 use crate::lower::Limits;
 use crate::schedule::{FusedNode, Moment};
@@ -25,25 +26,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Elements of a piece of a long row of a kernel without reductions.
-const PIECE: usize = 1 << 14;
-/// Elements of a chunk of a split reduction.
-const CHUNK: usize = 1 << 16;
 /// Accumulators of a light reduction loop.
 pub(super) const UNROLL: usize = 4;
-/// Most columns of a block of an outer reduction.
-pub(super) const BLOCK: usize = 512;
-
-/// How the rows are cut into units of work: names of arguments.
-pub(super) struct Pieces {
-    /// Length of a piece.
-    pub piece: String,
-    /// Pieces of a row.
-    pub pieces: String,
-    /// Length of the row along what is cut.
-    pub extent: String,
-}
-
 /// The state of writing one kernel.
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
@@ -226,52 +210,12 @@ impl Writer<'_> {
         let cols = node.cols();
         self.chunks = self.find_chunks(rows, vector);
         let chunk_count = self.chunks.map_or(1, |c| c.count);
-        let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
-        // Pieces of a row, by sizes alone.
-        let walked: usize = self
-            .walked_vars()
-            .iter()
-            .map(|&v| self.extents[v])
-            .product();
-        let split_extent = if self.walked_vars().is_empty() {
-            vector
-        } else {
-            self.extents[self.walked_vars()[0]]
-        };
-        let (piece, pieces) = if self.tile.is_some() {
-            (tile::PIECE, vector.div_ceil(tile::PIECE))
-        } else if self.split {
-            let per = cols / split_extent.max(1);
-            let elements = if self.moments.is_empty() {
-                CHUNK
-            } else {
-                moments::BYTES / 4
-            };
-            let piece = (elements / per.max(1))
-                .max(1)
-                .next_multiple_of(if self.walked_vars().is_empty() { 64 } else { 1 });
-            (piece, split_extent.div_ceil(piece))
-        } else if self.chunks.is_some() {
-            let piece = vector.min(PANEL).next_multiple_of(self.lanes);
-            (piece, vector.div_ceil(piece))
-        } else if self.outer {
-            let saved = self.stages.saved.len() * cols * 4;
-            let fit = if saved == 0 {
-                BLOCK
-            } else {
-                (machine.l2 / 4 / saved.max(1)).clamp(self.lanes, BLOCK)
-            };
-            // Enough units for the threads, by other rows or by pieces of this one.
-            let spread = vector
-                .div_ceil(8usize.div_ceil(rows.max(1)))
-                .max(self.lanes);
-            let piece = fit.min(spread).next_multiple_of(self.lanes);
-            (piece, vector.div_ceil(piece))
-        } else if pure && walked == 1 && vector > 2 * PIECE {
-            (PIECE, vector.div_ceil(PIECE))
-        } else {
-            (vector.max(1), 1)
-        };
+        let walked = self.walked();
+        let Cut {
+            piece,
+            pieces,
+            extent,
+        } = self.cut(rows, vector, machine);
         let width = if self.outer { piece } else { 1 };
         self.block = width;
         let local = self.local_layout(cols, width);
@@ -279,7 +223,7 @@ impl Writer<'_> {
         let cut = Pieces {
             piece: self.param(piece as i64),
             pieces: self.param(pieces as i64),
-            extent: self.param(if self.outer { vector } else { split_extent } as i64),
+            extent: self.param(extent as i64),
         };
         self.stage_text(&mut body, piece, &cut);
         let reductions: Vec<Reduction> = self.all_reductions();
@@ -368,100 +312,6 @@ impl Writer<'_> {
         }
     }
 
-    /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that
-    /// is stored, and none comes in a later loop (scheduler B-08, B-10, B-11).
-    pub(super) fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
-        let mut pairs = Vec::new();
-        for &s in needed {
-            let store = &self.node.stores[s];
-            let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {
-                continue;
-            };
-            for pointer in &self.pointers {
-                let Pointer::Read(source) = *pointer else {
-                    continue;
-                };
-                let fits = self
-                    .computed()
-                    .iter()
-                    .all(|&v| match &self.node.body.value(v).op {
-                        BodyOp::Load {
-                            source: from,
-                            dtype,
-                            index,
-                            mask,
-                        } if *from == source => {
-                            let late = self.stages.loops[at + 1..]
-                                .iter()
-                                .any(|l| l.compute.contains(&v));
-                            let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
-                            *index == store.index
-                                && mask.is_none()
-                                && dtype.size() == store.dtype.size()
-                                && !late
-                                && !in_row
-                        }
-                        _ => true,
-                    });
-                if fits {
-                    pairs.push((store.node, source));
-                }
-            }
-        }
-        pairs
-    }
-
-    pub(super) fn computed(&self) -> Vec<Value> {
-        let mut all: Vec<Value> = self.stages.row.iter().flatten().copied().collect();
-        all.extend(self.stages.loops.iter().flat_map(|l| &l.compute));
-        all.sort_unstable();
-        all.dedup();
-        all
-    }
-
-    pub(super) fn collect_pointers(&mut self, needed: &[usize]) {
-        for v in self.computed() {
-            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
-                && !self.pointers.contains(&Pointer::Read(source))
-            {
-                self.pointers.push(Pointer::Read(source));
-                self.pointer_types.push(dtype);
-            }
-        }
-        for &s in needed {
-            self.pointers.push(Pointer::Write(self.node.stores[s].node));
-            self.pointer_types.push(self.node.stores[s].dtype);
-        }
-    }
-
-    pub(super) fn print_indices(&mut self, needed: &[usize]) {
-        for v in self.computed() {
-            let node = self.node;
-            let (index, mask) = match &node.body.value(v).op {
-                BodyOp::Load { index, mask, .. } => (Some(index), *mask),
-                BodyOp::Index(e) => (Some(e), None),
-                BodyOp::Random { index, .. } => (Some(index), None),
-                BodyOp::Mask(m) => (None, Some(*m)),
-                BodyOp::Check { mask, .. } => (None, *mask),
-                _ => (None, None),
-            };
-            if let Some(e) = index {
-                let printed = self.index(e);
-                self.indices.insert(v, printed);
-            }
-            if let Some(m) = mask
-                && !self.masks.contains_key(&m)
-            {
-                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
-                self.masks.insert(m, printed);
-            }
-        }
-        for &s in needed {
-            let printed = self.index(&self.node.stores[s].index.clone());
-            self.store_indices.insert(s, printed);
-        }
-    }
-
     pub(super) fn all_reductions(&self) -> Vec<Reduction> {
         self.stages
             .loops
@@ -470,178 +320,4 @@ impl Writer<'_> {
             .map(|&r| self.reduction(r))
             .collect()
     }
-
-    /// Places of scratch rows (and, outer, of accumulators and row values) in a thread's memory; its size.
-    pub(super) fn local_layout(&mut self, cols: usize, width: usize) -> usize {
-        let mut at = 0usize;
-        let lane = |d: DType| {
-            if d == DType::Bool {
-                4
-            } else {
-                d.compute().size()
-            }
-        };
-        for v in self.stages.saved.clone() {
-            let elements = (cols * width).next_multiple_of(self.lanes) + self.lanes;
-            self.scratch_rows.push((v, at));
-            at += (elements * lane(self.node.body.value(v).dtype)).next_multiple_of(64);
-        }
-        at
-    }
-
-    pub(super) fn scratch_row(&mut self, v: Value) -> String {
-        let at = self
-            .scratch_rows
-            .iter()
-            .find(|r| r.0 == v)
-            .map_or(0, |r| r.1);
-        self.param(at as i64)
-    }
-
-    /// Constants at the start of a function: arguments by name.
-    pub(super) fn head(&mut self) -> String {
-        let mut text = String::new();
-        for i in 0..self.params.len() {
-            let _ = writeln!(text, "  const long long P{i} = a->param[{i}];");
-        }
-        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
-            let qualifier = if matches!(pointer, Pointer::Read(_)) {
-                "const "
-            } else {
-                ""
-            };
-            let ty = memory_type(*dtype);
-            let _ = writeln!(
-                text,
-                "  {qualifier}{ty} *p{i} = ({qualifier}{ty} *)a->ptr[{i}];"
-            );
-        }
-        for (i, number) in self.node.body.numbers().to_vec().iter().enumerate() {
-            let dtype = number.dtype.compute();
-            let value = format!("*(const {} *)&a->scalar[{i}]", lane_type(dtype));
-            let set = self.call("set", dtype, &[&value]);
-            let _ = writeln!(text, "  const {} s{i} = {set};", self.vector(dtype));
-        }
-        text
-    }
-
-    /// The loop over units of work: (row, piece of it).
-    pub(super) fn row_loop(&mut self, out: &mut String, body: &str, cut: &Pieces) {
-        let Pieces {
-            piece,
-            pieces,
-            extent,
-        } = cut;
-        let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
-        let _ = writeln!(
-            out,
-            "    long long row = u / {pieces}; const long long lo = u % {pieces} * {piece};"
-        );
-        let _ = writeln!(
-            out,
-            "    const long long hi = ft_min(lo + {piece}, {extent}); (void)hi;"
-        );
-        self.decode_row(out);
-        match self.tile.clone() {
-            Some(tile) => self.tile_text(out, &tile, body),
-            None => {
-                out.push_str(&self.preamble);
-                out.push_str(body);
-            }
-        }
-        out.push_str("  }\n");
-    }
-
-    pub(super) fn decode_row(&mut self, out: &mut String) {
-        let vars = self.row_vars();
-        for (k, &v) in vars.iter().enumerate().rev() {
-            if let Some(tile) = self.tile.clone().filter(|t| t.row == v) {
-                self.decode_tile(out, &tile, k == 0);
-            } else if k == 0 {
-                let _ = writeln!(out, "    const long long i{v} = row;");
-            } else {
-                let n = self.param(self.extents[v] as i64);
-                let _ = writeln!(out, "    const long long i{v} = row % {n}; row /= {n};");
-            }
-        }
-    }
-
-    /// All stages of a row, or of a piece of `piece` columns of it.
-    fn stage_text(&mut self, out: &mut String, piece: usize, cut: &Pieces) {
-        if self.outer {
-            self.outer_stages(out, cut);
-            return;
-        }
-        for s in 0..self.stages.loops.len() {
-            if !self.split || s == 0 {
-                self.row_stage(out, s, !self.split);
-            } else if s == 1 && !self.moments.is_empty() {
-                self.piece_means(out);
-            } else {
-                break;
-            }
-            let l = self.stages.loops[s].clone();
-            if !l.reduces.is_empty() || !l.stores.is_empty() {
-                match (s, self.split) {
-                    (1, true) => self.next_piece(piece),
-                    (1, false) => self.look_ahead(),
-                    (0, false) => self.next_tile(),
-                    _ => {}
-                }
-                self.inner_loop(out, &l);
-                self.ahead.clear();
-            }
-        }
-    }
-
-    /// A row's values of one stage, uniform over the lanes, and the stores of such.
-    pub(super) fn row_stage(&mut self, out: &mut String, s: usize, stores: bool) {
-        let at = At {
-            position: "0",
-            lanes: None,
-            indent: 4,
-        };
-        for v in self.stages.row[s].clone() {
-            let text = self.statement(v, at);
-            out.push_str(&text);
-        }
-        if stores {
-            for store in self.stages.row_stores[s].clone() {
-                let text = self.store(
-                    store,
-                    At {
-                        lanes: Some("1"),
-                        ..at
-                    },
-                );
-                out.push_str(&text);
-            }
-        }
-    }
 }
-
-/// Integer helpers of every kernel.
-const INTEGERS: &str = "\
-#ifndef FT_INTEGERS
-#define FT_INTEGERS
-FT_INLINE long long ft_min(long long a, long long b) { return a < b ? a : b; }
-FT_INLINE long long ft_max(long long a, long long b) { return a > b ? a : b; }
-FT_INLINE long long ft_floor_div(long long a, long long b) { return a / b - (a % b < 0); }
-FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b; return r < 0 ? r + b : r; }
-#endif
-";
-
-/// The check of an index: wraps it once, reports it if it is out of range, and gives one that is in range.
-const REPORT: &str = "\
-#ifndef FT_REPORT
-#define FT_REPORT
-static long ft_index(const ft_args *a, long i, long long size, long long site) {
-  long at = i < 0 ? i + size : i;
-  if (at >= 0 && at < size) return at;
-  long long none = 0;
-  __atomic_store_n(&a->fault[1], (long long)i, __ATOMIC_RELAXED);
-  __atomic_compare_exchange_n(&a->fault[0], &none, site, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-  return 0;
-}
-#endif
-";

@@ -2,6 +2,7 @@
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
 mod ahead;
+mod arguments;
 mod chunks;
 pub mod cuda;
 mod extreme;
@@ -12,9 +13,11 @@ mod lanes;
 mod merge;
 mod moments;
 mod outer;
+mod pieces;
 mod random;
 mod reciprocal;
 mod reduce;
+mod row;
 mod stage;
 mod store;
 mod tile;

@@ -1,7 +1,8 @@
 //! Sums about a mean in split kernels: each piece sums about its own mean, `finish` moves the sums to the row's mean
 //! (see [`crate::schedule::Moment`]).
 
-use super::kernel::{Pieces, Writer};
+use super::kernel::Writer;
+use super::pieces::Pieces;
 use super::value::lane_type;
 use crate::body::Value;
 use crate::expr::Var;

@@ -1,7 +1,8 @@
 //! The loops of a block of rows whose columns are strided: rows are the vector axis.
 
 use super::chunks::PANEL;
-use super::kernel::{BLOCK, Pieces, Writer};
+use super::kernel::Writer;
+use super::pieces::{BLOCK, Pieces};
 use super::stage::Loop;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};

@@ -1,0 +1,159 @@
+//! What a kernel is given: pointers, integers and numbers, the thread's memory, and which pointers may share memory.
+
+use super::Pointer;
+use super::kernel::Writer;
+use super::value::{lane_type, memory_type};
+use crate::body::{BodyOp, Source, Value};
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+impl Writer<'_> {
+    pub(super) fn computed(&self) -> Vec<Value> {
+        let mut all: Vec<Value> = self.stages.row.iter().flatten().copied().collect();
+        all.extend(self.stages.loops.iter().flat_map(|l| &l.compute));
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    pub(super) fn collect_pointers(&mut self, needed: &[usize]) {
+        for v in self.computed() {
+            if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && !self.pointers.contains(&Pointer::Read(source))
+            {
+                self.pointers.push(Pointer::Read(source));
+                self.pointer_types.push(dtype);
+            }
+        }
+        for &s in needed {
+            self.pointers.push(Pointer::Write(self.node.stores[s].node));
+            self.pointer_types.push(self.node.stores[s].dtype);
+        }
+    }
+
+    pub(super) fn print_indices(&mut self, needed: &[usize]) {
+        for v in self.computed() {
+            let node = self.node;
+            let (index, mask) = match &node.body.value(v).op {
+                BodyOp::Load { index, mask, .. } => (Some(index), *mask),
+                BodyOp::Index(e) => (Some(e), None),
+                BodyOp::Random { index, .. } => (Some(index), None),
+                BodyOp::Mask(m) => (None, Some(*m)),
+                BodyOp::Check { mask, .. } => (None, *mask),
+                _ => (None, None),
+            };
+            if let Some(e) = index {
+                let printed = self.index(e);
+                self.indices.insert(v, printed);
+            }
+            if let Some(m) = mask
+                && !self.masks.contains_key(&m)
+            {
+                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
+                self.masks.insert(m, printed);
+            }
+        }
+        for &s in needed {
+            let printed = self.index(&self.node.stores[s].index.clone());
+            self.store_indices.insert(s, printed);
+        }
+    }
+
+    /// Places of scratch rows (and, outer, of accumulators and row values) in a thread's memory; its size.
+    pub(super) fn local_layout(&mut self, cols: usize, width: usize) -> usize {
+        let mut at = 0usize;
+        let lane = |d: DType| {
+            if d == DType::Bool {
+                4
+            } else {
+                d.compute().size()
+            }
+        };
+        for v in self.stages.saved.clone() {
+            let elements = (cols * width).next_multiple_of(self.lanes) + self.lanes;
+            self.scratch_rows.push((v, at));
+            at += (elements * lane(self.node.body.value(v).dtype)).next_multiple_of(64);
+        }
+        at
+    }
+
+    pub(super) fn scratch_row(&mut self, v: Value) -> String {
+        let at = self
+            .scratch_rows
+            .iter()
+            .find(|r| r.0 == v)
+            .map_or(0, |r| r.1);
+        self.param(at as i64)
+    }
+
+    /// Constants at the start of a function: arguments by name.
+    pub(super) fn head(&mut self) -> String {
+        let mut text = String::new();
+        for i in 0..self.params.len() {
+            let _ = writeln!(text, "  const long long P{i} = a->param[{i}];");
+        }
+        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
+            let qualifier = if matches!(pointer, Pointer::Read(_)) {
+                "const "
+            } else {
+                ""
+            };
+            let ty = memory_type(*dtype);
+            let _ = writeln!(
+                text,
+                "  {qualifier}{ty} *p{i} = ({qualifier}{ty} *)a->ptr[{i}];"
+            );
+        }
+        for (i, number) in self.node.body.numbers().to_vec().iter().enumerate() {
+            let dtype = number.dtype.compute();
+            let value = format!("*(const {} *)&a->scalar[{i}]", lane_type(dtype));
+            let set = self.call("set", dtype, &[&value]);
+            let _ = writeln!(text, "  const {} s{i} = {set};", self.vector(dtype));
+        }
+        text
+    }
+
+    /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that
+    /// is stored, and none comes in a later loop (scheduler B-08, B-10, B-11).
+    pub(super) fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
+        let mut pairs = Vec::new();
+        for &s in needed {
+            let store = &self.node.stores[s];
+            let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {
+                continue;
+            };
+            for pointer in &self.pointers {
+                let Pointer::Read(source) = *pointer else {
+                    continue;
+                };
+                let fits = self
+                    .computed()
+                    .iter()
+                    .all(|&v| match &self.node.body.value(v).op {
+                        BodyOp::Load {
+                            source: from,
+                            dtype,
+                            index,
+                            mask,
+                        } if *from == source => {
+                            let late = self.stages.loops[at + 1..]
+                                .iter()
+                                .any(|l| l.compute.contains(&v));
+                            let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
+                            *index == store.index
+                                && mask.is_none()
+                                && dtype.size() == store.dtype.size()
+                                && !late
+                                && !in_row
+                        }
+                        _ => true,
+                    });
+                if fits {
+                    pairs.push((store.node, source));
+                }
+            }
+        }
+        pairs
+    }
+}

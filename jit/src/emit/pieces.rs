@@ -1,0 +1,92 @@
+//! How rows are cut into units of work, by sizes alone.
+
+use super::chunks::PANEL;
+use super::kernel::Writer;
+use super::{Machine, moments, tile};
+
+/// Elements of a piece of a long row of a kernel without reductions.
+const PIECE: usize = 1 << 14;
+/// Elements of a chunk of a split reduction.
+const CHUNK: usize = 1 << 16;
+/// Most columns of a block of an outer reduction.
+pub(super) const BLOCK: usize = 512;
+
+/// How the rows are cut: names of arguments.
+pub(super) struct Pieces {
+    /// Length of a piece.
+    pub piece: String,
+    /// Pieces of a row.
+    pub pieces: String,
+    /// Length of the row along what is cut.
+    pub extent: String,
+}
+
+/// How the rows are cut: numbers.
+pub(super) struct Cut {
+    /// Length of a piece.
+    pub piece: usize,
+    /// Pieces of a row.
+    pub pieces: usize,
+    /// Length of the row along what is cut.
+    pub extent: usize,
+}
+
+impl Writer<'_> {
+    /// Values of all walked variables together.
+    pub(super) fn walked(&self) -> usize {
+        self.walked_vars()
+            .iter()
+            .map(|&v| self.extents[v])
+            .product()
+    }
+
+    /// The pieces of a row, of `rows` rows of `vector` elements along the vector axis.
+    pub(super) fn cut(&self, rows: usize, vector: usize, machine: &Machine) -> Cut {
+        let node = self.node;
+        let extent = match (self.outer, self.walked_vars().first()) {
+            (false, Some(&v)) => self.extents[v],
+            _ => vector,
+        };
+        let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
+        let piece = if self.tile.is_some() {
+            tile::PIECE
+        } else if self.split {
+            let per = node.cols() / extent.max(1);
+            let elements = if self.moments.is_empty() {
+                CHUNK
+            } else {
+                moments::BYTES / 4
+            };
+            (elements / per.max(1))
+                .max(1)
+                .next_multiple_of(if self.walked_vars().is_empty() { 64 } else { 1 })
+        } else if self.chunks.is_some() {
+            vector.min(PANEL).next_multiple_of(self.lanes)
+        } else if self.outer {
+            let saved = self.stages.saved.len() * node.cols() * 4;
+            let fit = match saved {
+                0 => BLOCK,
+                saved => (machine.l2 / 4 / saved).clamp(self.lanes, BLOCK),
+            };
+            // Enough units for the threads, by other rows or by pieces of this one.
+            let spread = vector
+                .div_ceil(8usize.div_ceil(rows.max(1)))
+                .max(self.lanes);
+            fit.min(spread).next_multiple_of(self.lanes)
+        } else if pure && self.walked() == 1 && vector > 2 * PIECE {
+            PIECE
+        } else {
+            return Cut {
+                piece: vector.max(1),
+                pieces: 1,
+                extent,
+            };
+        };
+        let cut = if self.split { extent } else { vector };
+        Cut {
+            piece,
+            pieces: cut.div_ceil(piece),
+            extent,
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The loop over units of work, and the stages of a row.
+
+use super::kernel::Writer;
+use super::pieces::Pieces;
+use super::value::At;
+use std::fmt::Write as _;
+
+impl Writer<'_> {
+    /// The loop over units of work: (row, piece of it).
+    pub(super) fn row_loop(&mut self, out: &mut String, body: &str, cut: &Pieces) {
+        let Pieces {
+            piece,
+            pieces,
+            extent,
+        } = cut;
+        let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
+        let _ = writeln!(
+            out,
+            "    long long row = u / {pieces}; const long long lo = u % {pieces} * {piece};"
+        );
+        let _ = writeln!(
+            out,
+            "    const long long hi = ft_min(lo + {piece}, {extent}); (void)hi;"
+        );
+        self.decode_row(out);
+        match self.tile.clone() {
+            Some(tile) => self.tile_text(out, &tile, body),
+            None => {
+                out.push_str(&self.preamble);
+                out.push_str(body);
+            }
+        }
+        out.push_str("  }\n");
+    }
+
+    pub(super) fn decode_row(&mut self, out: &mut String) {
+        let vars = self.row_vars();
+        for (k, &v) in vars.iter().enumerate().rev() {
+            if let Some(tile) = self.tile.clone().filter(|t| t.row == v) {
+                self.decode_tile(out, &tile, k == 0);
+            } else if k == 0 {
+                let _ = writeln!(out, "    const long long i{v} = row;");
+            } else {
+                let n = self.param(self.extents[v] as i64);
+                let _ = writeln!(out, "    const long long i{v} = row % {n}; row /= {n};");
+            }
+        }
+    }
+
+    /// All stages of a row, or of a piece of `piece` columns of it.
+    pub(super) fn stage_text(&mut self, out: &mut String, piece: usize, cut: &Pieces) {
+        if self.outer {
+            self.outer_stages(out, cut);
+            return;
+        }
+        for s in 0..self.stages.loops.len() {
+            if !self.split || s == 0 {
+                self.row_stage(out, s, !self.split);
+            } else if s == 1 && !self.moments.is_empty() {
+                self.piece_means(out);
+            } else {
+                break;
+            }
+            let l = self.stages.loops[s].clone();
+            if !l.reduces.is_empty() || !l.stores.is_empty() {
+                match (s, self.split) {
+                    (1, true) => self.next_piece(piece),
+                    (1, false) => self.look_ahead(),
+                    (0, false) => self.next_tile(),
+                    _ => {}
+                }
+                self.inner_loop(out, &l);
+                self.ahead.clear();
+            }
+        }
+    }
+
+    /// A row's values of one stage, uniform over the lanes, and the stores of such.
+    pub(super) fn row_stage(&mut self, out: &mut String, s: usize, stores: bool) {
+        let at = At {
+            position: "0",
+            lanes: None,
+            indent: 4,
+        };
+        for v in self.stages.row[s].clone() {
+            let text = self.statement(v, at);
+            out.push_str(&text);
+        }
+        if stores {
+            for store in self.stages.row_stores[s].clone() {
+                let text = self.store(
+                    store,
+                    At {
+                        lanes: Some("1"),
+                        ..at
+                    },
+                );
+                out.push_str(&text);
+            }
+        }
+    }
+}
+
+/// Integer helpers of every kernel.
+pub(super) const INTEGERS: &str = "\
+#ifndef FT_INTEGERS
+#define FT_INTEGERS
+FT_INLINE long long ft_min(long long a, long long b) { return a < b ? a : b; }
+FT_INLINE long long ft_max(long long a, long long b) { return a > b ? a : b; }
+FT_INLINE long long ft_floor_div(long long a, long long b) { return a / b - (a % b < 0); }
+FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b; return r < 0 ? r + b : r; }
+#endif
+";
+
+/// The check of an index: wraps it once, reports it if it is out of range, and gives one that is in range.
+pub(super) const REPORT: &str = "\
+#ifndef FT_REPORT
+#define FT_REPORT
+static long ft_index(const ft_args *a, long i, long long size, long long site) {
+  long at = i < 0 ? i + size : i;
+  if (at >= 0 && at < size) return at;
+  long long none = 0;
+  __atomic_store_n(&a->fault[1], (long long)i, __ATOMIC_RELAXED);
+  __atomic_compare_exchange_n(&a->fault[0], &none, site, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  return 0;
+}
+#endif
+";
