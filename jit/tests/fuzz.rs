@@ -7,9 +7,11 @@ use common::generate::{Limits, Program, program};
 use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
-use ferrotrace_jit::{Graph, PlanInput, Precision, Step, compile, draft, run_eagerly};
+use ferrotrace_jit::{Graph, Plan, PlanInput, Precision, Step, compile, draft, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{DType, KernelSource, Result, Scalar, compile_kernels, stats_scope};
+use ferrotrace_runtime::{
+    DType, Error, KernelSource, Result, Scalar, compile_kernels, stats_scope,
+};
 
 const SMALL: Limits = Limits {
     ops: 64,
@@ -28,7 +30,28 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
 }
 
 fn compiled(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    compile(graph)?.run(&mut kept(arrays), scalars)
+    let plan = compile(graph)?;
+    measured(&plan, &mut kept(arrays), scalars)
+}
+
+/// Runs a plan and compares the memory it held with what was estimated: at least that much, and no more where no
+/// ready-made kernel makes temporaries of its own.
+fn measured(plan: &Plan, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let given: Vec<bool> = inputs.iter().map(|input| input.donated).collect();
+    let estimate = plan.draft().peak(&|input| given[input as usize]);
+    let (results, stats) = stats_scope(|| plan.run(inputs, scalars));
+    let calls = plan
+        .draft()
+        .steps
+        .iter()
+        .any(|s| matches!(s, Step::Call(_)));
+    if results.is_ok() && (stats.peak_bytes < estimate || !calls && stats.peak_bytes > estimate) {
+        let peak = stats.peak_bytes;
+        return Err(Error::internal(format!(
+            "{estimate} bytes expected, {peak} held"
+        )));
+    }
+    results
 }
 
 /// Compiled, with inputs that may be overwritten: each dense in memory that nothing else holds.
@@ -44,7 +67,8 @@ fn donated(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Arr
             donated: true,
         })
         .collect();
-    compile(same)?.run(&mut inputs, scalars)
+    let plan = compile(same)?;
+    measured(&plan, &mut inputs, scalars)
 }
 
 /// The line of a graph's text with an input's strides replaced by row-major ones.

@@ -61,6 +61,8 @@ pub struct Explanation {
     sources: Vec<String>,
     /// What the operations would move one by one.
     unfused: Traffic,
+    /// The most bytes held at once beyond those of the inputs, none of which is overwritten.
+    peak: u64,
     key: String,
 }
 
@@ -138,6 +140,7 @@ impl Explanation {
             calls_on_host: !draft.graph.device().is_cpu(),
             sources,
             unfused: groups::one_by_one(&draft.graph),
+            peak: draft.peak(&|_| false),
             key: String::new(),
         }
     }
@@ -186,6 +189,12 @@ impl Explanation {
     pub fn bytes_saved(&self) -> u64 {
         let moved = self.traffic().total();
         self.unfused.total().saturating_sub(moved)
+    }
+
+    /// The most bytes that a run holds at once beyond those of its inputs, if it may overwrite none of them
+    /// (scheduler B-19).
+    pub fn peak_bytes(&self) -> u64 {
+        self.peak
     }
 
     /// The graph in Graphviz's language: a cluster for each kernel and call.
@@ -247,7 +256,11 @@ impl Explanation {
         }
         if !self.steps.is_empty() {
             let (moved, saved) = (bytes(self.traffic().total()), bytes(self.bytes_saved()));
-            let _ = writeln!(text, "moved: {moved}; saved against one by one: {saved}");
+            let peak = bytes(self.peak);
+            let _ = writeln!(
+                text,
+                "moved: {moved}; saved against one by one: {saved}; held at most: {peak}"
+            );
         }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);

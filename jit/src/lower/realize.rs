@@ -32,6 +32,8 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Nodes further apart are not fused horizontally (scheduler L-16).
     pub distance: usize,
+    /// Most steps that could run next of which the one that needs least memory is looked for (scheduler B-16).
+    pub ready: usize,
     /// A reduction into fewer results than this over a large input is split into chunks.
     pub split_rows: usize,
     /// Elements from which such a reduction is split.
@@ -55,6 +57,7 @@ impl Default for Limits {
             rounds: 10,
             shared_bytes: 10,
             distance: 64,
+            ready: 64,
             split_rows: 4,
             split_elements: 1 << 16,
             moments: true,

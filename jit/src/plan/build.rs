@@ -1,5 +1,7 @@
 //! Building plans: passes in order, with a verifier between them.
 
+use super::order::least_memory;
+use super::peak::Footprints;
 use super::run::Places;
 use super::{Draft, Meter, Plan, Step};
 use crate::body::Source;
@@ -58,6 +60,12 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
         })
+        .collect();
+    let footprints = Footprints::of(&graph, &steps, &lowering.outputs);
+    let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
+    let steps: Vec<Step> = least_memory(&footprints, limits.ready)
+        .into_iter()
+        .filter_map(|at| steps[at].take())
         .collect();
     let frees = last_uses(
         &steps,
@@ -185,6 +193,15 @@ fn warn_once(message: &str) {
         eprintln!(
             "ferrotrace: kernels could not be compiled, ready-made ones run instead: {message}"
         );
+    }
+}
+
+impl Draft {
+    /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19): memory that a ready-made
+    /// kernel or a launch needs for itself alone is not counted. `donated` says which inputs the run may overwrite.
+    pub fn peak(&self, donated: &dyn Fn(u32) -> bool) -> u64 {
+        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs);
+        footprints.peak(0..self.steps.len(), donated)
     }
 }
 

@@ -2,6 +2,8 @@
 
 mod build;
 mod meter;
+mod order;
+mod peak;
 mod run;
 
 use crate::body::Source;

@@ -212,3 +212,67 @@ fn attention_never_holds_the_scores() {
     result.expect("it runs");
     assert!(stats.peak_bytes <= 1 << 20, "{}", stats.peak_bytes);
 }
+
+/// The peak that a run measures, which must be the estimated one.
+fn peak(text: &str, arrays: &[Array]) -> u64 {
+    let plan = plan(text);
+    let (result, stats) = stats_scope(|| plan.run(&mut kept(arrays), &[]));
+    result.expect("it runs");
+    assert_eq!(plan.draft().peak(&|_| false), stats.peak_bytes, "{text}");
+    stats.peak_bytes
+}
+
+// scheduler §21.23, B-15: four products recorded before the sums that read them.
+#[test]
+fn wide_branches_run_one_after_another() {
+    let mut text = String::from("%0: f32[128, 128] = input 0 [128, 1]\n");
+    for i in 1..5 {
+        text += &format!("%{i}: f32[128, 128] = matmul(%{}, %0)\n", i - 1);
+    }
+    for i in 5..9 {
+        text += &format!(
+            "%{i}: f32[128] = sum(%{}) {{dims: [1], keepdim: false}}\n",
+            i - 4
+        );
+    }
+    text += "return %5 %6 %7 %8";
+    let x = filled::<f32>(&[128, 128], |i| (i % 7) as f32 / 64.0);
+    let (wide, narrow) = (4 * 128 * 128, 4 * 128);
+    let held = peak(&text, std::slice::from_ref(&x));
+    assert!(held <= 2 * wide + 4 * narrow, "{held}");
+    run(&text, &[x], 1e-2);
+}
+
+#[test]
+fn the_estimate_is_what_runs_hold() {
+    let x = noise(&[64, 64], 6);
+    for (text, buffers) in [
+        // One result, written in place of the product.
+        (
+            "%0: f32[64, 64] = input 0 [64, 1]
+          %1: f32[64, 64] = matmul(%0, %0)
+          %2: f32[64, 64] = tanh(%1)
+          return %2",
+            1,
+        ),
+        // The product is read again at other elements.
+        (
+            "%0: f32[64, 64] = input 0 [64, 1]
+          %1: f32[64, 64] = matmul(%0, %0)
+          %2: f32[64, 64] = permute(%1) {order: [1, 0]}
+          %3: f32[64, 64] = add(%1, %2)
+          return %3",
+            2,
+        ),
+        // Both are wanted.
+        (
+            "%0: f32[64, 64] = input 0 [64, 1]
+          %1: f32[64, 64] = matmul(%0, %0)
+          %2: f32[64, 64] = tanh(%1)
+          return %1 %2",
+            2,
+        ),
+    ] {
+        assert_eq!(peak(text, std::slice::from_ref(&x)), buffers * 4 * 64 * 64);
+    }
+}

@@ -1,0 +1,153 @@
+//! How much memory an order of steps needs (scheduler B-19).
+
+use super::Step;
+use super::build::sources_of;
+use crate::body::Source;
+use crate::emit::Pointer;
+use crate::graph::Graph;
+use ferrotrace_runtime::Layout;
+use rustc_hash::FxHashMap;
+
+/// The buffers of a plan and what its steps do to them. Buffers have numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Footprints {
+    /// Bytes of each buffer.
+    pub bytes: Vec<u64>,
+    /// Whether the buffer is one of the outputs, which are held to the end.
+    pub output: Vec<bool>,
+    /// The input that the buffer is, if it is one.
+    pub input: Vec<Option<u32>>,
+    /// For each step, in the order of recording.
+    pub steps: Vec<Footprint>,
+}
+
+/// The buffers of one step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Footprint {
+    /// Those read, each once.
+    pub reads: Vec<usize>,
+    /// Those written, in the order in which they get their memory.
+    pub writes: Vec<usize>,
+    /// Pairs (written, read) that may share memory, the first that fits first.
+    pub in_place: Vec<(usize, usize)>,
+}
+
+impl Footprint {
+    /// Every buffer that the step needs, each once.
+    pub fn touched(&self) -> impl Iterator<Item = usize> {
+        self.reads.iter().chain(&self.writes).copied()
+    }
+}
+
+impl Footprints {
+    /// Those of a plan's steps.
+    pub fn of(graph: &Graph, steps: &[Step], outputs: &[(Source, Layout)]) -> Footprints {
+        let mut all = Footprints::default();
+        let mut numbers: FxHashMap<Source, usize> = FxHashMap::default();
+        let mut number = |all: &mut Footprints, source: Source| {
+            *numbers.entry(source).or_insert_with(|| {
+                let (bytes, input) = match source {
+                    Source::Input(n) => {
+                        let input = &graph.inputs()[n as usize];
+                        (input.layout.span().len() * input.dtype.size(), Some(n))
+                    }
+                    Source::Node(node) => {
+                        let node = graph.node(node);
+                        (node.shape.numel() * node.dtype.size(), None)
+                    }
+                };
+                all.bytes.push(bytes as u64);
+                all.input.push(input);
+                all.output.push(false);
+                all.bytes.len() - 1
+            })
+        };
+        for step in steps {
+            let mut footprint = Footprint::default();
+            let written = |source: &Source| match step {
+                Step::Launch(e) => {
+                    matches!(source, Source::Node(v) if e.pointers.contains(&Pointer::Write(*v)))
+                }
+                Step::Call(call) => *source == Source::Node(call.node),
+            };
+            for source in sources_of(step) {
+                let list = match written(&source) {
+                    true => &mut footprint.writes,
+                    false => &mut footprint.reads,
+                };
+                let buffer = number(&mut all, source);
+                if !list.contains(&buffer) {
+                    list.push(buffer);
+                }
+            }
+            if let Step::Launch(e) = step {
+                for &(node, source) in &e.in_place {
+                    let pair = (
+                        number(&mut all, Source::Node(node)),
+                        number(&mut all, source),
+                    );
+                    if all.bytes[pair.0] == all.bytes[pair.1] {
+                        footprint.in_place.push(pair);
+                    }
+                }
+            }
+            all.steps.push(footprint);
+        }
+        for (source, _) in outputs {
+            let buffer = number(&mut all, *source);
+            all.output[buffer] = true;
+        }
+        all
+    }
+
+    /// For each buffer, how many steps touch it.
+    pub fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.bytes.len()];
+        for buffer in self.steps.iter().flat_map(Footprint::touched) {
+            uses[buffer] += 1;
+        }
+        uses
+    }
+
+    /// Whether the buffer's memory is given back, or on to another, after its last use.
+    pub fn is_freed(&self, buffer: usize, donated: &dyn Fn(u32) -> bool) -> bool {
+        !self.output[buffer] && self.input[buffer].is_none_or(donated)
+    }
+
+    /// The most bytes held at once beyond those of the inputs when the steps run in an order: a buffer gets memory at
+    /// its first step and gives it back after its last; outputs are held to the end, and inputs too unless they are
+    /// donated. Memory that a step needs for itself alone is not counted.
+    pub fn peak(&self, order: impl Iterator<Item = usize>, donated: &dyn Fn(u32) -> bool) -> u64 {
+        let mut left = self.uses();
+        let mut held: Vec<bool> = self.input.iter().map(Option::is_some).collect();
+        let (mut live, mut peak) = (0i64, 0i64);
+        let mut taken: Vec<usize> = Vec::new();
+        for step in order {
+            let step = &self.steps[step];
+            taken.clear();
+            for &buffer in &step.writes {
+                if std::mem::replace(&mut held[buffer], true) {
+                    continue;
+                }
+                let fits = |&(node, from): &(usize, usize)| {
+                    node == buffer
+                        && left[from] == 1
+                        && !taken.contains(&from)
+                        && self.is_freed(from, donated)
+                };
+                match step.in_place.iter().find(|pair| fits(pair)) {
+                    Some(&(_, from)) => taken.push(from),
+                    None => live += self.bytes[buffer] as i64,
+                }
+            }
+            peak = peak.max(live);
+            for buffer in step.touched() {
+                left[buffer] -= 1;
+                if left[buffer] == 0 && self.is_freed(buffer, donated) && !taken.contains(&buffer) {
+                    live -= self.bytes[buffer] as i64;
+                }
+            }
+        }
+        peak as u64
+    }
+}
