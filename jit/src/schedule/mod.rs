@@ -7,7 +7,7 @@ mod refusal;
 
 use crate::body::Source;
 use crate::graph::Graph;
-use crate::lower::{CallArg, Limits, Lowered, Lowering};
+use crate::lower::{Limits, Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -59,35 +59,6 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
     fusion.finish(graph, lowering)
 }
 
-/// What a lowered step reads.
-fn reads(step: &Lowered) -> Vec<Source> {
-    let mut all: Vec<Source> = match step {
-        Lowered::Nest(nest) => nest
-            .body
-            .values()
-            .iter()
-            .filter_map(|v| match &v.op {
-                crate::body::BodyOp::Load { source, .. } => Some(*source),
-                _ => None,
-            })
-            .collect(),
-        Lowered::Call(call) => call
-            .args
-            .iter()
-            .filter_map(|a| {
-                if let CallArg::Window(source, _) = a {
-                    Some(*source)
-                } else {
-                    None
-                }
-            })
-            .collect(),
-    };
-    all.sort_unstable();
-    all.dedup();
-    all
-}
-
 fn node_of(step: &Lowered) -> ValueId {
     match step {
         Lowered::Nest(nest) => nest.node,
@@ -106,7 +77,7 @@ impl<'a> Fusion<'a> {
                 Lowered::Call(_) => None,
             };
             let index = fused.add_node(weight);
-            for source in reads(step) {
+            for source in step.reads() {
                 if let Source::Node(node) = source
                     && let Some(&from) = producer.get(&node)
                 {
@@ -143,7 +114,7 @@ impl<'a> Fusion<'a> {
             let mut sources: Vec<Source> = node
                 .steps
                 .iter()
-                .flat_map(|&s| reads(&lowering.steps[s]))
+                .flat_map(|&s| lowering.steps[s].reads())
                 .collect();
             sources.extend(node.stores.iter().map(|s| Source::Node(s.node)));
             sources.sort_unstable();
@@ -326,7 +297,7 @@ impl<'a> Fusion<'a> {
         for step in &steps {
             let sources: Vec<Source> = match step {
                 Scheduled::Fused(fused) => fused.loads().map(|(s, _, _)| s).collect(),
-                Scheduled::Call(i) => reads(&lowering.steps[*i]),
+                Scheduled::Call(i) => lowering.steps[*i].reads(),
             };
             stored.extend(sources.into_iter().filter_map(|s| {
                 if let Source::Node(v) = s {

@@ -390,3 +390,25 @@ fn no_cycle_goes_through_a_fused_node_backwards() {
     let x = filled::<i16>(&[5], |i| i as i16 - 2);
     run(text, &[x, filled::<i16>(&[1], |_| 1)], 1e-6);
 }
+
+/// Nothing reads the minimum: the gather has no elements. A kernel that stores nothing is none.
+#[test]
+fn what_only_empty_results_read_is_not_computed() {
+    let text = "
+        %0: f32[2, 3] = input 0 [3, 1]
+        %1: i64[2, 0] = input 1 [1, 1]
+        %2: f32[2, 3] = erf(%0)
+        %3: f32[2, 3] = minimum(%2, %0)
+        %4: f32[2, 0] = gather(%3, %1) {dim: 1}
+        return %4";
+    assert_eq!(kernels(text), 0);
+    run(
+        text,
+        &[noise(&[2, 3], 1), filled::<i64>(&[2, 0], |_| 0)],
+        0.0,
+    );
+    // A use of elements keeps it.
+    let sum = "%5: f32[2] = sum(%3) {dims: [1], keepdim: false}";
+    let text = text.replace("return %4", &format!("{sum}\nreturn %4 %5"));
+    assert_eq!(kernels(&text), 1);
+}

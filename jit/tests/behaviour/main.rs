@@ -7,7 +7,6 @@ mod common;
 mod caching;
 mod fusion;
 mod indexing;
-mod layouts;
 mod length;
 mod memory;
 mod precision;

@@ -1,0 +1,50 @@
+//! Which loop nests anybody reads.
+
+use super::{CallArg, Lowered};
+use crate::body::{BodyOp, Source};
+use ferrotrace_runtime::Layout;
+use rustc_hash::FxHashSet;
+
+impl Lowered {
+    /// What it reads, each once.
+    pub(crate) fn reads(&self) -> Vec<Source> {
+        let mut all: Vec<Source> = match self {
+            Lowered::Nest(nest) => {
+                let loads = nest.body.values().iter();
+                let loads = loads.filter_map(|value| match &value.op {
+                    BodyOp::Load { source, .. } => Some(*source),
+                    _ => None,
+                });
+                loads.collect()
+            }
+            Lowered::Call(call) => {
+                let windows = call.args.iter().filter_map(|arg| match arg {
+                    CallArg::Window(source, _) => Some(*source),
+                    CallArg::Number(_) => None,
+                });
+                windows.collect()
+            }
+        };
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// The steps without loop nests that nothing reads: nodes without elements are not computed, so what they alone read
+/// would be a kernel that stores nothing. Calls stay, for the errors that they may report.
+pub(super) fn live(steps: Vec<Lowered>, outputs: &[(Source, Layout)]) -> Vec<Lowered> {
+    let mut read: FxHashSet<Source> = outputs.iter().map(|(source, _)| *source).collect();
+    let mut kept = Vec::with_capacity(steps.len());
+    for step in steps.into_iter().rev() {
+        if let Lowered::Nest(nest) = &step
+            && !read.contains(&Source::Node(nest.node))
+        {
+            continue;
+        }
+        read.extend(step.reads());
+        kept.push(step);
+    }
+    kept.reverse();
+    kept
+}
