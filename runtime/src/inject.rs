@@ -19,10 +19,12 @@ pub enum Site {
 /// Calls until the failure, 0 for none: reading it is all that a site costs when nothing is asked for.
 static COUNTDOWN: [AtomicI64; 4] = [const { AtomicI64::new(0) }; 4];
 
-/// Makes the `n`-th call of `site` from now on, counted from 1 over all threads, fail once; 0 takes it back.
+/// Makes the `n`-th call of `site` from now on, counted from 1 over all threads, fail once; 0 takes it back. Returns how
+/// far the last request was from failing: 0 if it failed.
 #[doc(hidden)]
-pub fn fail(site: Site, n: u32) {
-    COUNTDOWN[site as usize].store(n as i64, Relaxed);
+pub fn fail(site: Site, n: u32) -> u32 {
+    let left = COUNTDOWN[site as usize].swap(n as i64, Relaxed);
+    left.max(0) as u32
 }
 
 /// Whether this call of `site` is to fail.

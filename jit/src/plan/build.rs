@@ -108,7 +108,6 @@ fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
 
 /// Compiles a draft's kernels.
 pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
-    count(Counter::PlansBuilt, 1);
     let sources: Vec<KernelSource> = draft
         .steps
         .iter()
@@ -129,9 +128,11 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
     for step in &draft.steps {
         kernels.push(match (step, ()) {
-            (Step::Launch(_), ()) => match compiled.next() {
+            (Step::Launch(emitted), ()) => match compiled.next() {
                 Some(Ok(kernel)) => Some(kernel),
-                Some(Err(error)) if Config::get().strict => return Err(error),
+                Some(Err(error)) if Config::get().strict => {
+                    return Err(super::placed(error, emitted, &draft.graph));
+                }
                 Some(Err(error)) => {
                     warn_once(&error.to_string());
                     fallback = true;
@@ -152,6 +153,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
         kernels,
         fallback,
     };
+    count(Counter::PlansBuilt, 1);
     report(&plan);
     Ok(Arc::new(plan))
 }

@@ -7,13 +7,13 @@ mod peak;
 mod run;
 
 use crate::body::Source;
-use crate::emit::Emitted;
+use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
 use crate::graph::Graph;
 use crate::lower::{Call, Limits, Site};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{Activity, Kernel, Layout, Result, Timer};
+use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 
 pub use build::draft;
@@ -80,6 +80,18 @@ pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
         (format!("{} operations", draft.graph.nodes().len()), 0)
     });
     build::compile(draft)
+}
+
+/// An error of a whole kernel, tied to the first operation whose result the kernel stores.
+fn placed(error: Error, emitted: &Emitted, graph: &Graph) -> Error {
+    let written = emitted.pointers.iter().find_map(|pointer| match pointer {
+        Pointer::Write(id) => Some(*id),
+        Pointer::Read(_) => None,
+    });
+    match written {
+        Some(id) => error.at(graph.context(id)),
+        None => error,
+    }
 }
 
 impl Plan {

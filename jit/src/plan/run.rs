@@ -282,7 +282,8 @@ impl Run<'_> {
             scratch: emitted.scratch,
             local: emitted.local,
             grid: emitted.grid,
-        })?;
+        })
+        .map_err(|e| super::placed(e, emitted, &self.draft.graph))?;
         drop(bindings);
         if let Some(fault) = fault {
             let site = self.draft.sites.get(fault.site as usize - 1);
