@@ -23,6 +23,9 @@ pub struct Config {
     pub verify: bool,
     /// `FERROTRACE_CHECK=1`: every replay is traced again and compared.
     pub check: bool,
+    /// `FERROTRACE_PLAIN_MEMORY=1`: memory of the host comes from the C library, as large as asked for, and goes back at
+    /// once. Slow; for tools that watch accesses to memory.
+    pub plain_memory: bool,
     /// `FERROTRACE_STRICT=1`: no fallbacks.
     pub strict: bool,
     /// `CC`.
@@ -69,6 +72,7 @@ impl Config {
             dump: var("FERROTRACE_DUMP").map(PathBuf::from),
             verify: cfg!(debug_assertions) || set("FERROTRACE_VERIFY"),
             check: set("FERROTRACE_CHECK"),
+            plain_memory: set("FERROTRACE_PLAIN_MEMORY"),
             strict: set("FERROTRACE_STRICT"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
@@ -99,7 +103,14 @@ mod tests {
     #[test]
     fn defaults_and_precedence() {
         let c = of(&[]);
-        assert!(c.disk_cache && !c.strict && !c.check && c.debug == 0 && c.threads >= 1);
+        assert!(
+            c.disk_cache
+                && !c.strict
+                && !c.check
+                && !c.plain_memory
+                && c.debug == 0
+                && c.threads >= 1
+        );
         assert_eq!(
             of(&[("HOME", "/h")]).cache_dir,
             PathBuf::from("/h/.cache/ferrotrace")
@@ -121,6 +132,7 @@ mod tests {
             ("FERROTRACE_THREADS", "3"),
             ("FERROTRACE_DEBUG", "5"),
             ("FERROTRACE_STRICT", "1"),
+            ("FERROTRACE_PLAIN_MEMORY", "1"),
             ("FERROTRACE_MODE", "Eager"),
             ("CC", ""),
         ]);
@@ -128,6 +140,7 @@ mod tests {
             (c.disk_cache, c.threads, c.debug, c.strict),
             (false, 3, 5, true)
         );
+        assert!(c.plain_memory);
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
     }

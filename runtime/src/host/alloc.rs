@@ -7,10 +7,11 @@
 //! least once, by the system's zeroes if by nothing else, so that reading an unwritten buffer is defined.
 
 use super::machine::memory_bytes;
+use super::plain;
 use super::size_class::{CLASSES, LARGE, class_of, size_of};
 use crate::counters::live_bytes;
 use crate::inject::{self, Site};
-use crate::{Error, ErrorKind, Result};
+use crate::{Config, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;
 use std::cell::UnsafeCell;
@@ -23,6 +24,9 @@ const HUGE_PAGE: usize = 2 << 20;
 /// Classes of up to 64 KiB have a magazine a thread.
 const MAGAZINES: usize = 36;
 const MAGAZINE: usize = 8;
+/// The class of blocks of [`plain`].
+const PLAIN: u16 = u16::MAX;
+const _: () = assert!(CLASSES < PLAIN as usize);
 
 /// A block handed out.
 #[derive(Debug)]
@@ -104,6 +108,13 @@ fn limit() -> usize {
 pub(crate) fn take(bytes: usize) -> Result<Block> {
     if bytes > isize::MAX as usize || inject::fails(Site::Allocate) {
         return Err(out_of_memory(bytes));
+    }
+    if Config::get().plain_memory {
+        let fits = bytes <= memory_bytes();
+        let ptr = fits.then(|| plain::take(bytes.max(1))).flatten();
+        let ptr = ptr.ok_or_else(|| out_of_memory(bytes))?;
+        let (class, fresh) = (PLAIN, false);
+        return Ok(Block { ptr, class, fresh });
     }
     let (class, _) = class_of(bytes.max(1));
     if class < MAGAZINES {
@@ -188,6 +199,9 @@ pub(crate) fn give(ptr: NonNull<u8>, class: u16) {
 }
 
 fn give_shared(ptr: NonNull<u8>, class: usize) {
+    if class == PLAIN as usize {
+        return plain::give(ptr);
+    }
     let size = size_of(class);
     if size > LARGE {
         SHELVES[class]

@@ -3,6 +3,7 @@
 pub(crate) mod alloc;
 mod bandwidth;
 mod machine;
+mod plain;
 mod size_class;
 
 pub use alloc::{cached_bytes, trim};
