@@ -63,16 +63,11 @@ impl<'a> Expansion<'a> {
 
     fn load(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Value {
         let node = self.graph.node(id);
-        let (source, layout) = match node.op {
-            NodeOp::Input(n) => (
-                Source::Input(n),
-                self.graph.inputs()[n as usize].layout.clone(),
-            ),
-            NodeOp::Op(_) => (
-                Source::Node(id),
-                ferrotrace_runtime::Layout::contiguous(node.shape.clone()),
-            ),
+        let source = match node.op {
+            NodeOp::Input(n) => Source::Input(n),
+            NodeOp::Op(_) => Source::Node(id),
         };
+        let layout = self.realized.layout(self.graph, id);
         let mut position = Expr::default();
         for ((i, &stride), &n) in index.iter().zip(layout.strides()).zip(node.shape.iter()) {
             if n != 1 {

@@ -1,6 +1,7 @@
 //! From operators to loop nests: which values are stored, and the body that computes each.
 
 mod expand;
+mod layout;
 mod live;
 mod realize;
 mod split;
@@ -12,6 +13,7 @@ use crate::nest::LoopNest;
 use expand::Expansion;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
+use layout::Order;
 
 pub use realize::{Limits, Realized, realize};
 pub(crate) use split::split_of;
@@ -71,7 +73,8 @@ pub struct Lowering {
 /// # Errors
 /// An internal error where an operator has no lowering.
 pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
-    let realized = realize(graph, limits);
+    let mut realized = realize(graph, limits);
+    let flexible = layout::flexible(graph, &realized);
     let mut sites = Vec::new();
     let mut steps = Vec::new();
     for (i, node) in graph.nodes().iter().enumerate() {
@@ -95,7 +98,16 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
                 args: node.args.iter().map(arg).collect(),
             }));
         } else {
-            steps.push(Lowered::Nest(lower_node(graph, &realized, id, &mut sites)?));
+            let known = sites.len();
+            let mut nest = lower_node(graph, &realized, id, None, &mut sites)?;
+            if flexible[i]
+                && let Some(order) = layout::vote(&nest.body, &nest.iter, limits)
+            {
+                sites.truncate(known);
+                nest = lower_node(graph, &realized, id, Some(&order), &mut sites)?;
+                realized.set_order(id, order);
+            }
+            steps.push(Lowered::Nest(split::split_loops(nest)));
         }
     }
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");
@@ -107,18 +119,20 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
     })
 }
 
-/// The loop nest of one stored node.
+/// The loop nest of one stored node, whose result lies in memory in this order.
 fn lower_node(
     graph: &Graph,
     realized: &Realized,
     id: ValueId,
+    order: Option<&Order>,
     sites: &mut Vec<Site>,
 ) -> Result<LoopNest> {
     let node = graph.node(id);
     let NodeOp::Op(op) = &node.op else {
         unreachable!("inputs have no nest")
     };
-    let (mut iter, mut red) = (Vec::new(), Vec::new());
+    let iter;
+    let mut red = Vec::new();
     let reduce = match op {
         Op::Reduce { kind, mask, .. } if !realized.is_inline_reduction(id) => Some((*kind, *mask)),
         _ => None,
@@ -130,20 +144,16 @@ fn lower_node(
         };
         let shape = graph.node(x).shape.clone();
         let kept = |d: &usize| mask >> d & 1 == 0;
-        iter.extend(
-            (0..shape.rank())
-                .filter(kept)
-                .map(|d| shape[d])
-                .filter(|&n| n != 1),
-        );
-        let (mut next_iter, mut next_red) = (0, iter.len());
+        let vars;
+        (iter, vars) = loops((0..shape.rank()).filter(kept).map(|d| shape[d]), order);
+        let mut vars = vars.into_iter();
+        let mut next_red = iter.len();
         let mut index = Vec::with_capacity(shape.rank());
         for d in 0..shape.rank() {
-            if shape[d] == 1 {
+            if kept(&d) {
+                index.extend(vars.next());
+            } else if shape[d] == 1 {
                 index.push(Expr::default());
-            } else if kept(&d) {
-                index.push(Expr::var(next_iter));
-                next_iter += 1;
             } else {
                 index.push(Expr::var(next_red));
                 next_red += 1;
@@ -162,15 +172,8 @@ fn lower_node(
             &red,
         );
     } else {
-        let mut index = Vec::with_capacity(node.shape.rank());
-        for &n in node.shape.iter() {
-            if n == 1 {
-                index.push(Expr::default());
-            } else {
-                index.push(Expr::var(iter.len()));
-                iter.push(n);
-            }
-        }
+        let index;
+        (iter, index) = loops(node.shape.iter().copied(), order);
         let mut expansion = Expansion::new(graph, realized, iter.clone(), sites);
         result = expansion.node(id, &index, None)?;
         body = expansion.into_body();
@@ -185,11 +188,30 @@ fn lower_node(
         result,
         exact,
     };
-    Ok(split::split_loops(if reduce.is_some() && exact {
+    Ok(if reduce.is_some() && exact {
         rounded(nest)
     } else {
         nest
-    }))
+    })
+}
+
+/// The loops over a result's sizes, in this order, and the index of each of its dimensions: sizes of 1 have no loop.
+fn loops(sizes: impl Iterator<Item = usize>, order: Option<&Order>) -> (Vec<usize>, Vec<Expr>) {
+    let (mut extents, mut index) = (Vec::new(), Vec::new());
+    for n in sizes {
+        if n == 1 {
+            index.push(Expr::default());
+        } else {
+            let at = extents.len() as u8;
+            let var = order.and_then(|order| order.iter().position(|&d| d == at));
+            index.push(Expr::var(var.unwrap_or(extents.len())));
+            extents.push(n);
+        }
+    }
+    match order {
+        Some(order) => (order.iter().map(|&d| extents[d as usize]).collect(), index),
+        None => (extents, index),
+    }
 }
 
 /// Appends the reduction of `value`, cast to its accumulator (codegen A3.14).

@@ -1,9 +1,11 @@
 //! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
 
+use super::layout::{self, Order};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
+use rustc_hash::FxHashMap;
 
 /// Thresholds of storing and fusing.
 #[derive(Clone, Debug)]
@@ -38,6 +40,8 @@ pub struct Limits {
     pub split_rows: usize,
     /// Elements from which such a reduction is split.
     pub split_elements: usize,
+    /// Values of fewer elements are stored row-major, whatever they read (ir L12).
+    pub order_elements: usize,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
 }
@@ -60,6 +64,7 @@ impl Default for Limits {
             ready: 64,
             split_rows: 4,
             split_elements: 1 << 16,
+            order_elements: 1 << 12,
             moments: true,
         }
     }
@@ -79,9 +84,24 @@ pub struct Realized {
     stored: Vec<bool>,
     call: Vec<bool>,
     inline_reduction: Vec<bool>,
+    /// Values not stored row-major.
+    orders: FxHashMap<ValueId, Order>,
 }
 
 impl Realized {
+    /// How the memory of a stored node is laid out (ir L8).
+    pub fn layout(&self, graph: &Graph, id: ValueId) -> Layout {
+        match graph.node(id).op {
+            NodeOp::Input(n) => graph.inputs()[n as usize].layout.clone(),
+            NodeOp::Op(_) => layout::layout_of(&graph.node(id).shape, self.orders.get(&id)),
+        }
+    }
+
+    /// Fixes the order of a node's elements in memory, before anything reads it (ir L14).
+    pub(super) fn set_order(&mut self, id: ValueId, order: Order) {
+        self.orders.insert(id, order);
+    }
+
     /// Whether the node has memory: inputs do.
     pub fn is_stored(&self, id: ValueId) -> bool {
         self.stored[id.0 as usize]
@@ -112,13 +132,11 @@ impl Realized {
             chain.push(base);
             base = *from;
         }
-        let (source, mut layout) = match graph.node(base).op {
-            NodeOp::Input(n) => (Source::Input(n), graph.inputs()[n as usize].layout.clone()),
-            NodeOp::Op(_) => (
-                Source::Node(base),
-                Layout::contiguous(graph.node(base).shape.clone()),
-            ),
+        let source = match graph.node(base).op {
+            NodeOp::Input(n) => Source::Input(n),
+            NodeOp::Op(_) => Source::Node(base),
         };
+        let mut layout = self.layout(graph, base);
         for &v in chain.iter().rev() {
             let node = graph.node(v);
             let NodeOp::Op(op) = &node.op else {
@@ -160,6 +178,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         stored: vec![false; n],
         call: vec![false; n],
         inline_reduction: vec![false; n],
+        orders: FxHashMap::default(),
     };
     let mut users = vec![0u32; n];
     for i in 0..n {

@@ -222,6 +222,9 @@ impl Generator<'_> {
                 *n = self.rng.below(*n + 1);
             }
         }
+        if own.iter().product::<usize>() > self.limits.numel {
+            return;
+        }
         let index = self.indices(&own, shape[dim]);
         self.push(
             Op::Gather { dim },
@@ -238,6 +241,9 @@ impl Generator<'_> {
         }
         let mut own = shape.to_vec();
         own[dim] = self.dim();
+        if own.iter().product::<usize>() > self.limits.numel {
+            return;
+        }
         let (index, src) = (self.indices(&own, shape[dim]), self.input(&own, dtype));
         let from = self.track(src);
         let modes = [

@@ -1,0 +1,115 @@
+//! In which order a stored value's elements lie in memory: row-major, unless what it reads lies otherwise and whoever
+//! reads it does not mind (ir L9 to L14).
+
+use super::{Limits, Realized};
+use crate::body::{Body, BodyOp};
+use crate::expr::{Expr, Var};
+use crate::graph::{Graph, NodeOp};
+use ferrotrace_kernels::{Op, ValueId};
+use ferrotrace_runtime::{Layout, Shape};
+use smallvec::SmallVec;
+
+/// The dimensions of a result that are not of size 1, outermost in memory first, by their numbers among themselves.
+pub type Order = SmallVec<[u8; 6]>;
+
+/// Values that may lie in any order (ir L9): generated, and read by generated loops alone that either reduce
+/// or may lie in any order themselves. Outputs, and what ready-made kernels read, are row-major, in both modes
+/// (codegen B4.5): so no program can tell.
+pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
+    let nodes = graph.nodes();
+    let mut flexible: Vec<bool> = (0..nodes.len())
+        .map(|i| {
+            let id = ValueId(i as u32);
+            !matches!(nodes[i].op, NodeOp::Input(_)) && !realized.is_call(id)
+        })
+        .collect();
+    for v in graph.outputs() {
+        flexible[v.0 as usize] = false;
+    }
+    for i in (0..nodes.len()).rev() {
+        let id = ValueId(i as u32);
+        let reduces = matches!(&nodes[i].op, NodeOp::Op(Op::Reduce { .. }))
+            && !realized.is_inline_reduction(id)
+            && realized.is_stored(id);
+        if !flexible[i] && !reduces {
+            for v in graph.operands(id) {
+                flexible[v.0 as usize] = false;
+            }
+        }
+    }
+    flexible
+}
+
+/// The order in which the nest that computes `body` over `extents` should run and store, innermost last, if that is not
+/// the given one (ir L12, L13): dimension `a` lies within `b` if most of the elements read lie closer together along
+/// `a`. The reference counts accesses, and takes a broadcast dimension for an outer one; here an access weighs as much as
+/// it reads, so that one large operand outweighs several rows, and what is broadcast along either has no say, so that
+/// a column times a row does not turn the matrices beside it.
+pub fn vote(body: &Body, extents: &[usize], limits: &Limits) -> Option<Order> {
+    let n = extents.len();
+    if n < 2 || extents.iter().product::<usize>() < limits.order_elements {
+        return None;
+    }
+    let loads: SmallVec<[&Expr; 8]> = body
+        .values()
+        .iter()
+        .filter_map(|v| match &v.op {
+            BodyOp::Load { index, .. } if index.is_affine() => Some(index),
+            _ => None,
+        })
+        .collect();
+    let stride = |index: &Expr, d: usize| index.coefficient(Var(d as u32)).unsigned_abs();
+    let weights: SmallVec<[usize; 8]> = loads
+        .iter()
+        .map(|index| {
+            (0..n)
+                .filter(|&d| stride(index, d) != 0)
+                .map(|d| extents[d])
+                .product()
+        })
+        .collect();
+    // Whether `a` lies within `b`; equal votes leave row-major order.
+    let within = |a: usize, b: usize| {
+        let (mut yes, mut no) = (0u128, 0u128);
+        for (index, &weight) in loads.iter().zip(&weights) {
+            let (sa, sb) = (stride(index, a), stride(index, b));
+            if sa == 0 || sb == 0 {
+                continue;
+            } else if sa < sb {
+                yes += weight as u128;
+            } else if sb < sa {
+                no += weight as u128;
+            }
+        }
+        if yes == no { a > b } else { yes > no }
+    };
+    // The vote is no order (it need not be transitive): an insertion sort ends with any answers.
+    let mut order: Order = SmallVec::new();
+    for d in 0..n {
+        let at = (0..order.len())
+            .find(|&k| within(order[k] as usize, d))
+            .unwrap_or(order.len());
+        order.insert(at, d as u8);
+    }
+    order
+        .iter()
+        .enumerate()
+        .any(|(k, &d)| k != d as usize)
+        .then_some(order)
+}
+
+/// The layout of a shape whose dimensions lie in this order (ir L10, L11).
+pub fn layout_of(shape: &Shape, order: Option<&Order>) -> Layout {
+    let Some(order) = order else {
+        return Layout::contiguous(shape.clone());
+    };
+    let long: SmallVec<[usize; 6]> = (0..shape.rank()).filter(|&d| shape[d] != 1).collect();
+    let mut strides = SmallVec::from_elem(1isize, shape.rank());
+    let mut stride = 1;
+    for &k in order.iter().rev() {
+        let d = long[k as usize];
+        strides[d] = stride;
+        stride *= shape[d] as isize;
+    }
+    Layout::new(shape.clone(), strides, 0)
+}

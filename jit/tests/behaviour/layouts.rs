@@ -1,0 +1,101 @@
+//! The order in which intermediate values lie in memory.
+
+use super::{read, run};
+use crate::common::noise;
+use ferrotrace_jit::lower::{Limits, Lowered, lower};
+
+/// The loops of each generated nest over its result, in the order in which it is stored.
+fn orders(text: &str) -> Vec<Vec<usize>> {
+    let lowering = lower(&read(text), &Limits::default()).unwrap_or_else(|e| panic!("{e}"));
+    let extents = |step: &Lowered| match step {
+        Lowered::Nest(nest) => Some(nest.iter.clone()),
+        Lowered::Call(_) => None,
+    };
+    lowering.steps.iter().filter_map(extents).collect()
+}
+
+// ir L9, L11 to L14
+#[test]
+fn an_intermediate_lies_as_what_it_reads() {
+    let text = "
+        %0: f32[90, 70] = input 0 [70, 1]
+        %1: f32[90] = input 1 [1]
+        %2: f32[70, 90] = permute(%0) {order: [1, 0]}
+        %3: f32[70, 90] = add(%2, %1)
+        %4: f32[70, 90] = exp(%3)
+        %5: f32[70] = sum(%4) {dims: [1], keepdim: false}
+        %6: f32[90] = max(%4) {dims: [0], keepdim: false}
+        return %5 %6";
+    assert_eq!(orders(text), [vec![90, 70], vec![70], vec![90]]);
+    run(text, &[noise(&[90, 70], 1), noise(&[90], 2)], 1e-3);
+}
+
+// ir L12, L13: three dimensions, one of size 1, and a reduction whose result is turned.
+#[test]
+fn orders_of_more_dimensions() {
+    let text = "
+        %0: f32[30, 1, 40, 20] = input 0 [800, 800, 20, 1]
+        %1: f32[20, 1, 30, 40] = permute(%0) {order: [3, 1, 0, 2]}
+        %2: f32[20, 1, 30, 40] = sin(%1)
+        %3: f32[1, 30, 40] = sum(%2) {dims: [0], keepdim: false}
+        %4: f32[20, 1, 30, 1] = max(%2) {dims: [3], keepdim: true}
+        %5: f32[20, 1, 30, 1] = exp(%4)
+        %6: f32[20, 1] = sum(%5) {dims: [2, 3], keepdim: false}
+        return %3 %6";
+    let all = orders(text);
+    assert_eq!(all[0], [30, 40, 20]);
+    assert_eq!(all[1], [30, 40]);
+    run(text, &[noise(&[30, 1, 40, 20], 3)], 1e-3);
+}
+
+// codegen B4.5, ir L15: results, what is read through views of them, and operands of ready-made kernels are row-major.
+#[test]
+fn what_others_read_is_row_major() {
+    let text = "
+        %0: f32[90, 70] = input 0 [70, 1]
+        %1: f32[70, 90] = permute(%0) {order: [1, 0]}
+        %2: f32[70, 90] = exp(%1)
+        %3: f32[70, 90] = sort(%2) {dim: 1, descending: false}
+        %4: f32[70, 90] = tanh(%1)
+        %5: f32[6300] = reshape(%4) {to: [6300]}
+        %6: f32[70] = sum(%4) {dims: [1], keepdim: false}
+        return %3 %5 %6";
+    for order in orders(text).iter().filter(|order| order.len() == 2) {
+        assert_eq!(order, &[70, 90]);
+    }
+    run(text, &[noise(&[90, 70], 4)], 1e-3);
+}
+
+// ir L13: equal votes, and what is broadcast, leave the order; so do small values.
+#[test]
+fn ties_are_row_major() {
+    let text = |rows: usize, cols: usize| {
+        format!(
+            "%0: f32[{cols}, {rows}] = input 0 [{rows}, 1]
+             %1: f32[{rows}, {cols}] = input 1 [{cols}, 1]
+             %2: f32[{rows}, {cols}] = permute(%0) {{order: [1, 0]}}
+             %3: f32[{rows}, {cols}] = atan2(%1, %2)
+             %4: f32[{rows}] = sum(%3) {{dims: [1], keepdim: false}}
+             %5: f32[{cols}] = max(%3) {{dims: [0], keepdim: false}}
+             return %4 %5"
+        )
+    };
+    assert_eq!(orders(&text(70, 90))[0], [70, 90]);
+    let column = "
+        %0: f32[90, 1] = input 0 [1, 1]
+        %1: f32[70] = input 1 [1]
+        %2: f32[90, 70] = mul(%0, %1)
+        %3: f32[90, 70] = exp(%2)
+        %4: f32[90] = sum(%3) {dims: [1], keepdim: false}
+        %5: f32[70] = max(%3) {dims: [0], keepdim: false}
+        return %4 %5";
+    assert_eq!(orders(column)[0], [90, 70]);
+    let small = "
+        %0: f32[9, 7] = input 0 [7, 1]
+        %1: f32[7, 9] = permute(%0) {order: [1, 0]}
+        %2: f32[7, 9] = exp(%1)
+        %3: f32[7] = sum(%2) {dims: [1], keepdim: false}
+        %4: f32[9] = max(%2) {dims: [0], keepdim: false}
+        return %3 %4";
+    assert_eq!(orders(small)[0], [7, 9]);
+}
