@@ -34,6 +34,10 @@ pub struct Limits {
     pub shared_bytes: u64,
     /// Nodes further apart are not fused horizontally (scheduler L-16).
     pub distance: usize,
+    /// Fusing may hold more memory at once by this many times the bytes that it saves (scheduler B-12).
+    pub veto_factor: u64,
+    /// And by this many bytes in any case: a launch costs as much time.
+    pub veto_bytes: u64,
     /// Most steps that could run next of which the one that needs least memory is looked for (scheduler B-16).
     pub ready: usize,
     /// A reduction into fewer results than this over a large input is split into chunks.
@@ -61,6 +65,8 @@ impl Default for Limits {
             rounds: 10,
             shared_bytes: 10,
             distance: 64,
+            veto_factor: 32,
+            veto_bytes: 1 << 16,
             ready: 64,
             split_rows: 4,
             split_elements: 1 << 16,

@@ -4,6 +4,7 @@ mod align;
 mod fused;
 mod moments;
 mod refusal;
+mod veto;
 
 use crate::body::Source;
 use crate::graph::Graph;
@@ -43,9 +44,20 @@ struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
     limits: &'a Limits,
     sizes: FxHashMap<Source, u64>,
+    /// Stored values that are no outputs.
+    temporaries: FxHashMap<ValueId, Temporary>,
+    /// The node of each lowered step.
+    owner: Vec<NodeIndex>,
     /// For each lowered step, the last step of any node that begins there or before.
     reach: Vec<usize>,
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
+}
+
+/// A stored value that is no output: the lowered steps that make and read it.
+#[derive(Debug)]
+struct Temporary {
+    made: usize,
+    read: Vec<usize>,
 }
 
 /// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09).
@@ -71,17 +83,24 @@ impl<'a> Fusion<'a> {
         let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
         let mut producer: FxHashMap<ValueId, NodeIndex> = FxHashMap::default();
         let mut sizes = FxHashMap::default();
+        let mut temporaries: FxHashMap<ValueId, Temporary> = FxHashMap::default();
+        let mut owner = Vec::with_capacity(lowering.steps.len());
         for (i, step) in lowering.steps.iter().enumerate() {
             let weight = match step {
                 Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
                 Lowered::Call(_) => None,
             };
             let index = fused.add_node(weight);
+            owner.push(index);
             for source in step.reads() {
                 if let Source::Node(node) = source
                     && let Some(&from) = producer.get(&node)
                 {
                     fused.update_edge(from, index, ());
+                    let made = from.index();
+                    let read = Vec::new();
+                    let of = temporaries.entry(node).or_insert(Temporary { made, read });
+                    of.read.push(i);
                 }
                 let bytes = |d: DType, n: usize| (d.size() * n) as u64;
                 let size = match source {
@@ -95,10 +114,17 @@ impl<'a> Fusion<'a> {
             }
             producer.insert(node_of(step), index);
         }
+        for (source, _) in &lowering.outputs {
+            if let Source::Node(node) = source {
+                temporaries.remove(node);
+            }
+        }
         Fusion {
             graph: fused,
             limits,
             sizes,
+            temporaries,
+            owner,
             reach: (0..lowering.steps.len()).collect(),
             refusals: BTreeMap::new(),
         }
@@ -238,6 +264,10 @@ impl<'a> Fusion<'a> {
             return Err(Refusal::NodeBetween);
         }
         let fused = FusedNode::fuse(first, second, self.limits)?;
+        self.holds_more(a, b, bytes)?;
+        for &step in &second.steps {
+            self.owner[step] = a;
+        }
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
         let (first, last) = self.span(a);

@@ -23,6 +23,8 @@ pub enum Refusal {
     TooManyNests,
     /// Too many operations in one kernel (codegen B2.7).
     TooManyOps,
+    /// Each alone reads large buffers that would have to exist at once (L-15).
+    PeakMemory,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
     SplitReduction,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
@@ -43,6 +45,7 @@ impl Refusal {
             Refusal::TooManyNests => "the kernel would hold too many loop nests",
             Refusal::TooManyOps => "the kernel would hold too many operations",
             Refusal::SplitReduction => "the reduction is split over threads",
+            Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

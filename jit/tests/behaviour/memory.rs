@@ -1,10 +1,12 @@
 //! Memory of runs: reuse, donation, lifetimes.
 
-use super::{plan, run};
+use super::{plan, read, run};
 use crate::common::{copied, dense, filled, kept, noise, values};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Pointer;
-use ferrotrace_jit::{PlanInput, Step};
+use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::schedule::Refusal;
+use ferrotrace_jit::{PlanInput, Step, draft};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
@@ -275,4 +277,82 @@ fn the_estimate_is_what_runs_hold() {
     ] {
         assert_eq!(peak(text, std::slice::from_ref(&x)), buffers * 4 * 64 * 64);
     }
+}
+
+/// Two sums over the rows of products that share a vector: one needs `n` rows at once, both twice as many.
+fn two_sums(n: usize) -> String {
+    format!(
+        "%0: f32[{n}, 256] = input 0 [256, 1]
+         %1: f32[256, 256] = input 1 [256, 1]
+         %2: f32[256, 256] = input 2 [256, 1]
+         %3: f32[256] = input 3 [1]
+         %4: f32[{n}, 256] = matmul(%0, %1)
+         %5: f32[{n}, 256] = mul(%4, %3)
+         %6: f32[{n}] = sum(%5) {{dims: [1], keepdim: false}}
+         %7: f32[{n}, 256] = matmul(%0, %2)
+         %8: f32[{n}, 256] = mul(%7, %3)
+         %9: f32[{n}] = max(%8) {{dims: [1], keepdim: false}}
+         return %6 %9"
+    )
+}
+
+// scheduler §21.33, L-15, B-12
+#[test]
+fn kernels_that_would_hold_twice_as_much_stay_apart() {
+    let willing = Limits {
+        veto_factor: u64::MAX,
+        ..Limits::default()
+    };
+    // Fusing saves one reading of the vector, 1 KiB; each product has 32 times as much at 32 rows, just allowed.
+    let refused = |n: usize| {
+        let apart = draft(read(&two_sums(n)), &Limits::default()).expect("a draft");
+        let one = draft(read(&two_sums(n)), &willing).expect("a draft");
+        assert_eq!(one.steps.len(), 3);
+        let why: Vec<Refusal> = apart.refusals.iter().map(|pair| pair.2).collect();
+        let vetoed = why.contains(&Refusal::PeakMemory);
+        assert_eq!(apart.steps.len(), 3 + usize::from(vetoed));
+        let (apart, one) = (apart.peak(&|_| false), one.peak(&|_| false));
+        if vetoed {
+            // One product and the two sums.
+            assert_eq!(apart, 4 * 256 * n as u64 + 8 * n as u64);
+            assert!(one >= 2 * 4 * 256 * n as u64);
+        }
+        vetoed
+    };
+    assert_eq!([32, 64, 65, 512].map(refused), [false, false, true, true]);
+    run(
+        &two_sums(65),
+        &[
+            noise(&[65, 256], 1),
+            noise(&[256, 256], 2),
+            noise(&[256, 256], 3),
+            noise(&[256], 4),
+        ],
+        1e-1,
+    );
+}
+
+// The sums of what four products give are added: not all four exist at once.
+#[test]
+fn sums_of_large_values_are_not_one_kernel() {
+    let n = 256;
+    let mut text = String::new();
+    for i in 0..4 {
+        text += &format!("%{i}: f32[{n}, {n}] = input {i} [{n}, 1]\n");
+    }
+    for i in 4..8 {
+        text += &format!("%{i}: f32[{n}, {n}] = matmul(%{}, %0)\n", i - 4);
+    }
+    for i in 8..12 {
+        text += &format!(
+            "%{i}: f32[{n}] = sum(%{}) {{dims: [1], keepdim: false}}\n",
+            i - 4
+        );
+    }
+    text += &format!("%12: f32[{n}] = sub(%8, %9)\n%13: f32[{n}] = sub(%10, %11)\n");
+    text += &format!("%14: f32[{n}] = sub(%12, %13)\nreturn %14");
+    let inputs = [1, 2, 3, 4].map(|seed| noise(&[n, n], seed));
+    let held = peak(&text, &inputs);
+    assert!(held <= (n * n + 5 * n) as u64 * 4, "{held}");
+    run(&text, &inputs, 1e-1);
 }
