@@ -15,7 +15,7 @@ use crate::body::{Body, BodyOp, MaskId, Source, Value};
 use crate::emit::Pointer;
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Call, CallArg, Site};
+use crate::lower::{Call, CallArg, Piece, Pieces, Site};
 use crate::nest::LoopNest;
 use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
@@ -33,6 +33,7 @@ use std::collections::HashMap;
 /// the interpreter's contract.
 pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     let mut memory = Memory::new(&draft.graph, inputs, scalars, &draft.sites);
+    memory.pieces = Some(&draft.pieces);
     for (step, frees) in draft.steps.iter().zip(&draft.frees) {
         match step {
             Step::Launch(emitted) => {
@@ -68,6 +69,7 @@ pub struct Memory<'a> {
     inputs: &'a [Array],
     scalars: &'a [Scalar],
     sites: &'a [Site],
+    pieces: Option<&'a Pieces>,
     nodes: HashMap<ValueId, Array>,
 }
 
@@ -84,6 +86,7 @@ impl<'a> Memory<'a> {
             inputs,
             scalars,
             sites,
+            pieces: None,
             nodes: HashMap::new(),
         }
     }
@@ -173,6 +176,16 @@ impl<'a> Memory<'a> {
         )))
     }
 
+    /// How a stored node lies in memory: a part of another as far apart as there, with nothing between.
+    fn layout(&self, id: ValueId) -> Layout {
+        match self.pieces.and_then(|pieces| pieces.get(&id)) {
+            Some(Piece { window, .. }) => {
+                Layout::new(window.shape().clone(), window.strides().into(), 0)
+            }
+            None => Layout::contiguous(self.graph.node(id).shape.clone()),
+        }
+    }
+
     /// The element at a position counted from the window's first.
     fn element(&self, source: Source, dtype: DType, at: i64) -> Result<Datum> {
         let none = || Error::internal(format!("{source:?} is read before it is written"));
@@ -231,8 +244,8 @@ impl<'m, 'a> Frame<'m, 'a> {
             let inner =
                 dependence[store.value as usize].inner || store.index.any(&mut { of_column });
             if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
-            let numel = self.memory.graph.node(*id).shape.numel();
-            results.push((*id, store.dtype, vec![None; numel]));
+            let span = self.memory.layout(*id).span().len();
+            results.push((*id, store.dtype, vec![None; span]));
         }
         let is_reduction = |v: &Value| matches!(self.body().value(*v).op, BodyOp::Reduce { .. });
         let all: Vec<Value> = per_row
@@ -274,18 +287,25 @@ impl<'m, 'a> Frame<'m, 'a> {
             }
         }
         let array = |(id, dtype, elements): (ValueId, DType, Vec<Option<Datum>>)| {
-            let hole = || Error::internal(format!("an element of %{} is never stored", id.0));
+            let hole = || Error::internal(format!("%{} is not stored at its elements", id.0));
+            let layout = self.memory.layout(id);
+            let mut expected = vec![false; elements.len()];
+            layout.offsets().for_each(|at| expected[at] = true);
+            let stored = elements.iter().map(Option::is_some);
+            if !stored.eq(expected) {
+                return Err(hole());
+            }
+            let any = elements.iter().flatten().next().cloned();
             let elements: Vec<Datum> = elements
                 .into_iter()
-                .collect::<Option<_>>()
-                .ok_or_else(hole)?;
+                .filter_map(|element| element.or_else(|| any.clone()))
+                .collect();
             let buffer = Datum::write(&elements, dtype, &self.memory.graph.device())?;
-            let shape = self.memory.graph.node(id).shape.clone();
             Ok((
                 id,
                 Array {
                     buffer,
-                    layout: Layout::contiguous(shape),
+                    layout,
                     dtype,
                 },
             ))

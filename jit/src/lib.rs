@@ -22,4 +22,4 @@ pub mod text;
 pub use eager::run_eagerly;
 pub use explain::{Explanation, FusedInfo};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
-pub use plan::{Draft, Plan, PlanInput, Step, compile, draft};
+pub use plan::{Draft, Plan, PlanInput, Step, compile, compile_with, draft};

@@ -22,6 +22,8 @@ pub struct LoopNest {
     pub body: Body,
     /// The value stored.
     pub result: Value,
+    /// Where the result is stored, over the iteration variables.
+    pub place: Expr,
     /// Whether it was recorded under [`Precision::EagerExact`](crate::Precision).
     pub exact: bool,
 }
@@ -48,11 +50,6 @@ impl LoopNest {
             self.body.value(self.result).op,
             crate::body::BodyOp::Reduce { .. }
         ) || !self.red.is_empty()
-    }
-
-    /// Where the result is stored, over the iteration variables: row-major.
-    pub fn store_index(&self) -> Expr {
-        flat_index(&self.iter, 0)
     }
 }
 

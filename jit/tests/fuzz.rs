@@ -7,7 +7,9 @@ use common::generate::{Limits, Program, program};
 use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
-use ferrotrace_jit::{Graph, Plan, PlanInput, Precision, Step, compile, draft, run_eagerly};
+use ferrotrace_jit::{
+    Graph, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
+};
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{
     DType, Error, KernelSource, Result, Scalar, compile_kernels, stats_scope,
@@ -32,6 +34,23 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
         ..Thresholds::default()
     };
     interpret(&draft(graph, &limits)?, arrays, scalars)
+}
+
+/// Thresholds under which every stored concatenation has its parts written in place.
+fn placing() -> Thresholds {
+    Thresholds {
+        cat_bytes: 0,
+        ..Thresholds::default()
+    }
+}
+
+fn interpreted_in_place(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    interpret(&draft(graph, &placing())?, arrays, scalars)
+}
+
+fn compiled_in_place(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let plan = compile_with(graph, &placing())?;
+    measured(&plan, &mut kept(arrays), scalars)
 }
 
 fn compiled(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
@@ -72,7 +91,7 @@ fn donated(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Arr
             donated: true,
         })
         .collect();
-    let plan = compile(same)?;
+    let plan = compile_with(same, &placing())?;
     measured(&plan, &mut inputs, scalars)
 }
 
@@ -167,15 +186,15 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
         ..SMALL
     };
     for seed in count(3500) {
-        check(seed, &limits, interpreted);
+        check(seed, &limits, interpreted_in_place);
     }
 }
 
 /// Compiles the kernels of many programs at once, so that the compiler runs once for many.
-fn prepare(programs: &[Program]) {
+fn prepare(programs: &[Program], thresholds: &Thresholds) {
     let mut sources: Vec<KernelSource> = Vec::new();
     for p in programs {
-        let Ok(draft) = draft(p.graph.clone(), &Thresholds::default()) else {
+        let Ok(draft) = draft(p.graph.clone(), thresholds) else {
             continue;
         };
         for step in draft.steps {
@@ -189,7 +208,12 @@ fn prepare(programs: &[Program]) {
     }
 }
 
-fn check_compiled(seeds: std::ops::Range<u64>, limits: &Limits, run: Runner) {
+fn check_compiled(
+    seeds: std::ops::Range<u64>,
+    limits: &Limits,
+    thresholds: &Thresholds,
+    run: Runner,
+) {
     let seeds: Vec<u64> = seeds.collect();
     for batch in seeds.chunks(32) {
         prepare(
@@ -197,12 +221,19 @@ fn check_compiled(seeds: std::ops::Range<u64>, limits: &Limits, run: Runner) {
                 .iter()
                 .map(|&s| program(s, limits))
                 .collect::<Vec<_>>(),
+            thresholds,
         );
         for &seed in batch {
             let ((), stats) = stats_scope(|| check(seed, limits, run));
             assert_eq!(stats.fallbacks, 0, "seed {seed} ran on ready-made kernels");
         }
     }
+}
+
+/// Parts are written in place wherever they can be.
+#[test]
+fn parts_written_in_place_give_the_results_of_eager_mode() {
+    check_compiled(count(150), &MIDDLE, &placing(), compiled_in_place);
 }
 
 const MIDDLE: Limits = Limits {
@@ -214,7 +245,7 @@ const MIDDLE: Limits = Limits {
 
 #[test]
 fn compiled_plans_give_the_results_of_eager_mode() {
-    check_compiled(count(500), &MIDDLE, compiled);
+    check_compiled(count(500), &MIDDLE, &Thresholds::default(), compiled);
 }
 
 #[test]
@@ -225,6 +256,7 @@ fn compiled_exact_plans_give_the_results_of_eager_mode() {
             precision: Precision::EagerExact,
             ..MIDDLE
         },
+        &Thresholds::default(),
         compiled,
     );
 }
@@ -238,7 +270,7 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ops: 10,
         ..MIDDLE
     };
-    check_compiled(count(150), &limits, compiled);
+    check_compiled(count(150), &limits, &Thresholds::default(), compiled);
 }
 
 /// Long rows, blocks and chunks: sizes past every threshold of the emitter.
@@ -251,11 +283,11 @@ const LARGE: Limits = Limits {
 
 #[test]
 fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
-    check_compiled(count(30), &LARGE, compiled);
+    check_compiled(count(30), &LARGE, &Thresholds::default(), compiled);
 }
 
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {
-    check_compiled(count(120), &MIDDLE, donated);
+    check_compiled(count(120), &MIDDLE, &placing(), donated);
 }

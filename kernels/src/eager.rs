@@ -358,15 +358,22 @@ fn cat(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let mut first = 0;
     for i in 0..args.len() {
         let x = array(args, i)?;
-        let len = x.shape()[dim];
-        if copy::place(&out, dim, first, x) {
-            first += len;
-            continue;
-        }
-        copy::assign(&out, &window(&out.layout, dim, first, len, 1), x)?;
-        first += len;
+        place(&out, dim, first, x)?;
+        first += x.shape()[dim];
     }
     Ok(out)
+}
+
+/// Writes `part` at positions `first..` of dimension `dim` of `whole`, a dense result on the CPU that is being made.
+///
+/// # Errors
+/// Out of memory.
+pub fn place(whole: &Array, dim: usize, first: usize, part: &Array) -> Result<()> {
+    if copy::place(whole, dim, first, part) {
+        return Ok(());
+    }
+    let len = part.shape()[dim];
+    copy::assign(whole, &window(&whole.layout, dim, first, len, 1), part)
 }
 
 #[cfg(test)]

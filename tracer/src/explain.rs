@@ -68,5 +68,6 @@ fn nothing() -> Draft {
         outputs: Vec::new(),
         sites: Vec::new(),
         refusals: Vec::new(),
+        pieces: Default::default(),
     }
 }

@@ -82,6 +82,14 @@ pub(super) fn of_step(draft: &Draft, step: &Step) -> Traffic {
             }
         }
         Step::Call(call) => {
+            if let Some((_, copied)) = draft.joined(call) {
+                let size = draft.graph.node(call.node).dtype.size();
+                for (_, _, layout) in copied {
+                    traffic.read += (span(layout) * size) as u64;
+                    traffic.written += (layout.numel() * size) as u64;
+                }
+                return traffic;
+            }
             for arg in &call.args {
                 if let CallArg::Window(source, _) = arg {
                     traffic.read += bytes(source);

@@ -121,6 +121,8 @@ impl Explanation {
                     });
                     sources.push(e.source.text());
                 }
+                // A concatenation whose parts are all in place is no call.
+                Step::Call(call) if draft.joined(call).is_some_and(|(_, c)| c.is_empty()) => {}
                 Step::Call(call) => calls.push(draft.graph.context(call.node).op),
             }
             steps.push(StepInfo {

@@ -3,6 +3,7 @@
 mod expand;
 mod layout;
 mod live;
+mod pieces;
 mod realize;
 mod split;
 
@@ -15,6 +16,7 @@ use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;
 
+pub use pieces::{Piece, Pieces};
 pub use realize::{Limits, Realized, realize};
 pub(crate) use split::split_of;
 
@@ -65,6 +67,8 @@ pub struct Lowering {
     pub outputs: Vec<(Source, Layout)>,
     /// Index checks; site `i` is entry `i − 1`.
     pub sites: Vec<Site>,
+    /// Values that lie in the memory of others.
+    pub pieces: Pieces,
 }
 
 /// Lowers a simplified graph (codegen B1, B2): values stored by the rules of [`realize`] become loop nests or library
@@ -116,6 +120,7 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
         steps: live::live(steps, &outputs),
         outputs,
         sites,
+        pieces: realized.pieces,
     })
 }
 
@@ -179,8 +184,20 @@ fn lower_node(
         body = expansion.into_body();
     }
     let exact = node.precision == crate::Precision::EagerExact;
+    let place = match realized.pieces.get(&id) {
+        Some(piece) => {
+            let strides = piece.window.strides().iter();
+            let long = node.shape.iter().zip(strides).filter(|(n, _)| **n != 1);
+            let terms = long.enumerate();
+            terms.fold(Expr::default(), |place, (var, (_, &stride))| {
+                place.add(&Expr::var(var).scale(stride as i64))
+            })
+        }
+        None => crate::nest::flat_index(&iter, 0),
+    };
     let nest = LoopNest {
         node: id,
+        place,
         dtype: node.dtype,
         iter,
         red,

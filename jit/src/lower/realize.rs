@@ -1,6 +1,7 @@
 //! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
 
 use super::layout::{self, Order};
+use super::pieces::{self, Piece, Pieces};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
@@ -22,6 +23,8 @@ pub struct Limits {
     pub unroll: usize,
     /// Concatenations of more operands are copied (ir `max_pointwise_cat_inputs`).
     pub cat: usize,
+    /// The parts of a concatenation are written in place where that saves this many bytes a part.
+    pub cat_bytes: u64,
     /// Most nests of one fused node (scheduler L-14).
     pub fusion_nests: usize,
     /// Most operations of one fused node.
@@ -59,6 +62,7 @@ impl Default for Limits {
             ops: 100,
             unroll: 8,
             cat: 8,
+            cat_bytes: 1 << 14,
             fusion_nests: 64,
             fusion_ops: 160,
             pairs: 64,
@@ -87,16 +91,20 @@ struct Cost {
 /// The decision for each node.
 #[derive(Clone, Debug)]
 pub struct Realized {
-    stored: Vec<bool>,
-    call: Vec<bool>,
+    pub(super) stored: Vec<bool>,
+    pub(super) call: Vec<bool>,
     inline_reduction: Vec<bool>,
     /// Values not stored row-major.
     orders: FxHashMap<ValueId, Order>,
+    pub(super) pieces: Pieces,
 }
 
 impl Realized {
-    /// How the memory of a stored node is laid out (ir L8).
+    /// How a stored node lies in its memory (ir L8): a part of another from its own first element on.
     pub fn layout(&self, graph: &Graph, id: ValueId) -> Layout {
+        if let Some(Piece { window, .. }) = self.pieces.get(&id) {
+            return Layout::new(window.shape().clone(), window.strides().into(), 0);
+        }
         match graph.node(id).op {
             NodeOp::Input(n) => graph.inputs()[n as usize].layout.clone(),
             NodeOp::Op(_) => layout::layout_of(&graph.node(id).shape, self.orders.get(&id)),
@@ -185,6 +193,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         call: vec![false; n],
         inline_reduction: vec![false; n],
         orders: FxHashMap::default(),
+        pieces: Pieces::default(),
     };
     let mut users = vec![0u32; n];
     for i in 0..n {
@@ -283,6 +292,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             need_memory(graph, &mut realized, &mut costs, id);
         }
     }
+    pieces::place(graph, &mut realized, &users, limits);
     realized
 }
 

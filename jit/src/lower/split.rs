@@ -41,6 +41,7 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
             extents.as_slice(),
         );
         nest.body = body;
+        nest.place = nest.place.substitute(&of, extents.as_slice());
         nest.result = roots[0];
     }
     nest

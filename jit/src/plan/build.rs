@@ -6,13 +6,14 @@ use super::run::Places;
 use super::{Draft, Meter, Plan, Step};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
-use crate::graph::Graph;
-use crate::lower::{CallArg, Limits, Lowered, lower};
+use crate::graph::{Graph, NodeOp};
+use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
+use ferrotrace_kernels::Op;
 use ferrotrace_runtime::{
-    Activity, Config, Counter, Error, Kernel, KernelSource, Result, Timer, compile_kernels_on,
-    count,
+    Activity, Config, Counter, Error, Kernel, KernelSource, Layout, Result, Timer,
+    compile_kernels_on, count,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -30,6 +31,10 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     }
     let limits = &Limits {
         moments: limits.moments && graph.device().is_cpu(),
+        cat_bytes: match graph.device().is_cpu() {
+            true => limits.cat_bytes,
+            false => u64::MAX,
+        },
         ..*limits
     };
     let lowering = lower(&graph, limits)?;
@@ -61,7 +66,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             },
         })
         .collect();
-    let footprints = Footprints::of(&graph, &steps, &lowering.outputs);
+    let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let steps: Vec<Step> = least_memory(&footprints, limits.ready)
         .into_iter()
@@ -78,6 +83,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         frees,
         outputs: lowering.outputs,
         sites: lowering.sites,
+        pieces: lowering.pieces,
         refusals: schedule.refusals,
     };
     if verify {
@@ -198,11 +204,41 @@ fn warn_once(message: &str) {
     }
 }
 
+/// A part that is copied into a concatenation: where it starts there, and where it lies.
+type Copied<'a> = (usize, Source, &'a Layout);
+
 impl Draft {
+    /// Of a concatenation whose parts were written in place: its dimension, and those that were not, each with where it
+    /// starts. `None` for other calls. A part that comes twice is written once.
+    pub(crate) fn joined<'a>(&self, call: &'a Call) -> Option<(usize, Vec<Copied<'a>>)> {
+        let NodeOp::Op(Op::Cat { dim }) = self.graph.node(call.node).op else {
+            return None;
+        };
+        let stride = self.graph.node(call.node).shape.strides()[dim] as usize;
+        let (mut start, mut any, mut copied) = (0, false, Vec::new());
+        for arg in &call.args {
+            let CallArg::Window(source, layout) = arg else {
+                return None;
+            };
+            let there =
+                |piece: &Piece| piece.whole == call.node && piece.window.offset() == start * stride;
+            let placed = match source {
+                Source::Node(node) => self.pieces.get(node).is_some_and(there),
+                Source::Input(_) => false,
+            };
+            any |= placed;
+            if !placed && layout.numel() > 0 {
+                copied.push((start, *source, layout));
+            }
+            start += layout.shape()[dim];
+        }
+        any.then_some((dim, copied))
+    }
+
     /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19): memory that a ready-made
     /// kernel or a launch needs for itself alone is not counted. `donated` says which inputs the run may overwrite.
     pub fn peak(&self, donated: &dyn Fn(u32) -> bool) -> u64 {
-        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs);
+        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
         footprints.peak(0..self.steps.len(), donated)
     }
 }

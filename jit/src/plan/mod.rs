@@ -10,7 +10,7 @@ use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
 use crate::graph::Graph;
-use crate::lower::{Call, Limits, Site};
+use crate::lower::{Call, Limits, Pieces, Site};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
@@ -52,6 +52,8 @@ pub struct Draft {
     pub outputs: Vec<(Source, Layout)>,
     /// What index faults mean.
     pub sites: Vec<Site>,
+    /// Nodes that lie in the memory of others, which the first of them to run allocates.
+    pub pieces: Pieces,
     /// Pairs that are not one kernel, with the reason.
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
 }
@@ -74,8 +76,16 @@ pub struct Plan {
 /// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
 /// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
 pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
+    compile_with(graph, &Limits::default())
+}
+
+/// As [`compile`], with other thresholds.
+///
+/// # Errors
+/// As there.
+pub fn compile_with(graph: Graph, limits: &Limits) -> Result<Arc<Plan>> {
     let timer = Timer::start();
-    let draft = draft(graph, &Limits::default())?;
+    let draft = draft(graph, limits)?;
     timer.stop(Activity::Planning, || {
         (format!("{} operations", draft.graph.nodes().len()), 0)
     });

@@ -49,16 +49,10 @@ fn least_possible(footprints: &Footprints) -> u64 {
         .filter(|b| made(b) && footprints.output[*b])
         .map(bytes)
         .sum();
-    let of_step = footprints.steps.iter().map(|step| {
-        let read: u64 = step.reads.iter().copied().filter(made).map(bytes).sum();
-        let fresh = |b: &usize| step.in_place.iter().all(|pair| pair.0 != *b);
-        read + step
-            .writes
-            .iter()
-            .copied()
-            .filter(fresh)
-            .map(bytes)
-            .sum::<u64>()
+    let of_step = footprints.steps.iter().map(|step| -> u64 {
+        let over = |b: usize| step.in_place.iter().any(|pair| pair.0 == b);
+        let all = step.touched().filter(|b| made(b) && !over(*b));
+        all.map(bytes).sum()
     });
     outputs.max(of_step.max().unwrap_or(0))
 }
@@ -90,6 +84,7 @@ impl Dependencies {
         for (i, step) in footprints.steps.iter().enumerate() {
             let reads = step.reads.iter();
             let mut all: Vec<usize> = reads.flat_map(|&b| &writers[b]).copied().collect();
+            all.retain(|&from| from != i);
             all.sort_unstable();
             all.dedup();
             for &from in &all {

@@ -5,6 +5,8 @@ use super::build::sources_of;
 use crate::body::Source;
 use crate::emit::Pointer;
 use crate::graph::Graph;
+use crate::lower::Pieces;
+use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashMap;
 
@@ -26,7 +28,7 @@ pub(super) struct Footprints {
 pub(super) struct Footprint {
     /// Those read, each once.
     pub reads: Vec<usize>,
-    /// Those written, in the order in which they get their memory.
+    /// Those written, also in part, each once, in the order in which they get their memory.
     pub writes: Vec<usize>,
     /// Pairs (written, read) that may share memory, the first that fits first.
     pub in_place: Vec<(usize, usize)>,
@@ -35,16 +37,26 @@ pub(super) struct Footprint {
 impl Footprint {
     /// Every buffer that the step needs, each once.
     pub fn touched(&self) -> impl Iterator<Item = usize> {
-        self.reads.iter().chain(&self.writes).copied()
+        let read = self.reads.iter().filter(|b| !self.writes.contains(b));
+        read.chain(&self.writes).copied()
     }
 }
 
 impl Footprints {
-    /// Those of a plan's steps.
-    pub fn of(graph: &Graph, steps: &[Step], outputs: &[(Source, Layout)]) -> Footprints {
+    /// Those of a plan's steps. What lies in another's memory is part of that buffer.
+    pub fn of(
+        graph: &Graph,
+        steps: &[Step],
+        outputs: &[(Source, Layout)],
+        pieces: &Pieces,
+    ) -> Footprints {
         let mut all = Footprints::default();
         let mut numbers: FxHashMap<Source, usize> = FxHashMap::default();
         let mut number = |all: &mut Footprints, source: Source| {
+            let source = match source {
+                Source::Node(node) => pieces.get(&node).map_or(source, |p| Source::Node(p.whole)),
+                Source::Input(_) => source,
+            };
             *numbers.entry(source).or_insert_with(|| {
                 let (bytes, input) = match source {
                     Source::Input(n) => {
@@ -81,7 +93,8 @@ impl Footprints {
                 }
             }
             if let Step::Launch(e) = step {
-                for &(node, source) in &e.in_place {
+                let whole = |pair: &&(ValueId, Source)| !pieces.contains_key(&pair.0);
+                for &(node, source) in e.in_place.iter().filter(whole) {
                     let pair = (
                         number(&mut all, Source::Node(node)),
                         number(&mut all, source),

@@ -4,7 +4,7 @@ use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::graph::NodeOp;
-use crate::lower::CallArg;
+use crate::lower::{Call, CallArg};
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
     Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, Timer,
@@ -57,7 +57,10 @@ impl Plan {
                     run.launch(emitted, kernel, &self.draft.frees[i])?
                 }
                 (Step::Call(call), _) => {
-                    let array = run.call(call)?;
+                    let array = match run.join(call)? {
+                        Some(whole) => whole,
+                        None => run.call(call)?,
+                    };
                     run.store(call.node, array);
                 }
                 (Step::Launch(_), None) => return Err(Error::internal("a kernel is missing")),
@@ -160,7 +163,20 @@ impl Run<'_> {
         }
     }
 
-    /// Memory for a node; nodes without elements have it without being computed.
+    /// Memory for a node that a kernel writes: a part of what it lies in, or its own.
+    fn fresh(&mut self, id: ValueId) -> Result<Array> {
+        let Some(piece) = self.draft.pieces.get(&id) else {
+            return self.empty(id);
+        };
+        if self.node(piece.whole).is_none() {
+            let whole = self.empty(piece.whole)?;
+            self.store(piece.whole, whole);
+        }
+        let whole = self.array(Source::Node(piece.whole))?;
+        Ok(whole.with_layout(piece.window.clone()))
+    }
+
+    /// Memory for a node of its own; nodes without elements have it without being computed.
     fn empty(&self, id: ValueId) -> Result<Array> {
         let node = self.draft.graph.node(id);
         let device = self.draft.graph.device();
@@ -188,6 +204,9 @@ impl Run<'_> {
         frees: &[Source],
         taken: &[Source],
     ) -> Option<Source> {
+        if self.draft.pieces.contains_key(&id) {
+            return None;
+        }
         let node = self.draft.graph.node(id);
         let bytes = node.shape.numel() * node.dtype.size();
         let fits = |source: &Source| {
@@ -223,7 +242,7 @@ impl Run<'_> {
                         taken.push(source);
                         aliased.push((id, source));
                     }
-                    None => fresh.push((id, self.empty(id)?)),
+                    None => fresh.push((id, self.fresh(id)?)),
                 }
             }
         }
@@ -320,7 +339,10 @@ impl Run<'_> {
     /// A stored window, as an array.
     fn window(&self, source: Source, layout: &Layout) -> Result<Array> {
         match source {
-            Source::Input(_) => {
+            Source::Node(v) if self.node(v).is_none() => {
+                Ok(self.empty(v)?.with_layout(layout.clone()))
+            }
+            _ => {
                 let base = self.array(source)?;
                 let (shape, strides) = (
                     layout.shape().clone(),
@@ -329,14 +351,24 @@ impl Run<'_> {
                 let offset = base.layout.offset() as isize + layout.offset() as isize;
                 Ok(base.with_layout(Layout::new(shape, strides, offset as usize)))
             }
-            Source::Node(v) if self.node(v).is_none() => {
-                Ok(self.empty(v)?.with_layout(layout.clone()))
-            }
-            Source::Node(_) => Ok(self.array(source)?.with_layout(layout.clone())),
         }
     }
 
-    fn call(&self, call: &crate::lower::Call) -> Result<Array> {
+    /// A concatenation some of whose parts were written in place: the others are copied there.
+    fn join(&self, call: &Call) -> Result<Option<Array>> {
+        let Some((dim, copied)) = self.draft.joined(call) else {
+            return Ok(None);
+        };
+        let whole = self.array(Source::Node(call.node))?;
+        count(Counter::LibraryCalls, u64::from(!copied.is_empty()));
+        for (start, source, layout) in copied {
+            eager::place(whole, dim, start, &self.window(source, layout)?)
+                .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
+        }
+        Ok(Some(whole.clone()))
+    }
+
+    fn call(&self, call: &Call) -> Result<Array> {
         count(Counter::LibraryCalls, 1);
         let node = self.draft.graph.node(call.node);
         let NodeOp::Op(op) = &node.op else {

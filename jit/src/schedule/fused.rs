@@ -21,7 +21,7 @@ pub struct Store {
     pub dtype: DType,
     /// The value.
     pub value: Value,
-    /// Where: row-major, over the fused node's variables.
+    /// Where, over the fused node's variables.
     pub index: Expr,
 }
 
@@ -50,7 +50,7 @@ impl FusedNode {
             node: nest.node,
             dtype: nest.dtype,
             value: nest.result,
-            index: nest.store_index(),
+            index: nest.place.clone(),
         };
         FusedNode {
             steps: vec![step],

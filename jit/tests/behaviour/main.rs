@@ -7,6 +7,7 @@ mod common;
 mod caching;
 mod fusion;
 mod indexing;
+mod joining;
 mod layouts;
 mod length;
 mod memory;

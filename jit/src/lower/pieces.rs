@@ -1,0 +1,148 @@
+//! Concatenations without copies: what is only computed to be concatenated is written straight into its window of the
+//! result (ir N1, N3).
+
+use super::{Limits, Realized};
+use crate::graph::{Graph, NodeOp};
+use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_runtime::{Layout, Shape, Strides};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Where a stored value lies in another's memory.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// The value whose memory it is.
+    pub whole: ValueId,
+    /// The window, in elements of that memory.
+    pub window: Layout,
+}
+
+/// A part of a concatenation.
+struct Part {
+    /// What it is a reshape of.
+    base: ValueId,
+    /// Where the base would lie; `None` where it cannot be redirected.
+    window: Option<Layout>,
+    bytes: u64,
+}
+
+/// Decides for each stored concatenation whether its parts are written in place. Those that cannot be are copied; all
+/// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole.
+pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limits: &Limits) {
+    for i in 0..graph.nodes().len() {
+        let (id, node) = (ValueId(i as u32), graph.node(ValueId(i as u32)));
+        let NodeOp::Op(Op::Cat { dim }) = node.op else {
+            continue;
+        };
+        if !realized.stored[i] || realized.pieces.contains_key(&id) {
+            continue;
+        }
+        let parts = parts(graph, realized, users, id, dim);
+        if gain(realized, &parts) < i128::from(limits.cat_bytes) * parts.len() as i128 {
+            continue;
+        }
+        realized.call[i] = true;
+        for (operand, part) in graph.operands(id).zip(parts) {
+            match part.window {
+                Some(window) => {
+                    realized.stored[part.base.0 as usize] = true;
+                    let piece = Piece { whole: id, window };
+                    realized.pieces.insert(part.base, piece);
+                }
+                None if realized.window(graph, operand).is_none() => {
+                    realized.stored[operand.0 as usize] = true;
+                }
+                None => {}
+            }
+        }
+    }
+}
+
+/// The parts of a concatenation, in order.
+fn parts(
+    graph: &Graph,
+    realized: &Realized,
+    users: &[u32],
+    cat: ValueId,
+    dim: usize,
+) -> SmallVec<[Part; 8]> {
+    let whole = graph.node(cat);
+    let strides = whole.shape.strides();
+    let mut found: SmallVec<[Part; 8]> = SmallVec::new();
+    let mut start = 0;
+    for operand in graph.operands(cat) {
+        let shape = &graph.node(operand).shape;
+        let offset = start * strides[dim] as usize;
+        start += shape[dim];
+        let window = Layout::new(shape.clone(), strides.clone(), offset);
+        let (base, alone) = base_of(graph, users, operand);
+        let of = graph.node(base);
+        let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view());
+        let free = computed
+            && alone
+            && of.dtype == whole.dtype
+            && of.shape.numel() > 0
+            && !realized.call[base.0 as usize]
+            && !realized.pieces.contains_key(&base)
+            && found.iter().all(|part| part.base != base);
+        found.push(Part {
+            base,
+            window: if free {
+                unit_free(&window, &of.shape)
+            } else {
+                None
+            },
+            bytes: (shape.numel() * whole.dtype.size()) as u64,
+        });
+    }
+    found
+}
+
+/// What a part is a reshape of, and whether nothing else uses any of it. Only views that keep the order of elements and
+/// differ in dimensions of size 1 are looked through.
+fn base_of(graph: &Graph, users: &[u32], part: ValueId) -> (ValueId, bool) {
+    let (mut base, mut alone) = (part, users[part.0 as usize] == 1);
+    loop {
+        let node = graph.node(base);
+        let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
+            break;
+        };
+        let reshapes = matches!(
+            op,
+            Op::Reshape(_) | Op::Flatten { .. } | Op::Unsqueeze { .. } | Op::Squeeze { .. }
+        );
+        let sizes =
+            |shape: &Shape| -> Vec<usize> { shape.iter().copied().filter(|&n| n != 1).collect() };
+        if !reshapes || sizes(&graph.node(*from).shape) != sizes(&node.shape) {
+            break;
+        }
+        base = *from;
+        alone &= users[base.0 as usize] == 1;
+    }
+    (base, alone)
+}
+
+/// The window in a shape that differs from its own in dimensions of size 1 alone.
+fn unit_free(window: &Layout, shape: &Shape) -> Option<Layout> {
+    let sizes = window.shape().iter().zip(window.strides());
+    let mut kept = sizes.filter(|(n, _)| **n != 1).map(|(_, &stride)| stride);
+    let strides: Option<Strides> = shape
+        .iter()
+        .map(|&n| if n == 1 { Some(0) } else { kept.next() })
+        .collect();
+    Some(Layout::new(shape.clone(), strides?, window.offset()))
+}
+
+/// Bytes that are not moved when the parts are written in place: a part that would be stored is neither written apart
+/// nor read again, one that would be computed in the kernel of the whole and cannot be placed is.
+fn gain(realized: &Realized, parts: &[Part]) -> i128 {
+    let of = |part: &Part| match (&part.window, realized.stored[part.base.0 as usize]) {
+        (Some(_), true) => 2 * i128::from(part.bytes),
+        (None, false) => -2 * i128::from(part.bytes),
+        _ => 0,
+    };
+    parts.iter().map(of).sum()
+}
+
+/// Pieces by node.
+pub type Pieces = FxHashMap<ValueId, Piece>;
