@@ -30,6 +30,7 @@ fn main() -> Outcome {
     let options = Options::from_args();
     against_the_compiler(&options)?;
     ten_kernels(&options)?;
+    tiered(&options)?;
     second_process(&options)
 }
 
@@ -99,10 +100,14 @@ fn child(name: &str) -> Outcome {
 
 /// Runs a program in a process of its own.
 fn spawned(name: &str, cache: &Path) -> Outcome<Report> {
-    let output = Command::new(std::env::current_exe()?)
+    let mut command = Command::new(std::env::current_exe()?);
+    report(name, command.env_remove("FERROTRACE_MODE"), cache)
+}
+
+fn report(name: &str, command: &mut Command, cache: &Path) -> Outcome<Report> {
+    let output = command
         .args(["--child", name])
         .env("FERROTRACE_CACHE_DIR", cache)
-        .env_remove("FERROTRACE_MODE")
         .stderr(Stdio::inherit())
         .output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -213,6 +218,44 @@ fn ten_kernels(options: &Options) -> Outcome {
         ratio.to_string(),
         verdict(ratio.median <= 3.0),
     ]);
+    table.print();
+    Ok(())
+}
+
+/// First calls in tiered and in eager mode, kernels on one thread, so that on a machine of two cores one is spare for
+/// the compiler.
+fn tiered(options: &Options) -> Outcome {
+    if !options.wants("tiered") {
+        return Ok(());
+    }
+    let heads = ["program", "tiered", "eager", "tiered / eager", "≤ 1.1"];
+    let mut table = Table::new(
+        "First call in tiered mode, an empty cache, one thread",
+        &heads,
+    );
+    let first = |name: &str, mode: &str| -> Outcome<f64> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .env("FERROTRACE_MODE", mode)
+            .env("FERROTRACE_THREADS", "1");
+        let cache = tempfile::tempdir()?;
+        Ok(report(name, &mut command, cache.path())?.nanoseconds)
+    };
+    for name in PROGRAMS.iter().chain(&["ten"]) {
+        let (mut tiered, mut eager) = (Vec::new(), Vec::new());
+        for _ in 0..options.rounds {
+            tiered.push(first(name, "tiered")?);
+            eager.push(first(name, "eager")?);
+        }
+        let ratio = ratio(&tiered, &eager);
+        table.row([
+            (*name).to_owned(),
+            time(median(&tiered)),
+            time(median(&eager)),
+            ratio.to_string(),
+            verdict(ratio.median <= 1.1),
+        ]);
+    }
     table.print();
     Ok(())
 }

@@ -8,27 +8,15 @@ mod measure;
 mod workload;
 
 use ferrotrace::prelude::*;
-use ferrotrace::{Stats, stats_scope};
-use measure::table::{Table, verdict};
+use ferrotrace::stats_scope;
+use measure::table::{Table, mebibytes, verdict};
 use measure::{Options, Outcome};
-use workload::Workload;
 
 fn main() -> Outcome {
     let options = Options::from_args();
     peaks(&options)?;
     steady_states(&options)?;
     changing(&options)
-}
-
-/// The counts of one call, after two others.
-fn counted(mode: Mode, name: &str) -> Outcome<Stats> {
-    let mut workload: Workload = workload::open(name).ok_or("a workload of the list")?;
-    let mut call = || -> Result<()> { with_mode(mode, || eval(&workload())) };
-    call()?;
-    call()?;
-    let (result, stats) = stats_scope(call);
-    result?;
-    Ok(stats)
 }
 
 fn peaks(options: &Options) -> Outcome {
@@ -42,7 +30,10 @@ fn peaks(options: &Options) -> Outcome {
     ];
     let mut table = Table::new("Peak of live bytes in one call", &heads);
     for name in workload::NAMES.iter().filter(|name| options.wants(name)) {
-        let (compiled, eager) = (counted(Mode::Compiled, name)?, counted(Mode::Eager, name)?);
+        let (compiled, eager) = (
+            workload::counted(Mode::Compiled, name)?,
+            workload::counted(Mode::Eager, name)?,
+        );
         table.row([
             (*name).to_owned(),
             mebibytes(compiled.peak_bytes),
@@ -54,10 +45,6 @@ fn peaks(options: &Options) -> Outcome {
     }
     table.print();
     Ok(())
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.3} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
 /// A thousand updates `x = x * 2 + 1`: what the allocator took from the system in the second half.

@@ -1,8 +1,8 @@
-//! The workloads of `peers/`, in compiled mode: their times beside eager mode's, and the matrix product beside the
-//! `gemm` crate alone.
+//! The workloads of `peers/`, in compiled mode: their times and peaks of memory beside eager mode's (`--modes` alone), and
+//! the matrix product beside the `gemm` crate alone (`--products`).
 //!
 //! ```text
-//! cargo bench --bench workloads [-- --rounds N] [-- --smoke] [-- --products] [names]
+//! cargo bench --bench workloads [-- --rounds N] [-- --smoke] [-- --modes | --products] [names]
 //! ```
 //!
 //! With `--serve compiled` or `--serve eager` it answers `peers/run.py`, which compares it with other libraries.
@@ -14,7 +14,7 @@ use ferrotrace::prelude::*;
 use ferrotrace_kernels::cpu::matmul::{Sizes, library_product};
 use measure::input::normal;
 use measure::serve::{Run, serve};
-use measure::table::{Table, verdict};
+use measure::table::{Table, mebibytes, verdict};
 use measure::{Contender, Options, Outcome, interleaved, median, ratio, time, whole};
 use workload::{Floor, Workload, magnitude};
 
@@ -26,8 +26,12 @@ fn main() -> Outcome {
         return Ok(with_mode(mode, || serve(|name| opened(name, mode)))?);
     }
     let options = Options::from_args();
-    if !args.iter().any(|arg| arg == "--products") {
+    let only = |flag: &str| args.iter().any(|arg| arg == flag);
+    if !only("--products") {
         compiled_and_eager(&options)?;
+    }
+    if only("--modes") {
+        return Ok(());
     }
     products(&options)
 }
@@ -69,8 +73,21 @@ fn contender(mode: Mode, mut workload: Workload) -> Contender<'static> {
     Box::new(move |n| with_mode(mode, || run(n)))
 }
 
+/// The most that compiled mode may take of eager mode's time, noise included.
+const NEVER_SLOWER: f64 = 1.03;
+
 fn compiled_and_eager(options: &Options) -> Outcome {
-    let heads = ["workload", "compiled", "eager", "compiled / eager", "rate"];
+    let heads = [
+        "workload",
+        "compiled",
+        "eager",
+        "compiled / eager",
+        "upper end under 1.03",
+        "rate",
+        "compiled, peak",
+        "eager, peak",
+        "no more memory",
+    ];
     let mut table = Table::new("Workloads, compiled and eager", &heads);
     for name in workload::NAMES.iter().filter(|name| options.wants(name)) {
         let (Some(compiled), Some(eager)) = (workload::open(name), workload::open(name)) else {
@@ -81,17 +98,25 @@ fn compiled_and_eager(options: &Options) -> Outcome {
             contender(Mode::Eager, eager),
         ];
         let samples = interleaved(&mut contenders, options);
+        drop(contenders);
         let ours = median(&samples[0]);
+        let slower = ratio(&samples[0], &samples[1]);
+        let peak = |mode| Outcome::Ok(workload::counted(mode, name)?.peak_bytes);
+        let (lazy, eager) = (peak(Mode::Compiled)?, peak(Mode::Eager)?);
         table.row([
             (*name).to_owned(),
             time(ours),
             time(median(&samples[1])),
-            ratio(&samples[0], &samples[1]).to_string(),
+            slower.to_string(),
+            verdict(slower.high < NEVER_SLOWER),
             match workload::floor(name) {
                 Floor::Bytes(n) => format!("{:.1} GB/s", n as f64 / ours),
                 Floor::Operations(n) => format!("{:.1} GFLOP/s", n as f64 / ours),
                 Floor::None => String::new(),
             },
+            mebibytes(lazy),
+            mebibytes(eager),
+            verdict(lazy <= eager),
         ]);
     }
     table.print();

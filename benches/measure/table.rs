@@ -44,3 +44,8 @@ pub fn verdict(met: bool) -> String {
         "**missed**".into()
     }
 }
+
+/// A number of bytes, as a cell.
+pub fn mebibytes(bytes: u64) -> String {
+    format!("{:.3} MiB", bytes as f64 / f64::from(1 << 20))
+}

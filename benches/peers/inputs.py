@@ -79,6 +79,8 @@ def arguments(name):
         return [normal((8, 64, 56, 56)), normal((64, 64, 3, 3), 1, 0.05)]
     if name == "embsum":
         return [normal((50000, 256)), below((4096, 32), 5, 50000)]
+    if name.startswith("attention"):
+        return [normal((4, 8, 1024, 64), seed) for seed in range(3)]
     if name == "sort_1024x4096":
         return [normal((1024, 4096))]
     raise KeyError(name)

@@ -45,13 +45,19 @@ def convolution(x, w):
     return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=layout)
 
 
+def attention(q, k, v, causal=False):
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * q.shape[-1] ** -0.5
+    if causal:
+        scores = jnp.where(jnp.tri(*scores.shape[-2:], dtype=bool), scores, -jnp.inf)
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+
+
 def block(x, w_qkv, b_qkv, w_o, b_o, w_1, b_1, w_2, b_2):
     batch, length, d, heads, _ = BLOCK
     one, zero = jnp.ones(d, x.dtype), jnp.zeros(d, x.dtype)
     qkv = layer_norm(x, one, zero) @ w_qkv + b_qkv
     q, k, v = qkv.reshape(batch, length, 3, heads, d // heads).transpose(2, 0, 3, 1, 4)
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * (d // heads) ** -0.5
-    attended = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+    attended = attention(q, k, v)
     x = x + attended.transpose(0, 2, 1, 3).reshape(batch, length, d) @ w_o + b_o
     return x + gelu(layer_norm(x, one, zero) @ w_1 + b_1) @ w_2 + b_2
 
@@ -77,6 +83,8 @@ FUNCTIONS = {
     "conv3x3": convolution,
     "cumsum": lambda x: jnp.cumsum(x, -1),
     "embsum": lambda table, rows: table[rows].sum(1),
+    "attention": attention,
+    "attention_causal": lambda q, k, v: attention(q, k, v, causal=True),
     "sort": lambda x: jnp.sort(x, -1),
 }
 

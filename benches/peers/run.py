@@ -4,7 +4,7 @@
     python3 benches/peers/run.py [--rounds N] [--smoke] [--only SECTION,..] [NAME ..]
 
 Sections: workloads and operations (ours and the peers, child processes that take turns within each round), host,
-first_call, compile, products, eager, memory (our own benchmarks, each printing its tables). Without --only, all of them.
+first_call, compile, products, modes, eager, memory (our own benchmarks, each printing its tables). Without --only, all of them.
 
 Peers are what is there: the interpreter of --python (default $PEERS_PYTHON, else this one) with jax, torch,
 onnxruntime, numpy; candle if `cargo build` in benches/peers/candle works. All but onnxruntime get tcmalloc
@@ -31,7 +31,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
 RESULTS = os.path.join(ROOT, "benches", "RESULTS.md")
-SECTIONS = ["workloads", "operations", "host", "first_call", "compile", "products", "eager", "memory"]
+SECTIONS = ["workloads", "operations", "host", "first_call", "compile", "products", "modes", "eager", "memory"]
 BIG, WIDE, SMALL = 4 * 4096 * 4096, 4 * 4096 * 1024, 4 * 256 * 1024
 
 # Workload: what bounds it from below: a measured ceiling and how much of it the workload needs.
@@ -67,6 +67,8 @@ WORKLOADS = {
     "cumsum_4096": ("copy", 2 * BIG),
     "embsum": None,
     "sort_1024x4096": None,
+    "attention_4x8x1024x64": ("fma", 4 * 32 * 1024 * 1024 * 64),
+    "attention_causal_4x8x1024x64": ("fma", 2 * 32 * 1024 * 1025 * 64),
 }
 
 
@@ -292,9 +294,9 @@ def section(name, options, folder):
         finally:
             for child in children + ([ceiling] if ceiling else []):
                 child.end()
-    bench = "workloads" if name == "products" else name
+    bench = "workloads" if name in ("products", "modes") else name
     arguments = ["--smoke"] if options.smoke else ["--rounds", str(options.rounds)]
-    wanted = ["--products"] if name == "products" else options.names
+    wanted = (["--" + name] if bench == "workloads" else []) + options.names
     command = ["cargo", "bench", "--bench", bench, "--", *arguments, *wanted]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip() + "\n"
 

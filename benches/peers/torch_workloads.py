@@ -77,6 +77,8 @@ FUNCTIONS = {
     "conv3x3": lambda x, w: F.conv2d(x, w, padding=1),
     "cumsum": lambda x: x.cumsum(-1),
     "embsum": bag,
+    "attention": F.scaled_dot_product_attention,
+    "attention_causal": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True),
     "sort": lambda x: torch.sort(x, -1).values,
 }
 

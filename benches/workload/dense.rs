@@ -32,8 +32,20 @@ pub(super) fn open(name: &str) -> Option<Workload> {
             ];
             of_many(inputs, |[x, w]| vec![x.conv2d(w, None, 1, 1, 1, 1)])
         }
+        "attention_4x8x1024x64" => attention(false),
+        "attention_causal_4x8x1024x64" => attention(true),
         "tblock" => transformer_block(),
         _ => return None,
+    })
+}
+
+/// Attention of 4 sequences of 1,024 by 8 heads of 64.
+fn attention(causal: bool) -> Workload {
+    let inputs = [0, 1, 2].map(|seed| randn([4, 8, 1024, 64], seed, 1.0));
+    of_many(inputs, move |[q, k, v]| {
+        vec![Tensor::scaled_dot_product_attention(
+            q, k, v, None, causal, None,
+        )]
     })
 }
 

@@ -8,11 +8,24 @@ mod pointwise;
 mod rows;
 mod training;
 
+use crate::measure::Outcome;
 use crate::measure::input::{below, normal};
 use ferrotrace::prelude::*;
+use ferrotrace::{Stats, stats_scope};
 
 /// A workload: each call computes it once and gives its outputs.
 pub type Workload = Box<dyn FnMut() -> Vec<Tensor>>;
+
+/// The counts of one call in a mode, after two others.
+pub fn counted(mode: Mode, name: &str) -> Outcome<Stats> {
+    let mut workload = open(name).ok_or("a workload of the list")?;
+    let mut call = || -> Result<()> { with_mode(mode, || eval(&workload())) };
+    call()?;
+    call()?;
+    let (result, stats) = stats_scope(call);
+    result?;
+    Ok(stats)
+}
 
 /// What bounds a workload from below.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +71,8 @@ pub const NAMES: &[&str] = &[
     "cumsum_4096",
     "embsum",
     "sort_1024x4096",
+    "attention_4x8x1024x64",
+    "attention_causal_4x8x1024x64",
 ];
 
 /// The workload of this name.
@@ -87,6 +102,8 @@ pub fn floor(name: &str) -> Floor {
         "mm_2048" => Floor::Operations(2 * 2048 * 2048 * 2048),
         "mm_bias_gelu" => Floor::Operations(2 * 1024 * 1024 * 4096),
         "conv3x3" => Floor::Operations(2 * 8 * 64 * 56 * 56 * 64 * 9),
+        "attention_4x8x1024x64" => Floor::Operations(4 * 32 * 1024 * 1024 * 64),
+        "attention_causal_4x8x1024x64" => Floor::Operations(2 * 32 * 1024 * 1025 * 64),
         "cumsum_4096" => Floor::Bytes(2 * BIG),
         "sort_1024x4096" | "mlp_step" | "tblock" | "small_chain1000" | "adamw100" | "embsum" => {
             Floor::None
