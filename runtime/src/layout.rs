@@ -279,4 +279,32 @@ mod tests {
         assert_eq!(l.span(), 0..5);
         assert_eq!(Layout::contiguous(Shape::from([0, 3])).span(), 0..0);
     }
+
+    #[test]
+    fn sizes_and_strides_past_2_to_the_32() {
+        let l = Layout::contiguous(Shape::from([3, (1 << 31) + 1, 2]));
+        let row = 2 * ((1isize << 31) + 1);
+        assert_eq!(l.strides(), [row, 2, 1]);
+        assert_eq!(
+            (l.numel(), l.span()),
+            (3 * row as usize, 0..3 * row as usize)
+        );
+        let flat = l.reshape(&Shape::from([3 * row as usize])).expect("dense");
+        assert!(flat.is_contiguous());
+        let turned = l.permute(&[2, 0, 1]);
+        assert_eq!(turned.strides(), [1, row, 2]);
+        assert!(turned.reshape(&Shape::from([3 * row as usize])).is_none());
+        let split = flat
+            .reshape(&Shape::from([6, (1 << 31) + 1]))
+            .expect("dense");
+        assert_eq!(split.strides(), [(1 << 31) + 1, 1]);
+        let last = Layout::new(
+            Shape::from([2]),
+            SmallVec::from_slice(&[-(row - 1)]),
+            3 * row as usize - 1,
+        );
+        let offsets: Vec<usize> = last.offsets().collect();
+        assert_eq!(offsets, [3 * row as usize - 1, 2 * row as usize]);
+        assert_eq!(last.span(), 2 * row as usize..3 * row as usize);
+    }
 }

@@ -150,3 +150,33 @@ impl Writer<'_> {
         format!("({})", parts.join(" + "))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_of_32_bits_are_proved() {
+        let body = Body::default();
+        let fits = |e: &Expr, extents: &[usize]| fits_32_bits(e, extents, &body);
+        let (i, j) = (Expr::var(0), Expr::var(1));
+        let most = (i32::MAX as i64 - SLACK) as usize;
+        assert!(fits(&i, &[most]));
+        for extent in [most + 1, 1 << 31, 1 << 32, (1 << 32) + 5, usize::MAX >> 1] {
+            assert!(!fits(&i, &[extent]), "{extent}");
+        }
+        // A sum of parts that fit, and a product of sizes that do.
+        let flat = i.scale(1 << 16).add(&j);
+        assert!(fits(&flat, &[1 << 14, 1 << 16]));
+        assert!(!fits(&flat, &[1 << 15, 1 << 16]));
+        assert!(!fits(&flat, &[1 << 14, (1 << 31) - (1 << 29)]));
+        assert!(!fits(&i.mul(&j), &[1 << 16, 1 << 16]));
+        // What is divided, or taken off again, must fit as well.
+        let extents = [1usize << 20, 1 << 14];
+        let divided = i.scale(1 << 14).add(&j).floor_div(1 << 17, &extents[..]);
+        assert!(!fits(&divided, &extents));
+        assert!(!fits(&i.scale(-(1 << 12)), &[1 << 20]));
+        assert!(!fits(&i.offset(-(1i64 << 31)), &[5]));
+        assert!(!fits(&i.offset(i64::MIN), &[5]));
+    }
+}
