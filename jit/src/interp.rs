@@ -295,10 +295,10 @@ impl<'m, 'a> Frame<'m, 'a> {
             if !stored.eq(expected) {
                 return Err(hole());
             }
-            let any = elements.iter().flatten().next().cloned();
+            let any = elements.iter().flatten().next().copied();
             let elements: Vec<Datum> = elements
                 .into_iter()
-                .filter_map(|element| element.or_else(|| any.clone()))
+                .filter_map(|element| element.or(any))
                 .collect();
             let buffer = Datum::write(&elements, dtype, &self.memory.graph.device())?;
             Ok((

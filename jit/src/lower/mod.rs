@@ -42,7 +42,7 @@ pub struct Call {
 #[derive(Clone, Debug)]
 pub enum Lowered {
     /// Generated loops.
-    Nest(LoopNest),
+    Nest(Box<LoopNest>),
     /// A ready-made kernel.
     Call(Call),
 }
@@ -111,7 +111,7 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
                 nest = lower_node(graph, &realized, id, Some(&order), &mut sites)?;
                 realized.set_order(id, order);
             }
-            steps.push(Lowered::Nest(split::split_loops(nest)));
+            steps.push(Lowered::Nest(Box::new(split::split_loops(nest))));
         }
     }
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");
