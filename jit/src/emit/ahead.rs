@@ -58,12 +58,14 @@ impl Writer<'_> {
     }
 
     /// Outer kernels whose loop gathers rows of a table by an index of each column: asks for the row of a later
-    /// column, or of the next row's first ones, before this one is read.
+    /// column, or of the next row's first ones, before this one is read. `start` is the first position of the vectors at
+    /// hand, and `width` how many there are, if not all that are left of the block: the others follow for all columns.
     pub(super) fn gather_ahead(
         &mut self,
         l: &Loop,
         shared: &[Value],
         cut: &Pieces,
+        (start, width): (&str, Option<usize>),
         out: &mut String,
     ) {
         let Some(&walked) = self.walked_vars().last() else {
@@ -111,22 +113,45 @@ impl Writer<'_> {
             };
             let (from, by) = (next(self, at), next(self, index));
             let at = self.indices[&load].at("lo");
-            let place = self.indices[&v].at("j");
             let step = (64 / dtype.size()).max(1);
-            let (wrap, more) = if row.is_some() {
-                (
+            let (wrap, more) = match (row, width) {
+                (None, _) => (String::new(), String::new()),
+                (Some(_), None) => (
                     format!("if (n >= {n}) {{ n -= {n}; r = 1; }} "),
                     format!(" && u + r * {} < end", cut.pieces),
-                )
-            } else {
-                (String::new(), String::new())
+                ),
+                (Some(_), Some(w)) => (
+                    format!(
+                        "if (n >= {n} && {start} + {w} < hi) {{ n -= {n}; from += {w}; }} \
+                         else if (n >= {n}) {{ n -= {n}; r = 1; from = lo; }} "
+                    ),
+                    format!(" && u + r * {} < end", cut.pieces),
+                ),
+            };
+            let address = |position: &str| {
+                let place = self.indices[&v].at(position);
+                format!("{pointer} + {place}{by}")
+            };
+            let ask = match width {
+                // Past the end of a row it asks in vain, which does no harm.
+                Some(w) => {
+                    let first = address("from");
+                    let places = (0..w).step_by(step);
+                    places
+                        .map(|c| format!("__builtin_prefetch({first} + {c}, 0, 3); "))
+                        .collect::<String>()
+                }
+                None => format!(
+                    "for (long long j = from; j < hi; j += {step}) __builtin_prefetch({}, 0, 3); ",
+                    address("j")
+                ),
             };
             let _ = write!(
                 out,
-                "      {{ long long n = i{walked} + {distance}, r = 0; (void)r; {wrap}if (n < {n}{more}) {{\n        \
+                "      {{ long long n = i{walked} + {distance}, r = 0, from = {start}; (void)r; {wrap}if (n < {n}{more}) {{\n        \
                  const long long i{walked} = n; const {ty} x = {table}[{at}{from}];\n        \
                  const long v{check}[1] = {{x < 0 ? x + {size} : x}};\n        \
-                 for (long long j = lo; j < hi; j += {step}) __builtin_prefetch({pointer} + {place}{by}, 0, 3); }} }}\n",
+                 {ask}}} }}\n",
                 ty = memory_type(*position),
             );
         }

@@ -32,6 +32,8 @@ pub(super) const UNROLL: usize = 4;
 pub(super) struct Writer<'a> {
     pub node: &'a FusedNode,
     pub lanes: usize,
+    /// Vector registers of the machine.
+    pub registers: usize,
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
     pub needs: BTreeSet<Need>,
@@ -104,6 +106,7 @@ pub fn emit(
     let writer = Writer {
         node: &node,
         lanes,
+        registers: if machine.vector == 64 { 32 } else { 16 },
         differ,
         needs: BTreeSet::new(),
         indices: FxHashMap::default(),

@@ -6,6 +6,7 @@ mod arguments;
 mod chunks;
 pub mod cuda;
 mod extreme;
+mod held;
 mod index;
 mod inner;
 mod kernel;

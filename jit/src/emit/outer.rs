@@ -92,7 +92,7 @@ impl Writer<'_> {
             }
             text
         };
-        self.block_loop(out, &mut step, 4);
+        self.block_loop(out, "lo", &mut step, 4);
     }
 
     /// The loop over the columns of one stage.
@@ -123,9 +123,12 @@ impl Writer<'_> {
             }
         }
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
+        let shared = self.shared_values(&l, &available);
+        let held = self.held_loop(out, &l, (&available, &shared), cut);
+        let start = if held { "j0" } else { "lo" };
         let mut body = String::new();
-        let shared = self.shared_values(&l, &available, &mut body);
-        self.gather_ahead(&l, &shared, cut, &mut body);
+        self.shared_statements(&shared, &available, &mut body);
+        self.gather_ahead(&l, &shared, cut, (start, None), &mut body);
         l.compute.retain(|v| !shared.contains(v));
         let several = if self.is_chunked() && shared.is_empty() {
             COLUMNS
@@ -133,15 +136,18 @@ impl Writer<'_> {
             1
         };
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
-        self.block_loop(&mut body, &mut step, 6);
+        self.block_loop(&mut body, start, &mut step, 6);
         let bounds = self.is_chunked().then_some(("c0", "c1"));
         if several == 1 {
+            if held {
+                out.push_str("    if (j0 < hi)\n");
+            }
             self.walk(out, bounds, &body);
             return;
         }
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, several);
         let mut bodies = String::new();
-        self.block_loop(&mut bodies, &mut step, 6);
+        self.block_loop(&mut bodies, "lo", &mut step, 6);
         self.walk_several(out, bounds, (several, &bodies), &body);
     }
 
@@ -150,16 +156,8 @@ impl Writer<'_> {
         format!("(unsigned long)(j - lo) / {}", self.lanes)
     }
 
-    /// Computes once for a column what all lanes share; the values.
-    fn shared_values(&mut self, l: &Loop, available: &[Value], out: &mut String) -> Vec<Value> {
-        let (pad, at) = (
-            " ".repeat(6),
-            At {
-                position: "lo",
-                lanes: None,
-                indent: 6,
-            },
-        );
+    /// The values of a loop that all lanes share.
+    fn shared_values(&self, l: &Loop, available: &[Value]) -> Vec<Value> {
         let mut shared: Vec<Value> = Vec::new();
         for &v in &l.compute {
             let operands = self.node.body.operands(v);
@@ -168,8 +166,26 @@ impl Writer<'_> {
                 shared.push(v);
             }
         }
+        shared
+    }
+
+    /// Computes once for a column what all lanes share.
+    pub(super) fn shared_statements(
+        &mut self,
+        shared: &[Value],
+        available: &[Value],
+        out: &mut String,
+    ) {
+        let (pad, at) = (
+            " ".repeat(6),
+            At {
+                position: "lo",
+                lanes: None,
+                indent: 6,
+            },
+        );
         if shared.is_empty() {
-            return shared;
+            return;
         }
         let wanted: BTreeSet<Value> = shared
             .iter()
@@ -180,10 +196,9 @@ impl Writer<'_> {
         for &v in available.iter().filter(|v| wanted.contains(v)) {
             out.push_str(&self.recall(v, &pad));
         }
-        for &v in &shared {
+        for &v in shared {
             out.push_str(&self.statement(v, at));
         }
-        shared
     }
 
     /// A row value read back from its array.
@@ -201,9 +216,8 @@ impl Writer<'_> {
         )
     }
 
-    /// The values and updates of one vector of rows at `columns` columns, of which the first is the loop's.
-    fn outer_step(&mut self, l: &Loop, available: &[Value], at: At<'_>, columns: usize) -> String {
-        let mut text = String::new();
+    /// The row values that a loop uses.
+    pub(super) fn recalled(&self, l: &Loop, available: &[Value], at: At<'_>) -> String {
         let pad = " ".repeat(at.indent);
         let reduced = l.reduces.iter().map(|&r| self.reduction(r).value);
         let stored = l.stores.iter().map(|&s| self.node.stores[s].value);
@@ -214,9 +228,14 @@ impl Writer<'_> {
             .chain(reduced)
             .chain(stored)
             .collect();
-        for &v in available.iter().filter(|v| wanted.contains(v)) {
-            text.push_str(&self.recall(v, &pad));
-        }
+        let used = available.iter().filter(|v| wanted.contains(v));
+        used.map(|&v| self.recall(v, &pad)).collect()
+    }
+
+    /// The values and updates of one vector of rows at `columns` columns, of which the first is the loop's.
+    fn outer_step(&mut self, l: &Loop, available: &[Value], at: At<'_>, columns: usize) -> String {
+        let mut text = self.recalled(l, available, at);
+        let pad = " ".repeat(at.indent);
         if columns == 1 {
             text.push_str(&self.outer_column(l, at, ""));
             return text;
@@ -249,7 +268,7 @@ impl Writer<'_> {
     }
 
     /// What one column adds: `kept` ends the names of accumulators that are in registers.
-    fn outer_column(&mut self, l: &Loop, at: At<'_>, kept: &str) -> String {
+    pub(super) fn outer_column(&mut self, l: &Loop, at: At<'_>, kept: &str) -> String {
         let mut text = String::new();
         let pad = " ".repeat(at.indent);
         for &v in &l.restore {
@@ -300,10 +319,11 @@ impl Writer<'_> {
         (place, dtype)
     }
 
-    /// A loop over the vectors of a block, full ones and the last.
+    /// A loop over the vectors of a block from a position on, full ones and the last.
     pub(super) fn block_loop(
         &mut self,
         out: &mut String,
+        start: &str,
         step: &mut dyn FnMut(&mut Self, At<'_>) -> String,
         indent: usize,
     ) {
@@ -324,7 +344,7 @@ impl Writer<'_> {
                 indent: indent + 4,
             },
         );
-        let _ = writeln!(out, "{pad}{{ long long j = lo;");
+        let _ = writeln!(out, "{pad}{{ long long j = {start};");
         let _ = writeln!(
             out,
             "{pad}  for (; j + {w} <= hi; j += {w}) {{\n{full}{pad}  }}"

@@ -109,10 +109,55 @@ fn gathered_rows_are_summed_row_by_row() {
     }
 }
 
+// Rows of more vectors than are reduced in registers at once, and what is left of them.
+#[test]
+fn accumulators_of_gathered_rows_are_variables() {
+    for (width, reduce) in [
+        (256, "sum(%2) {dims: [1], keepdim: false}"),
+        (607, "sum(%2) {dims: [1], keepdim: false}"),
+        (300, "max(%2) {dims: [1], keepdim: false}"),
+        (1100, "argmax(%2) {dims: [1], keepdim: false}"),
+    ] {
+        let text = bags(6, 11, width, "i64").replace("sum(%2) {dims: [1], keepdim: false}", reduce);
+        let text = if reduce.starts_with("argmax") {
+            text.replace("%3: f32", "%3: i64")
+        } else {
+            text
+        };
+        let sources = plan(&text).explain().sources().join("");
+        assert!(
+            sources.contains("a3_1") && sources.contains("a3_0 ="),
+            "{sources}"
+        );
+        let at: Vec<i64> = (0..66).map(|i| i * 23 % 100 - 50).collect();
+        let x = noise(&[50, width], 9);
+        let got = run(&text, &[x.clone(), dense(&[6, 11], &at)], 1e-4);
+        if reduce.starts_with("sum") {
+            let (x, got) = (values(&x), values(&got[0]));
+            for (place, got) in got.iter().enumerate() {
+                let rows = at[place / width * 11..][..11].iter();
+                let want: f64 = rows
+                    .map(|i| x[i.rem_euclid(50) as usize * width + place % width] as f64)
+                    .sum();
+                assert!(
+                    (*got as f64 - want).abs() < 1e-4,
+                    "{place}: {got}, not {want}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn faults_of_gathered_rows_are_found() {
-    let plan = plan(&bags(4, 10, 64, "i64"));
-    let x = noise(&[50, 64], 4);
+    for width in [64, 600] {
+        faults_of_bags(width);
+    }
+}
+
+fn faults_of_bags(width: usize) {
+    let plan = plan(&bags(4, 10, width, "i64"));
+    let x = noise(&[50, width], 4);
     for bad in [50i64, -51] {
         for place in [0, 39] {
             let mut at = vec![1i64; 40];

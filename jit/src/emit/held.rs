@@ -1,0 +1,95 @@
+//! Outer reductions of gathered rows whose accumulators stay in vector registers while all columns are walked.
+//!
+//! Several vectors of a block of rows are reduced at once, each by statements of its own: their accumulators are plain
+//! variables. What is left of a block, fewer vectors than that, is reduced by arrays of accumulators. Each lane's order
+//! of summation is that of the columns either way. Rows that are not gathered are read in longer runs instead.
+
+use super::kernel::Writer;
+use super::pieces::Pieces;
+use super::stage::Loop;
+use super::value::At;
+use crate::body::Value;
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+/// Most statements of all vectors together.
+const STATEMENTS: usize = 64;
+
+impl Writer<'_> {
+    /// Vectors of a block that are reduced at once, in half of the registers, if a loop is fit for that: it only reduces,
+    /// and little else.
+    fn held_vectors(&self, l: &Loop, shared: &[Value]) -> Option<usize> {
+        let accumulators: usize = l
+            .reduces
+            .iter()
+            .map(|&r| 1 + usize::from(self.reduction(r).has_position()))
+            .sum();
+        let only_reduces = l.stores.is_empty() && l.save.is_empty() && l.restore.is_empty();
+        if self.is_chunked() || !only_reduces || accumulators == 0 || shared.is_empty() {
+            return None;
+        }
+        let statements = l.compute.iter().filter(|v| !shared.contains(v)).count() + accumulators;
+        let vectors = (self.registers / 2 / accumulators).min(STATEMENTS / statements);
+        (vectors > 1).then_some(vectors)
+    }
+
+    /// The loop over vectors of a block that are reduced in registers, all columns for each; `j0` is then the first
+    /// position that is left. Whether there is such a loop.
+    pub(super) fn held_loop(
+        &mut self,
+        out: &mut String,
+        l: &Loop,
+        (available, shared): (&[Value], &[Value]),
+        cut: &Pieces,
+    ) -> bool {
+        let Some(vectors) = self.held_vectors(l, shared) else {
+            return false;
+        };
+        let (w, width) = (self.lanes, vectors * self.lanes);
+        let mut accumulators = Vec::new();
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            accumulators.push((format!("a{id}"), self.vector(r.dtype), self.identity(&r)));
+            if r.has_position() {
+                let unset = self.call("set", DType::I64, &["-1"]);
+                accumulators.push((format!("q{id}"), self.vector(DType::I64), unset));
+            }
+        }
+        let _ = writeln!(
+            out,
+            "    long long j0 = lo;\n    for (; j0 + {width} <= hi; j0 += {width}) {{"
+        );
+        for (name, ty, start) in &accumulators {
+            for c in 0..vectors {
+                let _ = writeln!(out, "    {ty} {name}_{c} = {start};");
+            }
+        }
+        let mut body = String::new();
+        self.shared_statements(shared, available, &mut body);
+        self.gather_ahead(l, shared, cut, ("j0", Some(width)), &mut body);
+        let mut own = l.clone();
+        own.compute.retain(|v| !shared.contains(v));
+        let at = At {
+            position: "j",
+            lanes: None,
+            indent: 8,
+        };
+        for c in 0..vectors {
+            let recalled = self.recalled(&own, available, at);
+            let column = self.outer_column(&own, at, &format!("_{c}"));
+            let _ = writeln!(
+                body,
+                "      {{ const long long j = j0 + {};\n{recalled}{column}      }}",
+                c * w
+            );
+        }
+        self.walk(out, None, &body);
+        for (name, ..) in &accumulators {
+            for c in 0..vectors {
+                let _ = writeln!(out, "    {name}[(j0 - lo) / {w} + {c}] = {name}_{c};");
+            }
+        }
+        out.push_str("    }\n");
+        true
+    }
+}
