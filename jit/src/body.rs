@@ -90,6 +90,15 @@ pub enum BodyOp {
         /// For argument reductions: the row-major position in the reduced dimensions.
         position: Option<Expr>,
     },
+    /// The fold of a value over the reduction variables up to and with the column it stands at, in row-major order
+    /// (ir C1).
+    Scan {
+        /// How a value joins those before it: [`Sum`](ReduceKind::Sum), [`Prod`](ReduceKind::Prod), an extreme of
+        /// numbers, or [`Any`](ReduceKind::Any) and [`All`](ReduceKind::All) of truth values.
+        kind: ReduceKind,
+        /// The value folded.
+        value: Value,
+    },
 }
 
 /// A value: its operation and type.
@@ -237,7 +246,7 @@ impl Body {
                 found.extend_from_slice(args);
                 exprs.push(index);
             }
-            BodyOp::Reduce { value, .. } => found.push(*value),
+            BodyOp::Reduce { value, .. } | BodyOp::Scan { value, .. } => found.push(*value),
         }
         for mask in masks {
             exprs.extend(self.mask(mask));
@@ -400,6 +409,10 @@ impl Body {
                     kind: *kind,
                     value: at(value),
                     position: position.as_ref().map(expr),
+                },
+                BodyOp::Scan { kind, value } => BodyOp::Scan {
+                    kind: *kind,
+                    value: at(value),
                 },
             };
             let copied = replace(self, v as Value, copied);

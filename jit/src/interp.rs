@@ -1,7 +1,7 @@
 //! A slow, obvious interpreter of loop nests and fused nodes: the oracle of lowering, fusion and emission.
 //!
 //! Contract. A fused node means: for every row, in any order, every reduction over all columns in row-major order, one
-//! reduction after the other in the order of the body; then every store, at every column if it varies within the row,
+//! reduction or scan (which has a result at every column) after the other in the order of the body; then every store, at every column if it varies within the row,
 //! else once. A value is computed anew at every point, by the scalar twins of the support functions, in its compute
 //! type. Differences to generated code: sums are left folds (generated code adds in a fixed tree, so floating-point
 //! sums and products differ by rounding), and no memory is reused in place.
@@ -211,6 +211,10 @@ struct Frame<'m, 'a> {
     values: Vec<Option<Datum>>,
     /// Finished reductions of the row.
     reduced: Vec<Option<Datum>>,
+    /// Finished scans of the row, by column.
+    scanned: Vec<Vec<Datum>>,
+    /// The current column.
+    column: usize,
 }
 
 impl<'m, 'a> Frame<'m, 'a> {
@@ -223,6 +227,8 @@ impl<'m, 'a> Frame<'m, 'a> {
             vars,
             values: vec![None; n],
             reduced: vec![None; n],
+            scanned: vec![Vec::new(); n],
+            column: 0,
         }
     }
 
@@ -247,25 +253,29 @@ impl<'m, 'a> Frame<'m, 'a> {
             let span = self.memory.layout(*id).span().len();
             results.push((*id, store.dtype, vec![None; span]));
         }
-        let is_reduction = |v: &Value| matches!(self.body().value(*v).op, BodyOp::Reduce { .. });
+        let is_fold = |v: &Value| is_fold(&self.body().value(*v).op);
         let all: Vec<Value> = per_row
             .iter()
             .chain(&per_column)
             .map(|(_, s)| s.value)
             .collect();
         let wanted = self.closure(&all, false);
-        let reductions: Vec<Value> = wanted.into_iter().filter(is_reduction).collect();
+        let folds: Vec<Value> = wanted.into_iter().filter(is_fold).collect();
         for row in 0..node.rows() {
             decode(row, &node.iter, &mut self.vars[..node.iter.len()]);
             self.reduced.fill(None);
-            for &r in &reductions {
-                self.reduced[r as usize] = Some(self.reduce(r)?);
+            for &v in &folds {
+                if matches!(self.body().value(v).op, BodyOp::Scan { .. }) {
+                    self.scanned[v as usize] = self.scan(v)?;
+                } else {
+                    self.reduced[v as usize] = Some(self.reduce(v)?);
+                }
             }
             for (list, columns) in [(&per_row, 1), (&per_column, node.cols())] {
                 let roots: Vec<Value> = list.iter().map(|(_, s)| s.value).collect();
                 let order = self.closure(&roots, true);
                 for column in 0..columns {
-                    decode(column, &node.red, &mut self.vars[node.iter.len()..]);
+                    self.enter(column);
                     self.point(&order)?;
                     for (at, store) in list {
                         let (id, dtype, elements) = &mut results[*at];
@@ -313,7 +323,17 @@ impl<'m, 'a> Frame<'m, 'a> {
         results.into_iter().map(array).collect()
     }
 
-    /// The roots and what they need, in order; with `stop`, what finished reductions need is left out.
+    /// Goes to a column of the current row.
+    fn enter(&mut self, column: usize) {
+        self.column = column;
+        decode(
+            column,
+            &self.node.red,
+            &mut self.vars[self.node.iter.len()..],
+        );
+    }
+
+    /// The roots and what they need, in order; with `stop`, what finished reductions and scans need is left out.
     fn closure(&self, roots: &[Value], stop: bool) -> Vec<Value> {
         let body = self.body();
         let mut needed = vec![false; body.values().len()];
@@ -321,7 +341,7 @@ impl<'m, 'a> Frame<'m, 'a> {
             needed[root as usize] = true;
         }
         for v in (0..needed.len()).rev() {
-            let finished = stop && matches!(body.values()[v].op, BodyOp::Reduce { .. });
+            let finished = stop && is_fold(&body.values()[v].op);
             if needed[v] && !finished {
                 for operand in body.operands(v as Value) {
                     needed[operand as usize] = true;
@@ -348,11 +368,7 @@ impl<'m, 'a> Frame<'m, 'a> {
         let dtype = self.body().value(*value).dtype;
         let mut best: Option<(Datum, i64)> = None;
         for column in 0..self.node.cols() {
-            decode(
-                column,
-                &self.node.red,
-                &mut self.vars[self.node.iter.len()..],
-            );
+            self.enter(column);
             self.point(&order)?;
             let x = self.value(*value)?;
             let at = position.as_ref().map_or(Ok(0), |e| self.index(e))?;
@@ -386,6 +402,25 @@ impl<'m, 'a> Frame<'m, 'a> {
             }
             (None, _) => Err(Error::internal("an extreme of no elements")),
         }
+    }
+
+    /// The left folds of a scan, up to and with each column of the current row.
+    fn scan(&mut self, scan: Value) -> Result<Vec<Datum>> {
+        let BodyOp::Scan { kind, value } = &self.body().value(scan).op else {
+            return Err(Error::internal("not a scan"));
+        };
+        let order = self.closure(&[*value], true);
+        let mut found: Vec<Datum> = Vec::with_capacity(self.node.cols());
+        for column in 0..self.node.cols() {
+            self.enter(column);
+            self.point(&order)?;
+            let x = self.value(*value)?;
+            found.push(match found.last() {
+                Some(&before) => Datum::binary(fold(*kind), before, x)?,
+                None => x,
+            });
+        }
+        Ok(found)
     }
 
     /// Computes the values of `order` at the current point.
@@ -508,6 +543,11 @@ impl<'m, 'a> Frame<'m, 'a> {
                 let unfinished = || Error::internal(format!("v{v} is used before it is reduced"));
                 self.reduced[v as usize].ok_or_else(unfinished)?
             }
+            BodyOp::Scan { .. } => {
+                let unfinished = || Error::internal(format!("v{v} is used before it is scanned"));
+                let found = self.scanned[v as usize].get(self.column);
+                *found.ok_or_else(unfinished)?
+            }
         })
     }
 
@@ -558,6 +598,11 @@ impl<'m, 'a> Frame<'m, 'a> {
             Ok(drawn)
         }
     }
+}
+
+/// Whether the operation folds the columns of a row.
+fn is_fold(op: &BodyOp) -> bool {
+    matches!(op, BodyOp::Reduce { .. } | BodyOp::Scan { .. })
 }
 
 fn fold(kind: ReduceKind) -> BinaryOp {

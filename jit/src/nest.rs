@@ -16,13 +16,13 @@ pub struct LoopNest {
     pub dtype: DType,
     /// Extents over the result, outermost first.
     pub iter: Vec<usize>,
-    /// Extents reduced, outermost first; empty for a pointwise nest.
+    /// Extents reduced or scanned, outermost first; empty for a pointwise nest.
     pub red: Vec<usize>,
     /// The values.
     pub body: Body,
     /// The value stored.
     pub result: Value,
-    /// Where the result is stored, over the iteration variables.
+    /// Where the result is stored, over the iteration variables and, for a scan, the columns.
     pub place: Expr,
     /// Whether it was recorded under [`Precision::EagerExact`](crate::Precision).
     pub exact: bool,
@@ -42,14 +42,6 @@ impl LoopNest {
     /// Elements reduced into one of the result.
     pub fn cols(&self) -> usize {
         self.red.iter().product()
-    }
-
-    /// Whether the nest reduces.
-    pub fn reduces(&self) -> bool {
-        matches!(
-            self.body.value(self.result).op,
-            crate::body::BodyOp::Reduce { .. }
-        ) || !self.red.is_empty()
     }
 }
 
@@ -124,6 +116,7 @@ impl fmt::Display for Body {
                     dist, args, index, ..
                 } => writeln!(f, "random {dist:?} {args:?} [{index}]")?,
                 BodyOp::Reduce { kind, value, .. } => writeln!(f, "reduce {kind:?} v{value}")?,
+                BodyOp::Scan { kind, value } => writeln!(f, "scan {kind:?} v{value}")?,
             }
         }
         for m in 0.. {

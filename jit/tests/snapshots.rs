@@ -131,4 +131,13 @@ snapshots! {
         %0: f32[10, 20] = input 0 [-40, 2]
         %1: f32[10, 20] = abs(%0)
         return %1";
+    scan_of_rows: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[64, 1000] = mul(%0, %0)
+        %2: f32[64, 1000] = cumsum(%1) {dim: 1}
+        return %2";
+    scan_of_columns: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[64, 1000] = cumsum(%0) {dim: 0}
+        return %1";
 }

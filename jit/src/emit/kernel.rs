@@ -61,6 +61,8 @@ pub(super) struct Writer<'a> {
     pub block: usize,
     /// Whether positions in the loop being written are kept as numbers of vectors.
     pub counting: bool,
+    /// Scans whose carry is declared: a later loop that computes one again starts it anew.
+    pub carried: FxHashSet<Value>,
     /// Addresses to prefetch in the loop being written.
     pub ahead: Vec<String>,
     /// Loads that read a staging array, and its name.
@@ -128,6 +130,7 @@ pub fn emit(
         scratch_rows: Vec::new(),
         block: 1,
         counting: false,
+        carried: FxHashSet::default(),
         ahead: Vec::new(),
         staged: FxHashMap::default(),
         tile: None,

@@ -20,6 +20,8 @@ pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
     for v in 0..body.values().len() as Value {
         all.push(match body.value(v).op {
             BodyOp::Reduce { .. } => is_row,
+            // Its accumulator is a vector, whatever its operand is.
+            BodyOp::Scan { .. } => true,
             _ => {
                 body.operands(v).iter().any(|&o| all[o as usize])
                     || body.exprs(v).iter().any(|e| e.uses(along))
@@ -43,7 +45,10 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
 
 /// Whether lanes run over rows: the loads then cost less than with lanes over columns (codegen A3.12).
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
-    let (Some(row), true) = (node.iter.len().checked_sub(1), node.reduces()) else {
+    let (Some(row), true) = (
+        node.iter.len().checked_sub(1),
+        node.reduces() || node.scans(),
+    ) else {
         return false;
     };
     let cost = |along: Var| -> usize {
@@ -54,7 +59,10 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
             1 => 1,
             _ => GATHER,
         };
-        node.loads().map(|(_, _, index)| of(index)).sum()
+        let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
+        // Elsewhere a store of every column is rare; a scan has one.
+        let stores = node.stores.iter().filter(|_| node.scans());
+        loads + stores.map(|s| of(&s.index)).sum::<usize>()
     };
     cost(Var(row as u32)) < cost(Var(node.extents().len() as u32 - 1))
 }

@@ -19,6 +19,7 @@ mod random;
 mod reciprocal;
 mod reduce;
 mod row;
+mod scan;
 mod stage;
 mod store;
 mod tile;

@@ -32,7 +32,7 @@ impl Writer<'_> {
     }
 
     /// Vectors of the widest block.
-    fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         let block = if self.is_chunked() { PANEL } else { BLOCK };
         block / self.lanes.min(block)
     }
@@ -122,6 +122,7 @@ impl Writer<'_> {
                 );
             }
         }
+        self.declare_carries(out, &l);
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
         let shared = self.shared_values(&l, &available);
         let held = self.held_loop(out, &l, (&available, &shared), cut);
@@ -152,7 +153,7 @@ impl Writer<'_> {
     }
 
     /// Which vector of the block the position `j` is in.
-    fn vector_of_block(&self) -> String {
+    pub(super) fn vector_of_block(&self) -> String {
         format!("(unsigned long)(j - lo) / {}", self.lanes)
     }
 

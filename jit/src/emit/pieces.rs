@@ -47,7 +47,8 @@ impl Writer<'_> {
             (false, Some(&v)) => self.extents[v],
             _ => vector,
         };
-        let pure = !node.reduces() && self.stages.row_stores.iter().all(Vec::is_empty);
+        let pure =
+            !node.reduces() && !node.scans() && self.stages.row_stores.iter().all(Vec::is_empty);
         let piece = if self.tile.is_some() {
             tile::PIECE
         } else if self.split {

@@ -45,7 +45,7 @@ impl Reduction {
         }
     }
 
-    fn operator(&self) -> BinaryOp {
+    pub fn operator(&self) -> BinaryOp {
         match self.kind {
             ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,
             ReduceKind::Prod => BinaryOp::Mul,

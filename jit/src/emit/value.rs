@@ -91,6 +91,7 @@ impl Writer<'_> {
             BodyOp::Check { index, mask, .. } => return self.check(value, *index, *mask, at),
             BodyOp::Random { .. } => return self.random(value, at),
             BodyOp::Reduce { .. } => format!("r{value}"),
+            BodyOp::Scan { .. } => return self.scan(value, at),
         };
         format!("{pad}const {ty} v{value} = {expr};\n")
     }

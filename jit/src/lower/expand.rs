@@ -5,7 +5,7 @@ use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use ferrotrace_kernels::{
-    BinaryOp, Distribution, Op, Operand, ReduceKind, ValueId, ops::pointwise, ops::view,
+    BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, ValueId, ops::pointwise, ops::view,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::FxHashMap;
@@ -136,6 +136,7 @@ impl<'a> Expansion<'a> {
                 }
             }
             Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
+            Op::Scan { kind, .. } => self.scan_of_one(node, *kind, index, mask)?,
             Op::Pad(pads) => self.pad(node, pads, index, mask)?,
             Op::Cat { dim } => self.cat(node, *dim, index, mask)?,
             Op::SliceAssign {
@@ -288,6 +289,22 @@ impl<'a> Expansion<'a> {
             index,
         };
         self.body.push(op, node.dtype.compute())
+    }
+
+    /// ir C3: a scan of at most one element is that element.
+    fn scan_of_one(
+        &mut self,
+        node: &Node,
+        kind: ScanKind,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        if matches!(kind, ScanKind::ArgMax | ScanKind::ArgMin) {
+            return Ok(self.number(&Operand::Const(Scalar::Int(0)), node.dtype));
+        }
+        let (x, _) = self.tensor(node, 0)?;
+        let value = self.value(x, index, mask)?;
+        Ok(self.cast(value, node.dtype.compute()))
     }
 
     /// ir R6-R8: the fold, left to right over row-major reduced positions, as straight-line code.

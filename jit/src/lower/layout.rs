@@ -20,7 +20,9 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
     let mut flexible: Vec<bool> = (0..nodes.len())
         .map(|i| {
             let id = ValueId(i as u32);
-            !matches!(nodes[i].op, NodeOp::Input(_)) && !realized.is_call(id)
+            let generated = !matches!(nodes[i].op, NodeOp::Input(_)) && !realized.is_call(id);
+            // A scan stores along its rows, which are another dimension's.
+            generated && !matches!(nodes[i].op, NodeOp::Op(Op::Scan { .. }))
         })
         .collect();
     for v in graph.outputs() {

@@ -5,12 +5,13 @@ mod layout;
 mod live;
 mod pieces;
 mod realize;
+mod scan;
 mod split;
 
 use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
-use crate::nest::LoopNest;
+use crate::nest::{LoopNest, flat_index};
 use expand::Expansion;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
@@ -136,6 +137,11 @@ fn lower_node(
     let NodeOp::Op(op) = &node.op else {
         unreachable!("inputs have no nest")
     };
+    if let Op::Scan { kind, dim } = op
+        && scan::length(&node.shape, *dim) > 1
+    {
+        return scan::lower_scan(graph, realized, id, (*kind, *dim), sites);
+    }
     let iter;
     let mut red = Vec::new();
     let reduce = match op {
@@ -193,7 +199,7 @@ fn lower_node(
                 place.add(&Expr::var(var).scale(stride as i64))
             })
         }
-        None => crate::nest::flat_index(&iter, 0),
+        None => flat_index(&iter, 0),
     };
     let nest = LoopNest {
         node: id,
@@ -255,7 +261,7 @@ fn reduction(
         body.push(BodyOp::Cast(value), accumulate)
     };
     let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
-    let position = arg.then(|| crate::nest::flat_index(red, iter));
+    let position = arg.then(|| flat_index(red, iter));
     let result = if arg { DType::I64 } else { accumulate };
     let reduced = body.push(
         BodyOp::Reduce {

@@ -2,8 +2,9 @@
 
 use super::layout::{self, Order};
 use super::pieces::{self, Piece, Pieces};
+use super::scan;
 use crate::body::Source;
-use crate::graph::{Graph, NodeOp};
+use crate::graph::{Graph, Node, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashMap;
@@ -49,6 +50,13 @@ pub struct Limits {
     pub split_elements: usize,
     /// Values of fewer elements are stored row-major, whatever they read (ir L12).
     pub order_elements: usize,
+    /// A scan of at least this many elements a row is split into blocks by the ready-made kernel (ir C4), if there are
+    /// fewer rows than `scan_rows`.
+    pub scan_length: usize,
+    /// Rows from which scans of any length are generated loops.
+    pub scan_rows: usize,
+    /// Whether scans are generated loops: where the emitter has them.
+    pub scans: bool,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
 }
@@ -75,6 +83,9 @@ impl Default for Limits {
             split_rows: 4,
             split_elements: 1 << 16,
             order_elements: 1 << 12,
+            scan_length: 1 << 16,
+            scan_rows: 16,
+            scans: true,
             moments: true,
         }
     }
@@ -166,10 +177,10 @@ impl Realized {
 }
 
 /// Whether only a ready-made kernel computes the operator.
-fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
+fn is_library(op: &Op, limits: &Limits, node: &Node) -> bool {
     match op {
-        Op::Scan { .. }
-        | Op::Sort { .. }
+        Op::Scan { kind, dim } => scan::is_library_scan(node, *kind, *dim, limits),
+        Op::Sort { .. }
         | Op::ArgSort { .. }
         | Op::ArgTopK { .. }
         | Op::IndexPut { .. }
@@ -180,7 +191,7 @@ fn is_library(op: &Op, limits: &Limits, operands: usize) -> bool {
         | Op::AdaptiveAvgPool { .. }
         | Op::Interpolate { .. }
         | Op::Composite(_) => true,
-        Op::Cat { .. } => operands > limits.cat,
+        Op::Cat { .. } => node.args.len() > limits.cat,
         _ => false,
     }
 }
@@ -224,7 +235,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             };
             continue;
         };
-        if is_library(op, limits, node.args.len()) {
+        if is_library(op, limits, node) {
             realized.call[i] = true;
             for operand in graph.operands(id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
@@ -258,6 +269,11 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                 store(&mut realized, &mut costs, id);
                 continue;
             }
+        }
+        // ir C5: what follows a scan cannot compute an element of it alone.
+        if matches!(op, Op::Scan { dim, .. } if scan::length(&node.shape, *dim) > 1) {
+            store(&mut realized, &mut costs, id);
+            continue;
         }
         if matches!(op, Op::Gather { .. } | Op::Index { .. }) {
             // An indexed value is recomputed per index only where that is cheap.

@@ -35,6 +35,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.cat_bytes,
             false => u64::MAX,
         },
+        scans: limits.scans && graph.device().is_cpu(),
         ..*limits
     };
     let lowering = lower(&graph, limits)?;

@@ -5,7 +5,7 @@ use super::{Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
-use crate::nest::LoopNest;
+use crate::nest::{LoopNest, flat_index};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
@@ -103,6 +103,14 @@ impl FusedNode {
             .any(|v| matches!(v.op, BodyOp::Reduce { .. }))
     }
 
+    /// Whether a scan is among the values.
+    pub fn scans(&self) -> bool {
+        self.body
+            .values()
+            .iter()
+            .any(|v| matches!(v.op, BodyOp::Scan { .. }))
+    }
+
     /// Whether the reductions are split into chunks of columns, by sizes alone.
     pub fn is_split(&self, limits: &Limits) -> bool {
         self.reduces()
@@ -132,6 +140,8 @@ impl FusedNode {
                     reduced: true,
                 };
             }
+            // codegen A5.6: a scan has a result at every column, in the loop of its operand.
+            of.inner |= matches!(value.op, BodyOp::Scan { .. });
             all.push(of);
         }
         all
@@ -159,6 +169,20 @@ impl FusedNode {
             second,
         } = align::align(earlier, later)?;
         let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
+        let in_order = |node: &FusedNode, map: &[Expr]| {
+            let of = |term: &Term| match term {
+                Term::Var(v) => map.get(v.0 as usize).cloned(),
+                _ => None,
+            };
+            let column = flat_index(&node.red, node.iter.len());
+            let column = column.substitute(&of, extents.as_slice()).recombine();
+            column == flat_index(&red, iter.len()).recombine()
+        };
+        if (earlier.scans() && !in_order(earlier, &first))
+            || (later.scans() && !in_order(later, &second))
+        {
+            return Err(Refusal::ScanOrder);
+        }
         let mut body = Body::default();
         let mut stores: Vec<Store> = Vec::new();
         let mut forwarded: FxHashMap<ValueId, usize> = FxHashMap::default();
@@ -213,10 +237,15 @@ impl FusedNode {
             exact,
         };
         let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
+        if fused.is_split(limits) && fused.scans() {
+            return Err(Refusal::SplitScan);
+        }
         if fused.is_split(limits) && fused.moments().is_none_or(refused) {
             return Err(Refusal::SplitReduction);
         }
-        if !fused.red.is_empty() && !fused.reduces() && fused.rows() < 32 && fused.cols() > 1024 {
+        let fewest = if fused.scans() { limits.split_rows } else { 32 };
+        if !fused.red.is_empty() && !fused.reduces() && fused.rows() < fewest && fused.cols() > 1024
+        {
             return Err(Refusal::TooFewRows);
         }
         Ok(fused)

@@ -27,6 +27,10 @@ pub enum Refusal {
     PeakMemory,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
     SplitReduction,
+    /// A scan would meet its columns in another order (ir C1).
+    ScanOrder,
+    /// A scan walks whole rows, and the reduction is split over threads (L-34).
+    SplitScan,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
 }
@@ -46,6 +50,8 @@ impl Refusal {
             Refusal::TooManyOps => "the kernel would hold too many operations",
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
+            Refusal::ScanOrder => "a scan would meet its columns in another order",
+            Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

@@ -13,6 +13,7 @@ mod length;
 mod memory;
 mod precision;
 mod reductions;
+mod scans;
 mod tiles;
 
 use common::{difference, kept};

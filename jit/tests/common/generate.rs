@@ -1,6 +1,7 @@
 //! Random graphs with their inputs, and how far results may differ.
 
 mod movement;
+mod scan;
 
 use super::rng::Rng;
 use super::track::{self, Track};
@@ -8,8 +9,7 @@ use super::window;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::ops::pointwise;
 use ferrotrace_kernels::{
-    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, ReduceKind, ScanKind,
-    UnaryOp, ValueId,
+    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, ReduceKind, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Device, Scalar, Shape};
 
@@ -123,6 +123,10 @@ impl Generator<'_> {
         }
     }
 
+    fn is_too_large(&self, shape: &[usize]) -> bool {
+        shape.iter().fold(1usize, |n, &d| n.saturating_mul(d)) > self.limits.numel
+    }
+
     fn any(&mut self) -> ValueId {
         let n = self.program.graph.nodes().len();
         // Recent values are more interesting.
@@ -230,7 +234,7 @@ impl Generator<'_> {
                 _ => self.create(),
             };
         }
-        match self.rng.below(40) {
+        match self.rng.below(43) {
             0..=6 => self.unary(),
             7..=14 => self.binary(),
             15 => self.select(),
@@ -246,6 +250,7 @@ impl Generator<'_> {
             36 => self.slice_assign(),
             37 => self.composite(),
             38 => self.normalise(),
+            39..=41 => self.scan(),
             _ => self.library(),
         }
     }
@@ -613,24 +618,8 @@ impl Generator<'_> {
                     Some(Track::exact(64.0)),
                 );
             }
-            2 if t.is_exact() && t.bound.is_finite() => {
-                let bound = t.bound * shape[dim].max(1) as f64;
-                let op = Op::Scan {
-                    kind: ScanKind::Sum,
-                    dim,
-                };
-                let small = (bound < 1e4).then_some(Track::exact(bound));
-                self.push(op, &[x.into()], small);
-            }
-            3 if t.is_exact() && t.bound.is_finite() => self.scatter(x, dim),
-            _ => {
-                let kind = self.rng.pick(&[ScanKind::Max, ScanKind::Min]);
-                let track = Track {
-                    any_zero: true,
-                    ..t
-                };
-                self.push(Op::Scan { kind, dim }, &[x.into()], Some(track));
-            }
+            2 | 3 if t.is_exact() && t.bound.is_finite() => self.scatter(x, dim),
+            _ => self.scan(),
         }
     }
 }

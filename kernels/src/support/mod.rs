@@ -58,6 +58,7 @@ mod memory;
 pub mod philox;
 mod primitive;
 mod scalar;
+mod scan;
 pub mod trace;
 mod transpose;
 
@@ -201,6 +202,7 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         .chain(horizontal::entries())
         .chain(integer::entries())
         .chain(math::entries())
+        .chain(scan::entries())
         .chain(philox::entries());
     for entry in all {
         let name: &'static str = match entry.name {

@@ -130,6 +130,8 @@ impl Writer<'_> {
                 self.random(*dist, *dtype, args, &index)
             }
             BodyOp::Reduce { .. } => format!("r{value}"),
+            // Lowering for a device leaves scans to ready-made kernels.
+            BodyOp::Scan { .. } => unreachable!("scans are not generated for devices"),
         };
         format!(
             "{}const {} v{value} = {expr};\n",

@@ -176,6 +176,9 @@ impl Generator<'_> {
             } else {
                 let mut own = shape.to_vec();
                 own[dim] = self.dim();
+                if self.is_too_large(&own) {
+                    return;
+                }
                 let dtype = if self.rng.chance(70) {
                     self.dtype_of(x)
                 } else {
@@ -217,6 +220,9 @@ impl Generator<'_> {
         }
         let mut own = shape.to_vec();
         own[dim] = self.dim();
+        if self.is_too_large(&own) {
+            return;
+        }
         for (d, n) in own.iter_mut().enumerate() {
             if d != dim && self.rng.chance(20) {
                 *n = self.rng.below(*n + 1);
@@ -241,7 +247,7 @@ impl Generator<'_> {
         }
         let mut own = shape.to_vec();
         own[dim] = self.dim();
-        if own.iter().product::<usize>() > self.limits.numel {
+        if self.is_too_large(&own) {
             return;
         }
         let (index, src) = (self.indices(&own, shape[dim]), self.input(&own, dtype));
