@@ -113,43 +113,55 @@ fn float(name: &str, stem: &str, single: bool) -> Option<Definition> {
     }
 }
 
-/// Functions of binary32 by the approximations of the hardware, where precision allows: `exp` within 3 ulp (subnormal
-/// results within 2⁻¹⁴⁴), a quotient within 2, `sigmoid` within 6, `tanh` within 8. Special values are those of the exact
-/// functions, but that results of `sigmoid` below 2⁻¹²⁶ may be 0.
+/// Functions of binary32 by the approximations of the hardware, where precision allows: `exp` within 2 ulp (subnormal
+/// results within 2⁻¹⁴⁹), `tanh` within 3 and `sigmoid` within 5. Special values are those of the exact functions, but that
+/// results of `sigmoid` below 2⁻¹²⁶ may be 0. No instruction here needs a slow path: arguments of `ex2` and `rcp` whose
+/// results would be subnormal are kept away from them, or may be 0.
 fn fast(rest: &str) -> Option<Definition> {
     let (text, calls): (&str, &[&str]) = match rest {
+        // The power of two is split into 2ᵏ with k in -126..=127 and a remainder: `sat` and the constant that rounds
+        // down confine k, so that overflow and underflow happen in the last product.
         "fast_exp_f32" => (
             "FT_INLINE float ft_fast_exp_f32(float a) {
-  const float t = a * 0x1.715476p0f;
-  float y; asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));
-  const float e = __fmaf_rn(a, 0x1.4ae0cp-26f, __fmaf_rn(a, 0x1.715476p0f, -t));
-  return y < __int_as_float(0x7f800000) && t > -150.0f ? __fmaf_rn(y, e * 0x1.62e43p-1f, y) : y;
+  const float k = __fmaf_rd(__saturatef(__fmaf_rn(a, 0x1.77313cp-8f, 0.5f)), 252.0f, 12582913.0f);
+  const float n = k - 12583039.0f;
+  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(__fmaf_rn(a, 0x1.4ae0cp-26f, __fmaf_rn(a, 0x1.715476p0f, -n))));
+  return y * __int_as_float(__float_as_int(k) << 23);
 }
 ",
             &[],
         ),
-        "fast_div_f32" => (
-            "FT_INLINE float ft_fast_div_f32(float a, float b) { float y; asm(\"div.full.f32 %0, %1, %2;\" : \"=f\"(y) : \
-             \"f\"(a), \"f\"(b)); return y; }\n",
+        "fast_recip_f32" => (
+            "FT_INLINE float ft_fast_recip_f32(float a) { float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a)); \
+             return y; }\n",
             &[],
         ),
         "fast_sigmoid_f32" => (
-            "FT_INLINE float ft_fast_sigmoid_f32(float a) { return ft_fast_div_f32(1.0f, 1.0f + ft_fast_exp_f32(-a)); }\n",
-            &["ft_fast_exp_f32", "ft_fast_div_f32"],
-        ),
-        "fast_tanh_f32" => (
-            "FT_INLINE float ft_fast_tanh_f32(float a) {
-  const float x = fabsf(a), s = a * a;
-  float y; asm(\"ex2.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x * 0x1.715476p1f));
-  const float far = 1.0f - ft_fast_div_f32(2.0f, y + 1.0f);
-  float p = __fmaf_rn(s, 0x1.664f48p-6f, -0x1.ba1ba2p-5f);
-  p = __fmaf_rn(s, p, 0x1.111112p-3f);
-  p = __fmaf_rn(s, p, -0x1.555556p-2f);
-  const float close = __fmaf_rn(a * s, p, a);
-  return x < 0.25f ? close : copysignf(far, a);
+            "FT_INLINE float ft_fast_sigmoid_f32(float a) {
+  const float t = a * -0x1.715476p0f;
+  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));
+  const float e = __fmaf_rn(t, 0x1.05c610p-29f, __fmaf_rn(t, -0x1.62e430p-1f, -a));
+  if (fabsf(t) < 126.0f) y = __fmaf_rn(y, e, y);
+  return ft_fast_recip_f32(1.0f + y);
 }
 ",
-            &["ft_fast_div_f32"],
+            &["ft_fast_recip_f32"],
+        ),
+        // A polynomial below 0.55, where the quotient would cancel; without a branch.
+        "fast_tanh_f32" => (
+            "FT_INLINE float ft_fast_tanh_f32(float a) {
+  const float s = a * a;
+  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(fabsf(a) * 0x1.715476p1f));
+  const float far = __fmaf_rn(-2.0f, ft_fast_recip_f32(y + 1.0f), 1.0f);
+  float p = __fmaf_rn(s, 0x1.0da90ep-6f, -0x1.af96aap-5f);
+  p = __fmaf_rn(s, p, 0x1.10d01ap-3f);
+  p = __fmaf_rn(s, p, -0x1.55545ap-2f);
+  const float close = __fmaf_rn(a * s, p, a), away = copysignf(far, a);
+  float r; asm(\"{ .reg .pred q; setp.lt.f32 q, %1, 0f3F0CCCCD; selp.f32 %0, %2, %3, q; }\" : \"=f\"(r) : \"f\"(fabsf(a)), \"f\"(close), \"f\"(away));
+  return r;
+}
+",
+            &["ft_fast_recip_f32"],
         ),
         _ => return None,
     };

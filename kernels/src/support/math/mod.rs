@@ -66,7 +66,7 @@ pub(super) fn entries() -> Vec<Entry> {
     );
     // A GPU has approximations for these (`scalar`); in vector text they are the functions themselves.
     let fast: [(&str, &str, &str, &[&str]); 4] = [
-        ("fast_div", "f32x@ a, f32x@ b", "a / b", &[]),
+        ("fast_recip", "f32x@ a", "1.0f / a", &[]),
         ("fast_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
         ("fast_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
         (
