@@ -30,7 +30,6 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         graph.verify()?;
     }
     let limits = &Limits {
-        moments: limits.moments && graph.device().is_cpu(),
         cat_bytes: match graph.device().is_cpu() {
             true => limits.cat_bytes,
             false => u64::MAX,

@@ -133,6 +133,13 @@ impl Writer<'_> {
         for i in 0..self.params.len() {
             let _ = writeln!(text, "  const ft_int P{i} = (ft_int)a.P{i};");
         }
+        for i in &self.divisors {
+            let (m, s) = (i + 1, i + 2);
+            let _ = writeln!(
+                text,
+                "  const ft_divisor D{i} = {{P{i}, (unsigned)a.P{m}, (int)a.P{s}}};"
+            );
+        }
         for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
             let (qualifier, shared) = match pointer {
                 Pointer::Read(s) => ("const ", in_place.iter().any(|p| p.1 == *s)),

@@ -1,6 +1,6 @@
 //! A chunk of a row: where it lies, its loads, its elements, its stores.
 
-use super::kernel::Writer;
+use super::kernel::{Form, Writer};
 use super::reduce::Reduction;
 use super::value::{At, memory_type};
 use crate::body::{BodyOp, Value};
@@ -10,26 +10,38 @@ use std::fmt::Write as _;
 impl Writer<'_> {
     /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
     pub(super) fn turns(&self, threads: u32, chunk: &str) -> String {
+        let (turns, start) = match self.shape.turns {
+            0 => (self.shape.batch, "base"),
+            turns => (turns, "lo + t"),
+        };
+        // All threads have as many chunks, or some have fewer.
+        let even = self.shape.chunks.is_multiple_of(turns * threads as usize);
+        let check = if even { "" } else { " if (c < hi) {" };
+        let end = if even { "" } else { "  }" };
         format!(
-            "  #pragma unroll\n  for (int k = 0; k < {}; k++) {{\n    const ft_int c = lo + t + k * {threads};\n    \
-             if (c >= hi) break;\n{chunk}  }}\n",
-            self.shape.turns
+            "  #pragma unroll\n  for (int k = 0; k < {turns}; k++) {{\n    const ft_int c = {start} + k * {threads};{check}\n\
+             {chunk}{end}  }}\n"
         )
     }
 
-    /// Loads what more than one loop of a row needs.
-    pub(super) fn keep(&mut self, out: &mut String, threads: u32) {
-        let (lanes, turns) = (self.shape.lanes, self.shape.turns);
+    /// Loads what more than one loop of a row needs, of the values of this one: the row, or the chunks of some turns.
+    pub(super) fn keep(&mut self, out: &mut String, threads: u32, values: &[Value]) {
+        let (lanes, turns) = (self.shape.lanes, self.shape.turns.max(self.shape.batch));
         let mut chunk = String::new();
         self.decode_chunk(&mut chunk);
+        let again = self.reads_again(values);
         for v in self.shape.kept.clone() {
+            if !values.contains(&v) {
+                continue;
+            }
             let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op else {
                 continue;
             };
             let (ty, pointer) = (memory_type(dtype), self.pointer(source));
             let index = self.indices[&v].at("j");
             let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
-            let _ = writeln!(chunk, "    ft_load(h{v}[k], {pointer} + {index}, m);");
+            let load = if again { "ft_load" } else { "ft_load_last" };
+            let _ = writeln!(chunk, "    {load}(h{v}[k], {pointer} + {index}, m);");
         }
         out.push_str(&self.turns(threads, &chunk));
         for v in &self.shape.saved {
@@ -42,17 +54,22 @@ impl Writer<'_> {
         let lanes = self.shape.lanes;
         let first = self.node.iter.len();
         let last = self.extents.len() - 1;
-        if first == last {
+        if self.shape.tile.is_some() {
+            out.push_str("    const ft_int j = c0 + tc;\n");
+        } else if first == last {
             let _ = writeln!(out, "    const ft_int j = c * {lanes};");
         } else {
-            let line = self.param(self.shape.line as i64);
+            let line = self.divisor(self.shape.line as i64);
             let _ = writeln!(
                 out,
                 "    const ft_int j = c % {line} * {lanes}; ft_int walked = c / {line};"
             );
             for v in (first + 1..last).rev() {
-                let n = self.param(self.extents[v] as i64);
-                let _ = writeln!(out, "    const ft_int i{v} = walked % {n}; walked /= {n};");
+                let n = self.divisor(self.extents[v] as i64);
+                let _ = writeln!(
+                    out,
+                    "    const ft_int i{v} = walked % {n}; walked = walked / {n};"
+                );
             }
             let _ = writeln!(out, "    const ft_int i{first} = walked;");
         }
@@ -83,8 +100,14 @@ impl Writer<'_> {
             }
         }
         for &s in &l.stores {
-            let ty = memory_type(self.node.stores[s].dtype);
+            let ty = match self.packs(s) {
+                true => "float",
+                false => memory_type(self.node.stores[s].dtype),
+            };
             let _ = writeln!(out, "    __align__(16) {ty} o{s}[{lanes}];");
+        }
+        if s == 0 {
+            self.declare_elements(&mut out);
         }
         let _ = writeln!(
             out,
@@ -94,6 +117,10 @@ impl Writer<'_> {
             position: "(j + l)",
             guard: Some("l < m"),
             pad: "      ",
+        };
+        let first = match self.shape.form {
+            Form::Outer { .. } => "lo + ty",
+            _ => "lo + t",
         };
         for &v in &l.compute {
             let saved = self.shape.saved.contains(&v);
@@ -107,6 +134,10 @@ impl Writer<'_> {
             }
             let text = self.statement(v, at);
             out.push_str(&text);
+            self.take_shift(&mut out, v, first);
+            if s == 0 {
+                self.keep_element(&mut out, v);
+            }
             if saved {
                 let _ = writeln!(out, "      k{v}[k][l] = v{v};");
             }
@@ -116,24 +147,77 @@ impl Writer<'_> {
             self.accumulate(&mut out, r, &position, at.pad);
         }
         for &s in &l.stores {
-            let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
-            let element = self.narrow(dtype, &format!("v{value}"));
+            let element = match self.packs(s) {
+                true => format!("v{}", self.unrounded(s)),
+                false => {
+                    let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
+                    self.narrow(dtype, &format!("v{value}"))
+                }
+            };
             let _ = writeln!(out, "      o{s}[l] = {element};");
         }
         out.push_str("    }\n");
+        if s == 0 {
+            self.take_pairs(&mut out);
+        }
+        if s == 0 && !self.moments.is_empty() {
+            out.push_str("    counted += m;\n");
+        }
+        for &s in &l.stores {
+            if self.packs(s) {
+                let dtype = self.node.stores[s].dtype;
+                let _ = writeln!(
+                    out,
+                    "    __align__(16) unsigned short n{s}[{lanes}];\n    #pragma unroll\n    \
+                     for (int l = 0; l < {lanes}; l += 2) ((unsigned *)n{s})[l >> 1] = ft_pack_{dtype}(o{s}[l], o{s}[l + 1]);"
+                );
+            }
+        }
         for &s in &l.stores {
             if self.store_indices[&s].unit && lanes > 1 {
                 let place = self.stored_at(s, "j");
-                let _ = writeln!(out, "    ft_store(&{place}, o{s}, m);");
+                let name = if self.packs(s) { "n" } else { "o" };
+                // What a row is read again for is to stay in the cache; what is written is not.
+                let store = if self.shape.batch > 0 {
+                    "ft_store_last"
+                } else {
+                    "ft_store"
+                };
+                let _ = writeln!(out, "    {store}(&{place}, {name}{s}, m);");
             } else {
                 let place = self.stored_at(s, at.position);
+                let name = if self.packs(s) { "n" } else { "o" };
                 let _ = writeln!(
                     out,
-                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if (l < m) {place} = o{s}[l];"
+                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if (l < m) {place} = {name}{s}[l];"
                 );
             }
         }
         out
+    }
+
+    /// Whether a loop after that of these values reads a row again.
+    fn reads_again(&self, values: &[Value]) -> bool {
+        let at = self.stages.loops.iter().rposition(|l| l.compute == values);
+        let later = at.map_or(&[][..], |at| &self.stages.loops[at + 1..]);
+        later
+            .iter()
+            .any(|l| self.shape.kept.iter().any(|v| l.compute.contains(v)))
+            || self.shape.turns > 0
+    }
+
+    /// Whether a store narrows two elements by one instruction.
+    fn packs(&self, store: usize) -> bool {
+        self.node.stores[store].dtype.is_half() && self.shape.lanes.is_multiple_of(2)
+    }
+
+    /// The stored value before it was rounded to what the store rounds to.
+    fn unrounded(&self, store: usize) -> Value {
+        let store = &self.node.stores[store];
+        match self.node.body.value(store.value).op {
+            BodyOp::Round(a, half) if half == store.dtype => a,
+            _ => store.value,
+        }
     }
 
     /// The element a store writes.

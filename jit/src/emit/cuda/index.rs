@@ -114,18 +114,18 @@ impl Writer<'_> {
             Term::Value(v) => format!("(ft_int)v{v}"),
             Term::Div(e, c) => {
                 let call = self.division(e);
-                let (e, c) = (self.nested(e), self.param(*c));
+                let e = self.nested(e);
                 match call {
-                    true => format!("ft_floor_div({e}, {c})"),
-                    false => format!("({e}/{c})"),
+                    true => format!("ft_floor_div({e}, {})", self.param(*c)),
+                    false => format!("({e}/{})", self.divisor(*c)),
                 }
             }
             Term::Mod(e, c) => {
                 let call = self.division(e);
-                let (e, c) = (self.nested(e), self.param(*c));
+                let e = self.nested(e);
                 match call {
-                    true => format!("ft_floor_mod({e}, {c})"),
-                    false => format!("({e}%{c})"),
+                    true => format!("ft_floor_mod({e}, {})", self.param(*c)),
+                    false => format!("({e}%{})", self.divisor(*c)),
                 }
             }
             Term::Mul(a, b) => format!("({}*{})", self.nested(a), self.nested(b)),
@@ -139,7 +139,7 @@ impl Writer<'_> {
         !e.is_non_negative(self.extents.as_slice())
     }
 
-    fn nested(&mut self, e: &Expr) -> String {
+    pub(super) fn nested(&mut self, e: &Expr) -> String {
         let mut parts: Vec<String> = Vec::new();
         for (term, c) in e.terms() {
             parts.push(self.scaled(term, *c));

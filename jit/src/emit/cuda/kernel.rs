@@ -8,6 +8,7 @@
 
 use super::Emitted;
 use super::index::Index;
+use super::online::{self, Online};
 use super::reduce::{Reduction, SLOT};
 use super::shape::{self, Shape};
 use super::stage::{Loop, Stages, stages};
@@ -18,7 +19,7 @@ use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
-use crate::schedule::FusedNode;
+use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
@@ -29,11 +30,20 @@ use std::fmt::Write as _;
 /// Loops of up to this many values are bound by memory alone.
 const LIGHT: usize = 12;
 
+/// What divides 32-bit numbers from 0 to 2³¹ − 1 by `d`: `n / d = n · magic >> shift` (Granlund and Montgomery, 1994).
+fn magic(d: i64) -> (i64, i64) {
+    let d = d.clamp(1, i64::from(i32::MAX)) as u64;
+    let shift = 31 + (64 - (d - 1).leading_zeros());
+    (((1u64 << shift) / d + 1) as i64, i64::from(shift))
+}
+
 /// How threads are laid over rows and columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// A thread a chunk; nothing is reduced.
     Pointwise,
+    /// A block a tile of rows and columns; nothing is reduced.
+    Tiled,
     /// This many threads a row: a warp, or a block.
     Inner { threads: u32 },
     /// Blocks of this many rows and groups of threads.
@@ -46,6 +56,10 @@ pub(super) struct Writer<'a> {
     pub extents: Vec<usize>,
     pub stages: Stages,
     pub shape: Shape,
+    /// Reductions about a mean that share the pass of the mean itself.
+    pub moments: Vec<Moment>,
+    /// Maxima and sums about them that share a pass.
+    pub online: Vec<Online>,
     pub needs: BTreeSet<Need>,
     /// Printed indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
@@ -56,6 +70,8 @@ pub(super) struct Writer<'a> {
     /// Whether an index is checked.
     pub reports: bool,
     pub params: Vec<i64>,
+    /// Arguments by which something is divided: their positions in `params`.
+    pub divisors: Vec<usize>,
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
     /// What is computed of a row's indices.
@@ -74,14 +90,34 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
-    let stages = stages(&node, &needed);
+    let mut stages = stages(&node, &needed);
     let extents = node.extents();
-    let shape = shape::of(&node, &stages, &needed);
+    let mut shape = shape::of(&node, &stages, &needed);
+    let mut moments = Vec::new();
+    // Rows in registers can be looked at again.
+    if shape.turns == 0
+        && let Some(found) = movable(&node, &stages, &needed)
+    {
+        stages.join();
+        shape = shape::of(&node, &stages, &needed);
+        moments = found;
+    }
+    let mut online = Vec::new();
+    if shape.turns == 0
+        && matches!(shape.form, Form::Inner { .. })
+        && let Some(found) = online::find(&node, &stages)
+    {
+        stages.join_sums();
+        shape = shape::of(&node, &stages, &needed);
+        online = found;
+    }
     let writer = Writer {
         node: &node,
         extents,
         stages,
         shape,
+        moments,
+        online,
         needs: BTreeSet::from([support::need("types", SCALAR)]),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
@@ -89,12 +125,23 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         whole: FxHashSet::default(),
         reports: false,
         params: Vec::new(),
+        divisors: Vec::new(),
         pointers: Vec::new(),
         pointer_types: Vec::new(),
         preamble: String::new(),
         bases: 0,
     };
     writer.kernel(&needed)
+}
+
+/// The sums about a mean of a node whose later loops compute nothing else, if all that moving them needs is computed.
+fn movable(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Option<Vec<Moment>> {
+    let all = stages.reductions();
+    let mut found = node.moments()?;
+    found.retain(|m| all.contains(&m.reduce));
+    let complete = |m: &Moment| all.contains(&m.sum) && all.contains(&m.plain);
+    let may = !found.is_empty() && found.iter().all(complete);
+    (may && (!node.exact || shape::is_split(node, stages, needed))).then_some(found)
 }
 
 impl Writer<'_> {
@@ -107,6 +154,15 @@ impl Writer<'_> {
     pub(super) fn param(&mut self, value: i64) -> String {
         self.params.push(value);
         format!("P{}", self.params.len() - 1)
+    }
+
+    /// An integer argument to divide non-negative numbers by, and what 32-bit division by it takes.
+    pub(super) fn divisor(&mut self, value: i64) -> String {
+        let at = self.params.len();
+        self.divisors.push(at);
+        let (magic, shift) = magic(value);
+        self.params.extend([value, magic, shift]);
+        format!("D{at}")
     }
 
     /// The name of the pointer to a buffer.
@@ -183,14 +239,22 @@ impl Writer<'_> {
     /// The kernel: its place, then every stage.
     fn main_text(&mut self, form: Form, split: bool) -> String {
         let mut out = String::new();
-        self.place(&mut out, form, split);
-        self.decode_row(&mut out);
+        let tile = self.shape.tile.clone();
+        if let Some(tile) = &tile {
+            self.place_tile(&mut out, tile);
+            self.fill_tile(&mut out, tile);
+        } else {
+            self.place(&mut out, form, split);
+            self.decode_row(&mut out);
+        }
         let mut body = String::new();
         if let (Form::Inner { threads }, 1..) = (form, self.shape.turns) {
-            self.keep(&mut body, threads);
+            let loads = self.shape.kept.clone();
+            self.keep(&mut body, threads, &loads);
         }
         let writes = match form {
             Form::Pointwise => "c == 0",
+            Form::Tiled => "c0 + tc == 0",
             Form::Inner { .. } => "t == 0",
             Form::Outer { .. } => "live && ty == 0",
         };
@@ -200,18 +264,56 @@ impl Writer<'_> {
             }
             self.row_stage(&mut body, s, (!split).then_some(writes));
             let l = self.stages.loops[s].clone();
+            if s == 1 && !self.moments.is_empty() {
+                let moments: Vec<Reduction> = self
+                    .moments
+                    .iter()
+                    .map(|m| self.reduction(m.reduce))
+                    .collect();
+                self.move_sums(&mut body, &moments, "v");
+                self.gather(&mut body, &moments, 1, &form);
+                for r in &moments {
+                    self.finished(&mut body, r);
+                }
+                continue;
+            }
             if l.reduces.is_empty() && l.stores.is_empty() {
                 continue;
             }
             let reductions: Vec<Reduction> = l.reduces.iter().map(|&r| self.reduction(r)).collect();
-            for r in &reductions {
+            self.declare_shifts(&mut body);
+            let alone = match s {
+                0 => self.single(&reductions),
+                _ => reductions.clone(),
+            };
+            for r in &alone {
                 self.declare_accumulators(&mut body, r, self.shape.lanes);
             }
-            let chunk = self.chunk(s, &reductions);
+            if s == 0 {
+                self.declare_pairs(&mut body);
+            }
+            let chunk = self.chunk(s, &alone);
             match form {
-                Form::Pointwise => body.push_str(&chunk),
+                Form::Pointwise | Form::Tiled => body.push_str(&chunk),
                 Form::Inner { threads } if self.shape.turns > 0 => {
                     body.push_str(&self.turns(threads, &chunk));
+                }
+                Form::Inner { threads } if self.shape.batch > 0 => {
+                    let step = self.shape.batch * threads as usize;
+                    let _ = match s {
+                        0 => writeln!(
+                            body,
+                            "  for (ft_int base = lo + t; base < hi; base += {step}) {{"
+                        ),
+                        // What was read last is still near.
+                        _ => writeln!(
+                            body,
+                            "  for (ft_int base = lo + t + (hi - lo - 1) / {step} * {step}; base >= lo + t; base -= {step}) {{"
+                        ),
+                    };
+                    self.keep(&mut body, threads, &l.compute);
+                    body.push_str(&self.turns(threads, &chunk));
+                    body.push_str("  }\n");
                 }
                 Form::Inner { threads } => {
                     // Several loads in flight where nothing but memory takes time.
@@ -231,13 +333,32 @@ impl Writer<'_> {
                     );
                 }
             }
-            self.gather(&mut body, &reductions, self.shape.lanes, &form);
-            for r in &reductions {
-                match split {
-                    true => self.put(&mut body, r, writes),
-                    false => self.finished(&mut body, r),
+            let (moments, plain) = self.parted(&alone);
+            self.gather(&mut body, &plain, self.shape.lanes, &form);
+            if s == 0 {
+                self.gather_pairs(&mut body, &form);
+            }
+            if split {
+                if !moments.is_empty() {
+                    self.piece_means(&mut body);
+                    self.move_sums(&mut body, &moments, "e");
+                    self.gather(&mut body, &moments, 1, &form);
+                }
+                for r in &reductions {
+                    self.put(&mut body, r, writes);
+                }
+            } else {
+                for r in reductions
+                    .iter()
+                    .filter(|r| !moments.iter().any(|m| m.id == r.id))
+                {
+                    self.finished(&mut body, r);
                 }
             }
+        }
+        if let Some(tile) = &tile {
+            self.tile_text(&mut out, tile, &body);
+            return out;
         }
         out.push_str(&self.preamble);
         out.push_str(&body);
@@ -246,36 +367,45 @@ impl Writer<'_> {
 
     /// Which row and which chunks are this thread's.
     fn place(&mut self, out: &mut String, form: Form, split: bool) {
-        let rows = self.param(self.node.rows() as i64);
-        let chunks = self.param(self.shape.chunks as i64);
+        let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
         let threads = self.shape.threads;
+        if form == Form::Pointwise {
+            let units = self.param(row_count.saturating_mul(chunk_count));
+            let _ = writeln!(
+                out,
+                "  const ft_int u = (ft_int)blockIdx.x * {threads} + (ft_int)threadIdx.x;\n  if (u >= {units}) return;"
+            );
+            if row_count == 1 {
+                out.push_str("  const ft_int c = u;\n");
+            } else {
+                let chunks = self.divisor(chunk_count);
+                let _ = writeln!(out, "  const ft_int row = u / {chunks}, c = u % {chunks};");
+            }
+            return;
+        }
+        let rows = self.param(row_count);
+        let chunks = self.param(chunk_count);
         let pieces = match split {
             true => {
-                let pieces = self.param(self.shape.pieces() as i64);
+                let pieces = self.divisor(self.shape.pieces() as i64);
                 let per = self.param(self.shape.per_piece() as i64);
                 let _ = writeln!(
                     out,
-                    "  const ft_int pieces = {pieces}, piece = (ft_int)blockIdx.x % pieces, block = (ft_int)blockIdx.x / pieces;\n  \
+                    "  const ft_int pieces = {pieces}.n, piece = (ft_int)blockIdx.x % {pieces}, block = (ft_int)blockIdx.x / {pieces};\n  \
                      const ft_int lo = piece * {per}, end = ft_least(lo + {per}, {chunks});"
                 );
                 true
             }
             false => {
-                if form != Form::Pointwise {
-                    let _ = writeln!(
-                        out,
-                        "  const ft_int block = (ft_int)blockIdx.x, lo = 0, end = {chunks};"
-                    );
-                }
+                let _ = writeln!(
+                    out,
+                    "  const ft_int block = (ft_int)blockIdx.x, lo = 0, end = {chunks};"
+                );
                 false
             }
         };
         let _ = match form {
-            Form::Pointwise => writeln!(
-                out,
-                "  const ft_int u = (ft_int)blockIdx.x * {threads} + (ft_int)threadIdx.x;\n  \
-                 if (u >= {rows} * {chunks}) return;\n  const ft_int row = u / {chunks}, c = u % {chunks};"
-            ),
+            Form::Pointwise | Form::Tiled => Ok(()),
             Form::Inner { threads: 32 } if !pieces => writeln!(
                 out,
                 "  const ft_int row = block * {} + ((int)threadIdx.x >> 5), hi = end;\n  if (row >= {rows}) return;\n  \
@@ -300,10 +430,16 @@ impl Writer<'_> {
         if rows == 0 {
             return;
         }
+        if self.node.rows() == 1 {
+            for v in 0..rows {
+                let _ = writeln!(out, "  const ft_int i{v} = 0;");
+            }
+            return;
+        }
         out.push_str("  ft_int rest = row;\n");
         for v in (1..rows).rev() {
-            let n = self.param(self.extents[v] as i64);
-            let _ = writeln!(out, "  const ft_int i{v} = rest % {n}; rest /= {n};");
+            let n = self.divisor(self.extents[v] as i64);
+            let _ = writeln!(out, "  const ft_int i{v} = rest % {n}; rest = rest / {n};");
         }
         out.push_str("  const ft_int i0 = rest;\n");
     }
@@ -347,20 +483,54 @@ impl Writer<'_> {
             self.declare_accumulators(&mut body, r, 1);
         }
         let _ = writeln!(body, "  for (ft_int c = t; c < pieces; c += {per_row}) {{");
-        for r in reductions {
+        let (moments, plain) = self.parted(reductions);
+        for r in &plain {
             self.take(&mut body, r);
         }
         body.push_str("  }\n");
         let form = Form::Inner { threads: per_row };
-        self.gather(&mut body, reductions, 1, &form);
-        for r in reductions {
+        self.gather(&mut body, &plain, 1, &form);
+        for r in &plain {
             self.finished(&mut body, r);
         }
-        for s in 1..self.stages.row.len() {
+        let mut next = 1;
+        if !moments.is_empty() {
+            self.row_stage(&mut body, 1, Some("t == 0"));
+            let _ = writeln!(body, "  for (ft_int c = t; c < pieces; c += {per_row}) {{");
+            self.take_moments(&mut body);
+            body.push_str("  }\n");
+            self.gather(&mut body, &moments, 1, &form);
+            for r in &moments {
+                self.finished(&mut body, r);
+            }
+            next = 2;
+        }
+        for s in next..self.stages.row.len() {
             self.row_stage(&mut body, s, Some("t == 0"));
         }
         out.push_str(&self.preamble);
         out.push_str(&body);
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::magic;
+
+    #[test]
+    fn divides_by_a_product() {
+        let ends = |d: u64| [0, 1, d - 1, d, d + 1, 2 * d - 1, 2 * d];
+        let most = (1u64 << 31) - 1;
+        let powers = (0..31).flat_map(|k| [(1u64 << k) - 1, 1 << k, (1 << k) + 1]);
+        for d in powers.chain([3, 7, 641, 65_537, 1_000_003, most - 1, most]) {
+            let d = d.clamp(1, most);
+            let (m, s) = magic(d as i64);
+            assert!(m < 1 << 32 && s < 63, "{d}");
+            let tops = [most - most % d, (most - most % d).saturating_sub(1), most];
+            for n in ends(d).into_iter().chain(tops).filter(|&n| n <= most) {
+                assert_eq!((n * m as u64) >> s, n / d, "{n} / {d}");
+            }
+        }
     }
 }

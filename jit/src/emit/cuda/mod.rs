@@ -5,10 +5,13 @@ mod arguments;
 mod chunk;
 mod index;
 mod kernel;
+mod moments;
+mod online;
 mod reduce;
 mod shape;
 mod stage;
 mod text;
+mod tile;
 mod value;
 
 use super::Emitted;

@@ -98,6 +98,14 @@ impl Writer<'_> {
     }
 
     fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
+        // One instruction, which differs in the sign of zeros alone.
+        if r.dtype == DType::F32 && !self.node.exact && !r.has_position() {
+            match r.kind {
+                ReduceKind::Max => return format!("ft_greatest({a}, {b})"),
+                ReduceKind::Min => return format!("ft_smallest({a}, {b})"),
+                _ => {}
+            }
+        }
         r.operator().scalar_expr(r.dtype, a, b, &mut self.needs)
     }
 
@@ -135,7 +143,7 @@ impl Writer<'_> {
     }
 
     /// The lanes of a thread's accumulators as one, `a{id}[0]`, by halves.
-    fn fold_lanes(&mut self, out: &mut String, r: &Reduction, lanes: usize) {
+    pub(super) fn fold_lanes(&mut self, out: &mut String, r: &Reduction, lanes: usize) {
         let mut width = lanes;
         while width > 1 && !r.has_position() {
             width /= 2;
@@ -190,7 +198,7 @@ impl Writer<'_> {
                     self.over_groups(out, r, groups);
                 }
             }
-            Form::Pointwise => {}
+            Form::Pointwise | Form::Tiled => {}
         }
     }
 
@@ -289,7 +297,7 @@ impl Writer<'_> {
     }
 
     /// The address of a partial result: `unit` counts the pieces of all rows.
-    fn slot(&self, unit: &str, r: &Reduction) -> String {
+    pub(super) fn slot(&self, unit: &str, r: &Reduction) -> String {
         let all = self.stages.reductions();
         let at = all.iter().position(|&id| id == r.id).unwrap_or_default();
         format!(

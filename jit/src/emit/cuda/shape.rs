@@ -3,14 +3,16 @@
 
 use super::kernel::Form;
 use super::stage::Stages;
+use super::tile::{self, SIDE, Tile};
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
-/// Threads of a block of a pointwise kernel, and of several short rows: 2 to 4 KiB of a stream a block.
+/// Threads of a block of a pointwise kernel, and of one whose functions take time: 2 to 4 KiB of a stream a block.
 const THREADS: u32 = 256;
+const HEAVY_THREADS: u32 = 128;
 /// Rows of up to this many chunks are a warp's.
 const WARP_CHUNKS: usize = 128;
 /// Most threads of a row, and of one with many chunks.
@@ -46,8 +48,12 @@ pub(super) struct Shape {
     /// Loads that more than one loop of a row needs, kept in registers; how many chunks of them a thread keeps.
     pub kept: Vec<Value>,
     pub turns: usize,
+    /// Where rows are too long for that: chunks that a thread loads before it works on them, 0 for one.
+    pub batch: usize,
     /// Costly values that more than one loop needs, kept likewise.
     pub saved: Vec<Value>,
+    /// What is read through shared memory.
+    pub tile: Option<Tile>,
     pub threads: u32,
     pub blocks: usize,
     pub finish_per_row: u32,
@@ -139,6 +145,13 @@ fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
     }
 }
 
+/// Whether a node has too few rows to have each reduced by one block, and columns enough to cut.
+pub(super) fn is_split(node: &FusedNode, stages: &Stages, needed: &[usize]) -> bool {
+    let mut joined = stages.clone();
+    joined.join();
+    of(node, &joined, needed).split.is_some()
+}
+
 /// Divides the work of a fused node.
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
     let rows = node.rows();
@@ -154,7 +167,13 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
     let chunks = walked.iter().product::<usize>() * line;
     let (form, threads, tiles) = if !reduces {
         let units = rows.saturating_mul(chunks);
-        (Form::Pointwise, THREADS, units.div_ceil(THREADS as usize))
+        let heavy =
+            |v: &Value| matches!(&node.body.value(*v).op, BodyOp::Unary(op, _) if op.heavy());
+        let threads = match stages.loops[0].compute.iter().any(heavy) {
+            true => HEAVY_THREADS,
+            false => THREADS,
+        };
+        (Form::Pointwise, threads, units.div_ceil(threads as usize))
     } else if outer {
         let (width, groups) = if rows < 1024 { FEW_ROWS } else { MANY_ROWS };
         let form = Form::Outer { width, groups };
@@ -183,13 +202,26 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         split: None,
         kept: Vec::new(),
         turns: 0,
+        batch: 0,
         saved: Vec::new(),
+        tile: None,
         threads,
         blocks: if rows * chunks == 0 { 0 } else { tiles },
         finish_per_row: 32,
         finish_threads: 32,
         finish_blocks: 0,
     };
+    if !reduces
+        && shape.blocks > 0
+        && let Some(tile) = tile::find(node, stages)
+    {
+        let side = |n: usize| n.div_ceil(SIDE);
+        let others = rows / node.iter[tile.row];
+        shape.form = Form::Tiled;
+        shape.threads = THREADS;
+        shape.blocks = others * side(node.iter[tile.row]) * side(last);
+        shape.tile = Some(tile);
+    }
     let at_once = match form {
         Form::Outer { groups, .. } => groups as usize,
         _ => threads as usize,
@@ -226,6 +258,13 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
             shape.turns = turns;
             // One is worth its registers: those of the loads are free when it is computed.
             shape.saved = costly_value(node, stages).into_iter().collect();
+        } else if turns > MOST_TURNS && !kept.is_empty() {
+            let chunk: usize = kept.iter().map(|k| k.1 * lanes).sum();
+            let most = (KEPT_BYTES / chunk).min(MOST_TURNS);
+            if most > 1 {
+                shape.kept = kept.iter().map(|k| k.0).collect();
+                shape.batch = 1 << most.ilog2();
+            }
         }
     }
     shape

@@ -125,6 +125,22 @@ impl Stages {
             .collect()
     }
 
+    /// Makes the second loop part of the first: sums about a mean need not wait for it (see `moments`).
+    pub fn join(&mut self) {
+        let second = std::mem::take(&mut self.loops[1]);
+        let first = &mut self.loops[0];
+        first.compute.extend(second.compute);
+        first.compute.sort_unstable();
+        first.compute.dedup();
+        first.reduces.extend(second.reduces);
+    }
+
+    /// Makes the second loop's reductions part of the first, which computes what they need itself (see `online`).
+    pub fn join_sums(&mut self) {
+        let second = std::mem::take(&mut self.loops[1]);
+        self.loops[0].reduces.extend(second.reduces);
+    }
+
     /// Whether chunks of a row's columns can be worked on apart: nothing but row values waits for a reduction.
     pub fn can_split(&self) -> bool {
         self.loops[1..]

@@ -2,12 +2,22 @@
 
 /// Index arithmetic, fault reports, and accesses of whole chunks; indices have 32 bits where `narrow`.
 pub(super) fn helpers(narrow: bool) -> String {
-    let int = if narrow { "int" } else { "long long" };
-    format!("typedef {int} ft_int;\n{HELPERS}")
+    let (int, division) = match narrow {
+        true => ("int", "(int)((unsigned long long)(unsigned)a * d.m >> d.s)"),
+        false => ("long long", "a / d.n"),
+    };
+    format!(
+        "typedef {int} ft_int;\nstruct ft_divisor {{ ft_int n; unsigned m; int s; }};\n\
+         FT_INLINE ft_int operator/(ft_int a, ft_divisor d) {{ return {division}; }}\n\
+         FT_INLINE ft_int operator%(ft_int a, ft_divisor d) {{ return a - a / d * d.n; }}\n{HELPERS}"
+    )
 }
 
 /// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range. `ft_divide` divides
-/// by a row's number whose reciprocal is known: by multiplication where both are normal. `ft_load` and `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
+/// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
+/// (The warp's barrier keeps the compiler from predicating the other path into this one.)
+/// The forms with `_last` leave nothing in the cache.
+/// `ft_pack_` rounds two numbers, the first into the lower half.
 const HELPERS: &str = "\
 FT_INLINE ft_int ft_least(ft_int a, ft_int b) { return a < b ? a : b; }
 FT_INLINE ft_int ft_most(ft_int a, ft_int b) { return a > b ? a : b; }
@@ -22,38 +32,73 @@ FT_INLINE long long ft_index(long long *fault, long long i, long long size, long
   }
   return 0;
 }
-FT_INLINE bool ft_normal(float x) { const int e = __float_as_int(x) >> 23 & 255; return e != 0 && e != 255; }
-FT_INLINE bool ft_normal(double x) {
-  const int e = (int)(__double_as_longlong(x) >> 52) & 2047;
-  return e != 0 && e != 2047;
+FT_INLINE float ft_divide(float a, float b) {
+  const float x = fabsf(b), s = x < 0x1p-126f ? 0x1p64f : x > 0x1p126f ? 0x1p-64f : 1.0f;
+  return a * __fdiv_rn(1.0f, b * s) * s;
 }
-template <typename T> FT_INLINE T ft_divide(T a, T b, T r) { return ft_normal(b) && ft_normal(r) ? a * r : a / b; }
+FT_INLINE double ft_divide(double a, double b) {
+  const double x = fabs(b), s = x < 0x1p-1022 ? 0x1p512 : x > 0x1p1022 ? 0x1p-512 : 1.0;
+  return a * __ddiv_rn(1.0, b * s) * s;
+}
 template <int N> struct ft_word;
 template <> struct ft_word<1> { typedef unsigned char type; };
 template <> struct ft_word<2> { typedef unsigned short type; };
 template <> struct ft_word<4> { typedef unsigned type; };
 template <> struct ft_word<8> { typedef uint2 type; };
 template <> struct ft_word<16> { typedef uint4 type; };
-template <typename T, int V> FT_INLINE void ft_load(T (&g)[V], const T *p, int m) {
+#if __CUDA_ARCH__ >= 800
+FT_INLINE float ft_greatest(float a, float b) { float r; asm(\"max.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b)); return r; }
+FT_INLINE float ft_smallest(float a, float b) { float r; asm(\"min.NaN.f32 %0, %1, %2;\" : \"=f\"(r) : \"f\"(a), \"f\"(b)); return r; }
+#else
+FT_INLINE float ft_greatest(float a, float b) { return a > b || a != a ? a : b; }
+FT_INLINE float ft_smallest(float a, float b) { return a < b || a != a ? a : b; }
+#endif
+FT_INLINE unsigned ft_pack_f16(float a, float b) {
+  unsigned r; asm(\"cvt.rn.f16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(b), \"f\"(a)); return r;
+}
+#if __CUDA_ARCH__ >= 800
+FT_INLINE unsigned ft_pack_bf16(float a, float b) {
+  unsigned r; asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r) : \"f\"(b), \"f\"(a)); return r;
+}
+#else
+FT_INLINE unsigned ft_bf16_bits(float a) {
+  const unsigned b = __float_as_uint(a);
+  return a != a ? (b | 0x400000u) >> 16 : (b + (b >> 16 & 1u) + 0x7fffu) >> 16;
+}
+FT_INLINE unsigned ft_pack_bf16(float a, float b) { return ft_bf16_bits(a) | ft_bf16_bits(b) << 16; }
+#endif
+template <int V> FT_INLINE float ft_bf16_at(const unsigned short (&g)[V], int l) {
+  if (V % 2) return __uint_as_float((unsigned)g[l] << 16);
+  const unsigned w = ((const unsigned *)g)[l >> 1];
+  return __uint_as_float(l & 1 ? w & 0xffff0000u : w << 16);
+}
+template <bool L = false, typename T, int V> FT_INLINE void ft_load(T (&g)[V], const T *p, int m) {
   constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
   typedef typename ft_word<bytes>::type W;
-  if (m == V && ((unsigned long long)p & (bytes - 1)) == 0) {
+  if (__builtin_expect(m == V && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
     #pragma unroll
-    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((W *)g)[k] = ((const W *)p)[k];
+    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((W *)g)[k] = L ? __ldcs((const W *)p + k) : ((const W *)p)[k];
   } else {
+    __syncwarp(__activemask());
     #pragma unroll
     for (int l = 0; l < V; l++) g[l] = l < m ? p[l] : T();
   }
 }
-template <typename T, int V> FT_INLINE void ft_store(T *p, const T (&g)[V], int m) {
+template <bool L = false, typename T, int V> FT_INLINE void ft_store(T *p, const T (&g)[V], int m) {
   constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
   typedef typename ft_word<bytes>::type W;
-  if (m == V && ((unsigned long long)p & (bytes - 1)) == 0) {
+  if (__builtin_expect(m == V && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
     #pragma unroll
-    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((W *)p)[k] = ((const W *)g)[k];
+    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) {
+      if (L) __stcs((W *)p + k, ((const W *)g)[k]);
+      else ((W *)p)[k] = ((const W *)g)[k];
+    }
   } else {
+    __syncwarp(__activemask());
     #pragma unroll
     for (int l = 0; l < V; l++) if (l < m) p[l] = g[l];
   }
 }
+template <typename T, int V> FT_INLINE void ft_load_last(T (&g)[V], const T *p, int m) { ft_load<true>(g, p, m); }
+template <typename T, int V> FT_INLINE void ft_store_last(T *p, const T (&g)[V], int m) { ft_store<true>(p, g, m); }
 ";

@@ -102,7 +102,7 @@ impl Writer<'_> {
             BodyOp::Binary(op, a, b) => {
                 op.scalar_expr(body.value(*a).dtype, &of(a), &of(b), &mut self.needs)
             }
-            BodyOp::Divide(a, b, r) => format!("ft_divide(v{a}, v{b}, v{r})"),
+            BodyOp::Divide(a, b, _) => format!("ft_divide(v{a}, v{b})"),
             BodyOp::Select(m, a, b) => format!("v{m} ? v{a} : v{b}"),
             BodyOp::Cast(a) => {
                 let from = body.value(*a).dtype;
@@ -148,11 +148,18 @@ impl Writer<'_> {
         mask: Option<MaskId>,
         at: At<'_>,
     ) -> String {
+        if let Some(element) = self.staged(value) {
+            return self.widen(memory, &element);
+        }
         if self.whole.contains(&value) && at.guard.is_some() {
             let kept = self.shape.kept.contains(&value);
             let chunk = if kept { "h" } else { "g" };
             let turn = if kept { "[k]" } else { "" };
-            return self.widen(memory, &format!("{chunk}{value}{turn}[l]"));
+            let element = format!("{chunk}{value}{turn}");
+            if memory == DType::BF16 {
+                return format!("ft_bf16_at({element}, l)");
+            }
+            return self.widen(memory, &format!("{element}[l]"));
         }
         let pointer = self.pointer(source);
         let place = format!("{pointer}[{}]", self.indices[&value].at(at.position));

@@ -1,0 +1,147 @@
+//! Σ exp(x − max x) in the pass that finds the maximum (Milakov and Gimelshein, 2018): a thread sums about the greatest
+//! value so far, and scales its sum when it meets a greater one. Long rows are read once less for it.
+
+use super::kernel::{Form, Writer};
+use super::reduce::Reduction;
+use super::stage::Stages;
+use crate::body::{BodyOp, Value};
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
+use ferrotrace_runtime::DType;
+use std::fmt::Write as _;
+
+/// A sum of exponentials about a maximum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Online {
+    /// max x
+    pub max: Value,
+    /// Σ exp(x − max x)
+    pub sum: Value,
+    /// x
+    pub of: Value,
+}
+
+/// The sums that the second loop runs, if it does nothing else. Their bits are not those of two passes.
+pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Vec<Online>> {
+    let body = &node.body;
+    let second = stages.loops.get(1)?;
+    if node.exact || second.reduces.is_empty() || !second.stores.is_empty() {
+        return None;
+    }
+    let of = |&sum: &Value| {
+        let BodyOp::Reduce {
+            kind: ReduceKind::Sum,
+            value,
+            ..
+        } = body.value(sum).op
+        else {
+            return None;
+        };
+        let BodyOp::Unary(UnaryOp::Exp, d) = body.value(value).op else {
+            return None;
+        };
+        let BodyOp::Binary(BinaryOp::Sub, of, max) = body.value(d).op else {
+            return None;
+        };
+        let is_max = matches!(
+            body.value(max).op,
+            BodyOp::Reduce { kind: ReduceKind::Max, value, .. } if value == of
+        );
+        let fits = is_max && body.value(sum).dtype == DType::F32;
+        (fits && stages.loops[0].reduces.contains(&max)).then_some(Online { max, sum, of })
+    };
+    second.reduces.iter().map(of).collect()
+}
+
+impl Writer<'_> {
+    /// The reductions of a loop that are not computed by pairs.
+    pub(super) fn single(&self, all: &[Reduction]) -> Vec<Reduction> {
+        let paired = |id: Value| self.online.iter().any(|o| o.max == id || o.sum == id);
+        all.iter().filter(|r| !paired(r.id)).copied().collect()
+    }
+
+    /// Declares a thread's maxima, what it sums about, and its sums.
+    pub(super) fn declare_pairs(&self, out: &mut String) {
+        for Online { max, sum, .. } in &self.online {
+            let _ = writeln!(
+                out,
+                "  float a{max}[1] = {{__int_as_float(0xff800000)}}, z{max} = 0, a{sum}[1] = {{0}};"
+            );
+        }
+    }
+
+    /// Before the elements of a chunk: where they are kept.
+    pub(super) fn declare_elements(&self, out: &mut String) {
+        for o in &self.online {
+            let _ = writeln!(out, "    float x{}[{}];", o.max, self.shape.lanes);
+        }
+    }
+
+    /// Keeps an element.
+    pub(super) fn keep_element(&self, out: &mut String, value: Value) {
+        for o in self.online.iter().filter(|o| o.of == value) {
+            let _ = writeln!(
+                out,
+                "      x{}[l] = l < m ? v{value} : __int_as_float(0xff800000);",
+                o.max
+            );
+        }
+    }
+
+    /// Takes a chunk's elements. Nothing is summed about −∞.
+    pub(super) fn take_pairs(&mut self, out: &mut String) {
+        let lanes = self.shape.lanes;
+        for Online { max, sum, .. } in self.online.clone() {
+            let exp = |w: &mut Self, x: &str| w.call("fast_exp", DType::F32, &[x]);
+            let scale = exp(self, &format!("a{max}[0] - to"));
+            let term = exp(self, &format!("x{max}[l] - z{max}"));
+            let _ = write!(
+                out,
+                "    float y{max} = x{max}[0];\n    #pragma unroll\n    \
+                 for (int l = 1; l < {lanes}; l++) y{max} = ft_greatest(y{max}, x{max}[l]);\n    \
+                 if (!(y{max} <= a{max}[0])) {{\n      const float most = ft_greatest(a{max}[0], y{max});\n      \
+                 const float to = most == __int_as_float(0xff800000) ? 0.0f : most;\n      \
+                 a{sum}[0] *= {scale}; a{max}[0] = most; z{max} = to;\n    }}\n    \
+                 #pragma unroll\n    for (int l = 0; l < {lanes}; l++) x{max}[l] = {term};\n    \
+                 a{sum}[0] += {};\n",
+                tree(&format!("x{max}"), 0, lanes)
+            );
+        }
+    }
+
+    /// Combines the pairs of a row's threads.
+    pub(super) fn gather_pairs(&mut self, out: &mut String, form: &Form) {
+        if self.online.is_empty() {
+            return;
+        }
+        let all = self.online.clone();
+        let (maxima, sums): (Vec<_>, Vec<_>) = all
+            .iter()
+            .map(|o| (self.reduction(o.max), self.reduction(o.sum)))
+            .unzip();
+        for o in &all {
+            let _ = writeln!(out, "  const float own{} = a{}[0];", o.max, o.max);
+        }
+        self.gather(out, &maxima, 1, form);
+        for Online { max, sum, .. } in &all {
+            let scale = self.call("fast_exp", DType::F32, &[&format!("own{max} - a{max}[0]")]);
+            let _ = writeln!(out, "  a{sum}[0] *= {scale};");
+        }
+        self.gather(out, &sums, 1, form);
+    }
+}
+
+/// The sum of elements `from` to `to` of an array, by halves.
+fn tree(name: &str, from: usize, to: usize) -> String {
+    match to - from {
+        1 => format!("{name}[{from}]"),
+        n => {
+            let middle = from + n / 2;
+            format!(
+                "({} + {})",
+                tree(name, from, middle),
+                tree(name, middle, to)
+            )
+        }
+    }
+}
