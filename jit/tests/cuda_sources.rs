@@ -17,14 +17,13 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 
 const ARCH: &str = "sm_90";
+/// Times that a source's helpers name `ft_load`.
+const DEFINITION: usize = 1;
 
 /// The CUDA sources of a graph's kernels.
 fn sources(graph: &Graph) -> Vec<String> {
     let graph = simplify(graph).expect("the graph simplifies");
-    let limits = Thresholds {
-        moments: false,
-        ..Thresholds::default()
-    };
+    let limits = Thresholds::default();
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let schedule = fuse(&graph, &lowering, &limits);
     let steps = schedule.steps.iter();
@@ -120,6 +119,30 @@ const TYPICAL: &[&str] = &[
      %2: f32[33, 65] = permute(%1) {order: [1, 0]}
      %3: f32[33, 65] = add(%0, %2)
      return %3",
+    "%0: bf16[3, 200, 300] = input 0 [60000, 300, 1]
+     %1: bf16[3, 200, 300] = input 1 [60000, 1, 200]
+     %2: f64[3, 200, 300] = input 2 [60000, 1, 200]
+     %3: f64[3, 200, 300] = to_dtype(%0) {dtype: f64}
+     %4: f64[3, 200, 300] = mul(%3, %2)
+     %5: f64[3, 200, 300] = to_dtype(%1) {dtype: f64}
+     %6: f64[3, 200, 300] = add(%5, %4)
+     return %6",
+    "%0: f32[40, 50] = input 0 [1, 40]
+     %1: f32[40, 1] = input 1 [1, 1]
+     %2: f32[40, 1] = abs(%1)
+     %3: f32[40, 50] = expand(%2) {to: [-1, 50]}
+     %4: f32[40, 50] = add(%0, %3)
+     return %2 %4",
+    "%0: f32[30, 100000] = input 0 [100000, 1]
+     %1: f32[30] = logsumexp(%0) {dims: [1], keepdim: false}
+     %2: f32[30] = var(%0) {dims: [1], keepdim: false, correction: 0}
+     return %1 %2",
+    "%0: f32[500, 90001] = input 0 [90001, 1]
+     %1: f32[500, 90001] = log_softmax(%0) {dim: 1}
+     return %1",
+    "%0: f64[500, 3000] = input 0 [3000, 1]
+     %1: f64[3000] = var(%0) {dims: [0], keepdim: false, correction: 1}
+     return %1",
     "%0: f32[500] = randn($0=1, $1=2)
      %1: f32[500] = input 0 [1]
      %2: f32[500] = add(%1, %0)
@@ -208,14 +231,55 @@ fn random_graphs() {
     compile_all(all);
 }
 
-/// The emitter does not merge moments: a sum about the mean of everything is a pass of its own, each split over blocks.
+/// Sums about a mean take one pass over memory, in a kernel that is split over blocks and in one that is not.
 #[test]
-fn a_variance_of_everything_is_two_passes() {
+fn a_variance_is_one_pass() {
     let graph = parsed(
         "%0: f32[4096, 4096] = input 0 [4096, 1]
          %1: f32[] = var(%0) {dims: [0, 1], keepdim: false, correction: 1}
+         %2: f32[] = mean(%0) {dims: [0, 1], keepdim: false}
+         return %1 %2",
+    );
+    let all = sources(&graph);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].matches("ft_load(").count(), DEFINITION + 1);
+    let graph = parsed(
+        "%0: f32[64, 1048576] = input 0 [1048576, 1]
+         %1: f32[64] = var(%0) {dims: [1], keepdim: false, correction: 1}
          return %1",
     );
-    // The mean; both sums about it.
-    assert_eq!(sources(&graph).len(), 2);
+    let all = sources(&graph);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].matches("ft_load(").count(), DEFINITION + 1);
+}
+
+/// Softmax of rows that fit in no registers reads them twice: the sum of exponentials shares the pass of the maximum.
+#[test]
+fn softmax_of_long_rows_is_two_passes() {
+    let graph = parsed(
+        "%0: f32[2048, 65536] = input 0 [65536, 1]
+         %1: f32[2048, 65536] = softmax(%0) {dim: 1}
+         return %1",
+    );
+    let all = sources(&graph);
+    assert_eq!(all.len(), 1);
+    let reads = |name: &str| all[0].matches(&format!("{name}(h0[k], ")).count();
+    assert_eq!((reads("ft_load"), reads("ft_load_last")), (1, 1));
+}
+
+/// Transposed operands go through shared memory, any number that fits, others are read as they lie.
+#[test]
+fn transposed_operands_are_turned_in_shared_memory() {
+    let graph = parsed(
+        "%0: f32[1000, 300] = input 0 [300, 1]
+         %1: f32[1000, 300] = input 1 [1, 1000]
+         %2: f32[1000, 300] = input 2 [1, 1000]
+         %3: f32[1000, 300] = add(%0, %1)
+         %4: f32[1000, 300] = mul(%3, %2)
+         return %4",
+    );
+    let all = sources(&graph);
+    assert_eq!(all.len(), 1);
+    assert_eq!(all[0].matches("__shared__ float").count(), 2);
+    assert_eq!(all[0].matches("__syncthreads()").count(), 1);
 }

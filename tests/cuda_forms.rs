@@ -1,0 +1,268 @@
+//! The forms of kernels on a CUDA device: tiles, sums about a mean, long rows, and the errors of approximated functions.
+//! References are computed here in binary64. Where there is no device, every test says so and passes.
+
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+
+fn device() -> Option<Device> {
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn value(i: usize) -> f32 {
+    ((i.wrapping_mul(7919) + 13) % 4001) as f32 / 1000.0 - 2.0
+}
+
+fn data(n: usize) -> Vec<f32> {
+    (0..n).map(value).collect()
+}
+
+#[track_caller]
+fn near(got: f64, want: f64, tolerance: f64) {
+    let close = got == want
+        || got.is_nan() && want.is_nan()
+        || (got - want).abs() <= tolerance * want.abs().max(1e-30);
+    assert!(close, "{got} for {want}");
+}
+
+/// Turned operands of every width, with edges and offsets that no access of 16 bytes fits, beside others as they lie.
+#[test]
+fn transposed_operands() {
+    let Some(d) = device() else { return };
+    for (rows, columns, first) in [(64, 64, 0), (200, 136, 0), (131, 77, 1), (16, 1000, 3)] {
+        for dtype in [F32, F64, BF16, F16, U8, I64] {
+            let n = rows * columns + first;
+            let whole: Vec<f32> = (0..n).map(|i| (i * 31 % 101) as f32).collect();
+            let flat = Tensor::from_slice(&whole, n, &d).to_dtype(dtype);
+            flat.eval().expect("runs");
+            let turned = flat
+                .narrow(0, first as isize, rows * columns)
+                .reshape([columns, rows])
+                .t();
+            let plain = flat
+                .narrow(0, first as isize, rows * columns)
+                .reshape([rows, columns]);
+            let row = flat.narrow(0, 0, columns);
+            let got = ((&turned + &turned) + &plain + &row).to_dtype(F32);
+            let got = got.to_vec::<f32>().expect("runs");
+            for r in 0..rows {
+                for c in 0..columns {
+                    let want = 2.0 * whole[first + c * rows + r]
+                        + whole[first + r * columns + c]
+                        + whole[c];
+                    let want = match dtype {
+                        U8 => want % 256.0,
+                        _ => want,
+                    };
+                    let at = got[r * columns + c];
+                    // Sums up to 400 are exact but in bfloat16, which has eight bits.
+                    let slack = if dtype == BF16 { 4.0 } else { 0.0 };
+                    assert!(
+                        (at - want).abs() <= slack,
+                        "{dtype} {rows}x{columns} {r} {c}: {at} for {want}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Permutations of three and four dimensions, batched and with both operands turned.
+#[test]
+fn permuted_operands() {
+    let Some(d) = device() else { return };
+    let whole = data(5 * 70 * 90);
+    let x = Tensor::from_slice(&whole, [5, 70, 90], &d);
+    for order in [[0, 2, 1], [1, 2, 0], [2, 1, 0], [2, 0, 1], [1, 0, 2]] {
+        let got = (x.permute(order) * 2.0).to_vec::<f32>().expect("runs");
+        let (dims, strides) = ([5, 70, 90], [6300, 90, 1]);
+        let [a, b, c] = order;
+        let mut at = 0;
+        for i in 0..dims[a] {
+            for j in 0..dims[b] {
+                for k in 0..dims[c] {
+                    let from = i * strides[a] + j * strides[b] + k * strides[c];
+                    assert_eq!(got[at], whole[from] * 2.0, "{order:?} {i} {j} {k}");
+                    at += 1;
+                }
+            }
+        }
+    }
+}
+
+/// The variance of everything, of rows and of columns, where a mean far from zero leaves few digits to lose; the same
+/// bits every time.
+#[test]
+fn variances() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [(1, 3_000_001), (700, 4097), (40, 70_000), (3_000, 33)] {
+        for shift in [0.0f32, 3000.0] {
+            let n = rows * columns;
+            let mut whole = data(n);
+            whole.iter_mut().for_each(|x| *x += shift);
+            // The first value of a thread is what it sums about.
+            whole[0] = 1e4;
+            let x = Tensor::from_slice(&whole, [rows, columns], &d);
+            let moments = |of: &mut dyn Iterator<Item = f32>| {
+                let all: Vec<f64> = of.map(f64::from).collect();
+                let mean = all.iter().sum::<f64>() / all.len() as f64;
+                let squares = all.iter().map(|x| (x - mean).powi(2));
+                (mean, squares.sum::<f64>() / all.len() as f64)
+            };
+            let run = |x: &Tensor| {
+                let (v, m) = x.var_mean(.., 0);
+                let (by_row, by_column) = (x.var(1, 0), x.var(0, 0));
+                let all = [v, m, by_row, by_column];
+                eval(&all).expect("runs");
+                all.map(|t| t.to_vec::<f32>().expect("runs"))
+            };
+            let (first, second) = (run(&x), run(&x));
+            assert_eq!(first, second);
+            let [v, m, by_row, by_column] = first;
+            let (mean, variance) = moments(&mut whole.iter().copied());
+            near(m[0].into(), mean, 1e-5);
+            near(v[0].into(), variance, 1e-4);
+            for (r, &got) in by_row.iter().enumerate() {
+                let row = &whole[r * columns..][..columns];
+                near(got.into(), moments(&mut row.iter().copied()).1, 1e-4);
+            }
+            for (c, &got) in by_column.iter().enumerate().step_by(1 + columns / 100) {
+                let mut column = whole.iter().copied().skip(c).step_by(columns);
+                let want = moments(&mut column).1;
+                if rows > 1 {
+                    near(got.into(), want, 1e-4);
+                }
+            }
+        }
+    }
+    for bad in [f32::NAN, f32::INFINITY] {
+        let mut whole = data(1_000_000);
+        whole[777_777] = bad;
+        let x = Tensor::from_vec(whole, 1_000_000, &d);
+        assert!(x.var(.., 1).to_scalar::<f32>().expect("runs").is_nan());
+    }
+}
+
+/// Softmax and log-sum-exp of rows past every threshold, with −∞ at the front, whole rows of it, +∞ and NaN.
+#[test]
+fn long_rows() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [(300, 40_000), (270, 65_536), (257, 99_999)] {
+        let mut whole = data(rows * columns);
+        for (r, row) in whole.chunks_mut(columns).enumerate() {
+            match r {
+                0 => row[..columns / 2].fill(f32::NEG_INFINITY),
+                1 => row.fill(f32::NEG_INFINITY),
+                2 => row[columns - 1] = f32::INFINITY,
+                3 => row[17] = f32::NAN,
+                4 => row
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, x)| *x += i as f32 * 0.01),
+                5 => row
+                    .iter_mut()
+                    .enumerate()
+                    .for_each(|(i, x)| *x -= i as f32 * 0.01),
+                _ => {}
+            }
+        }
+        for dtype in [F32, BF16] {
+            let x = Tensor::from_slice(&whole, [rows, columns], &d).to_dtype(dtype);
+            x.eval().expect("runs");
+            let used = x.to_dtype(F32).to_vec::<f32>().expect("runs");
+            let soft = x.softmax(1).to_dtype(F32).to_vec::<f32>().expect("runs");
+            let sums = x.logsumexp(1).to_dtype(F32).to_vec::<f32>().expect("runs");
+            let tolerance = if dtype == F32 { 2e-5 } else { 8e-3 };
+            for r in (0..rows).filter(|r| r % 37 < 6) {
+                let row: Vec<f64> = used[r * columns..][..columns]
+                    .iter()
+                    .map(|&x| x.into())
+                    .collect();
+                let most = row.iter().copied().fold(f64::NEG_INFINITY, |a, b| {
+                    if b.is_nan() || a.is_nan() {
+                        f64::NAN
+                    } else {
+                        a.max(b)
+                    }
+                });
+                let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
+                let finite = most.is_finite();
+                if finite {
+                    near(sums[r].into(), most + sum.ln(), tolerance);
+                }
+                for (c, x) in row.iter().enumerate().step_by(13) {
+                    let got = f64::from(soft[r * columns + c]);
+                    let want = (x - most).exp() / sum;
+                    assert!(
+                        (got - want).abs() <= tolerance * want + 1e-38
+                            || got.is_nan() && want.is_nan(),
+                        "{dtype} {rows}x{columns} {r} {c}: {got} for {want}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Binary32 numbers by their bits without the sign, `from` to `from + n`.
+fn patterns(from: i64, n: i64, device: &Device) -> Tensor {
+    let bits = Tensor::arange(from, from + n, 1, I64, device);
+    let (exponent, mantissa) = (bits.floor_divide(1i64 << 23), &bits % (1i64 << 23));
+    let fraction = mantissa.to_dtype(F64) * 2.0f64.powi(-23);
+    let normal = (&fraction + 1.0) * (exponent.to_dtype(F64) - 127.0).exp2();
+    let subnormal = fraction * 2.0f64.powi(-126);
+    exponent.eq(0).where_cond(&subnormal, &normal).to_dtype(F32)
+}
+
+/// The greatest errors of exp, tanh and sigmoid in units of the last place against binary64, over all finite numbers of
+/// binary32.
+#[test]
+fn approximations() {
+    let Some(d) = device() else { return };
+    let mut worst = [(0.0f64, 0.0f32); 3];
+    let (end, step) = (0x7f80_0000i64, 1i64 << 26);
+    for from in (0..end).step_by(step as usize) {
+        for sign in [1.0, -1.0] {
+            let x = patterns(from, step.min(end - from), &d) * sign;
+            x.eval().expect("runs");
+            let wide = x.to_dtype(F64);
+            let results = [
+                (x.exp(), wide.exp(), 0.0),
+                (x.tanh(), wide.tanh(), 0.0),
+                // Results below the smallest normal number may be 0.
+                (x.sigmoid(), wide.sigmoid(), f64::from(f32::MIN_POSITIVE)),
+            ];
+            for ((got, want, least), worst) in results.into_iter().zip(&mut worst) {
+                let got = got.to_dtype(F64);
+                // Infinite where binary32 ends, and a number elsewhere.
+                let ends = want.gt(f64::from(f32::MAX));
+                let normal = want.abs().maximum(f64::from(f32::MIN_POSITIVE));
+                let unit = (normal.log2().floor() - 23.0).exp2();
+                let error = (&got - &want).abs() / unit;
+                let free = ends.logical_or(&want.abs().lt(least));
+                let counted = free.where_cond(&error.zeros_like(), &error);
+                let (most, at) = (counted.max(0), counted.argmax(0));
+                let short = ends.logical_and(&got.lt(f64::from(f32::MAX))).any(0);
+                eval([&most, &at, &short]).expect("runs");
+                let (most, at) = (most.to_scalar::<f64>(), at.to_scalar::<i64>());
+                let (most, at) = (most.expect("runs"), at.expect("runs"));
+                let of = || x.select(0, at as isize).to_scalar::<f32>().expect("runs");
+                assert!(!most.is_nan(), "{:?}", of());
+                assert_eq!(short.to_scalar::<bool>().ok(), Some(false));
+                if most > worst.0 {
+                    *worst = (most, of());
+                }
+            }
+        }
+    }
+    let [exp, tanh, sigmoid] = worst;
+    println!("ulp, at: exp {exp:?}, tanh {tanh:?}, sigmoid {sigmoid:?}");
+    for ((error, at), most) in worst.into_iter().zip([2.0, 3.0, 5.0]) {
+        assert!(error <= most, "{error} ulp at {at}");
+    }
+}
