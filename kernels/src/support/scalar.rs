@@ -199,13 +199,22 @@ fn integer(name: &str, stem: &str, dtype: DType) -> Option<Definition> {
             &[],
         )
     };
+    // NVRTC 13.0 makes one instruction of two signed maxima, and drops the sign of a negated operand in it: unsigned ones
+    // of moved operands are not joined so.
+    let extreme = |sign: char| match dtype {
+        DType::I32 => body(format!(
+            "  const unsigned x = (unsigned)a ^ 0x80000000u, y = (unsigned)b ^ 0x80000000u;\n  \
+             return (int)((x {sign} y ? x : y) ^ 0x80000000u);\n"
+        )),
+        _ => two(format!("a {sign} b ? a : b")),
+    };
     match stem {
         "abs" => one(format!("a < 0 ? ({u})0 - ({u})a : ({u})a")),
         "sign" => one("(a > 0) - (a < 0)".into()),
         "square" => one(format!("({u})a * ({u})a")),
         "relu" => one("a > 0 ? a : 0".into()),
-        "maximum" => two("a > b ? a : b".into()),
-        "minimum" => two("a < b ? a : b".into()),
+        "maximum" => extreme('>'),
+        "minimum" => extreme('<'),
         "floor_divide" => body(format!(
             "  if (b == 0) return 0;\n  if ({minus}) return ({c})(({u})0 - ({u})a);\n  {c} m = ({c})(a % b);\n  \
              return ({c})(a / b - {other});\n"
