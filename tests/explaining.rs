@@ -124,3 +124,40 @@ fn the_key_says_what_differs_in_the_nearest_plan() {
         assert!(!same.contains("[40]"), "{same}");
     });
 }
+
+#[test]
+fn combined_launches_show_their_members() {
+    with_mode(Mode::Compiled, || {
+        let inputs: Vec<Tensor> = (0..6)
+            .map(|i| Tensor::arange(0, 20_000 + i, 1, DType::F32, &Device::cpu()))
+            .collect();
+        ferrotrace::eval(&inputs).expect("they run");
+        let program = || -> Vec<Tensor> { inputs.iter().map(|x| x * 0.25 - 1.0).collect() };
+        let (_, profile) = profile(|| ferrotrace::eval(&program()).expect("they run"));
+        let at_once = |span: &&ferrotrace::Span| span.name.starts_with("6 kernels at once: ");
+        let span = profile
+            .spans()
+            .iter()
+            .find(at_once)
+            .expect("a combined launch");
+        let bytes: u64 = (0..6).map(|i| 8 * (20_000 + i)).sum();
+        assert_eq!((span.activity, span.bytes), (Activity::Kernel, bytes));
+
+        let outputs = program();
+        let e = explain(&outputs.iter().collect::<Vec<_>>());
+        let all = &e.combined()[0];
+        assert_eq!((all.kernels.clone(), all.traffic.total()), (0..6, bytes));
+        assert!(all.measured.is_some_and(|(runs, _)| runs >= 1));
+        let members = e.fused_nodes();
+        assert!(
+            members
+                .iter()
+                .all(|kernel| kernel.combined == Some(0) && kernel.measured.is_none())
+        );
+        assert!(
+            e.summary().contains("the next 6 kernels at once: "),
+            "{}",
+            e.summary()
+        );
+    });
+}

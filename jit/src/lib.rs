@@ -20,6 +20,6 @@ pub mod simplify;
 pub mod text;
 
 pub use eager::run_eagerly;
-pub use explain::{Explanation, FusedInfo};
+pub use explain::{CombinedInfo, Explanation, FusedInfo};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
-pub use plan::{Draft, Plan, PlanInput, Step, compile, compile_with, draft};
+pub use plan::{Draft, Launches, Plan, PlanInput, Step, compile, compile_with, draft};

@@ -28,6 +28,8 @@ pub struct Config {
     pub plain_memory: bool,
     /// `FERROTRACE_STRICT=1`: no fallbacks.
     pub strict: bool,
+    /// Whether independent kernels share launches: false with `FERROTRACE_COMBINE=0`.
+    pub combine: bool,
     /// `CC`.
     pub cc: Option<String>,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
@@ -74,6 +76,7 @@ impl Config {
             check: set("FERROTRACE_CHECK"),
             plain_memory: set("FERROTRACE_PLAIN_MEMORY"),
             strict: set("FERROTRACE_STRICT"),
+            combine: var("FERROTRACE_COMBINE").is_none_or(|v| v != "0"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
         }

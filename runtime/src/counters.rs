@@ -46,9 +46,11 @@ pub enum Counter {
     InPlaceWrites,
     /// Operators of another device run on the host.
     HostRuns,
+    /// Launches of several kernels at once.
+    CombinedLaunches,
 }
 
-const COUNTERS: usize = 17;
+const COUNTERS: usize = 18;
 
 /// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,6 +94,8 @@ pub struct Stats {
     pub in_place_writes: u64,
     /// Operators of another device run on the host, with copies there and back.
     pub host_runs: u64,
+    /// Launches of several independent kernels at once; each of the kernels counts among those launched.
+    pub combined_launches: u64,
 }
 
 impl Stats {
@@ -117,6 +121,7 @@ impl Stats {
             buffers_reused: of(Counter::BuffersReused),
             in_place_writes: of(Counter::InPlaceWrites),
             host_runs: of(Counter::HostRuns),
+            combined_launches: of(Counter::CombinedLaunches),
         }
     }
 }

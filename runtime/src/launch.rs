@@ -1,5 +1,9 @@
 //! Launches: a kernel run over its chunks.
 
+mod together;
+
+pub use together::{Member, launch_together};
+
 use crate::counters::{Counter, count};
 use crate::host::alloc;
 use crate::inject::{self, Site};
@@ -139,16 +143,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         Code::Cuda { module, .. } => Some(module.context().index()),
     };
     let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
-    for (i, binding) in buffers.iter().enumerate() {
-        if binding.buffer.device().cuda_index() != index {
-            return Err(other_device(binding));
-        }
-        let end = binding.offset.checked_add(binding.span);
-        if end.is_none_or(|end| end > binding.buffer.bytes()) {
-            return Err(beyond(i, binding));
-        }
-        pointers.push(binding.buffer.as_mut_ptr().wrapping_add(binding.offset));
-    }
+    resolve(index, buffers, |pointer| pointers.push(pointer))?;
     let (entry, finish) = match kernel.code() {
         Code::Host { entry, finish, .. } => (*entry, *finish),
         Code::Cuda {
@@ -199,6 +194,27 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
     }
     let [site, index] = fault.map(|f| f.load(Relaxed));
     Ok((site != 0).then_some(Fault { site, index }))
+}
+
+/// The addresses of bindings, which must lie in memory of the device of this index (None: the CPU) and within their
+/// buffers.
+#[inline]
+fn resolve(
+    device: Option<u32>,
+    buffers: &[Binding<'_>],
+    mut to: impl FnMut(*mut u8),
+) -> Result<()> {
+    for (i, binding) in buffers.iter().enumerate() {
+        if binding.buffer.device().cuda_index() != device {
+            return Err(other_device(binding));
+        }
+        let end = binding.offset.checked_add(binding.span);
+        if end.is_none_or(|end| end > binding.buffer.bytes()) {
+            return Err(beyond(i, binding));
+        }
+        to(binding.buffer.as_mut_ptr().wrapping_add(binding.offset));
+    }
+    Ok(())
 }
 
 #[cold]

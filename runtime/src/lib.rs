@@ -42,7 +42,7 @@ pub use isa::Isa;
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
 };
-pub use launch::{Binding, Fault, Grid, Launch, launch};
+pub use launch::{Binding, Fault, Grid, Launch, Member, launch, launch_together};
 pub use layout::{Layout, Offsets, Strides};
 pub use pool::{MAX_THREADS, Pool, with_threads};
 pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};

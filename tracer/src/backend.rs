@@ -1,5 +1,7 @@
 //! The parts of the compiler that the trace uses.
 
 pub(crate) use ferrotrace_jit::lower::Limits;
-pub(crate) use ferrotrace_jit::{Draft, Graph, Plan, PlanInput, compile, draft, run_eagerly};
+pub(crate) use ferrotrace_jit::{
+    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_eagerly,
+};
 pub use ferrotrace_jit::{Explanation, Precision};

@@ -1,7 +1,7 @@
 //! What a flush does, or did.
 
 use crate::Tensor;
-use crate::backend::{Draft, Explanation, Graph, Limits, draft};
+use crate::backend::{Draft, Explanation, Graph, Launches, Limits, draft};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::node::{Node, NodeInput, State};
@@ -64,6 +64,7 @@ fn nothing() -> Draft {
         recorded: Graph::new(),
         graph: Graph::new(),
         steps: Vec::new(),
+        launches: Launches::default(),
         frees: Vec::new(),
         outputs: Vec::new(),
         sites: Vec::new(),

@@ -22,6 +22,14 @@ impl Traffic {
     pub fn total(self) -> u64 {
         self.read + self.written
     }
+
+    /// Of two steps.
+    pub(super) fn and(self, other: Traffic) -> Traffic {
+        Traffic {
+            read: self.read + other.read,
+            written: self.written + other.written,
+        }
+    }
 }
 
 /// The steps that compute each node of the simplified graph, by node: several where it is computed again in each.

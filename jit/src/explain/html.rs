@@ -160,17 +160,17 @@ fn shortened(label: &str) -> String {
 fn table(explanation: &Explanation, page: &mut String) {
     page.push_str("<h2>Steps</h2><table><tr><th></th><th>computes</th><th>cost</th></tr>");
     for (i, step) in explanation.steps.iter().enumerate() {
-        let what = if step.kernel.is_some() {
-            "kernel"
-        } else {
-            "call"
+        let what = match (step.kernel, step.combined) {
+            (Some(_), Some(launch)) => format!("kernel of combined launch {launch}"),
+            (Some(_), None) => "kernel".to_owned(),
+            (None, _) => "call".to_owned(),
         };
         let _ = write!(
             page,
             "<tr data-step=\"{i}\"><td class=\"n\">{i} <span class=\"swatch\" style=\"background:{}\"></span></td><td>{what}: {}</td><td>{}</td></tr>",
             colour(Some(&i)),
             escape(&step.name),
-            escape(&cost(step))
+            escape(&cost(step.traffic, step.measured))
         );
     }
     page.push_str("</table>\n");

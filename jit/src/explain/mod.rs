@@ -10,6 +10,7 @@ use crate::schedule::Refusal;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 use std::time::Duration;
 
 pub use groups::Traffic;
@@ -29,10 +30,23 @@ pub struct FusedInfo {
     pub loops: usize,
     /// What it must at least read and write.
     pub traffic: Traffic,
-    /// Runs while somebody profiled, and their mean time.
+    /// Runs while somebody profiled, and their mean time; none for a member of a combined launch.
     pub measured: Option<(u64, Duration)>,
+    /// The combined launch it is a member of, by its position in [`Explanation::combined`].
+    pub combined: Option<usize>,
     /// Its text.
     pub text: String,
+}
+
+/// Independent kernels that are launched at once.
+#[derive(Clone, Debug)]
+pub struct CombinedInfo {
+    /// Positions of its members among the kernels.
+    pub kernels: Range<usize>,
+    /// What they move, together.
+    pub traffic: Traffic,
+    /// Runs of the launch while somebody profiled, and their mean time.
+    pub measured: Option<(u64, Duration)>,
 }
 
 /// One step of a plan: a kernel or a call.
@@ -44,6 +58,8 @@ struct StepInfo {
     kernel: Option<usize>,
     traffic: Traffic,
     measured: Option<(u64, Duration)>,
+    /// The combined launch it is a member of.
+    combined: Option<usize>,
 }
 
 /// What was decided for a graph: nodes, fused nodes, refusals, calls, sources.
@@ -54,6 +70,7 @@ pub struct Explanation {
     /// The steps that compute each node.
     groups: Vec<BTreeSet<usize>>,
     fused: Vec<FusedInfo>,
+    combined: Vec<CombinedInfo>,
     refusals: Vec<(ValueId, ValueId, Refusal)>,
     calls: Vec<&'static str>,
     /// Whether calls run on the host for another device.
@@ -66,14 +83,24 @@ pub struct Explanation {
     key: String,
 }
 
-/// The operators that a step computes, in order, and the bytes it moves: for a profile.
+/// For each launch or call the operators that it computes, in order, and the bytes it moves: for a profile.
 pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
     let groups = groups::steps_of_nodes(draft);
-    let step = |(i, step): (usize, &Step)| {
-        let bytes = groups::of_step(draft, step).total();
-        (name(draft, &groups, i), bytes)
+    let launch = |steps: &Range<usize>| {
+        let bytes = |i: usize| groups::of_step(draft, &draft.steps[i]).total();
+        let name = match steps.len() {
+            1 => name(draft, &groups, steps.start),
+            n => {
+                let mut names: Vec<String> =
+                    steps.clone().map(|i| name(draft, &groups, i)).collect();
+                names.dedup();
+                names.truncate(NAMED);
+                format!("{n} kernels at once: {}", names.join(" | "))
+            }
+        };
+        (name, steps.clone().map(bytes).sum())
     };
-    draft.steps.iter().enumerate().map(step).collect()
+    draft.launches.groups.iter().map(launch).collect()
 }
 
 /// At most so many operators are named.
@@ -100,10 +127,27 @@ impl Explanation {
     pub(crate) fn measured(draft: &Draft, meter: Option<&Meter>) -> Explanation {
         let groups = groups::steps_of_nodes(draft);
         let (mut fused, mut sources, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-        let mut steps = Vec::new();
-        for (i, step) in draft.steps.iter().enumerate() {
+        let (mut steps, mut combined) = (Vec::new(), Vec::<CombinedInfo>::new());
+        let launches = draft.launches.groups.iter().enumerate();
+        let placed = launches.flat_map(|(at, group)| group.clone().map(move |i| (at, group, i)));
+        for (at, group, i) in placed {
+            let step = &draft.steps[i];
             let traffic = groups::of_step(draft, step);
-            let measured = meter.and_then(|meter| meter.mean(i));
+            let mut measured = meter.and_then(|meter| meter.mean(at));
+            let mut member = None;
+            if group.len() > 1 {
+                if i == group.start {
+                    combined.push(CombinedInfo {
+                        kernels: fused.len()..fused.len() + group.len(),
+                        traffic: Traffic::default(),
+                        measured,
+                    });
+                }
+                if let Some(all) = combined.last_mut() {
+                    all.traffic = all.traffic.and(traffic);
+                }
+                (member, measured) = (Some(combined.len() - 1), None);
+            }
             let mut kernel = None;
             match step {
                 Step::Launch(e) => {
@@ -117,6 +161,7 @@ impl Explanation {
                         loops: e.loops,
                         traffic,
                         measured,
+                        combined: member,
                         text: e.node.to_string(),
                     });
                     sources.push(e.source.text());
@@ -130,6 +175,7 @@ impl Explanation {
                 kernel,
                 traffic,
                 measured,
+                combined: member,
             });
         }
         Explanation {
@@ -137,6 +183,7 @@ impl Explanation {
             steps,
             groups,
             fused,
+            combined,
             refusals: draft.refusals.clone(),
             calls,
             calls_on_host: !draft.graph.device().is_cpu(),
@@ -156,6 +203,11 @@ impl Explanation {
     /// The kernels, in the order they run.
     pub fn fused_nodes(&self) -> &[FusedInfo] {
         &self.fused
+    }
+
+    /// Kernels that are launched at once.
+    pub fn combined(&self) -> &[CombinedInfo] {
+        &self.combined
     }
 
     /// Pairs of nodes that are not one kernel, with the reason.
@@ -180,11 +232,8 @@ impl Explanation {
 
     /// What all steps together must at least read and write.
     pub fn traffic(&self) -> Traffic {
-        let sum = |sum: Traffic, step: &StepInfo| Traffic {
-            read: sum.read + step.traffic.read,
-            written: sum.written + step.traffic.written,
-        };
-        self.steps.iter().fold(Traffic::default(), sum)
+        let of_steps = self.steps.iter().map(|step| step.traffic);
+        of_steps.fold(Traffic::default(), Traffic::and)
     }
 
     /// Bytes that the operations would move one by one and the steps do not.
@@ -235,6 +284,11 @@ impl Explanation {
             match step.kernel {
                 Some(at) => {
                     let info = &self.fused[at];
+                    let first = |c: &&CombinedInfo| c.kernels.start == at;
+                    if let Some(all) = step.combined.map(|c| &self.combined[c]).filter(first) {
+                        let (n, cost) = (all.kernels.len(), cost(all.traffic, all.measured));
+                        let _ = writeln!(text, "the next {n} kernels at once: {cost}");
+                    }
                     let _ = writeln!(
                         text,
                         "kernel [{}] rows {:?} columns {:?} loops {} {}",
@@ -242,7 +296,7 @@ impl Explanation {
                         info.rows,
                         info.cols,
                         info.loops,
-                        cost(step)
+                        cost(step.traffic, step.measured)
                     );
                     text.push_str(&info.text);
                 }
@@ -252,7 +306,12 @@ impl Explanation {
                     } else {
                         ""
                     };
-                    let _ = writeln!(text, "call {}{host} {}", step.name, cost(step));
+                    let _ = writeln!(
+                        text,
+                        "call {}{host} {}",
+                        step.name,
+                        cost(step.traffic, step.measured)
+                    );
                 }
             }
         }
@@ -284,17 +343,17 @@ impl Explanation {
 }
 
 /// What a step moves, the time that a copy of as many bytes takes, and the time measured, if it was.
-fn cost(step: &StepInfo) -> String {
-    let Traffic { read, written } = step.traffic;
+fn cost(traffic: Traffic, measured: Option<(u64, Duration)>) -> String {
+    let Traffic { read, written } = traffic;
     let bandwidth = ferrotrace_runtime::host::bandwidth() as f64;
-    let copy = step.traffic.total() as f64 / bandwidth;
+    let copy = traffic.total() as f64 / bandwidth;
     let mut text = format!(
         "reads {}, writes {}; a copy takes {:.1} µs",
         bytes(read),
         bytes(written),
         1e6 * copy
     );
-    if let Some((runs, mean)) = step.measured {
+    if let Some((runs, mean)) = measured {
         let seconds = mean.as_secs_f64().max(1e-12);
         let _ = write!(
             text,

@@ -57,6 +57,15 @@ pub struct Limits {
     pub scan_rows: usize,
     /// Whether scans are generated loops: where the emitter has them.
     pub scans: bool,
+    /// Most kernels of one combined launch; 1 launches each alone (scheduler C-08).
+    pub combined_members: usize,
+    /// Kernels of less work than this each, on average, in bytes moved, are launched alone: preparing a launch costs more
+    /// than a second thread saves (scheduler C-09).
+    pub combined_least: u64,
+    /// A kernel of more work than this, in bytes moved, is launched alone (scheduler C-13).
+    pub combined_work: u64,
+    /// Most bytes by which a combined launch may exceed what its members, launched one by one, would keep.
+    pub combined_held: usize,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
 }
@@ -86,6 +95,10 @@ impl Default for Limits {
             scan_length: 1 << 16,
             scan_rows: 16,
             scans: true,
+            combined_members: 64,
+            combined_least: 16 << 10,
+            combined_work: 64 << 20,
+            combined_held: 64 << 10,
             moments: true,
         }
     }

@@ -3,7 +3,7 @@
 use super::order::least_memory;
 use super::peak::Footprints;
 use super::run::Places;
-use super::{Draft, Meter, Plan, Step};
+use super::{Draft, Launches, Meter, Plan, Step};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
@@ -76,7 +76,16 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         &steps,
         &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>(),
     );
+    let limits = &Limits {
+        combined_members: if device.is_cpu() && Config::get().combine {
+            limits.combined_members
+        } else {
+            1
+        },
+        ..limits.clone()
+    };
     let draft = Draft {
+        launches: Launches::of(&steps, &frees, &lowering.pieces, limits),
         recorded,
         graph,
         steps,
@@ -153,7 +162,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
         count(Counter::Fallbacks, 1);
     }
     let plan = Plan {
-        meter: Meter::new(draft.steps.len()),
+        meter: Meter::new(draft.launches.groups.len()),
         places: Places::of(&draft),
         draft,
         kernels,

@@ -1,4 +1,4 @@
-//! How long the steps of a plan took while somebody profiled.
+//! How long the launches of a plan took while somebody profiled.
 
 use super::{Draft, Step};
 use ferrotrace_runtime::{Activity, Timer};
@@ -6,34 +6,34 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Runs of one step, and the time of all.
+/// Runs of one launch, and the time of all.
 #[derive(Debug, Default)]
 struct Reading {
     runs: AtomicU64,
     nanoseconds: AtomicU64,
 }
 
-/// A reading for each step.
+/// A reading for each launch or call.
 #[derive(Debug)]
 pub(crate) struct Meter {
     readings: Vec<Reading>,
-    /// Name and bytes of each step, once they are asked for.
+    /// Name and bytes of each, once they are asked for.
     names: OnceLock<Vec<(String, u64)>>,
 }
 
 impl Meter {
-    /// A meter of so many steps.
-    pub fn new(steps: usize) -> Meter {
+    /// A meter of so many launches and calls.
+    pub fn new(launches: usize) -> Meter {
         Meter {
-            readings: (0..steps).map(|_| Reading::default()).collect(),
+            readings: (0..launches).map(|_| Reading::default()).collect(),
             names: OnceLock::new(),
         }
     }
 
-    /// Notes that a step of the draft ran.
+    /// Notes that group `i` of the draft's launches ran.
     #[inline]
     pub fn stop(&self, timer: Timer, draft: &Draft, i: usize) {
-        let activity = match draft.steps[i] {
+        let activity = match draft.steps[draft.launches.groups[i].start] {
             Step::Launch(_) => Activity::Kernel,
             Step::Call(_) => Activity::Call,
         };
@@ -45,7 +45,7 @@ impl Meter {
         }
     }
 
-    /// Runs of a step and their mean time, if it was ever timed.
+    /// Runs of a group and their mean time, if it was ever timed.
     pub fn mean(&self, i: usize) -> Option<(u64, Duration)> {
         let reading = self.readings.get(i)?;
         let runs = reading.runs.load(Relaxed);

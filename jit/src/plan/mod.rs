@@ -1,6 +1,8 @@
 //! Plans: a compiled graph, run any number of times.
 
 mod build;
+mod combine;
+mod launch;
 mod meter;
 mod order;
 mod peak;
@@ -17,6 +19,7 @@ use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 
 pub use build::draft;
+pub use combine::Launches;
 pub(crate) use meter::Meter;
 
 /// An input of a run.
@@ -46,6 +49,8 @@ pub struct Draft {
     pub graph: Graph,
     /// The steps, in order.
     pub steps: Vec<Step>,
+    /// Which of them are launched together.
+    pub launches: Launches,
     /// Buffers whose last use is each step.
     pub frees: Vec<Vec<Source>>,
     /// Where each output lies.

@@ -2,14 +2,11 @@
 
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
-use crate::emit::{Emitted, Pointer};
+use crate::emit::Pointer;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{
-    Binding, Buffer, Counter, Error, ErrorKind, Kernel, Launch, Layout, Result, Scalar, Timer,
-    count, launch,
-};
+use ferrotrace_runtime::{Buffer, Counter, Error, Layout, Result, Scalar, Timer, count};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -19,10 +16,10 @@ pub(super) fn touched(step: &Step) -> Vec<Source> {
 }
 
 /// The state of one run.
-struct Run<'a> {
-    draft: &'a Draft,
+pub(super) struct Run<'a> {
+    pub(super) draft: &'a Draft,
     scalars: &'a [Scalar],
-    inputs: SmallVec<[Option<(Array, bool)>; 8]>,
+    pub(super) inputs: SmallVec<[Option<(Array, bool)>; 8]>,
     /// Stored nodes, at their places.
     nodes: SmallVec<[Option<Array>; 4]>,
     places: &'a Places,
@@ -50,9 +47,15 @@ impl Plan {
             places: &self.places,
             nothing: OnceCell::new(),
         };
-        for (i, step) in self.draft.steps.iter().enumerate() {
+        for (at, group) in self.draft.launches.groups.iter().enumerate() {
             let timer = Timer::start();
-            match (step, &self.kernels[i]) {
+            if group.len() > 1 {
+                run.launch_together(group.clone(), &self.kernels)?;
+                self.meter.stop(timer, &self.draft, at);
+                continue;
+            }
+            let i = group.start;
+            match (&self.draft.steps[i], &self.kernels[i]) {
                 (Step::Launch(emitted), Some(kernel)) => {
                     run.launch(emitted, kernel, &self.draft.frees[i])?
                 }
@@ -65,10 +68,8 @@ impl Plan {
                 }
                 (Step::Launch(_), None) => return Err(Error::internal("a kernel is missing")),
             }
-            self.meter.stop(timer, &self.draft, i);
-            for source in &self.draft.frees[i] {
-                run.free(*source);
-            }
+            self.meter.stop(timer, &self.draft, at);
+            run.release(i);
         }
         run.outputs()
     }
@@ -120,7 +121,7 @@ impl Run<'_> {
     }
 
     /// A buffer without bytes.
-    fn nothing(&self) -> Result<&Buffer> {
+    pub(super) fn nothing(&self) -> Result<&Buffer> {
         if let Some(nothing) = self.nothing.get() {
             return Ok(nothing);
         }
@@ -128,19 +129,19 @@ impl Run<'_> {
         Ok(self.nothing.get_or_init(|| nothing))
     }
 
-    fn take(&mut self, id: ValueId) -> Option<Array> {
+    pub(super) fn take(&mut self, id: ValueId) -> Option<Array> {
         let place = self.places.of[id.0 as usize];
         self.nodes.get_mut(place as usize)?.take()
     }
 
-    fn store(&mut self, id: ValueId, array: Array) {
+    pub(super) fn store(&mut self, id: ValueId, array: Array) {
         let place = self.places.of[id.0 as usize];
         if let Some(node) = self.nodes.get_mut(place as usize) {
             *node = Some(array);
         }
     }
 
-    fn array(&self, source: Source) -> Result<&Array> {
+    pub(super) fn array(&self, source: Source) -> Result<&Array> {
         let found = match source {
             Source::Input(n) => self
                 .inputs
@@ -152,19 +153,22 @@ impl Run<'_> {
         found.ok_or_else(|| Error::internal(format!("{source:?} has no memory")))
     }
 
-    fn free(&mut self, source: Source) {
-        match source {
-            Source::Input(n) => {
-                if self.inputs[n as usize].as_ref().is_some_and(|i| i.1) {
-                    self.inputs[n as usize] = None;
+    /// Releases what nothing after step `i` needs.
+    pub(super) fn release(&mut self, i: usize) {
+        for source in &self.draft.frees[i] {
+            match *source {
+                Source::Input(n) => {
+                    if self.inputs[n as usize].as_ref().is_some_and(|i| i.1) {
+                        self.inputs[n as usize] = None;
+                    }
                 }
+                Source::Node(v) => drop(self.take(v)),
             }
-            Source::Node(v) => drop(self.take(v)),
         }
     }
 
     /// Memory for a node that a kernel writes: a part of what it lies in, or its own.
-    fn fresh(&mut self, id: ValueId) -> Result<Array> {
+    pub(super) fn fresh(&mut self, id: ValueId) -> Result<Array> {
         let Some(piece) = self.draft.pieces.get(&id) else {
             return self.empty(id);
         };
@@ -177,14 +181,14 @@ impl Run<'_> {
     }
 
     /// Memory for a node of its own; nodes without elements have it without being computed.
-    fn empty(&self, id: ValueId) -> Result<Array> {
+    pub(super) fn empty(&self, id: ValueId) -> Result<Array> {
         let node = self.draft.graph.node(id);
         let device = self.draft.graph.device();
         Array::empty(&device, node.shape.clone(), node.dtype)
             .map_err(|e| e.at(self.draft.graph.context(id)))
     }
 
-    fn number(&self, operand: &Operand) -> Result<Scalar> {
+    pub(super) fn number(&self, operand: &Operand) -> Result<Scalar> {
         match operand {
             Operand::Slot(s, _) => self
                 .scalars
@@ -194,146 +198,6 @@ impl Run<'_> {
             Operand::Const(scalar) => Ok(*scalar),
             Operand::Value(_) => Err(Error::internal("a tensor stands for a number")),
         }
-    }
-
-    /// A dying buffer that the node may be written to (scheduler B-07).
-    fn reusable(
-        &self,
-        emitted: &Emitted,
-        id: ValueId,
-        frees: &[Source],
-        taken: &[Source],
-    ) -> Option<Source> {
-        if self.draft.pieces.contains_key(&id) {
-            return None;
-        }
-        let node = self.draft.graph.node(id);
-        let bytes = node.shape.numel() * node.dtype.size();
-        let fits = |source: &Source| {
-            let owned = match source {
-                Source::Input(n) => self.inputs[*n as usize].as_ref().is_some_and(|i| i.1),
-                Source::Node(_) => true,
-            };
-            owned
-                && frees.contains(source)
-                && !taken.contains(source)
-                && self.array(*source).is_ok_and(|a| {
-                    a.buffer.bytes() == bytes
-                        && a.layout.offset() == 0
-                        && a.layout.is_contiguous()
-                        && a.buffer.is_unique()
-                })
-        };
-        emitted
-            .in_place
-            .iter()
-            .find(|(n, source)| *n == id && fits(source))
-            .map(|(_, source)| *source)
-    }
-
-    fn launch(&mut self, emitted: &Emitted, kernel: &Kernel, frees: &[Source]) -> Result<()> {
-        let mut taken: SmallVec<[Source; 2]> = SmallVec::new();
-        let mut fresh: SmallVec<[(ValueId, Array); 2]> = SmallVec::new();
-        let mut aliased: SmallVec<[(ValueId, Source); 2]> = SmallVec::new();
-        for pointer in &emitted.pointers {
-            if let Pointer::Write(id) = *pointer {
-                match self.reusable(emitted, id, frees, &taken) {
-                    Some(source) => {
-                        taken.push(source);
-                        aliased.push((id, source));
-                    }
-                    None => fresh.push((id, self.fresh(id)?)),
-                }
-            }
-        }
-        let written = |id: ValueId| fresh.iter().find(|f| f.0 == id).map(|f| &f.1);
-        let mut bindings: SmallVec<[Binding<'_>; 8]> = SmallVec::new();
-        for pointer in &emitted.pointers {
-            let array = match *pointer {
-                Pointer::Read(source) => self.array(source).ok(),
-                Pointer::Write(id) => match aliased.iter().find(|a| a.0 == id) {
-                    Some((_, source)) => Some(self.array(*source)?),
-                    None => written(id),
-                },
-            };
-            bindings.push(match array {
-                Some(a) => {
-                    let (offset, size) = (a.layout.offset(), a.dtype.size());
-                    let end = a.layout.span().end.max(offset);
-                    Binding {
-                        buffer: &a.buffer,
-                        offset: offset * size,
-                        span: (end - offset) * size,
-                    }
-                }
-                // A node without elements: no lane reads it.
-                None => Binding {
-                    buffer: self.nothing()?,
-                    offset: 0,
-                    span: 0,
-                },
-            });
-        }
-        let mut scalars: SmallVec<[u64; 8]> = SmallVec::new();
-        for number in &emitted.numbers {
-            scalars.push(self.number(&number.operand)?.to_bits(number.dtype));
-        }
-        let wanted = emitted
-            .streams
-            .iter()
-            .any(|s| s.2 && aliased.iter().all(|a| a.0 != s.1));
-        let mut changed: SmallVec<[i64; 32]> = SmallVec::new();
-        let params: &[i64] = if wanted {
-            changed.extend_from_slice(&emitted.params);
-            for &(at, id, stream) in &emitted.streams {
-                changed[at] = (stream && aliased.iter().all(|a| a.0 != id)) as i64;
-            }
-            &changed
-        } else {
-            &emitted.params
-        };
-        let fault = launch(&Launch {
-            kernel,
-            buffers: &bindings,
-            params,
-            scalars: &scalars,
-            chunks: emitted.chunks,
-            scratch: emitted.scratch,
-            local: emitted.local,
-            grid: emitted.grid,
-        })
-        .map_err(|e| super::placed(e, emitted, &self.draft.graph))?;
-        drop(bindings);
-        if let Some(fault) = fault {
-            let site = self.draft.sites.get(fault.site as usize - 1);
-            let site = site.ok_or_else(|| Error::internal("a fault of no known site"))?;
-            let kind = ErrorKind::Index {
-                index: fault.index,
-                dim: site.dim,
-                size: site.size,
-            };
-            return Err(Error::new(kind).at(self.draft.graph.context(site.node)));
-        }
-        for (id, array) in fresh {
-            self.store(id, array);
-        }
-        for (id, source) in aliased {
-            count(Counter::InPlaceWrites, 1);
-            let node = self.draft.graph.node(id);
-            let buffer = self.array(source)?.buffer.clone();
-            let layout = Layout::contiguous(node.shape.clone());
-            let array = Array {
-                buffer,
-                layout,
-                dtype: node.dtype,
-            };
-            self.store(id, array);
-            match source {
-                Source::Input(n) => self.inputs[n as usize] = None,
-                Source::Node(v) => drop(self.take(v)),
-            }
-        }
-        Ok(())
     }
 
     /// A stored window, as an array.

@@ -5,6 +5,7 @@
 mod common;
 
 mod caching;
+mod combined;
 mod fusion;
 mod indexing;
 mod joining;

@@ -1,0 +1,281 @@
+//! Launching kernels: memory for what they write, their arguments, what their faults mean.
+
+use super::run::Run;
+use super::{Step, placed};
+use crate::body::Source;
+use crate::emit::{Emitted, Pointer};
+use ferrotrace_kernels::{Array, ValueId};
+use ferrotrace_runtime::{
+    Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
+    launch, launch_together,
+};
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Where a kernel's results go.
+#[derive(Default)]
+struct Outputs {
+    fresh: SmallVec<[(ValueId, Array); 2]>,
+    /// Nodes written over dying buffers.
+    aliased: SmallVec<[(ValueId, Source); 2]>,
+}
+
+/// Arguments of one kernel or several, one after another.
+#[derive(Default)]
+struct Arguments<'a> {
+    bindings: SmallVec<[Binding<'a>; 8]>,
+    scalars: SmallVec<[u64; 8]>,
+    /// Integers of kernels whose own are changed.
+    params: Vec<i64>,
+    /// Where those of each kernel end in the three lists.
+    ends: SmallVec<[[usize; 3]; 1]>,
+}
+
+impl Arguments<'_> {
+    /// The lengths of the three lists.
+    fn lengths(&self) -> [usize; 3] {
+        [self.bindings.len(), self.scalars.len(), self.params.len()]
+    }
+
+    /// The launch of the kernel added as number `at`.
+    fn launch<'b>(&'b self, at: usize, emitted: &'b Emitted, kernel: &'b Kernel) -> Launch<'b> {
+        let begin = at.checked_sub(1).map_or([0; 3], |before| self.ends[before]);
+        let range = |list: usize| begin[list]..self.ends[at][list];
+        Launch {
+            kernel,
+            buffers: &self.bindings[range(0)],
+            params: match range(2) {
+                own if own.is_empty() => &emitted.params,
+                changed => &self.params[changed],
+            },
+            scalars: &self.scalars[range(1)],
+            chunks: emitted.chunks,
+            scratch: emitted.scratch,
+            local: emitted.local,
+            grid: emitted.grid,
+        }
+    }
+}
+
+impl Run<'_> {
+    /// A dying buffer that the node may be written to (scheduler B-07).
+    fn reusable(
+        &self,
+        emitted: &Emitted,
+        id: ValueId,
+        frees: &[Source],
+        aliased: &[(ValueId, Source)],
+    ) -> Option<Source> {
+        if self.draft.pieces.contains_key(&id) {
+            return None;
+        }
+        let node = self.draft.graph.node(id);
+        let bytes = node.shape.numel() * node.dtype.size();
+        let fits = |source: &Source| {
+            frees.contains(source)
+                && aliased.iter().all(|(_, taken)| taken != source)
+                && self.dying(*source).is_some_and(|a| {
+                    a.buffer.bytes() == bytes && a.layout.offset() == 0 && a.layout.is_contiguous()
+                })
+        };
+        emitted
+            .in_place
+            .iter()
+            .find(|(n, source)| *n == id && fits(source))
+            .map(|(_, source)| *source)
+    }
+
+    /// A buffer that nobody but this run has, if it has memory.
+    fn dying(&self, source: Source) -> Option<&Array> {
+        let owned = match source {
+            Source::Input(n) => self.inputs[n as usize].as_ref().is_some_and(|i| i.1),
+            Source::Node(_) => true,
+        };
+        let array = self.array(source).ok().filter(|_| owned)?;
+        array.buffer.is_unique().then_some(array)
+    }
+
+    fn outputs_of(&mut self, emitted: &Emitted, frees: &[Source]) -> Result<Outputs> {
+        let mut outputs = Outputs::default();
+        for pointer in &emitted.pointers {
+            if let Pointer::Write(id) = *pointer {
+                match self.reusable(emitted, id, frees, &outputs.aliased) {
+                    Some(source) => outputs.aliased.push((id, source)),
+                    None => outputs.fresh.push((id, self.fresh(id)?)),
+                }
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// Adds a kernel's arguments.
+    fn bind<'a>(
+        &'a self,
+        emitted: &Emitted,
+        outputs: &'a Outputs,
+        arguments: &mut Arguments<'a>,
+    ) -> Result<()> {
+        let Outputs { fresh, aliased } = outputs;
+        let written = |id: ValueId| fresh.iter().find(|f| f.0 == id).map(|f| &f.1);
+        for pointer in &emitted.pointers {
+            let array = match *pointer {
+                Pointer::Read(source) => self.array(source).ok(),
+                Pointer::Write(id) => match aliased.iter().find(|a| a.0 == id) {
+                    Some((_, source)) => Some(self.array(*source)?),
+                    None => written(id),
+                },
+            };
+            arguments.bindings.push(match array {
+                Some(a) => {
+                    let (offset, size) = (a.layout.offset(), a.dtype.size());
+                    let end = a.layout.span().end.max(offset);
+                    Binding {
+                        buffer: &a.buffer,
+                        offset: offset * size,
+                        span: (end - offset) * size,
+                    }
+                }
+                // A node without elements: no lane reads it.
+                None => Binding {
+                    buffer: self.nothing()?,
+                    offset: 0,
+                    span: 0,
+                },
+            });
+        }
+        for number in &emitted.numbers {
+            let bits = self.number(&number.operand)?.to_bits(number.dtype);
+            arguments.scalars.push(bits);
+        }
+        let streams = |id: ValueId, wanted: bool| wanted && aliased.iter().all(|a| a.0 != id);
+        if emitted.streams.iter().any(|s| streams(s.1, s.2)) {
+            let first = arguments.params.len();
+            arguments.params.extend_from_slice(&emitted.params);
+            for &(at, id, wanted) in &emitted.streams {
+                arguments.params[first + at] = streams(id, wanted) as i64;
+            }
+        }
+        arguments.ends.push(arguments.lengths());
+        Ok(())
+    }
+
+    /// Notes a kernel's results as stored.
+    fn settle(&mut self, outputs: Outputs) -> Result<()> {
+        for (id, array) in outputs.fresh {
+            self.store(id, array);
+        }
+        for (id, source) in outputs.aliased {
+            count(Counter::InPlaceWrites, 1);
+            let node = self.draft.graph.node(id);
+            let buffer = self.array(source)?.buffer.clone();
+            let layout = Layout::contiguous(node.shape.clone());
+            let array = Array {
+                buffer,
+                layout,
+                dtype: node.dtype,
+            };
+            self.store(id, array);
+            match source {
+                Source::Input(n) => self.inputs[n as usize] = None,
+                Source::Node(v) => drop(self.take(v)),
+            }
+        }
+        Ok(())
+    }
+
+    fn error(&self, fault: Fault) -> Error {
+        let Some(site) = self.draft.sites.get(fault.site as usize - 1) else {
+            return Error::internal("a fault of no known site");
+        };
+        let kind = ErrorKind::Index {
+            index: fault.index,
+            dim: site.dim,
+            size: site.size,
+        };
+        Error::new(kind).at(self.draft.graph.context(site.node))
+    }
+
+    pub(super) fn launch(
+        &mut self,
+        emitted: &Emitted,
+        kernel: &Kernel,
+        frees: &[Source],
+    ) -> Result<()> {
+        let outputs = self.outputs_of(emitted, frees)?;
+        let mut arguments = Arguments::default();
+        self.bind(emitted, &outputs, &mut arguments)?;
+        let fault = launch(&arguments.launch(0, emitted, kernel))
+            .map_err(|e| placed(e, emitted, &self.draft.graph))?;
+        drop(arguments);
+        match fault {
+            Some(fault) => Err(self.error(fault)),
+            None => self.settle(outputs),
+        }
+    }
+
+    /// Launches the independent kernels of steps `group` at once, then releases what each of them used last; in
+    /// several launches where more than `held` bytes would wait for that.
+    pub(super) fn launch_together(
+        &mut self,
+        group: Range<usize>,
+        kernels: &[Option<Arc<Kernel>>],
+    ) -> Result<()> {
+        let draft = self.draft;
+        let mut batch: Vec<(usize, &Emitted, &Kernel, Outputs)> = Vec::with_capacity(group.len());
+        let mut held = 0;
+        for i in group.clone() {
+            let (Step::Launch(emitted), Some(kernel)) = (&draft.steps[i], &kernels[i]) else {
+                return Err(Error::internal("a kernel is missing"));
+            };
+            let outputs = self.outputs_of(emitted, &draft.frees[i])?;
+            let kept = |source: &&Source| outputs.aliased.iter().all(|a| a.1 != **source);
+            let dying = draft.frees[i].iter().filter(kept);
+            held += dying
+                .filter_map(|source| self.dying(*source))
+                .map(|array| array.buffer.bytes())
+                .sum::<usize>();
+            batch.push((i, emitted, kernel, outputs));
+            if held > draft.launches.held || i + 1 == group.end {
+                self.launch_batch(std::mem::take(&mut batch))?;
+                held = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn launch_batch(&mut self, batch: Vec<(usize, &Emitted, &Kernel, Outputs)>) -> Result<()> {
+        let draft = self.draft;
+        let mut arguments = Arguments::default();
+        for (_, emitted, _, outputs) in &batch {
+            self.bind(emitted, outputs, &mut arguments)?;
+        }
+        let members: Vec<Member<'_>> = batch
+            .iter()
+            .enumerate()
+            .map(|(at, (i, emitted, kernel, _))| Member {
+                launch: arguments.launch(at, emitted, kernel),
+                work: draft.launches.work[*i],
+            })
+            .collect();
+        let fault = match &members[..] {
+            [member] => launch(&member.launch),
+            members => launch_together(members).map(|fault| fault.map(|(_, fault)| fault)),
+        };
+        let fault = fault.map_err(|e| match batch.first() {
+            Some((_, emitted, ..)) => placed(e, emitted, &draft.graph),
+            None => e,
+        })?;
+        drop(members);
+        drop(arguments);
+        if let Some(fault) = fault {
+            return Err(self.error(fault));
+        }
+        let steps: SmallVec<[usize; 16]> = batch.iter().map(|member| member.0).collect();
+        for (_, _, _, outputs) in batch {
+            self.settle(outputs)?;
+        }
+        steps.into_iter().for_each(|i| self.release(i));
+        Ok(())
+    }
+}

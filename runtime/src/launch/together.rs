@@ -1,0 +1,220 @@
+//! Combined launches: independent kernels that share one hand-off to the pool.
+
+use super::{Args, Fault, Launch, PART, Workspace, resolve};
+use crate::counters::{Counter, count};
+use crate::inject::{self, Site};
+use crate::kernel::{Code, Entry, Finish};
+use crate::{Error, Pool, Result};
+use std::os::raw::c_char;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Tasks for each thread: enough that the pool balances members of unequal weight.
+const TASKS: usize = 16;
+/// Least work of a task: a microsecond or so, beside which taking it is little.
+const TASK: u64 = 16 << 10;
+/// Members of one chunk that are less work than this together run on the caller: a hand-off would cost as much.
+const INLINE: u64 = 64 << 10;
+
+/// One kernel of a combined launch.
+#[derive(Clone, Copy, Debug)]
+pub struct Member<'a> {
+    /// The kernel and its arguments.
+    pub launch: Launch<'a>,
+    /// What all its chunks together cost, about: bytes, or as many of what takes as long as moving a byte.
+    pub work: u64,
+}
+
+/// A member as it runs.
+struct Running {
+    entry: Entry,
+    finish: Option<Finish>,
+    args: Args,
+    /// The number of its first chunk among those of all members.
+    first: usize,
+    chunks: usize,
+    work: u64,
+}
+
+/// Runs several kernels of the CPU as one job of the pool, and returns when all is done. None may read or write what
+/// another writes. Each member's chunks and results are those of a [`launch`](super::launch) of its own, so results
+/// do not depend on what is combined (scheduler C-14, codegen A10.4). Of several faults the first member's is returned,
+/// with its position.
+///
+/// # Errors
+/// As of a launch; nothing has run then. `Internal` for a kernel of another device.
+pub fn launch_together(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
+    if inject::fails(Site::Launch) {
+        return Err(Error::internal("a launch failed: a failure was injected"));
+    }
+    let mut addresses: Vec<*mut u8> = Vec::with_capacity(4 * members.len());
+    let (mut local, mut shared) = (0, 0usize);
+    for Member { launch, .. } in members {
+        if !matches!(launch.kernel.code(), Code::Host { .. }) {
+            return Err(Error::internal("a kernel of a device cannot be combined"));
+        }
+        resolve(None, launch.buffers, |pointer| addresses.push(pointer))?;
+        local = local.max(launch.local);
+        shared = shared.saturating_add(part(launch.scratch));
+    }
+    let pool = Pool::global();
+    let threads = if local == 0 { 0 } else { pool.threads() };
+    let stride = part(local);
+    let workspace = Workspace::new(stride.saturating_mul(threads).saturating_add(shared))?;
+    let locals = workspace.start().wrapping_add(shared) as usize;
+
+    let faults: Vec<[AtomicI64; 2]> = members.iter().map(|_| Default::default()).collect();
+    let mut running: Vec<Running> = Vec::with_capacity(members.len());
+    let (mut first, mut pointer, mut scratch) = (0, 0, 0);
+    for (Member { launch, work }, fault) in members.iter().zip(&faults) {
+        let Code::Host { entry, finish, .. } = *launch.kernel.code() else {
+            continue;
+        };
+        running.push(Running {
+            entry,
+            finish: finish.filter(|_| launch.chunks > 0),
+            args: Args {
+                ptr: addresses[pointer..].as_ptr(),
+                param: launch.params.as_ptr(),
+                scalar: launch.scalars.as_ptr(),
+                scratch: workspace.start().wrapping_add(scratch),
+                fault: fault.as_ptr().cast_mut().cast(),
+            },
+            first,
+            chunks: launch.chunks,
+            work: *work,
+        });
+        first += launch.chunks;
+        pointer += launch.buffers.len();
+        scratch += part(launch.scratch);
+    }
+    count(Counter::KernelsLaunched, running.len() as u64);
+    count(Counter::CombinedLaunches, 1);
+
+    // Runs the chunks `begin..end` of all, those of each member in one call.
+    let run = |begin: usize, end: usize, thread: usize| {
+        let local = (locals + thread * stride) as *mut c_char;
+        let mut at = running.partition_point(|m| m.first + m.chunks <= begin);
+        let mut from = begin;
+        while from < end {
+            let m = &running[at];
+            let to = end.min(m.first + m.chunks);
+            if from < to {
+                let (from, to) = ((from - m.first) as i64, (to - m.first) as i64);
+                // SAFETY: the arguments are what the kernel was generated for: every pointer reaches as far as its
+                // binding says, the workspace is as large as asked for, and each thread has a local part of its own.
+                // Members are independent, as the caller promises, and so are chunks.
+                unsafe { (m.entry)(&m.args, from, to, local) };
+            }
+            (from, at) = (to, at + 1);
+        }
+    };
+    match cuts(&running, pool.threads()) {
+        Some(cuts) => pool.run(cuts.len() - 1, &|begin, end, thread| {
+            run(cuts[begin], cuts[end], thread);
+        }),
+        None => run(0, first, 0),
+    }
+    let finishing: Vec<&Running> = running.iter().filter(|m| m.finish.is_some()).collect();
+    pool.run(finishing.len(), &|begin, end, thread| {
+        for m in &finishing[begin..end] {
+            if let Some(finish) = m.finish {
+                // SAFETY: as above; all chunks have run.
+                unsafe { finish(&m.args, (locals + thread * stride) as *mut c_char) };
+            }
+        }
+    });
+    let fault = faults.iter().position(|f| f[0].load(Relaxed) != 0);
+    Ok(fault.map(|member| {
+        let [site, index] = &faults[member];
+        let (site, index) = (site.load(Relaxed), index.load(Relaxed));
+        (member, Fault { site, index })
+    }))
+}
+
+/// Bytes of a part of the workspace.
+fn part(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(PART).unwrap_or(usize::MAX)
+}
+
+/// Where to cut the chunks of all members into tasks of about equal work: small members together, large ones apart
+/// (scheduler C-13). None: all of it is too little to hand off.
+fn cuts(members: &[Running], threads: usize) -> Option<Vec<usize>> {
+    let total: u64 = members.iter().map(|m| m.work).sum();
+    if threads <= 1 || total < INLINE && members.iter().all(|m| m.chunks <= 1) {
+        return None;
+    }
+    let task = (total / (threads * TASKS) as u64).max(TASK);
+    let mut cuts = vec![0];
+    let mut filled = 0;
+    for m in members.iter().filter(|m| m.chunks > 0) {
+        let chunk = (m.work / m.chunks as u64).max(1);
+        let mut done = 0;
+        while done < m.chunks {
+            let take = ((task - filled).div_ceil(chunk) as usize).min(m.chunks - done);
+            done += take;
+            filled += take as u64 * chunk;
+            if filled >= task {
+                cuts.push(m.first + done);
+                filled = 0;
+            }
+        }
+    }
+    let end = members.last().map_or(0, |m| m.first + m.chunks);
+    if cuts.last() != Some(&end) {
+        cuts.push(end);
+    }
+    Some(cuts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" fn nothing(_: *const Args, _: i64, _: i64, _: *mut c_char) {}
+
+    fn running(members: &[(usize, u64)]) -> Vec<Running> {
+        let mut first = 0;
+        let of = |&(chunks, work): &(usize, u64)| {
+            first += chunks;
+            Running {
+                entry: nothing,
+                finish: None,
+                args: Args {
+                    ptr: std::ptr::null(),
+                    param: std::ptr::null(),
+                    scalar: std::ptr::null(),
+                    scratch: std::ptr::null_mut(),
+                    fault: std::ptr::null_mut(),
+                },
+                first: first - chunks,
+                chunks,
+                work,
+            }
+        };
+        members.iter().map(of).collect()
+    }
+
+    // scheduler C-13; codegen D T48
+    #[test]
+    fn tasks_are_balanced_and_cover_every_chunk() {
+        let mut members = vec![(1, 4096); 500];
+        members.extend([(0, 0), (1000, 64 << 20), (7, 100), (1, 1 << 20)]);
+        let chunks: usize = members.iter().map(|m| m.0).sum();
+        let all = running(&members);
+        let cuts = cuts(&all, 4).expect("enough work");
+        assert_eq!((cuts[0], cuts[cuts.len() - 1]), (0, chunks));
+        assert!(cuts.windows(2).all(|c| c[0] < c[1]));
+        assert!((4 * TASKS / 2..=4 * TASKS + 1).contains(&(cuts.len() - 1)));
+        // Small members are together, the large one is spread.
+        assert!(cuts[1] > 100, "{cuts:?}");
+        assert!(cuts.iter().filter(|&&c| c > 500 && c < 1500).count() > 30);
+    }
+
+    #[test]
+    fn little_work_is_not_handed_off() {
+        assert!(cuts(&running(&[(1, 4096); 3]), 4).is_none());
+        assert!(cuts(&running(&[(1, 1 << 20); 3]), 1).is_none());
+        // Chunks would have been handed off before.
+        assert!(cuts(&running(&[(8, 4096); 3]), 4).is_some());
+    }
+}
