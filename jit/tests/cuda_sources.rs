@@ -23,7 +23,12 @@ const DEFINITION: usize = 1;
 /// The CUDA sources of a graph's kernels.
 fn sources(graph: &Graph) -> Vec<String> {
     let graph = simplify(graph).expect("the graph simplifies");
-    let limits = Thresholds::default();
+    // As for a device.
+    let limits = Thresholds {
+        scans: false,
+        cat_bytes: u64::MAX,
+        ..Thresholds::default()
+    };
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let schedule = fuse(&graph, &lowering, &limits);
     let steps = schedule.steps.iter();
