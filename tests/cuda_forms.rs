@@ -258,10 +258,10 @@ fn approximations() {
                 let normal = want.abs().maximum(f64::from(f32::MIN_POSITIVE));
                 let unit = (normal.log2().floor() - 23.0).exp2();
                 let error = (&got - &want).abs() / unit;
-                let free = ends.logical_or(&want.abs().lt(least));
-                let counted = free.where_cond(&error.zeros_like(), &error);
+                let free = ends.logical_or(want.abs().lt(least));
+                let counted = free.where_cond(error.zeros_like(), &error);
                 let (most, at) = (counted.max(0), counted.argmax(0));
-                let short = ends.logical_and(&got.lt(f64::from(f32::MAX))).any(0);
+                let short = ends.logical_and(got.lt(f64::from(f32::MAX))).any(0);
                 eval([&most, &at, &short]).expect("runs");
                 let (most, at) = (most.to_scalar::<f64>(), at.to_scalar::<i64>());
                 let (most, at) = (most.expect("runs"), at.expect("runs"));
