@@ -98,7 +98,7 @@ impl Default for Limits {
             combined_members: 64,
             combined_least: 16 << 10,
             combined_work: 64 << 20,
-            combined_held: 64 << 10,
+            combined_held: 0,
             moments: true,
         }
     }
