@@ -12,7 +12,7 @@
 mod datum;
 
 use crate::body::{Body, BodyOp, MaskId, Source, Value};
-use crate::emit::Pointer;
+use crate::emit::{Emitted, Pointer};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Piece, Pieces, Site};
@@ -37,17 +37,16 @@ pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<
     for (step, frees) in draft.steps.iter().zip(&draft.frees) {
         match step {
             Step::Launch(emitted) => {
-                let writes = |p: &Pointer| {
-                    if let Pointer::Write(v) = p {
-                        Some(*v)
-                    } else {
-                        None
-                    }
-                };
-                let stored: Vec<ValueId> = emitted.pointers.iter().filter_map(writes).collect();
-                memory.run(&emitted.node, &stored)?;
+                memory.run(&emitted.node, &stored(emitted))?;
             }
             Step::Call(call) => memory.call(call)?,
+            Step::Template(template) => {
+                memory.call(&template.call)?;
+                memory.run(&template.kernel.node, &stored(&template.kernel))?;
+                if !template.stored {
+                    memory.nodes.remove(&template.call.node);
+                }
+            }
         }
         for source in frees {
             if let Source::Node(v) = source {
@@ -60,6 +59,15 @@ pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<
         .iter()
         .map(|(source, layout)| memory.window(*source, layout))
         .collect()
+}
+
+/// The nodes that a kernel stores.
+fn stored(kernel: &Emitted) -> Vec<ValueId> {
+    let writes = |p: &Pointer| match p {
+        Pointer::Write(v) => Some(*v),
+        Pointer::Read(_) => None,
+    };
+    kernel.pointers.iter().filter_map(writes).collect()
 }
 
 /// What a program has computed so far.

@@ -198,8 +198,8 @@ fn prepare(programs: &[Program], thresholds: &Thresholds) {
             continue;
         };
         for step in draft.steps {
-            if let Step::Launch(emitted) = step {
-                sources.push(emitted.source);
+            if let Some(emitted) = step.kernel() {
+                sources.push(emitted.source.clone());
             }
         }
     }

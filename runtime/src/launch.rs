@@ -7,7 +7,7 @@ pub use together::{Member, launch_together};
 use crate::counters::{Counter, count};
 use crate::host::alloc;
 use crate::inject::{self, Site};
-use crate::kernel::Code;
+use crate::kernel::{Code, Entry, Finish};
 use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result, cuda};
 use smallvec::SmallVec;
 use std::os::raw::c_char;
@@ -83,6 +83,7 @@ pub(crate) struct Args {
 unsafe impl Sync for Args {}
 
 /// Memory of a launch, from the allocator's cache.
+#[derive(Debug)]
 struct Workspace(Option<alloc::Block>);
 
 impl Workspace {
@@ -122,78 +123,148 @@ const PART: usize = 128;
 /// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the kernel's, `OutOfMemory`
 /// for the workspace. Nothing has run then. `Device` too for what the driver answers, also of earlier launches.
 pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
-    let &Launch {
-        kernel,
-        buffers,
-        params,
-        scalars,
-        chunks,
-        scratch,
-        local,
-        grid: _,
-    } = launch;
-    if chunks == 0 {
+    if launch.chunks == 0 {
         return Ok(None);
     }
+    let pointers = pointers(launch)?;
+    if let Code::Cuda {
+        entry,
+        finish,
+        module,
+    } = launch.kernel.code()
+    {
+        let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
+        return cuda::launch(module.context(), *entry, *finish, &addresses, launch);
+    }
+    let threads = Pool::global().threads().min(launch.chunks);
+    let prepared = Prepared::new(launch, pointers, threads)?;
+    // SAFETY: the pool gives out each chunk once, and no two threads of one index at a time.
+    Pool::global().run(launch.chunks, &|begin, end, thread| unsafe {
+        prepared.run(begin, end, thread, None);
+    });
+    Ok(prepared.finish())
+}
+
+/// A launch on the CPU whose chunks the caller runs, among other work.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    launch: Launch<'a>,
+    entry: Entry,
+    finish: Option<Finish>,
+    pointers: SmallVec<[*mut u8; 16]>,
+    workspace: Workspace,
+    /// Where the threads' parts of the workspace start, and how far apart.
+    locals: (usize, usize),
+    fault: [AtomicI64; 2],
+}
+
+// SAFETY: as of `Args`, which the fields become; what is not a pointer is plain data.
+unsafe impl Sync for Prepared<'_> {}
+
+/// Checks a launch on the CPU and takes memory for `threads` threads; no chunk has run yet.
+///
+/// # Errors
+/// As [`launch`]; `Internal` for a kernel of another device.
+pub fn prepare<'a>(launch: &Launch<'a>, threads: usize) -> Result<Prepared<'a>> {
+    Prepared::new(launch, pointers(launch)?, threads)
+}
+
+impl<'a> Prepared<'a> {
+    fn new(
+        launch: &Launch<'a>,
+        pointers: SmallVec<[*mut u8; 16]>,
+        threads: usize,
+    ) -> Result<Prepared<'a>> {
+        let Code::Host { entry, finish, .. } = launch.kernel.code() else {
+            return Err(Error::internal("a kernel of another device"));
+        };
+        let threads = if launch.local == 0 { 0 } else { threads };
+        let stride = launch.local.checked_next_multiple_of(PART);
+        let shared = launch.scratch.checked_next_multiple_of(PART);
+        let bytes = stride
+            .and_then(|stride| stride.checked_mul(threads))
+            .and_then(|locals| locals.checked_add(shared?))
+            .unwrap_or(usize::MAX);
+        let workspace = Workspace::new(bytes)?;
+        let first = workspace.start().wrapping_add(shared.unwrap_or(0)) as usize;
+        count(Counter::KernelsLaunched, 1);
+        Ok(Prepared {
+            launch: *launch,
+            entry: *entry,
+            finish: *finish,
+            pointers,
+            workspace,
+            locals: (first, stride.unwrap_or(0)),
+            fault: [AtomicI64::new(0), AtomicI64::new(0)],
+        })
+    }
+
+    /// The memory that pointer `i` of the kernel points to.
+    pub fn pointer(&self, i: usize) -> *mut u8 {
+        self.pointers[i]
+    }
+
+    fn args(&self, pointers: &[*mut u8]) -> Args {
+        Args {
+            ptr: pointers.as_ptr(),
+            param: self.launch.params.as_ptr(),
+            scalar: self.launch.scalars.as_ptr(),
+            scratch: self.workspace.start(),
+            fault: self.fault.as_ptr().cast_mut().cast(),
+        }
+    }
+
+    /// Runs chunks `begin..end` on this thread, with another address for one of the pointers if `moved` names one.
+    ///
+    /// # Safety
+    /// No chunk runs twice, no two calls with one thread index at a time, thread indices are below the number of
+    /// threads prepared for. A moved pointer leads to all memory that the chunks read or write through it, which
+    /// nobody else writes meanwhile.
+    pub unsafe fn run(
+        &self,
+        begin: usize,
+        end: usize,
+        thread: usize,
+        moved: Option<(usize, *mut u8)>,
+    ) {
+        let local = (self.locals.0 + thread * self.locals.1) as *mut c_char;
+        let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
+        let args = match moved {
+            None => self.args(&self.pointers),
+            Some((at, to)) => {
+                pointers.extend_from_slice(&self.pointers);
+                pointers[at] = to;
+                self.args(&pointers)
+            }
+        };
+        // SAFETY: the arguments are what the kernel was generated for: every pointer reaches as far as its binding
+        // says, the workspace is as large as asked for, and each thread has a local part of its own.
+        unsafe { (self.entry)(&args, begin as i64, end as i64, local) };
+    }
+
+    /// Runs what follows the chunks, all of which must have run; the fault that one of them reported.
+    pub fn finish(self) -> Option<Fault> {
+        if let Some(finish) = self.finish {
+            // SAFETY: as in `run`; all chunks have run.
+            unsafe { finish(&self.args(&self.pointers), self.locals.0 as *mut c_char) };
+        }
+        let [site, index] = self.fault.map(|f| f.load(Relaxed));
+        (site != 0).then_some(Fault { site, index })
+    }
+}
+
+/// What the kernel's pointers point to.
+fn pointers(launch: &Launch<'_>) -> Result<SmallVec<[*mut u8; 16]>> {
     if inject::fails(Site::Launch) {
         return Err(Error::internal("a launch failed: a failure was injected"));
     }
-    let index = match kernel.code() {
+    let index = match launch.kernel.code() {
         Code::Host { .. } => None,
         Code::Cuda { module, .. } => Some(module.context().index()),
     };
-    let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
-    resolve(index, buffers, |pointer| pointers.push(pointer))?;
-    let (entry, finish) = match kernel.code() {
-        Code::Host { entry, finish, .. } => (*entry, *finish),
-        Code::Cuda {
-            entry,
-            finish,
-            module,
-        } => {
-            let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
-            return cuda::launch(module.context(), *entry, *finish, &addresses, launch);
-        }
-    };
-    let pool = Pool::global();
-    let threads = if local == 0 {
-        0
-    } else {
-        pool.threads().min(chunks)
-    };
-    let local_stride = local.checked_next_multiple_of(PART);
-    let shared = scratch.checked_next_multiple_of(PART);
-    let bytes = local_stride
-        .and_then(|stride| stride.checked_mul(threads))
-        .and_then(|locals| locals.checked_add(shared?))
-        .unwrap_or(usize::MAX);
-    let workspace = Workspace::new(bytes)?;
-    let (stride, locals) = (
-        local_stride.unwrap_or(0),
-        workspace.start().wrapping_add(shared.unwrap_or(0)) as usize,
-    );
-    let fault = [AtomicI64::new(0), AtomicI64::new(0)];
-    let args = Args {
-        ptr: pointers.as_ptr(),
-        param: params.as_ptr(),
-        scalar: scalars.as_ptr(),
-        scratch: workspace.start(),
-        fault: fault.as_ptr().cast_mut().cast(),
-    };
-    count(Counter::KernelsLaunched, 1);
-    let args = &args;
-    // SAFETY: the arguments are what the kernel was generated for: every pointer reaches as far as its binding says,
-    // the workspace is as large as asked for, and each thread has a local part of its own.
-    pool.run(chunks, &|begin, end, thread| unsafe {
-        let local = (locals + thread * stride) as *mut c_char;
-        entry(args, begin as i64, end as i64, local);
-    });
-    if let Some(finish) = finish {
-        // SAFETY: as above; all chunks have run.
-        unsafe { finish(args, locals as *mut c_char) };
-    }
-    let [site, index] = fault.map(|f| f.load(Relaxed));
-    Ok((site != 0).then_some(Fault { site, index }))
+    let mut pointers = SmallVec::new();
+    resolve(index, launch.buffers, |pointer| pointers.push(pointer))?;
+    Ok(pointers)
 }
 
 /// The addresses of bindings, which must lie in memory of the device of this index (None: the CPU) and within their

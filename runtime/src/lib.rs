@@ -42,7 +42,9 @@ pub use isa::Isa;
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
 };
-pub use launch::{Binding, Fault, Grid, Launch, Member, launch, launch_together};
+pub use launch::{
+    Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_together, prepare,
+};
 pub use layout::{Layout, Offsets, Strides};
 pub use pool::{MAX_THREADS, Pool, with_threads};
 pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};

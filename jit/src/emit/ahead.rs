@@ -6,7 +6,7 @@ use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::stage::Loop;
 use super::value::{At, memory_type};
-use crate::body::{BodyOp, Value};
+use crate::body::{BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use std::fmt::Write as _;
 
@@ -48,7 +48,11 @@ impl Writer<'_> {
                 continue;
             };
             let ahead = index.coefficient(along) * steps;
-            let is_run = self.indices[&v].step == Step::Unit && !self.staged.contains_key(&v);
+            let taken_up = node
+                .product
+                .is_some_and(|p| Source::Node(p.node) == *source);
+            let is_run =
+                !taken_up && self.indices[&v].step == Step::Unit && !self.staged.contains_key(&v);
             if is_run && ahead != 0 {
                 let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());
                 let ahead = self.param(ahead);

@@ -43,7 +43,14 @@ impl Writer<'_> {
                 BodyOp::Check { mask, .. } => (None, *mask),
                 _ => (None, None),
             };
-            if let Some(e) = index {
+            let taken_up =
+                |source: &Source| (node.product).is_some_and(|p| *source == Source::Node(p.node));
+            if let BodyOp::Load { source, .. } = &node.body.value(v).op
+                && taken_up(source)
+            {
+                let printed = self.place_in_panel();
+                self.indices.insert(v, printed);
+            } else if let Some(e) = index {
                 let printed = self.index(e);
                 self.indices.insert(v, printed);
             }

@@ -14,7 +14,7 @@ use super::reduce::Reduction;
 use super::row::{INTEGERS, REPORT};
 use super::stage::{Stages, stages};
 use super::tile::Tile;
-use super::{Emitted, Machine, Pointer};
+use super::{Emitted, Machine, Panels, Pointer};
 use crate::body::{MaskId, Source, Value};
 use crate::expr::Var;
 use crate::lower::Limits;
@@ -69,6 +69,8 @@ pub(super) struct Writer<'a> {
     pub staged: FxHashMap<Value, String>,
     /// The tile the rows are walked in.
     pub tile: Option<Tile>,
+    /// The argument that is the distance of the rows of the product that is taken up.
+    pub pitch: Option<usize>,
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
@@ -134,6 +136,7 @@ pub fn emit(
         ahead: Vec::new(),
         staged: FxHashMap::default(),
         tile: None,
+        pitch: None,
     };
     writer.kernel(&needed, machine)
 }
@@ -203,7 +206,10 @@ impl Writer<'_> {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
-        self.tile = self.find_tile();
+        self.tile = match node.product {
+            None => self.find_tile(),
+            Some(_) => None,
+        };
         if let Some(tile) = self.tile.clone() {
             self.stage_loads(&tile);
         }
@@ -235,8 +241,11 @@ impl Writer<'_> {
         let reductions: Vec<Reduction> = self.all_reductions();
         let (mut main, mut finish) = (String::new(), String::new());
         let two_phases = self.split || self.is_chunked();
+        let rows_of_piece = node.product.map(|_| self.param(rows as i64));
         if self.is_chunked() {
             self.chunk_loop(&mut main, &body, &cut);
+        } else if let Some(rows) = rows_of_piece {
+            self.panel_loop(&mut main, &body, &cut, &rows);
         } else {
             self.row_loop(&mut main, &body, &cut);
         }
@@ -285,7 +294,18 @@ impl Writer<'_> {
             *wanted = bytes * walked.max(1) > machine.stream;
         }
         let in_place = self.in_place(needed);
+        let position = |name: &str| name.strip_prefix('P').and_then(|n| n.parse().ok());
+        let panels = node.product.and_then(|product| {
+            let read = Pointer::Read(Source::Node(product.node));
+            Some(Panels {
+                pointer: self.pointers.iter().position(|p| *p == read)?,
+                pitch: self.pitch?,
+                piece: position(&cut.piece)?,
+                pieces: position(&cut.pieces)?,
+            })
+        });
         Emitted {
+            panels,
             in_place,
             source: KernelSource {
                 parts,

@@ -5,7 +5,7 @@ use crate::expr::{Expr, Term, Var};
 use crate::schedule::{FusedNode, Store};
 
 /// The fused node with as few loops as its indices allow. Rows merge with rows, columns with columns.
-pub(super) fn merge_loops(mut node: FusedNode) -> FusedNode {
+pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
     let mut at = 0;
     while at + 1 < node.iter.len() + node.red.len() {
         let crosses = at + 1 == node.iter.len();

@@ -31,6 +31,7 @@ use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Grid, KernelSource};
 
 pub use kernel::emit;
+pub(crate) use merge::merge_loops;
 
 /// Sizes of the machine that the launch configuration (never the source) depends on.
 #[derive(Clone, Debug)]
@@ -89,4 +90,20 @@ pub struct Emitted {
     pub node: FusedNode,
     /// Loops over the columns of a row.
     pub loops: usize,
+    /// How it takes up a product, if it does.
+    pub panels: Option<Panels>,
+}
+
+/// How a kernel takes up a matrix product panel by panel. Its units are (piece of the columns, row), pieces outermost;
+/// the run says how the product is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Panels {
+    /// The position of the product among the pointers.
+    pub pointer: usize,
+    /// The position among `params` of the distance of the product's rows.
+    pub pitch: usize,
+    /// That of the columns of a piece.
+    pub piece: usize,
+    /// That of the number of pieces.
+    pub pieces: usize,
 }

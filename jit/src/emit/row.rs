@@ -1,8 +1,10 @@
 //! The loop over units of work, and the stages of a row.
 
+use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::value::At;
+use crate::nest::flat_index;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
@@ -31,6 +33,42 @@ impl Writer<'_> {
             }
         }
         out.push_str("  }\n");
+    }
+
+    /// The loop over units of work of a kernel that takes up a product: (piece of the columns, row), so that those of a
+    /// panel follow each other. The last piece is what is left.
+    pub(super) fn panel_loop(&mut self, out: &mut String, body: &str, cut: &Pieces, rows: &str) {
+        let Pieces {
+            piece,
+            pieces,
+            extent,
+        } = cut;
+        let _ = writeln!(
+            out,
+            "  for (long long u = begin; u < end; u++) {{\n    \
+             long long row = u % {rows}; const long long part = u / {rows}, lo = part * {piece};\n    \
+             const long long hi = part + 1 == {pieces} ? {extent} : lo + {piece}; (void)hi;"
+        );
+        self.decode_row(out);
+        out.push_str(&self.preamble);
+        out.push_str(body);
+        out.push_str("  }\n");
+    }
+
+    /// Where the element of a row and column lies in a product with a distance of rows of its own.
+    pub(super) fn place_in_panel(&mut self) -> Index {
+        let pitch = self.pitch.unwrap_or_else(|| {
+            self.param(self.node.cols() as i64);
+            self.params.len() - 1
+        });
+        self.pitch = Some(pitch);
+        let row = self.nested(&flat_index(&self.node.iter, 0));
+        let name = format!("b{}", self.next_base());
+        self.row_line(&format!("const long long {name} = {row}*P{pitch};"));
+        Index {
+            text: format!("({name} + @)"),
+            step: Step::Unit,
+        }
     }
 
     pub(super) fn decode_row(&mut self, out: &mut String) {

@@ -1,9 +1,7 @@
 //! Which kernel computes which operation, and the memory traffic of both.
 
 use crate::body::Source;
-use crate::emit::Pointer;
 use crate::graph::{Graph, NodeOp};
-use crate::lower::CallArg;
 use crate::plan::{Draft, Step};
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -60,10 +58,12 @@ pub(super) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
 }
 
 fn stored(step: &Step) -> Vec<ValueId> {
-    match step {
-        Step::Launch(kernel) => kernel.node.stores.iter().map(|store| store.node).collect(),
-        Step::Call(call) => vec![call.node],
-    }
+    let calls = step.call().map(|call| call.node);
+    let kernels = step.kernel().into_iter();
+    calls
+        .into_iter()
+        .chain(kernels.flat_map(|k| k.node.stores.iter().map(|store| store.node)))
+        .collect()
 }
 
 fn stored_anywhere(draft: &Draft, node: ValueId) -> bool {
@@ -80,31 +80,23 @@ pub(super) fn of_step(draft: &Draft, step: &Step) -> Traffic {
         Source::Node(node) => node_bytes(&draft.graph, *node),
     };
     let mut traffic = Traffic::default();
-    match step {
-        Step::Launch(kernel) => {
-            for pointer in &kernel.pointers {
-                match pointer {
-                    Pointer::Read(source) => traffic.read += bytes(source),
-                    Pointer::Write(node) => traffic.written += node_bytes(&draft.graph, *node),
-                }
-            }
+    if let Step::Call(call) = step
+        && let Some((_, copied)) = draft.joined(call)
+    {
+        let size = draft.graph.node(call.node).dtype.size();
+        for (_, _, layout) in copied {
+            traffic.read += (span(layout) * size) as u64;
+            traffic.written += (layout.numel() * size) as u64;
         }
-        Step::Call(call) => {
-            if let Some((_, copied)) = draft.joined(call) {
-                let size = draft.graph.node(call.node).dtype.size();
-                for (_, _, layout) in copied {
-                    traffic.read += (span(layout) * size) as u64;
-                    traffic.written += (layout.numel() * size) as u64;
-                }
-                return traffic;
-            }
-            for arg in &call.args {
-                if let CallArg::Window(source, _) = arg {
-                    traffic.read += bytes(source);
-                }
-            }
-            traffic.written = node_bytes(&draft.graph, call.node);
-        }
+        return traffic;
+    }
+    let (reads, writes) = crate::plan::accesses(step);
+    let mut seen = BTreeSet::new();
+    for source in reads.iter().filter(|s| seen.insert(**s)) {
+        traffic.read += bytes(source);
+    }
+    for node in writes {
+        traffic.written += node_bytes(&draft.graph, node);
     }
     traffic
 }

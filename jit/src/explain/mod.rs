@@ -5,7 +5,7 @@ mod groups;
 mod html;
 
 use crate::graph::{Graph, NodeOp};
-use crate::plan::{Draft, Meter, Step};
+use crate::plan::{Draft, Meter};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -34,6 +34,8 @@ pub struct FusedInfo {
     pub measured: Option<(u64, Duration)>,
     /// The combined launch it is a member of, by its position in [`Explanation::combined`].
     pub combined: Option<usize>,
+    /// The product that it takes up panel by panel.
+    pub product: Option<ValueId>,
     /// Its text.
     pub text: String,
 }
@@ -149,8 +151,8 @@ impl Explanation {
                 (member, measured) = (Some(combined.len() - 1), None);
             }
             let mut kernel = None;
-            match step {
-                Step::Launch(e) => {
+            match (step.kernel(), step.call()) {
+                (Some(e), call) => {
                     let nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
                     kernel = Some(fused.len());
                     fused.push(FusedInfo {
@@ -162,13 +164,15 @@ impl Explanation {
                         traffic,
                         measured,
                         combined: member,
+                        product: call.map(|call| call.node),
                         text: e.node.to_string(),
                     });
                     sources.push(e.source.text());
                 }
                 // A concatenation whose parts are all in place is no call.
-                Step::Call(call) if draft.joined(call).is_some_and(|(_, c)| c.is_empty()) => {}
-                Step::Call(call) => calls.push(draft.graph.context(call.node).op),
+                (None, Some(call)) if draft.joined(call).is_some_and(|(_, c)| c.is_empty()) => {}
+                (None, Some(call)) => calls.push(draft.graph.context(call.node).op),
+                (None, None) => {}
             }
             steps.push(StepInfo {
                 name: name(draft, &groups, i),
@@ -215,7 +219,7 @@ impl Explanation {
         &self.refusals
     }
 
-    /// Names of the ready-made kernels called.
+    /// Names of the ready-made kernels called, but for products that a kernel takes up.
     pub fn calls(&self) -> &[&'static str] {
         &self.calls
     }
@@ -289,9 +293,13 @@ impl Explanation {
                         let (n, cost) = (all.kernels.len(), cost(all.traffic, all.measured));
                         let _ = writeln!(text, "the next {n} kernels at once: {cost}");
                     }
+                    let after = info.product.map_or(String::new(), |product| {
+                        let op = self.graph.context(product).op;
+                        format!(" after {op} %{}, panel by panel,", product.0)
+                    });
                     let _ = writeln!(
                         text,
-                        "kernel [{}] rows {:?} columns {:?} loops {} {}",
+                        "kernel [{}]{after} rows {:?} columns {:?} loops {} {}",
                         info.ops.join(" "),
                         info.rows,
                         info.cols,

@@ -3,14 +3,14 @@
 use super::order::least_memory;
 use super::peak::Footprints;
 use super::run::Places;
-use super::{Draft, Launches, Meter, Plan, Step};
+use super::{Draft, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
-use ferrotrace_kernels::Op;
+use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
     Activity, Config, Counter, Error, Kernel, KernelSource, Layout, Result, Timer,
     compile_kernels_on, count,
@@ -54,11 +54,24 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         .map(|step| match step {
             Scheduled::Fused(fused) => {
                 let stored = &schedule.stored;
-                Step::Launch(Box::new(if device.is_cpu() {
+                let mut kernel = if device.is_cpu() {
                     emit::emit(fused, stored, limits, &machine)
                 } else {
                     emit::cuda::emit(fused, stored)
-                }))
+                };
+                match fused.product.map(|p| (p, &lowering.steps[p.step])) {
+                    Some((product, Lowered::Call(call))) => {
+                        // The operands of the product are read until its last panel.
+                        let operands = lowering.steps[product.step].reads();
+                        kernel.in_place.retain(|pair| !operands.contains(&pair.1));
+                        Step::Template(Box::new(Template {
+                            call: call.clone(),
+                            stored: stored.contains(&product.node),
+                            kernel,
+                        }))
+                    }
+                    _ => Step::Launch(Box::new(kernel)),
+                }
             }
             Scheduled::Call(at) => match &lowering.steps[*at] {
                 Lowered::Call(call) => Step::Call(call.clone()),
@@ -105,7 +118,11 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
 fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
     let mut last: FxHashMap<Source, usize> = FxHashMap::default();
     for (i, step) in steps.iter().enumerate() {
-        for source in super::run::touched(step) {
+        let (reads, writes) = accesses(step);
+        for source in reads
+            .into_iter()
+            .chain(writes.into_iter().map(Source::Node))
+        {
             last.insert(source, i);
         }
     }
@@ -126,13 +143,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     let sources: Vec<KernelSource> = draft
         .steps
         .iter()
-        .filter_map(|s| {
-            if let Step::Launch(e) = s {
-                Some(e.source.clone())
-            } else {
-                None
-            }
-        })
+        .filter_map(|s| s.kernel().map(|e| e.source.clone()))
         .collect();
     let timer = Timer::start();
     let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
@@ -142,8 +153,8 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
     let mut fallback = false;
     let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
     for step in &draft.steps {
-        kernels.push(match (step, ()) {
-            (Step::Launch(emitted), ()) => match compiled.next() {
+        kernels.push(match step.kernel() {
+            Some(emitted) => match compiled.next() {
                 Some(Ok(kernel)) => Some(kernel),
                 Some(Err(error)) if Config::get().strict => {
                     return Err(super::placed(error, emitted, &draft.graph));
@@ -155,7 +166,7 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
                 }
                 None => None,
             },
-            (Step::Call(_), ()) => None,
+            None => None,
         });
     }
     if fallback {
@@ -252,28 +263,30 @@ impl Draft {
     }
 }
 
-/// The buffers that a launch's pointers and a call's windows are.
-pub(super) fn sources_of(step: &Step) -> Vec<Source> {
-    match step {
-        Step::Launch(e) => e
-            .pointers
-            .iter()
-            .map(|p| match p {
-                Pointer::Read(source) => *source,
-                Pointer::Write(node) => Source::Node(*node),
-            })
-            .collect(),
-        Step::Call(call) => call
-            .args
-            .iter()
-            .filter_map(|a| {
-                if let CallArg::Window(source, _) = a {
-                    Some(*source)
-                } else {
-                    None
-                }
-            })
-            .chain(std::iter::once(Source::Node(call.node)))
-            .collect(),
+/// The buffers that a step reads, and the nodes that it stores.
+pub(crate) fn accesses(step: &Step) -> (Vec<Source>, Vec<ValueId>) {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    if let Some(call) = step.call() {
+        for arg in &call.args {
+            if let CallArg::Window(source, _) = arg {
+                reads.push(*source);
+            }
+        }
     }
+    match step {
+        Step::Call(call) => writes.push(call.node),
+        Step::Template(template) if template.stored => writes.push(template.call.node),
+        _ => {}
+    }
+    for pointer in step.kernel().iter().flat_map(|k| &k.pointers) {
+        match *pointer {
+            Pointer::Read(source) => reads.push(source),
+            Pointer::Write(node) => writes.push(node),
+        }
+    }
+    if let Step::Template(template) = step {
+        // The product passes from panel to panel.
+        reads.retain(|s| *s != Source::Node(template.call.node));
+    }
+    (reads, writes)
 }

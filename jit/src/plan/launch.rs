@@ -1,9 +1,11 @@
 //! Launching kernels: memory for what they write, their arguments, what their faults mean.
 
 use super::run::Run;
-use super::{Step, placed};
+use super::{Step, Template, placed};
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
+use ferrotrace_kernels::cpu::panels::Epilogue;
+use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
@@ -13,12 +15,18 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
+/// Results of fewer bytes hold the product they are made of, which then needs no scratch memory: that is no more than
+/// an eighth of a larger result.
+const SCRATCH: usize = 8 << 20;
+
 /// Where a kernel's results go.
 #[derive(Default)]
 struct Outputs {
     fresh: SmallVec<[(ValueId, Array); 2]>,
     /// Nodes written over dying buffers.
     aliased: SmallVec<[(ValueId, Source); 2]>,
+    /// A product that passes from panel to panel, and the fresh node whose memory it lies in meanwhile, if any.
+    passing: Option<(ValueId, Option<ValueId>)>,
 }
 
 /// Arguments of one kernel or several, one after another.
@@ -116,10 +124,17 @@ impl Run<'_> {
         outputs: &'a Outputs,
         arguments: &mut Arguments<'a>,
     ) -> Result<()> {
-        let Outputs { fresh, aliased } = outputs;
+        let Outputs {
+            fresh,
+            aliased,
+            passing,
+        } = outputs;
         let written = |id: ValueId| fresh.iter().find(|f| f.0 == id).map(|f| &f.1);
         for pointer in &emitted.pointers {
             let array = match *pointer {
+                Pointer::Read(Source::Node(node)) if passing.is_some_and(|p| p.0 == node) => {
+                    passing.and_then(|p| p.1).and_then(written)
+                }
                 Pointer::Read(source) => self.array(source).ok(),
                 Pointer::Write(id) => match aliased.iter().find(|a| a.0 == id) {
                     Some((_, source)) => Some(self.array(*source)?),
@@ -148,7 +163,10 @@ impl Run<'_> {
             let bits = self.number(&number.operand)?.to_bits(number.dtype);
             arguments.scalars.push(bits);
         }
-        let streams = |id: ValueId, wanted: bool| wanted && aliased.iter().all(|a| a.0 != id);
+        let host = passing.and_then(|p| p.1);
+        let streams = |id: ValueId, wanted: bool| {
+            wanted && host != Some(id) && aliased.iter().all(|a| a.0 != id)
+        };
         if emitted.streams.iter().any(|s| streams(s.1, s.2)) {
             let first = arguments.params.len();
             arguments.params.extend_from_slice(&emitted.params);
@@ -207,6 +225,55 @@ impl Run<'_> {
         self.bind(emitted, &outputs, &mut arguments)?;
         let fault = launch(&arguments.launch(0, emitted, kernel))
             .map_err(|e| placed(e, emitted, &self.draft.graph))?;
+        drop(arguments);
+        match fault {
+            Some(fault) => Err(self.error(fault)),
+            None => self.settle(outputs),
+        }
+    }
+
+    /// A matrix product and its kernel. The product gets memory of its own only if others need it, else that of a
+    /// result, or none where it lies in scratch memory.
+    pub(super) fn template(
+        &mut self,
+        t: &Template,
+        kernel: &Kernel,
+        frees: &[Source],
+    ) -> Result<()> {
+        let Some(panels) = t.kernel.panels else {
+            return Err(Error::internal("a kernel without panels"));
+        };
+        let id = t.call.node;
+        let mut outputs = self.outputs_of(&t.kernel, frees)?;
+        if t.stored {
+            let product = self.fresh(id)?;
+            self.store(id, product);
+        } else {
+            let graph = &self.draft.graph;
+            let shares = |node: &ValueId| {
+                let of = graph.node(*node);
+                t.kernel.in_place.contains(&(*node, Source::Node(id)))
+                    && of.shape.numel() * of.dtype.size() < SCRATCH
+                    && !self.draft.pieces.contains_key(node)
+            };
+            let host = outputs.fresh.iter().map(|f| f.0).find(shares);
+            outputs.passing = Some((id, host));
+        }
+        let dtype = self.draft.graph.node(id).dtype;
+        let (_, args) = self.operands(&t.call)?;
+        let mut arguments = Arguments::default();
+        self.bind(&t.kernel, &outputs, &mut arguments)?;
+        count(Counter::LibraryCalls, 1);
+        let epilogue = Epilogue {
+            launch: arguments.launch(0, &t.kernel, kernel),
+            pointer: panels.pointer,
+            whole: outputs.passing.is_none_or(|p| p.1.is_some()),
+            pitch: panels.pitch,
+            piece: panels.piece,
+            pieces: panels.pieces,
+        };
+        let fault = matmul::run_then(&args, dtype, &epilogue)
+            .map_err(|e| placed(e, &t.kernel, &self.draft.graph))?;
         drop(arguments);
         match fault {
             Some(fault) => Err(self.error(fault)),

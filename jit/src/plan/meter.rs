@@ -34,7 +34,7 @@ impl Meter {
     #[inline]
     pub fn stop(&self, timer: Timer, draft: &Draft, i: usize) {
         let activity = match draft.steps[draft.launches.groups[i].start] {
-            Step::Launch(_) => Activity::Kernel,
+            Step::Launch(_) | Step::Template(_) => Activity::Kernel,
             Step::Call(_) => Activity::Call,
         };
         let name = || self.names.get_or_init(|| crate::explain::names(draft))[i].clone();

@@ -18,6 +18,7 @@ use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 
+pub(crate) use build::accesses;
 pub use build::draft;
 pub use combine::Launches;
 pub(crate) use meter::Meter;
@@ -38,6 +39,39 @@ pub enum Step {
     Launch(Box<Emitted>),
     /// A ready-made kernel.
     Call(Call),
+    /// A matrix product and the generated kernel that takes it up panel by panel.
+    Template(Box<Template>),
+}
+
+/// A product and what follows it on every panel (scheduler T-08).
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// The product.
+    pub call: Call,
+    /// Whether others need the product, so that it is stored as a whole.
+    pub stored: bool,
+    /// The kernel.
+    pub kernel: Emitted,
+}
+
+impl Step {
+    /// The generated kernel, if there is one.
+    pub fn kernel(&self) -> Option<&Emitted> {
+        match self {
+            Step::Launch(kernel) => Some(kernel),
+            Step::Template(template) => Some(&template.kernel),
+            Step::Call(_) => None,
+        }
+    }
+
+    /// The call, if there is one.
+    pub fn call(&self) -> Option<&Call> {
+        match self {
+            Step::Launch(_) => None,
+            Step::Template(template) => Some(&template.call),
+            Step::Call(call) => Some(call),
+        }
+    }
 }
 
 /// A plan before its kernels are compiled.
@@ -67,7 +101,7 @@ pub struct Draft {
 #[derive(Debug)]
 pub struct Plan {
     draft: Draft,
-    /// The kernel of each launch; `None` where a step is a call.
+    /// The kernel of each step that has one.
     kernels: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,

@@ -1,9 +1,8 @@
 //! How much memory an order of steps needs (scheduler B-19).
 
 use super::Step;
-use super::build::sources_of;
+use super::build::accesses;
 use crate::body::Source;
-use crate::emit::Pointer;
 use crate::graph::Graph;
 use crate::lower::Pieces;
 use ferrotrace_kernels::ValueId;
@@ -76,25 +75,28 @@ impl Footprints {
         };
         for step in steps {
             let mut footprint = Footprint::default();
-            let written = |source: &Source| match step {
-                Step::Launch(e) => {
-                    matches!(source, Source::Node(v) if e.pointers.contains(&Pointer::Write(*v)))
-                }
-                Step::Call(call) => *source == Source::Node(call.node),
-            };
-            for source in sources_of(step) {
-                let list = match written(&source) {
-                    true => &mut footprint.writes,
-                    false => &mut footprint.reads,
-                };
-                let buffer = number(&mut all, source);
-                if !list.contains(&buffer) {
-                    list.push(buffer);
+            let (reads, writes) = accesses(step);
+            let writes = writes.into_iter().map(Source::Node).collect();
+            for (sources, list) in [
+                (reads, &mut footprint.reads),
+                (writes, &mut footprint.writes),
+            ] {
+                for source in sources {
+                    let buffer = number(&mut all, source);
+                    if !list.contains(&buffer) {
+                        list.push(buffer);
+                    }
                 }
             }
-            if let Step::Launch(e) = step {
-                let whole = |pair: &&(ValueId, Source)| !pieces.contains_key(&pair.0);
-                for &(node, source) in e.in_place.iter().filter(whole) {
+            // A product that passes from panel to panel has no memory to share.
+            let passes = |source: &Source| match step {
+                Step::Template(t) => *source == Source::Node(t.call.node),
+                _ => false,
+            };
+            if let Some(e) = step.kernel() {
+                let shares =
+                    |pair: &&(ValueId, Source)| !pieces.contains_key(&pair.0) && !passes(&pair.1);
+                for &(node, source) in e.in_place.iter().filter(shares) {
                     let pair = (
                         number(&mut all, Source::Node(node)),
                         number(&mut all, source),

@@ -1,19 +1,14 @@
 //! Running plans: memory, launches, calls, faults.
 
+use super::build::accesses;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
-use crate::emit::Pointer;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
-use ferrotrace_kernels::{Array, Operand, ValueId, eager};
+use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{Buffer, Counter, Error, Layout, Result, Scalar, Timer, count};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
-
-/// The buffers a step touches.
-pub(super) fn touched(step: &Step) -> Vec<Source> {
-    super::build::sources_of(step)
-}
 
 /// The state of one run.
 pub(super) struct Run<'a> {
@@ -59,6 +54,9 @@ impl Plan {
                 (Step::Launch(emitted), Some(kernel)) => {
                     run.launch(emitted, kernel, &self.draft.frees[i])?
                 }
+                (Step::Template(template), Some(kernel)) => {
+                    run.template(template, kernel, &self.draft.frees[i])?
+                }
                 (Step::Call(call), _) => {
                     let array = match run.join(call)? {
                         Some(whole) => whole,
@@ -66,7 +64,7 @@ impl Plan {
                     };
                     run.store(call.node, array);
                 }
-                (Step::Launch(_), None) => return Err(Error::internal("a kernel is missing")),
+                (_, None) => return Err(Error::internal("a kernel is missing")),
             }
             self.meter.stop(timer, &self.draft, at);
             run.release(i);
@@ -98,16 +96,7 @@ impl Places {
             }
         };
         for step in &draft.steps {
-            match step {
-                Step::Call(call) => add(call.node),
-                Step::Launch(kernel) => {
-                    for pointer in &kernel.pointers {
-                        if let Pointer::Write(node) = *pointer {
-                            add(node);
-                        }
-                    }
-                }
-            }
+            accesses(step).1.into_iter().for_each(&mut add);
         }
         places
     }
@@ -232,17 +221,22 @@ impl Run<'_> {
         Ok(Some(whole.clone()))
     }
 
-    fn call(&self, call: &Call) -> Result<Array> {
-        count(Counter::LibraryCalls, 1);
-        let node = self.draft.graph.node(call.node);
-        let NodeOp::Op(op) = &node.op else {
+    /// A call's operator and operands.
+    pub(super) fn operands(&self, call: &Call) -> Result<(&Op, Vec<eager::Arg>)> {
+        let NodeOp::Op(op) = &self.draft.graph.node(call.node).op else {
             return Err(Error::internal("an input is called"));
         };
         let arg = |a: &CallArg| match a {
             CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
-        let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
+        Ok((op, call.args.iter().map(arg).collect::<Result<_>>()?))
+    }
+
+    fn call(&self, call: &Call) -> Result<Array> {
+        count(Counter::LibraryCalls, 1);
+        let node = self.draft.graph.node(call.node);
+        let (op, args) = self.operands(call)?;
         let device = self.draft.graph.device();
         let array = eager::run_on(&device, op, &args, &node.shape, node.dtype)
             .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
@@ -272,26 +266,8 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
     let empty =
         |s: &Source| matches!(s, Source::Node(v) if draft.graph.node(*v).shape.numel() == 0);
     for (i, step) in draft.steps.iter().enumerate() {
-        let (reads, writes): (Vec<Source>, Vec<Source>) = match step {
-            Step::Launch(e) => {
-                let reads = e.pointers.iter().filter_map(|p| {
-                    if let Pointer::Read(s) = p {
-                        Some(*s)
-                    } else {
-                        None
-                    }
-                });
-                let writes = e.pointers.iter().filter_map(|p| match p {
-                    Pointer::Write(n) => Some(Source::Node(*n)),
-                    Pointer::Read(_) => None,
-                });
-                (reads.collect(), writes.collect())
-            }
-            Step::Call(call) => {
-                let all = touched(step);
-                (all[..all.len() - 1].to_vec(), vec![Source::Node(call.node)])
-            }
-        };
+        let (reads, writes) = accesses(step);
+        let writes: Vec<Source> = writes.into_iter().map(Source::Node).collect();
         if let Some(bad) = reads.iter().find(|s| !alive.contains(s) && !empty(s)) {
             return Err(Error::internal(format!(
                 "step {i} reads {bad:?}, which has no value"

@@ -12,6 +12,15 @@ use rustc_hash::FxHashMap;
 use std::cell::Cell;
 use std::fmt;
 
+/// A matrix product that a fused node takes up panel by panel (scheduler T-08).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Position of its call among the lowered steps.
+    pub step: usize,
+    /// The node.
+    pub node: ValueId,
+}
+
 /// The value of a node, and where it would be stored.
 #[derive(Clone, Debug)]
 pub struct Store {
@@ -29,7 +38,7 @@ pub struct Store {
 /// columns of each row, over which reductions run and results of the row's reductions may be used again.
 #[derive(Clone, Debug)]
 pub struct FusedNode {
-    /// Positions of the nests among the lowered steps, ascending.
+    /// Positions of the nests, and of the product, among the lowered steps, ascending.
     pub steps: Vec<usize>,
     /// Row extents, outermost first.
     pub iter: Vec<usize>,
@@ -41,6 +50,8 @@ pub struct FusedNode {
     pub stores: Vec<Store>,
     /// Whether any was recorded under [`Precision::EagerExact`](crate::Precision).
     pub exact: bool,
+    /// The product whose rows and columns are this node's, and which runs before it on every panel.
+    pub product: Option<Product>,
 }
 
 impl FusedNode {
@@ -59,6 +70,7 @@ impl FusedNode {
             body: nest.body.clone(),
             stores: vec![store],
             exact: nest.exact,
+            product: None,
         }
     }
 
@@ -235,6 +247,7 @@ impl FusedNode {
             body,
             stores,
             exact,
+            product: None,
         };
         let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
         if fused.is_split(limits) && fused.scans() {

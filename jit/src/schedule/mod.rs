@@ -4,6 +4,7 @@ mod align;
 mod fused;
 mod moments;
 mod refusal;
+mod template;
 mod veto;
 
 use crate::body::Source;
@@ -15,7 +16,7 @@ use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-pub use fused::{Dependence, FusedNode, Store};
+pub use fused::{Dependence, FusedNode, Product, Store};
 pub use moments::Moment;
 pub use refusal::Refusal;
 
@@ -67,6 +68,9 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
         if !fusion.round(lowering) {
             break;
         }
+    }
+    if graph.device().is_cpu() {
+        fusion.take_up_products(graph, lowering);
     }
     fusion.finish(graph, lowering)
 }
@@ -265,7 +269,13 @@ impl<'a> Fusion<'a> {
         }
         let fused = FusedNode::fuse(first, second, self.limits)?;
         self.holds_more(a, b, bytes)?;
-        for &step in &second.steps {
+        self.join(a, b, fused);
+        Ok(a)
+    }
+
+    /// Puts a fused node in the place of `a` and `b`.
+    fn join(&mut self, a: NodeIndex, b: NodeIndex, fused: FusedNode) {
+        for &step in &fused.steps {
             self.owner[step] = a;
         }
         // The fused node takes the earlier one's place; no index is used twice.
@@ -286,7 +296,6 @@ impl<'a> Fusion<'a> {
             self.graph.update_edge(a, n, ());
         }
         self.graph.remove_node(b);
-        Ok(a)
     }
 
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
@@ -326,7 +335,15 @@ impl<'a> Fusion<'a> {
         }
         for step in &steps {
             let sources: Vec<Source> = match step {
-                Scheduled::Fused(fused) => fused.loads().map(|(s, _, _)| s).collect(),
+                Scheduled::Fused(fused) => {
+                    let mut all: Vec<Source> = fused.loads().map(|(s, _, _)| s).collect();
+                    if let Some(product) = fused.product {
+                        // It passes from panel to panel.
+                        all.retain(|s| *s != Source::Node(product.node));
+                        all.extend(lowering.steps[product.step].reads());
+                    }
+                    all
+                }
                 Scheduled::Call(i) => lowering.steps[*i].reads(),
             };
             stored.extend(sources.into_iter().filter_map(|s| {

@@ -31,6 +31,12 @@ pub enum Refusal {
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
     SplitScan,
+    /// It reduces, reads or stores across the rows and columns of the product before it (codegen A10.2).
+    AcrossPanels,
+    /// A product of integers, of half-precision numbers, or with a vector: none is computed by panels.
+    NoPanels,
+    /// The product is taken up by another kernel already, or the kernel takes up another product.
+    TakenUp,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
 }
@@ -52,6 +58,9 @@ impl Refusal {
             Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
+            Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
+            Refusal::NoPanels => "the product is not computed by panels",
+            Refusal::TakenUp => "one of them is fused with another product or kernel",
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

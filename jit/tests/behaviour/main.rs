@@ -15,6 +15,7 @@ mod memory;
 mod precision;
 mod reductions;
 mod scans;
+mod templates;
 mod tiles;
 
 use common::{difference, kept};

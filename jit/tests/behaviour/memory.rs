@@ -121,13 +121,19 @@ fn most_held(text: &str) -> usize {
     let mut most = 0;
     for (step, frees) in draft.steps.iter().zip(&draft.frees) {
         match step {
-            Step::Launch(e) => held.extend(e.pointers.iter().filter_map(|p| match p {
-                Pointer::Write(v) => Some(Source::Node(*v)),
-                Pointer::Read(_) => None,
-            })),
             Step::Call(call) => {
                 held.insert(Source::Node(call.node));
             }
+            Step::Template(t) if t.stored => {
+                held.insert(Source::Node(t.call.node));
+            }
+            _ => {}
+        }
+        if let Some(kernel) = step.kernel() {
+            held.extend(kernel.pointers.iter().filter_map(|p| match p {
+                Pointer::Write(v) => Some(Source::Node(*v)),
+                Pointer::Read(_) => None,
+            }));
         }
         most = most.max(held.len());
         for source in frees {

@@ -1,6 +1,7 @@
 //! Random graphs with their inputs, and how far results may differ.
 
 mod movement;
+mod product;
 mod scan;
 
 use super::rng::Rng;
@@ -234,7 +235,7 @@ impl Generator<'_> {
                 _ => self.create(),
             };
         }
-        match self.rng.below(43) {
+        match self.rng.below(46) {
             0..=6 => self.unary(),
             7..=14 => self.binary(),
             15 => self.select(),
@@ -251,6 +252,7 @@ impl Generator<'_> {
             37 => self.composite(),
             38 => self.normalise(),
             39..=41 => self.scan(),
+            42..=44 => self.product(),
             _ => self.library(),
         }
     }
@@ -584,33 +586,14 @@ impl Generator<'_> {
 
     fn library(&mut self) {
         let x = self.any();
-        let (shape, dtype, t) = (self.shape_of(x), self.dtype_of(x), self.track(x));
+        let (shape, t) = (self.shape_of(x), self.track(x));
         let rank = shape.rank();
         if rank == 0 {
             return;
         }
         let dim = self.rng.below(rank);
-        match self.rng.below(5) {
-            0 if dtype == DType::F32 && rank == 2 && t.bound < 100.0 => {
-                let k = shape[1];
-                let other = self.dim();
-                let y = self.input(&[k, other], DType::F32);
-                let bound = t.bound * 2.0 * k.max(1) as f64;
-                if self.track(y).bound.is_finite() {
-                    let error = k.max(1) as f64 * (2.0 * t.error + 4e-7 * bound);
-                    let track = Track {
-                        bound,
-                        error,
-                        any_zero: true,
-                    };
-                    self.push(
-                        Op::Matmul,
-                        &[x.into(), y.into()],
-                        (bound < 1e5).then_some(track),
-                    );
-                }
-            }
-            1 if t.is_exact() && t.bound.is_finite() => {
+        match self.rng.below(4) {
+            0 if t.is_exact() && t.bound.is_finite() => {
                 let descending = self.rng.chance(50);
                 self.push(
                     Op::ArgSort { dim, descending },

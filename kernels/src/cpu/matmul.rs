@@ -12,11 +12,11 @@ use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// Multiply-adds below which a panel is not worth a task of its own.
-const TASK: usize = 1 << 19;
+pub(super) const TASK: usize = 1 << 19;
 /// The narrowest panel: twice the width of the library's widest kernel, and past its special cases.
-const COLUMNS: usize = 96;
+pub(super) const COLUMNS: usize = 96;
 /// The lowest panel.
-const ROWS: usize = 72;
+pub(super) const ROWS: usize = 72;
 
 /// Sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn work(self) -> usize {
+    pub(super) fn work(self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k)
     }
 }
@@ -103,7 +103,7 @@ pub fn panels(s: Sizes, tasks: usize) -> (usize, usize) {
     (columns, rows)
 }
 
-fn part(n: usize, parts: usize, i: usize) -> usize {
+pub(super) fn part(n: usize, parts: usize, i: usize) -> usize {
     // Panels end at multiples of a vector, but for the last.
     if i == parts {
         n
@@ -197,14 +197,55 @@ fn multiply_panel<T: Real>(
     accumulate: bool,
     parallelism: Parallelism,
 ) -> Result<()> {
-    let (rows, columns) = panel;
+    let (rows, columns) = &panel;
+    if rows.is_empty() || columns.is_empty() {
+        return Ok(());
+    }
+    if columns.end > s.n || rows.end > s.m || start + (s.m - 1) * row + s.n > c.len() {
+        return Err(Error::internal("a matrix leaves its memory"));
+    }
+    // SAFETY: the result is inside its memory, as just checked; callers pass disjoint panels.
+    unsafe {
+        let to = c.as_mut_ptr().add(start + rows.start * row + columns.start);
+        product_panel(s, a, b, (to, row), panel, accumulate, parallelism)
+    }
+}
+
+/// Writes a panel of the product to `c`, its first element and the distance of its rows, on this thread alone.
+///
+/// # Safety
+/// The panel's place is inside one allocation, and no other thread touches it meanwhile.
+///
+/// # Errors
+/// `Internal`: an operand leaves its memory.
+pub(super) unsafe fn multiply_to<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    c: (*mut T, usize),
+    panel: (Range<usize>, Range<usize>),
+) -> Result<()> {
+    // SAFETY: as the caller answers for.
+    unsafe { product_panel(s, a, b, c, panel, false, Parallelism::None) }
+}
+
+/// As [`multiply_to`], with the library's threads.
+unsafe fn product_panel<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    (to, row): (*mut T, usize),
+    (rows, columns): (Range<usize>, Range<usize>),
+    accumulate: bool,
+    parallelism: Parallelism,
+) -> Result<()> {
     if rows.is_empty() || columns.is_empty() {
         return Ok(());
     }
     a.check(s.m, s.k)?;
     b.check(s.k, s.n)?;
-    if columns.end > s.n || rows.end > s.m || start + (s.m - 1) * row + s.n > c.len() {
-        return Err(Error::internal("a matrix leaves its memory"));
+    if columns.end > s.n || rows.end > s.m {
+        return Err(Error::internal("a panel leaves its matrix"));
     }
     let (mut a, mut b) = (a.from(rows.start, 0), b.from(0, columns.start));
     // The library counts k upwards in its left matrix.
@@ -213,9 +254,8 @@ fn multiply_panel<T: Real>(
         (a.col, b.row) = (-a.col, -b.row);
     }
     // Its results are column-major: the product of the transposes.
-    // SAFETY: all three matrices are inside their memory, as just checked; callers pass disjoint panels.
+    // SAFETY: the operands are inside their memory, as just checked; callers answer for the result.
     unsafe {
-        let to = c.as_mut_ptr().add(start + rows.start * row + columns.start);
         T::product()(
             columns.len(),
             rows.len(),

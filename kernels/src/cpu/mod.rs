@@ -15,6 +15,7 @@ pub mod isa;
 pub mod matmul;
 pub mod number;
 pub mod operand;
+pub mod panels;
 pub mod par;
 pub mod pointwise;
 pub mod pool;

@@ -4,12 +4,13 @@ use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::matmul::{Sizes, View, integer_products, products};
 use crate::cpu::number::Number;
+use crate::cpu::panels::{Epilogue, products_then};
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{
-    Category, DType, Device, Element, Error, Layout, Matrix, Product, Result, Shape, Strides,
-    product,
+    Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result, Shape,
+    Strides, product,
 };
 
 /// The parts of a product's shape.
@@ -79,11 +80,17 @@ fn with_unit(layout: &Layout, at: usize) -> Layout {
     Layout::new(shape, strides, layout.offset())
 }
 
-/// The product: binary32 sums for the half types, rounded once; integers wrap.
-///
-/// # Errors
-/// Out of memory.
-pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+/// Operands of one compute type, with the layouts of their matrices.
+struct Matrices {
+    parts: Parts,
+    compute: DType,
+    a: Array,
+    left: Layout,
+    b: Array,
+    right: Layout,
+}
+
+fn matrices(args: &[Arg], dtype: DType) -> Result<Matrices> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let compute = dtype.compute();
     let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
@@ -108,6 +115,29 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
             };
         }
     }
+    Ok(Matrices {
+        parts,
+        compute,
+        a,
+        left,
+        b,
+        right,
+    })
+}
+
+/// The product: binary32 sums for the half types, rounded once; integers wrap.
+///
+/// # Errors
+/// Out of memory.
+pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let Matrices {
+        parts,
+        compute,
+        a,
+        left,
+        b,
+        right,
+    } = matrices(args, dtype)?;
     let mut out = Array::empty(a.buffer.device(), shape.clone(), compute)?;
     match compute {
         DType::F64 => float::<f64>(&parts, &a, left, &b, right, &mut out)?,
@@ -120,6 +150,29 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         other => return Err(Error::internal(format!("a matrix product of {other}"))),
     }
     cast(&out, dtype)
+}
+
+/// The product of type `dtype`, a floating-point type, whose result the kernel of `epilogue` takes up (scheduler
+/// T-01): in binary32 for the half types, not rounded to them. No fault: all is done.
+///
+/// # Errors
+/// Out of memory; an internal error where the kernel is not made for the product.
+pub fn run_then(args: &[Arg], dtype: DType, epilogue: &Epilogue<'_>) -> Result<Option<Fault>> {
+    let m = matrices(args, dtype)?;
+    let (parts, a, b) = (&m.parts, &m.a, &m.b);
+    match m.compute {
+        DType::F64 => {
+            let (starts, a, b) = views::<f64>(parts, a, m.left, b, m.right)?;
+            products_then(parts.sizes, a, b, &starts, epilogue)
+        }
+        DType::F32 => {
+            let (starts, a, b) = views::<f32>(parts, a, m.left, b, m.right)?;
+            products_then(parts.sizes, a, b, &starts, epilogue)
+        }
+        other => Err(Error::internal(format!(
+            "an epilogue of a product of {other}"
+        ))),
+    }
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.

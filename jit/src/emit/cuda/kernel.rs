@@ -232,6 +232,7 @@ impl Writer<'_> {
                 reports: self.reports,
             },
             loops: self.stages.loops.iter().filter(working).count(),
+            panels: None,
             node: self.node.clone(),
         }
     }

@@ -1,0 +1,129 @@
+//! Kernels that take up a matrix product panel by panel (scheduler T-01, T-08, T-09, codegen A10.1, A10.2).
+//!
+//! A template's loops are its own: the rows and columns of the product. What follows must walk them as they are, so it
+//! is tried when pointwise nodes have been fused with each other.
+
+use super::{FusedNode, Fusion, Product, Refusal};
+use crate::body::{BodyOp, Source};
+use crate::emit::merge_loops;
+use crate::expr::Var;
+use crate::graph::{Graph, NodeOp};
+use crate::lower::{Lowered, Lowering};
+use crate::nest::flat_index;
+use ferrotrace_kernels::Op;
+use ferrotrace_runtime::DType;
+use petgraph::stable_graph::NodeIndex;
+
+impl Fusion<'_> {
+    /// Joins every product with the first kernel that can take it up.
+    pub(super) fn take_up_products(&mut self, graph: &Graph, lowering: &Lowering) {
+        let calls: Vec<NodeIndex> = self
+            .graph
+            .node_indices()
+            .filter(|&n| self.graph[n].is_none())
+            .collect();
+        for call in calls {
+            let Lowered::Call(product) = &lowering.steps[call.index()] else {
+                continue;
+            };
+            let product = Product {
+                step: call.index(),
+                node: product.node,
+            };
+            if !matches!(graph.node(product.node).op, NodeOp::Op(Op::Matmul)) {
+                continue;
+            }
+            let mut readers: Vec<NodeIndex> = self.graph.neighbors(call).collect();
+            readers.sort_unstable();
+            let mut taken = false;
+            for reader in readers {
+                let Some(kernel) = &self.graph[reader] else {
+                    continue;
+                };
+                let first = kernel.stores[0].node;
+                let fused = match () {
+                    _ if taken => Err(Refusal::TakenUp),
+                    _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
+                    _ => after_product(graph, kernel, product),
+                };
+                match fused {
+                    Ok(fused) => {
+                        self.join(call, reader, fused);
+                        taken = true;
+                    }
+                    Err(why) => {
+                        self.refusals.insert((product.node, first), why);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The kernel with the rows and columns of the product as its own.
+fn after_product(
+    graph: &Graph,
+    kernel: &FusedNode,
+    product: Product,
+) -> Result<FusedNode, Refusal> {
+    let node = graph.node(product.node);
+    let columns = node.shape.last().copied().unwrap_or(1);
+    let rows = node.shape.numel() / columns.max(1);
+    if !matches!(node.dtype, DType::F32 | DType::F64)
+        || node.shape.rank() < 2
+        || columns.min(rows) < 2
+    {
+        return Err(Refusal::NoPanels);
+    }
+    if kernel.product.is_some() {
+        return Err(Refusal::TakenUp);
+    }
+    if kernel.reduces() {
+        return Err(Refusal::AcrossPanels);
+    }
+    let mut fused = kernel.clone();
+    let extents = fused.extents();
+    let mut first = extents.len();
+    let mut inner = 1;
+    while inner < columns && first > 0 {
+        first -= 1;
+        inner *= extents[first];
+    }
+    if inner != columns {
+        return Err(Refusal::Extents);
+    }
+    (fused.iter, fused.red) = (extents[..first].to_vec(), extents[first..].to_vec());
+    let mut fused = merge_loops(fused);
+    let extents = fused.extents();
+    if fused.red.len() != 1 || fused.rows() != rows {
+        return Err(Refusal::Extents);
+    }
+    // The product is read where it lies, and everything is stored in every column.
+    let place = flat_index(&extents, 0);
+    let source = Source::Node(product.node);
+    if fused
+        .loads()
+        .any(|(s, _, index)| s == source && *index != place)
+    {
+        return Err(Refusal::IndexMismatch);
+    }
+    let column = Var(extents.len() as u32 - 1);
+    let transposed = |op: &BodyOp| match op {
+        BodyOp::Load {
+            index, mask: None, ..
+        } => {
+            let along_row = (0..column.0).any(|v| index.coefficient(Var(v)) == 1);
+            along_row && index.is_affine() && index.coefficient(column) > 1
+        }
+        _ => false,
+    };
+    if fused.body.values().iter().any(|v| transposed(&v.op))
+        || fused.stores.iter().any(|s| !s.index.uses(column))
+    {
+        return Err(Refusal::AcrossPanels);
+    }
+    fused.steps.push(product.step);
+    fused.steps.sort_unstable();
+    fused.product = Some(product);
+    Ok(fused)
+}

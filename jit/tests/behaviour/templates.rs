@@ -1,0 +1,315 @@
+//! Products that a generated kernel takes up panel by panel.
+
+use super::{kernels, plan, run};
+use crate::common::{dense, filled, kept, noise, values};
+use ferrotrace_jit::schedule::Refusal;
+use ferrotrace_jit::{Plan, Step};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{stats_scope, with_threads};
+
+/// Products taken up, and calls and kernels of their own.
+fn steps(plan: &Plan) -> (usize, usize) {
+    let of = |s: &&Step| matches!(s, Step::Template(_));
+    let all = &plan.draft().steps;
+    let templates = all.iter().filter(of).count();
+    (templates, all.len() - templates)
+}
+
+fn layer(m: usize, k: usize, n: usize, tail: &str) -> String {
+    format!(
+        "%0: f32[{m}, {k}] = input 0 [{k}, 1]
+         %1: f32[{k}, {n}] = input 1 [{n}, 1]
+         %2: f32[{n}] = input 2 [1]
+         %3: f32[{m}, {n}] = matmul(%0, %1)
+         {tail}"
+    )
+}
+
+fn gelu(m: usize, k: usize, n: usize) -> String {
+    let tail = format!(
+        "%4: f32[{m}, {n}] = add(%3, %2)
+         %5: f32[{m}, {n}] = tanh(%4)
+         return %5"
+    );
+    layer(m, k, n, &tail)
+}
+
+fn operands(m: usize, k: usize, n: usize) -> Vec<Array> {
+    vec![noise(&[m, k], 1), noise(&[k, n], 2), noise(&[n], 3)]
+}
+
+// scheduler T-01, §21.24
+#[test]
+fn bias_and_activation_take_up_a_product() {
+    // One panel, several of columns, several of both, ends that divide nothing, few columns and many rows.
+    for (m, k, n) in [
+        (3, 5, 7),
+        (40, 30, 500),
+        (200, 64, 1000),
+        (1100, 33, 777),
+        (5000, 40, 90),
+        (20, 300, 9000),
+        (2, 0, 3),
+        (2, 1, 300),
+    ] {
+        let text = gelu(m, k, n);
+        assert_eq!(steps(&plan(&text)), (1, 0), "{m}x{k}x{n}");
+        let got = run(&text, &operands(m, k, n), 1e-4);
+        // Against a sum in binary64.
+        let [a, b, c] = [noise(&[m, k], 1), noise(&[k, n], 2), noise(&[n], 3)].map(|x| values(&x));
+        let got = values(&got[0]);
+        for at in (0..m * n).step_by(97) {
+            let (i, j) = (at / n, at % n);
+            let sum: f64 = (0..k).map(|x| a[i * k + x] * b[x * n + j]).sum();
+            assert!((got[at] - (sum + c[j]).tanh()).abs() < 1e-4);
+        }
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    for (m, k, n) in [
+        (200, 300, 1000),
+        (1100, 600, 777),
+        (64, 700, 600),
+        (30, 20, 4000),
+    ] {
+        let (plan, operands) = (plan(&gelu(m, k, n)), operands(m, k, n));
+        let bits = |threads| {
+            let run = || plan.run(&mut kept(&operands), &[]).expect("it runs");
+            let out = with_threads(threads, run);
+            values(&out[0])
+                .into_iter()
+                .map(f64::to_bits)
+                .collect::<Vec<_>>()
+        };
+        let one = bits(1);
+        for threads in [2, 3, 8] {
+            assert!(bits(threads) == one, "{m}x{k}x{n} on {threads} threads");
+        }
+    }
+}
+
+// A product with a kernel behind it has the bits of the product alone.
+#[test]
+fn the_product_has_the_bits_of_a_bare_one() {
+    for (m, k, n) in [(300, 700, 1000), (64, 64, 64), (40, 900, 300)] {
+        let negated = layer(m, k, n, &format!("%4: f32[{m}, {n}] = neg(%3)\n return %4"));
+        let bare = layer(m, k, n, "return %3");
+        let operands = operands(m, k, n);
+        let of = |text: &str| {
+            let out = plan(text).run(&mut kept(&operands), &[]).expect("it runs");
+            values(&out[0])
+        };
+        let negative: Vec<f64> = of(&negated).iter().map(|x| -x).collect();
+        assert!(negative == of(&bare), "{m}x{k}x{n}");
+    }
+}
+
+// ir T45, scheduler B-07: a large result needs the scratch panels besides, a small one nothing.
+#[test]
+fn the_product_has_no_memory_of_its_own() {
+    for (n, more) in [(256, 0), (2048, 2 << 20)] {
+        let (m, k) = (n, 16);
+        let plan = plan(&gelu(m, k, n));
+        let inputs = operands(m, k, n);
+        let (_, stats) =
+            stats_scope(|| with_threads(2, || plan.run(&mut kept(&inputs), &[]).expect("it runs")));
+        let most = (m * n * 4 + more) as u64;
+        assert!(
+            stats.bytes_allocated <= most,
+            "{} of {most}",
+            stats.bytes_allocated
+        );
+    }
+}
+
+#[test]
+fn a_cast_and_several_results_take_up_a_product() {
+    let text = layer(
+        300,
+        20,
+        1000,
+        "%4: f32[300, 1000] = add(%3, %2)
+         %5: f32[300, 1000] = relu(%4)
+         %6: bf16[300, 1000] = to_dtype(%5)
+         return %6 %4",
+    );
+    assert_eq!(steps(&plan(&text)), (1, 0));
+    run(&text, &operands(300, 20, 1000), 0.3);
+}
+
+// The product itself is asked for too: it is stored, and taken up from there.
+#[test]
+fn a_product_may_be_kept() {
+    let text = layer(
+        300,
+        20,
+        1000,
+        "%4: f32[300, 1000] = tanh(%3)
+         return %4 %3",
+    );
+    assert_eq!(steps(&plan(&text)), (1, 0));
+    run(&text, &operands(300, 20, 1000), 1e-4);
+}
+
+// The residual is an operand of the product too: it must not be overwritten while panels need it.
+#[test]
+fn operands_live_until_the_last_panel() {
+    let text = "
+        %0: f32[600, 600] = input 0 [600, 1]
+        %1: f32[600, 600] = input 1 [600, 1]
+        %2: f32[600, 600] = matmul(%0, %1)
+        %3: f32[600, 600] = add(%2, %0)
+        %4: f32[600, 600] = mul(%3, %1)
+        return %4";
+    let plan = plan(text);
+    assert_eq!(steps(&plan), (1, 0));
+    let data = [noise(&[600, 600], 4), noise(&[600, 600], 5)];
+    let want = run(text, &data, 1e-2);
+    let mut given = kept(&data.map(|x| crate::common::copied(&x)));
+    given.iter_mut().for_each(|i| i.donated = true);
+    let got = plan.run(&mut given, &[]).expect("it runs");
+    assert!(values(&got[0]) == values(&want[0]));
+}
+
+#[test]
+fn a_dying_residual_is_overwritten() {
+    let text = layer(
+        300,
+        20,
+        3000,
+        "%4: f32[300, 3000] = input 3 [3000, 1]
+         %5: f32[300, 3000] = add(%3, %2)
+         %6: f32[300, 3000] = add(%5, %4)
+         return %6",
+    );
+    let mut data = operands(300, 20, 3000);
+    data.push(noise(&[300, 3000], 9));
+    let want = run(&text, &data, 1e-4);
+    let mut given = kept(&data.iter().map(crate::common::copied).collect::<Vec<_>>());
+    data.clear();
+    given[3].donated = true;
+    let plan = plan(&text);
+    let (got, stats) = stats_scope(|| with_threads(2, || plan.run(&mut given, &[])));
+    assert_eq!(stats.in_place_writes, 1);
+    assert!(values(&got.expect("it runs")[0]) == values(&want[0]));
+}
+
+#[test]
+fn batches_take_up_panels_of_matrices() {
+    for (b, m, k, n) in [
+        (100, 16, 16, 16),
+        (3, 300, 20, 700),
+        (7, 1, 9, 40),
+        (5, 33, 2, 2),
+    ] {
+        let text = format!(
+            "%0: f32[{b}, {m}, {k}] = input 0 [{}, {k}, 1]
+             %1: f32[{b}, {n}, {k}] = input 1 [{}, {k}, 1]
+             %2: f32[{b}, {k}, {n}] = permute(%1) {{order: [0, 2, 1]}}
+             %3: f32[{b}, {m}, {n}] = matmul(%0, %2)
+             %4: f32[{b}, 1, {n}] = input 2 [{n}, 0, 1]
+             %5: f32[{b}, {m}, {n}] = add(%3, %4)
+             %6: f32[{b}, {m}, {n}] = tanh(%5)
+             return %6",
+            m * k,
+            n * k
+        );
+        assert_eq!(steps(&plan(&text)), (1, 0), "{b} of {m}x{k}x{n}");
+        let data = [
+            noise(&[b, m, k], 1),
+            noise(&[b, n, k], 2),
+            noise(&[b, 1, n], 3),
+        ];
+        run(&text, &data, 1e-4);
+    }
+}
+
+// codegen A10.2: what reduces or reads across is no epilogue, with a reason.
+#[test]
+fn refusals_have_reasons() {
+    let case = |tail: &str, why: Refusal| {
+        let plan = plan(&layer(64, 32, 64, tail));
+        assert_eq!(steps(&plan).0, 0, "{tail}");
+        let refusals = plan.draft().refusals.clone();
+        assert!(refusals.iter().any(|r| r.2 == why), "{why:?}: {refusals:?}");
+    };
+    case(
+        "%4: f32[64] = sum(%3) {dims: [1], keepdim: false}\n return %4",
+        Refusal::AcrossPanels,
+    );
+    case(
+        "%4: f32[64, 64] = permute(%3) {order: [1, 0]}
+         %5: f32[64, 64] = tanh(%4)\n return %5",
+        Refusal::IndexMismatch,
+    );
+    let vector = "
+        %0: f32[1, 32] = input 0 [32, 1]
+        %1: f32[32, 64] = input 1 [64, 1]
+        %2: f32[1, 64] = matmul(%0, %1)
+        %3: f32[1, 64] = tanh(%2)
+        return %3";
+    assert!(
+        plan(vector)
+            .draft()
+            .refusals
+            .iter()
+            .any(|r| r.2 == Refusal::NoPanels)
+    );
+}
+
+// scheduler L-21: what lies between must run first.
+#[test]
+fn nothing_may_lie_between() {
+    let text = "
+        %0: f32[64, 64] = input 0 [64, 1]
+        %1: f32[64, 64] = matmul(%0, %0)
+        %2: f32[64, 64] = matmul(%1, %0)
+        %3: f32[64, 64] = add(%1, %2)
+        %4: f32[64, 64] = tanh(%3)
+        return %4";
+    let plan = plan(text);
+    assert_eq!(steps(&plan), (1, 1));
+    let between = |r: &(_, _, Refusal)| r.2 == Refusal::NodeBetween;
+    assert!(plan.draft().refusals.iter().any(between));
+    run(text, &[noise(&[64, 64], 1)], 0.2);
+}
+
+// scheduler V-14
+#[test]
+fn explanations_name_the_product() {
+    let explanation = plan(&gelu(64, 32, 64)).explain();
+    assert!(explanation.calls().is_empty());
+    assert!(explanation.fused_nodes()[0].product.is_some());
+    assert!(explanation.summary().contains("after matmul"));
+}
+
+#[test]
+fn sizes_share_one_kernel() {
+    let source = |m, n| plan(&gelu(m, 8, n)).explain().sources()[0].clone();
+    assert_eq!(source(30, 70), source(3000, 700));
+    assert_eq!(kernels(&gelu(30, 8, 70)), 1);
+}
+
+#[test]
+fn a_fault_in_an_epilogue_names_its_line() {
+    let text = "
+        %0: f32[64, 8] = input 0 [8, 1]
+        %1: f32[8, 64] = input 1 [64, 1]
+        %2: i64[64, 64] = input 2 [64, 1]
+        %3: f32[10] = input 3 [1]
+        %4: f32[64, 64] = matmul(%0, %1)
+        %5: f32[64, 64] = index(%3, %2) {axes: [0], at: 0}
+        %6: f32[64, 64] = mul(%4, %5)
+        return %6";
+    let plan = plan(text);
+    assert_eq!(steps(&plan), (1, 0));
+    let indices: Array = filled::<i64>(&[64, 64], |i| if i == 3000 { 10 } else { (i % 10) as i64 });
+    let table = dense(&[10], &[1.0f32; 10]);
+    let data = [noise(&[64, 8], 1), noise(&[8, 64], 2), indices, table];
+    let error = plan
+        .run(&mut kept(&data), &[])
+        .expect_err("an index out of range");
+    assert!(error.to_string().contains("10"), "{error}");
+}
