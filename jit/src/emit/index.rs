@@ -20,7 +20,11 @@ pub(super) enum Step {
     Uniform,
     /// By one.
     Unit,
-    /// By a constant.
+    /// By minus one.
+    Back,
+    /// By two.
+    Even,
+    /// By another constant.
     Strided,
     /// Otherwise, or by a value of each lane.
     Irregular,
@@ -43,6 +47,8 @@ impl Writer<'_> {
             _ if irregular => Step::Irregular,
             0 => Step::Uniform,
             1 => Step::Unit,
+            -1 => Step::Back,
+            2 => Step::Even,
             _ => Step::Strided,
         };
         let mut row = Vec::new();

@@ -164,6 +164,8 @@ impl Writer<'_> {
             )),
             (Step::Unit, None) => Some(self.call("load", memory, &[&place])),
             (Step::Unit, Some(m)) => Some(self.call("loadn", memory, &[&place, m])),
+            (Step::Back, None) => Some(self.call("reversed", memory, &[&place])),
+            (Step::Even, None) => Some(self.call("evens", memory, &[&place])),
             _ => None,
         }
     }
@@ -208,7 +210,7 @@ impl Writer<'_> {
             match condition.step {
                 Step::Irregular => return None,
                 Step::Uniform => tests.push(format!("{} >= 0", condition.at(at.position))),
-                Step::Unit | Step::Strided => {
+                Step::Unit | Step::Back | Step::Even | Step::Strided => {
                     uniform = false;
                     tests.push(format!(
                         "{} >= 0 && {} >= 0",

@@ -71,3 +71,39 @@ fn several_transposed_operands_of_a_stack_of_matrices() {
         1e-6,
     );
 }
+
+// Backwards and at every second element: whole vectors and a shuffle, for every width of an element.
+#[test]
+fn strides_of_two_and_minus_one_are_shuffled() {
+    let mut rng = Rng::new(33);
+    for dtype in [
+        DType::F32,
+        DType::F64,
+        DType::BF16,
+        DType::F16,
+        DType::I64,
+        DType::I32,
+        DType::I16,
+        DType::U8,
+        DType::Bool,
+    ] {
+        for n in [64, 101, 131] {
+            let (name, half) = (dtype.name(), n / 2 + n % 2);
+            let text = format!(
+                "%0: {name}[3, {n}] = input 0 [{n}, 1]
+                 %1: {name}[3, {n}] = flip(%0) {{dims: [1]}}
+                 %2: {name}[3, {n}] = maximum(%1, %0)
+                 %3: {name}[3, {half}] = slice(%0) {{dim: 1, start: 0, end: {n}, step: 2}}
+                 %4: {name}[3, {half}] = maximum(%3, %3)
+                 return %1 %2 %3 %4"
+            );
+            let sources = plan(&text).explain().sources().join("");
+            for load in ["ft_reversed_", "ft_evens_"] {
+                assert!(sources.contains(&format!("{load}{name}")), "{sources}");
+            }
+            let mut value = |r: &mut Rng| r.between(0, 99) as f64;
+            let x = window(&mut rng, &[3, n], dtype, false, &mut value);
+            run(&text, &[x], 0.0);
+        }
+    }
+}

@@ -112,6 +112,35 @@ fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
     }
 }
 
+/// Loads lanes that lie backwards from `p`, or at every second element from it, by whole vectors and a shuffle. Nothing
+/// outside the first and the last of the lanes is read.
+fn strided(lanes: usize, memory: &'static str, stride: i64) -> String {
+    let (int, scalar) = match size(memory) {
+        1 => ("i8", "signed char"),
+        2 => ("i16", "short"),
+        4 => ("i32", "int"),
+        _ => ("i64", "long"),
+    };
+    let ty = format!("{int}x{lanes}");
+    let whole = |name: &str, offset: i64| {
+        format!("  {ty} {name} = *(const {ty}u *)((const {scalar} *)p + {offset});\n")
+    };
+    let last = lanes as i64 - 1;
+    let (loads, second, order): (String, &str, Vec<usize>) = if stride < 0 {
+        (whole("a", -last), "a", (0..lanes).rev().collect())
+    } else {
+        // The second vector starts where the first ends: its odd lanes are wanted.
+        let from = |lane| 2 * lane + usize::from(2 * lane >= lanes);
+        let loads = whole("a", 0) + &whole("b", last);
+        (loads, "b", (0..lanes).map(from).collect())
+    };
+    let order: Vec<String> = order.iter().map(usize::to_string).collect();
+    format!(
+        "{loads}  {memory}x{lanes} v = ({memory}x{lanes})FT_SHUFFLE({ty}, a, {second}, {});\n",
+        order.join(",")
+    )
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (dtype, memory, value, read, write) in LAYOUTS {
@@ -140,6 +169,21 @@ pub(super) fn entries() -> Vec<Entry> {
                 text,
             }
         }));
+        for (stem, stride) in [("reversed", -1), ("evens", 2)] {
+            let r = read.clone();
+            entries.push(Entry::new(
+                format!("ft_{stem}_{dtype}"),
+                move |name, lanes| {
+                    let head =
+                        format!("FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p) {{\n");
+                    let tail = format!("  return {};\n}}\n", at(&r, lanes));
+                    Definition {
+                        deps: deps(lanes, false),
+                        text: format!("{head}{}{tail}", strided(lanes, memory, stride)),
+                    }
+                },
+            ));
+        }
         let w = write.clone();
         entries.push(Entry::new(format!("ft_store_{dtype}"), move |name, lanes| {
             let text = format!(

@@ -427,9 +427,11 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 13] = [
+    const VECTOR_ONLY: [&str; 15] = [
         "load",
         "loadn",
+        "reversed",
+        "evens",
         "store",
         "storen",
         "stream",
