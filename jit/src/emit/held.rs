@@ -33,14 +33,15 @@ impl Writer<'_> {
         (vectors > 1).then_some(vectors)
     }
 
-    /// The loop over vectors of a block that are reduced in registers, all columns for each; `j0` is then the first
-    /// position that is left. Whether there is such a loop.
+    /// The loop over vectors of a block that are reduced in registers, all columns for each; the variable `left` is then
+    /// the first position that is left. Whether there is such a loop.
     pub(super) fn held_loop(
         &mut self,
         out: &mut String,
         l: &Loop,
         (available, shared): (&[Value], &[Value]),
         cut: &Pieces,
+        left: &str,
     ) -> bool {
         let Some(vectors) = self.held_vectors(l, shared) else {
             return false;
@@ -57,7 +58,7 @@ impl Writer<'_> {
         }
         let _ = writeln!(
             out,
-            "    long long j0 = lo;\n    for (; j0 + {width} <= hi; j0 += {width}) {{"
+            "    long long {left} = lo;\n    for (; {left} + {width} <= hi; {left} += {width}) {{"
         );
         for (name, ty, start) in &accumulators {
             for c in 0..vectors {
@@ -66,7 +67,7 @@ impl Writer<'_> {
         }
         let mut body = String::new();
         self.shared_statements(shared, available, &mut body);
-        self.gather_ahead(l, shared, cut, ("j0", Some(width)), &mut body);
+        self.gather_ahead(l, shared, cut, (left, Some(width)), &mut body);
         let mut own = l.clone();
         own.compute.retain(|v| !shared.contains(v));
         let at = At {
@@ -79,14 +80,14 @@ impl Writer<'_> {
             let column = self.outer_column(&own, at, &format!("_{c}"));
             let _ = writeln!(
                 body,
-                "      {{ const long long j = j0 + {};\n{recalled}{column}      }}",
+                "      {{ const long long j = {left} + {};\n{recalled}{column}      }}",
                 c * w
             );
         }
         self.walk(out, None, &body);
         for (name, ..) in &accumulators {
             for c in 0..vectors {
-                let _ = writeln!(out, "    {name}[(j0 - lo) / {w} + {c}] = {name}_{c};");
+                let _ = writeln!(out, "    {name}[({left} - lo) / {w} + {c}] = {name}_{c};");
             }
         }
         out.push_str("    }\n");

@@ -125,8 +125,9 @@ impl Writer<'_> {
         self.declare_carries(out, &l);
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
         let shared = self.shared_values(&l, &available);
-        let held = self.held_loop(out, &l, (&available, &shared), cut);
-        let start = if held { "j0" } else { "lo" };
+        let left = format!("left{s}");
+        let held = self.held_loop(out, &l, (&available, &shared), cut, &left);
+        let start = if held { &*left } else { "lo" };
         let mut body = String::new();
         self.shared_statements(&shared, &available, &mut body);
         self.gather_ahead(&l, &shared, cut, (start, None), &mut body);
@@ -141,7 +142,7 @@ impl Writer<'_> {
         let bounds = self.is_chunked().then_some(("c0", "c1"));
         if several == 1 {
             if held {
-                out.push_str("    if (j0 < hi)\n");
+                let _ = writeln!(out, "    if ({left} < hi)");
             }
             self.walk(out, bounds, &body);
             return;

@@ -145,6 +145,31 @@ fn accumulators_of_gathered_rows_are_variables() {
     }
 }
 
+// Two stages, each with accumulators of its own.
+#[test]
+fn gathered_rows_are_reduced_twice() {
+    let width = 700;
+    let text = format!(
+        "%0: f32[50, {width}] = input 0 [{width}, 1]
+         %1: i64[6, 11] = input 1 [11, 1]
+         %2: f32[6, 11, {width}] = index(%0, %1) {{axes: [0], at: 0}}
+         %3: f32[6, 1, {width}] = max(%2) {{dims: [1], keepdim: true}}
+         %4: f32[40, {width}] = input 2 [{width}, 1]
+         %5: i64[6, 11] = input 3 [11, 1]
+         %6: f32[6, 11, {width}] = index(%4, %5) {{axes: [0], at: 0}}
+         %7: f32[6, 11, {width}] = sub(%6, %3)
+         %8: f32[6, {width}] = sum(%7) {{dims: [1], keepdim: false}}
+         return %8"
+    );
+    let sources = plan(&text).explain().sources().join("");
+    assert!(sources.contains("left1"), "{sources}");
+    let at: Vec<i64> = (0..66).map(|i| i * 29 % 100 - 50).collect();
+    let small: Vec<i64> = at.iter().map(|i| i % 40).collect();
+    let (x, y) = (noise(&[50, width], 11), noise(&[40, width], 12));
+    let (at, small) = (dense(&[6, 11], &at), dense(&[6, 11], &small));
+    run(&text, &[x, at, y, small], 1e-4);
+}
+
 #[test]
 fn faults_of_gathered_rows_are_found() {
     for width in [64, 600] {
