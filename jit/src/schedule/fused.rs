@@ -291,7 +291,7 @@ fn operations(body: &Body) -> usize {
     body.values().iter().filter(|v| counts(&v.op)).count()
 }
 
-/// `fused %3 %5: [16, 8 | 32]`, then the body.
+/// `fused %3 %5: [16, 8 | 32]`, `after %2` if it takes up that product, then the body.
 impl fmt::Display for FusedNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let join = |list: &[usize]| {
@@ -303,6 +303,9 @@ impl fmt::Display for FusedNode {
         write!(f, "fused")?;
         for store in &self.stores {
             write!(f, " %{}=v{}", store.node.0, store.value)?;
+        }
+        if let Some(product) = self.product {
+            write!(f, " after %{}", product.node.0)?;
         }
         writeln!(f, ": [{} | {}]", join(&self.iter), join(&self.red))?;
         write!(f, "{}", self.body)
