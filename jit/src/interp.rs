@@ -726,6 +726,6 @@ mod tests {
         let mut fewer = nest.clone();
         fewer.iter[0] = 1;
         let hole = run(&fewer, array(&[2, 9], &[1.0; 18])).expect_err("an element is missing");
-        assert!(hole.to_string().contains("never stored"), "{hole}");
+        assert!(hole.to_string().contains("not stored"), "{hole}");
     }
 }

@@ -427,7 +427,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 15] = [
+    const VECTOR_ONLY: [&str; 17] = [
         "load",
         "loadn",
         "reversed",
@@ -443,6 +443,8 @@ mod tests {
         "saturate",
         "mul32",
         "transpose",
+        "prefix",
+        "last",
     ];
 
     #[test]
