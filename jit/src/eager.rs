@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Counter, Device, Error, Result, Scalar, count};
+use ferrotrace_runtime::{Config, Counter, Device, Error, Result, Scalar, count};
 
 /// Runs every node of the graph on ready-made kernels and returns its outputs, on the graph's device.
 ///
@@ -56,8 +56,13 @@ fn run_on_host(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Ve
                     Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
                 };
                 let args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
-                eager::run(op, &args, &node.shape, node.dtype)
-                    .map_err(|e| e.at(graph.context(id)))?
+                let run = eager::run(op, &args, &node.shape, node.dtype).and_then(|value| {
+                    if Config::get().nans {
+                        eager::check(&args, &value)?;
+                    }
+                    Ok(value)
+                });
+                run.map_err(|e| e.at(graph.context(id)))?
             }
         };
         if last_use[i] > i {

@@ -4,8 +4,10 @@
 //! rounded once an operator. These are the numbers generated kernels give under exact precision.
 
 mod elsewhere;
+mod finite;
 
 pub use elsewhere::run_on;
+pub use finite::{are_finite, check, is_finite, not_finite};
 
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};

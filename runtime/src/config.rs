@@ -28,6 +28,11 @@ pub struct Config {
     pub plain_memory: bool,
     /// `FERROTRACE_STRICT=1`: no fallbacks.
     pub strict: bool,
+    /// `FERROTRACE_NANS=1`: after every step its results are looked at, and a NaN or an infinity that came of finite
+    /// operands is an error. Slow.
+    pub nans: bool,
+    /// `FERROTRACE_FUSE_LIMIT`: only so many fusions are done in this process.
+    pub fuse_limit: Option<u64>,
     /// Whether independent kernels share launches: false with `FERROTRACE_COMBINE=0`.
     pub combine: bool,
     /// `CC`.
@@ -76,6 +81,8 @@ impl Config {
             check: set("FERROTRACE_CHECK"),
             plain_memory: set("FERROTRACE_PLAIN_MEMORY"),
             strict: set("FERROTRACE_STRICT"),
+            nans: set("FERROTRACE_NANS"),
+            fuse_limit: var("FERROTRACE_FUSE_LIMIT").and_then(|v| v.parse().ok()),
             combine: var("FERROTRACE_COMBINE").is_none_or(|v| v != "0"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
@@ -111,6 +118,8 @@ mod tests {
                 && !c.strict
                 && !c.check
                 && !c.plain_memory
+                && !c.nans
+                && c.fuse_limit.is_none()
                 && c.debug == 0
                 && c.threads >= 1
         );
@@ -137,13 +146,16 @@ mod tests {
             ("FERROTRACE_STRICT", "1"),
             ("FERROTRACE_PLAIN_MEMORY", "1"),
             ("FERROTRACE_MODE", "Eager"),
+            ("FERROTRACE_NANS", "1"),
+            ("FERROTRACE_FUSE_LIMIT", "17"),
             ("CC", ""),
         ]);
         assert_eq!(
             (c.disk_cache, c.threads, c.debug, c.strict),
             (false, 3, 5, true)
         );
-        assert!(c.plain_memory);
+        assert!(c.plain_memory && c.nans);
+        assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
     }

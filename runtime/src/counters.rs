@@ -48,9 +48,15 @@ pub enum Counter {
     HostRuns,
     /// Launches of several kernels at once.
     CombinedLaunches,
+    /// Loop nests before fusion.
+    Nests,
+    /// Values computed where they are used, and pairs of nodes made one kernel.
+    Fusions,
+    /// Fused pairs of which one walks its loops in another order or split.
+    LoopReorders,
 }
 
-const COUNTERS: usize = 18;
+const COUNTERS: usize = 21;
 
 /// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -96,6 +102,13 @@ pub struct Stats {
     pub host_runs: u64,
     /// Launches of several independent kernels at once; each of the kernels counts among those launched.
     pub combined_launches: u64,
+    /// Loop nests before fusion (scheduler V-09).
+    pub nests: u64,
+    /// Operations computed where their result is used, and pairs of nodes made one kernel: what `FERROTRACE_FUSE_LIMIT`
+    /// counts.
+    pub fusions: u64,
+    /// Fused pairs of which one walks its loops in another order, split or merged (scheduler R-15).
+    pub loop_reorders: u64,
 }
 
 impl Stats {
@@ -122,6 +135,9 @@ impl Stats {
             in_place_writes: of(Counter::InPlaceWrites),
             host_runs: of(Counter::HostRuns),
             combined_launches: of(Counter::CombinedLaunches),
+            nests: of(Counter::Nests),
+            fusions: of(Counter::Fusions),
+            loop_reorders: of(Counter::LoopReorders),
         }
     }
 }

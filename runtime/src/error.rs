@@ -75,6 +75,14 @@ pub enum ErrorKind {
         /// What the system said.
         message: String,
     },
+    /// Under `FERROTRACE_NANS=1`: a NaN or an infinity came of finite operands.
+    #[error("{} came of finite operands{}{step}", if *.nan { "a NaN" } else { "an infinity" }, if .step.is_empty() { "" } else { ", " })]
+    NotFinite {
+        /// Whether a NaN is among the elements.
+        nan: bool,
+        /// What computed it, where that is more than the operation.
+        step: String,
+    },
     /// A form that the library does not have.
     #[error("not supported: {0}")]
     Unsupported(String),

@@ -8,7 +8,9 @@ use ferrotrace_kernels::cpu::quick;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
-use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, count};
+use ferrotrace_runtime::{
+    Config, Context, Counter, DType, Device, Error, ErrorKind, Result, count,
+};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -194,7 +196,7 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
 #[inline]
 fn run_quickly(kind: &Kind, inputs: &[Input<'_>]) -> Option<Result<Array>> {
     let (op, shape, dtype) = (kind.op(), &kind.shape, kind.dtype);
-    if !quick::knows(op) {
+    if !quick::knows(op) || Config::get().nans {
         return None;
     }
     match inputs {
@@ -248,5 +250,9 @@ fn run_now(device: &Device, kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> 
             Input::Draw(draw) => Arg::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64)),
         });
     }
-    eager::run_on(device, kind.op(), &operands, &kind.shape, kind.dtype)
+    let array = eager::run_on(device, kind.op(), &operands, &kind.shape, kind.dtype)?;
+    if Config::get().nans {
+        eager::check(&operands, &array)?;
+    }
+    Ok(array)
 }

@@ -105,6 +105,11 @@ pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
     draft.launches.groups.iter().map(launch).collect()
 }
 
+/// The operators that a step computes.
+pub(crate) fn name_of_step(draft: &Draft, step: usize) -> String {
+    name(draft, &groups::steps_of_nodes(draft), step)
+}
+
 /// At most so many operators are named.
 const NAMED: usize = 8;
 

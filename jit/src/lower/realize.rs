@@ -3,6 +3,7 @@
 use super::layout::{self, Order};
 use super::pieces::{self, Piece, Pieces};
 use super::scan;
+use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
@@ -317,7 +318,8 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         if reused || cost.reads > limits.reads || cost.ops >= limits.ops || cost.depth > 200 {
             need_memory(graph, &mut realized, &mut costs, id);
         }
-        if output[i] {
+        let computed = !op.is_view() && graph.operands(id).next().is_some();
+        if output[i] || (computed && !realized.is_stored(id) && !may_fuse()) {
             need_memory(graph, &mut realized, &mut costs, id);
         }
     }

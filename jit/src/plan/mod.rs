@@ -2,6 +2,7 @@
 
 mod build;
 mod combine;
+mod finite;
 mod launch;
 mod meter;
 mod order;

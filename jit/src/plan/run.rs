@@ -1,19 +1,20 @@
 //! Running plans: memory, launches, calls, faults.
 
 use super::build::accesses;
+use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
 use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
-use ferrotrace_runtime::{Buffer, Counter, Error, Layout, Result, Scalar, Timer, count};
+use ferrotrace_runtime::{Buffer, Config, Counter, Error, Layout, Result, Scalar, Timer, count};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
 /// The state of one run.
 pub(super) struct Run<'a> {
     pub(super) draft: &'a Draft,
-    scalars: &'a [Scalar],
+    pub(super) scalars: &'a [Scalar],
     pub(super) inputs: SmallVec<[Option<(Array, bool)>; 8]>,
     /// Stored nodes, at their places.
     nodes: SmallVec<[Option<Array>; 4]>,
@@ -42,6 +43,9 @@ impl Plan {
             places: &self.places,
             nothing: OnceCell::new(),
         };
+        if Config::get().nans {
+            return self.run_watched(run);
+        }
         for (at, group) in self.draft.launches.groups.iter().enumerate() {
             let timer = Timer::start();
             if group.len() > 1 {
@@ -50,23 +54,39 @@ impl Plan {
                 continue;
             }
             let i = group.start;
-            match (&self.draft.steps[i], &self.kernels[i]) {
-                (Step::Launch(emitted), Some(kernel)) => {
-                    run.launch(emitted, kernel, &self.draft.frees[i])?
-                }
-                (Step::Template(template), Some(kernel)) => {
-                    run.template(template, kernel, &self.draft.frees[i])?
-                }
-                (Step::Call(call), _) => {
-                    let array = match run.join(call)? {
-                        Some(whole) => whole,
-                        None => run.call(call)?,
-                    };
-                    run.store(call.node, array);
-                }
-                (_, None) => return Err(Error::internal("a kernel is missing")),
-            }
+            self.step(&mut run, i)?;
             self.meter.stop(timer, &self.draft, at);
+            run.release(i);
+        }
+        run.outputs()
+    }
+
+    fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
+        match (&self.draft.steps[i], &self.kernels[i]) {
+            (Step::Launch(emitted), Some(kernel)) => {
+                run.launch(emitted, kernel, &self.draft.frees[i])
+            }
+            (Step::Template(template), Some(kernel)) => {
+                run.template(template, kernel, &self.draft.frees[i])
+            }
+            (Step::Call(call), _) => {
+                let array = match run.join(call)? {
+                    Some(whole) => whole,
+                    None => run.call(call)?,
+                };
+                run.store(call.node, array);
+                Ok(())
+            }
+            (_, None) => Err(Error::internal("a kernel is missing")),
+        }
+    }
+
+    /// Step by step, with a look at what each stored (scheduler K-17).
+    fn run_watched(&self, mut run: Run<'_>) -> Result<Vec<Array>> {
+        let mut watch = Watch::of(&run)?;
+        for i in 0..self.draft.steps.len() {
+            self.step(&mut run, i)?;
+            watch.check(&run, i)?;
             run.release(i);
         }
         run.outputs()

@@ -159,7 +159,8 @@ impl FusedNode {
         all
     }
 
-    /// One fused node of two, `earlier` producing for `later` if either does.
+    /// One fused node of two, `earlier` producing for `later` if either does, and whether one of them walks its loops
+    /// in another order, split or merged (scheduler R-15).
     ///
     /// # Errors
     /// Why they cannot be one.
@@ -167,7 +168,7 @@ impl FusedNode {
         earlier: &FusedNode,
         later: &FusedNode,
         limits: &Limits,
-    ) -> Result<FusedNode, Refusal> {
+    ) -> Result<(FusedNode, bool), Refusal> {
         if earlier.steps.len() + later.steps.len() > limits.fusion_nests {
             return Err(Refusal::TooManyNests);
         }
@@ -261,7 +262,8 @@ impl FusedNode {
         {
             return Err(Refusal::TooFewRows);
         }
-        Ok(fused)
+        let reordered = !is_identity(&first) || !is_identity(&second);
+        Ok((fused, reordered))
     }
 }
 

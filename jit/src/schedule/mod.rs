@@ -7,11 +7,12 @@ mod refusal;
 mod template;
 mod veto;
 
+use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::Graph;
 use crate::lower::{Limits, Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::DType;
+use ferrotrace_runtime::{Counter, DType, count};
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -63,6 +64,9 @@ struct Temporary {
 
 /// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09).
 pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
+    let nests = lowering.steps.iter();
+    let nests = nests.filter(|step| matches!(step, Lowered::Nest(_)));
+    count(Counter::Nests, nests.count() as u64);
     let mut fusion = Fusion::new(graph, lowering, limits);
     for _ in 0..limits.rounds {
         if !fusion.round(lowering) {
@@ -267,8 +271,12 @@ impl<'a> Fusion<'a> {
         if self.is_between(a, b) {
             return Err(Refusal::NodeBetween);
         }
-        let fused = FusedNode::fuse(first, second, self.limits)?;
+        let (fused, reordered) = FusedNode::fuse(first, second, self.limits)?;
         self.holds_more(a, b, bytes)?;
+        if !may_fuse() {
+            return Err(Refusal::Limit);
+        }
+        count(Counter::LoopReorders, u64::from(reordered));
         self.join(a, b, fused);
         Ok(a)
     }

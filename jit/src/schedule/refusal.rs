@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Refusal {
     /// One of them is a ready-made kernel (L-04).
     Opaque,
+    /// As many fusions were done as `FERROTRACE_FUSE_LIMIT` says (codegen B1.5).
+    Limit,
     /// They run on different devices (L-09).
     Device,
     /// Their loops cover different extents, and no reordering or splitting makes them agree (L-30 to L-32, L-40).
@@ -46,6 +48,7 @@ impl Refusal {
     pub fn describe(self) -> &'static str {
         match self {
             Refusal::Opaque => "one is a ready-made kernel",
+            Refusal::Limit => "FERROTRACE_FUSE_LIMIT is reached",
             Refusal::Device => "they run on different devices",
             Refusal::Extents => "their loops cover different extents",
             Refusal::IndexMismatch => "one reads the other at a different element",

@@ -4,6 +4,7 @@
 //! is tried when pointwise nodes have been fused with each other.
 
 use super::{FusedNode, Fusion, Product, Refusal};
+use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Source};
 use crate::emit::merge_loops;
 use crate::expr::Var;
@@ -44,7 +45,8 @@ impl Fusion<'_> {
                 let fused = match () {
                     _ if taken => Err(Refusal::TakenUp),
                     _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
-                    _ => after_product(graph, kernel, product),
+                    _ => after_product(graph, kernel, product)
+                        .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
                 };
                 match fused {
                     Ok(fused) => {

@@ -3,6 +3,7 @@
 use super::{kernels, plan, run};
 use crate::common::{filled, noise};
 use ferrotrace_jit::schedule::Refusal;
+use ferrotrace_runtime::stats_scope;
 
 // scheduler §21.1
 #[test]
@@ -412,4 +413,27 @@ fn what_only_empty_results_read_is_not_computed() {
     let sum = "%5: f32[2] = sum(%3) {dims: [1], keepdim: false}";
     let text = text.replace("return %4", &format!("{sum}\nreturn %4 %5"));
     assert_eq!(kernels(&text), 1);
+}
+
+// scheduler R-15, V-09
+#[test]
+fn fusions_and_reorderings_are_counted() {
+    let of = |read: &str| {
+        let text = format!(
+            "%0: f32[64, 100] = input 0 [100, 1]
+             %1: f32[64, 100] = exp(%0)
+             {read}
+             return %1 %3"
+        );
+        let (kernels, stats) = stats_scope(|| kernels(&text));
+        assert_eq!(kernels, 1);
+        (stats.nests, stats.fusions, stats.loop_reorders)
+    };
+    let straight = of("%2: f32[64, 100] = add(%0, 1.0)\n%3: f32[64, 100] = neg(%2)");
+    let turned = of("%2: f32[100, 64] = permute(%0) {order: [1, 0]}
+                     %3: f32[100, 64] = add(%2, 1.0)");
+    assert_eq!((straight.2, turned.2), (0, 1));
+    assert_eq!((straight.0, turned.0), (2, 2));
+    // The sum is computed where its negation is; then the two kernels become one.
+    assert_eq!((straight.1, turned.1), (2, 1));
 }

@@ -1,0 +1,144 @@
+//! Switches for debugging: checks for NaNs after every step, and a limit of fusions.
+//!
+//! Both are read once in a process, so each program runs in a child of its own.
+
+use ferrotrace::prelude::*;
+use ferrotrace::{ErrorKind, with_mode};
+use std::process::Command;
+
+/// Runs the test `child` with `PROGRAM` and more variables; what it printed.
+fn in_a_child(program: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command
+        .args(["--exact", "child", "--nocapture"])
+        .env("PROGRAM", program)
+        .env_remove("FERROTRACE_MODE");
+    for (name, value) in variables {
+        command.env(name, value);
+    }
+    let output = command.output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{complaints}");
+    format!("{said}{complaints}")
+}
+
+/// What runs in a child; nothing otherwise.
+#[test]
+fn child() {
+    match std::env::var("PROGRAM").as_deref() {
+        Ok("nans") => nans(),
+        Ok("fusions") => println!("{} fusions", fusions()),
+        _ => {}
+    }
+}
+
+fn numbers(n: usize) -> Tensor {
+    let x: Vec<f32> = (0..n).map(|i| i as f32 / 8.0 - 1.0).collect();
+    Tensor::from_slice(&x, [n], &Device::cpu())
+}
+
+#[track_caller]
+fn refused(result: Result<Vec<f32>>, op: &str, line: u32, is_nan: bool, step: &str) {
+    let error = result.expect_err("not finite");
+    let context = error.context().expect("it names the operation");
+    assert_eq!(context.op, op, "{error}");
+    assert_eq!(context.location.map(|l| l.line()), Some(line), "{error}");
+    assert!(
+        matches!(error.kind(), ErrorKind::NotFinite { nan, step: s } if *nan == is_nan && s.contains(step)),
+        "{error}"
+    );
+}
+
+fn nans() {
+    let of = |mode: Mode, step: &str| {
+        with_mode(mode, || {
+            let x = numbers(40);
+            // Within one kernel: the logarithm of negative numbers, though others follow.
+            let (log, line) = ((&x * 2.0).log(), line!());
+            refused((log.exp() + 1.0).to_vec::<f32>(), "log", line, true, step);
+            // An infinity, which a later kernel reads.
+            let (inverse, line) = (x.recip(), line!());
+            let sorted = inverse.sort(-1, false).0 * 0.5;
+            refused(sorted.to_vec::<f32>(), "recip", line, false, step);
+            // A ready-made kernel.
+            let large = &x * 0.0 + 3e38;
+            let column = large.reshape([40, 1]);
+            let (product, line) = (large.reshape([1, 40]).matmul(&column), line!());
+            refused(product.to_vec::<f32>(), "matmul", line, false, step);
+            // What is not finite from the beginning is nobody's fault, nor is what comes of it.
+            let given = Tensor::from_slice(&[1.0f32, f32::NAN], [2], &Device::cpu());
+            assert!((given + 1.0).to_vec::<f32>().expect("it runs")[1].is_nan());
+            let hidden = x.masked_fill(&x.lt(0.0), f32::NEG_INFINITY).softmax(-1);
+            let hidden = hidden.to_vec::<f32>().expect("finite numbers");
+            assert!(hidden[0] == 0.0 && hidden[39] > 0.0);
+        });
+    };
+    of(Mode::Compiled, "in the step [");
+    of(Mode::Eager, "");
+    // A donated argument is not overwritten before the operations can be run again.
+    let f = ferrotrace::jit(|x: Tensor| (x - 1.0).sqrt());
+    let result = f.call(numbers(40) + 0.5).to_vec::<f32>();
+    let error = result.expect_err("a root of a negative number");
+    assert_eq!(error.context().map(|c| c.op), Some("sqrt"), "{error}");
+    // Where compiled code chooses between values, the one that is not chosen does no harm.
+    let x = numbers(40);
+    let chosen = x.gt(0.0).where_cond(&x.log(), &(&x * 0.0));
+    assert_eq!(chosen.to_vec::<f32>().expect("finite numbers")[0], 0.0);
+}
+
+#[test]
+fn the_operation_that_made_a_nan_is_named() {
+    in_a_child("nans", &[("FERROTRACE_NANS", "1")]);
+}
+
+const ROWS: usize = 12;
+const COLUMNS: usize = 20;
+
+/// A softmax, a product with what follows it, a transposition and a scan, against loops; the fusions done.
+fn fusions() -> u64 {
+    let input = |i: usize, j: usize| ((i * 7 + j * 3) % 11) as f64 / 4.0 - 1.0;
+    let data: Vec<f32> = (0..ROWS * COLUMNS)
+        .map(|n| input(n / COLUMNS, n % COLUMNS) as f32)
+        .collect();
+    let x = Tensor::from_slice(&data, [ROWS, COLUMNS], &Device::cpu());
+    let weights = (&x * 2.0).softmax(-1);
+    let product = (weights.matmul(&x.t()) + 1.0) * 0.5;
+    let result = (product.t() - product.mean_keepdim(-1)).cumsum(-1);
+    let got = result.to_vec::<f32>().expect("it runs");
+
+    let mut product = [[0.0f64; ROWS]; ROWS];
+    for (i, row) in product.iter_mut().enumerate() {
+        let exp: Vec<f64> = (0..COLUMNS).map(|j| (2.0 * input(i, j)).exp()).collect();
+        let sum: f64 = exp.iter().sum();
+        for (k, cell) in row.iter_mut().enumerate() {
+            let dot: f64 = (0..COLUMNS).map(|j| exp[j] / sum * input(k, j)).sum();
+            *cell = (dot + 1.0) * 0.5;
+        }
+    }
+    for (i, row) in product.iter().enumerate() {
+        let mean = row.iter().sum::<f64>() / ROWS as f64;
+        let mut running = 0.0;
+        for k in 0..ROWS {
+            running += product[k][i] - mean;
+            let got = f64::from(got[i * ROWS + k]);
+            assert!((got - running).abs() < 1e-4, "{i} {k}: {got} for {running}");
+        }
+    }
+    stats().fusions
+}
+
+#[test]
+fn every_limit_of_fusions_gives_the_same_numbers() {
+    let all = |limit: u64| -> u64 {
+        let said = in_a_child("fusions", &[("FERROTRACE_FUSE_LIMIT", &limit.to_string())]);
+        let line = said.lines().find(|line| line.ends_with(" fusions"));
+        let count = line.and_then(|line| line.split(' ').next()?.parse().ok());
+        count.expect("a number of fusions")
+    };
+    let most = all(u64::MAX);
+    assert!(most >= 5, "{most}");
+    for limit in 0..most {
+        assert_eq!(all(limit), limit);
+    }
+}
