@@ -80,6 +80,13 @@ fn a_profile_holds_each_step_and_explanations_then_say_how_long() {
         let measured = e.fused_nodes().iter().filter_map(|kernel| kernel.measured);
         assert!(measured.clone().count() > 0 && measured.into_iter().all(|(runs, _)| runs >= 2));
         assert!(e.summary().contains("measured"), "{}", e.summary());
+        // Beside what it takes at least.
+        if let Some(machine) = ferrotrace::Machine::of(&Device::cpu()) {
+            let work = e.work();
+            let least = work.time(&machine).0;
+            assert!(work.operations >= 3 * N as u64 && e.estimate(&machine) >= least);
+            assert!(e.summary().contains(" (memory)") || e.summary().contains(" (arithmetic)"));
+        }
     });
 }
 

@@ -9,6 +9,7 @@ mod bisect;
 pub mod body;
 mod eager;
 pub mod emit;
+mod estimate;
 mod explain;
 pub mod expr;
 mod graph;
@@ -21,6 +22,7 @@ pub mod simplify;
 pub mod text;
 
 pub use eager::run_eagerly;
+pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, FusedInfo};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use plan::{Draft, Launches, Plan, PlanInput, Step, compile, compile_with, draft};

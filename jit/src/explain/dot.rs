@@ -31,7 +31,7 @@ pub(super) fn graph(explanation: &Explanation) -> String {
         let _ = writeln!(
             text,
             "  subgraph cluster_{i} {{\n    label=\"{what} {i}: {}\"; style=filled; fillcolor=\"{:.3} 0.15 1.0\";",
-            escape(&super::cost(step.traffic, step.measured)),
+            escape(&explanation.cost(step.traffic, step.operations, step.measured)),
             super::html::hue(i)
         );
         for node in nodes.clone() {

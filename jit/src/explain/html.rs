@@ -1,6 +1,6 @@
 //! The explanation as one page that needs nothing else: a drawing of the graph, and panels that a click opens.
 
-use super::{Explanation, bytes, cost};
+use super::{Explanation, bytes};
 use ferrotrace_kernels::ValueId;
 use std::fmt::Write as _;
 
@@ -170,7 +170,7 @@ fn table(explanation: &Explanation, page: &mut String) {
             "<tr data-step=\"{i}\"><td class=\"n\">{i} <span class=\"swatch\" style=\"background:{}\"></span></td><td>{what}: {}</td><td>{}</td></tr>",
             colour(Some(&i)),
             escape(&step.name),
-            escape(&cost(step.traffic, step.measured))
+            escape(&explanation.cost(step.traffic, step.operations, step.measured))
         );
     }
     page.push_str("</table>\n");

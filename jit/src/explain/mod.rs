@@ -4,6 +4,7 @@ mod dot;
 mod groups;
 mod html;
 
+use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
 use crate::plan::{Draft, Meter};
 use crate::schedule::Refusal;
@@ -30,6 +31,9 @@ pub struct FusedInfo {
     pub loops: usize,
     /// What it must at least read and write.
     pub traffic: Traffic,
+    /// Additions and multiplications that it must at least do, the product's included; costlier operations count as
+    /// several (scheduler N-02).
+    pub operations: u64,
     /// Runs while somebody profiled, and their mean time; none for a member of a combined launch.
     pub measured: Option<(u64, Duration)>,
     /// The combined launch it is a member of, by its position in [`Explanation::combined`].
@@ -47,6 +51,8 @@ pub struct CombinedInfo {
     pub kernels: Range<usize>,
     /// What they move, together.
     pub traffic: Traffic,
+    /// Their operations.
+    pub operations: u64,
     /// Runs of the launch while somebody profiled, and their mean time.
     pub measured: Option<(u64, Duration)>,
 }
@@ -59,6 +65,7 @@ struct StepInfo {
     /// Its position among the kernels; none for a call.
     kernel: Option<usize>,
     traffic: Traffic,
+    operations: u64,
     measured: Option<(u64, Duration)>,
     /// The combined launch it is a member of.
     combined: Option<usize>,
@@ -140,6 +147,7 @@ impl Explanation {
         for (at, group, i) in placed {
             let step = &draft.steps[i];
             let traffic = groups::of_step(draft, step);
+            let operations = estimate::of_step(draft, step);
             let mut measured = meter.and_then(|meter| meter.mean(at));
             let mut member = None;
             if group.len() > 1 {
@@ -147,11 +155,13 @@ impl Explanation {
                     combined.push(CombinedInfo {
                         kernels: fused.len()..fused.len() + group.len(),
                         traffic: Traffic::default(),
+                        operations: 0,
                         measured,
                     });
                 }
                 if let Some(all) = combined.last_mut() {
                     all.traffic = all.traffic.and(traffic);
+                    all.operations = all.operations.saturating_add(operations);
                 }
                 (member, measured) = (Some(combined.len() - 1), None);
             }
@@ -167,6 +177,7 @@ impl Explanation {
                         cols: e.node.red.clone(),
                         loops: e.loops,
                         traffic,
+                        operations,
                         measured,
                         combined: member,
                         product: call.map(|call| call.node),
@@ -183,6 +194,7 @@ impl Explanation {
                 name: name(draft, &groups, i),
                 kernel,
                 traffic,
+                operations,
                 measured,
                 combined: member,
             });
@@ -245,6 +257,20 @@ impl Explanation {
         of_steps.fold(Traffic::default(), Traffic::and)
     }
 
+    /// Bytes and operations of all steps together (scheduler N-14).
+    pub fn work(&self) -> Work {
+        self.steps.iter().fold(Work::default(), |all, step| {
+            all.and(work(step.traffic, step.operations))
+        })
+    }
+
+    /// The least time that the steps take one after another on a machine: of each the greater of what its bytes and its
+    /// operations take (scheduler N-01).
+    pub fn estimate(&self, machine: &Machine) -> Nanoseconds {
+        let of_step = |step: &StepInfo| work(step.traffic, step.operations).time(machine).0.0;
+        Nanoseconds(self.steps.iter().map(of_step).sum())
+    }
+
     /// Bytes that the operations would move one by one and the steps do not.
     pub fn bytes_saved(&self) -> u64 {
         let moved = self.traffic().total();
@@ -295,7 +321,10 @@ impl Explanation {
                     let info = &self.fused[at];
                     let first = |c: &&CombinedInfo| c.kernels.start == at;
                     if let Some(all) = step.combined.map(|c| &self.combined[c]).filter(first) {
-                        let (n, cost) = (all.kernels.len(), cost(all.traffic, all.measured));
+                        let (n, cost) = (
+                            all.kernels.len(),
+                            self.cost(all.traffic, all.operations, all.measured),
+                        );
                         let _ = writeln!(text, "the next {n} kernels at once: {cost}");
                     }
                     let after = info.product.map_or(String::new(), |product| {
@@ -309,7 +338,7 @@ impl Explanation {
                         info.rows,
                         info.cols,
                         info.loops,
-                        cost(step.traffic, step.measured)
+                        self.cost(step.traffic, step.operations, step.measured)
                     );
                     text.push_str(&info.text);
                 }
@@ -323,7 +352,7 @@ impl Explanation {
                         text,
                         "call {}{host} {}",
                         step.name,
-                        cost(step.traffic, step.measured)
+                        self.cost(step.traffic, step.operations, step.measured)
                     );
                 }
             }
@@ -335,6 +364,14 @@ impl Explanation {
                 text,
                 "moved: {moved}; saved against one by one: {saved}; held at most: {peak}"
             );
+            let operations = self.work().operations;
+            let _ = match self.machine() {
+                Some(machine) => {
+                    let least = self.estimate(&machine).0 / 1e3;
+                    writeln!(text, "operations: {operations}; at least {least:.1} µs")
+                }
+                None => writeln!(text, "operations: {operations}"),
+            };
         }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);
@@ -355,27 +392,44 @@ impl Explanation {
     }
 }
 
-/// What a step moves, the time that a copy of as many bytes takes, and the time measured, if it was.
-fn cost(traffic: Traffic, measured: Option<(u64, Duration)>) -> String {
-    let Traffic { read, written } = traffic;
-    let bandwidth = ferrotrace_runtime::host::bandwidth() as f64;
-    let copy = traffic.total() as f64 / bandwidth;
-    let mut text = format!(
-        "reads {}, writes {}; a copy takes {:.1} µs",
-        bytes(read),
-        bytes(written),
-        1e6 * copy
-    );
-    if let Some((runs, mean)) = measured {
-        let seconds = mean.as_secs_f64().max(1e-12);
-        let _ = write!(
-            text,
-            "; measured {:.1} µs ({runs} runs), {:.0} % of its speed",
-            1e6 * seconds,
-            100.0 * copy / seconds,
-        );
+fn work(traffic: Traffic, operations: u64) -> Work {
+    let bytes = traffic.total();
+    Work { bytes, operations }
+}
+
+impl Explanation {
+    /// What is known of the graph's device.
+    fn machine(&self) -> Option<Machine> {
+        Machine::of(&self.graph.device())
     }
-    text
+
+    /// What a step moves and computes, the time that takes at least and what bounds it, where the device is known, and
+    /// the time measured, if it was.
+    fn cost(&self, traffic: Traffic, operations: u64, measured: Option<(u64, Duration)>) -> String {
+        let Traffic { read, written } = traffic;
+        let mut text = format!(
+            "reads {}, writes {}, {operations} operations",
+            bytes(read),
+            bytes(written)
+        );
+        let known = self.machine();
+        let least = known.map(|machine| work(traffic, operations).time(&machine));
+        if let Some((Nanoseconds(time), bound)) = least {
+            let bound = match bound {
+                Bound::Memory => "memory",
+                Bound::Arithmetic => "arithmetic",
+            };
+            let _ = write!(text, "; at least {:.1} µs ({bound})", time / 1e3);
+        }
+        if let Some((runs, mean)) = measured {
+            let time = mean.as_secs_f64().max(1e-12);
+            let _ = write!(text, "; measured {:.1} µs ({runs} runs)", 1e6 * time);
+            if let Some((Nanoseconds(least), _)) = least {
+                let _ = write!(text, ", {:.0} % of the bound", least / time / 1e7);
+            }
+        }
+        text
+    }
 }
 
 fn bytes(n: u64) -> String {

@@ -6,6 +6,7 @@ mod common;
 
 mod caching;
 mod combined;
+mod estimates;
 mod fusion;
 mod indexing;
 mod joining;

@@ -1,12 +1,14 @@
 //! The host: its memory, its caches, and the allocator of host buffers.
 
 pub(crate) mod alloc;
+mod arithmetic;
 mod bandwidth;
 mod machine;
 mod plain;
 mod size_class;
 
 pub use alloc::{cached_bytes, trim};
+pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
 pub use machine::{cache_bytes, last_cache_bytes, lower_priority, memory_bytes, model_name};
 
