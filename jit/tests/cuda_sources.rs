@@ -25,7 +25,7 @@ fn sources(graph: &Graph) -> Vec<String> {
     let graph = simplify(graph).expect("the graph simplifies");
     // As for a device.
     let limits = Thresholds {
-        scans: false,
+        scan_length: usize::MAX,
         cat_bytes: u64::MAX,
         ..Thresholds::default()
     };
@@ -155,6 +155,27 @@ const TYPICAL: &[&str] = &[
     "%0: f32[70000, 40000] = input 0 [40000, 1]
      %1: f32[70000, 40000] = abs(%0)
      return %1",
+    "%0: f32[16384, 8192] = input 0 [8192, 1]
+     %1: f32[16384, 8192] = cumsum(%0) {dim: 1}
+     return %1",
+    "%0: bf16[600, 9000] = input 0 [9000, 1]
+     %1: bf16[600, 9000] = cumsum(%0) {dim: 0}
+     %2: bf16[600, 9000] = cumsum(%1) {dim: 0}
+     return %1 %2",
+    "%0: bf16[600, 9001] = input 0 [9001, 1]
+     %1: i64[600, 9001] = cummax(%0) {dim: 1, indices: true}
+     %2: bf16[600, 9001] = cummin(%0) {dim: 1}
+     return %1 %2",
+    "%0: f64[2, 1000000] = input 0 [1000000, 1]
+     %1: f64[2, 1000000] = cumprod(%0) {dim: 1}
+     return %1",
+    "%0: i8[1000000, 3] = input 0 [3, 1]
+     %1: i64[1000000, 3] = cumsum(%0) {dim: 0}
+     return %1",
+    "%0: u8[30, 40] = input 0 [40, -1]
+     %1: u8[30, 40] = cummax(%0) {dim: 1}
+     %2: i64[30, 40] = cumsum(%0) {dim: 1}
+     return %1 %2",
     "%0: f32[10, 20] = input 0 [-40, 2]
      %1: f32[10, 20] = abs(%0)
      return %1",
@@ -287,4 +308,31 @@ fn transposed_operands_are_turned_in_shared_memory() {
     assert_eq!(all.len(), 1);
     assert_eq!(all[0].matches("__shared__ float").count(), 2);
     assert_eq!(all[0].matches("__syncthreads()").count(), 1);
+}
+
+/// A scan of rows that fit in registers reads and writes each element once, behind one barrier; longer rows are walked by
+/// tiles; few long ones take a kernel for the folds of their pieces.
+#[test]
+fn scans_hold_rows_in_registers() {
+    let of = |shape: [usize; 2]| {
+        let [rows, columns] = shape;
+        let all = sources(&parsed(&format!(
+            "%0: f32[{rows}, {columns}] = input 0 [{columns}, 1]
+             %1: f32[{rows}, {columns}] = cumsum(%0) {{dim: 1}}
+             return %1"
+        )));
+        assert_eq!(all.len(), 1);
+        all.into_iter().next().unwrap_or_default()
+    };
+    let counts = |text: &str| {
+        let reads = text.matches("ft_load(h").count() + text.matches("ft_load_last(h").count();
+        let tiles = text.matches("first < hi").count();
+        (reads, tiles, text.matches("__syncthreads()").count())
+    };
+    assert_eq!(counts(&of([16384, 100])), (1, 0, 0));
+    assert_eq!(counts(&of([16384, 8192])), (1, 0, 1));
+    assert_eq!(counts(&of([16384, 100_000])), (1, 1, 1));
+    let split = of([2, 10_000_000]);
+    assert!(split.contains("_finish("));
+    assert_eq!(counts(&split), (2, 2, 3));
 }

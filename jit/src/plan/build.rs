@@ -34,7 +34,11 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.cat_bytes,
             false => u64::MAX,
         },
-        scans: limits.scans && graph.device().is_cpu(),
+        // Long rows are cut into pieces by the emitter.
+        scan_length: match graph.device().is_cpu() {
+            true => limits.scan_length,
+            false => usize::MAX,
+        },
         ..*limits
     };
     let lowering = lower(&graph, limits)?;

@@ -2,6 +2,7 @@
 
 use super::kernel::{Form, Writer};
 use super::reduce::Reduction;
+use super::stage::Loop;
 use super::value::{At, memory_type};
 use crate::body::{BodyOp, Value};
 use crate::emit::Pointer;
@@ -10,6 +11,9 @@ use std::fmt::Write as _;
 impl Writer<'_> {
     /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
     pub(super) fn turns(&self, threads: u32, chunk: &str) -> String {
+        if self.scans {
+            return self.scan_turns(chunk);
+        }
         let (turns, start) = match self.shape.turns {
             0 => (self.shape.batch, "base"),
             turns => (turns, "lo + t"),
@@ -73,19 +77,30 @@ impl Writer<'_> {
             }
             let _ = writeln!(out, "    const ft_int i{first} = walked;");
         }
+        let on = match self.scans && !self.full_tiles() {
+            true => "!on ? 0 : ",
+            false => "",
+        };
         if self.extents[last].is_multiple_of(lanes) {
-            let _ = writeln!(out, "    const int m = {lanes};");
+            let _ = writeln!(out, "    const int m = {on}{lanes};");
         } else {
             let n = self.param(self.extents[last] as i64);
-            let _ = writeln!(out, "    const int m = (int)ft_least({n} - j, {lanes});");
+            let _ = writeln!(
+                out,
+                "    const int m = {on}(int)ft_least({n} - j, {lanes});"
+            );
         }
     }
 
     /// Chunk `c` of a row: its whole loads, each element, its stores.
     pub(super) fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
-        let (mut out, lanes) = (String::new(), self.shape.lanes);
         let l = self.stages.loops[s].clone();
-        self.decode_chunk(&mut out);
+        self.chunk_of(s, &l, reductions)
+    }
+
+    /// The whole loads of a chunk that a thread does not keep.
+    pub(super) fn load_chunk(&mut self, out: &mut String, l: &Loop) {
+        let lanes = self.shape.lanes;
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
                 && self.whole.contains(&v)
@@ -99,6 +114,13 @@ impl Writer<'_> {
                 );
             }
         }
+    }
+
+    /// The chunk of a loop of stage `s`.
+    pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
+        let (mut out, lanes) = (String::new(), self.shape.lanes);
+        self.decode_chunk(&mut out);
+        self.load_chunk(&mut out, l);
         for &s in &l.stores {
             let ty = match self.packs(s) {
                 true => "float",
@@ -113,11 +135,7 @@ impl Writer<'_> {
             out,
             "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
         );
-        let at = At {
-            position: "(j + l)",
-            guard: Some("l < m"),
-            pad: "      ",
-        };
+        let at = At::IN_CHUNK;
         let first = match self.shape.form {
             Form::Outer { .. } => "lo + ty",
             _ => "lo + t",

@@ -10,6 +10,7 @@ use super::Emitted;
 use super::index::Index;
 use super::online::{self, Online};
 use super::reduce::{Reduction, SLOT};
+use super::scan::{self, Pass};
 use super::shape::{self, Shape};
 use super::stage::{Loop, Stages, stages};
 use super::text;
@@ -60,6 +61,8 @@ pub(super) struct Writer<'a> {
     pub moments: Vec<Moment>,
     /// Maxima and sums about them that share a pass.
     pub online: Vec<Online>,
+    /// Whether anything is scanned.
+    pub scans: bool,
     pub needs: BTreeSet<Need>,
     /// Printed indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
@@ -94,8 +97,10 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
     let extents = node.extents();
     let mut shape = shape::of(&node, &stages, &needed);
     let mut moments = Vec::new();
+    let scans = !stages.scans(&node).is_empty();
     // Rows in registers can be looked at again.
-    if shape.turns == 0
+    if !scans
+        && shape.turns == 0
         && let Some(found) = movable(&node, &stages, &needed)
     {
         stages.join();
@@ -103,7 +108,8 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         moments = found;
     }
     let mut online = Vec::new();
-    if shape.turns == 0
+    if !scans
+        && shape.turns == 0
         && matches!(shape.form, Form::Inner { .. })
         && let Some(found) = online::find(&node, &stages)
     {
@@ -118,6 +124,7 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         shape,
         moments,
         online,
+        scans,
         needs: BTreeSet::from([support::need("types", SCALAR)]),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
@@ -182,12 +189,24 @@ impl Writer<'_> {
             .iter()
             .map(|&r| self.reduction(r))
             .collect();
-        let main = self.main_text(form, split.is_some());
-        let finish = split.map(|_| self.finish_text(&reductions));
+        let (main, finish) = match (self.scans, split) {
+            (true, None) => (self.scan_text(form, Pass::Whole), None),
+            (true, Some(_)) => {
+                let main = self.scan_text(form, Pass::Folds);
+                (main, Some(self.scan_text(form, Pass::Pieces)))
+            }
+            (false, _) => {
+                let main = self.main_text(form, split.is_some());
+                (main, split.map(|_| self.finish_text(&reductions)))
+            }
+        };
         let in_place = self.in_place(needed);
         let head = self.head(&in_place);
         let name = "FT_SYMBOL";
         let mut body = text::helpers(self.narrow_indices());
+        if self.scans {
+            body.push_str(scan::HELPERS);
+        }
         self.structure(&mut body);
         let kernel = |out: &mut String, suffix: &str, threads: u32, text: &str| {
             let _ = write!(
@@ -207,7 +226,7 @@ impl Writer<'_> {
         let parts = support::parts(&self.needs).into_iter().map(part).collect();
         let pieces = self.shape.pieces();
         let scratch = match split {
-            Some(_) => self.node.rows() * pieces * reductions.len() * SLOT,
+            Some(_) => self.node.rows() * pieces * self.put_in_slots().len() * SLOT,
             None => 0,
         };
         let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
@@ -367,7 +386,7 @@ impl Writer<'_> {
     }
 
     /// Which row and which chunks are this thread's.
-    fn place(&mut self, out: &mut String, form: Form, split: bool) {
+    pub(super) fn place(&mut self, out: &mut String, form: Form, split: bool) {
         let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
         let threads = self.shape.threads;
         if form == Form::Pointwise {
@@ -421,12 +440,14 @@ impl Writer<'_> {
                 out,
                 "  const int tx = threadIdx.x % {width}, ty = threadIdx.x / {width};\n  \
                  const bool live = block * {width} + tx < {rows};\n  \
-                 const ft_int row = live ? block * {width} + tx : {rows} - 1, hi = live ? end : lo;"
+                 const ft_int row = live ? block * {width} + tx : {rows} - 1, hi = {};",
+                // All threads of a block meet at the barriers of a scan.
+                if self.scans { "end" } else { "live ? end : lo" }
             ),
         };
     }
 
-    fn decode_row(&mut self, out: &mut String) {
+    pub(super) fn decode_row(&mut self, out: &mut String) {
         let rows = self.node.iter.len();
         if rows == 0 {
             return;
@@ -446,7 +467,7 @@ impl Writer<'_> {
     }
 
     /// A row's values of one stage, and its stores of such where `writes` holds.
-    fn row_stage(&mut self, out: &mut String, s: usize, writes: Option<&str>) {
+    pub(super) fn row_stage(&mut self, out: &mut String, s: usize, writes: Option<&str>) {
         let at = At {
             position: "0",
             guard: None,

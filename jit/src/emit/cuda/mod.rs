@@ -8,6 +8,7 @@ mod kernel;
 mod moments;
 mod online;
 mod reduce;
+mod scan;
 mod shape;
 mod stage;
 mod text;

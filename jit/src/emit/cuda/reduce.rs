@@ -19,6 +19,8 @@ pub(super) struct Reduction {
     pub kind: ReduceKind,
     /// The accumulator's type: that of the values.
     pub dtype: DType,
+    /// Whether it is the fold of a scan.
+    pub scan: bool,
 }
 
 impl Reduction {
@@ -28,7 +30,7 @@ impl Reduction {
     }
 
     /// The value no element changes (ir R5).
-    fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         let (least, greatest) = match self.dtype {
             DType::F32 => ("__int_as_float(0xff800000)", "__int_as_float(0x7f800000)"),
             DType::F64 => (
@@ -43,6 +45,8 @@ impl Reduction {
             DType::Bool | DType::F16 | DType::BF16 => ("0", "1"),
         };
         let value = match self.kind {
+            // The first element of a scan stays −0.
+            ReduceKind::Sum if self.scan && self.dtype.is_float() => "-0.0",
             ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any => "0",
             ReduceKind::Prod | ReduceKind::All => "1",
             ReduceKind::Max | ReduceKind::ArgMax => least,
@@ -62,7 +66,8 @@ impl Reduction {
         }
     }
 
-    fn ty(&self) -> &'static str {
+    /// The C++ type of its values.
+    pub fn ty(&self) -> &'static str {
         scalar_type(self.dtype)
     }
 
@@ -84,20 +89,22 @@ impl Reduction {
 pub(super) const SLOT: usize = 16;
 
 impl Writer<'_> {
-    /// The reduction of a value number.
+    /// The reduction, or scan, of a value number.
     pub(super) fn reduction(&self, id: Value) -> Reduction {
-        match self.node.body.value(id).op {
-            BodyOp::Reduce { kind, value, .. } => Reduction {
+        let op = &self.node.body.value(id).op;
+        match *op {
+            BodyOp::Reduce { kind, value, .. } | BodyOp::Scan { kind, value } => Reduction {
                 id,
                 value,
                 kind,
                 dtype: self.node.body.value(value).dtype,
+                scan: matches!(op, BodyOp::Scan { .. }),
             },
             _ => unreachable!("only reductions are asked for"),
         }
     }
 
-    fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
+    pub(super) fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
         // One instruction, which differs in the sign of zeros alone.
         if r.dtype == DType::F32 && !self.node.exact && !r.has_position() {
             match r.kind {
@@ -296,9 +303,17 @@ impl Writer<'_> {
         };
     }
 
+    /// What pieces leave partial results of: the reductions, or the folds of the scans.
+    pub(super) fn put_in_slots(&self) -> Vec<Value> {
+        match self.stages.reductions() {
+            none if none.is_empty() => self.stages.scans(self.node),
+            all => all,
+        }
+    }
+
     /// The address of a partial result: `unit` counts the pieces of all rows.
     pub(super) fn slot(&self, unit: &str, r: &Reduction) -> String {
-        let all = self.stages.reductions();
+        let all = self.put_in_slots();
         let at = all.iter().position(|&id| id == r.id).unwrap_or_default();
         format!(
             "a.scratch + ((long long)({unit}) * {} + {at}) * {SLOT}",

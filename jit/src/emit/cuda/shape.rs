@@ -2,11 +2,13 @@
 //! same program gives the same bits on every one.
 
 use super::kernel::Form;
+use super::scan;
 use super::stage::Stages;
 use super::tile::{self, SIDE, Tile};
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
+use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
@@ -22,6 +24,11 @@ const MANY_CHUNKS: usize = 4096;
 /// Most chunks of a row that a thread keeps in registers, and most bytes of them.
 const MOST_TURNS: usize = 8;
 const KEPT_BYTES: usize = 128;
+/// Of a scan: most chunks of a row that a thread holds, most bytes of them and of what is folded, and columns that a
+/// thread holds where lanes are rows.
+const SCANNED_TURNS: usize = 4;
+const SCANNED_BYTES: usize = 160;
+const SCANNED_COLUMNS: usize = 8;
 /// Rows and groups of threads of a block of an outer reduction: of few rows, and of many.
 const FEW_ROWS: (u32, u32) = (32, 8);
 const MANY_ROWS: (u32, u32) = (128, 4);
@@ -154,6 +161,9 @@ pub(super) fn is_split(node: &FusedNode, stages: &Stages, needed: &[usize]) -> b
 
 /// Divides the work of a fused node.
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
+    if !stages.scans(node).is_empty() {
+        return of_scans(node, stages, needed);
+    }
     let rows = node.rows();
     let reduces = !stages.reductions().is_empty();
     let outer = reduces && prefers_outer(node);
@@ -268,6 +278,142 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         }
     }
     shape
+}
+
+/// Divides the work of a fused node with scans: rows in registers where they fit, tiles of them otherwise.
+fn of_scans(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
+    let rows = node.rows();
+    let scans = stages.scans(node);
+    let is_rounded = |v: &&Value| {
+        let value = node.body.value(**v);
+        let adds = matches!(
+            value.op,
+            BodyOp::Scan {
+                kind: ReduceKind::Sum | ReduceKind::Prod,
+                ..
+            }
+        );
+        adds && value.dtype.is_float()
+    };
+    // Eager mode's order is one element after the other.
+    let in_order = node.exact && scans.iter().any(|v| is_rounded(&v));
+    let outer = in_order || prefers_outer(node);
+    let lanes = if outer {
+        1
+    } else {
+        lanes(node, stages, needed)
+    };
+    let (&last, walked) = node.red.split_last().unwrap_or((&1, &[]));
+    let line = last.div_ceil(lanes);
+    let chunks = walked.iter().product::<usize>() * line;
+    let kept = match outer {
+        true => Vec::new(),
+        false => scanned_loads(node, stages, lanes),
+    };
+    let loaded: usize = kept.iter().map(|k| k.1).sum();
+    let folded: usize = scans.iter().map(|&v| node.body.value(v).dtype.size()).sum();
+    let most = SCANNED_BYTES / ((loaded + folded) * lanes).max(1);
+    let most = most.clamp(1, SCANNED_TURNS);
+    let (form, threads, blocks, turns) = if outer {
+        let groups = match in_order {
+            true => 1,
+            false => (chunks / SCANNED_COLUMNS).next_power_of_two().min(8),
+        };
+        let width = (256 / groups).min(128) as u32;
+        let form = Form::Outer {
+            width,
+            groups: groups as u32,
+        };
+        let blocks = rows.div_ceil(width as usize);
+        (form, width * groups as u32, blocks, 0)
+    } else if chunks <= 32 * most || rows > 1 << 28 {
+        let per_block = if rows < 4 * ENOUGH { 1 } else { 4 };
+        let turns = chunks.div_ceil(32);
+        let turns = if turns <= most { turns } else { 0 };
+        let form = Form::Inner { threads: 32 };
+        (
+            form,
+            32 * per_block,
+            rows.div_ceil(per_block as usize),
+            turns,
+        )
+    } else {
+        let wanted = (chunks / 2).next_power_of_two() as u32;
+        let threads = wanted.clamp(64, MANY_THREADS);
+        let turns = chunks.div_ceil(threads as usize);
+        match turns <= most {
+            true => (Form::Inner { threads }, threads, rows, turns),
+            false => {
+                let threads = threads.min(MOST_THREADS);
+                (Form::Inner { threads }, threads, rows, 0)
+            }
+        }
+    };
+    let mut shape = Shape {
+        form,
+        lanes,
+        line,
+        chunks,
+        rows,
+        split: None,
+        kept: kept.iter().map(|k| k.0).collect(),
+        turns,
+        batch: match outer {
+            true => SCANNED_COLUMNS,
+            false if turns == 0 => most,
+            false => 0,
+        },
+        saved: Vec::new(),
+        tile: None,
+        threads,
+        blocks: if rows * chunks == 0 { 0 } else { blocks },
+        finish_per_row: 32,
+        finish_threads: threads,
+        finish_blocks: 0,
+    };
+    // A second scan of a row would wait for the pieces of the first.
+    let phases = scan::phases(node);
+    let once = scans.iter().all(|&v| phases[v as usize] == 1);
+    let may = once && !in_order && stages.reductions().is_empty();
+    let tile = match form {
+        Form::Outer { groups, .. } => groups as usize * SCANNED_COLUMNS,
+        _ => MOST_THREADS as usize * most,
+    };
+    let least = (PIECE / lanes).max(tile);
+    if may && blocks < ENOUGH && chunks >= 2 * least && shape.blocks > 0 {
+        if !outer {
+            shape.form = Form::Inner {
+                threads: MOST_THREADS,
+            };
+            shape.threads = MOST_THREADS;
+            shape.blocks = rows;
+            (shape.turns, shape.batch) = (0, most);
+        }
+        let pieces = TARGET.div_ceil(shape.blocks).clamp(2, chunks / least);
+        let per = chunks.div_ceil(pieces).next_multiple_of(tile);
+        let pieces = chunks.div_ceil(per);
+        shape.split = Some((per, pieces));
+        shape.blocks *= pieces;
+        shape.finish_threads = shape.threads;
+        shape.finish_blocks = shape.blocks;
+    }
+    shape
+}
+
+/// Loads of whole chunks in loops that scan, and the bytes of their elements.
+fn scanned_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value, usize)> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let all = stages.computed().into_iter();
+    all.filter_map(|v| match &node.body.value(v).op {
+        BodyOp::Load {
+            dtype,
+            index,
+            mask: None,
+            ..
+        } if lanes > 1 && is_unit(index, vector) => Some((v, dtype.size())),
+        _ => None,
+    })
+    .collect()
 }
 
 /// The last costly function of binary32 that more than one loop computes.

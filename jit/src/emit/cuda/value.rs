@@ -18,6 +18,15 @@ pub(super) struct At<'a> {
     pub pad: &'a str,
 }
 
+impl At<'static> {
+    /// In the loop over a chunk's elements.
+    pub const IN_CHUNK: At<'static> = At {
+        position: "(j + l)",
+        guard: Some("l < m"),
+        pad: "      ",
+    };
+}
+
 /// The C++ type of an element in memory.
 pub(super) fn memory_type(dtype: DType) -> &'static str {
     match dtype {
@@ -130,8 +139,7 @@ impl Writer<'_> {
                 self.random(*dist, *dtype, args, &index)
             }
             BodyOp::Reduce { .. } => format!("r{value}"),
-            // Lowering for a device leaves scans to ready-made kernels.
-            BodyOp::Scan { .. } => unreachable!("scans are not generated for devices"),
+            BodyOp::Scan { .. } => format!("e{value}[k][l]"),
         };
         format!(
             "{}const {} v{value} = {expr};\n",
