@@ -73,7 +73,15 @@ fn main() {
     time("layer norm f32 16384x8192", d, 8 * n, || {
         vec![x.layer_norm(1, None, None, 1e-5)]
     });
-    drop(x);
+    time("cumsum f32 rows of 8192", d, 8 * n, || vec![x.cumsum(1)]);
+    time("cumsum f32 columns of 16384", d, 8 * n, || {
+        vec![x.cumsum(0)]
+    });
+    let long = x.reshape(n);
+    time("cumsum f32 one row of 2^27", d, 8 * n, || {
+        vec![long.cumsum(0)]
+    });
+    drop((long, x));
     let y = half([16384, 8192]);
     time("gelu tanh bf16", d, 4 * n, || vec![y.gelu_tanh()]);
     let y = half([131072, 1024]);

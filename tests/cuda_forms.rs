@@ -223,6 +223,141 @@ fn long_rows() {
     }
 }
 
+/// Running sums of rows and columns of every form, of every width, forwards and backwards, beside binary64; the same bits
+/// every time.
+#[test]
+fn running_sums() {
+    let Some(d) = device() else { return };
+    let shapes = [
+        (3_000, 33),
+        (700, 512),
+        (700, 4097),
+        (300, 8192),
+        (270, 50_001),
+        (1, 3_000_001),
+        (3, 700_000),
+        (100_001, 3),
+        (900, 1_500),
+    ];
+    for (rows, columns) in shapes {
+        let whole = data(rows * columns);
+        for (dtype, tolerance) in [(F32, 3e-6), (F64, 1e-13), (BF16, 9e-3), (F16, 2e-3)] {
+            let x = Tensor::from_slice(&whole, [rows, columns], &d).to_dtype(dtype);
+            x.eval().expect("runs");
+            let used = x.to_dtype(F64).to_vec::<f64>().expect("runs");
+            let run = || {
+                let forwards = [x.cumsum(1), x.cumsum(0)];
+                let backwards = [x.flip([1]).cumsum(1).flip([1]), x.flip([0]).cumsum(0)];
+                let all = [forwards, backwards].concat();
+                let all: Vec<Tensor> = all.iter().map(|t| t.to_dtype(F64)).collect();
+                eval(&all).expect("runs");
+                let read = |t: &Tensor| t.to_vec::<f64>().expect("runs");
+                all.iter().map(read).collect::<Vec<_>>()
+            };
+            let first = run();
+            assert!(first == run(), "{dtype} {rows}x{columns}");
+            let at = |r: usize, c: usize| used[r * columns + c];
+            let close = |got: f64, want: f64, mass: f64, what: &str| {
+                assert!(
+                    (got - want).abs() <= tolerance * (mass + 1.0),
+                    "{dtype} {rows}x{columns} {what}: {got} for {want}"
+                );
+            };
+            for r in 0..rows {
+                let (mut sum, mut mass) = (0.0, 0.0);
+                for c in 0..columns {
+                    (sum, mass) = (sum + at(r, c), mass + at(r, c).abs());
+                    close(
+                        first[0][r * columns + c],
+                        sum,
+                        mass.sqrt() + sum.abs(),
+                        "along rows",
+                    );
+                }
+                (sum, mass) = (0.0, 0.0);
+                for c in (0..columns).rev() {
+                    (sum, mass) = (sum + at(r, c), mass + at(r, c).abs());
+                    close(
+                        first[2][r * columns + c],
+                        sum,
+                        mass.sqrt() + sum.abs(),
+                        "backwards",
+                    );
+                }
+            }
+            for c in 0..columns {
+                let (mut sum, mut mass) = (0.0, 0.0);
+                for r in 0..rows {
+                    (sum, mass) = (sum + at(r, c), mass + at(r, c).abs());
+                    close(
+                        first[1][r * columns + c],
+                        sum,
+                        mass.sqrt() + sum.abs(),
+                        "along columns",
+                    );
+                }
+                (sum, mass) = (0.0, 0.0);
+                for r in 0..rows {
+                    (sum, mass) = (sum + at(rows - 1 - r, c), mass + at(rows - 1 - r, c).abs());
+                    close(
+                        first[3][r * columns + c],
+                        sum,
+                        mass.sqrt() + sum.abs(),
+                        "upwards",
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Scans of integers, extremes with their places, scans of scans, and what joins the loop, the same as on the CPU.
+#[test]
+fn scans_as_on_the_cpu() {
+    let Some(d) = device() else { return };
+    let cpu = Device::cpu();
+    for (rows, columns) in [
+        (500, 40),
+        (40, 500),
+        (300, 9_000),
+        (2, 200_000),
+        (200_000, 2),
+    ] {
+        let whole: Vec<i32> = (0..rows * columns)
+            .map(|i| (i * 7919 % 2003) as i32)
+            .collect();
+        let mut floats: Vec<f32> = whole.iter().map(|&x| (x % 97) as f32 - 40.0).collect();
+        floats[rows * columns / 3] = f32::NAN;
+        let run = |d: &Device| {
+            let x = Tensor::from_slice(&whole, [rows, columns], d);
+            let y = Tensor::from_slice(&floats, [rows, columns], d);
+            let mut all = Vec::new();
+            for dim in [0, 1] {
+                let (most, highest) = y.cummax(dim);
+                let (least, lowest) = x.cummin(dim);
+                all.extend([
+                    most.nan_to_num(7.0, f32::INFINITY, f32::NEG_INFINITY),
+                    highest,
+                    least,
+                    lowest,
+                ]);
+                all.push(x.cumsum(dim).cumsum(dim));
+                all.push((x.to_dtype(U8) + 1u8).cumprod(dim) * 2);
+                let sums = (&x * 3).cumsum(dim) - 5;
+                all.extend([sums.sum(dim), sums.max(dim), &sums * &x]);
+                all.push(x.gt(2000).to_dtype(Bool).cummax(dim).0);
+            }
+            eval(&all).expect("runs");
+            let read = |t: &Tensor| t.to_dtype(F64).to_vec::<f64>().expect("runs");
+            all.iter().map(read).collect::<Vec<_>>()
+        };
+        let (got, want) = (run(&d), run(&cpu));
+        for (i, (got, want)) in got.iter().zip(&want).enumerate() {
+            assert!(got == want, "{rows}x{columns} result {i}");
+        }
+    }
+}
+
 /// Binary32 numbers by their bits without the sign, `from` to `from + n`.
 fn patterns(from: i64, n: i64, device: &Device) -> Tensor {
     let bits = Tensor::arange(from, from + n, 1, I64, device);
