@@ -71,6 +71,18 @@ fn a_profile_holds_each_step_and_explanations_then_say_how_long() {
             };
             assert!(flushes.iter().any(|flush| within(&flush)), "{kernel:?}");
         }
+        // Each pass is a span within that of its plan.
+        let planned = of(Activity::Planning);
+        for pass in ["simplify", "lower", "fuse", "emit", "order"] {
+            let span = planned.iter().find(|span| span.name == pass);
+            let span = span.unwrap_or_else(|| panic!("{pass}: {planned:?}"));
+            let holds = |plan: &&&ferrotrace::Span| {
+                plan.name.ends_with(" operations")
+                    && plan.start <= span.start
+                    && ends(span) <= ends(plan)
+            };
+            assert!(planned.iter().any(|plan| holds(&plan)), "{planned:?}");
+        }
         let table = profile.to_string();
         assert!(table.contains("exp") && table.contains("GB/s"), "{table}");
         let events = profile.to_trace().matches("\"ph\":\"X\"").count();

@@ -25,7 +25,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
 pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     let verify = Config::get().verify;
+    let mut timer = Timer::start();
+    // While somebody profiles, each pass is a span within that of planning (scheduler V-11, codegen B12.7).
+    let mut pass = |name: &'static str| {
+        let done = std::mem::replace(&mut timer, Timer::start());
+        done.stop(Activity::Planning, || (name.to_owned(), 0));
+    };
     let graph = simplify(&recorded)?;
+    pass("simplify");
     if verify {
         graph.verify()?;
     }
@@ -42,7 +49,9 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         ..*limits
     };
     let lowering = lower(&graph, limits)?;
+    pass("lower");
     let schedule = fuse(&graph, &lowering, limits);
+    pass("fuse");
     let scheduled = schedule.steps.iter().map(|step| match step {
         Scheduled::Fused(fused) => fused.steps.len(),
         Scheduled::Call(_) => 1,
@@ -83,6 +92,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             },
         })
         .collect();
+    pass("emit");
     let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let steps: Vec<Step> = least_memory(&footprints, limits.ready)
@@ -112,6 +122,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         pieces: lowering.pieces,
         refusals: schedule.refusals,
     };
+    pass("order");
     if verify {
         super::run::verify(&draft)?;
     }
