@@ -81,12 +81,15 @@ impl Real for f64 {
     }
 }
 
-/// Columns of one task: the running sums stay in the first-level cache.
+/// Columns of one task: long runs of memory, whose running sums alone fit the first-level cache.
 const COLUMNS: usize = 4096;
 /// Rows of one task at least.
 const CHUNK: usize = 256;
 /// Chunks of rows at most: so many partial sums are kept.
 const CHUNKS: usize = 16;
+/// Rows added to the running sums in one pass over these. The rows drive the sums out of the first-level cache, so that
+/// passes are dear.
+const ROWS: usize = 8;
 /// Running sums of a dot product: four vectors of the widest registers.
 const LANES: usize = 64;
 
@@ -136,7 +139,6 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
         for task in range {
             let (panel, chunk) = (task % panels, task / panels);
             let columns = panel * COLUMNS..((panel + 1) * COLUMNS).min(n);
-            let width = columns.len();
             // SAFETY: each task has its own columns of its own chunk.
             let sums = unsafe {
                 match chunk {
@@ -146,25 +148,42 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
             };
             sums.fill(T::ZERO);
             let (from, to) = (k * chunk / chunks, k * (chunk + 1) / chunks);
-            let mut i = from;
-            while i + 4 <= to {
-                let row = |r: usize| &rows[(i + r) * stride + columns.start..][..width];
-                add_rows(
-                    sums,
-                    [row(0), row(1), row(2), row(3)],
-                    [x[i], x[i + 1], x[i + 2], x[i + 3]],
-                );
-                i += 4;
-            }
-            for i in i..to {
-                add_rows(sums, [&rows[i * stride + columns.start..][..width]], [x[i]]);
-            }
+            let part = Part {
+                x: &x[from..to],
+                rows: &rows[from * stride + columns.start..],
+                stride,
+            };
+            let done = part.add::<ROWS>(0, sums);
+            let done = part.add::<4>(done, sums);
+            part.add::<1>(done, sums);
         }
     });
     for partial in partial.chunks_exact(n) {
         for (out, p) in out.iter_mut().zip(partial) {
             *out = out.plus(*p);
         }
+    }
+}
+
+/// Rows of a chunk, from its first column on, and their factors.
+struct Part<'a, T> {
+    x: &'a [T],
+    rows: &'a [T],
+    stride: usize,
+}
+
+impl<T: Real> Part<'_, T> {
+    /// Adds rows from `from` on to the sums, `R` at a time as long as there are so many; the first row left.
+    fn add<const R: usize>(&self, from: usize, sums: &mut [T]) -> usize {
+        let width = sums.len();
+        let mut i = from;
+        while i + R <= self.x.len() {
+            let row = |r: usize| &self.rows[(i + r) * self.stride..][..width];
+            let factor = |r: usize| self.x[i + r];
+            add_rows::<T, R>(sums, std::array::from_fn(row), std::array::from_fn(factor));
+            i += R;
+        }
+        i
     }
 }
 
@@ -226,6 +245,12 @@ fn add_rows_avx2<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T
 }
 
 #[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+fn add_rows_avx512<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
+    add_rows_body::<T, R, true>(sums, rows, x);
+}
+
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 fn dot_avx2<T: Real>(a: &[T], b: &[T]) -> T {
     dot_body::<T, true>(a, b)
@@ -233,9 +258,12 @@ fn dot_avx2<T: Real>(a: &[T], b: &[T]) -> T {
 
 fn add_rows<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
     #[cfg(target_arch = "x86_64")]
-    if matches!(Isa::host(), Isa::Avx2 | Isa::Avx512) {
+    match Isa::host() {
         // SAFETY: the machine has these features.
-        return unsafe { add_rows_avx2(sums, rows, x) };
+        Isa::Avx512 => return unsafe { add_rows_avx512(sums, rows, x) },
+        // SAFETY: as above.
+        Isa::Avx2 => return unsafe { add_rows_avx2(sums, rows, x) },
+        _ => {}
     }
     let _ = Isa::host();
     add_rows_body::<T, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x);
@@ -249,4 +277,30 @@ pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
         return unsafe { dot_avx2(a, b) };
     }
     dot_body::<T, { cfg!(target_arch = "aarch64") }>(a, b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Rows left over behind whole groups, columns behind whole vectors, and chunks of rows.
+    #[test]
+    fn vectors_times_matrices_of_every_height() {
+        for k in (1..=2 * ROWS + 1).chain([300, 1031]) {
+            for n in [1, 3, 16, 100, COLUMNS + 5] {
+                let x: Vec<f64> = (0..k).map(|i| (i * 37 % 19) as f64 - 9.0).collect();
+                let b: Vec<f64> = (0..k * n).map(|i| (i * 101 % 23) as f64 - 11.0).collect();
+                let narrow = |v: &[f64]| v.iter().map(|&x| x as f32).collect::<Vec<f32>>();
+                let (x32, b32) = (narrow(&x), narrow(&b));
+                let mut out = vec![f32::NAN; n];
+                let (left, right) = (View::dense(&x32, k), View::dense(&b32, n));
+                assert!(vector_matrix(k, n, left, right, &mut out));
+                for (j, &y) in out.iter().enumerate() {
+                    let want: f64 = (0..k).map(|i| x[i] * b[i * n + j]).sum();
+                    // Whole numbers below 2^24: every order of summation is exact.
+                    assert_eq!(y as f64, want, "{k} rows, column {j} of {n}");
+                }
+            }
+        }
+    }
 }
