@@ -15,6 +15,11 @@ use std::ops::Range;
 pub(super) const TASK: usize = 1 << 19;
 /// The narrowest panel: twice the width of the library's widest kernel, and past its special cases.
 pub(super) const COLUMNS: usize = 96;
+/// The widest panel: wider ones are cut at half of this, so that the part of `b` that a thread packs stays in its second
+/// cache.
+const WIDE: usize = 1024;
+/// Rows below which wide panels are not cut.
+const TALL: usize = 256;
 /// The lowest panel.
 pub(super) const ROWS: usize = 72;
 
@@ -98,7 +103,12 @@ impl<'a, T> View<'a, T> {
 pub fn panels(s: Sizes, tasks: usize) -> (usize, usize) {
     let tasks = tasks.min(s.work() / TASK).max(1);
     let narrowest = if s.m < 4 { 4 * COLUMNS } else { COLUMNS };
-    let columns = (s.n / narrowest).clamp(1, tasks);
+    let wide = tasks > 1 && s.m >= TALL && s.n / tasks > WIDE;
+    let wanted = match wide {
+        true => s.n.div_ceil(WIDE / 2).next_multiple_of(tasks),
+        false => tasks,
+    };
+    let columns = (s.n / narrowest).clamp(1, wanted);
     let rows = (s.m / ROWS).clamp(1, tasks.div_ceil(columns));
     (columns, rows)
 }
