@@ -3,11 +3,12 @@
 use super::dense::{Shared, ranges};
 use super::matmul::View;
 use super::number::Wide;
+use crate::support::cast::Cast;
 use ferrotrace_runtime::Isa;
 use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
-pub trait Real: Wide {
+pub trait Real: Wide + Cast<Self> {
     /// self · a + b, rounded once where the machine has the instruction.
     fn fused(self, a: Self, b: Self) -> Self;
     /// self − other.
@@ -87,18 +88,26 @@ const COLUMNS: usize = 4096;
 const CHUNK: usize = 256;
 /// Chunks of rows at most: so many partial sums are kept.
 const CHUNKS: usize = 16;
+/// Running sums of a dot product: four vectors of the widest registers.
+const LANES: usize = 64;
 /// Rows added to the running sums in one pass over these. The rows drive the sums out of the first-level cache, so that
 /// passes are dear.
 const ROWS: usize = 8;
-/// Running sums of a dot product: four vectors of the widest registers.
-const LANES: usize = 64;
+/// Dot products at once, whose running sums are half of the widest registers: of `f32`, and half as many of `f64`.
+const DOTS: usize = 4;
+
+/// An element of a matrix that is multiplied in type `T`.
+pub trait Weight<T>: Cast<T> + Copy + Send + Sync {}
+impl<T, W: Cast<T> + Copy + Send + Sync> Weight<T> for W {}
 
 /// Writes `x[1, k] · b[k, n]` to `out`; `false` where the strides suit neither kernel. Sums are cut by sizes alone.
-pub fn vector_matrix<T: Real>(
+///
+/// The matrix may be of half precision: each element is converted where it is multiplied.
+pub fn vector_matrix<T: Real, W: Weight<T>>(
     k: usize,
     n: usize,
     x: View<'_, T>,
-    b: View<'_, T>,
+    b: View<'_, W>,
     out: &mut [T],
 ) -> bool {
     let rows = b.col == 1 && (b.row >= n as isize || k == 1);
@@ -116,16 +125,35 @@ pub fn vector_matrix<T: Real>(
         ranges(n, k / 4, |range| {
             // SAFETY: ranges are disjoint.
             let out = unsafe { out.part(range.clone()) };
-            for (j, out) in range.zip(out) {
-                *out = dot(&x, &data[j * stride..][..k]);
+            let column = |j: usize| &data[(range.start + j) * stride..][..k];
+            if size_of::<T>() == 4 {
+                each_dot::<T, W, DOTS>(&x, column, out);
+            } else {
+                each_dot::<T, W, { DOTS / 2 }>(&x, column, out);
             }
         });
     }
     true
 }
 
+/// out[j] = Σ x[i] · column(j)[i], `R` columns at a time.
+fn each_dot<'a, T: Real, W: Weight<T> + 'a, const R: usize>(
+    x: &[T],
+    column: impl Fn(usize) -> &'a [W],
+    out: &mut [T],
+) {
+    let whole = out.len() / R * R;
+    for j in (0..whole).step_by(R) {
+        let columns = std::array::from_fn::<_, R, _>(|r| column(j + r));
+        out[j..j + R].copy_from_slice(&dots(x, columns));
+    }
+    for (j, out) in out.iter_mut().enumerate().skip(whole) {
+        [*out] = dots(x, [column(j)]);
+    }
+}
+
 /// out[j] = Σ x[i] · rows[i · stride + j].
-fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
+fn sum_of_rows<T: Real, W: Weight<T>>(x: &[T], rows: &[W], stride: usize, out: &mut [T]) {
     let (k, n) = (x.len(), out.len());
     let panels = n.div_ceil(COLUMNS);
     let chunks = if panels >= CHUNKS {
@@ -166,13 +194,13 @@ fn sum_of_rows<T: Real>(x: &[T], rows: &[T], stride: usize, out: &mut [T]) {
 }
 
 /// Rows of a chunk, from its first column on, and their factors.
-struct Part<'a, T> {
+struct Part<'a, T, W> {
     x: &'a [T],
-    rows: &'a [T],
+    rows: &'a [W],
     stride: usize,
 }
 
-impl<T: Real> Part<'_, T> {
+impl<T: Real, W: Weight<T>> Part<'_, T, W> {
     /// Adds rows from `from` on to the sums, `R` at a time as long as there are so many; the first row left.
     fn add<const R: usize>(&self, from: usize, sums: &mut [T]) -> usize {
         let width = sums.len();
@@ -180,7 +208,7 @@ impl<T: Real> Part<'_, T> {
         while i + R <= self.x.len() {
             let row = |r: usize| &self.rows[(i + r) * self.stride..][..width];
             let factor = |r: usize| self.x[i + r];
-            add_rows::<T, R>(sums, std::array::from_fn(row), std::array::from_fn(factor));
+            add_rows::<T, W, R>(sums, std::array::from_fn(row), std::array::from_fn(factor));
             i += R;
         }
         i
@@ -188,9 +216,18 @@ impl<T: Real> Part<'_, T> {
 }
 
 #[inline(always)]
-fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(
+fn term<T: Real, const FUSED: bool>(a: T, b: T, sum: T) -> T {
+    if FUSED {
+        a.fused(b, sum)
+    } else {
+        a.times(b).plus(sum)
+    }
+}
+
+#[inline(always)]
+fn add_rows_body<T: Real, W: Weight<T>, const R: usize, const FUSED: bool>(
     sums: &mut [T],
-    rows: [&[T]; R],
+    rows: [&[W]; R],
     x: [T; R],
 ) {
     let n = sums.len();
@@ -198,85 +235,101 @@ fn add_rows_body<T: Real, const R: usize, const FUSED: bool>(
     for (j, out) in sums.iter_mut().enumerate() {
         let mut sum = *out;
         for r in 0..R {
-            sum = if FUSED {
-                x[r].fused(rows[r][j], sum)
-            } else {
-                x[r].times(rows[r][j]).plus(sum)
-            };
+            sum = term::<T, FUSED>(x[r], rows[r][j].cast(), sum);
         }
         *out = sum;
     }
 }
 
+/// Lane `i % 64` of each sum first, then halves of the lanes.
 #[inline(always)]
-fn dot_body<T: Real, const FUSED: bool>(a: &[T], b: &[T]) -> T {
-    let mut sums = [T::ZERO; LANES];
-    let (mut a, mut b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    for (a, b) in (&mut a).zip(&mut b) {
-        for l in 0..LANES {
-            sums[l] = if FUSED {
-                a[l].fused(b[l], sums[l])
-            } else {
-                a[l].times(b[l]).plus(sums[l])
-            };
+fn dots_body<T: Real, W: Weight<T>, const R: usize, const FUSED: bool>(
+    x: &[T],
+    columns: [&[W]; R],
+) -> [T; R] {
+    let k = x.len();
+    let columns = columns.map(|column| &column[..k]);
+    let mut sums = [[T::ZERO; LANES]; R];
+    let whole = k / LANES * LANES;
+    let mut i = 0;
+    while i < whole {
+        let a = &x[i..i + LANES];
+        for r in 0..R {
+            let b = &columns[r][i..i + LANES];
+            for l in 0..LANES {
+                sums[r][l] = term::<T, FUSED>(a[l], b[l].cast(), sums[r][l]);
+            }
+        }
+        i += LANES;
+    }
+    for r in 0..R {
+        for (l, i) in (whole..k).enumerate() {
+            sums[r][l] = term::<T, FUSED>(x[i], columns[r][i].cast(), sums[r][l]);
         }
     }
-    for (l, (a, b)) in a.remainder().iter().zip(b.remainder()).enumerate() {
-        sums[l] = if FUSED {
-            a.fused(*b, sums[l])
-        } else {
-            a.times(*b).plus(sums[l])
-        };
-    }
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for l in 0..width {
-            sums[l] = sums[l].plus(sums[l + width]);
+    sums.map(|mut sums| {
+        let mut width = LANES;
+        while width > 1 {
+            width /= 2;
+            for l in 0..width {
+                sums[l] = sums[l].plus(sums[l + width]);
+            }
         }
-    }
-    sums[0]
+        sums[0]
+    })
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn add_rows_avx2<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
-    add_rows_body::<T, R, true>(sums, rows, x);
+/// The two kernels as compiled for an instruction set.
+macro_rules! compiled {
+    ($add_rows:ident, $dots:ident, $features:literal) => {
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        fn $add_rows<T: Real, W: Weight<T>, const R: usize>(
+            sums: &mut [T],
+            rows: [&[W]; R],
+            x: [T; R],
+        ) {
+            add_rows_body::<T, W, R, true>(sums, rows, x);
+        }
+
+        #[cfg(target_arch = "x86_64")]
+        #[target_feature(enable = $features)]
+        fn $dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
+            dots_body::<T, W, R, true>(x, columns)
+        }
+    };
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
-fn add_rows_avx512<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
-    add_rows_body::<T, R, true>(sums, rows, x);
-}
+compiled!(add_rows_avx2, dots_avx2, "avx2,fma,f16c");
+compiled!(
+    add_rows_avx512,
+    dots_avx512,
+    "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c"
+);
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-fn dot_avx2<T: Real>(a: &[T], b: &[T]) -> T {
-    dot_body::<T, true>(a, b)
-}
-
-fn add_rows<T: Real, const R: usize>(sums: &mut [T], rows: [&[T]; R], x: [T; R]) {
-    #[cfg(target_arch = "x86_64")]
+fn add_rows<T: Real, W: Weight<T>, const R: usize>(sums: &mut [T], rows: [&[W]; R], x: [T; R]) {
     match Isa::host() {
         // SAFETY: the machine has these features.
-        Isa::Avx512 => return unsafe { add_rows_avx512(sums, rows, x) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { add_rows_avx512(sums, rows, x) },
         // SAFETY: as above.
-        Isa::Avx2 => return unsafe { add_rows_avx2(sums, rows, x) },
-        _ => {}
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { add_rows_avx2(sums, rows, x) },
+        _ => add_rows_body::<T, W, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x),
     }
-    let _ = Isa::host();
-    add_rows_body::<T, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x);
 }
 
-/// `Σ a[i] · b[i]`: lane `i % 64` first, then halves of the lanes.
-pub fn dot<T: Real>(a: &[T], b: &[T]) -> T {
-    #[cfg(target_arch = "x86_64")]
-    if matches!(Isa::host(), Isa::Avx2 | Isa::Avx512) {
+/// `Σ x[i] · column[i]` of each column. A sum's bits do not depend on how many are computed at once.
+fn dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
+    match Isa::host() {
         // SAFETY: the machine has these features.
-        return unsafe { dot_avx2(a, b) };
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { dots_avx512(x, columns) },
+        // SAFETY: as above.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { dots_avx2(x, columns) },
+        _ => dots_body::<T, W, R, { cfg!(target_arch = "aarch64") }>(x, columns),
     }
-    dot_body::<T, { cfg!(target_arch = "aarch64") }>(a, b)
 }
 
 #[cfg(test)]
