@@ -5,7 +5,7 @@ use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::matmul::{Sizes, View, integer_products, products};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, products_then};
-use crate::cpu::vector::Real;
+use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{
@@ -130,6 +130,9 @@ fn matrices(args: &[Arg], dtype: DType) -> Result<Matrices> {
 /// # Errors
 /// Out of memory.
 pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    if let Some(out) = half_matrix(args, shape, dtype)? {
+        return Ok(out);
+    }
     let Matrices {
         parts,
         compute,
@@ -150,6 +153,61 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         other => return Err(Error::internal(format!("a matrix product of {other}"))),
     }
     cast(&out, dtype)
+}
+
+/// The product of a vector and a matrix of half precision, whose elements are converted where they are multiplied
+/// (scheduler T-02): a converted copy would take three times the matrix's memory traffic. `None`: it is another product.
+fn half_matrix(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Option<Array>> {
+    let (a, b) = (array(args, 0)?, array(args, 1)?);
+    let parts = Parts::of(a.shape(), b.shape())?;
+    let Sizes { m, n, .. } = parts.sizes;
+    if dtype.compute() != DType::F32 || parts.batch.numel() != 1 || m.min(n) != 1 {
+        return Ok(None);
+    }
+    // A column on the right is a row on the left of the transposes.
+    let (x, matrix, columns) = if m == 1 { (a, b, n) } else { (b, a, m) };
+    match matrix.dtype {
+        DType::BF16 => half_matrix_of::<half::bf16>(&parts, x, matrix, columns, shape, dtype),
+        DType::F16 => half_matrix_of::<half::f16>(&parts, x, matrix, columns, shape, dtype),
+        _ => Ok(None),
+    }
+}
+
+fn half_matrix_of<W: Weight<f32> + Element>(
+    parts: &Parts,
+    x: &Array,
+    matrix: &Array,
+    columns: usize,
+    shape: &Shape,
+    dtype: DType,
+) -> Result<Option<Array>> {
+    let Sizes { m, k, .. } = parts.sizes;
+    // The last dimensions of the matrix, columns across the result.
+    let of = |layout: &Layout| {
+        let (sizes, strides) = (layout.shape(), layout.strides());
+        let rank = sizes.rank();
+        match (rank, m) {
+            (0 | 1, _) => None,
+            (_, 1) => Some((strides[rank - 2], strides[rank - 1])),
+            _ => Some((strides[rank - 1], strides[rank - 2])),
+        }
+    };
+    let Some((row, col)) = of(&matrix.layout) else {
+        return Ok(None);
+    };
+    let x = contiguous(&cast(x, DType::F32)?)?;
+    let x = View::dense(elements::<f32>(&x)?, k);
+    let b = View {
+        data: matrix.buffer.as_slice::<W>(),
+        start: matrix.layout.offset(),
+        row,
+        col,
+    };
+    let mut out = Array::empty(matrix.buffer.device(), shape.clone(), DType::F32)?;
+    if !vector_matrix(k, columns, x, b, elements_mut(&mut out)?) {
+        return Ok(None);
+    }
+    cast(&out, dtype).map(Some)
 }
 
 /// The product of type `dtype`, a floating-point type, whose result the kernel of `epilogue` takes up (scheduler
@@ -460,6 +518,62 @@ mod tests {
         assert_eq!(mixed.dtype, DType::F32);
     }
 
+    // A matrix of half precision is converted where it is multiplied: the bits are those of a converted copy.
+    #[test]
+    fn half_matrices_are_converted_as_they_are_read() {
+        for (m, n, k) in [
+            (1, 700, 333),
+            (1, 90, 4000),
+            (531, 1, 200),
+            (6, 1, 70),
+            (1, 1, 65),
+        ] {
+            for dtype in [DType::BF16, DType::F16] {
+                let x: Vec<f64> = integers(m * k, 1, -90, 90)
+                    .iter()
+                    .map(|v| v / 64.0)
+                    .collect();
+                let y: Vec<f64> = integers(k * n, 2, -90, 90)
+                    .iter()
+                    .map(|v| v / 64.0)
+                    .collect();
+                for other in [dtype, DType::F32] {
+                    let (left, right) = if m == 1 {
+                        (other, dtype)
+                    } else {
+                        (dtype, other)
+                    };
+                    let (a, b) = (of(left, &[m, k], &x), of(right, &[k, n], &y));
+                    let wide = |x: &Array| cast(x, DType::F32).expect("a cast");
+                    let want = apply(&wide(&a), &wide(&b)).expect("a product");
+                    let got = apply(&a, &b).expect("a product");
+                    let want = cast(&want, got.dtype).expect("a cast");
+                    assert_eq!(read(&got), read(&want), "{m} {n} {k} {left} {right}");
+                    // Along the other dimension of memory.
+                    let turned = |x: &Array| {
+                        let dims = x.shape();
+                        let strides = Strides::from_slice(&[1, dims[0] as isize]);
+                        x.with_layout(Layout::new(dims.clone(), strides, 0))
+                    };
+                    let (a, b) = (turned(&a), turned(&b));
+                    let want = apply(&wide(&a), &wide(&b)).expect("a product");
+                    let got = apply(&a, &b).expect("a product");
+                    let (left, right) = (read(&a), read(&b));
+                    let exact: f64 = (0..k).map(|i| left[i] * right[i * n]).sum();
+                    assert!((read(&got)[0] - exact).abs() <= 1e-2 * exact.abs().max(1.0));
+                    let want = cast(&want, got.dtype).expect("a cast");
+                    assert_eq!(read(&got).len(), read(&want).len());
+                    for (got, want) in read(&got).iter().zip(read(&want)) {
+                        assert!(
+                            (got - want).abs() <= 1e-2 * want.abs().max(1.0),
+                            "{m} {n} {k}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn bits_do_not_depend_on_threads() {
         let noise = |n, seed| -> Vec<f64> {
@@ -476,6 +590,7 @@ mod tests {
             (1, 5000, 700),
             (5000, 1, 700),
             (72, 1000, 2),
+            (260, 3300, 40),
         ];
         for (m, n, k) in cases {
             for stride in [of, strided] {
