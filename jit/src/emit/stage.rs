@@ -7,7 +7,6 @@
 //! expensive: then the loop that first computes it keeps it in a scratch row.
 
 use crate::body::{BodyOp, Value};
-use crate::expr::Term;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
 
@@ -48,14 +47,6 @@ fn is_heavy(op: &BodyOp) -> bool {
         BodyOp::Load { index, .. } => !index.is_affine(),
         _ => false,
     }
-}
-
-/// Whether a store's position varies within a row.
-fn varies(node: &FusedNode, store: usize) -> bool {
-    let rows = node.iter.len() as u32;
-    node.stores[store]
-        .index
-        .any(&mut |t| matches!(t, Term::Var(v) if v.0 >= rows))
 }
 
 /// Orders the values of a fused node whose needed stores are `stores`.
@@ -103,7 +94,7 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     }
     for &s in stores {
         let value = node.stores[s].value;
-        if is_inner(value) || varies(node, s) {
+        if is_inner(value) || node.varies(&node.stores[s]) {
             loops[stage[value as usize]].stores.push(s);
         } else {
             row_stores[stage[value as usize]].push(s);

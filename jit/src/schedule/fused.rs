@@ -123,6 +123,13 @@ impl FusedNode {
             .any(|v| matches!(v.op, BodyOp::Scan { .. }))
     }
 
+    /// Whether a store's position varies within a row.
+    pub fn varies(&self, store: &Store) -> bool {
+        let rows = self.iter.len() as u32;
+        let column = |t: &Term| matches!(t, Term::Var(v) if v.0 >= rows);
+        store.index.any(&mut |t| column(t))
+    }
+
     /// Whether the reductions are split into chunks of columns, by sizes alone.
     pub fn is_split(&self, limits: &Limits) -> bool {
         self.reduces()

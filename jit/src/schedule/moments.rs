@@ -11,6 +11,7 @@
 //! which are identities for any m' (Chan, Golub and LeVeque, 1983, merge by the same ones).
 
 use super::FusedNode;
+use super::fused::Store;
 use crate::body::{BodyOp, Value};
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 
@@ -60,7 +61,9 @@ impl FusedNode {
             BodyOp::Binary(BinaryOp::Mul, a, b) if a == b => Some(a),
             _ => None,
         };
-        if self.stores.iter().any(|s| inner(s.value) && waits(s.value)) {
+        // A value that is the same for the whole row may still be stored at every column of it.
+        let at_columns = |s: &Store| inner(s.value) || self.varies(s);
+        if self.stores.iter().any(|s| at_columns(s) && waits(s.value)) {
             return None;
         }
         let mut found = Vec::new();

@@ -334,6 +334,22 @@ fn split_variances_of_uneven_pieces() {
     run(&text, &[x], 0.0);
 }
 
+// A result of the whole row that is stored at each of its columns waits for the split reduction too.
+#[test]
+fn a_split_sum_spread_over_its_columns_is_another_kernel() {
+    let text = "
+        %0: f32[3, 70000] = input 0 [70000, 1]
+        %1: f32[3, 1] = sum(%0) {dims: [1], keepdim: true}
+        %2: f32[3, 70000] = repeat(%1) {counts: [1, 70000]}
+        return %2";
+    let x = filled::<f32>(&[3, 70_000], |i| (i / 70_000 + 1) as f32);
+    assert_eq!(kernels(text), 2);
+    let spread = values(&run(text, &[x], 0.0)[0]);
+    for (row, of_row) in spread.chunks(70_000).enumerate() {
+        assert!(of_row.iter().all(|&v| v == 70_000.0 * (row + 1) as f64));
+    }
+}
+
 // What waits for a split reduction otherwise is another kernel.
 #[test]
 fn other_uses_of_a_split_mean_are_kernels_of_their_own() {

@@ -5,7 +5,6 @@
 //! earlier stages that a loop needs are computed again: arithmetic costs a GPU less than memory to keep them in.
 
 use crate::body::{BodyOp, Value};
-use crate::expr::Term;
 use crate::schedule::FusedNode;
 
 /// One loop over the columns.
@@ -28,13 +27,6 @@ pub(super) struct Stages {
     pub row_stores: Vec<Vec<usize>>,
     /// The loops.
     pub loops: Vec<Loop>,
-}
-
-/// Whether a store's position varies within a row.
-fn varies(node: &FusedNode, store: usize) -> bool {
-    let rows = node.iter.len() as u32;
-    let inner = |t: &Term| matches!(t, Term::Var(v) if v.0 >= rows);
-    node.stores[store].index.any(&mut |t| inner(t))
 }
 
 /// Marks what the marked values need, as far as `through` lets it.
@@ -81,7 +73,7 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     }
     for &s in stores {
         let value = node.stores[s].value;
-        if is_inner(value) || varies(node, s) {
+        if is_inner(value) || node.varies(&node.stores[s]) {
             loops[stage[value as usize]].stores.push(s);
         } else {
             row_stores[stage[value as usize]].push(s);
