@@ -18,7 +18,7 @@ use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Piece, Pieces, Site};
 use crate::nest::LoopNest;
 use crate::plan::{Draft, Step};
-use crate::schedule::FusedNode;
+use crate::schedule::{FusedNode, Store, roots};
 use datum::Datum;
 use ferrotrace_kernels::support::philox;
 use ferrotrace_kernels::{Array, BinaryOp, Distribution, Operand, ReduceKind, ValueId, eager};
@@ -194,6 +194,22 @@ impl<'a> Memory<'a> {
         }
     }
 
+    /// The elements of a window, in order.
+    fn data(
+        &self,
+        (source, layout): &(Source, Layout),
+        dtype: DType,
+    ) -> Result<Vec<Option<Datum>>> {
+        let array = self.window(*source, layout)?;
+        let outside = || Error::internal(format!("{source:?} is read outside"));
+        let offsets = array.layout.offsets();
+        offsets
+            .map(|at| {
+                Some(Datum::read(&array.buffer, dtype, at as i64).ok_or_else(outside)).transpose()
+            })
+            .collect()
+    }
+
     /// The element at a position counted from the window's first.
     fn element(&self, source: Source, dtype: DType, at: i64) -> Result<Datum> {
         let none = || Error::internal(format!("{source:?} is read before it is written"));
@@ -255,17 +271,22 @@ impl<'m, 'a> Frame<'m, 'a> {
             let store = node.store(*id);
             let store =
                 store.ok_or_else(|| Error::internal(format!("%{} is not computed here", id.0)))?;
-            let inner =
-                dependence[store.value as usize].inner || store.index.any(&mut { of_column });
+            let inner = dependence[store.value as usize].inner
+                || store.index.any(&mut { of_column })
+                || store.update.is_some();
             if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
             let span = self.memory.layout(*id).span().len();
-            results.push((*id, store.dtype, vec![None; span]));
+            let before = match &store.update {
+                None => vec![None; span],
+                Some(update) => self.memory.data(&update.base, store.dtype)?,
+            };
+            results.push((*id, store.dtype, before));
         }
         let is_fold = |v: &Value| is_fold(&self.body().value(*v).op);
         let all: Vec<Value> = per_row
             .iter()
             .chain(&per_column)
-            .map(|(_, s)| s.value)
+            .flat_map(|(_, s)| roots(std::slice::from_ref(*s)))
             .collect();
         let wanted = self.closure(&all, false);
         let folds: Vec<Value> = wanted.into_iter().filter(is_fold).collect();
@@ -280,8 +301,9 @@ impl<'m, 'a> Frame<'m, 'a> {
                 }
             }
             for (list, columns) in [(&per_row, 1), (&per_column, node.cols())] {
-                let roots: Vec<Value> = list.iter().map(|(_, s)| s.value).collect();
-                let order = self.closure(&roots, true);
+                let of = |(_, s): &(usize, &Store)| roots(std::slice::from_ref(*s));
+                let wanted: Vec<Value> = list.iter().flat_map(of).collect();
+                let order = self.closure(&wanted, true);
                 for column in 0..columns {
                     self.enter(column);
                     self.point(&order)?;
@@ -295,11 +317,19 @@ impl<'m, 'a> Frame<'m, 'a> {
                                 value.dtype()
                             )));
                         }
-                        let place = self.index(&store.index)?;
+                        let place = match &store.update {
+                            None => self.index(&store.index)?,
+                            Some(update) => self.value(update.at)?.to_i64(),
+                        };
                         let cell = elements.get_mut(place as usize);
                         let outside =
                             || Error::internal(format!("%{} is written at {place}", id.0));
-                        *cell.ok_or_else(outside)? = Some(value);
+                        let cell = cell.ok_or_else(outside)?;
+                        let combine = store.update.as_ref().and_then(|u| u.combine);
+                        *cell = Some(match (combine, *cell) {
+                            (Some(op), Some(old)) => Datum::binary(op, old, value)?,
+                            _ => value,
+                        });
                     }
                 }
             }

@@ -1,10 +1,22 @@
 //! Loop nests: what lowering makes of a stored node.
 
-use crate::body::{Body, Value};
+use crate::body::{Body, Source, Value};
 use crate::expr::Expr;
-use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::DType;
+use ferrotrace_kernels::{BinaryOp, ValueId};
+use ferrotrace_runtime::{DType, Layout};
 use std::fmt;
+
+/// A store into memory that holds other data before, at positions that depend on values (ir P3). The positions of two
+/// rows are never equal, those of two columns may be: columns are walked in order, on one thread.
+#[derive(Clone, Debug)]
+pub struct Update {
+    /// Where: an [`Index`](crate::body::BodyOp::Index) value.
+    pub at: Value,
+    /// How the value joins what is there; it takes its place where this is none.
+    pub combine: Option<BinaryOp>,
+    /// The data before, in the node's shape.
+    pub base: (Source, Layout),
+}
 
 /// The loops and the body that compute one stored node. Variables `0..iter.len()` run over the result, the following
 /// ones over what is reduced; sizes of 1 have no loop.
@@ -24,6 +36,8 @@ pub struct LoopNest {
     pub result: Value,
     /// Where the result is stored, over the iteration variables and, for a scan, the columns.
     pub place: Expr,
+    /// For a scatter, what takes the place of `place`.
+    pub update: Option<Update>,
     /// Whether it was recorded under [`Precision::EagerExact`](crate::Precision).
     pub exact: bool,
 }
@@ -67,20 +81,34 @@ impl fmt::Display for LoopNest {
         };
         writeln!(
             f,
-            "%{}: {} [{} | {}] = v{}",
+            "%{}: {} [{} | {}] = v{}{}",
             self.node.0,
             self.dtype,
             join(&self.iter),
             join(&self.red),
-            self.result
+            self.result,
+            update_text(self.update.as_ref())
         )?;
         write!(f, "{}", self.body)
     }
 }
 
+/// ` add at v7 of in0`.
+pub(crate) fn update_text(update: Option<&Update>) -> String {
+    let Some(update) = update else {
+        return String::new();
+    };
+    let base = match update.base.0 {
+        Source::Input(n) => format!("in{n}"),
+        Source::Node(v) => format!("%{}", v.0),
+    };
+    let combine = update.combine.map_or("write", BinaryOp::name);
+    format!(" {combine} at v{} of {base}", update.at)
+}
+
 impl fmt::Display for Body {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::body::{BodyOp, Source};
+        use crate::body::BodyOp;
         let mask = |m: &Option<u32>| m.map_or(String::new(), |m| format!(" if m{m}"));
         for (i, value) in self.values().iter().enumerate() {
             write!(f, "  v{i}: {} = ", value.dtype)?;

@@ -27,6 +27,7 @@ fn sources(graph: &Graph) -> Vec<String> {
     let limits = Thresholds {
         scan_length: usize::MAX,
         cat_bytes: u64::MAX,
+        scatters: false,
         ..Thresholds::default()
     };
     let lowering = lower(&graph, &limits).expect("the graph lowers");

@@ -140,4 +140,11 @@ snapshots! {
         %0: f32[64, 1000] = input 0 [1000, 1]
         %1: f32[64, 1000] = cumsum(%0) {dim: 0}
         return %1";
+    embedding_gradient: "
+        %0: f32[500, 60] = input 0 [60, 1]
+        %1: i64[2000] = input 1 [1]
+        %2: f32[2000, 60] = input 2 [60, 1]
+        %3: f32[2000, 60] = mul(%2, $0=0.5)
+        %4: f32[500, 60] = index_put(%0, %3, %1) {axes: [0], at: 0, accumulate: true}
+        return %4";
 }

@@ -156,6 +156,14 @@ pub fn contiguous(x: &Array) -> Result<Array> {
     contiguous(&x.to_device(&Device::cpu())?)?.to_device(device)
 }
 
+/// A dense copy, in memory that nothing else uses.
+///
+/// # Errors
+/// Out of memory.
+pub fn copied(x: &Array) -> Result<Array> {
+    copy::copy(x, x.shape(), x.dtype)
+}
+
 /// The array itself if it has the dtype, else a dense converted copy.
 ///
 /// # Errors

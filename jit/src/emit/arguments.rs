@@ -2,6 +2,7 @@
 
 use super::Pointer;
 use super::kernel::Writer;
+use super::lanes::place;
 use super::value::{lane_type, memory_type};
 use crate::body::{BodyOp, Source, Value};
 use ferrotrace_kernels::ValueId;
@@ -62,7 +63,8 @@ impl Writer<'_> {
             }
         }
         for &s in needed {
-            let printed = self.index(&self.node.stores[s].index.clone());
+            let node = self.node;
+            let printed = self.index(place(node, &node.stores[s]));
             self.store_indices.insert(s, printed);
         }
     }
@@ -127,6 +129,10 @@ impl Writer<'_> {
         let mut pairs = Vec::new();
         for &s in needed {
             let store = &self.node.stores[s];
+            if let Some(update) = &store.update {
+                pairs.extend(self.in_place_update(store.node, update));
+                continue;
+            }
             let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {
                 continue;
             };

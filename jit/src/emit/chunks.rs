@@ -45,8 +45,7 @@ impl Writer<'_> {
             .count();
         let (cols, units) = (self.node.cols(), rows * vector.div_ceil(PANEL));
         let enough = rows.saturating_mul(vector).saturating_mul(cols) >= ELEMENTS;
-        if !self.outer || self.node.scans() || !single || kept > VALUES || !enough || units >= UNITS
-        {
+        if !self.outer || self.ordered || !single || kept > VALUES || !enough || units >= UNITS {
             return None;
         }
         let extent = self.extents[*self.walked_vars().first()?];

@@ -212,7 +212,7 @@ impl Writer<'_> {
         self.declare_carries(out, l);
         let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
         let mut body = String::new();
-        let whole_rows = (self.node.reduces() || self.node.scans()) && !self.split;
+        let whole_rows = (self.node.reduces() || self.ordered) && !self.split;
         let (start, end) = if walked || whole_rows {
             let n = self.param(*self.extents.last().unwrap_or(&1) as i64);
             ("0".to_owned(), n)

@@ -46,6 +46,8 @@ pub(super) struct Writer<'a> {
     pub extents: Vec<usize>,
     pub outer: bool,
     pub split: bool,
+    /// Whether the columns of a row are walked in order by one thread.
+    pub ordered: bool,
     /// The chunks of an outer kernel's columns.
     pub chunks: Option<Chunks>,
     /// Reductions about a mean of a split row.
@@ -81,6 +83,7 @@ pub fn emit(
     machine: &Machine,
 ) -> Emitted {
     let mut node = merge_loops(fused.clone());
+    let ordered = node.is_ordered();
     if node.red.is_empty() {
         // Without columns the last row variable is the vector axis.
         node.red = vec![node.iter.pop().unwrap_or(1)];
@@ -120,6 +123,7 @@ pub fn emit(
         extents,
         outer,
         split,
+        ordered,
         chunks: None,
         moments,
         store_indices: FxHashMap::default(),
@@ -307,6 +311,7 @@ impl Writer<'_> {
         Emitted {
             panels,
             in_place,
+            updates: self.updates(needed),
             source: KernelSource {
                 parts,
                 body: text,

@@ -4,7 +4,7 @@ use super::Machine;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
-use crate::schedule::FusedNode;
+use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
@@ -43,11 +43,19 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
     })
 }
 
+/// Where a store writes.
+pub(super) fn place<'a>(node: &'a FusedNode, store: &'a Store) -> &'a Expr {
+    match store.update.as_ref().map(|u| &node.body.value(u.at).op) {
+        Some(BodyOp::Index(e)) => e,
+        _ => &store.index,
+    }
+}
+
 /// Whether lanes run over rows: the loads then cost less than with lanes over columns (codegen A3.12).
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let (Some(row), true) = (
         node.iter.len().checked_sub(1),
-        node.reduces() || node.scans(),
+        node.reduces() || node.is_ordered(),
     ) else {
         return false;
     };
@@ -60,9 +68,9 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
             _ => GATHER,
         };
         let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
-        // Elsewhere a store of every column is rare; a scan has one.
-        let stores = node.stores.iter().filter(|_| node.scans());
-        loads + stores.map(|s| of(&s.index)).sum::<usize>()
+        // Elsewhere a store of every column is rare; a scan has one, and a scatter.
+        let stores = node.stores.iter().filter(|_| node.is_ordered());
+        loads + stores.map(|s| of(place(node, s))).sum::<usize>()
     };
     cost(Var(row as u32)) < cost(Var(node.extents().len() as u32 - 1))
 }

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
-use crate::schedule::{FusedNode, Store};
+use crate::schedule::{FusedNode, moved, roots};
 
 /// The fused node with as few loops as its indices allow. Rows merge with rows, columns with columns.
 pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
@@ -31,18 +31,10 @@ pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
             _ => None,
         };
         let mut body = Body::default();
-        let roots: Vec<u32> = node.stores.iter().map(|s| s.value).collect();
-        let copies = body.import(&node.body, &roots, &of, &|_, _| None, extents.as_slice());
-        node.stores = node
-            .stores
-            .iter()
-            .zip(copies)
-            .map(|(s, value)| Store {
-                value,
-                index: s.index.substitute(&of, extents.as_slice()),
-                ..s.clone()
-            })
-            .collect();
+        let wanted = roots(&node.stores);
+        let copies = body.import(&node.body, &wanted, &of, &|_, _| None, extents.as_slice());
+        let index = |e: &Expr| e.substitute(&of, extents.as_slice());
+        node.stores = moved(&node.stores, copies, &index);
         node.body = body;
         at = at.saturating_sub(1);
     }

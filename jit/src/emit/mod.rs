@@ -23,12 +23,13 @@ mod scan;
 mod stage;
 mod store;
 mod tile;
+mod update;
 mod value;
 
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::{Grid, KernelSource};
+use ferrotrace_runtime::{Grid, KernelSource, Layout};
 
 pub use kernel::emit;
 pub(crate) use merge::merge_loops;
@@ -76,6 +77,8 @@ pub struct Emitted {
     pub streams: Vec<(usize, ValueId, bool)>,
     /// Pairs (node written, buffer read) that may share memory.
     pub in_place: Vec<(ValueId, Source)>,
+    /// Nodes that are written over other data, and what lies in their memory before.
+    pub updates: Vec<(ValueId, Source, Layout)>,
     /// Its numbers, in order.
     pub numbers: Vec<Number>,
     /// Chunks of work.

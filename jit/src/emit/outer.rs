@@ -229,6 +229,7 @@ impl Writer<'_> {
             .flat_map(|&v| self.node.body.operands(v))
             .chain(reduced)
             .chain(stored)
+            .chain(l.stores.iter().flat_map(|&s| self.place_operands(s)))
             .collect();
         let used = available.iter().filter(|v| wanted.contains(v));
         used.map(|&v| self.recall(v, &pad)).collect()

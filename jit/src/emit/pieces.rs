@@ -48,7 +48,7 @@ impl Writer<'_> {
             _ => vector,
         };
         let pure =
-            !node.reduces() && !node.scans() && self.stages.row_stores.iter().all(Vec::is_empty);
+            !node.reduces() && !self.ordered && self.stages.row_stores.iter().all(Vec::is_empty);
         let piece = if self.tile.is_some() {
             tile::PIECE
         } else if self.split {

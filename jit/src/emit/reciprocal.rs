@@ -5,7 +5,7 @@
 //! A vector division costs several times a multiplication: softmax is bound by it otherwise.
 
 use crate::body::{Body, BodyOp, Value};
-use crate::schedule::{FusedNode, Store};
+use crate::schedule::{FusedNode, moved, roots};
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
 
 /// The fused node with such divisions rewritten.
@@ -26,7 +26,7 @@ pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
     }
     let extents = node.extents();
     let mut body = Body::default();
-    let roots: Vec<Value> = node.stores.iter().map(|s| s.value).collect();
+    let wanted = roots(&node.stores);
     let replace = |body: &mut Body, v: Value, op: BodyOp| match op {
         BodyOp::Binary(BinaryOp::Div, a, b) if rewritten(v) => {
             let dtype = node.body.value(v).dtype;
@@ -35,13 +35,8 @@ pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
         }
         other => other,
     };
-    let copies = body.rewrite(&node.body, &roots, &replace, extents.as_slice());
-    let stores = node
-        .stores
-        .iter()
-        .zip(copies)
-        .map(|(s, value)| Store { value, ..s.clone() })
-        .collect();
+    let copies = body.rewrite(&node.body, &wanted, &replace, extents.as_slice());
+    let stores = moved(&node.stores, copies, &|e| e.clone());
     FusedNode {
         body,
         stores,

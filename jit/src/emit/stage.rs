@@ -55,8 +55,16 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     let n = body.values().len();
     let dependence = node.dependence();
     let mut needed = vec![false; n];
+    // The place of a scatter is printed where it stores: of its index value only the operands are computed.
+    let places = |s: usize| match &node.stores[s].update {
+        Some(update) => body.operands(update.at),
+        None => Default::default(),
+    };
     for &s in stores {
         needed[node.stores[s].value as usize] = true;
+        for v in places(s) {
+            needed[v as usize] = true;
+        }
     }
     for v in (0..n).rev() {
         if needed[v] {
@@ -94,7 +102,11 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     }
     for &s in stores {
         let value = node.stores[s].value;
-        if is_inner(value) || node.varies(&node.stores[s]) {
+        if node.stores[s].update.is_some() {
+            let last = places(s).into_iter().map(|v| stage[v as usize]).max();
+            let last = last.unwrap_or(0).max(stage[value as usize]);
+            loops[last].stores.push(s);
+        } else if is_inner(value) || node.varies(&node.stores[s]) {
             loops[stage[value as usize]].stores.push(s);
         } else {
             row_stores[stage[value as usize]].push(s);
@@ -108,6 +120,7 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         });
         reduced
             .chain(l.stores.iter().map(|&s| node.stores[s].value))
+            .chain(l.stores.iter().flat_map(|&s| places(s)))
             .filter(|&v| is_inner(v))
             .collect()
     };

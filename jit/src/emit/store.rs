@@ -18,6 +18,9 @@ impl Writer<'_> {
             .iter()
             .position(|p| *p == Pointer::Write(id))
             .unwrap_or_default();
+        if let Some(update) = &store.update {
+            return self.update_store(s, update.combine, pointer, at);
+        }
         let index = self.store_indices[&s].clone();
         let place = format!("p{pointer} + {}", index.at(at.position));
         let v = format!("v{value}");

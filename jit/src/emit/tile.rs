@@ -36,7 +36,8 @@ impl Writer<'_> {
         let node = self.node;
         let column = self.vector_var()?;
         if node.reduces()
-            || node.scans()
+            || self.ordered
+            || node.scatters()
             || !self.walked_vars().is_empty()
             || self.extents[column.0 as usize] < FEWEST
         {

@@ -178,7 +178,7 @@ impl<'a> Expansion<'a> {
         })
     }
 
-    fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {
+    pub(super) fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {
         match node.args.get(operand) {
             Some(Operand::Value(x)) => Ok((*x, self.graph.node(*x).shape.clone())),
             _ => Err(Error::internal(
@@ -202,7 +202,7 @@ impl<'a> Expansion<'a> {
     }
 
     /// An operand at the result's index (right-aligned broadcasting), cast to `dtype`.
-    fn operand(
+    pub(super) fn operand(
         &mut self,
         node: &Node,
         which: usize,
@@ -218,6 +218,16 @@ impl<'a> Expansion<'a> {
         let from = self.graph.node(x).dtype;
         let value = self.cast(value, dtype.compute());
         if dtype.is_half() && from != dtype {
+            return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
+        }
+        Ok(value)
+    }
+
+    /// A value at an index of its own, cast to `dtype`.
+    pub(super) fn element(&mut self, x: ValueId, dtype: DType, index: &[Expr]) -> Result<Value> {
+        let value = self.value(x, index, None)?;
+        let value = self.cast(value, dtype.compute());
+        if dtype.is_half() && self.graph.node(x).dtype != dtype {
             return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
         }
         Ok(value)
@@ -482,7 +492,7 @@ impl<'a> Expansion<'a> {
     }
 
     /// An index tensor's element, checked and wrapped, as an index expression.
-    fn checked(
+    pub(super) fn checked(
         &mut self,
         id: ValueId,
         indices: ValueId,
@@ -574,7 +584,7 @@ impl<'a> Expansion<'a> {
 }
 
 /// The index of an operand of shape `shape` broadcast (right-aligned) to the index's rank.
-fn broadcast_index(shape: &Shape, index: &[Expr]) -> Vec<Expr> {
+pub(super) fn broadcast_index(shape: &Shape, index: &[Expr]) -> Vec<Expr> {
     let lead = index.len() - shape.rank();
     (0..shape.rank())
         .map(|d| {

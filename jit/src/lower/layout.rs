@@ -21,8 +21,14 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
         .map(|i| {
             let id = ValueId(i as u32);
             let generated = !matches!(nodes[i].op, NodeOp::Input(_)) && !realized.is_call(id);
-            // A scan stores along its rows, which are another dimension's.
-            generated && !matches!(nodes[i].op, NodeOp::Op(Op::Scan { .. }))
+            // A scan stores along its rows, which are another dimension's; a scatter where it is told to.
+            let fixed = |op: &Op| {
+                matches!(
+                    op,
+                    Op::Scan { .. } | Op::Scatter { .. } | Op::IndexPut { .. }
+                )
+            };
+            generated && !matches!(&nodes[i].op, NodeOp::Op(op) if fixed(op))
         })
         .collect();
     for v in graph.outputs() {

@@ -15,7 +15,8 @@ impl Lowered {
                     BodyOp::Load { source, .. } => Some(*source),
                     _ => None,
                 });
-                loads.collect()
+                let base = nest.update.as_ref().map(|update| update.base.0);
+                loads.chain(base).collect()
             }
             Lowered::Call(call) => {
                 let windows = call.args.iter().filter_map(|arg| match arg {

@@ -6,6 +6,7 @@ mod live;
 mod pieces;
 mod realize;
 mod scan;
+mod scatter;
 mod split;
 
 use crate::body::{Body, BodyOp, Source};
@@ -142,6 +143,9 @@ fn lower_node(
     {
         return scan::lower_scan(graph, realized, id, (*kind, *dim), sites);
     }
+    if matches!(op, Op::Scatter { .. } | Op::IndexPut { .. }) {
+        return scatter::lower_scatter(graph, realized, id, sites);
+    }
     let iter;
     let mut red = Vec::new();
     let reduce = match op {
@@ -205,6 +209,7 @@ fn lower_node(
         node: id,
         place,
         dtype: node.dtype,
+        update: None,
         iter,
         red,
         body,

@@ -77,7 +77,9 @@ fn parts(
         let window = Layout::new(shape.clone(), strides.clone(), offset);
         let (base, alone) = base_of(graph, users, operand);
         let of = graph.node(base);
-        let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view());
+        // A scatter's memory holds other data before.
+        let updates = |op: &Op| matches!(op, Op::Scatter { .. } | Op::IndexPut { .. });
+        let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view() && !updates(op));
         let free = computed
             && alone
             && of.dtype == whole.dtype

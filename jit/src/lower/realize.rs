@@ -2,7 +2,7 @@
 
 use super::layout::{self, Order};
 use super::pieces::{self, Piece, Pieces};
-use super::scan;
+use super::{scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -58,6 +58,8 @@ pub struct Limits {
     pub scan_rows: usize,
     /// Whether scans are generated loops: where the emitter has them.
     pub scans: bool,
+    /// Whether scatters are.
+    pub scatters: bool,
     /// Most kernels of one combined launch; 1 launches each alone (scheduler C-08).
     pub combined_members: usize,
     /// Kernels of less work than this each, on average, in bytes moved, are launched alone: preparing a launch costs more
@@ -96,6 +98,7 @@ impl Default for Limits {
             scan_length: 1 << 16,
             scan_rows: 16,
             scans: true,
+            scatters: true,
             combined_members: 64,
             combined_least: 16 << 10,
             combined_work: 64 << 20,
@@ -191,14 +194,15 @@ impl Realized {
 }
 
 /// Whether only a ready-made kernel computes the operator.
-fn is_library(op: &Op, limits: &Limits, node: &Node) -> bool {
+fn is_library(graph: &Graph, op: &Op, limits: &Limits, node: &Node) -> bool {
     match op {
+        Op::IndexPut { .. } | Op::Scatter { .. } => {
+            scatter::is_library_scatter(graph, op, node, limits)
+        }
         Op::Scan { kind, dim } => scan::is_library_scan(node, *kind, *dim, limits),
         Op::Sort { .. }
         | Op::ArgSort { .. }
         | Op::ArgTopK { .. }
-        | Op::IndexPut { .. }
-        | Op::Scatter { .. }
         | Op::Matmul
         | Op::Conv(_)
         | Op::Pool(_)
@@ -249,7 +253,12 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             };
             continue;
         };
-        if is_library(op, limits, node) {
+        let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
+        let in_memory = |v: ValueId| realized.window(graph, v).is_some();
+        let plain = scatters
+            && graph.operands(id).skip(1).all(in_memory)
+            && scatter::is_lane_by_lane(graph, op, node);
+        if plain || is_library(graph, op, limits, node) {
             realized.call[i] = true;
             for operand in graph.operands(id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
@@ -286,6 +295,20 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         }
         // ir C5: what follows a scan cannot compute an element of it alone.
         if matches!(op, Op::Scan { dim, .. } if scan::length(&node.shape, *dim) > 1) {
+            store(&mut realized, &mut costs, id);
+            continue;
+        }
+        if matches!(op, Op::IndexPut { .. } | Op::Scatter { .. }) {
+            if let Some(Operand::Value(x)) = node.args.first().copied() {
+                need_memory(graph, &mut realized, &mut costs, x);
+            }
+            // One thread walks what may meet at one place: it is not to wait for costly functions.
+            let serial = scatter::rows(graph, op, node) < limits.split_rows;
+            for operand in graph.operands(id).skip(1) {
+                if serial && costs[operand.0 as usize].heavy {
+                    need_memory(graph, &mut realized, &mut costs, operand);
+                }
+            }
             store(&mut realized, &mut costs, id);
             continue;
         }

@@ -81,6 +81,7 @@ pub(super) fn lower_scan(
         body,
         result,
         place,
+        update: None,
         exact: node.precision == Precision::EagerExact,
     };
     Ok(if nest.exact { rounded(nest) } else { nest })

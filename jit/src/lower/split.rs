@@ -33,9 +33,10 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
             _ => None,
         };
         let mut body = Body::default();
+        let at = nest.update.as_ref().map_or(nest.result, |u| u.at);
         let roots = body.import(
             &nest.body,
-            &[nest.result],
+            &[nest.result, at],
             &of,
             &|_, _| None,
             extents.as_slice(),
@@ -43,6 +44,9 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
         nest.body = body;
         nest.place = nest.place.substitute(&of, extents.as_slice());
         nest.result = roots[0];
+        if let Some(update) = &mut nest.update {
+            update.at = roots[1];
+        }
     }
     nest
 }

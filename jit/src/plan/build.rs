@@ -41,6 +41,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.cat_bytes,
             false => u64::MAX,
         },
+        scatters: limits.scatters && graph.device().is_cpu(),
         // Long rows are cut into pieces by the emitter.
         scan_length: match graph.device().is_cpu() {
             true => limits.scan_length,
@@ -299,6 +300,11 @@ pub(crate) fn accesses(step: &Step) -> (Vec<Source>, Vec<ValueId>) {
             Pointer::Write(node) => writes.push(node),
         }
     }
+    reads.extend(
+        step.kernel()
+            .iter()
+            .flat_map(|k| k.updates.iter().map(|u| u.1)),
+    );
     if let Step::Template(template) = step {
         // The product passes from panel to panel.
         reads.retain(|s| *s != Source::Node(template.call.node));

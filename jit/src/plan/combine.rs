@@ -94,7 +94,12 @@ impl Launches {
         let mut open: Option<Touched<'_>> = None;
         for (i, step) in steps.iter().enumerate() {
             let kernel = match step {
-                Step::Launch(kernel) if work[i] <= limits.combined_work => kernel,
+                // What a kernel updates is there before all of them are launched.
+                Step::Launch(kernel)
+                    if work[i] <= limits.combined_work && kernel.updates.is_empty() =>
+                {
+                    kernel
+                }
                 _ => {
                     groups.push(i..i + 1);
                     open = None;

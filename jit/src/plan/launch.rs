@@ -110,7 +110,7 @@ impl Run<'_> {
             if let Pointer::Write(id) = *pointer {
                 match self.reusable(emitted, id, frees, &outputs.aliased) {
                     Some(source) => outputs.aliased.push((id, source)),
-                    None => outputs.fresh.push((id, self.fresh(id)?)),
+                    None => outputs.fresh.push((id, self.fresh(emitted, id)?)),
                 }
             }
         }
@@ -246,7 +246,7 @@ impl Run<'_> {
         let id = t.call.node;
         let mut outputs = self.outputs_of(&t.kernel, frees)?;
         if t.stored {
-            let product = self.fresh(id)?;
+            let product = self.fresh(&t.kernel, id)?;
             self.store(id, product);
         } else {
             let graph = &self.draft.graph;

@@ -4,6 +4,7 @@ use super::build::accesses;
 use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
+use crate::emit::Emitted;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
 use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
@@ -176,8 +177,13 @@ impl Run<'_> {
         }
     }
 
-    /// Memory for a node that a kernel writes: a part of what it lies in, or its own.
-    pub(super) fn fresh(&mut self, id: ValueId) -> Result<Array> {
+    /// Memory for a node that a kernel writes: a part of what it lies in, or its own; of one that it updates with what
+    /// is there before.
+    pub(super) fn fresh(&mut self, emitted: &Emitted, id: ValueId) -> Result<Array> {
+        if let Some((_, source, layout)) = emitted.updates.iter().find(|u| u.0 == id) {
+            return eager::copied(&self.window(*source, layout)?)
+                .map_err(|e| e.at(self.draft.graph.context(id)));
+        }
         let Some(piece) = self.draft.pieces.get(&id) else {
             return self.empty(id);
         };

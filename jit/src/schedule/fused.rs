@@ -5,7 +5,7 @@ use super::{Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
-use crate::nest::{LoopNest, flat_index};
+use crate::nest::{LoopNest, Update, flat_index, update_text};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
@@ -32,6 +32,39 @@ pub struct Store {
     pub value: Value,
     /// Where, over the fused node's variables.
     pub index: Expr,
+    /// For a scatter, what takes the place of `index`.
+    pub update: Option<Update>,
+}
+
+/// What a body must keep for these stores: the value of each, and the place of a scatter's.
+pub(crate) fn roots(stores: &[Store]) -> Vec<Value> {
+    let of = |s: &Store| std::iter::once(s.value).chain(s.update.as_ref().map(|u| u.at));
+    stores.iter().flat_map(of).collect()
+}
+
+/// The stores with the copies of their [`roots`] and their indices as `index` gives them.
+pub(crate) fn moved(
+    stores: &[Store],
+    copies: Vec<Value>,
+    index: &dyn Fn(&Expr) -> Expr,
+) -> Vec<Store> {
+    let mut copies = copies.into_iter();
+    let mut next = |old: Value| copies.next().unwrap_or(old);
+    let mut all = Vec::with_capacity(stores.len());
+    for store in stores {
+        let value = next(store.value);
+        let update = store.update.clone().map(|u| Update {
+            at: next(u.at),
+            ..u
+        });
+        all.push(Store {
+            value,
+            index: index(&store.index),
+            update,
+            ..store.clone()
+        });
+    }
+    all
 }
 
 /// Loop nests that become one kernel. Variables `0..iter.len()` are rows, run in parallel; the following ones are the
@@ -62,6 +95,7 @@ impl FusedNode {
             dtype: nest.dtype,
             value: nest.result,
             index: nest.place.clone(),
+            update: nest.update.clone(),
         };
         FusedNode {
             steps: vec![step],
@@ -130,6 +164,16 @@ impl FusedNode {
         store.index.any(&mut |t| column(t))
     }
 
+    /// Whether a scatter is among the stores.
+    pub fn scatters(&self) -> bool {
+        self.stores.iter().any(|s| s.update.is_some())
+    }
+
+    /// Whether the columns of a row must be walked in order, on one thread.
+    pub fn is_ordered(&self) -> bool {
+        self.scans() || (self.scatters() && !self.red.is_empty())
+    }
+
     /// Whether the reductions are split into chunks of columns, by sizes alone.
     pub fn is_split(&self, limits: &Limits) -> bool {
         self.reduces()
@@ -176,6 +220,10 @@ impl FusedNode {
         later: &FusedNode,
         limits: &Limits,
     ) -> Result<(FusedNode, bool), Refusal> {
+        // L-26, L-27: what a scatter writes is complete after the kernel, and not to be read in it.
+        if earlier.scatters() || later.scatters() {
+            return Err(Refusal::Scatter);
+        }
         if earlier.steps.len() + later.steps.len() > limits.fusion_nests {
             return Err(Refusal::TooManyNests);
         }
@@ -214,8 +262,8 @@ impl FusedNode {
             let nodes = stores.iter().enumerate().map(|(i, s)| (s.node, i));
             forwarded = nodes.collect();
         }
-        let moved = [(earlier, &first), (later, &second)];
-        for (node, map) in moved.into_iter().skip(usize::from(stays)) {
+        let both = [(earlier, &first), (later, &second)];
+        for (node, map) in both.into_iter().skip(usize::from(stays)) {
             let of = |term: &Term| match term {
                 Term::Var(v) => map.get(v.0 as usize).cloned(),
                 _ => None,
@@ -230,16 +278,12 @@ impl FusedNode {
                 }
                 Some(store.value)
             };
-            let roots: Vec<Value> = node.stores.iter().map(|s| s.value).collect();
-            let copies = body.import(&node.body, &roots, &of, &forward, extents.as_slice());
-            for (store, value) in node.stores.iter().zip(copies) {
-                let index = store.index.substitute(&of, extents.as_slice());
+            let wanted = roots(&node.stores);
+            let copies = body.import(&node.body, &wanted, &of, &forward, extents.as_slice());
+            let index = |e: &Expr| e.substitute(&of, extents.as_slice());
+            for store in moved(&node.stores, copies, &index) {
                 forwarded.insert(store.node, stores.len());
-                stores.push(Store {
-                    value,
-                    index,
-                    ..store.clone()
-                });
+                stores.push(store);
             }
         }
         if mismatch.get() {
@@ -311,7 +355,8 @@ impl fmt::Display for FusedNode {
         };
         write!(f, "fused")?;
         for store in &self.stores {
-            write!(f, " %{}=v{}", store.node.0, store.value)?;
+            let update = update_text(store.update.as_ref());
+            write!(f, " %{}=v{}{update}", store.node.0, store.value)?;
         }
         if let Some(product) = self.product {
             write!(f, " after %{}", product.node.0)?;

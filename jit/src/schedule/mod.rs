@@ -18,6 +18,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
 pub use fused::{Dependence, FusedNode, Product, Store};
+pub(crate) use fused::{moved, roots};
 pub use moments::Moment;
 pub use refusal::Refusal;
 
@@ -344,7 +345,9 @@ impl<'a> Fusion<'a> {
         for step in &steps {
             let sources: Vec<Source> = match step {
                 Scheduled::Fused(fused) => {
-                    let mut all: Vec<Source> = fused.loads().map(|(s, _, _)| s).collect();
+                    let bases = fused.stores.iter().filter_map(|s| s.update.as_ref());
+                    let loads = fused.loads().map(|(s, _, _)| s);
+                    let mut all: Vec<Source> = loads.chain(bases.map(|u| u.base.0)).collect();
                     if let Some(product) = fused.product {
                         // It passes from panel to panel.
                         all.retain(|s| *s != Source::Node(product.node));

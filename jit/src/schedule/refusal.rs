@@ -29,6 +29,8 @@ pub enum Refusal {
     PeakMemory,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
     SplitReduction,
+    /// One scatters: its result is complete only after the kernel (L-26, L-27, D-29).
+    Scatter,
     /// A scan would meet its columns in another order (ir C1).
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
@@ -59,6 +61,7 @@ impl Refusal {
             Refusal::TooManyOps => "the kernel would hold too many operations",
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
+            Refusal::Scatter => "a scatter's result is complete only after its kernel",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",

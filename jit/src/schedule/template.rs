@@ -80,6 +80,9 @@ fn after_product(
     if kernel.product.is_some() {
         return Err(Refusal::TakenUp);
     }
+    if kernel.scatters() {
+        return Err(Refusal::Scatter);
+    }
     if kernel.reduces() {
         return Err(Refusal::AcrossPanels);
     }

@@ -16,6 +16,7 @@ mod memory;
 mod precision;
 mod reductions;
 mod scans;
+mod scatters;
 mod templates;
 mod tiles;
 

@@ -3,6 +3,7 @@
 mod movement;
 mod product;
 mod scan;
+mod scatter;
 
 use super::rng::Rng;
 use super::track::{self, Track};
@@ -235,7 +236,7 @@ impl Generator<'_> {
                 _ => self.create(),
             };
         }
-        match self.rng.below(46) {
+        match self.rng.below(50) {
             0..=6 => self.unary(),
             7..=14 => self.binary(),
             15 => self.select(),
@@ -253,6 +254,8 @@ impl Generator<'_> {
             38 => self.normalise(),
             39..=41 => self.scan(),
             42..=44 => self.product(),
+            45 | 46 => self.scatter(),
+            47 | 48 => self.index_put(),
             _ => self.library(),
         }
     }
@@ -592,7 +595,7 @@ impl Generator<'_> {
             return;
         }
         let dim = self.rng.below(rank);
-        match self.rng.below(4) {
+        match self.rng.below(2) {
             0 if t.is_exact() && t.bound.is_finite() => {
                 let descending = self.rng.chance(50);
                 self.push(
@@ -601,7 +604,6 @@ impl Generator<'_> {
                     Some(Track::exact(64.0)),
                 );
             }
-            2 | 3 if t.is_exact() && t.bound.is_finite() => self.scatter(x, dim),
             _ => self.scan(),
         }
     }

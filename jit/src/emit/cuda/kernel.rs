@@ -236,6 +236,7 @@ impl Writer<'_> {
                 body,
                 finish: finish.is_some(),
             },
+            updates: Vec::new(),
             in_place,
             pointers: self.pointers,
             params: self.params,

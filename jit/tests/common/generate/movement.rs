@@ -2,8 +2,8 @@
 
 use super::super::track::{self, Track};
 use super::Generator;
-use ferrotrace_kernels::{Extent, Op, Operand, ScatterMode, ValueId};
-use ferrotrace_runtime::{DType, Scalar, Shape};
+use ferrotrace_kernels::{Extent, Op, Operand, ValueId};
+use ferrotrace_runtime::{Scalar, Shape};
 use smallvec::SmallVec;
 
 impl Generator<'_> {
@@ -237,38 +237,6 @@ impl Generator<'_> {
             &[x.into(), index.into()],
             Some(self.track(x)),
         );
-    }
-
-    /// A scatter into `x`, whose elements are the same in both modes; so is then the order in which values meet.
-    pub(super) fn scatter(&mut self, x: ValueId, dim: usize) {
-        let (shape, dtype, t) = (self.shape_of(x), self.dtype_of(x), self.track(x));
-        if shape[dim] == 0 || dtype == DType::Bool {
-            return;
-        }
-        let mut own = shape.to_vec();
-        own[dim] = self.dim();
-        if self.is_too_large(&own) {
-            return;
-        }
-        let (index, src) = (self.indices(&own, shape[dim]), self.input(&own, dtype));
-        let from = self.track(src);
-        let modes = [
-            ScatterMode::Assign,
-            ScatterMode::Sum,
-            ScatterMode::Amax,
-            ScatterMode::Amin,
-        ];
-        let op = Op::Scatter {
-            dim,
-            mode: self.rng.pick(&modes),
-            include_self: self.rng.chance(70),
-        };
-        let bound = t.bound + from.bound * own[dim].max(1) as f64;
-        let small = (bound < 1e4).then_some(Track {
-            any_zero: true,
-            ..Track::exact(bound)
-        });
-        self.push(op, &[x.into(), index.into(), src.into()], small);
     }
 
     pub(super) fn index(&mut self) {

@@ -1,0 +1,188 @@
+//! Scatters as loop nests over the source: rows run over the dimensions that are not scattered, whose positions never
+//! meet; columns over what the indices cover, in order (ir P3, E18, E19).
+
+use super::expand::{Expansion, broadcast_index};
+use super::{Limits, Realized, Site};
+use crate::body::BodyOp;
+use crate::expr::Expr;
+use crate::graph::{Graph, Node, NodeOp, Precision};
+use crate::nest::{LoopNest, Update};
+use ferrotrace_kernels::{BinaryOp, Op, Operand, ScatterMode, ValueId};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
+
+/// How a value joins what is at its place; the outer `None` where it needs more than that.
+fn combine(op: &Op) -> Option<Option<BinaryOp>> {
+    match op {
+        Op::IndexPut { accumulate, .. } => Some(accumulate.then_some(BinaryOp::Add)),
+        Op::Scatter {
+            mode, include_self, ..
+        } => match mode {
+            ScatterMode::Assign => Some(None),
+            _ if !include_self => None,
+            ScatterMode::Sum => Some(Some(BinaryOp::Add)),
+            ScatterMode::Prod => Some(Some(BinaryOp::Mul)),
+            ScatterMode::Amax => Some(Some(BinaryOp::Maximum)),
+            ScatterMode::Amin => Some(Some(BinaryOp::Minimum)),
+            ScatterMode::Mean => None,
+        },
+        _ => None,
+    }
+}
+
+/// The source's extents, and which of them are scattered.
+fn source(graph: &Graph, op: &Op, node: &Node) -> Option<(Shape, Vec<bool>)> {
+    let shape = |which: usize| match node.args.get(which) {
+        Some(Operand::Value(v)) => Some(graph.node(*v).shape.clone()),
+        _ => None,
+    };
+    match op {
+        Op::Scatter { dim, .. } => {
+            let index = shape(1)?;
+            let scattered = (0..index.rank()).map(|d| d == *dim).collect();
+            Some((index, scattered))
+        }
+        Op::IndexPut { axes, at, .. } => {
+            let mut block = Shape::scalar();
+            for which in 2..node.args.len() {
+                block = block.broadcast(&shape(which)?)?;
+            }
+            let kept: Vec<usize> = (0..node.shape.rank())
+                .filter(|&d| !axes.contains(&(d as u8)))
+                .map(|d| node.shape[d])
+                .collect();
+            let all = kept[..*at].iter().chain(block.iter()).chain(&kept[*at..]);
+            let scattered = (0..kept.len() + block.rank())
+                .map(|d| (*at..*at + block.rank()).contains(&d))
+                .collect();
+            Some((all.copied().collect(), scattered))
+        }
+        _ => None,
+    }
+}
+
+/// Rows of the nest: what can run in parallel.
+pub(super) fn rows(graph: &Graph, op: &Op, node: &Node) -> usize {
+    source(graph, op, node).map_or(0, |(shape, scattered)| {
+        let kept = shape.iter().zip(&scattered).filter(|(_, s)| !**s);
+        kept.map(|(n, _)| n).product()
+    })
+}
+
+/// Whether a ready-made kernel is to compute the scatter: where the back end has no loops for it; where places must be
+/// counted or cleared first; where half-precision values meet, which are rounded once, after all of them; and where the
+/// source has no elements.
+pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, limits: &Limits) -> bool {
+    let Some(combine) = combine(op) else {
+        return true;
+    };
+    let empty = source(graph, op, node).is_none_or(|(shape, _)| shape.numel() == 0);
+    !limits.scatters || empty || (combine.is_some() && node.dtype.is_half())
+}
+
+/// Whether a source that lies in memory already gains nothing from a generated loop: it is as large as what it is
+/// written to, so that the copy which overwriting in place saves is the lesser part, and its lanes are written one by
+/// one, which the ready-made kernel does with less about it.
+pub(super) fn is_lane_by_lane(graph: &Graph, op: &Op, node: &Node) -> bool {
+    let rank = node.shape.rank();
+    let runs = matches!(op, Op::IndexPut { axes, at, .. }
+        if *at < rank - axes.len() && axes.iter().all(|&a| (a as usize) + 1 < rank));
+    let size = source(graph, op, node).map_or(0, |(shape, _)| shape.numel());
+    !runs && size >= node.shape.numel()
+}
+
+/// The loop nest of a scatter.
+pub(super) fn lower_scatter(
+    graph: &Graph,
+    realized: &Realized,
+    id: ValueId,
+    sites: &mut Vec<Site>,
+) -> Result<LoopNest> {
+    let node = graph.node(id);
+    let missing = || Error::internal("a scatter without its operands");
+    let (NodeOp::Op(op), Some(Operand::Value(x))) = (&node.op, node.args.first()) else {
+        return Err(missing());
+    };
+    let (shape, scattered) = source(graph, op, node).ok_or_else(missing)?;
+    let combine = combine(op).ok_or_else(missing)?;
+    let of = |wanted: bool| -> Vec<usize> {
+        let list = shape.iter().zip(&scattered);
+        list.filter(|(n, s)| **s == wanted && **n != 1)
+            .map(|(n, _)| *n)
+            .collect()
+    };
+    let (iter, red) = (of(false), of(true));
+    let (mut row, mut column) = (0, iter.len());
+    let index: Vec<Expr> = shape
+        .iter()
+        .zip(&scattered)
+        .map(|(&n, &s)| {
+            let next = if s { &mut column } else { &mut row };
+            if n == 1 {
+                return Expr::default();
+            }
+            *next += 1;
+            Expr::var(*next - 1)
+        })
+        .collect();
+    let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
+    let mut expansion = Expansion::new(graph, realized, extents, sites);
+    let mut place = Vec::with_capacity(node.shape.rank());
+    let which = match op {
+        Op::IndexPut { axes, .. } => {
+            let block: Vec<Expr> = index
+                .iter()
+                .zip(&scattered)
+                .filter(|(_, s)| **s)
+                .map(|(e, _)| e.clone())
+                .collect();
+            let mut kept = index.iter().zip(&scattered).filter(|(_, s)| !**s);
+            for d in 0..node.shape.rank() {
+                place.push(match axes.iter().position(|&a| a as usize == d) {
+                    Some(which) => {
+                        let (idx, idx_shape) = expansion.tensor(node, 2 + which)?;
+                        let at = broadcast_index(&idx_shape, &block);
+                        expansion.checked(id, idx, &at, (d, node.shape[d]), None)?
+                    }
+                    None => kept.next().ok_or_else(missing)?.0.clone(),
+                });
+            }
+            1
+        }
+        Op::Scatter { dim, .. } => {
+            let (idx, _) = expansion.tensor(node, 1)?;
+            place.extend_from_slice(&index);
+            if let Some(at) = place.get_mut(*dim) {
+                *at = expansion.checked(id, idx, &index, (*dim, node.shape[*dim]), None)?;
+            }
+            2
+        }
+        _ => return Err(missing()),
+    };
+    let same_rank = matches!(node.args.get(which), Some(Operand::Value(v))
+        if graph.node(*v).shape.rank() == index.len());
+    // A scatter's source covers its index, and may be larger; any other is broadcast.
+    let result = match (&node.args[which], op) {
+        (Operand::Value(v), Op::Scatter { .. }) if same_rank => {
+            expansion.element(*v, node.dtype, &index)?
+        }
+        _ => expansion.operand(node, which, node.dtype, &index, None)?,
+    };
+    let mut flat = Expr::default();
+    for (e, &stride) in place.iter().zip(&node.shape.strides()) {
+        flat = flat.add(&e.scale(stride as i64));
+    }
+    let mut body = expansion.into_body();
+    let at = body.push(BodyOp::Index(flat), DType::I64);
+    let base = realized.window(graph, *x).ok_or_else(missing)?;
+    Ok(LoopNest {
+        node: id,
+        dtype: node.dtype,
+        iter,
+        red,
+        body,
+        result,
+        place: Expr::default(),
+        update: Some(Update { at, combine, base }),
+        exact: node.precision == Precision::EagerExact,
+    })
+}
