@@ -5,7 +5,7 @@ use super::kernel::Writer;
 use super::lanes::place;
 use super::value::{lane_type, memory_type};
 use crate::body::{BodyOp, Source, Value};
-use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
@@ -136,6 +136,12 @@ impl Writer<'_> {
             let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {
                 continue;
             };
+            // A first NaN is searched for after the loop, which computes its values again.
+            let again = self.stages.loops[at].reduces.iter().any(|&r| {
+                let value = self.node.body.value(r);
+                matches!(&value.op, BodyOp::Reduce { kind: ReduceKind::ArgMax | ReduceKind::ArgMin, value: of, .. }
+                    if self.node.body.value(*of).dtype.is_float())
+            });
             for pointer in &self.pointers {
                 let Pointer::Read(source) = *pointer else {
                     continue;
@@ -153,11 +159,13 @@ impl Writer<'_> {
                             let late = self.stages.loops[at + 1..]
                                 .iter()
                                 .any(|l| l.compute.contains(&v));
+                            let searched = again && self.stages.loops[at].compute.contains(&v);
                             let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
                             *index == store.index
                                 && mask.is_none()
                                 && dtype.size() == store.dtype.size()
                                 && !late
+                                && !searched
                                 && !in_row
                         }
                         _ => true,

@@ -54,6 +54,24 @@ fn a_shared_or_kept_input_is_never_written() {
     assert_eq!(values(&x), before);
 }
 
+/// Where a NaN comes first is searched for after the loop: what it is computed from is still there.
+#[test]
+fn the_operand_of_a_position_is_not_overwritten_before_a_nan_is_found() {
+    let text = "
+        %0: f64[17] = input 0 [1]
+        %1: f64[17] = log(%0)
+        %2: f64[17] = abs(%0)
+        %3: i64[] = argmax(%1) {dims: [0], keepdim: false}
+        return %2 %3";
+    let mut data = [2.0; 17];
+    (data[0], data[3]) = (-1.0, 3.0);
+    let y = plan(text)
+        .run(&mut donated(dense(&[17], &data)), &[])
+        .expect("it runs");
+    assert_eq!(values(&y[1]), [0.0]);
+    assert_eq!(values(&y[0])[0], 1.0);
+}
+
 // scheduler §21.21, §21.22; codegen D T40
 #[test]
 fn other_elements_sizes_and_dtypes_rule_out_writing_in_place() {
