@@ -79,15 +79,27 @@ pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, limits: &L
     !limits.scatters || empty || (combine.is_some() && node.dtype.is_half())
 }
 
-/// Whether a source that lies in memory already gains nothing from a generated loop: it is as large as what it is
-/// written to, so that the copy which overwriting in place saves is the lesser part, and its lanes are written one by
-/// one, which the ready-made kernel does with less about it.
-pub(super) fn is_lane_by_lane(graph: &Graph, op: &Op, node: &Node) -> bool {
+/// Whether lanes are written one by one, those of a source with at least one element for each `per` of what it is
+/// written to. One as large, which lies in memory already, gains nothing from a generated loop: the copy which
+/// overwriting in place saves is the lesser part, and the ready-made kernel writes its lanes with less about it.
+pub(super) fn is_lane_by_lane(graph: &Graph, op: &Op, node: &Node, per: usize) -> bool {
     let rank = node.shape.rank();
     let runs = matches!(op, Op::IndexPut { axes, at, .. }
         if *at < rank - axes.len() && axes.iter().all(|&a| (a as usize) + 1 < rank));
-    let size = source(graph, op, node).map_or(0, |(shape, _)| shape.numel());
-    !runs && size >= node.shape.numel()
+    !runs && elements(graph, op, node).saturating_mul(per) >= node.shape.numel()
+}
+
+/// Elements of the source.
+fn elements(graph: &Graph, op: &Op, node: &Node) -> usize {
+    source(graph, op, node).map_or(0, |(shape, _)| shape.numel())
+}
+
+/// Whether one thread would compute a large source while it writes it lane by lane. With fewer elements than a quarter
+/// of what it is written to, the copy that overwriting saves weighs more.
+pub(super) fn is_serial(graph: &Graph, op: &Op, node: &Node, limits: &Limits) -> bool {
+    rows(graph, op, node) == 1
+        && elements(graph, op, node) >= limits.serial_scatter
+        && is_lane_by_lane(graph, op, node, 4)
 }
 
 /// The loop nest of a scatter.

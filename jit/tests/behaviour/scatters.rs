@@ -271,3 +271,23 @@ fn a_source_in_memory_is_written_in_runs_or_into_more() {
         0
     );
 }
+
+/// One thread writes all of a vector: a large source is computed before, by all threads.
+#[test]
+fn a_large_source_of_a_vector_is_computed_before_it_is_written() {
+    let scatter = |n: usize| {
+        format!(
+            "%0: f32[1000] = input 0 [1]
+             %1: i64[{n}] = input 1 [1]
+             %2: f32[{n}] = input 2 [1]
+             %3: f32[{n}] = mul(%2, 2.0)
+             %4: f32[1000] = scatter(%0, %1, %3) {{dim: 0, mode: \"sum\", include_self: true}}
+             return %4"
+        )
+    };
+    assert_eq!((calls(&scatter(20_000)), calls(&scatter(2000))), (1, 0));
+    for n in [2000, 20_000] {
+        let inputs = [noise(&[1000], 1), indices(n, 1000), noise(&[n], 2)];
+        run(&scatter(n), &inputs, 0.0);
+    }
+}
