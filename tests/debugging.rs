@@ -83,7 +83,7 @@ fn nans() {
     assert_eq!(error.context().map(|c| c.op), Some("sqrt"), "{error}");
     // Where compiled code chooses between values, the one that is not chosen does no harm.
     let x = numbers(40);
-    let chosen = x.gt(0.0).where_cond(&x.log(), &(&x * 0.0));
+    let chosen = x.gt(0.0).where_cond(x.log(), &(&x * 0.0));
     assert_eq!(chosen.to_vec::<f32>().expect("finite numbers")[0], 0.0);
 }
 
