@@ -136,8 +136,16 @@ impl<'a> Memory<'a> {
             CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
         };
         let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
-        let array = eager::run(op, &args, &node.shape, node.dtype)
-            .map_err(|e| e.at(self.graph.context(call.node)))?;
+        let placed = |e: Error| e.at(self.graph.context(call.node));
+        let layout = self.layout(call.node);
+        if !layout.is_contiguous() {
+            let span = ferrotrace_runtime::Shape::from([layout.span().len()]);
+            let out = Array::empty(&self.graph.device(), span, node.dtype)?.with_layout(layout);
+            eager::run_into(op, &args, &out).map_err(placed)?;
+            self.nodes.insert(call.node, out);
+            return Ok(());
+        }
+        let array = eager::run(op, &args, &node.shape, node.dtype).map_err(placed)?;
         let array = if array.layout.is_contiguous() && array.layout.offset() == 0 {
             array
         } else {

@@ -5,9 +5,11 @@
 
 mod elsewhere;
 mod finite;
+mod given;
 
 pub use elsewhere::run_on;
 pub use finite::{are_finite, check, is_finite, not_finite};
+pub use given::{run_into, run_over, takes_window, writes_over};
 
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};

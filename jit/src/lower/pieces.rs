@@ -3,7 +3,7 @@
 
 use super::{Limits, Realized};
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_kernels::{Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -84,16 +84,18 @@ fn parts(
             && alone
             && of.dtype == whole.dtype
             && of.shape.numel() > 0
-            && !realized.call[base.0 as usize]
             && !realized.pieces.contains_key(&base)
             && found.iter().all(|part| part.base != base);
+        let takes = |window: &Layout| match &of.op {
+            NodeOp::Op(op) if realized.call[base.0 as usize] => {
+                eager::takes_window(op, of.dtype, window)
+            }
+            _ => true,
+        };
+        let window = free.then(|| unit_free(&window, &of.shape)).flatten();
         found.push(Part {
             base,
-            window: if free {
-                unit_free(&window, &of.shape)
-            } else {
-                None
-            },
+            window: window.filter(takes),
             bytes: (shape.numel() * whole.dtype.size()) as u64,
         });
     }

@@ -96,11 +96,7 @@ impl Run<'_> {
 
     /// A buffer that nobody but this run has, if it has memory.
     fn dying(&self, source: Source) -> Option<&Array> {
-        let owned = match source {
-            Source::Input(n) => self.inputs[n as usize].as_ref().is_some_and(|i| i.1),
-            Source::Node(_) => true,
-        };
-        let array = self.array(source).ok().filter(|_| owned)?;
+        let array = self.array(source).ok().filter(|_| self.owns(source))?;
         array.buffer.is_unique().then_some(array)
     }
 

@@ -1,6 +1,7 @@
 //! Plans: a compiled graph, run any number of times.
 
 mod build;
+mod calls;
 mod combine;
 mod finite;
 mod launch;

@@ -2,6 +2,7 @@
 
 use super::Step;
 use super::build::accesses;
+use super::calls::overwritten;
 use crate::body::Source;
 use crate::graph::Graph;
 use crate::lower::Pieces;
@@ -87,6 +88,12 @@ impl Footprints {
                         list.push(buffer);
                     }
                 }
+            }
+            if let Step::Call(call) = step
+                && let Some(over) = overwritten(graph, pieces, call)
+            {
+                let node = number(&mut all, Source::Node(call.node));
+                footprint.in_place.push((node, number(&mut all, over)));
             }
             // A product that passes from panel to panel has no memory to share.
             let passes = |source: &Source| match step {

@@ -1,14 +1,13 @@
 //! Running plans: memory, launches, calls, faults.
 
 use super::build::accesses;
+use super::calls::overwritten;
 use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::Emitted;
-use crate::graph::NodeOp;
-use crate::lower::{Call, CallArg};
-use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
-use ferrotrace_runtime::{Buffer, Config, Counter, Error, Layout, Result, Scalar, Timer, count};
+use ferrotrace_kernels::{Array, Operand, ValueId, eager};
+use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -71,10 +70,7 @@ impl Plan {
                 run.template(template, kernel, &self.draft.frees[i])
             }
             (Step::Call(call), _) => {
-                let array = match run.join(call)? {
-                    Some(whole) => whole,
-                    None => run.call(call)?,
-                };
+                let array = run.call(call, &self.draft.frees[i])?;
                 run.store(call.node, array);
                 Ok(())
             }
@@ -92,6 +88,12 @@ impl Plan {
         }
         run.outputs()
     }
+}
+
+/// Whether an array is all of a buffer of these bytes, which nothing else holds.
+pub(super) fn is_whole(a: &Array, bytes: usize) -> bool {
+    let starts = a.layout.is_contiguous() && a.layout.offset() == 0;
+    starts && a.buffer.bytes() == bytes && a.buffer.is_unique()
 }
 
 /// Where the nodes that a plan stores stand among them: most nodes of a long trace are not stored.
@@ -125,7 +127,7 @@ impl Places {
 
 impl Run<'_> {
     /// The data of a stored node, if it was computed and not released.
-    fn node(&self, id: ValueId) -> Option<&Array> {
+    pub(super) fn node(&self, id: ValueId) -> Option<&Array> {
         let place = self.places.of[id.0 as usize];
         self.nodes.get(place as usize)?.as_ref()
     }
@@ -163,17 +165,27 @@ impl Run<'_> {
         found.ok_or_else(|| Error::internal(format!("{source:?} has no memory")))
     }
 
+    /// Whether the run may overwrite the buffer after its last use: all but inputs that are not donated.
+    pub(super) fn owns(&self, source: Source) -> bool {
+        match source {
+            Source::Input(n) => self.inputs[n as usize].as_ref().is_some_and(|i| i.1),
+            Source::Node(_) => true,
+        }
+    }
+
     /// Releases what nothing after step `i` needs.
     pub(super) fn release(&mut self, i: usize) {
         for source in &self.draft.frees[i] {
-            match *source {
-                Source::Input(n) => {
-                    if self.inputs[n as usize].as_ref().is_some_and(|i| i.1) {
-                        self.inputs[n as usize] = None;
-                    }
-                }
-                Source::Node(v) => drop(self.take(v)),
-            }
+            self.free(*source);
+        }
+    }
+
+    /// Releases a buffer after its last use.
+    pub(super) fn free(&mut self, source: Source) {
+        match source {
+            Source::Input(n) if self.owns(source) => self.inputs[n as usize] = None,
+            Source::Input(_) => {}
+            Source::Node(v) => drop(self.take(v)),
         }
     }
 
@@ -184,6 +196,11 @@ impl Run<'_> {
             return eager::copied(&self.window(*source, layout)?)
                 .map_err(|e| e.at(self.draft.graph.context(id)));
         }
+        self.given(id)
+    }
+
+    /// Memory for a node that a step writes all of: a part of what it lies in, or its own.
+    pub(super) fn given(&mut self, id: ValueId) -> Result<Array> {
         let Some(piece) = self.draft.pieces.get(&id) else {
             return self.empty(id);
         };
@@ -215,65 +232,6 @@ impl Run<'_> {
         }
     }
 
-    /// A stored window, as an array.
-    fn window(&self, source: Source, layout: &Layout) -> Result<Array> {
-        match source {
-            Source::Node(v) if self.node(v).is_none() => {
-                Ok(self.empty(v)?.with_layout(layout.clone()))
-            }
-            _ => {
-                let base = self.array(source)?;
-                let (shape, strides) = (
-                    layout.shape().clone(),
-                    SmallVec::from_slice(layout.strides()),
-                );
-                let offset = base.layout.offset() as isize + layout.offset() as isize;
-                Ok(base.with_layout(Layout::new(shape, strides, offset as usize)))
-            }
-        }
-    }
-
-    /// A concatenation some of whose parts were written in place: the others are copied there.
-    fn join(&self, call: &Call) -> Result<Option<Array>> {
-        let Some((dim, copied)) = self.draft.joined(call) else {
-            return Ok(None);
-        };
-        let whole = self.array(Source::Node(call.node))?;
-        count(Counter::LibraryCalls, u64::from(!copied.is_empty()));
-        for (start, source, layout) in copied {
-            eager::place(whole, dim, start, &self.window(source, layout)?)
-                .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
-        }
-        Ok(Some(whole.clone()))
-    }
-
-    /// A call's operator and operands.
-    pub(super) fn operands(&self, call: &Call) -> Result<(&Op, Vec<eager::Arg>)> {
-        let NodeOp::Op(op) = &self.draft.graph.node(call.node).op else {
-            return Err(Error::internal("an input is called"));
-        };
-        let arg = |a: &CallArg| match a {
-            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
-            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
-        };
-        Ok((op, call.args.iter().map(arg).collect::<Result<_>>()?))
-    }
-
-    fn call(&self, call: &Call) -> Result<Array> {
-        count(Counter::LibraryCalls, 1);
-        let node = self.draft.graph.node(call.node);
-        let (op, args) = self.operands(call)?;
-        let device = self.draft.graph.device();
-        let array = eager::run_on(&device, op, &args, &node.shape, node.dtype)
-            .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
-        // Later kernels index the node's memory row-major from its start.
-        if array.layout.is_contiguous() && array.layout.offset() == 0 {
-            Ok(array)
-        } else {
-            eager::contiguous(&array)
-        }
-    }
-
     fn outputs(self) -> Result<Vec<Array>> {
         self.draft
             .outputs
@@ -294,6 +252,14 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
     for (i, step) in draft.steps.iter().enumerate() {
         let (reads, writes) = accesses(step);
         let writes: Vec<Source> = writes.into_iter().map(Source::Node).collect();
+        if let Step::Call(call) = step
+            && let Some(over) = overwritten(&draft.graph, &draft.pieces, call)
+            && reads.iter().filter(|source| **source == over).count() != 1
+        {
+            return Err(Error::internal(format!(
+                "step {i} reads {over:?} while it writes over it"
+            )));
+        }
         if let Some(bad) = reads.iter().find(|s| !alive.contains(s) && !empty(s)) {
             return Err(Error::internal(format!(
                 "step {i} reads {bad:?}, which has no value"

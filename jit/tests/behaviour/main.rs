@@ -5,6 +5,7 @@
 mod common;
 
 mod caching;
+mod calls;
 mod combined;
 mod estimates;
 mod fusion;

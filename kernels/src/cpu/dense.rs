@@ -38,6 +38,22 @@ pub fn elements_mut<T: Element>(x: &mut Array) -> Result<&mut [T]> {
         .ok_or_else(|| Error::internal("a result's memory is shared"))
 }
 
+/// The memory that an array which is being made lies in, of all of the buffer. Nothing else may use the array's elements
+/// meanwhile; others of the buffer are left alone by who stays inside the window.
+///
+/// # Errors
+/// `Internal`: the array is of another type, or not on the CPU.
+pub fn in_the_making<T: Element>(x: &Array) -> Result<Shared<'_, T>> {
+    if !holds::<T>(x.dtype) || !x.buffer.device().is_cpu() {
+        return Err(Error::internal("a result of another type"));
+    }
+    Ok(Shared {
+        start: x.buffer.as_mut_ptr().cast(),
+        len: x.buffer.bytes() / size_of::<T>(),
+        owner: PhantomData,
+    })
+}
+
 fn holds<T: Element>(dtype: DType) -> bool {
     T::DTYPE == dtype || (T::DTYPE == DType::U8 && dtype == DType::Bool)
 }

@@ -291,6 +291,9 @@ unsafe fn product_panel<T: Real>(
     Ok(())
 }
 
+/// Where the matrices of a batch start: of both operands and of the result.
+pub type Starts = [usize; 3];
+
 /// Products of a batch: number `i` multiplies the matrices that start at `starts[i]` of `a` and `b`, and is written to
 /// the `i`-th dense matrix of `out`. Spread over the pool by product if there are many, else by panel.
 ///
@@ -304,16 +307,45 @@ pub fn products<T: Real>(
     out: &mut [T],
 ) -> Result<()> {
     let size = s.m * s.n;
-    if size == 0 || out.len() != size * starts.len() {
+    if out.len() != size * starts.len() {
         return Ok(());
     }
-    if s.k == 0 {
-        out.fill(T::ZERO);
+    let starts = starts.iter().enumerate();
+    let starts: Vec<Starts> = starts.map(|(i, of)| [of.0, of.1, i * size]).collect();
+    products_into(s, a, b, &starts, &Shared::new(out), s.n)
+}
+
+/// As [`products`], but number `i` is written where its third start says, its rows dense and `row` apart. Matrices of the result have no element in common, and nobody else uses them meanwhile.
+///
+/// # Errors
+/// `Internal`: a matrix leaves its memory.
+pub fn products_into<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    starts: &[Starts],
+    c: &Shared<'_, T>,
+    row: usize,
+) -> Result<()> {
+    if s.m * s.n == 0 {
         return Ok(());
     }
-    for &(i, j) in starts {
+    for &[i, j, to] in starts {
         View { start: i, ..a }.check(s.m, s.k)?;
         View { start: j, ..b }.check(s.k, s.n)?;
+        if to + (s.m - 1) * row + s.n > c.len() {
+            return Err(Error::internal("a matrix leaves its memory"));
+        }
+    }
+    if s.k == 0 {
+        for at in starts
+            .iter()
+            .flat_map(|at| (0..s.m).map(move |i| at[2] + i * row))
+        {
+            // SAFETY: the row is inside, as just checked, and nobody else uses it.
+            unsafe { c.part(at..at + s.n) }.fill(T::ZERO);
+        }
+        return Ok(());
     }
     let failed = std::sync::Mutex::new(Ok(()));
     let keep = |result: Result<()>| {
@@ -323,19 +355,10 @@ pub fn products<T: Real>(
             *failed = result;
         }
     };
-    let c = Shared::new(out);
     let one = |i: usize| {
-        let (a, b) = (
-            View {
-                start: starts[i].0,
-                ..a
-            },
-            View {
-                start: starts[i].1,
-                ..b
-            },
-        );
-        product(s, a, b, &c, i * size)
+        let [of_a, of_b, to] = starts[i];
+        let (a, b) = (View { start: of_a, ..a }, View { start: of_b, ..b });
+        product(s, a, b, c, to, row)
     };
     if starts.len() >= 2 * Pool::global().threads() || s.work() < 2 * TASK {
         ranges(starts.len(), s.work() / 8, |range| {
@@ -347,20 +370,24 @@ pub fn products<T: Real>(
     failed.into_inner().unwrap_or(Ok(()))
 }
 
-/// One product, written densely to `c` from `start` on, spread over the pool by panels.
+/// One product, written to `c` from `start` on in dense rows `row` apart, spread over the pool by panels.
 fn product<T: Real>(
     s: Sizes,
     a: View<'_, T>,
     b: View<'_, T>,
     c: &Shared<'_, T>,
     start: usize,
+    row: usize,
 ) -> Result<()> {
-    // SAFETY: products have disjoint results.
+    // SAFETY: products have disjoint results; a vector's elements are next to each other.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
     if s.m == 1 && super::vector::vector_matrix(s.k, s.n, a, b, whole()) {
         return Ok(());
     }
-    if s.n == 1 && super::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole()) {
+    if s.n == 1
+        && row == 1
+        && super::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole())
+    {
         return Ok(());
     }
     let (columns, rows) = panels(s, Pool::global().threads());
@@ -376,7 +403,7 @@ fn product<T: Real>(
             b,
             c,
             start,
-            s.n,
+            row,
             (0..s.m, 0..s.n),
             false,
             Parallelism::None,
@@ -385,7 +412,7 @@ fn product<T: Real>(
     let failed = std::sync::atomic::AtomicBool::new(false);
     Pool::global().run(columns * rows, &|begin, end, _| {
         for i in begin..end {
-            if multiply_panel(s, a, b, c, start, s.n, panel(i), false, Parallelism::None).is_err() {
+            if multiply_panel(s, a, b, c, start, row, panel(i), false, Parallelism::None).is_err() {
                 failed.store(true, std::sync::atomic::Ordering::Relaxed);
             }
         }

@@ -308,7 +308,7 @@ fn source(args: &[Arg], i: usize, device: &Device, dtype: DType) -> Result<Array
 
 /// The type in which values are combined: sums and products of half types are rounded once, at the end; those of truth
 /// values are `or` and `and`.
-fn combining(dtype: DType, combines: bool) -> DType {
+pub(crate) fn combining(dtype: DType, combines: bool) -> DType {
     match dtype {
         DType::Bool if combines => DType::I64,
         _ if combines => dtype.compute(),
@@ -330,18 +330,34 @@ pub fn run_index_put(
     dtype: DType,
 ) -> Result<Array> {
     let x = array(args, 0)?;
-    let compute = combining(dtype, accumulate);
-    let mut out = copy(x, x.shape(), compute)?;
+    let mut out = copy(x, x.shape(), combining(dtype, accumulate))?;
+    put_over(&mut out, axes, at, accumulate, args)?;
+    cast(&out, dtype)
+}
+
+/// Writes (or adds) the source at the indices of `out`, a dense array of its own of the [`combining`] type; the first
+/// operand is not looked at.
+///
+/// # Errors
+/// `Index`: the first index out of range, with nothing written. Out of memory.
+pub(crate) fn put_over(
+    out: &mut Array,
+    axes: &[u8],
+    at: usize,
+    accumulate: bool,
+    args: &[Arg],
+) -> Result<()> {
+    let compute = out.dtype;
     let s = selection(axes, at, &out.layout, args, 2)?;
-    let src = source(args, 1, x.buffer.device(), compute)?;
-    let spread = region(x.shape(), axes, at, args)?;
+    let src = source(args, 1, out.buffer.device(), compute)?;
+    let spread = region(out.shape(), axes, at, args)?;
     let spread = src
         .layout
         .broadcast_to(&spread)
         .ok_or_else(|| Error::internal("a source's shape"))?;
     let src = contiguous(&cast(&src.with_layout(spread), compute)?)?;
-    with_type!(compute, T => put::<T>(elements_mut(&mut out)?, elements(&src)?, &s, accumulate));
-    cast(&out, dtype)
+    with_type!(compute, T => put::<T>(elements_mut(out)?, elements(&src)?, &s, accumulate));
+    Ok(())
 }
 
 /// The shape that the index operands of an `index_put` select.
@@ -371,18 +387,39 @@ pub fn run_scatter(
     if dtype == DType::Bool && mode == ScatterMode::Mean {
         return Err(Error::dtype("the mean of bool is not defined"));
     }
+    let mut out = copy(x, x.shape(), scatter_type(dtype, mode))?;
+    scatter_over(&mut out, dim, mode, include_self, args)?;
+    cast(&out, dtype)
+}
+
+/// The type in which a scatter combines.
+pub(crate) fn scatter_type(dtype: DType, mode: ScatterMode) -> DType {
     let sums = matches!(
         mode,
         ScatterMode::Sum | ScatterMode::Prod | ScatterMode::Mean
     );
-    let compute = combining(dtype, sums);
-    let mut out = copy(x, x.shape(), compute)?;
+    combining(dtype, sums)
+}
+
+/// Lets the source meet the elements of `out`, a dense array of its own of the [`scatter_type`]; the first operand is
+/// not looked at.
+///
+/// # Errors
+/// `Index`: the first index out of range; `out` is then of no use. Out of memory.
+pub(crate) fn scatter_over(
+    out: &mut Array,
+    dim: usize,
+    mode: ScatterMode,
+    include_self: bool,
+    args: &[Arg],
+) -> Result<()> {
+    let compute = out.dtype;
     let index = indices(args, 1)?;
     let shape = index.shape();
     if shape.numel() == 0 {
-        return cast(&out, dtype);
+        return Ok(());
     }
-    let src = source(args, 2, x.buffer.device(), compute)?;
+    let src = source(args, 2, out.buffer.device(), compute)?;
     // The part of the source that the index covers.
     let part = match src.layout.shape().rank() == shape.rank() {
         true => Layout::new(
@@ -393,7 +430,7 @@ pub fn run_scatter(
         false => Layout::new(shape.clone(), Strides::from_elem(0, shape.rank()), 0),
     };
     let src = contiguous(&cast(&src.with_layout(part), compute)?)?;
-    let (to, rank) = (x.shape(), shape.rank());
+    let (to, rank) = (out.shape().clone(), shape.rank());
     let after = (dim + 1).min(rank);
     let stride: usize = to[after..].iter().product();
     let size = to.get(dim).copied().unwrap_or(1);
@@ -407,9 +444,9 @@ pub fn run_scatter(
         dim: (dim, size),
     };
     with_type!(compute, T => {
-        scatter::<T>(elements_mut(&mut out)?, elements(&src)?, &places, mode, include_self)?
+        scatter::<T>(elements_mut(out)?, elements(&src)?, &places, mode, include_self)?
     });
-    cast(&out, dtype)
+    Ok(())
 }
 
 #[cfg(test)]

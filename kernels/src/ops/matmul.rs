@@ -1,8 +1,8 @@
 //! Matrix products.
 
 use super::{Inferred, tensor};
-use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::matmul::{Sizes, View, integer_products, products};
+use crate::cpu::dense::{elements, elements_mut, in_the_making};
+use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, products_then};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
@@ -88,9 +88,12 @@ struct Matrices {
     left: Layout,
     b: Array,
     right: Layout,
+    /// That of the result, if it was given one.
+    to: Option<Layout>,
 }
 
-fn matrices(args: &[Arg], dtype: DType) -> Result<Matrices> {
+/// The matrices of a product of type `dtype` that is written to the window `out`, if there is one.
+fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let compute = dtype.compute();
     let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
@@ -103,12 +106,21 @@ fn matrices(args: &[Arg], dtype: DType) -> Result<Matrices> {
         _ => x.layout.clone(),
     };
     let (mut left, right) = (matrix(&a, 0), matrix(&b, 1));
+    let mut to = out.cloned();
+    for (vector, at) in [(&a, 0), (&b, 1)] {
+        if vector.shape().rank() == 1 {
+            to = to.map(|to| with_unit(&to, parts.batch.rank() + at));
+        }
+    }
     // One matrix on the right: the batch is part of the rows on the left, if strides allow.
     let s = parts.sizes;
     if right.shape().rank() == 2 && left.shape().rank() > 2 {
         let rows = parts.batch.numel() * s.m;
-        if let Some(merged) = left.reshape(&Shape::from([rows, s.k])) {
+        let merged = left.reshape(&Shape::from([rows, s.k]));
+        let merged_to = to.as_ref().map(|to| to.reshape(&Shape::from([rows, s.n])));
+        if let (Some(merged), None | Some(Some(_))) = (merged, &merged_to) {
             left = merged;
+            to = merged_to.flatten();
             parts = Parts {
                 batch: Shape::scalar(),
                 sizes: Sizes { m: rows, ..s },
@@ -122,6 +134,7 @@ fn matrices(args: &[Arg], dtype: DType) -> Result<Matrices> {
         left,
         b,
         right,
+        to,
     })
 }
 
@@ -133,25 +146,9 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     if let Some(out) = half_matrix(args, shape, dtype)? {
         return Ok(out);
     }
-    let Matrices {
-        parts,
-        compute,
-        a,
-        left,
-        b,
-        right,
-    } = matrices(args, dtype)?;
-    let mut out = Array::empty(a.buffer.device(), shape.clone(), compute)?;
-    match compute {
-        DType::F64 => float::<f64>(&parts, &a, left, &b, right, &mut out)?,
-        DType::F32 => float::<f32>(&parts, &a, left, &b, right, &mut out)?,
-        DType::I64 => integer::<i64>(&parts, &a, left, &b, right, &mut out)?,
-        DType::I32 => integer::<i32>(&parts, &a, left, &b, right, &mut out)?,
-        DType::I16 => integer::<i16>(&parts, &a, left, &b, right, &mut out)?,
-        DType::I8 => integer::<i8>(&parts, &a, left, &b, right, &mut out)?,
-        DType::U8 => integer::<u8>(&parts, &a, left, &b, right, &mut out)?,
-        other => return Err(Error::internal(format!("a matrix product of {other}"))),
-    }
+    let device = array(args, 0)?.buffer.device();
+    let mut out = Array::empty(device, shape.clone(), dtype.compute())?;
+    run_into(args, &mut out)?;
     cast(&out, dtype)
 }
 
@@ -210,13 +207,42 @@ fn half_matrix_of<W: Weight<f32> + Element>(
     cast(&out, dtype).map(Some)
 }
 
+/// The product, written to the window `out` of a type in which products are computed. It may be a part of memory that
+/// others share if [`takes_window`] says so; else it is an array that was just made.
+///
+/// # Errors
+/// Out of memory.
+pub(crate) fn run_into(args: &[Arg], out: &mut Array) -> Result<()> {
+    let m = matrices(args, out.dtype, Some(&out.layout))?;
+    match m.compute {
+        DType::F64 => float::<f64>(m, out),
+        DType::F32 => float::<f32>(m, out),
+        DType::I64 => integer::<i64>(m, out),
+        DType::I32 => integer::<i32>(m, out),
+        DType::I16 => integer::<i16>(m, out),
+        DType::I8 => integer::<i8>(m, out),
+        DType::U8 => integer::<u8>(m, out),
+        other => Err(Error::internal(format!("a matrix product of {other}"))),
+    }
+}
+
+/// Whether a product of this type can be written to a window as it is: rows, or the elements of a vector, are dense.
+pub(crate) fn takes_window(dtype: DType, window: &Layout) -> bool {
+    let dims = window.shape().iter().zip(window.strides());
+    let last = dims.rev().find(|(size, _)| **size != 1);
+    let forwards = window.strides().iter().all(|&stride| stride >= 0);
+    matches!(dtype, DType::F32 | DType::F64)
+        && forwards
+        && last.is_none_or(|(_, &stride)| stride == 1)
+}
+
 /// The product of type `dtype`, a floating-point type, whose result the kernel of `epilogue` takes up (scheduler
 /// T-01): in binary32 for the half types, not rounded to them. No fault: all is done.
 ///
 /// # Errors
 /// Out of memory; an internal error where the kernel is not made for the product.
 pub fn run_then(args: &[Arg], dtype: DType, epilogue: &Epilogue<'_>) -> Result<Option<Fault>> {
-    let m = matrices(args, dtype)?;
+    let m = matrices(args, dtype, None)?;
     let (parts, a, b) = (&m.parts, &m.a, &m.b);
     match m.compute {
         DType::F64 => {
@@ -279,34 +305,33 @@ fn views<'a, T: Element>(
     Ok((a_starts.into_iter().zip(b_starts).collect(), a, b))
 }
 
-fn float<T: Element + Real>(
-    parts: &Parts,
-    a: &Array,
-    left: Layout,
-    b: &Array,
-    right: Layout,
-    out: &mut Array,
-) -> Result<()> {
-    let (starts, a, b) = views::<T>(parts, a, left, b, right)?;
-    products(parts.sizes, a, b, &starts, elements_mut(out)?)
+fn float<T: Element + Real>(m: Matrices, out: &Array) -> Result<()> {
+    let s = m.parts.sizes;
+    let to = m.to.as_ref().unwrap_or(&out.layout);
+    let (to, row, _) = batched(to, &m.parts.batch, s.m, s.n)?;
+    // One row is at a distance from none.
+    let row = if s.m == 1 { s.n } else { row as usize };
+    let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let starts: Vec<Starts> = starts
+        .into_iter()
+        .zip(to)
+        .map(|((a, b), to)| [a, b, to])
+        .collect();
+    products_into(s, a, b, &starts, &in_the_making(out)?, row)
 }
 
 fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
-    parts: &Parts,
-    a: &Array,
-    left: Layout,
-    b: &Array,
-    right: Layout,
+    m: Matrices,
     out: &mut Array,
 ) -> Result<()> {
-    // `right` describes a dense array, whose matrices start at multiples of their size from its offset.
-    let from = right.offset();
-    let (mut starts, a, _) = views::<T>(parts, a, left, b, right)?;
+    // The right layout describes a dense array, whose matrices start at multiples of their size from its offset.
+    let from = m.right.offset();
+    let (mut starts, a, _) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
     starts.iter_mut().for_each(|start| start.1 -= from);
     integer_products(
-        parts.sizes,
+        m.parts.sizes,
         a,
-        elements::<T>(b)?,
+        elements::<T>(&m.b)?,
         &starts,
         elements_mut(out)?,
     )

@@ -1,0 +1,119 @@
+//! Calls of ready-made kernels: where their results lie.
+
+use super::run::{Run, is_whole};
+use crate::body::Source;
+use crate::graph::{Graph, NodeOp};
+use crate::lower::{Call, CallArg, Pieces};
+use ferrotrace_kernels::{Array, Op, eager};
+use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
+use smallvec::SmallVec;
+
+/// The first operand of a call whose kernel may write its result there, if the operand dies with it (scheduler B-22):
+/// all of a buffer, which the call reads nowhere else.
+pub(super) fn overwritten(graph: &Graph, pieces: &Pieces, call: &Call) -> Option<Source> {
+    let node = graph.node(call.node);
+    let NodeOp::Op(op) = &node.op else {
+        return None;
+    };
+    let Some(CallArg::Window(over, layout)) = call.args.first() else {
+        return None;
+    };
+    let alone = |arg: &CallArg| !matches!(arg, CallArg::Window(source, _) if source == over);
+    let elements = match over {
+        Source::Input(n) => graph.inputs()[*n as usize].layout.span().len(),
+        Source::Node(v) if pieces.contains_key(v) => return None,
+        Source::Node(v) => graph.node(*v).shape.numel(),
+    };
+    let fits = graph.device().is_cpu()
+        && eager::writes_over(op, node.dtype)
+        && !pieces.contains_key(&call.node)
+        && call.args[1..].iter().all(alone)
+        && layout.is_contiguous()
+        && layout.offset() == 0
+        && layout.numel() == elements
+        && elements == node.shape.numel();
+    fits.then_some(*over)
+}
+
+impl<'a> Run<'a> {
+    /// A stored window, as an array.
+    pub(super) fn window(&self, source: Source, layout: &Layout) -> Result<Array> {
+        match source {
+            Source::Node(v) if self.node(v).is_none() => {
+                Ok(self.empty(v)?.with_layout(layout.clone()))
+            }
+            _ => {
+                let base = self.array(source)?;
+                let (shape, strides) = (
+                    layout.shape().clone(),
+                    SmallVec::from_slice(layout.strides()),
+                );
+                let offset = base.layout.offset() as isize + layout.offset() as isize;
+                Ok(base.with_layout(Layout::new(shape, strides, offset as usize)))
+            }
+        }
+    }
+
+    /// A concatenation some of whose parts were written in place: the others are copied there.
+    fn join(&self, call: &Call) -> Result<Option<Array>> {
+        let Some((dim, copied)) = self.draft.joined(call) else {
+            return Ok(None);
+        };
+        let whole = self.array(Source::Node(call.node))?;
+        count(Counter::LibraryCalls, u64::from(!copied.is_empty()));
+        for (start, source, layout) in copied {
+            eager::place(whole, dim, start, &self.window(source, layout)?)
+                .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
+        }
+        Ok(Some(whole.clone()))
+    }
+
+    /// A call's operator and operands.
+    pub(super) fn operands(&self, call: &Call) -> Result<(&'a Op, Vec<eager::Arg>)> {
+        let NodeOp::Op(op) = &self.draft.graph.node(call.node).op else {
+            return Err(Error::internal("an input is called"));
+        };
+        let arg = |a: &CallArg| match a {
+            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+        };
+        Ok((op, call.args.iter().map(arg).collect::<Result<_>>()?))
+    }
+
+    /// Runs a ready-made kernel: in its window of a concatenation, over a dying operand, or in memory of its own.
+    pub(super) fn call(&mut self, call: &Call, frees: &[Source]) -> Result<Array> {
+        if let Some(whole) = self.join(call)? {
+            return Ok(whole);
+        }
+        count(Counter::LibraryCalls, 1);
+        let node = self.draft.graph.node(call.node);
+        let (op, mut args) = self.operands(call)?;
+        let placed = |e: Error| e.at(self.draft.graph.context(call.node));
+        if self.draft.pieces.contains_key(&call.node) {
+            let out = self.given(call.node)?;
+            eager::run_into(op, &args, &out).map_err(placed)?;
+            return Ok(out);
+        }
+        let over = overwritten(&self.draft.graph, &self.draft.pieces, call);
+        if let Some(over) = over.filter(|over| frees.contains(over) && self.owns(*over)) {
+            self.free(over);
+            let bytes = node.shape.numel() * node.dtype.size();
+            let whole = |arg: &&mut eager::Arg| matches!(&**arg, eager::Arg::Array(x) if is_whole(x, bytes));
+            if let Some(first) = args.first_mut().filter(whole)
+                && let eager::Arg::Array(x) =
+                    std::mem::replace(first, eager::Arg::Scalar(Scalar::Bool(false)))
+            {
+                count(Counter::InPlaceWrites, 1);
+                return eager::run_over(op, x, &args).map_err(placed);
+            }
+        }
+        let device = self.draft.graph.device();
+        let array = eager::run_on(&device, op, &args, &node.shape, node.dtype).map_err(placed)?;
+        // Later kernels index the node's memory row-major from its start.
+        if array.layout.is_contiguous() && array.layout.offset() == 0 {
+            Ok(array)
+        } else {
+            eager::contiguous(&array)
+        }
+    }
+}

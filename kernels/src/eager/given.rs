@@ -1,0 +1,74 @@
+//! Results in memory that the caller has (ir E2): windows of larger results, and operands that nothing else needs.
+
+use super::{Arg, array, window};
+use crate::cpu::copy;
+use crate::ops::view::clamp_slice;
+use crate::ops::{index, matmul};
+use crate::{Array, Op};
+use ferrotrace_runtime::{DType, Error, Layout, Result};
+
+/// Whether the operator's kernel can write a result of `dtype` to a window of a larger one, on the CPU.
+pub fn takes_window(op: &Op, dtype: DType, window: &Layout) -> bool {
+    matches!(op, Op::Matmul) && matmul::takes_window(dtype, window)
+}
+
+/// Runs one operator, its result written to the window `out` of memory whose other elements stay as they are. Nothing
+/// else may use the window meanwhile, and no operand lies there.
+///
+/// # Errors
+/// Out of memory; an internal error where [`takes_window`] does not hold.
+pub fn run_into(op: &Op, args: &[Arg], out: &Array) -> Result<()> {
+    if !takes_window(op, out.dtype, &out.layout) {
+        let name = op.name();
+        return Err(Error::internal(format!("{name} writes to no window")));
+    }
+    matmul::run_into(args, &mut out.clone())
+}
+
+/// Whether the operator's kernel changes a few elements of its first operand, of `dtype` as the result, so that it can
+/// do so in the operand's own memory (scheduler B-22).
+pub fn writes_over(op: &Op, dtype: DType) -> bool {
+    match op {
+        Op::SliceAssign { .. } => true,
+        Op::IndexPut { accumulate, .. } => index::combining(dtype, *accumulate) == dtype,
+        Op::Scatter { mode, .. } => index::scatter_type(dtype, *mode) == dtype,
+        _ => false,
+    }
+}
+
+/// Runs one operator in the memory of its first operand, which is `x`: dense from the start of a buffer that nothing
+/// else holds. The first of `args` is not looked at. After an error `x` is of no use.
+///
+/// # Errors
+/// Out of memory; an index out of range; an internal error where [`writes_over`] does not hold, or `x` is not as said.
+pub fn run_over(op: &Op, mut x: Array, args: &[Arg]) -> Result<Array> {
+    let whole = x.layout.is_contiguous() && x.layout.offset() == 0 && x.buffer.is_unique();
+    if !whole || !writes_over(op, x.dtype) {
+        let name = op.name();
+        return Err(Error::internal(format!("{name} over a shared operand")));
+    }
+    match op {
+        Op::SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        } => {
+            let (first, len) = clamp_slice(x.shape()[*dim], *start, *end, *step);
+            let part = window(&x.layout, *dim, first, len, *step);
+            copy::assign(&x, &part, array(args, 1)?)?;
+        }
+        Op::IndexPut {
+            axes,
+            at,
+            accumulate,
+        } => index::put_over(&mut x, axes, *at, *accumulate, args)?,
+        Op::Scatter {
+            dim,
+            mode,
+            include_self,
+        } => index::scatter_over(&mut x, *dim, *mode, *include_self, args)?,
+        other => return Err(Error::internal(format!("{} in place", other.name()))),
+    }
+    Ok(x)
+}
