@@ -9,7 +9,7 @@ mod given;
 
 pub use elsewhere::run_on;
 pub use finite::{are_finite, check, is_finite, not_finite};
-pub use given::{run_into, run_over, takes_window, writes_over};
+pub use given::{fill_borders, run_into, run_over, takes_window, writes_over};
 
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};
@@ -338,28 +338,10 @@ fn window(layout: &Layout, dim: usize, first: usize, len: usize, step: usize) ->
 fn pad(pads: &[(isize, isize)], args: &[Arg], shape: &Shape) -> Result<Array> {
     let x = array(args, 0)?;
     let out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
-    let value = match args.get(1) {
-        Some(Arg::Array(value)) => value.clone(),
-        _ => create::full(
-            x.buffer.device(),
-            &Shape::scalar(),
-            scalar(args, 1)?,
-            x.dtype,
-        )?,
-    };
-    let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
-    for (d, &(before, after)) in pads.iter().enumerate() {
-        let before_len = before.max(0).min(shape[d] as isize) as usize;
-        let after_len = after.max(0).min((shape[d] - before_len) as isize) as usize;
-        let kept = shape[d] - before_len - after_len;
-        copy::assign(&out, &window(&to, d, 0, before_len, 1), &value)?;
-        copy::assign(
-            &out,
-            &window(&to, d, shape[d] - after_len, after_len, 1),
-            &value,
-        )?;
-        to = window(&to, d, before_len, kept, 1);
-        from = window(&from, d, (-before).max(0) as usize, kept, 1);
+    let to = fill_borders(pads, args, &out)?;
+    let mut from = x.layout.clone();
+    for (d, &(before, _)) in pads.iter().enumerate() {
+        from = window(&from, d, (-before).max(0) as usize, to.shape()[d], 1);
     }
     copy::assign(&out, &to, &x.with_layout(from))?;
     Ok(out)

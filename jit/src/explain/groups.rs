@@ -2,6 +2,7 @@
 
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
+use crate::lower::CallArg;
 use crate::plan::{Draft, Step};
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -88,6 +89,14 @@ pub(super) fn of_step(draft: &Draft, step: &Step) -> Traffic {
             traffic.read += (span(layout) * size) as u64;
             traffic.written += (layout.numel() * size) as u64;
         }
+        return traffic;
+    }
+    if let Step::Call(call) = step
+        && let Some(CallArg::Window(source, _)) = call.args.first()
+        && draft.padded(call).is_some()
+    {
+        // What is padded lies there.
+        traffic.written = node_bytes(&draft.graph, call.node) - bytes(source);
         return traffic;
     }
     let (reads, writes) = crate::plan::accesses(step);

@@ -8,6 +8,7 @@ mod realize;
 mod scan;
 mod scatter;
 mod split;
+mod update;
 
 use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;

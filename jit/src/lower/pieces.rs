@@ -1,10 +1,10 @@
-//! Concatenations without copies: what is only computed to be concatenated is written straight into its window of the
-//! result (ir N1, N3).
+//! Concatenations and paddings without copies: what is only computed to be a part of a larger result is written
+//! straight into its window of it (ir N1, N3).
 
 use super::{Limits, Realized};
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ValueId, eager};
-use ferrotrace_runtime::{Layout, Shape, Strides};
+use ferrotrace_runtime::{DType, Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -17,7 +17,7 @@ pub struct Piece {
     pub window: Layout,
 }
 
-/// A part of a concatenation.
+/// A part of a concatenation or padding.
 struct Part {
     /// What it is a reshape of.
     base: ValueId,
@@ -27,18 +27,21 @@ struct Part {
 }
 
 /// Decides for each stored concatenation whether its parts are written in place. Those that cannot be are copied; all
-/// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole.
+/// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
+/// is written in place if it would be stored: then only what surrounds it is left to fill.
 pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limits: &Limits) {
     for i in 0..graph.nodes().len() {
         let (id, node) = (ValueId(i as u32), graph.node(ValueId(i as u32)));
-        let NodeOp::Op(Op::Cat { dim }) = node.op else {
-            continue;
-        };
         if !realized.stored[i] || realized.pieces.contains_key(&id) {
             continue;
         }
-        let parts = parts(graph, realized, users, id, dim);
-        if gain(realized, &parts) < i128::from(limits.cat_bytes) * parts.len() as i128 {
+        let parts = match &node.op {
+            NodeOp::Op(Op::Cat { dim }) => parts(graph, realized, users, id, *dim),
+            NodeOp::Op(Op::Pad(pads)) => padded(graph, realized, users, id, pads),
+            _ => continue,
+        };
+        let least = i128::from(limits.cat_bytes) * parts.len() as i128;
+        if parts.is_empty() || gain(realized, &parts) < least {
             continue;
         }
         realized.call[i] = true;
@@ -75,31 +78,81 @@ fn parts(
         let offset = start * strides[dim] as usize;
         start += shape[dim];
         let window = Layout::new(shape.clone(), strides.clone(), offset);
-        let (base, alone) = base_of(graph, users, operand);
-        let of = graph.node(base);
-        // A scatter's memory holds other data before.
-        let updates = |op: &Op| matches!(op, Op::Scatter { .. } | Op::IndexPut { .. });
-        let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view() && !updates(op));
-        let free = computed
-            && alone
-            && of.dtype == whole.dtype
-            && of.shape.numel() > 0
-            && !realized.pieces.contains_key(&base)
-            && found.iter().all(|part| part.base != base);
-        let takes = |window: &Layout| match &of.op {
-            NodeOp::Op(op) if realized.call[base.0 as usize] => {
-                eager::takes_window(op, of.dtype, window)
-            }
-            _ => true,
-        };
-        let window = free.then(|| unit_free(&window, &of.shape)).flatten();
-        found.push(Part {
-            base,
-            window: window.filter(takes),
-            bytes: (shape.numel() * whole.dtype.size()) as u64,
-        });
+        let known = |base: ValueId| found.iter().any(|part| part.base == base);
+        let part = part(
+            graph,
+            realized,
+            users,
+            (operand, whole.dtype),
+            window,
+            known,
+        );
+        found.push(part);
     }
     found
+}
+
+/// What is padded by a number, if it would be stored; else nothing.
+fn padded(
+    graph: &Graph,
+    realized: &Realized,
+    users: &[u32],
+    pad: ValueId,
+    pads: &[(isize, isize)],
+) -> SmallVec<[Part; 8]> {
+    let mut found = SmallVec::new();
+    let (node, strides) = (graph.node(pad), graph.node(pad).shape.strides());
+    let Some(Operand::Value(x)) = node.args.first() else {
+        return found;
+    };
+    let grows = pads
+        .iter()
+        .all(|&(before, after)| before >= 0 && after >= 0);
+    if !grows || graph.operands(pad).count() != 1 {
+        return found;
+    }
+    let before = pads.iter().zip(&strides);
+    let offset: isize = before.map(|(pad, stride)| pad.0 * stride).sum();
+    let window = Layout::new(graph.node(*x).shape.clone(), strides, offset as usize);
+    let part = part(graph, realized, users, (*x, node.dtype), window, |_| false);
+    if part.window.is_some() && realized.stored[part.base.0 as usize] {
+        found.push(part);
+    }
+    found
+}
+
+/// One part with its window of the whole; `known` says which bases have one already.
+fn part(
+    graph: &Graph,
+    realized: &Realized,
+    users: &[u32],
+    (operand, dtype): (ValueId, DType),
+    window: Layout,
+    known: impl Fn(ValueId) -> bool,
+) -> Part {
+    let (base, alone) = base_of(graph, users, operand);
+    let of = graph.node(base);
+    // A scatter's memory holds other data before.
+    let updates = |op: &Op| matches!(op, Op::Scatter { .. } | Op::IndexPut { .. });
+    let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view() && !updates(op));
+    let free = computed
+        && alone
+        && of.dtype == dtype
+        && of.shape.numel() > 0
+        && !realized.pieces.contains_key(&base)
+        && !known(base);
+    let takes = |window: &Layout| match &of.op {
+        NodeOp::Op(op) if realized.call[base.0 as usize] => {
+            eager::takes_window(op, of.dtype, window)
+        }
+        _ => true,
+    };
+    let window = free.then(|| unit_free(&window, &of.shape)).flatten();
+    Part {
+        base,
+        window: window.filter(takes),
+        bytes: (of.shape.numel() * of.dtype.size()) as u64,
+    }
 }
 
 /// What a part is a reshape of, and whether nothing else uses any of it. Only views that keep the order of elements and

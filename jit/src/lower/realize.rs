@@ -2,7 +2,7 @@
 
 use super::layout::{self, Order};
 use super::pieces::{self, Piece, Pieces};
-use super::{scan, scatter};
+use super::{scan, scatter, update};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -27,6 +27,10 @@ pub struct Limits {
     pub cat: usize,
     /// The parts of a concatenation are written in place where that saves this many bytes a part.
     pub cat_bytes: u64,
+    /// A slice is written over a dying tensor of at least this many times its size.
+    pub update_factor: usize,
+    /// And of at least this many bytes.
+    pub update_bytes: usize,
     /// Most nests of one fused node (scheduler L-14).
     pub fusion_nests: usize,
     /// Most operations of one fused node.
@@ -86,6 +90,8 @@ impl Default for Limits {
             unroll: 8,
             cat: 8,
             cat_bytes: 1 << 14,
+            update_factor: 8,
+            update_bytes: 1 << 16,
             fusion_nests: 64,
             fusion_ops: 160,
             pairs: 64,
@@ -352,6 +358,9 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         }
     }
     pieces::place(graph, &mut realized, &users, limits);
+    update::in_place(graph, &mut realized, &users, limits, |realized, id| {
+        need_memory(graph, realized, &mut costs, id);
+    });
     realized
 }
 

@@ -42,6 +42,10 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             false => u64::MAX,
         },
         scatters: limits.scatters && graph.device().is_cpu(),
+        update_factor: match graph.device().is_cpu() {
+            true => limits.update_factor,
+            false => usize::MAX,
+        },
         // Long rows are cut into pieces by the emitter.
         scan_length: match graph.device().is_cpu() {
             true => limits.scan_length,
@@ -269,6 +273,17 @@ impl Draft {
             start += layout.shape()[dim];
         }
         any.then_some((dim, copied))
+    }
+
+    /// Of a padding whose operand was written in place: how much it adds in each dimension.
+    pub(crate) fn padded<'a>(&'a self, call: &Call) -> Option<&'a [(isize, isize)]> {
+        let (NodeOp::Op(Op::Pad(pads)), Some(CallArg::Window(Source::Node(part), _))) =
+            (&self.graph.node(call.node).op, call.args.first())
+        else {
+            return None;
+        };
+        let piece = self.pieces.get(part)?;
+        (piece.whole == call.node).then_some(pads)
     }
 
     /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19): memory that a ready-made

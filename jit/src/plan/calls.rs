@@ -54,16 +54,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A concatenation some of whose parts were written in place: the others are copied there.
+    /// A concatenation some of whose parts were written in place: the others are copied there. Padding of what lies
+    /// in place: it is written around that.
     fn join(&self, call: &Call) -> Result<Option<Array>> {
+        let context = |e: Error| e.at(self.draft.graph.context(call.node));
+        if let Some(pads) = self.draft.padded(call) {
+            count(Counter::LibraryCalls, 1);
+            let whole = self.array(Source::Node(call.node))?;
+            let (_, args) = self.operands(call)?;
+            eager::fill_borders(pads, &args, whole).map_err(context)?;
+            return Ok(Some(whole.clone()));
+        }
         let Some((dim, copied)) = self.draft.joined(call) else {
             return Ok(None);
         };
         let whole = self.array(Source::Node(call.node))?;
         count(Counter::LibraryCalls, u64::from(!copied.is_empty()));
         for (start, source, layout) in copied {
-            eager::place(whole, dim, start, &self.window(source, layout)?)
-                .map_err(|e| e.at(self.draft.graph.context(call.node)))?;
+            eager::place(whole, dim, start, &self.window(source, layout)?).map_err(context)?;
         }
         Ok(Some(whole.clone()))
     }

@@ -247,3 +247,103 @@ fn faults_over_a_dying_operand_are_errors() {
     let error = plan(SCATTER).run(&mut inputs, &[]).expect_err("a fault");
     assert!(error.to_string().contains("1000"), "{error}");
 }
+
+/// An assignment of `rows` rows of 256 to a matrix of 1000, which a product reads beside the caller.
+fn cache(rows: usize) -> String {
+    format!(
+        "%0: f32[1000, 256] = input 0 [256, 1]
+         %1: f32[{rows}, 256] = input 1 [256, 1]
+         %2: f32[256, 4] = input 2 [4, 1]
+         %3: f32[{rows}, 256] = tanh(%1)
+         %4: f32[1000, 256] = slice_assign(%0, %3) {{dim: 0, start: 7, end: {}, step: 1}}
+         %5: f32[1000, 4] = matmul(%4, %2)
+         return %4 %5",
+        7 + rows
+    )
+}
+
+// A few rows of a large tensor: where nothing else needs it they alone are written.
+#[test]
+fn slices_are_written_over_a_dying_tensor() {
+    for (rows, over) in [(1, true), (125, true), (126, false)] {
+        let text = cache(rows);
+        let arrays = [
+            noise(&[1000, 256], 1),
+            noise(&[rows, 256], 2),
+            noise(&[256, 4], 3),
+        ];
+        let want = run(&text, &arrays, 1e-4);
+        let plan = plan(&text);
+        assert_eq!(plan.explain().calls().contains(&"slice_assign"), over);
+        // The rows, the product, and where it is not overwritten the whole.
+        let (small, whole) = (4 * (rows * 256 + 1000 * 4) as u64, 1000 * 256 * 4);
+        for donated in [true, false] {
+            let (got, stats) = given(&text, &arrays, &[donated, false, false]);
+            for (got, want) in got.iter().zip(&want) {
+                assert_eq!(values(got), values(want), "{rows} {donated}");
+            }
+            if over {
+                assert_eq!(stats.in_place_writes, u64::from(donated));
+                let held = small + if donated { 0 } else { whole };
+                assert!(stats.peak_bytes <= held, "{} of {held}", stats.peak_bytes);
+            }
+        }
+    }
+}
+
+// The old value is read once more, by a kernel that runs later or by the assignment's own source.
+#[test]
+fn slices_are_not_written_over_what_is_needed() {
+    for text in [
+        "%0: f32[1000, 256] = input 0 [256, 1]
+         %1: f32[1, 256] = input 1 [256, 1]
+         %2: f32[1000, 256] = slice_assign(%0, %1) {dim: 0, start: 7, end: 8, step: 1}
+         %3: f32[1000] = sum(%0) {dims: [1], keepdim: false}
+         return %2 %3",
+        "%0: f32[1000, 256] = input 0 [256, 1]
+         %1: f32[1, 256] = input 1 [256, 1]
+         %2: f32[1, 256] = narrow(%0) {dim: 0, start: 8, len: 1}
+         %3: f32[1000, 256] = slice_assign(%0, %2) {dim: 0, start: 7, end: 8, step: 1}
+         return %3",
+        "%0: f32[1000, 256] = input 0 [256, 1]
+         %1: f32[1, 256] = input 1 [256, 1]
+         %2: f32[999, 256] = narrow(%0) {dim: 0, start: 1, len: 999}
+         %3: f32[999, 256] = slice_assign(%2, %1) {dim: 0, start: 7, end: 8, step: 1}
+         return %3",
+    ] {
+        let arrays = [noise(&[1000, 256], 1), noise(&[1, 256], 2)];
+        let want = run(text, &arrays, 1e-4);
+        let (got, _) = given(text, &arrays, &[true, true]);
+        for (got, want) in got.iter().zip(&want) {
+            assert_eq!(values(got), values(want), "{text}");
+        }
+    }
+}
+
+// Rows written one by one to a product's result stay in its memory.
+#[test]
+fn a_chain_of_slices_stays_in_one_buffer() {
+    let mut text = String::from(
+        "%0: f32[256, 256] = input 0 [256, 1]
+         %1: f32[1, 256] = input 1 [256, 1]
+         %2: f32[256, 256] = matmul(%0, %0)
+         %3: f32[256, 256] = slice_assign(%2, %1) {dim: 0, start: 3, end: 4, step: 1}\n",
+    );
+    for i in 4..20 {
+        text += &format!(
+            "%{i}: f32[256, 256] = slice_assign(%{}, %1) {{dim: 0, start: {i}, end: {}, step: 1}}\n",
+            i - 1,
+            i + 1
+        );
+    }
+    text += "return %19";
+    let arrays = [noise(&[256, 256], 1), noise(&[1, 256], 2)];
+    let want = run(&text, &arrays, 1e-4);
+    let (got, stats) = given(&text, &arrays, &[false, false]);
+    assert_eq!(values(&got[0]), values(&want[0]));
+    assert!(
+        stats.peak_bytes <= 2 * 256 * 256 * 4,
+        "{}",
+        stats.peak_bytes
+    );
+}

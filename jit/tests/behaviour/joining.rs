@@ -132,3 +132,59 @@ fn the_whole_is_read_by_kernels_and_calls() {
     let results = run(text, &[noise(&[90, 90, 9], 1), empty], 1e-2);
     assert_eq!(values(&results[0]).len(), 180 * 90);
 }
+
+// A table of sums with a border of zeros, and a padded product: only what surrounds them is written beside them.
+#[test]
+fn what_is_stored_is_written_in_its_padding() {
+    for (text, shapes, calls) in [
+        (
+            "%0: f32[300, 200] = input 0 [200, 1]
+             %1: f32[300, 200] = cumsum(%0) {dim: 1}
+             %2: f32[301, 203] = pad(%1, 0.5) {pads: [[1, 0], [1, 2]]}
+             return %2",
+            vec![vec![300, 200]],
+            1,
+        ),
+        (
+            "%0: f32[300, 200] = input 0 [200, 1]
+             %1: f32[200, 200] = input 1 [200, 1]
+             %2: f32[300, 200] = matmul(%0, %1)
+             %3: f32[301, 203] = pad(%2, 0.5) {pads: [[1, 0], [1, 2]]}
+             return %3",
+            vec![vec![300, 200], vec![200, 200]],
+            2,
+        ),
+    ] {
+        let arrays: Vec<Array> = (1..).zip(&shapes).map(|(i, s)| noise(s, i)).collect();
+        run(text, &arrays, 1e-3);
+        let plan = plan(text);
+        let (_, stats) = stats_scope(|| plan.run(&mut kept(&arrays), &[]));
+        // The result, and the padding's number.
+        assert_eq!(
+            (stats.peak_bytes, stats.library_calls),
+            (301 * 203 * 4 + 4, calls)
+        );
+        let border = (301 * 203 - 300 * 200) * 4;
+        let read: usize = shapes.iter().map(|s| s.iter().product::<usize>()).sum();
+        let moved = 4 * (read + 300 * 200) + border;
+        assert_eq!(plan.explain().traffic().total(), moved as u64);
+    }
+}
+
+// Cropped, wanted for itself, padded by a tensor: all as before.
+#[test]
+fn what_cannot_lie_in_its_padding_is_copied() {
+    for (pads, shape, outputs) in [
+        ("[[1, 0], [1, 2]]", "301, 203", "%2 %1"),
+        ("[[-1, 0], [1, 2]]", "299, 203", "%2"),
+        ("[[0, 5]]", "305, 200", "%2"),
+    ] {
+        let text = format!(
+            "%0: f32[300, 200] = input 0 [200, 1]
+             %1: f32[300, 200] = cumsum(%0) {{dim: 1}}
+             %2: f32[{shape}] = pad(%1, 0.5) {{pads: {pads}}}
+             return {outputs}"
+        );
+        run(&text, &[noise(&[300, 200], 1)], 1e-3);
+    }
+}
