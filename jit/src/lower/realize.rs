@@ -76,6 +76,12 @@ pub struct Limits {
     pub combined_work: u64,
     /// Most bytes by which a combined launch may exceed what its members, launched one by one, would keep.
     pub combined_held: usize,
+    /// A plan may hold this many bytes more than the recorded operations one by one before it is made again with less
+    /// fusion.
+    pub held_over: u64,
+    /// Whether values are stored that are less than half as large as what they are computed of, even if they are cheap
+    /// to compute again.
+    pub shrink: bool,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
 }
@@ -113,6 +119,8 @@ impl Default for Limits {
             combined_least: 16 << 10,
             combined_work: 64 << 20,
             combined_held: 0,
+            held_over: 1 << 16,
+            shrink: false,
             moments: true,
         }
     }
@@ -124,6 +132,10 @@ struct Cost {
     reads: u32,
     depth: u32,
     heavy: bool,
+    /// Bytes of the result.
+    size: usize,
+    /// Bytes of the largest value with memory that is read.
+    held: usize,
 }
 
 /// The decision for each node.
@@ -249,18 +261,17 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         users[v.0 as usize] += 1;
         output[v.0 as usize] = true;
     }
-    let mut costs = vec![Cost::default(); n];
+    let bytes = |i: usize| graph.nodes()[i].shape.numel() * graph.nodes()[i].dtype.size();
+    let unknown = |i: usize| Cost {
+        size: bytes(i),
+        ..Cost::default()
+    };
+    let mut costs: Vec<Cost> = (0..n).map(unknown).collect();
     for i in 0..n {
         let id = ValueId(i as u32);
         let node = graph.node(id);
         let NodeOp::Op(op) = &node.op else {
-            realized.stored[i] = true;
-            costs[i] = Cost {
-                ops: 0,
-                reads: 1,
-                depth: 0,
-                heavy: false,
-            };
+            store(&mut realized, &mut costs, id);
             continue;
         };
         let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
@@ -277,12 +288,13 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         }
-        let mut cost = Cost::default();
+        let mut cost = unknown(i);
         let add = |cost: &mut Cost, from: Cost, times: u32| {
             cost.ops = cost.ops.saturating_add(from.ops.saturating_mul(times));
             cost.reads = cost.reads.saturating_add(from.reads.saturating_mul(times));
             cost.depth = cost.depth.max(from.depth);
             cost.heavy |= from.heavy;
+            cost.held = cost.held.max(from.held);
         };
         let mut times = 1;
         if let Op::Reduce { kind, mask, .. } = op {
@@ -346,10 +358,16 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             _ => false,
         };
         costs[i] = cost;
+        let shrinks = limits.shrink && !op.is_view() && cost.size > 0 && cost.size <= cost.held / 2;
         let reused = users[i] > 1
             && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
             && (cost.reads > 0 || cost.heavy);
-        if reused || cost.reads > limits.reads || cost.ops >= limits.ops || cost.depth > 200 {
+        if shrinks
+            || reused
+            || cost.reads > limits.reads
+            || cost.ops >= limits.ops
+            || cost.depth > 200
+        {
             need_memory(graph, &mut realized, &mut costs, id);
         }
         let computed = !op.is_view() && graph.operands(id).next().is_some();
@@ -366,11 +384,12 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
+    let size = costs[id.0 as usize].size;
     costs[id.0 as usize] = Cost {
-        ops: 0,
         reads: 1,
-        depth: 0,
-        heavy: false,
+        size,
+        held: size,
+        ..Cost::default()
     };
 }
 

@@ -25,17 +25,30 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
 pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     let verify = Config::get().verify;
-    let mut timer = Timer::start();
-    // While somebody profiles, each pass is a span within that of planning (scheduler V-11, codegen B12.7).
-    let mut pass = |name: &'static str| {
-        let done = std::mem::replace(&mut timer, Timer::start());
-        done.stop(Activity::Planning, || (name.to_owned(), 0));
-    };
+    let mut spans = Spans(Timer::start());
     let graph = simplify(&recorded)?;
-    pass("simplify");
+    spans.end("simplify");
     if verify {
         graph.verify()?;
     }
+    let draft = draft_of(recorded, graph, limits)?;
+    super::bound::bounded(draft, limits, draft_of)
+}
+
+/// While somebody profiles, each pass is a span within that of planning (scheduler V-11, codegen B12.7).
+struct Spans(Timer);
+
+impl Spans {
+    /// A pass ends, and the next begins.
+    fn end(&mut self, name: &'static str) {
+        let done = std::mem::replace(&mut self.0, Timer::start());
+        done.stop(Activity::Planning, || (name.to_owned(), 0));
+    }
+}
+
+/// The passes after simplification.
+fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
+    let mut spans = Spans(Timer::start());
     let limits = &Limits {
         cat_bytes: match graph.device().is_cpu() {
             true => limits.cat_bytes,
@@ -54,9 +67,9 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         ..*limits
     };
     let lowering = lower(&graph, limits)?;
-    pass("lower");
+    spans.end("lower");
     let schedule = fuse(&graph, &lowering, limits);
-    pass("fuse");
+    spans.end("fuse");
     let scheduled = schedule.steps.iter().map(|step| match step {
         Scheduled::Fused(fused) => fused.steps.len(),
         Scheduled::Call(_) => 1,
@@ -97,7 +110,7 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
             },
         })
         .collect();
-    pass("emit");
+    spans.end("emit");
     let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
     let steps: Vec<Step> = least_memory(&footprints, limits.ready)
@@ -127,8 +140,8 @@ pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
         pieces: lowering.pieces,
         refusals: schedule.refusals,
     };
-    pass("order");
-    if verify {
+    spans.end("order");
+    if Config::get().verify {
         super::run::verify(&draft)?;
     }
     Ok(draft)

@@ -380,3 +380,46 @@ fn sums_of_large_values_are_not_one_kernel() {
     assert!(held <= (n * n + 5 * n) as u64 * 4, "{held}");
     run(&text, &inputs, 1e-1);
 }
+
+// A row of a product, scaled, is cheap to compute again, but the product would be held until then.
+#[test]
+fn plans_hold_no_more_than_operations_one_by_one() {
+    let n = 256;
+    let text = format!(
+        "%0: f32[{n}, {n}] = input 0 [{n}, 1]
+         %1: f32[{n}, {n}] = matmul(%0, %0)
+         %2: f32[1, {n}] = narrow(%1) {{dim: 0, start: 3, len: 1}}
+         %3: f32[1, {n}] = mul(%2, 2.0)
+         %4: f32[{n}, {n}] = add(%0, %3)
+         %5: f32[{n}, {n}] = matmul(%4, %4)
+         %6: f32[{n}, {n}] = matmul(%5, %5)
+         %7: f32[{n}, {n}] = sort(%6) {{dim: 0, descending: false}}
+         %8: f32[{n}, {n}] = add(%7, %3)
+         return %8"
+    );
+    let x = filled::<f32>(&[n, n], |i| (i * 7 % 13) as f32 / 64.0);
+    let matrix = (4 * n * n) as u64;
+    let unlimited = Limits {
+        held_over: u64::MAX,
+        ..Limits::default()
+    };
+    let free = draft(read(&text), &unlimited).expect("a draft");
+    let bound = draft(read(&text), &Limits::default()).expect("a draft");
+    // A product, what is computed of it, and the first product: one by one two matrices and a row.
+    assert_eq!(free.peak(&|_| false), 3 * matrix);
+    let row = 4 * n as u64;
+    assert_eq!(bound.peak(&|_| false), 2 * matrix + row);
+    run(&text, &[x], 1e-3);
+}
+
+// Where nothing holds less than the fused plan it stays.
+#[test]
+fn plans_that_hold_less_stay_fused() {
+    let text = "%0: f32[512, 512] = input 0 [512, 1]
+         %1: f32[512, 512] = exp(%0)
+         %2: f32[512, 512] = add(%1, %0)
+         %3: f32[512] = sum(%2) {dims: [1], keepdim: false}
+         return %3";
+    let draft = draft(read(text), &Limits::default()).expect("a draft");
+    assert_eq!((draft.steps.len(), draft.peak(&|_| false)), (1, 4 * 512));
+}
