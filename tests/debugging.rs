@@ -28,6 +28,7 @@ fn in_a_child(program: &str, variables: &[(&str, &str)]) -> String {
 fn child() {
     match std::env::var("PROGRAM").as_deref() {
         Ok("nans") => nans(),
+        Ok("given") => given(),
         Ok("fusions") => println!("{} fusions", fusions()),
         _ => {}
     }
@@ -90,6 +91,58 @@ fn nans() {
 #[test]
 fn the_operation_that_made_a_nan_is_named() {
     in_a_child("nans", &[("FERROTRACE_NANS", "1")]);
+}
+
+/// A matrix of one number.
+fn matrix(rows: usize, columns: usize, number: f32) -> Tensor {
+    let data = vec![number; rows * columns];
+    Tensor::from_slice(&data, [rows, columns], &Device::cpu())
+}
+
+/// Results in memory that the plan gives: parts of a concatenation and of a padding, and over what dies.
+fn given() {
+    let step = "in the step [";
+    let (a, b) = (matrix(96, 64, 2e19), matrix(64, 80, 2e19));
+    let small = matrix(64, 80, 0.5);
+    let (whole, line) = ((a.matmul(&small), a.matmul(&b)), line!());
+    let whole = Tensor::cat(&[&whole.0, &whole.1], 1);
+    refused(whole.to_vec::<f32>(), "matmul", line, false, step);
+    let (product, line) = (a.matmul(&b), line!());
+    let padded = product.pad(&[(1, 0), (1, 2)], 0.5);
+    refused(padded.to_vec::<f32>(), "matmul", line, false, step);
+
+    // A source that is too large for one thread to compute is scattered by a ready-made kernel.
+    let (row, columns) = (matrix(1, 64, 2e19), matrix(64, 8000, 0.5));
+    let row = || row.matmul(&columns).reshape([8000]);
+    let places = Tensor::from_slice(&[3i64; 20_000], [20_000], &Device::cpu());
+    let source = |number| matrix(1, 20_000, number).reshape([20_000]);
+    let (sums, line) = (row().scatter_add(0, &places, &source(3e38)), line!());
+    refused(sums.to_vec::<f32>(), "scatter", line, false, step);
+    let before = stats().in_place_writes;
+    let sums = row().scatter_add(0, &places, &source(1e17));
+    let calls = ferrotrace::explain(&[&sums]);
+    assert!(calls.calls().contains(&"scatter"));
+    let sums = sums.to_vec::<f32>().expect("finite numbers");
+    assert_eq!(stats().in_place_writes, before + 1);
+    let sum = 64.0 * 2e19 * 0.5;
+    let near = |got: f32, want: f64| (f64::from(got) / want - 1.0).abs() < 1e-3;
+    assert!(near(sums[0], sum) && near(sums[3], sum + 2e21));
+
+    // What lies around a part before the whole is written is not looked at.
+    let joined = Tensor::cat(&[&a.matmul(&small), &a.matmul(&(&small * 2.0))], 1);
+    let joined = joined.to_vec::<f32>().expect("finite numbers");
+    assert!(near(joined[79], sum) && near(joined[80], 2.0 * sum));
+    let padded = a.matmul(&small).pad(&[(1, 0), (1, 2)], 0.5);
+    let padded = padded.to_vec::<f32>().expect("finite numbers");
+    assert!(padded[83] == 0.5 && near(padded[84], sum) && padded[164] == 0.5);
+    // The infinity of a padding's number is the program's own.
+    let padded = a.matmul(&small).pad(&[(1, 0), (1, 2)], f32::INFINITY);
+    assert_eq!(padded.to_vec::<f32>().expect("it runs")[0], f32::INFINITY);
+}
+
+#[test]
+fn results_in_given_memory_are_looked_at() {
+    in_a_child("given", &[("FERROTRACE_NANS", "1")]);
 }
 
 const ROWS: usize = 12;
