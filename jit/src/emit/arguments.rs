@@ -136,6 +136,9 @@ impl Writer<'_> {
             let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {
                 continue;
             };
+            if !self.node.stores_once(store) {
+                continue;
+            }
             // A first NaN is searched for after the loop, which computes its values again.
             let again = self.stages.loops[at].reduces.iter().any(|&r| {
                 let value = self.node.body.value(r);

@@ -6,7 +6,7 @@ use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
 use crate::nest::{LoopNest, Update, flat_index, update_text};
-use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
 use std::cell::Cell;
@@ -164,6 +164,34 @@ impl FusedNode {
         store.index.any(&mut |t| column(t))
     }
 
+    /// Whether each element is stored in one iteration alone: what a loop stores again, the next iteration would read as
+    /// an operand in the same memory.
+    pub fn stores_once(&self, store: &Store) -> bool {
+        let extents = self.iter.iter().chain(&self.red).enumerate();
+        extents
+            .filter(|&(_, &n)| n != 1)
+            .all(|(v, _)| store.index.uses(Var(v as u32)))
+    }
+
+    /// Whether the position of an extreme is wanted of floating-point values that depend on a scan.
+    fn searches_scans(&self) -> bool {
+        let body = &self.body;
+        let mut scanned = vec![false; body.values().len()];
+        for (i, value) in body.values().iter().enumerate() {
+            let operands = body.operands(i as Value);
+            scanned[i] = matches!(value.op, BodyOp::Scan { .. })
+                || operands.iter().any(|&v| scanned[v as usize]);
+        }
+        body.values().iter().any(|value| match value.op {
+            BodyOp::Reduce {
+                kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
+                value,
+                ..
+            } => scanned[value as usize] && body.value(value).dtype.is_float(),
+            _ => false,
+        })
+    }
+
     /// Whether a scatter is among the stores.
     pub fn scatters(&self) -> bool {
         self.stores.iter().any(|s| s.update.is_some())
@@ -302,6 +330,9 @@ impl FusedNode {
             product: None,
         };
         let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
+        if fused.searches_scans() {
+            return Err(Refusal::ScannedSearch);
+        }
         if fused.is_split(limits) && fused.scans() {
             return Err(Refusal::SplitScan);
         }

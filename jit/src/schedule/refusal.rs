@@ -35,6 +35,8 @@ pub enum Refusal {
     ScanOrder,
     /// A scan walks whole rows, and the reduction is split over threads (L-34).
     SplitScan,
+    /// The position of a NaN is searched for in a second walk over the row, which has no running values of a scan.
+    ScannedSearch,
     /// It reduces, reads or stores across the rows and columns of the product before it (codegen A10.2).
     AcrossPanels,
     /// A product of integers, of half-precision numbers, or with a vector: none is computed by panels.
@@ -64,6 +66,7 @@ impl Refusal {
             Refusal::Scatter => "a scatter's result is complete only after its kernel",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
+            Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
             Refusal::NoPanels => "the product is not computed by panels",
             Refusal::TakenUp => "one of them is fused with another product or kernel",

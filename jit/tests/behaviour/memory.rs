@@ -1,12 +1,12 @@
 //! Memory of runs: reuse, donation, lifetimes.
 
 use super::{plan, read, run};
-use crate::common::{copied, dense, filled, kept, noise, values};
+use crate::common::{copied, dense, difference, filled, kept, noise, values};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Pointer;
 use ferrotrace_jit::lower::Limits;
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{PlanInput, Step, draft};
+use ferrotrace_jit::{PlanInput, Step, compile, draft, run_eagerly};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
@@ -422,4 +422,28 @@ fn plans_that_hold_less_stay_fused() {
          return %3";
     let draft = draft(read(text), &Limits::default()).expect("a draft");
     assert_eq!((draft.steps.len(), draft.peak(&|_| false)), (1, 4 * 512));
+}
+
+// A value stored once for each column of a wider kernel is not written over what that kernel reads at every column.
+#[test]
+fn a_store_that_a_loop_repeats_is_not_in_place() {
+    let text = "
+        %0: f32[40, 1] = input 0 [1, 1]
+        %1: f32[40, 52] = input 1 [52, 1]
+        %2: f32[40, 1] = tanh(%0)
+        %3: f32[40, 52] = mul(%2, %1)
+        %4: f32[] = sum(%3) {dims: [0, 1], keepdim: false}
+        return %2 %4";
+    let graph = read(text);
+    let (x, y) = (noise(&[40, 1], 1), noise(&[40, 52], 2));
+    let want = run_eagerly(&graph, &[x.clone(), y.clone()], &[]).expect("it runs eagerly");
+    let plan = compile(graph).expect("it compiles");
+    let mut inputs: Vec<PlanInput> = [&x, &y]
+        .into_iter()
+        .flat_map(|a| donated(copied(a)))
+        .collect();
+    let got = plan.run(&mut inputs, &[]).expect("it runs");
+    for (g, w) in got.iter().zip(&want) {
+        assert_eq!(difference(g, w, 1e-4, false), None, "{}", plan.explain());
+    }
 }

@@ -325,3 +325,21 @@ fn a_scan_is_written_into_a_concatenation() {
         run(&text, &[noise(&[300, 200], 7)], 1e-2);
     }
 }
+
+// The search for a NaN walks the row again, where a scan's values do not exist.
+#[test]
+fn the_first_nan_of_running_values_is_found() {
+    let text = "
+        %0: i16[16, 33] = input 0 [33, 1]
+        %1: i64[16, 33] = cumsum(%0) {dim: 1}
+        %2: f32[16, 33] = log(%1)
+        %3: i64[16] = argmin(%2) {dims: [1], keepdim: false}
+        return %3";
+    let x = filled::<i16>(&[16, 33], |i| if i % 33 == i / 33 { -9 } else { 1 });
+    assert_eq!(kernels(text), 2);
+    let found = values(&run(text, &[x], 0.0)[0]);
+    // The first running sum below zero, whose logarithm is a NaN, is that of the -9 in the first nine rows.
+    for (row, &at) in found.iter().enumerate().take(9) {
+        assert_eq!(at, row as f64);
+    }
+}

@@ -19,6 +19,9 @@ impl Writer<'_> {
             let store = &self.node.stores[s];
             let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
             let Some(at) = at else { continue };
+            if !self.node.stores_once(store) {
+                continue;
+            }
             let fits = |source: Source, v: Value| match &self.node.body.value(v).op {
                 BodyOp::Load {
                     source: from,
