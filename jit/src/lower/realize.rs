@@ -136,6 +136,27 @@ struct Cost {
     size: usize,
     /// Bytes of the largest value with memory that is read.
     held: usize,
+    /// Computed values with memory that are read and are no smaller than the result.
+    alive: Alive,
+}
+
+/// How many values are kept alive by what is computed of them.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Alive {
+    #[default]
+    None,
+    One(ValueId),
+    Several,
+}
+
+impl Alive {
+    fn and(self, other: Alive) -> Alive {
+        match (self, other) {
+            (alive, Alive::None) | (Alive::None, alive) => alive,
+            (one, other) if one == other => one,
+            _ => Alive::Several,
+        }
+    }
 }
 
 /// The decision for each node.
@@ -271,7 +292,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         let id = ValueId(i as u32);
         let node = graph.node(id);
         let NodeOp::Op(op) = &node.op else {
-            store(&mut realized, &mut costs, id);
+            store(graph, &mut realized, &mut costs, id);
             continue;
         };
         let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
@@ -285,7 +306,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             for operand in graph.operands(id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
             }
-            store(&mut realized, &mut costs, id);
+            store(graph, &mut realized, &mut costs, id);
             continue;
         }
         let mut cost = unknown(i);
@@ -295,6 +316,9 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             cost.depth = cost.depth.max(from.depth);
             cost.heavy |= from.heavy;
             cost.held = cost.held.max(from.held);
+            if from.held >= cost.size {
+                cost.alive = cost.alive.and(from.alive);
+            }
         };
         let mut times = 1;
         if let Op::Reduce { kind, mask, .. } = op {
@@ -312,13 +336,13 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                 realized.inline_reduction[i] = true;
                 times = count.max(1) as u32;
             } else {
-                store(&mut realized, &mut costs, id);
+                store(graph, &mut realized, &mut costs, id);
                 continue;
             }
         }
         // ir C5: what follows a scan cannot compute an element of it alone.
         if matches!(op, Op::Scan { dim, .. } if scan::length(&node.shape, *dim) > 1) {
-            store(&mut realized, &mut costs, id);
+            store(graph, &mut realized, &mut costs, id);
             continue;
         }
         if matches!(op, Op::IndexPut { .. } | Op::Scatter { .. }) {
@@ -332,7 +356,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                     need_memory(graph, &mut realized, &mut costs, operand);
                 }
             }
-            store(&mut realized, &mut costs, id);
+            store(graph, &mut realized, &mut costs, id);
             continue;
         }
         if matches!(op, Op::Gather { .. } | Op::Index { .. }) {
@@ -359,8 +383,14 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         };
         costs[i] = cost;
         let shrinks = limits.shrink && !op.is_view() && cost.size > 0 && cost.size <= cost.held / 2;
+        // Computed again by several kernels, a sum of two values would keep both: in a network with residual sums, one
+        // more with every layer.
+        let keeps = cost.alive == Alive::Several && !op.is_view();
         let reused = users[i] > 1
-            && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
+            && (cost.reads > limits.reuse_reads
+                || cost.ops > limits.reuse_ops
+                || cost.heavy
+                || keeps)
             && (cost.reads > 0 || cost.heavy);
         if shrinks
             || reused
@@ -382,13 +412,18 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
     realized
 }
 
-fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
+fn store(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
     let size = costs[id.0 as usize].size;
+    let alive = match graph.node(id).op {
+        NodeOp::Input(_) => Alive::None,
+        NodeOp::Op(_) => Alive::One(id),
+    };
     costs[id.0 as usize] = Cost {
         reads: 1,
         size,
         held: size,
+        alive,
         ..Cost::default()
     };
 }
@@ -412,10 +447,10 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
     // Storing the base helps only if the views between can be expressed by strides.
     let was = std::mem::replace(&mut realized.stored[base.0 as usize], true);
     if realized.window(graph, id).is_some() {
-        store(realized, costs, base);
+        store(graph, realized, costs, base);
     } else {
         realized.stored[base.0 as usize] = was;
-        store(realized, costs, id);
+        store(graph, realized, costs, id);
     }
 }
 
