@@ -299,8 +299,9 @@ impl Draft {
         (piece.whole == call.node).then_some(pads)
     }
 
-    /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19): memory that a ready-made
-    /// kernel or a launch needs for itself alone is not counted. `donated` says which inputs the run may overwrite.
+    /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19), on this thread's number of
+    /// threads: memory that a ready-made kernel or a launch needs for itself alone is not counted, but for the panels of
+    /// a product. `donated` says which inputs the run may overwrite.
     pub fn peak(&self, donated: &dyn Fn(u32) -> bool) -> u64 {
         let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
         footprints.peak(0..self.steps.len(), donated)

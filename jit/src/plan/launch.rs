@@ -1,9 +1,11 @@
 //! Launching kernels: memory for what they write, their arguments, what their faults mean.
 
 use super::run::Run;
-use super::{Step, Template, placed};
+use super::{Draft, Step, Template, placed};
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
+use crate::graph::Graph;
+use crate::lower::Pieces;
 use ferrotrace_kernels::cpu::panels::Epilogue;
 use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{Array, ValueId};
@@ -63,6 +65,17 @@ impl Arguments<'_> {
             local: emitted.local,
             grid: emitted.grid,
         }
+    }
+}
+
+impl Template {
+    /// Whether the product may pass through the memory of one of the kernel's results.
+    pub(super) fn may_lie_in(&self, node: ValueId, graph: &Graph, pieces: &Pieces) -> bool {
+        let of = graph.node(node);
+        let pair = (node, Source::Node(self.call.node));
+        self.kernel.in_place.contains(&pair)
+            && of.shape.numel() * of.dtype.size() < SCRATCH
+            && !pieces.contains_key(&node)
     }
 }
 
@@ -245,14 +258,9 @@ impl Run<'_> {
             let product = self.fresh(&t.kernel, id)?;
             self.store(id, product);
         } else {
-            let graph = &self.draft.graph;
-            let shares = |node: &ValueId| {
-                let of = graph.node(*node);
-                t.kernel.in_place.contains(&(*node, Source::Node(id)))
-                    && of.shape.numel() * of.dtype.size() < SCRATCH
-                    && !self.draft.pieces.contains_key(node)
-            };
-            let host = outputs.fresh.iter().map(|f| f.0).find(shares);
+            let Draft { graph, pieces, .. } = self.draft;
+            let mut fresh = outputs.fresh.iter().map(|f| f.0);
+            let host = fresh.find(|node| t.may_lie_in(*node, graph, pieces));
             outputs.passing = Some((id, host));
         }
         let dtype = self.draft.graph.node(id).dtype;

@@ -52,7 +52,7 @@ fn least_possible(footprints: &Footprints) -> u64 {
     let of_step = footprints.steps.iter().map(|step| -> u64 {
         let over = |b: usize| step.in_place.iter().any(|pair| pair.0 == b);
         let all = step.touched().filter(|b| made(b) && !over(*b));
-        all.map(bytes).sum()
+        all.map(bytes).sum::<u64>() + step.own()
     });
     outputs.max(of_step.max().unwrap_or(0))
 }
@@ -153,6 +153,7 @@ fn least_peak_first(footprints: &Footprints, needs: &Dependencies, window: usize
                 .filter(fresh)
                 .map(|&b| bytes(b))
                 .sum::<i64>()
+                + step.own() as i64
         };
         let mut next: Option<(i64, i64, usize)> = None;
         for &(grows, i) in ready.iter().take(window.max(1)) {
@@ -310,7 +311,7 @@ mod tests {
                 .map(|(i, step)| Footprint {
                     reads: step.1.to_vec(),
                     writes: vec![i],
-                    in_place: Vec::new(),
+                    ..Footprint::default()
                 })
                 .collect(),
         }

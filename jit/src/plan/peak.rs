@@ -1,12 +1,14 @@
 //! How much memory an order of steps needs (scheduler B-19).
 
-use super::Step;
 use super::build::accesses;
 use super::calls::overwritten;
+use super::{Step, Template};
 use crate::body::Source;
+use crate::emit::Pointer;
 use crate::graph::Graph;
-use crate::lower::Pieces;
+use crate::lower::{CallArg, Pieces};
 use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::ops::matmul;
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashMap;
 
@@ -32,9 +34,23 @@ pub(super) struct Footprint {
     pub writes: Vec<usize>,
     /// Pairs (written, read) that may share memory, the first that fits first.
     pub in_place: Vec<(usize, usize)>,
+    /// Bytes that a product which passes from panel to panel needs meanwhile, unless one of `hosts` gets memory of its
+    /// own, which then holds it (scheduler T-08).
+    pub passing: u64,
+    /// Buffers of `writes` that may hold such a product.
+    pub hosts: Vec<usize>,
 }
 
 impl Footprint {
+    /// Bytes that the step needs for itself wherever its results lie.
+    pub fn own(&self) -> u64 {
+        if self.hosts.is_empty() {
+            self.passing
+        } else {
+            0
+        }
+    }
+
     /// Every buffer that the step needs, each once.
     pub fn touched(&self) -> impl Iterator<Item = usize> {
         let read = self.reads.iter().filter(|b| !self.writes.contains(b));
@@ -95,6 +111,20 @@ impl Footprints {
                 let node = number(&mut all, Source::Node(call.node));
                 footprint.in_place.push((node, number(&mut all, over)));
             }
+            if let Step::Template(t) = step
+                && !t.stored
+            {
+                let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, pieces);
+                footprint.passing = scratch(graph, t);
+                let written = t.kernel.pointers.iter().filter_map(|p| match p {
+                    Pointer::Write(node) => Some(*node),
+                    Pointer::Read(_) => None,
+                });
+                footprint.hosts = written
+                    .filter(may_hold)
+                    .map(|node| number(&mut all, Source::Node(node)))
+                    .collect();
+            }
             // A product that passes from panel to panel has no memory to share.
             let passes = |source: &Source| match step {
                 Step::Template(t) => *source == Source::Node(t.call.node),
@@ -138,7 +168,7 @@ impl Footprints {
 
     /// The most bytes held at once beyond those of the inputs when the steps run in an order: a buffer gets memory at
     /// its first step and gives it back after its last; outputs are held to the end, and inputs too unless they are
-    /// donated. Memory that a step needs for itself alone is not counted.
+    /// donated. Memory that a step needs for itself alone is not counted, but for the panels of a product.
     pub fn peak(&self, order: impl Iterator<Item = usize>, donated: &dyn Fn(u32) -> bool) -> u64 {
         let mut left = self.uses();
         let mut held: Vec<bool> = self.input.iter().map(Option::is_some).collect();
@@ -147,6 +177,7 @@ impl Footprints {
         for step in order {
             let step = &self.steps[step];
             taken.clear();
+            let mut hosted = false;
             for &buffer in &step.writes {
                 if std::mem::replace(&mut held[buffer], true) {
                     continue;
@@ -159,10 +190,14 @@ impl Footprints {
                 };
                 match step.in_place.iter().find(|pair| fits(pair)) {
                     Some(&(_, from)) => taken.push(from),
-                    None => live += self.bytes[buffer] as i64,
+                    None => {
+                        live += self.bytes[buffer] as i64;
+                        hosted |= step.hosts.contains(&buffer);
+                    }
                 }
             }
-            peak = peak.max(live);
+            let passing = if hosted { 0 } else { step.passing as i64 };
+            peak = peak.max(live + passing);
             for buffer in step.touched() {
                 left[buffer] -= 1;
                 if left[buffer] == 0 && self.is_freed(buffer, donated) && !taken.contains(&buffer) {
@@ -172,4 +207,18 @@ impl Footprints {
         }
         peak as u64
     }
+}
+
+/// Bytes of the panels of a product without memory of its own.
+fn scratch(graph: &Graph, template: &Template) -> u64 {
+    let of = |source: &Source| match source {
+        Source::Input(n) => graph.inputs()[*n as usize].dtype,
+        Source::Node(node) => graph.node(*node).dtype,
+    };
+    let [CallArg::Window(a, left), CallArg::Window(b, right)] = &template.call.args[..] else {
+        return 0;
+    };
+    let dtype = graph.node(template.call.node).dtype;
+    // Operands that do not fit are an error of the run.
+    matmul::scratch([(left, of(a)), (right, of(b))], dtype).unwrap_or_default() as u64
 }

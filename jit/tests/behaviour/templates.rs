@@ -3,7 +3,7 @@
 use super::{kernels, plan, run};
 use crate::common::{dense, filled, kept, noise, values};
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{Plan, Step};
+use ferrotrace_jit::{Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{stats_scope, with_threads};
 
@@ -106,21 +106,97 @@ fn the_product_has_the_bits_of_a_bare_one() {
     }
 }
 
-// ir T45, scheduler B-07: a large result needs the scratch panels besides, a small one nothing.
+// ir T45, scheduler B-07, B-19: a large result needs the scratch panels besides, a small one nothing, and the estimate
+// says so.
 #[test]
 fn the_product_has_no_memory_of_its_own() {
     for (n, more) in [(256, 0), (2048, 2 << 20)] {
         let (m, k) = (n, 16);
         let plan = plan(&gelu(m, k, n));
         let inputs = operands(m, k, n);
-        let (_, stats) =
-            stats_scope(|| with_threads(2, || plan.run(&mut kept(&inputs), &[]).expect("it runs")));
+        let (expected, stats) = stats_scope(|| {
+            with_threads(2, || {
+                plan.run(&mut kept(&inputs), &[]).expect("it runs");
+                plan.draft().peak(&|_| false)
+            })
+        });
         let most = (m * n * 4 + more) as u64;
         assert!(
             stats.bytes_allocated <= most,
             "{} of {most}",
             stats.bytes_allocated
         );
+        assert_eq!(stats.peak_bytes, expected, "{n}");
+    }
+}
+
+// scheduler B-19: where every result is narrower than the product, or written over a dying residual, the product has
+// panels of its own, of one thread or of several.
+#[test]
+fn panels_are_part_of_the_estimate() {
+    let narrow = |m: usize, k: usize, n: usize| {
+        let tail = format!(
+            "%4: f32[{m}, {n}] = add(%3, %2)
+             %5: bf16[{m}, {n}] = to_dtype(%4)
+             return %5"
+        );
+        layer(m, k, n, &tail)
+    };
+    let residual = |m: usize, k: usize, n: usize| {
+        let tail = format!(
+            "%4: f32[{m}, {n}] = input 3 [{n}, 1]
+             %5: f32[{m}, {n}] = add(%3, %4)
+             return %5"
+        );
+        layer(m, k, n, &tail)
+    };
+    let batched = "%0: f32[6, 40, 30] = input 0 [1200, 30, 1]
+        %1: f32[30, 50] = input 1 [50, 1]
+        %2: f32[50] = input 2 [1]
+        %3: f32[6, 40, 50] = matmul(%0, %1)
+        %4: f32[6, 40, 50] = add(%3, %2)
+        %5: bf16[6, 40, 50] = to_dtype(%4)
+        return %5"
+        .to_owned();
+    let turned = "%0: f32[40, 6, 30] = input 0 [30, 1200, 1]
+        %1: f32[30, 50] = input 1 [50, 1]
+        %2: f32[50] = input 2 [1]
+        %3: f32[40, 6, 50] = matmul(%0, %1)
+        %4: f32[40, 6, 50] = add(%3, %2)
+        %5: bf16[40, 6, 50] = to_dtype(%4)
+        return %5"
+        .to_owned();
+    for (text, (m, n)) in [
+        (narrow(8, 5, 9), (8, 9)),
+        (narrow(700, 64, 900), (700, 900)),
+        (residual(300, 64, 900), (300, 900)),
+        (batched, (240, 50)),
+        (turned, (240, 50)),
+    ] {
+        let plan = plan(&text);
+        assert_eq!(steps(&plan), (1, 0), "{text}");
+        for threads in [1, 2, 3] {
+            let specs = plan.draft().graph.inputs().iter();
+            let mut given: Vec<PlanInput> = specs
+                .map(|input| PlanInput {
+                    array: noise(&[input.layout.numel()], 1).with_layout(input.layout.clone()),
+                    donated: false,
+                })
+                .collect();
+            if let Some(residual) = given.get_mut(3) {
+                residual.donated = true;
+            }
+            let (expected, stats) = stats_scope(|| {
+                with_threads(threads, || {
+                    let expected = plan.draft().peak(&|input| input == 3);
+                    plan.run(&mut given, &[]).expect("it runs");
+                    expected
+                })
+            });
+            assert_eq!(stats.peak_bytes, expected, "{m}x{n} on {threads} threads");
+            let result = if text.contains("bf16") { m * n * 2 } else { 0 };
+            assert!(expected > result as u64, "{expected}");
+        }
     }
 }
 

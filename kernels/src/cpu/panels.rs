@@ -126,6 +126,45 @@ impl Cut {
     }
 }
 
+/// What a batch of products is cut into, and the scratch memory that the panels lie in.
+struct Scratch {
+    cut: Cut,
+    /// Whether the products are computed whole before the kernel runs.
+    at_once: bool,
+    /// Elements of a part.
+    panel: usize,
+    /// Parts: one for each thread that computes panels.
+    workers: usize,
+}
+
+impl Scratch {
+    fn of(s: Sizes, count: usize, threads: usize, size: usize) -> Scratch {
+        let cut = Cut::of(s, count, threads, size);
+        // One matrix on one thread gains nothing; `products` knows vectors.
+        let at_once = cut.panels() == 1 || s.k == 0 || s.m == 1 || s.n == 1;
+        let (highest, widest) = cut.largest();
+        let (panel, workers) = match at_once {
+            true => (s.m * s.n * count, 1),
+            false => (highest * widest * cut.group, threads.min(cut.panels())),
+        };
+        Scratch {
+            cut,
+            at_once,
+            panel,
+            workers,
+        }
+    }
+}
+
+/// Elements, each of `size` bytes, of the scratch memory that [`products_then`] takes where the product has no memory.
+pub(crate) fn scratch_elements(s: Sizes, count: usize, size: usize) -> usize {
+    if s.m * s.n * count == 0 {
+        return 0;
+    }
+    let scratch = Scratch::of(s, count, Pool::global().threads(), size);
+    scratch.panel * scratch.workers
+}
+
 /// The products of a batch, as [`products`] computes them, taken up by a kernel.
 ///
 /// # Errors
@@ -142,14 +181,13 @@ pub fn products_then<T: Real + Element>(
         return Ok(None);
     }
     let threads = Pool::global().threads();
-    let cut = Cut::of(s, count, threads, size_of::<T>());
-    // One matrix on one thread gains nothing; `products` knows vectors.
-    let at_once = cut.panels() == 1 || s.k == 0 || s.m == 1 || s.n == 1;
-    let (highest, widest) = cut.largest();
-    let (panel, workers) = match at_once {
-        true => (size * count, 1),
-        false => (highest * widest * cut.group, threads.min(cut.panels())),
-    };
+    let Scratch {
+        cut,
+        at_once,
+        panel,
+        workers,
+    } = Scratch::of(s, count, threads, size_of::<T>());
+    let (_, widest) = cut.largest();
     let bytes = if epilogue.whole {
         0
     } else {

@@ -4,7 +4,7 @@ use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
-use crate::cpu::panels::{Epilogue, products_then};
+use crate::cpu::panels::{Epilogue, products_then, scratch_elements};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
@@ -92,22 +92,24 @@ struct Matrices {
     to: Option<Layout>,
 }
 
-/// The matrices of a product of type `dtype` that is written to the window `out`, if there is one.
-fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices> {
-    let (a, b) = (array(args, 0)?, array(args, 1)?);
-    let compute = dtype.compute();
-    let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
-    if dtype.is_int() {
-        b = contiguous(&b)?;
-    }
+/// How the matrices of a product lie.
+struct Arranged {
+    parts: Parts,
+    left: Layout,
+    right: Layout,
+    to: Option<Layout>,
+}
+
+/// The matrices of operands of these layouts, whose product is written to the window `out`, if there is one.
+fn arranged(a: &Layout, b: &Layout, out: Option<&Layout>) -> Result<Arranged> {
     let mut parts = Parts::of(a.shape(), b.shape())?;
-    let matrix = |x: &Array, vector: usize| match x.layout.shape().rank() {
-        1 => with_unit(&x.layout, vector),
-        _ => x.layout.clone(),
+    let matrix = |x: &Layout, vector: usize| match x.shape().rank() {
+        1 => with_unit(x, vector),
+        _ => x.clone(),
     };
-    let (mut left, right) = (matrix(&a, 0), matrix(&b, 1));
+    let (mut left, right) = (matrix(a, 0), matrix(b, 1));
     let mut to = out.cloned();
-    for (vector, at) in [(&a, 0), (&b, 1)] {
+    for (vector, at) in [(a, 0), (b, 1)] {
         if vector.shape().rank() == 1 {
             to = to.map(|to| with_unit(&to, parts.batch.rank() + at));
         }
@@ -127,6 +129,28 @@ fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices
             };
         }
     }
+    Ok(Arranged {
+        parts,
+        left,
+        right,
+        to,
+    })
+}
+
+/// The matrices of a product of type `dtype` that is written to the window `out`, if there is one.
+fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices> {
+    let (a, b) = (array(args, 0)?, array(args, 1)?);
+    let compute = dtype.compute();
+    let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
+    if dtype.is_int() {
+        b = contiguous(&b)?;
+    }
+    let Arranged {
+        parts,
+        left,
+        right,
+        to,
+    } = arranged(&a.layout, &b.layout, out)?;
     Ok(Matrices {
         parts,
         compute,
@@ -257,6 +281,22 @@ pub fn run_then(args: &[Arg], dtype: DType, epilogue: &Epilogue<'_>) -> Result<O
             "an epilogue of a product of {other}"
         ))),
     }
+}
+
+/// Bytes of scratch memory that [`run_then`] takes for a product of type `dtype` that has no memory of its own, of
+/// operands with these layouts and dtypes, on this thread's number of threads.
+///
+/// # Errors
+/// The shapes are not those of a product.
+pub fn scratch(operands: [(&Layout, DType); 2], dtype: DType) -> Result<usize> {
+    let compute = dtype.compute();
+    let [a, b] = operands.map(|(layout, of)| match of == compute {
+        true => layout.clone(),
+        false => Layout::contiguous(layout.shape().clone()),
+    });
+    let parts = arranged(&a, &b, None)?.parts;
+    let (size, count) = (compute.size(), parts.batch.numel());
+    Ok(scratch_elements(parts.sizes, count, size) * size)
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.
