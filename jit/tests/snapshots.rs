@@ -85,6 +85,10 @@ snapshots! {
         %0: f32[300, 1000] = input 0 [1000, 1]
         %1: f32[] = var(%0) {dims: [0, 1], keepdim: false, correction: 1}
         return %1";
+    variance_of_columns: "
+        %0: f32[9000, 100] = input 0 [100, 1]
+        %1: f32[100] = var(%0) {dims: [0], keepdim: false, correction: 1}
+        return %1";
     argmax: "
         %0: f32[64, 100] = input 0 [100, 1]
         %1: i64[64] = argmax(%0) {dims: [1], keepdim: false}

@@ -50,7 +50,7 @@ pub(super) struct Writer<'a> {
     pub ordered: bool,
     /// The chunks of an outer kernel's columns.
     pub chunks: Option<Chunks>,
-    /// Reductions about a mean of a split row.
+    /// Reductions about a mean of a split row, or of rows whose columns are cut into chunks.
     pub moments: Vec<Moment>,
     pub store_indices: FxHashMap<usize, Index>,
     pub params: Vec<i64>,
@@ -104,7 +104,7 @@ pub fn emit(
     };
     let differ = differ(&node, Var(vector as u32 - 1));
     let lanes = lanes(&node, &stages, &differ, machine);
-    let moments = if split {
+    let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {
         Vec::new()
@@ -225,6 +225,9 @@ impl Writer<'_> {
         };
         let cols = node.cols();
         self.chunks = self.find_chunks(rows, vector);
+        if !self.split && self.chunks.is_none() {
+            self.moments.clear();
+        }
         let chunk_count = self.chunks.map_or(1, |c| c.count);
         let walked = self.walked();
         let Cut {

@@ -1,5 +1,5 @@
-//! Sums about a mean in split kernels: each piece sums about its own mean, `finish` moves the sums to the row's mean
-//! (see [`crate::schedule::Moment`]).
+//! Sums about a mean in split kernels, and in those whose columns are cut into chunks: each piece or chunk sums about its
+//! own mean, `finish` moves the sums to the row's mean (see [`crate::schedule::Moment`]).
 
 use super::kernel::Writer;
 use super::pieces::Pieces;
@@ -7,6 +7,7 @@ use super::value::lane_type;
 use crate::body::Value;
 use crate::expr::Var;
 use crate::schedule::Moment;
+use ferrotrace_kernels::BinaryOp;
 use std::fmt::Write as _;
 
 /// Bytes of one operand in a piece: it is looked at twice, the second time in the first cache.
@@ -43,6 +44,74 @@ impl Writer<'_> {
             let set = self.call("set", dtype, &[&mean]);
             let _ = writeln!(out, "    const {} v{} = {set};", self.vector(dtype), m.mean);
         }
+    }
+
+    /// The means of a chunk, as the rows' of its panel.
+    pub(super) fn chunk_means(&mut self, out: &mut String) {
+        let per = self.columns_per_step() as i64;
+        let (per, w) = (self.param(per), self.lanes);
+        let mut seen = Vec::new();
+        for m in self.moments.clone() {
+            if seen.contains(&m.mean) {
+                continue;
+            }
+            seen.push(m.mean);
+            let dtype = self.node.body.value(m.mean).dtype;
+            let number = format!("({})((c1 - c0) * {per})", lane_type(dtype));
+            let number = self.call("set", dtype, &[&number]);
+            let _ = writeln!(
+                out,
+                "    for (int c = 0; c < (hi - lo + {w} - 1) / {w}; c++) k{}[c] = a{}[c] / {number};",
+                m.mean, m.sum
+            );
+        }
+    }
+
+    /// The rows' values of moments, from the chunks' in order; the rows' means are known.
+    pub(super) fn merge_chunk_moments(&mut self, out: &mut String, count: &str, vectors: &str) {
+        let Some(chunks) = self.chunks else { return };
+        let per = self.columns_per_step() as i64;
+        let extent = self.walked_vars().first().map_or(1, |&v| self.extents[v]);
+        let (per, length, extent) = (
+            self.param(per),
+            self.param(chunks.length as i64),
+            self.param(extent as i64),
+        );
+        for m in self.moments.clone() {
+            let r = self.reduction(m.reduce);
+            self.array_accumulators(out, &r, vectors);
+        }
+        let _ = writeln!(out, "    for (long long c = 0; c < {count}; c++) {{");
+        self.chunk_accumulators(out, ("e", "f"), &format!("first * {count} + c"));
+        let _ = writeln!(
+            out,
+            "    const long long n = (ft_min(c * {length} + {length}, {extent}) - c * {length}) * {per};\n    \
+             for (long long k = 0; k < {vectors}; k++) {{"
+        );
+        for m in self.moments.clone() {
+            let dtype = self.node.body.value(m.reduce).dtype;
+            let (id, ty, w) = (m.reduce, self.vector(dtype), self.lanes);
+            let number = self.call("set", dtype, &[&format!("({})n", lane_type(dtype))]);
+            let zero = self.call("set", dtype, &["0"]);
+            let finite = BinaryOp::Eq.c_expr(dtype, w, &["(d - d)", &zero], &mut self.needs);
+            // Where the means are infinite or NaN, so are all differences.
+            let (far, near) = if m.square {
+                let plain = format!("e{}[k]", m.plain);
+                (
+                    "(d * d)",
+                    format!("(e{id}[k] + d * ({plain} + {plain} + n_ * d))"),
+                )
+            } else {
+                ("d", format!("(e{id}[k] + n_ * d)"))
+            };
+            let merged = self.call("sel", dtype, &["t", &near, far]);
+            let _ = writeln!(
+                out,
+                "      {{ const {ty} n_ = {number}, d = e{}[k] / n_ - k{}[k]; const i32x{w} t = {finite}; a{id}[k] = a{id}[k] + {merged}; }}",
+                m.sum, m.mean
+            );
+        }
+        out.push_str("    } }\n");
     }
 
     /// The next piece of what the first loop reads, asked for while the second one computes.

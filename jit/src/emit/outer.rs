@@ -1,6 +1,6 @@
 //! The loops of a block of rows whose columns are strided: rows are the vector axis.
 
-use super::chunks::PANEL;
+use super::chunks::{PANEL, TWICE};
 use super::kernel::Writer;
 use super::pieces::{BLOCK, Pieces};
 use super::stage::Loop;
@@ -14,15 +14,24 @@ use std::fmt::Write as _;
 const COLUMNS: usize = 4;
 
 impl Writer<'_> {
-    /// The stages of a block of rows; of a chunk of its columns, the first.
+    /// The stages of a block of rows; of a chunk of its columns, the first, and what sums about the chunk's means.
     pub(super) fn outer_stages(&mut self, out: &mut String, cut: &Pieces) {
         self.row_arrays(out);
         let all = !self.is_chunked();
         if !all {
             self.chunk_accumulators(out, ("a", "q"), "u");
         }
-        for s in 0..if all { self.stages.loops.len() } else { 1 } {
-            self.outer_row(out, s, all);
+        let loops = match (all, self.moments.is_empty()) {
+            (true, _) => self.stages.loops.len(),
+            (false, true) => 1,
+            (false, false) => 2,
+        };
+        for s in 0..loops {
+            if all || s == 0 {
+                self.outer_row(out, s, all);
+            } else {
+                self.chunk_means(out);
+            }
             self.outer_loop(out, s, cut);
         }
     }
@@ -33,7 +42,11 @@ impl Writer<'_> {
 
     /// Vectors of the widest block.
     pub(super) fn most(&self) -> usize {
-        let block = if self.is_chunked() { PANEL } else { BLOCK };
+        let block = match (self.is_chunked(), self.moments.is_empty()) {
+            (false, _) => BLOCK,
+            (true, true) => PANEL,
+            (true, false) => TWICE,
+        };
         block / self.lanes.min(block)
     }
 

@@ -1,6 +1,5 @@
 //! How rows are cut into units of work, by sizes alone.
 
-use super::chunks::PANEL;
 use super::kernel::Writer;
 use super::{Machine, moments, tile};
 
@@ -61,8 +60,8 @@ impl Writer<'_> {
             (elements / per.max(1))
                 .max(1)
                 .next_multiple_of(if self.walked_vars().is_empty() { 64 } else { 1 })
-        } else if self.chunks.is_some() {
-            vector.min(PANEL).next_multiple_of(self.lanes)
+        } else if let Some(chunks) = self.chunks {
+            chunks.panel
         } else if self.outer {
             let saved = self.stages.saved.len() * node.cols() * 4;
             let fit = match saved {

@@ -474,6 +474,96 @@ fn sums_over_long_leading_dimensions() {
     run(all, &[x], 0.0);
 }
 
+// ir S15: a chunk of columns sums about its own mean, so that memory is read once.
+#[test]
+fn variances_over_long_leading_dimensions() {
+    // One panel of rows and several, a last vector in part, further row variables and columns, a short last chunk.
+    for shape in [[1usize, 3000, 70], [1, 1500, 2100], [3, 4001, 33]] {
+        let [a, b, c] = shape;
+        let text = format!(
+            "%0: f32[{a}, {b}, {c}] = input 0 [{}, {c}, 1]
+             %1: f32[{a}, {b}, {c}] = add(%0, 100.0)
+             %2: f32[{a}, {c}] = var(%1) {{dims: [1], keepdim: false, correction: 1}}
+             %3: f32[{a}, {c}] = mean(%1) {{dims: [1], keepdim: false}}
+             %4: f32[{a}, {c}] = max(%0) {{dims: [1], keepdim: false}}
+             %5: f32[{a}, {c}] = mul(%2, %4)
+             return %5 %3 %2",
+            b * c
+        );
+        let sources = super::plan(&text).explain().sources().join("");
+        assert!(
+            sources.contains("c0 = u %") && sources.contains("n_ = "),
+            "{shape:?}"
+        );
+        let x = noise(&shape, 17);
+        let got = run(&text, std::slice::from_ref(&x), 1e-3);
+        // Against binary64.
+        let (x, variances, means) = (values(&x), values(&got[2]), values(&got[1]));
+        for (at, (&variance, &mean)) in variances.iter().zip(&means).enumerate().step_by(7) {
+            let column = |i: usize| 100.0 + x[(at / c * b + i) * c + at % c];
+            let want = (0..b).map(column).sum::<f64>() / b as f64;
+            let square = |i: usize| (column(i) - want).powi(2);
+            let spread = (0..b).map(square).sum::<f64>() / (b - 1) as f64;
+            assert!((mean - want).abs() < 1e-4, "{mean} {want}");
+            assert!(
+                (variance / spread - 1.0).abs() < 1e-5,
+                "{variance} {spread}"
+            );
+        }
+    }
+}
+
+#[test]
+fn variances_of_columns_of_every_dtype() {
+    for dtype in [DType::F16, DType::BF16, DType::F32, DType::F64] {
+        let (n, width) = (5000usize, 40usize);
+        let name = dtype.name();
+        let text = format!(
+            "%0: {name}[{n}, {width}] = input 0 [{width}, 1]
+             %1: {name}[{width}] = std(%0) {{dims: [0], keepdim: false, correction: 0}}
+             return %1"
+        );
+        let sources = super::plan(&text).explain().sources().join("");
+        assert!(sources.contains("n_ = "), "{name}");
+        let data: Vec<f64> = (0..n * width).map(|i| 3.0 + (i % 5) as f64 / 4.0).collect();
+        let x = ferrotrace_kernels::Array {
+            buffer: crate::common::buffer_of(&data, dtype),
+            layout: ferrotrace_runtime::Layout::contiguous([n, width].into()),
+            dtype,
+        };
+        run(&text, &[x], if dtype.is_half() { 1e-3 } else { 1e-5 });
+    }
+}
+
+// What is not finite reaches its column alone; chunks of very different means are merged without loss.
+#[test]
+fn variances_of_columns_of_uneven_chunks() {
+    let (n, width) = (9000usize, 48usize);
+    let text = format!(
+        "%0: f32[{n}, {width}] = input 0 [{width}, 1]
+         %1: f32[{width}] = var(%0) {{dims: [0], keepdim: false, correction: 0}}
+         return %1"
+    );
+    let bad = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX];
+    let x = filled::<f32>(&[n, width], |at| {
+        let (i, j) = (at / width, at % width);
+        match bad.get(j) {
+            Some(&bad) if i == 7000 || i == 7001 => bad,
+            _ => (i / 900) as f32 * 1000.0,
+        }
+    });
+    let y = values(&run(&text, &[x], f64::MAX)[0]);
+    for (j, &variance) in y.iter().enumerate() {
+        match j < bad.len() {
+            true => assert!(!variance.is_finite(), "{variance} of {}", bad[j]),
+            false => assert!((variance / 8.25e6 - 1.0).abs() < 1e-5, "{variance}"),
+        }
+    }
+    let large = filled::<f32>(&[n, width], |at| 1e6 + (at / width % 2) as f32);
+    let y = values(&run(&text, &[large], 1e-2)[0]);
+    assert!(y.iter().all(|y| (y - 0.25).abs() < 1e-3), "{y:?}");
+}
+
 #[test]
 fn chunks_of_columns_give_the_same_bits_each_time() {
     let text = "
@@ -482,6 +572,12 @@ fn chunks_of_columns_give_the_same_bits_each_time() {
         %2: f32[] = prod(%1) {dims: [0], keepdim: false}
         return %2";
     same_bits_each_time(text, &noise(&[5000, 60], 13));
+    let text = "
+        %0: f32[5000, 60] = input 0 [60, 1]
+        %1: f32[60] = var(%0) {dims: [0], keepdim: false, correction: 1}
+        %2: f32[] = prod(%1) {dims: [0], keepdim: false}
+        return %2";
+    same_bits_each_time(text, &noise(&[5000, 60], 14));
 }
 
 #[test]
