@@ -1,6 +1,6 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
-use crate::backend::{self, Plan, PlanInput};
+use crate::backend::{Plan, PlanInput};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flight::Flight;
@@ -195,9 +195,6 @@ pub(crate) fn execute(
 ) -> (Result<Vec<Array>>, Weak<Plan>) {
     match prepared {
         Prepared::Plan(plan) => (plan.run(&mut inputs, scalars), Arc::downgrade(&plan)),
-        Prepared::Eagerly(graph) => {
-            let arrays: Vec<Array> = inputs.into_iter().map(|input| input.array).collect();
-            (backend::run_eagerly(&graph, &arrays, scalars), Weak::new())
-        }
+        Prepared::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
     }
 }

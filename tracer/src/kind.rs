@@ -1,6 +1,7 @@
 //! What an operation and its result are, apart from the values: inferred once for each place in a program.
 
 use crate::backend::Precision;
+use crate::mode;
 use crate::signature::{node_hash, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Op};
 use ferrotrace_runtime::{Category, DType, Device, Error, Shape};
@@ -90,6 +91,18 @@ fn place(location: &'static Location<'static>, op: &Op) -> usize {
 }
 
 impl Kind {
+    /// That of data from outside, in the precision in force.
+    pub fn of_data(shape: &Shape, dtype: DType, device: &Device) -> Kind {
+        Kind {
+            op: None,
+            shape: shape.clone(),
+            dtype,
+            device: device.clone(),
+            precision: mode::precision(),
+            hash: 0,
+        }
+    }
+
     /// The operation of a node that is not data from outside.
     #[inline]
     pub fn op(&self) -> &Op {

@@ -1,12 +1,12 @@
 //! The plans of traces met before, by form.
 
-use crate::backend::{Graph, Plan, compile};
+use crate::backend::{Graph, Plan, PlanInput, compile, run_eagerly};
 use crate::collected::Collected;
 use crate::mode::Mode;
 use crate::signature::Form;
 use crate::tiered;
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Counter, Result, count};
+use ferrotrace_runtime::{Counter, Result, Scalar, count};
 use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
@@ -39,7 +39,39 @@ pub(crate) enum Prepared {
     /// Compiled.
     Plan(Arc<Plan>),
     /// On ready-made kernels, while it compiles in the background.
-    Eagerly(Arc<Graph>),
+    Eagerly(Unplanned),
+}
+
+/// A form that runs before its plan is compiled.
+#[derive(Debug)]
+pub(crate) struct Unplanned {
+    entry: Arc<PlanEntry>,
+    graph: Arc<Graph>,
+}
+
+impl Unplanned {
+    /// Results of fewer elements than this in all are computed before the compiler starts: starting a thread and
+    /// compilers costs this thread more than it gains them.
+    const SOON: usize = 1 << 22;
+
+    /// Runs it, and has it compiled in the background.
+    ///
+    /// # Errors
+    /// As [`run_eagerly`].
+    pub fn run(self, inputs: Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+        let arrays: Vec<Array> = inputs.into_iter().map(|input| input.array).collect();
+        let sizes = self.graph.nodes().iter().map(|node| node.shape.numel());
+        let soon = sizes.fold(0, usize::saturating_add) < Self::SOON;
+        let compile = || tiered::compile_later(&self.entry, &self.graph);
+        if !soon {
+            compile();
+        }
+        let results = run_eagerly(&self.graph, &arrays, scalars);
+        if soon {
+            compile();
+        }
+        results
+    }
 }
 
 impl PlanEntry {
@@ -61,9 +93,10 @@ impl PlanEntry {
         if mode != Mode::Tiered || self.plan.get().is_some() {
             return self.compile(graph).map(Prepared::Plan);
         }
-        let graph = Arc::new(graph()?);
-        tiered::compile_later(self, &graph);
-        Ok(Prepared::Eagerly(graph))
+        Ok(Prepared::Eagerly(Unplanned {
+            entry: self.clone(),
+            graph: Arc::new(graph()?),
+        }))
     }
 }
 

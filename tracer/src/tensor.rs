@@ -242,16 +242,17 @@ impl Tensor {
 impl Facts {
     /// Those of data from outside.
     pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
-        let kind = Kind {
-            op: None,
-            shape: array.shape().clone(),
-            dtype: array.dtype,
-            device: array.buffer.device().clone(),
-            precision: mode::precision(),
-            hash: 0,
-        };
+        let device = array.buffer.device();
+        Facts::of_kind(
+            Arc::new(Kind::of_data(array.shape(), array.dtype, device)),
+            location,
+        )
+    }
+
+    /// Those of data of this kind.
+    pub(crate) fn of_kind(kind: Arc<Kind>, location: &'static Location<'static>) -> Facts {
         Facts {
-            kind: Arc::new(kind),
+            kind,
             location,
             trace: 0,
             argument: 0,

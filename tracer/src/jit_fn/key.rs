@@ -8,7 +8,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{DType, Device};
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::hash::Hasher;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// Signatures kept by one function; beyond, all are forgotten.
@@ -94,7 +94,7 @@ struct Generic<Form> {
 /// The traces of one function; `Form` is what there is to its result beside tensors.
 #[derive(Debug)]
 pub(crate) struct Traces<Form> {
-    exact: HashMap<u64, Vec<Exact<Form>>>,
+    exact: HashMap<u64, Vec<Exact<Form>>, BuildHasherDefault<Mix>>,
     generic: Vec<Generic<Form>>,
     len: usize,
 }
@@ -102,7 +102,7 @@ pub(crate) struct Traces<Form> {
 impl<Form> Default for Traces<Form> {
     fn default() -> Traces<Form> {
         Traces {
-            exact: HashMap::new(),
+            exact: HashMap::default(),
             generic: Vec::new(),
             len: 0,
         }

@@ -15,7 +15,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
-use replay::{Draws, Replay};
+use replay::{Draws, Replay, Tensors};
 use result::JitResult;
 use smallvec::SmallVec;
 use std::fmt;
@@ -222,14 +222,13 @@ fn replayed<F: JitFn<S>, S>(
     drawn: &Draws,
     mode: Mode,
 ) -> F::Output {
-    let passed = {
+    let mut passed = Tensors::new();
+    if replay.passed_through().next().is_some() {
         let mut visit = ArgVisit::default();
         F::Kind::visit(&argument, &mut visit);
-        replay
-            .passed_through()
-            .map(|number| visit.tensors[number].0.clone())
-            .collect()
-    };
+        let numbers = replay.passed_through();
+        passed.extend(numbers.map(|number| visit.tensors[number].0.clone()));
+    }
     // Tensors given away go, so that `arrays` alone hold their buffers.
     drop(argument);
     let tensors = replay.run(arrays, given, passed, drawn, mode);

@@ -6,8 +6,9 @@ use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flush::{execute, flush_nodes};
 use crate::jit_fn::trace::{Drawn, Observations};
+use crate::kind::Kind;
 use crate::mode::Mode;
-use crate::node::{Node, NodeInput, Status};
+use crate::node::{Facts, Node, NodeInput, Status};
 use crate::plans::{self, PlanEntry};
 use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
@@ -48,10 +49,15 @@ enum Output {
 /// Key and first offset of each draw.
 pub(crate) type Draws = SmallVec<[(u64, u64); 1]>;
 
+/// Tensors of a result.
+pub(crate) type Tensors = SmallVec<[Tensor; 4]>;
+
 /// A traced function for one tuple of argument sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
     plan: Arc<PlanEntry>,
+    /// What the values that the plan stores are.
+    kinds: Arc<[Arc<Kind>]>,
     locations: Arc<[&'static Location<'static>]>,
     sources: Arc<[Source]>,
     slots: Arc<[Slot]>,
@@ -123,6 +129,15 @@ fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
         .collect()
 }
 
+/// What the values that a plan of this form stores are, as data.
+fn kinds(form: &Form) -> Arc<[Arc<Kind>]> {
+    let kind = |&number: &u32| {
+        let kind = &form.nodes[number as usize].kind;
+        Arc::new(Kind::of_data(&kind.shape, kind.dtype, &form.device))
+    };
+    form.outputs.iter().map(kind).collect()
+}
+
 impl Replay {
     /// What is kept of a trace that gave `results`; `None` if one of them carries an error.
     pub fn new(results: &[Tensor], trace: u64, seen: Observations) -> Option<Replay> {
@@ -185,6 +200,7 @@ impl Replay {
             locations: collected.locations().into(),
             outputs: outputs.into(),
             draws: seen.draws,
+            kinds: kinds(&plan.form),
             plan,
             slots,
             generic,
@@ -250,6 +266,7 @@ impl Replay {
         }
         let plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
         Ok(Replay {
+            kinds: kinds(&plan.form),
             plan,
             draws,
             ..self.clone()
@@ -311,22 +328,31 @@ impl Replay {
         &self,
         arguments: SmallVec<[Array; 6]>,
         given: &[bool],
-        passed: Vec<Tensor>,
+        passed: Tensors,
         drawn: &Draws,
         mode: Mode,
-    ) -> Vec<Tensor> {
-        let computed = self.compute(arguments, given, drawn, mode);
-        let computed: Vec<Tensor> = match computed {
-            Ok(arrays) => arrays.into_iter().map(Tensor::from_array).collect(),
-            Err(error) => {
-                let failed = |number: &u32| {
-                    let node = &self.plan.form.nodes[*number as usize];
-                    let device = ferrotrace_runtime::Device::cpu();
-                    Tensor::of_error(error.clone(), node.kind.dtype, &device, Location::caller())
+    ) -> Tensors {
+        let location = Location::caller();
+        let computed: Tensors = match self.compute(arguments, given, drawn, mode) {
+            Ok(arrays) => {
+                let stored = |(array, kind): (Array, &Arc<Kind>)| {
+                    let facts = Facts::of_kind(kind.clone(), location);
+                    Tensor::of_fresh(Node::stored(facts, array))
                 };
-                self.plan.form.outputs.iter().map(failed).collect()
+                arrays.into_iter().zip(&*self.kinds).map(stored).collect()
+            }
+            Err(error) => {
+                let failed = |kind: &Arc<Kind>| {
+                    let device = ferrotrace_runtime::Device::cpu();
+                    Tensor::of_error(error.clone(), kind.dtype, &device, location)
+                };
+                self.kinds.iter().map(failed).collect()
             }
         };
+        let own = |(at, output): (usize, &Output)| matches!(output, Output::Value(n) if *n == at);
+        if computed.len() == self.outputs.len() && self.outputs.iter().enumerate().all(own) {
+            return computed;
+        }
         let mut passed = passed.into_iter();
         let result = |output: &Output| match output {
             Output::Value(number) => computed[*number].clone(),
