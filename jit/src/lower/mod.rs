@@ -2,6 +2,7 @@
 
 mod expand;
 mod layout;
+mod lifetime;
 mod live;
 mod pieces;
 mod realize;

@@ -1,6 +1,7 @@
 //! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
 
 use super::layout::{self, Order};
+use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::{scan, scatter, update};
 use crate::bisect::may_fuse;
@@ -277,6 +278,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             users[v.0 as usize] += 1;
         }
     }
+    let lasts = LastUse::of(graph);
     let mut output = vec![false; n];
     for v in graph.outputs() {
         users[v.0 as usize] += 1;
@@ -392,8 +394,10 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                 || cost.heavy
                 || keeps)
             && (cost.reads > 0 || cost.heavy);
+        let frees = || lasts.frees_several(graph, &realized, id);
         if shrinks
             || reused
+            || (users[i] > 1 && cost.reads > 1 && !op.is_view() && frees())
             || cost.reads > limits.reads
             || cost.ops >= limits.ops
             || cost.depth > 200

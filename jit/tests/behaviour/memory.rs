@@ -487,3 +487,32 @@ fn a_store_that_a_loop_repeats_is_not_in_place() {
         assert_eq!(difference(g, w, 1e-4, false), None, "{}", plan.explain());
     }
 }
+
+// ir B9: each layer adds its product to a running sum. Computed again for every later user, it would keep all products;
+// stored where it ends two results, it keeps none, and no layer needs more than its kernel and its product.
+#[test]
+fn a_running_sum_of_products_is_stored() {
+    let layers = 6;
+    let mut text = "%0: f32[64, 512] = input 0 [512, 1]
+        %1: f32[512, 512] = input 1 [512, 1]\n"
+        .to_owned();
+    let mut x = 0;
+    for layer in 0..layers {
+        let [a, b, c, d] = [2, 3, 4, 5].map(|i| i + 4 * layer);
+        text.push_str(&format!(
+            "%{a}: f32[64, 1] = mean(%{x}) {{dims: [1], keepdim: true}}
+             %{b}: f32[64, 512] = sub(%{x}, %{a})
+             %{c}: f32[64, 512] = matmul(%{b}, %1)
+             %{d}: f32[64, 512] = add(%{x}, %{c})\n"
+        ));
+        x = d;
+    }
+    text.push_str(&format!("return %{x}"));
+    let draft = draft(read(&text), &Limits::default()).expect("it is planned");
+    let calls = draft.steps.iter().filter(|step| step.call().is_some());
+    assert_eq!((calls.count(), draft.steps.len()), (layers, 2 * layers));
+    // The sum so far, its normalised form and the product.
+    assert!(draft.peak(&|_| false) <= 3 * 64 * 512 * 4);
+    let weights = filled::<f32>(&[512, 512], |i| ((i * 37 % 101) as f32 - 50.0) / 2000.0);
+    run(&text, &[noise(&[64, 512], 1), weights], 1e-3);
+}

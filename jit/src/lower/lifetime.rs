@@ -1,0 +1,58 @@
+//! How long results are needed, in the order of recording.
+
+use super::Realized;
+use crate::graph::{Graph, NodeOp};
+use ferrotrace_kernels::ValueId;
+use smallvec::SmallVec;
+
+/// Values looked at behind one.
+const LOOKED_AT: usize = 32;
+
+/// The last user of every value.
+pub(super) struct LastUse(Vec<u32>);
+
+impl LastUse {
+    /// That of a graph's values; outputs are used at the end.
+    pub fn of(graph: &Graph) -> LastUse {
+        let mut last = vec![0; graph.nodes().len()];
+        for i in 0..last.len() {
+            for operand in graph.operands(ValueId(i as u32)) {
+                last[operand.0 as usize] = i as u32;
+            }
+        }
+        for output in graph.outputs() {
+            last[output.0 as usize] = u32::MAX;
+        }
+        LastUse(last)
+    }
+
+    /// Whether storing a value would let more than one other result go, each at least half as large: computing it again
+    /// for later users would keep them all. Inputs alone, which often cannot go, do not count. `realized` says what is
+    /// stored of what comes before.
+    pub fn frees_several(&self, graph: &Graph, realized: &Realized, id: ValueId) -> bool {
+        let bytes = |v: ValueId| graph.node(v).shape.numel() * graph.node(v).dtype.size();
+        let least = bytes(id) / 2;
+        let mut seen: SmallVec<[ValueId; LOOKED_AT]> = SmallVec::from_slice(&[id]);
+        let mut freed: SmallVec<[ValueId; 4]> = SmallVec::new();
+        let mut next = 0;
+        while let Some(&value) = seen.get(next) {
+            next += 1;
+            for operand in graph.operands(value) {
+                let ends = self.0[operand.0 as usize] <= id.0;
+                if !ends {
+                    continue;
+                }
+                let large = bytes(operand) > 0 && bytes(operand) >= least;
+                match realized.is_stored(operand) {
+                    true if large && !freed.contains(&operand) => freed.push(operand),
+                    false if seen.len() < LOOKED_AT && !seen.contains(&operand) => {
+                        seen.push(operand);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let input = |v: &ValueId| matches!(graph.node(*v).op, NodeOp::Input(_));
+        freed.len() > 1 && !freed.iter().all(input)
+    }
+}
