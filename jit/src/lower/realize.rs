@@ -137,27 +137,6 @@ struct Cost {
     size: usize,
     /// Bytes of the largest value with memory that is read.
     held: usize,
-    /// Computed values with memory that are read and are no smaller than the result.
-    alive: Alive,
-}
-
-/// How many values are kept alive by what is computed of them.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Alive {
-    #[default]
-    None,
-    One(ValueId),
-    Several,
-}
-
-impl Alive {
-    fn and(self, other: Alive) -> Alive {
-        match (self, other) {
-            (alive, Alive::None) | (Alive::None, alive) => alive,
-            (one, other) if one == other => one,
-            _ => Alive::Several,
-        }
-    }
 }
 
 /// The decision for each node.
@@ -294,7 +273,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         let id = ValueId(i as u32);
         let node = graph.node(id);
         let NodeOp::Op(op) = &node.op else {
-            store(graph, &mut realized, &mut costs, id);
+            store(&mut realized, &mut costs, id);
             continue;
         };
         let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
@@ -308,7 +287,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             for operand in graph.operands(id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
             }
-            store(graph, &mut realized, &mut costs, id);
+            store(&mut realized, &mut costs, id);
             continue;
         }
         let mut cost = unknown(i);
@@ -318,9 +297,6 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             cost.depth = cost.depth.max(from.depth);
             cost.heavy |= from.heavy;
             cost.held = cost.held.max(from.held);
-            if from.held >= cost.size {
-                cost.alive = cost.alive.and(from.alive);
-            }
         };
         let mut times = 1;
         if let Op::Reduce { kind, mask, .. } = op {
@@ -338,13 +314,13 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                 realized.inline_reduction[i] = true;
                 times = count.max(1) as u32;
             } else {
-                store(graph, &mut realized, &mut costs, id);
+                store(&mut realized, &mut costs, id);
                 continue;
             }
         }
         // ir C5: what follows a scan cannot compute an element of it alone.
         if matches!(op, Op::Scan { dim, .. } if scan::length(&node.shape, *dim) > 1) {
-            store(graph, &mut realized, &mut costs, id);
+            store(&mut realized, &mut costs, id);
             continue;
         }
         if matches!(op, Op::IndexPut { .. } | Op::Scatter { .. }) {
@@ -358,7 +334,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                     need_memory(graph, &mut realized, &mut costs, operand);
                 }
             }
-            store(graph, &mut realized, &mut costs, id);
+            store(&mut realized, &mut costs, id);
             continue;
         }
         if matches!(op, Op::Gather { .. } | Op::Index { .. }) {
@@ -385,14 +361,8 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         };
         costs[i] = cost;
         let shrinks = limits.shrink && !op.is_view() && cost.size > 0 && cost.size <= cost.held / 2;
-        // Computed again by several kernels, a sum of two values would keep both: in a network with residual sums, one
-        // more with every layer.
-        let keeps = cost.alive == Alive::Several && !op.is_view();
         let reused = users[i] > 1
-            && (cost.reads > limits.reuse_reads
-                || cost.ops > limits.reuse_ops
-                || cost.heavy
-                || keeps)
+            && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
             && (cost.reads > 0 || cost.heavy);
         let frees = || lasts.frees_several(graph, &realized, id);
         if shrinks
@@ -416,18 +386,13 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
     realized
 }
 
-fn store(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
+fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
     let size = costs[id.0 as usize].size;
-    let alive = match graph.node(id).op {
-        NodeOp::Input(_) => Alive::None,
-        NodeOp::Op(_) => Alive::One(id),
-    };
     costs[id.0 as usize] = Cost {
         reads: 1,
         size,
         held: size,
-        alive,
         ..Cost::default()
     };
 }
@@ -451,10 +416,10 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
     // Storing the base helps only if the views between can be expressed by strides.
     let was = std::mem::replace(&mut realized.stored[base.0 as usize], true);
     if realized.window(graph, id).is_some() {
-        store(graph, realized, costs, base);
+        store(realized, costs, base);
     } else {
         realized.stored[base.0 as usize] = was;
-        store(graph, realized, costs, id);
+        store(realized, costs, id);
     }
 }
 

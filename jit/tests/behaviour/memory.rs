@@ -412,46 +412,6 @@ fn plans_hold_no_more_than_operations_one_by_one() {
     run(&text, &[x], 1e-3);
 }
 
-// A sum of the input and of every product so far would be cheap to compute again in every layer, from all of them.
-#[test]
-fn residual_sums_do_not_keep_every_product() {
-    let (rows, n, layers) = (32, 64, 6);
-    let mut text = format!(
-        "%0: f32[{rows}, {n}] = input 0 [{n}, 1]
-         %1: f32[{n}, {n}] = input 1 [{n}, 1]\n"
-    );
-    let mut x = 0;
-    for layer in 0..layers {
-        let at = 2 + 5 * layer;
-        text += &format!(
-            "%{at}: f32[{rows}, {n}] = square(%{x})
-             %{}: f32[{rows}, 1] = sum(%{at}) {{dims: [1], keepdim: true}}
-             %{}: f32[{rows}, {n}] = div(%{x}, %{})
-             %{}: f32[{rows}, {n}] = matmul(%{}, %1)
-             %{}: f32[{rows}, {n}] = add(%{x}, %{})\n",
-            at + 1,
-            at + 2,
-            at + 1,
-            at + 3,
-            at + 2,
-            at + 4,
-            at + 3,
-        );
-        x = at + 4;
-    }
-    text += &format!("return %{x}");
-    let unlimited = Limits {
-        held_over: u64::MAX,
-        ..Limits::default()
-    };
-    let draft = draft(read(&text), &unlimited).expect("a draft");
-    // The running sum, the normalised rows and the product.
-    let held = draft.peak(&|_| false);
-    assert!(held <= 3 * (4 * rows * n) as u64, "{held}");
-    assert!(draft.steps.len() <= 2 * layers + 1, "{}", draft.steps.len());
-    run(&text, &[noise(&[rows, n], 3), noise(&[n, n], 4)], 1e-4);
-}
-
 // Where nothing holds less than the fused plan it stays.
 #[test]
 fn plans_that_hold_less_stay_fused() {
