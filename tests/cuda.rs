@@ -23,14 +23,19 @@ fn numbers(x: &Tensor) -> Vec<f64> {
     wide.to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Runs `f` for the CPU in eager mode, and for the device in both; results agree to `tolerance`.
+/// Runs `f` for the CPU in eager mode, and for the device in both; results agree to `tolerance`, and the device computes
+/// all of them itself.
 #[track_caller]
 fn agree(tolerance: f64, f: impl Fn(&Device) -> Vec<Tensor>) {
     let Some(device) = device() else { return };
     let want: Vec<Tensor> = with_mode(Mode::Eager, || f(&Device::cpu()));
     for mode in [Mode::Compiled, Mode::Eager] {
-        let got = with_mode(mode, || f(&device));
-        with_mode(mode, || eval(&got)).unwrap_or_else(|e| panic!("{mode:?}: {e}"));
+        let (got, stats) = stats_scope(|| {
+            let got = with_mode(mode, || f(&device));
+            with_mode(mode, || eval(&got)).unwrap_or_else(|e| panic!("{mode:?}: {e}"));
+            got
+        });
+        assert_eq!(stats.host_runs, 0, "{mode:?}");
         assert_eq!(got.len(), want.len());
         for (i, (g, w)) in got.iter().zip(&want).enumerate() {
             assert_eq!((g.dims(), g.dtype()), (w.dims(), w.dtype()), "{mode:?} {i}");
@@ -310,6 +315,121 @@ fn sorting_and_scans() {
     });
 }
 
+/// Rows in shared memory and rows sorted by digits, every type, ties, NaNs and zeros of both signs.
+#[test]
+fn sorts_of_every_length() {
+    for shape in [[700, 3], [33, 2048], [5, 2049], [3, 70_001], [1, 1_000_003]] {
+        for dtype in [Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64] {
+            if shape[1] > 100_000 && ![I64, F32].contains(&dtype) {
+                continue;
+            }
+            agree(0.0, |d| {
+                let x = match dtype.is_float() {
+                    true => noise(&shape, F32, d) * 1e4,
+                    false => noise(&shape, F32, d) * 60.0 + 120.0,
+                };
+                let zero = x.zeros_like();
+                let x = x.gt(8000.0).where_cond(&(&zero / &zero), &x);
+                let x = x.lt(-8000.0).where_cond(&zero.neg(), &x).to_dtype(dtype);
+                let (up, order) = x.sort(1, false);
+                let (down, back) = x.sort(1, true);
+                let (most, places) = x.topk(3, 1, true);
+                vec![up, order, down, back, most, places, x.argsort(0, true)]
+            });
+        }
+    }
+}
+
+/// Many values at few places and few at many, in rows and one by one: sums of floats have the CPU's very bits.
+#[test]
+fn scatters_in_order() {
+    let spread = |n: usize, size: usize, d: &Device| {
+        let at: Vec<i64> = (0..n).map(|i| ((i * 7919 + i / 3) % size) as i64).collect();
+        Tensor::from_slice(&at, n, d)
+    };
+    for (n, places, width) in [
+        (50_000, 300, 64),
+        (300_000, 7, 1),
+        (3000, 200_000, 5),
+        (9, 4, 1000),
+    ] {
+        for dtype in [F32, F64, BF16, I32, U8] {
+            agree(0.0, |d| {
+                let x = noise(&[places, width], dtype, d);
+                let src = noise(&[n, width], F32, d).to_dtype(dtype);
+                let rows = spread(n, places, d);
+                let all = rows.unsqueeze(1).expand([n, width]);
+                let mut results = vec![
+                    x.index_put(&[Some(&rows)], &src, true),
+                    x.index_put(&[Some(&rows)], &src, false),
+                    x.scatter_add(0, &all, &src),
+                ];
+                for op in [
+                    ReduceOp::Prod,
+                    ReduceOp::Amax,
+                    ReduceOp::Amin,
+                    ReduceOp::Mean,
+                ] {
+                    results.push(x.scatter_reduce(0, &all, &src, op, true));
+                    results.push(x.scatter_reduce(0, &all, &src, op, false));
+                }
+                let short = spread(n.min(5000) * width, width, d).reshape([n.min(5000), width]);
+                let part = src.narrow(0, 0, n.min(5000));
+                let wide = noise(&[n.min(5000), width], dtype, d);
+                results.push(wide.scatter_add(1, &short, &part));
+                results
+            });
+        }
+    }
+}
+
+#[test]
+fn running_sums_in_order_and_of_exponentials() {
+    for dtype in FLOATS {
+        agree(epsilon(dtype), |d| {
+            let x = noise(&[17, 300], dtype, d);
+            vec![x.logcumsumexp(0), x.logcumsumexp(1)]
+        });
+    }
+    // One addition after the other: the bits of the CPU's eager mode.
+    let Some(device) = device() else { return };
+    let run = |d: &Device| {
+        with_precision(Precision::EagerExact, || {
+            let x = noise(&[300, 500], F32, d);
+            vec![x.cumsum(1), x.cumsum(0), (&x * 0.3).cumprod(0)]
+        })
+    };
+    let want = with_mode(Mode::Eager, || run(&Device::cpu()));
+    let (got, stats) = stats_scope(|| {
+        let got = run(&device);
+        eval(&got).expect("runs");
+        got
+    });
+    assert_eq!(stats.host_runs, 0);
+    for (got, want) in got.iter().zip(&want) {
+        assert_eq!(numbers(got), numbers(want));
+    }
+}
+
+/// Eager mode on the device compiles an operator once, whatever the sizes.
+#[test]
+fn eager_operators_are_kernels_for_all_sizes() {
+    let Some(d) = device() else { return };
+    with_mode(Mode::Eager, || {
+        let run = |n: usize| (noise(&[n, 64], F32, &d) * 2.0).exp().softmax(1);
+        run(100).eval().expect("runs");
+        let ((), stats) = stats_scope(|| {
+            for n in [104, 200, 332] {
+                run(n).eval().expect("runs");
+            }
+        });
+        assert_eq!((stats.kernels_compiled, stats.host_runs), (0, 0));
+        assert_eq!(stats.kernels_launched, 9);
+        let ((), stats) = stats_scope(|| run(200).eval().expect("runs"));
+        assert_eq!((stats.plans_built, stats.plan_cache_hits), (0, 3));
+    });
+}
+
 #[test]
 fn products_and_layers() {
     agree(1e-4, |d| {
@@ -327,6 +447,9 @@ fn products_and_layers() {
             image.avg_pool2d(3, 1, 1),
             image.adaptive_avg_pool2d([3, 3]),
             image.interpolate([7, 7], Interpolation::Bilinear, false),
+            image.interpolate([9, 30], Interpolation::Bicubic, true),
+            image.conv2d(&noise(&[3, 1, 3, 3], F32, d), None, 2, 1, 2, 3),
+            image.conv_transpose2d(&noise(&[3, 4, 3, 3], F32, d), None, 2, 1, 1, 1, 1),
             Tensor::scaled_dot_product_attention(&q, &q, &q, None, true, None),
             noise(&[4, 3], F32, d).cross_entropy(&classes),
             a.mse_loss(&(&a * 0.5)),
@@ -356,11 +479,6 @@ fn matrix_products() {
             ]
         });
     }
-    let Some(d) = device() else { return };
-    let x = noise(&[64, 64], F32, &d);
-    let (result, stats) = stats_scope(|| x.matmul(&x).eval());
-    result.unwrap();
-    println!("host runs of a plain product: {}", stats.host_runs);
 }
 
 #[test]

@@ -1,17 +1,30 @@
-//! A graph run operator by operator on ready-made kernels: what a flush falls back to.
+//! A graph run operator by operator: while its plan is compiled, and on ready-made kernels where that failed.
 
 use crate::graph::{Graph, NodeOp};
+use crate::native;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Config, Counter, Device, Error, Result, Scalar, count};
+use ferrotrace_runtime::{Counter, Device, Error, Result, Scalar, count};
 
-/// Runs every node of the graph on ready-made kernels and returns its outputs, on the graph's device.
+/// Runs every node of the graph by itself, on the graph's device, and returns its outputs.
 ///
 /// # Errors
 /// The first operator's error, with its place in the user's program.
 pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    run_nodes(graph, inputs, scalars, &graph.device())
+}
+
+/// The same on ready-made kernels alone: where compiling failed.
+///
+/// # Errors
+/// As there.
+pub(crate) fn run_ready_made(
+    graph: &Graph,
+    inputs: &[Array],
+    scalars: &[Scalar],
+) -> Result<Vec<Array>> {
     let device = graph.device();
     if device.is_cpu() {
-        return run_on_host(graph, inputs, scalars);
+        return run_nodes(graph, inputs, scalars, &device);
     }
     // Ready-made kernels are the host's: one copy of what goes in, one of what comes out.
     count(Counter::HostRuns, 1);
@@ -20,11 +33,16 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
         .iter()
         .map(|x| x.to_device(&host))
         .collect::<Result<_>>()?;
-    let outputs = run_on_host(graph, &inputs, scalars)?;
+    let outputs = run_nodes(graph, &inputs, scalars, &host)?;
     outputs.iter().map(|x| x.to_device(&device)).collect()
 }
 
-fn run_on_host(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+fn run_nodes(
+    graph: &Graph,
+    inputs: &[Array],
+    scalars: &[Scalar],
+    device: &Device,
+) -> Result<Vec<Array>> {
     let count = graph.nodes().len();
     let mut last_use = vec![0usize; count];
     for i in 0..count {
@@ -56,12 +74,7 @@ fn run_on_host(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Ve
                     Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
                 };
                 let args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
-                let run = eager::run(op, &args, &node.shape, node.dtype).and_then(|value| {
-                    if Config::get().nans {
-                        eager::check(&args, &value)?;
-                    }
-                    Ok(value)
-                });
+                let run = native::checked(device, op, &args, &node.shape, node.dtype);
                 run.map_err(|e| e.at(graph.context(id)))?
             }
         };

@@ -1,4 +1,12 @@
 //! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
+//! For a device, what only the CPU has ready-made kernels for is decomposed too ([`device`]).
+
+mod convolution;
+mod device;
+mod ordering;
+mod pooling;
+mod scattering;
+mod shaping;
 
 use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::{
@@ -15,6 +23,8 @@ struct Simplifier {
     graph: Graph,
     precision: Precision,
     known: FxHashMap<Key, ValueId>,
+    /// Whether there are ready-made kernels for all operators.
+    ready_made: bool,
 }
 
 impl OpBuilder for Simplifier {
@@ -27,6 +37,11 @@ impl OpBuilder for Simplifier {
     }
 
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
+        if !self.ready_made
+            && let Some(defined) = device::define(&op, self, operands)
+        {
+            return defined;
+        }
         match op {
             // A kernel of its own, which never holds the scores.
             Op::Composite(Composite::Attention { .. }) => {}
@@ -38,6 +53,13 @@ impl OpBuilder for Simplifier {
             } => return self.mean(mask, keepdim, operands),
             _ => {}
         }
+        self.keep(op, operands)
+    }
+}
+
+impl Simplifier {
+    /// Appends an operator as it is, or finds the equal one.
+    fn keep(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         let key = (
             op,
             operands.iter().map(operand_key).collect(),
@@ -50,9 +72,7 @@ impl OpBuilder for Simplifier {
         self.known.insert(key, value);
         Ok(value)
     }
-}
 
-impl Simplifier {
     /// Σ / n in the accumulator's type, rounded once.
     fn mean(&mut self, mask: u64, keepdim: bool, operands: &[Operand]) -> Result<ValueId> {
         let Some(Operand::Value(x)) = operands.first().copied() else {
@@ -126,6 +146,15 @@ fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
 /// # Errors
 /// A decomposition's operators refuse their operands; the error names the composite.
 pub fn simplify(graph: &Graph) -> Result<Graph> {
+    simplify_for(graph, graph.device().is_cpu())
+}
+
+/// As [`simplify`]; `ready_made` says whether there are kernels for all operators, as on the CPU, or what needs one is
+/// decomposed, as for a device.
+///
+/// # Errors
+/// As there.
+pub fn simplify_for(graph: &Graph, ready_made: bool) -> Result<Graph> {
     let mut live = vec![false; graph.nodes().len()];
     for output in graph.outputs() {
         live[output.0 as usize] = true;
@@ -137,11 +166,15 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             }
         }
     }
-    let sorts = sorts_of_values(graph, &mut live);
+    let sorts = match ready_made {
+        true => sorts_of_values(graph, &mut live),
+        false => vec![None; live.len()],
+    };
     let mut builder = Simplifier {
         graph: Graph::new(),
         precision: Precision::Fast,
         known: FxHashMap::default(),
+        ready_made,
     };
     builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];

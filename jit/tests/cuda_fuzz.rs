@@ -4,8 +4,9 @@
 
 mod common;
 
-use common::difference;
 use common::generate::{Limits, Program, program};
+use common::ready_made::{KINDS, draw};
+use common::{difference, kept, values};
 use ferrotrace_jit::{Explanation, Graph, PlanInput, Precision, compile, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{DType, Device, Result, stats_scope};
@@ -82,24 +83,59 @@ fn report(seed: u64, p: &Program, why: &str, donated: bool, device: &Device) -> 
     format!("seed {seed}: {why}\n{}", p.graph)
 }
 
-fn check(limits: &Limits, donated: bool, default: u64) {
-    let Some(device) = device() else { return };
+/// What differs between a use of one operator on the device, compiled and eager, and the CPU's.
+fn misused(seed: u64, device: &Device) -> Option<String> {
+    let (host, there) = (draw(seed, &Device::cpu()), draw(seed, device));
+    let want = run_eagerly(&host.graph, &host.arrays, &[]).expect("eager mode runs it");
+    let greatest = values(&want[0]).into_iter().filter(|x| x.is_finite());
+    let greatest = greatest.fold(1.0, |most: f64, x| most.max(x.abs()));
+    let arrays = host.arrays.iter().map(|x| x.to_device(device));
+    let arrays: Vec<Array> = arrays.collect::<Result<_>>().expect("memory");
+    let compiled = || compile(there.graph.clone())?.run(&mut kept(&arrays), &[]);
+    let eager = || run_eagerly(&there.graph, &arrays, &[]);
+    let read = |result: Result<Vec<Array>>| result?[0].to_device(&Device::cpu());
+    let ((first, all), stats) = stats_scope(|| {
+        let first = read(compiled());
+        let all = [read(compiled()), read(eager())];
+        (first, all)
+    });
+    if stats.host_runs + stats.fallbacks > 0 {
+        return Some(format!("{} runs on the host", stats.host_runs));
+    }
+    let first = match first {
+        Ok(first) => first,
+        Err(error) => return Some(error.to_string()),
+    };
+    let error = host.tolerance * greatest;
+    if let Some(why) = difference(&first, &want[0], error, true) {
+        return Some(format!("compiled: {why}"));
+    }
+    for (how, got) in ["again", "eager"].into_iter().zip(all) {
+        let why = match got {
+            Ok(got) if how == "again" => difference(&got, &first, 0.0, false),
+            Ok(got) => difference(&got, &want[0], error, true),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(why) = why {
+            return Some(format!("{how}: {why}"));
+        }
+    }
+    None
+}
+
+/// Calls `test` for seeds, on several threads: NVRTC takes most of the time, and compiles on several at once.
+fn for_seeds(default: u64, test: impl Fn(u64) -> Option<String> + Sync) {
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
     let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(default);
     let next = std::sync::atomic::AtomicU64::new(start);
     let bad = std::sync::Mutex::new(Vec::new());
-    // NVRTC takes most of the time, and compiles on several threads at once.
     let work = || loop {
         let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         if seed >= start + count || bad.lock().expect("no panic").len() >= 5 {
             return;
         }
-        let p = program(seed, limits);
-        let (why, stats) = stats_scope(|| mismatch(&p, donated, &device));
-        let why = why.or((stats.fallbacks > 0).then(|| "ran on ready-made kernels".to_owned()));
-        if let Some(why) = why {
-            let report = report(seed, &p, &why, donated, &device);
+        if let Some(report) = test(seed) {
             bad.lock().expect("no panic").push(report);
         }
     };
@@ -110,6 +146,27 @@ fn check(limits: &Limits, donated: bool, default: u64) {
     let bad = bad.into_inner().expect("no panic");
     println!("{count} graphs from seed {start}, {} differ", bad.len());
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
+}
+
+fn check(limits: &Limits, donated: bool, default: u64) {
+    let Some(device) = device() else { return };
+    for_seeds(default, |seed| {
+        let p = program(seed, limits);
+        let (why, stats) = stats_scope(|| mismatch(&p, donated, &device));
+        let why = why.or((stats.fallbacks > 0).then(|| "ran on ready-made kernels".to_owned()));
+        let why = why.or((stats.host_runs > 0).then(|| "ran on the host".to_owned()));
+        why.map(|why| report(seed, &p, &why, donated, &device))
+    });
+}
+
+/// Convolutions, pooling, sorting, scatters and what else the CPU has ready-made kernels for, on the device alone.
+#[test]
+fn ready_made_operators() {
+    let Some(device) = device() else { return };
+    for_seeds(10 * KINDS, |seed| {
+        let why = misused(seed, &device)?;
+        Some(format!("seed {seed}: {why}\n{}", draw(seed, &device).graph))
+    });
 }
 
 const MIDDLE: Limits = Limits {

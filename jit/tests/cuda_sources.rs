@@ -5,13 +5,14 @@
 mod common;
 
 use common::generate::{Limits, program};
+use common::ready_made::{KINDS, draw};
 use ferrotrace_jit::emit::cuda::emit;
 use ferrotrace_jit::lower::{Limits as Thresholds, lower};
 use ferrotrace_jit::schedule::{Scheduled, fuse};
-use ferrotrace_jit::simplify::simplify;
+use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
-use ferrotrace_runtime::{DType, compile_for};
+use ferrotrace_runtime::{DType, Device, KernelSource, compile_for};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -22,12 +23,13 @@ const DEFINITION: usize = 1;
 
 /// The CUDA sources of a graph's kernels.
 fn sources(graph: &Graph) -> Vec<String> {
-    let graph = simplify(graph).expect("the graph simplifies");
     // As for a device.
+    let graph = simplify_for(graph, false).expect("the graph simplifies");
     let limits = Thresholds {
         scan_length: usize::MAX,
         cat_bytes: u64::MAX,
         scatters: false,
+        in_order_scans: true,
         ..Thresholds::default()
     };
     let lowering = lower(&graph, &limits).expect("the graph lowers");
@@ -224,6 +226,33 @@ fn every_operator() {
     }
     assert!(all.len() >= DType::ALL.len());
     compile_all(all);
+}
+
+/// What devices have library kernels for.
+#[test]
+fn library_kernels() {
+    if !available() {
+        return;
+    }
+    let all: BTreeSet<String> = ferrotrace_kernels::cuda::sources()
+        .iter()
+        .map(KernelSource::text)
+        .collect();
+    assert!(all.len() > 50);
+    compile_all(all);
+}
+
+/// Operators that the CPU has ready-made kernels for, by generated ones.
+#[test]
+fn definitions_of_ready_made_kernels() {
+    if !available() {
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
+    let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(3 * KINDS);
+    let graphs = (start..start + count).map(|seed| draw(seed, &Device::cpu()).graph);
+    compile_all(graphs.flat_map(|graph| sources(&graph)).collect());
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod elsewhere;
 mod finite;
 mod given;
 
-pub use elsewhere::run_on;
+pub use elsewhere::{as_view, run_on};
 pub use finite::{are_finite, check, is_finite, not_finite};
 pub use given::{fill_borders, run_into, run_over, takes_window, writes_over};
 

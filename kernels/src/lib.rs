@@ -7,6 +7,7 @@
 mod array;
 mod builder;
 pub mod cpu;
+pub mod cuda;
 pub mod eager;
 mod op;
 pub mod ops;

@@ -3,5 +3,5 @@
 pub(crate) use ferrotrace_jit::lower::Limits;
 pub use ferrotrace_jit::{Bound, Explanation, Machine, Nanoseconds, Precision, Work};
 pub(crate) use ferrotrace_jit::{
-    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_eagerly,
+    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_eagerly, run_operator,
 };

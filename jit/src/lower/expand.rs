@@ -502,6 +502,26 @@ impl<'a> Expansion<'a> {
     ) -> Result<Expr> {
         let value = self.value(indices, at, mask)?;
         let index = self.cast(value, DType::I64);
+        // ir G7: what is in range by its definition needs no check.
+        if let Some(known) = self.as_expr(index)
+            && self.within(&known, 0, size as i64).is_empty()
+        {
+            return Ok(known);
+        }
+        let proved = self
+            .bounds(index)
+            .is_some_and(|(low, high)| low >= 0 && high < size as i64)
+            || sorted_length(self.graph, indices).is_some_and(|n| n <= size);
+        if proved {
+            let check = BodyOp::Check {
+                index,
+                size: size as i64,
+                mask,
+                site: PROVED,
+            };
+            let value = self.body.push(check, DType::I64);
+            return Ok(Expr::from(Term::Value(value)));
+        }
         let known = self.sites.iter().position(|s| s.node == id && s.dim == dim);
         let site = known.unwrap_or_else(|| {
             self.sites.push(Site {
@@ -520,6 +540,70 @@ impl<'a> Expansion<'a> {
         };
         let value = self.body.push(check, DType::I64);
         Ok(Expr::from(Term::Value(value)))
+    }
+
+    /// The constant that a value is by an operator's definition.
+    fn constant(&self, value: Value) -> Option<i64> {
+        let BodyOp::Number(n) = self.body.value(value).op else {
+            return None;
+        };
+        match self.body.numbers().get(n as usize)?.operand {
+            Operand::Const(Scalar::Int(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// An `I64` value as an index expression, where it is integer arithmetic on positions and constants.
+    fn as_expr(&self, value: Value) -> Option<Expr> {
+        let BodyOp::Binary(op, a, b) = self.body.value(value).op else {
+            return match &self.body.value(value).op {
+                BodyOp::Index(e) => Some(e.clone()),
+                _ => self.constant(value).map(Expr::from),
+            };
+        };
+        let (x, y) = (self.as_expr(a)?, self.as_expr(b)?);
+        let most = 1i64 << 62;
+        let ranges = self.ranges();
+        let result = match op {
+            BinaryOp::Add => x.add(&y),
+            BinaryOp::Sub => x.sub(&y),
+            BinaryOp::Mul => match (x.as_const(), y.as_const()) {
+                (_, Some(by)) => x.scale(by),
+                (Some(by), _) => y.scale(by),
+                _ => return None,
+            },
+            BinaryOp::FloorDiv => x.floor_div(y.as_const().filter(|&by| by > 0)?, ranges),
+            BinaryOp::Minimum => x.minimum(&y, ranges),
+            BinaryOp::Maximum => x.maximum(&y, ranges),
+            _ => return None,
+        };
+        // Integers of the program wrap, index expressions may not.
+        let range = result.range(ranges);
+        (-most < range.low && range.high < most).then_some(result)
+    }
+
+    /// Inclusive bounds of an `I64` value that is cut off at constants.
+    fn bounds(&self, value: Value) -> Option<(i64, i64)> {
+        let BodyOp::Binary(op, a, b) = self.body.value(value).op else {
+            let range = self.as_expr(value)?.range(self.ranges());
+            return Some((range.low, range.high));
+        };
+        let any = (i64::MIN, i64::MAX);
+        let (x, y) = (self.bounds(a), self.bounds(b));
+        match op {
+            BinaryOp::Minimum | BinaryOp::Maximum => {
+                let (x, y) = (x.unwrap_or(any), y.unwrap_or(any));
+                Some(match op {
+                    BinaryOp::Minimum => (x.0.min(y.0), x.1.min(y.1)),
+                    _ => (x.0.max(y.0), x.1.max(y.1)),
+                })
+            }
+            BinaryOp::Add => {
+                let (x, y) = (x?, y?);
+                Some((x.0.checked_add(y.0)?, x.1.checked_add(y.1)?))
+            }
+            _ => None,
+        }
     }
 
     fn index(
@@ -580,6 +664,29 @@ impl<'a> Expansion<'a> {
             stride *= from[d] as i64;
         }
         inner
+    }
+}
+
+/// The site of a check that cannot fail.
+pub(crate) const PROVED: u32 = 0;
+
+/// Where a value is positions that sort a dimension, or a part of them: its length, which none reaches.
+fn sorted_length(graph: &Graph, mut id: ValueId) -> Option<usize> {
+    loop {
+        let node = graph.node(id);
+        let NodeOp::Op(op) = &node.op else {
+            return None;
+        };
+        let Some(Operand::Value(x)) = node.args.first() else {
+            return None;
+        };
+        match op {
+            Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => {
+                return Some(graph.node(*x).shape.get(*dim).copied().unwrap_or(1));
+            }
+            view if view.is_view() => id = *x,
+            _ => return None,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
 use expand::Expansion;
+pub(crate) use expand::PROVED;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;

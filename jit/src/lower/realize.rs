@@ -66,6 +66,8 @@ pub struct Limits {
     pub serial_scatter: usize,
     /// Whether scans are generated loops: where the emitter has them.
     pub scans: bool,
+    /// Whether running sums in eager mode's order are, along rows that lie in memory as they are scanned.
+    pub in_order_scans: bool,
     /// Whether scatters are.
     pub scatters: bool,
     /// Most kernels of one combined launch; 1 launches each alone (scheduler C-08).
@@ -115,6 +117,7 @@ impl Default for Limits {
             scan_rows: 16,
             serial_scatter: 1 << 14,
             scans: true,
+            in_order_scans: false,
             scatters: true,
             combined_members: 64,
             combined_least: 16 << 10,

@@ -55,6 +55,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             false => u64::MAX,
         },
         scatters: limits.scatters && graph.device().is_cpu(),
+        in_order_scans: limits.in_order_scans || !graph.device().is_cpu(),
         update_factor: match graph.device().is_cpu() {
             true => limits.update_factor,
             false => usize::MAX,

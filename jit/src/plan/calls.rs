@@ -4,6 +4,7 @@ use super::run::{Run, is_whole};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Pieces};
+use crate::native;
 use ferrotrace_kernels::{Array, Op, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
@@ -116,7 +117,7 @@ impl<'a> Run<'a> {
             }
         }
         let device = self.draft.graph.device();
-        let array = eager::run_on(&device, op, &args, &node.shape, node.dtype).map_err(placed)?;
+        let array = native::call(&device, op, &args, &node.shape, node.dtype).map_err(placed)?;
         // Later kernels index the node's memory row-major from its start.
         if array.layout.is_contiguous() && array.layout.offset() == 0 {
             Ok(array)

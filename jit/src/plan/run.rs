@@ -30,7 +30,7 @@ impl Plan {
     pub fn run(&self, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
         if self.fallback {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
-            return crate::run_eagerly(&self.draft.recorded, &arrays, scalars);
+            return crate::eager::run_ready_made(&self.draft.recorded, &arrays, scalars);
         }
         let mut run = Run {
             draft: &self.draft,

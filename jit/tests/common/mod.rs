@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod generate;
+pub mod ready_made;
 pub mod rng;
 pub mod track;
 

@@ -1,13 +1,15 @@
-//! Operators for devices without ready-made kernels of their own: operands are copied to the host, the CPU's kernels
-//! run, the result is copied back. Views need no copy, and matrix products of floats have a library.
+//! Operators on devices: views need no copy; matrix products, sorting and scatters have libraries. For the rest operands are
+//! copied to the host, the CPU's kernels run, and the result is copied back.
 
-use super::{Arg, contiguous, run};
+use super::{Arg, array, contiguous, run};
+use crate::cuda::{self, Dense};
 use crate::ops::view::view_map;
 use crate::{Array, Op, ops};
 use ferrotrace_runtime::{Counter, DType, Device, Result, Shape, count};
 
 /// Runs one operator for a device, where its result will lie; otherwise as [`run`]. Where that device is not the CPU, a
-/// result that is no view is dense and row-major.
+/// result that is no view is dense and row-major. `dense` copies an array of the device that a library does not take as
+/// it lies.
 ///
 /// # Errors
 /// As [`run`]; what a device's driver answers.
@@ -17,6 +19,7 @@ pub fn run_on(
     args: &[Arg],
     shape: &Shape,
     dtype: DType,
+    dense: Dense<'_>,
 ) -> Result<Array> {
     if device.is_cpu() {
         return run(op, args, shape, dtype);
@@ -24,9 +27,7 @@ pub fn run_on(
     if let Some(view) = as_view(op, args, shape) {
         return Ok(view);
     }
-    if *op == Op::Matmul
-        && let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype)?
-    {
+    if let Some(out) = by_library(device, op, args, shape, dtype, dense)? {
         return Ok(out);
     }
     count(Counter::HostRuns, 1);
@@ -39,8 +40,29 @@ pub fn run_on(
     contiguous(&run(op, &args, shape, dtype)?)?.to_device(device)
 }
 
+/// The result of an operator that a device's library has.
+fn by_library(
+    device: &Device,
+    op: &Op,
+    args: &[Arg],
+    shape: &Shape,
+    dtype: DType,
+    dense: Dense<'_>,
+) -> Result<Option<Array>> {
+    if *op != Op::Matmul {
+        return cuda::run(op, args, shape, dtype, dense);
+    }
+    if let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype)? {
+        return Ok(Some(out));
+    }
+    // Operands whose rows and columns are both strided are copied first.
+    let operand = |i| dense(array(args, i)?).map(Arg::Array);
+    let args = [operand(0)?, operand(1)?];
+    ops::matmul::run_by_library(device, &args, shape, dtype)
+}
+
 /// The result of an operator that only looks at its operand's memory another way.
-fn as_view(op: &Op, args: &[Arg], shape: &Shape) -> Option<Array> {
+pub fn as_view(op: &Op, args: &[Arg], shape: &Shape) -> Option<Array> {
     let [Arg::Array(x)] = args else { return None };
     let layout = match op {
         Op::Reshape(_) | Op::Flatten { .. } => x.layout.reshape(shape)?,

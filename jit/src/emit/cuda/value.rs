@@ -3,6 +3,7 @@
 use super::index::Index;
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
+use crate::lower::PROVED;
 use ferrotrace_kernels::support::{self, SCALAR, scalar_type};
 use ferrotrace_kernels::{Distribution, UnaryOp};
 use ferrotrace_runtime::DType;
@@ -118,6 +119,12 @@ impl Writer<'_> {
                 self.call(&format!("cast_{}", from.name()), dtype, &[&of(a)])
             }
             BodyOp::Round(a, half) => self.call("round", *half, &[&of(a)]),
+            BodyOp::Check {
+                index, mask, site, ..
+            } if *site == PROVED => match self.condition(*mask, at) {
+                Some(condition) => format!("({condition}) ? v{index} : 0"),
+                None => of(index),
+            },
             BodyOp::Check {
                 index,
                 size,

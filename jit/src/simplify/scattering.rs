@@ -1,0 +1,222 @@
+//! Scatters as one form: rows of a source that meet rows of a matrix, at one place for each row.
+//!
+//! It is a scatter along dimension 0 of `[places, width]`, with an index whose rows hold one number each (a view of
+//! stride 0) that is in range, and a source `[rows, width]` of the type in which values meet. A device runs it by the
+//! stable order of the places: what meets at one place meets in row-major order of the source, as on the CPU, whatever
+//! runs when.
+
+use super::Simplifier;
+use super::shaping::{dims, expand, inverse, iota, permute, reshape, slice, value, with_int};
+use crate::graph::NodeOp;
+use ferrotrace_kernels::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ScatterMode, ValueId};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
+use smallvec::SmallVec;
+
+/// The type in which values meet: half types are rounded once, after all of them; truth values add as `or` and
+/// multiply as `and`.
+fn meeting(dtype: DType, mode: ScatterMode) -> DType {
+    match (mode, dtype) {
+        (ScatterMode::Assign, dtype) => dtype,
+        (ScatterMode::Amax | ScatterMode::Amin, DType::Bool) => DType::U8,
+        (_, DType::Bool) => DType::I64,
+        (_, dtype) => dtype.compute(),
+    }
+}
+
+/// The source operand at `i` in this type: a number becomes a tensor.
+fn source(b: &mut dyn OpBuilder, args: &[Operand], i: usize, dtype: DType) -> Result<ValueId> {
+    match args.get(i) {
+        Some(Operand::Value(v)) => b.cast(*v, dtype),
+        Some(number) => {
+            let shape = Shape::scalar();
+            b.push(Op::Full { shape, dtype }, &[*number])
+        }
+        None => Err(Error::argument("a scatter needs a source")),
+    }
+}
+
+/// Indices of a dimension of `size` among `rank`, counted from the front and checked, as one dimension.
+fn checked(
+    b: &mut dyn OpBuilder,
+    index: ValueId,
+    (dim, rank): (usize, usize),
+    size: usize,
+) -> Result<ValueId> {
+    let mut shape = vec![1; rank];
+    shape[dim] = size;
+    let all = iota(b, &shape, dim)?;
+    let n = b.shape(index).numel();
+    let op = Op::Index {
+        axes: SmallVec::from_slice(&[dim as u8]),
+        at: dim,
+    };
+    let taken = b.push(op, &[all.into(), index.into()])?;
+    reshape(b, taken, &[n])
+}
+
+/// Rows of `src` meet those of `x`, `[places, width]`, at `places`, one number for each.
+fn rows(
+    b: &mut Simplifier,
+    x: ValueId,
+    src: ValueId,
+    places: ValueId,
+    (mode, include_self): (ScatterMode, bool),
+) -> Result<ValueId> {
+    let shape = dims(b, src);
+    let column = reshape(b, places, &[shape[0], 1])?;
+    let index = expand(b, column, &shape)?;
+    let op = Op::Scatter {
+        dim: 0,
+        mode,
+        include_self,
+    };
+    b.keep(op, &[x.into(), index.into(), src.into()])
+}
+
+/// `x` with elements of a source met along a dimension.
+pub(super) fn scatter(
+    b: &mut Simplifier,
+    (dim, mode, include_self): (usize, ScatterMode, bool),
+    args: &[Operand],
+) -> Result<ValueId> {
+    let (x, index) = (value(args, 0)?, value(args, 1)?);
+    let dtype = b.dtype(x);
+    if dtype == DType::Bool && mode == ScatterMode::Mean {
+        return Err(Error::dtype("the mean of bool is not defined"));
+    }
+    if b.shape(index).numel() == 0 || b.shape(x).numel() == 0 {
+        return Ok(x);
+    }
+    let whole = dims(b, x);
+    let (of, sizes) = match whole.is_empty() {
+        true => (vec![1], vec![1]),
+        false => (whole.clone(), dims(b, index)),
+    };
+    let how = meeting(dtype, mode);
+    let mut src = source(b, args, 2, how)?;
+    if b.shape(src).rank() < sizes.len() {
+        src = match b.shape(src).rank() {
+            0 => expand(b, src, &sizes)?,
+            _ => reshape(b, src, &sizes)?,
+        };
+    }
+    for (d, &n) in sizes.iter().enumerate() {
+        src = slice(b, src, d, (0, n), 1)?;
+    }
+    let wide = b.cast(x, how)?;
+    let width: usize = of[1..].iter().product();
+    let result = if dim == 0 && sizes[1..] == of[1..] && width > 1 && holds_rows(b, index) {
+        let mut column = index;
+        for (d, _) in sizes.iter().enumerate().skip(1) {
+            column = slice(b, column, d, (0, 1), 1)?;
+        }
+        let places = checked(b, column, (0, of.len()), of[0])?;
+        let wide = reshape(b, wide, &[of[0], width])?;
+        let src = reshape(b, src, &[sizes[0], width])?;
+        rows(b, wide, src, places, (mode, include_self))?
+    } else {
+        let index = reshape(b, index, &sizes)?;
+        let all = iota(b, &of, dim)?;
+        let along = b.push(Op::Gather { dim }, &[all.into(), index.into()])?;
+        let mut place = None;
+        let strides = Shape::new(&of).strides();
+        for (d, &stride) in strides.iter().enumerate() {
+            let i = match d == dim {
+                true => along,
+                false if sizes[d] == 1 => continue,
+                false => iota(b, &sizes, d)?,
+            };
+            let part = with_int(b, BinaryOp::Mul, i, stride as i64)?;
+            place = Some(match place {
+                None => part,
+                Some(sum) => b.add(sum, part)?,
+            });
+        }
+        let place = place.ok_or_else(|| Error::internal("a place of no dimensions"))?;
+        let n = sizes.iter().product();
+        let places = reshape(b, place, &[n])?;
+        let wide = reshape(b, wide, &[of.iter().product(), 1])?;
+        let src = reshape(b, src, &[n, 1])?;
+        rows(b, wide, src, places, (mode, include_self))?
+    };
+    let result = reshape(b, result, &whole)?;
+    b.cast(result, dtype)
+}
+
+/// Whether an index is one number a row, stretched over the rows.
+fn holds_rows(b: &Simplifier, index: ValueId) -> bool {
+    let node = b.graph.node(index);
+    let (NodeOp::Op(Op::Expand(_)), Some(Operand::Value(from))) = (&node.op, node.args.first())
+    else {
+        return false;
+    };
+    let (from, to) = (b.shape(*from), &node.shape);
+    from.rank() == to.rank() && from[0] == to[0] && from[1..].iter().all(|&n| n == 1)
+}
+
+/// `x` with a source written or added at advanced indices.
+pub(super) fn index_put(
+    b: &mut Simplifier,
+    (axes, at, accumulate): (&[u8], usize, bool),
+    args: &[Operand],
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    let (dtype, whole) = (b.dtype(x), dims(b, x));
+    let mode = match accumulate {
+        true => ScatterMode::Sum,
+        false => ScatterMode::Assign,
+    };
+    let how = meeting(dtype, mode);
+    let rank = whole.len();
+    let indexed: Vec<usize> = axes.iter().map(|&a| a as usize).collect();
+    let kept: Vec<usize> = (0..rank).filter(|d| !indexed.contains(d)).collect();
+    let mut block = Shape::scalar();
+    for i in 2..args.len() {
+        let index = value(args, i)?;
+        let joined = block.broadcast(b.shape(index));
+        block = joined.ok_or_else(|| Error::internal("index shapes"))?;
+    }
+    let n = block.numel();
+    let width: usize = kept.iter().map(|&d| whole[d]).product();
+    if n * width == 0 || b.shape(x).numel() == 0 {
+        return Ok(x);
+    }
+    let mut places = None;
+    let mut stride = 1i64;
+    for (which, &axis) in indexed.iter().enumerate().rev() {
+        let index = value(args, 2 + which)?;
+        let shape = dims(b, index);
+        let index = checked(b, index, (axis, rank), whole[axis])?;
+        let index = reshape(b, index, &shape)?;
+        let part = with_int(b, BinaryOp::Mul, index, stride)?;
+        stride *= whole[axis] as i64;
+        places = Some(match places {
+            None => part,
+            Some(sum) => b.add(sum, part)?,
+        });
+    }
+    let places = places.ok_or_else(|| Error::internal("no axis is indexed"))?;
+    let places = expand(b, places, &block)?;
+    let places = reshape(b, places, &[n])?;
+    // The source as [block, kept..].
+    let size = |d: &usize| whole[*d];
+    let mut region: Vec<usize> = kept[..at].iter().map(size).collect();
+    region.extend_from_slice(&block);
+    region.extend(kept[at..].iter().map(size));
+    let src = source(b, args, 1, how)?;
+    let src = expand(b, src, &region)?;
+    let mut order: Vec<usize> = (at..at + block.rank()).collect();
+    order.extend((0..region.len()).filter(|d| !(at..at + block.rank()).contains(d)));
+    let src = permute(b, src, &order)?;
+    let src = reshape(b, src, &[n, width])?;
+    // The destination as [indexed.., kept..].
+    let order: Vec<usize> = indexed.iter().chain(&kept).copied().collect();
+    let wide = b.cast(x, how)?;
+    let wide = permute(b, wide, &order)?;
+    let spread = dims(b, wide);
+    let wide = reshape(b, wide, &[stride as usize, width])?;
+    let result = rows(b, wide, src, places, (mode, true))?;
+    let result = reshape(b, result, &spread)?;
+    let result = permute(b, result, &inverse(&order))?;
+    b.cast(result, dtype)
+}

@@ -1,0 +1,68 @@
+//! What a device computes in place of ready-made kernels: the definitions agree with those kernels, on the CPU.
+#![allow(missing_docs)]
+
+mod common;
+
+use common::ready_made::{KINDS, draw};
+use common::{difference, kept, values};
+use ferrotrace_jit::simplify::simplify_for;
+use ferrotrace_jit::{NodeOp, compile, run_eagerly};
+use ferrotrace_kernels::{Op, ScanKind};
+use ferrotrace_runtime::Device;
+
+/// Whether a device's library has the operator.
+fn is_known(op: &Op, rank: usize) -> bool {
+    match op {
+        Op::ArgSort { dim, .. } => dim + 1 >= rank,
+        Op::Scan {
+            kind: ScanKind::LogSumExp,
+            dim,
+        } => dim + 1 >= rank,
+        Op::Scatter { dim, .. } => *dim == 0 && rank == 2,
+        Op::Cat { .. } | Op::Scan { .. } | Op::Matmul => true,
+        other => !matches!(
+            other,
+            Op::Sort { .. }
+                | Op::ArgTopK { .. }
+                | Op::Conv(_)
+                | Op::Pool(_)
+                | Op::AdaptiveAvgPool { .. }
+                | Op::Interpolate { .. }
+                | Op::IndexPut { .. }
+                | Op::Composite(_)
+        ),
+    }
+}
+
+#[test]
+fn definitions_agree_with_ready_made_kernels() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
+    let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
+    let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(8 * KINDS);
+    let mut drawn = 0;
+    for seed in start..start + count {
+        let case = draw(seed, &Device::cpu());
+        let graph = simplify_for(&case.graph, false)
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
+        graph.verify().expect("it holds");
+        for node in graph.nodes() {
+            if let NodeOp::Op(op) = &node.op {
+                assert!(is_known(op, node.shape.rank()), "seed {seed}\n{graph}");
+            }
+        }
+        drawn += u64::from(!case.arrays.is_empty());
+        let want = run_eagerly(&case.graph, &case.arrays, &[])
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
+        let got = compile(graph.clone())
+            .and_then(|plan| plan.run(&mut kept(&case.arrays), &[]))
+            .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
+        let greatest = values(&want[0])
+            .into_iter()
+            .filter(|x| x.is_finite())
+            .fold(1.0, |most: f64, x| most.max(x.abs()));
+        if let Some(why) = difference(&got[0], &want[0], case.tolerance * greatest, true) {
+            panic!("seed {seed}: {why}\n{}\n{graph}", case.graph);
+        }
+    }
+    assert!(drawn * 4 > count * 3, "{drawn} of {count} fit");
+}
