@@ -78,7 +78,7 @@ fn plain(windows: &Windows<'_>, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) -
         weights[2..].iter().product::<usize>(),
         positions.iter().product::<usize>(),
     );
-    if taken == 1 {
+    if taken == 1 && groups > 1 {
         return direct(b, x, w, (groups, spatial), &sizes);
     }
     if groups == 1 {

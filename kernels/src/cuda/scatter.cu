@@ -45,6 +45,8 @@ static __device__ __forceinline__ T ft_mean(T sum, long long n) {
 #endif
 }
 
+#define BATCH 8
+
 extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
   const long long g = (long long)blockIdx.x * 256 + threadIdx.x;
   if (g >= a.rows * a.width) return;
@@ -70,12 +72,37 @@ extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constan
     value = (T)0;
 #endif
   }
-  long long k = j, at = first;
-  while (true) {
+  long long k = j + 1;
+  bool same = true;
+  value = ft_meet(value, a.src[first * a.width + c]);
+  // Most places are met a few times. Of others several elements are asked for before the first is waited for.
+  while (k < a.rows && k < j + BATCH) {
+    const long long at = a.order[k];
+    same = a.places[at] == place;
+    if (!same) break;
     value = ft_meet(value, a.src[at * a.width + c]);
-    if (++k >= a.rows) break;
-    at = a.order[k];
-    if (a.places[at] != place) break;
+    k++;
+  }
+  while (same && k < a.rows) {
+    T next[BATCH];
+    bool here[BATCH];
+    #pragma unroll
+    for (int b = 0; b < BATCH; b++) {
+      const bool inside = k + b < a.rows;
+      const long long at = inside ? a.order[k + b] : first;
+      here[b] = inside && a.places[at] == place;
+      next[b] = a.src[at * a.width + c];
+    }
+    int taken = 0;
+    #pragma unroll
+    for (int b = 0; b < BATCH; b++) {
+      same = same && here[b];
+      if (same) {
+        value = ft_meet(value, next[b]);
+        taken++;
+      }
+    }
+    k += taken;
   }
 #if MODE == 5
   const long long n = k - j + (a.include ? 1 : 0);

@@ -1,0 +1,108 @@
+//! What a CUDA device computes in place of the CPU's ready-made kernels: microseconds a call, of 20 queued ones by the
+//! host's clock. Says what is missing where there is no device.
+
+use ferrotrace::prelude::*;
+use std::time::Instant;
+
+const CALLS: usize = 20;
+
+fn time(name: &str, device: &Device, f: impl Fn() -> Tensor) {
+    let run = || {
+        let result = f();
+        result.eval().expect("runs");
+        result
+    };
+    drop((run(), run()));
+    let mut times: Vec<f64> = (0..7)
+        .map(|_| {
+            device.synchronize().expect("runs");
+            let start = Instant::now();
+            for _ in 0..CALLS {
+                drop(run());
+            }
+            device.synchronize().expect("runs");
+            start.elapsed().as_secs_f64() / CALLS as f64
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    println!("{name:52} {:9.1} us", times[times.len() / 2] * 1e6);
+}
+
+fn main() {
+    let device = match Device::cuda(0) {
+        Ok(device) => device,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    println!("{}", device.report());
+    let d = &device;
+    let normal = |shape: &[usize], dtype: DType| {
+        let x = Tensor::randn(shape, dtype, d);
+        x.eval().expect("memory");
+        x
+    };
+    let small = normal(&[64, 64], DType::F32);
+    with_mode(Mode::Eager, || {
+        time("eager: x + 1, 64x64", d, || &small + 1.0);
+        time("eager: softmax, 64x64", d, || small.softmax(1));
+        time("eager: matmul, 64x64", d, || small.matmul(&small));
+        time("eager: x.t() * x, 64x64", d, || small.t() * &small);
+    });
+    let row = normal(&[1 << 24], DType::F32);
+    time("argsort f32, one row of 2^24", d, || row.argsort(0, false));
+    time("sort f32, one row of 2^24", d, || row.sort(0, false).0);
+    let rows = normal(&[16384, 1024], DType::F32);
+    time("sort f32, 16384 rows of 1024", d, || rows.sort(1, false).0);
+    let rows = normal(&[256, 65536], DType::F32);
+    time("sort f32, 256 rows of 65536", d, || rows.sort(1, false).0);
+    time("top 10 f32, 256 rows of 65536", d, || {
+        rows.topk(10, 1, true).0
+    });
+    time("logcumsumexp f32, 256 rows of 65536", d, || {
+        rows.logcumsumexp(1)
+    });
+    drop((row, rows));
+    let index = |n: usize, size: i64| {
+        let at = Tensor::randint(0, size, [n], DType::I64, d);
+        at.eval().expect("memory");
+        at
+    };
+    let (at, src) = (index(1 << 18, 50257), normal(&[1 << 18, 1024], DType::F32));
+    let table = normal(&[50257, 1024], DType::F32);
+    time("index_put add f32, 2^18 rows of 1024 into 50257", d, || {
+        table.index_put(&[Some(&at)], &src, true)
+    });
+    drop((at, src, table));
+    let (at, src) = (index(1 << 24, 1 << 20), normal(&[1 << 24], DType::F32));
+    let sums = normal(&[1 << 20], DType::F32);
+    time("scatter_add f32, 2^24 into 2^20", d, || {
+        sums.scatter_add(0, &at, &src)
+    });
+    let few = index(1 << 24, 64);
+    let sums = normal(&[64], DType::F32);
+    time("scatter_add f32, 2^24 into 64", d, || {
+        sums.scatter_add(0, &few, &src)
+    });
+    drop((at, src, few));
+    let image = normal(&[64, 256, 56, 56], DType::F16);
+    let weight = normal(&[256, 256, 3, 3], DType::F16);
+    time("conv 3x3 f16, 64x256x56x56", d, || {
+        image.conv2d(&weight, None, 1, 1, 1, 1)
+    });
+    let point = normal(&[256, 256, 1, 1], DType::F16);
+    time("conv 1x1 f16, 64x256x56x56", d, || {
+        image.conv2d(&point, None, 1, 0, 1, 1)
+    });
+    let each = normal(&[256, 1, 3, 3], DType::F16);
+    time("conv 3x3 depthwise f16, 64x256x56x56", d, || {
+        image.conv2d(&each, None, 1, 1, 1, 256)
+    });
+    time("max_pool 3x3 by 2 f16, 64x256x56x56", d, || {
+        image.max_pool2d(3, 2, 1)
+    });
+    time("max_pool 2x2 f16, 64x256x56x56", d, || {
+        image.max_pool2d(2, 2, 0)
+    });
+    time("bilinear to 112x112 f16, 64x256x56x56", d, || {
+        image.interpolate([112, 112], ferrotrace::Interpolation::Bilinear, false)
+    });
+}
