@@ -1,5 +1,6 @@
 //! What the environment asks for, read once.
 
+use crate::log::Channels;
 use once_cell::sync::Lazy;
 use std::path::PathBuf;
 
@@ -15,8 +16,10 @@ pub struct Config {
     pub disk_cache: bool,
     /// `FERROTRACE_THREADS`, else the available parallelism; at least 1.
     pub threads: usize,
-    /// `FERROTRACE_DEBUG`, 0 to 5.
-    pub debug: u8,
+    /// `FERROTRACE_LOG`, a list of channels, and those of the level `FERROTRACE_DEBUG`, 0 to 5.
+    pub log: Channels,
+    /// Names in `FERROTRACE_LOG` that are no channels.
+    pub unknown_channels: Vec<String>,
     /// `FERROTRACE_DUMP`: where every source, explanation and log is written.
     pub dump: Option<PathBuf>,
     /// Whether verifiers run between passes: with debug assertions or `FERROTRACE_VERIFY=1`.
@@ -41,7 +44,13 @@ pub struct Config {
     pub nvrtc: Option<PathBuf>,
 }
 
-static CONFIG: Lazy<Config> = Lazy::new(|| Config::from_lookup(|name| std::env::var(name).ok()));
+static CONFIG: Lazy<Config> = Lazy::new(|| {
+    let config = Config::from_lookup(|name| std::env::var(name).ok());
+    for name in &config.unknown_channels {
+        crate::host::warn(&format!("FERROTRACE_LOG: there is no channel {name:?}"));
+    }
+    config
+});
 
 impl Config {
     /// The settings of this process.
@@ -57,6 +66,8 @@ impl Config {
                 .filter(|v| !v.is_empty())
         };
         let set = |name: &str| var(name).is_some_and(|v| v != "0");
+        let level = var("FERROTRACE_DEBUG").and_then(|v| v.parse().ok());
+        let (named, unknown_channels) = Channels::named(&var("FERROTRACE_LOG").unwrap_or_default());
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
         Config {
             mode: var("FERROTRACE_MODE")
@@ -73,9 +84,8 @@ impl Config {
                 .filter(|&n| n >= 1)
                 .unwrap_or_else(cores)
                 .min(crate::pool::MAX_THREADS),
-            debug: var("FERROTRACE_DEBUG")
-                .and_then(|v| v.parse().ok())
-                .unwrap_or(0),
+            log: named.and(Channels::of_level(level.unwrap_or(0))),
+            unknown_channels,
             dump: var("FERROTRACE_DUMP").map(PathBuf::from),
             verify: cfg!(debug_assertions) || set("FERROTRACE_VERIFY"),
             check: set("FERROTRACE_CHECK"),
@@ -120,7 +130,7 @@ mod tests {
                 && !c.plain_memory
                 && !c.nans
                 && c.fuse_limit.is_none()
-                && c.debug == 0
+                && c.log == Channels::default()
                 && c.threads >= 1
         );
         assert_eq!(
@@ -142,7 +152,8 @@ mod tests {
         let c = of(&[
             ("FERROTRACE_CACHE", "0"),
             ("FERROTRACE_THREADS", "3"),
-            ("FERROTRACE_DEBUG", "5"),
+            ("FERROTRACE_DEBUG", "1"),
+            ("FERROTRACE_LOG", "rounds,colour"),
             ("FERROTRACE_STRICT", "1"),
             ("FERROTRACE_PLAIN_MEMORY", "1"),
             ("FERROTRACE_MODE", "Eager"),
@@ -151,9 +162,10 @@ mod tests {
             ("CC", ""),
         ]);
         assert_eq!(
-            (c.disk_cache, c.threads, c.debug, c.strict),
-            (false, 3, 5, true)
+            (c.disk_cache, c.threads, c.log, c.strict),
+            (false, 3, Channels::named("flush,rounds").0, true)
         );
+        assert_eq!(c.unknown_channels, ["colour"]);
         assert!(c.plain_memory && c.nans);
         assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));

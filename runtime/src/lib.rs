@@ -22,6 +22,7 @@ mod kernel;
 mod launch;
 mod layout;
 mod library;
+mod log;
 mod pool;
 mod profile;
 mod scalar;
@@ -46,6 +47,7 @@ pub use launch::{
     Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_together, prepare,
 };
 pub use layout::{Layout, Offsets, Strides};
+pub use log::{Channel, Channels, is_logged, log, next_plan, of_plan};
 pub use pool::{MAX_THREADS, Pool, with_threads};
 pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};
 pub use scalar::Scalar;

@@ -10,7 +10,7 @@ use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Activity, Config, Counter, Error, Result, Scalar, Timer, count};
+use ferrotrace_runtime::{Activity, Channel, Counter, Error, Result, Scalar, Timer, count, log};
 use std::sync::{Arc, Weak};
 
 /// Computes and stores tensors, all in one go.
@@ -146,13 +146,10 @@ fn fail(nodes: &[Arc<Node>], error: &Error) {
 fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     count(Counter::Flushes, 1);
     let (timer, operations) = (Timer::start(), collected.entries.len());
-    if Config::get().debug >= 1 {
-        let (operations, inputs) = (collected.entries.len(), leaves.len());
-        let stored = collected.outputs.len();
-        eprintln!(
-            "ferrotrace: flush of {operations} operations on {inputs} inputs, {stored} stored"
-        );
-    }
+    log(Channel::Flush, || {
+        let (inputs, stored) = (leaves.len(), collected.outputs.len());
+        format!("{operations} operations on {inputs} inputs, {stored} stored")
+    });
     if let Some(id) = collected.reads_trace {
         trace::observe_value(id);
     }

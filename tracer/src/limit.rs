@@ -5,7 +5,7 @@ use crate::collect::Stores;
 use crate::flush::flush_nodes;
 use crate::jit_fn::trace;
 use crate::node::{Node, NodeInput, State, Status, retained_bytes};
-use ferrotrace_runtime::host;
+use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -74,6 +74,11 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
     if level >= limit {
         correct_levels(last.node());
         if last.node().level() >= limit {
+            log(Channel::Hints, || {
+                format!(
+                    "a trace of {limit} operations in a row is flushed: `eval` or `set_trace_limit`"
+                )
+            });
             cut(last.node());
         }
         return;
@@ -85,6 +90,11 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
         return;
     }
     if retained > NEXT.load(Relaxed) {
+        log(Channel::Hints, || {
+            format!(
+                "a trace that keeps {retained} bytes alive is flushed: `eval` or `set_retained_limit`"
+            )
+        });
         flush_nodes(vec![last.node().clone()], Stores::Rule);
         let left = retained_bytes();
         let next = if left < limit { 0 } else { left + limit / 2 };

@@ -1,8 +1,8 @@
 //! Runs of the compiler as child processes.
 
 use super::Stages;
-use crate::Config;
 use crate::workdir::WorkDir;
+use crate::{Channel, log};
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -37,9 +37,7 @@ fn command(program: &Path, args: impl IntoIterator<Item = impl AsRef<OsStr>>) ->
 }
 
 fn spawn(command: &mut Command) -> Result<Child, Failure> {
-    if Config::get().debug >= 5 {
-        eprintln!("ferrotrace: {command:?}");
-    }
+    log(Channel::Commands, || format!("{command:?}"));
     command
         .spawn()
         .map_err(|e| Failure::of_system(format_args!("{command:?}: {e}")))
@@ -137,9 +135,7 @@ pub(super) fn run_stages(
 pub(super) fn ask(program: &Path, args: &[String], question: &[&str]) -> Option<String> {
     let mut command = command(program, args);
     command.args(question).stdin(Stdio::null());
-    if Config::get().debug >= 5 {
-        eprintln!("ferrotrace: {command:?}");
-    }
+    log(Channel::Commands, || format!("{command:?}"));
     let output = command.output().ok()?;
     let text = [output.stdout, output.stderr].concat();
     output

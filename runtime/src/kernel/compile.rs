@@ -4,7 +4,7 @@ use super::toolchain::{Image, Toolchain};
 use super::{Kernel, KernelSource, source};
 use crate::counters::{Counter, count};
 use crate::store::{Artifact, Store};
-use crate::{Config, Device, Error, Result, digest};
+use crate::{Channel, Config, Device, Error, Result, digest, log};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
@@ -268,9 +268,9 @@ impl Kernels {
 fn dump(claim: &Claim<'_>) {
     let config = Config::get();
     let name = digest::hex(claim.key);
-    if config.debug >= 4 {
-        eprintln!("ferrotrace: kernel {name}:\n{}", claim.source.text());
-    }
+    log(Channel::Sources, || {
+        format!("kernel {name}:\n{}", claim.source.text())
+    });
     if let Some(dir) = &config.dump {
         let write = || {
             std::fs::create_dir_all(dir)?;

@@ -1,0 +1,185 @@
+//! What a process tells on standard error of what it decides: named channels, each switched on by itself
+//! (scheduler V-04, codegen B14.7, B14.9).
+
+use crate::config::Config;
+use once_cell::sync::Lazy;
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
+
+/// An area of which can be told. `FERROTRACE_LOG` names those wanted, separated by commas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Channel {
+    /// `flush`: flushes, with what each computes.
+    Flush = 1,
+    /// `plans`: a line a plan: operations, nests, kernels, calls, bytes.
+    Plans = 1 << 1,
+    /// `explain`: the explanation of every plan, without sources.
+    Explain = 1 << 2,
+    /// `fusion`: every pair that became one kernel or did not, with the reason.
+    Fusion = 1 << 3,
+    /// `rounds`: how many nodes each round of fusion left.
+    Rounds = 1 << 4,
+    /// `loops`: loop nests before fusion, fused nodes after it.
+    Loops = 1 << 5,
+    /// `hints`: what would make a program faster.
+    Hints = 1 << 6,
+    /// `sources`: the text of kernels.
+    Sources = 1 << 7,
+    /// `commands`: what is run to compile them.
+    Commands = 1 << 8,
+}
+
+/// Every channel with its name.
+const NAMES: [(&str, Channel); 9] = [
+    ("flush", Channel::Flush),
+    ("plans", Channel::Plans),
+    ("explain", Channel::Explain),
+    ("fusion", Channel::Fusion),
+    ("rounds", Channel::Rounds),
+    ("loops", Channel::Loops),
+    ("hints", Channel::Hints),
+    ("sources", Channel::Sources),
+    ("commands", Channel::Commands),
+];
+
+impl Channel {
+    /// Its name in `FERROTRACE_LOG`.
+    pub fn name(self) -> &'static str {
+        let of = NAMES.iter().find(|(_, channel)| *channel == self);
+        of.map_or("", |(name, _)| name)
+    }
+}
+
+/// A set of channels.
+///
+/// ```
+/// use ferrotrace_runtime::{Channel, Channels};
+/// let (some, unknown) = Channels::named("fusion, rounds, colour");
+/// assert!(some.has(Channel::Fusion) && !some.has(Channel::Flush));
+/// assert_eq!(unknown, ["colour"]);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Channels(u16);
+
+impl Channels {
+    /// The channels that a list names, `all` for all of them; and the names that are none.
+    pub fn named(list: &str) -> (Channels, Vec<String>) {
+        let (mut set, mut unknown) = (Channels::default(), Vec::new());
+        let names = list.split(',').map(str::trim);
+        for name in names.filter(|name| !name.is_empty()) {
+            match NAMES.iter().find(|(known, _)| *known == name) {
+                Some((_, channel)) => set.0 |= *channel as u16,
+                None if name == "all" => set.0 = u16::MAX,
+                None => unknown.push(name.to_owned()),
+            }
+        }
+        (set, unknown)
+    }
+
+    /// Those of a level of `FERROTRACE_DEBUG`: `1` flushes, `2` plans, `4` sources, `5` commands, each with those before.
+    pub fn of_level(level: u8) -> Channels {
+        let from = |least: u8, channels: &[Channel]| match level >= least {
+            true => channels.iter().fold(0, |set, c| set | *c as u16),
+            false => 0,
+        };
+        let plans = [Channel::Plans, Channel::Explain, Channel::Hints];
+        Channels(
+            from(1, &[Channel::Flush])
+                | from(2, &plans)
+                | from(4, &[Channel::Sources])
+                | from(5, &[Channel::Commands]),
+        )
+    }
+
+    /// Those of both sets.
+    pub fn and(self, other: Channels) -> Channels {
+        Channels(self.0 | other.0)
+    }
+
+    /// Whether a channel is in the set.
+    pub fn has(self, channel: Channel) -> bool {
+        self.0 & channel as u16 != 0
+    }
+}
+
+/// Whether a channel is switched on in this process.
+pub fn is_logged(channel: Channel) -> bool {
+    Config::get().log.has(channel)
+}
+
+/// Tells of something on a channel, if it is switched on: one line, or several of which the first says when, of which
+/// plan and on which channel.
+pub fn log(channel: Channel, text: impl FnOnce() -> String) {
+    if is_logged(channel) {
+        eprintln!("{}{}", place(channel), text().trim_end());
+    }
+}
+
+/// `ferrotrace: 1.204 s, plan 3, fusion: `.
+fn place(channel: Channel) -> String {
+    static START: Lazy<Instant> = Lazy::new(Instant::now);
+    let (time, name) = (START.elapsed().as_secs_f64(), channel.name());
+    match PLAN.get() {
+        0 => format!("ferrotrace: {time:.3} s, {name}: "),
+        plan => format!("ferrotrace: {time:.3} s, plan {plan}, {name}: "),
+    }
+}
+
+thread_local! {
+    /// The number of the plan that this thread makes; 0 while it makes none.
+    static PLAN: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that no other plan of the process has: 1, 2, ..
+pub fn next_plan() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// Runs `f`; what this thread tells of meanwhile belongs to that plan.
+pub fn of_plan<R>(number: u64, f: impl FnOnce() -> R) -> R {
+    /// Sets the number back, also when `f` panics.
+    struct Before(u64);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            PLAN.set(self.0);
+        }
+    }
+    let _before = Before(PLAN.replace(number));
+    f()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_and_names_give_sets() {
+        let of = |list| Channels::named(list).0;
+        assert_eq!(Channels::of_level(0), of(""));
+        assert_eq!(Channels::of_level(1), of("flush"));
+        assert_eq!(Channels::of_level(3), of("flush,plans,explain,hints"));
+        let all = of("all");
+        assert!(NAMES.iter().all(|(_, channel)| all.has(*channel)));
+        let both = of("rounds").and(of("loops"));
+        assert_eq!(both, of(" loops ,rounds,"));
+        assert_eq!(Channels::named("x,all").1, ["x"]);
+        for (name, channel) in NAMES {
+            assert_eq!((channel.name(), of(name).has(channel)), (name, true));
+        }
+    }
+
+    #[test]
+    fn lines_name_the_plan_that_is_made() {
+        assert!(!place(Channel::Fusion).contains("plan"));
+        let inner = of_plan(7, || {
+            of_plan(8, || assert!(place(Channel::Fusion).contains("plan 8")));
+            place(Channel::Rounds)
+        });
+        assert!(inner.starts_with("ferrotrace: ") && inner.ends_with(" s, plan 7, rounds: "));
+        assert!(!place(Channel::Fusion).contains("plan"));
+        assert!(next_plan() < next_plan());
+    }
+}
