@@ -195,3 +195,62 @@ fn every_limit_of_fusions_gives_the_same_numbers() {
         assert_eq!(all(limit), limit);
     }
 }
+
+// scheduler V-04, V-05, V-08, V-10, codegen B14.7
+#[test]
+fn channels_tell_of_plans_by_number() {
+    let folder = std::env::temp_dir().join(format!("ferrotrace-channels-{}", std::process::id()));
+    let said = in_a_child(
+        "fusions",
+        &[
+            ("FERROTRACE_LOG", "plans,fusion,rounds,loops,colour"),
+            ("FERROTRACE_DUMP", folder.to_str().expect("a path")),
+        ],
+    );
+    let lines = |what: &str| said.lines().filter(|line| line.contains(what)).count();
+    assert!(said.contains("there is no channel \"colour\""), "{said}");
+    assert!(
+        lines(" s, plan 1, plans: ") == 1 && lines(", plan 2, plans: ") == 1,
+        "{said}"
+    );
+    assert!(lines(", rounds: round 1 of at most 10: ") >= 2, "{said}");
+    assert!(
+        lines(", loops: before fusion") >= 2 && lines("after fusion") >= 2,
+        "{said}"
+    );
+    assert!(
+        lines(", fusion: ") >= 1 && said.contains(": fused, for "),
+        "{said}"
+    );
+    assert_eq!(
+        lines(", flush: ") + lines(", sources: ") + lines(", commands: "),
+        0,
+        "{said}"
+    );
+    // The table holds a row a plan, each with a number for every column.
+    let files: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the folder")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    let table = files
+        .iter()
+        .find(|path| path.extension().is_some_and(|e| e == "csv"));
+    let table = std::fs::read_to_string(table.expect("a table")).expect("it is read");
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split(',').collect())
+        .collect();
+    assert_eq!(rows.len() - 1, lines(", plans: "), "{table}");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{table}");
+    assert_eq!((rows[0][0], rows[1][0], rows[2][0]), ("plan", "1", "2"));
+    for number in ["1", "2"] {
+        let name = format!("-{number}.txt");
+        assert!(
+            files
+                .iter()
+                .any(|path| path.to_string_lossy().ends_with(&name)),
+            "{files:?}"
+        );
+    }
+    std::fs::remove_dir_all(folder).expect("it is removed");
+}

@@ -24,7 +24,7 @@ pub mod text;
 
 pub use eager::run_eagerly;
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
-pub use explain::{CombinedInfo, Explanation, FusedInfo};
+pub use explain::{CombinedInfo, Explanation, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
 pub use plan::{Draft, Launches, Plan, PlanInput, Step, compile, compile_with, draft};

@@ -403,6 +403,8 @@ pub enum Op {
         /// Bit per dimension.
         mask: u64,
     },
+    /// The operand, which compiled code stores, by a kernel that computes nothing else (scheduler L-08).
+    Barrier,
     /// The diagonal of two dimensions, as a new last one.
     Diagonal {
         /// Offset: positive above the main diagonal.

@@ -2,6 +2,7 @@
 
 mod dot;
 mod groups;
+mod hints;
 mod html;
 
 use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
@@ -15,6 +16,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub use groups::Traffic;
+pub use hints::Hint;
 
 /// One kernel of a plan.
 #[derive(Clone, Debug)]
@@ -81,6 +83,8 @@ pub struct Explanation {
     fused: Vec<FusedInfo>,
     combined: Vec<CombinedInfo>,
     refusals: Vec<(ValueId, ValueId, Refusal)>,
+    rounds: Vec<usize>,
+    hints: Vec<Hint>,
     calls: Vec<&'static str>,
     /// Whether calls run on the host for another device.
     calls_on_host: bool,
@@ -206,6 +210,8 @@ impl Explanation {
             fused,
             combined,
             refusals: draft.refusals.clone(),
+            rounds: draft.rounds.clone(),
+            hints: hints::hints(draft),
             calls,
             calls_on_host: !draft.graph.device().is_cpu(),
             sources,
@@ -234,6 +240,16 @@ impl Explanation {
     /// Pairs of nodes that are not one kernel, with the reason.
     pub fn refusals(&self) -> &[(ValueId, ValueId, Refusal)] {
         &self.refusals
+    }
+
+    /// How many nodes there were before the first round of fusion, and after each (scheduler V-05).
+    pub fn rounds(&self) -> &[usize] {
+        &self.rounds
+    }
+
+    /// What would make the program faster (codegen B14.9).
+    pub fn hints(&self) -> &[Hint] {
+        &self.hints
     }
 
     /// Names of the ready-made kernels called, but for products that a kernel takes up.
@@ -373,8 +389,19 @@ impl Explanation {
                 None => writeln!(text, "operations: {operations}"),
             };
         }
+        if let [first, left @ ..] = &self.rounds[..] {
+            let left: Vec<String> = left.iter().map(usize::to_string).collect();
+            let _ = writeln!(
+                text,
+                "nodes: {first}; after each round of fusion: {}",
+                left.join(", ")
+            );
+        }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);
+        }
+        for hint in &self.hints {
+            let _ = writeln!(text, "hint: {}", hint.text(&self.graph));
         }
         text
     }

@@ -20,6 +20,7 @@ pub(crate) use expand::PROVED;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;
+use rustc_hash::FxHashSet;
 
 pub use pieces::{Piece, Pieces};
 pub use realize::{Limits, Realized, realize};
@@ -74,6 +75,8 @@ pub struct Lowering {
     pub sites: Vec<Site>,
     /// Values that lie in the memory of others.
     pub pieces: Pieces,
+    /// Values that kernels of their own compute (scheduler L-08).
+    pub apart: FxHashSet<ValueId>,
 }
 
 /// Lowers a simplified graph (codegen B1, B2): values stored by the rules of [`realize`] become loop nests or library
@@ -122,6 +125,7 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");
     let outputs: Vec<_> = graph.outputs().iter().map(window).collect();
     Ok(Lowering {
+        apart: realized.apart,
         steps: live::live(steps, &outputs),
         outputs,
         sites,

@@ -9,7 +9,7 @@ use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// Thresholds of storing and fusing.
 #[derive(Clone, Debug)]
@@ -64,8 +64,6 @@ pub struct Limits {
     /// Elements from which a source that is written lane by lane on one thread is computed before, on all threads, for
     /// a ready-made kernel: 2^20 products into as many zeros take 2.7 ms so, and 4.1 ms in one loop.
     pub serial_scatter: usize,
-    /// Whether scans are generated loops: where the emitter has them.
-    pub scans: bool,
     /// Whether running sums in eager mode's order are, along rows that lie in memory as they are scanned.
     pub in_order_scans: bool,
     /// Whether scatters are.
@@ -116,7 +114,6 @@ impl Default for Limits {
             scan_length: 1 << 16,
             scan_rows: 16,
             serial_scatter: 1 << 14,
-            scans: true,
             in_order_scans: false,
             scatters: true,
             combined_members: 64,
@@ -148,6 +145,8 @@ pub struct Realized {
     pub(super) stored: Vec<bool>,
     pub(super) call: Vec<bool>,
     inline_reduction: Vec<bool>,
+    /// Values that a kernel of its own computes.
+    pub(super) apart: FxHashSet<ValueId>,
     /// Values not stored row-major.
     orders: FxHashMap<ValueId, Order>,
     pub(super) pieces: Pieces,
@@ -247,6 +246,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         stored: vec![false; n],
         call: vec![false; n],
         inline_reduction: vec![false; n],
+        apart: FxHashSet::default(),
         orders: FxHashMap::default(),
         pieces: Pieces::default(),
     };
@@ -292,6 +292,14 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             }
             store(&mut realized, &mut costs, id);
             continue;
+        }
+        if matches!(op, Op::Barrier)
+            && let Some(x) = graph.operands(id).next()
+        {
+            need_memory(graph, &mut realized, &mut costs, x);
+            if let Some((Source::Node(stored), _)) = realized.window(graph, x) {
+                realized.apart.insert(stored);
+            }
         }
         let mut cost = unknown(i);
         let add = |cost: &mut Cost, from: Cost, times: u32| {

@@ -17,7 +17,6 @@ pub(super) fn length(shape: &Shape, dim: usize) -> usize {
 
 /// Whether a ready-made kernel is to compute the scan.
 ///
-/// - Where the back end has no loops for scans.
 /// - Running log Σ exp: two numbers in binary64 at a time, which the ready-made kernel bounds by their exponentials too.
 /// - ir C4: few long rows are scanned in blocks by all threads, which takes two passes.
 /// - Running sums and products of floats in eager mode's order, along rows that lie in memory as they are scanned: one
@@ -30,10 +29,7 @@ pub(super) fn is_library_scan(node: &Node, kind: ScanKind, dim: usize, limits: &
     let in_order = node.precision == Precision::EagerExact
         && node.dtype.is_float()
         && matches!(kind, ScanKind::Sum | ScanKind::Prod);
-    !limits.scans
-        || kind == ScanKind::LogSumExp
-        || is_long
-        || (in_order && is_contiguous && !limits.in_order_scans)
+    kind == ScanKind::LogSumExp || is_long || (in_order && is_contiguous && !limits.in_order_scans)
 }
 
 /// The loop nest of a scan along a dimension of more than one element.

@@ -2,6 +2,7 @@
 
 use super::order::least_memory;
 use super::peak::Footprints;
+use super::report;
 use super::run::Places;
 use super::{Draft, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
@@ -13,26 +14,30 @@ use crate::simplify::simplify;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
     Activity, Config, Counter, Error, Kernel, KernelSource, Layout, Result, Timer,
-    compile_kernels_on, count,
+    compile_kernels_on, count, next_plan, of_plan,
 };
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Every pass but the compiler.
 ///
 /// # Errors
 /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
 pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
-    let verify = Config::get().verify;
-    let mut spans = Spans(Timer::start());
-    let graph = simplify(&recorded)?;
-    spans.end("simplify");
-    if verify {
-        graph.verify()?;
-    }
-    let draft = draft_of(recorded, graph, limits)?;
-    super::bound::bounded(draft, limits, draft_of)
+    let number = next_plan();
+    of_plan(number, || {
+        let mut spans = Spans(Timer::start());
+        let graph = simplify(&recorded)?;
+        spans.end("simplify");
+        if Config::get().verify {
+            graph.verify()?;
+        }
+        let draft = draft_of(recorded, graph, limits)?;
+        let draft = super::bound::bounded(draft, limits, draft_of)?;
+        Ok(Draft { number, ..draft })
+    })
 }
 
 /// While somebody profiles, each pass is a span within that of planning (scheduler V-11, codegen B12.7).
@@ -71,6 +76,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     spans.end("lower");
     let schedule = fuse(&graph, &lowering, limits);
     spans.end("fuse");
+    report::loops(&lowering, &schedule);
     let scheduled = schedule.steps.iter().map(|step| match step {
         Scheduled::Fused(fused) => fused.steps.len(),
         Scheduled::Call(_) => 1,
@@ -140,6 +146,8 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         sites: lowering.sites,
         pieces: lowering.pieces,
         refusals: schedule.refusals,
+        rounds: schedule.rounds,
+        number: 0,
     };
     spans.end("order");
     if Config::get().verify {
@@ -173,7 +181,12 @@ fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
 }
 
 /// Compiles a draft's kernels.
-pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
+pub(super) fn compile(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
+    of_plan(draft.number, || compiled(draft, planned))
+}
+
+fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
+    let start = Instant::now();
     let sources: Vec<KernelSource> = draft
         .steps
         .iter()
@@ -214,39 +227,8 @@ pub(super) fn compile(draft: Draft) -> Result<Arc<Plan>> {
         fallback,
     };
     count(Counter::PlansBuilt, 1);
-    report(&plan);
+    report::report(&plan, [planned, start.elapsed()]);
     Ok(Arc::new(plan))
-}
-
-/// `FERROTRACE_DEBUG` 2 to 4: fused nodes and refusals, plans, sources, to standard error; `FERROTRACE_DUMP`: the
-/// explanation as a file there.
-fn report(plan: &Plan) {
-    static NUMBER: AtomicUsize = AtomicUsize::new(0);
-    if let Some(folder) = &Config::get().dump {
-        let name = format!(
-            "plan-{}-{}.txt",
-            std::process::id(),
-            NUMBER.fetch_add(1, Relaxed)
-        );
-        let path = folder.join(name);
-        let written = std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(&path, plan.explain().to_string()));
-        if let Err(error) = written {
-            eprintln!("ferrotrace: {}: {error}", path.display());
-        }
-    }
-    let level = Config::get().debug;
-    if level >= 2 {
-        let explanation = plan.explain();
-        eprint!(
-            "{}",
-            if level >= 4 {
-                explanation.to_string()
-            } else {
-                explanation.summary()
-            }
-        );
-    }
 }
 
 fn warn_once(message: &str) {

@@ -9,6 +9,7 @@ mod launch;
 mod meter;
 mod order;
 mod peak;
+mod report;
 mod run;
 
 use crate::body::Source;
@@ -20,6 +21,7 @@ use crate::schedule::Refusal;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub(crate) use build::accesses;
 pub use build::draft;
@@ -98,6 +100,10 @@ pub struct Draft {
     pub pieces: Pieces,
     /// Pairs that are not one kernel, with the reason.
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
+    /// How many nodes there were before the first round of fusion, and after each (scheduler V-05).
+    pub rounds: Vec<usize>,
+    /// A number that no other draft of the process has, in every line that is logged of it (codegen B14.7).
+    pub number: u64,
 }
 
 /// A compiled graph.
@@ -126,12 +132,12 @@ pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
 /// # Errors
 /// As there.
 pub fn compile_with(graph: Graph, limits: &Limits) -> Result<Arc<Plan>> {
-    let timer = Timer::start();
+    let (timer, start) = (Timer::start(), Instant::now());
     let draft = draft(graph, limits)?;
     timer.stop(Activity::Planning, || {
         (format!("{} operations", draft.graph.nodes().len()), 0)
     });
-    build::compile(draft)
+    build::compile(draft, start.elapsed())
 }
 
 /// An error of a whole kernel, tied to the first operation whose result the kernel stores.

@@ -4,6 +4,7 @@
 //! a range exactly once on both sides (a mixed-radix number of distinct variables), each variable of one side is a
 //! quotient and remainder of the other side's position, which simplifies to single variables whenever the loops agree.
 
+use super::access::mismatch;
 use super::{FusedNode, Refusal};
 use crate::body::Source;
 use crate::expr::{Expr, Term, Var};
@@ -110,7 +111,7 @@ pub(super) fn align(earlier: &FusedNode, later: &FusedNode) -> Result<Alignment,
             identity,
         ));
     }
-    Err(Refusal::Extents)
+    Err(Refusal::Extents(mismatch(earlier, later)))
 }
 
 type Solved = (Vec<usize>, Vec<usize>, Vec<Expr>, Vec<Expr>);

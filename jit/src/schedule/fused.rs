@@ -1,7 +1,8 @@
 //! Fused nodes: several loop nests over one domain, as one body with several stores.
 
+use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
-use super::{Moment, Refusal};
+use super::{Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
@@ -258,6 +259,12 @@ impl FusedNode {
         if operations(&earlier.body) + operations(&later.body) > limits.fusion_ops {
             return Err(Refusal::TooManyOps);
         }
+        // M-15: the loops of one are those of the other, perhaps with more around them.
+        let elements = |node: &FusedNode| node.rows().saturating_mul(node.cols());
+        let (a, b) = (elements(earlier).max(1), elements(later).max(1));
+        if a % b != 0 && b % a != 0 {
+            return Err(Refusal::Extents(mismatch(earlier, later)));
+        }
         let Alignment {
             iter,
             red,
@@ -282,7 +289,7 @@ impl FusedNode {
         let mut body = Body::default();
         let mut stores: Vec<Store> = Vec::new();
         let mut forwarded: FxHashMap<ValueId, usize> = FxHashMap::default();
-        let mismatch = Cell::new(false);
+        let mismatch = Cell::new(None);
         let stays = iter == earlier.iter && red == earlier.red && is_identity(&first);
         if stays {
             body = earlier.body.clone();
@@ -302,7 +309,8 @@ impl FusedNode {
                 };
                 let store = &stores[*forwarded.get(&producer)?];
                 if store.index != *index {
-                    mismatch.set(true);
+                    let how = difference((&store.index, &extents), (index, &extents));
+                    mismatch.set(Some(how.unwrap_or(Mismatch::Unknown)));
                 }
                 Some(store.value)
             };
@@ -314,8 +322,8 @@ impl FusedNode {
                 stores.push(store);
             }
         }
-        if mismatch.get() {
-            return Err(Refusal::IndexMismatch);
+        if let Some(how) = mismatch.get() {
+            return Err(Refusal::IndexMismatch(how));
         }
         let mut steps: Vec<usize> = earlier.steps.iter().chain(&later.steps).copied().collect();
         steps.sort_unstable();

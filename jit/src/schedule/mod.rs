@@ -1,5 +1,6 @@
 //! Which loop nests become one kernel, and in what order kernels and library calls run (scheduler §5 to §8).
 
+mod access;
 mod align;
 mod fused;
 mod moments;
@@ -12,15 +13,19 @@ use crate::body::Source;
 use crate::graph::Graph;
 use crate::lower::{Limits, Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::{Counter, DType, count};
+use ferrotrace_runtime::{Channel, Counter, DType, count, log};
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
 
+use access::Access;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub use moments::Moment;
-pub use refusal::Refusal;
+pub use refusal::{Mismatch, Refusal};
 
 /// One step of a schedule.
 #[derive(Clone, Debug)]
@@ -38,6 +43,8 @@ pub struct Schedule {
     pub steps: Vec<Scheduled>,
     /// Pairs of nodes (the first of each fused node) and why they are not one kernel.
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
+    /// How many nodes there were before the first round of fusion, and after each (scheduler V-05).
+    pub rounds: Vec<usize>,
     /// Nodes whose value must lie in memory: read by another kernel or call, or an output.
     pub stored: FxHashSet<ValueId>,
 }
@@ -47,6 +54,8 @@ struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
     limits: &'a Limits,
     sizes: FxHashMap<Source, u64>,
+    /// Values that a kernel of its own computes.
+    apart: &'a FxHashSet<ValueId>,
     /// Stored values that are no outputs.
     temporaries: FxHashMap<ValueId, Temporary>,
     /// The node of each lowered step.
@@ -54,6 +63,25 @@ struct Fusion<'a> {
     /// For each lowered step, the last step of any node that begins there or before.
     reach: Vec<usize>,
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
+    /// What each node touches, by its index; none where it changed.
+    accesses: Vec<Option<Rc<[Access]>>>,
+    /// Nodes left before the first round and after each.
+    rounds: Vec<usize>,
+}
+
+/// How much is won by making a pair one kernel (scheduler P-04).
+#[derive(Clone, Copy, Debug, Default)]
+struct Score {
+    /// Bytes that both touch at the same positions.
+    same: u64,
+    /// Bytes of buffers that they touch at different ones, at most (scheduler P-07).
+    near: u64,
+}
+
+impl Score {
+    fn bytes(self) -> u64 {
+        self.same + self.near
+    }
 }
 
 /// A stored value that is no output: the lowered steps that make and read it.
@@ -69,18 +97,28 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
     let nests = nests.filter(|step| matches!(step, Lowered::Nest(_)));
     count(Counter::Nests, nests.count() as u64);
     let mut fusion = Fusion::new(graph, lowering, limits);
-    for _ in 0..limits.rounds {
-        if !fusion.round(lowering) {
+    fusion.rounds.push(fusion.graph.node_count());
+    for round in 1..=limits.rounds {
+        let changed = fusion.round();
+        let (before, after) = (fusion.rounds[round - 1], fusion.graph.node_count());
+        fusion.rounds.push(after);
+        log(Channel::Rounds, || {
+            let most = limits.rounds;
+            format!("round {round} of at most {most}: {before} nodes, {after} left")
+        });
+        // F-01
+        if !changed || after == 1 {
             break;
         }
     }
     if graph.device().is_cpu() {
         fusion.take_up_products(graph, lowering);
     }
-    fusion.finish(graph, lowering)
+    fusion.finish(lowering)
 }
 
-fn node_of(step: &Lowered) -> ValueId {
+/// The node that a lowered step computes.
+pub(crate) fn node_of(step: &Lowered) -> ValueId {
     match step {
         Lowered::Nest(nest) => nest.node,
         Lowered::Call(call) => call.node,
@@ -88,7 +126,7 @@ fn node_of(step: &Lowered) -> ValueId {
 }
 
 impl<'a> Fusion<'a> {
-    fn new(graph: &Graph, lowering: &Lowering, limits: &'a Limits) -> Fusion<'a> {
+    fn new(graph: &Graph, lowering: &'a Lowering, limits: &'a Limits) -> Fusion<'a> {
         let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
         let mut producer: FxHashMap<ValueId, NodeIndex> = FxHashMap::default();
         let mut sizes = FxHashMap::default();
@@ -132,55 +170,67 @@ impl<'a> Fusion<'a> {
             graph: fused,
             limits,
             sizes,
+            apart: &lowering.apart,
             temporaries,
             owner,
             reach: (0..lowering.steps.len()).collect(),
             refusals: BTreeMap::new(),
+            accesses: vec![None; lowering.steps.len()],
+            rounds: Vec::new(),
         }
     }
 
-    /// Pairs that share a buffer, with the bytes shared, most first (scheduler F-02, F-07, P-01).
-    fn candidates(&self, lowering: &Lowering) -> Vec<(u64, NodeIndex, NodeIndex)> {
-        let mut touching: BTreeMap<Source, Vec<NodeIndex>> = BTreeMap::new();
-        for index in self.graph.node_indices() {
-            let Some(node) = &self.graph[index] else {
-                continue;
-            };
-            let mut sources: Vec<Source> = node
-                .steps
-                .iter()
-                .flat_map(|&s| lowering.steps[s].reads())
-                .collect();
-            sources.extend(node.stores.iter().map(|s| Source::Node(s.node)));
-            sources.sort_unstable();
-            sources.dedup();
-            for source in sources {
-                touching.entry(source).or_default().push(index);
+    /// What a node touches.
+    fn accesses(&mut self, n: NodeIndex) -> Rc<[Access]> {
+        let (node, known) = (&self.graph[n], &mut self.accesses[n.index()]);
+        let of = |node: &FusedNode| access::accesses(node, &self.sizes).into();
+        let found = known.get_or_insert_with(|| node.as_ref().map_or(Rc::new([]), of));
+        Rc::clone(found)
+    }
+
+    /// Pairs that share a buffer, with what they share, the best first (scheduler F-02, F-07, P-01, P-04, P-05).
+    fn candidates(&mut self) -> Vec<(Score, NodeIndex, NodeIndex)> {
+        let mut touching: BTreeMap<Source, Vec<(NodeIndex, Rc<[Access]>, Range<usize>)>> =
+            BTreeMap::new();
+        let nodes: Vec<NodeIndex> = self.graph.node_indices().collect();
+        for index in nodes {
+            let all = self.accesses(index);
+            let mut start = 0;
+            for group in all.chunk_by(|x, y| x.source == y.source) {
+                let range = start..start + group.len();
+                start = range.end;
+                let entry = touching.entry(group[0].source).or_default();
+                entry.push((index, Rc::clone(&all), range));
             }
         }
-        let mut shared: FxHashMap<(NodeIndex, NodeIndex), u64> = FxHashMap::default();
-        for (source, nodes) in touching {
-            let bytes = self.sizes.get(&source).copied().unwrap_or(0);
-            for (i, &a) in nodes.iter().enumerate() {
-                for &b in nodes.iter().skip(i + 1).take(self.limits.pairs) {
-                    let order =
-                        |n: NodeIndex| self.graph[n].as_ref().map_or(usize::MAX, |f| f.steps[0]);
-                    let pair = if order(a) <= order(b) { (a, b) } else { (b, a) };
-                    *shared.entry(pair).or_default() += bytes;
+        let mut scores: FxHashMap<(NodeIndex, NodeIndex), Score> = FxHashMap::default();
+        for nodes in touching.values() {
+            for (i, (a, of_a, at_a)) in nodes.iter().enumerate() {
+                for (b, of_b, at_b) in nodes.iter().skip(i + 1).take(self.limits.pairs) {
+                    let (same, near) = access::shared(&of_a[at_a.clone()], &of_b[at_b.clone()]);
+                    let pair = match self.span(*a).0 <= self.span(*b).0 {
+                        true => (*a, *b),
+                        false => (*b, *a),
+                    };
+                    let score = scores.entry(pair).or_default();
+                    score.same += same;
+                    score.near += near;
                 }
             }
         }
-        let mut all: Vec<(u64, NodeIndex, NodeIndex)> =
-            shared.into_iter().map(|((a, b), n)| (n, a, b)).collect();
-        all.sort_by_key(|&(bytes, a, b)| (std::cmp::Reverse(bytes), a, b));
+        let mut all: Vec<(Score, NodeIndex, NodeIndex)> = scores
+            .into_iter()
+            .map(|((a, b), score)| (score, a, b))
+            .collect();
+        all.sort_unstable_by_key(|&(score, a, b)| (Reverse((score.same, score.near)), a, b));
         all
     }
 
     /// One round: whether anything was fused.
-    fn round(&mut self, lowering: &Lowering) -> bool {
+    fn round(&mut self) -> bool {
         let mut moved: FxHashMap<NodeIndex, NodeIndex> = FxHashMap::default();
         let mut changed = false;
-        for (bytes, a, b) in self.candidates(lowering) {
+        for (score, a, b) in self.candidates() {
             let at = |mut n: NodeIndex| {
                 while let Some(&next) = moved.get(&n) {
                     n = next;
@@ -191,20 +241,35 @@ impl<'a> Fusion<'a> {
             if a == b {
                 continue;
             }
-            match self.try_fuse(a, b, bytes) {
+            let names = self.names(a, b);
+            let result = self.try_fuse(a, b, score.bytes());
+            log(Channel::Fusion, || {
+                let pair = names.map_or_else(String::new, |(x, y)| format!("%{} %{}", x.0, y.0));
+                let Score { same, near } = score;
+                match &result {
+                    Ok(_) => format!("{pair}: fused, for {same} B in common, {near} B near"),
+                    Err(why) => format!("{pair}: {why}; {same} B in common, {near} B near"),
+                }
+            });
+            match result {
                 Ok(fused) => {
                     moved.insert(if fused == a { b } else { a }, fused);
                     changed = true;
                 }
                 Err(refusal) => {
-                    if let (Some(x), Some(y)) = (&self.graph[a], &self.graph[b]) {
-                        self.refusals
-                            .insert((x.stores[0].node, y.stores[0].node), refusal);
+                    if let Some(pair) = names {
+                        self.refusals.insert(pair, refusal);
                     }
                 }
             }
         }
         changed
+    }
+
+    /// The first node of each of a pair.
+    fn names(&self, a: NodeIndex, b: NodeIndex) -> Option<(ValueId, ValueId)> {
+        let first = |n: NodeIndex| Some(self.graph[n].as_ref()?.stores[0].node);
+        Some((first(a)?, first(b)?))
     }
 
     /// The first and last lowered step of a node; a call is its own, in the order of insertion.
@@ -259,6 +324,9 @@ impl<'a> Fusion<'a> {
         let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else {
             return Err(Refusal::Opaque);
         };
+        if !self.apart.is_empty() && (self.is_apart(a) || self.is_apart(b)) {
+            return Err(Refusal::Barrier);
+        }
         if !vertical {
             if bytes < self.limits.shared_bytes {
                 return Err(Refusal::NoSharedData);
@@ -282,11 +350,20 @@ impl<'a> Fusion<'a> {
         Ok(a)
     }
 
+    /// Whether a barrier follows what a node stores (scheduler L-08).
+    fn is_apart(&self, n: NodeIndex) -> bool {
+        let stores = self.graph[n].iter().flat_map(|fused| &fused.stores);
+        stores
+            .into_iter()
+            .any(|store| self.apart.contains(&store.node))
+    }
+
     /// Puts a fused node in the place of `a` and `b`.
     fn join(&mut self, a: NodeIndex, b: NodeIndex, fused: FusedNode) {
         for &step in &fused.steps {
             self.owner[step] = a;
         }
+        self.accesses[a.index()] = None;
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
         let (first, last) = self.span(a);
@@ -308,7 +385,7 @@ impl<'a> Fusion<'a> {
     }
 
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
-    fn finish(self, graph: &Graph, lowering: &Lowering) -> Schedule {
+    fn finish(self, lowering: &Lowering) -> Schedule {
         let first = |n: NodeIndex| self.span(n).0;
         let mut waiting: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut ready = std::collections::BTreeSet::new();
@@ -365,7 +442,6 @@ impl<'a> Fusion<'a> {
                 }
             }));
         }
-        let _ = graph;
         let refusals = self
             .refusals
             .into_iter()
@@ -374,6 +450,7 @@ impl<'a> Fusion<'a> {
         Schedule {
             steps,
             refusals,
+            rounds: self.rounds,
             stored,
         }
     }

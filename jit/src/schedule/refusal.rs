@@ -9,12 +9,15 @@ pub enum Refusal {
     Opaque,
     /// As many fusions were done as `FERROTRACE_FUSE_LIMIT` says (codegen B1.5).
     Limit,
+    /// One is to be a kernel of its own: a barrier follows it (L-08).
+    Barrier,
     /// They run on different devices (L-09).
     Device,
-    /// Their loops cover different extents, and no reordering or splitting makes them agree (L-30 to L-32, L-40).
-    Extents,
-    /// One reads what the other stores at another element (L-22).
-    IndexMismatch,
+    /// Their loops cover different extents, and no reordering or splitting makes them agree (L-30 to L-32, L-40); how
+    /// they differ on a buffer that both touch.
+    Extents(Mismatch),
+    /// One reads what the other stores at another element (L-22); how that differs.
+    IndexMismatch(Mismatch),
     /// Another node lies between them (L-21), or fusing would make a cycle through fused nodes (L-28).
     NodeBetween,
     /// Nothing is saved: they share no data, or too few bytes (L-13, L-17).
@@ -48,14 +51,23 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A sentence for explanations.
+    /// How the two differ on a buffer, where that is the reason.
+    pub fn mismatch(self) -> Option<Mismatch> {
+        match self {
+            Refusal::Extents(how) | Refusal::IndexMismatch(how) => Some(how),
+            _ => None,
+        }
+    }
+
+    /// A sentence for explanations, without what [`mismatch`](Refusal::mismatch) adds.
     pub fn describe(self) -> &'static str {
         match self {
             Refusal::Opaque => "one is a ready-made kernel",
             Refusal::Limit => "FERROTRACE_FUSE_LIMIT is reached",
+            Refusal::Barrier => "a barrier keeps one of them apart",
             Refusal::Device => "they run on different devices",
-            Refusal::Extents => "their loops cover different extents",
-            Refusal::IndexMismatch => "one reads the other at a different element",
+            Refusal::Extents(_) => "their loops cover different extents",
+            Refusal::IndexMismatch(_) => "one reads the other at a different element",
             Refusal::NodeBetween => "another node lies between them",
             Refusal::NoSharedData => "they share too little data",
             Refusal::Distance => "they lie too far apart",
@@ -77,6 +89,44 @@ impl Refusal {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.describe())
+        f.write_str(self.describe())?;
+        match self.mismatch().map(Mismatch::describe) {
+            Some(how) if !how.is_empty() => write!(f, ": {how}"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How the accesses of two nodes to one buffer differ; the first that holds (scheduler V-03).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mismatch {
+    /// An index is looked up, or divided: its positions are not known.
+    Indirect,
+    /// They touch different numbers of elements.
+    Elements,
+    /// One meets each element more often.
+    Broadcast,
+    /// They begin at different elements.
+    Offset,
+    /// They touch the same elements in different orders.
+    Order,
+    /// They touch elements at different distances.
+    Strides,
+    /// None of these: they share no buffer, or agree on all.
+    Unknown,
+}
+
+impl Mismatch {
+    /// A clause for explanations; empty where nothing is known.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Mismatch::Indirect => "an index is looked up or divided",
+            Mismatch::Elements => "different numbers of elements",
+            Mismatch::Broadcast => "one meets each element more often",
+            Mismatch::Offset => "different first elements",
+            Mismatch::Order => "the same elements in another order",
+            Mismatch::Strides => "elements at different distances",
+            Mismatch::Unknown => "",
+        }
     }
 }

@@ -3,7 +3,8 @@
 //! A template's loops are its own: the rows and columns of the product. What follows must walk them as they are, so it
 //! is tried when pointwise nodes have been fused with each other.
 
-use super::{FusedNode, Fusion, Product, Refusal};
+use super::access::difference;
+use super::{FusedNode, Fusion, Mismatch, Product, Refusal};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Source};
 use crate::emit::merge_loops;
@@ -44,6 +45,9 @@ impl Fusion<'_> {
                 let first = kernel.stores[0].node;
                 let fused = match () {
                     _ if taken => Err(Refusal::TakenUp),
+                    _ if self.apart.contains(&product.node) || self.is_apart(reader) => {
+                        Err(Refusal::Barrier)
+                    }
                     _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
                     _ => after_product(graph, kernel, product)
                         .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
@@ -95,22 +99,21 @@ fn after_product(
         inner *= extents[first];
     }
     if inner != columns {
-        return Err(Refusal::Extents);
+        return Err(Refusal::Extents(Mismatch::Elements));
     }
     (fused.iter, fused.red) = (extents[..first].to_vec(), extents[first..].to_vec());
     let mut fused = merge_loops(fused);
     let extents = fused.extents();
     if fused.red.len() != 1 || fused.rows() != rows {
-        return Err(Refusal::Extents);
+        return Err(Refusal::Extents(Mismatch::Elements));
     }
     // The product is read where it lies, and everything is stored in every column.
     let place = flat_index(&extents, 0);
     let source = Source::Node(product.node);
-    if fused
-        .loads()
-        .any(|(s, _, index)| s == source && *index != place)
-    {
-        return Err(Refusal::IndexMismatch);
+    let elsewhere = fused.loads().find(|l| l.0 == source && *l.2 != place);
+    if let Some((_, _, index)) = elsewhere {
+        let how = difference((&place, &extents), (index, &extents));
+        return Err(Refusal::IndexMismatch(how.unwrap_or(Mismatch::Unknown)));
     }
     let column = Var(extents.len() as u32 - 1);
     let transposed = |op: &BodyOp| match op {

@@ -184,7 +184,7 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
         Op::Full { .. } | Op::Arange { .. } | Op::Random { .. } | Op::Unary(_) | Op::Binary(_) => {
             Vec::new()
         }
-        Op::Where | Op::Cast(_) | Op::Matmul => Vec::new(),
+        Op::Where | Op::Cast(_) | Op::Barrier | Op::Matmul => Vec::new(),
     }
 }
 
@@ -453,6 +453,7 @@ impl<'a> Attributes<'a> {
                 dim: self.int("dim")?,
                 index: self.int("index")?,
             },
+            "barrier" => Op::Barrier,
             "flip" => Op::Flip {
                 mask: self.mask("dims")?,
             },

@@ -2,8 +2,9 @@
 
 use super::{kernels, plan, run};
 use crate::common::{filled, noise};
-use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_runtime::stats_scope;
+use ferrotrace_jit::Hint;
+use ferrotrace_jit::schedule::{Mismatch, Refusal};
+use ferrotrace_runtime::{DType, stats_scope};
 
 // scheduler §21.1
 #[test]
@@ -436,4 +437,138 @@ fn fusions_and_reorderings_are_counted() {
     assert_eq!((straight.0, turned.0), (2, 2));
     // The sum is computed where its negation is; then the two kernels become one.
     assert_eq!((straight.1, turned.1), (2, 1));
+}
+
+// scheduler V-03
+#[test]
+fn a_refusal_says_how_two_nodes_differ_on_a_buffer() {
+    // A reduction of each row, read by what sees the rows otherwise.
+    let case = |read: &str, how: Mismatch| {
+        let text = format!(
+            "%0: f32[64, 96] = input 0 [96, 1]
+             %1: i64[96] = input 1 [1]
+             %2: f32[64] = sum(%0) {{dims: [1], keepdim: false}}
+             {read}"
+        );
+        let explanation = plan(&text).explain();
+        let found = explanation.refusals();
+        assert!(
+            found.iter().any(|r| r.2.mismatch() == Some(how)),
+            "{how:?}: {explanation}"
+        );
+        let lines = explanation.summary();
+        assert!(lines.contains(how.describe()), "{lines}");
+    };
+    case(
+        "%3: f32[63] = narrow(%2) {dim: 0, start: 1, len: 63}
+         %4: f32[63] = sin(%3)
+         return %4",
+        Mismatch::Elements,
+    );
+    case(
+        "%3: f32[96] = gather(%2, %1) {dim: 0}
+         %4: f32[96] = sin(%3)
+         return %4",
+        Mismatch::Indirect,
+    );
+    case(
+        "%3: f32[64] = flip(%2) {dims: [0]}
+         %4: f32[64] = sin(%3)
+         return %4",
+        Mismatch::Offset,
+    );
+}
+
+// scheduler V-05
+#[test]
+fn rounds_are_counted() {
+    let text = "
+        %0: f32[64, 96] = input 0 [96, 1]
+        %1: f32[64] = sum(%0) {dims: [1], keepdim: false}
+        %2: f32[64] = max(%0) {dims: [1], keepdim: false}
+        %3: f32[64] = add(%1, %2)
+        return %3";
+    let explanation = plan(text).explain();
+    assert_eq!(explanation.rounds(), [3, 1]);
+    assert!(
+        explanation
+            .summary()
+            .contains("nodes: 3; after each round of fusion: 1")
+    );
+    let alone = "%0: f32[9] = input 0 [1]\n %1: f32[9] = sin(%0)\n return %1";
+    assert_eq!(plan(alone).explain().rounds(), [1, 1]);
+}
+
+// scheduler L-08
+#[test]
+fn a_barrier_keeps_a_kernel_apart() {
+    let text = |barrier: &str| {
+        format!(
+            "%0: f32[50, 70] = input 0 [70, 1]
+             %1: f32[50, 70] = exp(%0)
+             %2: f32[50, 70] = {barrier}
+             %3: f32[50] = sum(%2) {{dims: [1], keepdim: false}}
+             %4: f32[50] = sin(%3)
+             return %4"
+        )
+    };
+    assert_eq!(kernels(&text("neg(%1)")), 1);
+    let explanation = plan(&text("barrier(%1)")).explain();
+    assert_eq!(explanation.fused_nodes().len(), 2);
+    assert_eq!(explanation.fused_nodes()[0].ops, ["exp"]);
+    assert!(
+        explanation
+            .refusals()
+            .iter()
+            .any(|r| r.2 == Refusal::Barrier)
+    );
+    run(&text("barrier(%1)"), &[noise(&[50, 70], 3)], 1e-5);
+    // Around a product: neither side is taken up.
+    let layer = |barrier: &str| {
+        format!(
+            "%0: f32[64, 32] = input 0 [32, 1]
+             %1: f32[32, 64] = input 1 [64, 1]
+             %2: f32[64, 64] = matmul(%0, %1)
+             %3: f32[64, 64] = {barrier}
+             %4: f32[64, 64] = tanh(%3)
+             return %4"
+        )
+    };
+    assert!(plan(&layer("neg(%2)")).explain().calls().is_empty());
+    assert_eq!(plan(&layer("barrier(%2)")).explain().calls(), ["matmul"]);
+    run(
+        &layer("barrier(%2)"),
+        &[noise(&[64, 32], 4), noise(&[32, 64], 5)],
+        1e-3,
+    );
+}
+
+// codegen B14.9
+#[test]
+fn hints_name_what_costs_time() {
+    let large = "
+        %0: f32[1024, 1024] = input 0 [1024, 1]
+        %1: f32[1024, 1024] = exp(%0)
+        %2: f32[1024, 1024] = sort(%1) {dim: 1, descending: false}
+        %3: f32[1024, 1024] = sub(%2, %1)
+        return %3";
+    let explanation = plan(large).explain();
+    let apart = |h: &Hint| matches!(h, Hint::Apart { why: Refusal::NodeBetween, bytes, .. } if *bytes == 4 << 20);
+    assert!(
+        explanation.hints().iter().any(apart),
+        "{:?}",
+        explanation.hints()
+    );
+    assert!(explanation.summary().contains("hint: "));
+    let small = large.replace("1024", "16");
+    assert!(plan(&small).explain().hints().is_empty());
+    let integers = "
+        %0: i32[16, 16] = input 0 [16, 1]
+        %1: i32[16, 16] = matmul(%0, %0)
+        return %1";
+    let hints = plan(integers).explain().hints().to_vec();
+    assert!(
+        matches!(hints[..], [Hint::IntegerProduct(_, DType::I32)]),
+        "{hints:?}"
+    );
 }

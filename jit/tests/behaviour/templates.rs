@@ -2,7 +2,7 @@
 
 use super::{kernels, plan, run};
 use crate::common::{dense, filled, kept, noise, values};
-use ferrotrace_jit::schedule::Refusal;
+use ferrotrace_jit::schedule::{Mismatch, Refusal};
 use ferrotrace_jit::{Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{stats_scope, with_threads};
@@ -318,7 +318,7 @@ fn refusals_have_reasons() {
     case(
         "%4: f32[64, 64] = permute(%3) {order: [1, 0]}
          %5: f32[64, 64] = tanh(%4)\n return %5",
-        Refusal::IndexMismatch,
+        Refusal::IndexMismatch(Mismatch::Order),
     );
     let vector = "
         %0: f32[1, 32] = input 0 [32, 1]

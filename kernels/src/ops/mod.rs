@@ -74,6 +74,7 @@ impl Op {
                 | Op::Narrow { .. }
                 | Op::Select { .. }
                 | Op::Flip { .. }
+                | Op::Barrier
                 | Op::Diagonal { .. }
                 | Op::Unfold { .. }
         )
@@ -100,6 +101,7 @@ impl Op {
             Op::Narrow { .. } => "narrow",
             Op::Select { .. } => "select",
             Op::Flip { .. } => "flip",
+            Op::Barrier => "barrier",
             Op::Diagonal { .. } => "diagonal",
             Op::Unfold { .. } => "unfold",
             Op::Repeat(_) => "repeat",

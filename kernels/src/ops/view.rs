@@ -217,7 +217,7 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
             wrap_index(*index, *dim, shape[*dim])?;
             dims.dims_mut().remove(*dim);
         }
-        Op::Flip { .. } => {}
+        Op::Flip { .. } | Op::Barrier => {}
         Op::Diagonal { offset, a, b } => {
             check_dim(*a, shape)?;
             check_dim(*b, shape)?;
@@ -417,6 +417,7 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
                 *entry = (from[d] as isize - 1, SmallVec::from_slice(&[(d, -1)]));
             }
         }
+        Op::Barrier => {}
         Op::Diagonal { offset, a, b } => {
             let last = to.rank() - 1;
             let mut out = 0;

@@ -173,6 +173,22 @@ impl Tensor {
         self.apply(Op::Flip { mask })
     }
 
+    /// The tensor itself. Compiled code stores it, by a kernel that computes this tensor alone: nothing before or after
+    /// it is fused into that (scheduler L-08). For looking at one operation by itself, and for numbers that are to be
+    /// rounded to the tensor's dtype here.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([4], DType::F32, &Device::cpu());
+    /// let y = (x * 2.0).barrier() + 1.0;
+    /// assert_eq!(y.to_vec::<f32>()?, [3.0; 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn barrier(&self) -> Tensor {
+        self.apply(Op::Barrier)
+    }
+
     /// The elements of a dimension moved by `shift`, those that leave at one end coming in at the other.
     ///
     /// ```
