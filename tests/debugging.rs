@@ -30,6 +30,10 @@ fn child() {
         Ok("nans") => nans(),
         Ok("given") => given(),
         Ok("fusions") => println!("{} fusions", fusions()),
+        Ok("plans") => {
+            fusions();
+            numbers(40).exp().sum(-1).eval().expect("it runs");
+        }
         _ => {}
     }
 }
@@ -201,7 +205,7 @@ fn every_limit_of_fusions_gives_the_same_numbers() {
 fn channels_tell_of_plans_by_number() {
     let folder = std::env::temp_dir().join(format!("ferrotrace-channels-{}", std::process::id()));
     let said = in_a_child(
-        "fusions",
+        "plans",
         &[
             ("FERROTRACE_LOG", "plans,fusion,rounds,loops,colour"),
             ("FERROTRACE_DUMP", folder.to_str().expect("a path")),

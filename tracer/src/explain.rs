@@ -69,6 +69,8 @@ fn nothing() -> Draft {
         outputs: Vec::new(),
         sites: Vec::new(),
         refusals: Vec::new(),
+        rounds: Vec::new(),
+        number: 0,
         pieces: Default::default(),
     }
 }
