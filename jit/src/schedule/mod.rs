@@ -69,6 +69,9 @@ struct Fusion<'a> {
     rounds: Vec<usize>,
 }
 
+/// A node, what it touches, and which of that is in one buffer.
+type Touch = (NodeIndex, Rc<[Access]>, Range<usize>);
+
 /// How much is won by making a pair one kernel (scheduler P-04).
 #[derive(Clone, Copy, Debug, Default)]
 struct Score {
@@ -190,8 +193,7 @@ impl<'a> Fusion<'a> {
 
     /// Pairs that share a buffer, with what they share, the best first (scheduler F-02, F-07, P-01, P-04, P-05).
     fn candidates(&mut self) -> Vec<(Score, NodeIndex, NodeIndex)> {
-        let mut touching: BTreeMap<Source, Vec<(NodeIndex, Rc<[Access]>, Range<usize>)>> =
-            BTreeMap::new();
+        let mut touching: BTreeMap<Source, Vec<Touch>> = BTreeMap::new();
         let nodes: Vec<NodeIndex> = self.graph.node_indices().collect();
         for index in nodes {
             let all = self.accesses(index);
