@@ -64,7 +64,7 @@ pub struct Limits {
     /// Elements from which a source that is written lane by lane on one thread is computed before, on all threads, for
     /// a ready-made kernel: 2^20 products into as many zeros take 2.7 ms so, and 4.1 ms in one loop.
     pub serial_scatter: usize,
-    /// Whether running sums in eager mode's order are, along rows that lie in memory as they are scanned.
+    /// Whether running sums in eager mode's order, along rows that lie in memory as they are scanned, are generated loops.
     pub in_order_scans: bool,
     /// Whether scatters are.
     pub scatters: bool,
