@@ -83,6 +83,14 @@ impl Graph {
         Graph::default()
     }
 
+    /// An empty graph with room for so many nodes.
+    pub(crate) fn with_capacity(nodes: usize) -> Graph {
+        Graph {
+            nodes: Vec::with_capacity(nodes),
+            ..Graph::default()
+        }
+    }
+
     /// Appends an input with this window.
     pub fn input(&mut self, layout: &Layout, dtype: DType, device: &Device) -> ValueId {
         let layout = Layout::new(

@@ -13,16 +13,16 @@ use ferrotrace_kernels::{
     Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-
-type Key = (Op, SmallVec<[(u8, u64); 3]>, Precision);
+use std::hash::{Hash, Hasher};
 
 /// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.
 struct Simplifier {
     graph: Graph,
     precision: Precision,
-    known: FxHashMap<Key, ValueId>,
+    /// By hash of operator, operands and precision. Of several with one hash the last is known.
+    known: FxHashMap<u64, ValueId>,
     /// Whether there are ready-made kernels for all operators.
     ready_made: bool,
 }
@@ -60,17 +60,29 @@ impl OpBuilder for Simplifier {
 impl Simplifier {
     /// Appends an operator as it is, or finds the equal one.
     fn keep(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
-        let key = (
-            op,
-            operands.iter().map(operand_key).collect(),
-            self.precision,
-        );
-        if let Some(&value) = self.known.get(&key) {
+        let mut hasher = FxHasher::default();
+        (&op, self.precision).hash(&mut hasher);
+        for operand in operands {
+            operand_key(operand).hash(&mut hasher);
+        }
+        let hash = hasher.finish();
+        if let Some(&value) = self.known.get(&hash)
+            && self.is(value, &op, operands)
+        {
             return Ok(value);
         }
-        let value = self.graph.push(key.0.clone(), operands)?;
-        self.known.insert(key, value);
+        let value = self.graph.push(op, operands)?;
+        self.known.insert(hash, value);
         Ok(value)
+    }
+
+    /// Whether a node is that operator of those operands.
+    fn is(&self, value: ValueId, op: &Op, operands: &[Operand]) -> bool {
+        let node = self.graph.node(value);
+        let keys = operands.iter().map(operand_key);
+        matches!(&node.op, NodeOp::Op(known) if known == op)
+            && node.precision == self.precision
+            && node.args.iter().map(operand_key).eq(keys)
     }
 
     /// Σ / n in the accumulator's type, rounded once.
@@ -171,7 +183,7 @@ pub fn simplify_for(graph: &Graph, ready_made: bool) -> Result<Graph> {
         false => vec![None; live.len()],
     };
     let mut builder = Simplifier {
-        graph: Graph::new(),
+        graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
         known: FxHashMap::default(),
         ready_made,
