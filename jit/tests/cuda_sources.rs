@@ -6,13 +6,16 @@ mod common;
 
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
-use ferrotrace_jit::emit::cuda::emit;
-use ferrotrace_jit::lower::{Limits as Thresholds, lower};
+use ferrotrace_jit::emit::cuda::{attention, emit};
+use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::{Graph, Precision};
-use ferrotrace_kernels::{BinaryOp, UnaryOp};
-use ferrotrace_runtime::{DType, Device, KernelSource, compile_for};
+use ferrotrace_kernels::{
+    BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
+};
+use ferrotrace_runtime::{DType, Device, KernelSource, Layout, Scalar, Shape, compile_for};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -30,6 +33,7 @@ fn sources(graph: &Graph) -> Vec<String> {
         cat_bytes: u64::MAX,
         scatters: false,
         in_order_scans: true,
+        attention: attention::WIDEST,
         ..Thresholds::default()
     };
     let lowering = lower(&graph, &limits).expect("the graph lowers");
@@ -38,7 +42,10 @@ fn sources(graph: &Graph) -> Vec<String> {
     steps
         .filter_map(|step| match step {
             Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored).source.text()),
-            Scheduled::Call(_) => None,
+            Scheduled::Call(at) => match &lowering.steps[*at] {
+                Lowered::Attention(step) => Some(attention::emit(step, *at).source.text()),
+                _ => None,
+            },
         })
         .collect()
 }
@@ -365,4 +372,104 @@ fn scans_hold_rows_in_registers() {
     let split = of([2, 10_000_000]);
     assert!(split.contains("_finish("));
     assert_eq!(counts(&split), (2, 2, 3));
+}
+
+/// Attention written out over 4 heads of `[rows, width]` and `[keys, width]`: `change` makes scores in binary32 of the
+/// product, and says what else is an output.
+fn attention_of(
+    dtype: DType,
+    [rows, keys, width]: [usize; 3],
+    change: impl Fn(&mut Graph, ValueId) -> (ValueId, Option<ValueId>),
+) -> Graph {
+    let mut g = Graph::new();
+    let mut input = |n: usize| {
+        let layout = Layout::contiguous(Shape::from([4, n, width]));
+        g.input(&layout, dtype, &Device::cpu())
+    };
+    let (q, k, v) = (input(rows), input(keys), input(keys));
+    let mut push = |op: Op, args: &[ValueId]| {
+        let args: Vec<Operand> = args.iter().map(|&x| x.into()).collect();
+        g.push(op, &args).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let turned = push(Op::Permute(SmallVec::from_slice(&[0, 2, 1])), &[k]);
+    let product = push(Op::Matmul, &[q, turned]);
+    let (scores, other) = change(&mut g, product);
+    let softmax = Op::Composite(Composite::Softmax { dim: 2 });
+    let weights = g.push(softmax, &[scores.into()]).expect("a softmax");
+    let weights = g.cast(weights, dtype).expect("a cast");
+    let result = g.push(Op::Matmul, &[weights.into(), v.into()]);
+    let result = result.expect("a product");
+    g.set_outputs(std::iter::once(result).chain(other).collect());
+    g
+}
+
+const SLOT: Operand = Operand::Slot(0, Scalar::Float(0.125));
+
+fn scaled(g: &mut Graph, product: ValueId) -> ValueId {
+    g.binary(BinaryOp::Mul, product, SLOT).expect("a product")
+}
+
+fn causal(g: &mut Graph, product: ValueId) -> ValueId {
+    let (rows, keys) = (g.shape(product)[1], g.shape(product)[2]);
+    let mut iota = |shape: [usize; 2], dim: usize| {
+        let shape = Shape::from(shape);
+        g.push(Op::Iota { shape, dim }, &[]).expect("numbers")
+    };
+    let (row, column) = (iota([rows, 1], 0), iota([1, keys], 1));
+    let seen = g.binary(BinaryOp::Ge, row, column).expect("a mask");
+    let scores = scaled(g, product);
+    g.select(seen, scores, f64::NEG_INFINITY).expect("scores")
+}
+
+fn biased(g: &mut Graph, product: ValueId) -> ValueId {
+    let keys = g.shape(product)[2];
+    let layout = Layout::contiguous(Shape::from([4, 1, keys]));
+    let bias = g.input(&layout, DType::F32, &Device::cpu());
+    let capped = g.unary(UnaryOp::Tanh, product).expect("a function");
+    g.binary(BinaryOp::Add, capped, bias).expect("a sum")
+}
+
+/// Attention is one kernel without a matrix of scores; its scale is folded into the exponential, its causal mask leaves
+/// out blocks, other changes are a function of a score.
+#[test]
+fn attention_is_one_kernel() {
+    let mut all = BTreeSet::new();
+    let mut one = |graph: &Graph| {
+        let found = sources(graph);
+        assert_eq!(found.len(), 1, "{graph}");
+        all.extend(found.iter().cloned());
+        found.into_iter().next().unwrap_or_default()
+    };
+    for (dtype, sizes) in [
+        (DType::BF16, [300, 400, 64]),
+        (DType::F16, [1, 3000, 32]),
+        (DType::F32, [40, 70, 16]),
+    ] {
+        let text = one(&attention_of(dtype, sizes, |g, p| (scaled(g, p), None)));
+        assert!(!text.contains("FT_SYMBOL_score("), "{text}");
+        assert_eq!(text.contains("FT_SYMBOL_finish("), sizes[0] == 1);
+        let text = one(&attention_of(dtype, sizes, |g, p| (causal(g, p), None)));
+        assert!(!text.contains("FT_SYMBOL_score("), "{text}");
+        assert!(text.contains(", true, false, false, "), "{text}");
+        let text = one(&attention_of(dtype, sizes, |g, p| (biased(g, p), None)));
+        assert!(text.contains("FT_SYMBOL_score("), "{text}");
+    }
+    if available() {
+        compile_all(all);
+    }
+}
+
+/// Scores that something else needs are stored: the softmax is a kernel of its own.
+#[test]
+fn scores_that_are_needed_are_no_attention() {
+    let of = |needed: bool| {
+        let change = |g: &mut Graph, p: ValueId| {
+            let scores = scaled(g, p);
+            (scores, needed.then_some(scores))
+        };
+        sources(&attention_of(DType::F32, [30, 40, 16], change))
+    };
+    assert!(of(false)[0].contains("ft_attend"));
+    let apart = of(true);
+    assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
 }

@@ -17,6 +17,7 @@ fn passes(graph: &Graph) -> String {
     for step in &lowering.steps {
         let _ = match step {
             Lowered::Nest(nest) => write!(text, "{nest}"),
+            Lowered::Attention(attention) => write!(text, "attention {}", attention.nest),
             Lowered::Call(call) => writeln!(
                 text,
                 "call %{} of {} operands",

@@ -33,6 +33,8 @@ pub struct Grid {
     pub finish_blocks: usize,
     /// Threads of a block of `finish`.
     pub finish_threads: u32,
+    /// Bytes of memory that the threads of a block share, beyond what the source declares.
+    pub shared: u32,
     /// Whether the kernel checks indices, so that the host must wait for its verdict.
     pub reports: bool,
 }

@@ -2,6 +2,7 @@
 
 use super::{CallArg, Lowered};
 use crate::body::{BodyOp, Source};
+use crate::nest::LoopNest;
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashSet;
 
@@ -10,13 +11,14 @@ impl Lowered {
     pub(crate) fn reads(&self) -> Vec<Source> {
         let mut all: Vec<Source> = match self {
             Lowered::Nest(nest) => {
-                let loads = nest.body.values().iter();
-                let loads = loads.filter_map(|value| match &value.op {
-                    BodyOp::Load { source, .. } => Some(*source),
-                    _ => None,
-                });
                 let base = nest.update.as_ref().map(|update| update.base.0);
-                loads.chain(base).collect()
+                loads(nest).chain(base).collect()
+            }
+            Lowered::Attention(attention) => {
+                let own = Source::Node(attention.product);
+                let operands = attention.operands.iter().map(|m| m.source);
+                let others = loads(&attention.nest).filter(|source| *source != own);
+                operands.chain(others).collect()
             }
             Lowered::Call(call) => {
                 let windows = call.args.iter().filter_map(|arg| match arg {
@@ -30,6 +32,16 @@ impl Lowered {
         all.dedup();
         all
     }
+}
+
+fn loads(nest: &LoopNest) -> impl Iterator<Item = Source> {
+    nest.body
+        .values()
+        .iter()
+        .filter_map(|value| match &value.op {
+            BodyOp::Load { source, .. } => Some(*source),
+            _ => None,
+        })
 }
 
 /// The steps without loop nests that nothing reads: nodes without elements are not computed, so what they alone read

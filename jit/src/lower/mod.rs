@@ -1,5 +1,6 @@
 //! From operators to loop nests: which values are stored, and the body that computes each.
 
+mod attention;
 mod expand;
 mod layout;
 mod lifetime;
@@ -15,12 +16,15 @@ use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
+use crate::schedule::Refusal;
 use expand::Expansion;
 pub(crate) use expand::PROVED;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;
 use rustc_hash::FxHashSet;
+
+pub use attention::{Attention, Matrices};
 
 pub use pieces::{Piece, Pieces};
 pub use realize::{Limits, Realized, realize};
@@ -51,6 +55,8 @@ pub enum Lowered {
     Nest(Box<LoopNest>),
     /// A ready-made kernel.
     Call(Call),
+    /// A kernel that takes a score change.
+    Attention(Box<Attention>),
 }
 
 /// An index check inside generated code: what a fault at its site means.
@@ -77,6 +83,8 @@ pub struct Lowering {
     pub pieces: Pieces,
     /// Values that kernels of their own compute (scheduler L-08).
     pub apart: FxHashSet<ValueId>,
+    /// Products with softmaxes of them that are no attention, with the reason.
+    pub refusals: Vec<(ValueId, ValueId, Refusal)>,
 }
 
 /// Lowers a simplified graph (codegen B1, B2): values stored by the rules of [`realize`] become loop nests or library
@@ -95,7 +103,13 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
         {
             continue;
         }
-        if realized.is_call(id) {
+        if realized.is_inside_attention(id) {
+            continue;
+        }
+        if let Some(found) = realized.attention(id) {
+            let step = attention::lower_attention(graph, &realized, found, &mut sites)?;
+            steps.push(Lowered::Attention(Box::new(step)));
+        } else if realized.is_call(id) {
             let arg = |arg: &Operand| match arg {
                 Operand::Value(v) => {
                     let (source, layout) = realized
@@ -129,6 +143,7 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
         steps: live::live(steps, &outputs),
         outputs,
         sites,
+        refusals: realized.refusals,
         pieces: realized.pieces,
     })
 }

@@ -1,5 +1,6 @@
 //! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
 
+use super::attention::{self, Found};
 use super::layout::{self, Order};
 use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
@@ -7,6 +8,7 @@ use super::{scan, scatter, update};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
+use crate::schedule::Refusal;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -85,6 +87,8 @@ pub struct Limits {
     pub shrink: bool,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
+    /// The widest keys and values of attention in one kernel; 0 where the emitter has none.
+    pub attention: usize,
 }
 
 impl Default for Limits {
@@ -123,6 +127,7 @@ impl Default for Limits {
             held_over: 1 << 16,
             shrink: false,
             moments: true,
+            attention: 0,
         }
     }
 }
@@ -150,6 +155,10 @@ pub struct Realized {
     /// Values not stored row-major.
     orders: FxHashMap<ValueId, Order>,
     pub(super) pieces: Pieces,
+    /// Attention, by its result, and the nodes that are computed within.
+    attentions: FxHashMap<ValueId, Found>,
+    inside: Vec<bool>,
+    pub(super) refusals: Vec<(ValueId, ValueId, Refusal)>,
 }
 
 impl Realized {
@@ -177,6 +186,16 @@ impl Realized {
     /// Whether a ready-made kernel computes the node.
     pub fn is_call(&self, id: ValueId) -> bool {
         self.call[id.0 as usize]
+    }
+
+    /// The attention whose result the node is.
+    pub(super) fn attention(&self, id: ValueId) -> Option<&Found> {
+        self.attentions.get(&id)
+    }
+
+    /// Whether the node is computed within attention alone.
+    pub(super) fn is_inside_attention(&self, id: ValueId) -> bool {
+        self.inside[id.0 as usize]
     }
 
     /// Whether the node is a reduction written out as straight-line code.
@@ -218,6 +237,48 @@ impl Realized {
     }
 }
 
+impl Realized {
+    fn find_attention(&mut self, graph: &Graph, limits: &Limits) {
+        let (found, refusals) = attention::find(graph, limits);
+        self.refusals = refusals;
+        for attention in found {
+            let inside = attention::inside(graph, attention.product, attention.result);
+            for (node, inside) in self.inside.iter_mut().zip(inside) {
+                *node |= inside;
+            }
+            self.attentions.insert(attention.result, attention);
+        }
+    }
+
+    /// A node of attention: it has no memory but the result, whose operands have; and what changes scores, if it is not
+    /// computed with each of them. Other nodes: `false`, and nothing done.
+    fn place_attention(&mut self, graph: &Graph, costs: &mut [Cost], id: ValueId) -> bool {
+        if let Some(found) = self.attention(id).copied() {
+            self.call[id.0 as usize] = true;
+            for operand in found.operands {
+                need_memory(graph, self, costs, operand);
+            }
+            // The scores are at hand as if they lay in memory.
+            self.stored[found.product.0 as usize] = true;
+            store(self, costs, id);
+            return true;
+        }
+        if !self.is_inside_attention(id) {
+            return false;
+        }
+        for operand in graph.operands(id) {
+            let product = matches!(graph.node(id).op, NodeOp::Op(Op::Matmul));
+            if !product
+                && !self.is_inside_attention(operand)
+                && !attention::is_light(graph, self, operand)
+            {
+                need_memory(graph, self, costs, operand);
+            }
+        }
+        true
+    }
+}
+
 /// Whether only a ready-made kernel computes the operator.
 fn is_library(graph: &Graph, op: &Op, limits: &Limits, node: &Node) -> bool {
     match op {
@@ -249,7 +310,11 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         apart: FxHashSet::default(),
         orders: FxHashMap::default(),
         pieces: Pieces::default(),
+        attentions: FxHashMap::default(),
+        inside: vec![false; n],
+        refusals: Vec::new(),
     };
+    realized.find_attention(graph, limits);
     let mut users = vec![0u32; n];
     for i in 0..n {
         let mut seen: smallvec::SmallVec<[ValueId; 4]> =
@@ -279,6 +344,9 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         };
+        if realized.place_attention(graph, &mut costs, id) {
+            continue;
+        }
         let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
         let in_memory = |v: ValueId| realized.window(graph, v).is_some();
         let plain = scatters

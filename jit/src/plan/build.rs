@@ -65,6 +65,10 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.update_factor,
             false => usize::MAX,
         },
+        attention: match graph.device().is_cpu() {
+            true => 0,
+            false => emit::cuda::attention::WIDEST,
+        },
         // Long rows are cut into pieces by the emitter.
         scan_length: match graph.device().is_cpu() {
             true => limits.scan_length,
@@ -113,6 +117,9 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             }
             Scheduled::Call(at) => match &lowering.steps[*at] {
                 Lowered::Call(call) => Step::Call(call.clone()),
+                Lowered::Attention(attention) => {
+                    Step::Launch(Box::new(emit::cuda::attention::emit(attention, *at)))
+                }
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
         })

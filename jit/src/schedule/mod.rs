@@ -32,7 +32,7 @@ pub use refusal::{Mismatch, Refusal};
 pub enum Scheduled {
     /// A generated kernel.
     Fused(Box<FusedNode>),
-    /// A ready-made kernel: position of its call among the lowered steps.
+    /// A ready-made kernel, or attention: its position among the lowered steps.
     Call(usize),
 }
 
@@ -125,6 +125,7 @@ pub(crate) fn node_of(step: &Lowered) -> ValueId {
     match step {
         Lowered::Nest(nest) => nest.node,
         Lowered::Call(call) => call.node,
+        Lowered::Attention(attention) => attention.nest.node,
     }
 }
 
@@ -138,7 +139,7 @@ impl<'a> Fusion<'a> {
         for (i, step) in lowering.steps.iter().enumerate() {
             let weight = match step {
                 Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
-                Lowered::Call(_) => None,
+                Lowered::Call(_) | Lowered::Attention(_) => None,
             };
             let index = fused.add_node(weight);
             owner.push(index);
@@ -444,11 +445,9 @@ impl<'a> Fusion<'a> {
                 }
             }));
         }
-        let refusals = self
-            .refusals
-            .into_iter()
-            .map(|((a, b), why)| (a, b, why))
-            .collect();
+        let pairs = self.refusals.into_iter();
+        let pairs = pairs.map(|((a, b), why)| (a, b, why));
+        let refusals = lowering.refusals.iter().copied().chain(pairs).collect();
         Schedule {
             steps,
             refusals,

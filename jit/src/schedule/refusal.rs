@@ -46,6 +46,12 @@ pub enum Refusal {
     NoPanels,
     /// The product is taken up by another kernel already, or the kernel takes up another product.
     TakenUp,
+    /// Something other than the softmax needs the scores of attention (T-03).
+    ScoresNeeded,
+    /// Attention of other types, of vectors, or with more than pointwise changes of its scores.
+    NoTemplate,
+    /// Attention over more than its kernels hold in registers.
+    TooWide,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
 }
@@ -82,6 +88,9 @@ impl Refusal {
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
             Refusal::NoPanels => "the product is not computed by panels",
             Refusal::TakenUp => "one of them is fused with another product or kernel",
+            Refusal::ScoresNeeded => "the scores are needed by more than the softmax",
+            Refusal::NoTemplate => "no kernel computes attention of this form",
+            Refusal::TooWide => "keys or values are too wide for a kernel of attention",
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

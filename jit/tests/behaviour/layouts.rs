@@ -9,7 +9,7 @@ fn orders(text: &str) -> Vec<Vec<usize>> {
     let lowering = lower(&read(text), &Limits::default()).unwrap_or_else(|e| panic!("{e}"));
     let extents = |step: &Lowered| match step {
         Lowered::Nest(nest) => Some(nest.iter.clone()),
-        Lowered::Call(_) => None,
+        Lowered::Call(_) | Lowered::Attention(_) => None,
     };
     lowering.steps.iter().filter_map(extents).collect()
 }

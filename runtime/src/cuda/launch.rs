@@ -49,13 +49,20 @@ pub(crate) fn launch(
     }
     count(Counter::KernelsLaunched, 1);
     let grid = &launch.grid;
-    start(context, entry, launch.chunks, grid.threads, &mut args)?;
+    allow_shared(context, entry, grid.shared)?;
+    start(
+        context,
+        entry,
+        launch.chunks,
+        (grid.threads, grid.shared),
+        &mut args,
+    )?;
     if let Some(finish) = finish {
         start(
             context,
             finish,
             grid.finish_blocks,
-            grid.finish_threads,
+            (grid.finish_threads, 0),
             &mut args,
         )?;
     }
@@ -74,11 +81,26 @@ pub(crate) fn launch(
     Ok((site != 0).then_some(Fault { site, index }))
 }
 
+/// Shared memory of a block that needs no permission.
+const SHARED: u32 = 48 << 10;
+
+/// Allows blocks of a kernel so many bytes of shared memory.
+fn allow_shared(context: &Context, function: Function, bytes: u32) -> Result<()> {
+    use sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as MOST;
+    if bytes <= SHARED {
+        return Ok(());
+    }
+    // SAFETY: the function's module is loaded.
+    unsafe { sys::cuFuncSetAttribute(function.0, MOST, bytes as i32) }
+        .result()
+        .map_err(failed(context.index(), "asking for shared memory"))
+}
+
 fn start(
     context: &Context,
     function: Function,
     blocks: usize,
-    threads: u32,
+    (threads, shared): (u32, u32),
     args: &mut SmallVec<[u64; 64]>,
 ) -> Result<()> {
     let error = || failed(context.index(), "a launch");
@@ -107,7 +129,7 @@ fn start(
             threads,
             1,
             1,
-            0,
+            shared,
             context.stream(),
             ptr::null_mut(),
             extra.as_mut_ptr(),

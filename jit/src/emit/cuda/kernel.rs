@@ -94,7 +94,6 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
     let mut stages = stages(&node, &needed);
-    let extents = node.extents();
     let mut shape = shape::of(&node, &stages, &needed);
     let mut moments = Vec::new();
     let scans = !stages.scans(&node).is_empty();
@@ -117,27 +116,8 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         shape = shape::of(&node, &stages, &needed);
         online = found;
     }
-    let writer = Writer {
-        node: &node,
-        extents,
-        stages,
-        shape,
-        moments,
-        online,
-        scans,
-        needs: BTreeSet::from([support::need("types", SCALAR)]),
-        indices: FxHashMap::default(),
-        masks: FxHashMap::default(),
-        store_indices: FxHashMap::default(),
-        whole: FxHashSet::default(),
-        reports: false,
-        params: Vec::new(),
-        divisors: Vec::new(),
-        pointers: Vec::new(),
-        pointer_types: Vec::new(),
-        preamble: String::new(),
-        bases: 0,
-    };
+    let mut writer = Writer::new(&node, stages, shape);
+    (writer.moments, writer.online, writer.scans) = (moments, online, scans);
     writer.kernel(&needed)
 }
 
@@ -149,6 +129,33 @@ fn movable(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Option<Vec<Mo
     let complete = |m: &Moment| all.contains(&m.sum) && all.contains(&m.plain);
     let may = !found.is_empty() && found.iter().all(complete);
     (may && (!node.exact || shape::is_split(node, stages, needed))).then_some(found)
+}
+
+impl<'a> Writer<'a> {
+    /// A writer that has written nothing.
+    pub(super) fn new(node: &'a FusedNode, stages: Stages, shape: Shape) -> Writer<'a> {
+        Writer {
+            node,
+            extents: node.extents(),
+            stages,
+            shape,
+            moments: Vec::new(),
+            online: Vec::new(),
+            scans: false,
+            needs: BTreeSet::from([support::need("types", SCALAR)]),
+            indices: FxHashMap::default(),
+            masks: FxHashMap::default(),
+            store_indices: FxHashMap::default(),
+            whole: FxHashSet::default(),
+            reports: false,
+            params: Vec::new(),
+            divisors: Vec::new(),
+            pointers: Vec::new(),
+            pointer_types: Vec::new(),
+            preamble: String::new(),
+            bases: 0,
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -250,6 +257,7 @@ impl Writer<'_> {
                 finish_blocks: self.shape.finish_blocks,
                 finish_threads: self.shape.finish_threads,
                 reports: self.reports,
+                ..Grid::default()
             },
             loops: self.stages.loops.iter().filter(working).count(),
             panels: None,

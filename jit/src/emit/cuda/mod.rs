@@ -2,6 +2,7 @@
 //! of one structure share one source.
 
 mod arguments;
+pub mod attention;
 mod chunk;
 mod index;
 mod kernel;

@@ -1,0 +1,179 @@
+// Attention of a block of 64 M queries, in blocks of N keys: softmax about the greatest score met so far; when a later
+// block brings a greater one, what was summed is scaled down (Milakov and Gimelshein, 2018; Dao, FlashAttention-2, 2023).
+template <typename T> struct ft_attention {
+  ft_matrix<T> q, k, v;
+  T *out;
+  long long out_row;
+  // Where queries' results go if the keys are split over blocks: rows of values, the greatest score, the sum.
+  float *part;
+  long long part_row;
+  int rows, keys, width, values;
+  // The first query of the block, and its keys.
+  int first, begin, end;
+  // Query i sees keys up to i + ahead; later ones have the score `fill`.
+  int ahead;
+  float fill;
+  // What scores are multiplied by.
+  float scale;
+};
+
+// P multiplies tiles, D and E are the padded widths of keys and values. CAUSAL: scores depend on `ahead`. CHANGED: `score`
+// changes them. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
+template <typename P, int M, int N, int D, int E, bool CAUSAL, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
+FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &score) {
+  typedef typename P::type T;
+  extern __shared__ uint4 ft_tiles[];
+  constexpr int R = 64 * M, pitch = ft_pitch<T, D>::value;
+  const float lowest = __int_as_float(0xff800000);
+  T *const q = (T *)ft_tiles, *const k = q + R * pitch, *const v = k + N * pitch;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const bool q_whole = t.q.whole(t.width), k_whole = t.k.whole(t.width), v_whole = t.v.whole(t.values);
+  // The query of a thread's first accumulator, and the first of its pair of keys.
+  const int row = t.first + warp * 16 * M + (lane >> 2), column = (lane & 3) * 2;
+  float scale = t.scale, fill = t.fill;
+  int end = t.end, full = t.keys;
+  if (CAUSAL) {
+    const int last = min(t.first + R, t.rows) - 1;
+    if (fill == lowest) end = max(min(end, last + t.ahead + 1), t.begin);
+    full = min(full, t.first + warp * 16 * M + t.ahead + 1);
+  }
+  ft_fill<R, D>(q, t.q, t.first, t.rows, t.width, q_whole);
+  if (t.begin < end) ft_fill<N, D>(k, t.k, t.begin, t.keys, t.width, k_whole);
+  ft_commit();
+  if (!CHANGED && !(scale > 0.0f)) {
+    // Scores grow with products: the queries take the sign, or the zero or NaN.
+    const float factor = scale < 0.0f ? -1.0f : scale * 0.0f;
+    ft_arrived();
+    __syncthreads();
+    for (int i = threadIdx.x; i < R * D; i += 128) {
+      T &x = q[i / D * pitch + i % D];
+      x = P::narrow(P::widen(x) * factor);
+    }
+    scale = scale < 0.0f ? -scale : 1.0f;
+  }
+  if (CAUSAL && !CHANGED) fill = __fdiv_rn(fill, scale);
+  const float c = scale * 1.4426950408889634f;
+  float o[M][E / 8][4] = {}, most[M][2], sum[M][2] = {};
+  #pragma unroll
+  for (int i = 0; i < M; i++) most[i][0] = most[i][1] = lowest;
+  for (int at = t.begin; at < end; at += N) {
+    ft_arrived();
+    __syncthreads();
+    ft_fill<N, E>(v, t.v, at, t.keys, t.values, v_whole);
+    ft_commit();
+    float s[M][N / 8][4] = {};
+    P::template scores<M, N, D>(s, q + warp * 16 * M * pitch, k);
+    if (CHANGED) {
+      #pragma unroll
+      for (int i = 0; i < M; i++)
+        #pragma unroll
+        for (int j = 0; j < N / 8; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++)
+            s[i][j][e] = score(min(row + 16 * i + e / 2 * 8, t.rows - 1), min(at + 8 * j + column + e % 2, t.keys - 1), s[i][j][e]);
+    }
+    if (at + N > full) {
+      #pragma unroll
+      for (int i = 0; i < M; i++)
+        #pragma unroll
+        for (int j = 0; j < N / 8; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) {
+            const int key = at + 8 * j + column + e % 2;
+            if (CAUSAL && key > row + 16 * i + e / 2 * 8 + t.ahead) s[i][j][e] = fill;
+            if (key >= t.keys) s[i][j][e] = lowest;
+          }
+    }
+    float factor[M][2];
+    bool scaled = false;
+    #pragma unroll
+    for (int i = 0; i < M; i++)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) {
+        // A NaN is not seen here: it shows in the sum.
+        float x = most[i][h];
+        #pragma unroll
+        for (int j = 0; j < N / 8; j++) x = fmaxf(x, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
+        x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+        x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+        // Where nothing is seen yet, any number serves.
+        const float about = x == lowest ? 0.0f : x * c;
+        factor[i][h] = ft_exp2(most[i][h] * c - about);
+        scaled |= factor[i][h] != 1.0f;
+        most[i][h] = x;
+        float total = 0.0f;
+        #pragma unroll
+        for (int j = 0; j < N / 8; j++)
+          #pragma unroll
+          for (int e = 2 * h; e < 2 * h + 2; e++) {
+            s[i][j][e] = ft_exp2(__fmaf_rn(s[i][j][e], c, -about));
+            total += s[i][j][e];
+          }
+        sum[i][h] = __fmaf_rn(sum[i][h], factor[i][h], total);
+      }
+    if (__any_sync(~0u, scaled)) {
+      #pragma unroll
+      for (int i = 0; i < M; i++)
+        #pragma unroll
+        for (int j = 0; j < E / 8; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++) o[i][j][e] *= factor[i][e / 2];
+    }
+    ft_arrived();
+    __syncthreads();
+    if (at + N < end) ft_fill<N, D>(k, t.k, at + N, t.keys, t.width, k_whole);
+    ft_commit();
+    P::template values<M, N, E>(o, s, v);
+  }
+  ft_arrived();
+  #pragma unroll
+  for (int i = 0; i < M; i++)
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      float total = sum[i][h];
+      total += __shfl_xor_sync(~0u, total, 1);
+      total += __shfl_xor_sync(~0u, total, 2);
+      const int at = row + 16 * i + 8 * h;
+      if (at >= t.rows) continue;
+      if (SPLIT) {
+        float *const to = t.part + at * t.part_row;
+        #pragma unroll
+        for (int j = 0; j < E / 8; j++)
+          #pragma unroll
+          for (int e = 0; e < 2; e++)
+            if (8 * j + column + e < t.values) to[8 * j + column + e] = o[i][j][2 * h + e];
+        if (column == 0) to[t.values] = most[i][h] * c, to[t.values + 1] = total;
+      } else {
+        T *const to = t.out + at * t.out_row;
+        const float inverse = ZEROS && total == 0.0f ? 0.0f : __fdiv_rn(1.0f, total);
+        const bool pairs = sizeof(T) == 2 && t.out_row % 2 == 0 && t.values % 2 == 0;
+        #pragma unroll
+        for (int j = 0; j < E / 8; j++) {
+          const int d = 8 * j + column;
+          const T x = P::narrow(o[i][j][2 * h] * inverse), y = P::narrow(o[i][j][2 * h + 1] * inverse);
+          if (pairs) {
+            if (d < t.values) *(unsigned *)(to + d) = (unsigned)x | (unsigned)y << 16;
+          } else {
+            if (d < t.values) to[d] = x;
+            if (d + 1 < t.values) to[d + 1] = y;
+          }
+        }
+      }
+    }
+}
+
+// Combines the `pieces` results of each query, by a block each.
+template <typename P, bool ZEROS>
+FT_INLINE void ft_combine(const float *part, int pieces, int values, typename P::type *out) {
+  const int row = values + 2;
+  float most = __int_as_float(0xff800000), sum = 0.0f;
+  for (int i = 0; i < pieces; i++) most = fmaxf(most, part[i * row + values]);
+  const float about = most == __int_as_float(0xff800000) ? 0.0f : most;
+  for (int i = 0; i < pieces; i++) sum = __fmaf_rn(ft_exp2(part[i * row + values] - about), part[i * row + values + 1], sum);
+  const float inverse = ZEROS && sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, sum);
+  for (int d = threadIdx.x; d < values; d += blockDim.x) {
+    float x = 0.0f;
+    for (int i = 0; i < pieces; i++) x = __fmaf_rn(ft_exp2(part[i * row + values] - about), part[i * row + d], x);
+    out[d] = P::narrow(x * inverse);
+  }
+}

@@ -1,0 +1,376 @@
+//! Attention as one kernel, by blocks of queries and keys (scheduler T-09): the scores of a block lie in registers, and no
+//! more of them exist.
+//!
+//! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu` and `single.cu`: products on the matrix units;
+//! `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
+//! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
+//! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces.
+
+mod score;
+
+use super::Emitted;
+use crate::body::{BodyOp, Source};
+use crate::lower::Attention;
+use crate::schedule::{FusedNode, Store};
+use ferrotrace_kernels::support::{self, SCALAR};
+use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
+use score::Score;
+use std::fmt::Write as _;
+
+/// The widest keys and values that a kernel holds in registers.
+pub const WIDEST: usize = 256;
+/// Threads of a block: four warps, each with queries of its own.
+const THREADS: u32 = 128;
+/// Blocks that fill a device: fewer are split over keys.
+const FULL: usize = 264;
+/// Least keys of a piece.
+const PIECE: usize = 256;
+
+const TILES: &str = include_str!("tiles.cu");
+const HALF: &str = include_str!("half.cu");
+const SINGLE: &str = include_str!("single.cu");
+const ATTEND: &str = include_str!("attend.cu");
+
+/// Integer arguments by their positions.
+mod argument {
+    /// Queries: the first element, from row to row, from column to column. Keys and values follow.
+    pub const OPERANDS: usize = 0;
+    /// Queries, keys, their width, that of values.
+    pub const SIZES: usize = 9;
+    /// Blocks of queries.
+    pub const BLOCKS: usize = 13;
+    /// Pieces of the keys, and keys of each.
+    pub const PIECES: usize = 14;
+    /// How far the causal mask lets a query see.
+    pub const AHEAD: usize = 16;
+    /// For each dimension of the batch its size, and the distances of queries, keys and values.
+    pub const BATCH: usize = 17;
+}
+
+/// How a block's tiles are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tiling {
+    /// 16 queries of a warp, times this.
+    queries: usize,
+    /// Keys of a block.
+    keys: usize,
+    /// Padded widths of keys and values.
+    widths: [usize; 2],
+    /// Blocks that a multiprocessor is to hold at once.
+    resident: usize,
+}
+
+impl Tiling {
+    fn of(dtype: DType, [rows, _, width, values]: [usize; 4]) -> Tiling {
+        let widths = [width, values].map(|n| n.next_multiple_of(if n > 128 { 32 } else { 16 }));
+        let widest = widths[0].max(widths[1]);
+        let (queries, keys, resident) = match (dtype, widest) {
+            (DType::F32, 0..=64) => (1, 64, 2),
+            (DType::F32, 65..=128) => (1, 32, 2),
+            (DType::F32, _) => (1, 32, 1),
+            (_, 0..=128) => (if rows > 64 { 2 } else { 1 }, 64, 2),
+            _ => (1, 64, 1),
+        };
+        Tiling {
+            queries,
+            keys,
+            widths,
+            resident,
+        }
+    }
+
+    /// Queries of a block.
+    fn rows(&self) -> usize {
+        64 * self.queries
+    }
+
+    /// Bytes of a block's tiles.
+    fn bytes(&self, element: usize) -> usize {
+        let [d, e] = self.widths.map(|n| n * element + 16);
+        (self.rows() + self.keys) * d + self.keys * e
+    }
+}
+
+/// Writes the kernel of attention, a step of this number.
+pub fn emit(attention: &Attention, step: usize) -> Emitted {
+    let node = fused(attention, step);
+    let dtype = attention.nest.dtype;
+    let [rows, keys, _, values] = attention.sizes;
+    let tiling = Tiling::of(dtype, attention.sizes);
+    let batch: usize = attention.nest.rows() / rows;
+    let score = Score::of(
+        &node.body,
+        node.stores[0].value,
+        Source::Node(attention.product),
+        node.extents().len(),
+        rows > 1,
+    );
+    let blocks = rows.div_ceil(tiling.rows());
+    let pieces = pieces(batch * blocks, keys);
+    let piece = keys.div_ceil(pieces).next_multiple_of(tiling.keys);
+    let pieces = keys.div_ceil(piece);
+    let params = arguments(attention, &score, [blocks, pieces, piece]);
+    let written = score::write(attention, &node, &score, params);
+    let kernel = Kernel {
+        attention,
+        node: &node,
+        tiling,
+        score,
+        split: pieces > 1,
+        result: written.pointers.len() - 1,
+    };
+    let mut needs = written.needs;
+    if dtype.is_half() {
+        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
+            needs.insert(support::need(name, SCALAR));
+        }
+    }
+    let mut parts: Vec<Part> = support::parts(&needs)
+        .into_iter()
+        .map(|part| Part {
+            order: part.order,
+            text: part.text,
+        })
+        .collect();
+    let products = if dtype.is_half() { HALF } else { SINGLE };
+    let first = u32::MAX - 8;
+    parts.extend(
+        [TILES, products, ATTEND]
+            .into_iter()
+            .zip(first..)
+            .map(|(text, order)| Part {
+                order,
+                text: text.into(),
+            }),
+    );
+    Emitted {
+        source: KernelSource {
+            parts,
+            body: written.text + &kernel.text(),
+            finish: kernel.split,
+        },
+        pointers: written.pointers,
+        params: written.params,
+        streams: Vec::new(),
+        in_place: Vec::new(),
+        updates: Vec::new(),
+        numbers: node.body.numbers().to_vec(),
+        chunks: batch * blocks * pieces,
+        scratch: match pieces {
+            1 => 0,
+            n => batch * rows * n * (values + 2) * size_of::<f32>(),
+        },
+        local: 0,
+        grid: Grid {
+            threads: THREADS,
+            finish_blocks: batch * rows,
+            finish_threads: THREADS,
+            shared: tiling.bytes(dtype.size()) as u32,
+            reports: false,
+        },
+        loops: 1,
+        panels: None,
+        node,
+    }
+}
+
+/// Pieces into which keys are cut where there are few blocks.
+fn pieces(blocks: usize, keys: usize) -> usize {
+    match blocks < FULL / 2 {
+        true => FULL.div_ceil(blocks.max(1)).min(keys / PIECE).max(1),
+        false => 1,
+    }
+}
+
+/// The loops over scores, for explanations and for what writes their change.
+fn fused(attention: &Attention, step: usize) -> FusedNode {
+    let nest = &attention.nest;
+    FusedNode {
+        steps: vec![step],
+        iter: nest.iter.clone(),
+        red: nest.red.clone(),
+        body: nest.body.clone(),
+        stores: vec![Store {
+            node: nest.node,
+            dtype: nest.dtype,
+            value: nest.result,
+            index: nest.place.clone(),
+            update: None,
+        }],
+        exact: false,
+        product: None,
+    }
+}
+
+fn arguments(
+    attention: &Attention,
+    score: &Score,
+    [blocks, pieces, piece]: [usize; 3],
+) -> Vec<i64> {
+    let [q, k, v] = &attention.operands;
+    let mut all = Vec::new();
+    // Keys are rows of their tiles.
+    for (m, row, column) in [
+        (q, q.row, q.column),
+        (k, k.column, k.row),
+        (v, v.row, v.column),
+    ] {
+        all.extend([m.offset as i64, row as i64, column as i64]);
+    }
+    all.extend(attention.sizes.map(|n| n as i64));
+    all.extend([blocks, pieces, piece].map(|n| n as i64));
+    // Far beyond any key is as far as any.
+    let far = 1 << 30;
+    all.push(score.causal.map_or(0, |(ahead, _)| ahead.clamp(-far, far)));
+    for (d, &n) in attention.nest.iter.iter().take(q.batch.len()).enumerate() {
+        let strides = [q, k, v].map(|m| m.batch[d] as i64);
+        all.push(n as i64);
+        all.extend(strides);
+    }
+    all
+}
+
+/// What the text of a kernel says.
+struct Kernel<'a> {
+    attention: &'a Attention,
+    node: &'a FusedNode,
+    tiling: Tiling,
+    score: Score,
+    split: bool,
+    /// The position of the result's pointer.
+    result: usize,
+}
+
+impl Kernel<'_> {
+    fn text(&self) -> String {
+        let products = match self.attention.nest.dtype {
+            DType::F32 => "ft_single",
+            DType::F16 => "ft_half<false>",
+            _ => "ft_half<true>",
+        };
+        let mut out = String::new();
+        let change = self.change(&mut out);
+        let Tiling {
+            queries,
+            keys,
+            widths: [d, e],
+            resident,
+        } = self.tiling;
+        let flags = [
+            self.score.causal.is_some(),
+            self.score.changed,
+            self.attention.zeros,
+            self.split,
+        ];
+        let flags: String = flags.iter().map(|flag| format!("{flag}, ")).collect();
+        let place = self.place();
+        let _ = write!(
+            out,
+            "extern \"C\" __global__ void __launch_bounds__({THREADS}, {resident}) FT_SYMBOL(const __grid_constant__ \
+             FT_SYMBOL_args a) {{\n  typedef {products} P;\n  typedef P::type T;\n{place}  ft_attend<P, {queries}, {keys}, \
+             {d}, {e}, {flags}FT_SYMBOL_change>(t, {change});\n}}\n"
+        );
+        if self.split {
+            let (pieces, values, result) = (argument::PIECES, argument::SIZES + 3, self.result);
+            let zeros = self.attention.zeros;
+            let _ = write!(
+                out,
+                "extern \"C\" __global__ void __launch_bounds__({THREADS}) FT_SYMBOL_finish(const __grid_constant__ \
+                 FT_SYMBOL_args a) {{\n  typedef {products} P;\n  const long long row = blockIdx.x, values = a.P{values};\n  \
+                 ft_combine<P, {zeros}>((const float *)a.scratch + row * a.P{pieces} * (values + 2), (int)a.P{pieces}, \
+                 (int)values, (P::type *)a.p{result} + row * values);\n}}\n"
+            );
+        }
+        out
+    }
+
+    /// The dimensions of the batch.
+    fn batch(&self) -> usize {
+        self.attention.operands[0].batch.len()
+    }
+
+    /// The type of what changes a score; gives the expression of one.
+    fn change(&self, out: &mut String) -> String {
+        let named = |before: &str| -> String {
+            (0..self.batch())
+                .map(|d| format!("{before}i{d}, "))
+                .collect()
+        };
+        if !self.score.changed {
+            out.push_str(
+                "struct FT_SYMBOL_change { __device__ float operator()(int, int, float s) const { return s; } };\n",
+            );
+            return "FT_SYMBOL_change()".to_owned();
+        }
+        let row = if self.attention.sizes[0] > 1 {
+            "i, "
+        } else {
+            ""
+        };
+        let members: String = (0..self.batch())
+            .map(|d| format!(" ft_int i{d};"))
+            .collect();
+        let _ = writeln!(
+            out,
+            "struct FT_SYMBOL_change {{\n  const FT_SYMBOL_args &a;{members}\n  __device__ __forceinline__ float \
+             operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}\n}};",
+            named("")
+        );
+        format!("FT_SYMBOL_change{{a, {}}}", named("(ft_int)"))
+    }
+
+    /// What the block works on.
+    fn place(&self) -> String {
+        let mut out = String::new();
+        let (blocks, pieces, batch) = (argument::BLOCKS, argument::PIECES, argument::BATCH);
+        let _ = write!(
+            out,
+            "  long long b = blockIdx.x;\n  const int piece = (int)(b % a.P{pieces});\n  b /= a.P{pieces};\n  \
+             const int block = (int)(a.P{blocks} - 1 - b % a.P{blocks});\n  b /= a.P{blocks};\n  const long long matrix = b;\n"
+        );
+        for d in (0..self.batch()).rev() {
+            let n = batch + 4 * d;
+            let _ = match d {
+                0 => writeln!(out, "  const long long i0 = b;"),
+                _ => writeln!(out, "  const long long i{d} = b % a.P{n};\n  b /= a.P{n};"),
+            };
+        }
+        out.push_str("  ft_attention<T> t;\n");
+        for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
+            let at = argument::OPERANDS + 3 * i;
+            let moved: String = (0..self.batch())
+                .map(|d| format!(" + i{d} * a.P{}", batch + 4 * d + 1 + i))
+                .collect();
+            let _ = writeln!(
+                out,
+                "  t.{name} = {{(const T *)a.p{i} + a.P{at}{moved}, a.P{}, a.P{}}};",
+                at + 1,
+                at + 2
+            );
+        }
+        for (i, name) in ["rows", "keys", "width", "values"].into_iter().enumerate() {
+            let _ = writeln!(out, "  t.{name} = (int)a.P{};", argument::SIZES + i);
+        }
+        let number = |value| match self.node.body.value(value).op {
+            BodyOp::Number(n) => format!("__int_as_float((int)a.s{n})"),
+            _ => "0.0f".to_owned(),
+        };
+        let scale = match self.score.scale {
+            None => "1.0f".to_owned(),
+            Some((value, false)) => number(value),
+            Some((value, true)) => format!("__fdiv_rn(1.0f, {})", number(value)),
+        };
+        let fill = self.score.causal.map_or("0.0f".to_owned(), |c| number(c.1));
+        let (rows, piece, ahead) = (self.tiling.rows(), pieces + 1, argument::AHEAD);
+        let _ = write!(
+            out,
+            "  t.out = (T *)a.p{} + matrix * t.rows * t.values;\n  t.out_row = t.values;\n  \
+             t.part = (float *)a.scratch + (matrix * t.rows * a.P{pieces} + piece) * (t.values + 2);\n  \
+             t.part_row = a.P{pieces} * (t.values + 2);\n  t.first = block * {rows};\n  t.begin = piece * (int)a.P{piece};\n  \
+             t.end = min(t.keys, t.begin + (int)a.P{piece});\n  t.ahead = (int)a.P{ahead};\n  t.fill = {fill};\n  \
+             t.scale = {scale};\n",
+            self.result
+        );
+        out
+    }
+}

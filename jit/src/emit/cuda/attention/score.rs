@@ -1,0 +1,201 @@
+//! The change of a score: what of it is the causal mask and the scale, which the template knows, and the rest as a
+//! function of one score.
+
+use super::super::index::fits_32_bits;
+use super::super::kernel::Writer;
+use super::super::shape;
+use super::super::stage::stages;
+use super::super::text;
+use super::super::value::At;
+use crate::body::{Body, BodyOp, Source, Value};
+use crate::emit::Pointer;
+use crate::expr::Expr;
+use crate::lower::Attention;
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::BinaryOp;
+use ferrotrace_kernels::support::Need;
+use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// A score as the template takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Score {
+    /// Query `i` sees keys up to `i` plus this; others have this number for a score.
+    pub causal: Option<(i64, Value)>,
+    /// The number that products are multiplied by (`true`: divided).
+    pub scale: Option<(Value, bool)>,
+    /// The value that remains.
+    pub rest: Value,
+    /// Whether that is more than the product.
+    pub changed: bool,
+}
+
+impl Score {
+    /// Takes the value of a body over these loops apart. `rows` says whether queries have a loop, the last but one.
+    pub fn of(body: &Body, result: Value, product: Source, loops: usize, rows: bool) -> Score {
+        let mut score = Score {
+            causal: None,
+            scale: None,
+            rest: result,
+            changed: true,
+        };
+        if let BodyOp::Select(condition, a, b) = body.value(result).op {
+            let number = |v: Value| matches!(body.value(v).op, BodyOp::Number(_));
+            let ahead = |seen: bool| ahead(body, condition, seen, loops, rows);
+            let found = match (number(a), number(b)) {
+                (_, true) => ahead(true).map(|n| (n, b, a)),
+                (true, _) => ahead(false).map(|n| (n, a, b)),
+                _ => None,
+            };
+            if let Some((n, fill, rest)) = found {
+                (score.causal, score.rest) = (Some((n, fill)), rest);
+            }
+        }
+        let own =
+            |v: Value| matches!(body.value(v).op, BodyOp::Load { source, .. } if source == product);
+        let number = |v: Value| matches!(body.value(v).op, BodyOp::Number(_));
+        score.scale = match body.value(score.rest).op {
+            BodyOp::Binary(BinaryOp::Mul, a, b) if own(a) && number(b) => Some((b, false)),
+            BodyOp::Binary(BinaryOp::Mul, a, b) if own(b) && number(a) => Some((a, false)),
+            BodyOp::Binary(BinaryOp::Div, a, b) if own(a) && number(b) => Some((b, true)),
+            _ => None,
+        };
+        score.changed = score.scale.is_none() && !own(score.rest);
+        score
+    }
+}
+
+/// The n for which a condition (or, unless `seen`, its opposite) says that the key is at most the query plus n.
+fn ahead(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool) -> Option<i64> {
+    let BodyOp::Binary(op, a, b) = body.value(condition).op else {
+        return None;
+    };
+    let index = |v: Value| match &body.value(v).op {
+        BodyOp::Index(e) => Some(e.clone()),
+        _ => None,
+    };
+    let difference = index(a)?.sub(&index(b)?);
+    // In the form `difference >= least` of what is seen.
+    use BinaryOp::{Ge, Gt, Le, Lt};
+    let (sign, least) = match (op, seen) {
+        (Ge, true) | (Lt, false) => (1, 0),
+        (Gt, true) | (Le, false) => (1, 1),
+        (Le, true) | (Gt, false) => (-1, 0),
+        (Lt, true) | (Ge, false) => (-1, 1),
+        _ => return None,
+    };
+    let difference = difference.scale(sign);
+    let mut expected = Expr::from(difference.constant()).sub(&Expr::var(loops - 1));
+    if rows {
+        expected = expected.add(&Expr::var(loops - 2));
+    }
+    (difference == expected).then(|| difference.constant() - least)
+}
+
+/// What a kernel takes, and the function of a score.
+pub(super) struct Written {
+    /// Helpers, the structure of the arguments, and the function `FT_SYMBOL_score` where scores are changed.
+    pub text: String,
+    /// The pointers: queries, keys and values, what the function reads, the result.
+    pub pointers: Vec<Pointer>,
+    /// The integers, those given first.
+    pub params: Vec<i64>,
+    /// The support text that the function uses.
+    pub needs: BTreeSet<Need>,
+}
+
+/// Writes the function of a score over the loops of `node`. `params` are integers that the kernel takes besides.
+pub(super) fn write(
+    attention: &Attention,
+    node: &FusedNode,
+    score: &Score,
+    params: Vec<i64>,
+) -> Written {
+    let own = Source::Node(attention.product);
+    let is_own = |v: Value| load_of(&node.body, v).is_some_and(|load| load.0 == own);
+    let needed = [0];
+    let stages = stages(node, &needed);
+    let shape = shape::of(node, &stages, &needed);
+    let mut writer = Writer::new(node, stages, shape);
+    writer.shape.tile = None;
+    writer.params = params;
+    let result = &node.stores[0];
+    let values = match score.changed {
+        true => used(&node.body, score.rest),
+        false => Vec::new(),
+    };
+    let operands = attention.operands.iter().map(|m| (m.source, result.dtype));
+    let loads = values.iter().filter_map(|&v| load_of(&node.body, v));
+    for (source, dtype) in operands.chain(loads.filter(|load| load.0 != own)) {
+        writer.pointers.push(Pointer::Read(source));
+        writer.pointer_types.push(dtype);
+    }
+    writer.pointers.push(Pointer::Write(result.node));
+    writer.pointer_types.push(result.dtype);
+    let extents = node.extents();
+    let fits = |v: &Value| {
+        let mut exprs = node.body.exprs(*v).into_iter();
+        exprs.all(|e| fits_32_bits(e, &extents, &node.body))
+    };
+    let narrow = values.iter().filter(|&&v| !is_own(v)).all(fits);
+    let mut function = String::new();
+    if score.changed {
+        writer.print_indices(&needed);
+        writer.whole.clear();
+        let at = At {
+            position: "j",
+            guard: None,
+            pad: "  ",
+        };
+        let mut statements = String::new();
+        for &v in &values {
+            match is_own(v) {
+                true => {
+                    let _ = writeln!(statements, "  const float v{v} = score;");
+                }
+                false => statements.push_str(&writer.statement(v, at)),
+            }
+        }
+        let rows = 0..extents.len() - 1;
+        let loops: String = rows.map(|v| format!("ft_int i{v}, ")).collect();
+        let _ = write!(
+            function,
+            "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{}{}{statements}  \
+             return v{};\n}}\n",
+            writer.head(&[]),
+            writer.preamble,
+            score.rest
+        );
+    }
+    let mut text = text::helpers(narrow);
+    writer.structure(&mut text);
+    Written {
+        text: text + &function,
+        pointers: writer.pointers,
+        params: writer.params,
+        needs: writer.needs,
+    }
+}
+
+/// The buffer and the type of a load.
+fn load_of(body: &Body, value: Value) -> Option<(Source, DType)> {
+    match body.value(value).op {
+        BodyOp::Load { source, dtype, .. } => Some((source, dtype)),
+        _ => None,
+    }
+}
+
+/// A value and what it needs, operands first.
+fn used(body: &Body, value: Value) -> Vec<Value> {
+    let mut marked = vec![false; value as usize + 1];
+    marked[value as usize] = true;
+    for v in (0..=value).rev() {
+        if marked[v as usize] {
+            for operand in body.operands(v) {
+                marked[operand as usize] = true;
+            }
+        }
+    }
+    (0..=value).filter(|&v| marked[v as usize]).collect()
+}

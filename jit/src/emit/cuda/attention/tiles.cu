@@ -1,0 +1,53 @@
+// Tiles of matrices in shared memory, and the instructions that move them there and into registers.
+FT_INLINE unsigned ft_shared(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+FT_INLINE void ft_copy_16(unsigned to, const void *from, bool in) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
+}
+FT_INLINE void ft_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+FT_INLINE void ft_arrived() { asm volatile("cp.async.wait_group 0;" ::: "memory"); }
+FT_INLINE void ft_matrices(unsigned (&r)[4], unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+FT_INLINE void ft_matrices_turned(unsigned (&r)[4], unsigned at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at) : "memory");
+}
+FT_INLINE float ft_exp2(float x) { float y; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
+
+// A matrix in memory: distances in elements.
+template <typename T> struct ft_matrix {
+  const T *data;
+  long long row, column;
+  // Whether rows consist of chunks of 16 bytes that start at multiples of that.
+  __device__ __forceinline__ bool whole(int columns) const {
+    constexpr int n = 16 / sizeof(T);
+    return column == 1 && row % n == 0 && columns % n == 0 && (unsigned long long)data % 16 == 0;
+  }
+};
+
+// Elements between the rows of a tile of D columns: the 16-byte chunks of 8 rows lie in different banks.
+template <typename T, int D> struct ft_pitch { static constexpr int value = D + 16 / (int)sizeof(T); };
+
+// Puts the tile of rows `first` to `rows` (at most R of them) and `columns` columns into shared memory, with zeros around
+// it, by 128 threads. It is there after `ft_commit`, `ft_arrived` and a barrier.
+template <int R, int D, typename T>
+FT_INLINE void ft_fill(T *to, const ft_matrix<T> &m, int first, int rows, int columns, bool whole) {
+  constexpr int n = 16 / sizeof(T), chunks = D / n, pitch = ft_pitch<T, D>::value;
+  const T *from = m.data + first * m.row;
+  #pragma unroll
+  for (int turn = 0; turn < (R * chunks + 127) / 128; turn++) {
+    const int i = turn * 128 + threadIdx.x, r = i / chunks, c = i % chunks * n;
+    if (R * chunks % 128 != 0 && i >= R * chunks) break;
+    if (whole) {
+      const bool in = first + r < rows && c < columns;
+      ft_copy_16(ft_shared(to + r * pitch + c), in ? from + r * m.row + c : m.data, in);
+    } else {
+      #pragma unroll 1
+      for (int l = 0; l < n; l++) {
+        const bool in = first + r < rows && c + l < columns;
+        to[r * pitch + c + l] = in ? from[r * m.row + (c + l) * m.column] : (T)0;
+      }
+    }
+  }
+}

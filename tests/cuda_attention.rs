@@ -1,0 +1,335 @@
+//! Attention on a CUDA device against its definition in binary64: types, masks, changes of scores, strides, widths, and
+//! that one kernel does it on the device. Where there is no device, every test says so and passes.
+
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+use ferrotrace::stats_scope;
+
+const HIDDEN: f64 = f64::NEG_INFINITY;
+
+/// The device, or what is missing, printed.
+fn device() -> Option<Device> {
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Elements as binary64, on the host.
+fn numbers(x: &Tensor) -> Vec<f64> {
+    let host = x.to_device(&Device::cpu());
+    let wide = with_mode(Mode::Eager, || host.to_dtype(F64));
+    wide.to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Numbers about 0 that are the same on every device.
+fn noise(shape: &[usize], dtype: DType, seed: usize, device: &Device) -> Tensor {
+    let n: usize = shape.iter().product();
+    let value = |i: usize| (((i + seed * 977) * 7919 + 13) % 4001) as f32 / 1000.0 - 2.0;
+    let data: Vec<f32> = (0..n).map(value).collect();
+    let host = Tensor::from_vec(data, shape, &Device::cpu());
+    with_mode(Mode::Eager, || host.to_dtype(dtype)).to_device(device)
+}
+
+/// Σ over keys of softmax(change(batch, query, key, q·k))·v by the definition, all operands expanded to one batch.
+fn reference(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    change: &dyn Fn(usize, usize, usize, f64) -> f64,
+) -> Vec<f64> {
+    let dims = |x: &Tensor| x.dims().to_vec();
+    let (rank, batch): (usize, usize) = (q.rank(), dims(q)[..q.rank() - 2].iter().product());
+    let (rows, width) = (dims(q)[rank - 2], dims(q)[rank - 1]);
+    let (keys, values) = (dims(k)[rank - 2], dims(v)[rank - 1]);
+    let (q, k, v) = (numbers(q), numbers(k), numbers(v));
+    let mut out = Vec::new();
+    for b in 0..batch {
+        for i in 0..rows {
+            let score = |j: usize| {
+                let x = &q[(b * rows + i) * width..][..width];
+                let y = &k[(b * keys + j) * width..][..width];
+                change(b, i, j, x.iter().zip(y).map(|(x, y)| x * y).sum())
+            };
+            let scores: Vec<f64> = (0..keys).map(score).collect();
+            let most = scores.iter().copied().fold(HIDDEN, f64::max);
+            let about = if most == HIDDEN { 0.0 } else { most };
+            let weights: Vec<f64> = scores.iter().map(|s| (s - about).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            for d in 0..values {
+                let total: f64 = (0..keys)
+                    .map(|j| weights[j] * v[(b * keys + j) * values + d])
+                    .sum();
+                out.push(if sum == 0.0 { 0.0 } else { total / sum });
+            }
+        }
+    }
+    out
+}
+
+/// ‖got − want‖ / ‖want‖ and every element, with at most `launches` kernels and nothing on the host.
+#[track_caller]
+fn check(what: &str, launches: u64, want: &[f64], f: impl Fn() -> Tensor) {
+    let (y, stats) = stats_scope(|| {
+        let y = f();
+        y.eval().map(|()| y)
+    });
+    let y = y.unwrap_or_else(|e| panic!("{what}: {e}"));
+    assert_eq!(
+        (stats.host_runs, stats.library_calls),
+        (0, 0),
+        "{what}: {stats:?}"
+    );
+    assert_eq!(stats.kernels_launched, launches, "{what}");
+    close(what, &y, want);
+}
+
+#[track_caller]
+fn close(what: &str, y: &Tensor, want: &[f64]) {
+    let tolerance = match y.dtype() {
+        F32 => 2e-6,
+        F16 => 1e-3,
+        _ => 8e-3,
+    };
+    let got = numbers(y);
+    assert_eq!(got.len(), want.len(), "{what}");
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let finite = || got.iter().zip(want).filter(|(_, w)| w.is_finite());
+    for (at, (g, w)) in got.iter().zip(want).enumerate() {
+        assert_eq!(g.is_nan(), w.is_nan(), "{what}: element {at}: {g} for {w}");
+    }
+    let error = norm(&mut finite().map(|(g, w)| g - w));
+    let size = norm(&mut finite().map(|(_, w)| *w));
+    assert!(error <= tolerance * size, "{what}: {error} of {size}");
+    let worst = finite().map(|(g, w)| (g - w).abs()).fold(0.0, f64::max);
+    assert!(worst <= 20.0 * tolerance, "{what}: {worst}");
+}
+
+fn attention(q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>, causal: bool) -> Tensor {
+    Tensor::scaled_dot_product_attention(q, k, v, mask, causal, None)
+}
+
+/// Widths from 1 to the widest, lengths on both sides of blocks; aligned and not.
+#[test]
+fn every_width_and_length() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16, F32] {
+        for (rows, keys, width, values) in [
+            (1, 2, 1, 1),
+            (3, 70, 8, 24),
+            (64, 64, 16, 16),
+            (65, 129, 64, 64),
+            (130, 67, 50, 51),
+            (200, 260, 128, 128),
+            (129, 70, 99, 101),
+            (70, 130, 200, 256),
+        ] {
+            let q = noise(&[2, rows, width], dtype, 1, &d);
+            let k = noise(&[2, keys, width], dtype, 2, &d);
+            let v = noise(&[2, keys, values], dtype, 3, &d);
+            let scale = 1.0 / (width as f64).sqrt();
+            let what = format!("{dtype} {rows} {keys} {width} {values}");
+            let want = reference(&q, &k, &v, &|_, _, _, s| s * scale);
+            check(&what, 1, &want, || attention(&q, &k, &v, None, false));
+            let seen = |i: usize, j: usize, s: f64| if j <= i { s * scale } else { HIDDEN };
+            let want = reference(&q, &k, &v, &|_, i, j, s| seen(i, j, s));
+            check(&what, 1, &want, || attention(&q, &k, &v, None, true));
+        }
+    }
+}
+
+/// Truth and number masks, broadcast; a query that sees nothing gives zeros.
+#[test]
+fn masks() {
+    let Some(d) = device() else { return };
+    let (rows, keys, width) = (90, 150, 32);
+    for dtype in [BF16, F16, F32] {
+        let q = noise(&[2, 3, rows, width], dtype, 1, &d);
+        let k = noise(&[2, 3, keys, width], dtype, 2, &d);
+        let v = noise(&[2, 3, keys, width], dtype, 3, &d);
+        let scale = 1.0 / (width as f64).sqrt();
+        let sees = |i: usize, j: usize| i != 7 && (i * 5 + j) % 3 != 1;
+        let truth: Vec<bool> = (0..rows * keys)
+            .map(|at| sees(at / keys, at % keys))
+            .collect();
+        let truth = Tensor::from_vec(truth, [rows, keys], &d);
+        let want = reference(&q, &k, &v, &|_, i, j, s| {
+            if sees(i, j) { s * scale } else { HIDDEN }
+        });
+        check("truth", 1, &want, || {
+            attention(&q, &k, &v, Some(&truth), false)
+        });
+        let added = noise(&[2, 1, 1, keys], dtype, 5, &d);
+        let of = numbers(&added);
+        let want = reference(&q, &k, &v, &|b, _, j, s| s * scale + of[b / 3 * keys + j]);
+        check("added", 1, &want, || {
+            attention(&q, &k, &v, Some(&added), false)
+        });
+        let hidden = Tensor::full([1, 1, 1, keys], f64::NEG_INFINITY, dtype, &d);
+        hidden.eval().unwrap();
+        check("hidden", 1, &vec![0.0; 6 * rows * width], || {
+            attention(&q, &k, &v, Some(&hidden), false)
+        });
+    }
+}
+
+/// Heads beside rows, turned keys, flipped rows, keys shared by heads.
+#[test]
+fn strides_and_grouped_heads() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F32] {
+        let qkv = noise(&[2, 80, 3, 4, 32], dtype, 1, &d);
+        let part = |i: usize| qkv.select(2, i as isize).permute(&[0, 2, 1, 3]);
+        let (q, k, v) = (part(0), part(1), part(2));
+        let scale = 1.0 / 32f64.sqrt();
+        let want = reference(&q, &k, &v, &|_, _, _, s| s * scale);
+        check("heads", 1, &want, || attention(&q, &k, &v, None, false));
+        let turned = noise(&[2, 4, 32, 80], dtype, 2, &d).transpose(2, 3);
+        let flipped = v.flip(2);
+        let want = reference(&q, &turned, &flipped, &|_, _, _, s| s * scale);
+        check("turned", 1, &want, || {
+            attention(&q, &turned, &flipped, None, false)
+        });
+        // Four queries' heads a key's head.
+        let (k, v) = (
+            noise(&[2, 1, 90, 32], dtype, 3, &d),
+            noise(&[2, 1, 90, 32], dtype, 4, &d),
+        );
+        let (wide_k, wide_v) = (k.expand([2, 4, 90, 32]), v.expand([2, 4, 90, 32]));
+        let want = reference(&q, &wide_k, &wide_v, &|_, _, _, s| s * scale);
+        check("grouped", 1, &want, || attention(&q, &k, &v, None, false));
+    }
+}
+
+/// Products, softmax and products as programs write them, with what they do to scores.
+#[test]
+fn written_out() {
+    let Some(d) = device() else { return };
+    let (rows, keys, width) = (100, 140, 64);
+    for dtype in [BF16, F16, F32] {
+        let q = noise(&[3, rows, width], dtype, 1, &d);
+        let k = noise(&[3, keys, width], dtype, 2, &d);
+        let v = noise(&[3, keys, 48], dtype, 3, &d);
+        let product = || q.matmul(&k.transpose(1, 2));
+        for scale in [0.125, 1.0, -0.1, 0.0] {
+            let want = reference(&q, &k, &v, &|_, _, _, s| s * scale);
+            check(&format!("scale {scale}"), 1, &want, || {
+                (product() * scale).softmax(-1).matmul(&v)
+            });
+        }
+        let want = reference(&q, &k, &v, &|_, _, _, s| s / 8.0);
+        check("divided", 1, &want, || {
+            (product() / 8.0).softmax(-1).matmul(&v)
+        });
+        let cap = |s: f64| 5.0 * (s * 0.025).tanh();
+        let want = reference(&q, &k, &v, &|_, _, _, s| cap(s));
+        check("capped", 1, &want, || {
+            ((product() * 0.025).tanh() * 5.0).softmax(-1).matmul(&v)
+        });
+        let slopes = noise(&[3, 1, 1], F32, 9, &d);
+        let of = numbers(&slopes);
+        let want = reference(&q, &k, &v, &|b, i, j, s| {
+            s * 0.125 + of[b] * (j as f64 - i as f64) * 0.01
+        });
+        check("slopes", 1, &want, || {
+            let position = |n: usize| Tensor::arange(0.0, n as f64, 1.0, F32, &d);
+            let distance = position(keys).unsqueeze(0) - position(rows).unsqueeze(1);
+            let bias = &slopes * &(distance * 0.01);
+            (product().to_dtype(F32) * 0.125 + bias)
+                .softmax(-1)
+                .to_dtype(dtype)
+                .matmul(&v)
+        });
+    }
+}
+
+/// Few queries and many keys: the keys are cut over blocks, and a second kernel combines the pieces.
+#[test]
+fn decoding() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16, F32] {
+        for (rows, keys, width) in [(1, 5000, 128), (4, 3001, 64), (1, 600, 80)] {
+            let q = noise(&[2, 2, rows, width], dtype, 1, &d);
+            let k = noise(&[2, 2, keys, width], dtype, 2, &d);
+            let v = noise(&[2, 2, keys, width], dtype, 3, &d);
+            let scale = 1.0 / (width as f64).sqrt();
+            let want = reference(&q, &k, &v, &|_, _, _, s| s * scale);
+            check(&format!("{dtype} {rows} {keys}"), 1, &want, || {
+                attention(&q, &k, &v, None, false)
+            });
+            let sees = |j: usize| j % 7 != 3 && j < 4 * keys / 5;
+            let mask = Tensor::from_vec((0..keys).map(sees).collect::<Vec<bool>>(), [1, keys], &d);
+            let want = reference(&q, &k, &v, &|_, _, j, s| {
+                if sees(j) { s * scale } else { HIDDEN }
+            });
+            check("masked", 1, &want, || {
+                attention(&q, &k, &v, Some(&mask), false)
+            });
+            let none = Tensor::full([1, keys], false, Bool, &d);
+            none.eval().unwrap();
+            check("nothing seen", 1, &vec![0.0; 4 * rows * width], || {
+                attention(&q, &k, &v, Some(&none), false)
+            });
+        }
+    }
+}
+
+/// A NaN shows in the rows that it reaches, an infinite score does, one of −∞ hides its key.
+#[test]
+fn numbers_that_are_none() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16, F32] {
+        let q = Tensor::ones([1, 3, 1], dtype, &d);
+        let v = noise(&[1, 3, 4], dtype, 1, &d);
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let data = [1.0, bad as f32, 0.5];
+            let host = Tensor::from_slice(&data, [1, 3, 1], &Device::cpu());
+            let k = with_mode(Mode::Eager, || host.to_dtype(dtype)).to_device(&d);
+            let want = reference(&q, &k, &v, &|_, _, _, s| s);
+            let want = match bad == HIDDEN {
+                true => want,
+                false => vec![f64::NAN; 12],
+            };
+            let y = Tensor::scaled_dot_product_attention(&q, &k, &v, None, false, Some(1.0));
+            y.eval().unwrap();
+            close(&format!("{dtype} {bad}"), &y, &want);
+        }
+    }
+}
+
+/// Scores that something else needs are stored; what no kernel takes runs on the device all the same.
+#[test]
+fn what_is_no_attention() {
+    let Some(d) = device() else { return };
+    let (q, k) = (
+        noise(&[2, 40, 32], F32, 1, &d),
+        noise(&[2, 50, 32], F32, 2, &d),
+    );
+    let v = noise(&[2, 50, 16], F32, 3, &d);
+    let run = || {
+        let scores = q.matmul(&k.transpose(1, 2)) * 0.2;
+        let y = scores.softmax(-1).matmul(&v);
+        eval(&[y.clone(), scores.clone()]).map(|()| (y, scores))
+    };
+    let (all, stats) = stats_scope(run);
+    let (y, scores) = all.unwrap();
+    assert!(
+        stats.library_calls >= 2 && stats.host_runs == 0,
+        "{stats:?}"
+    );
+    let want = reference(&q, &k, &v, &|_, _, _, s| s * 0.2);
+    close("stored scores", &y, &want);
+    assert_eq!(numbers(&scores).len(), 2 * 40 * 50);
+    let wide = noise(&[1, 20, 300], F32, 4, &d);
+    let scale = 1.0 / 300f64.sqrt();
+    let want = reference(&wide, &wide, &wide, &|_, _, _, s| s * scale);
+    let (y, stats) = stats_scope(|| {
+        let y = attention(&wide, &wide, &wide, None, false);
+        y.eval().map(|()| y)
+    });
+    assert_eq!(stats.host_runs, 0);
+    close("too wide", &y.unwrap(), &want);
+}
