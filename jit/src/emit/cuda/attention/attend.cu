@@ -27,7 +27,9 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   const float lowest = __int_as_float(0xff800000);
   T *const q = (T *)ft_tiles, *const k = q + R * pitch, *const v = k + N * pitch;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const bool q_whole = t.q.whole(t.width), k_whole = t.k.whole(t.width), v_whole = t.v.whole(t.values);
+  const ft_loader<R, D, T> queries(t.q, q, t.rows, t.width);
+  const ft_loader<N, D, T> keys(t.k, k, t.keys, t.width);
+  const ft_loader<N, E, T> values(t.v, v, t.keys, t.values);
   // The query of a thread's first accumulator, and the first of its pair of keys.
   const int row = t.first + warp * 16 * M + (lane >> 2), column = (lane & 3) * 2;
   float scale = t.scale, fill = t.fill;
@@ -37,8 +39,8 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     if (fill == lowest) end = max(min(end, last + t.ahead + 1), t.begin);
     full = min(full, t.first + warp * 16 * M + t.ahead + 1);
   }
-  ft_fill<R, D>(q, t.q, t.first, t.rows, t.width, q_whole);
-  if (t.begin < end) ft_fill<N, D>(k, t.k, t.begin, t.keys, t.width, k_whole);
+  queries.edge(t.first);
+  if (t.begin < end) keys.fill(t.begin);
   ft_commit();
   if (!CHANGED && !(scale > 0.0f)) {
     // Scores grow with products: the queries take the sign, or the zero or NaN.
@@ -59,7 +61,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   for (int at = t.begin; at < end; at += N) {
     ft_arrived();
     __syncthreads();
-    ft_fill<N, E>(v, t.v, at, t.keys, t.values, v_whole);
+    values.fill(at);
     ft_commit();
     float s[M][N / 8][4] = {};
     P::template scores<M, N, D>(s, q + warp * 16 * M * pitch, k);
@@ -121,7 +123,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     }
     ft_arrived();
     __syncthreads();
-    if (at + N < end) ft_fill<N, D>(k, t.k, at + N, t.keys, t.width, k_whole);
+    if (at + N < end) keys.fill(at + N);
     ft_commit();
     P::template values<M, N, E>(o, s, v);
   }

@@ -13,14 +13,18 @@ struct ft_single {
     return {great, finite ? great : 0u, finite ? round(x - g) : 0u};
   }
   FT_INLINE void multiply_once(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                  : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
   }
+  // The units cut sums off; additions of steps are rounded.
   FT_INLINE void multiply(float (&c)[4], const parts (&a)[4], const parts &x, const parts &y) {
-    multiply_once(c, a[0].less, a[1].less, a[2].less, a[3].less, x.great, y.great);
-    multiply_once(c, a[0].great, a[1].great, a[2].great, a[3].great, x.less, y.less);
-    multiply_once(c, a[0].whole, a[1].whole, a[2].whole, a[3].whole, x.whole, y.whole);
+    float s[4] = {};
+    multiply_once(s, a[0].less, a[1].less, a[2].less, a[3].less, x.great, y.great);
+    multiply_once(s, a[0].great, a[1].great, a[2].great, a[3].great, x.less, y.less);
+    multiply_once(s, a[0].whole, a[1].whole, a[2].whole, a[3].whole, x.whole, y.whole);
+    #pragma unroll
+    for (int e = 0; e < 4; e++) c[e] += s[e];
   }
   template <int M, int N, int D> FT_INLINE void scores(float (&s)[M][N / 8][4], const type *q, const type *k) {
     constexpr int pitch = ft_pitch<type, D>::value;

@@ -1,5 +1,9 @@
 // Tiles of matrices in shared memory, and the instructions that move them there and into registers.
 FT_INLINE unsigned ft_shared(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+FT_INLINE void ft_copy_16(unsigned to, const void *from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from) : "memory");
+}
+// Zeros unless `in`.
 FT_INLINE void ft_copy_16(unsigned to, const void *from, bool in) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(in ? 16 : 0) : "memory");
 }
@@ -29,25 +33,50 @@ template <typename T> struct ft_matrix {
 // Elements between the rows of a tile of D columns: the 16-byte chunks of 8 rows lie in different banks.
 template <typename T, int D> struct ft_pitch { static constexpr int value = D + 16 / (int)sizeof(T); };
 
-// Puts the tile of rows `first` to `rows` (at most R of them) and `columns` columns into shared memory, with zeros around
-// it, by 128 threads. It is there after `ft_commit`, `ft_arrived` and a barrier.
-template <int R, int D, typename T>
-FT_INLINE void ft_fill(T *to, const ft_matrix<T> &m, int first, int rows, int columns, bool whole) {
-  constexpr int n = 16 / sizeof(T), chunks = D / n, pitch = ft_pitch<T, D>::value;
-  const T *from = m.data + first * m.row;
-  #pragma unroll
-  for (int turn = 0; turn < (R * chunks + 127) / 128; turn++) {
-    const int i = turn * 128 + threadIdx.x, r = i / chunks, c = i % chunks * n;
-    if (R * chunks % 128 != 0 && i >= R * chunks) break;
-    if (whole) {
-      const bool in = first + r < rows && c < columns;
-      ft_copy_16(ft_shared(to + r * pitch + c), in ? from + r * m.row + c : m.data, in);
+// Puts tiles of R rows and D columns into shared memory, with zeros where the matrix of `rows` rows and `columns` columns
+// ends, by 128 threads. A tile is there after `ft_commit`, `ft_arrived` and a barrier.
+template <int R, int D, typename T> struct ft_loader {
+  static constexpr int n = 16 / sizeof(T), chunks = D / n, pitch = ft_pitch<T, D>::value;
+  // Whether a thread copies the same columns of rows that are a step apart.
+  static constexpr bool regular = 128 % chunks == 0 && R * chunks % 128 == 0;
+  const ft_matrix<T> &m;
+  T *to;
+  int rows, columns;
+  bool whole;
+  const T *from;
+  __device__ __forceinline__ ft_loader(const ft_matrix<T> &m, T *to, int rows, int columns)
+      : m(m), to(to), rows(rows), columns(columns), whole(m.whole(columns)) {
+    const int t = threadIdx.x;
+    from = m.data + t / chunks * m.row + t % chunks * n;
+  }
+  __device__ __forceinline__ void fill(int first) const {
+    if (regular && whole && columns == D && first + R <= rows) {
+      const int t = threadIdx.x;
+      const unsigned at = ft_shared(to) + (t / chunks * pitch + t % chunks * n) * sizeof(T);
+      const T *p = from + first * m.row;
+      const long long step = 128 / chunks * m.row;
+      #pragma unroll
+      for (int turn = 0; turn < R * chunks / 128; turn++) {
+        ft_copy_16(at + turn * (128 / chunks * pitch * (int)sizeof(T)), p);
+        p += step;
+      }
     } else {
-      #pragma unroll 1
-      for (int l = 0; l < n; l++) {
-        const bool in = first + r < rows && c + l < columns;
-        to[r * pitch + c + l] = in ? from[r * m.row + (c + l) * m.column] : (T)0;
+      edge(first);
+    }
+  }
+  __device__ __forceinline__ void edge(int first) const {
+    #pragma unroll 1
+    for (int i = threadIdx.x; i < R * chunks; i += 128) {
+      const int r = i / chunks, c = i % chunks * n;
+      const T *p = m.data + (first + r) * m.row + c * m.column;
+      T *const at = to + r * pitch + c;
+      if (whole) {
+        const bool in = first + r < rows && c < columns;
+        ft_copy_16(ft_shared(at), in ? p : m.data, in);
+      } else {
+        #pragma unroll 1
+        for (int l = 0; l < n; l++) at[l] = first + r < rows && c + l < columns ? p[l * m.column] : (T)0;
       }
     }
   }
-}
+};
