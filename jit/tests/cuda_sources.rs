@@ -21,6 +21,8 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 
 const ARCH: &str = "sm_90";
+/// With the instructions of groups of warps.
+const HOPPER: &str = "sm_90a";
 /// Times that a source's helpers name `ft_load`.
 const DEFINITION: usize = 1;
 
@@ -63,12 +65,16 @@ fn available() -> bool {
 
 /// Compiles each distinct source, on two threads.
 fn compile_all(sources: BTreeSet<String>) {
+    compile_all_for(ARCH, sources);
+}
+
+fn compile_all_for(arch: &str, sources: BTreeSet<String>) {
     let queue = Mutex::new(sources.into_iter());
     let work = || {
         loop {
             let next = queue.lock().expect("no panic").next();
             let Some(text) = next else { return };
-            if let Err(error) = compile_for(ARCH, &text) {
+            if let Err(error) = compile_for(arch, &text) {
                 panic!("{error}\n{text}");
             }
         }
@@ -455,6 +461,10 @@ fn attention_is_one_kernel() {
         assert!(text.contains("FT_SYMBOL_score("), "{text}");
     }
     if available() {
+        let groups = all.iter().filter(|text| text.contains("ft_group<"));
+        let groups: BTreeSet<String> = groups.cloned().collect();
+        assert_eq!(groups.len(), 3);
+        compile_all_for(HOPPER, groups);
         compile_all(all);
     }
 }

@@ -22,25 +22,27 @@ template <typename T> struct ft_attention {
 template <typename P, int M, int N, int D, int E, bool CAUSAL, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
 FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &score) {
   typedef typename P::type T;
-  extern __shared__ uint4 ft_tiles[];
-  constexpr int R = 64 * M, pitch = ft_pitch<T, D>::value;
+  extern __shared__ __align__(1024) unsigned char ft_tiles[];
+  constexpr int R = 64 * M;
   const float lowest = __int_as_float(0xff800000);
-  T *const q = (T *)ft_tiles, *const k = q + R * pitch, *const v = k + N * pitch;
+  // Queries, and two stages of keys and values.
+  constexpr int keys_size = P::template size<N, D>, stage_size = keys_size + P::template size<N, E>;
+  T *const q = (T *)ft_tiles;
+  T *stage = q + P::template size<R, D>, *other = stage + stage_size;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const ft_loader<R, D, T> queries(t.q, q, t.rows, t.width);
-  const ft_loader<N, D, T> keys(t.k, k, t.keys, t.width);
-  const ft_loader<N, E, T> values(t.v, v, t.keys, t.values);
+  const ft_loader<P, R, D, T> queries(t.q, t.rows, t.width);
+  const ft_loader<P, N, D, T> keys(t.k, t.keys, t.width);
+  const ft_loader<P, N, E, T> values(t.v, t.keys, t.values);
   // The query of a thread's first accumulator, and the first of its pair of keys.
-  const int row = t.first + warp * 16 * M + (lane >> 2), column = (lane & 3) * 2;
+  const int row = t.first + warp * 16 + (lane >> 2), column = (lane & 3) * 2;
   float scale = t.scale, fill = t.fill;
-  int end = t.end, full = t.keys;
-  if (CAUSAL) {
-    const int last = min(t.first + R, t.rows) - 1;
-    if (fill == lowest) end = max(min(end, last + t.ahead + 1), t.begin);
-    full = min(full, t.first + warp * 16 * M + t.ahead + 1);
+  int end = t.end;
+  if (CAUSAL && fill == lowest) end = max(min(end, min(t.first + R, t.rows) + t.ahead), t.begin);
+  queries.edge(q, t.first);
+  if (t.begin < end) {
+    keys.fill(stage, t.begin);
+    values.fill(stage + keys_size, t.begin);
   }
-  queries.edge(t.first);
-  if (t.begin < end) keys.fill(t.begin);
   ft_commit();
   if (!CHANGED && !(scale > 0.0f)) {
     // Scores grow with products: the queries take the sign, or the zero or NaN.
@@ -48,7 +50,8 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     ft_arrived();
     __syncthreads();
     for (int i = threadIdx.x; i < R * D; i += 128) {
-      T &x = q[i / D * pitch + i % D];
+      constexpr int n = 16 / sizeof(T);
+      T &x = q[P::template place<R, D>(i / D, i % D / n) + i % n];
       x = P::narrow(P::widen(x) * factor);
     }
     scale = scale < 0.0f ? -scale : 1.0f;
@@ -60,36 +63,37 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   for (int i = 0; i < M; i++) most[i][0] = most[i][1] = lowest;
   for (int at = t.begin; at < end; at += N) {
     ft_arrived();
+    P::seen();
     __syncthreads();
-    values.fill(at);
+    if (at + N < end) {
+      keys.fill(other, at + N);
+      values.fill(other + keys_size, at + N);
+    }
     ft_commit();
-    float s[M][N / 8][4] = {};
-    P::template scores<M, N, D>(s, q + warp * 16 * M * pitch, k);
-    if (CHANGED) {
-      #pragma unroll
-      for (int i = 0; i < M; i++)
+    float s[M][N / 8][4];
+    P::template scores<M, N, D>(s, q, stage);
+    #pragma unroll
+    for (int i = 0; i < M; i++) {
+      P::template wait<M - 1>(s[i]);
+      if (CHANGED) {
         #pragma unroll
         for (int j = 0; j < N / 8; j++)
           #pragma unroll
           for (int e = 0; e < 4; e++)
-            s[i][j][e] = score(min(row + 16 * i + e / 2 * 8, t.rows - 1), min(at + 8 * j + column + e % 2, t.keys - 1), s[i][j][e]);
-    }
-    if (at + N > full) {
-      #pragma unroll
-      for (int i = 0; i < M; i++)
+            s[i][j][e] = score(min(row + 64 * i + e / 2 * 8, t.rows - 1), min(at + 8 * j + column + e % 2, t.keys - 1), s[i][j][e]);
+      }
+      const int full = CAUSAL ? min(t.keys, t.first + 64 * i + warp * 16 + t.ahead + 1) : t.keys;
+      if (at + N > full) {
         #pragma unroll
         for (int j = 0; j < N / 8; j++)
           #pragma unroll
           for (int e = 0; e < 4; e++) {
             const int key = at + 8 * j + column + e % 2;
-            if (CAUSAL && key > row + 16 * i + e / 2 * 8 + t.ahead) s[i][j][e] = fill;
+            if (CAUSAL && key > row + 64 * i + e / 2 * 8 + t.ahead) s[i][j][e] = fill;
             if (key >= t.keys) s[i][j][e] = lowest;
           }
-    }
-    float factor[M][2];
-    bool scaled = false;
-    #pragma unroll
-    for (int i = 0; i < M; i++)
+      }
+      float factor[2];
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         // A NaN is not seen here: it shows in the sum.
@@ -100,8 +104,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
         x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
         // Where nothing is seen yet, any number serves.
         const float about = x == lowest ? 0.0f : x * c;
-        factor[i][h] = ft_exp2(most[i][h] * c - about);
-        scaled |= factor[i][h] != 1.0f;
+        factor[h] = ft_exp2(most[i][h] * c - about);
         most[i][h] = x;
         float total = 0.0f;
         #pragma unroll
@@ -111,21 +114,22 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
             s[i][j][e] = ft_exp2(__fmaf_rn(s[i][j][e], c, -about));
             total += s[i][j][e];
           }
-        sum[i][h] = __fmaf_rn(sum[i][h], factor[i][h], total);
+        sum[i][h] = __fmaf_rn(sum[i][h], factor[h], total);
       }
-    if (__any_sync(~0u, scaled)) {
-      #pragma unroll
-      for (int i = 0; i < M; i++)
+      if (__any_sync(~0u, factor[0] != 1.0f || factor[1] != 1.0f)) {
         #pragma unroll
         for (int j = 0; j < E / 8; j++)
           #pragma unroll
-          for (int e = 0; e < 4; e++) o[i][j][e] *= factor[i][e / 2];
+          for (int e = 0; e < 4; e++) o[i][j][e] *= factor[e / 2];
+      }
+      if constexpr (P::apart) P::template values_of<N, E>(o[i], s[i], stage + keys_size);
     }
-    ft_arrived();
-    __syncthreads();
-    if (at + N < end) keys.fill(at + N);
-    ft_commit();
-    P::template values<M, N, E>(o, s, v);
+    if constexpr (!P::apart) P::template values<M, N, E>(o, s, stage + keys_size);
+    #pragma unroll
+    for (int i = 0; i < M; i++) P::template wait<0>(o[i]);
+    T *const next = other;
+    other = stage;
+    stage = next;
   }
   ft_arrived();
   #pragma unroll
@@ -135,7 +139,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
       float total = sum[i][h];
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
-      const int at = row + 16 * i + 8 * h;
+      const int at = row + 64 * i + 8 * h;
       if (at >= t.rows) continue;
       if (SPLIT) {
         float *const to = t.part + at * t.part_row;

@@ -1,7 +1,11 @@
 // Products of tiles of 16-bit floats (B: bfloat16, else binary16), summed in binary32. A thread's accumulators c[i][j] are
 // those of rows 16 i + g and + 8, columns 8 j + 2 t and + 1, with g and t a lane's number divided by 4 and its rest.
-template <bool B> struct ft_half {
+template <bool B> struct ft_half : ft_padded<unsigned short> {
   typedef unsigned short type;
+  // Whether products run beside what follows, those of each 64 queries by themselves.
+  static constexpr bool apart = false;
+  FT_INLINE void seen() {}
+  template <int W, int K> FT_INLINE void wait(float (&)[K][4]) {}
   FT_INLINE float widen(type x) { return B ? ft_from_bf16(x) : ft_from_f16(x); }
   FT_INLINE type narrow(float x) { return B ? ft_to_bf16(x) : ft_to_f16(x); }
   FT_INLINE unsigned pair(float a, float b) {
@@ -20,17 +24,21 @@ template <bool B> struct ft_half {
                    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
   }
-  // s += q kᵀ for a warp's 16 M queries and N keys, D wide.
+  // s = q kᵀ for a warp's 16 M queries (every 64 of the block's) and N keys, D wide.
   template <int M, int N, int D> FT_INLINE void scores(float (&s)[M][N / 8][4], const type *q, const type *k) {
+    #pragma unroll
+    for (int i = 0; i < M; i++)
+      #pragma unroll
+      for (int j = 0; j < N / 8; j++) s[i][j][0] = s[i][j][1] = s[i][j][2] = s[i][j][3] = 0.0f;
     constexpr int pitch = ft_pitch<type, D>::value;
     const int l = threadIdx.x & 31;
-    const unsigned qs = ft_shared(q + (l & 15) * pitch + (l >> 4) * 8);
+    const unsigned qs = ft_shared(q + (threadIdx.x / 32 * 16 + (l & 15)) * pitch + (l >> 4) * 8);
     const unsigned ks = ft_shared(k + ((l & 7) + (l >> 4) * 8) * pitch + (l >> 3 & 1) * 8);
     #pragma unroll
     for (int d = 0; d < D; d += 16) {
       unsigned a[M][4];
       #pragma unroll
-      for (int i = 0; i < M; i++) ft_matrices(a[i], qs + 2 * (16 * i * pitch + d));
+      for (int i = 0; i < M; i++) ft_matrices(a[i], qs + 2 * (64 * i * pitch + d));
       #pragma unroll
       for (int j = 0; j < N / 8; j += 2) {
         unsigned b[4];

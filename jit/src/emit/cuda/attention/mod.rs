@@ -1,8 +1,8 @@
 //! Attention as one kernel, by blocks of queries and keys (scheduler T-09): the scores of a block lie in registers, and no
 //! more of them exist.
 //!
-//! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu` and `single.cu`: products on the matrix units;
-//! `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
+//! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu`, `group.cu` and `single.cu`: products on the matrix
+//! units; `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
 //! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
 //! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces.
 
@@ -28,6 +28,7 @@ const PIECE: usize = 256;
 
 const TILES: &str = include_str!("tiles.cu");
 const HALF: &str = include_str!("half.cu");
+const GROUP: &str = include_str!("group.cu");
 const SINGLE: &str = include_str!("single.cu");
 const ATTEND: &str = include_str!("attend.cu");
 
@@ -58,19 +59,30 @@ struct Tiling {
     widths: [usize; 2],
     /// Blocks that a multiprocessor is to hold at once.
     resident: usize,
+    /// Whether groups of warps multiply together where the device has that.
+    groups: bool,
 }
 
 impl Tiling {
     fn of(dtype: DType, [rows, _, width, values]: [usize; 4]) -> Tiling {
-        let widths = [width, values].map(|n| n.next_multiple_of(if n > 128 { 32 } else { 16 }));
-        let widest = widths[0].max(widths[1]);
+        let padded = |unit: usize| [width, values].map(|n| n.next_multiple_of(unit));
+        let widest = width.max(values);
+        // Panels of 64 columns, of which at most a quarter is padding.
+        let panels = padded(64);
+        let full = |(n, m): (usize, usize)| 4 * n >= 3 * m;
+        let mostly = full((width, panels[0])) && full((values, panels[1]));
+        let groups = dtype.is_half() && rows > 64 && widest <= 128 && mostly;
+        let widths = match widest {
+            _ if groups => panels,
+            0..=128 => padded(16),
+            _ => padded(32),
+        };
         let (queries, keys, resident) = match (dtype, widest) {
             (DType::F32, 0..=64) => (1, 64, 2),
             (DType::F32, 65..=128) => (1, 32, 2),
             (DType::F32, _) => (1, 32, 1),
-            (_, 0..=128) if rows <= 64 => (1, 64, 3),
-            (_, 0..=64) => (2, 128, 2),
-            (_, 65..=128) => (2, 64, 2),
+            (_, 0..=128) if rows <= 64 => (1, 64, 2),
+            (_, 0..=128) => (2, 64, 2),
             _ => (1, 32, 2),
         };
         Tiling {
@@ -78,6 +90,7 @@ impl Tiling {
             keys,
             widths,
             resident,
+            groups,
         }
     }
 
@@ -86,10 +99,10 @@ impl Tiling {
         64 * self.queries
     }
 
-    /// Bytes of a block's tiles.
+    /// Bytes of a block's tiles: queries, and two stages of keys and values.
     fn bytes(&self, element: usize) -> usize {
         let [d, e] = self.widths.map(|n| n * element + 16);
-        (self.rows() + self.keys) * d + self.keys * e
+        (self.rows() + 2 * self.keys) * d + 2 * self.keys * e
     }
 }
 
@@ -134,17 +147,17 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
             text: part.text,
         })
         .collect();
-    let products = if dtype.is_half() { HALF } else { SINGLE };
+    let template: &[&'static str] = match (dtype, tiling.groups) {
+        (DType::F32, _) => &[TILES, SINGLE, ATTEND],
+        (_, true) => &[TILES, HALF, GROUP, ATTEND],
+        (_, false) => &[TILES, HALF, ATTEND],
+    };
+    // Behind the support text, which they use.
     let first = u32::MAX - 8;
-    parts.extend(
-        [TILES, products, ATTEND]
-            .into_iter()
-            .zip(first..)
-            .map(|(text, order)| Part {
-                order,
-                text: text.into(),
-            }),
-    );
+    parts.extend(template.iter().zip(first..).map(|(&text, order)| Part {
+        order,
+        text: text.into(),
+    }));
     Emitted {
         source: KernelSource {
             parts,
@@ -245,10 +258,12 @@ struct Kernel<'a> {
 
 impl Kernel<'_> {
     fn text(&self) -> String {
-        let products = match self.attention.nest.dtype {
-            DType::F32 => "ft_single",
-            DType::F16 => "ft_half<false>",
-            _ => "ft_half<true>",
+        let products = match (self.attention.nest.dtype, self.tiling.groups) {
+            (DType::F32, _) => "ft_single",
+            (DType::F16, false) => "ft_half<false>",
+            (DType::F16, true) => "ft_group<false>",
+            (_, false) => "ft_half<true>",
+            (_, true) => "ft_group<true>",
         };
         let mut out = String::new();
         let change = self.change(&mut out);
@@ -257,6 +272,7 @@ impl Kernel<'_> {
             keys,
             widths: [d, e],
             resident,
+            ..
         } = self.tiling;
         let flags = [
             self.score.causal.is_some(),

@@ -1,7 +1,10 @@
 // Products of tiles of binary32 by three products of TF32: each number is the sum of two of 11 bits, and the product of
 // the lesser two is left out. Infinite numbers meet only the greater part of the other side.
-struct ft_single {
+struct ft_single : ft_padded<float> {
   typedef float type;
+  static constexpr bool apart = false;
+  FT_INLINE void seen() {}
+  template <int W, int K> FT_INLINE void wait(float (&)[K][4]) {}
   FT_INLINE float widen(float x) { return x; }
   FT_INLINE float narrow(float x) { return x; }
   struct parts { unsigned whole, great, less; };
@@ -27,9 +30,13 @@ struct ft_single {
     for (int e = 0; e < 4; e++) c[e] += s[e];
   }
   template <int M, int N, int D> FT_INLINE void scores(float (&s)[M][N / 8][4], const type *q, const type *k) {
+    #pragma unroll
+    for (int i = 0; i < M; i++)
+      #pragma unroll
+      for (int j = 0; j < N / 8; j++) s[i][j][0] = s[i][j][1] = s[i][j][2] = s[i][j][3] = 0.0f;
     constexpr int pitch = ft_pitch<type, D>::value;
     const int l = threadIdx.x & 31;
-    const unsigned qs = ft_shared(q + (l & 15) * pitch + (l >> 4) * 4);
+    const unsigned qs = ft_shared(q + (threadIdx.x / 32 * 16 + (l & 15)) * pitch + (l >> 4) * 4);
     const unsigned ks = ft_shared(k + ((l & 7) + (l >> 4) * 8) * pitch + (l >> 3 & 1) * 4);
     #pragma unroll 4
     for (int d = 0; d < D; d += 8) {
@@ -37,7 +44,7 @@ struct ft_single {
       #pragma unroll
       for (int i = 0; i < M; i++) {
         unsigned r[4];
-        ft_matrices(r, qs + 4 * (16 * i * pitch + d));
+        ft_matrices(r, qs + 4 * (64 * i * pitch + d));
         #pragma unroll
         for (int e = 0; e < 4; e++) a[i][e] = split(__uint_as_float(r[e]));
       }
