@@ -101,6 +101,7 @@ pub(super) fn loops(lowering: &Lowering, schedule: &Schedule) {
         for (at, step) in lowering.steps.iter().enumerate() {
             match step {
                 Lowered::Nest(nest) => text += &nest.to_string(),
+                Lowered::Attention(attention) => text += &format!("attention {}", attention.nest),
                 Lowered::Call(_) => text += &call(at),
             }
         }
