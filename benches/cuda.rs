@@ -110,6 +110,7 @@ fn main() {
         }
         vec![z]
     });
+    attention(d);
     for (name, dtype, n) in [
         ("matmul bf16 8192", DType::BF16, 8192usize),
         ("matmul bf16 4096", DType::BF16, 4096),
@@ -120,5 +121,55 @@ fn main() {
         let start = Instant::now();
         time(name, d, 3 * n * n * dtype.size(), || vec![x.matmul(&x)]);
         println!("  (all of it: {:.2} s)", start.elapsed().as_secs_f64());
+    }
+}
+
+/// Attention of 4 sequences, and what is done to its scores. Bytes are those of queries, keys, values and the result.
+fn attention(d: &Device) {
+    let of = |shape: [usize; 4], dtype: DType| {
+        let x = Tensor::randn(shape, dtype, d);
+        x.eval().expect("memory");
+        x
+    };
+    let long = [4, 32, 4096, 128];
+    let bytes = 4 * 2 * long.iter().product::<usize>();
+    let [q, k, v] = [0; 3].map(|_| of(long, DType::BF16));
+    time("attention causal bf16 4x32x4096x128", d, bytes, || {
+        let y = Tensor::scaled_dot_product_attention(&q, &k, &v, None, true, None);
+        vec![y]
+    });
+    let position = Tensor::arange(0.0, 4096.0, 1.0, DType::F32, d);
+    let slopes = Tensor::rand([32, 1, 1], DType::F32, d);
+    let distance = position.unsqueeze(0) - position.unsqueeze(1);
+    eval(&[slopes.clone(), distance.clone()]).expect("memory");
+    time("attention with slopes bf16 4x32x4096x128", d, bytes, || {
+        let scores = q.matmul(&k.transpose(2, 3)).to_dtype(DType::F32) * 0.088;
+        let biased = scores + &slopes * &distance;
+        vec![biased.softmax(-1).to_dtype(DType::BF16).matmul(&v)]
+    });
+    drop((q, k, v));
+    for (name, dtype) in [
+        ("attention written out bf16 4x16x2048x64", DType::BF16),
+        ("attention written out f16 4x16x2048x64", DType::F16),
+        ("attention written out f32 4x16x2048x64", DType::F32),
+    ] {
+        let shape = [4, 16, 2048, 64];
+        let [q, k, v] = [0; 3].map(|_| of(shape, dtype));
+        let bytes = 4 * dtype.size() * shape.iter().product::<usize>();
+        time(name, d, bytes, || {
+            let scores = q.matmul(&k.transpose(2, 3)) * 0.125;
+            vec![scores.softmax(-1).matmul(&v)]
+        });
+    }
+    for (name, heads, shared, keys) in [
+        ("attention of one query bf16 64x4x8192x128", 64, 4, 8192),
+        ("attention of one query bf16 8x1x65536x128", 8, 1, 65536),
+    ] {
+        let q = of([heads, shared, 1, 128], DType::BF16);
+        let [k, v] = [0; 2].map(|_| of([heads, 1, keys, 128], DType::BF16));
+        time(name, d, 4 * heads * keys * 128, || {
+            let y = Tensor::scaled_dot_product_attention(&q, &k, &v, None, false, None);
+            vec![y]
+        });
     }
 }

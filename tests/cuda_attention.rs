@@ -277,6 +277,29 @@ fn decoding() {
     }
 }
 
+/// Single queries of heads that share keys, with a mask of each head's own.
+#[test]
+fn decoding_with_shared_keys() {
+    let Some(d) = device() else { return };
+    let (heads, keys, width) = (8, 2000, 64);
+    for dtype in [BF16, F32] {
+        let q = noise(&[2, 3, heads, 1, width], dtype, 1, &d);
+        let k = noise(&[2, 3, 1, keys, width], dtype, 2, &d);
+        let v = noise(&[2, 3, 1, keys, width], dtype, 3, &d);
+        let wide = |x: &Tensor| x.expand([2, 3, 8, 2000, 64]);
+        let want = reference(&q, &wide(&k), &wide(&v), &|_, _, _, s| s * 0.125);
+        check("shared", 1, &want, || attention(&q, &k, &v, None, false));
+        let added = noise(&[heads, 1, keys], dtype, 5, &d);
+        let of = numbers(&added);
+        let want = reference(&q, &wide(&k), &wide(&v), &|b, _, j, s| {
+            s * 0.125 + of[b % heads * keys + j]
+        });
+        check("added", 1, &want, || {
+            attention(&q, &k, &v, Some(&added), false)
+        });
+    }
+}
+
 /// A NaN shows in the rows that it reaches, an infinite score does, one of −∞ hides its key.
 #[test]
 fn numbers_that_are_none() {

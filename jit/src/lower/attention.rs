@@ -400,6 +400,9 @@ pub(super) fn lower_attention(
     let last = |id: ValueId| graph.node(id).shape.last().copied().unwrap_or(1);
     let width = value(&graph.node(found.product).args[0]).map_or(1, last);
     let sizes = [shape[lead], shape[lead + 1], width, last(found.result)];
+    let mut operands = [q, k, v];
+    let mut sizes = sizes;
+    share_keys(&mut operands, &mut sizes, &iter);
     let mut iter = iter;
     let red = iter.pop().into_iter().collect();
     Ok(Attention {
@@ -415,10 +418,21 @@ pub(super) fn lower_attention(
             update: None,
             exact: false,
         },
-        operands: [q, k, v],
+        operands,
         sizes,
         zeros: found.zeros,
     })
+}
+
+/// Single queries with the same keys and values become the queries of one matrix: those of heads that share a key's.
+fn share_keys([q, k, v]: &mut [Matrices; 3], sizes: &mut [usize; 4], loops: &[usize]) {
+    if sizes[0] != 1 || k.batch.last() != Some(&0) || v.batch.last() != Some(&0) {
+        return;
+    }
+    sizes[0] = loops[loops.len() - 2];
+    q.row = q.batch.pop().unwrap_or_default();
+    k.batch.pop();
+    v.batch.pop();
 }
 
 /// An operand as matrices of a batch: `id` as it is read, `base` as it lies in memory.

@@ -24,9 +24,10 @@ template <bool B> struct ft_group {
       #pragma unroll
       for (int e = 0; e < 4; e++) asm volatile("" : "+f"(c[j][e]) :: "memory");
   }
-  // A panel: its address in 16 bytes, 1024 bytes from 8 rows to the next, chunks exchanged in 128 bytes.
-  FT_INLINE unsigned long long panel(const type *p) {
-    return (unsigned long long)(ft_shared(p) >> 4 & 0x3fff) | 64ull << 16 | 64ull << 32 | 1ull << 62;
+  // A panel: its address and the distance of the next in 16 bytes, 1024 bytes from 8 rows to the next, chunks exchanged in
+  // 128 bytes.
+  template <int NEXT = 64> FT_INLINE unsigned long long panel(const type *p) {
+    return (unsigned long long)(ft_shared(p) >> 4 & 0x3fff) | (unsigned long long)NEXT << 16 | 64ull << 32 | 1ull << 62;
   }
   // Columns 8 j to 8 j + 63 of c = (or, where `adds`, +=) a b.
   template <int K> FT_INLINE void multiply(float (&c)[K][4], int j, unsigned long long a, unsigned long long b, int adds) {
@@ -36,6 +37,11 @@ template <bool B> struct ft_group {
   template <int K> FT_INLINE void multiply(float (&c)[K][4], int j, const unsigned (&a)[4], unsigned long long b) {
     if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1; }" : FT_SUMS(c, j) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
     else asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}, {%32,%33,%34,%35}, %36, p, 1, 1, 1; }" : FT_SUMS(c, j) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+  }
+  // Columns 8 j to 8 j + 127, whose second panel follows `b` after the distance that is stated there.
+  template <int K> FT_INLINE void multiply_wide(float (&c)[K][4], int j, const unsigned (&a)[4], unsigned long long b) {
+    if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1; }" : FT_SUMS(c, j), FT_SUMS(c, j + 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
+    else asm volatile("{ .reg .pred p; setp.ne.b32 p, %69, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}, {%64,%65,%66,%67}, %68, p, 1, 1, 1; }" : FT_SUMS(c, j), FT_SUMS(c, j + 8) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(1));
   }
   template <int M, int N, int D> FT_INLINE void scores(float (&s)[M][N / 8][4], const type *q, const type *k) {
     fence();
@@ -61,7 +67,11 @@ template <bool B> struct ft_group {
     #pragma unroll
     for (int n = 0; n < N / 16; n++)
       #pragma unroll
-      for (int j = 0; j < E / 64; j++) multiply(o, 8 * j, a[n], panel(v + j * N * 64 + n * 1024));
+      for (int j = 0; j < E / 64; j += 2) {
+        const unsigned long long b = panel<8 * N>(v + j * N * 64 + n * 1024);
+        if constexpr (E % 128 == 0) multiply_wide(o, 8 * j, a[n], b);
+        else multiply(o, 8 * j, a[n], b);
+      }
     commit();
   }
 };

@@ -1,5 +1,6 @@
-// Products of tiles of binary32 by three products of TF32: each number is the sum of two of 11 bits, and the product of
-// the lesser two is left out. Infinite numbers meet only the greater part of the other side.
+// Products of tiles of binary32 by three products of TF32: each number is the sum of one of 11 bits and a rest, and the
+// product of the rests is left out. Where a number of queries or keys is infinite or none, the scores are computed one by
+// one; an infinite value may give NaN.
 struct ft_single : ft_padded<float> {
   typedef float type;
   static constexpr bool apart = false;
@@ -7,13 +8,10 @@ struct ft_single : ft_padded<float> {
   template <int W, int K> FT_INLINE void wait(float (&)[K][4]) {}
   FT_INLINE float widen(float x) { return x; }
   FT_INLINE float narrow(float x) { return x; }
-  struct parts { unsigned whole, great, less; };
-  FT_INLINE unsigned round(float x) { unsigned r; asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(x)); return r; }
+  struct parts { unsigned great, less; };
   FT_INLINE parts split(float x) {
-    const unsigned great = round(x);
-    const float g = __uint_as_float(great);
-    const bool finite = fabsf(g) < __int_as_float(0x7f800000);
-    return {great, finite ? great : 0u, finite ? round(x - g) : 0u};
+    const unsigned great = __float_as_uint(x) & 0xffffe000u;
+    return {great, __float_as_uint(x - __uint_as_float(great))};
   }
   FT_INLINE void multiply_once(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
@@ -25,15 +23,41 @@ struct ft_single : ft_padded<float> {
     float s[4] = {};
     multiply_once(s, a[0].less, a[1].less, a[2].less, a[3].less, x.great, y.great);
     multiply_once(s, a[0].great, a[1].great, a[2].great, a[3].great, x.less, y.less);
-    multiply_once(s, a[0].whole, a[1].whole, a[2].whole, a[3].whole, x.whole, y.whole);
+    multiply_once(s, a[0].great, a[1].great, a[2].great, a[3].great, x.great, y.great);
     #pragma unroll
     for (int e = 0; e < 4; e++) c[e] += s[e];
+  }
+  // Whether all numbers of a tile are finite, for all threads of a block.
+  template <int R, int D> FT_INLINE bool finite(const float *x) {
+    bool none = false;
+    #pragma unroll 4
+    for (int i = threadIdx.x; i < R * D / 4; i += 128) {
+      const float4 y = *(const float4 *)(x + place<R, D>(i / (D / 4), i % (D / 4)));
+      const float z = y.x * 0.0f + y.y * 0.0f + y.z * 0.0f + y.w * 0.0f;
+      none |= z != 0.0f;
+    }
+    return !__syncthreads_or(none);
+  }
+  template <int M, int N, int D> FT_INLINE void scores_one_by_one(float (&s)[M][N / 8][4], const type *q, const type *k) {
+    constexpr int pitch = ft_pitch<type, D>::value;
+    const int l = threadIdx.x & 31;
+    const float *qs = q + (threadIdx.x / 32 * 16 + (l >> 2)) * pitch, *ks = k + (l & 3) * 2 * pitch;
+    #pragma unroll 1
+    for (int d = 0; d < D; d++)
+      #pragma unroll
+      for (int i = 0; i < M; i++)
+        #pragma unroll
+        for (int j = 0; j < N / 8; j++)
+          #pragma unroll
+          for (int e = 0; e < 4; e++)
+            s[i][j][e] = __fmaf_rn(qs[(64 * i + e / 2 * 8) * pitch + d], ks[(8 * j + e % 2) * pitch + d], s[i][j][e]);
   }
   template <int M, int N, int D> FT_INLINE void scores(float (&s)[M][N / 8][4], const type *q, const type *k) {
     #pragma unroll
     for (int i = 0; i < M; i++)
       #pragma unroll
       for (int j = 0; j < N / 8; j++) s[i][j][0] = s[i][j][1] = s[i][j][2] = s[i][j][3] = 0.0f;
+    if (!finite<64 * M, D>(q) || !finite<N, D>(k)) return scores_one_by_one<M, N, D>(s, q, k);
     constexpr int pitch = ft_pitch<type, D>::value;
     const int l = threadIdx.x & 31;
     const unsigned qs = ft_shared(q + (threadIdx.x / 32 * 16 + (l & 15)) * pitch + (l >> 4) * 4);
