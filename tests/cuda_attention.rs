@@ -182,7 +182,7 @@ fn strides_and_grouped_heads() {
     let Some(d) = device() else { return };
     for dtype in [BF16, F32] {
         let qkv = noise(&[2, 80, 3, 4, 32], dtype, 1, &d);
-        let part = |i: usize| qkv.select(2, i as isize).permute(&[0, 2, 1, 3]);
+        let part = |i: usize| qkv.select(2, i as isize).permute([0, 2, 1, 3]);
         let (q, k, v) = (part(0), part(1), part(2));
         let scale = 1.0 / 32f64.sqrt();
         let want = reference(&q, &k, &v, &|_, _, _, s| s * scale);
