@@ -330,7 +330,7 @@ fn sorts_of_every_length() {
                 };
                 let zero = x.zeros_like();
                 let x = x.gt(8000.0).where_cond(&(&zero / &zero), &x);
-                let x = x.lt(-8000.0).where_cond(&zero.neg(), &x).to_dtype(dtype);
+                let x = x.lt(-8000.0).where_cond(zero.neg(), &x).to_dtype(dtype);
                 let (up, order) = x.sort(1, false);
                 let (down, back) = x.sort(1, true);
                 let (most, places) = x.topk(3, 1, true);
