@@ -1,5 +1,5 @@
 //! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
-//! For a device, what only the CPU has ready-made kernels for is decomposed too ([`device`]).
+//! For a device, what only the CPU has ready-made kernels for is decomposed too.
 
 mod convolution;
 mod device;
