@@ -31,13 +31,13 @@
 
 pub use ferrotrace_runtime::{
     Activity, Category, Context, DType, Device, Element, Error, ErrorKind, Profile, Result, Scalar,
-    Shape, Span, Stats, cache, profile, reset_stats, stats, stats_scope,
+    Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Bound, Dim, Dims, Explanation, Extents, Generator, Hint, Interpolation, Jit, JitArg,
-    JitFn, JitResult, Machine, Mode, Nanoseconds, Operand, Precision, ReduceOp, Tensor, Window,
-    Work, eval, explain, jit, manual_seed, set_mode, set_retained_limit, set_thread_mode,
-    set_trace_limit, with_mode, with_precision,
+    ArgKind, Bound, Dim, Dims, Explanation, Extents, Generator, GraphDecision, Hint, Interpolation,
+    Jit, JitArg, JitFn, JitResult, Machine, Mode, Nanoseconds, Operand, Precision, ReduceOp,
+    Tensor, Window, Work, eval, explain, jit, manual_seed, set_mode, set_retained_limit,
+    set_thread_mode, set_trace_limit, with_mode, with_precision,
 };
 
 /// The names that most programs use.

@@ -27,4 +27,7 @@ pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
-pub use plan::{Draft, Launches, Plan, PlanInput, Step, compile, compile_with, draft};
+pub use plan::{
+    Draft, GraphDecision, GraphLimits, Launches, Plan, PlanInput, Step, compile, compile_with,
+    draft,
+};

@@ -29,6 +29,8 @@ enum Origin {
     Host(u16),
     /// Memory of a CUDA device; the pointer is an address there.
     Cuda(&'static cuda::Context),
+    /// Memory of a device that a recording thread asked for: there is none.
+    Symbol,
     /// The memory of a vector of this capacity, given back by the function.
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
 }
@@ -44,7 +46,11 @@ impl Drop for Storage {
         match self.origin {
             Origin::Empty => return,
             Origin::Host(class) => alloc::give(self.ptr, class),
-            Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64),
+            Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64, self.bytes),
+            Origin::Symbol => {
+                cuda::record_release(self.ptr.as_ptr() as u64);
+                return;
+            }
             // SAFETY: pointer and capacity are those of the vector that `from_vec` took apart for this function.
             Origin::Vec(capacity, release) => unsafe { release(self.ptr, capacity) },
         }
@@ -106,11 +112,27 @@ impl Buffer {
     }
 
     fn allocate_cuda(device: &Device, index: u32, bytes: usize, zero: bool) -> Result<Buffer> {
+        let symbol = cuda::record_allocation(index, bytes);
         let context = cuda::context(index)?;
-        let at = context.allocate(bytes)?;
+        let at = match symbol {
+            Some(symbol) => symbol,
+            None => context.allocate(bytes)?,
+        };
         let Some(ptr) = NonNull::new(at as *mut u8) else {
             return Err(Error::internal("the driver gave memory at address 0"));
         };
+        if symbol.is_some() {
+            let buffer = Buffer(Arc::new(Storage {
+                ptr,
+                bytes,
+                device: device.clone(),
+                origin: Origin::Symbol,
+            }));
+            if zero {
+                context.zero(at, bytes)?;
+            }
+            return Ok(buffer);
+        }
         count(Counter::BytesAllocated, bytes as u64);
         add_live(bytes as u64);
         let buffer = Buffer(Arc::new(Storage {
@@ -154,6 +176,7 @@ impl Buffer {
     /// `source` is readable for `bytes` bytes, and nobody else uses the buffer, which has as many.
     unsafe fn fill(&self, source: *const u8, bytes: usize) -> Result<()> {
         match self.0.origin {
+            Origin::Symbol => cuda::refuse_copy(),
             Origin::Cuda(context) => {
                 // SAFETY: as the caller promises; the buffer is memory of this context's device.
                 unsafe { cuda::host_to_device(context, self.as_ptr() as u64, source, bytes) }
@@ -183,6 +206,10 @@ impl Buffer {
             return Ok(copy);
         }
         let source = self.as_ptr().wrapping_add(range.start);
+        let is_symbol = |buffer: &Buffer| matches!(buffer.0.origin, Origin::Symbol);
+        if is_symbol(self) || is_symbol(&copy) {
+            return cuda::refuse_copy().map(|()| copy);
+        }
         match (&self.0.origin, &copy.0.origin) {
             (Origin::Cuda(from), Origin::Cuda(to)) if ptr::eq(*from, *to) => {
                 // SAFETY: both ranges are of buffers of this device, one of them fresh.
@@ -255,6 +282,17 @@ impl Buffer {
     #[inline]
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1
+    }
+
+    /// How many handles there are.
+    #[inline]
+    pub fn handles(&self) -> usize {
+        Arc::strong_count(&self.0)
+    }
+
+    /// The number of the symbol that stands for the memory in a [recording](crate::record), if one does.
+    pub fn symbol(&self) -> Option<u32> {
+        cuda::symbol_at(self.as_ptr() as u64).map(|(symbol, _)| symbol)
     }
 
     /// Whether both are handles of the same memory.

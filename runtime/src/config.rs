@@ -38,6 +38,10 @@ pub struct Config {
     pub fuse_limit: Option<u64>,
     /// Whether independent kernels share launches: false with `FERROTRACE_COMBINE=0`.
     pub combine: bool,
+    /// Whether runs of launches on a device are captured in graphs: false with `FERROTRACE_GRAPHS=0`.
+    pub graphs: bool,
+    /// `FERROTRACE_TF32=1`: matrix products of binary32 on a device shorten their operands' fractions to 10 bits.
+    pub tf32: bool,
     /// `CC`.
     pub cc: Option<String>,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
@@ -94,6 +98,8 @@ impl Config {
             nans: set("FERROTRACE_NANS"),
             fuse_limit: var("FERROTRACE_FUSE_LIMIT").and_then(|v| v.parse().ok()),
             combine: var("FERROTRACE_COMBINE").is_none_or(|v| v != "0"),
+            graphs: var("FERROTRACE_GRAPHS").is_none_or(|v| v != "0"),
+            tf32: set("FERROTRACE_TF32"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
         }
@@ -129,6 +135,8 @@ mod tests {
                 && !c.check
                 && !c.plain_memory
                 && !c.nans
+                && c.graphs
+                && !c.tf32
                 && c.fuse_limit.is_none()
                 && c.log == Channels::default()
                 && c.threads >= 1
@@ -159,6 +167,8 @@ mod tests {
             ("FERROTRACE_MODE", "Eager"),
             ("FERROTRACE_NANS", "1"),
             ("FERROTRACE_FUSE_LIMIT", "17"),
+            ("FERROTRACE_GRAPHS", "0"),
+            ("FERROTRACE_TF32", "1"),
             ("CC", ""),
         ]);
         assert_eq!(
@@ -166,7 +176,7 @@ mod tests {
             (false, 3, Channels::named("flush,rounds").0, true)
         );
         assert_eq!(c.unknown_channels, ["colour"]);
-        assert!(c.plain_memory && c.nans);
+        assert!(c.plain_memory && c.nans && !c.graphs && c.tf32);
         assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);

@@ -54,9 +54,13 @@ pub enum Counter {
     Fusions,
     /// Fused pairs of which one walks its loops in another order or split.
     LoopReorders,
+    /// Graphs made of runs of launches on a device.
+    GraphsCaptured,
+    /// Launches of such graphs.
+    GraphLaunches,
 }
 
-const COUNTERS: usize = 21;
+const COUNTERS: usize = 23;
 
 /// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -109,6 +113,10 @@ pub struct Stats {
     pub fusions: u64,
     /// Fused pairs of which one walks its loops in another order, split or merged (scheduler R-15).
     pub loop_reorders: u64,
+    /// Graphs made of runs of launches on a device (scheduler G-04).
+    pub graphs_captured: u64,
+    /// Launches of such graphs; the kernels in them count among those launched.
+    pub graph_launches: u64,
 }
 
 impl Stats {
@@ -138,6 +146,8 @@ impl Stats {
             nests: of(Counter::Nests),
             fusions: of(Counter::Fusions),
             loop_reorders: of(Counter::LoopReorders),
+            graphs_captured: of(Counter::GraphsCaptured),
+            graph_launches: of(Counter::GraphLaunches),
         }
     }
 }

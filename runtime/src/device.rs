@@ -61,6 +61,36 @@ impl Device {
         }
     }
 
+    /// What a large copy in its memory moves, reading and writing, in bytes a second: measured at the first call.
+    ///
+    /// # Errors
+    /// Out of memory; what the device's driver answers.
+    pub fn bandwidth(&self) -> Result<u64> {
+        match self.0 {
+            Kind::Cpu => Ok(host::bandwidth()),
+            Kind::Cuda(index) => cuda::context(index)?.bandwidth(),
+        }
+    }
+
+    /// Device number `index` of CUDA's, which is known to be there.
+    pub(crate) fn of_cuda(index: u32) -> Device {
+        Device(Kind::Cuda(index))
+    }
+
+    /// Gives all memory that is kept for reuse back, after everything launched has run.
+    ///
+    /// # Errors
+    /// As [`synchronize`](Self::synchronize).
+    pub fn trim(&self) -> Result<()> {
+        match self.0 {
+            Kind::Cpu => {
+                host::trim();
+                Ok(())
+            }
+            Kind::Cuda(index) => cuda::context(index)?.trim(),
+        }
+    }
+
     /// What the device is and what serves it, one fact a line: processor, cores, instruction set, caches, compiler,
     /// cache folder, CUDA driver, NVRTC.
     pub fn report(&self) -> String {
@@ -131,6 +161,7 @@ mod tests {
         assert_eq!(Device::cpu().to_string(), "cpu");
         assert_eq!(Device(Kind::Cuda(1)).to_string(), "cuda:1");
         assert!(Device::cpu().is_cpu() && Device::cpu().synchronize().is_ok());
+        assert!(Device::cpu().trim().is_ok());
     }
 
     #[test]

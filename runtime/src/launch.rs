@@ -133,10 +133,12 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         entry,
         finish,
         module,
+        waits,
     } = launch.kernel.code()
     {
         let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
-        return cuda::launch(module.context(), *entry, *finish, &addresses, launch);
+        let kernels = (*entry, *finish, *waits);
+        return cuda::launch(module.context(), kernels, &addresses, launch);
     }
     let threads = Pool::global().threads().min(launch.chunks);
     let prepared = Prepared::new(launch, pointers, threads)?;

@@ -34,7 +34,10 @@ pub use buffer::Buffer;
 pub use compiler::CCompiler;
 pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope};
-pub use cuda::{Matrix, Product, compile_for, product};
+pub use cuda::{
+    Activation, Capture, Matrix, Product, Recording, Uncaptured, compile_for, product, record,
+    recorded, take_refusal,
+};
 pub use device::Device;
 pub use dtype::{Category, DType};
 pub use element::Element;

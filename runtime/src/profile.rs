@@ -1,8 +1,9 @@
 //! What ran and when: spans of flushes, compilations, kernels and calls, noted while somebody profiles.
 
-use crate::host;
+use crate::{Device, cuda, host};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -49,6 +50,8 @@ pub struct Span {
     pub time: Duration,
     /// Bytes that it must at least read and write; 0 where that is not known.
     pub bytes: u64,
+    /// Where it took its time.
+    pub device: Device,
 }
 
 struct Recorder {
@@ -76,13 +79,26 @@ pub fn is_profiling() -> bool {
 /// The beginning of a span; nothing is noted unless somebody profiled then.
 #[derive(Debug)]
 #[must_use]
-pub struct Timer(Option<Instant>);
+pub struct Timer(Option<Instant>, Option<cuda::Stopwatch>);
 
 impl Timer {
     /// Begins a span.
     #[inline]
     pub fn start() -> Timer {
-        Timer(is_profiling().then(Instant::now))
+        Timer(is_profiling().then(Instant::now), None)
+    }
+
+    /// Begins a span of what is launched on a device from now on: it ends when that is done, and takes the time that it
+    /// took there.
+    #[inline]
+    pub fn start_on(device: &Device) -> Timer {
+        let mut timer = Timer::start();
+        if timer.0.is_some()
+            && let Some(index) = device.cuda_index()
+        {
+            timer.1 = cuda::context(index).ok().and_then(cuda::Stopwatch::start);
+        }
+        timer
     }
 
     /// Ends it; `what` gives a name and bytes. Returns how long it took.
@@ -93,7 +109,13 @@ impl Timer {
         what: impl FnOnce() -> (String, u64),
     ) -> Option<Duration> {
         let start = self.0?;
-        let time = start.elapsed();
+        // A device that does not answer has an error for whoever asks next.
+        let device = self
+            .1
+            .as_ref()
+            .map_or(Device::cpu(), cuda::Stopwatch::device);
+        let on_device = self.1.and_then(cuda::Stopwatch::stop);
+        let time = on_device.unwrap_or_else(|| start.elapsed());
         let (name, bytes) = what();
         let span = Span {
             activity,
@@ -102,6 +124,7 @@ impl Timer {
             start: Duration::ZERO,
             time,
             bytes,
+            device,
         };
         RECORDER.lock().spans.push((start, span));
         Some(time)
@@ -212,16 +235,17 @@ impl Profile {
         text
     }
 
-    fn rows(&self) -> Vec<((Activity, &str), Row)> {
-        let mut rows: BTreeMap<(Activity, &str), Row> = BTreeMap::new();
+    fn rows(&self) -> Vec<((Activity, &str, &Device), Row)> {
+        let mut rows: HashMap<(Activity, &str, &Device), Row> = HashMap::new();
         for span in &self.spans {
-            let row = rows.entry((span.activity, &span.name)).or_default();
+            let kind = (span.activity, &*span.name, &span.device);
+            let row = rows.entry(kind).or_default();
             row.runs += 1;
             row.time += span.time;
             row.bytes += span.bytes;
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|(_, row)| std::cmp::Reverse(row.time));
+        rows.sort_by_key(|((activity, name, _), row)| (Reverse(row.time), *activity, *name));
         rows
     }
 }
@@ -245,12 +269,19 @@ fn quoted(text: &str) -> String {
 impl fmt::Display for Profile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bandwidth = host::bandwidth() as f64;
+        let mut others: HashMap<&Device, f64> = HashMap::new();
         writeln!(
             f,
             "{:>10} {:>6} {:>10} {:>9} {:>8}  what",
             "ms", "runs", "µs a run", "GB/s", "of copy"
         )?;
-        for ((activity, name), row) in self.rows() {
+        for ((activity, name, device), row) in self.rows() {
+            let bandwidth = match device.is_cpu() {
+                true => bandwidth,
+                false => *others
+                    .entry(device)
+                    .or_insert_with(|| device.bandwidth().map_or(f64::INFINITY, |b| b as f64)),
+            };
             let seconds = row.time.as_secs_f64();
             write!(
                 f,
@@ -272,6 +303,14 @@ impl fmt::Display for Profile {
                 }
             }
             writeln!(f, "  {} {name}", activity.name())?;
+        }
+        for (device, bandwidth) in others {
+            writeln!(
+                f,
+                "{:>10} a copy on {device} moves {:.0} GB/s",
+                "",
+                bandwidth / 1e9
+            )?;
         }
         writeln!(
             f,

@@ -1,7 +1,9 @@
 //! The parts of the compiler that the trace uses.
 
 pub(crate) use ferrotrace_jit::lower::Limits;
-pub use ferrotrace_jit::{Bound, Explanation, Hint, Machine, Nanoseconds, Precision, Work};
+pub use ferrotrace_jit::{
+    Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
+};
 pub(crate) use ferrotrace_jit::{
     Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_eagerly, run_operator,
 };

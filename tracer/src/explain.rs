@@ -65,6 +65,7 @@ fn nothing() -> Draft {
         graph: Graph::new(),
         steps: Vec::new(),
         launches: Launches::default(),
+        graphs: Default::default(),
         frees: Vec::new(),
         outputs: Vec::new(),
         sites: Vec::new(),

@@ -34,7 +34,7 @@ mod tensor;
 mod tiered;
 
 pub use args::{Dim, Dims, Extents, Operand, Window};
-pub use backend::{Bound, Explanation, Hint, Machine, Nanoseconds, Precision, Work};
+pub use backend::{Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work};
 pub use explain::explain;
 pub use flush::eval;
 pub use generator::{Generator, manual_seed};

@@ -7,7 +7,7 @@ mod html;
 
 use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
-use crate::plan::{Draft, Meter};
+use crate::plan::{Draft, GraphDecision, Meter};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -93,6 +93,7 @@ pub struct Explanation {
     unfused: Traffic,
     /// The most bytes held at once beyond those of the inputs, none of which is overwritten.
     peak: u64,
+    graphs: Vec<(Range<usize>, GraphDecision)>,
     key: String,
 }
 
@@ -217,6 +218,7 @@ impl Explanation {
             sources,
             unfused: groups::one_by_one(&draft.graph),
             peak: draft.peak(&|_| false),
+            graphs: Vec::new(),
             key: String::new(),
         }
     }
@@ -225,6 +227,18 @@ impl Explanation {
     pub fn with_key(mut self, key: String) -> Explanation {
         self.key = key;
         self
+    }
+
+    /// The same, with what became of its launches on a device.
+    pub(crate) fn with_graphs(mut self, graphs: Vec<(Range<usize>, GraphDecision)>) -> Explanation {
+        self.graphs = graphs;
+        self
+    }
+
+    /// Consecutive launches on a device, by number, and whether they are one graph of it (codegen B9.5); empty on the
+    /// CPU, and where graphs are switched off.
+    pub fn graphs(&self) -> &[(Range<usize>, GraphDecision)] {
+        &self.graphs
     }
 
     /// The kernels, in the order they run.
@@ -345,7 +359,11 @@ impl Explanation {
                     }
                     let after = info.product.map_or(String::new(), |product| {
                         let op = self.graph.context(product).op;
-                        format!(" after {op} %{}, panel by panel,", product.0)
+                        let how = match self.calls_on_host {
+                            false => "panel by panel",
+                            true => "by the library with it",
+                        };
+                        format!(" after {op} %{}, {how},", product.0)
                     });
                     let _ = writeln!(
                         text,
@@ -396,6 +414,15 @@ impl Explanation {
                 "nodes: {first}; after each round of fusion: {}",
                 left.join(", ")
             );
+        }
+        for (launches, decision) in &self.graphs {
+            let _ = match decision {
+                GraphDecision::Captured(_) => writeln!(text, "launches {launches:?}: one graph"),
+                GraphDecision::Later => writeln!(text, "launches {launches:?}: a graph later"),
+                GraphDecision::Skipped(why) => {
+                    writeln!(text, "launches {launches:?} in no graph: {why}")
+                }
+            };
         }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);

@@ -79,6 +79,13 @@ pub struct Limits {
     pub combined_work: u64,
     /// Most bytes by which a combined launch may exceed what its members, launched one by one, would keep.
     pub combined_held: usize,
+    /// Fewest launches in a row on a device that become a graph (scheduler G-08): launching one takes the host less
+    /// time than two launches.
+    pub graph_least: usize,
+    /// Runs of a plan before that: making a graph takes as long as some runs.
+    pub graph_runs: u32,
+    /// Most graphs for the same launches, for inputs whose memory is shared or given away differently.
+    pub graph_forms: usize,
     /// A plan may hold this many bytes more than the recorded operations one by one before it is made again with less
     /// fusion.
     pub held_over: u64,
@@ -124,6 +131,9 @@ impl Default for Limits {
             combined_least: 16 << 10,
             combined_work: 64 << 20,
             combined_held: 0,
+            graph_least: 2,
+            graph_runs: 2,
+            graph_forms: 4,
             held_over: 1 << 16,
             shrink: false,
             moments: true,

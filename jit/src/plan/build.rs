@@ -4,7 +4,7 @@ use super::order::least_memory;
 use super::peak::Footprints;
 use super::report;
 use super::run::Places;
-use super::{Draft, Launches, Meter, Plan, Step, Template};
+use super::{Captures, Draft, GraphLimits, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
 use crate::emit::{self, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
@@ -109,6 +109,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                         Step::Template(Box::new(Template {
                             call: call.clone(),
                             stored: stored.contains(&product.node),
+                            epilogue: product.epilogue,
                             kernel,
                         }))
                     }
@@ -145,6 +146,11 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     };
     let draft = Draft {
         launches: Launches::of(&steps, &frees, &lowering.pieces, limits),
+        graphs: GraphLimits {
+            least: limits.graph_least,
+            runs: limits.graph_runs,
+            forms: limits.graph_forms,
+        },
         recorded,
         graph,
         steps,
@@ -228,6 +234,7 @@ fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
     }
     let plan = Plan {
         meter: Meter::new(draft.launches.groups.len()),
+        captures: Captures::of(&draft),
         places: Places::of(&draft),
         draft,
         kernels,

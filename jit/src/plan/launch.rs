@@ -6,7 +6,8 @@ use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::graph::Graph;
 use crate::lower::Pieces;
-use ferrotrace_kernels::cpu::panels::Epilogue;
+use crate::schedule::Epilogue;
+use ferrotrace_kernels::cpu::panels;
 use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{
@@ -249,6 +250,9 @@ impl Run<'_> {
         kernel: &Kernel,
         frees: &[Source],
     ) -> Result<()> {
+        if let Some(epilogue) = t.epilogue {
+            return self.by_library(t, epilogue, kernel, frees);
+        }
         let Some(panels) = t.kernel.panels else {
             return Err(Error::internal("a kernel without panels"));
         };
@@ -268,7 +272,7 @@ impl Run<'_> {
         let mut arguments = Arguments::default();
         self.bind(&t.kernel, &outputs, &mut arguments)?;
         count(Counter::LibraryCalls, 1);
-        let epilogue = Epilogue {
+        let epilogue = panels::Epilogue {
             launch: arguments.launch(0, &t.kernel, kernel),
             pointer: panels.pointer,
             whole: outputs.passing.is_none_or(|p| p.1.is_some()),
@@ -283,6 +287,43 @@ impl Run<'_> {
             Some(fault) => Err(self.error(fault)),
             None => self.settle(outputs),
         }
+    }
+
+    /// A matrix product of a device and its kernel as one call of the library; as two steps where it takes no such
+    /// operands.
+    fn by_library(
+        &mut self,
+        t: &Template,
+        epilogue: Epilogue,
+        kernel: &Kernel,
+        frees: &[Source],
+    ) -> Result<()> {
+        let draft = self.draft;
+        let id = t.call.node;
+        let placed = |e: Error| e.at(draft.graph.context(id));
+        let [store] = &t.kernel.node.stores[..] else {
+            return Err(Error::internal("an epilogue of several results"));
+        };
+        let node = draft.graph.node(store.node);
+        let (_, args) = self.operands(&t.call)?;
+        let bias = epilogue.bias.map(|bias| self.array(bias)).transpose()?;
+        let after = matmul::After {
+            bias,
+            activation: epilogue.activation,
+        };
+        let device = draft.graph.device();
+        let done = matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after);
+        if let Some(array) = done.map_err(placed)? {
+            count(Counter::LibraryCalls, 1);
+            self.store(store.node, array);
+            return Ok(());
+        }
+        drop(args);
+        let product = self.call(&t.call, &[])?;
+        self.store(id, product);
+        let launched = self.launch(&t.kernel, kernel, frees);
+        self.forget(Source::Node(id));
+        launched
     }
 
     /// Launches the independent kernels of steps `group` at once, then releases what each of them used last; in

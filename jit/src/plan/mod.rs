@@ -3,6 +3,7 @@
 mod bound;
 mod build;
 mod calls;
+mod capture;
 mod combine;
 mod finite;
 mod launch;
@@ -17,7 +18,7 @@ use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
 use crate::graph::Graph;
 use crate::lower::{Call, Limits, Pieces, Site};
-use crate::schedule::Refusal;
+use crate::schedule::{Epilogue, Refusal};
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
@@ -25,6 +26,8 @@ use std::time::Instant;
 
 pub(crate) use build::accesses;
 pub use build::draft;
+pub(crate) use capture::Captures;
+pub use capture::{GraphDecision, GraphLimits};
 pub use combine::Launches;
 pub(crate) use meter::Meter;
 
@@ -55,6 +58,8 @@ pub struct Template {
     pub call: Call,
     /// Whether others need the product, so that it is stored as a whole.
     pub stored: bool,
+    /// What a device's library does instead of the kernel, where it takes the operands.
+    pub epilogue: Option<Epilogue>,
     /// The kernel.
     pub kernel: Emitted,
 }
@@ -90,6 +95,8 @@ pub struct Draft {
     pub steps: Vec<Step>,
     /// Which of them are launched together.
     pub launches: Launches,
+    /// When they become graphs of a device.
+    pub graphs: GraphLimits,
     /// Buffers whose last use is each step.
     pub frees: Vec<Vec<Source>>,
     /// Where each output lies.
@@ -115,6 +122,7 @@ pub struct Plan {
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
     meter: Meter,
+    captures: Option<Captures>,
     places: run::Places,
 }
 
@@ -155,7 +163,9 @@ fn placed(error: Error, emitted: &Emitted, graph: &Graph) -> Error {
 impl Plan {
     /// What was decided: the graph, fused nodes, refusals, sources.
     pub fn explain(&self) -> Explanation {
+        let graphs = self.captures.as_ref().map(Captures::decisions);
         Explanation::measured(&self.draft, Some(&self.meter))
+            .with_graphs(graphs.unwrap_or_default())
     }
 
     /// The plan's draft.

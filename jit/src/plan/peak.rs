@@ -113,6 +113,7 @@ impl Footprints {
             }
             if let Step::Template(t) = step
                 && !t.stored
+                && t.epilogue.is_none()
             {
                 let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, pieces);
                 footprint.passing = scratch(graph, t);

@@ -7,7 +7,7 @@ use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::Emitted;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer};
+use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer, is_profiling};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -46,19 +46,31 @@ impl Plan {
         if Config::get().nans {
             return self.run_watched(run);
         }
-        for (at, group) in self.draft.launches.groups.iter().enumerate() {
-            let timer = Timer::start();
-            if group.len() > 1 {
-                run.launch_together(group.clone(), &self.kernels)?;
-                self.meter.stop(timer, &self.draft, at);
-                continue;
+        if !self.run_captured(&mut run)? {
+            for at in 0..self.draft.launches.groups.len() {
+                self.run_group(&mut run, at)?;
             }
-            let i = group.start;
-            self.step(&mut run, i)?;
-            self.meter.stop(timer, &self.draft, at);
-            run.release(i);
         }
         run.outputs()
+    }
+
+    /// Runs the steps of one launch, and releases what they used last.
+    pub(super) fn run_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
+        let group = &self.draft.launches.groups[at];
+        let timer = match is_profiling() {
+            true => Timer::start_on(&self.draft.graph.device()),
+            false => Timer::start(),
+        };
+        if group.len() > 1 {
+            run.launch_together(group.clone(), &self.kernels)?;
+            self.meter.stop(timer, &self.draft, at);
+            return Ok(());
+        }
+        let i = group.start;
+        self.step(run, i)?;
+        self.meter.stop(timer, &self.draft, at);
+        run.release(i);
+        Ok(())
     }
 
     fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
@@ -120,8 +132,42 @@ impl Places {
         };
         for step in &draft.steps {
             accesses(step).1.into_iter().for_each(&mut add);
+            // A product that the library does not take with its kernel is stored between the two.
+            if let Step::Template(template) = step {
+                add(template.call.node);
+            }
         }
         places
+    }
+}
+
+impl<'a> Run<'a> {
+    /// A run of the same plan with the same numbers, which has no data.
+    pub(super) fn shadow(of: &Run<'a>) -> Run<'a> {
+        Run {
+            draft: of.draft,
+            scalars: of.scalars,
+            inputs: of.inputs.iter().map(|_| None).collect(),
+            nodes: of.nodes.iter().map(|_| None).collect(),
+            places: of.places,
+            nothing: OnceCell::new(),
+        }
+    }
+
+    /// Gives a source data; `owned` says whether an input may be overwritten.
+    pub(super) fn put(&mut self, source: Source, array: Array, owned: bool) {
+        match source {
+            Source::Input(n) => self.inputs[n as usize] = Some((array, owned)),
+            Source::Node(v) => self.store(v, array),
+        }
+    }
+
+    /// Takes a source's data away.
+    pub(super) fn forget(&mut self, source: Source) {
+        match source {
+            Source::Input(n) => self.inputs[n as usize] = None,
+            Source::Node(v) => drop(self.take(v)),
+        }
     }
 }
 

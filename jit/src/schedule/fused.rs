@@ -2,7 +2,7 @@
 
 use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
-use super::{Mismatch, Moment, Refusal};
+use super::{Epilogue, Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
@@ -20,6 +20,8 @@ pub struct Product {
     pub step: usize,
     /// The node.
     pub node: ValueId,
+    /// What a device's library does with each element, if it computes all of the kernel.
+    pub epilogue: Option<Epilogue>,
 }
 
 /// The value of a node, and where it would be stored.

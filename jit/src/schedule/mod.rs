@@ -2,6 +2,7 @@
 
 mod access;
 mod align;
+mod epilogue;
 mod fused;
 mod moments;
 mod refusal;
@@ -22,6 +23,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use access::Access;
+pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub use moments::Moment;
@@ -116,6 +118,8 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
     }
     if graph.device().is_cpu() {
         fusion.take_up_products(graph, lowering);
+    } else {
+        fusion.take_up_epilogues(graph, lowering);
     }
     fusion.finish(lowering)
 }

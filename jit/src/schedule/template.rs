@@ -31,6 +31,7 @@ impl Fusion<'_> {
             let product = Product {
                 step: call.index(),
                 node: product.node,
+                epilogue: None,
             };
             if !matches!(graph.node(product.node).op, NodeOp::Op(Op::Matmul)) {
                 continue;

@@ -52,13 +52,14 @@ fn by_library(
     if *op != Op::Matmul {
         return cuda::run(op, args, shape, dtype, dense);
     }
-    if let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype)? {
+    if let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype, &Default::default())?
+    {
         return Ok(Some(out));
     }
     // Operands whose rows and columns are both strided are copied first.
     let operand = |i| dense(array(args, i)?).map(Arg::Array);
     let args = [operand(0)?, operand(1)?];
-    ops::matmul::run_by_library(device, &args, shape, dtype)
+    ops::matmul::run_by_library(device, &args, shape, dtype, &Default::default())
 }
 
 /// The result of an operator that only looks at its operand's memory another way.

@@ -9,8 +9,8 @@ use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{
-    Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result, Shape,
-    Strides, product,
+    Activation, Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result,
+    Shape, Strides, product,
 };
 
 /// The parts of a product's shape.
@@ -377,16 +377,26 @@ fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
     )
 }
 
+/// What a library does with each element of a product before it stores it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct After<'a> {
+    /// Dense numbers of the product's dtype that are added, one for each column.
+    pub bias: Option<&'a Array>,
+    /// What follows.
+    pub activation: Activation,
+}
+
 /// The product by the library of a device that is not the CPU; `None` where it has none or does not take the operands:
 /// dtypes that differ, integers, broadcast rows or columns.
 ///
 /// # Errors
 /// Out of memory; what the library answers.
-pub(crate) fn run_by_library(
+pub fn run_by_library(
     device: &Device,
     args: &[Arg],
     shape: &Shape,
     dtype: DType,
+    after: &After<'_>,
 ) -> Result<Option<Array>> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     if a.dtype != dtype || b.dtype != dtype || !dtype.is_float() {
@@ -426,6 +436,8 @@ pub(crate) fn run_by_library(
                 column: b_column,
                 batch: steps.1,
             },
+            bias: after.bias.map(|x| (&x.buffer, x.layout.offset())),
+            activation: after.activation,
             out: (&out.buffer, i * m * n),
         })?;
         if !done {

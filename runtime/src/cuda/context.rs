@@ -1,13 +1,17 @@
 //! Devices' contexts and streams.
 
+use super::Stopwatch;
 use super::blas::Blas;
 use super::copy::Staging;
+use super::memory::Shelves;
+use super::record::{self, Uncaptured};
 use super::{Nvrtc, driver};
-use crate::{Error, ErrorKind, Result};
+use crate::{Buffer, Device, Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, result, sys};
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use std::ptr;
+use std::time::Duration;
 
 /// A device's primary context, its stream, and what belongs to them. It lives until the process ends.
 pub(crate) struct Context {
@@ -16,11 +20,14 @@ pub(crate) struct Context {
     stream: sys::CUstream,
     /// Where memory comes from, if the driver orders allocations on streams.
     pub(super) pool: Option<sys::CUmemoryPool>,
+    /// Blocks kept for the next request.
+    pub(super) shelves: Mutex<Shelves>,
     /// What NVRTC compiles for, such as `sm_90a`.
     arch: String,
     name: String,
     pub(super) staging: Mutex<Staging>,
     blas: OnceCell<Result<Blas>>,
+    bandwidth: OnceCell<u64>,
     /// Memory of the host that kernels report faults in, one launch at a time.
     pub(super) faults: Mutex<Faults>,
 }
@@ -108,10 +115,12 @@ impl Context {
             } else {
                 None
             },
+            shelves: Mutex::default(),
             arch: format!("sm_{major}{minor}{own}"),
             name,
             staging: Mutex::default(),
             blas: OnceCell::new(),
+            bandwidth: OnceCell::new(),
             faults: Mutex::new(faults),
         })
     }
@@ -146,8 +155,37 @@ impl Context {
         &self.name
     }
 
+    pub(crate) fn device(&self) -> Device {
+        Device::of_cuda(self.index)
+    }
+
+    /// Bytes a second that a large copy reads and writes, measured at the first call.
+    pub(crate) fn bandwidth(&'static self) -> Result<u64> {
+        let measured = self.bandwidth.get_or_try_init(|| {
+            const BYTES: usize = 512 << 20;
+            let (from, to) = (
+                Buffer::allocate(&self.device(), BYTES)?,
+                Buffer::allocate(&self.device(), BYTES)?,
+            );
+            let mut least = Duration::MAX;
+            for _ in 0..4 {
+                let watch = Stopwatch::start(self);
+                // SAFETY: both buffers are of this device, of so many bytes, and apart.
+                unsafe {
+                    let (from, to) = (from.as_ptr() as u64, to.as_ptr() as u64);
+                    super::device_to_device(self, to, from, BYTES)?;
+                }
+                let time = watch.and_then(Stopwatch::stop);
+                least = least.min(time.unwrap_or(Duration::MAX));
+            }
+            Ok((2.0 * BYTES as f64 / least.as_secs_f64()) as u64)
+        });
+        measured.copied()
+    }
+
     /// Waits until everything on the stream has run.
     pub(crate) fn synchronize(&self) -> Result<()> {
+        record::refuse(Uncaptured::Waits)?;
         self.bind()?;
         // SAFETY: the stream lives until the process ends.
         unsafe { result::stream::synchronize(self.stream) }

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::context::failed;
+use super::record::{self, Uncaptured};
 use crate::Result;
 use crate::counters::{Counter, count};
 use cudarc::driver::{DriverError, sys};
@@ -48,6 +49,7 @@ pub(crate) unsafe fn host_to_device(
     source: *const u8,
     bytes: usize,
 ) -> Result<()> {
+    record::refuse(Uncaptured::HostCopy)?;
     context.bind()?;
     count(Counter::DeviceCopies, 1);
     let mut staging = context.staging.lock();
@@ -81,6 +83,7 @@ pub(crate) unsafe fn device_to_host(
     from: u64,
     bytes: usize,
 ) -> Result<()> {
+    record::refuse(Uncaptured::HostCopy)?;
     context.bind()?;
     count(Counter::DeviceCopies, 1);
     let mut staging = context.staging.lock();
@@ -126,6 +129,7 @@ pub(crate) unsafe fn device_to_device(
     from: u64,
     bytes: usize,
 ) -> Result<()> {
+    record::refuse(Uncaptured::DriverCopy)?;
     context.bind()?;
     // SAFETY: the caller answers for both ranges.
     unsafe { sys::cuMemcpyDtoDAsync_v2(to, from, bytes, context.stream()) }

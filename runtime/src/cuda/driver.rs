@@ -16,6 +16,11 @@ impl Driver {
     pub(crate) fn version(&self) -> String {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)
     }
+
+    /// Whether graphs may start a kernel while the one before it ends.
+    pub(crate) fn overlaps_kernels(&self) -> bool {
+        self.version >= 12030
+    }
 }
 
 #[cfg(target_os = "windows")]

@@ -1,40 +1,48 @@
 //! Launches on a device: arguments packed into one block of memory.
 
 use super::context::failed;
+use super::record::{self, Command, Uncaptured, Work};
 use super::{Context, Function};
-use crate::Result;
 use crate::counters::{Counter, count};
 use crate::launch::{Fault, Launch};
+use crate::{Error, Result};
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
 use std::ffi::c_void;
+use std::ops::Range;
 use std::ptr;
 
 /// Memory that goes back to the device's pool in the stream's order.
-struct Scratch<'a>(&'a Context, u64);
+struct Scratch<'a>(&'a Context, u64, usize);
 
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
-        if self.1 != 0 {
-            self.0.release(self.1);
+        if self.1 != 0 && !record::release(self.1) {
+            self.0.release(self.1, self.2);
         }
     }
 }
 
-/// Launches a kernel, and its `finish` after it, on the device's stream; `pointers` are addresses of the bindings. The
+/// Launches a kernel, and its `finish` after it, on the device's stream, and whether both wait for what is before
+/// them; `pointers` are addresses of the bindings. The
 /// host waits only if the kernel reports faults.
 pub(crate) fn launch(
     context: &Context,
-    entry: Function,
-    finish: Option<Function>,
+    (entry, finish, waits): (Function, Option<Function>, bool),
     pointers: &[u64],
     launch: &Launch<'_>,
 ) -> Result<Option<Fault>> {
+    if launch.grid.reports {
+        record::refuse(Uncaptured::ChecksIndices)?;
+    }
     let scratch = match launch.scratch {
         0 => 0,
-        bytes => context.allocate(bytes)?,
+        bytes => match record::allocate(context.index(), bytes) {
+            Some(symbol) => symbol,
+            None => context.allocate(bytes)?,
+        },
     };
-    let scratch = Scratch(context, scratch);
+    let scratch = Scratch(context, scratch, launch.scratch);
     context.bind()?;
     let faults = launch.grid.reports.then(|| context.faults.lock());
     // Every member of the kernel's argument structure is 8 bytes wide.
@@ -47,24 +55,21 @@ pub(crate) fn launch(
         // SAFETY: two numbers of pinned memory, which no kernel writes while the lock is held and none was launched.
         unsafe { ptr::write_bytes(faults.host, 0, 2) };
     }
-    count(Counter::KernelsLaunched, 1);
     let grid = &launch.grid;
     allow_shared(context, entry, grid.shared)?;
-    start(
-        context,
-        entry,
-        launch.chunks,
-        (grid.threads, grid.shared),
-        &mut args,
-    )?;
+    let first = pointers.len() + launch.params.len();
+    let scalars = first..first + launch.scalars.len();
+    let start = |function, blocks, block, args: &mut SmallVec<[u64; 64]>| match record::is_on() {
+        true => note(function, blocks, block, waits, args, scalars.clone()),
+        false => start(context, function, blocks, block, args),
+    };
+    if !record::is_on() {
+        count(Counter::KernelsLaunched, 1);
+    }
+    start(entry, launch.chunks, (grid.threads, grid.shared), &mut args)?;
     if let Some(finish) = finish {
-        start(
-            context,
-            finish,
-            grid.finish_blocks,
-            (grid.finish_threads, 0),
-            &mut args,
-        )?;
+        let block = (grid.finish_threads, 0);
+        start(finish, grid.finish_blocks, block, &mut args)?;
     }
     let Some(faults) = faults else {
         return Ok(None);
@@ -96,6 +101,35 @@ fn allow_shared(context: &Context, function: Function, bytes: u32) -> Result<()>
         .map_err(failed(context.index(), "asking for shared memory"))
 }
 
+/// A grid's size, as the driver takes it.
+fn blocks_of(blocks: usize) -> Option<u32> {
+    u32::try_from(blocks).ok().filter(|&b| b <= i32::MAX as u32)
+}
+
+/// Notes a launch for a graph.
+fn note(
+    function: Function,
+    blocks: usize,
+    (threads, shared): (u32, u32),
+    waits: bool,
+    args: &[u64],
+    scalars: Range<usize>,
+) -> Result<()> {
+    let blocks = blocks_of(blocks).ok_or_else(|| Error::internal("a grid of too many blocks"))?;
+    record::add(Command {
+        work: Work::Kernel {
+            function,
+            blocks,
+            threads,
+            shared,
+            waits,
+        },
+        words: args.to_vec(),
+        scalars,
+    });
+    Ok(())
+}
+
 fn start(
     context: &Context,
     function: Function,
@@ -113,11 +147,7 @@ fn start(
         sys::CU_LAUNCH_PARAM_END_AS_INT as usize as *mut c_void,
     ];
     let too_many = || result::DriverError(sys::CUresult::CUDA_ERROR_INVALID_VALUE);
-    let blocks = u32::try_from(blocks)
-        .ok()
-        .filter(|&b| b <= i32::MAX as u32)
-        .ok_or_else(too_many)
-        .map_err(error())?;
+    let blocks = blocks_of(blocks).ok_or_else(too_many).map_err(error())?;
     // SAFETY: the arguments are laid out as the kernel's structure, which the driver copies before it returns; every
     // pointer among them reaches as far as the caller's bindings say, on this device and in this stream's order.
     unsafe {

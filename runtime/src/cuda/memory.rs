@@ -1,12 +1,58 @@
-//! Memory of a device, ordered on its stream: the driver's pool keeps what is freed for the next request.
+//! Memory of a device, ordered on its stream.
+//!
+//! All work of a device is on one stream, so memory may be handed on as soon as the host lets go of it: who gets it next
+//! is later on the stream. Blocks up to [`LARGEST`] are kept by size class on shelves of ours, which costs a lock where
+//! the driver's pool takes a microsecond; larger ones, and what the shelves have no room for, are the pool's, which
+//! keeps all memory it ever had until it is trimmed.
 
 use super::Context;
 use super::context::failed;
+use super::record::{self, Uncaptured};
+use crate::counters::{Counter, count};
+use crate::host::size_class::{CLASSES, class_of, size_of};
 use crate::inject::{self, Site};
 use crate::{Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, sys};
 use std::mem::MaybeUninit;
 use std::ptr;
+
+/// Larger blocks are the driver's: their kernels take longer than an allocation, and classes would waste more.
+const LARGEST: usize = 32 << 20;
+/// Most bytes on the shelves.
+const KEPT: usize = 2 << 30;
+
+/// Released blocks by size class, last in first out.
+#[derive(Default)]
+pub(super) struct Shelves {
+    blocks: Vec<Vec<u64>>,
+    kept: usize,
+}
+
+impl Shelves {
+    fn take(&mut self, class: usize) -> Option<u64> {
+        let at = self.blocks.get_mut(class)?.pop()?;
+        self.kept -= size_of(class);
+        Some(at)
+    }
+
+    /// Whether there was room for the block.
+    fn put(&mut self, at: u64, class: usize) -> bool {
+        if self.kept + size_of(class) > KEPT || class >= CLASSES {
+            return false;
+        }
+        if self.blocks.len() <= class {
+            self.blocks.resize_with(class + 1, Vec::new);
+        }
+        self.blocks[class].push(at);
+        self.kept += size_of(class);
+        true
+    }
+
+    fn empty(&mut self) -> Vec<u64> {
+        self.kept = 0;
+        std::mem::take(&mut self.blocks).concat()
+    }
+}
 
 /// The device's pool, told to keep all memory it ever had until it is trimmed.
 pub(super) fn pool(device: sys::CUdevice) -> Result<sys::CUmemoryPool, DriverError> {
@@ -37,13 +83,22 @@ impl Context {
         if inject::fails(Site::Allocate) {
             return Err(out_of_memory());
         }
+        // Sizes beyond the classes are beyond any device, too.
+        let class = (bytes <= LARGEST).then(|| class_of(bytes));
+        if let Some((class, _)) = class
+            && let Some(at) = self.shelves.lock().take(class)
+        {
+            count(Counter::BuffersReused, 1);
+            return Ok(at);
+        }
+        let size = class.map_or(bytes, |(_, size)| size);
         self.bind()?;
-        match self.obtain(bytes) {
+        match self.obtain(size) {
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => {}
             result => return result.map_err(failed(self.index(), "an allocation")),
         }
         self.trim()?;
-        match self.obtain(bytes) {
+        match self.obtain(size) {
             Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(out_of_memory()),
             result => result.map_err(failed(self.index(), "an allocation")),
         }
@@ -61,13 +116,27 @@ impl Context {
         status.result().map(|()| at)
     }
 
-    /// Takes back memory of [`allocate`](Self::allocate), once what is on the stream now has run.
-    pub(crate) fn release(&self, at: u64) {
+    /// Memory for as long as the process lives.
+    pub(super) fn fixed(&self, bytes: usize) -> Result<u64> {
+        self.bind()?;
+        self.obtain(bytes)
+            .map_err(failed(self.index(), "an allocation"))
+    }
+
+    /// Takes back the `bytes` of [`allocate`](Self::allocate), once what is on the stream now has run.
+    pub(crate) fn release(&self, at: u64, bytes: usize) {
+        if bytes > LARGEST || !self.shelves.lock().put(at, class_of(bytes).0) {
+            self.give_back(at);
+        }
+    }
+
+    /// Gives memory back to the driver.
+    fn give_back(&self, at: u64) {
         // A failure here means that the context is lost, or the process ending: the memory is gone either way.
         if self.bind().is_err() {
             return;
         }
-        // SAFETY: the memory comes from `allocate`, and its last user lets go of it; the stream orders its reuse, and
+        // SAFETY: the memory comes from `obtain`, and its last user let go of it; the stream orders its reuse, and
         // without a pool the driver waits for the device.
         let _ = unsafe {
             match self.pool {
@@ -77,8 +146,10 @@ impl Context {
         };
     }
 
-    /// Gives everything that the pool keeps for reuse back to the device.
+    /// Gives everything that shelves and pool keep for reuse back to the device.
     pub(crate) fn trim(&self) -> Result<()> {
+        let blocks = self.shelves.lock().empty();
+        blocks.into_iter().for_each(|at| self.give_back(at));
         self.synchronize()?;
         let Some(pool) = self.pool else { return Ok(()) };
         // SAFETY: the pool is the device's.
@@ -89,6 +160,7 @@ impl Context {
 
     /// Sets bytes to zero, in the stream's order.
     pub(crate) fn zero(&self, at: u64, bytes: usize) -> Result<()> {
+        record::refuse(Uncaptured::DriverCopy)?;
         self.bind()?;
         // SAFETY: the caller owns `bytes` bytes there, ordered on the stream.
         unsafe { sys::cuMemsetD8Async(at, 0, bytes, self.stream()) }

@@ -8,17 +8,26 @@ mod blas;
 mod context;
 mod copy;
 mod driver;
+mod events;
+mod graph;
 mod launch;
 mod libraries;
 mod memory;
 mod module;
 mod nvrtc;
+mod record;
 
-pub use blas::{Matrix, Product, product};
+pub use blas::{Activation, Matrix, Product, product};
 pub(crate) use context::{Context, context};
 pub(crate) use copy::{device_to_device, device_to_host, host_to_device};
 pub(crate) use driver::probe;
+pub(crate) use events::Stopwatch;
+pub use graph::Capture;
 pub(crate) use launch::launch;
 pub(crate) use module::{Function, Module};
 pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;
+pub use record::{Recording, Uncaptured, record, recorded, take_refusal};
+pub(crate) use record::{
+    allocate as record_allocation, refuse_copy, release as record_release, symbol_at,
+};

@@ -4,7 +4,7 @@ use super::Context;
 use super::context::failed;
 use crate::inject::{self, Site};
 use crate::{Error, ErrorKind, Result};
-use cudarc::driver::{result, sys};
+use cudarc::driver::{DriverError, result, sys};
 use std::ffi::CString;
 
 /// Machine code in a context, unloaded when its last kernel is dropped.
@@ -61,9 +61,19 @@ impl Module {
     }
 }
 
-fn load_error(context: &Context, e: cudarc::driver::DriverError) -> Error {
+/// A failure to load code that the driver blames on the code; others are the device's.
+fn load_error(context: &Context, e: DriverError) -> Error {
+    use sys::CUresult as Of;
     let error = failed(context.index(), "loading")(e);
-    Error::new(ErrorKind::Load(error.to_string()))
+    match e.0 {
+        Of::CUDA_ERROR_INVALID_IMAGE
+        | Of::CUDA_ERROR_INVALID_SOURCE
+        | Of::CUDA_ERROR_INVALID_VALUE
+        | Of::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | Of::CUDA_ERROR_NOT_FOUND
+        | Of::CUDA_ERROR_UNSUPPORTED_PTX_VERSION => Error::new(ErrorKind::Load(error.to_string())),
+        _ => error,
+    }
 }
 
 impl Drop for Module {

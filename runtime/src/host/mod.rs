@@ -5,7 +5,7 @@ mod arithmetic;
 mod bandwidth;
 mod machine;
 mod plain;
-mod size_class;
+pub(crate) mod size_class;
 
 pub use alloc::{cached_bytes, trim};
 pub use arithmetic::peak;

@@ -10,11 +10,11 @@ const FINE_CLASSES: usize = 4;
 const FIRST_LARGE: usize = FINE_CLASSES + (20 - 8) * 4;
 
 /// The number of classes: sizes up to `isize::MAX`.
-pub(super) const CLASSES: usize = FIRST_LARGE + (63 - 20) * 8;
+pub(crate) const CLASSES: usize = FIRST_LARGE + (63 - 20) * 8;
 
 /// The class of a request of `bytes`, and the bytes of its blocks. `bytes` is from 1 to `isize::MAX`.
 #[inline]
-pub(super) fn class_of(bytes: usize) -> (usize, usize) {
+pub(crate) fn class_of(bytes: usize) -> (usize, usize) {
     let last = bytes - 1;
     if bytes <= FINE {
         let class = last / 64;
@@ -32,7 +32,7 @@ pub(super) fn class_of(bytes: usize) -> (usize, usize) {
 }
 
 /// The bytes of a block of `class`.
-pub(super) fn size_of(class: usize) -> usize {
+pub(crate) fn size_of(class: usize) -> usize {
     if class < FINE_CLASSES {
         (class + 1) * 64
     } else if class < FIRST_LARGE {

@@ -219,7 +219,7 @@ impl Writer<'_> {
             let _ = write!(
                 out,
                 "extern \"C\" __global__ void __launch_bounds__({threads}) {name}{suffix}(const __grid_constant__ \
-                 {name}_args a) {{\n{head}{text}}}\n"
+                 {name}_args a) {{\n{head}  FT_AFTER;\n{text}}}\n"
             );
         };
         kernel(&mut body, "", self.shape.threads, &main);

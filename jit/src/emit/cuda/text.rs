@@ -16,7 +16,8 @@ pub(super) fn helpers(narrow: bool) -> String {
 /// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range. `ft_divide` divides
 /// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
 /// (The warp's barrier keeps the compiler from predicating the other path into this one.)
-/// The forms with `_last` leave nothing in the cache.
+/// The forms with `_last` leave nothing in the cache. `FT_AFTER` waits for the kernel before, of a graph that starts this
+/// one while that still runs, and lets the next start: everything a kernel reads or writes comes after it.
 /// `ft_pack_` rounds two numbers, the first into the lower half.
 const HELPERS: &str = "\
 FT_INLINE ft_int ft_least(ft_int a, ft_int b) { return a < b ? a : b; }
@@ -40,6 +41,11 @@ FT_INLINE double ft_divide(double a, double b) {
   const double x = fabs(b), s = x < 0x1p-1022 ? 0x1p512 : x > 0x1p1022 ? 0x1p-512 : 1.0;
   return a * __ddiv_rn(1.0, b * s) * s;
 }
+#if __CUDA_ARCH__ >= 900
+#define FT_AFTER asm volatile(\"griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;\" ::: \"memory\")
+#else
+#define FT_AFTER
+#endif
 template <int N> struct ft_word;
 template <> struct ft_word<1> { typedef unsigned char type; };
 template <> struct ft_word<2> { typedef unsigned short type; };

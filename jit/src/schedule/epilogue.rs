@@ -1,0 +1,310 @@
+//! Products whose following kernel a device's library computes by itself: a bias for each column, relu, gelu in its
+//! tanh form (scheduler T-08, codegen A10.1).
+//!
+//! What the library computes is written as a graph, lowered like any other, and compared with the kernel: there is one
+//! definition of each activation, and no list of patterns.
+
+use super::{FusedNode, Fusion, Product};
+use crate::bisect::may_fuse;
+use crate::body::{BodyOp, Number, Source, Value};
+use crate::graph::{Graph, NodeOp};
+use crate::lower::{Limits, Lowered, Lowering, lower};
+use crate::simplify::simplify;
+use ferrotrace_kernels::{
+    BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
+};
+use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape};
+use petgraph::stable_graph::NodeIndex;
+
+/// What a library does with each element of a product before it stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Epilogue {
+    /// Dense numbers that are added, one for each column.
+    pub bias: Option<Source>,
+    /// What follows.
+    pub activation: Activation,
+}
+
+/// A kernel of more values is nothing that a library computes.
+const MOST: usize = 40;
+
+impl Fusion<'_> {
+    /// Joins every product with the one kernel that reads it, where a library computes both.
+    pub(super) fn take_up_epilogues(&mut self, graph: &Graph, lowering: &Lowering) {
+        let calls: Vec<NodeIndex> = self
+            .graph
+            .node_indices()
+            .filter(|&n| self.graph[n].is_none())
+            .collect();
+        for call in calls {
+            let Lowered::Call(product) = &lowering.steps[call.index()] else {
+                continue;
+            };
+            let node = product.node;
+            let source = Source::Node(node);
+            let output = lowering.outputs.iter().any(|o| o.0 == source);
+            let mut readers = self.graph.neighbors(call);
+            let (Some(reader), None) = (readers.next(), readers.next()) else {
+                continue;
+            };
+            let is_product = matches!(graph.node(node).op, NodeOp::Op(Op::Matmul));
+            if !is_product || output || lowering.pieces.contains_key(&node) {
+                continue;
+            }
+            let Some(kernel) = &self.graph[reader] else {
+                continue;
+            };
+            let Some(epilogue) = epilogue(graph, kernel, node, self.limits) else {
+                continue;
+            };
+            if lowering.pieces.contains_key(&kernel.stores[0].node) || !may_fuse() {
+                continue;
+            }
+            let mut fused = kernel.clone();
+            fused.steps.push(call.index());
+            fused.steps.sort_unstable();
+            fused.product = Some(Product {
+                step: call.index(),
+                node,
+                epilogue: Some(epilogue),
+            });
+            self.join(call, reader, fused);
+        }
+    }
+}
+
+/// What a kernel is to a library that computes the product it reads.
+fn epilogue(
+    graph: &Graph,
+    kernel: &FusedNode,
+    product: ValueId,
+    limits: &Limits,
+) -> Option<Epilogue> {
+    let node = graph.node(product);
+    let [store] = &kernel.stores[..] else {
+        return None;
+    };
+    let plain = !kernel.exact
+        && kernel.product.is_none()
+        && kernel.body.values().len() <= MOST
+        && store.update.is_none()
+        && store.dtype == node.dtype
+        && node.dtype.is_float()
+        && node.shape.rank() >= 2
+        && node.shape.numel() > 0;
+    if !plain {
+        return None;
+    }
+    let activations = [Activation::None, Activation::Relu, Activation::GeluTanh];
+    // The library's tanh is an approximation that half precision does not show.
+    let rough = node.dtype.compute() == node.dtype;
+    let exact = |a: &Activation| !rough || *a != Activation::GeluTanh;
+    activations
+        .into_iter()
+        .filter(exact)
+        .find_map(|activation| {
+            let bias = [true, false].into_iter().find_map(|biased| {
+                let reference =
+                    reference(&node.shape, node.dtype, biased, activation, limits).ok()??;
+                matched(kernel, &reference, Source::Node(product))
+            })?;
+            (bias.is_some() || activation != Activation::None)
+                .then_some(Epilogue { bias, activation })
+        })
+}
+
+/// The loops of what the library computes, of a product (input 0) and a bias (input 1).
+fn reference(
+    shape: &Shape,
+    dtype: DType,
+    biased: bool,
+    activation: Activation,
+    limits: &Limits,
+) -> Result<Option<FusedNode>> {
+    let (mut graph, host) = (Graph::new(), Device::cpu());
+    let mut x = graph.input(&Layout::contiguous(shape.clone()), dtype, &host);
+    if biased {
+        let columns: Shape = shape.last().copied().into_iter().collect();
+        let bias = graph.input(&Layout::contiguous(columns), dtype, &host);
+        x = graph.add(x, bias)?;
+    }
+    let y = match activation {
+        Activation::None => x,
+        Activation::Relu => graph.unary(UnaryOp::Relu, x)?,
+        Activation::GeluTanh => graph.push(Op::Composite(Composite::GeluTanh), &[x.into()])?,
+    };
+    graph.set_outputs(vec![y]);
+    let lowering = lower(&simplify(&graph)?, limits)?;
+    Ok(match &lowering.steps[..] {
+        [Lowered::Nest(nest)] => Some(FusedNode::of(0, nest)),
+        _ => None,
+    })
+}
+
+/// Whether a kernel computes what the reference does, with the product for its first input, and what it has for the
+/// second.
+fn matched(kernel: &FusedNode, reference: &FusedNode, product: Source) -> Option<Option<Source>> {
+    let (ours, theirs) = (&kernel.stores[0], &reference.stores[0]);
+    if kernel.extents() != reference.extents() || ours.index != theirs.index {
+        return None;
+    }
+    let mut others = kernel.loads().map(|l| l.0).filter(|s| *s != product);
+    let bias = others.next();
+    if others.any(|other| Some(other) != bias) {
+        return None;
+    }
+    let (a, b) = (&kernel.body, &reference.body);
+    // Values whose operands are equal, either way round where they commute: operands stand before their users.
+    let mut equal = vec![vec![false; b.values().len()]; a.values().len()];
+    for (i, x) in a.values().iter().enumerate() {
+        for (j, y) in b.values().iter().enumerate() {
+            let same = |p: Value, q: Value| equal[p as usize][q as usize];
+            let operators = match (&x.op, &y.op) {
+                (
+                    BodyOp::Load {
+                        source,
+                        dtype,
+                        index,
+                        mask: None,
+                    },
+                    BodyOp::Load {
+                        source: input,
+                        dtype: of,
+                        index: at,
+                        mask: None,
+                    },
+                ) => {
+                    let is_product = *input == Source::Input(0);
+                    dtype == of && index == at && is_product == (*source == product)
+                }
+                (BodyOp::Number(n), BodyOp::Number(m)) => {
+                    let bits = |number: &Number| match number.operand {
+                        Operand::Const(scalar) => {
+                            Some((number.dtype, scalar.to_bits(number.dtype)))
+                        }
+                        _ => None,
+                    };
+                    let n = bits(&a.numbers()[*n as usize]);
+                    n.is_some() && n == bits(&b.numbers()[*m as usize])
+                }
+                (BodyOp::Binary(f, p, q), BodyOp::Binary(g, r, s)) => {
+                    let commutes = matches!(f, BinaryOp::Add | BinaryOp::Mul);
+                    let turned = commutes && same(*p, *s) && same(*q, *r);
+                    f == g && (turned || same(*p, *r) && same(*q, *s))
+                }
+                (BodyOp::Unary(f, p), BodyOp::Unary(g, q)) => f == g && same(*p, *q),
+                (BodyOp::Cast(p), BodyOp::Cast(q)) => same(*p, *q),
+                (BodyOp::Round(p, t), BodyOp::Round(q, u)) => t == u && same(*p, *q),
+                _ => false,
+            };
+            equal[i][j] = operators && x.dtype == y.dtype;
+        }
+    }
+    equal[ours.value as usize][theirs.value as usize].then_some(bias)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Step, draft};
+    use ferrotrace_runtime::Scalar;
+
+    type Tail = dyn Fn(&mut Graph, ValueId, ValueId) -> Result<ValueId>;
+
+    /// What becomes of a product 6x5 by 5x4 and what follows it, of a bias of 4.
+    fn found(dtype: DType, tail: &Tail) -> Option<Epilogue> {
+        let mut graph = Graph::new();
+        let host = Device::cpu();
+        let mut input = |dims: &[usize]| {
+            let layout = Layout::contiguous(dims.iter().copied().collect());
+            graph.input(&layout, dtype, &host)
+        };
+        let (a, b, bias) = (input(&[6, 5]), input(&[5, 4]), input(&[4]));
+        let product = graph.push(Op::Matmul, &[a.into(), b.into()]).expect("fits");
+        let y = tail(&mut graph, product, bias).expect("fits");
+        graph.set_outputs(vec![y]);
+        let graph = simplify(&graph).expect("simplifies");
+        let limits = Limits::default();
+        let lowering = lower(&graph, &limits).expect("lowers");
+        let mut fusion = Fusion::new(&graph, &lowering, &limits);
+        while fusion.round() {}
+        fusion.take_up_epilogues(&graph, &lowering);
+        let schedule = fusion.finish(&lowering);
+        schedule.steps.iter().find_map(|step| match step {
+            super::super::Scheduled::Fused(fused) => fused.product?.epilogue,
+            super::super::Scheduled::Call(_) => None,
+        })
+    }
+
+    fn gelu(graph: &mut Graph, x: ValueId) -> Result<ValueId> {
+        graph.push(Op::Composite(Composite::GeluTanh), &[x.into()])
+    }
+
+    #[test]
+    fn bias_and_activations_are_recognised() {
+        let bias = Some(Source::Input(2));
+        for dtype in [DType::F32, DType::BF16] {
+            let add = found(dtype, &|g, p, b| g.add(p, b)).expect("a bias");
+            assert_eq!((add.bias, add.activation), (bias, Activation::None));
+            let turned = found(dtype, &|g, p, b| g.add(b, p)).expect("a bias");
+            assert_eq!(turned, add);
+            let relu = found(dtype, &|g, p, b| {
+                let x = g.add(p, b)?;
+                g.unary(UnaryOp::Relu, x)
+            });
+            let relu = relu.expect("bias and relu");
+            assert_eq!((relu.bias, relu.activation), (bias, Activation::Relu));
+        }
+        let both: &Tail = &|g, p, b| {
+            let x = g.add(p, b)?;
+            gelu(g, x)
+        };
+        let half = found(DType::BF16, both).expect("bias and gelu");
+        assert_eq!((half.bias, half.activation), (bias, Activation::GeluTanh));
+        let alone = found(DType::F16, &|g, p, _| gelu(g, p)).expect("gelu");
+        assert_eq!((alone.bias, alone.activation), (None, Activation::GeluTanh));
+        assert_eq!(
+            found(DType::F32, both),
+            None,
+            "the library's tanh is too rough"
+        );
+    }
+
+    #[test]
+    fn other_functions_are_not() {
+        let others: [&Tail; 6] = [
+            // Another form of gelu, another number, the product twice, a bias after, one for each row, a slot.
+            &|g, p, b| {
+                let x = g.add(p, b)?;
+                g.push(Op::Composite(Composite::Gelu), &[x.into()])
+            },
+            &|g, p, _| g.add(p, Operand::Const(Scalar::Float(1.0))),
+            &|g, p, _| g.add(p, p),
+            &|g, p, b| {
+                let x = gelu(g, p)?;
+                g.add(x, b)
+            },
+            &|g, p, b| g.sub(b, p),
+            &|g, p, _| g.mul(p, Operand::Slot(0, Scalar::Float(2.0))),
+        ];
+        for (i, tail) in others.iter().enumerate() {
+            assert_eq!(found(DType::F32, tail), None, "{i}");
+        }
+    }
+
+    /// On the CPU such products are taken up panel by panel.
+    #[test]
+    fn the_cpu_has_panels() {
+        let mut graph = Graph::new();
+        let layout = Layout::contiguous(Shape::from([64, 64]));
+        let x = graph.input(&layout, DType::F32, &Device::cpu());
+        let p = graph.push(Op::Matmul, &[x.into(), x.into()]).expect("fits");
+        let y = gelu(&mut graph, p).expect("fits");
+        graph.set_outputs(vec![y]);
+        let draft = draft(graph, &Limits::default()).expect("plans");
+        let [Step::Template(template)] = &draft.steps[..] else {
+            panic!("{:?}", draft.steps);
+        };
+        assert_eq!(template.epilogue, None);
+    }
+}

@@ -1,0 +1,458 @@
+//! Graphs: recordings made into one launch (scheduler G-04).
+//!
+//! A graph's commands run one after another. What they work on is *given* at each launch, memory of the caller's and
+//! one block for all that lives within the recording; arguments that differ from the last launch's are patched. Results
+//! are memory of the caller's too, so what somebody holds is never overwritten by a later launch.
+
+use super::context::failed;
+use super::record::{Command, Recording, Symbol, Work, symbol_at};
+use super::{Context, context};
+use crate::counters::{Counter, count};
+use crate::{Buffer, Error, Result};
+use cudarc::driver::sys;
+use std::ffi::c_void;
+use std::ptr;
+
+/// Blocks of a graph's own memory start at multiples of this.
+const ALIGN: usize = 256;
+
+/// Where an edge leaves a kernel that lets the next one begin before its end.
+const PROGRAMMATIC_PORT: u8 = 1;
+
+/// An argument that holds an address in given memory.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    command: u32,
+    word: u32,
+    place: u64,
+}
+
+/// A recording that can be launched at once, many times.
+pub struct Capture {
+    context: &'static Context,
+    commands: Vec<Command>,
+    /// Bytes that each given block has at least; the last is the graph's own memory.
+    given: Vec<usize>,
+    /// Arguments by the block that they point to.
+    uses: Vec<Vec<Use>>,
+    /// Where the blocks were at the last launch.
+    addresses: Vec<u64>,
+    /// Commands whose words were changed since.
+    changed: Vec<bool>,
+    graph: Option<Graph>,
+    kernels: usize,
+}
+
+/// The driver's side, made at the first launch.
+struct Graph {
+    context: &'static Context,
+    graph: sys::CUgraph,
+    exec: sys::CUgraphExec,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+// SAFETY: graphs may be used from any thread, by one at a time, which exclusive borrows see to.
+unsafe impl Send for Capture {}
+
+impl Capture {
+    /// Prepares a recording. `given` are the symbols whose memory each launch is given, in the order of its buffers.
+    ///
+    /// # Errors
+    /// `Internal` for a recording whose memory is still held.
+    pub fn new(recording: Recording, given: &[u32]) -> Result<Capture> {
+        let context = context(recording.device())?;
+        let own: Vec<(usize, &Symbol)> = recording
+            .symbols
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !given.contains(&(*at as u32)))
+            .collect();
+        let (offsets, bytes) = arena(own.iter().map(|o| o.1));
+        // For each symbol its block, and where it starts there.
+        let mut blocks = vec![(given.len(), 0u64); recording.symbols.len()];
+        for ((at, _), offset) in own.iter().zip(offsets) {
+            blocks[*at].1 = offset as u64;
+        }
+        for (block, symbol) in given.iter().enumerate() {
+            match blocks.get_mut(*symbol as usize) {
+                Some(slot) => *slot = (block, 0),
+                None => return Err(Error::internal("a graph is given memory of no symbol")),
+            }
+        }
+        let sizes = given.iter().map(|&s| recording.symbols[s as usize].bytes);
+        let mut uses = vec![Vec::new(); given.len() + 1];
+        for (c, command) in recording.commands.iter().enumerate() {
+            for (w, word) in command.words.iter().enumerate() {
+                if command.scalars.contains(&w) {
+                    continue;
+                }
+                let Some((symbol, place)) = symbol_at(*word) else {
+                    continue;
+                };
+                let (block, start) = *blocks
+                    .get(symbol as usize)
+                    .ok_or_else(|| Error::internal("a symbol of another recording"))?;
+                uses[block].push(Use {
+                    command: c as u32,
+                    word: w as u32,
+                    place: start + place,
+                });
+            }
+        }
+        let kernel = |c: &&Command| matches!(c.work, Work::Kernel { .. });
+        Ok(Capture {
+            context,
+            kernels: recording.commands.iter().filter(kernel).count(),
+            changed: vec![true; recording.commands.len()],
+            addresses: vec![0; given.len() + 1],
+            given: sizes.chain([bytes]).collect(),
+            uses,
+            commands: recording.commands,
+            graph: None,
+        })
+    }
+
+    /// Bytes that a launch needs besides what it is given.
+    pub fn own_bytes(&self) -> usize {
+        self.given.last().copied().unwrap_or(0)
+    }
+
+    /// Whether it was never launched.
+    pub fn is_new(&self) -> bool {
+        self.graph.is_none()
+    }
+
+    /// Sets a number of a command for the next launches.
+    #[inline]
+    pub fn set_number(&mut self, command: usize, word: usize, bits: u64) {
+        let slot = &mut self.commands[command].words[word];
+        if *slot != bits {
+            *slot = bits;
+            self.changed[command] = true;
+        }
+    }
+
+    /// Puts the commands on the device's stream, working on these buffers, each from a byte of it on.
+    ///
+    /// # Errors
+    /// `Internal` for buffers of another device, or too small; `OutOfMemory` for the graph's own memory; `Device` for
+    /// what the driver answers. Nothing has run then.
+    pub fn launch<'a>(&mut self, buffers: impl Iterator<Item = (&'a Buffer, usize)>) -> Result<()> {
+        let index = self.context.index();
+        let mut count_of = 0;
+        for (block, (buffer, first)) in buffers.enumerate() {
+            let fits = block + 1 < self.given.len()
+                && buffer.bytes().checked_sub(first) >= Some(self.given[block]);
+            if !fits || buffer.device().cuda_index() != Some(index) {
+                return Err(Error::internal(
+                    "a graph is given other memory than it needs",
+                ));
+            }
+            self.place(block, buffer.as_ptr() as u64 + first as u64);
+            count_of += 1;
+        }
+        if count_of + 1 != self.given.len() {
+            return Err(Error::internal("a graph is given too little memory"));
+        }
+        let own = Buffer::allocate(&self.context.device(), self.own_bytes())?;
+        self.place(count_of, own.as_ptr() as u64);
+        self.context.bind()?;
+        match &self.graph {
+            None => self.graph = Some(self.instantiate()?),
+            Some(graph) => self.patch(graph)?,
+        }
+        self.changed.fill(false);
+        let Some(graph) = &self.graph else {
+            return Err(Error::internal("a graph was not made"));
+        };
+        // SAFETY: the graph is whole; what its commands read and write is memory of the buffers given, as recorded, and
+        // the block above, which is handed on in the stream's order.
+        unsafe { sys::cuGraphLaunch(graph.exec, self.context.stream()) }
+            .result()
+            .map_err(failed(index, "a graph's launch"))?;
+        count(Counter::GraphLaunches, 1);
+        count(Counter::KernelsLaunched, self.kernels as u64);
+        Ok(())
+    }
+
+    /// Notes where a block is.
+    #[inline]
+    fn place(&mut self, block: usize, address: u64) {
+        if std::mem::replace(&mut self.addresses[block], address) == address {
+            return;
+        }
+        for u in &self.uses[block] {
+            self.commands[u.command as usize].words[u.word as usize] = address + u.place;
+            self.changed[u.command as usize] = true;
+        }
+    }
+
+    /// A graph of all commands with their present arguments.
+    fn instantiate(&self) -> Result<Graph> {
+        let error = || failed(self.context.index(), "making a graph");
+        let mut made = Graph {
+            context: self.context,
+            graph: ptr::null_mut(),
+            exec: ptr::null_mut(),
+            nodes: Vec::with_capacity(self.commands.len()),
+        };
+        // SAFETY: pointers are to live variables; what is made is destroyed with `made`.
+        unsafe { sys::cuGraphCreate(&mut made.graph, 0).result() }.map_err(error())?;
+        let overlaps = super::probe().is_ok_and(|driver| driver.overlaps_kernels());
+        for (i, command) in self.commands.iter().enumerate() {
+            let previous = i.checked_sub(1).map(|i| &self.commands[i]);
+            let all = made.nodes.last().map_or(&[][..], std::slice::from_ref);
+            let early = overlaps && previous.is_some_and(Command::waits) && command.waits();
+            let before = if early { &[][..] } else { all };
+            let mut node = ptr::null_mut();
+            match &command.work {
+                Work::Kernel { .. } => with_parameters(command, |parameters| {
+                    // SAFETY: the graph and the node before are alive, and the driver copies parameters and arguments.
+                    unsafe {
+                        sys::cuGraphAddKernelNode_v2(
+                            &mut node,
+                            made.graph,
+                            before.as_ptr(),
+                            before.len(),
+                            parameters,
+                        )
+                    }
+                })
+                .result()
+                .map_err(error())?,
+                Work::Product(request) => {
+                    let child = Child::of(self.context, request, &command.words)?;
+                    // SAFETY: as above; the child is copied.
+                    unsafe {
+                        sys::cuGraphAddChildGraphNode(
+                            &mut node,
+                            made.graph,
+                            before.as_ptr(),
+                            before.len(),
+                            child.0,
+                        )
+                    }
+                    .result()
+                    .map_err(error())?;
+                }
+            }
+            if early {
+                // The kernel may begin while the one before ends, whose end it waits for by itself.
+                let edge = sys::CUgraphEdgeData {
+                    from_port: PROGRAMMATIC_PORT,
+                    to_port: 0,
+                    type_: sys::CUgraphDependencyType::CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC as u8,
+                    reserved: [0; 5],
+                };
+                // SAFETY: both nodes are kernels of the graph.
+                unsafe {
+                    sys::cuGraphAddDependencies_v2(made.graph, all.as_ptr(), &node, &edge, 1)
+                }
+                .result()
+                .map_err(error())?;
+            }
+            made.nodes.push(node);
+        }
+        // SAFETY: the graph is alive.
+        unsafe { sys::cuGraphInstantiateWithFlags(&mut made.exec, made.graph, 0) }
+            .result()
+            .map_err(error())?;
+        count(Counter::GraphsCaptured, 1);
+        Ok(made)
+    }
+
+    /// Gives changed commands their present arguments.
+    fn patch(&self, graph: &Graph) -> Result<()> {
+        let error = || failed(self.context.index(), "changing a graph");
+        let all = self.commands.iter().zip(&graph.nodes).zip(&self.changed);
+        for ((command, node), _) in all.filter(|(_, changed)| **changed) {
+            match &command.work {
+                Work::Kernel { .. } => with_parameters(command, |parameters| {
+                    // SAFETY: the node is of the graph that the executable was made of, and the driver copies the
+                    // parameters; launches that are under way keep theirs.
+                    unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph.exec, *node, parameters) }
+                }),
+                Work::Product(request) => {
+                    let child = Child::of(self.context, request, &command.words)?;
+                    // SAFETY: as above; the child is of the same product, so of the same nodes.
+                    unsafe { sys::cuGraphExecChildGraphNodeSetParams(graph.exec, *node, child.0) }
+                }
+            }
+            .result()
+            .map_err(error())?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls the driver with a kernel's parameters, whose arguments are one structure.
+fn with_parameters(
+    command: &Command,
+    call: impl FnOnce(*const sys::CUDA_KERNEL_NODE_PARAMS) -> sys::CUresult,
+) -> sys::CUresult {
+    let Work::Kernel {
+        function,
+        blocks,
+        threads,
+        shared,
+        ..
+    } = command.work
+    else {
+        return sys::CUresult::CUDA_ERROR_INVALID_VALUE;
+    };
+    let mut arguments: *mut c_void = command.words.as_ptr().cast_mut().cast();
+    let parameters = sys::CUDA_KERNEL_NODE_PARAMS {
+        func: function.0,
+        gridDimX: blocks,
+        gridDimY: 1,
+        gridDimZ: 1,
+        blockDimX: threads,
+        blockDimY: 1,
+        blockDimZ: 1,
+        sharedMemBytes: shared,
+        kernelParams: ptr::from_mut(&mut arguments),
+        extra: ptr::null_mut(),
+        kern: ptr::null_mut(),
+        ctx: ptr::null_mut(),
+    };
+    call(&parameters)
+}
+
+/// The graph of a library's call.
+struct Child(sys::CUgraph);
+
+impl Child {
+    fn of(context: &Context, request: &super::blas::Request, words: &[u64]) -> Result<Child> {
+        let blas = context.blas()?;
+        let stream = blas.capture_stream();
+        let error = || failed(context.index(), "capturing a product");
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        let mut library = blas.lock();
+        // SAFETY: the stream is the library's own, on which nothing else is captured while the lock is held.
+        unsafe { sys::cuStreamBeginCapture_v2(stream, mode) }
+            .result()
+            .map_err(error())?;
+        let done = library.run(context, request, words, stream);
+        let mut graph = ptr::null_mut();
+        // SAFETY: the capture was begun above, and ends also when the call failed.
+        let ended = unsafe { sys::cuStreamEndCapture(stream, &mut graph) }.result();
+        let child = Child(graph);
+        done?;
+        ended.map_err(error())?;
+        Ok(child)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.0.is_null() {
+            // SAFETY: the graph is ours, and was copied where it is needed. A failure means that the context is lost.
+            let _ = unsafe { sys::cuGraphDestroy(self.0) };
+        }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // Without the context everything of it is gone.
+        if self.context.bind().is_err() {
+            return;
+        }
+        // SAFETY: both are ours; launches that are under way finish. A failure means that the context is lost.
+        unsafe {
+            if !self.exec.is_null() {
+                let _ = sys::cuGraphExecDestroy(self.exec);
+            }
+            let _ = sys::cuGraphDestroy(self.graph);
+        }
+    }
+}
+
+impl std::fmt::Debug for Capture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Capture({} commands)", self.commands.len())
+    }
+}
+
+/// Where symbols lie in one block, those that are alive at the same time apart, and the block's bytes: each in the first
+/// gap that is wide enough.
+fn arena<'a>(symbols: impl Iterator<Item = &'a Symbol>) -> (Vec<usize>, usize) {
+    let mut placed: Vec<(usize, usize, usize)> = Vec::new();
+    let (mut offsets, mut end) = (Vec::new(), 0);
+    for symbol in symbols {
+        let size = symbol.bytes.next_multiple_of(ALIGN);
+        // In the order of offsets; who died before this was born is of no account.
+        placed.retain(|p| p.2 > symbol.born);
+        let mut at = 0;
+        let mut position = placed.len();
+        for (i, (start, bytes, _)) in placed.iter().enumerate() {
+            if start - at >= size {
+                position = i;
+                break;
+            }
+            at = start + bytes;
+        }
+        placed.insert(position, (at, size, symbol.died.unwrap_or(usize::MAX)));
+        offsets.push(at);
+        end = end.max(at + size);
+    }
+    (offsets, end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn symbol(bytes: usize, born: usize, died: usize) -> Symbol {
+        Symbol {
+            bytes,
+            born,
+            died: Some(died),
+        }
+    }
+
+    #[test]
+    fn memory_of_one_time_is_apart_and_reused_later() {
+        let symbols = [
+            symbol(1000, 0, 2),
+            symbol(300, 0, 1),
+            symbol(200, 1, 3),
+            symbol(2000, 2, 4),
+            symbol(1000, 2, 3),
+        ];
+        let (offsets, bytes) = arena(symbols.iter());
+        // The third takes the place of the second, the fifth that of the first.
+        assert_eq!(offsets, [0, 1024, 1024, 1280, 0]);
+        assert_eq!(bytes, 1280 + 2048);
+    }
+
+    #[test]
+    fn random_lives_never_overlap() {
+        let mut state = 1u64;
+        let mut next = |n: usize| {
+            state = state
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (state >> 33) as usize % n
+        };
+        for _ in 0..50 {
+            let mut born = 0;
+            let symbols: Vec<Symbol> = (0..60)
+                .map(|_| {
+                    born += next(2);
+                    symbol(1 + next(3000), born, born + 1 + next(9))
+                })
+                .collect();
+            let (offsets, bytes) = arena(symbols.iter());
+            for (i, a) in symbols.iter().enumerate() {
+                assert!(offsets[i] + a.bytes <= bytes && offsets[i] % ALIGN == 0);
+                for (j, b) in symbols.iter().enumerate().take(i) {
+                    let together = b.died > Some(a.born) && a.died > Some(b.born);
+                    let apart =
+                        offsets[i] + a.bytes <= offsets[j] || offsets[j] + b.bytes <= offsets[i];
+                    assert!(apart || !together, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+}

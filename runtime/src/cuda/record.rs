@@ -1,0 +1,266 @@
+//! Recordings: what a thread would put on a device's stream, noted instead of done.
+//!
+//! While a thread records, memory of the device that it allocates is a *symbol*, an address that no device has, and
+//! launches are commands whose arguments hold symbols. A recording is made into a graph that is launched with real
+//! memory in place of symbols ([`Capture`](super::Capture)).
+
+use super::module::Function;
+use crate::{Error, Result};
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::ops::Range;
+
+/// Set in every symbol's address, and in none of a device's.
+const SYMBOL: u64 = 1 << 62;
+/// Bits of a byte's place in a symbol.
+const PLACE: u32 = 44;
+
+/// Why work is not captured in a graph (codegen B9.5).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Uncaptured {
+    /// The host waits for a kernel's verdict on indices.
+    #[error("the host waits for a check of indices")]
+    ChecksIndices,
+    /// An operation runs on the host, or reads what is on the device.
+    #[error("data is copied to or from the host")]
+    HostCopy,
+    /// Memory is copied or cleared by the driver.
+    #[error("memory is copied or cleared by the driver")]
+    DriverCopy,
+    /// The host waits for the device.
+    #[error("the host waits for the device")]
+    Waits,
+    /// Too few kernels in a row to be worth a graph.
+    #[error("{0} launches in a row are too few")]
+    TooFew(usize),
+    /// Operands' sizes, sharing or numbers differ from run to run more often than graphs are kept.
+    #[error("operands' memory or numbers change in ways that need another graph each time")]
+    Changing,
+    /// The driver or a library refused.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// One command of a recording.
+#[derive(Clone, Debug)]
+pub(super) struct Command {
+    pub work: Work,
+    /// A kernel's arguments, or the addresses that a product names.
+    pub words: Vec<u64>,
+    /// Which of them are numbers of the launch.
+    pub scalars: Range<usize>,
+}
+
+#[derive(Clone)]
+pub(super) enum Work {
+    Kernel {
+        function: Function,
+        blocks: u32,
+        threads: u32,
+        /// Bytes of shared memory that a block asks for besides its own.
+        shared: u32,
+        /// Whether it waits for the kernel before by itself.
+        waits: bool,
+    },
+    Product(super::blas::Request),
+}
+
+impl Command {
+    /// Whether it is a kernel that waits for the one before by itself.
+    pub fn waits(&self) -> bool {
+        matches!(self.work, Work::Kernel { waits: true, .. })
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Work::Kernel {
+                blocks, threads, ..
+            } => write!(f, "kernel of {blocks} x {threads}"),
+            Work::Product(_) => f.write_str("product"),
+        }
+    }
+}
+
+/// Memory that a recording allocated: its bytes, and the commands between which it lived.
+#[derive(Clone, Debug)]
+pub(super) struct Symbol {
+    pub bytes: usize,
+    pub born: usize,
+    pub died: Option<usize>,
+}
+
+/// What a thread recorded.
+#[derive(Debug, Default)]
+pub struct Recording {
+    device: u32,
+    pub(super) commands: Vec<Command>,
+    pub(super) symbols: Vec<Symbol>,
+    refused: Option<Uncaptured>,
+}
+
+thread_local! {
+    static ON: Cell<bool> = const { Cell::new(false) };
+    static RECORDING: RefCell<Recording> = RefCell::default();
+}
+
+/// Runs `f` while this thread records for a device, and returns the recording. All memory that `f` allocates on the
+/// device must be dropped by then, but what its result holds, which must be dropped without being used for more than
+/// [`symbol`](crate::Buffer::symbol).
+pub fn record<R>(device: &crate::Device, f: impl FnOnce() -> R) -> (R, Recording) {
+    /// Ends the recording also when `f` unwinds.
+    struct Until;
+    impl Drop for Until {
+        fn drop(&mut self) {
+            ON.set(false);
+        }
+    }
+    RECORDING.set(Recording {
+        device: device.cuda_index().unwrap_or(u32::MAX),
+        ..Recording::default()
+    });
+    ON.set(device.cuda_index().is_some());
+    let until = Until;
+    let result = f();
+    drop(until);
+    (result, RECORDING.take())
+}
+
+/// Commands recorded so far on this thread.
+pub fn recorded() -> usize {
+    RECORDING.with_borrow(|r| r.commands.len())
+}
+
+/// Why the recording under way is of no use, if it is not; the next is.
+pub fn take_refusal() -> Option<Uncaptured> {
+    RECORDING.with_borrow_mut(|r| r.refused.take())
+}
+
+/// Whether this thread records.
+#[inline]
+pub(super) fn is_on() -> bool {
+    ON.get()
+}
+
+impl Recording {
+    /// The device's index.
+    pub(super) fn device(&self) -> u32 {
+        self.device
+    }
+
+    /// Commands: kernels and library calls.
+    pub fn len(&self) -> usize {
+        self.commands.len()
+    }
+
+    /// Whether nothing is to be done.
+    pub fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Bytes of a symbol.
+    pub fn bytes(&self, symbol: u32) -> usize {
+        self.symbols[symbol as usize].bytes
+    }
+
+    /// The positions of a command's numbers among its words.
+    pub fn scalars(&self, command: usize) -> Range<usize> {
+        self.commands[command].scalars.clone()
+    }
+}
+
+/// A new symbol, while this thread records for the device.
+pub(crate) fn allocate(device: u32, bytes: usize) -> Option<u64> {
+    if !is_on() {
+        return None;
+    }
+    RECORDING.with_borrow_mut(|r| {
+        if r.device != device {
+            return None;
+        }
+        let address = SYMBOL | (r.symbols.len() as u64) << PLACE;
+        r.symbols.push(Symbol {
+            bytes,
+            born: r.commands.len(),
+            died: None,
+        });
+        // Beyond this the parts of an address would run into each other.
+        if bytes >= 1 << PLACE || r.symbols.len() >= 1 << (62 - PLACE) {
+            r.refused = Some(Uncaptured::Refused("too much memory".to_owned()));
+        }
+        Some(address)
+    })
+}
+
+/// Whether an address is a symbol's, whose end is noted then.
+#[inline]
+pub(crate) fn release(address: u64) -> bool {
+    let Some((symbol, _)) = symbol_at(address) else {
+        return false;
+    };
+    if is_on() {
+        RECORDING.with_borrow_mut(|r| {
+            let now = r.commands.len();
+            if let Some(symbol) = r.symbols.get_mut(symbol as usize) {
+                symbol.died = Some(now);
+            }
+        });
+    }
+    true
+}
+
+/// The symbol that an address lies in, and the place there.
+#[inline]
+pub(crate) fn symbol_at(address: u64) -> Option<(u32, u64)> {
+    let own = address >> 62 == 1;
+    own.then(|| {
+        let symbol = (address & !SYMBOL) >> PLACE;
+        (symbol as u32, address & ((1 << PLACE) - 1))
+    })
+}
+
+/// Notes a command.
+pub(super) fn add(command: Command) {
+    RECORDING.with_borrow_mut(|r| r.commands.push(command));
+}
+
+/// An error while this thread records: what is asked for cannot be recorded.
+#[inline]
+pub(super) fn refuse(why: Uncaptured) -> Result<()> {
+    if !is_on() {
+        return Ok(());
+    }
+    let error = Error::internal(format!("not recorded: {why}"));
+    RECORDING.with_borrow_mut(|r| r.refused = Some(why));
+    Err(error)
+}
+
+/// The error of a copy that cannot be recorded.
+pub(crate) fn refuse_copy() -> Result<()> {
+    refuse(Uncaptured::HostCopy)?;
+    Err(Error::internal("memory of a recording is read after it"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_told_from_addresses() {
+        assert_eq!(symbol_at(0x7f00_1234_5678), None);
+        assert_eq!(symbol_at(64), None);
+        let address = SYMBOL | 5 << PLACE | 4096;
+        assert_eq!(symbol_at(address), Some((5, 4096)));
+    }
+
+    #[test]
+    fn nothing_is_recorded_for_the_host() {
+        let ((), recording) = record(&crate::Device::cpu(), || {
+            assert!(!is_on());
+            assert_eq!(allocate(0, 64), None);
+            assert!(refuse(Uncaptured::Waits).is_ok());
+        });
+        assert!(recording.is_empty());
+    }
+}
