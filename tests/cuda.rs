@@ -481,6 +481,60 @@ fn matrix_products() {
     }
 }
 
+/// A bias for each column, relu and gelu after products: one call of the library, or two steps where it has none.
+#[test]
+fn products_with_what_follows() {
+    for dtype in FLOATS {
+        agree(epsilon(dtype) * 10.0, |d| {
+            let x = noise(&[3, 16, 24], dtype, d) * 0.3;
+            let w = noise(&[24, 32], dtype, d) * 0.3;
+            let turned = noise(&[32, 24], dtype, d) * 0.3;
+            let bias = noise(&[40], dtype, d).narrow(0, 5, 32);
+            eval([&x, &w, &turned]).unwrap_or_else(|e| panic!("{e}"));
+            vec![
+                x.matmul(&w) + &bias,
+                (&bias + x.matmul(&w)).gelu_tanh(),
+                x.matmul(&turned.t()).gelu_tanh(),
+                (x.matmul(&w) + &bias).relu(),
+                x.select(0, 1).matmul(&w).relu(),
+                // Nothing that a library has.
+                (x.matmul(&w) + &bias).gelu(),
+                x.matmul(&w) + noise(&[16, 1], dtype, d),
+                x.matmul(&w).relu() + &bias,
+            ]
+        });
+    }
+    let Some(d) = device() else { return };
+    let (x, w, b) = (
+        noise(&[64, 32], BF16, &d),
+        noise(&[32, 128], BF16, &d),
+        noise(&[128], BF16, &d),
+    );
+    eval([&x, &w, &b]).unwrap();
+    let (result, stats) = stats_scope(|| (x.matmul(&w) + &b).gelu_tanh().eval());
+    result.unwrap();
+    assert_eq!((stats.library_calls, stats.host_runs), (1, 0));
+    assert_eq!(stats.kernels_launched, 0, "the library adds and bends");
+}
+
+/// Profiles tell what kernels took on the device.
+#[test]
+fn profiles_have_the_devices_times() {
+    let Some(d) = device() else { return };
+    let x = Tensor::ones([1 << 27], F32, &d);
+    x.eval().unwrap();
+    let program = || (&x * 2.0 + 1.0).eval().unwrap();
+    program();
+    let ((), profile) = ferrotrace::profile(program);
+    let kernel = |span: &&ferrotrace::Span| span.activity == ferrotrace::Activity::Kernel;
+    let span = profile.spans().iter().find(kernel).expect("a kernel");
+    assert_eq!((span.bytes, &span.device), (2 << 29, &d));
+    assert!(d.bandwidth().unwrap() > 1 << 30);
+    let table = profile.to_string();
+    assert!(table.contains(&format!("a copy on {d} moves")), "{table}");
+    println!("{table}");
+}
+
 #[test]
 fn random_numbers_are_the_cpus() {
     agree(1e-6, |d| {

@@ -1,0 +1,413 @@
+//! Graphs of a CUDA device: replayed plans launched at once give what their launches one by one give, whatever happens
+//! to arguments and results. Where there is no device, every test says so and passes.
+
+use ferrotrace::prelude::*;
+use ferrotrace::{ErrorKind, GraphDecision, Stats, Uncaptured, stats_scope};
+
+fn device() -> Option<Device> {
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// Runs before a plan is captured, and the one that captures it.
+const WARM: usize = 3;
+
+fn noise(shape: &[usize], seed: usize, device: &Device) -> Tensor {
+    let n: usize = shape.iter().product();
+    let value = |i: usize| ((i * 7919 + seed * 101 + 13) % 4001) as f32 / 1000.0 - 2.0;
+    let data: Vec<f32> = (0..n).map(value).collect();
+    Tensor::from_slice(&data, shape, device)
+}
+
+fn numbers(x: &Tensor) -> Vec<f32> {
+    x.to_vec::<f32>().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Sums over rows and columns by turns: several kernels, whose intermediate values take each other's memory.
+fn turns(x: &Tensor, n: usize) -> Tensor {
+    let mut z = x.clone();
+    for _ in 0..n {
+        z = &z - z.mean_keepdim(0);
+        z = (&z - z.mean_keepdim(1)) * 1.5;
+    }
+    z
+}
+
+/// The same by loops in binary64.
+fn turns_of(data: &[f32], rows: usize, n: usize) -> Vec<f64> {
+    let mut z: Vec<f64> = data.iter().map(|&v| v as f64).collect();
+    let columns = z.len() / rows;
+    for _ in 0..n {
+        for j in 0..columns {
+            let mean = (0..rows).map(|i| z[i * columns + j]).sum::<f64>() / rows as f64;
+            (0..rows).for_each(|i| z[i * columns + j] -= mean);
+        }
+        for row in z.chunks_mut(columns) {
+            let mean = row.iter().sum::<f64>() / columns as f64;
+            row.iter_mut().for_each(|v| *v = (*v - mean) * 1.5);
+        }
+    }
+    z
+}
+
+#[track_caller]
+fn close(got: &[f32], want: &[f64]) {
+    assert_eq!(got.len(), want.len());
+    for (i, (a, b)) in got.iter().zip(want).enumerate() {
+        assert!(
+            (*a as f64 - b).abs() <= 1e-3 * b.abs().max(1.0),
+            "element {i}: {a} for {b}"
+        );
+    }
+}
+
+fn counted(f: impl FnOnce() -> Tensor) -> (Vec<f32>, Stats) {
+    let (result, stats) = stats_scope(|| {
+        let y = f();
+        y.eval().unwrap_or_else(|e| panic!("{e}"));
+        y
+    });
+    (numbers(&result), stats)
+}
+
+#[test]
+fn replays_are_one_launch_with_the_same_bits() {
+    let Some(d) = device() else { return };
+    let f = jit(|x: &Tensor| turns(x, 5));
+    let mut first = Vec::new();
+    for round in 0..8 {
+        let x = noise(&[33, 40], 1, &d);
+        let (got, stats) = counted(|| f.call(&x));
+        close(&got, &turns_of(&numbers(&x), 33, 5));
+        match round {
+            0 => first = got,
+            _ => assert_eq!(got, first, "round {round}"),
+        }
+        let (graphs, captured) = (stats.graph_launches, stats.graphs_captured);
+        let expected = match round + 1 {
+            n if n < WARM => (0, 0),
+            WARM => (1, 1),
+            _ => (1, 0),
+        };
+        assert_eq!((graphs, captured), expected, "round {round}");
+        assert!(stats.kernels_launched >= 5, "{stats:?}");
+    }
+    // Other data, in other memory.
+    let others: Vec<Tensor> = (2..6).map(|seed| noise(&[33, 40], seed, &d)).collect();
+    for x in &others {
+        let (got, stats) = counted(|| f.call(x));
+        close(&got, &turns_of(&numbers(x), 33, 5));
+        assert_eq!((stats.graph_launches, stats.graphs_captured), (1, 0));
+    }
+}
+
+#[test]
+fn flushes_of_one_plan_are_captured_and_numbers_are_patched() {
+    let Some(d) = device() else { return };
+    let x = noise(&[20, 70], 3, &d);
+    let base = turns_of(&numbers(&x), 20, 2);
+    for round in 0..8 {
+        let factor = 1.0 + round as f64;
+        let (got, stats) = counted(|| turns(&x, 2) * factor + 0.25 * factor);
+        let want: Vec<f64> = base.iter().map(|v| v * factor + 0.25 * factor).collect();
+        close(&got, &want);
+        assert_eq!(
+            stats.graph_launches,
+            u64::from(round + 1 >= WARM),
+            "round {round}"
+        );
+        assert_eq!(
+            stats.graphs_captured,
+            u64::from(round + 1 == WARM),
+            "round {round}"
+        );
+    }
+}
+
+#[test]
+fn held_results_stay_as_they_are() {
+    let Some(d) = device() else { return };
+    let f = jit(|x: &Tensor| (turns(x, 3), turns(x, 2) + 1.0));
+    let inputs: Vec<Tensor> = (0..12).map(|seed| noise(&[30, 31], seed, &d)).collect();
+    // All results are held while later replays run.
+    let results: Vec<(Tensor, Tensor)> = inputs.iter().map(|x| f.call(x)).collect();
+    for (x, (a, b)) in inputs.iter().zip(&results) {
+        let data = numbers(x);
+        close(&numbers(a), &turns_of(&data, 30, 3));
+        let want: Vec<f64> = turns_of(&data, 30, 2).iter().map(|v| v + 1.0).collect();
+        close(&numbers(b), &want);
+    }
+    // Views of results, too.
+    let view = results[3].0.narrow(0, 5, 2);
+    drop(results);
+    (0..6).for_each(|i| drop(f.call(&inputs[i])));
+    close(
+        &numbers(&view),
+        &turns_of(&numbers(&inputs[3]), 30, 3)[5 * 31..7 * 31],
+    );
+}
+
+#[test]
+fn arguments_given_away_are_overwritten_and_others_are_not() {
+    let Some(d) = device() else { return };
+    // Every kernel may write over what it reads last.
+    let step = jit(|x: Tensor| turns(&x, 2));
+    let mut x = noise(&[16, 64], 7, &d);
+    x.eval().unwrap();
+    let data = numbers(&x);
+    for _ in 0..10 {
+        x = step.call(x);
+    }
+    close(&numbers(&x), &turns_of(&data, 16, 20));
+    // The same function with an argument that is held by others stays away from it.
+    let kept = noise(&[16, 64], 8, &d);
+    let before = numbers(&kept);
+    for _ in 0..6 {
+        let got = step.call(kept.clone());
+        close(&numbers(&got), &turns_of(&before, 16, 2));
+        assert_eq!(numbers(&kept), before);
+    }
+    // And again with ones given away, which now is another graph of the same plan.
+    let given = noise(&[16, 64], 9, &d);
+    given.eval().unwrap();
+    let data = numbers(&given);
+    let got = step.call(step.call(given));
+    close(&numbers(&got), &turns_of(&data, 16, 4));
+}
+
+#[test]
+fn the_same_tensor_twice_and_views_of_one() {
+    let Some(d) = device() else { return };
+    let f = jit(|(a, b): (&Tensor, &Tensor)| turns(&(a + b), 2));
+    let base = noise(&[40, 24], 4, &d);
+    let data = numbers(&base);
+    let both = |a: usize, b: usize| {
+        let part = |at: usize| &data[at * 24..(at + 20) * 24];
+        let sum: Vec<f32> = part(a).iter().zip(part(b)).map(|(x, y)| x + y).collect();
+        turns_of(&sum, 20, 2)
+    };
+    for _ in 0..5 {
+        for (a, b) in [(0, 20), (3, 3), (20, 0), (7, 9)] {
+            let (x, y) = (base.narrow(0, a, 20), base.narrow(0, b, 20));
+            close(&numbers(&f.call((&x, &y))), &both(a as usize, b as usize));
+        }
+    }
+}
+
+#[test]
+fn other_sizes_are_other_graphs() {
+    let Some(d) = device() else { return };
+    let f = jit(|x: &Tensor| turns(x, 3));
+    for round in 0..6 {
+        for rows in [5, 64, 5, 17] {
+            let x = noise(&[rows, 33], round, &d);
+            close(&numbers(&f.call(&x)), &turns_of(&numbers(&x), rows, 3));
+        }
+    }
+}
+
+#[test]
+fn products_are_captured_in_other_memory_too() {
+    let Some(d) = device() else { return };
+    let f = jit(|(x, w): (&Tensor, &Tensor)| {
+        let h = (x.matmul(w) * 0.1).tanh();
+        let h = (h.matmul(w) * 0.1).tanh();
+        h.matmul(&w.t()) + x
+    });
+    let reference = |x: &[f32], w: &[f32]| {
+        let n = 24;
+        let product = |a: &[f64], w: &dyn Fn(usize, usize) -> f64| -> Vec<f64> {
+            let at = |i: usize| (0..n).map(|k| a[i / n * n + k] * w(k, i % n)).sum();
+            (0..a.len()).map(at).collect()
+        };
+        let plain = |k: usize, j: usize| w[k * n + j] as f64;
+        let turned = |k: usize, j: usize| w[j * n + k] as f64;
+        let squash = |a: Vec<f64>| -> Vec<f64> { a.iter().map(|v| (v * 0.1).tanh()).collect() };
+        let x: Vec<f64> = x.iter().map(|&v| v as f64).collect();
+        let h = squash(product(&x, &plain));
+        let h = squash(product(&h, &plain));
+        product(&h, &turned)
+            .iter()
+            .zip(&x)
+            .map(|(a, b)| a + b)
+            .collect::<Vec<f64>>()
+    };
+    let mut captured = 0;
+    for round in 0..8 {
+        let (x, w) = (
+            noise(&[10, 24], round, &d),
+            noise(&[24, 24], round + 50, &d),
+        );
+        let (got, stats) = counted(|| f.call((&x, &w)));
+        close(&got, &reference(&numbers(&x), &numbers(&w)));
+        captured += stats.graph_launches;
+        assert_eq!(stats.library_calls, 3, "round {round}");
+    }
+    assert!(captured > 0, "products by the library are captured");
+}
+
+#[test]
+fn checks_of_indices_stay_outside_and_still_fail() {
+    let Some(d) = device() else { return };
+    let f = jit(|(x, at): (&Tensor, &Tensor)| turns(&turns(x, 3).index_select(0, at), 3));
+    let x = noise(&[12, 30], 1, &d);
+    let good = Tensor::from_slice(&[3i64, 0, 11, -1, 5], 5, &d);
+    let bad = Tensor::from_slice(&[3i64, 0, 12, -1, 5], 5, &d);
+    let rows = turns_of(&numbers(&x), 12, 3);
+    let picked: Vec<f32> = [3, 0, 11, 11, 5]
+        .iter()
+        .flat_map(|&i| rows[i * 30..(i + 1) * 30].iter().map(|&v| v as f32))
+        .collect();
+    for round in 0..8 {
+        let (got, stats) = counted(|| f.call((&x, &good)));
+        close(&got, &turns_of(&picked, 5, 3));
+        if round + 1 >= WARM {
+            assert!(
+                stats.graph_launches >= 1,
+                "the parts around the check are captured"
+            );
+            assert!(stats.host_syncs >= 1, "the check is waited for");
+        }
+        if round % 2 == 1 {
+            let error = f.call((&x, &bad)).eval().expect_err("12 of 12 rows");
+            let at = matches!(
+                error.kind(),
+                ErrorKind::Index {
+                    index: 12,
+                    size: 12,
+                    ..
+                }
+            );
+            assert!(at, "{error}");
+        }
+    }
+}
+
+#[test]
+fn random_draws_differ_from_replay_to_replay() {
+    let Some(d) = device() else { return };
+    let draw = |g: &ferrotrace::Generator, x: &Tensor| {
+        turns(&(x + g.rand([15, 22], DType::F32, &x.device())), 2)
+    };
+    let (f, g) = (jit(draw_of), ferrotrace::Generator::new(5));
+    fn draw_of(x: &Tensor) -> Tensor {
+        turns(&(x + Tensor::rand([15, 22], DType::F32, &x.device())), 2)
+    }
+    let x = noise(&[15, 22], 1, &d);
+    let mut seen = Vec::new();
+    for _ in 0..6 {
+        seen.push(numbers(&f.call(&x)));
+    }
+    for i in 1..seen.len() {
+        assert_ne!(seen[i], seen[i - 1], "replay {i} draws anew");
+    }
+    // The same draws, replayed or not.
+    let want: Vec<Vec<f32>> = {
+        let g = ferrotrace::Generator::new(5);
+        (0..6)
+            .map(|_| numbers(&draw(&g, &x.to_device(&Device::cpu()))))
+            .collect()
+    };
+    for want in want {
+        let got = numbers(&draw(&g, &x));
+        let want: Vec<f64> = want.iter().map(|&v| v as f64).collect();
+        close(&got, &want);
+    }
+}
+
+#[test]
+fn threads_replay_one_function() {
+    let Some(d) = device() else { return };
+    let f = jit(|x: &Tensor| turns(x, 4));
+    std::thread::scope(|scope| {
+        for k in 0..6 {
+            let (f, d) = (&f, &d);
+            scope.spawn(move || {
+                for round in 0..12 {
+                    let x = noise(&[25, 26], k * 100 + round, d);
+                    let y = f.call(&x);
+                    let other = (&x * 2.0).sum(0);
+                    close(&numbers(&y), &turns_of(&numbers(&x), 25, 4));
+                    assert_eq!(other.dims(), [26]);
+                    drop(other.to_vec::<f32>().expect("sums"));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn memory_of_replays_is_counted_and_given_back() {
+    let Some(d) = device() else { return };
+    let f = jit(|x: &Tensor| turns(x, 3));
+    let x = noise(&[256, 256], 1, &d);
+    (0..5).for_each(|_| f.call(&x).eval().unwrap());
+    let ((), stats) = stats_scope(|| {
+        for _ in 0..10 {
+            f.call(&x).eval().unwrap();
+        }
+    });
+    let one = 256 * 256 * 4;
+    assert_eq!(stats.live_bytes, 0);
+    assert!(
+        stats.peak_bytes >= one && stats.peak_bytes <= 4 * one,
+        "{stats:?}"
+    );
+}
+
+#[test]
+fn decisions_are_told() {
+    let Some(d) = device() else { return };
+    let x = noise(&[9, 9], 1, &d);
+    let of = |make: &dyn Fn() -> Tensor| {
+        (0..4).for_each(|_| make().eval().unwrap());
+        let y = make();
+        y.eval().unwrap();
+        explain(&[&y]).graphs().to_vec()
+    };
+    let graphs = of(&|| turns(&x, 4));
+    assert!(
+        matches!(graphs[..], [(_, GraphDecision::Captured(1))]),
+        "{graphs:?}"
+    );
+    let graphs = of(&|| &x + 1.0);
+    let few = GraphDecision::Skipped(Uncaptured::TooFew(1));
+    assert!(
+        matches!(&graphs[..], [(_, why)] if *why == few),
+        "{graphs:?}"
+    );
+}
+
+/// `FERROTRACE_GRAPHS=0` in a child: the same numbers, and no graph.
+#[test]
+fn switched_off() {
+    const CHILD: &str = "FERROTRACE_TEST_CHILD";
+    let Some(d) = device() else { return };
+    if std::env::var(CHILD).is_ok() {
+        let f = jit(|x: &Tensor| turns(x, 5));
+        let x = noise(&[33, 40], 1, &d);
+        for _ in 0..6 {
+            let (got, stats) = counted(|| f.call(&x));
+            close(&got, &turns_of(&numbers(&x), 33, 5));
+            assert_eq!((stats.graph_launches, stats.graphs_captured), (0, 0));
+        }
+        return;
+    }
+    let program = std::env::current_exe().expect("this program");
+    let child = std::process::Command::new(program)
+        .args(["switched_off", "--exact", "--nocapture"])
+        .env(CHILD, "1")
+        .env("FERROTRACE_GRAPHS", "0")
+        .output()
+        .expect("runs");
+    assert!(
+        child.status.success(),
+        "{}",
+        String::from_utf8_lossy(&child.stderr)
+    );
+}
