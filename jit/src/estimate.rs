@@ -190,6 +190,8 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
 /// Operations of a step.
 pub fn of_step(draft: &Draft, step: &Step) -> u64 {
     let call = step.call().map_or(0, |call| of_call(&draft.graph, call));
-    let kernel = step.kernel().map_or(0, |kernel| of_kernel(&kernel.node));
+    let kernel = step.kernel().map_or(0, |kernel| {
+        of_kernel(&kernel.node).saturating_add(kernel.products)
+    });
     call.saturating_add(kernel)
 }

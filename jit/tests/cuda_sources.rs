@@ -6,9 +6,10 @@ mod common;
 
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
+use ferrotrace_jit::emit::Emitted;
 use ferrotrace_jit::emit::cuda::{attention, emit};
 use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
-use ferrotrace_jit::schedule::{Scheduled, fuse};
+use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
@@ -26,18 +27,22 @@ const HOPPER: &str = "sm_90a";
 /// Times that a source's helpers name `ft_load`.
 const DEFINITION: usize = 1;
 
-/// The CUDA sources of a graph's kernels.
-fn sources(graph: &Graph) -> Vec<String> {
-    // As for a device.
-    let graph = simplify_for(graph, false).expect("the graph simplifies");
-    let limits = Thresholds {
+/// As for a device.
+fn thresholds() -> Thresholds {
+    Thresholds {
         scan_length: usize::MAX,
         cat_bytes: u64::MAX,
         scatters: false,
         in_order_scans: true,
-        attention: attention::WIDEST,
+        attention: 227 << 10,
         ..Thresholds::default()
-    };
+    }
+}
+
+/// The CUDA sources of a graph's kernels.
+fn sources(graph: &Graph) -> Vec<String> {
+    let graph = simplify_for(graph, false).expect("the graph simplifies");
+    let limits = thresholds();
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let schedule = fuse(&graph, &lowering, &limits);
     let steps = schedule.steps.iter();
@@ -469,6 +474,36 @@ fn attention_is_one_kernel() {
     }
 }
 
+/// Steps of attention, and why there are none.
+fn attentions(graph: &Graph) -> (Vec<Emitted>, Vec<Refusal>) {
+    let graph = simplify_for(graph, false).expect("the graph simplifies");
+    let lowering = lower(&graph, &thresholds()).expect("the graph lowers");
+    let steps = lowering.steps.iter().enumerate();
+    let steps = steps.filter_map(|(at, step)| match step {
+        Lowered::Attention(step) => Some(attention::emit(step, at)),
+        _ => None,
+    });
+    let refusals = lowering.refusals.iter().map(|refusal| refusal.2);
+    (steps.collect(), refusals.collect())
+}
+
+/// What a kernel computes is counted, and why there is none is said.
+#[test]
+fn attention_counts_its_products() {
+    let of = |sizes: [usize; 3], needed: bool| {
+        let change = |g: &mut Graph, p: ValueId| {
+            let scores = scaled(g, p);
+            (scores, needed.then_some(scores))
+        };
+        attentions(&attention_of(DType::F32, sizes, change))
+    };
+    let (steps, refusals) = of([30, 40, 16], false);
+    assert_eq!((steps.len(), refusals.len()), (1, 0));
+    assert_eq!(steps[0].products, 2 * 4 * 30 * 40 * (16 + 16));
+    assert_eq!(of([30, 40, 16], true).1, [Refusal::ScoresNeeded]);
+    assert_eq!(of([30, 40, 300], false).1, [Refusal::TooWide]);
+}
+
 /// Scores that something else needs are stored: the softmax is a kernel of its own.
 #[test]
 fn scores_that_are_needed_are_no_attention() {
@@ -480,6 +515,12 @@ fn scores_that_are_needed_are_no_attention() {
         sources(&attention_of(DType::F32, [30, 40, 16], change))
     };
     assert!(of(false)[0].contains("ft_attend"));
+    let graph = attention_of(DType::F32, [30, 40, 300], |g, p| (scaled(g, p), None));
+    assert!(
+        sources(&graph)
+            .iter()
+            .all(|text| !text.contains("ft_attend"))
+    );
     let apart = of(true);
     assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
 }

@@ -91,6 +91,23 @@ impl Device {
         }
     }
 
+    /// Most bytes of fast memory that the threads of a block share, on a CUDA device with matrix units for bfloat16
+    /// (compute capability 8.0); elsewhere 0.
+    ///
+    /// ```
+    /// assert_eq!(ferrotrace_runtime::Device::cpu().shared_memory()?, 0);
+    /// # Ok::<(), ferrotrace_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the device's first use.
+    pub fn shared_memory(&self) -> Result<usize> {
+        match self.cuda_index() {
+            Some(index) => cuda::context(index).map(|context| context.shared()),
+            None => Ok(0),
+        }
+    }
+
     /// What the device is and what serves it, one fact a line: processor, cores, instruction set, caches, compiler,
     /// cache folder, CUDA driver, NVRTC.
     pub fn report(&self) -> String {

@@ -312,6 +312,7 @@ impl Writer<'_> {
             })
         });
         Emitted {
+            products: 0,
             panels,
             in_place,
             updates: self.updates(needed),

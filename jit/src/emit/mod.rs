@@ -93,6 +93,8 @@ pub struct Emitted {
     pub node: FusedNode,
     /// Loops over the columns of a row.
     pub loops: usize,
+    /// Operations of the matrix products within it.
+    pub products: u64,
     /// How it takes up a product, if it does.
     pub panels: Option<Panels>,
 }

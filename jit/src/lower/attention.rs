@@ -3,6 +3,7 @@
 
 use super::{Expansion, Limits, Realized, Site, loops};
 use crate::body::{BodyOp, Source};
+use crate::emit::cuda::attention as template;
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, flat_index};
 use crate::schedule::Refusal;
@@ -265,7 +266,8 @@ fn attention(
         return Err(Refusal::NoTemplate);
     };
     let fits = sizes.iter().all(|&n| n > 0 && n < 1 << 30) && sizes[1] > 1;
-    if !fits || sizes[2].max(sizes[3]) > limits.attention {
+    let narrow = sizes[2].max(sizes[3]) <= template::WIDEST;
+    if !fits || !narrow || template::shared_bytes(dtype, sizes) > limits.attention {
         return Err(Refusal::TooWide);
     }
     // What lies between the products, the first of them included.
@@ -318,7 +320,6 @@ pub(super) fn inside(graph: &Graph, product: ValueId, result: ValueId) -> Vec<bo
     for i in product.0 + 1..result.0 {
         inside[i as usize] = graph.operands(ValueId(i)).any(|x| inside[x.0 as usize]);
     }
-    // Of those, what the result is made of, and what only that is.
     inside
 }
 

@@ -94,7 +94,7 @@ pub struct Limits {
     pub shrink: bool,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
-    /// The widest keys and values of attention in one kernel; 0 where the emitter has none.
+    /// Most bytes that a block of attention may share; 0 where there is no such kernel.
     pub attention: usize,
 }
 

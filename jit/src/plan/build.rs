@@ -65,10 +65,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.update_factor,
             false => usize::MAX,
         },
-        attention: match graph.device().is_cpu() {
-            true => 0,
-            false => emit::cuda::attention::WIDEST,
-        },
+        attention: graph.device().shared_memory().unwrap_or(0),
         // Long rows are cut into pieces by the emitter.
         scan_length: match graph.device().is_cpu() {
             true => limits.scan_length,

@@ -25,6 +25,8 @@ pub(crate) struct Context {
     /// What NVRTC compiles for, such as `sm_90a`.
     arch: String,
     name: String,
+    /// Most bytes of memory that the threads of a block share.
+    shared: usize,
     pub(super) staging: Mutex<Staging>,
     blas: OnceCell<Result<Blas>>,
     bandwidth: OnceCell<u64>,
@@ -101,6 +103,7 @@ impl Context {
         use sys::CUdevice_attribute as A;
         let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+        let shared = attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
         // From Hopper on, a device's own instructions are those of its family's `a` target.
         let own = if major >= 9 { "a" } else { "" };
@@ -118,6 +121,8 @@ impl Context {
             shelves: Mutex::default(),
             arch: format!("sm_{major}{minor}{own}"),
             name,
+            // Units for bfloat16 and TF32 begin with 8.0.
+            shared: if major >= 8 { shared as usize } else { 0 },
             staging: Mutex::default(),
             blas: OnceCell::new(),
             bandwidth: OnceCell::new(),
@@ -149,6 +154,10 @@ impl Context {
 
     pub(crate) fn arch(&self) -> &str {
         &self.arch
+    }
+
+    pub(crate) fn shared(&self) -> usize {
+        self.shared
     }
 
     pub(crate) fn name(&self) -> &str {

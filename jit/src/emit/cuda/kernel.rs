@@ -238,6 +238,7 @@ impl Writer<'_> {
         };
         let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
         Emitted {
+            products: 0,
             source: KernelSource {
                 parts,
                 body,

@@ -106,11 +106,16 @@ impl Tiling {
     }
 }
 
+/// Bytes that a block shares, for queries, keys, their width and that of values.
+pub fn shared_bytes(dtype: DType, sizes: [usize; 4]) -> usize {
+    Tiling::of(dtype, sizes).bytes(dtype.size())
+}
+
 /// Writes the kernel of attention, a step of this number.
 pub fn emit(attention: &Attention, step: usize) -> Emitted {
     let node = fused(attention, step);
     let dtype = attention.nest.dtype;
-    let [rows, keys, _, values] = attention.sizes;
+    let [rows, keys, width, values] = attention.sizes;
     let tiling = Tiling::of(dtype, attention.sizes);
     let batch: usize = attention.nest.rows() / rows;
     let score = Score::of(
@@ -176,6 +181,7 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
             n => batch * rows * n * (values + 2) * size_of::<f32>(),
         },
         local: 0,
+        products: 2 * (batch * rows * keys) as u64 * (width + values) as u64,
         grid: Grid {
             threads: THREADS,
             finish_blocks: batch * rows,
