@@ -1,8 +1,9 @@
 //! Where tensors live and kernels run.
 
 use crate::compiler::CCompiler;
-use crate::{Config, Isa, Result, cuda, host};
+use crate::{Config, Error, Isa, Result, cuda, host};
 use std::fmt;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
@@ -48,6 +49,12 @@ impl Device {
     #[inline]
     pub fn is_cpu(&self) -> bool {
         self.0 == Kind::Cpu
+    }
+
+    /// Most bytes of a kernel's arguments on a CUDA device; 0 for the CPU, and for a device that is not there.
+    pub fn argument_bytes(&self) -> usize {
+        let context = self.cuda_index().map(cuda::context);
+        context.map_or(0, |c| c.map_or(0, cuda::Context::argument_bytes))
     }
 
     /// Waits until everything launched on the device has run.
@@ -105,6 +112,35 @@ impl Device {
         match self.cuda_index() {
             Some(index) => cuda::context(index).map(|context| context.shared()),
             None => Ok(0),
+        }
+    }
+
+    /// Runs `f`, and says what it took: on a CUDA device the time between two events, before and after what `f` puts on
+    /// the device's stream, to whose end this waits; on the CPU the time by the clock.
+    ///
+    /// ```
+    /// use ferrotrace_runtime::Device;
+    ///
+    /// let (four, took) = Device::cpu().time(|| Ok(2 + 2))?;
+    /// assert!(four == 4 && took.as_secs() < 1);
+    /// # Ok::<(), ferrotrace_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of `f`, and the first failure of what was launched.
+    pub fn time<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
+        match self.0 {
+            Kind::Cpu => {
+                let start = Instant::now();
+                let result = f()?;
+                Ok((result, start.elapsed()))
+            }
+            Kind::Cuda(index) => {
+                let lost = || Error::internal("a device tells no time");
+                let watch = cuda::Stopwatch::start(cuda::context(index)?).ok_or_else(lost)?;
+                let result = f()?;
+                Ok((result, watch.stop().ok_or_else(lost)?))
+            }
         }
     }
 
@@ -179,6 +215,7 @@ mod tests {
         assert_eq!(Device(Kind::Cuda(1)).to_string(), "cuda:1");
         assert!(Device::cpu().is_cpu() && Device::cpu().synchronize().is_ok());
         assert!(Device::cpu().trim().is_ok());
+        assert_eq!(Device::cpu().argument_bytes(), 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Launches: a kernel run over its chunks.
 
+mod table;
 mod together;
 
 pub use together::{Member, launch_together};
@@ -37,6 +38,8 @@ pub struct Grid {
     pub shared: u32,
     /// Whether the kernel checks indices, so that the host must wait for its verdict.
     pub reports: bool,
+    /// Launches that one of the kernel takes: it reads its arguments from a table. 0: they are its arguments.
+    pub table: u32,
 }
 
 /// A run of a kernel.
@@ -136,6 +139,9 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         waits,
     } = launch.kernel.code()
     {
+        if launch.grid.table > 0 {
+            return table::launch_tables(&[launch]).map(|()| None);
+        }
         let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
         let kernels = (*entry, *finish, *waits);
         return cuda::launch(module.context(), kernels, &addresses, launch);

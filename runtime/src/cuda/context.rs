@@ -24,6 +24,8 @@ pub(crate) struct Context {
     pub(super) shelves: Mutex<Shelves>,
     /// What NVRTC compiles for, such as `sm_90a`.
     arch: String,
+    /// Most bytes of a kernel's arguments.
+    argument_bytes: usize,
     name: String,
     /// Most bytes of memory that the threads of a block share.
     shared: usize,
@@ -120,6 +122,11 @@ impl Context {
             },
             shelves: Mutex::default(),
             arch: format!("sm_{major}{minor}{own}"),
+            // Devices before Volta, and compilers before 12.1, know the old limit.
+            argument_bytes: match (major, Nvrtc::get()?.version()) {
+                (7.., (12, 1..) | (13.., _)) => driver::probe()?.argument_bytes(),
+                _ => 4096,
+            },
             name,
             // Units for bfloat16 and TF32 begin with 8.0.
             shared: if major >= 8 { shared as usize } else { 0 },
@@ -158,6 +165,10 @@ impl Context {
 
     pub(crate) fn shared(&self) -> usize {
         self.shared
+    }
+
+    pub(crate) fn argument_bytes(&self) -> usize {
+        self.argument_bytes
     }
 
     pub(crate) fn name(&self) -> &str {

@@ -12,6 +12,14 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
+    /// Most bytes of a kernel's arguments: more since CUDA 12.1.
+    pub(crate) fn argument_bytes(&self) -> usize {
+        match self.version {
+            12010.. => 32_764,
+            _ => 4096,
+        }
+    }
+
     /// The newest CUDA version it serves, as `13.0`.
     pub(crate) fn version(&self) -> String {
         format!("{}.{}", self.version / 1000, self.version % 1000 / 10)

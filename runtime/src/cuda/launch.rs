@@ -130,15 +130,28 @@ fn note(
     Ok(())
 }
 
+/// Launches a kernel that takes a table, its one argument, in blocks of so many threads.
+pub(crate) fn launch_table(
+    context: &Context,
+    entry: Function,
+    (blocks, threads): (usize, u32),
+    mut table: Vec<u64>,
+) -> Result<()> {
+    record::refuse(Uncaptured::SharesTable)?;
+    context.bind()?;
+    count(Counter::KernelsLaunched, 1);
+    start(context, entry, blocks, (threads, 0), &mut table)
+}
+
 fn start(
     context: &Context,
     function: Function,
     blocks: usize,
     (threads, shared): (u32, u32),
-    args: &mut SmallVec<[u64; 64]>,
+    args: &mut [u64],
 ) -> Result<()> {
     let error = || failed(context.index(), "a launch");
-    let mut size = size_of_val(&args[..]);
+    let mut size = size_of_val(args);
     let mut extra: [*mut c_void; 5] = [
         sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize as *mut c_void,
         args.as_mut_ptr().cast(),

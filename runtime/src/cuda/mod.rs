@@ -23,7 +23,7 @@ pub(crate) use copy::{device_to_device, device_to_host, host_to_device};
 pub(crate) use driver::probe;
 pub(crate) use events::Stopwatch;
 pub use graph::Capture;
-pub(crate) use launch::launch;
+pub(crate) use launch::{launch, launch_table};
 pub(crate) use module::{Function, Module};
 pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;

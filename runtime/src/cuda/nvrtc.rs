@@ -54,6 +54,10 @@ impl Nvrtc {
         format!("{} {arch} {OPTIONS:?}", self.describe())
     }
 
+    pub(crate) fn version(&self) -> (i32, i32) {
+        (self.major, self.minor)
+    }
+
     /// Its name and version.
     pub(crate) fn describe(&self) -> String {
         format!("NVRTC {}.{}", self.major, self.minor)

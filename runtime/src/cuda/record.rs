@@ -30,6 +30,9 @@ pub enum Uncaptured {
     /// The host waits for the device.
     #[error("the host waits for the device")]
     Waits,
+    /// One launch stands for many, whose arguments are a table.
+    #[error("launches share a table of arguments")]
+    SharesTable,
     /// Too few kernels in a row to be worth a graph.
     #[error("{0} launches in a row are too few")]
     TooFew(usize),

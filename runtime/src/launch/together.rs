@@ -1,6 +1,6 @@
 //! Combined launches: independent kernels that share one hand-off to the pool.
 
-use super::{Args, Fault, Launch, PART, Workspace, resolve};
+use super::{Args, Fault, Launch, PART, Workspace, launch, resolve, table};
 use crate::counters::{Counter, count};
 use crate::inject::{self, Site};
 use crate::kernel::{Code, Entry, Finish};
@@ -35,7 +35,8 @@ struct Running {
     work: u64,
 }
 
-/// Runs several kernels of the CPU as one job of the pool, and returns when all is done. None may read or write what
+/// Runs several kernels of the CPU as one job of the pool, and returns when all is done; on a CUDA device those of one
+/// kernel that takes a table are put on the stream as one launch. None may read or write what
 /// another writes. Each member's chunks and results are those of a [`launch`](super::launch) of its own, so results
 /// do not depend on what is combined (scheduler C-14, codegen A10.4). Of several faults the first member's is returned,
 /// with its position.
@@ -43,6 +44,10 @@ struct Running {
 /// # Errors
 /// As of a launch; nothing has run then. `Internal` for a kernel of another device.
 pub fn launch_together(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
+    let is_host = |m: &Member<'_>| matches!(m.launch.kernel.code(), Code::Host { .. });
+    if !members.iter().any(is_host) {
+        return on_device(members);
+    }
     if inject::fails(Site::Launch) {
         return Err(Error::internal("a launch failed: a failure was injected"));
     }
@@ -129,6 +134,31 @@ pub fn launch_together(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>>
         let (site, index) = (site.load(Relaxed), index.load(Relaxed));
         (member, Fault { site, index })
     }))
+}
+
+/// Members on a CUDA device: those of a kernel that takes a table together, others alone, in the order of their first.
+fn on_device(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
+    let mut launched = vec![false; members.len()];
+    for (i, Member { launch: first, .. }) in members.iter().enumerate() {
+        if std::mem::replace(&mut launched[i], true) {
+            continue;
+        }
+        if first.grid.table == 0 {
+            if let Some(fault) = launch(first)? {
+                return Ok(Some((i, fault)));
+            }
+            continue;
+        }
+        let mut same = vec![first];
+        for (j, Member { launch, .. }) in members.iter().enumerate().skip(i + 1) {
+            if !launched[j] && std::ptr::eq(launch.kernel, first.kernel) {
+                launched[j] = true;
+                same.push(launch);
+            }
+        }
+        table::launch_tables(&same)?;
+    }
+    Ok(None)
 }
 
 /// Bytes of a part of the workspace.

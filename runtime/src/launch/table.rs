@@ -1,0 +1,116 @@
+//! Launches of one kernel of a CUDA device whose arguments travel in a table (scheduler C-12 to C-14).
+
+use super::{Launch, resolve};
+use crate::counters::{Counter, count};
+use crate::inject::{self, Site};
+use crate::kernel::Code;
+use crate::{Error, Result, cuda};
+
+/// Puts launches of one kernel on its device's stream, as many at a time as its table holds. None may read or write
+/// what another writes.
+pub(super) fn launch_tables(all: &[&Launch<'_>]) -> Result<()> {
+    if inject::fails(Site::Launch) {
+        return Err(Error::internal("a launch failed: a failure was injected"));
+    }
+    let live: Vec<&Launch<'_>> = all.iter().copied().filter(|l| l.chunks > 0).collect();
+    let Some(first) = live.first() else {
+        return Ok(());
+    };
+    let Code::Cuda { entry, module, .. } = first.kernel.code() else {
+        return Err(Error::internal("a table for a kernel of the CPU"));
+    };
+    let index = module.context().index();
+    for part in live.chunks(first.grid.table as usize) {
+        let table = table(index, part, first.grid.table as usize)?;
+        if part.len() > 1 {
+            count(Counter::CombinedLaunches, 1);
+        }
+        let blocks = part.iter().map(|l| l.chunks).sum();
+        cuda::launch_table(
+            module.context(),
+            *entry,
+            (blocks, first.grid.threads),
+            table,
+        )?;
+    }
+    Ok(())
+}
+
+/// The first block of each launch, of those that are none `u32::MAX`, as many as a power of two, two at least; then the
+/// arguments of each.
+fn table(index: u32, part: &[&Launch<'_>], members: usize) -> Result<Vec<u64>> {
+    let firsts = members.next_power_of_two().max(2);
+    let (mut first, mut next) = (vec![u32::MAX; firsts], 0usize);
+    for (launch, first) in part.iter().zip(&mut first) {
+        *first = u32::try_from(next).unwrap_or(u32::MAX);
+        next = next.saturating_add(launch.chunks);
+    }
+    let pair = |p: &[u32]| u64::from(p[0]) | u64::from(p[1]) << 32;
+    let mut table: Vec<u64> = first.chunks_exact(2).map(pair).collect();
+    for launch in part {
+        resolve(Some(index), launch.buffers, |p| table.push(p as u64))?;
+        table.extend(launch.params.iter().map(|&p| p as u64));
+        table.extend_from_slice(launch.scalars);
+        // Neither scratch memory nor a place for faults.
+        table.extend([0, 0]);
+    }
+    let words = part.first().map_or(0, |l| {
+        l.buffers.len() + l.params.len() + l.scalars.len() + 2
+    });
+    table.resize(firsts / 2 + members * words, 0);
+    Ok(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Grid;
+    use crate::kernel::compile_kernels;
+
+    fn launch<'a>(
+        kernel: &'a crate::Kernel,
+        chunks: usize,
+        params: &'a [i64],
+        scalars: &'a [u64],
+    ) -> Launch<'a> {
+        Launch {
+            kernel,
+            buffers: &[],
+            params,
+            scalars,
+            chunks,
+            scratch: 0,
+            local: 0,
+            grid: Grid::default(),
+        }
+    }
+
+    // scheduler C-12
+    #[test]
+    fn tables_hold_first_blocks_and_arguments() {
+        let source = crate::KernelSource {
+            parts: Vec::new(),
+            body: "void FT_SYMBOL(const ft_args *a, long long b, long long e, char *l) {}\n".into(),
+            finish: false,
+        };
+        let kernel = compile_kernels(&[source]).remove(0).expect("compiles");
+        let all = [
+            launch(&kernel, 3, &[-1], &[7]),
+            launch(&kernel, 5, &[2], &[8]),
+            launch(&kernel, 1, &[3], &[9]),
+        ];
+        let all: Vec<&Launch<'_>> = all.iter().collect();
+        let got = table(0, &all, 5).expect("no buffers");
+        let none = u64::from(u32::MAX);
+        let mut want = vec![
+            3 << 32,
+            8 | none << 32,
+            none | none << 32,
+            none | none << 32,
+        ];
+        want.extend([u64::MAX, 7, 0, 0, 2, 8, 0, 0, 3, 9, 0, 0]);
+        want.resize(4 + 5 * 4, 0);
+        assert_eq!(got, want);
+        assert!(launch_tables(&all).is_err());
+    }
+}
