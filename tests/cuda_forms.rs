@@ -415,3 +415,275 @@ fn approximations() {
         assert!(error <= most, "{error} ulp at {at}");
     }
 }
+
+/// tanh of every half number, rounded once, and within a product as gelu has it.
+#[test]
+fn half_types_are_rounded_well() {
+    let Some(d) = device() else { return };
+    for (dtype, digits) in [(F16, 11), (BF16, 8)] {
+        let all: Vec<f32> = (0..=u16::MAX)
+            .map(|bits| f32::from_bits(u32::from(bits) << 16))
+            .collect();
+        let half = Tensor::from_slice(&all, all.len(), &d).to_dtype(dtype);
+        let wide = half.to_dtype(F64).to_vec::<f64>().expect("runs");
+        let of = |x: &Tensor| x.tanh() * 3.0;
+        let [plain, tripled] =
+            [half.tanh(), of(&half)].map(|t| t.to_dtype(F64).to_vec::<f64>().expect("runs"));
+        for (i, x) in wide.iter().enumerate() {
+            for (got, want) in [(plain[i], x.tanh()), (tripled[i], 3.0 * x.tanh())] {
+                let unit = (want.abs().max(1e-4).log2().floor() - f64::from(digits - 1)).exp2();
+                let close = (got - want).abs() <= 0.55 * unit || got.is_nan() && want.is_nan();
+                assert!(close, "{dtype}: {got} for {want} of {x}");
+            }
+        }
+    }
+}
+
+/// Many tensors of all sizes through one program each: kernels of one text are one launch, and nobody's results are
+/// another's.
+#[test]
+fn many_tensors_are_one_launch() {
+    let Some(d) = device() else { return };
+    for count in [2usize, 7, 148, 300] {
+        let sizes = (0..count).map(|i| 4 * (1 + i * 37 % 1000) + usize::from(i % 5 == 0) * 100_000);
+        let all: Vec<(Vec<f32>, Tensor)> = sizes
+            .enumerate()
+            .map(|(i, n)| {
+                let values: Vec<f32> = (0..n).map(|k| value(k + 1000 * i)).collect();
+                let x = Tensor::from_slice(&values, n, &d);
+                (values, x)
+            })
+            .collect();
+        let before = stats();
+        let results: Vec<Tensor> = all.iter().map(|(_, x)| x * 2.0 + 1.0).collect();
+        eval(&results).expect("runs");
+        let launches = stats().kernels_launched - before.kernels_launched;
+        assert!(launches <= 1 + count as u64 / 100, "{launches} for {count}");
+        for ((values, _), result) in all.iter().zip(&results) {
+            let want: Vec<f32> = values.iter().map(|x| x * 2.0 + 1.0).collect();
+            assert_eq!(result.to_vec::<f32>().expect("runs"), want);
+        }
+        // Rows of one length, however many, and reductions, which share memory within a block.
+        let results: Vec<Tensor> = all.iter().map(|(_, x)| x.reshape([-1, 4]).sum(1)).collect();
+        eval(&results).expect("runs");
+        for ((values, _), result) in all.iter().zip(&results) {
+            let got = result.to_vec::<f32>().expect("runs");
+            for (got, row) in got.iter().zip(values.chunks(4)) {
+                let want: f64 = row.iter().map(|&x| f64::from(x)).sum();
+                assert!((f64::from(*got) - want).abs() < 1e-5, "{got} for {want}");
+            }
+        }
+    }
+}
+
+/// Steps of an optimiser in place, several in a row.
+#[test]
+fn an_optimiser_steps_in_place() {
+    let Some(d) = device() else { return };
+    let sizes = [768usize, 768 * 9, 13, 1 << 20, 4, 50_000];
+    let mut state: Vec<[Tensor; 3]> = sizes
+        .iter()
+        .map(|&n| [0, 1, 2].map(|k| Tensor::from_slice(&data(n + k)[k..], n, &d)))
+        .collect();
+    let mut want: Vec<[Vec<f64>; 3]> = sizes
+        .iter()
+        .map(|&n| [0, 1, 2].map(|k| data(n + k)[k..].iter().map(|&x| f64::from(x)).collect()))
+        .collect();
+    for _ in 0..3 {
+        state = state
+            .into_iter()
+            .map(|[p, m, v]| {
+                let m = m * 0.9 + &p * 0.1;
+                let v = v * 0.99 + p.square() * 0.01;
+                [p - &m / (v.abs().sqrt() + 1e-3) * 0.01, m, v]
+            })
+            .collect();
+        eval(&state.iter().flatten().cloned().collect::<Vec<_>>()).expect("runs");
+        for [p, m, v] in &mut want {
+            for ((p, m), v) in p.iter_mut().zip(m).zip(v) {
+                *m = *m * 0.9 + *p * 0.1;
+                *v = *v * 0.99 + *p * *p * 0.01;
+                *p -= *m / (v.abs().sqrt() + 1e-3) * 0.01;
+            }
+        }
+    }
+    for (got, want) in state.iter().flatten().zip(want.iter().flatten()) {
+        for (got, want) in got.to_vec::<f32>().expect("runs").iter().zip(want) {
+            assert!(
+                (f64::from(*got) - want).abs() < 1e-3 * want.abs().max(1.0),
+                "{got} for {want}"
+            );
+        }
+    }
+}
+
+/// Rows that start at any element, held in registers or not, reduced and written, of every width.
+#[test]
+fn unaligned_rows() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [
+        (300, 33),
+        (70, 1001),
+        (2050, 5003),
+        (30, 50_257),
+        (9, 131_073),
+    ] {
+        for dtype in [F32, BF16, F16, F64] {
+            let n = rows * columns;
+            let x = Tensor::from_slice(&data(n), [rows, columns], &d).to_dtype(dtype);
+            x.eval().expect("runs");
+            let whole = x.to_dtype(F64).to_vec::<f64>().expect("runs");
+            let [sum, most, sums] = [
+                x.to_dtype(F32).sum(1),
+                x.max(1),
+                x.to_dtype(F32).logsumexp(1),
+            ]
+            .map(|t| t.to_dtype(F64).to_vec::<f64>().expect("runs"));
+            let place = x.argmin(1).to_vec::<i64>().expect("runs");
+            let soft = x.softmax(1).to_dtype(F64).to_vec::<f64>().expect("runs");
+            let slack = if dtype.is_half() { 1e-2 } else { 1e-5 };
+            for (r, row) in whole.chunks(columns).enumerate() {
+                let scale: f64 = row.iter().map(|x| x.abs()).sum();
+                assert!(
+                    (sum[r] - row.iter().sum::<f64>()).abs() < 1e-6 * scale,
+                    "{dtype} {r}"
+                );
+                assert_eq!(most[r], row.iter().copied().fold(f64::MIN, f64::max));
+                let least = row.iter().copied().fold(f64::MAX, f64::min);
+                assert_eq!(
+                    Some(place[r] as usize),
+                    row.iter().position(|&x| x == least)
+                );
+                let total: f64 = row.iter().map(|x| x.exp()).sum();
+                near(sums[r], total.ln(), 1e-5);
+                for c in [0, 1, columns / 2, columns - 2, columns - 1] {
+                    let (got, want) = (soft[r * columns + c], row[c].exp() / total);
+                    // Subnormal numbers of binary16 lie 2⁻²⁴ apart.
+                    let close = (got - want).abs() <= slack * want + 2f64.powi(-24);
+                    assert!(close, "{dtype} {r} {c}: {got} for {want}");
+                }
+            }
+        }
+    }
+}
+
+/// The loss of classes, of rows of odd length, with the gradient's softmax beside it.
+#[test]
+fn cross_entropies() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [(100, 50_257), (3000, 1003), (5, 17)] {
+        for dtype in [F32, BF16] {
+            let x = Tensor::from_slice(&data(rows * columns), [rows, columns], &d).to_dtype(dtype);
+            let classes: Vec<i64> = (0..rows).map(|r| (r * 7919 % columns) as i64).collect();
+            let t = Tensor::from_slice(&classes, rows, &d);
+            let whole = x.to_dtype(F64).to_vec::<f64>().expect("runs");
+            let of = |(row, &class): (&[f64], &i64)| {
+                let total: f64 = row.iter().map(|x| x.exp()).sum();
+                total.ln() - row[class as usize]
+            };
+            let losses: f64 = whole.chunks(columns).zip(&classes).map(of).sum();
+            let got = x
+                .cross_entropy(&t)
+                .to_dtype(F64)
+                .to_scalar::<f64>()
+                .expect("runs");
+            near(
+                got,
+                losses / rows as f64,
+                if dtype == F32 { 1e-5 } else { 5e-3 },
+            );
+        }
+    }
+}
+
+/// Rows of a table, whole chunks of them or not, and an index out of range.
+#[test]
+fn gathered_rows() {
+    let Some(d) = device() else { return };
+    for (rows, columns, first) in [(500, 1024, 0), (77, 40, 0), (33, 37, 0), (60, 64, 3)] {
+        for dtype in [F32, BF16, U8, I64] {
+            let n = rows * columns + first;
+            let whole: Vec<f32> = (0..n).map(|i| (i * 31 % 101) as f32).collect();
+            let flat = Tensor::from_slice(&whole, n, &d).to_dtype(dtype);
+            let table = flat
+                .narrow(0, first as isize, rows * columns)
+                .reshape([rows, columns]);
+            let places: Vec<i64> = (0..999)
+                .map(|i| (i * 7919 % (2 * rows)) as i64 - rows as i64)
+                .collect();
+            let index = Tensor::from_slice(&places, [3, 333], &d);
+            let got = (table.embedding(&index) + 1)
+                .to_dtype(F32)
+                .to_vec::<f32>()
+                .expect("runs");
+            for (i, &place) in places.iter().enumerate() {
+                let row = place.rem_euclid(rows as i64) as usize;
+                for c in 0..columns {
+                    let want = whole[first + row * columns + c] + 1.0;
+                    assert_eq!(got[i * columns + c], want, "{dtype} {i} {c}");
+                }
+            }
+            let wrong = Tensor::from_slice(&[0i64, rows as i64], 2, &d);
+            assert!(table.embedding(&wrong).eval().is_err());
+        }
+    }
+}
+
+/// Products of matrices and vectors, which read the matrix once: by rows, by columns, batched, with what follows.
+#[test]
+fn matrices_and_vectors() {
+    let Some(d) = device() else { return };
+    for dtype in [F32, BF16, F16, F64] {
+        for (m, k) in [(1000, 4096), (37, 129), (3, 70_000), (4096, 16), (1, 5000)] {
+            // Sums of 70,000 products of up to 4 stay below what binary16 holds.
+            let a = (Tensor::from_slice(&data(m * k), [m, k], &d) / 8.0).to_dtype(dtype);
+            let x = Tensor::from_slice(&data(k), k, &d).to_dtype(dtype);
+            let [left, right] = [&a, &x].map(|t| t.to_dtype(F64).to_vec::<f64>().expect("runs"));
+            let transposed = a.t().contiguous();
+            transposed.eval().expect("runs");
+            let strided = x.matmul(&transposed).to_dtype(F64).to_vec::<f64>();
+            let strided = strided.expect("runs");
+            let before = stats();
+            let products = [
+                a.matmul(&x),
+                a.matmul(&x.reshape([k, 1])).reshape(m),
+                x.matmul(&a.t()),
+                x.reshape([1, k]).matmul(&a.t()).reshape(m),
+                (a.reshape([1, m, k])
+                    .matmul(&x.reshape([1, k, 1]))
+                    .reshape(m)
+                    + 1.0)
+                    .relu()
+                    - 1.0,
+            ];
+            eval(&products).expect("runs");
+            assert_eq!(stats().library_calls, before.library_calls);
+            let mut all: Vec<Vec<f64>> = products
+                .iter()
+                .map(|t| t.to_dtype(F64).to_vec::<f64>().expect("runs"))
+                .collect();
+            all.push(strided);
+            for (i, got) in all.iter().enumerate() {
+                for (r, row) in left.chunks(k).enumerate() {
+                    let terms = row.iter().zip(&right).map(|(a, b)| a * b);
+                    let scale: f64 = terms.clone().map(f64::abs).sum();
+                    let mut want: f64 = terms.sum();
+                    if i == 4 {
+                        want = (want + 1.0).max(0.0) - 1.0;
+                    }
+                    let ulp = match dtype {
+                        BF16 => 1.0 / 64.0,
+                        F16 => 1.0 / 512.0,
+                        _ => 0.0,
+                    };
+                    let slack = ulp * (want.abs() + 1.0) + 1e-6 * scale;
+                    assert!(
+                        (got[r] - want).abs() <= slack,
+                        "{dtype} {m} {k} {i} {r}: {} for {want}",
+                        got[r]
+                    );
+                }
+            }
+        }
+    }
+}

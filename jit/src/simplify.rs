@@ -5,6 +5,7 @@ mod convolution;
 mod device;
 mod ordering;
 mod pooling;
+mod products;
 mod scattering;
 mod shaping;
 
@@ -51,6 +52,9 @@ impl OpBuilder for Simplifier {
                 mask,
                 keepdim,
             } => return self.mean(mask, keepdim, operands),
+            Op::Matmul if !self.ready_made && self.is_read_once(operands) => {
+                return self.sum_of_products(operands);
+            }
             _ => {}
         }
         self.keep(op, operands)

@@ -7,7 +7,7 @@ mod common;
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
 use ferrotrace_jit::emit::Emitted;
-use ferrotrace_jit::emit::cuda::{attention, emit};
+use ferrotrace_jit::emit::cuda::{attention, emit, table};
 use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
 use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify_for;
@@ -24,8 +24,12 @@ use std::sync::Mutex;
 const ARCH: &str = "sm_90";
 /// With the instructions of groups of warps.
 const HOPPER: &str = "sm_90a";
-/// Times that a source's helpers name `ft_load`.
-const DEFINITION: usize = 1;
+
+/// Loads of whole chunks that a source names, less the definitions of the two functions.
+fn loads(text: &str) -> usize {
+    let named = |name: &str| text.matches(name).count();
+    named("ft_load(") + named("ft_load_last(") - 2
+}
 
 /// As for a device.
 fn thresholds() -> Thresholds {
@@ -41,6 +45,12 @@ fn thresholds() -> Thresholds {
 
 /// The CUDA sources of a graph's kernels.
 fn sources(graph: &Graph) -> Vec<String> {
+    let all = kernels(graph).into_iter();
+    all.map(|kernel| kernel.source.text()).collect()
+}
+
+/// A graph's kernels, as for a device.
+fn kernels(graph: &Graph) -> Vec<Emitted> {
     let graph = simplify_for(graph, false).expect("the graph simplifies");
     let limits = thresholds();
     let lowering = lower(&graph, &limits).expect("the graph lowers");
@@ -48,9 +58,9 @@ fn sources(graph: &Graph) -> Vec<String> {
     let steps = schedule.steps.iter();
     steps
         .filter_map(|step| match step {
-            Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored).source.text()),
+            Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored)),
             Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Attention(step) => Some(attention::emit(step, *at).source.text()),
+                Lowered::Attention(step) => Some(attention::emit(step, *at)),
                 _ => None,
             },
         })
@@ -200,6 +210,23 @@ const TYPICAL: &[&str] = &[
     "%0: f32[10, 20] = input 0 [-40, 2]
      %1: f32[10, 20] = abs(%0)
      return %1",
+    "%0: bf16[5000, 1024] = input 0 [1024, 1]
+     %1: i64[3000] = input 1 [1]
+     %2: bf16[3000, 1024] = index(%0, %1) {axes: [0], at: 0}
+     %3: bf16[3000, 1024] = mul(%2, $0=2.0)
+     return %3",
+    "%0: bf16[8192, 50257] = input 0 [50257, 1]
+     %1: i64[8192] = input 1 [1]
+     %2: bf16[] = cross_entropy(%0, %1)
+     return %2",
+    "%0: bf16[16384, 4096] = input 0 [4096, 1]
+     %1: bf16[4096] = input 1 [1]
+     %2: f32[16384, 4096] = to_dtype(%0) {dtype: f32}
+     %3: f32[4096] = to_dtype(%1) {dtype: f32}
+     %4: f32[16384, 4096] = mul(%2, %3)
+     %5: f32[16384] = sum(%4) {dims: [1], keepdim: false}
+     %6: bf16[16384] = to_dtype(%5) {dtype: bf16}
+     return %6",
 ];
 
 #[test]
@@ -316,7 +343,7 @@ fn a_variance_is_one_pass() {
     );
     let all = sources(&graph);
     assert_eq!(all.len(), 1);
-    assert_eq!(all[0].matches("ft_load(").count(), DEFINITION + 1);
+    assert_eq!(loads(&all[0]), 1);
     let graph = parsed(
         "%0: f32[64, 1048576] = input 0 [1048576, 1]
          %1: f32[64] = var(%0) {dims: [1], keepdim: false, correction: 1}
@@ -324,7 +351,7 @@ fn a_variance_is_one_pass() {
     );
     let all = sources(&graph);
     assert_eq!(all.len(), 1);
-    assert_eq!(all[0].matches("ft_load(").count(), DEFINITION + 1);
+    assert_eq!(loads(&all[0]), 1);
 }
 
 /// Softmax of rows that fit in no registers reads them twice: the sum of exponentials shares the pass of the maximum.
@@ -523,4 +550,88 @@ fn scores_that_are_needed_are_no_attention() {
     );
     let apart = of(true);
     assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
+}
+
+/// Kernels over tables compile, one text for any number of launches that a table of its size holds; kernels of two
+/// functions, and such as check indices, have none.
+#[test]
+fn kernels_of_one_text_take_a_table() {
+    let of = |lines: &str| kernels(&parsed(lines)).remove(0);
+    let pointwise = of("%0: f32[1000] = input 0 [1]
+         %1: f32[1000] = mul(%0, $0=0.5)
+         return %1");
+    let rows = of("%0: bf16[64, 1001] = input 0 [1001, 1]
+         %1: bf16[64, 1001] = softmax(%0) {dim: 1}
+         return %1");
+    let turned = of("%0: f32[100, 300] = input 0 [1, 100]
+         %1: f32[100, 300] = neg(%0)
+         return %1");
+    let mut texts = BTreeSet::new();
+    for kernel in [&pointwise, &rows, &turned] {
+        let tables = [2, 10, 100, 148, 100_000].map(|n| table(kernel, n, 32_764));
+        let [two, ten, hundred, more, most] = tables.map(|t| t.expect("a table"));
+        assert_eq!((&two, &hundred), (&ten, &more));
+        assert_eq!(hundred, most);
+        let words = kernel.pointers.len() + kernel.params.len() + kernel.numbers.len() + 2;
+        for (count, bytes) in [(two.1, 4096), (most.1, 32_764)] {
+            assert!(count * 8 * words < bytes && (count + 1) * (8 * words + 8) + 8 > bytes / 2);
+        }
+        assert!(two.0.body.contains(&format!("members[{}]", two.1)));
+        texts.extend([two.0.text(), most.0.text()]);
+        // A device of the old limit takes no larger table.
+        assert_eq!(table(kernel, 148, 4096).map(|t| t.1), Some(two.1));
+    }
+    let split = of("%0: f32[3000000] = input 0 [1]
+         %1: f32[] = sum(%0) {dims: [0], keepdim: false}
+         return %1");
+    let checked = of("%0: f32[50, 60] = input 0 [60, 1]
+         %1: i64[50, 30] = input 1 [30, 1]
+         %2: f32[50, 30] = gather(%0, %1) {dim: 1}
+         return %2");
+    assert!(split.source.finish && table(&split, 10, 32_764).is_none());
+    assert!(checked.grid.reports && table(&checked, 10, 32_764).is_none());
+    if available() {
+        compile_all(texts);
+    }
+}
+
+/// A table is gathered by whole chunks: the row's index is computed once, before they are loaded.
+#[test]
+fn rows_of_a_table_are_read_by_whole_chunks() {
+    let text = sources(&parsed(
+        "%0: bf16[5000, 1024] = input 0 [1024, 1]
+         %1: i64[3000] = input 1 [1]
+         %2: bf16[3000, 1024] = index(%0, %1) {axes: [0], at: 0}
+         return %2",
+    ))
+    .remove(0);
+    let index = text.find("= ft_index(").expect("an index");
+    let load = text.find("ft_load(h").expect("a load of a chunk");
+    // A warp has a row, a thread four chunks of it.
+    assert!(index < load && text.contains("k < 4") && text.contains("ft_store_last("));
+}
+
+/// Rows that start at any element are walked by aligned chunks, of which the first and the last alone may not be whole.
+#[test]
+fn unaligned_rows_have_edges() {
+    let of = |columns: usize, op: &str| {
+        sources(&parsed(&format!(
+            "%0: bf16[8192, {columns}] = input 0 [{columns}, 1]
+             %1: bf16[8192] = {op}(%0) {{dims: [1], keepdim: false}}
+             return %1"
+        )))
+        .remove(0)
+    };
+    let edges = |text: &str| text.matches("if (t < 2)").count();
+    let odd = of(50257, "max");
+    assert_eq!(
+        (edges(&odd), odd.matches("__syncthreads()").count()),
+        (1, 1)
+    );
+    assert!(odd.contains(" - shift;"));
+    let even = of(50256, "max");
+    assert!(edges(&even) == 0 && !even.contains("shift"));
+    // Rows in registers test every element.
+    let held = of(1001, "sum");
+    assert!(edges(&held) == 0 && held.contains("l >= h && l < m"));
 }

@@ -125,7 +125,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     spans.end("emit");
     let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
-    let steps: Vec<Step> = least_memory(&footprints, limits.ready)
+    let mut steps: Vec<Step> = least_memory(&footprints, limits.ready)
         .into_iter()
         .filter_map(|at| steps[at].take())
         .collect();
@@ -133,16 +133,21 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         &steps,
         &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>(),
     );
-    let limits = &Limits {
-        combined_members: if device.is_cpu() && Config::get().combine {
-            limits.combined_members
-        } else {
-            1
+    let combine = Config::get().combine;
+    let limits = &match (device.is_cpu(), combine) {
+        (true, true) => limits.clone(),
+        (true, false) => Limits {
+            combined_members: 1,
+            ..limits.clone()
         },
-        ..limits.clone()
+        (false, _) => limits.of_device_launches(combine),
     };
+    let mut launches = Launches::of(&steps, &frees, &lowering.pieces, limits);
+    if !device.is_cpu() {
+        launches.take_tables(&mut steps, device.argument_bytes());
+    }
     let draft = Draft {
-        launches: Launches::of(&steps, &frees, &lowering.pieces, limits),
+        launches,
         graphs: GraphLimits {
             least: limits.graph_least,
             runs: limits.graph_runs,

@@ -4,12 +4,15 @@
 //! pool for each, or, where a tensor is small, one thread's work while the others wait. Consecutive kernels that
 //! depend on none of each other become one launch, whose tasks cover all of them (scheduler C-05, codegen A10.4). Each
 //! keeps its own chunks and arguments, so nothing is compiled for it and results keep their bits.
+//!
+//! On a CUDA device only kernels of one text share a launch, whatever their sizes: their arguments travel in a table.
 
 use super::Step;
 use crate::body::Source;
-use crate::emit::{Emitted, Pointer};
+use crate::emit::{Emitted, Pointer, cuda};
 use crate::lower::{Limits, Pieces};
-use rustc_hash::FxHashSet;
+use ferrotrace_runtime::KernelSource;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 
 /// How the steps of a plan are launched.
@@ -133,6 +136,72 @@ impl Launches {
             work,
             held: limits.combined_held,
         }
+    }
+}
+
+/// Most bytes that kernels sharing a launch of a CUDA device keep longer than they would alone.
+const HELD: usize = 256 << 20;
+
+impl Limits {
+    /// Those of launches on a CUDA device, where every launch costs the same and none is spread by hand.
+    pub(super) fn of_device_launches(&self, combine: bool) -> Limits {
+        Limits {
+            combined_members: match combine {
+                true => self.combined_members.saturating_mul(MEMBERS),
+                false => 1,
+            },
+            combined_least: 0,
+            combined_work: u64::MAX,
+            combined_held: self.combined_held.max(HELD),
+            ..self.clone()
+        }
+    }
+}
+
+/// Kernels that may share a launch of a CUDA device, for one of the CPU.
+const MEMBERS: usize = 64;
+
+impl Launches {
+    /// Makes the kernels of one text in a group kernels that take a table of at most `most` bytes; groups end where
+    /// there is none left (scheduler C-14).
+    pub(super) fn take_tables(&mut self, steps: &mut [Step], most: usize) {
+        let mut groups = Vec::with_capacity(self.groups.len());
+        for group in std::mem::take(&mut self.groups) {
+            let mut classes: FxHashMap<&KernelSource, Vec<usize>> = FxHashMap::default();
+            for i in group.clone().filter(|_| group.len() > 1) {
+                if let Step::Launch(kernel) = &steps[i] {
+                    classes.entry(&kernel.source).or_default().push(i);
+                }
+            }
+            let mut tables = Vec::new();
+            for class in classes.into_values().filter(|class| class.len() > 1) {
+                let Step::Launch(kernel) = &steps[class[0]] else {
+                    continue;
+                };
+                if let Some(table) = cuda::table(kernel, class.len(), most) {
+                    tables.push((class, table));
+                }
+            }
+            let all = || tables.iter().flat_map(|(class, _)| class.iter().copied());
+            let together = match (all().min(), all().max()) {
+                (Some(first), Some(last)) => first..last + 1,
+                _ => group.end..group.end,
+            };
+            groups.extend((group.start..together.start).map(|i| i..i + 1));
+            if !together.is_empty() {
+                groups.push(together.clone());
+            }
+            groups.extend((together.end..group.end).map(|i| i..i + 1));
+            for (class, (source, members)) in tables {
+                for i in class {
+                    if let Step::Launch(kernel) = &mut steps[i] {
+                        kernel.source = source.clone();
+                        kernel.grid.table = u32::try_from(members).unwrap_or(u32::MAX);
+                    }
+                }
+            }
+        }
+        self.groups = groups;
     }
 }
 

@@ -131,6 +131,12 @@ fn fast(rest: &str) -> Option<Definition> {
 ",
             &[],
         ),
+        // Of numbers up to 0: the result's relative error is |a| · 2⁻²⁴ and 2 ulp; results below 2⁻¹²⁶ are 0.
+        "term_exp_f32" => (
+            "FT_INLINE float ft_term_exp_f32(float a) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a * 0x1.715476p0f)); \
+             return y; }\n",
+            &[],
+        ),
         "fast_recip_f32" => (
             "FT_INLINE float ft_fast_recip_f32(float a) { float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a)); \
              return y; }\n",
@@ -158,6 +164,18 @@ fn fast(rest: &str) -> Option<Definition> {
   p = __fmaf_rn(s, p, -0x1.55545ap-2f);
   const float close = __fmaf_rn(a * s, p, a), away = copysignf(far, a);
   float r; asm(\"{ .reg .pred q; setp.lt.f32 q, %1, 0f3F0CCCCD; selp.f32 %0, %2, %3, q; }\" : \"=f\"(r) : \"f\"(fabsf(a)), \"f\"(close), \"f\"(away));
+  return r;
+}
+",
+            &["ft_fast_recip_f32"],
+        ),
+        // Within 2⁻¹⁵ of the result, for what is rounded to a half type: tanh a is a below 2⁻⁷, and the quotient's error
+        // of 2⁻²³ is as little above.
+        "half_tanh_f32" => (
+            "FT_INLINE float ft_half_tanh_f32(float a) {
+  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(fabsf(a) * 0x1.715476p1f));
+  const float away = copysignf(__fmaf_rn(-2.0f, ft_fast_recip_f32(y + 1.0f), 1.0f), a);
+  float r; asm(\"{ .reg .pred q; setp.lt.f32 q, %1, 0f3C000000; selp.f32 %0, %2, %3, q; }\" : \"=f\"(r) : \"f\"(fabsf(a)), \"f\"(a), \"f\"(away));
   return r;
 }
 ",

@@ -89,6 +89,12 @@ impl Writer<'_> {
                 self.masks.insert(m, printed);
             }
         }
+        if let Some(v) = self.shape.shifted
+            && let Some(base) = self.indices.get(&v).and_then(|i| i.base.clone())
+        {
+            let mask = self.shape.lanes - 1;
+            let _ = writeln!(self.preamble, "  const int shift = (int)({base} & {mask});");
+        }
         for &s in needed {
             let printed = self.index(&self.node.stores[s].index.clone());
             self.store_indices.insert(s, printed);

@@ -3,9 +3,10 @@
 use super::kernel::{Form, Writer};
 use super::reduce::Reduction;
 use super::stage::Loop;
-use super::value::{At, memory_type};
+use super::value::memory_type;
 use crate::body::{BodyOp, Value};
 use crate::emit::Pointer;
+use crate::expr::Term;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
@@ -19,7 +20,9 @@ impl Writer<'_> {
             turns => (turns, "lo + t"),
         };
         // All threads have as many chunks, or some have fewer.
-        let even = self.shape.chunks.is_multiple_of(turns * threads as usize);
+        let all = self.shape.chunks.is_multiple_of(turns * threads as usize);
+        let whole = self.shape.turns > 0 || self.shape.shifted.is_none();
+        let even = all && whole && self.shape.split.is_none();
         let check = if even { "" } else { " if (c < hi) {" };
         let end = if even { "" } else { "  }" };
         format!(
@@ -33,7 +36,7 @@ impl Writer<'_> {
         let (lanes, turns) = (self.shape.lanes, self.shape.turns.max(self.shape.batch));
         let mut chunk = String::new();
         self.decode_chunk(&mut chunk);
-        let again = self.reads_again(values);
+        let (again, span) = (self.reads_again(values), self.span());
         for v in self.shape.kept.clone() {
             if !values.contains(&v) {
                 continue;
@@ -45,7 +48,7 @@ impl Writer<'_> {
             let index = self.indices[&v].at("j");
             let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
             let load = if again { "ft_load" } else { "ft_load_last" };
-            let _ = writeln!(chunk, "    {load}(h{v}[k], {pointer} + {index}, m);");
+            let _ = writeln!(chunk, "    {load}(h{v}[k], {pointer} + {index}, {span});");
         }
         out.push_str(&self.turns(threads, &chunk));
         for v in &self.shape.saved {
@@ -60,6 +63,8 @@ impl Writer<'_> {
         let last = self.extents.len() - 1;
         if self.shape.tile.is_some() {
             out.push_str("    const ft_int j = c0 + tc;\n");
+        } else if self.shape.shifted.is_some() {
+            let _ = writeln!(out, "    const ft_int j = c * {lanes} - shift;");
         } else if first == last {
             let _ = writeln!(out, "    const ft_int j = c * {lanes};");
         } else {
@@ -81,7 +86,13 @@ impl Writer<'_> {
             true => "!on ? 0 : ",
             false => "",
         };
-        if self.extents[last].is_multiple_of(lanes) {
+        if self.has_heads() {
+            let n = self.param(self.extents[last] as i64);
+            let _ = writeln!(
+                out,
+                "    const int m = (int)ft_least({n} - j, {lanes}), h = (int)ft_most(-j, 0);"
+            );
+        } else if self.middle || self.extents[last].is_multiple_of(lanes) {
             let _ = writeln!(out, "    const int m = {on}{lanes};");
         } else {
             let n = self.param(self.extents[last] as i64);
@@ -92,6 +103,42 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether chunks may begin before their row.
+    pub(super) fn has_heads(&self) -> bool {
+        self.shape.shifted.is_some() && !self.middle
+    }
+
+    /// The elements of a chunk that an access is of: where they end and begin.
+    fn span(&self) -> &'static str {
+        match self.has_heads() {
+            true => "m, h",
+            false => "m",
+        }
+    }
+
+    /// A loop over a long row whose first and last chunks, alone, may not be whole: the others without a thought of
+    /// that, then those two, by the first threads.
+    pub(super) fn with_edges(
+        &mut self,
+        s: usize,
+        reductions: &[Reduction],
+        middle: impl FnOnce(&mut Self, &str) -> String,
+    ) -> String {
+        self.middle = true;
+        let chunk = self.chunk(s, reductions);
+        let text = middle(self, &chunk);
+        self.middle = false;
+        let kept = std::mem::take(&mut self.shape.kept);
+        let edge = self.chunk(s, reductions);
+        self.shape.kept = kept;
+        let n = self.param(self.extents[self.extents.len() - 1] as i64);
+        let lanes = self.shape.lanes;
+        format!(
+            "  {{\n  const ft_int first = lo, last = (ft_int)((unsigned)({n} + shift - 1) / {lanes});\n  {{\n  const ft_int lo = first + 1, hi = last;\n{text}  }}\n  \
+             if (t < 2) {{\n    const ft_int c = t == 0 ? first : last;\n{edge}  }}\n  }}\n"
+        )
+    }
+
     /// Chunk `c` of a row: its whole loads, each element, its stores.
     pub(super) fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
         let l = self.stages.loops[s].clone();
@@ -100,7 +147,7 @@ impl Writer<'_> {
 
     /// The whole loads of a chunk that a thread does not keep.
     pub(super) fn load_chunk(&mut self, out: &mut String, l: &Loop) {
-        let lanes = self.shape.lanes;
+        let (lanes, span) = (self.shape.lanes, self.span());
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
                 && self.whole.contains(&v)
@@ -110,7 +157,7 @@ impl Writer<'_> {
                 let index = self.indices[&v].at("j");
                 let _ = writeln!(
                     out,
-                    "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, m);"
+                    "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, {span});"
                 );
             }
         }
@@ -135,7 +182,7 @@ impl Writer<'_> {
             out,
             "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
         );
-        let at = At::IN_CHUNK;
+        let (at, span) = (self.in_chunk(), self.span());
         let first = match self.shape.form {
             Form::Outer { .. } => "lo + ty",
             _ => "lo + t",
@@ -195,23 +242,33 @@ impl Writer<'_> {
             if self.store_indices[&s].unit && lanes > 1 {
                 let place = self.stored_at(s, "j");
                 let name = if self.packs(s) { "n" } else { "o" };
-                // What a row is read again for is to stay in the cache; what is written is not.
-                let store = if self.shape.batch > 0 {
+                // What is read again, of a row or a table, is to stay in the cache; what is written is not.
+                let store = if self.shape.batch > 0 || self.gathers() {
                     "ft_store_last"
                 } else {
                     "ft_store"
                 };
-                let _ = writeln!(out, "    {store}(&{place}, {name}{s}, m);");
+                let _ = writeln!(out, "    {store}(&{place}, {name}{s}, {span});");
             } else {
                 let place = self.stored_at(s, at.position);
                 let name = if self.packs(s) { "n" } else { "o" };
                 let _ = writeln!(
                     out,
-                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if (l < m) {place} = {name}{s}[l];"
+                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if ({}) {place} = {name}{s}[l];",
+                    self.guard()
                 );
             }
         }
         out
+    }
+
+    /// Whether whole chunks are read where a row's values say.
+    fn gathers(&self) -> bool {
+        let valued = |v: &Value| match &self.node.body.value(*v).op {
+            BodyOp::Load { index, .. } => index.any(&mut |t| matches!(t, Term::Value(_))),
+            _ => false,
+        };
+        self.whole.iter().any(valued)
     }
 
     /// Whether a loop after that of these values reads a row again.

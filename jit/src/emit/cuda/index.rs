@@ -12,6 +12,8 @@ pub(super) struct Index {
     pub text: String,
     /// Whether it moves by one with the vector position.
     pub unit: bool,
+    /// The name of its row's part.
+    pub base: Option<String>,
 }
 
 impl Index {
@@ -60,10 +62,11 @@ impl Writer<'_> {
         let moves = |t: &Term| *t == Term::Var(vector);
         let nested = e.terms().iter().any(|(term, _)| match term {
             Term::Var(_) => false,
-            Term::Value(_) => true,
-            other => {
-                Expr::from(other.clone()).any(&mut |t| moves(t) || matches!(t, Term::Value(_)))
-            }
+            // A row's own values are known before its chunks are loaded.
+            other => Expr::from(other.clone()).any(&mut |t| match *t {
+                Term::Value(v) => self.inner[v as usize],
+                ref t => moves(t),
+            }),
         });
         let (mut row, mut inner) = (Vec::new(), Vec::new());
         for (term, c) in e.terms() {
@@ -78,8 +81,10 @@ impl Writer<'_> {
         if e.constant() != 0 {
             row.push(self.param(e.constant()));
         }
+        let mut base = None;
         if !row.is_empty() {
             let name = format!("b{}", self.bases);
+            base = Some(name.clone());
             self.bases += 1;
             let _ = writeln!(
                 self.preamble,
@@ -95,6 +100,7 @@ impl Writer<'_> {
         Index {
             text,
             unit: !nested && e.coefficient(vector) == 1,
+            base,
         }
     }
 

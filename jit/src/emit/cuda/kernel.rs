@@ -14,7 +14,7 @@ use super::scan::{self, Pass};
 use super::shape::{self, Shape};
 use super::stage::{Loop, Stages, stages};
 use super::text;
-use super::value::At;
+use super::value::{self, At};
 use crate::body::{MaskId, Source, Value};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
@@ -28,8 +28,15 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+/// A kernel's name before it has one.
+pub(super) const NAME: &str = "FT_SYMBOL";
+/// What a kernel of one set of arguments begins with.
+pub(super) const ENTRY: &str =
+    "const __grid_constant__ FT_SYMBOL_args a) {\n  const unsigned ft_block = blockIdx.x;\n";
 /// Loops of up to this many values are bound by memory alone.
 const LIGHT: usize = 12;
+/// Rows of more chunks a thread that are only reduced are not worth the registers that hold them.
+const FEW_TURNS: usize = 4;
 
 /// What divides 32-bit numbers from 0 to 2³¹ − 1 by `d`: `n / d = n · magic >> shift` (Granlund and Montgomery, 1994).
 fn magic(d: i64) -> (i64, i64) {
@@ -63,6 +70,12 @@ pub(super) struct Writer<'a> {
     pub online: Vec<Online>,
     /// Whether anything is scanned.
     pub scans: bool,
+    /// Chunks are written that are whole, of rows whose first and last are not.
+    pub middle: bool,
+    /// By value, whether an error far below that of a half type does not matter.
+    pub coarse: Vec<bool>,
+    /// By value, whether it varies within a row.
+    pub inner: Vec<bool>,
     pub needs: BTreeSet<Need>,
     /// Printed indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
@@ -94,7 +107,7 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
     let mut stages = stages(&node, &needed);
-    let mut shape = shape::of(&node, &stages, &needed);
+    let mut shape = shape::of(&node, &stages, &needed, true);
     let mut moments = Vec::new();
     let scans = !stages.scans(&node).is_empty();
     // Rows in registers can be looked at again.
@@ -103,21 +116,22 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
         && let Some(found) = movable(&node, &stages, &needed)
     {
         stages.join();
-        shape = shape::of(&node, &stages, &needed);
+        shape = shape::of(&node, &stages, &needed, false);
         moments = found;
     }
     let mut online = Vec::new();
     if !scans
-        && shape.turns == 0
+        && (shape.turns == 0 || shape.turns > FEW_TURNS && stages.stores_nothing())
         && matches!(shape.form, Form::Inner { .. })
         && let Some(found) = online::find(&node, &stages)
     {
         stages.join_sums();
-        shape = shape::of(&node, &stages, &needed);
+        shape = shape::of(&node, &stages, &needed, true);
         online = found;
     }
     let mut writer = Writer::new(&node, stages, shape);
     (writer.moments, writer.online, writer.scans) = (moments, online, scans);
+    writer.coarse = value::coarse(&node);
     writer.kernel(&needed)
 }
 
@@ -142,6 +156,9 @@ impl<'a> Writer<'a> {
             moments: Vec::new(),
             online: Vec::new(),
             scans: false,
+            middle: false,
+            coarse: vec![false; node.body.values().len()],
+            inner: node.dependence().iter().map(|d| d.inner).collect(),
             needs: BTreeSet::from([support::need("types", SCALAR)]),
             indices: FxHashMap::default(),
             masks: FxHashMap::default(),
@@ -209,17 +226,15 @@ impl Writer<'_> {
         };
         let in_place = self.in_place(needed);
         let head = self.head(&in_place);
-        let name = "FT_SYMBOL";
         let mut body = text::helpers(self.narrow_indices());
         if self.scans {
             body.push_str(scan::HELPERS);
         }
         self.structure(&mut body);
         let kernel = |out: &mut String, suffix: &str, threads: u32, text: &str| {
-            let _ = write!(
+            let _ = writeln!(
                 out,
-                "extern \"C\" __global__ void __launch_bounds__({threads}) {name}{suffix}(const __grid_constant__ \
-                 {name}_args a) {{\n{head}  FT_AFTER;\n{text}}}\n"
+                "extern \"C\" __global__ void __launch_bounds__({threads}) {NAME}{suffix}({ENTRY}{head}  FT_AFTER;\n{text}}}"
             );
         };
         kernel(&mut body, "", self.shape.threads, &main);
@@ -278,10 +293,6 @@ impl Writer<'_> {
             self.decode_row(&mut out);
         }
         let mut body = String::new();
-        if let (Form::Inner { threads }, 1..) = (form, self.shape.turns) {
-            let loads = self.shape.kept.clone();
-            self.keep(&mut body, threads, &loads);
-        }
         let writes = match form {
             Form::Pointwise => "c == 0",
             Form::Tiled => "c0 + tc == 0",
@@ -293,6 +304,10 @@ impl Writer<'_> {
                 break;
             }
             self.row_stage(&mut body, s, (!split).then_some(writes));
+            if let (0, Form::Inner { threads }, 1..) = (s, form, self.shape.turns) {
+                let loads = self.shape.kept.clone();
+                self.keep(&mut body, threads, &loads);
+            }
             let l = self.stages.loops[s].clone();
             if s == 1 && !self.moments.is_empty() {
                 let moments: Vec<Reduction> = self
@@ -322,39 +337,23 @@ impl Writer<'_> {
             if s == 0 {
                 self.declare_pairs(&mut body);
             }
-            let chunk = self.chunk(s, &alone);
+            let chunk = match self.shape.shifted.is_some() && self.shape.turns == 0 {
+                true => String::new(),
+                false => self.chunk(s, &alone),
+            };
             match form {
                 Form::Pointwise | Form::Tiled => body.push_str(&chunk),
                 Form::Inner { threads } if self.shape.turns > 0 => {
                     body.push_str(&self.turns(threads, &chunk));
                 }
-                Form::Inner { threads } if self.shape.batch > 0 => {
-                    let step = self.shape.batch * threads as usize;
-                    let _ = match s {
-                        0 => writeln!(
-                            body,
-                            "  for (ft_int base = lo + t; base < hi; base += {step}) {{"
-                        ),
-                        // What was read last is still near.
-                        _ => writeln!(
-                            body,
-                            "  for (ft_int base = lo + t + (hi - lo - 1) / {step} * {step}; base >= lo + t; base -= {step}) {{"
-                        ),
-                    };
-                    self.keep(&mut body, threads, &l.compute);
-                    body.push_str(&self.turns(threads, &chunk));
-                    body.push_str("  }\n");
+                Form::Inner { threads } if self.shape.shifted.is_some() => {
+                    let of = |w: &mut Self, chunk: &str| w.walk(s, threads, chunk);
+                    let text = self.with_edges(s, &alone, of);
+                    body.push_str(&text);
                 }
                 Form::Inner { threads } => {
-                    // Several loads in flight where nothing but memory takes time.
-                    let unroll = match l.stores.is_empty() && l.compute.len() <= LIGHT {
-                        true => "  #pragma unroll 4\n",
-                        false => "",
-                    };
-                    let _ = writeln!(
-                        body,
-                        "{unroll}  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
-                    );
+                    let text = self.walk(s, threads, &chunk);
+                    body.push_str(&text);
                 }
                 Form::Outer { groups, .. } => {
                     let _ = writeln!(
@@ -395,6 +394,40 @@ impl Writer<'_> {
         out
     }
 
+    /// A loop over the chunks of a row that a thread does not keep.
+    fn walk(&mut self, s: usize, threads: u32, chunk: &str) -> String {
+        let l = self.stages.loops[s].clone();
+        let mut out = String::new();
+        if self.shape.batch == 0 {
+            // Several loads in flight where nothing but memory takes time.
+            let unroll = match l.stores.is_empty() && l.compute.len() <= LIGHT {
+                true => "  #pragma unroll 4\n",
+                false => "",
+            };
+            let _ = writeln!(
+                out,
+                "{unroll}  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
+            );
+            return out;
+        }
+        let step = self.shape.batch * threads as usize;
+        let _ = match s {
+            0 => writeln!(
+                out,
+                "  for (ft_int base = lo + t; base < hi; base += {step}) {{"
+            ),
+            // What was read last is still near.
+            _ => writeln!(
+                out,
+                "  for (ft_int base = lo + t + (hi - lo - 1) / {step} * {step}; base >= lo + t; base -= {step}) {{"
+            ),
+        };
+        self.keep(&mut out, threads, &l.compute);
+        out.push_str(&self.turns(threads, chunk));
+        out.push_str("  }\n");
+        out
+    }
+
     /// Which row and which chunks are this thread's.
     pub(super) fn place(&mut self, out: &mut String, form: Form, split: bool) {
         let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
@@ -403,7 +436,7 @@ impl Writer<'_> {
             let units = self.param(row_count.saturating_mul(chunk_count));
             let _ = writeln!(
                 out,
-                "  const ft_int u = (ft_int)blockIdx.x * {threads} + (ft_int)threadIdx.x;\n  if (u >= {units}) return;"
+                "  const ft_int u = (ft_int)ft_block * {threads} + (ft_int)threadIdx.x;\n  if (u >= {units}) return;"
             );
             if row_count == 1 {
                 out.push_str("  const ft_int c = u;\n");
@@ -421,7 +454,7 @@ impl Writer<'_> {
                 let per = self.param(self.shape.per_piece() as i64);
                 let _ = writeln!(
                     out,
-                    "  const ft_int pieces = {pieces}.n, piece = (ft_int)blockIdx.x % {pieces}, block = (ft_int)blockIdx.x / {pieces};\n  \
+                    "  const ft_int pieces = {pieces}.n, piece = (ft_int)ft_block % {pieces}, block = (ft_int)ft_block / {pieces};\n  \
                      const ft_int lo = piece * {per}, end = ft_least(lo + {per}, {chunks});"
                 );
                 true
@@ -429,7 +462,7 @@ impl Writer<'_> {
             false => {
                 let _ = writeln!(
                     out,
-                    "  const ft_int block = (ft_int)blockIdx.x, lo = 0, end = {chunks};"
+                    "  const ft_int block = (ft_int)ft_block, lo = 0, end = {chunks};"
                 );
                 false
             }
@@ -504,7 +537,7 @@ impl Writer<'_> {
         let mut out = String::new();
         let _ = writeln!(
             out,
-            "  const ft_int pieces = {pieces}, row = (ft_int)blockIdx.x * {} + (ft_int)threadIdx.x / {per_row};\n  \
+            "  const ft_int pieces = {pieces}, row = (ft_int)ft_block * {} + (ft_int)threadIdx.x / {per_row};\n  \
              if (row >= {rows}) return;\n  const int t = threadIdx.x % {per_row};",
             threads / per_row
         );

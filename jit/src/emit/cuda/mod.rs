@@ -12,6 +12,7 @@ mod reduce;
 mod scan;
 mod shape;
 mod stage;
+mod table;
 mod text;
 mod tile;
 mod value;
@@ -19,3 +20,4 @@ mod value;
 use super::Emitted;
 
 pub use kernel::emit;
+pub use table::table;

@@ -82,8 +82,9 @@ impl Writer<'_> {
         for o in self.online.iter().filter(|o| o.of == value) {
             let _ = writeln!(
                 out,
-                "      x{}[l] = l < m ? v{value} : __int_as_float(0xff800000);",
-                o.max
+                "      x{}[l] = {} ? v{value} : __int_as_float(0xff800000);",
+                o.max,
+                self.guard()
             );
         }
     }
@@ -94,7 +95,8 @@ impl Writer<'_> {
         for Online { max, sum, .. } in self.online.clone() {
             let exp = |w: &mut Self, x: &str| w.call("fast_exp", DType::F32, &[x]);
             let scale = exp(self, &format!("a{max}[0] - to"));
-            let term = exp(self, &format!("x{max}[l] - z{max}"));
+            // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
+            let term = self.call("term_exp", DType::F32, &[&format!("x{max}[l] - z{max}")]);
             let _ = write!(
                 out,
                 "    float y{max} = x{max}[0];\n    #pragma unroll\n    \

@@ -135,17 +135,17 @@ impl Writer<'_> {
         position: &str,
         pad: &str,
     ) {
-        let (id, v) = (r.id, format!("v{}", r.value));
+        let (id, v, guard) = (r.id, format!("v{}", r.value), self.guard());
         if r.has_position() {
             let (best, place) = (format!("a{id}"), format!("q{id}"));
             let better = r.better(&v, &format!("x{id}"), &best, &place);
             let _ = writeln!(
                 out,
-                "{pad}{{ const long long x{id} = {position}; if (l < m && {better}) {{ {best} = {v}; {place} = x{id}; }} }}"
+                "{pad}{{ const long long x{id} = {position}; if ({guard} && {better}) {{ {best} = {v}; {place} = x{id}; }} }}"
             );
         } else {
             let next = self.combine(r, &format!("a{id}[l]"), &v);
-            let _ = writeln!(out, "{pad}if (l < m) a{id}[l] = {next};");
+            let _ = writeln!(out, "{pad}if ({guard}) a{id}[l] = {next};");
         }
     }
 

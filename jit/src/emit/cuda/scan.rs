@@ -10,7 +10,6 @@
 use super::kernel::{Form, Writer};
 use super::reduce::Reduction;
 use super::stage::{Loop, Stages};
-use super::value::At;
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
 use std::fmt::Write as _;
@@ -335,7 +334,7 @@ impl Writer<'_> {
                 "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
             );
             for &v in &plain.compute {
-                let text = self.statement(v, At::IN_CHUNK);
+                let text = self.statement(v, self.in_chunk());
                 chunk.push_str(&text);
             }
             for r in &now {

@@ -24,11 +24,19 @@ const MANY_CHUNKS: usize = 4096;
 /// Most chunks of a row that a thread keeps in registers, and most bytes of them.
 const MOST_TURNS: usize = 8;
 const KEPT_BYTES: usize = 128;
+/// Most bytes that a thread loads of a row that is read once before it works on them.
+const ONCE_BYTES: usize = 64;
+/// Threads of such a row where there are rows enough, so that the ends of some are beside the middles of others.
+const ONCE_THREADS: u32 = 256;
+const MANY_BLOCKS: usize = 2048;
 /// Of a scan: most chunks of a row that a thread holds, most bytes of them and of what is folded, and columns that a
 /// thread holds where lanes are rows.
 const SCANNED_TURNS: usize = 4;
 const SCANNED_BYTES: usize = 160;
 const SCANNED_COLUMNS: usize = 8;
+/// Chunks of gathered rows that are a warp's: so many that each thread has two, and that none has too many to hold.
+const WARP_TURNS: usize = 64;
+const MOST_GATHERED: usize = 128;
 /// Rows and groups of threads of a block of an outer reduction: of few rows, and of many.
 const FEW_ROWS: (u32, u32) = (32, 8);
 const MANY_ROWS: (u32, u32) = (128, 4);
@@ -59,6 +67,8 @@ pub(super) struct Shape {
     pub batch: usize,
     /// Costly values that more than one loop needs, kept likewise.
     pub saved: Vec<Value>,
+    /// A load at whose accesses of 16 bytes chunks begin, up to a chunk before their row, where rows start anywhere.
+    pub shifted: Option<Value>,
     /// What is read through shared memory.
     pub tile: Option<Tile>,
     pub threads: u32,
@@ -99,19 +109,26 @@ fn prefers_outer(node: &FusedNode) -> bool {
     outer > inner
 }
 
-/// Whether an index moves by one with the variable and is nothing else of it.
-fn is_unit(e: &Expr, v: Var) -> bool {
+/// Whether an index moves by one with the variable and is nothing else of it; `may` says which values may be part of it.
+fn is_unit(e: &Expr, v: Var, may: &dyn Fn(Value) -> bool) -> bool {
     let elsewhere = e.terms().iter().any(|(term, _)| match term {
         Term::Var(_) => false,
-        other => Expr::from(other.clone())
-            .any(&mut |t| *t == Term::Var(v) || matches!(t, Term::Value(_))),
+        other => Expr::from(other.clone()).any(&mut |t| match *t {
+            Term::Value(value) => !may(value),
+            ref t => *t == Term::Var(v),
+        }),
     });
     e.coefficient(v) == 1 && !elsewhere
 }
 
+/// No value: before a row's values are computed.
+const NONE: fn(Value) -> bool = |_| false;
+
 /// Elements of a chunk: what 16 bytes hold of the narrowest contiguous stream, at most 32 bytes of the widest.
 fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
     let vector = Var(node.extents().len() as u32 - 1);
+    let dependence = node.dependence();
+    let of_row = |v: Value| !dependence[v as usize].inner;
     let in_loop: BTreeSet<Value> = stages
         .loops
         .iter()
@@ -126,12 +143,12 @@ fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
                 index,
                 mask: None,
                 ..
-            } if is_unit(index, vector) => Some(dtype.size()),
+            } if is_unit(index, vector, &of_row) => Some(dtype.size()),
             _ => None,
         });
     let stores = needed.iter().filter_map(|&s| {
         let store = &node.stores[s];
-        is_unit(&store.index, vector).then(|| store.dtype.size())
+        is_unit(&store.index, vector, &of_row).then(|| store.dtype.size())
     });
     let sizes: Vec<usize> = loads.chain(stores).collect();
     let (Some(&least), Some(&most)) = (sizes.iter().min(), sizes.iter().max()) else {
@@ -156,11 +173,46 @@ fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
 pub(super) fn is_split(node: &FusedNode, stages: &Stages, needed: &[usize]) -> bool {
     let mut joined = stages.clone();
     joined.join();
-    of(node, &joined, needed).split.is_some()
+    of(node, &joined, needed, false).split.is_some()
 }
 
-/// Divides the work of a fused node.
-pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
+/// The load at which the chunks of rows are to begin where these start at any element: the first whose rows do.
+fn unaligned_load(node: &FusedNode, stages: &Stages, lanes: usize) -> Option<Value> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let rows = 0..node.iter.len() as u32;
+    let starts_anywhere = |index: &Expr| {
+        let odd = |c: i64| c % lanes as i64 != 0;
+        index.is_affine() && rows.clone().any(|v| odd(index.coefficient(Var(v))))
+    };
+    let is_long = node.red.len() == 1 && node.red[0] >= 4 * lanes;
+    let fits = |v: &Value| match &node.body.value(*v).op {
+        BodyOp::Load {
+            index, mask: None, ..
+        } => is_unit(index, vector, &NONE) && starts_anywhere(index),
+        _ => false,
+    };
+    let may = lanes > 1 && is_long && node.rows() > 1;
+    may.then(|| stages.computed().into_iter().find(fits))
+        .flatten()
+}
+
+/// Whether a kernel of one loop reads whole chunks where a row's values say.
+fn gathers_rows(node: &FusedNode, stages: &Stages, lanes: usize) -> bool {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let dependence = node.dependence();
+    let of_row = |v: Value| !dependence[v as usize].inner;
+    let mut all = stages.computed().into_iter();
+    lanes > 1
+        && all.any(|v| match &node.body.value(v).op {
+            BodyOp::Load {
+                index, mask: None, ..
+            } => is_unit(index, vector, &of_row) && !is_unit(index, vector, &NONE),
+            _ => false,
+        })
+}
+
+/// Divides the work of a fused node; rows may be `shifted`.
+pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: bool) -> Shape {
     if !stages.scans(node).is_empty() {
         return of_scans(node, stages, needed);
     }
@@ -173,9 +225,21 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         lanes(node, stages, needed)
     };
     let (&last, walked) = node.red.split_last().unwrap_or((&1, &[]));
-    let line = last.div_ceil(lanes);
+    let shift = match reduces && shifted && !outer {
+        true => unaligned_load(node, stages, lanes),
+        false => None,
+    };
+    let line = match shift {
+        Some(_) => (last + lanes - 1).div_ceil(lanes),
+        None => last.div_ceil(lanes),
+    };
     let chunks = walked.iter().product::<usize>() * line;
-    let (form, threads, tiles) = if !reduces {
+    let gathered = !reduces && gathers_rows(node, stages, lanes);
+    let (form, threads, tiles) = if gathered && (WARP_TURNS..=MOST_GATHERED).contains(&chunks) {
+        // A warp a row, whose index it reads once; several accesses of a thread wait for memory together.
+        let form = Form::Inner { threads: 32 };
+        (form, THREADS, rows.div_ceil(THREADS as usize / 32))
+    } else if !reduces {
         let units = rows.saturating_mul(chunks);
         let heavy =
             |v: &Value| matches!(&node.body.value(*v).op, BodyOp::Unary(op, _) if op.heavy());
@@ -194,7 +258,11 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         (form, 32 * per_block, rows.div_ceil(per_block as usize))
     } else {
         // About two chunks a thread.
-        let wanted = (chunks / 2).next_power_of_two() as u32;
+        let wanted = match shift {
+            // A row's first and last chunk are two parts of one.
+            Some(_) => chunks.div_ceil(2).next_multiple_of(32) as u32,
+            None => (chunks / 2).next_power_of_two() as u32,
+        };
         let most = if chunks > MANY_CHUNKS {
             MANY_THREADS
         } else {
@@ -214,6 +282,7 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         turns: 0,
         batch: 0,
         saved: Vec::new(),
+        shifted: None,
         tile: None,
         threads,
         blocks: if rows * chunks == 0 { 0 } else { tiles },
@@ -241,7 +310,13 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         Form::Outer { .. } => 8 * at_once,
         _ => PIECE.div_ceil(lanes).max(at_once),
     };
-    if reduces && stages.can_split() && tiles < ENOUGH && chunks >= 2 * least && shape.blocks > 0 {
+    shape.shifted = shift;
+    // A block or so does as much in the time of another launch.
+    let few = if outer { 2 * least } else { 4 * least };
+    if reduces && stages.can_split() && tiles < ENOUGH && chunks >= few && shape.blocks > 0 {
+        if shift.is_some() {
+            return of(node, stages, needed, false);
+        }
         if !outer {
             shape.form = Form::Inner {
                 threads: MOST_THREADS,
@@ -259,21 +334,40 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         shape.finish_threads = 256;
         shape.finish_blocks = rows.div_ceil((256 / shape.finish_per_row) as usize);
     }
+    if let (Form::Inner { .. }, Some(_)) = (shape.form, shape.split) {
+        let kept = repeated_loads(node, stages, lanes, 1);
+        let chunk: usize = kept.iter().map(|k| k.1 * lanes).sum();
+        if !kept.is_empty() && 2 * chunk <= ONCE_BYTES {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.batch = 1 << (ONCE_BYTES / chunk).min(MOST_TURNS).ilog2();
+        }
+    }
     if let (Form::Inner { threads }, None) = (shape.form, shape.split) {
-        let kept = repeated_loads(node, stages, lanes);
+        let mut kept = repeated_loads(node, stages, lanes, 2);
+        let mut room = KEPT_BYTES;
         let turns = chunks.div_ceil(threads as usize);
+        if kept.is_empty() && turns > 1 {
+            // A row that is read once is loaded some chunks at a time, before any of them is worked on.
+            (kept, room) = (repeated_loads(node, stages, lanes, 1), ONCE_BYTES);
+        }
         let bytes: usize = kept.iter().map(|k| k.1 * lanes * turns).sum();
-        if turns <= MOST_TURNS && bytes <= KEPT_BYTES && !kept.is_empty() {
+        if turns <= MOST_TURNS && bytes <= room && !kept.is_empty() {
             shape.kept = kept.iter().map(|k| k.0).collect();
             shape.turns = turns;
             // One is worth its registers: those of the loads are free when it is computed.
             shape.saved = costly_value(node, stages).into_iter().collect();
-        } else if turns > MOST_TURNS && !kept.is_empty() {
+        } else if (turns > MOST_TURNS || room < KEPT_BYTES) && !kept.is_empty() {
             let chunk: usize = kept.iter().map(|k| k.1 * lanes).sum();
-            let most = (KEPT_BYTES / chunk).min(MOST_TURNS);
+            let most = (room / chunk).min(MOST_TURNS);
             if most > 1 {
                 shape.kept = kept.iter().map(|k| k.0).collect();
                 shape.batch = 1 << most.ilog2();
+                if room < KEPT_BYTES && threads > ONCE_THREADS && rows >= MANY_BLOCKS {
+                    shape.form = Form::Inner {
+                        threads: ONCE_THREADS,
+                    };
+                    shape.threads = ONCE_THREADS;
+                }
             }
         }
     }
@@ -364,6 +458,7 @@ fn of_scans(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
             false => 0,
         },
         saved: Vec::new(),
+        shifted: None,
         tile: None,
         threads,
         blocks: if rows * chunks == 0 { 0 } else { blocks },
@@ -410,7 +505,7 @@ fn scanned_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value,
             index,
             mask: None,
             ..
-        } if lanes > 1 && is_unit(index, vector) => Some((v, dtype.size())),
+        } if lanes > 1 && is_unit(index, vector, &NONE) => Some((v, dtype.size())),
         _ => None,
     })
     .collect()
@@ -433,9 +528,17 @@ fn costly_value(node: &FusedNode, stages: &Stages) -> Option<Value> {
     stages.computed().into_iter().rfind(costly)
 }
 
-/// Loads of whole chunks that more than one loop needs, and the bytes of their elements.
-fn repeated_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value, usize)> {
+/// Loads of whole chunks that at least `often` loops need, and the bytes of their elements.
+fn repeated_loads(
+    node: &FusedNode,
+    stages: &Stages,
+    lanes: usize,
+    often: usize,
+) -> Vec<(Value, usize)> {
     let vector = Var(node.extents().len() as u32 - 1);
+    // A row's values are known before its one loop, not before those of several.
+    let dependence = node.dependence();
+    let known = |v: Value| stages.loops.len() == 1 && !dependence[v as usize].inner;
     let loops = |v: Value| {
         stages
             .loops
@@ -450,7 +553,9 @@ fn repeated_loads(node: &FusedNode, stages: &Stages, lanes: usize) -> Vec<(Value
             index,
             mask: None,
             ..
-        } if lanes > 1 && is_unit(index, vector) && loops(v) > 1 => Some((v, dtype.size())),
+        } if lanes > 1 && is_unit(index, vector, &known) && loops(v) >= often => {
+            Some((v, dtype.size()))
+        }
         _ => None,
     };
     all.into_iter().filter_map(load).collect()

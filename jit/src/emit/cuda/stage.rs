@@ -133,6 +133,11 @@ impl Stages {
         self.loops[0].reduces.extend(second.reduces);
     }
 
+    /// Whether no loop stores anything.
+    pub fn stores_nothing(&self) -> bool {
+        self.loops.iter().all(|l| l.stores.is_empty())
+    }
+
     /// Whether chunks of a row's columns can be worked on apart: nothing but row values waits for a reduction.
     pub fn can_split(&self) -> bool {
         self.loops[1..]

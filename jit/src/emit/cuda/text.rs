@@ -14,7 +14,7 @@ pub(super) fn helpers(narrow: bool) -> String {
 }
 
 /// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range. `ft_divide` divides
-/// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` use accesses of up to 16 bytes where the chunk is whole and its address allows them.
+/// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` are of the elements from `h` to before `m`, by accesses of up to 16 bytes where that is the whole chunk and its address allows them.
 /// (The warp's barrier keeps the compiler from predicating the other path into this one.)
 /// The forms with `_last` leave nothing in the cache. `FT_AFTER` waits for the kernel before, of a graph that starts this
 /// one while that still runs, and lets the next start: everything a kernel reads or writes comes after it.
@@ -78,22 +78,22 @@ template <int V> FT_INLINE float ft_bf16_at(const unsigned short (&g)[V], int l)
   const unsigned w = ((const unsigned *)g)[l >> 1];
   return __uint_as_float(l & 1 ? w & 0xffff0000u : w << 16);
 }
-template <bool L = false, typename T, int V> FT_INLINE void ft_load(T (&g)[V], const T *p, int m) {
+template <bool L = false, typename T, int V> FT_INLINE void ft_load(T (&g)[V], const T *p, int m, int h = 0) {
   constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
   typedef typename ft_word<bytes>::type W;
-  if (__builtin_expect(m == V && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
+  if (__builtin_expect(m == V && h == 0 && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
     #pragma unroll
     for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((W *)g)[k] = L ? __ldcs((const W *)p + k) : ((const W *)p)[k];
   } else {
     __syncwarp(__activemask());
     #pragma unroll
-    for (int l = 0; l < V; l++) g[l] = l < m ? p[l] : T();
+    for (int l = 0; l < V; l++) g[l] = l >= h && l < m ? p[l] : T();
   }
 }
-template <bool L = false, typename T, int V> FT_INLINE void ft_store(T *p, const T (&g)[V], int m) {
+template <bool L = false, typename T, int V> FT_INLINE void ft_store(T *p, const T (&g)[V], int m, int h = 0) {
   constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
   typedef typename ft_word<bytes>::type W;
-  if (__builtin_expect(m == V && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
+  if (__builtin_expect(m == V && h == 0 && ((unsigned long long)p & (bytes - 1)) == 0, 1)) {
     #pragma unroll
     for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) {
       if (L) __stcs((W *)p + k, ((const W *)g)[k]);
@@ -102,9 +102,9 @@ template <bool L = false, typename T, int V> FT_INLINE void ft_store(T *p, const
   } else {
     __syncwarp(__activemask());
     #pragma unroll
-    for (int l = 0; l < V; l++) if (l < m) p[l] = g[l];
+    for (int l = 0; l < V; l++) if (l >= h && l < m) p[l] = g[l];
   }
 }
-template <typename T, int V> FT_INLINE void ft_load_last(T (&g)[V], const T *p, int m) { ft_load<true>(g, p, m); }
-template <typename T, int V> FT_INLINE void ft_store_last(T *p, const T (&g)[V], int m) { ft_store<true>(p, g, m); }
+template <typename T, int V> FT_INLINE void ft_load_last(T (&g)[V], const T *p, int m, int h = 0) { ft_load<true>(g, p, m, h); }
+template <typename T, int V> FT_INLINE void ft_store_last(T *p, const T (&g)[V], int m, int h = 0) { ft_store<true>(p, g, m, h); }
 ";

@@ -79,7 +79,7 @@ impl Writer<'_> {
         let down = self.divisor(self.extents[tile.row].div_ceil(SIDE) as i64);
         let _ = writeln!(
             out,
-            "  const int tid = threadIdx.x;\n  ft_int rest = (ft_int)blockIdx.x;\n  \
+            "  const int tid = threadIdx.x;\n  ft_int rest = (ft_int)ft_block;\n  \
              const ft_int c0 = rest % {across} * {SIDE}; rest = rest / {across};\n  \
              const ft_int r0 = rest % {down} * {SIDE}; rest = rest / {down};"
         );

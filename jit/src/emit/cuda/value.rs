@@ -4,8 +4,9 @@ use super::index::Index;
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::lower::PROVED;
+use crate::schedule::FusedNode;
 use ferrotrace_kernels::support::{self, SCALAR, scalar_type};
-use ferrotrace_kernels::{Distribution, UnaryOp};
+use ferrotrace_kernels::{BinaryOp, Distribution, UnaryOp};
 use ferrotrace_runtime::DType;
 
 /// Where a statement stands.
@@ -19,15 +20,6 @@ pub(super) struct At<'a> {
     pub pad: &'a str,
 }
 
-impl At<'static> {
-    /// In the loop over a chunk's elements.
-    pub const IN_CHUNK: At<'static> = At {
-        position: "(j + l)",
-        guard: Some("l < m"),
-        pad: "      ",
-    };
-}
-
 /// The C++ type of an element in memory.
 pub(super) fn memory_type(dtype: DType) -> &'static str {
     match dtype {
@@ -37,7 +29,45 @@ pub(super) fn memory_type(dtype: DType) -> &'static str {
     }
 }
 
+/// By value, whether it is of binary32 and nothing but products and sums, themselves rounded to half types, is made of it.
+pub(super) fn coarse(node: &FusedNode) -> Vec<bool> {
+    let body = &node.body;
+    let is_f32 = |v: usize| body.value(v as Value).dtype == DType::F32;
+    let mut coarse: Vec<bool> = (0..body.values().len()).map(is_f32).collect();
+    for store in node.stores.iter().filter(|s| !s.dtype.is_half()) {
+        coarse[store.value as usize] = false;
+    }
+    for user in (0..coarse.len()).rev() {
+        let keeps = match body.value(user as Value).op {
+            BodyOp::Round(..) => true,
+            BodyOp::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, ..) => coarse[user],
+            _ => false,
+        };
+        for operand in body.operands(user as Value) {
+            coarse[operand as usize] &= keeps;
+        }
+    }
+    coarse
+}
+
 impl Writer<'_> {
+    /// Which elements `l` of a chunk count.
+    pub(super) fn guard(&self) -> &'static str {
+        match self.has_heads() {
+            true => "l >= h && l < m",
+            false => "l < m",
+        }
+    }
+
+    /// The loop over a chunk's elements.
+    pub(super) fn in_chunk(&self) -> At<'static> {
+        At {
+            position: "(j + l)",
+            guard: Some(self.guard()),
+            pad: "      ",
+        }
+    }
+
     /// A call of the support function `ft_{stem}_{dtype}`.
     pub(super) fn call(&mut self, stem: &str, dtype: DType, args: &[&str]) -> String {
         support::call(&mut self.needs, stem, dtype, SCALAR, args)
@@ -102,6 +132,9 @@ impl Writer<'_> {
                 let unguarded = At { guard: None, ..at };
                 let condition = self.condition(Some(*mask), unguarded);
                 condition.unwrap_or_else(|| "true".to_owned())
+            }
+            BodyOp::Unary(UnaryOp::Tanh, a) if !node.exact && self.coarse[value as usize] => {
+                self.call("half_tanh", dtype, &[&of(a)])
             }
             BodyOp::Unary(op @ (UnaryOp::Exp | UnaryOp::Tanh | UnaryOp::Sigmoid), a)
                 if !node.exact && dtype == DType::F32 =>

@@ -65,10 +65,12 @@ pub(super) fn entries() -> Vec<Entry> {
         fmod fmod fmod, remainder remainder remainder, floor_divide floor_divide floor_divide,
     );
     // A GPU has approximations for these (`scalar`); in vector text they are the functions themselves.
-    let fast: [(&str, &str, &str, &[&str]); 4] = [
+    let fast: [(&str, &str, &str, &[&str]); 6] = [
         ("fast_recip", "f32x@ a", "1.0f / a", &[]),
         ("fast_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
+        ("term_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
         ("fast_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
+        ("half_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
         (
             "fast_sigmoid",
             "f32x@ a",

@@ -187,7 +187,7 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
             finish_blocks: batch * rows,
             finish_threads: THREADS,
             shared: tiling.bytes(dtype.size()) as u32,
-            reports: false,
+            ..Grid::default()
         },
         loops: 1,
         panels: None,

@@ -116,7 +116,7 @@ pub(super) fn write(
     let is_own = |v: Value| load_of(&node.body, v).is_some_and(|load| load.0 == own);
     let needed = [0];
     let stages = stages(node, &needed);
-    let shape = shape::of(node, &stages, &needed);
+    let shape = shape::of(node, &stages, &needed, false);
     let mut writer = Writer::new(node, stages, shape);
     writer.shape.tile = None;
     writer.params = params;

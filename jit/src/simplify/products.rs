@@ -1,0 +1,95 @@
+//! Products of a matrix and a vector for a device: sums of products, which a generated reduction reads at the speed of
+//! memory, and which fuse with what is around them.
+
+use super::Simplifier;
+use crate::graph::{NodeOp, Precision};
+use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
+use ferrotrace_runtime::{Error, Result, Shape};
+use smallvec::SmallVec;
+
+impl Simplifier {
+    /// Whether a matrix product on a device is bound by the reading of one operand, each of whose elements it needs
+    /// once: that of a matrix and a vector. A generated reduction reads it at the speed of memory.
+    pub(super) fn is_read_once(&self, operands: &[Operand]) -> bool {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return false;
+        };
+        let (left, right) = (self.shape(a), self.shape(b));
+        let floats = self.dtype(a).is_float() && self.dtype(b).is_float();
+        if !floats || self.precision == Precision::EagerExact {
+            return false;
+        }
+        let metas = [
+            ArgMeta::Tensor(left, self.dtype(a)),
+            ArgMeta::Tensor(right, self.dtype(b)),
+        ];
+        let Ok((out, _)) = Op::Matmul.infer(&metas) else {
+            return false;
+        };
+        let inner = left.last().copied().unwrap_or(1);
+        let products = out.numel().saturating_mul(inner);
+        let (matrix, dim) = match left.numel() == products {
+            true => (a, left.rank() - 1),
+            false => (b, right.rank().saturating_sub(2)),
+        };
+        let once = products > 0 && products == self.shape(matrix).numel();
+        // Those of stacks may be parts of attention.
+        let lead = |s: &Shape| s[..s.rank().saturating_sub(2)].iter().product::<usize>();
+        let alone = lead(left) == 1 && lead(right) == 1;
+        inner > 1 && once && alone && self.is_unit_stride(matrix, dim)
+    }
+
+    /// Whether elements along a dimension are neighbours in memory, as far as can be told; results are row-major.
+    fn is_unit_stride(&self, value: ValueId, dim: usize) -> bool {
+        let (mut at, mut dim) = (value, dim);
+        loop {
+            let node = self.graph.node(at);
+            let op = match &node.op {
+                NodeOp::Input(n) => {
+                    return self.graph.inputs()[*n as usize].layout.strides()[dim] == 1;
+                }
+                NodeOp::Op(op) => op,
+            };
+            dim = match op {
+                Op::Permute(order) => order[dim] as usize,
+                Op::Unsqueeze { dim: new } if dim != *new => dim - usize::from(dim > *new),
+                Op::Cast(_) => dim,
+                _ => return dim + 1 == self.graph.shape(at).rank(),
+            };
+            match node.args.first() {
+                Some(Operand::Value(from)) => at = *from,
+                _ => return false,
+            }
+        }
+    }
+
+    /// A matrix product as products and their sums, in the accumulator's type, rounded once.
+    pub(super) fn sum_of_products(&mut self, operands: &[Operand]) -> Result<ValueId> {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return Err(Error::argument("a matrix product needs two tensors"));
+        };
+        let dtype = self.dtype(a).promote(self.dtype(b));
+        let (mut rows, mut columns) = (
+            self.cast(a, dtype.compute())?,
+            self.cast(b, dtype.compute())?,
+        );
+        // [.., m, 1, k] by [.., 1, n, k], where there are m and n.
+        let (m, n) = (self.shape(a).rank() > 1, self.shape(b).rank() > 1);
+        if n {
+            let rank = self.shape(columns).rank();
+            let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
+            order.swap(rank - 2, rank - 1);
+            columns = self.push(Op::Permute(order), &[columns.into()])?;
+        }
+        if m && n {
+            for (x, from_end) in [(&mut rows, 1), (&mut columns, 2)] {
+                let dim = self.shape(*x).rank() - from_end;
+                *x = self.push(Op::Unsqueeze { dim }, &[(*x).into()])?;
+            }
+        }
+        let products = self.mul(rows, columns)?;
+        let last = self.shape(products).rank() - 1;
+        let sum = self.reduce(ReduceKind::Sum, products, 1 << last, false)?;
+        self.cast(sum, dtype)
+    }
+}
