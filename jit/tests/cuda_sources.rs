@@ -416,10 +416,20 @@ fn scans_hold_rows_in_registers() {
 /// product, and says what else is an output.
 fn attention_of(
     dtype: DType,
+    sizes: [usize; 3],
+    change: impl Fn(&mut Graph, ValueId) -> (ValueId, Option<ValueId>),
+) -> Graph {
+    attention_under(Precision::Fast, dtype, sizes, change)
+}
+
+fn attention_under(
+    precision: Precision,
+    dtype: DType,
     [rows, keys, width]: [usize; 3],
     change: impl Fn(&mut Graph, ValueId) -> (ValueId, Option<ValueId>),
 ) -> Graph {
     let mut g = Graph::new();
+    g.set_origin(None, precision);
     let mut input = |n: usize| {
         let layout = Layout::contiguous(Shape::from([4, n, width]));
         g.input(&layout, dtype, &Device::cpu())
@@ -529,6 +539,13 @@ fn attention_counts_its_products() {
     assert_eq!(steps[0].products, 2 * 4 * 30 * 40 * (16 + 16));
     assert_eq!(of([30, 40, 16], true).1, [Refusal::ScoresNeeded]);
     assert_eq!(of([30, 40, 300], false).1, [Refusal::TooWide]);
+    // Operations that are to be rounded one by one are.
+    let exact = |precision: Precision| {
+        let sizes = [30, 40, 16];
+        let graph = attention_under(precision, DType::BF16, sizes, |_, p| (p, None));
+        attentions(&graph).0.len()
+    };
+    assert_eq!([Precision::Fast, Precision::EagerExact].map(exact), [1, 0]);
 }
 
 /// Scores that something else needs are stored: the softmax is a kernel of its own.

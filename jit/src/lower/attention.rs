@@ -281,19 +281,23 @@ fn attention(
     if reaches || elsewhere {
         return Err(Refusal::ScoresNeeded);
     }
-    for i in product.0 + 1..result.0 {
+    for i in product.0..result.0 {
         let id = ValueId(i);
         let Some((op, node)) = op_of(graph, id).filter(|_| depends(id)) else {
             continue;
         };
+        // Scores stay in binary32.
+        let rounds = node.dtype.is_half() && id != softmax.weights;
+        if rounds && node.precision == Precision::EagerExact {
+            return Err(Refusal::NoTemplate);
+        }
+        if id == product {
+            continue;
+        }
         let pointwise = matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_));
         let row = matches!(op, Op::Reduce { .. });
         let seen = node.shape == *shape || last(id) == 1;
         if !(pointwise || row) || !seen {
-            return Err(Refusal::NoTemplate);
-        }
-        let rounds = node.dtype.is_half() && id != softmax.weights;
-        if rounds && node.precision == Precision::EagerExact {
             return Err(Refusal::NoTemplate);
         }
     }
