@@ -289,7 +289,11 @@ fn indexing() {
             rows.abs().one_hot(20),
             x.masked_fill(&x.gt(0.5), 9.0),
             x.masked_select(&x.gt(1.0)),
+            x.masked_select(&x.gt(5.0)),
             x.gt(1.5).nonzero(),
+            x.narrow(0, 0, 1).gt(5.0).nonzero(),
+            noise(&[30, 40, 50], F32, d).gt(1.0).nonzero(),
+            x.index(&[None, Some(&x.select(0, 0).gt(0.0))]),
         ]
     });
 }

@@ -39,6 +39,7 @@ fn thresholds() -> Thresholds {
         scatters: false,
         in_order_scans: true,
         attention: 227 << 10,
+        window: 26,
         ..Thresholds::default()
     }
 }
@@ -352,6 +353,20 @@ fn a_variance_is_one_pass() {
     let all = sources(&graph);
     assert_eq!(all.len(), 1);
     assert_eq!(loads(&all[0]), 1);
+}
+
+/// A window of 3x3 elements is straight-line code, a thread a result, with its bounds checked.
+#[test]
+fn pooling_is_straight_line() {
+    let graph = parsed(
+        "%0: f16[64, 256, 56, 56] = input 0 [802816, 3136, 56, 1]
+         %1: f16[64, 256, 28, 28] = max_pool2d(%0) {kernel: [3, 3], stride: [2, 2], padding: [1, 1]}
+         return %1",
+    );
+    let all = sources(&graph);
+    assert_eq!(all.len(), 1);
+    assert!(!all[0].contains("__shfl"), "{}", all[0]);
+    assert_eq!(all[0].matches("p0[").count(), 9, "{}", all[0]);
 }
 
 /// Softmax of rows that fit in no registers reads them twice: the sum of exponentials shares the pass of the maximum.

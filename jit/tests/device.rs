@@ -5,8 +5,9 @@ mod common;
 
 use common::ready_made::{KINDS, draw};
 use common::{difference, kept, values};
+use ferrotrace_jit::lower::Limits;
 use ferrotrace_jit::simplify::simplify_for;
-use ferrotrace_jit::{NodeOp, compile, run_eagerly};
+use ferrotrace_jit::{NodeOp, compile_with, run_eagerly};
 use ferrotrace_kernels::{Op, ScanKind};
 use ferrotrace_runtime::Device;
 
@@ -53,7 +54,12 @@ fn definitions_agree_with_ready_made_kernels() {
         drawn += u64::from(!case.arrays.is_empty());
         let want = run_eagerly(&case.graph, &case.arrays, &[])
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
-        let got = compile(graph.clone())
+        // As on a device: windows are straight-line code.
+        let limits = Limits {
+            window: 26,
+            ..Limits::default()
+        };
+        let got = compile_with(graph.clone(), &limits)
             .and_then(|plan| plan.run(&mut kept(&case.arrays), &[]))
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
         let greatest = values(&want[0])

@@ -26,6 +26,8 @@ pub struct Limits {
     pub ops: u32,
     /// Reductions of fewer elements become straight-line code (ir R8).
     pub unroll: usize,
+    /// The same of reductions over windows, whose rows share what they read.
+    pub window: usize,
     /// Concatenations of more operands are copied (ir `max_pointwise_cat_inputs`).
     pub cat: usize,
     /// The parts of a concatenation are written in place where that saves this many bytes a part.
@@ -106,6 +108,7 @@ impl Default for Limits {
             reads: 8,
             ops: 100,
             unroll: 8,
+            window: 8,
             cat: 8,
             cat_bytes: 1 << 14,
             update_factor: 8,
@@ -391,7 +394,11 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         if let Op::Reduce { kind, mask, .. } = op {
             let count = reduced_count(graph, id, *mask);
             // ir R7, R8, R9: one element, or a few into more than one result.
-            let short = count == 1 || (count < limits.unroll && node.shape.numel() != 1);
+            let least = match count < limits.window && is_of_windows(graph, id) {
+                true => limits.window,
+                false => limits.unroll,
+            };
+            let short = count == 1 || (count < least && node.shape.numel() != 1);
             let empty = count == 0;
             let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
             // A value of several users, or a costly one, is better read once by a loop.
@@ -510,6 +517,22 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
         realized.stored[base.0 as usize] = was;
         store(realized, costs, id);
     }
+}
+
+/// Whether a reduction's operand is made of unfolded dimensions by pointwise operators and views.
+fn is_of_windows(graph: &Graph, id: ValueId) -> bool {
+    let mut next: Vec<ValueId> = graph.operands(id).collect();
+    for _ in 0..32 {
+        let Some(v) = next.pop() else { return false };
+        match &graph.node(v).op {
+            NodeOp::Op(Op::Unfold { .. }) => return true,
+            NodeOp::Op(op) if op.is_view() || matches!(op, Op::Cast(_) | Op::Binary(_)) => {
+                next.extend(graph.operands(v));
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
 /// Elements reduced into one result.

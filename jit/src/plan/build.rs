@@ -60,6 +60,11 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             false => u64::MAX,
         },
         scatters: limits.scatters && graph.device().is_cpu(),
+        // A thread a result: up to 5x5 taps.
+        window: match graph.device().is_cpu() {
+            true => limits.window,
+            false => limits.window.max(26),
+        },
         in_order_scans: limits.in_order_scans || !graph.device().is_cpu(),
         update_factor: match graph.device().is_cpu() {
             true => limits.update_factor,

@@ -63,6 +63,11 @@ fn rows(
     (mode, include_self): (ScatterMode, bool),
 ) -> Result<ValueId> {
     let shape = dims(b, src);
+    // Shorter numbers are sorted in half the time.
+    let places = match b.shape(x)[0] <= i32::MAX as usize {
+        true => b.cast(places, DType::I32)?,
+        false => places,
+    };
     let column = reshape(b, places, &[shape[0], 1])?;
     let index = expand(b, column, &shape)?;
     let op = Op::Scatter {

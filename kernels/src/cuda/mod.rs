@@ -31,7 +31,9 @@ pub fn run(
         Op::ArgSort { dim, descending } if is_last(*dim) => {
             let x = dense(array(args, 0)?)?;
             let n = shape.last().copied().unwrap_or(1);
-            sort::argsort(&x, n, *descending, x.dtype.size() as u32 * 8).map(Some)
+            let width = x.dtype.size() as u32 * 8;
+            let sorted = sort::argsort(&x, n, *descending, (width, false))?;
+            Ok(Some(sorted.positions))
         }
         Op::Scan {
             kind: ScanKind::LogSumExp,

@@ -9,6 +9,9 @@ use crate::{Array, ScatterMode};
 use ferrotrace_runtime::{DType, KernelSource, Layout, Result, Shape};
 
 const TEXT: &str = include_str!("scatter.cu");
+/// Rows a place, on average, from which the rows of a place are cut into chunks, and the rows of a chunk.
+const MANY: usize = 1024;
+const CHUNK: usize = 512;
 const MODES: [ScatterMode; 6] = [
     ScatterMode::Assign,
     ScatterMode::Sum,
@@ -18,7 +21,7 @@ const MODES: [ScatterMode; 6] = [
     ScatterMode::Mean,
 ];
 
-fn text(dtype: DType, mode: ScatterMode) -> KernelSource {
+fn text(dtype: DType, mode: ScatterMode, (wide, finish): (bool, bool)) -> KernelSource {
     let (lowest, highest) = match dtype {
         DType::U8 | DType::Bool => ("0", "255"),
         DType::I8 => ("-128", "127"),
@@ -39,10 +42,12 @@ fn text(dtype: DType, mode: ScatterMode) -> KernelSource {
     };
     let float = u8::from(matches!(dtype, DType::F32 | DType::F64));
     let number = MODES.iter().position(|m| *m == mode).unwrap_or_default();
+    let size = if wide { "long long" } else { "int" };
     let definitions = format!(
         "typedef {element} T;\ntypedef {} U;\n#define MODE {number}\n#define FLOAT {float}\n#define LOWEST {lowest}\n\
-         #define HIGHEST {highest}\n",
-        bits(dtype)
+         #define HIGHEST {highest}\ntypedef unsigned {size} K;\ntypedef {size} P;\n#define FINISH {}\n",
+        bits(dtype),
+        u8::from(finish)
     );
     source(&[&definitions, TEXT])
 }
@@ -56,7 +61,11 @@ fn takes(dtype: DType, mode: ScatterMode) -> bool {
 pub(super) fn sources() -> Vec<KernelSource> {
     let of = |dtype: DType| {
         let modes = MODES.into_iter().filter(move |mode| takes(dtype, *mode));
-        modes.map(move |mode| text(dtype, mode))
+        let all = move |mode| {
+            let kinds = [(false, false), (true, false), (false, true)];
+            kinds.map(|kind| text(dtype, mode, kind))
+        };
+        modes.flat_map(all)
     };
     DType::ALL.into_iter().flat_map(of).collect()
 }
@@ -75,7 +84,7 @@ pub(super) fn rows(
         && index.shape() == src.shape()
         && x.shape()[1] == src.shape()[1]
         && (index.shape()[1] == 1 || index.layout.strides()[1] == 0)
-        && index.dtype == DType::I64
+        && matches!(index.dtype, DType::I32 | DType::I64)
         && src.dtype == x.dtype
         && takes(x.dtype, mode);
     if !form {
@@ -101,17 +110,37 @@ pub(super) fn rows(
     let index = dense(&index.with_layout(column))?;
     // Places are not negative: their lowest bits tell them apart.
     let width_of_keys = (usize::BITS - places.saturating_sub(1).leading_zeros()).max(1);
-    let order = argsort(&index, n, false, width_of_keys)?;
+    let sorted = argsort(&index, n, false, (width_of_keys, true))?;
     let dtype = x.dtype;
     let number = MODES.iter().position(|m| *m == mode).unwrap_or_default();
-    Run {
-        name: ("scatter", dtype, number as u8),
+    // Few places that many rows meet are cut into chunks, by sizes alone; otherwise a place is one unit's.
+    let chunk = match n / places >= MANY {
+        true => CHUNK,
+        false => n,
+    };
+    let chunks = n.div_ceil(chunk);
+    let spare = if chunks > 1 { chunks } else { 0 };
+    let aside = Array::empty(device, Shape::from(spare * width), dtype)?;
+    let counts = Array::empty(device, Shape::from(spare), DType::I64)?;
+    let threads = match width >= 32 {
+        true => n * width.div_ceil(128) * 32,
+        false => n * width,
+    };
+    let wide = index.dtype == DType::I64;
+    let arrays = [&out, &src, &sorted.positions, &sorted.keys, &aside, &counts];
+    let params = [n as i64, width as i64, include_self.into(), chunk as i64];
+    let run = |name, choice, threads: usize| Run {
+        name: (name, dtype, number as u8 * 2 + choice),
         device,
-        arrays: &[&out, &src, &order, &index],
-        params: &[n as i64, width as i64, include_self.into()],
-        blocks: (n * width).div_ceil(256),
+        arrays: &arrays,
+        params: &params,
+        blocks: threads.div_ceil(256),
         threads: 256,
+    };
+    run("scatter", u8::from(wide), threads).start(|| text(dtype, mode, (wide, false)))?;
+    if chunks > 1 && mode != ScatterMode::Assign {
+        let finish = run("scatter_finish", u8::from(wide), chunks * width);
+        finish.start(|| text(dtype, mode, (wide, true)))?;
     }
-    .start(|| text(dtype, mode))?;
     Ok(Some(out))
 }

@@ -56,12 +56,22 @@ pub(super) fn sources() -> Vec<KernelSource> {
     all
 }
 
-/// The positions (`I64`) that sort the rows of `n` elements of a dense array, by the lowest `width` bits of their keys;
-/// stable, NaN the greatest.
+/// What sorting gives: the positions (`I64`), and, where they are kept, the keys in their order.
+pub(super) struct Sorted {
+    pub positions: Array,
+    pub keys: Array,
+}
+
+/// Sorts the rows of `n` elements of a dense array by the lowest `width` bits of their keys; stable, NaN the greatest.
 ///
 /// # Errors
 /// Out of memory; what the driver answers; rows of 2³² elements or more.
-pub(super) fn argsort(x: &Array, n: usize, descending: bool, width: u32) -> Result<Array> {
+pub(super) fn argsort(
+    x: &Array,
+    n: usize,
+    descending: bool,
+    (width, keep): (u32, bool),
+) -> Result<Sorted> {
     if u32::try_from(n).is_err() {
         return Err(Error::unsupported(format!(
             "sorting a dimension of {n} elements"
@@ -70,42 +80,53 @@ pub(super) fn argsort(x: &Array, n: usize, descending: bool, width: u32) -> Resu
     let device = x.buffer.device();
     let out = Array::empty(device, x.shape().clone(), DType::I64)?;
     let rows = x.numel().checked_div(n).unwrap_or(0);
-    if rows == 0 {
-        return Ok(out);
-    }
     let dtype = x.dtype;
+    let scratch = |elements: usize, of| Array::empty(device, Shape::from(elements), of);
+    if rows == 0 {
+        return Ok(Sorted {
+            positions: out,
+            keys: scratch(0, key_type(dtype))?,
+        });
+    }
     // All bits turned round put the greatest first.
     let flip = -i64::from(descending);
     if n <= SHORT {
         let padded = n.next_power_of_two();
         let threads = (padded / 2).clamp(32, 512) as u32;
+        let keys = scratch(if keep { x.numel() } else { 0 }, key_type(dtype))?;
         Run {
             name: ("sort_rows", dtype, 0),
             device,
-            arrays: &[x, &out],
-            params: &[n as i64, padded as i64, flip],
+            arrays: &[x, &out, &keys],
+            params: &[n as i64, padded as i64, flip, keep.into()],
             blocks: rows,
             threads,
         }
         .start(|| text(dtype, ROWS))?;
-        return Ok(out);
+        return Ok(Sorted {
+            positions: out,
+            keys,
+        });
     }
     let tiles = n.div_ceil(TILE);
-    let passes = width.div_ceil(DIGIT);
-    let scratch = |elements: usize, of| Array::empty(device, Shape::from(elements), of);
-    let held = if passes > 1 { x.numel() } else { 0 };
-    let keys = [
-        scratch(held, key_type(dtype))?,
-        scratch(if passes > 2 { held } else { 0 }, key_type(dtype))?,
+    let passes = width.div_ceil(DIGIT) as usize;
+    // Pass by pass from one to the other; the last keeps no keys unless it is asked to.
+    let held = |of: usize, last: bool| match passes > of + 1 || (last && passes > of) {
+        true => x.numel(),
+        false => 0,
+    };
+    let mut keys = [
+        scratch(held(0, keep), key_type(dtype))?,
+        scratch(held(1, keep), key_type(dtype))?,
     ];
     let positions = [
-        scratch(held, DType::I32)?,
-        scratch(if passes > 2 { held } else { 0 }, DType::I32)?,
+        scratch(held(0, false), DType::I32)?,
+        scratch(held(1, false), DType::I32)?,
     ];
     let counts = scratch(rows * 256 * tiles, DType::I32)?;
     let totals = scratch(rows * 256, DType::I32)?;
-    for pass in 0..passes as usize {
-        let (first, last) = (pass == 0, pass + 1 == passes as usize);
+    for pass in 0..passes {
+        let (first, last) = (pass == 0, pass + 1 == passes);
         let (here, there) = ((pass + 1) % 2, pass % 2);
         let from = if first { x } else { &keys[here] };
         let shift = (pass as u32 * DIGIT).into();
@@ -145,6 +166,7 @@ pub(super) fn argsort(x: &Array, n: usize, descending: bool, width: u32) -> Resu
                 shift,
                 first.into(),
                 last.into(),
+                keep.into(),
                 flip,
             ],
             blocks: rows * tiles,
@@ -152,5 +174,8 @@ pub(super) fn argsort(x: &Array, n: usize, descending: bool, width: u32) -> Resu
         }
         .start(|| text(dtype, PLACE))?;
     }
-    Ok(out)
+    Ok(Sorted {
+        positions: out,
+        keys: std::mem::replace(&mut keys[(passes + 1) % 2], counts),
+    })
 }

@@ -8,17 +8,30 @@ struct FT_SYMBOL_args {
   long long *fault;
 };
 
+#define WARPS (THREADS / 32)
+
 extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
-  __shared__ unsigned found[256];
+  __shared__ unsigned found[WARPS][256];
+  const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
   const long long row = blockIdx.x / a.tiles, tile = blockIdx.x % a.tiles;
-  found[threadIdx.x] = 0;
+  for (int w = 0; w < WARPS; w++) found[w][t] = 0;
   __syncthreads();
-  const long long low = tile * TILE, high = low + TILE < a.n ? low + TILE : a.n;
-  for (long long i = low + threadIdx.x; i < high; i += THREADS) {
-    const long long p = row * a.n + i;
-    const K key = a.first ? ft_key(((const E *)a.keys)[p], (K)a.flip) : ((const K *)a.keys)[p];
-    atomicAdd(&found[(unsigned)(key >> a.shift) & 255], 1u);
+  const long long low = tile * TILE;
+  #pragma unroll 4
+  for (int e = 0; e < TILE / THREADS; e++) {
+    const long long i = low + e * THREADS + t, p = row * a.n + i;
+    unsigned digit = 256;
+    if (i < a.n) {
+      const K key = a.first ? ft_key(((const E *)a.keys)[p], (K)a.flip) : ((const K *)a.keys)[p];
+      digit = (unsigned)(key >> a.shift) & 255;
+    }
+    // One of the threads with equal digits counts for all.
+    const unsigned same = __match_any_sync(~0u, digit);
+    if (digit < 256 && (same & ((1u << lane) - 1)) == 0) found[warp][digit] += __popc(same);
+    __syncwarp();
   }
   __syncthreads();
-  a.counts[(row * 256 + threadIdx.x) * a.tiles + tile] = found[threadIdx.x];
+  unsigned all = 0;
+  for (int w = 0; w < WARPS; w++) all += found[w][t];
+  a.counts[(row * 256 + t) * a.tiles + tile] = all;
 }

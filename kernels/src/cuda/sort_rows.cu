@@ -4,7 +4,8 @@
 struct FT_SYMBOL_args {
   const E *x;
   long long *out;
-  long long n, padded, flip;
+  K *sorted;
+  long long n, padded, flip, keep;
   char *scratch;
   long long *fault;
 };
@@ -36,5 +37,8 @@ extern "C" __global__ void __launch_bounds__(512) FT_SYMBOL(const __grid_constan
       __syncthreads();
     }
   }
-  for (int i = t; i < n; i += threads) a.out[row + i] = at[i];
+  for (int i = t; i < n; i += threads) {
+    a.out[row + i] = at[i];
+    if (a.keep) a.sorted[row + i] = keys[i];
+  }
 }

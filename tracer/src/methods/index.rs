@@ -78,6 +78,22 @@ fn positions(mask: &[bool]) -> impl Iterator<Item = usize> {
         .map(|(at, _)| at)
 }
 
+/// The row-major positions of the true values of a mask on a device, computed there: those that sort it, the true ones
+/// first. Only their number is read.
+fn positions_on_device(mask: &Tensor) -> Result<Tensor> {
+    let flat = mask.flatten(0, -1);
+    let count = flat.sum(0).to_scalar::<i64>()?;
+    let order = flat.argsort(0, true);
+    order.eval()?;
+    Ok(order.narrow(0, 0, count as usize))
+}
+
+/// Whether [`positions_on_device`] is for this mask.
+fn is_found_on_device(mask: &Tensor) -> bool {
+    let n = mask.numel();
+    !mask.device().is_cpu() && mask.rank() > 0 && (1..1 << 32).contains(&n)
+}
+
 impl Tensor {
     /// `out[i] = self[i with i[dim] replaced by idx[i]]`: the index has the rank of this tensor and sizes that do not
     /// exceed its own outside `dim`; the result has the index's shape. Negative indices count from the end.
@@ -194,7 +210,19 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn nonzero(&self) -> Tensor {
-        let mask = attempt!("nonzero", self.to_dtype(DType::Bool).to_vec::<bool>(), self);
+        let mask = self.to_dtype(DType::Bool);
+        if is_found_on_device(&mask) {
+            let mut at = attempt!("nonzero", positions_on_device(&mask), self);
+            let mut indices = Vec::new();
+            for &stride in &self.shape().strides() {
+                let index = at.floor_divide(stride as i64);
+                at = &at - &index * stride as i64;
+                indices.push(index);
+            }
+            let indices: Vec<&Tensor> = indices.iter().collect();
+            return Tensor::stack(&indices, 1);
+        }
+        let mask = attempt!("nonzero", mask.to_vec::<bool>(), self);
         let strides = self.shape().strides();
         let mut indices = Vec::new();
         for mut at in positions(&mask) {
@@ -230,12 +258,13 @@ impl Tensor {
                 return Tensor::failed("masked_select", Error::shape(why), &[self, mask]);
             }
         };
-        let truths = attempt!(
-            "masked_select",
-            mask.expand(&shape).to_vec::<bool>(),
-            self,
-            mask
-        );
+        let spread = mask.expand(&shape);
+        if is_found_on_device(&spread) {
+            let found = positions_on_device(&spread);
+            let indices = attempt!("masked_select", found, self, mask);
+            return self.expand(&shape).flatten(0, -1).index_select(0, &indices);
+        }
+        let truths = attempt!("masked_select", spread.to_vec::<bool>(), self, mask);
         let indices: Vec<i64> = positions(&truths).map(|at| at as i64).collect();
         let count = indices.len();
         let indices = Tensor::from_vec(indices, count, &self.device());
