@@ -13,3 +13,15 @@ static __device__ __forceinline__ K ft_key(E bits, K flip) {
 #endif
   return (x ^ flip) & all;
 }
+
+// The threads of the warp that are live and have the same digit of 8 bits.
+static __device__ __forceinline__ unsigned ft_same(unsigned digit, bool live) {
+  unsigned same = __ballot_sync(~0u, live);
+  #pragma unroll
+  for (int b = 0; b < 8; b++) {
+    const bool set = digit >> b & 1;
+    const unsigned all = __ballot_sync(~0u, set);
+    same &= set ? all : ~all;
+  }
+  return same;
+}

@@ -20,14 +20,15 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
   #pragma unroll 4
   for (int e = 0; e < TILE / THREADS; e++) {
     const long long i = low + e * THREADS + t, p = row * a.n + i;
-    unsigned digit = 256;
-    if (i < a.n) {
+    unsigned digit = 0;
+    const bool live = i < a.n;
+    if (live) {
       const K key = a.first ? ft_key(((const E *)a.keys)[p], (K)a.flip) : ((const K *)a.keys)[p];
       digit = (unsigned)(key >> a.shift) & 255;
     }
     // One of the threads with equal digits counts for all.
-    const unsigned same = __match_any_sync(~0u, digit);
-    if (digit < 256 && (same & ((1u << lane) - 1)) == 0) found[warp][digit] += __popc(same);
+    const unsigned same = ft_same(digit, live);
+    if (live && (same & ((1u << lane) - 1)) == 0) found[warp][digit] += __popc(same);
     __syncwarp();
   }
   __syncthreads();

@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
   #pragma unroll
   for (int e = 0; e < EACH; e++) {
     const bool live = low + e * 32 < a.n;
-    const unsigned digit = live ? (unsigned)(keys[e] >> a.shift) & 255 : 256;
-    const unsigned same = __match_any_sync(~0u, digit);
+    const unsigned digit = (unsigned)(keys[e] >> a.shift) & 255;
+    const unsigned same = ft_same(digit, live);
     const unsigned before = __popc(same & ((1u << lane) - 1));
     const unsigned old = live ? found[warp][digit] : 0;
     __syncwarp();

@@ -8,14 +8,21 @@ struct FT_SYMBOL_args {
   long long *fault;
 };
 
+#define EACH 8
+
 extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
   __shared__ unsigned warps[8];
   unsigned *counts = a.counts + blockIdx.x * a.tiles;
   const int t = threadIdx.x, lane = t & 31, warp = t >> 5;
   unsigned before = 0;
-  for (long long base = 0; base < a.tiles; base += 256) {
-    const unsigned own = base + t < a.tiles ? counts[base + t] : 0;
-    unsigned sum = own;
+  for (long long base = 0; base < a.tiles; base += 256 * EACH) {
+    unsigned own[EACH], part = 0;
+    const long long first = base + t * EACH;
+    #pragma unroll
+    for (int e = 0; e < EACH; e++) own[e] = first + e < a.tiles ? counts[first + e] : 0;
+    #pragma unroll
+    for (int e = 0; e < EACH; e++) part += own[e];
+    unsigned sum = part;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
       const unsigned other = __shfl_up_sync(~0u, sum, d);
@@ -28,7 +35,12 @@ extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constan
       if (w < warp) sum += warps[w];
       all += warps[w];
     }
-    if (base + t < a.tiles) counts[base + t] = before + sum - own;
+    unsigned at = before + sum - part;
+    #pragma unroll
+    for (int e = 0; e < EACH; e++) {
+      if (first + e < a.tiles) counts[first + e] = at;
+      at += own[e];
+    }
     before += all;
     __syncthreads();
   }
