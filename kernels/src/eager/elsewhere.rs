@@ -5,7 +5,7 @@ use super::{Arg, array, contiguous, run};
 use crate::cuda::{self, Dense};
 use crate::ops::view::view_map;
 use crate::{Array, Op, ops};
-use ferrotrace_runtime::{Config, Counter, DType, Device, Result, Shape, count};
+use ferrotrace_runtime::{Channel, Counter, DType, Device, Result, Shape, count, log};
 
 /// Runs one operator for a device, where its result will lie; otherwise as [`run`]. Where that device is not the CPU, a
 /// result that is no view is dense and row-major. `dense` copies an array of the device that a library does not take as
@@ -31,9 +31,9 @@ pub fn run_on(
         return Ok(out);
     }
     count(Counter::HostRuns, 1);
-    if Config::get().debug >= 1 {
-        eprintln!("ferrotrace: {} of {device} runs on the host", op.name());
-    }
+    log(Channel::Hints, || {
+        format!("{} of {device} runs on the host", op.name())
+    });
     let host = Device::cpu();
     let here = |arg: &Arg| match arg {
         Arg::Array(x) => x.to_device(&host).map(Arg::Array),
