@@ -12,18 +12,13 @@ type Pass = fn(Graph, Graph, &Limits) -> Result<Draft>;
 /// The draft itself if it holds no more than the operations one by one. Else it is made again, of less and less fusion,
 /// until one does not, and that of least memory is kept.
 pub(super) fn bounded(draft: Draft, limits: &Limits, pass: Pass) -> Result<Draft> {
-    let of = |donated: bool| one_by_one(&draft.recorded, donated).saturating_add(limits.held_over);
-    let most = [of(false), of(true)];
+    let most = one_by_one(&draft.recorded).map(|held| held.saturating_add(limits.held_over));
     let over = |draft: &Draft| {
-        let of = |donated: bool| {
-            draft
-                .peak(&|_| donated)
-                .saturating_sub(most[usize::from(donated)])
-        };
-        of(false).max(of(true))
+        let beyond = draft.peaks().into_iter().zip(most);
+        beyond.map(|(held, most)| held.saturating_sub(most)).max()
     };
     let mut best = (over(&draft), draft);
-    if best.0 == 0 {
+    if best.0 == Some(0) {
         return Ok(best.1);
     }
     for limits in narrower(limits) {
@@ -32,7 +27,7 @@ pub(super) fn bounded(draft: Draft, limits: &Limits, pass: Pass) -> Result<Draft
         if held < best.0 {
             best = (held, next);
         }
-        if best.0 == 0 {
+        if best.0 == Some(0) {
             break;
         }
     }
@@ -62,8 +57,8 @@ fn narrower(limits: &Limits) -> [Limits; 3] {
 
 /// The most bytes held at once, beyond the inputs, when every operation runs by itself, in the order of recording: a
 /// result has memory of its own, a view has none, and what nothing reads again is released. What an operation needs for
-/// itself alone is not counted. `donated` says whether inputs are released too.
-pub(super) fn one_by_one(graph: &Graph, donated: bool) -> u64 {
+/// itself alone is not counted. First where inputs are kept, then where they are released too.
+pub(super) fn one_by_one(graph: &Graph) -> [u64; 2] {
     let nodes = graph.nodes();
     // The node whose memory each lies in, and the last that reads that memory.
     let mut root: Vec<usize> = (0..nodes.len()).collect();
@@ -88,28 +83,31 @@ pub(super) fn one_by_one(graph: &Graph, donated: bool) -> u64 {
         }
         NodeOp::Op(_) => nodes[i].shape.numel() * nodes[i].dtype.size(),
     };
-    let (mut live, mut peak) = (0i64, 0i64);
+    let (mut live, mut peak) = ([0i64; 2], [0i64; 2]);
     for (i, node) in nodes.iter().enumerate() {
-        let computed = matches!(node.op, NodeOp::Op(_));
-        if computed && root[i] == i {
-            live += bytes(i) as i64;
-            peak = peak.max(live);
+        let computed = matches!(node.op, NodeOp::Op(_)) && root[i] == i;
+        if computed {
+            for (live, peak) in live.iter_mut().zip(&mut peak) {
+                *live += bytes(i) as i64;
+                *peak = (*peak).max(*live);
+            }
         }
         let mut read: smallvec::SmallVec<[usize; 4]> = graph
             .operands(ValueId(i as u32))
             .map(|operand| root[operand.0 as usize])
-            .chain((computed && root[i] == i).then_some(i))
+            .chain(computed.then_some(i))
             .collect();
         read.sort_unstable();
         read.dedup();
-        for buffer in read {
-            let freed = donated || matches!(nodes[buffer].op, NodeOp::Op(_));
-            if last[buffer] == i && freed {
-                live -= bytes(buffer) as i64;
+        for buffer in read.into_iter().filter(|&buffer| last[buffer] == i) {
+            let freed = bytes(buffer) as i64;
+            live[1] -= freed;
+            if matches!(nodes[buffer].op, NodeOp::Op(_)) {
+                live[0] -= freed;
             }
         }
     }
-    peak as u64
+    peak.map(|bytes| bytes as u64)
 }
 
 #[cfg(test)]
@@ -118,7 +116,7 @@ mod tests {
 
     fn held(text: &str) -> [u64; 2] {
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
-        [one_by_one(&graph, false), one_by_one(&graph, true)]
+        one_by_one(&graph)
     }
 
     #[test]

@@ -310,6 +310,12 @@ impl Draft {
         let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
         footprints.peak(0..self.steps.len(), donated)
     }
+
+    /// [`peak`](Self::peak) where every input is kept, and where every one may be overwritten.
+    pub(super) fn peaks(&self) -> [u64; 2] {
+        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
+        [false, true].map(|donated| footprints.peak(0..self.steps.len(), &|_| donated))
+    }
 }
 
 /// The buffers that a step reads, and the nodes that it stores.
