@@ -20,7 +20,7 @@ impl Watch {
     /// Before the first step.
     pub fn of(run: &Run<'_>) -> Result<Watch> {
         let arrays = run.inputs.iter().flatten();
-        let inputs: Vec<Array> = arrays.map(|(array, _)| array.clone()).collect();
+        let inputs: Vec<Array> = arrays.map(|input| input.array.clone()).collect();
         let mut tainted = FxHashSet::default();
         for (i, input) in inputs.iter().enumerate() {
             if !eager::is_finite(input)? {

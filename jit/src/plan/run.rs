@@ -15,7 +15,7 @@ use std::cell::OnceCell;
 pub(super) struct Run<'a> {
     pub(super) draft: &'a Draft,
     pub(super) scalars: &'a [Scalar],
-    pub(super) inputs: SmallVec<[Option<(Array, bool)>; 8]>,
+    pub(super) inputs: Vec<Option<PlanInput>>,
     /// Stored nodes, at their places.
     nodes: SmallVec<[Option<Array>; 4]>,
     places: &'a Places,
@@ -35,16 +35,14 @@ impl Plan {
         let mut run = Run {
             draft: &self.draft,
             scalars,
-            inputs: inputs
-                .drain(..)
-                .map(|i| Some((i.array, i.donated)))
-                .collect(),
+            // In the memory that they are in.
+            inputs: std::mem::take(inputs).into_iter().map(Some).collect(),
             nodes: (0..self.places.count).map(|_| None).collect(),
             places: &self.places,
             nothing: OnceCell::new(),
         };
         if Config::get().nans {
-            return self.run_watched(run);
+            return self.run_watched(&mut run);
         }
         if !self.run_captured(&mut run)? {
             for at in 0..self.draft.launches.groups.len() {
@@ -91,11 +89,11 @@ impl Plan {
     }
 
     /// Step by step, with a look at what each stored (scheduler K-17).
-    fn run_watched(&self, mut run: Run<'_>) -> Result<Vec<Array>> {
-        let mut watch = Watch::of(&run)?;
+    fn run_watched(&self, run: &mut Run<'_>) -> Result<Vec<Array>> {
+        let mut watch = Watch::of(run)?;
         for i in 0..self.draft.steps.len() {
-            self.step(&mut run, i)?;
-            watch.check(&run, i)?;
+            self.step(run, i)?;
+            watch.check(run, i)?;
             run.release(i);
         }
         run.outputs()
@@ -157,7 +155,12 @@ impl<'a> Run<'a> {
     /// Gives a source data; `owned` says whether an input may be overwritten.
     pub(super) fn put(&mut self, source: Source, array: Array, owned: bool) {
         match source {
-            Source::Input(n) => self.inputs[n as usize] = Some((array, owned)),
+            Source::Input(n) => {
+                self.inputs[n as usize] = Some(PlanInput {
+                    array,
+                    donated: owned,
+                });
+            }
             Source::Node(v) => self.store(v, array),
         }
     }
@@ -205,7 +208,7 @@ impl Run<'_> {
                 .inputs
                 .get(n as usize)
                 .and_then(|i| i.as_ref())
-                .map(|i| &i.0),
+                .map(|i| &i.array),
             Source::Node(v) => self.node(v),
         };
         found.ok_or_else(|| Error::internal(format!("{source:?} has no memory")))
@@ -214,7 +217,7 @@ impl Run<'_> {
     /// Whether the run may overwrite the buffer after its last use: all but inputs that are not donated.
     pub(super) fn owns(&self, source: Source) -> bool {
         match source {
-            Source::Input(n) => self.inputs[n as usize].as_ref().is_some_and(|i| i.1),
+            Source::Input(n) => self.inputs[n as usize].as_ref().is_some_and(|i| i.donated),
             Source::Node(_) => true,
         }
     }
@@ -278,7 +281,7 @@ impl Run<'_> {
         }
     }
 
-    fn outputs(self) -> Result<Vec<Array>> {
+    fn outputs(&self) -> Result<Vec<Array>> {
         self.draft
             .outputs
             .iter()

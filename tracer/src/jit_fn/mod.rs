@@ -15,7 +15,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
-use replay::{Draws, Replay, Tensors};
+use replay::{Arrays, Draws, Replay, Tensors};
 use result::JitResult;
 use smallvec::SmallVec;
 use std::fmt;
@@ -106,40 +106,41 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         if mode == Mode::Eager || trace::current() != 0 {
             return self.function.run(argument);
         }
-        let Some(Parts {
+        let mut parts = Parts::default();
+        if !parts.fill::<F::Kind>(&argument) {
+            // An argument carries an error, and so will the result.
+            return self.function.run(argument);
+        }
+        let Parts {
             values,
             given,
             arrays,
-        }) = Parts::of::<F::Kind>(&argument)
-        else {
-            // An argument carries an error, and so will the result.
-            return self.function.run(argument);
-        };
-        let probe = Probe::new(&values, &arrays, mode::precision());
+        } = &mut parts;
+        let probe = Probe::new(values, arrays, mode::precision());
         let known = self.traces.lock().exact(&probe);
         if let Some((replay, form)) = known {
             if !Config::get().check {
                 let drawn = replay.draw();
-                return replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode);
+                return replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode);
             }
             // The run that checks draws as the replay would.
-            return match self.trace(&argument, &arrays) {
+            return match self.trace(&argument, arrays) {
                 Traced::Replay(again, _) if again.same(&replay) => {
                     let drawn = again.traced_draws();
-                    replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode)
+                    replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
                 }
                 _ => differs(&replay, &form),
             };
         }
         let generic = self.traces.lock().generic(&probe);
         let resized = generic.and_then(|(replay, form)| {
-            let resized = Arc::new(replay.resized(&arrays).ok()?);
+            let resized = Arc::new(replay.resized(arrays).ok()?);
             let drawn = resized.draw();
             Some((resized, form, drawn))
         });
         let (replay, form, drawn) = match resized {
             Some(resized) => resized,
-            None => match self.trace(&argument, &arrays) {
+            None => match self.trace(&argument, arrays) {
                 Traced::Replay(replay, form) => {
                     let drawn = replay.traced_draws();
                     (Arc::new(replay), form, drawn)
@@ -148,7 +149,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             },
         };
         self.traces.lock().insert(&probe, &replay, &form);
-        replayed::<F, S>(argument, &given, &replay, &form, arrays, &drawn, mode)
+        replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
     }
 
     /// Runs the function on stand-ins for the tensors of `argument`.
@@ -185,29 +186,30 @@ impl<F: JitFn<S>, S> Jit<F, S> {
 }
 
 /// What an argument consists of.
+#[derive(Default)]
 struct Parts {
     values: SmallVec<[ArgValue; 6]>,
     /// Which tensors are given away.
     given: SmallVec<[bool; 6]>,
     /// Their data.
-    arrays: SmallVec<[Array; 6]>,
+    arrays: Arrays,
 }
 
 impl Parts {
-    /// Those of `argument`, whose pending tensors are flushed; `None` if one carries an error.
-    fn of<K: ArgKind>(argument: &K::Of<'_>) -> Option<Parts> {
+    /// Takes in those of `argument`, whose pending tensors are flushed. False if one carries an error.
+    fn fill<K: ArgKind>(&mut self, argument: &K::Of<'_>) -> bool {
         let mut visit = ArgVisit::default();
         K::visit(argument, &mut visit);
         flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));
-        let arrays = visit
-            .tensors
-            .iter()
-            .map(|(tensor, _)| tensor.node().array());
-        Some(Parts {
-            arrays: arrays.collect::<Option<_>>()?,
-            given: visit.tensors.iter().map(|(_, given)| *given).collect(),
-            values: visit.values,
-        })
+        for (tensor, given) in &visit.tensors {
+            let Some(array) = tensor.node().array() else {
+                return false;
+            };
+            self.arrays.push(array);
+            self.given.push(*given);
+        }
+        self.values = visit.values;
+        true
     }
 }
 
@@ -218,7 +220,7 @@ fn replayed<F: JitFn<S>, S>(
     given: &[bool],
     replay: &Replay,
     form: &<F::Output as JitResult>::Form,
-    arrays: SmallVec<[Array; 6]>,
+    arrays: &mut Arrays,
     drawn: &Draws,
     mode: Mode,
 ) -> F::Output {

@@ -49,6 +49,9 @@ enum Output {
 /// Key and first offset of each draw.
 pub(crate) type Draws = SmallVec<[(u64, u64); 1]>;
 
+/// The data of a call's tensor arguments.
+pub(crate) type Arrays = SmallVec<[Array; 4]>;
+
 /// Tensors of a result.
 pub(crate) type Tensors = SmallVec<[Tensor; 4]>;
 
@@ -326,7 +329,7 @@ impl Replay {
     #[track_caller]
     pub fn run(
         &self,
-        arguments: SmallVec<[Array; 6]>,
+        arguments: &mut Arrays,
         given: &[bool],
         passed: Tensors,
         drawn: &Draws,
@@ -364,7 +367,7 @@ impl Replay {
 
     fn compute(
         &self,
-        arguments: SmallVec<[Array; 6]>,
+        arguments: &mut Arrays,
         given: &[bool],
         drawn: &Draws,
         mode: Mode,
@@ -384,26 +387,33 @@ impl Replay {
             return Ok(Vec::new());
         }
         count(Counter::Flushes, 1);
-        let mut arguments: SmallVec<[Option<Array>; 6]> = arguments.into_iter().map(Some).collect();
-        let mut inputs = Vec::with_capacity(self.sources.len());
-        for source in &*self.sources {
-            inputs.push(match source {
-                Source::Constant(array) => PlanInput {
-                    array: array.clone(),
-                    donated: false,
-                },
-                Source::Argument(number) => {
-                    let array = arguments[*number]
-                        .take()
-                        .ok_or_else(|| Error::internal("an argument is two leaves"))?;
-                    let donated = given[*number] && array.buffer.is_unique();
-                    PlanInput { array, donated }
-                }
-            });
-        }
-        drop(arguments);
+        let inputs = self.inputs(arguments, given)?;
         let graph = || self.plan.form.graph(&scalars, &self.locations);
         let prepared = self.plan.prepare(mode, graph)?;
         execute(prepared, inputs, &scalars).0
+    }
+
+    /// The plan's inputs. Takes the arguments, of which it drops those that the plan does not need.
+    fn inputs(&self, arguments: &mut Arrays, given: &[bool]) -> Result<Vec<PlanInput>> {
+        let of = |array: Array, given: bool| PlanInput {
+            donated: given && array.buffer.is_unique(),
+            array,
+        };
+        let own =
+            |(at, source): (usize, &Source)| matches!(source, Source::Argument(n) if *n == at);
+        if arguments.len() == self.sources.len() && self.sources.iter().enumerate().all(own) {
+            let all = arguments.drain(..).zip(given);
+            return Ok(all.map(|(array, &given)| of(array, given)).collect());
+        }
+        let mut arguments: SmallVec<[Option<Array>; 4]> = arguments.drain(..).map(Some).collect();
+        let input = |source: &Source| match source {
+            Source::Constant(array) => Ok(of(array.clone(), false)),
+            Source::Argument(number) => {
+                let array = arguments[*number].take();
+                let twice = || Error::internal("an argument is two leaves");
+                Ok(of(array.ok_or_else(twice)?, given[*number]))
+            }
+        };
+        self.sources.iter().map(input).collect()
     }
 }
