@@ -193,5 +193,6 @@ pub fn of_step(draft: &Draft, step: &Step) -> u64 {
     let kernel = step.kernel().map_or(0, |kernel| {
         of_kernel(&kernel.node).saturating_add(kernel.products)
     });
-    call.saturating_add(kernel)
+    let before = step.before().map_or(0, |b| of_kernel(&b.kernel.node));
+    call.saturating_add(kernel).saturating_add(before)
 }

@@ -41,8 +41,16 @@ pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<
             }
             Step::Call(call) => memory.call(call)?,
             Step::Template(template) => {
+                if let Some(before) = &template.before {
+                    memory.run(&before.kernel.node, &stored(&before.kernel))?;
+                }
                 memory.call(&template.call)?;
-                memory.run(&template.kernel.node, &stored(&template.kernel))?;
+                if let Some(kernel) = &template.kernel {
+                    memory.run(&kernel.node, &stored(kernel))?;
+                }
+                if let Some(before) = &template.before {
+                    memory.nodes.remove(&before.node);
+                }
                 if !template.stored {
                     memory.nodes.remove(&template.call.node);
                 }

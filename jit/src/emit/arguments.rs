@@ -64,7 +64,10 @@ impl Writer<'_> {
         }
         for &s in needed {
             let node = self.node;
-            let printed = self.index(place(node, &node.stores[s]));
+            let printed = match node.feeds {
+                true => self.place_in_panel(),
+                false => self.index(place(node, &node.stores[s])),
+            };
             self.store_indices.insert(s, printed);
         }
     }

@@ -71,7 +71,7 @@ pub(super) struct Writer<'a> {
     pub staged: FxHashMap<Value, String>,
     /// The tile the rows are walked in.
     pub tile: Option<Tile>,
-    /// The argument that is the distance of the rows of the product that is taken up.
+    /// The argument that is the distance of the rows of the product that is taken up, or of the operand computed.
     pub pitch: Option<usize>,
 }
 
@@ -89,7 +89,7 @@ pub fn emit(
         node.red = vec![node.iter.pop().unwrap_or(1)];
     }
     let split = node.is_split(limits);
-    let outer = !split && prefers_outer(&node);
+    let outer = !split && !node.feeds && prefers_outer(&node);
     if !outer {
         node = use_reciprocals(node);
     }
@@ -210,9 +210,10 @@ impl Writer<'_> {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
-        self.tile = match node.product {
-            None => self.find_tile(),
-            Some(_) => None,
+        let by_panels = node.product.is_some() || node.feeds;
+        self.tile = match by_panels {
+            false => self.find_tile(),
+            true => None,
         };
         if let Some(tile) = self.tile.clone() {
             self.stage_loads(&tile);
@@ -248,7 +249,7 @@ impl Writer<'_> {
         let reductions: Vec<Reduction> = self.all_reductions();
         let (mut main, mut finish) = (String::new(), String::new());
         let two_phases = self.split || self.is_chunked();
-        let rows_of_piece = node.product.map(|_| self.param(rows as i64));
+        let rows_of_piece = by_panels.then(|| self.param(rows as i64));
         if self.is_chunked() {
             self.chunk_loop(&mut main, &body, &cut);
         } else if let Some(rows) = rows_of_piece {
@@ -298,14 +299,17 @@ impl Writer<'_> {
                 .map(out)
                 .max()
                 .unwrap_or(0);
-            *wanted = bytes * walked.max(1) > machine.stream;
+            *wanted = bytes * walked.max(1) > machine.stream && !node.feeds;
         }
         let in_place = self.in_place(needed);
         let position = |name: &str| name.strip_prefix('P').and_then(|n| n.parse().ok());
-        let panels = node.product.and_then(|product| {
-            let read = Pointer::Read(Source::Node(product.node));
+        let passing = match node.product {
+            Some(product) => Some(Pointer::Read(Source::Node(product.node))),
+            None => (node.feeds).then(|| Pointer::Write(node.stores[0].node)),
+        };
+        let panels = passing.and_then(|pointer| {
             Some(Panels {
-                pointer: self.pointers.iter().position(|p| *p == read)?,
+                pointer: self.pointers.iter().position(|p| *p == pointer)?,
                 pitch: self.pitch?,
                 piece: position(&cut.piece)?,
                 pieces: position(&cut.pieces)?,

@@ -95,17 +95,17 @@ pub struct Emitted {
     pub loops: usize,
     /// Operations of the matrix products within it.
     pub products: u64,
-    /// How it takes up a product, if it does.
+    /// How it takes up a product, or computes an operand of one, if it does.
     pub panels: Option<Panels>,
 }
 
-/// How a kernel takes up a matrix product panel by panel. Its units are (piece of the columns, row), pieces outermost;
+/// How a kernel takes up a matrix product, or computes an operand of one, panel by panel. Its units are (piece of the columns, row), pieces outermost;
 /// the run says how the product is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Panels {
-    /// The position of the product among the pointers.
+    /// The position of the product, or the operand, among the pointers.
     pub pointer: usize,
-    /// The position among `params` of the distance of the product's rows.
+    /// The position among `params` of the distance of its rows.
     pub pitch: usize,
     /// That of the columns of a piece.
     pub piece: usize,

@@ -61,8 +61,10 @@ pub(super) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
 fn stored(step: &Step) -> Vec<ValueId> {
     let calls = step.call().map(|call| call.node);
     let kernels = step.kernel().into_iter();
+    let before = step.before().map(|before| before.node);
     calls
         .into_iter()
+        .chain(before)
         .chain(kernels.flat_map(|k| k.node.stores.iter().map(|store| store.node)))
         .collect()
 }

@@ -42,6 +42,8 @@ pub struct FusedInfo {
     pub combined: Option<usize>,
     /// The product that it takes up panel by panel.
     pub product: Option<ValueId>,
+    /// The product an operand of which it computes panel by panel, as part of that one's step.
+    pub feeds: Option<ValueId>,
     /// Its text.
     pub text: String,
 }
@@ -66,6 +68,8 @@ struct StepInfo {
     name: String,
     /// Its position among the kernels; none for a call.
     kernel: Option<usize>,
+    /// That of the kernel that computes an operand of its product.
+    before: Option<usize>,
     traffic: Traffic,
     operations: u64,
     measured: Option<(u64, Duration)>,
@@ -170,6 +174,25 @@ impl Explanation {
                 }
                 (member, measured) = (Some(combined.len() - 1), None);
             }
+            let mut before = None;
+            if let Some(of) = step.before() {
+                before = Some(fused.len());
+                fused.push(FusedInfo {
+                    ops: vec![draft.graph.context(of.node).op],
+                    nodes: vec![of.node],
+                    rows: of.kernel.node.iter.clone(),
+                    cols: of.kernel.node.red.clone(),
+                    loops: of.kernel.loops,
+                    traffic: Traffic::default(),
+                    operations: estimate::of_kernel(&of.kernel.node),
+                    measured: None,
+                    combined: None,
+                    product: None,
+                    feeds: step.call().map(|call| call.node),
+                    text: of.kernel.node.to_string(),
+                });
+                sources.push(of.kernel.source.text());
+            }
             let mut kernel = None;
             match (step.kernel(), step.call()) {
                 (Some(e), call) => {
@@ -186,6 +209,7 @@ impl Explanation {
                         measured,
                         combined: member,
                         product: call.map(|call| call.node),
+                        feeds: None,
                         text: e.node.to_string(),
                     });
                     sources.push(e.source.text());
@@ -198,6 +222,7 @@ impl Explanation {
             steps.push(StepInfo {
                 name: name(draft, &groups, i),
                 kernel,
+                before,
                 traffic,
                 operations,
                 measured,
@@ -346,6 +371,19 @@ impl Explanation {
             let _ = writeln!(text, "key: {}", self.key);
         }
         for step in &self.steps {
+            if let Some(info) = step.before.map(|at| &self.fused[at]) {
+                let product = info.feeds.unwrap_or(info.nodes[0]);
+                let _ = writeln!(
+                    text,
+                    "kernel [{}] before {} %{}, panel by panel, rows {:?} columns {:?}",
+                    info.ops.join(" "),
+                    self.graph.context(product).op,
+                    product.0,
+                    info.rows,
+                    info.cols
+                );
+                text.push_str(&info.text);
+            }
             match step.kernel {
                 Some(at) => {
                     let info = &self.fused[at];

@@ -88,6 +88,9 @@ pub struct Limits {
     pub graph_runs: u32,
     /// Most graphs for the same launches, for inputs whose memory is shared or given away differently.
     pub graph_forms: usize,
+    /// A kernel before a product computes its operand panel by panel if the other side of the product has at most so many
+    /// rows or columns (scheduler T-02).
+    pub prologue_short: usize,
     /// A plan may hold this many bytes more than the recorded operations one by one before it is made again with less
     /// fusion.
     pub held_over: u64,
@@ -137,6 +140,7 @@ impl Default for Limits {
             graph_least: 2,
             graph_runs: 2,
             graph_forms: 4,
+            prologue_short: 256,
             held_over: 1 << 16,
             shrink: false,
             moments: true,

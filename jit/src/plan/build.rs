@@ -4,19 +4,19 @@ use super::order::least_memory;
 use super::peak::Footprints;
 use super::report;
 use super::run::Places;
-use super::{Captures, Draft, GraphLimits, Launches, Meter, Plan, Step, Template};
+use super::{Before, Captures, Draft, GraphLimits, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
-use crate::emit::{self, Machine, Pointer};
+use crate::emit::{self, Emitted, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
-    Activity, Config, Counter, Error, Kernel, KernelSource, Layout, Result, Timer,
-    compile_kernels_on, count, next_plan, of_plan,
+    Activity, Config, Counter, Error, KernelSource, Layout, Result, Timer, compile_kernels_on,
+    count, next_plan, of_plan,
 };
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -87,11 +87,27 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         Scheduled::Fused(fused) => fused.steps.len(),
         Scheduled::Call(_) => 1,
     });
+    let fed = schedule.prologues.values().map(|p| p.kernel.steps.len());
+    let scheduled = scheduled.chain(fed);
     // Steps in a cycle are in no order.
     if scheduled.sum::<usize>() != lowering.steps.len() {
         return Err(Error::internal("the schedule lost a step"));
     }
     let (machine, device) = (Machine::default(), graph.device());
+    // What computes an operand of the product at a step.
+    let before = |at: usize| {
+        let prologue = schedule.prologues.get(&at)?;
+        let node = prologue.node();
+        let stored = FxHashSet::from_iter([node]);
+        let mut kernel = emit::emit(&prologue.kernel, &stored, limits, &machine);
+        kernel.in_place.clear();
+        Some(Before {
+            node,
+            operand: prologue.operand,
+            by_rows: prologue.by_rows,
+            kernel,
+        })
+    };
     let steps: Vec<Step> = schedule
         .steps
         .iter()
@@ -105,21 +121,34 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                 };
                 match fused.product.map(|p| (p, &lowering.steps[p.step])) {
                     Some((product, Lowered::Call(call))) => {
+                        let before = before(product.step);
                         // The operands of the product are read until its last panel.
-                        let operands = lowering.steps[product.step].reads();
+                        let mut operands = lowering.steps[product.step].reads();
+                        let fed = before.iter().flat_map(|b| b.kernel.node.loads());
+                        operands.extend(fed.map(|load| load.0));
                         kernel.in_place.retain(|pair| !operands.contains(&pair.1));
                         Step::Template(Box::new(Template {
                             call: call.clone(),
                             stored: stored.contains(&product.node),
                             epilogue: product.epilogue,
-                            kernel,
+                            before,
+                            kernel: Some(kernel),
                         }))
                     }
                     _ => Step::Launch(Box::new(kernel)),
                 }
             }
             Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Call(call) => Step::Call(call.clone()),
+                Lowered::Call(call) => match before(*at) {
+                    None => Step::Call(call.clone()),
+                    before => Step::Template(Box::new(Template {
+                        call: call.clone(),
+                        stored: true,
+                        epilogue: None,
+                        before,
+                        kernel: None,
+                    })),
+                },
                 Lowered::Attention(attention) => {
                     Step::Launch(Box::new(emit::cuda::attention::emit(attention, *at)))
                 }
@@ -207,34 +236,34 @@ pub(super) fn compile(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
 
 fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
     let start = Instant::now();
-    let sources: Vec<KernelSource> = draft
-        .steps
-        .iter()
-        .filter_map(|s| s.kernel().map(|e| e.source.clone()))
-        .collect();
+    let all = draft.steps.iter().flat_map(|step| {
+        let before = step.before().map(|before| &before.kernel);
+        before.into_iter().chain(step.kernel())
+    });
+    let sources: Vec<KernelSource> = all.map(|e| e.source.clone()).collect();
     let timer = Timer::start();
     let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
     timer.stop(Activity::Compiling, || {
         (format!("{} kernels", sources.len()), 0)
     });
     let mut fallback = false;
-    let mut kernels: Vec<Option<Arc<Kernel>>> = Vec::new();
+    let mut loaded =
+        |emitted: Option<&Emitted>| match (emitted, emitted.and_then(|_| compiled.next())) {
+            (Some(_), Some(Ok(kernel))) => Ok(Some(kernel)),
+            (Some(emitted), Some(Err(error))) if Config::get().strict => {
+                Err(super::placed(error, emitted, &draft.graph))
+            }
+            (Some(_), Some(Err(error))) => {
+                warn_once(&error.to_string());
+                fallback = true;
+                Ok(None)
+            }
+            _ => Ok(None),
+        };
+    let (mut before, mut kernels) = (Vec::new(), Vec::new());
     for step in &draft.steps {
-        kernels.push(match step.kernel() {
-            Some(emitted) => match compiled.next() {
-                Some(Ok(kernel)) => Some(kernel),
-                Some(Err(error)) if Config::get().strict => {
-                    return Err(super::placed(error, emitted, &draft.graph));
-                }
-                Some(Err(error)) => {
-                    warn_once(&error.to_string());
-                    fallback = true;
-                    None
-                }
-                None => None,
-            },
-            None => None,
-        });
+        before.push(loaded(step.before().map(|b| &b.kernel))?);
+        kernels.push(loaded(step.kernel())?);
     }
     if fallback {
         count(Counter::Fallbacks, 1);
@@ -245,6 +274,7 @@ fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
         places: Places::of(&draft),
         draft,
         kernels,
+        before,
         fallback,
     };
     count(Counter::PlansBuilt, 1);
@@ -345,8 +375,16 @@ pub(crate) fn accesses(step: &Step) -> (Vec<Source>, Vec<ValueId>) {
             .flat_map(|k| k.updates.iter().map(|u| u.1)),
     );
     if let Step::Template(template) = step {
-        // The product passes from panel to panel.
+        // The product passes from panel to panel, and so does an operand that is computed.
         reads.retain(|s| *s != Source::Node(template.call.node));
+        if let Some(before) = &template.before {
+            reads.retain(|s| *s != Source::Node(before.node));
+            let read = |pointer: &Pointer| match *pointer {
+                Pointer::Read(source) => Some(source),
+                Pointer::Write(_) => None,
+            };
+            reads.extend(before.kernel.pointers.iter().filter_map(read));
+        }
     }
     (reads, writes)
 }

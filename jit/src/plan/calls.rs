@@ -89,6 +89,25 @@ impl<'a> Run<'a> {
         Ok((op, call.args.iter().map(arg).collect::<Result<_>>()?))
     }
 
+    /// The operands of a product; one that a kernel computes has a layout, and no memory.
+    pub(super) fn operands_but(
+        &self,
+        call: &Call,
+        computed: Option<usize>,
+    ) -> Result<Vec<eager::Arg>> {
+        let dtype = self.draft.graph.node(call.node).dtype;
+        let arg = |(i, a): (usize, &CallArg)| match a {
+            CallArg::Window(_, layout) if computed == Some(i) => Ok(eager::Arg::Array(Array {
+                buffer: self.nothing()?.clone(),
+                layout: layout.clone(),
+                dtype,
+            })),
+            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+        };
+        call.args.iter().enumerate().map(arg).collect()
+    }
+
     /// Runs a ready-made kernel: in its window of a concatenation, over a dying operand, or in memory of its own.
     pub(super) fn call(&mut self, call: &Call, frees: &[Source]) -> Result<Array> {
         if let Some(whole) = self.join(call)? {

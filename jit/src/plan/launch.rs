@@ -3,7 +3,7 @@
 use super::run::Run;
 use super::{Draft, Step, Template, placed};
 use crate::body::Source;
-use crate::emit::{Emitted, Pointer};
+use crate::emit::{Emitted, Panels, Pointer};
 use crate::graph::Graph;
 use crate::lower::Pieces;
 use crate::schedule::Epilogue;
@@ -74,10 +74,17 @@ impl Template {
     pub(super) fn may_lie_in(&self, node: ValueId, graph: &Graph, pieces: &Pieces) -> bool {
         let of = graph.node(node);
         let pair = (node, Source::Node(self.call.node));
-        self.kernel.in_place.contains(&pair)
+        let shares = |kernel: &Emitted| kernel.in_place.contains(&pair);
+        self.kernel.as_ref().is_some_and(shares)
             && of.shape.numel() * of.dtype.size() < SCRATCH
             && !pieces.contains_key(&node)
     }
+}
+
+/// How a kernel walks the panels of a product.
+fn by_panels(emitted: &Emitted) -> Result<Panels> {
+    let panels = emitted.panels;
+    panels.ok_or_else(|| Error::internal("a kernel without panels"))
 }
 
 impl Run<'_> {
@@ -242,46 +249,88 @@ impl Run<'_> {
         }
     }
 
-    /// A matrix product and its kernel. The product gets memory of its own only if others need it, else that of a
-    /// result, or none where it lies in scratch memory.
+    /// A matrix product and the kernels before and behind it. The product gets memory of its own only if others need it,
+    /// else that of a result, or none where it lies in scratch memory.
     pub(super) fn template(
         &mut self,
         t: &Template,
-        kernel: &Kernel,
+        kernels: [Option<&Kernel>; 2],
         frees: &[Source],
     ) -> Result<()> {
         if let Some(epilogue) = t.epilogue {
-            return self.by_library(t, epilogue, kernel, frees);
+            return self.by_library(t, epilogue, kernels[1], frees);
         }
-        let Some(panels) = t.kernel.panels else {
-            return Err(Error::internal("a kernel without panels"));
-        };
         let id = t.call.node;
-        let mut outputs = self.outputs_of(&t.kernel, frees)?;
+        let mut outputs = Outputs::default();
+        if let Some(emitted) = &t.kernel {
+            outputs = self.outputs_of(emitted, frees)?;
+        }
         if t.stored {
-            let product = self.fresh(&t.kernel, id)?;
+            let product = self.given(id)?;
             self.store(id, product);
-        } else {
+        } else if t.kernel.is_some() {
             let Draft { graph, pieces, .. } = self.draft;
             let mut fresh = outputs.fresh.iter().map(|f| f.0);
             let host = fresh.find(|node| t.may_lie_in(*node, graph, pieces));
             outputs.passing = Some((id, host));
         }
         let dtype = self.draft.graph.node(id).dtype;
-        let (_, args) = self.operands(&t.call)?;
-        let mut arguments = Arguments::default();
-        self.bind(&t.kernel, &outputs, &mut arguments)?;
-        count(Counter::LibraryCalls, 1);
-        let epilogue = panels::Epilogue {
-            launch: arguments.launch(0, &t.kernel, kernel),
-            pointer: panels.pointer,
-            whole: outputs.passing.is_none_or(|p| p.1.is_some()),
-            pitch: panels.pitch,
-            piece: panels.piece,
-            pieces: panels.pieces,
+        let args = self.operands_but(&t.call, t.before.as_ref().map(|b| b.operand))?;
+        let fed = Outputs {
+            passing: t.before.as_ref().map(|b| (b.node, None)),
+            ..Outputs::default()
         };
-        let fault = matmul::run_then(&args, dtype, &epilogue)
-            .map_err(|e| placed(e, &t.kernel, &self.draft.graph))?;
+        let mut arguments = Arguments::default();
+        let mut added = 0;
+        let mut bound = |kernel: Option<&'_ Emitted>, outputs| match kernel {
+            Some(kernel) => self
+                .bind(kernel, outputs, &mut arguments)
+                .map(|()| added += 1),
+            None => Ok(()),
+        };
+        bound(t.before.as_ref().map(|b| &b.kernel), &fed)?;
+        bound(t.kernel.as_ref(), &outputs)?;
+        count(Counter::LibraryCalls, 1);
+        let prologue = match (&t.before, kernels[0]) {
+            (Some(before), Some(kernel)) => {
+                let at = by_panels(&before.kernel)?;
+                Some(panels::Prologue {
+                    launch: arguments.launch(0, &before.kernel, kernel),
+                    pointer: at.pointer,
+                    pitch: at.pitch,
+                    piece: at.piece,
+                    pieces: at.pieces,
+                    size: dtype.size(),
+                    right: before.operand == 1,
+                    by_rows: before.by_rows,
+                })
+            }
+            _ => None,
+        };
+        let epilogue = match (&t.kernel, kernels[1]) {
+            (Some(emitted), Some(kernel)) => {
+                let at = by_panels(emitted)?;
+                Some(panels::Epilogue {
+                    launch: arguments.launch(added - 1, emitted, kernel),
+                    pointer: at.pointer,
+                    whole: outputs.passing.is_none_or(|p| p.1.is_some()),
+                    pitch: at.pitch,
+                    piece: at.piece,
+                    pieces: at.pieces,
+                })
+            }
+            _ => None,
+        };
+        let out = self
+            .array(Source::Node(id))
+            .ok()
+            .filter(|_| t.kernel.is_none());
+        let placed = |e: Error| match t.kernel.as_ref() {
+            Some(emitted) => super::placed(e, emitted, &self.draft.graph),
+            None => e.at(self.draft.graph.context(id)),
+        };
+        let fault = matmul::run_around(&args, dtype, prologue.as_ref(), epilogue.as_ref(), out)
+            .map_err(placed)?;
         drop(arguments);
         match fault {
             Some(fault) => Err(self.error(fault)),
@@ -295,13 +344,16 @@ impl Run<'_> {
         &mut self,
         t: &Template,
         epilogue: Epilogue,
-        kernel: &Kernel,
+        kernel: Option<&Kernel>,
         frees: &[Source],
     ) -> Result<()> {
+        let (Some(emitted), Some(kernel)) = (&t.kernel, kernel) else {
+            return Err(Error::internal("an epilogue without its kernel"));
+        };
         let draft = self.draft;
         let id = t.call.node;
         let placed = |e: Error| e.at(draft.graph.context(id));
-        let [store] = &t.kernel.node.stores[..] else {
+        let [store] = &emitted.node.stores[..] else {
             return Err(Error::internal("an epilogue of several results"));
         };
         let node = draft.graph.node(store.node);
@@ -321,7 +373,7 @@ impl Run<'_> {
         drop(args);
         let product = self.call(&t.call, &[])?;
         self.store(id, product);
-        let launched = self.launch(&t.kernel, kernel, frees);
+        let launched = self.launch(emitted, kernel, frees);
         self.forget(Source::Node(id));
         launched
     }

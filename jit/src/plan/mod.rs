@@ -47,11 +47,11 @@ pub enum Step {
     Launch(Box<Emitted>),
     /// A ready-made kernel.
     Call(Call),
-    /// A matrix product and the generated kernel that takes it up panel by panel.
+    /// A matrix product with generated kernels before or behind it, panel by panel.
     Template(Box<Template>),
 }
 
-/// A product and what follows it on every panel (scheduler T-08).
+/// A product, what computes an operand of every panel, and what follows it on every panel (scheduler T-08).
 #[derive(Clone, Debug)]
 pub struct Template {
     /// The product.
@@ -60,6 +60,21 @@ pub struct Template {
     pub stored: bool,
     /// What a device's library does instead of the kernel, where it takes the operands.
     pub epilogue: Option<Epilogue>,
+    /// The kernel before it.
+    pub before: Option<Before>,
+    /// The kernel behind it.
+    pub kernel: Option<Emitted>,
+}
+
+/// A kernel that computes an operand of a product, which is stored nowhere else.
+#[derive(Clone, Debug)]
+pub struct Before {
+    /// The node computed.
+    pub node: ValueId,
+    /// The operand: 0 the left one, 1 the right one.
+    pub operand: usize,
+    /// Whether its rows are what panels of the product cut.
+    pub by_rows: bool,
     /// The kernel.
     pub kernel: Emitted,
 }
@@ -69,8 +84,16 @@ impl Step {
     pub fn kernel(&self) -> Option<&Emitted> {
         match self {
             Step::Launch(kernel) => Some(kernel),
-            Step::Template(template) => Some(&template.kernel),
+            Step::Template(template) => template.kernel.as_ref(),
             Step::Call(_) => None,
+        }
+    }
+
+    /// The kernel that computes an operand of the step's product, if there is one.
+    pub fn before(&self) -> Option<&Before> {
+        match self {
+            Step::Template(template) => template.before.as_ref(),
+            _ => None,
         }
     }
 
@@ -119,6 +142,8 @@ pub struct Plan {
     draft: Draft,
     /// The kernel of each step that has one.
     kernels: Vec<Option<Arc<Kernel>>>,
+    /// Those before products, by step.
+    before: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
     meter: Meter,

@@ -37,6 +37,8 @@ pub(super) struct Footprint {
     /// Bytes that a product which passes from panel to panel needs meanwhile, unless one of `hosts` gets memory of its
     /// own, which then holds it (scheduler T-08).
     pub passing: u64,
+    /// Bytes of the panels of an operand that is computed (scheduler T-02).
+    pub operand: u64,
     /// Buffers of `writes` that may hold such a product.
     pub hosts: Vec<usize>,
 }
@@ -44,11 +46,8 @@ pub(super) struct Footprint {
 impl Footprint {
     /// Bytes that the step needs for itself wherever its results lie.
     pub fn own(&self) -> u64 {
-        if self.hosts.is_empty() {
-            self.passing
-        } else {
-            0
-        }
+        let passes = self.hosts.is_empty();
+        self.operand + if passes { self.passing } else { 0 }
     }
 
     /// Every buffer that the step needs, each once.
@@ -111,13 +110,17 @@ impl Footprints {
                 let node = number(&mut all, Source::Node(call.node));
                 footprint.in_place.push((node, number(&mut all, over)));
             }
+            if let Step::Template(t) = step {
+                footprint.operand = scratch(graph, t, false);
+            }
             if let Step::Template(t) = step
                 && !t.stored
                 && t.epilogue.is_none()
             {
                 let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, pieces);
-                footprint.passing = scratch(graph, t);
-                let written = t.kernel.pointers.iter().filter_map(|p| match p {
+                footprint.passing = scratch(graph, t, true);
+                let pointers = t.kernel.iter().flat_map(|kernel| &kernel.pointers);
+                let written = pointers.filter_map(|p| match p {
                     Pointer::Write(node) => Some(*node),
                     Pointer::Read(_) => None,
                 });
@@ -197,7 +200,7 @@ impl Footprints {
                     }
                 }
             }
-            let passing = if hosted { 0 } else { step.passing as i64 };
+            let passing = if hosted { 0 } else { step.passing as i64 } + step.operand as i64;
             peak = peak.max(live + passing);
             for buffer in step.touched() {
                 left[buffer] -= 1;
@@ -210,8 +213,8 @@ impl Footprints {
     }
 }
 
-/// Bytes of the panels of a product without memory of its own.
-fn scratch(graph: &Graph, template: &Template) -> u64 {
+/// Bytes of the panels of a product without memory of its own, or of an operand that is computed.
+fn scratch(graph: &Graph, template: &Template, passing: bool) -> u64 {
     let of = |source: &Source| match source {
         Source::Input(n) => graph.inputs()[*n as usize].dtype,
         Source::Node(node) => graph.node(*node).dtype,
@@ -221,5 +224,13 @@ fn scratch(graph: &Graph, template: &Template) -> u64 {
     };
     let dtype = graph.node(template.call.node).dtype;
     // Operands that do not fit are an error of the run.
-    matmul::scratch([(left, of(a)), (right, of(b))], dtype).unwrap_or_default() as u64
+    let operands = [(left, of(a)), (right, of(b))];
+    let computed = template.before.as_ref().map(|before| before.operand);
+    let all =
+        |passes| matmul::scratch(operands, dtype, passes, computed).unwrap_or_default() as u64;
+    // Of the two kinds together, what the operand takes is what there is without the other.
+    match passing {
+        true => all(true) - all(false),
+        false => all(false),
+    }
 }

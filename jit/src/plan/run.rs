@@ -76,8 +76,9 @@ impl Plan {
             (Step::Launch(emitted), Some(kernel)) => {
                 run.launch(emitted, kernel, &self.draft.frees[i])
             }
-            (Step::Template(template), Some(kernel)) => {
-                run.template(template, kernel, &self.draft.frees[i])
+            (Step::Template(template), kernel) => {
+                let kernels = [self.before[i].as_deref(), kernel.as_deref()];
+                run.template(template, kernels, &self.draft.frees[i])
             }
             (Step::Call(call), _) => {
                 let array = run.call(call, &self.draft.frees[i])?;

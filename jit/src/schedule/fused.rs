@@ -88,6 +88,8 @@ pub struct FusedNode {
     pub exact: bool,
     /// The product whose rows and columns are this node's, and which runs before it on every panel.
     pub product: Option<Product>,
+    /// Whether it computes an operand of a product panel by panel.
+    pub feeds: bool,
 }
 
 impl FusedNode {
@@ -108,6 +110,7 @@ impl FusedNode {
             stores: vec![store],
             exact: nest.exact,
             product: None,
+            feeds: false,
         }
     }
 
@@ -338,6 +341,7 @@ impl FusedNode {
             stores,
             exact,
             product: None,
+            feeds: false,
         };
         let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
         if fused.searches_scans() {

@@ -5,6 +5,7 @@ mod align;
 mod epilogue;
 mod fused;
 mod moments;
+mod prologue;
 mod refusal;
 mod template;
 mod veto;
@@ -27,6 +28,7 @@ pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub use moments::Moment;
+pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
 
 /// One step of a schedule.
@@ -47,6 +49,8 @@ pub struct Schedule {
     pub refusals: Vec<(ValueId, ValueId, Refusal)>,
     /// How many nodes there were before the first round of fusion, and after each (scheduler V-05).
     pub rounds: Vec<usize>,
+    /// Kernels that compute an operand of a product, by the product's step.
+    pub prologues: FxHashMap<usize, Prologue>,
     /// Nodes whose value must lie in memory: read by another kernel or call, or an output.
     pub stored: FxHashSet<ValueId>,
 }
@@ -67,6 +71,7 @@ struct Fusion<'a> {
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
     /// What each node touches, by its index; none where it changed.
     accesses: Vec<Option<Rc<[Access]>>>,
+    prologues: FxHashMap<usize, Prologue>,
     /// Nodes left before the first round and after each.
     rounds: Vec<usize>,
 }
@@ -185,6 +190,7 @@ impl<'a> Fusion<'a> {
             refusals: BTreeMap::new(),
             accesses: vec![None; lowering.steps.len()],
             rounds: Vec::new(),
+            prologues: FxHashMap::default(),
         }
     }
 
@@ -391,6 +397,21 @@ impl<'a> Fusion<'a> {
         self.graph.remove_node(b);
     }
 
+    /// Makes a kernel part of the call that alone reads it: nothing else can lie between.
+    fn join_call(&mut self, producer: NodeIndex, call: NodeIndex) {
+        for &step in self.graph[producer].iter().flat_map(|fused| &fused.steps) {
+            self.owner[step] = call;
+        }
+        let incoming = self
+            .graph
+            .neighbors_directed(producer, petgraph::Direction::Incoming);
+        let from: Vec<NodeIndex> = incoming.collect();
+        for n in from {
+            self.graph.update_edge(n, call, ());
+        }
+        self.graph.remove_node(producer);
+    }
+
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
     fn finish(self, lowering: &Lowering) -> Schedule {
         let first = |n: NodeIndex| self.span(n).0;
@@ -420,6 +441,15 @@ impl<'a> Fusion<'a> {
                 None => Scheduled::Call(n.index()),
             });
         }
+        // What a product reads: what computes an operand stores nothing.
+        let reads = |at: usize| {
+            let mut all = lowering.steps[at].reads();
+            if let Some(prologue) = self.prologues.get(&at) {
+                all.retain(|source| *source != Source::Node(prologue.node()));
+                all.extend(prologue.kernel.loads().map(|load| load.0));
+            }
+            all
+        };
         let mut stored = FxHashSet::default();
         for (source, _) in &lowering.outputs {
             if let Source::Node(v) = source {
@@ -435,11 +465,11 @@ impl<'a> Fusion<'a> {
                     if let Some(product) = fused.product {
                         // It passes from panel to panel.
                         all.retain(|s| *s != Source::Node(product.node));
-                        all.extend(lowering.steps[product.step].reads());
+                        all.extend(reads(product.step));
                     }
                     all
                 }
-                Scheduled::Call(i) => lowering.steps[*i].reads(),
+                Scheduled::Call(i) => reads(*i),
             };
             stored.extend(sources.into_iter().filter_map(|s| {
                 if let Source::Node(v) = s {
@@ -456,6 +486,7 @@ impl<'a> Fusion<'a> {
             steps,
             refusals,
             rounds: self.rounds,
+            prologues: self.prologues,
             stored,
         }
     }

@@ -52,6 +52,12 @@ pub enum Refusal {
     NoTemplate,
     /// Attention over more than its kernels hold in registers.
     TooWide,
+    /// It has other readers than the product, or other results (T-03).
+    SeveralUses,
+    /// It reads more than it stores (T-04).
+    ReadsMore,
+    /// The product is so large that its operand's traffic does not weigh, or too small to be cut.
+    NotWorthwhile,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
 }
@@ -91,6 +97,11 @@ impl Refusal {
             Refusal::ScoresNeeded => "the scores are needed by more than the softmax",
             Refusal::NoTemplate => "no kernel computes attention of this form",
             Refusal::TooWide => "keys or values are too wide for a kernel of attention",
+            Refusal::SeveralUses => "others need its result too",
+            Refusal::ReadsMore => "it reads more than it stores",
+            Refusal::NotWorthwhile => {
+                "the product has its size, and the operand's traffic no weight"
+            }
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

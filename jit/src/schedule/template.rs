@@ -1,4 +1,5 @@
-//! Kernels that take up a matrix product panel by panel (scheduler T-01, T-08, T-09, codegen A10.1, A10.2).
+//! Kernels that take up a matrix product panel by panel (scheduler T-01, T-08, T-09, codegen A10.1, A10.2); those before
+//! it stand in `prologue.rs`.
 //!
 //! A template's loops are its own: the rows and columns of the product. What follows must walk them as they are, so it
 //! is tried when pointwise nodes have been fused with each other.
@@ -36,6 +37,7 @@ impl Fusion<'_> {
             if !matches!(graph.node(product.node).op, NodeOp::Op(Op::Matmul)) {
                 continue;
             }
+            self.feed_product(graph, lowering, product);
             let mut readers: Vec<NodeIndex> = self.graph.neighbors(call).collect();
             readers.sort_unstable();
             let mut taken = false;

@@ -15,6 +15,7 @@ mod layouts;
 mod length;
 mod memory;
 mod precision;
+mod prologues;
 mod reductions;
 mod scans;
 mod scatters;

@@ -4,7 +4,7 @@ use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
-use crate::cpu::panels::{Epilogue, products_then, scratch_elements};
+use crate::cpu::panels::{Epilogue, Prologue, Then, products_then, scratch_elements};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array};
@@ -260,35 +260,58 @@ pub(crate) fn takes_window(dtype: DType, window: &Layout) -> bool {
         && last.is_none_or(|(_, &stride)| stride == 1)
 }
 
-/// The product of type `dtype`, a floating-point type, whose result the kernel of `epilogue` takes up (scheduler
-/// T-01): in binary32 for the half types, not rounded to them. No fault: all is done.
+/// The product of type `dtype`, a floating-point type, one of whose operands the kernel of `prologue` computes (scheduler
+/// T-02), and whose result the kernel of `epilogue` takes up (scheduler T-01) or, without one, `out`. An operand that is
+/// computed has a layout, and no memory. In binary32 for the half types, not rounded to them. No fault: all is done.
 ///
 /// # Errors
-/// Out of memory; an internal error where the kernel is not made for the product.
-pub fn run_then(args: &[Arg], dtype: DType, epilogue: &Epilogue<'_>) -> Result<Option<Fault>> {
+/// Out of memory; an internal error where a kernel is not made for the product.
+pub fn run_around(
+    args: &[Arg],
+    dtype: DType,
+    prologue: Option<&Prologue<'_>>,
+    epilogue: Option<&Epilogue<'_>>,
+    out: Option<&Array>,
+) -> Result<Option<Fault>> {
     let m = matrices(args, dtype, None)?;
-    let (parts, a, b) = (&m.parts, &m.a, &m.b);
     match m.compute {
-        DType::F64 => {
-            let (starts, a, b) = views::<f64>(parts, a, m.left, b, m.right)?;
-            products_then(parts.sizes, a, b, &starts, epilogue)
-        }
-        DType::F32 => {
-            let (starts, a, b) = views::<f32>(parts, a, m.left, b, m.right)?;
-            products_then(parts.sizes, a, b, &starts, epilogue)
-        }
+        DType::F64 => around::<f64>(m, prologue, epilogue, out),
+        DType::F32 => around::<f32>(m, prologue, epilogue, out),
         other => Err(Error::internal(format!(
-            "an epilogue of a product of {other}"
+            "kernels around a product of {other}"
         ))),
     }
 }
 
-/// Bytes of scratch memory that [`run_then`] takes for a product of type `dtype` that has no memory of its own, of
-/// operands with these layouts and dtypes, on this thread's number of threads.
+fn around<T: Element + Real>(
+    m: Matrices,
+    prologue: Option<&Prologue<'_>>,
+    epilogue: Option<&Epilogue<'_>>,
+    out: Option<&Array>,
+) -> Result<Option<Fault>> {
+    let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let then = match (epilogue, out) {
+        (Some(epilogue), _) => Then::Kernel(epilogue),
+        (None, Some(out)) if out.numel() == m.parts.sizes.m * m.parts.sizes.n * starts.len() => {
+            Then::Store(in_the_making(out)?)
+        }
+        _ => return Err(Error::internal("a product that goes nowhere")),
+    };
+    products_then(m.parts.sizes, a, b, &starts, prologue, then)
+}
+
+/// Bytes of scratch memory that [`run_around`] takes for a product of type `dtype`, of operands with these layouts and
+/// dtypes, on this thread's number of threads: for the product, if it `passes` from panel to panel without memory of its
+/// own, and for the operand that is `computed`.
 ///
 /// # Errors
 /// The shapes are not those of a product.
-pub fn scratch(operands: [(&Layout, DType); 2], dtype: DType) -> Result<usize> {
+pub fn scratch(
+    operands: [(&Layout, DType); 2],
+    dtype: DType,
+    passes: bool,
+    computed: Option<usize>,
+) -> Result<usize> {
     let compute = dtype.compute();
     let [a, b] = operands.map(|(layout, of)| match of == compute {
         true => layout.clone(),
@@ -296,7 +319,8 @@ pub fn scratch(operands: [(&Layout, DType); 2], dtype: DType) -> Result<usize> {
     });
     let parts = arranged(&a, &b, None)?.parts;
     let (size, count) = (compute.size(), parts.batch.numel());
-    Ok(scratch_elements(parts.sizes, count, size) * size)
+    let right = computed.map(|operand| operand == 1);
+    Ok(scratch_elements(parts.sizes, count, size, passes, right) * size)
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.

@@ -220,6 +220,7 @@ fn fused(attention: &Attention, step: usize) -> FusedNode {
         }],
         exact: false,
         product: None,
+        feeds: false,
     }
 }
 
