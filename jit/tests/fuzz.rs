@@ -36,10 +36,12 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
     interpret(&draft(graph, &limits)?, arrays, scalars)
 }
 
-/// Thresholds under which every stored concatenation has its parts written in place.
+/// Thresholds under which every stored concatenation has its parts written in place, and small operands of products are
+/// computed as they are read.
 fn placing() -> Thresholds {
     Thresholds {
         cat_bytes: 0,
+        prologue_long: 2,
         ..Thresholds::default()
     }
 }

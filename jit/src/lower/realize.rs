@@ -91,6 +91,8 @@ pub struct Limits {
     /// A kernel before a product computes its operand panel by panel if the other side of the product has at most so many
     /// rows or columns (scheduler T-02).
     pub prologue_short: usize,
+    /// And the side that panels cut at least so many: two panels of columns.
+    pub prologue_long: usize,
     /// A plan may hold this many bytes more than the recorded operations one by one before it is made again with less
     /// fusion.
     pub held_over: u64,
@@ -141,6 +143,7 @@ impl Default for Limits {
             graph_runs: 2,
             graph_forms: 4,
             prologue_short: 256,
+            prologue_long: 192,
             held_over: 1 << 16,
             shrink: false,
             moments: true,

@@ -127,8 +127,7 @@ impl Fusion<'_> {
         if !rows_first && !is_dense(&of.permute(&[1, 0])) || (operand == 0 && !by_rows) {
             return Err(Refusal::AcrossPanels);
         }
-        let least = if operand == 0 { 144 } else { 192 };
-        if short < 2 || short > self.limits.prologue_short || cut < least {
+        if short < 2 || short > self.limits.prologue_short || cut < self.limits.prologue_long {
             return Err(Refusal::NotWorthwhile);
         }
         let bytes = |of: &dyn Fn(&access::Access) -> bool| -> u64 {
