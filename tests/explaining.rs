@@ -71,17 +71,17 @@ fn a_profile_holds_each_step_and_explanations_then_say_how_long() {
             };
             assert!(flushes.iter().any(|flush| within(&flush)), "{kernel:?}");
         }
-        // Each pass is a span within that of its plan.
+        // Each pass is a span within that of its plan. Other threads may have begun a plan before the profile.
         let planned = of(Activity::Planning);
         for pass in ["simplify", "lower", "fuse", "emit", "order"] {
-            let span = planned.iter().find(|span| span.name == pass);
-            let span = span.unwrap_or_else(|| panic!("{pass}: {planned:?}"));
-            let holds = |plan: &&&ferrotrace::Span| {
+            let holds = |plan: &ferrotrace::Span, span: &ferrotrace::Span| {
                 plan.name.ends_with(" operations")
                     && plan.start <= span.start
                     && ends(span) <= ends(plan)
             };
-            assert!(planned.iter().any(|plan| holds(&plan)), "{planned:?}");
+            let mut spans = planned.iter().filter(|span| span.name == pass);
+            let held = spans.any(|span| planned.iter().any(|plan| holds(plan, span)));
+            assert!(held, "{pass}: {planned:?}");
         }
         let table = profile.to_string();
         assert!(table.contains("exp") && table.contains("GB/s"), "{table}");
@@ -95,8 +95,10 @@ fn a_profile_holds_each_step_and_explanations_then_say_how_long() {
         // Beside what it takes at least.
         if let Some(machine) = ferrotrace::Machine::of(&Device::cpu()) {
             let work = e.work();
-            let least = work.time(&machine).0;
-            assert!(work.operations >= 3 * N as u64 && e.estimate(&machine) >= least);
+            // Steps are rounded one by one.
+            let least = work.time(&machine).0.0 * (1.0 - 1e-9);
+            assert!(work.operations >= 3 * N as u64, "{work:?}");
+            assert!(e.estimate(&machine).0 >= least, "{work:?} {machine:?}");
             assert!(e.summary().contains(" (memory)") || e.summary().contains(" (arithmetic)"));
         }
     });
