@@ -78,6 +78,10 @@ impl Fusion<'_> {
         let [store] = &kernel.stores[..] else {
             return Err(Refusal::SeveralUses);
         };
+        // It follows another product panel by panel.
+        if kernel.product.is_some() {
+            return Err(Refusal::TakenUp);
+        }
         let node = graph.node(store.node);
         // T-03: stored for this operand alone.
         let Lowered::Call(call) = &lowering.steps[product.step] else {

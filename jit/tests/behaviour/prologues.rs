@@ -53,6 +53,25 @@ fn an_operand_is_computed_as_it_is_read() {
     }
 }
 
+// A kernel that follows one product panel by panel is not computed panel by panel for the next.
+#[test]
+fn a_kernel_between_products_belongs_to_one() {
+    let (m, k, n, last) = (3000, 20, 30, 40);
+    let text = format!(
+        "%0: f32[{m}, {k}] = input 0 [{k}, 1]
+         %1: f32[{k}, {n}] = input 1 [{n}, 1]
+         %2: f32[{n}, {last}] = input 2 [{last}, 1]
+         %3: f32[{m}, {n}] = matmul(%0, %1)
+         %4: f32[{m}, {n}] = tanh(%3)
+         %5: f32[{m}, {last}] = matmul(%4, %2)
+         return %5"
+    );
+    let inputs = [noise(&[m, k], 1), noise(&[k, n], 2), noise(&[n, last], 3)];
+    let refusals = plan(&text).draft().refusals.clone();
+    assert_eq!((fed(&text), refusals.len()), (0, 1), "{refusals:?}");
+    run(&text, &inputs, 1e-3);
+}
+
 // A transposed weight, as of a layer: its rows are the product's columns.
 #[test]
 fn transposed_weights_are_computed_row_by_row() {
