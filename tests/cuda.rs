@@ -1,20 +1,12 @@
 //! A CUDA device against the CPU's eager mode: every family of methods, compiled and eager. Where there is no device, or
 //! no NVRTC, every test says so and passes.
 
+mod common;
+
+use common::device;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 use ferrotrace::{ErrorKind, Generator, Interpolation, ReduceOp, stats_scope, with_precision};
-
-/// The device, or what is missing, printed.
-fn device() -> Option<Device> {
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Elements as binary64, on the host.
 fn numbers(x: &Tensor) -> Vec<f64> {

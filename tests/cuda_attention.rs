@@ -1,22 +1,14 @@
 //! Attention on a CUDA device against its definition in binary64: types, masks, changes of scores, strides, widths, and
 //! that one kernel does it on the device. Where there is no device, every test says so and passes.
 
+mod common;
+
+use common::device;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
 
 const HIDDEN: f64 = f64::NEG_INFINITY;
-
-/// The device, or what is missing, printed.
-fn device() -> Option<Device> {
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Elements as binary64, on the host.
 fn numbers(x: &Tensor) -> Vec<f64> {

@@ -1,6 +1,9 @@
 //! What goes wrong on a CUDA device gives an error, and the process works on. Where there is no device, every test says
 //! so and passes. What is of the whole process happens in children.
 
+mod common;
+
+use common::device;
 use ferrotrace::prelude::*;
 use ferrotrace::{ErrorKind, stats_scope};
 use ferrotrace_runtime::inject::{Site, fail};
@@ -8,16 +11,6 @@ use ferrotrace_runtime::{Grid, KernelSource, Launch, compile_kernels_on, launch}
 use std::process::Command;
 
 const CHILD: &str = "FERROTRACE_TEST_CHILD";
-
-fn device() -> Option<Device> {
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Whether this process is the child that runs the test of this name; if not, runs one, which must succeed.
 fn in_child(test: &str, variables: &[(&str, &str)]) -> bool {

@@ -1,18 +1,11 @@
 //! The forms of kernels on a CUDA device: tiles, sums about a mean, long rows, and the errors of approximated functions.
 //! References are computed here in binary64. Where there is no device, every test says so and passes.
 
+mod common;
+
+use common::device;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
-
-fn device() -> Option<Device> {
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 fn value(i: usize) -> f32 {
     ((i.wrapping_mul(7919) + 13) % 4001) as f32 / 1000.0 - 2.0

@@ -1,18 +1,11 @@
 //! Graphs of a CUDA device: replayed plans launched at once give what their launches one by one give, whatever happens
 //! to arguments and results. Where there is no device, every test says so and passes.
 
+mod common;
+
+use common::device;
 use ferrotrace::prelude::*;
 use ferrotrace::{ErrorKind, GraphDecision, Stats, Uncaptured, stats_scope};
-
-fn device() -> Option<Device> {
-    match Device::cuda(0) {
-        Ok(device) => Some(device),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
-}
 
 /// Runs before a plan is captured, and the one that captures it.
 const WARM: usize = 3;

@@ -29,16 +29,22 @@ impl Writer<'_> {
         }
     }
 
+    /// A moment about each of the means.
+    fn means(&self) -> Vec<Moment> {
+        let mut means: Vec<Moment> = Vec::new();
+        for m in &self.moments {
+            if means.iter().all(|known| known.mean != m.mean) {
+                means.push(*m);
+            }
+        }
+        means
+    }
+
     /// The means of a piece, under the names of the row's: `h{sum}` is the piece's sum.
     pub(super) fn piece_means(&mut self, out: &mut String) {
         let per = self.columns_per_step() as i64;
         let per = self.param(per);
-        let mut seen = Vec::new();
-        for m in self.moments.clone() {
-            if seen.contains(&m.mean) {
-                continue;
-            }
-            seen.push(m.mean);
+        for m in self.means() {
             let dtype = self.node.body.value(m.mean).dtype;
             let mean = format!("h{} / ({})((hi - lo) * {per})", m.sum, lane_type(dtype));
             let set = self.call("set", dtype, &[&mean]);
@@ -50,12 +56,7 @@ impl Writer<'_> {
     pub(super) fn chunk_means(&mut self, out: &mut String) {
         let per = self.columns_per_step() as i64;
         let (per, w) = (self.param(per), self.lanes);
-        let mut seen = Vec::new();
-        for m in self.moments.clone() {
-            if seen.contains(&m.mean) {
-                continue;
-            }
-            seen.push(m.mean);
+        for m in self.means() {
             let dtype = self.node.body.value(m.mean).dtype;
             let number = format!("({})((c1 - c0) * {per})", lane_type(dtype));
             let number = self.call("set", dtype, &[&number]);

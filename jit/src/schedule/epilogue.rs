@@ -7,14 +7,13 @@
 use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
-use crate::graph::{Graph, NodeOp};
+use crate::graph::Graph;
 use crate::lower::{Limits, Lowered, Lowering, lower};
 use crate::simplify::simplify;
 use ferrotrace_kernels::{
     BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape};
-use petgraph::stable_graph::NodeIndex;
 
 /// What a library does with each element of a product before it stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,15 +30,7 @@ const MOST: usize = 40;
 impl Fusion<'_> {
     /// Joins every product with the one kernel that reads it, where a library computes both.
     pub(super) fn take_up_epilogues(&mut self, graph: &Graph, lowering: &Lowering) {
-        let calls: Vec<NodeIndex> = self
-            .graph
-            .node_indices()
-            .filter(|&n| self.graph[n].is_none())
-            .collect();
-        for call in calls {
-            let Lowered::Call(product) = &lowering.steps[call.index()] else {
-                continue;
-            };
+        for (call, product) in self.products(graph, lowering) {
             let node = product.node;
             let source = Source::Node(node);
             let output = lowering.outputs.iter().any(|o| o.0 == source);
@@ -47,8 +38,7 @@ impl Fusion<'_> {
             let (Some(reader), None) = (readers.next(), readers.next()) else {
                 continue;
             };
-            let is_product = matches!(graph.node(node).op, NodeOp::Op(Op::Matmul));
-            if !is_product || output || lowering.pieces.contains_key(&node) {
+            if output || lowering.pieces.contains_key(&node) {
                 continue;
             }
             let Some(kernel) = &self.graph[reader] else {
@@ -61,12 +51,11 @@ impl Fusion<'_> {
                 continue;
             }
             let mut fused = kernel.clone();
-            fused.steps.push(call.index());
+            fused.steps.push(product.step);
             fused.steps.sort_unstable();
             fused.product = Some(Product {
-                step: call.index(),
-                node,
                 epilogue: Some(epilogue),
+                ..product
             });
             self.join(call, reader, fused);
         }

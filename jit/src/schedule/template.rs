@@ -18,25 +18,27 @@ use ferrotrace_runtime::DType;
 use petgraph::stable_graph::NodeIndex;
 
 impl Fusion<'_> {
-    /// Joins every product with the first kernel that can take it up.
-    pub(super) fn take_up_products(&mut self, graph: &Graph, lowering: &Lowering) {
-        let calls: Vec<NodeIndex> = self
-            .graph
-            .node_indices()
-            .filter(|&n| self.graph[n].is_none())
-            .collect();
-        for call in calls {
-            let Lowered::Call(product) = &lowering.steps[call.index()] else {
-                continue;
+    /// The steps that are matrix products, as they are before fusion.
+    pub(super) fn products(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
+        let product = |call: NodeIndex| {
+            let (None, Lowered::Call(product)) = (&self.graph[call], &lowering.steps[call.index()])
+            else {
+                return None;
             };
             let product = Product {
                 step: call.index(),
                 node: product.node,
                 epilogue: None,
             };
-            if !matches!(graph.node(product.node).op, NodeOp::Op(Op::Matmul)) {
-                continue;
-            }
+            let op = &graph.node(product.node).op;
+            matches!(op, NodeOp::Op(Op::Matmul)).then_some((call, product))
+        };
+        self.graph.node_indices().filter_map(product).collect()
+    }
+
+    /// Joins every product with the first kernel that can take it up.
+    pub(super) fn take_up_products(&mut self, graph: &Graph, lowering: &Lowering) {
+        for (call, product) in self.products(graph, lowering) {
             self.feed_product(graph, lowering, product);
             let mut readers: Vec<NodeIndex> = self.graph.neighbors(call).collect();
             readers.sort_unstable();
