@@ -420,22 +420,29 @@ fn attention(b: &Bench) {
     let long = [4, 32, 4096, 128];
     let bytes = 4 * 2 * long.iter().product::<usize>();
     let causal = "attention causal bf16 4x32x4096x128";
-    let slopes = "attention with slopes bf16 4x32x4096x128";
-    if b.wants(causal) || b.wants(slopes) {
+    let slopes = "attention causal with slopes bf16 4x32x4096x128";
+    let biased = "attention with a table of biases bf16 4x32x4096x128";
+    if b.wants(causal) || b.wants(slopes) || b.wants(biased) {
         let [q, k, v] = [(); 3].map(|()| b.randn(long, DType::BF16));
         b.time(causal, 0.0, bytes, |_| {
             let y = Tensor::scaled_dot_product_attention(&q, &k, &v, None, true, None);
             vec![y]
         });
-        let position = Tensor::arange(0.0, 4096.0, 1.0, DType::F32, &b.device);
         let by_head = Tensor::rand([32, 1, 1], DType::F32, &b.device);
-        let distance = position.unsqueeze(0) - position.unsqueeze(1);
-        eval(&[by_head.clone(), distance.clone()]).expect("memory");
+        let distances = || {
+            let position = Tensor::arange(0.0, 4096.0, 1.0, DType::F32, &b.device);
+            position.unsqueeze(0) - position.unsqueeze(1)
+        };
+        let attend = |scores: Tensor| vec![scores.softmax(-1).to_dtype(DType::BF16).matmul(&v)];
+        let scores = || q.matmul(&k.transpose(2, 3)).to_dtype(DType::F32) * 0.088;
+        let table = distances();
+        eval(&[by_head.clone(), table.clone()]).expect("memory");
         b.time(slopes, 0.0, bytes, |_| {
-            let scores = q.matmul(&k.transpose(2, 3)).to_dtype(DType::F32) * 0.088;
-            let biased = scores + &by_head * &distance;
-            vec![biased.softmax(-1).to_dtype(DType::BF16).matmul(&v)]
+            let distance = distances();
+            let scores = scores() + &by_head * &distance;
+            attend(distance.gt(0.0).where_cond(f64::NEG_INFINITY, scores))
         });
+        b.time(biased, 0.0, bytes, |_| attend(scores() + &by_head * &table));
     }
     for (name, limit, dtype) in [
         (

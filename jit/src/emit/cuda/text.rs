@@ -17,7 +17,9 @@ pub(super) fn helpers(narrow: bool) -> String {
 /// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` are of the elements from `h` to before `m`, by accesses of up to 16 bytes where that is the whole chunk and its address allows them.
 /// (The warp's barrier keeps the compiler from predicating the other path into this one.)
 /// The forms with `_last` leave nothing in the cache. `FT_AFTER` waits for the kernel before, of a graph that starts this
-/// one while that still runs, and lets the next start: everything a kernel reads or writes comes after it.
+/// one while that still runs, and lets the next start: everything a kernel reads or writes comes after it. Kernels of
+/// more blocks than run at once let nobody start: each time costs what starting a block costs (319 instead of 260
+/// microseconds for 262,144 blocks of an H200). The predicate is in the assembly, so that no load becomes predicated.
 /// `ft_pack_` rounds two numbers, the first into the lower half.
 const HELPERS: &str = "\
 FT_INLINE ft_int ft_least(ft_int a, ft_int b) { return a < b ? a : b; }
