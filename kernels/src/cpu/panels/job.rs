@@ -1,0 +1,111 @@
+//! The panels of a product, computed and handed on by all threads.
+
+use super::cut::Cut;
+use super::operand::Fed;
+use crate::cpu::dense::Shared;
+use crate::cpu::matmul::{Sizes, View, multiply_to};
+use crate::cpu::vector::Real;
+use ferrotrace_runtime::{Element, Error, Pool, Prepared, Result};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Where a panel goes.
+pub(super) enum To<'a, T> {
+    /// To its place in memory.
+    Memory(Shared<'a, T>),
+    /// To a kernel.
+    Kernel {
+        prepared: &'a Prepared<'a>,
+        pointer: usize,
+        /// Memory of all threads, and the elements of each; none where the product lies in the kernel's own buffer.
+        scratch: Option<(Shared<'a, T>, usize)>,
+    },
+}
+
+/// What the threads share.
+pub(super) struct Job<'a, T> {
+    pub cut: Cut,
+    pub a: View<'a, T>,
+    pub b: View<'a, T>,
+    pub starts: &'a [(usize, usize)],
+    /// The distance of the product's rows.
+    pub pitch: usize,
+    pub fed: Option<&'a Fed<'a, T>>,
+    pub to: To<'a, T>,
+}
+
+impl<T: Real + Element> Job<'_, T> {
+    /// All panels, spread over the pool.
+    pub fn run(&self) -> Result<()> {
+        let failed = AtomicBool::new(false);
+        Pool::global().run(self.cut.panels(), &|begin, end, thread| {
+            for i in begin..end {
+                if self.panel(i, thread).is_err() {
+                    failed.store(true, Relaxed);
+                }
+            }
+        });
+        match failed.into_inner() {
+            true => Err(Error::internal("a matrix leaves its memory")),
+            false => Ok(()),
+        }
+    }
+
+    /// Computes panel `i` and runs the kernels before and after it.
+    fn panel(&self, i: usize, thread: usize) -> Result<()> {
+        let (matrices, rows, columns) = self.cut.panel(i);
+        let Sizes { m, k, .. } = self.cut.sizes;
+        let first = matrices.start * m + rows.start;
+        // Where the first row of the first matrix would start.
+        let base = match &self.to {
+            To::Memory(out) => out.as_mut_ptr(),
+            To::Kernel {
+                prepared,
+                pointer,
+                scratch: None,
+            } => prepared.pointer(*pointer).cast::<T>(),
+            To::Kernel {
+                scratch: Some((memory, each)),
+                ..
+            } => (memory.as_mut_ptr().wrapping_add(thread * each))
+                .wrapping_sub(first * self.pitch + columns.start),
+        };
+        for i in matrices.clone() {
+            let (a, b) = self.starts[i];
+            let mut a = View { start: a, ..self.a }.from(rows.start, 0);
+            let mut b = View { start: b, ..self.b }.from(0, columns.start);
+            match self.fed {
+                Some(fed) if fed.prologue.right => {
+                    b = fed.part(&columns, columns.start / self.cut.piece, thread);
+                }
+                Some(fed) => a = fed.part(&rows, 0, thread),
+                None => {}
+            }
+            let to = base.wrapping_add((i * m + rows.start) * self.pitch + columns.start);
+            let sizes = Sizes {
+                m: rows.len(),
+                n: columns.len(),
+                k,
+            };
+            // SAFETY: `to` is the panel's place in the product, which is as large as the launch says, or in this
+            // thread's scratch memory, which holds the largest panel at this pitch. Panels are disjoint.
+            unsafe {
+                let all = (0..sizes.m, 0..sizes.n);
+                multiply_to(sizes, a, b, (to, self.pitch), all)?;
+            }
+        }
+        let To::Kernel {
+            prepared, pointer, ..
+        } = &self.to
+        else {
+            return Ok(());
+        };
+        let last = (matrices.end - 1) * m + rows.end;
+        let before = columns.start / self.cut.piece * m * self.cut.count;
+        // SAFETY: the units of this panel, which nobody else runs; the product of them is complete.
+        unsafe {
+            let moved = Some((*pointer, base.cast()));
+            prepared.run(before + first, before + last, thread, moved);
+        }
+        Ok(())
+    }
+}
