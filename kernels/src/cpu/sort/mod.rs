@@ -361,6 +361,8 @@ fn topk_packed<T: Sortable, P: Pack>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ferrotrace_runtime::Element;
+    use half::{bf16, f16};
     use std::cmp::Ordering;
 
     fn noise(n: usize) -> Vec<u64> {
