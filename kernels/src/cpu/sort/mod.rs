@@ -361,7 +361,6 @@ fn topk_packed<T: Sortable, P: Pack>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ferrotrace_runtime::Element;
     use half::{bf16, f16};
     use std::cmp::Ordering;
 
