@@ -1,11 +1,11 @@
 //! The cache of compiled kernels, in memory and on disk.
 
 use crate::store::Store;
-use crate::{Config, Result, kernel};
+use crate::{Config, Result, kernel, notes};
 use std::path::PathBuf;
 
 /// Forgets every compiled kernel: those in memory (kernels in use stay loaded until their last user is gone), and those
-/// on disk, with the compiler's record and saved failures.
+/// on disk, with the compiler's record, saved failures and the choices of measuring.
 ///
 /// # Errors
 /// `Io` for a file that could not be deleted.
@@ -14,9 +14,10 @@ pub fn clear() -> Result<()> {
     Store::global().map_or(Ok(()), Store::clear)
 }
 
-/// Forgets the kernels in memory alone, as a new process would have done.
+/// Forgets the kernels, and the choices of measuring, in memory alone, as a new process would have done.
 pub fn clear_memory() {
     kernel::Kernels::global().clear();
+    notes::forget();
 }
 
 /// The folder of kernels on disk.

@@ -42,6 +42,8 @@ pub struct Config {
     pub graphs: bool,
     /// `FERROTRACE_TF32=1`: matrix products of binary32 on a device shorten their operands' fractions to 10 bits.
     pub tf32: bool,
+    /// `FERROTRACE_TUNE=1`: doubtful decisions of a plan are measured where no mode of the program says otherwise.
+    pub tune: bool,
     /// `CC`.
     pub cc: Option<String>,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
@@ -100,6 +102,7 @@ impl Config {
             combine: var("FERROTRACE_COMBINE").is_none_or(|v| v != "0"),
             graphs: var("FERROTRACE_GRAPHS").is_none_or(|v| v != "0"),
             tf32: set("FERROTRACE_TF32"),
+            tune: set("FERROTRACE_TUNE"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
         }
@@ -137,6 +140,7 @@ mod tests {
                 && !c.nans
                 && c.graphs
                 && !c.tf32
+                && !c.tune
                 && c.fuse_limit.is_none()
                 && c.log == Channels::default()
                 && c.threads >= 1
@@ -169,6 +173,7 @@ mod tests {
             ("FERROTRACE_FUSE_LIMIT", "17"),
             ("FERROTRACE_GRAPHS", "0"),
             ("FERROTRACE_TF32", "1"),
+            ("FERROTRACE_TUNE", "1"),
             ("CC", ""),
         ]);
         assert_eq!(
@@ -176,7 +181,7 @@ mod tests {
             (false, 3, Channels::named("flush,rounds").0, true)
         );
         assert_eq!(c.unknown_channels, ["colour"]);
-        assert!(c.plain_memory && c.nans && !c.graphs && c.tf32);
+        assert!(c.plain_memory && c.nans && !c.graphs && c.tf32 && c.tune);
         assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);

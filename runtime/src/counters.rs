@@ -58,9 +58,13 @@ pub enum Counter {
     GraphsCaptured,
     /// Launches of such graphs.
     GraphLaunches,
+    /// Candidates of plans whose launches were timed.
+    CandidatesMeasured,
+    /// Microseconds that making, compiling and timing candidates took.
+    MeasuringMicroseconds,
 }
 
-const COUNTERS: usize = 23;
+const COUNTERS: usize = 25;
 
 /// Counts since the start of the process or the last [`reset_stats`]; from [`stats_scope`], of one thread's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -117,6 +121,10 @@ pub struct Stats {
     pub graphs_captured: u64,
     /// Launches of such graphs; the kernels in them count among those launched.
     pub graph_launches: u64,
+    /// Candidates of plans whose launches were timed; nothing else that measuring does is counted (codegen A11.3).
+    pub candidates_measured: u64,
+    /// Microseconds that making, compiling and timing candidates took.
+    pub measuring_microseconds: u64,
 }
 
 impl Stats {
@@ -148,6 +156,8 @@ impl Stats {
             loop_reorders: of(Counter::LoopReorders),
             graphs_captured: of(Counter::GraphsCaptured),
             graph_launches: of(Counter::GraphLaunches),
+            candidates_measured: of(Counter::CandidatesMeasured),
+            measuring_microseconds: of(Counter::MeasuringMicroseconds),
         }
     }
 }
@@ -335,6 +345,32 @@ pub fn stats_scope<R>(f: impl FnOnce() -> R) -> (R, Stats) {
     (result, stats)
 }
 
+/// Cells of nobody, for [`uncounted`].
+static SPARE: Mutex<Vec<&'static Block>> = Mutex::new(Vec::new());
+
+/// Runs `f` without counting what this thread does meanwhile: for work that no program asked for. Bytes alive, and the
+/// most at once, are those of the process all the same.
+pub fn uncounted<R>(f: impl FnOnce() -> R) -> R {
+    /// Puts the thread's own cells back, also when `f` panics.
+    struct Own(Option<&'static Block>);
+    impl Drop for Own {
+        fn drop(&mut self) {
+            if let Some(spare) = BLOCK.replace(self.0) {
+                SPARE.lock().push(spare);
+            }
+        }
+    }
+    // The thread has cells of its own first, so that they are given back when it ends.
+    let own = Own(block());
+    let spare = SPARE.lock().pop();
+    BLOCK.set(Some(
+        spare.unwrap_or_else(|| Box::leak(Box::new(Block::new()))),
+    ));
+    let result = f();
+    drop(own);
+    result
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -350,6 +386,25 @@ mod tests {
             assert_eq!(inner.flushes, 3);
         });
         assert_eq!(outer.flushes, 5);
+    }
+
+    #[test]
+    fn what_is_not_to_be_counted_is_not() {
+        let ((), stats) = stats_scope(|| {
+            count(Counter::OpsRecorded, 1);
+            uncounted(|| {
+                count(Counter::OpsRecorded, 10);
+                let ((), inner) = stats_scope(|| count(Counter::Traces, 5));
+                assert_eq!(inner.traces, 5);
+                add_live(70);
+                sub_live(70);
+            });
+            let unwound = std::panic::catch_unwind(|| uncounted(|| panic!("unwinds")));
+            assert!(unwound.is_err());
+            count(Counter::OpsRecorded, 1);
+        });
+        assert_eq!((stats.ops_recorded, stats.traces), (2, 0));
+        assert_eq!((stats.live_bytes, stats.peak_bytes), (0, 0));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod launch;
 mod layout;
 mod library;
 mod log;
+pub mod notes;
 mod pool;
 mod profile;
 mod scalar;
@@ -33,7 +34,7 @@ mod workdir;
 pub use buffer::Buffer;
 pub use compiler::CCompiler;
 pub use config::Config;
-pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope};
+pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted};
 pub use cuda::{
     Activation, Capture, Matrix, Product, Recording, Uncaptured, compile_for, product, record,
     recorded, take_refusal,
@@ -45,6 +46,7 @@ pub use error::{Context, Error, ErrorKind, Result};
 pub use isa::Isa;
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
+    compile_unkept, identity,
 };
 pub use launch::{
     Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_together, prepare,

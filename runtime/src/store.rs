@@ -220,6 +220,32 @@ impl Store {
         }
     }
 
+    fn note(&self, key: u128) -> PathBuf {
+        self.dir.join(format!("n-{}", digest::hex(key)))
+    }
+
+    /// The text kept under a key. One that is damaged is deleted, and counts as missing.
+    pub(crate) fn read_note(&self, key: u128) -> Option<String> {
+        let path = self.note(key);
+        let bytes = fs::read(&path).ok()?;
+        let text = bytes.split_last_chunk::<16>().and_then(|(text, checksum)| {
+            let whole = digest::of(text).to_le_bytes() == *checksum;
+            String::from_utf8(text.to_vec()).ok().filter(|_| whole)
+        });
+        if text.is_none() {
+            let _ = fs::remove_file(&path);
+        }
+        text
+    }
+
+    /// Keeps a text under a key. One that cannot be kept is found out again.
+    pub(crate) fn write_note(&self, key: u128, text: &str) {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.extend_from_slice(&digest::of(text.as_bytes()).to_le_bytes());
+        self.make_room(bytes.len() as u64);
+        let _ = write_atomically(&self.note(key), &bytes);
+    }
+
     fn try_save(&self, artifact: &Artifact) -> io::Result<()> {
         let bytes = artifact.to_bytes();
         self.make_room(bytes.len() as u64);
@@ -253,7 +279,7 @@ impl Store {
             };
             let at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
             let name = name.to_string_lossy();
-            if name.starts_with("a-") {
+            if name.starts_with("a-") || name.starts_with("n-") {
                 artifacts.push((at, metadata.len(), entry.path()));
             } else if name.starts_with("tmp-") && at.elapsed().is_ok_and(|age| age > STALE) {
                 let _ = fs::remove_file(entry.path());
@@ -291,7 +317,7 @@ impl Store {
     pub(crate) fn clear(&self) -> Result<()> {
         let ours = |name: &str, prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
         let folders: [(PathBuf, &[&str]); 3] = [
-            (self.dir.clone(), &["a-", "k-", "tmp-"]),
+            (self.dir.clone(), &["a-", "k-", "n-", "tmp-"]),
             (self.root.clone(), &["probe-", "tmp-"]),
             (self.root.join("failed"), &["failed-"]),
         ];
@@ -372,6 +398,24 @@ mod tests {
             .into_iter()
             .find(is_artifact)
             .expect("an artifact")
+    }
+
+    #[test]
+    fn notes_are_found_again_whole_or_not_at_all() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let store = Store::at(dir.path(), 1 << 20).expect("a store");
+        assert_eq!(store.read_note(7), None);
+        store.write_note(7, "a choice");
+        assert_eq!(store.read_note(7).as_deref(), Some("a choice"));
+        let path = store.note(7);
+        let mut bytes = fs::read(&path).expect("the note");
+        bytes[0] ^= 1;
+        fs::write(&path, bytes).expect("written");
+        assert_eq!(store.read_note(7), None);
+        assert!(!path.exists());
+        store.write_note(7, "another");
+        store.clear().expect("cleared");
+        assert_eq!(store.read_note(7), None);
     }
 
     #[test]

@@ -26,6 +26,16 @@ unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
+impl Function {
+    /// Bytes of local memory of each thread; 0 where the driver does not say.
+    pub(crate) fn local_bytes(&self) -> usize {
+        use sys::CUfunction_attribute_enum::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES as LOCAL;
+        // SAFETY: who has the function keeps its module loaded.
+        let bytes = unsafe { result::function::get_function_attribute(self.0, LOCAL) };
+        bytes.map_or(0, |bytes| bytes.max(0) as usize)
+    }
+}
+
 impl Module {
     /// Loads a cubin.
     ///

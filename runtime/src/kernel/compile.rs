@@ -4,7 +4,7 @@ use super::toolchain::{Image, Toolchain};
 use super::{Kernel, KernelSource, source};
 use crate::counters::{Counter, count};
 use crate::store::{Artifact, Store};
-use crate::{Channel, Config, Device, Error, Result, digest, log};
+use crate::{Channel, Config, Device, Error, Isa, Result, digest, log};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
@@ -44,6 +44,8 @@ struct Memory {
 pub(crate) struct Kernels {
     memory: Mutex<Memory>,
     store: Option<&'static Store>,
+    /// Whether what is compiled goes there too.
+    keeps: bool,
 }
 
 static GLOBAL: Lazy<Kernels> = Lazy::new(|| Kernels::new(Store::global()));
@@ -78,6 +80,37 @@ pub fn compile_kernels_on(device: &Device, sources: &[KernelSource]) -> Vec<Resu
         Ok(toolchain) => Kernels::global().get(&toolchain, sources, threads.min(NVRTC_JOBS)),
         Err(error) => sources.iter().map(|_| Err(error.clone())).collect(),
     }
+}
+
+/// As [`compile_kernels_on`], but nothing of it is kept, in memory or on disk: for kernels that may never run again
+/// (codegen B11.4). What is on disk already is taken from there.
+///
+/// # Errors
+/// As there.
+pub fn compile_unkept(device: &Device, sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
+    let threads = Config::get().threads;
+    let (toolchain, jobs) = match Toolchain::of(device) {
+        Ok(Toolchain::Host) => (Toolchain::Host, threads),
+        Ok(toolchain) => (toolchain, threads.min(NVRTC_JOBS)),
+        Err(error) => return sources.iter().map(|_| Err(error.clone())).collect(),
+    };
+    let kernels = Kernels {
+        keeps: false,
+        ..Kernels::new(Store::global())
+    };
+    kernels.get(&toolchain, sources, jobs)
+}
+
+/// What the time of a kernel on a device depends on besides its source and arguments: the compiler, the processor.
+///
+/// # Errors
+/// `NoCompiler`, or `Device`.
+pub fn identity(device: &Device) -> Result<String> {
+    let compiler = Toolchain::of(device)?.identity()?;
+    Ok(match device.cuda_index() {
+        Some(index) => format!("{compiler} {}", crate::cuda::context(index)?.name()),
+        None => format!("{compiler} {:?} {}", Isa::host(), crate::host::model_name()),
+    })
 }
 
 /// A source to be made a kernel, claimed by this call. Whoever waits for it gets an error if the call gives up.
@@ -146,6 +179,7 @@ impl Kernels {
                 pending,
             }),
             store,
+            keeps: true,
         }
     }
 
@@ -229,6 +263,7 @@ impl Kernels {
                 .into_iter()
                 .for_each(|c| c.settle(Err(error.clone())));
         }
+        let store = store.filter(|_| self.keeps);
         let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
             let made = parallel(files, |file| compile_file(toolchain, store, file));
             let mut alone = Vec::new();

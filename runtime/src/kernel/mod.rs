@@ -7,7 +7,9 @@ mod tests;
 mod toolchain;
 
 pub(crate) use compile::Kernels;
-pub use compile::{compile_kernels, compile_kernels_on, compile_kernels_with};
+pub use compile::{
+    compile_kernels, compile_kernels_on, compile_kernels_with, compile_unkept, identity,
+};
 pub use source::{KernelSource, Part};
 use toolchain::Image;
 
@@ -74,6 +76,20 @@ impl Kernel {
     /// The whole C source, with `FT_SYMBOL` for the kernel's name.
     pub fn source(&self) -> &str {
         self.text.get_or_init(|| self.origin.text())
+    }
+
+    /// Bytes of memory that each thread of a device has for values that find no register; 0 on the CPU, and where the
+    /// driver does not say.
+    pub fn spilled(&self) -> usize {
+        match &self.code {
+            Code::Host { .. } => 0,
+            Code::Cuda { entry, finish, .. } => {
+                let all = std::iter::once(entry).chain(finish);
+                all.map(|function| function.local_bytes())
+                    .max()
+                    .unwrap_or(0)
+            }
+        }
     }
 
     #[inline]
