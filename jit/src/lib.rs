@@ -21,6 +21,7 @@ mod plan;
 pub mod schedule;
 pub mod simplify;
 pub mod text;
+pub mod tune;
 
 pub use eager::run_eagerly;
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};

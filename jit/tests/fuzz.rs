@@ -7,6 +7,7 @@ use common::generate::{Limits, Program, program};
 use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
+use ferrotrace_jit::tune::{Choice, changes};
 use ferrotrace_jit::{
     Graph, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
 };
@@ -174,6 +175,62 @@ fn count(default: u64) -> std::ops::Range<u64> {
     start..start + number("FERROTRACE_FUZZ_COUNT").unwrap_or(default)
 }
 
+/// An eighth of as many, where that many are not asked for by default.
+fn few(default: u64) -> std::ops::Range<u64> {
+    let all = count(default * 8);
+    all.start..all.start + (all.end - all.start) / 8
+}
+
+/// Thresholds under which one of the changes that measuring would try is made, or some of them together.
+fn changed(graph: &Graph) -> Thresholds {
+    let standard = Thresholds::default();
+    let Ok(planned) = draft(graph.clone(), &standard) else {
+        return standard;
+    };
+    let mut all = changes(&planned, &standard, 100);
+    let which = graph.to_string().len();
+    if which.is_multiple_of(4) {
+        all.truncate(1 + which / 4 % 5);
+    } else if !all.is_empty() {
+        all = vec![all.swap_remove(which % all.len())];
+    }
+    Choice::of(all).limits(&standard)
+}
+
+fn interpreted_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let limits = changed(&graph);
+    interpret(&draft(graph, &limits)?, arrays, scalars)
+}
+
+fn compiled_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let limits = changed(&graph);
+    let plan = compile_with(graph, &limits)?;
+    measured(&plan, &mut kept(arrays), scalars)
+}
+
+/// Whatever measuring chooses.
+#[test]
+fn changed_drafts_give_the_results_of_eager_mode() {
+    for seed in count(2500) {
+        check(seed, &SMALL, interpreted_changed);
+    }
+}
+
+#[test]
+fn changed_plans_give_the_results_of_eager_mode() {
+    check_compiled(few(60), &MIDDLE, changed, compiled_changed);
+}
+
+#[test]
+fn changed_exact_pointwise_programs_are_bit_for_bit_eager() {
+    let limits = Limits {
+        precision: Precision::EagerExact,
+        pointwise: true,
+        ..MIDDLE
+    };
+    check_compiled(few(30), &limits, changed, compiled_changed);
+}
+
 #[test]
 fn interpreted_drafts_give_the_results_of_eager_mode() {
     for seed in count(7000) {
@@ -193,10 +250,10 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
 }
 
 /// Compiles the kernels of many programs at once, so that the compiler runs once for many.
-fn prepare(programs: &[Program], thresholds: &Thresholds) {
+fn prepare(programs: &[Program], thresholds: fn(&Graph) -> Thresholds) {
     let mut sources: Vec<KernelSource> = Vec::new();
     for p in programs {
-        let Ok(draft) = draft(p.graph.clone(), thresholds) else {
+        let Ok(draft) = draft(p.graph.clone(), &thresholds(&p.graph)) else {
             continue;
         };
         for step in draft.steps {
@@ -213,7 +270,7 @@ fn prepare(programs: &[Program], thresholds: &Thresholds) {
 fn check_compiled(
     seeds: std::ops::Range<u64>,
     limits: &Limits,
-    thresholds: &Thresholds,
+    thresholds: fn(&Graph) -> Thresholds,
     run: Runner,
 ) {
     let seeds: Vec<u64> = seeds.collect();
@@ -235,7 +292,7 @@ fn check_compiled(
 /// Parts are written in place wherever they can be.
 #[test]
 fn parts_written_in_place_give_the_results_of_eager_mode() {
-    check_compiled(count(150), &MIDDLE, &placing(), compiled_in_place);
+    check_compiled(count(150), &MIDDLE, |_| placing(), compiled_in_place);
 }
 
 const MIDDLE: Limits = Limits {
@@ -247,7 +304,7 @@ const MIDDLE: Limits = Limits {
 
 #[test]
 fn compiled_plans_give_the_results_of_eager_mode() {
-    check_compiled(count(500), &MIDDLE, &Thresholds::default(), compiled);
+    check_compiled(count(500), &MIDDLE, |_| Thresholds::default(), compiled);
 }
 
 #[test]
@@ -258,7 +315,7 @@ fn compiled_exact_plans_give_the_results_of_eager_mode() {
             precision: Precision::EagerExact,
             ..MIDDLE
         },
-        &Thresholds::default(),
+        |_| Thresholds::default(),
         compiled,
     );
 }
@@ -272,7 +329,7 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ops: 10,
         ..MIDDLE
     };
-    check_compiled(count(150), &limits, &Thresholds::default(), compiled);
+    check_compiled(count(150), &limits, |_| Thresholds::default(), compiled);
 }
 
 /// Long rows, blocks and chunks: sizes past every threshold of the emitter.
@@ -285,11 +342,11 @@ const LARGE: Limits = Limits {
 
 #[test]
 fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
-    check_compiled(count(30), &LARGE, &Thresholds::default(), compiled);
+    check_compiled(count(30), &LARGE, |_| Thresholds::default(), compiled);
 }
 
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {
-    check_compiled(count(120), &MIDDLE, &placing(), donated);
+    check_compiled(count(120), &MIDDLE, |_| placing(), donated);
 }

@@ -33,7 +33,7 @@ impl Traffic {
 
 /// The steps that compute each node of the simplified graph, by node: several where it is computed again in each.
 /// Inputs, and views that cost nothing, have none of their own.
-pub(super) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
+pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
     let mut steps = vec![BTreeSet::new(); draft.graph.nodes().len()];
     for (i, step) in draft.steps.iter().enumerate() {
         for node in stored(step) {
@@ -74,7 +74,7 @@ fn stored_anywhere(draft: &Draft, node: ValueId) -> bool {
 }
 
 /// What a step must at least read and write.
-pub(super) fn of_step(draft: &Draft, step: &Step) -> Traffic {
+pub(crate) fn of_step(draft: &Draft, step: &Step) -> Traffic {
     let bytes = |source: &Source| match source {
         Source::Input(n) => {
             let input = &draft.graph.inputs()[*n as usize];

@@ -9,13 +9,16 @@ use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
 use crate::plan::{Draft, GraphDecision, Meter};
 use crate::schedule::Refusal;
+use crate::tune::Measured;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use groups::Traffic;
+pub(crate) use groups::{of_step as traffic_of, steps_of_nodes};
 pub use hints::Hint;
 
 /// One kernel of a plan.
@@ -98,6 +101,7 @@ pub struct Explanation {
     /// The most bytes held at once beyond those of the inputs, none of which is overwritten.
     peak: u64,
     graphs: Vec<(Range<usize>, GraphDecision)>,
+    measured: Option<Arc<Measured>>,
     key: String,
 }
 
@@ -244,6 +248,7 @@ impl Explanation {
             unfused: groups::one_by_one(&draft.graph),
             peak: draft.peak(&|_| false),
             graphs: Vec::new(),
+            measured: None,
             key: String::new(),
         }
     }
@@ -258,6 +263,18 @@ impl Explanation {
     pub(crate) fn with_graphs(mut self, graphs: Vec<(Range<usize>, GraphDecision)>) -> Explanation {
         self.graphs = graphs;
         self
+    }
+
+    /// The same, with what was measured for the plan.
+    pub(crate) fn with_measured(mut self, measured: Option<Arc<Measured>>) -> Explanation {
+        self.measured = measured;
+        self
+    }
+
+    /// What was measured for the plan, where that is switched on: candidates, times, and what was chosen
+    /// (scheduler Q-09).
+    pub fn tuning(&self) -> Option<&Measured> {
+        self.measured.as_deref()
     }
 
     /// Consecutive launches on a device, by number, and whether they are one graph of it (codegen B9.5); empty on the
@@ -461,6 +478,9 @@ impl Explanation {
                     writeln!(text, "launches {launches:?} in no graph: {why}")
                 }
             };
+        }
+        if let Some(measured) = &self.measured {
+            let _ = write!(text, "{measured}");
         }
         for (a, b, why) in &self.refusals {
             let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);

@@ -9,6 +9,7 @@ use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
 use crate::schedule::Refusal;
+use crate::tune::Choice;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -103,6 +104,8 @@ pub struct Limits {
     pub moments: bool,
     /// Most bytes that a block of attention may share; 0 where there is no such kernel.
     pub attention: usize,
+    /// Decisions that measuring made otherwise.
+    pub choice: Choice,
 }
 
 impl Default for Limits {
@@ -148,6 +151,7 @@ impl Default for Limits {
             shrink: false,
             moments: true,
             attention: 0,
+            choice: Choice::default(),
         }
     }
 }
@@ -468,11 +472,13 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
             && (cost.reads > 0 || cost.heavy);
         let frees = || lasts.frees_several(graph, &realized, id);
-        if shrinks
+        let costly = shrinks
             || reused
             || (users[i] > 1 && cost.reads > 1 && !op.is_view() && frees())
             || cost.reads > limits.reads
-            || cost.ops >= limits.ops
+            || cost.ops >= limits.ops;
+        if (costly && !limits.choice.computes_again(id))
+            || (limits.choice.stores(id) && cost.ops > 0)
             || cost.depth > 200
         {
             need_memory(graph, &mut realized, &mut costs, id);

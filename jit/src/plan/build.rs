@@ -11,6 +11,7 @@ use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
 use crate::schedule::{Scheduled, fuse};
 use crate::simplify::simplify;
+use crate::tune::Measured;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
     Activity, Config, Counter, Error, KernelSource, Layout, Result, Timer, compile_kernels_on,
@@ -28,6 +29,7 @@ use std::time::{Duration, Instant};
 pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
     let number = next_plan();
     of_plan(number, || {
+        recorded.on_one_device()?;
         let mut spans = Spans(Timer::start());
         let graph = simplify(&recorded)?;
         spans.end("simplify");
@@ -76,7 +78,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             true => limits.scan_length,
             false => usize::MAX,
         },
-        ..*limits
+        ..limits.clone()
     };
     let lowering = lower(&graph, limits)?;
     spans.end("lower");
@@ -230,11 +232,15 @@ fn last_uses(steps: &[Step], outputs: &[Source]) -> Vec<Vec<Source>> {
 }
 
 /// Compiles a draft's kernels.
-pub(super) fn compile(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
-    of_plan(draft.number, || compiled(draft, planned))
+pub(super) fn compile(
+    draft: Draft,
+    planned: Duration,
+    measured: Option<Arc<Measured>>,
+) -> Result<Arc<Plan>> {
+    of_plan(draft.number, || compiled(draft, planned, measured))
 }
 
-fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
+fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
     let start = Instant::now();
     let all = draft.steps.iter().flat_map(|step| {
         let before = step.before().map(|before| &before.kernel);
@@ -276,6 +282,7 @@ fn compiled(draft: Draft, planned: Duration) -> Result<Arc<Plan>> {
         kernels,
         before,
         fallback,
+        measured,
     };
     count(Counter::PlansBuilt, 1);
     report::report(&plan, [planned, start.elapsed()]);

@@ -12,6 +12,7 @@ mod order;
 mod peak;
 mod report;
 mod run;
+mod timed;
 
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
@@ -19,6 +20,7 @@ use crate::explain::Explanation;
 use crate::graph::Graph;
 use crate::lower::{Call, Limits, Pieces, Site};
 use crate::schedule::{Epilogue, Refusal};
+use crate::tune::Measured;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
@@ -149,6 +151,8 @@ pub struct Plan {
     meter: Meter,
     captures: Option<Captures>,
     places: run::Places,
+    /// What was measured for it, if anything was.
+    measured: Option<Arc<Measured>>,
 }
 
 /// Compiles a graph: every pass, then its kernels, in as few files as there are cores.
@@ -165,12 +169,25 @@ pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
 /// # Errors
 /// As there.
 pub fn compile_with(graph: Graph, limits: &Limits) -> Result<Arc<Plan>> {
+    compile_as(graph, limits, None)
+}
+
+/// As [`compile_with`], with thresholds that were chosen by measuring.
+pub(crate) fn compile_chosen(
+    graph: Graph,
+    limits: &Limits,
+    measured: Arc<Measured>,
+) -> Result<Arc<Plan>> {
+    compile_as(graph, limits, Some(measured))
+}
+
+fn compile_as(graph: Graph, limits: &Limits, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
     let (timer, start) = (Timer::start(), Instant::now());
     let draft = draft(graph, limits)?;
     timer.stop(Activity::Planning, || {
         (format!("{} operations", draft.graph.nodes().len()), 0)
     });
-    build::compile(draft, start.elapsed())
+    build::compile(draft, start.elapsed(), measured)
 }
 
 /// An error of a whole kernel, tied to the first operation whose result the kernel stores.
@@ -191,6 +208,7 @@ impl Plan {
         let graphs = self.captures.as_ref().map(Captures::decisions);
         Explanation::measured(&self.draft, Some(&self.meter))
             .with_graphs(graphs.unwrap_or_default())
+            .with_measured(self.measured.clone())
     }
 
     /// The plan's draft.

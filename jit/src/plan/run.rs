@@ -32,15 +32,7 @@ impl Plan {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
             return crate::eager::run_ready_made(&self.draft.recorded, &arrays, scalars);
         }
-        let mut run = Run {
-            draft: &self.draft,
-            scalars,
-            // In the memory that they are in.
-            inputs: std::mem::take(inputs).into_iter().map(Some).collect(),
-            nodes: (0..self.places.count).map(|_| None).collect(),
-            places: &self.places,
-            nothing: OnceCell::new(),
-        };
+        let mut run = Run::new(self, std::mem::take(inputs), scalars);
         if Config::get().nans {
             return self.run_watched(&mut run);
         }
@@ -68,6 +60,17 @@ impl Plan {
         self.step(run, i)?;
         self.meter.stop(timer, &self.draft, at);
         run.release(i);
+        Ok(())
+    }
+
+    /// The same, told to no profile.
+    pub(super) fn launch_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
+        let group = self.draft.launches.groups[at].clone();
+        if group.len() > 1 {
+            return run.launch_together(group, &self.kernels);
+        }
+        self.step(run, group.start)?;
+        run.release(group.start);
         Ok(())
     }
 
@@ -141,6 +144,19 @@ impl Places {
 }
 
 impl<'a> Run<'a> {
+    /// The run of a plan on these inputs, before its first step.
+    pub(super) fn new(plan: &'a Plan, inputs: Vec<PlanInput>, scalars: &'a [Scalar]) -> Run<'a> {
+        Run {
+            draft: &plan.draft,
+            scalars,
+            // In the memory that they are in.
+            inputs: inputs.into_iter().map(Some).collect(),
+            nodes: (0..plan.places.count).map(|_| None).collect(),
+            places: &plan.places,
+            nothing: OnceCell::new(),
+        }
+    }
+
     /// A run of the same plan with the same numbers, which has no data.
     pub(super) fn shadow(of: &Run<'a>) -> Run<'a> {
         Run {

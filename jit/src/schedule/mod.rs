@@ -340,6 +340,9 @@ impl<'a> Fusion<'a> {
         if !self.apart.is_empty() && (self.is_apart(a) || self.is_apart(b)) {
             return Err(Refusal::Barrier);
         }
+        if self.kept_apart(first, second) {
+            return Err(Refusal::Measured);
+        }
         if !vertical {
             if bytes < self.limits.shared_bytes {
                 return Err(Refusal::NoSharedData);
@@ -361,6 +364,19 @@ impl<'a> Fusion<'a> {
         count(Counter::LoopReorders, u64::from(reordered));
         self.join(a, b, fused);
         Ok(a)
+    }
+
+    /// Whether measuring undid the fusion of two nodes.
+    fn kept_apart(&self, a: &FusedNode, b: &FusedNode) -> bool {
+        let holds = |fused: &FusedNode, node| fused.store(node).is_some();
+        let choice = &self.limits.choice;
+        choice.keeps_apart(|node| holds(a, node), |node| holds(b, node))
+    }
+
+    /// The same of a product and a kernel before or behind it.
+    fn product_kept_apart(&self, product: Product, kernel: &FusedNode) -> bool {
+        let (of_product, of_kernel) = (|v| v == product.node, |v| kernel.store(v).is_some());
+        self.limits.choice.keeps_apart(of_product, of_kernel)
     }
 
     /// Whether a barrier follows what a node stores (scheduler L-08).

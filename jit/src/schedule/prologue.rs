@@ -52,6 +52,7 @@ impl Fusion<'_> {
                 _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
                     Err(Refusal::Barrier)
                 }
+                _ if self.product_kept_apart(product, kernel) => Err(Refusal::Measured),
                 _ => self.before_product(graph, lowering, kernel, product),
             };
             match found.and_then(|p| may_fuse().then_some(p).ok_or(Refusal::Limit)) {

@@ -58,6 +58,8 @@ pub enum Refusal {
     ReadsMore,
     /// The product is so large that its operand's traffic does not weigh, or too small to be cut.
     NotWorthwhile,
+    /// Apart they were measured to be no slower.
+    Measured,
     /// The loop over which the smaller node would be repeated leaves too few rows to run in parallel.
     TooFewRows,
 }
@@ -102,6 +104,7 @@ impl Refusal {
             Refusal::NotWorthwhile => {
                 "the product has its size, and the operand's traffic no weight"
             }
+            Refusal::Measured => "apart they were measured to be no slower",
             Refusal::TooFewRows => "too few rows would run in parallel",
         }
     }

@@ -53,6 +53,7 @@ impl Fusion<'_> {
                     _ if self.apart.contains(&product.node) || self.is_apart(reader) => {
                         Err(Refusal::Barrier)
                     }
+                    _ if self.product_kept_apart(product, kernel) => Err(Refusal::Measured),
                     _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
                     _ => after_product(graph, kernel, product)
                         .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),

@@ -21,6 +21,7 @@ mod scans;
 mod scatters;
 mod templates;
 mod tiles;
+mod tuning;
 
 use common::{difference, kept};
 use ferrotrace_jit::{Graph, Plan, compile, run_eagerly};
