@@ -1,7 +1,7 @@
 //! The typed operator graph of one flush: what a recorded trace becomes, before anything is lowered.
 
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ValueId};
-use ferrotrace_runtime::{Context, DType, Device, Error, Layout, Result, Shape};
+use ferrotrace_runtime::{Context, DType, Device, Error, ErrorKind, Layout, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
@@ -161,6 +161,70 @@ impl Graph {
         self.device.clone().or_else(input).unwrap_or(Device::cpu())
     }
 
+    /// The devices that inputs lie on, in their order, each with the first operation that reads one there (codegen B9.1).
+    pub fn devices(&self) -> Vec<(Device, Option<ValueId>)> {
+        let of: Vec<&Device> = self.inputs.iter().map(|input| &input.device).collect();
+        let first = self.first_readers(&of).into_iter();
+        first.map(|(device, id)| (device.clone(), id)).collect()
+    }
+
+    /// For each different mark of an input, the first operation that reads an input of this mark.
+    fn first_readers<M: Copy + PartialEq>(&self, marks: &[M]) -> Vec<(M, Option<ValueId>)> {
+        let mut found: Vec<(M, Option<ValueId>)> = Vec::new();
+        for &mark in marks {
+            if found.iter().all(|(known, _)| *known != mark) {
+                found.push((mark, None));
+            }
+        }
+        // Most graphs run on one device.
+        if found.len() < 2 {
+            let reads = |i: &usize| self.operands(ValueId(*i as u32)).next().is_some();
+            let first = (0..self.nodes.len()).find(reads);
+            found
+                .iter_mut()
+                .for_each(|f| f.1 = first.map(|i| ValueId(i as u32)));
+            return found;
+        }
+        for i in 0..self.nodes.len() {
+            let id = ValueId(i as u32);
+            for operand in self.operands(id) {
+                let NodeOp::Input(n) = self.node(operand).op else {
+                    continue;
+                };
+                let of = marks.get(n as usize);
+                let entry = found.iter_mut().find(|f| Some(&f.0) == of);
+                if let Some((_, first @ None)) = entry {
+                    *first = Some(id);
+                }
+            }
+        }
+        found
+    }
+
+    /// Checks that the inputs lie on one device: no plan runs on two.
+    ///
+    /// # Errors
+    /// `Device`, naming each device, and the first operation there with its line.
+    pub(crate) fn on_one_device(&self) -> Result<()> {
+        let devices = self.devices();
+        if devices.len() < 2 {
+            return Ok(());
+        }
+        let describe = |(device, first): &(Device, Option<ValueId>)| match first {
+            Some(id) => format!("{device} (first read by {})", self.named(*id)),
+            None => device.to_string(),
+        };
+        let all: Vec<String> = devices.iter().map(describe).collect();
+        let text = format!("a graph runs on one device, this on {}", all.join(" and "));
+        Err(Error::new(ErrorKind::Device(text)))
+    }
+
+    /// An operation and its line.
+    fn named(&self, id: ValueId) -> String {
+        let Context { op, location, .. } = self.context(id);
+        location.map_or_else(|| op.to_owned(), |line| format!("{op} at {line}"))
+    }
+
     /// Sets the device the graph runs on, which a graph without inputs does not say.
     pub fn set_device(&mut self, device: &Device) {
         self.device = Some(device.clone());
@@ -282,5 +346,33 @@ impl fmt::Display for Graph {
             write!(f, " %{}", v.0)?;
         }
         writeln!(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // codegen B9.1
+    #[test]
+    fn the_first_reader_on_each_device_is_found() {
+        let text = "%0: f32[3] = input 0 [1]
+            %1: f32[3] = input 1 [1]
+            %2: f32[3] = input 2 [1]
+            %3: f32[3] = exp(%0)
+            %4: f32[3] = add(%3, %2)
+            %5: f32[3] = mul(%1, %4)
+            return %5";
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let at = |id: u32| Some(ValueId(id));
+        let (a, b, c) = ('a', 'b', 'c');
+        assert_eq!(graph.first_readers(&[a, b, b]), [(a, at(3)), (b, at(4))]);
+        assert_eq!(graph.first_readers(&[a, b, a]), [(a, at(3)), (b, at(5))]);
+        assert_eq!(graph.first_readers(&[c; 3]), [(c, at(3))]);
+        let devices = graph.devices();
+        assert_eq!(devices, [(Device::cpu(), at(3))]);
+        assert!(graph.on_one_device().is_ok());
+        assert_eq!(graph.named(ValueId(5)), "mul");
+        assert_eq!(Graph::new().devices(), []);
     }
 }
