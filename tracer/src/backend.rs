@@ -1,6 +1,10 @@
 //! The parts of the compiler that the trace uses.
 
 pub(crate) use ferrotrace_jit::lower::Limits;
+pub use ferrotrace_jit::tune::{Choice, Measured};
+pub(crate) use ferrotrace_jit::tune::{
+    Clock, DeviceClock, Effort, Trial, compile_measured, remembered,
+};
 pub use ferrotrace_jit::{
     Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };

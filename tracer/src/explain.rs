@@ -1,11 +1,11 @@
 //! What a flush does, or did.
 
 use crate::Tensor;
-use crate::backend::{Draft, Explanation, Graph, Launches, Limits, draft};
+use crate::backend::{Draft, Explanation, Graph, Launches, draft};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::node::{Node, NodeInput, State};
-use crate::{nearest, plans};
+use crate::{nearest, plans, tuning};
 use ferrotrace_kernels::Array;
 use std::sync::Arc;
 
@@ -54,7 +54,8 @@ fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanat
     let graph = form
         .graph(&collected.scalar_values(), &collected.locations())
         .ok()?;
-    let draft = draft(graph, &Limits::default()).ok()?;
+    let limits = tuning::limits(&graph);
+    let draft = draft(graph, &limits).ok()?;
     Some(Explanation::of(&draft).with_key(key))
 }
 

@@ -162,11 +162,7 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
         .map(|&n| collected.entry_node(n).clone())
         .collect();
     let promise = Promise { nodes, flight };
-    let prepared = plans::prepare(
-        &collected,
-        leaves.iter().map(|leaf| &leaf.0),
-        mode::current(),
-    );
+    let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.
     retire(collected.groups);

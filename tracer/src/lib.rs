@@ -32,9 +32,13 @@ mod signature;
 mod store_rule;
 mod tensor;
 mod tiered;
+mod tuning;
 
 pub use args::{Dim, Dims, Extents, Operand, Window};
-pub use backend::{Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work};
+pub use backend::{
+    Bound, Choice, Explanation, GraphDecision, Hint, Machine, Measured, Nanoseconds, Precision,
+    Work,
+};
 pub use explain::explain;
 pub use flush::eval;
 pub use generator::{Generator, manual_seed};
@@ -46,6 +50,7 @@ pub use methods::{Interpolation, ReduceOp};
 pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
 pub use tensor::Tensor;
+pub use tuning::{set_tuning, with_tuning};
 
 pub(crate) use tensor::Input;
 

@@ -1,10 +1,11 @@
 //! The plans of traces met before, by form.
 
-use crate::backend::{Graph, Plan, PlanInput, compile, run_eagerly};
+use crate::backend::{Graph, Plan, PlanInput, run_eagerly};
 use crate::collected::Collected;
 use crate::mode::Mode;
 use crate::signature::Form;
 use crate::tiered;
+use crate::tuning::{Example, compile};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Counter, Result, Scalar, count};
 use lru::LruCache;
@@ -75,23 +76,30 @@ impl Unplanned {
 }
 
 impl PlanEntry {
-    /// The plan, compiled at the first call; others that call meanwhile wait for it. An error is not kept.
-    pub fn compile(&self, graph: impl FnOnce() -> Result<Graph>) -> Result<Arc<Plan>> {
+    /// The plan, compiled at the first call, with `example` to choose by if it is measured; others that call meanwhile wait
+    /// for it. An error is not kept.
+    pub fn compile(
+        &self,
+        example: Option<Example<'_>>,
+        graph: impl FnOnce() -> Result<Graph>,
+    ) -> Result<Arc<Plan>> {
         if let Some(plan) = self.plan.get() {
             count(Counter::PlanCacheHits, 1);
             return Ok(plan.clone());
         }
-        self.plan.get_or_try_init(|| compile(graph()?)).cloned()
+        let made = || compile(graph()?, example);
+        self.plan.get_or_try_init(made).cloned()
     }
 
     /// What to run in `mode`.
     pub fn prepare(
         self: &Arc<PlanEntry>,
         mode: Mode,
+        example: Example<'_>,
         graph: impl FnOnce() -> Result<Graph>,
     ) -> Result<Prepared> {
         if mode != Mode::Tiered || self.plan.get().is_some() {
-            return self.compile(graph).map(Prepared::Plan);
+            return self.compile(Some(example), graph).map(Prepared::Plan);
         }
         Ok(Prepared::Eagerly(Unplanned {
             entry: self.clone(),
@@ -142,15 +150,24 @@ pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>
     entry.plan.get().cloned()
 }
 
-/// What to run for a collection whose leaves have this data.
-pub(crate) fn prepare<'a>(
+/// What to run for a collection whose leaves have this data, and may be overwritten or not.
+pub(crate) fn prepare(
     collected: &Collected,
-    leaves: impl Iterator<Item = &'a Array> + Clone,
+    leaves: &[(Array, bool)],
     mode: Mode,
 ) -> Result<Prepared> {
-    let same = |form: &Form| collected.has_form(form, leaves.clone());
-    let entry = entry(collected.hash, same, || collected.form(leaves.clone()));
-    entry.prepare(mode, || {
+    let arrays = || leaves.iter().map(|leaf| &leaf.0);
+    let same = |form: &Form| collected.has_form(form, arrays());
+    let entry = entry(collected.hash, same, || collected.form(arrays()));
+    let example = || {
+        let input = |(array, donated): &(Array, bool)| PlanInput {
+            array: array.clone(),
+            donated: *donated,
+        };
+        let inputs = leaves.iter().map(input).collect();
+        (inputs, collected.scalar_values().to_vec())
+    };
+    entry.prepare(mode, &example, || {
         entry
             .form
             .graph(&collected.scalar_values(), &collected.locations())

@@ -389,7 +389,14 @@ impl Replay {
         count(Counter::Flushes, 1);
         let inputs = self.inputs(arguments, given)?;
         let graph = || self.plan.form.graph(&scalars, &self.locations);
-        let prepared = self.plan.prepare(mode, graph)?;
+        let example = || {
+            let input = |input: &PlanInput| PlanInput {
+                array: input.array.clone(),
+                donated: input.donated,
+            };
+            (inputs.iter().map(input).collect(), scalars.to_vec())
+        };
+        let prepared = self.plan.prepare(mode, &example, graph)?;
         execute(prepared, inputs, &scalars).0
     }
 
