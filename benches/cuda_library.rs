@@ -85,9 +85,45 @@ fn main() {
     drop((at, src, few));
     let image = normal(&[64, 256, 56, 56], DType::F16);
     let weight = normal(&[256, 256, 3, 3], DType::F16);
+    // Of input and result, batch and channels exchanged.
+    let gradient = [0, 1].map(|_| {
+        let x = normal(&[64, 56, 56, 256], DType::BF16);
+        x.permute([3, 0, 1, 2])
+    });
     time("conv 3x3 f16, 64x256x56x56", d, || {
         image.conv2d(&weight, None, 1, 1, 1, 1)
     });
+    // The same with channels innermost in memory.
+    let last = |x: &Tensor| {
+        let x = x.permute([0, 2, 3, 1]).contiguous();
+        x.eval().expect("memory");
+        x.permute([0, 3, 1, 2])
+    };
+    let (turned, turned_weight) = (last(&image), last(&weight));
+    time("conv 3x3 f16, channels last, + relu", d, || {
+        turned.conv2d(&turned_weight, None, 1, 1, 1, 1).relu()
+    });
+    time("conv 3x3 f16, channels last, + relu, result too", d, || {
+        let y = turned.conv2d(&turned_weight, None, 1, 1, 1, 1).relu();
+        y.permute([0, 2, 3, 1]).contiguous()
+    });
+    let bias = normal(&[256], DType::F16);
+    time(
+        "two of conv 3x3 f16 + bias + relu, channels last",
+        d,
+        || {
+            let y = turned
+                .conv2d(&turned_weight, Some(&bias), 1, 1, 1, 1)
+                .relu();
+            let y = y.conv2d(&turned_weight, Some(&bias), 1, 1, 1, 1).relu();
+            y.permute([0, 2, 3, 1]).contiguous()
+        },
+    );
+    time("conv 3x3 bf16, gradient of the weight", d, || {
+        let (x, dy) = (&gradient[0], &gradient[1]);
+        x.conv2d(dy, None, 1, 1, 1, 1)
+    });
+    drop((turned, turned_weight));
     let point = normal(&[256, 256, 1, 1], DType::F16);
     time("conv 1x1 f16, 64x256x56x56", d, || {
         image.conv2d(&point, None, 1, 0, 1, 1)

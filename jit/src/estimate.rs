@@ -8,7 +8,7 @@ use crate::lower::Call;
 use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::{Device, host};
+use ferrotrace_runtime::{ConvolutionPart, Device, host};
 
 /// What a machine does at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -171,6 +171,14 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
         // A weight is [out, in / groups, ..]; transposed [in, out / groups, ..], and every input meets its row.
         Op::Conv(spec) if spec.transposed => 2 * numel(0) * (numel(1) / size(1, 0).max(1)),
         Op::Conv(_) => 2 * result * (numel(1) / size(1, 0).max(1)),
+        Op::Correlate(op) => {
+            let (y, w) = match op.part {
+                ConvolutionPart::Result => (result, numel(1) / size(1, 0).max(1)),
+                ConvolutionPart::Input => (numel(0), numel(1) / size(1, 0).max(1)),
+                ConvolutionPart::Weight => (numel(1), result / node.shape[0].max(1) as u64),
+            };
+            2 * y * w
+        }
         Op::Pool(spec) => result * spec.kernel.iter().product::<usize>() as u64,
         Op::Sort { dim, .. } | Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => {
             let n = size(0, *dim).max(2);

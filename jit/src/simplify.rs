@@ -2,6 +2,7 @@
 //! For a device, what only the CPU has ready-made kernels for is decomposed too.
 
 mod convolution;
+mod correlation;
 mod device;
 mod ordering;
 mod pooling;
@@ -13,7 +14,7 @@ use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::{
     Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
-use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use ferrotrace_runtime::{Convolution, DType, Device, Error, Result, Scalar, Shape, convolves};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
@@ -24,8 +25,16 @@ struct Simplifier {
     precision: Precision,
     /// By hash of operator, operands and precision. Of several with one hash the last is known.
     known: FxHashMap<u64, ValueId>,
-    /// Whether there are ready-made kernels for all operators.
-    ready_made: bool,
+    kernels: Kernels,
+}
+
+/// What there are ready-made kernels for.
+#[derive(Clone, Copy, Debug)]
+pub enum Kernels {
+    /// All operators, as on the CPU.
+    All,
+    /// What a device's library has; which convolutions that are, the function says.
+    Few(fn(&Device, &Convolution) -> Result<bool>),
 }
 
 impl OpBuilder for Simplifier {
@@ -38,7 +47,7 @@ impl OpBuilder for Simplifier {
     }
 
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
-        if !self.ready_made
+        if self.is_for_device()
             && let Some(defined) = device::define(&op, self, operands)
         {
             return defined;
@@ -52,7 +61,7 @@ impl OpBuilder for Simplifier {
                 mask,
                 keepdim,
             } => return self.mean(mask, keepdim, operands),
-            Op::Matmul if !self.ready_made && self.is_read_once(operands) => {
+            Op::Matmul if self.is_for_device() && self.is_read_once(operands) => {
                 return self.sum_of_products(operands);
             }
             _ => {}
@@ -62,6 +71,10 @@ impl OpBuilder for Simplifier {
 }
 
 impl Simplifier {
+    fn is_for_device(&self) -> bool {
+        matches!(self.kernels, Kernels::Few(_))
+    }
+
     /// Appends an operator as it is, or finds the equal one.
     fn keep(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         let mut hasher = FxHasher::default();
@@ -162,15 +175,18 @@ fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
 /// # Errors
 /// A decomposition's operators refuse their operands; the error names the composite.
 pub fn simplify(graph: &Graph) -> Result<Graph> {
-    simplify_for(graph, graph.device().is_cpu())
+    let kernels = match graph.device().is_cpu() {
+        true => Kernels::All,
+        false => Kernels::Few(convolves),
+    };
+    simplify_for(graph, kernels)
 }
 
-/// As [`simplify`]; `ready_made` says whether there are kernels for all operators, as on the CPU, or what needs one is
-/// decomposed, as for a device.
+/// As [`simplify`], for these kernels: what has none is decomposed.
 ///
 /// # Errors
 /// As there.
-pub fn simplify_for(graph: &Graph, ready_made: bool) -> Result<Graph> {
+pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
     let mut live = vec![false; graph.nodes().len()];
     for output in graph.outputs() {
         live[output.0 as usize] = true;
@@ -182,15 +198,15 @@ pub fn simplify_for(graph: &Graph, ready_made: bool) -> Result<Graph> {
             }
         }
     }
-    let sorts = match ready_made {
-        true => sorts_of_values(graph, &mut live),
-        false => vec![None; live.len()],
+    let sorts = match kernels {
+        Kernels::All => sorts_of_values(graph, &mut live),
+        Kernels::Few(_) => vec![None; live.len()],
     };
     let mut builder = Simplifier {
         graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
         known: FxHashMap::default(),
-        ready_made,
+        kernels,
     };
     builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];

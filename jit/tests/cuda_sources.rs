@@ -10,7 +10,7 @@ use ferrotrace_jit::emit::Emitted;
 use ferrotrace_jit::emit::cuda::{attention, emit, table};
 use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
 use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
-use ferrotrace_jit::simplify::simplify_for;
+use ferrotrace_jit::simplify::{Kernels, simplify_for};
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
     BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
@@ -52,7 +52,7 @@ fn sources(graph: &Graph) -> Vec<String> {
 
 /// A graph's kernels, as for a device.
 fn kernels(graph: &Graph) -> Vec<Emitted> {
-    let graph = simplify_for(graph, false).expect("the graph simplifies");
+    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
     let limits = thresholds();
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let schedule = fuse(&graph, &lowering, &limits);
@@ -528,7 +528,7 @@ fn attention_is_one_kernel() {
 
 /// Steps of attention, and why there are none.
 fn attentions(graph: &Graph) -> (Vec<Emitted>, Vec<Refusal>) {
-    let graph = simplify_for(graph, false).expect("the graph simplifies");
+    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
     let lowering = lower(&graph, &thresholds()).expect("the graph lowers");
     let steps = lowering.steps.iter().enumerate();
     let steps = steps.filter_map(|(at, step)| match step {

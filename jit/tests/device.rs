@@ -6,10 +6,10 @@ mod common;
 use common::ready_made::{KINDS, draw};
 use common::{difference, kept, values};
 use ferrotrace_jit::lower::Limits;
-use ferrotrace_jit::simplify::simplify_for;
-use ferrotrace_jit::{NodeOp, compile_with, run_eagerly};
+use ferrotrace_jit::simplify::{Kernels, simplify_for};
+use ferrotrace_jit::{Graph, NodeOp, compile_with, run_eagerly};
 use ferrotrace_kernels::{Op, ScanKind};
-use ferrotrace_runtime::Device;
+use ferrotrace_runtime::{Convolution, Device};
 
 /// Whether a device's library has the operator.
 fn is_known(op: &Op, rank: usize) -> bool {
@@ -37,15 +37,28 @@ fn is_known(op: &Op, rank: usize) -> bool {
 
 #[test]
 fn definitions_agree_with_ready_made_kernels() {
+    agree(|_, _| Ok(false));
+}
+
+/// A library that has every convolution: on the CPU, ready-made kernels stand for it.
+#[test]
+fn convolutions_of_a_library_agree_with_ready_made_kernels() {
+    agree(|_, form| Ok(form.is_sound()));
+}
+
+fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
     let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
     let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(8 * KINDS);
     let mut drawn = 0;
     for seed in start..start + count {
         let case = draw(seed, &Device::cpu());
-        let graph = simplify_for(&case.graph, false)
+        let graph = simplify_for(&case.graph, Kernels::Few(has))
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
         graph.verify().expect("it holds");
+        let text = graph.to_string();
+        let again: Graph = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(again.to_string(), text);
         for node in graph.nodes() {
             if let NodeOp::Op(op) = &node.op {
                 assert!(is_known(op, node.shape.rank()), "seed {seed}\n{graph}");

@@ -104,6 +104,7 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         } => ops::index::run_scatter(*dim, *mode, *include_self, args, shape, dtype),
         Op::Matmul => ops::matmul::run(args, shape, dtype),
         Op::Conv(spec) => ops::conv::run(spec, args, shape, dtype),
+        Op::Correlate(op) => ops::correlation::run(op, args, shape, dtype),
         Op::Pool(spec) => ops::pool::run(spec, args, shape, dtype),
         Op::AdaptiveAvgPool { size } => ops::pool::run_adaptive(*size, args, shape, dtype),
         Op::Interpolate {

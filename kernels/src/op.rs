@@ -1,7 +1,7 @@
 //! The operators by name and attributes.
 
 use crate::{BinaryOp, UnaryOp};
-use ferrotrace_runtime::{Category, DType, Scalar, Shape};
+use ferrotrace_runtime::{Category, ConvolutionPart, DType, Scalar, Shape};
 use smallvec::SmallVec;
 
 /// One size of a target shape.
@@ -102,6 +102,26 @@ pub struct ConvSpec {
     pub groups: usize,
     /// Whether the convolution is transposed (weight `[in, out / groups, ...]`).
     pub transposed: bool,
+}
+
+/// Attributes of a convolution as a library of devices has it: the result or a gradient, in one of two orders of
+/// dimensions, over 2 or 3 spatial ones. Programs do not record it; plans for devices do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Correlation {
+    /// Which of input, weight and result is computed of the two others, which are the operands in this order, but for
+    /// the input's gradient, whose operands are the result's gradient and the weight.
+    pub part: ConvolutionPart,
+    /// Whether dimensions are `[n, .., channels]` and the weight's `[out, .., in / groups]`, instead of
+    /// `[n, channels, ..]` and `[out, in / groups, ..]`.
+    pub channels_last: bool,
+    /// Step of the window over the input.
+    pub stride: SmallVec<[usize; 3]>,
+    /// Zeros added on both sides of the input.
+    pub padding: SmallVec<[usize; 3]>,
+    /// Spacing of the weight's taps.
+    pub dilation: SmallVec<[usize; 3]>,
+    /// Of what is computed.
+    pub shape: Shape,
 }
 
 /// What a pooling window computes.
@@ -517,6 +537,8 @@ pub enum Op {
     Matmul,
     /// Convolution: operands x `[n, c, ...]`, weight.
     Conv(Box<ConvSpec>),
+    /// A convolution, or a gradient of one, as a device's library has it.
+    Correlate(Box<Correlation>),
     /// Pooling of the trailing spatial dimensions.
     Pool(Box<PoolSpec>),
     /// Mean over adaptive windows of the last two dimensions.

@@ -48,6 +48,10 @@ pub struct Config {
     pub cc: Option<String>,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
     pub nvrtc: Option<PathBuf>,
+    /// Whether convolutions on a device may be cuDNN's: false with `FERROTRACE_CUDNN=0`.
+    pub cudnn: bool,
+    /// `FERROTRACE_CUDNN`: the folder of cuDNN's libraries, where the loader does not find them by itself.
+    pub cudnn_folder: Option<PathBuf>,
 }
 
 static CONFIG: Lazy<Config> = Lazy::new(|| {
@@ -105,6 +109,10 @@ impl Config {
             tune: set("FERROTRACE_TUNE"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
+            cudnn: var("FERROTRACE_CUDNN").is_none_or(|v| v != "0"),
+            cudnn_folder: var("FERROTRACE_CUDNN")
+                .filter(|v| v != "0")
+                .map(PathBuf::from),
         }
     }
 }
@@ -141,6 +149,8 @@ mod tests {
                 && c.graphs
                 && !c.tf32
                 && !c.tune
+                && c.cudnn
+                && c.cudnn_folder.is_none()
                 && c.fuse_limit.is_none()
                 && c.log == Channels::default()
                 && c.threads >= 1
@@ -185,5 +195,12 @@ mod tests {
         assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
+        let off = of(&[("FERROTRACE_CUDNN", "0")]);
+        assert_eq!((off.cudnn, off.cudnn_folder), (false, None));
+        let there = of(&[("FERROTRACE_CUDNN", "/d")]);
+        assert_eq!(
+            (there.cudnn, there.cudnn_folder),
+            (true, Some(PathBuf::from("/d")))
+        );
     }
 }

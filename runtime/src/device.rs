@@ -166,6 +166,7 @@ impl Device {
             Ok(nvrtc) => nvrtc.describe(),
             Err(error) => error.to_string(),
         };
+        let cudnn = cuda::describe_cudnn();
         let device = match self.cuda_index().map(cuda::context) {
             Some(Ok(context)) => format!("{self}, {} ({})", context.name(), context.arch()),
             _ => self.to_string(),
@@ -175,7 +176,7 @@ impl Device {
         format!(
             "device: {device}\nprocessor: {}\nthreads: {}\ninstruction set: {:?}, {}-byte vectors\n\
              caches: L1d {} KiB, L2 {} KiB, L3 {} KiB\nmemory: {} MiB\ncompiler: {compiler}\n\
-             cache folder: {}{store}\ncuda: {cuda}\nnvrtc: {nvrtc}\n",
+             cache folder: {}{store}\ncuda: {cuda}\nnvrtc: {nvrtc}\ncudnn: {cudnn}\n",
             host::model_name(),
             config.threads,
             Isa::host(),

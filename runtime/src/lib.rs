@@ -36,8 +36,8 @@ pub use compiler::CCompiler;
 pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted};
 pub use cuda::{
-    Activation, Capture, Matrix, Product, Recording, Uncaptured, compile_for, product, record,
-    recorded, take_refusal,
+    Activation, Capture, Convolution, ConvolutionPart, Matrix, Product, Recording, Uncaptured,
+    compile_for, convolve, convolves, product, record, recorded, take_refusal,
 };
 pub use device::Device;
 pub use dtype::{Category, DType};

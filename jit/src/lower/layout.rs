@@ -39,8 +39,11 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
         let reduces = matches!(&nodes[i].op, NodeOp::Op(Op::Reduce { .. }))
             && !realized.is_inline_reduction(id)
             && realized.is_stored(id);
+        // A library that copies what does not lie as it wants.
+        let copies = matches!(&nodes[i].op, NodeOp::Op(Op::Correlate(_)));
         if !flexible[i] && !reduces {
-            for v in graph.operands(id) {
+            let fixed = |v: &ValueId| !copies || realized.is_stored(*v);
+            for v in graph.operands(id).filter(fixed) {
                 flexible[v.0 as usize] = false;
             }
         }

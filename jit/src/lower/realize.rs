@@ -315,6 +315,7 @@ fn is_library(graph: &Graph, op: &Op, limits: &Limits, node: &Node) -> bool {
         | Op::ArgTopK { .. }
         | Op::Matmul
         | Op::Conv(_)
+        | Op::Correlate(_)
         | Op::Pool(_)
         | Op::AdaptiveAvgPool { .. }
         | Op::Interpolate { .. }
@@ -380,7 +381,10 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         if plain || is_library(graph, op, limits, node) {
             realized.call[i] = true;
             for operand in graph.operands(id) {
-                need_memory(graph, &mut realized, &mut costs, operand);
+                match matches!(op, Op::Correlate(_)) {
+                    true => need_dense(graph, &mut realized, &mut costs, operand),
+                    false => need_memory(graph, &mut realized, &mut costs, operand),
+                }
             }
             store(&mut realized, &mut costs, id);
             continue;
@@ -528,6 +532,20 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
         store(realized, costs, base);
     } else {
         realized.stored[base.0 as usize] = was;
+        store(realized, costs, id);
+    }
+}
+
+/// Makes the node lie in memory as its dimensions do, for a library that takes it so alone: what is not stored is stored
+/// by itself, whatever views it is, and so is what an input lies otherwise as. What is stored already may come to lie so
+/// yet, and is copied otherwise when the plan runs.
+fn need_dense(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
+    let is_right = match realized.window(graph, id) {
+        Some((Source::Input(_), layout)) => layout.is_contiguous(),
+        Some((Source::Node(_), _)) => true,
+        None => false,
+    };
+    if !is_right {
         store(realized, costs, id);
     }
 }

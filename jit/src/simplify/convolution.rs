@@ -1,15 +1,16 @@
 //! Convolutions as matrix products of weights and unfolded inputs (Chellapilla, Puri and Simard, High Performance
-//! Convolutional Neural Networks for Document Processing, 2006).
+//! Convolutional Neural Networks for Document Processing, 2006), where the device's library does not have them.
 //!
 //! The unfolded input is written by one kernel, padding included; a window of one element is the input itself. Where
 //! every group has one input channel nothing would be shared by a product: the taps are summed directly.
 
 use super::shaping::{dims, inverse, pad, permute, reshape, slice, sum_as, value};
+use super::{Kernels, Simplifier, correlation};
 use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Result, Scalar};
 
-/// The convolution by other operators.
-pub(super) fn define(spec: &ConvSpec, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// The convolution by other operators, or by the device's library.
+pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier, args: &[Operand]) -> Result<ValueId> {
     let (x, w) = (value(args, 0)?, value(args, 1)?);
     let dtype = b.dtype(x).promote(b.dtype(w));
     let (x, w) = (b.cast(x, dtype)?, b.cast(w, dtype)?);
@@ -19,9 +20,17 @@ pub(super) fn define(spec: &ConvSpec, b: &mut dyn OpBuilder, args: &[Operand]) -
         true => x,
         false => b.push(Op::Unsqueeze { dim: 0 }, &[x.into()])?,
     };
-    let y = match spec.transposed {
-        true => transposed(spec, b, x, w)?,
-        false => {
+    let mut known = None;
+    if let Kernels::Few(has) = b.kernels {
+        known = correlation::define(spec, b, (x, w), has)?;
+    }
+    if known.is_none() {
+        known = correlation::product(spec, b, (x, w))?;
+    }
+    let y = match (known, spec.transposed) {
+        (Some(y), _) => y,
+        (None, true) => transposed(spec, b, x, w)?,
+        (None, false) => {
             let pads: Vec<isize> = spec.padding.iter().map(|&p| p as isize).collect();
             let pads: Vec<(isize, isize)> = pads.into_iter().map(|p| (p, p)).collect();
             let windows = Windows {

@@ -1,10 +1,10 @@
 //! Operators' attributes by name.
 
 use ferrotrace_kernels::{
-    BinaryOp, Composite, ConvSpec, Distribution, Extent, Op, PoolKind, PoolSpec, ReduceKind,
-    ScanKind, ScatterMode, UnaryOp,
+    BinaryOp, Composite, ConvSpec, Correlation, Distribution, Extent, Op, PoolKind, PoolSpec,
+    ReduceKind, ScanKind, ScatterMode, UnaryOp,
 };
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{ConvolutionPart, DType, Error, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -161,6 +161,13 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
             ]
         }
         Op::Conv(spec) => conv(spec),
+        Op::Correlate(op) => vec![
+            ("part", word(part_name(op.part))),
+            ("channels_last", Bool(op.channels_last)),
+            ("stride", ints(&op.stride)),
+            ("padding", ints(&op.padding)),
+            ("dilation", ints(&op.dilation)),
+        ],
         Op::Pool(spec) => {
             vec![
                 ("kernel", ints(&spec.kernel)),
@@ -186,6 +193,17 @@ pub(super) fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
         }
         Op::Where | Op::Cast(_) | Op::Barrier | Op::Matmul => Vec::new(),
     }
+}
+
+const PARTS: [(&str, ConvolutionPart); 3] = [
+    ("result", ConvolutionPart::Result),
+    ("input", ConvolutionPart::Input),
+    ("weight", ConvolutionPart::Weight),
+];
+
+fn part_name(part: ConvolutionPart) -> &'static str {
+    let of = PARTS.iter().find(|(_, known)| *known == part);
+    of.map_or("", |(name, _)| name)
 }
 
 fn conv(spec: &ConvSpec) -> Vec<(&'static str, Attribute)> {
@@ -551,6 +569,18 @@ impl<'a> Attributes<'a> {
                 } else {
                     Op::Conv(spec)
                 }
+            }
+            "correlate" => {
+                let part = self.text("part")?;
+                let part = PARTS.iter().find(|p| p.0 == part).map(|p| p.1);
+                Op::Correlate(Box::new(Correlation {
+                    part: part.ok_or_else(|| Error::argument("there is no such part"))?,
+                    channels_last: self.flag("channels_last")?,
+                    stride: self.list("stride", one)?,
+                    padding: self.list("padding", one)?,
+                    dilation: self.list("dilation", one)?,
+                    shape,
+                }))
             }
             "max_pool1d" | "max_pool2d" | "max_pool3d" => return pool(PoolKind::Max),
             "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => return pool(PoolKind::Avg),

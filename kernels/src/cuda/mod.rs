@@ -1,6 +1,7 @@
 //! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows, scatters, and running
-//! log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type.
+//! log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type. Convolutions are cuDNN's.
 
+mod convolution;
 mod library;
 mod scan;
 mod scatter;
@@ -15,7 +16,7 @@ pub type Dense<'a> = &'a dyn Fn(&Array) -> Result<Array>;
 
 /// Runs an operator in the form that the library has: positions that sort the last dimension; a scatter along dimension
 /// 0 of a matrix, its index one number in range for each row; running log Σ exp along the last dimension, in binary32
-/// or binary64. `None` for all others.
+/// or binary64; convolutions that the vendor's library takes. `None` for all others.
 ///
 /// # Errors
 /// Out of memory; what the device's driver answers; a kernel that does not compile.
@@ -46,6 +47,7 @@ pub fn run(
             mode,
             include_self,
         } => scatter::rows(args, (*mode, *include_self), dense),
+        Op::Correlate(op) => convolution::run(op, args, dtype, dense),
         _ => Ok(None),
     }
 }

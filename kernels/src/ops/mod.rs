@@ -3,6 +3,7 @@
 pub mod binary;
 pub mod composite;
 pub mod conv;
+pub mod correlation;
 pub mod create;
 pub mod index;
 pub mod matmul;
@@ -52,6 +53,7 @@ impl Op {
             Op::Scatter { dim, .. } => index::infer_scatter(*dim, args),
             Op::Matmul => matmul::infer(args),
             Op::Conv(spec) => conv::infer(spec, args),
+            Op::Correlate(op) => correlation::infer(op, args),
             Op::Pool(spec) => pool::infer(spec, args),
             Op::AdaptiveAvgPool { size } => pool::infer_adaptive(*size, args),
             Op::Interpolate { size, .. } => pool::infer_interpolate(*size, args),
@@ -119,6 +121,7 @@ impl Op {
             Op::SliceAssign { .. } => "slice_assign",
             Op::Matmul => "matmul",
             Op::Conv(spec) => conv::name(spec),
+            Op::Correlate(_) => "correlate",
             Op::Pool(spec) => pool::name(spec),
             Op::AdaptiveAvgPool { .. } => "adaptive_avg_pool2d",
             Op::Interpolate { .. } => "interpolate",

@@ -8,7 +8,6 @@ use super::record::{self, Command, Work};
 use super::{Context, context, libraries};
 use crate::{Buffer, Config, DType, Error, Result};
 use cudarc::cublaslt::sys;
-use cudarc::driver;
 use once_cell::sync::Lazy;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -61,41 +60,22 @@ pub struct Product<'a> {
     pub out: (&'a Buffer, usize),
 }
 
-/// The library for a device, and a stream on which its calls are captured for graphs.
-pub(super) struct Blas {
-    library: Mutex<Library>,
-    capture: driver::sys::CUstream,
-}
-
-// SAFETY: streams may be used by any thread; the library is behind a lock.
-unsafe impl Send for Blas {}
-// SAFETY: as above.
-unsafe impl Sync for Blas {}
+/// The library for a device.
+pub(super) struct Blas(Mutex<Library>);
 
 static PRESENT: Lazy<bool> = Lazy::new(|| {
     // SAFETY: loading the library runs its initialisers, which have no preconditions.
     let present = || unsafe { sys::is_culib_present() };
-    libraries::find(&["libcublasLt"], present).is_ok()
+    libraries::find(&libraries::of_toolkit(), &["libcublasLt"], present).is_ok()
 });
 
 impl Blas {
     pub(super) fn new(context: &Context) -> Result<Blas> {
-        let library = Library::new(context)?;
-        let capture =
-            driver::result::stream::create(driver::result::stream::StreamKind::NonBlocking);
-        Ok(Blas {
-            library: Mutex::new(library),
-            capture: capture.map_err(super::context::failed(context.index(), "making a stream"))?,
-        })
+        Ok(Blas(Mutex::new(Library::new(context)?)))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Library> {
-        self.library.lock()
-    }
-
-    /// A stream on which nothing runs.
-    pub(super) fn capture_stream(&self) -> driver::sys::CUstream {
-        self.capture
+        self.0.lock()
     }
 }
 

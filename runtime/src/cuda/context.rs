@@ -3,6 +3,7 @@
 use super::Stopwatch;
 use super::blas::Blas;
 use super::copy::Staging;
+use super::dnn::Dnn;
 use super::memory::Shelves;
 use super::record::{self, Uncaptured};
 use super::{Nvrtc, driver};
@@ -31,10 +32,16 @@ pub(crate) struct Context {
     shared: usize,
     pub(super) staging: Mutex<Staging>,
     blas: OnceCell<Result<Blas>>,
+    dnn: OnceCell<Result<Dnn>>,
+    /// A stream on which nothing runs: libraries' calls are captured on it, one at a time.
+    pub(super) capture: Mutex<CaptureStream>,
     bandwidth: OnceCell<u64>,
     /// Memory of the host that kernels report faults in, one launch at a time.
     pub(super) faults: Mutex<Faults>,
 }
+
+/// A stream of the device.
+pub(super) struct CaptureStream(pub sys::CUstream);
 
 /// A pair of numbers that both sides see: a site and an index.
 pub(super) struct Faults {
@@ -98,6 +105,8 @@ impl Context {
         unsafe { result::ctx::set_current(context) }.map_err(&error)?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking);
         let stream = stream.map_err(&error)?;
+        let capture = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let capture = capture.map_err(&error)?;
         let attribute = |attribute| {
             // SAFETY: the device is one that the driver gave.
             unsafe { result::device::get_attribute(device, attribute) }.map_err(&error)
@@ -132,6 +141,8 @@ impl Context {
             shared: if major >= 8 { shared as usize } else { 0 },
             staging: Mutex::default(),
             blas: OnceCell::new(),
+            dnn: OnceCell::new(),
+            capture: Mutex::new(CaptureStream(capture)),
             bandwidth: OnceCell::new(),
             faults: Mutex::new(faults),
         })
@@ -153,6 +164,12 @@ impl Context {
     pub(super) fn blas(&self) -> Result<&Blas> {
         let blas = self.blas.get_or_init(|| Blas::new(self));
         blas.as_ref().map_err(Clone::clone)
+    }
+
+    /// cuDNN for this device, made at the first call.
+    pub(super) fn dnn(&self) -> Result<&Dnn> {
+        let dnn = self.dnn.get_or_init(|| Dnn::new(self));
+        dnn.as_ref().map_err(Clone::clone)
     }
 
     pub(crate) fn index(&self) -> u32 {

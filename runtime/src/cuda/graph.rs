@@ -220,8 +220,8 @@ impl Capture {
                 })
                 .result()
                 .map_err(error())?,
-                Work::Product(request) => {
-                    let child = Child::of(self.context, request, &command.words)?;
+                library => {
+                    let child = Child::of(self.context, library, &command.words)?;
                     // SAFETY: as above; the child is copied.
                     unsafe {
                         sys::cuGraphAddChildGraphNode(
@@ -272,9 +272,9 @@ impl Capture {
                     // parameters; launches that are under way keep theirs.
                     unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph.exec, *node, parameters) }
                 }),
-                Work::Product(request) => {
-                    let child = Child::of(self.context, request, &command.words)?;
-                    // SAFETY: as above; the child is of the same product, so of the same nodes.
+                library => {
+                    let child = Child::of(self.context, library, &command.words)?;
+                    // SAFETY: as above; the child is of the same call, so of the same nodes.
                     unsafe { sys::cuGraphExecChildGraphNodeSetParams(graph.exec, *node, child.0) }
                 }
             }
@@ -322,17 +322,25 @@ fn with_parameters(
 struct Child(sys::CUgraph);
 
 impl Child {
-    fn of(context: &Context, request: &super::blas::Request, words: &[u64]) -> Result<Child> {
-        let blas = context.blas()?;
-        let stream = blas.capture_stream();
-        let error = || failed(context.index(), "capturing a product");
+    fn of(context: &Context, work: &Work, words: &[u64]) -> Result<Child> {
+        let error = || failed(context.index(), "capturing a library's call");
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        let mut library = blas.lock();
-        // SAFETY: the stream is the library's own, on which nothing else is captured while the lock is held.
+        let capture = context.capture.lock();
+        let stream = capture.0;
+        context.bind()?;
+        // SAFETY: nothing else is captured on the stream while its lock is held.
         unsafe { sys::cuStreamBeginCapture_v2(stream, mode) }
             .result()
             .map_err(error())?;
-        let done = library.run(context, request, words, stream);
+        let done = match work {
+            Work::Product(request) => context
+                .blas()
+                .and_then(|blas| blas.lock().run(context, request, words, stream)),
+            Work::Convolution(form) => context
+                .dnn()
+                .and_then(|dnn| dnn.lock().run(context, form, words, stream)),
+            Work::Kernel { .. } => Err(Error::internal("a kernel is no library's call")),
+        };
         let mut graph = ptr::null_mut();
         // SAFETY: the capture was begun above, and ends also when the call failed.
         let ended = unsafe { sys::cuStreamEndCapture(stream, &mut graph) }.result();

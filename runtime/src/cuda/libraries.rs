@@ -1,5 +1,5 @@
-//! Where CUDA's libraries are looked for: by the loader, then in the folder that `FERROTRACE_NVRTC` names and in those
-//! of toolkits.
+//! Where CUDA's libraries are looked for: in the folders that `FERROTRACE_NVRTC` and `FERROTRACE_CUDNN` name, by the
+//! loader, then in those of toolkits.
 
 use crate::Config;
 use crate::library::loader_says;
@@ -12,19 +12,25 @@ const FOLDERS: [&str; 2] = [
 ];
 
 /// Loads libraries of these stems for good, each before those that need it, so that the loader finds them by their
-/// names: from the folder that is configured first of all, else only where `present` says that they are missing.
+/// names: from the folders that are configured first of all, else only where `present` says that they are missing.
 ///
 /// # Errors
-/// Why they could not be loaded from the folder that is configured; or nothing to say.
-pub(super) fn find(stems: &[&str], present: impl Fn() -> bool) -> Result<(), String> {
-    let configured = Config::get().nvrtc.as_deref();
-    let loaded = configured.map(|folder| {
-        preload(folder, stems).map_err(|why| format!(" from {}: {why}", folder.display()))
-    });
+/// Why they could not be loaded from a folder that is configured; or nothing to say.
+pub(super) fn find(
+    configured: &[PathBuf],
+    stems: &[&str],
+    present: impl Fn() -> bool,
+) -> Result<(), String> {
+    let mut reason = None;
+    for folder in configured {
+        if let Err(why) = preload(folder, stems) {
+            reason.get_or_insert(format!(" from {}: {why}", folder.display()));
+        }
+    }
     if present() {
         return Ok(());
     }
-    if let Some(Err(why)) = loaded {
+    if let Some(why) = reason {
         return Err(why);
     }
     let found = |folder: &str| preload(Path::new(folder), stems).is_ok() && present();
@@ -32,6 +38,25 @@ pub(super) fn find(stems: &[&str], present: impl Fn() -> bool) -> Result<(), Str
         true => Ok(()),
         false => Err(String::new()),
     }
+}
+
+/// The folder that `FERROTRACE_NVRTC` names.
+pub(super) fn of_toolkit() -> Vec<PathBuf> {
+    Config::get().nvrtc.iter().cloned().collect()
+}
+
+/// Where cuDNN lies: the folder that `FERROTRACE_CUDNN` names, else where packages of Python put it beside the toolkit
+/// that is configured.
+pub(super) fn of_cudnn() -> Vec<PathBuf> {
+    let config = Config::get();
+    if let Some(folder) = &config.cudnn_folder {
+        return vec![folder.clone()];
+    }
+    let beside = config
+        .nvrtc
+        .iter()
+        .map(|folder| folder.join("../../cudnn/lib"));
+    beside.filter(|folder| folder.is_dir()).collect()
 }
 
 fn preload(folder: &Path, stems: &[&str]) -> Result<(), String> {

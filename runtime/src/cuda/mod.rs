@@ -1,4 +1,5 @@
-//! The CUDA back end: driver, contexts, memory, copies, NVRTC, modules and launches.
+//! The CUDA back end: driver, contexts, memory, copies, NVRTC, modules, launches, and libraries for products and
+//! convolutions.
 //!
 //! All libraries are loaded at run time: nothing here is touched before the driver was found. A device has one context,
 //! made when it is first asked for, and one stream of ours, on which every copy, allocation and launch of the device is
@@ -7,6 +8,7 @@
 mod blas;
 mod context;
 mod copy;
+mod dnn;
 mod driver;
 mod events;
 mod graph;
@@ -20,6 +22,8 @@ mod record;
 pub use blas::{Activation, Matrix, Product, product};
 pub(crate) use context::{Context, context};
 pub(crate) use copy::{device_to_device, device_to_host, host_to_device};
+pub(crate) use dnn::describe as describe_cudnn;
+pub use dnn::{Convolution, ConvolutionPart, convolve, convolves};
 pub(crate) use driver::probe;
 pub(crate) use events::Stopwatch;
 pub use graph::Capture;

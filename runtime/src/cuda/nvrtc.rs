@@ -30,7 +30,12 @@ static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
     // SAFETY: loading the library runs its initialisers, which have no preconditions.
     let present = || unsafe { sys::is_culib_present() };
     // The compiler asks for its built-in functions by name when it first runs.
-    libraries::find(&["libnvrtc-builtins", "libnvrtc"], present).map_err(missing)?;
+    libraries::find(
+        &libraries::of_toolkit(),
+        &["libnvrtc-builtins", "libnvrtc"],
+        present,
+    )
+    .map_err(missing)?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the pointers are to live integers.
     let status = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };

@@ -48,7 +48,7 @@ pub enum Uncaptured {
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     pub work: Work,
-    /// A kernel's arguments, or the addresses that a product names.
+    /// A kernel's arguments, or the addresses that a library's call names.
     pub words: Vec<u64>,
     /// Which of them are numbers of the launch.
     pub scalars: Range<usize>,
@@ -66,6 +66,7 @@ pub(super) enum Work {
         waits: bool,
     },
     Product(super::blas::Request),
+    Convolution(Box<super::dnn::Convolution>),
 }
 
 impl Command {
@@ -82,6 +83,7 @@ impl fmt::Debug for Work {
                 blocks, threads, ..
             } => write!(f, "kernel of {blocks} x {threads}"),
             Work::Product(_) => f.write_str("product"),
+            Work::Convolution(_) => f.write_str("convolution"),
         }
     }
 }

@@ -1,0 +1,45 @@
+//! Convolutions by the vendor's library.
+
+use super::Dense;
+use crate::eager::{Arg, array};
+use crate::ops::correlation::form;
+use crate::{Array, Correlation};
+use ferrotrace_runtime::{Buffer, DType, Result, convolve, convolves};
+
+/// Bytes at whose multiples the library's operands start.
+const ALIGNMENT: usize = 16;
+
+/// The convolution; `None` where the library has no such form.
+///
+/// # Errors
+/// Out of memory; what the driver or the library answers.
+pub(super) fn run(
+    op: &Correlation,
+    args: &[Arg],
+    dtype: DType,
+    dense: Dense<'_>,
+) -> Result<Option<Array>> {
+    let (a, b) = (array(args, 0)?, array(args, 1)?);
+    let device = a.buffer.device();
+    let Some(form) = form(op, [a.shape(), b.shape()], dtype) else {
+        return Ok(None);
+    };
+    if a.dtype != dtype || b.dtype != dtype || !convolves(device, &form)? {
+        return Ok(None);
+    }
+    let (a, b) = (dense(a)?, dense(b)?);
+    let (a, b) = (placed(&a)?, placed(&b)?);
+    let out = Array::empty(device, op.shape.clone(), dtype)?;
+    convolve(&form, [(&a.0, a.1), (&b.0, b.1)], &out.buffer)?;
+    Ok(Some(out))
+}
+
+/// The memory of a dense array and its first byte there, where the library takes it: else of a copy.
+fn placed(x: &Array) -> Result<(Buffer, usize)> {
+    let first = x.layout.offset() * x.dtype.size();
+    if (x.buffer.as_ptr() as usize + first).is_multiple_of(ALIGNMENT) {
+        return Ok((x.buffer.clone(), first));
+    }
+    let bytes = first..first + x.numel() * x.dtype.size();
+    Ok((x.buffer.copy_to(bytes, x.buffer.device())?, 0))
+}

@@ -1,0 +1,249 @@
+//! Convolutions by cuDNN, where it can be loaded.
+
+mod descriptor;
+mod library;
+
+pub(super) use library::Library;
+
+use super::record::{self, Command, Work};
+use super::{Context, context, libraries};
+use crate::{Buffer, Config, DType, Device, Error, Result};
+use cudarc::cudnn::sys;
+use once_cell::sync::Lazy;
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+/// The oldest version that is used: of it, and newer ones, the bindings know the numbers of attributes.
+const OLDEST: usize = 90_000;
+
+/// Which of a convolution's three tensors is computed of the two others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvolutionPart {
+    /// The result, of input and weight.
+    Result,
+    /// The input's gradient, of that of the result and the weight.
+    Input,
+    /// The weight's gradient, of the input and the result's gradient.
+    Weight,
+}
+
+/// A convolution over 2 or 3 spatial dimensions, whose tensors are dense.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Convolution {
+    /// Of all tensors: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks
+    /// for 10 bits of the operands' fractions.
+    pub dtype: DType,
+    /// What is computed.
+    pub part: ConvolutionPart,
+    /// Whether channels lie innermost in memory: else tensors are row-major.
+    pub channels_last: bool,
+    /// Input `[n, channels, ..]`, weight `[out, channels / groups, ..]`, result `[n, out, ..]`: wherever dimensions lie.
+    pub sizes: [SmallVec<[i64; 5]>; 3],
+    /// Step of the window.
+    pub stride: SmallVec<[i64; 3]>,
+    /// Zeros on both sides.
+    pub padding: SmallVec<[i64; 3]>,
+    /// Spacing of the weight's taps.
+    pub dilation: SmallVec<[i64; 3]>,
+}
+
+impl Convolution {
+    /// The positions, among input, weight and result, of both operands and of what is computed.
+    fn order(&self) -> [usize; 3] {
+        match self.part {
+            ConvolutionPart::Result => [0, 1, 2],
+            ConvolutionPart::Input => [2, 1, 0],
+            ConvolutionPart::Weight => [0, 2, 1],
+        }
+    }
+
+    fn bytes(&self, tensor: usize) -> usize {
+        let elements: i64 = self.sizes[tensor].iter().product();
+        elements as usize * self.dtype.size()
+    }
+
+    /// Whether the sizes are those of one convolution, of at least an element and none beyond what 32 bits count.
+    pub fn is_sound(&self) -> bool {
+        let [x, w, y] = &self.sizes;
+        let spatial = self.stride.len();
+        let ranks = [x.len(), w.len(), y.len()] == [spatial + 2; 3]
+            && [self.padding.len(), self.dilation.len()] == [spatial; 2];
+        let fits = |size: &SmallVec<[i64; 5]>| {
+            let all = size.iter().try_fold(1i64, |all, &n| all.checked_mul(n));
+            all.is_some_and(|all| all > 0 && all < i64::from(i32::MAX))
+        };
+        if !self.dtype.is_float() || !(2..=3).contains(&spatial) || !ranks {
+            return false;
+        }
+        let windows = (0..spatial).all(|i| {
+            let reach = (w[2 + i] - 1) * self.dilation[i] + 1;
+            let room = x[2 + i] + 2 * self.padding[i] - reach;
+            room >= 0 && y[2 + i] == room / self.stride[i] + 1
+        });
+        let groups = x[1] / w[1].max(1);
+        windows
+            && self.sizes.iter().all(fits)
+            && (x[0], w[0]) == (y[0], y[1])
+            && groups * w[1] == x[1]
+            && w[0] % groups.max(1) == 0
+    }
+}
+
+/// The library for a device.
+pub(super) struct Dnn(Mutex<Library>);
+
+static PRESENT: Lazy<bool> = Lazy::new(|| {
+    // SAFETY: loading the library runs its initialisers, which have no preconditions.
+    let present = || unsafe { sys::is_culib_present() };
+    Config::get().cudnn
+        && libraries::find(&libraries::of_cudnn(), &["libcudnn"], present).is_ok()
+        && version() >= OLDEST
+});
+
+/// Whether the library can be loaded.
+#[cfg(test)]
+fn is_present() -> bool {
+    *PRESENT
+}
+
+/// The library's version, or that there is none.
+pub(crate) fn describe() -> String {
+    match *PRESENT {
+        true => format!("{}.{}", version() / 10_000, version() / 100 % 100),
+        false => "none that is used".to_owned(),
+    }
+}
+
+fn version() -> usize {
+    // SAFETY: asked only when the library is there; the call has no preconditions.
+    unsafe { sys::cudnnGetVersion() }
+}
+
+impl Dnn {
+    pub(super) fn new(context: &Context) -> Result<Dnn> {
+        Ok(Dnn(Mutex::new(Library::new(context)?)))
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Library> {
+        self.0.lock()
+    }
+}
+
+/// Whether the device's library computes such convolutions. Asked once a form: the answer, and the algorithm, which
+/// gives the same bits every time, are remembered.
+///
+/// # Errors
+/// `Device` for what the driver answers.
+pub fn convolves(device: &Device, form: &Convolution) -> Result<bool> {
+    let Some(index) = device.cuda_index().filter(|_| *PRESENT && form.is_sound()) else {
+        return Ok(false);
+    };
+    let context = context(index)?;
+    context.bind()?;
+    // A library that finds no memory for itself is as good as none.
+    let Ok(dnn) = context.dnn() else {
+        return Ok(false);
+    };
+    Ok(dnn.lock().prepare(form)?.is_some())
+}
+
+/// Puts a convolution on the device's stream: of two operands, in the order that [`ConvolutionPart`] names them in,
+/// each from a byte of a buffer on, at a multiple of 16; the result starts its buffer.
+///
+/// # Errors
+/// `Internal` for a form that [`convolves`] refuses, or memory that does not fit it; `OutOfMemory` for what the
+/// algorithm needs besides; `Device` for what the library answers.
+pub fn convolve(form: &Convolution, operands: [(&Buffer, usize); 2], out: &Buffer) -> Result<()> {
+    let device = out.device();
+    let index = device.cuda_index();
+    let Some(index) = index.filter(|_| *PRESENT && form.is_sound()) else {
+        return Err(Error::internal("a convolution that no library computes"));
+    };
+    let order = form.order();
+    let tensors = [operands[0], operands[1], (out, 0)];
+    let mut words = Vec::with_capacity(4);
+    for ((buffer, first), tensor) in tensors.into_iter().zip(order) {
+        let address = buffer.as_ptr() as u64 + first as u64;
+        let fits = first + form.bytes(tensor) <= buffer.bytes() && address.is_multiple_of(16);
+        if !fits || buffer.device() != device {
+            return Err(Error::internal(
+                "a convolution's tensor is not where it should be",
+            ));
+        }
+        words.push(address);
+    }
+    let context = context(index)?;
+    context.bind()?;
+    let bytes = context.dnn()?.lock().prepare(form)?;
+    let bytes = bytes.ok_or_else(|| Error::internal("a convolution without an algorithm"))?;
+    // Handed on in the stream's order when it is dropped.
+    let workspace = Buffer::allocate(device, bytes)?;
+    words.push(if bytes > 0 {
+        workspace.as_ptr() as u64
+    } else {
+        0
+    });
+    if record::is_on() {
+        record::add(Command {
+            work: Work::Convolution(Box::new(form.clone())),
+            words,
+            scalars: 0..0,
+        });
+        return Ok(());
+    }
+    let mut library = context.dnn()?.lock();
+    library.run(context, form, &words, context.stream())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::smallvec;
+
+    pub(super) fn form() -> Convolution {
+        Convolution {
+            dtype: DType::F16,
+            part: ConvolutionPart::Result,
+            channels_last: true,
+            sizes: [
+                smallvec![2, 6, 9, 9],
+                smallvec![4, 3, 3, 3],
+                smallvec![2, 4, 5, 5],
+            ],
+            stride: smallvec![2, 2],
+            padding: smallvec![1, 1],
+            dilation: smallvec![1, 1],
+        }
+    }
+
+    #[test]
+    fn only_sizes_of_one_convolution_are_sound() {
+        assert!(form().is_sound());
+        let wrong: [fn(&mut Convolution); 7] = [
+            |f| f.sizes[2][3] = 6,
+            |f| f.sizes[1][0] = 5,
+            |f| f.sizes[1][1] = 4,
+            |f| f.sizes[0][0] = 0,
+            |f| f.dtype = DType::I32,
+            |f| f.stride[0] = 3,
+            |f| f.padding.truncate(1),
+        ];
+        for (i, change) in wrong.iter().enumerate() {
+            let mut form = form();
+            change(&mut form);
+            assert!(!form.is_sound(), "{i}: {form:?}");
+        }
+        let mut large = form();
+        large.sizes[0] = smallvec![1 << 20, 64, 64, 64];
+        large.sizes[2][0] = 1 << 20;
+        assert!(!large.is_sound());
+    }
+
+    #[test]
+    fn the_host_has_no_such_library() {
+        assert_eq!(convolves(&Device::cpu(), &form()).ok(), Some(false));
+        let buffer = Buffer::allocate(&Device::cpu(), 4096).expect("memory");
+        let both = [(&buffer, 0), (&buffer, 0)];
+        assert!(convolve(&form(), both, &buffer).is_err());
+    }
+}
