@@ -215,10 +215,10 @@ impl Buffer {
                 // SAFETY: both ranges are of buffers of this device, one of them fresh.
                 unsafe { cuda::device_to_device(from, copy.as_ptr() as u64, source as u64, bytes)? }
             }
-            (Origin::Cuda(_), Origin::Cuda(_)) => {
-                return self
-                    .copy_to(range, &Device::cpu())?
-                    .copy_to(0..bytes, device);
+            (Origin::Cuda(from), Origin::Cuda(to)) => {
+                let (target, source) = ((*to, copy.as_ptr() as u64), (*from, source as u64));
+                // SAFETY: the range is of this buffer, and the copy is fresh memory of the other device.
+                unsafe { cuda::device_to_peer(target, source, bytes)? }
             }
             (Origin::Cuda(from), _) => {
                 // SAFETY: the range is of this buffer, and the copy is fresh host memory of as many bytes.

@@ -156,6 +156,10 @@ impl Context {
             .map_err(failed(self.index, "entering the context"))
     }
 
+    pub(super) fn raw(&self) -> sys::CUcontext {
+        self.context
+    }
+
     pub(super) fn stream(&self) -> sys::CUstream {
         self.stream
     }

@@ -17,6 +17,7 @@ mod libraries;
 mod memory;
 mod module;
 mod nvrtc;
+mod peer;
 mod record;
 
 pub use blas::{Activation, Matrix, Product, product};
@@ -31,6 +32,7 @@ pub(crate) use launch::{launch, launch_table};
 pub(crate) use module::{Function, Module};
 pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;
+pub(crate) use peer::device_to_peer;
 pub use record::{Recording, Uncaptured, record, recorded, take_refusal};
 pub(crate) use record::{
     allocate as record_allocation, refuse_copy, release as record_release, symbol_at,
