@@ -324,5 +324,6 @@ fn the_library_is_named() {
             is_there && by_library,
             "{dtype}\n{text}"
         );
+        assert!(!text.contains("on the host"), "{dtype}\n{text}");
     }
 }

@@ -58,13 +58,32 @@ impl Hint {
     }
 }
 
+/// Whether a call of a node runs on the host for another device: a device's libraries have what is left there of products,
+/// convolutions, sorts, scans and scatters, and copies parts into place.
+pub(super) fn is_on_host(draft: &Draft, node: ValueId) -> bool {
+    let has = |op: &NodeOp| match op {
+        NodeOp::Op(op) => matches!(
+            op,
+            Op::Matmul
+                | Op::Correlate(_)
+                | Op::ArgSort { .. }
+                | Op::Scan { .. }
+                | Op::Scatter { .. }
+                | Op::Cat { .. }
+                | Op::Pad(_)
+        ),
+        NodeOp::Input(_) => true,
+    };
+    !draft.graph.device().is_cpu() && !has(&draft.graph.node(node).op)
+}
+
 /// The hints of a draft, by step and then by the most bytes.
 pub(super) fn hints(draft: &Draft) -> Vec<Hint> {
     let mut found = Vec::new();
     let graph = &draft.graph;
     for call in draft.steps.iter().filter_map(|step| step.call()) {
         let node = graph.node(call.node);
-        if !graph.device().is_cpu() {
+        if is_on_host(draft, call.node) {
             found.push(Hint::OnHost(call.node));
         } else if matches!(node.op, NodeOp::Op(Op::Matmul)) && node.dtype.is_int() {
             found.push(Hint::IntegerProduct(call.node, node.dtype));

@@ -78,6 +78,8 @@ struct StepInfo {
     measured: Option<(u64, Duration)>,
     /// The combined launch it is a member of.
     combined: Option<usize>,
+    /// Whether it is a call that runs on the host for another device.
+    on_host: bool,
 }
 
 /// What was decided for a graph: nodes, fused nodes, refusals, calls, sources.
@@ -93,8 +95,8 @@ pub struct Explanation {
     rounds: Vec<usize>,
     hints: Vec<Hint>,
     calls: Vec<&'static str>,
-    /// Whether calls run on the host for another device.
-    calls_on_host: bool,
+    /// Whether calls are a device's library's.
+    by_library: bool,
     sources: Vec<String>,
     /// What the operations would move one by one.
     unfused: Traffic,
@@ -231,6 +233,9 @@ impl Explanation {
                 operations,
                 measured,
                 combined: member,
+                on_host: step
+                    .call()
+                    .is_some_and(|call| hints::is_on_host(draft, call.node)),
             });
         }
         Explanation {
@@ -243,7 +248,7 @@ impl Explanation {
             rounds: draft.rounds.clone(),
             hints: hints::hints(draft),
             calls,
-            calls_on_host: !draft.graph.device().is_cpu(),
+            by_library: !draft.graph.device().is_cpu(),
             sources,
             unfused: groups::one_by_one(&draft.graph),
             peak: draft.peak(&|_| false),
@@ -414,7 +419,7 @@ impl Explanation {
                     }
                     let after = info.product.map_or(String::new(), |product| {
                         let op = self.graph.context(product).op;
-                        let how = match self.calls_on_host {
+                        let how = match self.by_library {
                             false => "panel by panel",
                             true => "by the library with it",
                         };
@@ -432,11 +437,7 @@ impl Explanation {
                     text.push_str(&info.text);
                 }
                 None => {
-                    let host = if self.calls_on_host {
-                        " on the host"
-                    } else {
-                        ""
-                    };
+                    let host = if step.on_host { " on the host" } else { "" };
                     let _ = writeln!(
                         text,
                         "call {}{host} {}",
