@@ -256,5 +256,41 @@ fn channels_tell_of_plans_by_number() {
             "{files:?}"
         );
     }
+    let alone = |path: &&std::path::PathBuf| path.to_string_lossy().contains("alone-");
+    let programs: Vec<_> = files.iter().filter(alone).collect();
+    assert!(programs.len() >= 2, "{files:?}");
+    programs.into_iter().for_each(|path| timed_alone(path));
     std::fs::remove_dir_all(folder).expect("it is removed");
+}
+
+/// Compiles a kernel that stands alone as its first line says, and runs it (codegen A11.2).
+#[track_caller]
+fn timed_alone(path: &std::path::Path) {
+    let text = std::fs::read_to_string(path).expect("it is read");
+    let first = text.lines().next().expect("a line");
+    let flags = first
+        .strip_prefix("// cc ")
+        .and_then(|f| f.split_once(" THIS.c"));
+    let program = path.with_extension("program");
+    let compiled = Command::new("cc")
+        .args(flags.expect("flags").0.split_whitespace())
+        .arg(path)
+        .arg("-o")
+        .arg(&program)
+        .output()
+        .expect("there is a compiler");
+    let complaints = String::from_utf8_lossy(&compiled.stderr);
+    assert!(compiled.status.success(), "{complaints}\n{text}");
+    let ran = Command::new(program).output().expect("it starts");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{said}");
+    let numbers: Vec<f64> = said
+        .split(' ')
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    assert!(
+        numbers.len() == 3 && numbers[2] > 0.0 && said.contains("GB/s on one thread"),
+        "{said}"
+    );
+    assert!(!said.contains("out of range"), "{said}");
 }

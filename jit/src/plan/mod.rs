@@ -1,5 +1,6 @@
 //! Plans: a compiled graph, run any number of times.
 
+mod alone;
 mod bound;
 mod build;
 mod calls;

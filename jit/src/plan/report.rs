@@ -68,7 +68,7 @@ pub(super) fn report(plan: &Plan, times: [Duration; 2]) {
     }
 }
 
-/// The explanation as a file, and a row of the process's table.
+/// The explanation and each kernel as a program of its own as files, and a row of the process's table.
 fn dumped(
     folder: &Path,
     plan: &Plan,
@@ -81,6 +81,12 @@ fn dumped(
         folder.join(format!("plan-{process}-{number}.txt")),
         e.to_string(),
     )?;
+    for (i, program) in super::alone::programs(&plan.draft).into_iter().enumerate() {
+        std::fs::write(
+            folder.join(format!("alone-{process}-{number}-{i}.c")),
+            program,
+        )?;
+    }
     let path = folder.join(format!("plans-{process}.csv"));
     let mut table = std::fs::File::options()
         .create(true)
