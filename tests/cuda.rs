@@ -314,7 +314,9 @@ fn sorting_and_scans() {
 /// Rows in shared memory and rows sorted by digits, every type, ties, NaNs and zeros of both signs.
 #[test]
 fn sorts_of_every_length() {
-    for shape in [[700, 3], [33, 2048], [5, 2049], [3, 70_001], [1, 1_000_003]] {
+    let short = [[700, 3], [40, 129], [9, 600], [33, 2048]];
+    let long = [[5, 2049], [7, 4096], [2, 4097], [3, 70_001], [1, 1_000_003]];
+    for shape in [&short[..], &long].concat() {
         for dtype in [Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64] {
             if shape[1] > 100_000 && ![I64, F32].contains(&dtype) {
                 continue;
@@ -336,6 +338,43 @@ fn sorts_of_every_length() {
     }
 }
 
+/// The first of rows: few and many of them, of rows in one piece and in several, with many equal elements at their end.
+#[test]
+fn selections() {
+    for shape in [[60, 50], [3, 9000], [300, 4500], [1, 600_001], [5, 70_000]] {
+        for (dtype, step) in [
+            (F32, 0.0),
+            (F32, 0.5),
+            (F32, 1e9),
+            (F16, 0.0),
+            (I64, 0.25),
+            (U8, 9.0),
+        ] {
+            agree(0.0, |d| {
+                let x = match dtype {
+                    U8 => noise(&shape, F32, d) * 20.0 + 120.0,
+                    _ => noise(&shape, F32, d) * 1000.0,
+                };
+                let x = match step == 0.0 {
+                    true => x,
+                    false => (x / step).round() * step,
+                };
+                let x = x.to_dtype(dtype);
+                let mut results = Vec::new();
+                for k in [1, 10, 300, 1000, 1001] {
+                    let k = k.min(shape[1]);
+                    for largest in [false, true] {
+                        let (values, places) = x.topk(k, 1, largest);
+                        results.extend([values, places]);
+                    }
+                }
+                results.push(x.t().topk(2, 0, true).1);
+                results
+            });
+        }
+    }
+}
+
 /// Many values at few places and few at many, in rows and one by one. Sums of floats are in the CPU's order.
 #[test]
 fn scatters_in_order() {
@@ -346,10 +385,14 @@ fn scatters_in_order() {
     for (n, places, width) in [
         (50_000, 300, 64),
         (300_000, 7, 1),
+        (3000, 2, 1),
+        (2000, 70, 1),
+        (90_000, 1500, 1),
+        (70_000, 3_000_000, 1),
         (3000, 200_000, 5),
         (9, 4, 1000),
     ] {
-        for dtype in [F32, F64, BF16, I32, U8] {
+        for dtype in [F32, F64, BF16, I32, I64, U8] {
             agree(0.0, |d| {
                 let x = noise(&[places, width], dtype, d);
                 let src = noise(&[n, width], F32, d);

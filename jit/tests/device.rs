@@ -14,7 +14,7 @@ use ferrotrace_runtime::{Convolution, Device};
 /// Whether a device's library has the operator.
 fn is_known(op: &Op, rank: usize) -> bool {
     match op {
-        Op::ArgSort { dim, .. } => dim + 1 >= rank,
+        Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => dim + 1 >= rank,
         Op::Scan {
             kind: ScanKind::LogSumExp,
             dim,
@@ -24,7 +24,6 @@ fn is_known(op: &Op, rank: usize) -> bool {
         other => !matches!(
             other,
             Op::Sort { .. }
-                | Op::ArgTopK { .. }
                 | Op::Conv(_)
                 | Op::Pool(_)
                 | Op::AdaptiveAvgPool { .. }

@@ -1,7 +1,7 @@
 //! Operators that the CPU has ready-made kernels for, by those that a device computes.
 //!
-//! What is left to a device's library is few: products of equal floats, the positions that sort the last dimension,
-//! scatters of one form, and running log Σ exp along the last dimension.
+//! What is left to a device's library is few: products of equal floats, the positions that sort the last dimension and the
+//! first of them, scatters of one form, and running log Σ exp along the last dimension.
 
 use super::{Simplifier, convolution, ordering, pooling, scattering};
 use ferrotrace_kernels::{Composite, Op, Operand, ScanKind, ValueId, ops::composite};
@@ -26,7 +26,9 @@ pub(super) fn define(op: &Op, b: &mut Simplifier, args: &[Operand]) -> Option<Re
         Op::ArgSort { dim, descending } if !ordering::is_last(b, args, *dim) => {
             ordering::argsort((*dim, *descending), b, args)
         }
-        Op::ArgTopK { k, dim, largest } => ordering::topk((*k, *dim, *largest), b, args),
+        Op::ArgTopK { k, dim, largest } if !ordering::is_selected(b, args, (*k, *dim)) => {
+            ordering::topk((*k, *dim, *largest), b, args)
+        }
         Op::Scan {
             kind: ScanKind::LogSumExp,
             dim,

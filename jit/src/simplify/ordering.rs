@@ -1,6 +1,7 @@
 //! Sorting and selection by the positions that sort rows, and what else runs along rows alone.
 
 use super::shaping::{dims, inverse, permute, slice, value};
+use ferrotrace_kernels::cuda::selects;
 use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Result};
 
@@ -55,7 +56,12 @@ pub(super) fn sort(
     })
 }
 
-/// The positions of the first `k` of a sorted dimension.
+/// Whether a device's library selects the first `k` of the last dimension.
+pub(super) fn is_selected(b: &dyn OpBuilder, args: &[Operand], (k, dim): (usize, usize)) -> bool {
+    is_last(b, args, dim) && selects(k)
+}
+
+/// The positions of the first `k` of a sorted dimension: selected where they are few, otherwise of all that are sorted.
 pub(super) fn topk(
     (k, dim, largest): (usize, usize, bool),
     b: &mut dyn OpBuilder,
@@ -63,6 +69,9 @@ pub(super) fn topk(
 ) -> Result<ValueId> {
     let descending = largest;
     along(b, value(args, 0)?, dim, |b, x, dim| {
+        if selects(k) {
+            return b.push(Op::ArgTopK { k, dim, largest }, &[x.into()]);
+        }
         let order = b.push(Op::ArgSort { dim, descending }, &[x.into()])?;
         match b.shape(x).rank() {
             0 => Ok(order),

@@ -165,7 +165,13 @@ impl Draft {
     }
 
     fn order(&mut self) -> (Op, Vec<Operand>) {
-        let (shape, dtype) = (self.shape(), self.any());
+        let (mut shape, dtype) = (self.shape(), self.any());
+        if self.rng.chance(25) {
+            shape = vec![
+                self.rng.pick(&[1, 2, 5]),
+                self.rng.pick(&[130, 700, 4096, 4097, 20_000, 40_000]),
+            ];
+        }
         let dim = self.rng.below(shape.len().max(1));
         let n = shape.get(dim).copied().unwrap_or(1);
         let descending = self.rng.chance(50);
@@ -237,7 +243,10 @@ impl Draft {
         let size = shape.get(dim).copied().unwrap_or(1);
         let mut own = shape.clone();
         if let Some(n) = own.get_mut(dim) {
-            *n = self.rng.pick(&[1, 2, 30]);
+            *n = match shape.len() {
+                1 => self.rng.pick(&[1, 2, 30, 3000, 20_000]),
+                _ => self.rng.pick(&[1, 2, 30]),
+            };
         }
         for (d, n) in own.iter_mut().enumerate() {
             if d != dim && self.rng.chance(20) {

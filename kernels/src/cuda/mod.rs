@@ -1,11 +1,14 @@
-//! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows, scatters, and running
-//! log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type. Convolutions are cuDNN's.
+//! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows or are first then, scatters,
+//! and running log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type.
+//! Convolutions are cuDNN's.
 
 mod convolution;
 mod library;
 mod scan;
 mod scatter;
 mod sort;
+
+pub use sort::selects;
 
 use crate::eager::{Arg, array};
 use crate::{Array, Op, ScanKind};
@@ -14,7 +17,8 @@ use ferrotrace_runtime::{DType, KernelSource, Result, Shape};
 /// What makes an array dense and row-major.
 pub type Dense<'a> = &'a dyn Fn(&Array) -> Result<Array>;
 
-/// Runs an operator in the form that the library has: positions that sort the last dimension; a scatter along dimension
+/// Runs an operator in the form that the library has: positions that sort the last dimension, and the first of them where
+/// [`selects`] says so; a scatter along dimension
 /// 0 of a matrix, its index one number in range for each row; running log Σ exp along the last dimension, in binary32
 /// or binary64; convolutions that the vendor's library takes. `None` for all others.
 ///
@@ -32,9 +36,13 @@ pub fn run(
         Op::ArgSort { dim, descending } if is_last(*dim) => {
             let x = dense(array(args, 0)?)?;
             let n = shape.last().copied().unwrap_or(1);
-            let width = x.dtype.size() as u32 * 8;
-            let sorted = sort::argsort(&x, n, *descending, (width, false))?;
-            Ok(Some(sorted.positions))
+            let order = sort::Order::positions(x.dtype, *descending);
+            Ok(Some(sort::argsort(&x, n, order)?.positions))
+        }
+        Op::ArgTopK { k, dim, largest } if is_last(*dim) && selects(*k) => {
+            let x = dense(array(args, 0)?)?;
+            let n = x.shape().last().copied().unwrap_or(1);
+            sort::top(&x, (n, *k), *largest, shape).map(Some)
         }
         Op::Scan {
             kind: ScanKind::LogSumExp,

@@ -1,7 +1,6 @@
 // Rows of a source meet rows of a matrix. `order` sorts their places, stably, to `keys`: what meets at one place stands side by side, in
-// the order of the source, and is taken up one after the other. Before this text stand: T, the elements' type; U, an
-// unsigned integer of the size; MODE, 0 assign, 1 sum, 2 product, 3 greatest, 4 least, 5 mean; FLOAT, whether T is one;
-// LOWEST and HIGHEST; K and P, unsigned and signed integers of a place's size; FINISH, whether this is the second kernel.
+// the order of the source, and is taken up one after the other. Before this text stand what meet.cu names and FINISH, whether
+// this is the second kernel.
 //
 // A unit is one element of the order and 128 columns, of a warp, or one column, of a thread. That of the first element of a
 // place does the work, to the end of its chunk; the first unit of a chunk that goes on with a place puts what it finds
@@ -18,51 +17,6 @@ struct FT_SYMBOL_args {
   char *scratch;
   long long *fault;
 };
-
-static __device__ __forceinline__ T ft_add(T a, T b) {
-#if FLOAT
-  return a + b;
-#else
-  return (T)((U)a + (U)b);
-#endif
-}
-
-static __device__ __forceinline__ T ft_meet(T a, T b) {
-#if MODE == 1 || MODE == 5
-  return ft_add(a, b);
-#elif MODE == 2 && FLOAT
-  return a * b;
-#elif MODE == 2
-  return (T)((unsigned long long)(U)a * (unsigned long long)(U)b);
-#elif MODE == 3
-  return a > b || a != a ? a : b;
-#elif MODE == 4
-  return a < b || a != a ? a : b;
-#else
-  return b;
-#endif
-}
-
-static __device__ __forceinline__ T ft_none() {
-#if MODE == 2
-  return (T)1;
-#elif MODE == 3
-  return LOWEST;
-#elif MODE == 4
-  return HIGHEST;
-#else
-  return (T)0;
-#endif
-}
-
-static __device__ __forceinline__ T ft_mean(T sum, long long n) {
-#if FLOAT
-  return sum / (T)n;
-#else
-  const long long s = (long long)sum, q = s / n;
-  return (T)(s % n < 0 ? q - 1 : q);
-#endif
-}
 
 #define BATCH 8
 #define COLUMNS 4
@@ -108,9 +62,6 @@ ft_walk(const FT_SYMBOL_args &a, T (&value)[V], long long j, long long end, K ke
   }
   return k - j;
 }
-
-// Keys are places with the sign turned round.
-static __device__ __forceinline__ long long ft_place(K key) { return (P)(key ^ (K)1 << (sizeof(K) * 8 - 1)); }
 
 #if !FINISH
 template <int V> static __device__ __forceinline__ void ft_unit(const FT_SYMBOL_args &a, long long j, long long c) {

@@ -1,0 +1,51 @@
+// How elements meet. Before this text stand: T, the elements' type; U, an unsigned integer of the size; MODE, 0 assign, 1 sum,
+// 2 product, 3 greatest, 4 least, 5 mean; FLOAT, whether T is one; LOWEST and HIGHEST; K and P, unsigned and signed
+// integers of a place's size.
+
+static __device__ __forceinline__ T ft_add(T a, T b) {
+#if FLOAT
+  return a + b;
+#else
+  return (T)((U)a + (U)b);
+#endif
+}
+
+static __device__ __forceinline__ T ft_meet(T a, T b) {
+#if MODE == 1 || MODE == 5
+  return ft_add(a, b);
+#elif MODE == 2 && FLOAT
+  return a * b;
+#elif MODE == 2
+  return (T)((unsigned long long)(U)a * (unsigned long long)(U)b);
+#elif MODE == 3
+  return a > b || a != a ? a : b;
+#elif MODE == 4
+  return a < b || a != a ? a : b;
+#else
+  return b;
+#endif
+}
+
+static __device__ __forceinline__ T ft_none() {
+#if MODE == 2
+  return (T)1;
+#elif MODE == 3
+  return LOWEST;
+#elif MODE == 4
+  return HIGHEST;
+#else
+  return (T)0;
+#endif
+}
+
+static __device__ __forceinline__ T ft_mean(T sum, long long n) {
+#if FLOAT
+  return sum / (T)n;
+#else
+  const long long s = (long long)sum, q = s / n;
+  return (T)(s % n < 0 ? q - 1 : q);
+#endif
+}
+
+// Keys are places with the sign turned round.
+static __device__ __forceinline__ long long ft_place(K key) { return (P)(key ^ (K)1 << (sizeof(K) * 8 - 1)); }
