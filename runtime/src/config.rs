@@ -44,6 +44,8 @@ pub struct Config {
     pub tf32: bool,
     /// `FERROTRACE_TUNE=1`: doubtful decisions of a plan are measured where no mode of the program says otherwise.
     pub tune: bool,
+    /// `FERROTRACE_ATOMICS=1`: scatters on a device add floats as they come, so that sums may differ from run to run.
+    pub atomics: bool,
     /// `CC`.
     pub cc: Option<String>,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
@@ -107,6 +109,7 @@ impl Config {
             graphs: var("FERROTRACE_GRAPHS").is_none_or(|v| v != "0"),
             tf32: set("FERROTRACE_TF32"),
             tune: set("FERROTRACE_TUNE"),
+            atomics: set("FERROTRACE_ATOMICS"),
             cc: var("CC"),
             nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
             cudnn: var("FERROTRACE_CUDNN").is_none_or(|v| v != "0"),
@@ -151,6 +154,7 @@ mod tests {
                 && !c.tune
                 && c.cudnn
                 && c.cudnn_folder.is_none()
+                && !c.atomics
                 && c.fuse_limit.is_none()
                 && c.log == Channels::default()
                 && c.threads >= 1
@@ -184,6 +188,7 @@ mod tests {
             ("FERROTRACE_GRAPHS", "0"),
             ("FERROTRACE_TF32", "1"),
             ("FERROTRACE_TUNE", "1"),
+            ("FERROTRACE_ATOMICS", "1"),
             ("CC", ""),
         ]);
         assert_eq!(
@@ -191,7 +196,7 @@ mod tests {
             (false, 3, Channels::named("flush,rounds").0, true)
         );
         assert_eq!(c.unknown_channels, ["colour"]);
-        assert!(c.plain_memory && c.nans && !c.graphs && c.tf32 && c.tune);
+        assert!(c.plain_memory && c.nans && !c.graphs && c.tf32 && c.tune && c.atomics);
         assert_eq!(c.fuse_limit, Some(17));
         assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);

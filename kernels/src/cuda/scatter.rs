@@ -6,7 +6,7 @@ use super::sort::{Order, Sorted, argsort, is_short};
 use crate::eager::{Arg, array};
 use crate::support::scalar_type;
 use crate::{Array, ScatterMode};
-use ferrotrace_runtime::{DType, KernelSource, Layout, Result, Shape};
+use ferrotrace_runtime::{Config, DType, KernelSource, Layout, Result, Shape};
 use std::fmt::Write as _;
 
 const MEET: &str = include_str!("meet.cu");
@@ -68,10 +68,15 @@ fn takes(dtype: DType, mode: ScatterMode) -> bool {
     mode == ScatterMode::Assign || !(dtype.is_half() || dtype == DType::Bool)
 }
 
-/// Whether values of a type meet in any order with the same result, and a device has an instruction for it.
+/// Whether a device has an instruction by which values meet in any order. The result is that of any other order, but for
+/// floats.
 fn is_atomic(dtype: DType, mode: ScatterMode) -> bool {
     use ScatterMode::{Amax, Amin, Sum};
-    matches!(dtype, DType::I32 | DType::I64) && matches!(mode, Sum | Amax | Amin)
+    match dtype {
+        DType::I32 | DType::I64 => matches!(mode, Sum | Amax | Amin),
+        DType::F32 | DType::F64 => mode == Sum,
+        _ => false,
+    }
 }
 
 /// Sources of every form for every type and mode, of wide places for one type.
@@ -168,7 +173,8 @@ pub(super) fn rows(
         places,
     };
     // Atomic operations at few places wait for each other.
-    if is_atomic(x.dtype, mode) && n / places < MANY {
+    let any_order = !x.dtype.is_float() || Config::get().atomics;
+    if any_order && is_atomic(x.dtype, mode) && n / places < MANY {
         scatter.at_once()?;
     } else if width == 1 {
         scatter.values()?;
@@ -202,7 +208,7 @@ impl Scatter {
         .start(|| text(dtype, mode, (wide, choice), of))
     }
 
-    /// Integers by atomic operations.
+    /// By atomic operations.
     fn at_once(&self) -> Result<()> {
         let arrays = [&self.out, &self.src, &self.index];
         let params = [self.rows as i64, self.width as i64];

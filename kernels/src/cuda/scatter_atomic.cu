@@ -1,5 +1,5 @@
-// Integers of a source meet rows of a matrix at places, in any order: that gives the same whatever it is. Before this text
-// stand what meet.cu names and CLEAR, whether this is the first kernel, which clears what is met.
+// Rows of a source meet those of a matrix at places in any order, which gives the same for integers. Before this text stand
+// what meet.cu names and CLEAR, whether this is the first kernel, which clears what is met.
 
 struct FT_SYMBOL_args {
   T *out;
@@ -17,6 +17,8 @@ extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constan
   T *to = a.out + a.places[row] * a.width + c;
 #if CLEAR
   *to = ft_none();
+#elif MODE == 1 && FLOAT
+  atomicAdd(to, a.src[g]);
 #elif MODE == 1
   atomicAdd((U *)to, (U)a.src[g]);
 #elif MODE == 3

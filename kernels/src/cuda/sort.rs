@@ -14,10 +14,10 @@ const SWEEP: &str = include_str!("sort_sweep.cu");
 const TOP: &str = include_str!("top.cu");
 
 /// Longest rows of the network in shared memory.
-const NETWORK_ROW: usize = 128;
+const NETWORK_ROW: usize = 64;
 /// Elements of a thread that sorts a row in registers, and the sizes of blocks.
 const EACH: usize = 8;
-const THREADS: [u32; 4] = [64, 128, 256, 512];
+const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
 /// Threads of a block that sorts a tile by a digit.
 const TILE_THREADS: u32 = 384;
 /// Elements of a row that a block counts.
@@ -89,7 +89,7 @@ fn sweep_text(dtype: DType) -> KernelSource {
 
 /// The longest rows that registers and shared memory of a block hold.
 fn longest(dtype: DType) -> usize {
-    let threads = THREADS[if key_type(dtype).size() > 4 { 2 } else { 3 }];
+    let threads = THREADS[if key_type(dtype).size() > 4 { 3 } else { 4 }];
     threads as usize * EACH
 }
 
@@ -217,7 +217,7 @@ fn sort_rows(
         ],
         blocks: rows,
         threads: match network {
-            true => (padded / 2).clamp(32, 64) as u32,
+            true => 32,
             false => THREADS[class],
         },
     };

@@ -1,4 +1,4 @@
-// Rows of at most 128 elements, a block each: Batcher's bitonic network over pairs of key and position (Batcher, Sorting
+// Rows of at most 64 elements, a block each: Batcher's bitonic network over pairs of key and position (Batcher, Sorting
 // Networks and Their Applications, 1968). Positions make all pairs distinct, so that the network is stable.
 
 struct FT_SYMBOL_args {
@@ -10,9 +10,9 @@ struct FT_SYMBOL_args {
   long long *fault;
 };
 
-extern "C" __global__ void __launch_bounds__(64) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
-  __shared__ K keys[128];
-  __shared__ unsigned at[128];
+extern "C" __global__ void __launch_bounds__(32) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {
+  __shared__ K keys[64];
+  __shared__ unsigned at[64];
   const int n = (int)a.n, t = threadIdx.x, threads = blockDim.x;
   const long long row = (long long)blockIdx.x * a.n;
   for (int i = t; i < (int)a.padded; i += threads) {
