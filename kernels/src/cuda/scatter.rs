@@ -16,6 +16,8 @@ const ATOMIC: &str = include_str!("scatter_atomic.cu");
 /// Rows a place, on average, from which the rows of a place are cut into chunks, and the rows of a chunk.
 const MANY: usize = 1024;
 const CHUNK: usize = 512;
+/// Columns from which a warp takes a row.
+const WIDE: usize = 32;
 /// Single values of a tile.
 const TILE: usize = 2048;
 const MODES: [ScatterMode; 6] = [
@@ -172,9 +174,9 @@ pub(super) fn rows(
         width,
         places,
     };
-    // Atomic operations at few places wait for each other.
+    // Atomic operations at few places wait for each other, and rows of a warp's width and more are faster in order.
     let any_order = !x.dtype.is_float() || Config::get().atomics;
-    if any_order && is_atomic(x.dtype, mode) && n / places < MANY {
+    if any_order && is_atomic(x.dtype, mode) && n / places < MANY && width < WIDE {
         scatter.at_once()?;
     } else if width == 1 {
         scatter.values()?;
@@ -281,7 +283,7 @@ impl Scatter {
         let spare = if chunks > 1 { chunks } else { 0 };
         let aside = Array::empty(device, Shape::from(spare * width), dtype)?;
         let counts = Array::empty(device, Shape::from(spare), DType::I64)?;
-        let threads = match width >= 32 {
+        let threads = match width >= WIDE {
             true => n * width.div_ceil(128) * 32,
             false => n * width,
         };
