@@ -15,10 +15,10 @@ use ferrotrace_jit::{Graph, draft, lower::Limits};
 use ferrotrace_kernels::{BinaryOp, OpBuilderExt, ReduceKind, UnaryOp, ValueId};
 use ferrotrace_runtime::Layout;
 use measure::table::{Table, verdict};
-use measure::{Contender, Options, Outcome, interleaved, median, time, whole, with_interval};
+use measure::{Contender, Options, Outcome};
+use measure::{child, interleaved, median, time, whole, with_interval};
 use std::hint::black_box;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Programs, and the nanoseconds that a first call may take with an empty cache, and that planning and loading may take
@@ -30,9 +30,8 @@ const PROGRAMS: &[(&str, f64, f64)] = &[
 ];
 
 fn main() -> Outcome {
-    let args: Vec<String> = std::env::args().collect();
-    if let Some(at) = args.iter().position(|arg| arg == "--child") {
-        return child(args.get(at + 1).map_or("", String::as_str));
+    if let Some(name) = child::name() {
+        return call(&name);
     }
     let options = Options::from_args();
     passes(&options)?;
@@ -163,7 +162,7 @@ fn passes(options: &Options) -> Outcome {
 }
 
 /// Runs a workload once and prints nanoseconds of its first call, planning and compiling, and kernels compiled.
-fn child(name: &str) -> Outcome {
+fn call(name: &str) -> Outcome {
     let mut workload = workload::open(name).ok_or("no such workload")?;
     // What the inputs are computed with is not the program's.
     let before = stats().kernels_compiled;
@@ -195,19 +194,7 @@ fn child(name: &str) -> Outcome {
 
 /// Runs a program in a process of its own.
 fn spawned(name: &str, cache: &Path) -> Outcome<[f64; 4]> {
-    let output = Command::new(std::env::current_exe()?)
-        .args(["--child", name])
-        .env("FERROTRACE_CACHE_DIR", cache)
-        .env_remove("FERROTRACE_MODE")
-        .stderr(Stdio::inherit())
-        .output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let fields: Vec<f64> = text
-        .split_whitespace()
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    let fields = <[f64; 4]>::try_from(fields);
-    fields.map_err(|_| format!("the child computing {name} said {text:?}").into())
+    child::run(child::command()?, name, cache)
 }
 
 fn programs(options: &Options) -> Outcome {

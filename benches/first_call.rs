@@ -13,7 +13,7 @@ use ferrotrace::prelude::*;
 use ferrotrace::stats;
 use ferrotrace_runtime::CCompiler;
 use measure::table::{Table, verdict};
-use measure::{Options, Outcome, Ratio, median, ratio, time};
+use measure::{Options, Outcome, Ratio, child, median, ratio, time};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,9 +23,8 @@ use std::time::Instant;
 const PROGRAMS: &[&str] = &["pointwise", "softmax", "layer_norm", "sum", "var_mean"];
 
 fn main() -> Outcome {
-    let args: Vec<String> = std::env::args().collect();
-    if let Some(at) = args.iter().position(|arg| arg == "--child") {
-        return child(args.get(at + 1).map_or("", String::as_str));
+    if let Some(name) = child::name() {
+        return call(&name);
     }
     let options = Options::from_args();
     against_the_compiler(&options)?;
@@ -85,7 +84,7 @@ fn program(name: &str) -> Vec<Tensor> {
 }
 
 /// Computes a program and prints what it took.
-fn child(name: &str) -> Outcome {
+fn call(name: &str) -> Outcome {
     let start = Instant::now();
     let outputs = program(name);
     eval(&outputs)?;
@@ -100,24 +99,11 @@ fn child(name: &str) -> Outcome {
 
 /// Runs a program in a process of its own.
 fn spawned(name: &str, cache: &Path) -> Outcome<Report> {
-    let mut command = Command::new(std::env::current_exe()?);
-    report(name, command.env_remove("FERROTRACE_MODE"), cache)
+    report(child::command()?, name, cache)
 }
 
-fn report(name: &str, command: &mut Command, cache: &Path) -> Outcome<Report> {
-    let output = command
-        .args(["--child", name])
-        .env("FERROTRACE_CACHE_DIR", cache)
-        .stderr(Stdio::inherit())
-        .output()?;
-    let text = String::from_utf8(output.stdout)?;
-    let fields: Vec<f64> = text
-        .split_whitespace()
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    let &[nanoseconds, compiled, from_disk] = fields.as_slice() else {
-        return Err(format!("the child computing {name} said {text:?}").into());
-    };
+fn report(command: Command, name: &str, cache: &Path) -> Outcome<Report> {
+    let [nanoseconds, compiled, from_disk] = child::run(command, name, cache)?;
     Ok(Report {
         nanoseconds,
         compiled: compiled as u64,
@@ -234,12 +220,12 @@ fn tiered(options: &Options) -> Outcome {
         &heads,
     );
     let first = |name: &str, mode: &str| -> Outcome<f64> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = child::command()?;
         command
             .env("FERROTRACE_MODE", mode)
             .env("FERROTRACE_THREADS", "1");
         let cache = tempfile::tempdir()?;
-        Ok(report(name, &mut command, cache.path())?.nanoseconds)
+        Ok(report(command, name, cache.path())?.nanoseconds)
     };
     for name in PROGRAMS.iter().chain(&["ten"]) {
         let (mut tiered, mut eager) = (Vec::new(), Vec::new());

@@ -4,6 +4,7 @@
 //! round, and its median stands with an interval that a bootstrap over the rounds gives (Efron, 1979).
 #![allow(dead_code)] // Each benchmark uses a part.
 
+pub mod child;
 pub mod input;
 pub mod serve;
 pub mod table;
