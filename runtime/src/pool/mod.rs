@@ -32,8 +32,11 @@ const SPIN: Duration = Duration::from_micros(100);
 /// How long callers work alone, in one job or in several without a longer pause than [`SPIN`], before they wake the
 /// sleeping workers: waking one costs the caller about as much.
 const ALONE: Duration = Duration::from_micros(15);
-/// Pieces a thread's share is taken in.
-const PIECES: usize = 4;
+/// Where the pieces that a thread's share is taken in end, in sixteenths of it: large ones first, since taking one costs a
+/// little, small ones last, since threads wait for who is busy with the last one (cores are seldom equally fast).
+const ENDS: [usize; 8] = [4, 8, 10, 12, 13, 14, 15, 16];
+/// Chunks a thread below which callers do not begin alone while the workers sleep.
+const FEW: usize = 4;
 /// Sleeping workers that a caller, or a worker just woken, wakes at most: waking costs a system call each.
 const WAKES: usize = 2;
 
@@ -62,7 +65,6 @@ struct Job {
     work: *const Work<'static>,
     first: usize,
     chunks: usize,
-    piece: usize,
     threads: usize,
     epoch: u32,
 }
@@ -177,7 +179,7 @@ impl Pool {
 
     fn spread(&'static self, chunks: usize, threads: usize, f: &Work<'_>) {
         let all_asleep = self.sleepers.0.load(Relaxed) == self.workers.load(Relaxed);
-        let few = chunks < threads * PIECES;
+        let few = chunks < threads * FEW;
         let done = if all_asleep && !few {
             self.begin_alone(chunks, f)
         } else {
@@ -247,12 +249,10 @@ impl Pool {
         // SAFETY: only the lifetime changes. The pointer is used by this call and by workers inside the job, and this
         // call returns only when the job is closed and nobody is inside.
         let work = unsafe { std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work) };
-        let piece = (chunks / (threads * PIECES)).max(1);
         let job = Job {
             work,
             first,
             chunks,
-            piece,
             threads,
             epoch,
         };
@@ -306,10 +306,12 @@ impl Pool {
                 let owner = (thread + other) % job.threads;
                 let share = |t: usize| even * t + t.min(odd);
                 let (begin, end) = (job.first + share(owner), job.first + share(owner + 1));
-                let pieces = (end - begin).div_ceil(job.piece) as u32;
-                while let Some(piece) = take(&self.slots[owner].taken, job.epoch, pieces) {
-                    let from = begin + piece as usize * job.piece;
-                    work(from, (from + job.piece).min(end), thread);
+                while let Some(piece) = take(&self.slots[owner].taken, job.epoch) {
+                    let ended = |pieces: usize| part_of(end - begin, pieces);
+                    let (from, to) = (begin + ended(piece), begin + ended(piece + 1));
+                    if from < to {
+                        work(from, to, thread);
+                    }
                 }
             }
         }));
@@ -434,9 +436,17 @@ impl Drop for Inside {
     }
 }
 
-/// Takes the next of a share's `pieces` in the job of `epoch`.
+/// How many of a share's chunks its first `pieces` pieces have.
+fn part_of(share: usize, pieces: usize) -> usize {
+    let Some(sixteenths) = pieces.checked_sub(1).map(|last| ENDS[last]) else {
+        return 0;
+    };
+    share / 16 * sixteenths + share % 16 * sixteenths / 16
+}
+
+/// Takes the next piece of a share in the job of `epoch`.
 #[inline]
-fn take(taken: &AtomicU64, epoch: u32, pieces: u32) -> Option<u32> {
+fn take(taken: &AtomicU64, epoch: u32) -> Option<usize> {
     let mut word = taken.load(Relaxed);
     loop {
         let next = if (word >> 32) as u32 == epoch {
@@ -444,12 +454,12 @@ fn take(taken: &AtomicU64, epoch: u32, pieces: u32) -> Option<u32> {
         } else {
             0
         };
-        if next >= pieces {
+        if next as usize >= ENDS.len() {
             return None;
         }
         let new = (epoch as u64) << 32 | (next + 1) as u64;
         match taken.compare_exchange_weak(word, new, Relaxed, Relaxed) {
-            Ok(_) => return Some(next),
+            Ok(_) => return Some(next as usize),
             Err(now) => word = now,
         }
     }
@@ -493,6 +503,16 @@ mod tests {
                     cover(chunks);
                 }
             });
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_share_shrink_and_cover_it() {
+        for share in (0..200).chain([1 << 20, usize::MAX / 2]) {
+            let ends: Vec<usize> = (0..=ENDS.len()).map(|n| part_of(share, n)).collect();
+            assert!(ends[0] == 0 && ends[ENDS.len()] == share && ends.is_sorted());
+            let last = ends[ENDS.len()] - ends[ENDS.len() - 1];
+            assert!(last <= share.div_ceil(16), "{share}: {ends:?}");
         }
     }
 
