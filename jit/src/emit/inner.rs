@@ -97,6 +97,40 @@ impl Writer<'_> {
         }
     }
 
+    /// The place of a value in its scratch row, and the dtype it has there.
+    fn scratch_place(&mut self, v: Value, at: At<'_>) -> (String, DType) {
+        let row = self.scratch_row(v);
+        let column = self.flat_column(at.position);
+        let dtype = self.node.body.value(v).dtype;
+        let memory = match dtype {
+            DType::Bool => DType::I32,
+            other => other,
+        };
+        (
+            format!("({} *)(local + {row}) + {column}", lane_type(dtype)),
+            memory,
+        )
+    }
+
+    /// The statement that reads a value back from its scratch row.
+    pub(super) fn restore(&mut self, v: Value, at: At<'_>) -> String {
+        let (place, memory) = self.scratch_place(v, at);
+        let load = self.call("load", memory, &[&place]);
+        let (pad, ty) = (
+            " ".repeat(at.indent),
+            self.vector(self.node.body.value(v).dtype),
+        );
+        format!("{pad}const {ty} {} = {load};\n", self.name(v))
+    }
+
+    /// The statement that puts a value into its scratch row.
+    pub(super) fn save(&mut self, v: Value, at: At<'_>) -> String {
+        let (place, memory) = self.scratch_place(v, at);
+        let name = self.name(v);
+        let store = self.call("store", memory, &[&place, &name]);
+        format!("{}{store};\n", " ".repeat(at.indent))
+    }
+
     /// One iteration of an inner loop at a vector position.
     pub(super) fn inner_step(&mut self, l: &Loop, at: At<'_>, copy: usize) -> String {
         let mut text = String::new();
@@ -105,37 +139,12 @@ impl Writer<'_> {
             text.push_str(&self.prefetches(at));
         }
         for &v in &l.restore {
-            let row = self.scratch_row(v);
-            let column = self.flat_column(at.position);
-            let dtype = self.node.body.value(v).dtype;
-            let c = lane_type(dtype);
-            let memory = if dtype == DType::Bool {
-                DType::I32
-            } else {
-                dtype
-            };
-            let load = self.call(
-                "load",
-                memory,
-                &[&format!("({c} *)(local + {row}) + {column}")],
-            );
-            let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
+            text.push_str(&self.restore(v, at));
         }
         for &v in &l.compute {
             text.push_str(&self.statement(v, at));
             if l.save.contains(&v) {
-                let row = self.scratch_row(v);
-                let column = self.flat_column(at.position);
-                let dtype = self.node.body.value(v).dtype;
-                let c = lane_type(dtype);
-                let memory = if dtype == DType::Bool {
-                    DType::I32
-                } else {
-                    dtype
-                };
-                let place = format!("({c} *)(local + {row}) + {column}");
-                let store = self.call("store", memory, &[&place, &format!("v{v}")]);
-                let _ = writeln!(text, "{pad}{store};");
+                text.push_str(&self.save(v, at));
             }
         }
         for &id in &l.reduces {
@@ -229,7 +238,9 @@ impl Writer<'_> {
             let zero = self.call("set", DType::I32, &["0"]);
             let _ = writeln!(body, "      i32x{w} z = {zero};");
         }
-        if copies > 1 {
+        if copies > 1 && self.in_lockstep(l) {
+            body.push_str(&self.lockstep_loop(l, &end));
+        } else if copies > 1 {
             let _ = writeln!(
                 body,
                 "      for (; j + {} <= {end}; j += {}) {{",
@@ -250,6 +261,8 @@ impl Writer<'_> {
                 let _ = writeln!(body, "        {{\n{step}        }}");
             }
             let _ = writeln!(body, "{next_several}      }}");
+        } else if self.has_usual_case(l) {
+            body.push_str(&self.usual_loop(l, &end));
         }
         let step = self.inner_step(
             l,

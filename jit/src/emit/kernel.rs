@@ -63,6 +63,12 @@ pub(super) struct Writer<'a> {
     pub block: usize,
     /// Whether positions in the loop being written are kept as numbers of vectors.
     pub counting: bool,
+    /// The copy of the loop's body that is being written, of several written in turns.
+    pub copy: Option<usize>,
+    /// The values of which every copy has its own.
+    pub stepped: FxHashSet<Value>,
+    /// While a loop's usual case is written: the tests that it holds.
+    pub usual: Option<Vec<String>>,
     /// Scans whose carry is declared: a later loop that computes one again starts it anew.
     pub carried: FxHashSet<Value>,
     /// Addresses to prefetch in the loop being written.
@@ -136,6 +142,9 @@ pub fn emit(
         scratch_rows: Vec::new(),
         block: 1,
         counting: false,
+        copy: None,
+        stepped: FxHashSet::default(),
+        usual: None,
         carried: FxHashSet::default(),
         ahead: Vec::new(),
         staged: FxHashMap::default(),

@@ -11,6 +11,7 @@ mod index;
 mod inner;
 mod kernel;
 mod lanes;
+mod lockstep;
 mod merge;
 mod moments;
 mod outer;

@@ -92,7 +92,7 @@ impl Writer<'_> {
         at: &str,
         lanes: Option<&str>,
     ) -> String {
-        let v = format!("v{}", r.value);
+        let v = self.name(r.value);
         if !r.has_position() {
             let mut value = v;
             if let Some(m) = lanes {

@@ -31,6 +31,10 @@ impl Writer<'_> {
                     return format!("{pad}{plain};\n");
                 }
                 let flag = self.stream_flag(pointer, id, &index);
+                if let Some(tests) = &mut self.usual {
+                    tests.push(format!("!{flag}"));
+                    return format!("{pad}{plain};\n");
+                }
                 let stream = self.call("stream", dtype, &[&place, &v]);
                 format!("{pad}if ({flag}) {stream}; else {plain};\n")
             }

@@ -59,7 +59,7 @@ impl Writer<'_> {
         let body = &node.body;
         let dtype = body.value(value).dtype;
         let ty = self.vector(dtype);
-        let of = |v: &Value| format!("v{v}");
+        let of = |v: &Value| self.name(*v);
         let expr = match &body.value(value).op {
             BodyOp::Load {
                 source,
@@ -72,28 +72,52 @@ impl Writer<'_> {
             BodyOp::Number(n) => format!("s{n}"),
             BodyOp::Index(_) => return self.lane_index(value, at),
             BodyOp::Mask(mask) => return self.mask_value(value, *mask, at),
+            BodyOp::Unary(op, a) if self.function(*op, *a) != op.name() => {
+                let (stem, of) = (self.function(*op, *a), body.value(*a).dtype.compute());
+                self.call(stem, of, &[&self.name(*a)])
+            }
             BodyOp::Unary(op, a) => {
-                op.c_expr(body.value(*a).dtype, self.lanes, &[&of(a)], &mut self.needs)
+                let a_name = of(a);
+                op.c_expr(
+                    body.value(*a).dtype,
+                    self.lanes,
+                    &[&a_name],
+                    &mut self.needs,
+                )
             }
-            BodyOp::Binary(op, a, b) => op.c_expr(
-                body.value(*a).dtype,
-                self.lanes,
-                &[&of(a), &of(b)],
-                &mut self.needs,
-            ),
-            BodyOp::Divide(a, b, r) => format!("(d{value} ? v{a} * v{r} : v{a} / v{b})"),
-            BodyOp::Select(m, a, b) => self.call("sel", dtype, &[&of(m), &of(a), &of(b)]),
+            BodyOp::Binary(op, a, b) => {
+                let (of_a, of_b) = (of(a), of(b));
+                let of = body.value(*a).dtype;
+                op.c_expr(of, self.lanes, &[&of_a, &of_b], &mut self.needs)
+            }
+            BodyOp::Divide(a, b, r) => {
+                let (of_a, of_b, of_r) = (of(a), of(b), of(r));
+                match &mut self.usual {
+                    Some(tests) => {
+                        tests.push(format!("d{value}"));
+                        format!("{of_a} * {of_r}")
+                    }
+                    None => format!("(d{value} ? {of_a} * {of_r} : {of_a} / {of_b})"),
+                }
+            }
+            BodyOp::Select(m, a, b) => {
+                let (of_m, of_a, of_b) = (of(m), of(a), of(b));
+                self.call("sel", dtype, &[&of_m, &of_a, &of_b])
+            }
             BodyOp::Cast(a) => {
-                let from = body.value(*a).dtype;
-                self.call(&format!("cast_{}", from.name()), dtype, &[&of(a)])
+                let (from, of_a) = (body.value(*a).dtype, of(a));
+                self.call(&format!("cast_{}", from.name()), dtype, &[&of_a])
             }
-            BodyOp::Round(a, half) => self.call("round", *half, &[&of(a)]),
+            BodyOp::Round(a, half) => {
+                let of_a = of(a);
+                self.call("round", *half, &[&of_a])
+            }
             BodyOp::Check { index, mask, .. } => return self.check(value, *index, *mask, at),
             BodyOp::Random { .. } => return self.random(value, at),
             BodyOp::Reduce { .. } => format!("r{value}"),
             BodyOp::Scan { .. } => return self.scan(value, at),
         };
-        format!("{pad}const {ty} v{value} = {expr};\n")
+        format!("{pad}const {ty} {} = {expr};\n", self.name(value))
     }
 
     fn lane_count(&self, at: At<'_>) -> String {
@@ -120,7 +144,9 @@ impl Writer<'_> {
         let whole = self.whole_load(&pointer, memory, &index, at);
         let mask = mask.map(|m| self.masks[&m].clone());
         match (whole, mask) {
-            (Some(load), None) => format!("{pad}const {ty} v{value} = {load};\n"),
+            (Some(load), None) => {
+                format!("{pad}const {ty} {} = {load};\n", self.name(value))
+            }
             (whole, mask) => {
                 let test = mask
                     .as_deref()

@@ -54,20 +54,18 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
         "u8" => "i8",
         other => other,
     };
+    // Extremes of floats: NaN is looked for in all lanes at once, off the chain of comparisons.
+    let of_floats = ty.starts_with('f') && matches!(kind, "max" | "min") && lanes >= 4;
     let mut deps = vec![need("types", lanes)];
     let mut body = String::new();
     let vector = |a: &str, b: &str, w: usize| -> String {
         match kind {
             "sum" => format!("{a} + {b}"),
             "prod" => format!("{a} * {b}"),
+            _ if of_floats => format!("ft_{kind}_of_{ty}x{w}({a}, {b})"),
             _ => {
                 let op = if kind == "max" { ">" } else { "<" };
-                let nan = if ty.starts_with('f') {
-                    format!(" | ({a} != {a})")
-                } else {
-                    String::new()
-                };
-                let m = format!("({int}x{w})(({a} {op} {b}){nan})");
+                let m = format!("({int}x{w})({a} {op} {b})");
                 format!("({ty}x{w})(({m} & ({int}x{w}){a}) | (~{m} & ({int}x{w}){b}))")
             }
         }
@@ -84,6 +82,9 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
     while width > 4 {
         let half = width / 2;
         deps.push(need("types", half));
+        if of_floats {
+            deps.push(need(&format!("ft_{kind}_of_{ty}"), half));
+        }
         let _ = writeln!(
             body,
             "  union {{ {ty}x{width} v; {ty}x{half} h[2]; }} u{width} = {{v{width}}};"
@@ -100,7 +101,7 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
         width = half;
     }
     // Extremes of floats stay in vectors: as scalars they are branches that nothing predicts.
-    if width == 4 && ty.starts_with('f') && matches!(kind, "max" | "min") {
+    if of_floats {
         for (name, order) in [("b", "2,3,0,1"), ("c", "1,0,3,2")] {
             let _ = writeln!(
                 body,
@@ -108,8 +109,19 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
                 vector("v4", &format!("{name}w4"), 4)
             );
         }
+        let nan = if ty == "f32" {
+            "__builtin_nanf"
+        } else {
+            "__builtin_nan"
+        };
+        deps.extend([
+            need(&format!("ft_{kind}_of_{ty}"), 4),
+            need(&format!("ft_any_{int}"), lanes),
+        ]);
         let text = format!(
-            "FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return v4[0];\n}}\n"
+            "FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n  \
+             const int nan = ft_any_{int}x{lanes}(({int}x{lanes})(v{lanes} != v{lanes}));\n{body}  \
+             return nan ? {nan}(\"\") : v4[0];\n}}\n"
         );
         return Definition { deps, text };
     }

@@ -221,6 +221,30 @@ fn scale(ty: &str, int: &str, magic: &str, mantissa: u32, bias: u32) -> String {
     )
 }
 
+/// A number that is not 0 if `m` is not or a lane of `a` or `b` is NaN.
+fn nans(name: &str, ty: &str, int: &str, lanes: usize) -> Definition {
+    let size = if ty == "f32" { 4 } else { 8 };
+    let head =
+        format!("FT_INLINE unsigned {name}x{lanes}(unsigned m, {ty}x{lanes} a, {ty}x{lanes} b) {{");
+    let general = format!(
+        "{head}\n  return m | ft_any_{int}x{lanes}(({int}x{lanes})(a != a) | ({int}x{lanes})(b != b));\n}}\n"
+    );
+    let text = if size * lanes == 64 {
+        let suffix = if ty == "f32" { "ps" } else { "pd" };
+        format!(
+            "#if defined(FT_AVX512)\n{head}\n  unsigned short k;\n  \
+             __asm__(\"vcmpunord{suffix} %2, %1, %0\" : \"=k\"(k) : \"v\"(a), \"v\"(b));\n  \
+             return m | k;\n}}\n#else\n{general}#endif\n"
+        )
+    } else {
+        general
+    };
+    Definition {
+        deps: vec![need("types", lanes), need(&format!("ft_any_{int}"), lanes)],
+        text,
+    }
+}
+
 /// Whether any lane of a mask is set.
 fn any(name: &str, lanes: usize, wide: bool) -> Definition {
     let (ty, bytes) = if wide {
@@ -281,6 +305,8 @@ pub(super) fn entries() -> Vec<Entry> {
         Entry::new("types", |_, lanes| types(lanes)),
         Entry::new("ft_any_i32", |name, lanes| any(name, lanes, false)),
         Entry::new("ft_any_i64", |name, lanes| any(name, lanes, true)),
+        Entry::new("ft_nans_f32", |name, lanes| nans(name, "f32", "i32", lanes)),
+        Entry::new("ft_nans_f64", |name, lanes| nans(name, "f64", "i64", lanes)),
     ];
     for (name, c, _) in SCALARS
         .into_iter()

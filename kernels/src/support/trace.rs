@@ -5,7 +5,7 @@ mod scalar;
 pub(super) use scalar::literal as scalar_literal;
 
 use super::lane::{Float, Float32, Int, Mask};
-use super::{Definition, SCALAR, halved, need};
+use super::{Definition, Need, SCALAR, halved, need};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::marker::PhantomData;
@@ -425,8 +425,95 @@ pub(super) fn literal(v: f64, single: bool) -> String {
     format!("{sign}0x{lead}{point}{digits}p{exponent}{suffix}")
 }
 
-fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
+/// What stands for a recorded value: its name, or the constant.
+fn name_of(arena: &Arena, id: u32, copy: &str) -> String {
+    let (kind, node) = arena.nodes[id as usize];
+    match node {
+        Node::Arg(i) => format!("a{i}{copy}"),
+        Node::Float(v) => literal(v, kind == Kind::F32),
+        Node::Int(v) if kind == Kind::I32 => {
+            if v as i32 == i32::MIN {
+                "(-2147483647 - 1)".into()
+            } else {
+                format!("{}", v as i32)
+            }
+        }
+        Node::Int(v) => {
+            if v == i64::MIN {
+                "(-9223372036854775807L - 1)".into()
+            } else {
+                format!("{v}L")
+            }
+        }
+        _ => format!("t{id}{copy}"),
+    }
+}
+
+fn is_constant(arena: &Arena, id: u32) -> bool {
+    matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_))
+}
+
+/// An operand that must be a vector: a constant is spread over the lanes (c − 0 is c, −0 included).
+fn operand(lanes: usize, arena: &Arena, id: u32, copy: &str) -> String {
+    let name = name_of(arena, id, copy);
+    match is_constant(arena, id) {
+        true => format!(
+            "({name} - ({}x{lanes}){{}})",
+            arena.nodes[id as usize].0.name()
+        ),
+        false => name,
+    }
+}
+
+/// The definition of `{name}x{lanes}(p0, p1, p2, p3)`, which puts in the place of each of four vectors what the function
+/// `one` makes of it. The four are computed step by step together: one alone is a chain in which every operation waits for
+/// the one before it, and the processor looks only so far ahead for others.
+pub(super) fn four<A: Marker>(
+    name: &str,
+    one: &'static str,
+    lanes: usize,
+    f: fn(Sym<A>) -> Sym<A>,
+) -> Definition {
+    let kind = Sym::<A>::kind();
+    let saved = ARENA.take();
+    let argument = push(kind, Node::Arg(0));
+    let result = f(Sym(argument, PhantomData)).0;
+    let arena = ARENA.replace(saved);
+    let ty = format!("{}x{lanes}", kind.name());
+    let head =
+        format!("FT_INLINE void {name}x{lanes}({ty} *p0, {ty} *p1, {ty} *p2, {ty} *p3) {{\n");
+    let straight = arena.nodes.iter().all(|(kind, node)| {
+        let jumps = matches!(
+            node,
+            Node::Table(..) | Node::Variable(_) | Node::Open(_) | Node::Merge { .. } | Node::Close
+        );
+        !jumps && !matches!(kind, Kind::F64 | Kind::I64)
+    });
+    let mut text = head;
     let mut deps = vec![need("types", lanes)];
+    if !straight || lanes == SCALAR {
+        for i in 0..4 {
+            let _ = writeln!(text, "  *p{i} = {one}x{lanes}(*p{i});");
+        }
+        deps.push(need(one, lanes));
+    } else {
+        let copies = ["_0", "_1", "_2", "_3"];
+        let (body, calls) = statements(lanes, &arena, result, &copies);
+        for (i, copy) in copies.iter().enumerate() {
+            let _ = writeln!(text, "  const {ty} a0{copy} = *p{i};");
+        }
+        text.push_str(&body);
+        for (i, copy) in copies.iter().enumerate() {
+            let _ = writeln!(text, "  *p{i} = {};", operand(lanes, &arena, result, copy));
+        }
+        deps.extend(calls);
+    }
+    text.push_str("}\n");
+    Definition { deps, text }
+}
+
+/// The statements of a recording, each once for every suffix of names in `copies`, and what they call.
+fn statements(lanes: usize, arena: &Arena, result: u32, copies: &[&str]) -> (String, Vec<Need>) {
     let mut used = vec![0u32; arena.nodes.len()];
     count_uses(arena, result, &mut used);
     let inner = |id: u32| -> bool {
@@ -435,131 +522,108 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
             Node::Float(_) | Node::Int(_) | Node::Arg(_)
         )
     };
-    let value = |id: u32| -> String {
-        let (kind, node) = arena.nodes[id as usize];
-        match node {
-            Node::Arg(i) => format!("a{i}"),
-            Node::Float(v) => literal(v, kind == Kind::F32),
-            Node::Int(v) if kind == Kind::I32 => {
-                if v as i32 == i32::MIN {
-                    "(-2147483647 - 1)".into()
-                } else {
-                    format!("{}", v as i32)
-                }
-            }
-            Node::Int(v) => {
-                if v == i64::MIN {
-                    "(-9223372036854775807L - 1)".into()
-                } else {
-                    format!("{v}L")
-                }
-            }
-            _ => format!("t{id}"),
-        }
-    };
-    let constant =
-        |id: u32| -> bool { matches!(arena.nodes[id as usize].1, Node::Float(_) | Node::Int(_)) };
-    // An operand that must be a vector: a constant is spread over the lanes (c − 0 is c, −0 included).
-    let vector = |id: u32| -> String {
-        if constant(id) {
-            format!(
-                "({} - ({}x{lanes}){{}})",
-                value(id),
-                arena.nodes[id as usize].0.name()
-            )
-        } else {
-            value(id)
-        }
-    };
     let mut body = String::new();
     let mut calls = Vec::new();
     for (id, (kind, node)) in arena.nodes.iter().enumerate() {
         if inner(id as u32) || used[id] == 0 {
             continue;
         }
-        let ty = format!("{}x{lanes}", kind.name());
-        let int = format!("{}x{lanes}", kind.int().name());
-        let text = match *node {
-            Node::Arg(_) | Node::Float(_) | Node::Int(_) => continue,
-            Node::Prefix(op, a) => format!("{op}{}", vector(a)),
-            Node::Infix(op, a, b) => {
-                let a = if constant(b) { vector(a) } else { value(a) };
-                format!("{a} {op} {}", value(b))
-            }
-            Node::Compare(op, a, b) => {
-                let a = if constant(b) { vector(a) } else { value(a) };
-                format!("({ty})({a} {op} {})", value(b))
-            }
-            Node::Shift(op, logical, a, n) => {
-                if logical {
-                    format!(
-                        "({ty})((u{}x{lanes}){} {op} {n})",
-                        &kind.name()[1..],
-                        vector(a)
-                    )
-                } else {
-                    format!("{} {op} {n}", vector(a))
+        for copy in copies {
+            let value = |id: u32| name_of(arena, id, copy);
+            let constant = |id: u32| is_constant(arena, id);
+            let vector = |id: u32| operand(lanes, arena, id, copy);
+            let ty = format!("{}x{lanes}", kind.name());
+            let int = format!("{}x{lanes}", kind.int().name());
+            let text = match *node {
+                Node::Arg(_) | Node::Float(_) | Node::Int(_) => continue,
+                Node::Prefix(op, a) => format!("{op}{}", vector(a)),
+                Node::Infix(op, a, b) => {
+                    let a = if constant(b) { vector(a) } else { value(a) };
+                    format!("{a} {op} {}", value(b))
                 }
-            }
-            Node::Bitcast(a) => format!("({ty}){}", vector(a)),
-            Node::Convert(a) => format!("__builtin_convertvector({}, {ty})", vector(a)),
-            Node::Call(f, args, n) => {
-                calls.push(f);
-                let list: Vec<String> = args[..n].iter().map(|a| vector(*a)).collect();
-                format!("{f}x{lanes}({})", list.join(", "))
-            }
-            Node::Select(m, a, b) => {
-                let m = value(m);
-                format!(
-                    "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
-                    vector(a),
-                    vector(b)
-                )
-            }
-            Node::Table(table, index) => {
-                let index = value(index);
-                let _ = writeln!(body, "  {ty} t{id};");
-                let _ = writeln!(
-                    body,
-                    "  for (int i = 0; i < {lanes}; i++) t{id}[i] = {table}[{index}[i] & 127];"
-                );
-                continue;
-            }
-            Node::Variable(a) => vector(a),
-            Node::Open(m) => {
-                calls.push(if *kind == Kind::I32 {
-                    "ft_any_i32"
-                } else {
-                    "ft_any_i64"
-                });
-                let any = if *kind == Kind::I32 {
-                    "ft_any_i32"
-                } else {
-                    "ft_any_i64"
-                };
-                let _ = writeln!(body, "  if ({any}x{lanes}({})) {{", value(m));
-                continue;
-            }
-            Node::Merge {
-                mask,
-                variable,
-                value: v,
-            } => {
-                let (m, t) = (value(mask), value(variable));
-                let _ = writeln!(
-                    body,
-                    "  {t} = ({ty})(({m} & ({int}){}) | (~{m} & ({int}){t}));",
-                    vector(v)
-                );
-                continue;
-            }
-            Node::Close => {
-                body.push_str("  }\n");
-                continue;
-            }
-        };
-        let _ = writeln!(body, "  {ty} t{id} = {text};");
+                Node::Compare(op, a, b) => {
+                    let a = if constant(b) { vector(a) } else { value(a) };
+                    format!("({ty})({a} {op} {})", value(b))
+                }
+                Node::Shift(op, logical, a, n) => {
+                    if logical {
+                        format!(
+                            "({ty})((u{}x{lanes}){} {op} {n})",
+                            &kind.name()[1..],
+                            vector(a)
+                        )
+                    } else {
+                        format!("{} {op} {n}", vector(a))
+                    }
+                }
+                Node::Bitcast(a) => format!("({ty}){}", vector(a)),
+                Node::Convert(a) => format!("__builtin_convertvector({}, {ty})", vector(a)),
+                Node::Call(f, args, n) => {
+                    calls.push(f);
+                    let list: Vec<String> = args[..n].iter().map(|a| vector(*a)).collect();
+                    format!("{f}x{lanes}({})", list.join(", "))
+                }
+                Node::Select(m, a, b) => {
+                    let m = value(m);
+                    format!(
+                        "({ty})(({m} & ({int}){}) | (~{m} & ({int}){}))",
+                        vector(a),
+                        vector(b)
+                    )
+                }
+                Node::Table(table, index) => {
+                    let index = value(index);
+                    let _ = writeln!(body, "  {ty} t{id}{copy};");
+                    let _ = writeln!(
+                        body,
+                        "  for (int i = 0; i < {lanes}; i++) t{id}{copy}[i] = {table}[{index}[i] & 127];"
+                    );
+                    continue;
+                }
+                Node::Variable(a) => vector(a),
+                Node::Open(m) => {
+                    calls.push(if *kind == Kind::I32 {
+                        "ft_any_i32"
+                    } else {
+                        "ft_any_i64"
+                    });
+                    let any = if *kind == Kind::I32 {
+                        "ft_any_i32"
+                    } else {
+                        "ft_any_i64"
+                    };
+                    let _ = writeln!(body, "  if ({any}x{lanes}({})) {{", value(m));
+                    continue;
+                }
+                Node::Merge {
+                    mask,
+                    variable,
+                    value: v,
+                } => {
+                    let (m, t) = (value(mask), value(variable));
+                    let _ = writeln!(
+                        body,
+                        "  {t} = ({ty})(({m} & ({int}){}) | (~{m} & ({int}){t}));",
+                        vector(v)
+                    );
+                    continue;
+                }
+                Node::Close => {
+                    body.push_str("  }\n");
+                    continue;
+                }
+            };
+            let _ = writeln!(body, "  {ty} t{id}{copy} = {text};");
+        }
     }
+    calls.sort_unstable();
+    calls.dedup();
+    (body, calls.into_iter().map(|c| need(c, lanes)).collect())
+}
+
+fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
+    let (body, mut deps) = statements(lanes, arena, result, &[""]);
+    let vector = |id: u32| operand(lanes, arena, id, "");
     let mut text = String::new();
     for (table, values) in &arena.tables {
         let list: Vec<String> = values.iter().map(|v| literal(*v, false)).collect();
@@ -569,9 +633,7 @@ fn print(name: &str, lanes: usize, arena: &Arena, result: u32) -> Definition {
         );
         let _ = writeln!(text, "{}}};\n#endif", list.join(","));
     }
-    calls.sort_unstable();
-    calls.dedup();
-    deps.extend(calls.into_iter().map(|c| need(c, lanes)));
+    deps.insert(0, need("types", lanes));
     let args: Vec<String> = arena
         .nodes
         .iter()

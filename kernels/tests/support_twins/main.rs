@@ -9,4 +9,5 @@
 
 mod functions;
 mod harness;
+mod several;
 mod values;

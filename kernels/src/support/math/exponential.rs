@@ -21,6 +21,13 @@ pub fn exp<F: Real>(x: F) -> F {
     F::exp_reduced(r).scale(n)
 }
 
+/// The same bits for x ≤ 0 and NaN, with nothing done about greater numbers: what a softmax adds up.
+#[inline(always)]
+pub fn exp_of_nonpositive<F: Real>(x: F) -> F {
+    let (n, r) = reduce(F::lit(F::EXP_RANGE[0]).max_of(x));
+    F::exp_reduced(r).scale(n)
+}
+
 /// 2ˣ. At most 1 ulp; exact at integers.
 #[inline(always)]
 pub fn exp2<F: Real>(x: F) -> F {

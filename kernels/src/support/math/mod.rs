@@ -14,7 +14,7 @@ mod simple;
 mod trigonometric;
 
 pub use elementary::{Elementary, erf, erfc, floor_divide, fmod, pow, remainder};
-pub use exponential::{exp, exp2, expm1, sigmoid};
+pub use exponential::{exp, exp_of_nonpositive, exp2, expm1, sigmoid};
 pub use hyperbolic::*;
 pub use logarithm::{log, log1p, log2, log10};
 pub use long::Long;
@@ -53,13 +53,22 @@ fn predicate(name: &str, ty: &str, test: &str, lanes: usize) -> Definition {
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = long::entries();
     functions!(entries, unary:
-        exp exp exp, exp2 exp2 exp2, expm1 expm1 expm1, sigmoid sigmoid sigmoid,
+        exp exp exp, exp_of_nonpositive exp_of_nonpositive exp_of_nonpositive, exp2 exp2 exp2, expm1 expm1 expm1, sigmoid sigmoid sigmoid,
         log log log, log2 log2 log2, log10 log10 log10, log1p log1p log1p,
         tanh tanh tanh, sinh sinh sinh, cosh cosh cosh, asinh asinh asinh, acosh acosh acosh,
         atanh atanh atanh, erf erf erf, erfc erfc erfc,
         abs abs abs, sign sign sign, square square square, rsqrt rsqrt rsqrt, relu relu relu,
         sin sin sin, cos cos cos, tan tan tan, asin asin asin, acos acos acos, atan atan atan,
     );
+    // Four vectors at once of binary32 functions without branches (of others: one after another).
+    macro_rules! fours {
+        ($($name:ident)*) => {$(
+            entries.push(Entry::new(concat!("ft_four_", stringify!($name), "_f32"), |n, w| {
+                trace::four(n, concat!("ft_", stringify!($name), "_f32"), w, $name::<Sym<F32>>)
+            }));
+        )*};
+    }
+    fours!(exp exp_of_nonpositive exp2 expm1 sigmoid tanh log log2 log1p erf);
     functions!(entries, binary:
         maximum maximum maximum, minimum minimum minimum, pow pow pow, atan2 atan2 atan2,
         fmod fmod fmod, remainder remainder remainder, floor_divide floor_divide floor_divide,
