@@ -240,11 +240,13 @@ impl Writer<'_> {
         }
         let chunk_count = self.chunks.map_or(1, |c| c.count);
         let walked = self.walked();
+        let cut = self.cut(rows, vector, machine);
+        let walks = self.walks(&cut);
         let Cut {
             piece,
             pieces,
             extent,
-        } = self.cut(rows, vector, machine);
+        } = cut;
         let width = if self.outer { piece } else { 1 };
         self.block = width;
         let local = self.local_layout(cols, width);
@@ -327,6 +329,7 @@ impl Writer<'_> {
         Emitted {
             products: 0,
             panels,
+            walks,
             in_place,
             updates: self.updates(needed),
             source: KernelSource {

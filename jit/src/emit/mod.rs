@@ -26,6 +26,7 @@ mod store;
 mod tile;
 mod update;
 mod value;
+mod walk;
 
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;
@@ -98,6 +99,8 @@ pub struct Emitted {
     pub products: u64,
     /// How it takes up a product, or computes an operand of one, if it does.
     pub panels: Option<Panels>,
+    /// The tensors that it goes through from end to end in the order of its chunks, and their bytes.
+    pub walks: Vec<(Source, usize)>,
 }
 
 /// How a kernel takes up a matrix product, or computes an operand of one, panel by panel. Its units are (piece of the columns, row), pieces outermost;

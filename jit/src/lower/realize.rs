@@ -82,6 +82,10 @@ pub struct Limits {
     pub combined_work: u64,
     /// Most bytes by which a combined launch may exceed what its members, launched one by one, would keep.
     pub combined_held: usize,
+    /// Kernels that read a tensor of at least so many bytes go through it together, slice by slice (scheduler X2-04).
+    pub abreast_bytes: usize,
+    /// Bytes of a slice, where the kernels can be cut so finely: it stays in the second cache from one to the next.
+    pub abreast_slice: usize,
     /// Fewest launches in a row on a device that become a graph (scheduler G-08): launching one takes the host less
     /// time than two launches.
     pub graph_least: usize,
@@ -142,6 +146,8 @@ impl Default for Limits {
             combined_least: 16 << 10,
             combined_work: 64 << 20,
             combined_held: 0,
+            abreast_bytes: 16 << 20,
+            abreast_slice: 256 << 10,
             graph_least: 2,
             graph_runs: 2,
             graph_forms: 4,

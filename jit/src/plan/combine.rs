@@ -5,6 +5,11 @@
 //! depend on none of each other become one launch, whose tasks cover all of them (scheduler C-05, codegen A10.4). Each
 //! keeps its own chunks and arguments, so nothing is compiled for it and results keep their bits.
 //!
+//! Kernels that go through one large tensor in the order of their chunks, such as sums over its rows and over its columns,
+//! do so **abreast**: a task is a slice of the tensor, on which each runs in turn, so that the first reads it from memory
+//! and the others from the cache (scheduler X2-01 to X2-08, R-19). Each keeps its own direction, form and partial results;
+//! nothing is fused, so nothing is asked of the kernels but the order in which they read.
+//!
 //! On a CUDA device only kernels of one text share a launch, whatever their sizes: their arguments travel in a table.
 
 use super::Step;
@@ -20,6 +25,8 @@ use std::ops::Range;
 pub struct Launches {
     /// All steps in order: a lone step, or several kernels that are launched at once.
     pub groups: Vec<Range<usize>>,
+    /// By group, into how many slices its kernels are cut that run abreast; 0, and none at the end: they do not.
+    pub slices: Vec<usize>,
     /// By step, what a kernel costs, about, in bytes moved; 0 for a call.
     pub work: Vec<u64>,
     /// Most bytes that a combined launch may keep which its members, one by one, would have released by then.
@@ -83,6 +90,11 @@ fn reads(kernel: &Emitted) -> impl Iterator<Item = Source> {
 }
 
 impl Launches {
+    /// Into how many slices the kernels of a group are cut, 0 if they do not run abreast.
+    pub(super) fn slices_of(&self, group: usize) -> usize {
+        self.slices.get(group).copied().unwrap_or(0)
+    }
+
     /// Groups of consecutive kernels that are independent of each other (scheduler C-06, C-07, C-17); with
     /// `combined_members` 1 every step is alone.
     pub(super) fn of(
@@ -92,10 +104,18 @@ impl Launches {
         limits: &Limits,
     ) -> Launches {
         let work: Vec<u64> = steps.iter().map(work).collect();
+        let passes = passes(steps, frees, pieces, limits);
         let mut groups: Vec<Range<usize>> = Vec::new();
         // None after a step that nothing may join.
         let mut open: Option<Touched<'_>> = None;
         for (i, step) in steps.iter().enumerate() {
+            if let Some((pass, _)) = passes.iter().find(|(pass, _)| pass.contains(&i)) {
+                if pass.start == i {
+                    groups.push(pass.clone());
+                }
+                open = None;
+                continue;
+            }
             let kernel = match step {
                 // What a kernel updates is there before all of them are launched.
                 Step::Launch(kernel)
@@ -127,16 +147,76 @@ impl Launches {
             let total: u64 = work[group.clone()].iter().sum();
             total >= limits.combined_least.saturating_mul(group.len() as u64)
         };
+        let slices_of = |group: &Range<usize>| {
+            let pass = passes.iter().find(|(pass, _)| pass == group);
+            pass.map_or(0, |(_, slices)| *slices)
+        };
         let groups = groups.into_iter().flat_map(|group| {
-            let step = if worth(&group) { group.len() } else { 1 };
+            let whole = slices_of(&group) > 0 || worth(&group);
+            let step = if whole { group.len() } else { 1 };
             group.clone().step_by(step).map(move |i| i..i + step)
         });
+        let groups: Vec<Range<usize>> = groups.collect();
         Launches {
-            groups: groups.collect(),
+            slices: groups.iter().map(slices_of).collect(),
+            groups,
             work,
             held: limits.combined_held,
         }
     }
+}
+
+/// Runs of consecutive independent kernels that go through one large tensor, and into how many slices they are cut.
+fn passes(
+    steps: &[Step],
+    frees: &[Vec<Source>],
+    pieces: &Pieces,
+    limits: &Limits,
+) -> Vec<(Range<usize>, usize)> {
+    let mut found = Vec::new();
+    let walks = |i: usize| -> Vec<(Source, usize)> {
+        match &steps[i] {
+            Step::Launch(kernel) if kernel.updates.is_empty() => {
+                let large = |walk: &&(Source, usize)| walk.1 >= limits.abreast_bytes;
+                kernel.walks.iter().filter(large).copied().collect()
+            }
+            _ => Vec::new(),
+        }
+    };
+    let mut at = 0;
+    while at < steps.len() {
+        let (start, mut common) = (at, walks(at));
+        let mut touched = Touched::new(pieces);
+        while let Some(Step::Launch(kernel)) = steps.get(at) {
+            let mut shared = walks(at);
+            shared.retain(|walk| common.contains(walk));
+            let joins = touched.members < limits.combined_members
+                && !shared.is_empty()
+                && touched.admits(kernel, &frees[at]);
+            if !joins {
+                break;
+            }
+            common = shared;
+            touched.add(kernel);
+            at += 1;
+        }
+        if at > start + 1 {
+            let chunks = steps[start..at].iter().filter_map(|step| match step {
+                Step::Launch(kernel) => Some(kernel.chunks),
+                _ => None,
+            });
+            let bytes = common.iter().map(|walk| walk.1).max().unwrap_or(0);
+            let slices = chunks
+                .min()
+                .unwrap_or(1)
+                .min(bytes / limits.abreast_slice.max(1));
+            if slices > 1 {
+                found.push((start..at, slices));
+            }
+        }
+        at = at.max(start + 1);
+    }
+    found
 }
 
 /// Most bytes that kernels sharing a launch of a CUDA device keep longer than they would alone.

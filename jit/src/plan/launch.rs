@@ -379,10 +379,11 @@ impl Run<'_> {
     }
 
     /// Launches the independent kernels of steps `group` at once, then releases what each of them used last; in
-    /// several launches where more than `held` bytes would wait for that.
+    /// several launches where more than `held` bytes would wait for that. `slices` above 0: abreast.
     pub(super) fn launch_together(
         &mut self,
         group: Range<usize>,
+        slices: usize,
         kernels: &[Option<Arc<Kernel>>],
     ) -> Result<()> {
         let draft = self.draft;
@@ -401,14 +402,18 @@ impl Run<'_> {
                 .sum::<usize>();
             batch.push((i, emitted, kernel, outputs));
             if held > draft.launches.held || i + 1 == group.end {
-                self.launch_batch(std::mem::take(&mut batch))?;
+                self.launch_batch(std::mem::take(&mut batch), slices)?;
                 held = 0;
             }
         }
         Ok(())
     }
 
-    fn launch_batch(&mut self, batch: Vec<(usize, &Emitted, &Kernel, Outputs)>) -> Result<()> {
+    fn launch_batch(
+        &mut self,
+        batch: Vec<(usize, &Emitted, &Kernel, Outputs)>,
+        slices: usize,
+    ) -> Result<()> {
         let draft = self.draft;
         let mut arguments = Arguments::default();
         for (_, emitted, _, outputs) in &batch {
@@ -424,7 +429,7 @@ impl Run<'_> {
             .collect();
         let fault = match &members[..] {
             [member] => launch(&member.launch),
-            members => launch_together(members).map(|fault| fault.map(|(_, fault)| fault)),
+            members => launch_together(members, slices).map(|fault| fault.map(|(_, fault)| fault)),
         };
         let fault = fault.map_err(|e| match batch.first() {
             Some((_, emitted, ..)) => placed(e, emitted, &draft.graph),

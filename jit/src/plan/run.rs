@@ -52,7 +52,8 @@ impl Plan {
             false => Timer::start(),
         };
         if group.len() > 1 {
-            run.launch_together(group.clone(), &self.kernels)?;
+            let slices = self.draft.launches.slices_of(at);
+            run.launch_together(group.clone(), slices, &self.kernels)?;
             self.meter.stop(timer, &self.draft, at);
             return Ok(());
         }
@@ -67,7 +68,8 @@ impl Plan {
     pub(super) fn launch_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
         let group = self.draft.launches.groups[at].clone();
         if group.len() > 1 {
-            return run.launch_together(group, &self.kernels);
+            let slices = self.draft.launches.slices_of(at);
+            return run.launch_together(group, slices, &self.kernels);
         }
         self.step(run, group.start)?;
         run.release(group.start);

@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod abreast;
 mod caching;
 mod calls;
 mod combined;

@@ -698,3 +698,37 @@ fn positions_of_computed_values() {
         run(&text, &[filled::<f32>(&[rows, 1003], negative)], 0.0);
     }
 }
+
+// ir R3: several vectors are looked at together; NaN in any of their lanes is in the row's result
+#[test]
+fn nan_anywhere_in_a_row_is_its_extreme() {
+    for (dtype, length) in [("f32", 203), ("f64", 203), ("f32", 64), ("f32", 1000)] {
+        let rows = length;
+        let at = |i: usize| match (i / length, i % length) {
+            (row, column) if row == column && row % 3 != 0 => f64::NAN,
+            (row, column) => ((row * 7 + column * 13) % 101) as f64 - 50.0,
+        };
+        let x = match dtype {
+            "f32" => filled::<f32>(&[rows, length], |i| at(i) as f32),
+            _ => filled::<f64>(&[rows, length], at),
+        };
+        let text = format!(
+            "%0: {dtype}[{rows}, {length}] = input 0 [{length}, 1]
+             %1: {dtype}[{rows}] = max(%0) {{dims: [1], keepdim: false}}
+             %2: {dtype}[{rows}] = min(%0) {{dims: [1], keepdim: false}}
+             %3: {dtype}[{rows}, {length}] = softmax(%0) {{dim: 1}}
+             return %1 %2 %3"
+        );
+        let got = run(&text, &[x], 1e-6);
+        let (max, min, parts) = (values(&got[0]), values(&got[1]), values(&got[2]));
+        for row in 0..rows {
+            let nan = row % 3 != 0;
+            let sum: f64 = parts[row * length..][..length].iter().sum();
+            assert!(max[row].is_nan() == nan && min[row].is_nan() == nan && sum.is_nan() == nan);
+            assert!(
+                nan || (sum - 1.0).abs() < 1e-5 && max[row] >= min[row],
+                "row {row}"
+            );
+        }
+    }
+}

@@ -41,9 +41,13 @@ struct Running {
 /// do not depend on what is combined (scheduler C-14, codegen A10.4). Of several faults the first member's is returned,
 /// with its position.
 ///
+/// With `slices` above 0 the members run **abreast**: each one's chunks are cut into so many runs in order, and a task is
+/// one run of every member, in the order of the members. Where all go through one tensor, only the first reads it from
+/// memory.
+///
 /// # Errors
 /// As of a launch; nothing has run then. `Internal` for a kernel of another device.
-pub fn launch_together(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
+pub fn launch_together(members: &[Member<'_>], slices: usize) -> Result<Option<(usize, Fault)>> {
     let is_host = |m: &Member<'_>| matches!(m.launch.kernel.code(), Code::Host { .. });
     if !members.iter().any(is_host) {
         return on_device(members);
@@ -113,11 +117,24 @@ pub fn launch_together(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>>
             (from, at) = (to, at + 1);
         }
     };
-    match cuts(&running, pool.threads()) {
-        Some(cuts) => pool.run(cuts.len() - 1, &|begin, end, thread| {
-            run(cuts[begin], cuts[end], thread);
-        }),
-        None => run(0, first, 0),
+    if slices > 0 {
+        pool.run(slices, &|begin, end, thread| {
+            for slice in begin..end {
+                for m in &running {
+                    let to = |slice: usize| m.first + share(m.chunks, slice, slices);
+                    if to(slice) < to(slice + 1) {
+                        run(to(slice), to(slice + 1), thread);
+                    }
+                }
+            }
+        });
+    } else {
+        match cuts(&running, pool.threads()) {
+            Some(cuts) => pool.run(cuts.len() - 1, &|begin, end, thread| {
+                run(cuts[begin], cuts[end], thread);
+            }),
+            None => run(0, first, 0),
+        }
     }
     let finishing: Vec<&Running> = running.iter().filter(|m| m.finish.is_some()).collect();
     pool.run(finishing.len(), &|begin, end, thread| {
@@ -159,6 +176,11 @@ fn on_device(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
         table::launch_tables(&same)?;
     }
     Ok(None)
+}
+
+/// How many of `chunks` chunks the first `slice` of `slices` slices have.
+fn share(chunks: usize, slice: usize, slices: usize) -> usize {
+    chunks / slices * slice + chunks % slices * slice / slices
 }
 
 /// Bytes of a part of the workspace.
@@ -238,6 +260,19 @@ mod tests {
         // Small members are together, the large one is spread.
         assert!(cuts[1] > 100, "{cuts:?}");
         assert!(cuts.iter().filter(|&&c| c > 500 && c < 1500).count() > 30);
+    }
+
+    #[test]
+    fn slices_cover_the_chunks_in_order() {
+        for (chunks, slices) in [(0, 3), (1, 7), (5, 7), (7, 7), (4096, 64), (4095, 61)] {
+            let ends: Vec<usize> = (0..=slices).map(|s| share(chunks, s, slices)).collect();
+            assert!(
+                ends[0] == 0 && ends[slices] == chunks && ends.is_sorted(),
+                "{ends:?}"
+            );
+            let most = ends.windows(2).map(|e| e[1] - e[0]).max();
+            assert!(most <= Some(chunks.div_ceil(slices)), "{ends:?}");
+        }
     }
 
     #[test]

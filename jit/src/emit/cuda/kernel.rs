@@ -277,6 +277,7 @@ impl Writer<'_> {
             },
             loops: self.stages.loops.iter().filter(working).count(),
             panels: None,
+            walks: Vec::new(),
             node: self.node.clone(),
         }
     }

@@ -191,6 +191,7 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
         },
         loops: 1,
         panels: None,
+        walks: Vec::new(),
         node,
     }
 }
