@@ -54,7 +54,7 @@ impl Operand {
     }
 }
 
-/// The last operation recorded at a place.
+/// The last operation recorded at a place, with operands of sizes that share it.
 struct Known {
     operands: SmallVec<[Operand; 2]>,
     kind: Arc<Kind>,
@@ -71,23 +71,32 @@ impl Known {
     }
 }
 
-/// Places kept, in each thread, by the user's line and the operator.
-const PLACES: usize = 256;
+/// Places kept, in each thread, by the user's line, the operator and the operands' sizes: a line in a loop over a list of
+/// tensors has as many kinds as the list has sizes.
+const PLACES: usize = 1024;
 
 thread_local! {
     static KNOWN: RefCell<Vec<Option<Known>>> = const { RefCell::new(Vec::new()) };
 }
 
 #[inline]
-fn place(location: &'static Location<'static>, op: &Op) -> usize {
+fn place(location: &'static Location<'static>, op: &Op, args: &[ArgMeta<'_>]) -> usize {
     let salt = match op {
         Op::Unary(op) => *op as usize,
         Op::Binary(op) => *op as usize + 97,
         Op::Reduce { kind, .. } => *kind as usize + 193,
         _ => 0,
     };
-    let line = std::ptr::from_ref(location) as usize >> 3;
-    (line ^ salt.wrapping_mul(37)) % PLACES
+    let mut mixed = std::ptr::from_ref(location) as u64 >> 3 ^ (salt as u64) << 40;
+    for arg in args {
+        if let ArgMeta::Tensor(shape, _) = arg {
+            for &size in shape.iter() {
+                mixed = mixed.rotate_left(23) ^ size as u64;
+            }
+        }
+    }
+    // The high bits of a product depend on all of its factor (Knuth, 1973).
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES.trailing_zeros())) as usize
 }
 
 impl Kind {
@@ -151,7 +160,7 @@ impl Kind {
         precision: Precision,
         location: &'static Location<'static>,
     ) -> Result<Arc<Kind>, (Op, Error)> {
-        let place = place(location, &op);
+        let place = place(location, &op, args);
         let known = KNOWN.try_with(|known| {
             let known = known.try_borrow().ok()?;
             let known = known.get(place)?.as_ref()?;
@@ -244,6 +253,21 @@ mod tests {
             Precision::Fast,
         );
         assert_eq!(other.shape, b);
+    }
+
+    #[test]
+    fn a_line_over_a_list_keeps_a_kind_for_each_size() {
+        let shapes: Vec<Shape> = (1..=64).map(|n| Shape::from([n, 3])).collect();
+        let of = |shape| {
+            let args = [ArgMeta::Tensor(shape, DType::F32)];
+            kind(Op::Unary(UnaryOp::Exp), &args, Precision::Fast)
+        };
+        let first: Vec<Arc<Kind>> = shapes.iter().map(of).collect();
+        let again: Vec<Arc<Kind>> = shapes.iter().map(of).collect();
+        let pairs = || first.iter().zip(&again);
+        assert!(pairs().all(|(a, b)| a.shape == b.shape && a.hash == b.hash));
+        // Two of them may share a place.
+        assert!(pairs().filter(|(a, b)| Arc::ptr_eq(a, b)).count() > 32);
     }
 
     #[test]
