@@ -44,7 +44,7 @@ FT_INLINE double ft_divide(double a, double b) {
   return a * __ddiv_rn(1.0, b * s) * s;
 }
 #if __CUDA_ARCH__ >= 900
-#define FT_AFTER asm volatile(\"griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;\" ::: \"memory\")
+#define FT_AFTER asm volatile(\"{ .reg .pred few; griddepcontrol.wait; setp.le.u32 few, %0, 2048; @few griddepcontrol.launch_dependents; }\" :: \"r\"(gridDim.x) : \"memory\")
 #else
 #define FT_AFTER
 #endif
