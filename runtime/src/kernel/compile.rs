@@ -10,6 +10,7 @@ use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Kernels kept in memory, by count and by bytes of code and source.
 const COUNT_LIMIT: usize = 4096;
@@ -265,7 +266,7 @@ impl Kernels {
         }
         let store = store.filter(|_| self.keeps);
         let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
-            let made = parallel(files, |file| compile_file(toolchain, store, file));
+            let made = parallel(files, jobs, |file| compile_file(toolchain, store, file));
             let mut alone = Vec::new();
             for (claims, result) in made {
                 match result {
@@ -286,16 +287,13 @@ impl Kernels {
             alone
         };
         // Of a file that fails as a whole each kernel is tried by itself, so that only the bad one fails.
-        let mut alone = if toolchain.shares_files() {
-            compile(split(claims, jobs.max(1)))
-        } else {
-            claims
+        let files = match toolchain.has_bases() {
+            true => split_by_base(claims, jobs.max(1)),
+            false => split(claims, jobs.max(1)),
         };
-        while !alone.is_empty() {
-            let batch = alone.split_off(alone.len().saturating_sub(jobs.max(1)));
-            let left = compile(batch.into_iter().map(|claim| vec![claim]).collect());
-            debug_assert!(left.is_empty(), "a file of one kernel settles its claim");
-        }
+        let alone = compile(files);
+        let left = compile(alone.into_iter().map(|claim| vec![claim]).collect());
+        debug_assert!(left.is_empty(), "a file of one kernel settles its claim");
     }
 }
 
@@ -404,33 +402,59 @@ fn split<'a>(mut claims: Vec<Claim<'a>>, files: usize) -> Vec<Vec<Claim<'a>>> {
     dealt.into_iter().map(|(_, claims)| claims).collect()
 }
 
-/// Applies `f` to each file, each on a thread of its own, the first on this one.
-fn parallel<F: Send + Sync, R: Send>(files: Vec<F>, f: impl Fn(&F) -> R + Sync) -> Vec<(F, R)> {
-    let f = &f;
-    let results: Vec<R> = std::thread::scope(|scope| {
-        let (first, rest) = match files.split_first() {
-            Some(split) => split,
-            None => return Vec::new(),
-        };
-        let started: Vec<_> = rest
-            .iter()
-            .map(|file| {
-                std::thread::Builder::new()
-                    .spawn_scoped(scope, move || f(file))
-                    .map_err(|_| file)
-            })
-            .collect();
-        let mut results = vec![f(first)];
+/// Deals claims to about `files` files, each of kernels of one base; a file each where there are no more of them.
+fn split_by_base(claims: Vec<Claim<'_>>, files: usize) -> Vec<Vec<Claim<'_>>> {
+    let all = claims.len();
+    if all <= files {
+        return claims.into_iter().map(|claim| vec![claim]).collect();
+    }
+    let (mut dealt, mut classes) = (Vec::new(), Vec::<Vec<Claim<'_>>>::new());
+    for claim in claims {
+        let base = claim.source.base();
+        let mut known = classes.iter_mut();
+        match known.find(|class| class[0].source.base() == base) {
+            _ if base.is_none() => dealt.push(vec![claim]),
+            Some(class) => class.push(claim),
+            None => classes.push(vec![claim]),
+        }
+    }
+    for class in classes {
+        let share = (files * class.len()).div_ceil(all);
+        dealt.extend(split(class, share));
+    }
+    dealt
+}
+
+/// Applies `f` to each file, on this thread and up to `jobs - 1` others, which take one after another.
+fn parallel<F: Send + Sync, R: Send>(
+    files: Vec<F>,
+    jobs: usize,
+    f: impl Fn(&F) -> R + Sync,
+) -> Vec<(F, R)> {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            let Some(file) = files.get(at) else {
+                return done;
+            };
+            done.push((at, f(file)));
+        }
+    };
+    let mut results: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let others = jobs.min(files.len()).saturating_sub(1);
+        // If the system has no more threads, there are fewer.
+        let start = |_| std::thread::Builder::new().spawn_scoped(scope, work).ok();
+        let started: Vec<_> = (0..others).filter_map(start).collect();
+        let mut results = work();
         for thread in started {
-            results.push(match thread {
-                Ok(thread) => thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-                // The system has no more threads: here, then.
-                Err(file) => f(file),
-            });
+            let done = thread.join();
+            results.extend(done.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         results
     });
+    results.sort_by_key(|(at, _)| *at);
+    let results = results.into_iter().map(|(_, result)| result);
     files.into_iter().zip(results).collect()
 }

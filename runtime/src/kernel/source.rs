@@ -14,6 +14,13 @@ pub struct Part {
     pub text: Cow<'static, str>,
 }
 
+impl Part {
+    /// The order of what a file has one of at most, which kernels of one file share.
+    pub const BASE: u32 = u32::MAX - 1;
+    /// The order of what uses that.
+    pub const LAST: u32 = u32::MAX;
+}
+
 /// One generated kernel before compilation.
 ///
 /// The body defines `void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local)`, which runs the
@@ -55,6 +62,14 @@ impl KernelSource {
         let mut text = support(std::slice::from_ref(&self));
         text.push_str(&self.body);
         text
+    }
+
+    /// What kernels must have in common to share a file; kernels of a CUDA device without it share none.
+    pub(super) fn base(&self) -> Option<&str> {
+        let mut parts = self.parts.iter();
+        parts
+            .find(|part| part.order == Part::BASE)
+            .map(|part| &*part.text)
     }
 
     /// The key of the kernel that the compiler of this identity (path, arguments, version, flags) makes of it.

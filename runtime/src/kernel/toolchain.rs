@@ -47,9 +47,10 @@ impl Toolchain {
         }
     }
 
-    /// Whether a file of several kernels compiles faster than as many files.
-    pub(super) fn shares_files(&self) -> bool {
-        matches!(self, Toolchain::Host)
+    /// Whether kernels share a file only with such as have the same base, and only where there are more of them than
+    /// compile at a time.
+    pub(super) fn has_bases(&self) -> bool {
+        matches!(self, Toolchain::Cuda(_))
     }
 
     /// Checks that there is a compiler, which a warm cache does without.

@@ -226,10 +226,7 @@ impl Writer<'_> {
         };
         let in_place = self.in_place(needed);
         let head = self.head(&in_place);
-        let mut body = text::helpers(self.narrow_indices());
-        if self.scans {
-            body.push_str(scan::HELPERS);
-        }
+        let mut body = String::new();
         self.structure(&mut body);
         let kernel = |out: &mut String, suffix: &str, threads: u32, text: &str| {
             let _ = writeln!(
@@ -245,7 +242,16 @@ impl Writer<'_> {
             order: p.order,
             text: p.text,
         };
-        let parts = support::parts(&self.needs).into_iter().map(part).collect();
+        let support = support::parts(&self.needs).into_iter().map(part);
+        let helpers = Part {
+            order: Part::BASE,
+            text: text::helpers(self.narrow_indices()).into(),
+        };
+        let scans = self.scans.then(|| Part {
+            order: Part::LAST,
+            text: scan::HELPERS.into(),
+        });
+        let parts = support.chain([helpers]).chain(scans).collect();
         let pieces = self.shape.pieces();
         let scratch = match split {
             Some(_) => self.node.rows() * pieces * self.put_in_slots().len() * SLOT,
