@@ -304,6 +304,28 @@ fn adamw(b: &Bench) {
         after.kernels_launched - before.kernels_launched,
     );
     b.time(name, 822.0, 28 * total, |i| step(i + 1));
+    drop(step);
+    // The factors that change from step to step are tensors.
+    let compiled = jit(|(all, c1, c2): (Vec<[Tensor; 4]>, &Tensor, &Tensor)| {
+        let of = |[p, g, m, v]: [Tensor; 4]| {
+            let m = m * 0.9 + &g * 0.1;
+            let v = v * 0.999 + g.square() * 0.001;
+            let p = p * (1.0 - 1e-3 * 0.01) - (&m / c1) / ((&v / c2).sqrt() + 1e-8) * 1e-3;
+            [p, g, m, v]
+        };
+        all.into_iter().map(of).collect::<Vec<[Tensor; 4]>>()
+    });
+    let mut state = [set(), set()];
+    b.time("AdamW f32, 148 tensors, compiled", 822.0, 28 * total, |i| {
+        let [c1, c2] = [0.9f64, 0.999].map(|beta| {
+            let c = 1.0 - beta.powi(i as i32 + 1);
+            Tensor::full([], c, DType::F32, &b.device)
+        });
+        let old = state[i % 2].take().expect("put back");
+        let new = compiled.call((old, &c1, &c2));
+        state[i % 2] = Some(new);
+        Vec::new()
+    });
 }
 
 /// What a kernel costs when it is first needed.

@@ -38,6 +38,7 @@ fn main() -> Outcome {
         flushes(length, &options, &mut table)?;
     }
     calls(&options, &mut table)?;
+    steps_of_lists(&options, &mut table)?;
     long_traces(&options, &mut table)?;
     table.print();
     Ok(())
@@ -147,6 +148,55 @@ fn calls(options: &Options, table: &mut Table) -> Outcome {
             &samples[1],
             3000.0,
         );
+    }
+    Ok(())
+}
+
+/// A step of AdamW of parameter, gradient and two means, in place.
+fn adamw([p, g, m, v]: [Tensor; 4], [c1, c2]: [&Tensor; 2]) -> [Tensor; 4] {
+    let m = m * 0.9 + &g * 0.1;
+    let v = v * 0.999 + g.square() * 0.001;
+    let p = p * (1.0 - 1e-3 * 0.01) - (&m / c1) / ((&v / c2).sqrt() + 1e-8) * 1e-3;
+    [p, g, m, v]
+}
+
+/// AdamW over 148 tensors, as many as a model of the size of GPT-2 has: recorded and flushed, and replayed. Half of the
+/// time that recorded operations alone would take is the target of a call.
+fn steps_of_lists(options: &Options, table: &mut Table) -> Outcome {
+    if !options.wants("AdamW") {
+        return Ok(());
+    }
+    let state = || -> Outcome<Vec<[Tensor; 4]>> {
+        let all: Vec<[Tensor; 4]> = (0..148)
+            .map(|i| [0, 1, 2, 3].map(|k| vector(16 + i as usize % 12, 4 * i + k).abs()))
+            .collect();
+        eval(all.iter().flatten())?;
+        Ok(all)
+    };
+    let factor = |c: f32| Tensor::from_vec(vec![c], [], &Device::cpu());
+    let (c1, c2) = (factor(0.1), factor(0.001));
+    let step = jit(|(all, c1, c2): (Vec<[Tensor; 4]>, &Tensor, &Tensor)| {
+        let new = all.into_iter().map(|one| adamw(one, [c1, c2]));
+        new.collect::<Vec<[Tensor; 4]>>()
+    });
+    let mut old = state()?;
+    let recorded = whole(|| {
+        let taken = std::mem::take(&mut old);
+        old = taken
+            .into_iter()
+            .map(|one| adamw(one, [&c1, &c2]))
+            .collect();
+        let _ = eval(old.iter().flatten());
+    });
+    let mut given = state()?;
+    let replayed = whole(|| given = step.call((std::mem::take(&mut given), &c1, &c2)));
+    let samples = interleaved(&mut [recorded, replayed], options);
+    let nothing = vec![0.0; options.rounds];
+    for (what, samples, target) in [
+        ("AdamW of 148 tensors, recorded", &samples[0], 1_000_000.0),
+        ("AdamW of 148 tensors, replayed", &samples[1], 300_000.0),
+    ] {
+        row(table, what.to_owned(), samples, &nothing, target);
     }
     Ok(())
 }
