@@ -695,6 +695,107 @@ fn faults_and_shortages_are_errors() {
     assert!((&x + 1.0).eval().is_ok(), "the device works on");
 }
 
+/// More kernels than compile at a time share files.
+#[test]
+fn kernels_needed_at_once_compile_together() {
+    let Some(d) = device() else { return };
+    let n = 24usize;
+    let program = |number: usize, d: &Device| {
+        let x = noise(&[number + 30, 40], F32, d);
+        let y = (0..5).fold(x.clone(), |y, bit| match number >> bit & 1 {
+            0 => y.abs() * 0.5 + &x,
+            _ => (y * 1.5).tanh(),
+        });
+        if number % 3 == 0 { y.softmax(1) } else { y }
+    };
+    let there: Vec<Tensor> = (0..n).map(|k| program(k, &d)).collect();
+    let (done, stats) = stats_scope(|| eval(&there));
+    done.expect("runs");
+    assert!(
+        stats.kernels_compiled + stats.disk_cache_hits > 16,
+        "{stats:?}"
+    );
+    for (k, got) in there.iter().enumerate() {
+        let want = numbers(&program(k, &Device::cpu()));
+        for (a, b) in numbers(got).iter().zip(want) {
+            assert!((a - b).abs() < 1e-5, "program {k}: {a} for {b}");
+        }
+    }
+}
+
+/// Indices that are inputs are checked by a kernel of their own ahead of a large one, which is then part of a graph.
+#[test]
+fn indices_are_checked_ahead() {
+    let Some(d) = device() else { return };
+    let (rows, columns, n) = (500usize, 1024usize, 4000usize);
+    let table = noise(&[rows, columns], F32, &d);
+    let places = |wrong: Option<(usize, i64)>| {
+        let mut all: Vec<i64> = (0..n)
+            .map(|i| (i * 7919 % (2 * rows)) as i64 - rows as i64)
+            .collect();
+        if let Some((at, index)) = wrong {
+            all[at] = index;
+        }
+        Tensor::from_slice(&all, n, &d)
+    };
+    let good = places(None);
+    let want = numbers(&table);
+    let pick = |index: &Tensor| (table.embedding(index) * 2.0).eval();
+    let f = jit(|(table, index): (&Tensor, &Tensor)| {
+        let picked = table.embedding(index) * 2.0;
+        picked.softmax(1).sum(0).cumsum(0)
+    });
+    let sums = numbers(&f.call((&table, &good)));
+    for round in 0..5 {
+        let (got, stats) = stats_scope(|| {
+            let y = table.embedding(&good) * 2.0;
+            y.eval().expect("in range");
+            y
+        });
+        assert_eq!((stats.kernels_launched, stats.host_syncs), (2, 1));
+        let got = got.to_vec::<f32>().expect("runs");
+        for i in (0..n).step_by(37) {
+            let row = (i * 7919 % rows) * columns;
+            let wanted = want[row..row + columns].iter().map(|v| 2.0 * *v as f32);
+            assert!(
+                got[i * columns..][..columns].iter().copied().eq(wanted),
+                "{i}"
+            );
+        }
+        for (at, wrong) in [(0, 500), (n - 1, -501), (n / 2, i64::MAX)] {
+            let bad = places(Some((at, wrong)));
+            for error in [pick(&bad), f.call((&table, &bad)).eval()] {
+                let error = error.expect_err("out of range");
+                let is_it = matches!(error.kind(), ErrorKind::Index { index, dim: 0, size: 500 } if *index == wrong);
+                assert!(is_it && error.to_string().contains("cuda.rs"), "{error}");
+            }
+        }
+        let (again, stats) = stats_scope(|| f.call((&table, &good)));
+        assert_eq!(numbers(&again), sums);
+        assert!(round < 2 || stats.graph_launches == 1, "{stats:?}");
+    }
+    // Of two faults the error names one, and threads have verdicts of their own.
+    let (low, high) = (places(Some((7, -999))), places(Some((9, 999))));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    let two = (table.embedding(&low) + table.embedding(&high)).eval();
+                    let kind = two.expect_err("out of range").kind().clone();
+                    assert!(matches!(
+                        kind,
+                        ErrorKind::Index {
+                            index: -999 | 999,
+                            ..
+                        }
+                    ));
+                    pick(&good).expect("in range");
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn elements_past_two_to_the_31() {
     let Some(d) = device() else { return };

@@ -6,8 +6,10 @@ mod common;
 
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
+use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Emitted;
-use ferrotrace_jit::emit::cuda::{attention, emit, table};
+use ferrotrace_jit::emit::Pointer;
+use ferrotrace_jit::emit::cuda::{attention, checks_of, emit, table};
 use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
 use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
 use ferrotrace_jit::simplify::{Kernels, simplify_for};
@@ -15,7 +17,7 @@ use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
     BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
 };
-use ferrotrace_runtime::{DType, Device, KernelSource, Layout, Scalar, Shape, compile_for};
+use ferrotrace_runtime::{DType, Device, KernelSource, Layout, Part, Scalar, Shape, compile_for};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -44,10 +46,16 @@ fn thresholds() -> Thresholds {
     }
 }
 
-/// The CUDA sources of a graph's kernels.
+/// The CUDA sources of a graph's kernels, and of those that check their indices ahead.
 fn sources(graph: &Graph) -> Vec<String> {
-    let all = kernels(graph).into_iter();
-    all.map(|kernel| kernel.source.text()).collect()
+    let all = kernels(graph);
+    let reporting = all.iter().filter(|kernel| kernel.grid.reports);
+    let checks = reporting
+        .filter_map(checks_of)
+        .flat_map(|(checks, _)| checks);
+    let checks: Vec<Emitted> = checks.collect();
+    let texts = all.iter().chain(&checks);
+    texts.map(|kernel| kernel.source.text()).collect()
 }
 
 /// A graph's kernels, as for a device.
@@ -641,6 +649,85 @@ fn rows_of_a_table_are_read_by_whole_chunks() {
     let load = text.find("ft_load(h").expect("a load of a chunk");
     // A warp has a row, a thread four chunks of it.
     assert!(index < load && text.contains("k < 4") && text.contains("ft_store_last("));
+}
+
+/// Indices that are inputs are checked by a kernel that reads each once and writes nothing; those that a plan computes
+/// cannot be.
+#[test]
+fn indices_of_inputs_are_checked_once() {
+    let of = |lines: &str| {
+        let all = kernels(&parsed(lines));
+        let reporting = all.into_iter().find(|kernel| kernel.grid.reports);
+        checks_of(&reporting.expect("a kernel that checks"))
+    };
+    let picked = of("%0: bf16[5000, 1024] = input 0 [1024, 1]
+         %1: i32[30, 100] = input 1 [100, 1]
+         %2: bf16[30, 100, 1024] = index(%0, %1) {axes: [0], at: 0}
+         %3: bf16[30, 100, 1024] = mul(%2, $0=2.0)
+         return %3");
+    let (checks, count) = picked.expect("an input");
+    assert_eq!((checks.len(), count), (1, 3000));
+    let check = &checks[0];
+    assert!(check.grid.reports && check.chunks == 3);
+    assert_eq!(check.pointers, [Pointer::Read(Source::Input(1))]);
+    assert_eq!(check.source.body.matches("ft_index(a.fault").count(), 1);
+    // Two indices over the same loop are one kernel, an index of an index is checked with it.
+    let two = of("%0: f32[50, 60, 1000] = input 0 [60000, 1000, 1]
+         %1: i64[300] = input 1 [1]
+         %2: i64[300] = input 2 [1]
+         %3: f32[300, 1000] = index(%0, %1, %2) {axes: [0, 1], at: 0}
+         return %3");
+    assert!(two.is_some_and(|(checks, count)| (checks.len(), count) == (1, 600)));
+    let through = of("%0: f32[50, 1000] = input 0 [1000, 1]
+         %1: i64[90] = input 1 [1]
+         %2: i64[300] = input 2 [1]
+         %3: i64[300] = index(%1, %2) {axes: [0], at: 0}
+         %4: f32[300, 1000] = index(%0, %3) {axes: [0], at: 0}
+         return %4");
+    if let Some((checks, _)) = through {
+        let found = |check: &Emitted| check.source.body.matches("ft_index(a.fault").count();
+        assert_eq!(checks.iter().map(found).max(), Some(2));
+    }
+    let computed = of("%0: f32[50, 60] = input 0 [60, 1]
+         %1: i64[50] = argmax(%0) {dims: [1], keepdim: false}
+         %2: f32[40, 10] = input 1 [10, 1]
+         %3: f32[50, 10] = index(%2, %1) {axes: [0], at: 0}
+         return %3");
+    assert!(computed.is_none());
+}
+
+/// Kernels of one base compile in one file, as many are when they are first needed.
+#[test]
+fn kernels_share_a_file() {
+    let graphs = TYPICAL.iter().map(|text| parsed(text));
+    let all: Vec<Emitted> = graphs.flat_map(|graph| kernels(&graph)).collect();
+    let base = |kernel: &Emitted| {
+        let mut parts = kernel.source.parts.iter();
+        parts.find(|p| p.order == Part::BASE).cloned()
+    };
+    let first = all.iter().find_map(base).expect("a base");
+    let with: Vec<&Emitted> = all
+        .iter()
+        .filter(|k| base(k).as_ref() == Some(&first))
+        .collect();
+    assert!(with.len() > 10 && with.iter().any(|k| k.source.finish));
+    let mut parts: Vec<&Part> = Vec::new();
+    for part in with.iter().flat_map(|kernel| &kernel.source.parts) {
+        if !parts.contains(&part) {
+            parts.push(part);
+        }
+    }
+    parts.sort_by_key(|part| part.order);
+    let mut text = String::new();
+    for part in parts {
+        let _ = writeln!(text, "{}", part.text);
+    }
+    for (i, kernel) in with.iter().enumerate() {
+        text.push_str(&kernel.source.body.replace("FT_SYMBOL", &format!("ft_{i}")));
+    }
+    if available() {
+        compile_all(BTreeSet::from([text]));
+    }
 }
 
 /// Rows that start at any element are walked by aligned chunks, of which the first and the last alone may not be whole.

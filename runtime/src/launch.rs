@@ -6,10 +6,11 @@ mod together;
 pub use together::{Member, launch_together};
 
 use crate::counters::{Counter, count};
+use crate::cuda::{self, Verdict};
 use crate::host::alloc;
 use crate::inject::{self, Site};
 use crate::kernel::{Code, Entry, Finish};
-use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result, cuda};
+use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result};
 use smallvec::SmallVec;
 use std::os::raw::c_char;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -36,7 +37,7 @@ pub struct Grid {
     pub finish_threads: u32,
     /// Bytes of memory that the threads of a block share, beyond what the source declares.
     pub shared: u32,
-    /// Whether the kernel checks indices, so that the host must wait for its verdict.
+    /// Whether the kernel checks indices that no kernel before it has checked: its verdict is waited for.
     pub reports: bool,
     /// Launches that one of the kernel takes: it reads its arguments from a table. 0: they are its arguments.
     pub table: u32,
@@ -122,12 +123,25 @@ const PART: usize = 128;
 /// bound must not be read or written by others meanwhile, save that several may read.
 ///
 /// On a CUDA device the kernel is put on the device's stream, where it runs after what was put there before; the host
-/// waits for it only if it reports faults.
+/// waits for it only if it reports faults: see [`launch_noting`].
 ///
 /// # Errors
 /// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the kernel's, `OutOfMemory`
 /// for the workspace. Nothing has run then. `Device` too for what the driver answers, also of earlier launches.
 pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
+    let mut verdict = None;
+    if let Some(fault) = launch_noting(launch, &mut verdict)? {
+        return Ok(Some(fault));
+    }
+    verdict.map_or(Ok(None), Verdict::wait)
+}
+
+/// As [`launch`], but the host does not wait: what a kernel of a CUDA device reports becomes part of `verdict`, which is
+/// made where there is none. Only faults of the CPU are returned.
+///
+/// # Errors
+/// As of [`launch`].
+pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Result<Option<Fault>> {
     if launch.chunks == 0 {
         return Ok(None);
     }
@@ -144,7 +158,8 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
         }
         let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
         let kernels = (*entry, *finish, *waits);
-        return cuda::launch(module.context(), kernels, &addresses, launch);
+        let context = module.context();
+        return cuda::launch(context, kernels, &addresses, launch, verdict).map(|()| None);
     }
     let threads = Pool::global().threads().min(launch.chunks);
     let prepared = Prepared::new(launch, pointers, threads)?;

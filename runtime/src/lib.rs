@@ -37,7 +37,7 @@ pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted};
 pub use cuda::{
     Activation, Capture, Convolution, ConvolutionPart, Matrix, Product, Recording, Uncaptured,
-    compile_for, convolve, convolves, product, record, recorded, take_refusal,
+    Verdict, compile_for, convolve, convolves, product, record, recorded, take_refusal,
 };
 pub use device::Device;
 pub use dtype::{Category, DType};
@@ -49,7 +49,7 @@ pub use kernel::{
     compile_unkept, identity,
 };
 pub use launch::{
-    Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_together, prepare,
+    Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_noting, launch_together, prepare,
 };
 pub use layout::{Layout, Offsets, Strides};
 pub use log::{Channel, Channels, is_logged, log, next_plan, of_plan};

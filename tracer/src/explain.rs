@@ -65,6 +65,7 @@ fn nothing() -> Draft {
         recorded: Graph::new(),
         graph: Graph::new(),
         steps: Vec::new(),
+        checks: Vec::new(),
         launches: Launches::default(),
         graphs: Default::default(),
         frees: Vec::new(),

@@ -106,6 +106,10 @@ pub struct Limits {
     pub shrink: bool,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
+    /// Indices of a device's plan of at least this much work, in bytes moved, are checked ahead of it.
+    pub checked_ahead: u64,
+    /// And by kernels that move at most one in so many bytes of what the plan moves.
+    pub checked_share: u64,
     /// Most bytes that a block of attention may share; 0 where there is no such kernel.
     pub attention: usize,
     /// Decisions that measuring made otherwise.
@@ -156,6 +160,8 @@ impl Default for Limits {
             held_over: 1 << 16,
             shrink: false,
             moments: true,
+            checked_ahead: 1 << 20,
+            checked_share: 16,
             attention: 0,
             choice: Choice::default(),
         }

@@ -182,7 +182,12 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     if !device.is_cpu() {
         launches.take_tables(&mut steps, device.argument_bytes());
     }
+    let checks = match device.is_cpu() {
+        true => Vec::new(),
+        false => super::check::ahead(&mut steps, limits),
+    };
     let draft = Draft {
+        checks,
         launches,
         graphs: GraphLimits {
             least: limits.graph_least,
@@ -246,6 +251,7 @@ fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) ->
         let before = step.before().map(|before| &before.kernel);
         before.into_iter().chain(step.kernel())
     });
+    let all = draft.checks.iter().chain(all);
     let sources: Vec<KernelSource> = all.map(|e| e.source.clone()).collect();
     let timer = Timer::start();
     let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
@@ -266,6 +272,10 @@ fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) ->
             }
             _ => Ok(None),
         };
+    let mut checks = Vec::with_capacity(draft.checks.len());
+    for check in &draft.checks {
+        checks.extend(loaded(Some(check))?);
+    }
     let (mut before, mut kernels) = (Vec::new(), Vec::new());
     for step in &draft.steps {
         before.push(loaded(step.before().map(|b| &b.kernel))?);
@@ -280,6 +290,7 @@ fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) ->
         places: Places::of(&draft),
         draft,
         kernels,
+        checks,
         before,
         fallback,
         measured,

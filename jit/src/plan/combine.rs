@@ -286,7 +286,7 @@ impl Launches {
 }
 
 /// What a kernel costs, about, in bytes moved: an operation on a lane takes about as long as moving a byte.
-fn work(step: &Step) -> u64 {
+pub(super) fn work(step: &Step) -> u64 {
     let Step::Launch(kernel) = step else { return 0 };
     let node = &kernel.node;
     let lanes: usize = node.iter.iter().chain(&node.red).product();

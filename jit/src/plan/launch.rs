@@ -12,7 +12,7 @@ use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
-    launch, launch_together,
+    launch_noting, launch_together,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -219,7 +219,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn error(&self, fault: Fault) -> Error {
+    pub(super) fn error(&self, fault: Fault) -> Error {
         let Some(site) = self.draft.sites.get(fault.site as usize - 1) else {
             return Error::internal("a fault of no known site");
         };
@@ -238,12 +238,14 @@ impl Run<'_> {
         frees: &[Source],
     ) -> Result<()> {
         let outputs = self.outputs_of(emitted, frees)?;
+        let mut verdict = self.verdict.take();
         let mut arguments = Arguments::default();
-        self.bind(emitted, &outputs, &mut arguments)?;
-        let fault = launch(&arguments.launch(0, emitted, kernel))
-            .map_err(|e| placed(e, emitted, &self.draft.graph))?;
+        let launched = self
+            .bind(emitted, &outputs, &mut arguments)
+            .and_then(|()| launch_noting(&arguments.launch(0, emitted, kernel), &mut verdict));
         drop(arguments);
-        match fault {
+        self.verdict = verdict;
+        match launched.map_err(|e| placed(e, emitted, &self.draft.graph))? {
             Some(fault) => Err(self.error(fault)),
             None => self.settle(outputs),
         }
@@ -415,6 +417,7 @@ impl Run<'_> {
         slices: usize,
     ) -> Result<()> {
         let draft = self.draft;
+        let mut verdict = self.verdict.take();
         let mut arguments = Arguments::default();
         for (_, emitted, _, outputs) in &batch {
             self.bind(emitted, outputs, &mut arguments)?;
@@ -428,16 +431,18 @@ impl Run<'_> {
             })
             .collect();
         let fault = match &members[..] {
-            [member] => launch(&member.launch),
-            members => launch_together(members, slices).map(|fault| fault.map(|(_, fault)| fault)),
+            [member] => launch_noting(&member.launch, &mut verdict),
+            members => launch_together(members, slices, &mut verdict)
+                .map(|fault| fault.map(|(_, fault)| fault)),
         };
         let fault = fault.map_err(|e| match batch.first() {
             Some((_, emitted, ..)) => placed(e, emitted, &draft.graph),
             None => e,
-        })?;
+        });
         drop(members);
         drop(arguments);
-        if let Some(fault) = fault {
+        self.verdict = verdict;
+        if let Some(fault) = fault? {
             return Err(self.error(fault));
         }
         let steps: SmallVec<[usize; 16]> = batch.iter().map(|member| member.0).collect();

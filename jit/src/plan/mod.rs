@@ -5,6 +5,7 @@ mod bound;
 mod build;
 mod calls;
 mod capture;
+mod check;
 mod combine;
 mod finite;
 mod launch;
@@ -119,7 +120,9 @@ pub struct Draft {
     pub graph: Graph,
     /// The steps, in order.
     pub steps: Vec<Step>,
-    /// Which of them are launched together.
+    /// Kernels that check indices before any step.
+    pub checks: Vec<Emitted>,
+    /// Which steps are launched together.
     pub launches: Launches,
     /// When they become graphs of a device.
     pub graphs: GraphLimits,
@@ -145,6 +148,8 @@ pub struct Plan {
     draft: Draft,
     /// The kernel of each step that has one.
     kernels: Vec<Option<Arc<Kernel>>>,
+    /// Those of the draft's checks.
+    checks: Vec<Arc<Kernel>>,
     /// Those before products, by step.
     before: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.

@@ -7,7 +7,7 @@ use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::Emitted;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer, is_profiling};
+use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer, Verdict, is_profiling};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -20,6 +20,8 @@ pub(super) struct Run<'a> {
     nodes: SmallVec<[Option<Array>; 4]>,
     places: &'a Places,
     nothing: OnceCell<Buffer>,
+    /// What kernels that check indices report, on a device.
+    pub(super) verdict: Option<Verdict>,
 }
 
 impl Plan {
@@ -32,13 +34,24 @@ impl Plan {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
             return crate::eager::run_ready_made(&self.draft.recorded, &arrays, scalars);
         }
-        let mut run = Run::new(self, std::mem::take(inputs), scalars);
-        if Config::get().nans {
-            return self.run_watched(&mut run);
+        if inputs.len() != self.draft.graph.inputs().len() {
+            let (given, wanted) = (inputs.len(), self.draft.graph.inputs().len());
+            let why = format!("a plan of {wanted} inputs was given {given}");
+            return Err(Error::internal(why));
         }
-        if !self.run_captured(&mut run)? {
+        let mut run = Run::new(self, std::mem::take(inputs), scalars);
+        let done = self.run_steps(&mut run);
+        run.judged(done)
+    }
+
+    fn run_steps(&self, run: &mut Run<'_>) -> Result<Vec<Array>> {
+        self.check_ahead(run)?;
+        if Config::get().nans {
+            return self.run_watched(run);
+        }
+        if !self.run_captured(run)? {
             for at in 0..self.draft.launches.groups.len() {
-                self.run_group(&mut run, at)?;
+                self.run_group(run, at)?;
             }
         }
         run.outputs()
@@ -156,6 +169,7 @@ impl<'a> Run<'a> {
             nodes: (0..plan.places.count).map(|_| None).collect(),
             places: &plan.places,
             nothing: OnceCell::new(),
+            verdict: None,
         }
     }
 
@@ -168,6 +182,7 @@ impl<'a> Run<'a> {
             nodes: of.nodes.iter().map(|_| None).collect(),
             places: of.places,
             nothing: OnceCell::new(),
+            verdict: None,
         }
     }
 

@@ -6,12 +6,12 @@ use super::copy::Staging;
 use super::dnn::Dnn;
 use super::memory::Shelves;
 use super::record::{self, Uncaptured};
+use super::verdict::Slot;
 use super::{Nvrtc, driver};
 use crate::{Buffer, Device, Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, result, sys};
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
-use std::ptr;
 use std::time::Duration;
 
 /// A device's primary context, its stream, and what belongs to them. It lives until the process ends.
@@ -36,20 +36,16 @@ pub(crate) struct Context {
     /// A stream on which nothing runs: libraries' calls are captured on it, one at a time.
     pub(super) capture: Mutex<CaptureStream>,
     bandwidth: OnceCell<u64>,
-    /// Memory of the host that kernels report faults in, one launch at a time.
-    pub(super) faults: Mutex<Faults>,
+    /// Where kernels report faults, those that no verdict uses.
+    pub(super) slots: Mutex<Vec<Slot>>,
+    /// Where kernels report that which others found before them.
+    nowhere: Slot,
 }
 
 /// A stream of the device.
 pub(super) struct CaptureStream(pub sys::CUstream);
 
-/// A pair of numbers that both sides see: a site and an index.
-pub(super) struct Faults {
-    pub host: *mut i64,
-    pub device: sys::CUdeviceptr,
-}
-
-// SAFETY: contexts and streams may be used from any thread; staging memory and faults are behind locks.
+// SAFETY: contexts and streams may be used from any thread; staging memory and verdicts are behind locks.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -119,7 +115,7 @@ impl Context {
         // From Hopper on, a device's own instructions are those of its family's `a` target.
         let own = if major >= 9 { "a" } else { "" };
         let name = result::device::get_name(device).map_err(&error)?;
-        let faults = Faults::new().map_err(&error)?;
+        let nowhere = Slot::new().map_err(&error)?;
         Ok(Context {
             index,
             context,
@@ -144,7 +140,8 @@ impl Context {
             dnn: OnceCell::new(),
             capture: Mutex::new(CaptureStream(capture)),
             bandwidth: OnceCell::new(),
-            faults: Mutex::new(faults),
+            slots: Mutex::default(),
+            nowhere,
         })
     }
 
@@ -162,6 +159,11 @@ impl Context {
 
     pub(super) fn stream(&self) -> sys::CUstream {
         self.stream
+    }
+
+    /// The address for faults that nobody looks at.
+    pub(super) fn nowhere(&self) -> u64 {
+        self.nowhere.device
     }
 
     /// cuBLAS for this device, made at the first call.
@@ -231,21 +233,6 @@ impl Context {
         // SAFETY: the stream lives until the process ends.
         unsafe { result::stream::synchronize(self.stream) }
             .map_err(failed(self.index, "what was launched"))
-    }
-}
-
-impl Faults {
-    fn new() -> Result<Faults, DriverError> {
-        let (mut host, mut device) = (ptr::null_mut(), 0);
-        // SAFETY: both pointers are to live variables; the memory is never released.
-        unsafe {
-            sys::cuMemHostAlloc(&mut host, 16, sys::CU_MEMHOSTALLOC_DEVICEMAP).result()?;
-            sys::cuMemHostGetDevicePointer_v2(&mut device, host, 0).result()?;
-        }
-        Ok(Faults {
-            host: host.cast(),
-            device,
-        })
     }
 }
 

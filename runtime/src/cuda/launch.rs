@@ -2,9 +2,9 @@
 
 use super::context::failed;
 use super::record::{self, Command, Uncaptured, Work};
-use super::{Context, Function};
+use super::{Context, Function, Verdict};
 use crate::counters::{Counter, count};
-use crate::launch::{Fault, Launch};
+use crate::launch::Launch;
 use crate::{Error, Result};
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
@@ -23,15 +23,15 @@ impl Drop for Scratch<'_> {
     }
 }
 
-/// Launches a kernel, and its `finish` after it, on the device's stream, and whether both wait for what is before
-/// them; `pointers` are addresses of the bindings. The
-/// host waits only if the kernel reports faults.
+/// Launches a kernel, and its `finish` after it, on the device's stream; `waits` says whether both wait for what is
+/// before them, `pointers` are addresses of the bindings. What it reports is part of the verdict.
 pub(crate) fn launch(
-    context: &Context,
+    context: &'static Context,
     (entry, finish, waits): (Function, Option<Function>, bool),
     pointers: &[u64],
     launch: &Launch<'_>,
-) -> Result<Option<Fault>> {
+    verdict: &mut Option<Verdict>,
+) -> Result<()> {
     if launch.grid.reports {
         record::refuse(Uncaptured::ChecksIndices)?;
     }
@@ -44,17 +44,17 @@ pub(crate) fn launch(
     };
     let scratch = Scratch(context, scratch, launch.scratch);
     context.bind()?;
-    let faults = launch.grid.reports.then(|| context.faults.lock());
+    let faults = match (launch.grid.reports, &mut *verdict) {
+        (false, _) => context.nowhere(),
+        (true, Some(verdict)) => verdict.address(),
+        (true, none) => none.insert(Verdict::new(context)?).address(),
+    };
     // Every member of the kernel's argument structure is 8 bytes wide.
     let mut args: SmallVec<[u64; 64]> = SmallVec::from_slice(pointers);
     args.extend(launch.params.iter().map(|&p| p as u64));
     args.extend_from_slice(launch.scalars);
     args.push(scratch.1);
-    args.push(faults.as_ref().map_or(0, |f| f.device));
-    if let Some(faults) = &faults {
-        // SAFETY: two numbers of pinned memory, which no kernel writes while the lock is held and none was launched.
-        unsafe { ptr::write_bytes(faults.host, 0, 2) };
-    }
+    args.push(faults);
     let grid = &launch.grid;
     allow_shared(context, entry, grid.shared)?;
     let first = pointers.len() + launch.params.len();
@@ -71,19 +71,10 @@ pub(crate) fn launch(
         let block = (grid.finish_threads, 0);
         start(finish, grid.finish_blocks, block, &mut args)?;
     }
-    let Some(faults) = faults else {
-        return Ok(None);
-    };
-    count(Counter::HostSyncs, 1);
-    context.synchronize()?;
-    // SAFETY: the kernel is done, and its writes to pinned memory are seen after the wait.
-    let (site, index) = unsafe {
-        (
-            faults.host.read_volatile(),
-            faults.host.add(1).read_volatile(),
-        )
-    };
-    Ok((site != 0).then_some(Fault { site, index }))
+    match verdict {
+        Some(verdict) if launch.grid.reports => verdict.record(),
+        _ => Ok(()),
+    }
 }
 
 /// Shared memory of a block that needs no permission.

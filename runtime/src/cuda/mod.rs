@@ -19,6 +19,7 @@ mod module;
 mod nvrtc;
 mod peer;
 mod record;
+mod verdict;
 
 pub use blas::{Activation, Matrix, Product, product};
 pub(crate) use context::{Context, context};
@@ -37,3 +38,4 @@ pub use record::{Recording, Uncaptured, record, recorded, take_refusal};
 pub(crate) use record::{
     allocate as record_allocation, refuse_copy, release as record_release, symbol_at,
 };
+pub use verdict::Verdict;

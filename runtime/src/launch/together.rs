@@ -1,7 +1,8 @@
 //! Combined launches: independent kernels that share one hand-off to the pool.
 
-use super::{Args, Fault, Launch, PART, Workspace, launch, resolve, table};
+use super::{Args, Fault, Launch, PART, Workspace, launch_noting, resolve, table};
 use crate::counters::{Counter, count};
+use crate::cuda::Verdict;
 use crate::inject::{self, Site};
 use crate::kernel::{Code, Entry, Finish};
 use crate::{Error, Pool, Result};
@@ -39,7 +40,8 @@ struct Running {
 /// kernel that takes a table are put on the stream as one launch. None may read or write what
 /// another writes. Each member's chunks and results are those of a [`launch`](super::launch) of its own, so results
 /// do not depend on what is combined (scheduler C-14, codegen A10.4). Of several faults the first member's is returned,
-/// with its position.
+/// with its position; what kernels of a device report becomes part of `verdict`, as of
+/// [`launch_noting`](super::launch_noting).
 ///
 /// With `slices` above 0 the members run **abreast**: each one's chunks are cut into so many runs in order, and a task is
 /// one run of every member, in the order of the members. Where all go through one tensor, only the first reads it from
@@ -47,10 +49,14 @@ struct Running {
 ///
 /// # Errors
 /// As of a launch; nothing has run then. `Internal` for a kernel of another device.
-pub fn launch_together(members: &[Member<'_>], slices: usize) -> Result<Option<(usize, Fault)>> {
+pub fn launch_together(
+    members: &[Member<'_>],
+    slices: usize,
+    verdict: &mut Option<Verdict>,
+) -> Result<Option<(usize, Fault)>> {
     let is_host = |m: &Member<'_>| matches!(m.launch.kernel.code(), Code::Host { .. });
     if !members.iter().any(is_host) {
-        return on_device(members);
+        return on_device(members, verdict).map(|()| None);
     }
     if inject::fails(Site::Launch) {
         return Err(Error::internal("a launch failed: a failure was injected"));
@@ -154,16 +160,14 @@ pub fn launch_together(members: &[Member<'_>], slices: usize) -> Result<Option<(
 }
 
 /// Members on a CUDA device: those of a kernel that takes a table together, others alone, in the order of their first.
-fn on_device(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
+fn on_device(members: &[Member<'_>], verdict: &mut Option<Verdict>) -> Result<()> {
     let mut launched = vec![false; members.len()];
     for (i, Member { launch: first, .. }) in members.iter().enumerate() {
         if std::mem::replace(&mut launched[i], true) {
             continue;
         }
         if first.grid.table == 0 {
-            if let Some(fault) = launch(first)? {
-                return Ok(Some((i, fault)));
-            }
+            launch_noting(first, verdict)?;
             continue;
         }
         let mut same = vec![first];
@@ -175,7 +179,7 @@ fn on_device(members: &[Member<'_>]) -> Result<Option<(usize, Fault)>> {
         }
         table::launch_tables(&same)?;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// How many of `chunks` chunks the first `slice` of `slices` slices have.

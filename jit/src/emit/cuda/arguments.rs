@@ -15,7 +15,7 @@ impl Writer<'_> {
     /// stored, by the thread that stores it, and none comes in a later loop (scheduler B-08, B-10, B-11).
     pub(super) fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
         let mut pairs = Vec::new();
-        for &s in needed {
+        for &s in needed.iter().filter(|_| !self.silent) {
             let store = &self.node.stores[s];
             let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
             let Some(at) = at else { continue };
@@ -58,7 +58,7 @@ impl Writer<'_> {
                 self.pointer_types.push(dtype);
             }
         }
-        for &s in needed {
+        for &s in needed.iter().filter(|_| !self.silent) {
             self.pointers.push(Pointer::Write(self.node.stores[s].node));
             self.pointer_types.push(self.node.stores[s].dtype);
         }

@@ -166,9 +166,10 @@ impl Writer<'_> {
     /// The chunk of a loop of stage `s`.
     pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
         let (mut out, lanes) = (String::new(), self.shape.lanes);
+        let stores = if self.silent { &[][..] } else { &l.stores };
         self.decode_chunk(&mut out);
         self.load_chunk(&mut out, l);
-        for &s in &l.stores {
+        for &s in stores {
             let ty = match self.packs(s) {
                 true => "float",
                 false => memory_type(self.node.stores[s].dtype),
@@ -211,7 +212,7 @@ impl Writer<'_> {
             let position = self.position(r.id, at.position);
             self.accumulate(&mut out, r, &position, at.pad);
         }
-        for &s in &l.stores {
+        for &s in stores {
             let element = match self.packs(s) {
                 true => format!("v{}", self.unrounded(s)),
                 false => {
@@ -228,7 +229,7 @@ impl Writer<'_> {
         if s == 0 && !self.moments.is_empty() {
             out.push_str("    counted += m;\n");
         }
-        for &s in &l.stores {
+        for &s in stores {
             if self.packs(s) {
                 let dtype = self.node.stores[s].dtype;
                 let _ = writeln!(
@@ -238,7 +239,7 @@ impl Writer<'_> {
                 );
             }
         }
-        for &s in &l.stores {
+        for &s in stores {
             if self.store_indices[&s].unit && lanes > 1 {
                 let place = self.stored_at(s, "j");
                 let name = if self.packs(s) { "n" } else { "o" };

@@ -85,6 +85,8 @@ pub(super) struct Writer<'a> {
     pub whole: FxHashSet<Value>,
     /// Whether an index is checked.
     pub reports: bool,
+    /// Whether nothing is stored: only indices are checked.
+    pub silent: bool,
     pub params: Vec<i64>,
     /// Arguments by which something is divided: their positions in `params`.
     pub divisors: Vec<usize>,
@@ -165,6 +167,7 @@ impl<'a> Writer<'a> {
             store_indices: FxHashMap::default(),
             whole: FxHashSet::default(),
             reports: false,
+            silent: false,
             params: Vec::new(),
             divisors: Vec::new(),
             pointers: Vec::new(),
@@ -203,7 +206,7 @@ impl Writer<'_> {
         format!("p{}", at.unwrap_or_default())
     }
 
-    fn kernel(mut self, needed: &[usize]) -> Emitted {
+    pub(super) fn kernel(mut self, needed: &[usize]) -> Emitted {
         self.collect_pointers(needed);
         self.print_indices(needed);
         let Shape { form, split, .. } = self.shape.clone();
@@ -527,7 +530,9 @@ impl Writer<'_> {
             let text = self.statement(v, at);
             out.push_str(&text);
         }
-        let Some(writes) = writes else { return };
+        let Some(writes) = writes.filter(|_| !self.silent) else {
+            return;
+        };
         for store in self.stages.row_stores[s].clone() {
             let (value, dtype) = (self.node.stores[store].value, self.node.stores[store].dtype);
             let element = self.narrow(dtype, &format!("v{value}"));

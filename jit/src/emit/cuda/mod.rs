@@ -3,6 +3,7 @@
 
 mod arguments;
 pub mod attention;
+mod check;
 mod chunk;
 mod index;
 mod kernel;
@@ -19,5 +20,6 @@ mod value;
 
 use super::Emitted;
 
+pub use check::{checks_of, trust};
 pub use kernel::emit;
 pub use table::table;

@@ -20,6 +20,9 @@ pub(super) struct At<'a> {
     pub pad: &'a str,
 }
 
+/// How a check that reports begins.
+pub(super) const CHECK: &str = "ft_index(a.fault, ";
+
 /// The C++ type of an element in memory.
 pub(super) fn memory_type(dtype: DType) -> &'static str {
     match dtype {
@@ -166,7 +169,7 @@ impl Writer<'_> {
             } => {
                 self.reports = true;
                 let (size, site) = (self.param(*size), self.param(*site as i64));
-                let call = format!("ft_index(a.fault, v{index}, {size}, {site})");
+                let call = format!("{CHECK}v{index}, {size}, {site})");
                 match self.condition(*mask, at) {
                     Some(condition) => format!("({condition}) ? {call} : 0"),
                     None => call,

@@ -1,0 +1,69 @@
+//! Checks of indices ahead of a plan's kernels (codegen A6.6). A kernel whose indices are inputs reports nothing where
+//! small kernels have checked them all before: the host waits for these at the end of a run, while the kernel itself, and
+//! what follows it, still runs.
+
+use super::combine::work;
+use super::{Plan, Step};
+use crate::emit::{Emitted, cuda};
+use crate::lower::Limits;
+use crate::plan::run::Run;
+use ferrotrace_runtime::{Result, Verdict};
+
+/// Bytes of an index, about.
+const INDEX: u64 = 8;
+
+/// Kernels that check indices before the steps do; the steps whose indices they check report no more.
+pub(super) fn ahead(steps: &mut [Step], limits: &Limits) -> Vec<Emitted> {
+    let mut left: u64 = steps.iter().map(work).sum();
+    let mut all: Vec<Emitted> = Vec::new();
+    if left < limits.checked_ahead {
+        return all;
+    }
+    left /= limits.checked_share;
+    for step in steps {
+        let Step::Launch(kernel) = step else { continue };
+        if !kernel.grid.reports || kernel.products > 0 {
+            continue;
+        }
+        let Some((checks, count)) = cuda::checks_of(kernel) else {
+            continue;
+        };
+        let bytes = count as u64 * INDEX;
+        if checks.is_empty() || bytes > left {
+            continue;
+        }
+        left -= bytes;
+        cuda::trust(kernel);
+        for check in checks {
+            let same = |other: &Emitted| {
+                other.source == check.source
+                    && other.pointers == check.pointers
+                    && other.params == check.params
+            };
+            if !all.iter().any(same) {
+                all.push(check);
+            }
+        }
+    }
+    all
+}
+
+impl Plan {
+    /// Launches what checks indices ahead.
+    pub(super) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
+        for (check, kernel) in self.draft.checks.iter().zip(&self.checks) {
+            run.launch(check, kernel, &[])?;
+        }
+        Ok(())
+    }
+}
+
+impl Run<'_> {
+    /// What was computed, unless a check of indices has failed: that is then the error.
+    pub(super) fn judged<T>(&mut self, done: Result<T>) -> Result<T> {
+        match self.verdict.take().map_or(Ok(None), Verdict::wait)? {
+            Some(fault) => Err(self.error(fault)),
+            None => done,
+        }
+    }
+}
