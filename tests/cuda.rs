@@ -706,7 +706,11 @@ fn kernels_needed_at_once_compile_together() {
             0 => y.abs() * 0.5 + &x,
             _ => (y * 1.5).tanh(),
         });
-        if number % 3 == 0 { y.softmax(1) } else { y }
+        if number.is_multiple_of(3) {
+            y.softmax(1)
+        } else {
+            y
+        }
     };
     let there: Vec<Tensor> = (0..n).map(|k| program(k, &d)).collect();
     let (done, stats) = stats_scope(|| eval(&there));
