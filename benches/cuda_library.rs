@@ -1,5 +1,6 @@
 //! What a CUDA device computes in place of the CPU's ready-made kernels: microseconds a call, of 20 queued ones by the
-//! host's clock. Says what is missing where there is no device.
+//! host's clock; of rows whose names begin as the first argument, if there is one. Says what is missing where there is
+//! no device.
 
 use ferrotrace::prelude::*;
 use std::time::Instant;
@@ -7,6 +8,13 @@ use std::time::Instant;
 const CALLS: usize = 20;
 
 fn time(name: &str, device: &Device, f: impl Fn() -> Tensor) {
+    let mut arguments = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
+    if arguments
+        .next()
+        .is_some_and(|wanted| !name.starts_with(&wanted))
+    {
+        return;
+    }
     let run = || {
         let result = f();
         result.eval().expect("runs");
@@ -40,6 +48,38 @@ fn main() {
         x.eval().expect("memory");
         x
     };
+    // Products with what follows: by one kernel, where that is what the scheduler chooses, and by the library and a kernel.
+    for (m, n, k) in [
+        (8192, 8192, 8192),
+        (8192, 4096, 4096),
+        (8192, 16384, 4096),
+        (8192, 4096, 16384),
+        (4096, 4096, 4096),
+        (4096, 4096, 1024),
+        (2048, 2048, 2048),
+        (1024, 1024, 1024),
+        (512, 512, 512),
+    ] {
+        let (a, b) = (normal(&[m, k], DType::BF16), normal(&[k, n], DType::BF16));
+        let (r, bias) = (normal(&[m, n], DType::BF16), normal(&[n], DType::BF16));
+        let size = format!("bf16 {m}x{n}x{k}");
+        time(&format!("product {size}"), d, || a.matmul(&b));
+        time(&format!("product {size}, * 0.5"), d, || a.matmul(&b) * 0.5);
+        time(&format!("product {size}, silu, residual"), d, || {
+            a.matmul(&b).silu() + &r
+        });
+        time(&format!("product {size}; silu, residual"), d, || {
+            let p = a.matmul(&b);
+            p.eval().expect("runs");
+            p.silu() + &r
+        });
+        time(&format!("product {size}, bias, gelu"), d, || {
+            (a.matmul(&b) + &bias).gelu_tanh()
+        });
+        time(&format!("product {size}, bias, gelu by erf"), d, || {
+            (a.matmul(&b) + &bias).gelu()
+        });
+    }
     let small = normal(&[64, 64], DType::F32);
     with_mode(Mode::Eager, || {
         time("eager: x + 1, 64x64", d, || &small + 1.0);

@@ -115,6 +115,22 @@ impl Device {
         }
     }
 
+    /// A CUDA device's compute capability, as 90 for 9.0, and its multiprocessors; of the CPU 0 and 0.
+    ///
+    /// ```
+    /// assert_eq!(ferrotrace_runtime::Device::cpu().capability()?, (0, 0));
+    /// # Ok::<(), ferrotrace_runtime::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the device's first use.
+    pub fn capability(&self) -> Result<(u32, usize)> {
+        match self.cuda_index() {
+            Some(index) => cuda::context(index).map(|context| context.capability()),
+            None => Ok((0, 0)),
+        }
+    }
+
     /// Runs `f`, and says what it took: on a CUDA device the time between two events, before and after what `f` puts on
     /// the device's stream, to whose end this waits; on the CPU the time by the clock.
     ///

@@ -8,7 +8,7 @@ mod html;
 use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
 use crate::plan::{Draft, GraphDecision, Meter};
-use crate::schedule::Refusal;
+use crate::schedule::{Refusal, Tiles};
 use crate::tune::Measured;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -45,6 +45,8 @@ pub struct FusedInfo {
     pub combined: Option<usize>,
     /// The product that it takes up panel by panel.
     pub product: Option<ValueId>,
+    /// The tiles of that product, where the kernel computes it too.
+    pub tiles: Option<Tiles>,
     /// The product an operand of which it computes panel by panel, as part of that one's step.
     pub feeds: Option<ValueId>,
     /// Its text.
@@ -194,6 +196,7 @@ impl Explanation {
                     measured: None,
                     combined: None,
                     product: None,
+                    tiles: None,
                     feeds: step.call().map(|call| call.node),
                     text: of.kernel.node.to_string(),
                 });
@@ -214,7 +217,10 @@ impl Explanation {
                         operations,
                         measured,
                         combined: member,
-                        product: call.map(|call| call.node),
+                        product: call
+                            .map(|call| call.node)
+                            .or(e.node.product.map(|p| p.node)),
+                        tiles: e.node.product.and_then(|p| p.tiles),
                         feeds: None,
                         text: e.node.to_string(),
                     });
@@ -419,9 +425,12 @@ impl Explanation {
                     }
                     let after = info.product.map_or(String::new(), |product| {
                         let op = self.graph.context(product).op;
-                        let how = match self.by_library {
-                            false => "panel by panel",
-                            true => "by the library with it",
+                        let how = match (info.tiles, self.by_library) {
+                            (Some(Tiles { columns, .. }), _) => {
+                                format!("computed in tiles of 128x{columns}")
+                            }
+                            (None, false) => "panel by panel".to_owned(),
+                            (None, true) => "by the library with it".to_owned(),
                         };
                         format!(" after {op} %{}, {how},", product.0)
                     });

@@ -112,6 +112,22 @@ pub struct Limits {
     pub checked_share: u64,
     /// Most bytes that a block of attention may share; 0 where there is no such kernel.
     pub attention: usize,
+    /// The compute capability of the device for which products of half precision with what follows them are generated,
+    /// as 90 for 9.0; 0 where none are.
+    pub products: u32,
+    /// Its multiprocessors.
+    pub multiprocessors: usize,
+    /// Operations of a product that take as long as moving a byte: 700 TFLOP/s by 4.2 TB/s, and about the same since
+    /// Ampere.
+    pub product_work: u64,
+    /// Bytes moved in the time that a launch of its own costs: 3 µs.
+    pub product_launch: u64,
+    /// Bytes moved in the time in which what follows is done to a column of a tile.
+    pub product_follow: u64,
+    /// By how many percent a generated product is slower than the library's: of groups of warps, of warps.
+    pub product_deficit: [u64; 2],
+    /// Fewest rows, columns and terms of a generated product.
+    pub product_least: usize,
     /// Decisions that measuring made otherwise.
     pub choice: Choice,
 }
@@ -163,6 +179,13 @@ impl Default for Limits {
             checked_ahead: 1 << 20,
             checked_share: 16,
             attention: 0,
+            products: 0,
+            multiprocessors: 132,
+            product_work: 160,
+            product_launch: 12 << 20,
+            product_follow: 150_000,
+            product_deficit: [20, 35],
+            product_least: 64,
             choice: Choice::default(),
         }
     }

@@ -56,7 +56,10 @@ impl Spans {
 /// The passes after simplification.
 fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     let mut spans = Spans(Timer::start());
+    let (products, multiprocessors) = graph.device().capability().unwrap_or_default();
     let limits = &Limits {
+        products,
+        multiprocessors,
         cat_bytes: match graph.device().is_cpu() {
             true => limits.cat_bytes,
             false => u64::MAX,
@@ -114,6 +117,11 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         .steps
         .iter()
         .map(|step| match step {
+            Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
+                let stored = &schedule.stored;
+                let kernel = emit::cuda::product::emit(&graph, &lowering, fused, stored, limits);
+                Step::Launch(Box::new(kernel))
+            }
             Scheduled::Fused(fused) => {
                 let stored = &schedule.stored;
                 let mut kernel = if device.is_cpu() {

@@ -2,6 +2,7 @@
 
 use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
+use super::generated::Tiles;
 use super::{Epilogue, Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
@@ -22,6 +23,8 @@ pub struct Product {
     pub node: ValueId,
     /// What a device's library does with each element, if it computes all of the kernel.
     pub epilogue: Option<Epilogue>,
+    /// The tiles by which a generated kernel of a device computes it with all that follows.
+    pub tiles: Option<Tiles>,
 }
 
 /// The value of a node, and where it would be stored.

@@ -4,6 +4,7 @@ mod access;
 mod align;
 mod epilogue;
 mod fused;
+mod generated;
 mod moments;
 mod prologue;
 mod refusal;
@@ -27,6 +28,7 @@ use access::Access;
 pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
+pub use generated::Tiles;
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
@@ -121,10 +123,11 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
             break;
         }
     }
-    if graph.device().is_cpu() {
+    if graph.device().is_cpu() && limits.products == 0 {
         fusion.take_up_products(graph, lowering);
     } else {
         fusion.take_up_epilogues(graph, lowering);
+        fusion.take_up_generated(graph, lowering);
     }
     fusion.finish(lowering)
 }

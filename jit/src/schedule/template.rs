@@ -29,6 +29,7 @@ impl Fusion<'_> {
                 step: call.index(),
                 node: product.node,
                 epilogue: None,
+                tiles: None,
             };
             let op = &graph.node(product.node).op;
             matches!(op, NodeOp::Op(Op::Matmul)).then_some((call, product))
@@ -87,6 +88,15 @@ fn after_product(
     {
         return Err(Refusal::NoPanels);
     }
+    walking(kernel, product, [rows, columns])
+}
+
+/// The kernel with the loops of a product of so many rows and columns, of which it is to be.
+pub(super) fn walking(
+    kernel: &FusedNode,
+    product: Product,
+    [rows, columns]: [usize; 2],
+) -> Result<FusedNode, Refusal> {
     if kernel.product.is_some() {
         return Err(Refusal::TakenUp);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Context {
     name: String,
     /// Most bytes of memory that the threads of a block share.
     shared: usize,
+    /// The compute capability, as 90 for 9.0, and the number of multiprocessors.
+    capability: (u32, usize),
     pub(super) staging: Mutex<Staging>,
     blas: OnceCell<Result<Blas>>,
     dnn: OnceCell<Result<Dnn>>,
@@ -111,6 +113,7 @@ impl Context {
         let major = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
         let minor = attribute(A::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
         let shared = attribute(A::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?;
+        let processors = attribute(A::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
         let pools = attribute(A::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)?;
         // From Hopper on, a device's own instructions are those of its family's `a` target.
         let own = if major >= 9 { "a" } else { "" };
@@ -135,6 +138,7 @@ impl Context {
             name,
             // Units for bfloat16 and TF32 begin with 8.0.
             shared: if major >= 8 { shared as usize } else { 0 },
+            capability: ((10 * major + minor) as u32, processors as usize),
             staging: Mutex::default(),
             blas: OnceCell::new(),
             dnn: OnceCell::new(),
@@ -184,6 +188,10 @@ impl Context {
 
     pub(crate) fn arch(&self) -> &str {
         &self.arch
+    }
+
+    pub(crate) fn capability(&self) -> (u32, usize) {
+        self.capability
     }
 
     pub(crate) fn shared(&self) -> usize {

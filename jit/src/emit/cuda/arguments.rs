@@ -52,6 +52,7 @@ impl Writer<'_> {
     pub(super) fn collect_pointers(&mut self, needed: &[usize]) {
         for v in self.stages.computed() {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
+                && self.given != Some(source)
                 && !self.pointers.contains(&Pointer::Read(source))
             {
                 self.pointers.push(Pointer::Read(source));
@@ -75,7 +76,11 @@ impl Writer<'_> {
                 BodyOp::Check { mask, .. } => (None, *mask, false),
                 _ => (None, None, false),
             };
-            if let Some(e) = index {
+            let given = match node.body.value(v).op {
+                BodyOp::Load { source, .. } => self.given == Some(source),
+                _ => false,
+            };
+            if let Some(e) = index.filter(|_| !given) {
                 let printed = self.index(e);
                 if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
                     self.whole.insert(v);

@@ -168,7 +168,10 @@ impl Writer<'_> {
         let (mut out, lanes) = (String::new(), self.shape.lanes);
         let stores = if self.silent { &[][..] } else { &l.stores };
         self.decode_chunk(&mut out);
-        self.load_chunk(&mut out, l);
+        // The products' template loads ahead.
+        if self.given.is_none() {
+            self.load_chunk(&mut out, l);
+        }
         for &s in stores {
             let ty = match self.packs(s) {
                 true => "float",

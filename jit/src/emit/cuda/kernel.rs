@@ -83,6 +83,8 @@ pub(super) struct Writer<'a> {
     pub store_indices: FxHashMap<usize, Index>,
     /// Loads of a whole chunk by one access.
     pub whole: FxHashSet<Value>,
+    /// A buffer whose elements of a chunk are at hand, as `given`, not yet rounded to their type.
+    pub given: Option<Source>,
     /// Whether an index is checked.
     pub reports: bool,
     /// Whether nothing is stored: only indices are checked.
@@ -166,6 +168,7 @@ impl<'a> Writer<'a> {
             masks: FxHashMap::default(),
             store_indices: FxHashMap::default(),
             whole: FxHashSet::default(),
+            given: None,
             reports: false,
             silent: false,
             params: Vec::new(),

@@ -9,6 +9,7 @@ mod index;
 mod kernel;
 mod moments;
 mod online;
+pub mod product;
 mod reduce;
 mod scan;
 mod shape;

@@ -199,6 +199,12 @@ impl Writer<'_> {
         mask: Option<MaskId>,
         at: At<'_>,
     ) -> String {
+        if self.given == Some(source) {
+            return match self.node.exact {
+                true => self.call("round", memory, &["given[l]"]),
+                false => "given[l]".to_owned(),
+            };
+        }
         if let Some(element) = self.staged(value) {
             return self.widen(memory, &element);
         }

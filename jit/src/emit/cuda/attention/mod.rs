@@ -26,9 +26,9 @@ const FULL: usize = 264;
 /// Least keys of a piece.
 const PIECE: usize = 256;
 
-const TILES: &str = include_str!("tiles.cu");
-const HALF: &str = include_str!("half.cu");
-const GROUP: &str = include_str!("group.cu");
+pub(super) const TILES: &str = include_str!("tiles.cu");
+pub(super) const HALF: &str = include_str!("half.cu");
+pub(super) const GROUP: &str = include_str!("group.cu");
 const SINGLE: &str = include_str!("single.cu");
 const ATTEND: &str = include_str!("attend.cu");
 

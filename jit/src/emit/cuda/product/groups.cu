@@ -1,0 +1,269 @@
+// Tiles of 128 rows and W columns by two groups of four warps each, of 64 rows (Hopper). Of a third group, one warp has the
+// copy engine feed them through a ring of stages, and three do what follows to a finished tile, rounded, while the next
+// is computed. Blocks take tiles by turns. KA, KB: lines of the left matrix are rows, of the right one columns, so that what is
+// summed over is dense.
+#define FT_SUMS_2(c) FT_SUMS(c, 0), FT_SUMS(c, 8)
+#define FT_SUMS_4(c) FT_SUMS_2(c), FT_SUMS(c, 16), FT_SUMS(c, 24)
+#define FT_NAMES_2 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define FT_NAMES_4 FT_NAMES_2 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+// c += a b, of 64 rows, W columns and 16 to sum over.
+template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[16][4], unsigned long long a, unsigned long long b) {
+  if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" FT_NAMES_2 "}, %64, %65, p, 1, 1, %67, %68; }" : FT_SUMS_2(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
+  else asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" FT_NAMES_2 "}, %64, %65, p, 1, 1, %67, %68; }" : FT_SUMS_2(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
+}
+template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[32][4], unsigned long long a, unsigned long long b) {
+  if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" FT_NAMES_4 "}, %128, %129, p, 1, 1, %131, %132; }" : FT_SUMS_4(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
+  else asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" FT_NAMES_4 "}, %128, %129, p, 1, 1, %131, %132; }" : FT_SUMS_4(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
+}
+
+// Barriers in shared memory that count arrivals and bytes.
+FT_INLINE void ft_barrier(unsigned at, int arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(arrivals) : "memory"); }
+FT_INLINE void ft_arrive(unsigned at) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory"); }
+FT_INLINE void ft_expect(unsigned at, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at), "r"(bytes) : "memory"); }
+FT_INLINE void ft_await(unsigned at, int phase) {
+  int done;
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(at), "r"(phase) : "memory");
+  } while (!done);
+}
+
+// A place in the ring of S stages, and how often it was gone round.
+template <int S> struct ft_ring {
+  int stage = 0, phase = 0;
+  __device__ __forceinline__ void next() {
+    if (++stage == S) stage = 0, phase ^= 1;
+  }
+};
+
+// Writes the description of a batch of matrices for the copy engine by way of shared memory, by a warp: lines of `length`
+// elements, boxes of 64 elements of R lines.
+template <bool B, int R, int N>
+FT_INLINE void ft_describe(void *map, unsigned at, const unsigned short *data, int length, int lines, long long line, const int (&batch)[N + 1], const long long (&step)[N + 1]) {
+  asm volatile("st.shared.b32 [%0], %1;" :: "r"(at + 4 * (threadIdx.x & 31)), "r"(0) : "memory");
+  __syncwarp();
+  if ((threadIdx.x & 31) == 0) {
+    #define FT_AT(n, elements, distance, box) \
+      asm volatile("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(box) : "memory"); \
+      asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(elements) : "memory"); \
+      asm volatile("tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(1) : "memory"); \
+      distance
+    #define FT_STRIDE(n, bytes) asm volatile("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], " n ", %1;" :: "r"(at), "l"(bytes) : "memory")
+    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" :: "r"(at), "l"(data) : "memory");
+    asm volatile("tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], %1;" :: "r"(at), "n"(N + 1) : "memory");
+    FT_AT("0", length, , 64);
+    FT_AT("1", lines, FT_STRIDE("0", line * 2), R);
+    // A dimension along which the matrix stays has one place.
+    if constexpr (N > 0) { FT_AT("2", step[0] ? batch[0] : 1, FT_STRIDE("1", step[0] ? step[0] * 2 : 16ll), 1); }
+    if constexpr (N > 1) { FT_AT("3", step[1] ? batch[1] : 1, FT_STRIDE("2", step[1] ? step[1] * 2 : 16ll), 1); }
+    if constexpr (N > 2) { FT_AT("4", step[2] ? batch[2] : 1, FT_STRIDE("3", step[2] ? step[2] * 2 : 16ll), 1); }
+    if (B) asm volatile("tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 0xa;" :: "r"(at) : "memory");
+    else asm volatile("tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 0x6;" :: "r"(at) : "memory");
+    asm volatile("tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0x0;" :: "r"(at) : "memory");
+    asm volatile("tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 0x3;" :: "r"(at) : "memory");
+    asm volatile("tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0x0;" :: "r"(at) : "memory");
+  }
+  __syncwarp();
+  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 0x80;" :: "l"(map), "r"(at) : "memory");
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 0x80;" :: "l"(map) : "memory");
+  __syncwarp();
+}
+
+// Has the copy engine put a box into shared memory.
+template <int N> FT_INLINE void ft_bring(unsigned to, const void *map, unsigned barrier, int x, int y, const int (&i)[N + 1]) {
+  if constexpr (N == 0) asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y) : "memory");
+  if constexpr (N == 1) asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]) : "memory");
+  if constexpr (N == 2) asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]), "r"(i[1]) : "memory");
+  if constexpr (N == 3) asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]), "r"(i[1]), "r"(i[2]) : "memory");
+}
+
+// Brings the panels of all tiles of a block, `count` in all, by the copy engine: one thread.
+template <bool KA, bool KB, int W, int S, int N>
+FT_INLINE void ft_bring_all(const ft_product<N> &t, int count, const void *a_map, const void *b_map, unsigned tiles, unsigned full, unsigned empty) {
+  constexpr int a_bytes = 128 * 64 * 2, bytes = a_bytes + W * 64 * 2;
+  const int steps = (t.k + 63) / 64;
+  ft_ring<S> ring;
+  #pragma unroll 1
+  for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
+    const ft_place at = ft_tile(tile, t.rows, t.columns);
+    const int row = at.row * 128, column = at.column * W;
+    int rest = at.matrix, i[N + 1], j[N + 1];
+    #pragma unroll
+    for (int d = N - 1; d >= 0; d--) {
+      const int x = rest % t.batch[d];
+      rest /= t.batch[d];
+      i[d] = t.a_step[d] ? x : 0;
+      j[d] = t.b_step[d] ? x : 0;
+    }
+    #pragma unroll 1
+    for (int k = 0; k < steps * 64; k += 64) {
+      ft_await(empty + 8 * ring.stage, ring.phase ^ 1);
+      const unsigned barrier = full + 8 * ring.stage, to = tiles + ring.stage * bytes;
+      ft_expect(barrier, bytes);
+      if constexpr (KA) {
+        ft_bring<N>(to, a_map, barrier, k, row, i);
+      } else {
+        #pragma unroll
+        for (int p = 0; p < 2; p++) ft_bring<N>(to + p * 8192, a_map, barrier, row + 64 * p, k, i);
+      }
+      if constexpr (KB) {
+        ft_bring<N>(to + a_bytes, b_map, barrier, k, column, j);
+      } else {
+        #pragma unroll
+        for (int p = 0; p < W / 64; p++) ft_bring<N>(to + a_bytes + p * 8192, b_map, barrier, column + 64 * p, k, j);
+      }
+      ring.next();
+    }
+  }
+}
+
+// What follows, done to a tile by three warps of a group, U chunks of each thread at a time.
+template <bool B, int W, int U, int N, typename After>
+FT_INLINE void ft_follow(const ft_product<N> &t, int tile, const unsigned short *done, unsigned held, unsigned taken, int phase, const After &after) {
+  constexpr int chunks = W / 8, step = 96 / chunks;
+  const int thread = threadIdx.x % 128 - 32, c = thread % chunks;
+  const ft_place at = ft_tile(tile, t.rows, t.columns);
+  const int chunk = at.column * chunks + c;
+  const int rows = chunk * 8 < t.n ? min(128, t.m - at.row * 128) : 0;
+  const long long first = (long long)at.matrix * t.m + at.row * 128;
+  bool waited = false;
+  #pragma unroll 1
+  for (int r = thread / chunks; r < 128; r += U * step) {
+    // What is read besides is on its way while the tile is waited for.
+    typename After::ahead x[U];
+    #pragma unroll
+    for (int u = 0; u < U; u++)
+      if (r + u * step < rows) after.load(first + r + u * step, chunk, x[u]);
+    if (!waited) ft_await(held, phase);
+    waited = true;
+    #pragma unroll
+    for (int u = 0; u < U; u++) {
+      const int row = r + u * step;
+      if (row >= rows) continue;
+      const uint4 packed = *(const uint4 *)(done + c / 8 * (128 * 64) + ft_chunk(row, c % 8));
+      const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
+      float p[8];
+      #pragma unroll
+      for (int l = 0; l < 8; l++) p[l] = ft_half<B>::widen((unsigned short)(words[l / 2] >> l % 2 * 16));
+      after(first + row, chunk, p, x[u]);
+    }
+  }
+  __syncwarp();
+  if (threadIdx.x % 32 == 0) ft_arrive(taken);
+}
+
+// A group's work for matrices that the copy engine does not take: all of its threads copy, element by element.
+template <bool B, bool KA, bool KB, int W, int S, int U, int N, typename After>
+FT_INLINE void ft_copy_all(const ft_product<N> &t, int count, unsigned short *tiles, unsigned full, unsigned empty, unsigned held, unsigned taken, const After &after) {
+  constexpr int a_size = 128 * 64, size = a_size + W * 64;
+  const int steps = (t.k + 63) / 64, thread = threadIdx.x % 128;
+  ft_ring<S> ring;
+  int phase = 0;
+  #pragma unroll 1
+  for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
+    const ft_place at = ft_tile(tile, t.rows, t.columns);
+    const int row = at.row * 128, column = at.column * W;
+    int rest = at.matrix;
+    const unsigned short *a = t.a, *b = t.b;
+    #pragma unroll
+    for (int d = N - 1; d >= 0; d--) {
+      const int x = rest % t.batch[d];
+      rest /= t.batch[d];
+      a += x * t.a_step[d];
+      b += x * t.b_step[d];
+    }
+    #pragma unroll 1
+    for (int k = 0; k < steps * 64; k += 64) {
+      ft_await(empty + 8 * ring.stage, ring.phase ^ 1);
+      unsigned short *const x = tiles + ring.stage * size, *const y = x + a_size;
+      if constexpr (KA) ft_fill_slowly<128, 1, 128>(x, a, t.a_line, row, t.m, k, t.k, thread);
+      else ft_fill_slowly<64, 2, 128>(x, a, t.a_line, k, t.k, row, t.m, thread);
+      if constexpr (KB) ft_fill_slowly<W, 1, 128>(y, b, t.b_line, column, t.n, k, t.k, thread);
+      else ft_fill_slowly<64, W / 64, 128>(y, b, t.b_line, k, t.k, column, t.n, thread);
+      // The matrix units see what this thread wrote, then all of it is there.
+      ft_group<B>::seen();
+      asm volatile("bar.sync 1, 128;" ::: "memory");
+      if (thread == 0) ft_arrive(full + 8 * ring.stage);
+      ring.next();
+    }
+    if (thread >= 32) ft_follow<B, W, U, N>(t, tile, tiles + S * size, held, taken, phase, after);
+    phase ^= 1;
+  }
+}
+
+// `count` tiles in all; `maps` has room for two descriptions a block.
+template <bool B, bool KA, bool KB, int W, int S, int U, int N, typename After>
+FT_INLINE void ft_by_groups(const ft_product<N> &t, int count, char *maps, const After &after) {
+  typedef unsigned short T;
+  typedef ft_group<B> G;
+  extern __shared__ __align__(1024) unsigned char ft_tiles[];
+  constexpr int a_size = 128 * 64, b_size = W * 64, size = a_size + b_size;
+  T *const tiles = (T *)ft_tiles, *const done = tiles + S * size;
+  // Behind the stages and a finished tile: a description in the making, and barriers, of stages that are full, of those that
+  // are free, of a tile that is finished, of one that was followed.
+  const unsigned staging = ft_shared(done + 128 * W), full = staging + 128, empty = full + 8 * S, held = empty + 8 * S, taken = held + 8;
+  const int group = threadIdx.x >> 7, thread = threadIdx.x & 127, lane = thread & 31;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < S; s++) {
+      ft_barrier(full + 8 * s, 1);
+      ft_barrier(empty + 8 * s, 8);
+    }
+    ft_barrier(held, 8);
+    ft_barrier(taken, 3);
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  __syncthreads();
+  if (group == 2) {
+    // Of 168 registers for each of 384 threads: 208 for those that multiply, the rest for these.
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
+    if ((((unsigned long long)t.a | (unsigned long long)t.b) & 15) != 0) {
+      ft_copy_all<B, KA, KB, W, S, U, N>(t, count, tiles, full, empty, held, taken, after);
+    } else if (thread < 32) {
+      char *const a_map = maps + blockIdx.x * 256ll, *const b_map = a_map + 128;
+      ft_describe<B, KA ? 128 : 64, N>(a_map, staging, t.a, KA ? t.k : t.m, KA ? t.m : t.k, t.a_line, t.batch, t.a_step);
+      ft_describe<B, KB ? W : 64, N>(b_map, staging, t.b, KB ? t.k : t.n, KB ? t.n : t.k, t.b_line, t.batch, t.b_step);
+      if (thread == 0) ft_bring_all<KA, KB, W, S, N>(t, count, a_map, b_map, ft_shared(tiles), full, empty);
+    } else {
+      int phase = 0;
+      #pragma unroll 1
+      for (int tile = blockIdx.x; tile < count; tile += gridDim.x, phase ^= 1) ft_follow<B, W, U, N>(t, tile, done, held, taken, phase, after);
+    }
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    const int steps = (t.k + 63) / 64;
+    ft_ring<S> ring;
+    int phase = 0;
+    for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
+      float c[W / 8][4] = {};
+      int before = 0;
+      for (int step = 0; step < steps; step++) {
+        ft_await(full + 8 * ring.stage, ring.phase);
+        const T *const x = tiles + ring.stage * size, *const y = x + a_size;
+        const unsigned long long left = G::panel(x + group * 4096), right = G::template panel<512>(y);
+        G::fence();
+        #pragma unroll
+        for (int k = 0; k < 4; k++) ft_multiply<B, KA, KB>(c, left + k * (KA ? 2 : 128), right + k * (KB ? 2 : 128));
+        G::commit();
+        // What the products before this step read is free.
+        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+        if (step > 0 && lane == 0) ft_arrive(empty + 8 * before);
+        before = ring.stage;
+        ring.next();
+      }
+      G::template wait<0>(c);
+      if (lane == 0) ft_arrive(empty + 8 * before);
+      // The tile before was followed.
+      ft_await(taken, phase ^ 1);
+      phase ^= 1;
+      const int row = group * 64 + (thread >> 5) * 16 + (lane >> 2);
+      #pragma unroll
+      for (int j = 0; j < W / 8; j++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+          T *const to = done + j / 8 * (128 * 64) + ft_chunk(row + 8 * h, j % 8) + (lane & 3) * 2;
+          *(unsigned *)to = ft_half<B>::pair(c[j][2 * h], c[j][2 * h + 1]);
+        }
+      __syncwarp();
+      if (lane == 0) ft_arrive(held);
+    }
+  }
+}

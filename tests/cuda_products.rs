@@ -1,0 +1,337 @@
+//! Products of half precision with what follows them, as one generated kernel of a CUDA device, against binary64: every
+//! orientation, sizes on both sides of tiles, batches, several results, rounding. Where there is no device, every test
+//! says so and passes.
+
+mod common;
+
+use common::device;
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+use ferrotrace::stats_scope;
+
+/// Elements as binary64, on the host.
+fn numbers(x: &Tensor) -> Vec<f64> {
+    let host = x.to_device(&Device::cpu());
+    let wide = with_mode(Mode::Eager, || host.to_dtype(F64));
+    wide.to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Numbers about 0 that are the same on every device.
+fn noise(shape: &[usize], dtype: DType, seed: usize, device: &Device) -> Tensor {
+    let n: usize = shape.iter().product();
+    let value = |i: usize| (((i + seed * 977) * 7919 + 13) % 4001) as f32 / 2000.0 - 1.0;
+    from(n, value, shape, dtype, device)
+}
+
+/// Small whole numbers: their products and sums are exact in binary32.
+fn whole(shape: &[usize], dtype: DType, seed: usize, device: &Device) -> Tensor {
+    let n: usize = shape.iter().product();
+    let value = |i: usize| (((i + seed * 331) * 613 + 7) % 9) as f32 - 4.0;
+    from(n, value, shape, dtype, device)
+}
+
+fn from(n: usize, f: impl Fn(usize) -> f32, shape: &[usize], dtype: DType, d: &Device) -> Tensor {
+    let host = Tensor::from_vec((0..n).map(f).collect(), shape, &Device::cpu());
+    with_mode(Mode::Eager, || host.to_dtype(dtype)).to_device(d)
+}
+
+/// Products of matrices in binary64, of operands expanded to one batch.
+fn product(a: &Tensor, b: &Tensor) -> Vec<f64> {
+    let (rank, k) = (a.rank(), a.dims()[a.rank() - 1]);
+    let (m, n) = (a.dims()[rank - 2], b.dims()[rank - 1]);
+    let batch: usize = a.dims()[..rank - 2].iter().product();
+    let (a, b) = (numbers(a), numbers(b));
+    let mut out = vec![0.0; batch * m * n];
+    for (row, to) in out.chunks_mut(n).enumerate() {
+        let matrix = &b[row / m * k * n..][..k * n];
+        for (x, line) in a[row * k..][..k].iter().zip(matrix.chunks(n)) {
+            for (sum, y) in to.iter_mut().zip(line) {
+                *sum += x * y;
+            }
+        }
+    }
+    out
+}
+
+fn silu(x: f64) -> f64 {
+    x / (1.0 + (-x).exp())
+}
+
+/// What `f` gives, in one launch of a generated kernel and no call of a library.
+#[track_caller]
+fn fused<R>(what: &str, f: impl FnOnce() -> R, eval: impl FnOnce(&R)) -> R {
+    let (y, stats) = stats_scope(|| {
+        let y = f();
+        eval(&y);
+        y
+    });
+    let counts = (stats.kernels_launched, stats.library_calls, stats.host_runs);
+    assert_eq!(counts, (1, 0, 0), "{what}: {stats:?}");
+    y
+}
+
+#[track_caller]
+fn one(what: &str, f: impl FnOnce() -> Tensor) -> Tensor {
+    fused(what, f, |y| {
+        y.eval().unwrap_or_else(|e| panic!("{what}: {e}"))
+    })
+}
+
+/// ‖got − want‖ / ‖want‖ and every element.
+#[track_caller]
+fn close(what: &str, y: &Tensor, want: &[f64]) {
+    let tolerance = match y.dtype() {
+        F32 => 1e-5,
+        F16 => 1e-3,
+        _ => 8e-3,
+    };
+    let got = numbers(y);
+    assert_eq!(got.len(), want.len(), "{what}");
+    let norm = |x: &mut dyn Iterator<Item = f64>| x.map(|x| x * x).sum::<f64>().sqrt();
+    let error = norm(&mut got.iter().zip(want).map(|(g, w)| g - w));
+    let size = norm(&mut want.iter().copied());
+    assert!(error <= tolerance * size, "{what}: {error} of {size}");
+    let most = want.iter().fold(0.0, |most: f64, w| most.max(w.abs()));
+    for (at, (g, w)) in got.iter().zip(want).enumerate() {
+        let near = (g - w).abs() <= 2.0 * tolerance * (w.abs() + 0.1 * most);
+        assert!(near, "{what}: element {at}: {g} for {w}");
+    }
+}
+
+/// A matrix that lies row by row or column by column.
+fn matrix(
+    rows: usize,
+    columns: usize,
+    turned: bool,
+    dtype: DType,
+    seed: usize,
+    d: &Device,
+) -> Tensor {
+    match turned {
+        false => noise(&[rows, columns], dtype, seed, d),
+        true => noise(&[columns, rows], dtype, seed, d).t(),
+    }
+}
+
+/// Every orientation; tiles that end anywhere; what is summed over too.
+#[test]
+fn orientations_and_sizes() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16] {
+        for [m, n, k] in [
+            [128, 128, 256],
+            [128, 256, 256],
+            [304, 520, 264],
+            [136, 72, 1000],
+            [520, 264, 328],
+        ] {
+            let residual = noise(&[m, n], dtype, 3, &d);
+            for (left, right) in [(false, false), (false, true), (true, false), (true, true)] {
+                let what = format!("{dtype} {m} {n} {k} {left} {right}");
+                let a = matrix(m, k, left, dtype, 1, &d);
+                let b = matrix(k, n, right, dtype, 2, &d);
+                let y = one(&what, || a.matmul(&b).silu() + &residual);
+                let more = numbers(&residual);
+                let want = product(&a, &b).into_iter().zip(more);
+                let want: Vec<f64> = want.map(|(p, r)| silu(p) + r).collect();
+                close(&what, &y, &want);
+            }
+        }
+    }
+}
+
+/// Sizes that no 16 bytes divide, along dimensions that are not dense.
+#[test]
+fn odd_sizes() {
+    let Some(d) = device() else { return };
+    for [m, n, k] in [[131, 136, 267], [67, 131, 336], [259, 265, 333]] {
+        // Windows whose lines are longer.
+        let wide = |rows: usize, columns: usize, seed: usize| {
+            let x = noise(&[rows, columns.next_multiple_of(8) + 8], BF16, seed, &d);
+            x.eval().unwrap_or_else(|e| panic!("{e}"));
+            x.narrow(1, 0, columns)
+        };
+        for turned in [false, true] {
+            let what = format!("{m} {n} {k} {turned}");
+            let a = if turned {
+                wide(k, m, 1).t()
+            } else {
+                wide(m, k, 1)
+            };
+            let b = if turned {
+                wide(n, k, 2).t()
+            } else {
+                wide(k, n, 2)
+            };
+            let y = one(&what, || (a.matmul(&b) * 0.5).tanh());
+            let want: Vec<f64> = product(&a, &b).iter().map(|p| (p * 0.5).tanh()).collect();
+            close(&what, &y, &want);
+        }
+    }
+}
+
+/// Matrices that begin at any element.
+#[test]
+fn unaligned_matrices() {
+    let Some(d) = device() else { return };
+    for first in [1, 4] {
+        let window = |rows: usize, columns: usize, seed: usize| {
+            let x = noise(&[rows, columns + 8], F16, seed, &d);
+            x.eval().unwrap_or_else(|e| panic!("{e}"));
+            x.narrow(1, first, columns)
+        };
+        let (a, b) = (window(272, 264, 1), window(264, 136, 2));
+        let what = format!("from {first}");
+        let y = one(&what, || a.matmul(&b).tanh());
+        let want: Vec<f64> = product(&a, &b).iter().map(|p| p.tanh()).collect();
+        close(&what, &y, &want);
+        let y = one(&what, || a.t().matmul(&a).silu());
+        let want: Vec<f64> = product(&a.t(), &a).into_iter().map(silu).collect();
+        close(&what, &y, &want);
+    }
+}
+
+/// Batches: of both, of one side alone, of heads between others.
+#[test]
+fn batches() {
+    let Some(d) = device() else { return };
+    let (m, n, k) = (136, 200, 264);
+    let check = |what: &str, a: &Tensor, b: &Tensor, shape: &[usize]| {
+        let y = one(what, || a.matmul(b).silu());
+        let lead = |x: &Tensor| {
+            let own = &x.dims()[x.rank() - 2..];
+            x.broadcast_to([shape, own].concat())
+        };
+        let want = product(&lead(a), &lead(b));
+        let want: Vec<f64> = want.into_iter().map(silu).collect();
+        close(what, &y, &want);
+    };
+    let x = |shape: &[usize], seed: usize| noise(shape, BF16, seed, &d);
+    check("both", &x(&[3, m, k], 1), &x(&[3, k, n], 2), &[3]);
+    check("rows", &x(&[3, m, k], 1), &x(&[k, n], 2), &[3]);
+    check("one left", &x(&[m, k], 1), &x(&[3, k, n], 2), &[3]);
+    check("crossed", &x(&[3, 1, m, k], 1), &x(&[2, k, n], 2), &[3, 2]);
+    let heads = x(&[2, m, 3, k], 1).permute([0, 2, 1, 3]);
+    check("heads", &heads, &x(&[2, 3, k, n], 2), &[2, 3]);
+    let columns = x(&[2, n, 3, k], 2).permute([0, 2, 3, 1]);
+    check("heads turned", &heads, &columns, &[2, 3]);
+    let three = x(&[2, m, 3, 2, k], 1).permute([3, 0, 2, 1, 4]);
+    check("three", &three, &x(&[2, 1, 3, k, n], 2), &[2, 2, 3]);
+}
+
+/// Scales of rows and columns, masks, casts; the product itself and several results of one kernel.
+#[test]
+fn several_results() {
+    let Some(d) = device() else { return };
+    let (m, n, k) = (264, 392, 264);
+    let (a, b) = (noise(&[m, k], F16, 1, &d), noise(&[k, n], F16, 2, &d));
+    let (row, column) = (noise(&[m, 1], F32, 3, &d), noise(&[n], F16, 4, &d));
+    let want = product(&a, &b);
+    let all = || {
+        let p = a.matmul(&b);
+        let wide = p.to_dtype(F32) * &row;
+        let hidden = p.gt(0.0).where_cond(&(&p + &column), p.zeros_like());
+        [wide, hidden, p]
+    };
+    let [wide, hidden, p] = fused("three", all, |all| {
+        ferrotrace::eval(all.iter()).unwrap_or_else(|e| panic!("{e}"));
+    });
+    close("product", &p, &want);
+    let (row, column) = (numbers(&row), numbers(&column));
+    let scaled = want.iter().enumerate().map(|(i, p)| p * row[i / n]);
+    // The product is rounded or not, as it comes.
+    let got = numbers(&wide);
+    for ((g, w), p) in got.iter().zip(scaled).zip(&want) {
+        assert!((g - w).abs() <= 1e-3 * p.abs() + 1e-3, "{g} for {w}");
+    }
+    let got = numbers(&hidden);
+    for (i, (g, p)) in got.iter().zip(&want).enumerate() {
+        let w = if *p > 0.0 { p + column[i % n] } else { 0.0 };
+        assert!((g - w).abs() <= 2e-3 * w.abs() + 2e-2, "{g} for {w}");
+    }
+}
+
+/// Operations are rounded one by one where that is asked for: the bits of eager mode, where sums are exact.
+#[test]
+fn rounds_one_by_one() {
+    let Some(d) = device() else { return };
+    let host = Device::cpu();
+    for dtype in [BF16, F16] {
+        let make = |d: &Device| {
+            let (a, b) = (
+                whole(&[160, 264], dtype, 1, d),
+                whole(&[264, 320], dtype, 2, d),
+            );
+            (a, b, noise(&[160, 320], dtype, 3, d))
+        };
+        let compute = |(a, b, r): &(Tensor, Tensor, Tensor)| (a.matmul(b) * 0.3 + r) * r;
+        let eager = with_mode(Mode::Eager, || compute(&make(&host)));
+        let on = make(&d);
+        let y = one("exact", || {
+            ferrotrace::with_precision(ferrotrace::Precision::EagerExact, || compute(&on))
+        });
+        assert_eq!(numbers(&y), numbers(&eager), "{dtype}");
+    }
+}
+
+/// Again and again, in graphs, with operands that are given away or read by what follows too.
+#[test]
+fn replays() {
+    let Some(d) = device() else { return };
+    let w = noise(&[264, 264], BF16, 2, &d);
+    let weight = w.clone();
+    let step = jit(move |x: &Tensor| {
+        let y = x.matmul(&weight).tanh() + x;
+        (&y * 0.25).matmul(&weight).silu() + y
+    });
+    for seed in 0..6 {
+        let x = noise(&[200, 264], BF16, seed, &d);
+        let first: Vec<f64> = {
+            let p = product(&x, &w);
+            p.iter()
+                .zip(numbers(&x))
+                .map(|(p, x)| p.tanh() + x)
+                .collect()
+        };
+        let wn = numbers(&w);
+        let y = step.call(&x);
+        let got = numbers(&y);
+        let mut worst: f64 = 0.0;
+        for i in (0..200).step_by(37) {
+            for j in 0..264 {
+                let p: f64 = (0..264)
+                    .map(|l| 0.25 * first[i * 264 + l] * wn[l * 264 + j])
+                    .sum();
+                let want = silu(p) + first[i * 264 + j];
+                worst = worst.max((got[i * 264 + j] - want).abs() / (1.0 + want.abs()));
+            }
+        }
+        assert!(worst < 3e-2, "{seed}: {worst}");
+    }
+}
+
+/// What the library does with a product stays with it.
+#[test]
+fn the_library_keeps_its_own() {
+    let Some(d) = device() else { return };
+    let (a, b) = (
+        noise(&[256, 256], BF16, 1, &d),
+        noise(&[256, 256], BF16, 2, &d),
+    );
+    let bias = noise(&[256], BF16, 3, &d);
+    let (y, stats) = stats_scope(|| {
+        let y = (a.matmul(&b) + &bias).relu();
+        y.eval().map(|()| y)
+    });
+    let y = y.unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!((stats.library_calls, stats.kernels_launched), (1, 0));
+    let told = ferrotrace::explain(&[&a.matmul(&b).silu()]).to_string();
+    assert!(
+        told.contains("after matmul %2, computed in tiles of 128x"),
+        "{told}"
+    );
+    let column = numbers(&bias);
+    let want = product(&a, &b).into_iter().enumerate();
+    let want: Vec<f64> = want.map(|(i, p)| (p + column[i % 256]).max(0.0)).collect();
+    close("bias and relu", &y, &want);
+}
