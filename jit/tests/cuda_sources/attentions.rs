@@ -1,0 +1,160 @@
+//! Sources of attention.
+
+use super::*;
+
+/// Attention written out over 4 heads of `[rows, width]` and `[keys, width]`: `change` makes scores in binary32 of the
+/// product, and says what else is an output.
+fn attention_of(
+    dtype: DType,
+    sizes: [usize; 3],
+    change: impl Fn(&mut Graph, ValueId) -> (ValueId, Option<ValueId>),
+) -> Graph {
+    attention_under(Precision::Fast, dtype, sizes, change)
+}
+
+fn attention_under(
+    precision: Precision,
+    dtype: DType,
+    [rows, keys, width]: [usize; 3],
+    change: impl Fn(&mut Graph, ValueId) -> (ValueId, Option<ValueId>),
+) -> Graph {
+    let mut g = Graph::new();
+    g.set_origin(None, precision);
+    let mut input = |n: usize| {
+        let layout = Layout::contiguous(Shape::from([4, n, width]));
+        g.input(&layout, dtype, &Device::cpu())
+    };
+    let (q, k, v) = (input(rows), input(keys), input(keys));
+    let mut push = |op: Op, args: &[ValueId]| {
+        let args: Vec<Operand> = args.iter().map(|&x| x.into()).collect();
+        g.push(op, &args).unwrap_or_else(|e| panic!("{e}"))
+    };
+    let turned = push(Op::Permute(SmallVec::from_slice(&[0, 2, 1])), &[k]);
+    let product = push(Op::Matmul, &[q, turned]);
+    let (scores, other) = change(&mut g, product);
+    let softmax = Op::Composite(Composite::Softmax { dim: 2 });
+    let weights = g.push(softmax, &[scores.into()]).expect("a softmax");
+    let weights = g.cast(weights, dtype).expect("a cast");
+    let result = g.push(Op::Matmul, &[weights.into(), v.into()]);
+    let result = result.expect("a product");
+    g.set_outputs(std::iter::once(result).chain(other).collect());
+    g
+}
+
+const SLOT: Operand = Operand::Slot(0, Scalar::Float(0.125));
+
+fn scaled(g: &mut Graph, product: ValueId) -> ValueId {
+    g.binary(BinaryOp::Mul, product, SLOT).expect("a product")
+}
+
+fn causal(g: &mut Graph, product: ValueId) -> ValueId {
+    let (rows, keys) = (g.shape(product)[1], g.shape(product)[2]);
+    let mut iota = |shape: [usize; 2], dim: usize| {
+        let shape = Shape::from(shape);
+        g.push(Op::Iota { shape, dim }, &[]).expect("numbers")
+    };
+    let (row, column) = (iota([rows, 1], 0), iota([1, keys], 1));
+    let seen = g.binary(BinaryOp::Ge, row, column).expect("a mask");
+    let scores = scaled(g, product);
+    g.select(seen, scores, f64::NEG_INFINITY).expect("scores")
+}
+
+fn biased(g: &mut Graph, product: ValueId) -> ValueId {
+    let keys = g.shape(product)[2];
+    let layout = Layout::contiguous(Shape::from([4, 1, keys]));
+    let bias = g.input(&layout, DType::F32, &Device::cpu());
+    let capped = g.unary(UnaryOp::Tanh, product).expect("a function");
+    g.binary(BinaryOp::Add, capped, bias).expect("a sum")
+}
+
+/// Attention is one kernel without a matrix of scores; its scale is folded into the exponential, its causal mask leaves
+/// out blocks, other changes are a function of a score.
+#[test]
+fn attention_is_one_kernel() {
+    let mut all = BTreeSet::new();
+    let mut one = |graph: &Graph| {
+        let found = sources(graph);
+        assert_eq!(found.len(), 1, "{graph}");
+        all.extend(found.iter().cloned());
+        found.into_iter().next().unwrap_or_default()
+    };
+    for (dtype, sizes) in [
+        (DType::BF16, [300, 400, 64]),
+        (DType::F16, [1, 3000, 32]),
+        (DType::F32, [40, 70, 16]),
+    ] {
+        let text = one(&attention_of(dtype, sizes, |g, p| (scaled(g, p), None)));
+        assert!(!text.contains("FT_SYMBOL_score("), "{text}");
+        assert_eq!(text.contains("FT_SYMBOL_finish("), sizes[0] == 1);
+        let text = one(&attention_of(dtype, sizes, |g, p| (causal(g, p), None)));
+        assert!(!text.contains("FT_SYMBOL_score("), "{text}");
+        assert!(text.contains(", true, false, false, "), "{text}");
+        let text = one(&attention_of(dtype, sizes, |g, p| (biased(g, p), None)));
+        assert!(text.contains("FT_SYMBOL_score("), "{text}");
+    }
+    if available() {
+        let groups = all.iter().filter(|text| text.contains("ft_group<"));
+        let groups: BTreeSet<String> = groups.cloned().collect();
+        assert_eq!(groups.len(), 3);
+        compile_all_for(HOPPER, groups);
+        compile_all(all);
+    }
+}
+
+/// Steps of attention, and why there are none.
+fn attentions(graph: &Graph) -> (Vec<Emitted>, Vec<Refusal>) {
+    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
+    let lowering = lower(&graph, &thresholds()).expect("the graph lowers");
+    let steps = lowering.steps.iter().enumerate();
+    let steps = steps.filter_map(|(at, step)| match step {
+        Lowered::Attention(step) => Some(attention::emit(step, at)),
+        _ => None,
+    });
+    let refusals = lowering.refusals.iter().map(|refusal| refusal.2);
+    (steps.collect(), refusals.collect())
+}
+
+/// What a kernel computes is counted, and why there is none is said.
+#[test]
+fn attention_counts_its_products() {
+    let of = |sizes: [usize; 3], needed: bool| {
+        let change = |g: &mut Graph, p: ValueId| {
+            let scores = scaled(g, p);
+            (scores, needed.then_some(scores))
+        };
+        attentions(&attention_of(DType::F32, sizes, change))
+    };
+    let (steps, refusals) = of([30, 40, 16], false);
+    assert_eq!((steps.len(), refusals.len()), (1, 0));
+    assert_eq!(steps[0].products, 2 * 4 * 30 * 40 * (16 + 16));
+    assert_eq!(of([30, 40, 16], true).1, [Refusal::ScoresNeeded]);
+    assert_eq!(of([30, 40, 300], false).1, [Refusal::TooWide]);
+    // Operations that are to be rounded one by one are.
+    let exact = |precision: Precision| {
+        let sizes = [30, 40, 16];
+        let graph = attention_under(precision, DType::BF16, sizes, |_, p| (p, None));
+        attentions(&graph).0.len()
+    };
+    assert_eq!([Precision::Fast, Precision::EagerExact].map(exact), [1, 0]);
+}
+
+/// Scores that something else needs are stored: the softmax is a kernel of its own.
+#[test]
+fn scores_that_are_needed_are_no_attention() {
+    let of = |needed: bool| {
+        let change = |g: &mut Graph, p: ValueId| {
+            let scores = scaled(g, p);
+            (scores, needed.then_some(scores))
+        };
+        sources(&attention_of(DType::F32, [30, 40, 16], change))
+    };
+    assert!(of(false)[0].contains("ft_attend"));
+    let graph = attention_of(DType::F32, [30, 40, 300], |g, p| (scaled(g, p), None));
+    assert!(
+        sources(&graph)
+            .iter()
+            .all(|text| !text.contains("ft_attend"))
+    );
+    let apart = of(true);
+    assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
+}

@@ -1,0 +1,212 @@
+//! Indexing, sorting, selecting, scattering and scanning on a CUDA device, against the CPU's eager mode. Where there is no
+//! device every test says so and passes.
+
+mod common;
+
+use common::{FLOATS, agree, device, epsilon, index, noise, numbers};
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+use ferrotrace::{ReduceOp, stats_scope, with_precision};
+
+#[test]
+fn indexing() {
+    agree(1e-6, |d| {
+        let x = noise(&[20, 30], F32, d);
+        let rows = index(&[3, -1, 0, 3, 19], d);
+        let at = Tensor::from_slice(&[0i64, 5, 19, 7, -2, 1], [2, 3], d);
+        let src = noise(&[5, 30], F32, d);
+        vec![
+            x.index_select(0, &rows),
+            x.embedding(&rows),
+            x.gather(1, &at),
+            x.index(&[Some(&rows), None]),
+            x.index_put(&[Some(&rows)], &src, true),
+            x.scatter_add(0, &at, &noise(&[2, 3], F32, d)),
+            x.scatter_reduce(1, &at, &noise(&[2, 3], F32, d), ReduceOp::Amax, true),
+            rows.abs().one_hot(20),
+            x.masked_fill(&x.gt(0.5), 9.0),
+            x.masked_select(&x.gt(1.0)),
+            x.masked_select(&x.gt(5.0)),
+            x.gt(1.5).nonzero(),
+            x.narrow(0, 0, 1).gt(5.0).nonzero(),
+            noise(&[30, 40, 50], F32, d).gt(1.0).nonzero(),
+            x.index(&[None, Some(&x.select(0, 0).gt(0.0))]),
+        ]
+    });
+}
+
+#[test]
+fn sorting_and_scans() {
+    agree(1e-5, |d| {
+        let x = noise(&[9, 50], F32, d);
+        let (sorted, order) = x.sort(1, true);
+        let (top, places) = x.topk(5, 0, true);
+        let (most, at) = x.cummax(1);
+        vec![
+            sorted,
+            order,
+            top,
+            places,
+            most,
+            at,
+            x.cumsum(1),
+            x.cumprod(0),
+            x.argsort(0, false),
+        ]
+    });
+}
+
+/// Rows in shared memory and rows sorted by digits, every type, ties, NaNs and zeros of both signs.
+#[test]
+fn sorts_of_every_length() {
+    let short = [
+        [700, 3],
+        [50, 70],
+        [40, 129],
+        [30, 300],
+        [9, 600],
+        [33, 2048],
+    ];
+    let long = [[5, 2049], [7, 4096], [2, 4097], [3, 70_001], [1, 1_000_003]];
+    for shape in [&short[..], &long].concat() {
+        for dtype in [Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64] {
+            if shape[1] > 100_000 && ![I64, F32].contains(&dtype) {
+                continue;
+            }
+            agree(0.0, |d| {
+                let x = match dtype.is_float() {
+                    true => noise(&shape, F32, d) * 1e4,
+                    false => noise(&shape, F32, d) * 60.0 + 120.0,
+                };
+                let zero = x.zeros_like();
+                let x = x.gt(8000.0).where_cond(&(&zero / &zero), &x);
+                let x = x.lt(-8000.0).where_cond(zero.neg(), &x).to_dtype(dtype);
+                let (up, order) = x.sort(1, false);
+                let (down, back) = x.sort(1, true);
+                let (most, places) = x.topk(3, 1, true);
+                vec![up, order, down, back, most, places, x.argsort(0, true)]
+            });
+        }
+    }
+}
+
+/// The first of rows: few and many of them, of rows in one piece and in several, with many equal elements at their end.
+#[test]
+fn selections() {
+    for shape in [[60, 50], [3, 9000], [300, 4500], [1, 600_001], [5, 70_000]] {
+        for (dtype, step) in [
+            (F32, 0.0),
+            (F32, 0.5),
+            (F32, 1e9),
+            (F16, 0.0),
+            (I64, 0.25),
+            (U8, 9.0),
+        ] {
+            agree(0.0, |d| {
+                let x = match dtype {
+                    U8 => noise(&shape, F32, d) * 20.0 + 120.0,
+                    _ => noise(&shape, F32, d) * 1000.0,
+                };
+                let x = match step == 0.0 {
+                    true => x,
+                    false => (x / step).round() * step,
+                };
+                let x = x.to_dtype(dtype);
+                let mut results = Vec::new();
+                for k in [1, 10, 300, 1000, 1001] {
+                    let k = k.min(shape[1]);
+                    for largest in [false, true] {
+                        let (values, places) = x.topk(k, 1, largest);
+                        results.extend([values, places]);
+                    }
+                }
+                results.push(x.t().topk(2, 0, true).1);
+                results
+            });
+        }
+    }
+}
+
+/// Many values at few places and few at many, in rows and one by one. Sums of floats are in the CPU's order.
+#[test]
+fn scatters_in_order() {
+    let spread = |n: usize, size: usize, d: &Device| {
+        let at: Vec<i64> = (0..n).map(|i| ((i * 7919 + i / 3) % size) as i64).collect();
+        Tensor::from_slice(&at, n, d)
+    };
+    for (n, places, width) in [
+        (50_000, 300, 64),
+        (300_000, 7, 1),
+        (3000, 2, 1),
+        (2000, 70, 1),
+        (90_000, 1500, 1),
+        (70_000, 3_000_000, 1),
+        (3000, 200_000, 5),
+        (9, 4, 1000),
+    ] {
+        for dtype in [F32, F64, BF16, I32, I64, U8] {
+            agree(0.0, |d| {
+                let x = noise(&[places, width], dtype, d);
+                let src = noise(&[n, width], F32, d);
+                // Many that meet at a place meet in parts: of such numbers sums are exact, and products vanish.
+                let src = if n / places < 1024 {
+                    src
+                } else {
+                    (src * 8.0).round().clamp(-8.0, 8.0) / 8.0
+                };
+                let few = n / places < 1024 || !dtype.is_float();
+                let x = if few { x } else { x.round() };
+                let src = src.to_dtype(dtype);
+                let rows = spread(n, places, d);
+                let all = rows.unsqueeze(1).expand([n, width]);
+                let mut results = vec![
+                    x.index_put(&[Some(&rows)], &src, true),
+                    x.index_put(&[Some(&rows)], &src, false),
+                    x.scatter_add(0, &all, &src),
+                ];
+                for op in [
+                    ReduceOp::Prod,
+                    ReduceOp::Amax,
+                    ReduceOp::Amin,
+                    ReduceOp::Mean,
+                ] {
+                    results.push(x.scatter_reduce(0, &all, &src, op, true));
+                    results.push(x.scatter_reduce(0, &all, &src, op, false));
+                }
+                let short = spread(n.min(5000) * width, width, d).reshape([n.min(5000), width]);
+                let part = src.narrow(0, 0, n.min(5000));
+                let wide = noise(&[n.min(5000), width], dtype, d);
+                results.push(wide.scatter_add(1, &short, &part));
+                results
+            });
+        }
+    }
+}
+
+#[test]
+fn running_sums_in_order_and_of_exponentials() {
+    for dtype in FLOATS {
+        agree(epsilon(dtype), |d| {
+            let x = noise(&[17, 300], dtype, d);
+            vec![x.logcumsumexp(0), x.logcumsumexp(1)]
+        });
+    }
+    // One addition after the other: the bits of the CPU's eager mode.
+    let Some(device) = device() else { return };
+    let run = |d: &Device| {
+        with_precision(Precision::EagerExact, || {
+            let x = noise(&[300, 500], F32, d);
+            vec![x.cumsum(1), x.cumsum(0), (&x * 0.3).cumprod(0)]
+        })
+    };
+    let want = with_mode(Mode::Eager, || run(&Device::cpu()));
+    let (got, stats) = stats_scope(|| {
+        let got = run(&device);
+        eval(&got).expect("runs");
+        got
+    });
+    assert_eq!(stats.host_runs, 0);
+    for (got, want) in got.iter().zip(&want) {
+        assert_eq!(numbers(got), numbers(want));
+    }
+}
