@@ -445,7 +445,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 17] = [
+    const VECTOR_ONLY: [&str; 18] = [
         "load",
         "loadn",
         "reversed",
@@ -463,6 +463,7 @@ mod tests {
         "transpose",
         "prefix",
         "last",
+        "nans",
     ];
 
     #[test]
