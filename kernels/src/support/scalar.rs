@@ -445,7 +445,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 18] = [
+    const VECTOR_ONLY: [&str; 19] = [
         "load",
         "loadn",
         "reversed",
@@ -464,6 +464,7 @@ mod tests {
         "prefix",
         "last",
         "nans",
+        "four",
     ];
 
     #[test]
