@@ -29,7 +29,7 @@ pub use report::{Measured, Outcome, Row};
 /// What is not undone must be faster by this part of what it replaces: more than the medians of equal kernels differ.
 const MARGIN: f64 = 0.02;
 
-/// As [`compile_with`](crate::compile_with), of the schedule that is fastest: as it was measured before, else as it is
+/// As [`compile_with`], of the schedule that is fastest: as it was measured before, else as it is
 /// measured now with `trial`. Without one nothing is run.
 ///
 /// Every number is what the planner's own schedule gives, but for the rounding of [`Precision::Fast`](crate::Precision).
