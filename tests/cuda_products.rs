@@ -4,17 +4,10 @@
 
 mod common;
 
-use common::device;
+use common::{device, numbers};
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
-
-/// Elements as binary64, on the host.
-fn numbers(x: &Tensor) -> Vec<f64> {
-    let host = x.to_device(&Device::cpu());
-    let wide = with_mode(Mode::Eager, || host.to_dtype(F64));
-    wide.to_vec::<f64>().unwrap_or_else(|e| panic!("{e}"))
-}
 
 /// Numbers about 0 that are the same on every device.
 fn noise(shape: &[usize], dtype: DType, seed: usize, device: &Device) -> Tensor {

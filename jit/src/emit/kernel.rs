@@ -297,11 +297,7 @@ impl Writer<'_> {
                 "void FT_SYMBOL_finish(const ft_args *a, char *local) {{\n{head}{finish}}}\n"
             );
         }
-        let part = |p: support::Part| Part {
-            order: p.order,
-            text: p.text,
-        };
-        let parts = support::parts(&self.needs).into_iter().map(part).collect();
+        let parts = support::parts(&self.needs);
         let out = |s: &usize| node.stores[*s].dtype.size() * rows * vector;
         for (_, id, wanted) in &mut self.streams {
             let bytes = needed

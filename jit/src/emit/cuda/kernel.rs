@@ -244,20 +244,15 @@ impl Writer<'_> {
         if let Some(finish) = &finish {
             kernel(&mut body, "_finish", self.shape.finish_threads, finish);
         }
-        let part = |p: support::Part| Part {
-            order: p.order,
-            text: p.text,
-        };
-        let support = support::parts(&self.needs).into_iter().map(part);
-        let helpers = Part {
+        let mut parts = support::parts(&self.needs);
+        parts.push(Part {
             order: Part::BASE,
             text: text::helpers(self.narrow_indices()).into(),
-        };
-        let scans = self.scans.then(|| Part {
+        });
+        parts.extend(self.scans.then(|| Part {
             order: Part::LAST,
             text: scan::HELPERS.into(),
-        });
-        let parts = support.chain([helpers]).chain(scans).collect();
+        }));
         let pieces = self.shape.pieces();
         let scratch = match split {
             Some(_) => self.node.rows() * pieces * self.put_in_slots().len() * SLOT,

@@ -1,5 +1,19 @@
 //! The text that every kernel begins with.
 
+use ferrotrace_runtime::Part;
+
+/// Where the texts of a template stand: behind the support text, which they use, and before what a file has one of.
+const TEMPLATE: u32 = Part::BASE - 7;
+
+/// The texts of a template, each of which may use those before it.
+pub(super) fn template(texts: &[&'static str]) -> impl Iterator<Item = Part> {
+    let part = |(&text, order): (&&'static str, u32)| Part {
+        order,
+        text: text.into(),
+    };
+    texts.iter().zip(TEMPLATE..).map(part)
+}
+
 /// Index arithmetic, fault reports, and accesses of whole chunks; indices have 32 bits where `narrow`.
 pub(super) fn helpers(narrow: bool) -> String {
     let (int, division) = match narrow {
@@ -14,9 +28,9 @@ pub(super) fn helpers(narrow: bool) -> String {
 }
 
 /// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range; `ft_within` reports
-/// nothing. `ft_divide` divides
-/// by a row's number, whose reciprocal is computed once: that of a scaled one where it would not be normal. `ft_load` and `ft_store` are of the elements from `h` to before `m`, by accesses of up to 16 bytes where that is the whole chunk and its address allows them.
-/// (The warp's barrier keeps the compiler from predicating the other path into this one.)
+/// nothing. `ft_divide` divides by a row's number, whose reciprocal is computed once: that of a scaled one where it would
+/// not be normal. `ft_load` and `ft_store` are of the elements from `h` to before `m`, by accesses of up to 16 bytes where
+/// that is the whole chunk and its address allows them. (The warp's barrier keeps the compiler from predicating the other path into this one.)
 /// The forms with `_last` leave nothing in the cache. `FT_AFTER` waits for the kernel before, of a graph that starts this
 /// one while that still runs, and lets the next start: everything a kernel reads or writes comes after it. Kernels of
 /// more blocks than run at once let nobody start: each time costs what starting a block costs (319 instead of 260

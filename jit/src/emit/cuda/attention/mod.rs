@@ -9,11 +9,12 @@
 mod score;
 
 use super::Emitted;
+use super::text;
 use crate::body::{BodyOp, Source};
 use crate::lower::Attention;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{self, SCALAR};
-use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
+use ferrotrace_runtime::{DType, Grid, KernelSource};
 use score::Score;
 use std::fmt::Write as _;
 
@@ -145,24 +146,13 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
             needs.insert(support::need(name, SCALAR));
         }
     }
-    let mut parts: Vec<Part> = support::parts(&needs)
-        .into_iter()
-        .map(|part| Part {
-            order: part.order,
-            text: part.text,
-        })
-        .collect();
+    let mut parts = support::parts(&needs);
     let template: &[&'static str] = match (dtype, tiling.groups) {
         (DType::F32, _) => &[TILES, SINGLE, ATTEND],
         (_, true) => &[TILES, HALF, GROUP, ATTEND],
         (_, false) => &[TILES, HALF, ATTEND],
     };
-    // Behind the support text, which they use.
-    let first = u32::MAX - 8;
-    parts.extend(template.iter().zip(first..).map(|(&text, order)| Part {
-        order,
-        text: text.into(),
-    }));
+    parts.extend(text::template(template));
     Emitted {
         source: KernelSource {
             parts,

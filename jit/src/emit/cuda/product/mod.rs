@@ -111,12 +111,7 @@ pub fn emit(
         false => &[TILES, HALF, PANELS, WARPS],
     };
     let mut parts = after.parts;
-    // Behind the support text, which they use.
-    let first = u32::MAX - 8;
-    parts.extend(template.iter().zip(first..).map(|(&text, order)| Part {
-        order,
-        text: text.into(),
-    }));
+    parts.extend(text::template(template));
     Emitted {
         source: KernelSource {
             parts,
@@ -218,17 +213,10 @@ impl After {
         for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
             writer.needs.insert(support::need(name, SCALAR));
         }
-        let part = |p: support::Part| Part {
-            order: p.order,
-            text: p.text,
-        };
         After {
             text,
             ahead: AHEAD.checked_div(bytes).unwrap_or(2).clamp(1, 4),
-            parts: support::parts(&writer.needs)
-                .into_iter()
-                .map(part)
-                .collect(),
+            parts: support::parts(&writer.needs),
             pointers: writer.pointers,
             params: writer.params,
             in_place,
