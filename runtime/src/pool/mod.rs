@@ -306,7 +306,8 @@ impl Pool {
                 let owner = (thread + other) % job.threads;
                 let share = |t: usize| even * t + t.min(odd);
                 let (begin, end) = (job.first + share(owner), job.first + share(owner + 1));
-                while let Some(piece) = take(&self.slots[owner].taken, job.epoch) {
+                let pieces = ENDS.len().min(end - begin);
+                while let Some(piece) = take(&self.slots[owner].taken, job.epoch, pieces) {
                     let ended = |pieces: usize| part_of(end - begin, pieces);
                     let (from, to) = (begin + ended(piece), begin + ended(piece + 1));
                     if from < to {
@@ -436,17 +437,20 @@ impl Drop for Inside {
     }
 }
 
-/// How many of a share's chunks its first `pieces` pieces have.
+/// How many of a share's chunks its first `pieces` pieces have: one each where there are no more than pieces.
 fn part_of(share: usize, pieces: usize) -> usize {
+    if share <= ENDS.len() {
+        return pieces.min(share);
+    }
     let Some(sixteenths) = pieces.checked_sub(1).map(|last| ENDS[last]) else {
         return 0;
     };
     share / 16 * sixteenths + share % 16 * sixteenths / 16
 }
 
-/// Takes the next piece of a share in the job of `epoch`.
+/// Takes the next of a share's `pieces` in the job of `epoch`.
 #[inline]
-fn take(taken: &AtomicU64, epoch: u32) -> Option<usize> {
+fn take(taken: &AtomicU64, epoch: u32, pieces: usize) -> Option<usize> {
     let mut word = taken.load(Relaxed);
     loop {
         let next = if (word >> 32) as u32 == epoch {
@@ -454,7 +458,7 @@ fn take(taken: &AtomicU64, epoch: u32) -> Option<usize> {
         } else {
             0
         };
-        if next as usize >= ENDS.len() {
+        if next as usize >= pieces {
             return None;
         }
         let new = (epoch as u64) << 32 | (next + 1) as u64;
