@@ -21,7 +21,7 @@ use crate::lower::Limits;
 use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need};
-use ferrotrace_runtime::{DType, KernelSource, Part};
+use ferrotrace_runtime::{DType, KernelSource};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
