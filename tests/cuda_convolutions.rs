@@ -301,6 +301,60 @@ fn blocks_of_layers_replayed() {
     }
 }
 
+/// A bias and relu between convolutions, by the library or a kernel of their own; what is no number stays so.
+#[test]
+fn biases_and_activations() {
+    let Some(d) = device() else { return };
+    let is_there = d.report().contains("cudnn: 9");
+    for dtype in [F16, BF16] {
+        for (bias, relu) in [(true, true), (true, false), (false, true)] {
+            let c = case(&[2, 16, 9, 10], &[24, 16, 3, 3]);
+            let (mut x, w, b) = (data(&c.x, 1), data(&c.w, 2), data(&[24], 3));
+            let tensor = |data: &[f32], shape: &[usize]| {
+                let t = Tensor::from_slice(data, shape, &d).to_dtype(dtype);
+                t.eval().expect("memory");
+                t
+            };
+            let plain = c.reference(&x, &w, &[2, 24, 7, 8]);
+            // The last element of the first image and channel: of the window that ends there.
+            x[89] = f32::NAN;
+            let (input, weight, added) = (tensor(&x, &c.x), tensor(&w, &c.w), tensor(&b, &[24]));
+            let one: Vec<f32> = (0..24 * 24).map(|i| (i % 25 == 0) as u8 as f32).collect();
+            let one = tensor(&one, &[24, 24, 1, 1]);
+            let run = || {
+                let y = input.conv2d(&weight, bias.then_some(&added), 1, 0, 1, 1);
+                let y = if relu { y.relu() } else { y };
+                // What the first gives, between zeros.
+                y.conv2d(&one, None, 1, 1, 1, 1)
+            };
+            if is_there {
+                let text = explain(&[&run()]).to_string();
+                assert!(text.contains("by the library with it"), "{dtype}\n{text}");
+            }
+            for _ in 0..5 {
+                let got = run().narrow(2, 1, 7).narrow(3, 1, 8).to_dtype(F64);
+                let got = got.to_vec::<f64>().expect("runs");
+                let epsilon = if dtype == F16 {
+                    1.0 / 2048.0
+                } else {
+                    1.0 / 256.0
+                };
+                for (at, (a, first)) in got.iter().zip(&plain).enumerate() {
+                    if at < 24 * 56 && at % 56 == 55 {
+                        assert!(a.is_nan(), "{dtype} {bias} {relu} element {at}: {a}");
+                        continue;
+                    }
+                    let sum = first + if bias { b[at / 56 % 24] as f64 } else { 0.0 };
+                    let want = if relu { sum.max(0.0) } else { sum };
+                    // Rounded once by the library, twice otherwise.
+                    let close = (a - want).abs() <= epsilon * (first.abs() + sum.abs());
+                    assert!(close, "{dtype} {bias} {relu} element {at}: {a} for {want}");
+                }
+            }
+        }
+    }
+}
+
 /// Which convolutions the library computes, where it is there, is to be seen.
 #[test]
 fn the_library_is_named() {

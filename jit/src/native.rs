@@ -5,7 +5,8 @@
 use crate::graph::{Graph, Precision};
 use crate::plan::{Plan, PlanInput, compile};
 use ferrotrace_kernels::eager::{self, Arg};
-use ferrotrace_kernels::{Array, Op, OpBuilder, Operand};
+use ferrotrace_kernels::ops::matmul::After;
+use ferrotrace_kernels::{Array, Correlation, Op, OpBuilder, Operand, cuda};
 use ferrotrace_runtime::{
     Category, Config, Counter, DType, Device, Error, Layout, Result, Scalar, Shape, count,
 };
@@ -131,6 +132,19 @@ pub(crate) fn call(
     dtype: DType,
 ) -> Result<Array> {
     eager::run_on(device, op, args, shape, dtype, &dense)
+}
+
+/// A convolution of a device, and what follows it, as one call of its library; `None` where that has no such form.
+///
+/// # Errors
+/// As [`run_operator`].
+pub(crate) fn convolve(
+    op: &Correlation,
+    args: &[Arg],
+    dtype: DType,
+    after: &After<'_>,
+) -> Result<Option<Array>> {
+    cuda::convolution::run(op, args, dtype, after, &dense)
 }
 
 /// The array itself if it is dense and row-major, else a copy that is.

@@ -6,10 +6,11 @@ use crate::body::Source;
 use crate::emit::{Emitted, Panels, Pointer};
 use crate::graph::Graph;
 use crate::lower::Pieces;
+use crate::native;
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::cpu::panels;
 use ferrotrace_kernels::ops::matmul;
-use ferrotrace_kernels::{Array, ValueId};
+use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
     launch_noting, launch_together,
@@ -340,7 +341,7 @@ impl Run<'_> {
         }
     }
 
-    /// A matrix product of a device and its kernel as one call of the library; as two steps where it takes no such
+    /// A matrix product of a device, or a convolution, and its kernel as one call of the library; as two steps where it takes no such
     /// operands.
     fn by_library(
         &mut self,
@@ -359,14 +360,20 @@ impl Run<'_> {
             return Err(Error::internal("an epilogue of several results"));
         };
         let node = draft.graph.node(store.node);
-        let (_, args) = self.operands(&t.call)?;
+        let (op, args) = self.operands(&t.call)?;
         let bias = epilogue.bias.map(|bias| self.array(bias)).transpose()?;
         let after = matmul::After {
             bias,
             activation: epilogue.activation,
         };
         let device = draft.graph.device();
-        let done = matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after);
+        let done = match op {
+            Op::Correlate(op) => native::convolve(op, &args, node.dtype, &after).map(|array| {
+                let lies = |array: Array| array.with_layout(Layout::contiguous(node.shape.clone()));
+                array.map(lies)
+            }),
+            _ => matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after),
+        };
         if let Some(array) = done.map_err(placed)? {
             count(Counter::LibraryCalls, 1);
             self.store(store.node, array);

@@ -1,5 +1,6 @@
 //! Products whose following kernel a device's library computes by itself: a bias for each column, relu, gelu in its
-//! tanh form (scheduler T-08, codegen A10.1).
+//! tanh form (scheduler T-08, codegen A10.1). Convolutions of half precision with channels innermost are such products, but
+//! for gelu (ir X3).
 //!
 //! What the library computes is written as a graph, lowered like any other, and compared with the kernel: there is one
 //! definition of each activation, and no list of patterns.
@@ -7,7 +8,7 @@
 use super::{FusedNode, Fusion, Product, Refusal};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeOp};
 use crate::lower::{Limits, Lowered, Lowering, lower};
 use crate::simplify::simplify;
 use ferrotrace_kernels::{
@@ -30,7 +31,11 @@ const MOST: usize = 40;
 impl Fusion<'_> {
     /// Joins every product with the one kernel that reads it, where a library computes both.
     pub(super) fn take_up_epilogues(&mut self, graph: &Graph, lowering: &Lowering) {
-        for (call, product) in self.products(graph, lowering) {
+        let products = self.products(graph, lowering);
+        for (call, product) in products
+            .into_iter()
+            .chain(self.correlations(graph, lowering))
+        {
             let node = product.node;
             let source = Source::Node(node);
             let output = lowering.outputs.iter().any(|o| o.0 == source);
@@ -92,7 +97,8 @@ fn epilogue(
     let activations = [Activation::None, Activation::Relu, Activation::GeluTanh];
     // The library's tanh is an approximation that half precision does not show.
     let rough = node.dtype.compute() == node.dtype;
-    let exact = |a: &Activation| !rough || *a != Activation::GeluTanh;
+    let product_of = matches!(node.op, NodeOp::Op(Op::Matmul));
+    let exact = |a: &Activation| !rough && product_of || *a != Activation::GeluTanh;
     activations
         .into_iter()
         .filter(exact)
@@ -201,7 +207,8 @@ fn matched(kernel: &FusedNode, reference: &FusedNode, product: Source) -> Option
 mod tests {
     use super::*;
     use crate::plan::{Step, draft};
-    use ferrotrace_runtime::Scalar;
+    use ferrotrace_kernels::{Correlation, Extent};
+    use ferrotrace_runtime::{ConvolutionPart, Scalar};
 
     type Tail = dyn Fn(&mut Graph, ValueId, ValueId) -> Result<ValueId>;
 
@@ -217,7 +224,12 @@ mod tests {
         let product = graph.push(Op::Matmul, &[a.into(), b.into()]).expect("fits");
         let y = tail(&mut graph, product, bias).expect("fits");
         graph.set_outputs(vec![y]);
-        let graph = simplify(&graph).expect("simplifies");
+        first_epilogue(&graph)
+    }
+
+    /// What the first product of a graph is joined with.
+    fn first_epilogue(graph: &Graph) -> Option<Epilogue> {
+        let graph = simplify(graph).expect("simplifies");
         let limits = Limits::default();
         let lowering = lower(&graph, &limits).expect("lowers");
         let mut fusion = Fusion::new(&graph, &lowering, &limits);
@@ -262,6 +274,80 @@ mod tests {
             None,
             "the library's tanh is too rough"
         );
+    }
+
+    /// A convolution whose channels lie innermost, as programs say it: theirs are second.
+    #[test]
+    fn convolutions_are_such_products() {
+        let found = |channels_last: bool, gelu_follows: bool| {
+            let mut graph = Graph::new();
+            let host = Device::cpu();
+            let mut input = |dims: &[usize]| {
+                let layout = Layout::contiguous(dims.iter().copied().collect());
+                graph.input(&layout, DType::F16, &host)
+            };
+            let (x, w, bias) = match channels_last {
+                true => (input(&[2, 6, 7, 8]), input(&[4, 3, 3, 8]), input(&[4])),
+                false => (input(&[2, 8, 6, 7]), input(&[4, 8, 3, 3]), input(&[4])),
+            };
+            let op = Correlation {
+                part: ConvolutionPart::Result,
+                channels_last,
+                stride: [1, 1].into_iter().collect(),
+                padding: [0, 0].into_iter().collect(),
+                dilation: [1, 1].into_iter().collect(),
+                shape: match channels_last {
+                    true => Shape::from([2, 4, 5, 4]),
+                    false => Shape::from([2, 4, 4, 5]),
+                },
+            };
+            let order = |list: [u8; 4]| Op::Permute(list.into_iter().collect());
+            let mut y = graph
+                .push(Op::Correlate(Box::new(op)), &[x.into(), w.into()])
+                .expect("fits");
+            if channels_last {
+                y = graph.push(order([0, 3, 1, 2]), &[y.into()]).expect("fits");
+            }
+            let column = Op::Reshape([4, 1, 1].map(Extent::Size).into_iter().collect());
+            let bias = graph.push(column, &[bias.into()]).expect("fits");
+            y = graph.add(y, bias).expect("fits");
+            y = match gelu_follows {
+                true => gelu(&mut graph, y).expect("fits"),
+                false => graph.unary(UnaryOp::Relu, y).expect("fits"),
+            };
+            if channels_last {
+                y = graph.push(order([0, 2, 3, 1]), &[y.into()]).expect("fits");
+            }
+            // Another convolution wants its operand dense.
+            let w = graph.input(
+                &Layout::contiguous(match channels_last {
+                    true => Shape::from([4, 1, 1, 4]),
+                    false => Shape::from([4, 4, 1, 1]),
+                }),
+                DType::F16,
+                &host,
+            );
+            let next = Correlation {
+                part: ConvolutionPart::Result,
+                channels_last,
+                stride: [1, 1].into_iter().collect(),
+                padding: [0, 0].into_iter().collect(),
+                dilation: [1, 1].into_iter().collect(),
+                shape: graph.shape(y).clone(),
+            };
+            let y = graph
+                .push(Op::Correlate(Box::new(next)), &[y.into(), w.into()])
+                .expect("fits");
+            graph.set_outputs(vec![y]);
+            first_epilogue(&graph)
+        };
+        let relu = found(true, false).expect("bias and relu");
+        assert_eq!(
+            (relu.bias, relu.activation),
+            (Some(Source::Input(2)), Activation::Relu)
+        );
+        assert_eq!(found(true, true), None, "the library has no gelu there");
+        assert_eq!(found(false, false), None, "columns are positions");
     }
 
     #[test]

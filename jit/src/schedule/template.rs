@@ -14,12 +14,35 @@ use crate::graph::{Graph, NodeOp};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
 use ferrotrace_kernels::Op;
-use ferrotrace_runtime::DType;
+use ferrotrace_runtime::{ConvolutionPart, DType};
 use petgraph::stable_graph::NodeIndex;
 
 impl Fusion<'_> {
     /// The steps that are matrix products, as they are before fusion.
     pub(super) fn products(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
+        self.calls_of(graph, lowering, |op, _| matches!(op, Op::Matmul))
+    }
+
+    /// The steps that are convolutions of half precision whose result has channels innermost.
+    pub(super) fn correlations(
+        &self,
+        graph: &Graph,
+        lowering: &Lowering,
+    ) -> Vec<(NodeIndex, Product)> {
+        self.calls_of(graph, lowering, |op, dtype| match op {
+            Op::Correlate(op) => {
+                dtype.is_half() && op.channels_last && op.part == ConvolutionPart::Result
+            }
+            _ => false,
+        })
+    }
+
+    fn calls_of(
+        &self,
+        graph: &Graph,
+        lowering: &Lowering,
+        is_it: impl Fn(&Op, DType) -> bool,
+    ) -> Vec<(NodeIndex, Product)> {
         let product = |call: NodeIndex| {
             let (None, Lowered::Call(product)) = (&self.graph[call], &lowering.steps[call.index()])
             else {
@@ -31,8 +54,8 @@ impl Fusion<'_> {
                 epilogue: None,
                 tiles: None,
             };
-            let op = &graph.node(product.node).op;
-            matches!(op, NodeOp::Op(Op::Matmul)).then_some((call, product))
+            let node = graph.node(product.node);
+            matches!(&node.op, NodeOp::Op(op) if is_it(op, node.dtype)).then_some((call, product))
         };
         self.graph.node_indices().filter_map(product).collect()
     }

@@ -3,20 +3,22 @@
 use super::Dense;
 use crate::eager::{Arg, array};
 use crate::ops::correlation::form;
+use crate::ops::matmul::After;
 use crate::{Array, Correlation};
-use ferrotrace_runtime::{Buffer, DType, Result, convolve, convolves};
+use ferrotrace_runtime::{Buffer, Convolution, DType, Result, convolve, convolves};
 
 /// Bytes at whose multiples the library's operands start.
 const ALIGNMENT: usize = 16;
 
-/// The convolution; `None` where the library has no such form.
+/// The convolution, and what follows it, where channels lie innermost; `None` where the library has no such form.
 ///
 /// # Errors
 /// Out of memory; what the driver or the library answers.
-pub(super) fn run(
+pub fn run(
     op: &Correlation,
     args: &[Arg],
     dtype: DType,
+    after: &After<'_>,
     dense: Dense<'_>,
 ) -> Result<Option<Array>> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
@@ -24,13 +26,20 @@ pub(super) fn run(
     let Some(form) = form(op, [a.shape(), b.shape()], dtype) else {
         return Ok(None);
     };
+    let form = Convolution {
+        bias: after.bias.is_some(),
+        activation: after.activation,
+        ..form
+    };
     if a.dtype != dtype || b.dtype != dtype || !convolves(device, &form)? {
         return Ok(None);
     }
     let (a, b) = (dense(a)?, dense(b)?);
     let (a, b) = (placed(&a)?, placed(&b)?);
     let out = Array::empty(device, op.shape.clone(), dtype)?;
-    convolve(&form, [(&a.0, a.1), (&b.0, b.1)], &out.buffer)?;
+    let bias = after.bias.map(placed).transpose()?;
+    let bias = bias.as_ref().map(|(buffer, first)| (buffer, *first));
+    convolve(&form, [(&a.0, a.1), (&b.0, b.1)], bias, &out.buffer)?;
     Ok(Some(out))
 }
 

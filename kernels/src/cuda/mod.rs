@@ -2,7 +2,7 @@
 //! and running log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type.
 //! Convolutions are cuDNN's.
 
-mod convolution;
+pub mod convolution;
 mod library;
 mod scan;
 mod scatter;
@@ -55,7 +55,7 @@ pub fn run(
             mode,
             include_self,
         } => scatter::rows(args, (*mode, *include_self), dense),
-        Op::Correlate(op) => convolution::run(op, args, dtype, dense),
+        Op::Correlate(op) => convolution::run(op, args, dtype, &Default::default(), dense),
         _ => Ok(None),
     }
 }

@@ -4,7 +4,9 @@
 use super::{Inferred, conv, tensor};
 use crate::eager::{Arg, array};
 use crate::{ArgMeta, Array, ConvSpec, Correlation};
-use ferrotrace_runtime::{Convolution, ConvolutionPart, DType, Error, Layout, Result, Shape};
+use ferrotrace_runtime::{
+    Activation, Convolution, ConvolutionPart, DType, Error, Layout, Result, Shape,
+};
 use smallvec::SmallVec;
 
 /// What a library is asked for, with operands of these shapes; `None` for those of no convolution.
@@ -30,6 +32,8 @@ pub fn form(op: &Correlation, operands: [&Shape; 2], dtype: DType) -> Option<Con
         stride: numbers(&op.stride),
         padding: numbers(&op.padding),
         dilation: numbers(&op.dilation),
+        bias: false,
+        activation: Activation::None,
     };
     form.is_sound().then_some(form)
 }

@@ -6,7 +6,7 @@ mod library;
 pub(super) use library::Library;
 
 use super::record::{self, Command, Work};
-use super::{Context, context, libraries};
+use super::{Activation, Context, context, libraries};
 use crate::{Buffer, Config, DType, Device, Error, Result};
 use cudarc::cudnn::sys;
 use once_cell::sync::Lazy;
@@ -45,6 +45,10 @@ pub struct Convolution {
     pub padding: SmallVec<[i64; 3]>,
     /// Spacing of the weight's taps.
     pub dilation: SmallVec<[i64; 3]>,
+    /// Whether a number a channel is added to a result.
+    pub bias: bool,
+    /// What follows a result: nothing or [`Activation::Relu`].
+    pub activation: Activation,
 }
 
 impl Convolution {
@@ -55,6 +59,11 @@ impl Convolution {
             ConvolutionPart::Input => [2, 1, 0],
             ConvolutionPart::Weight => [0, 2, 1],
         }
+    }
+
+    /// Whether something is done with each element of the result before it is stored.
+    fn goes_on(&self) -> bool {
+        self.bias || self.activation != Activation::None
     }
 
     fn bytes(&self, tensor: usize) -> usize {
@@ -72,7 +81,9 @@ impl Convolution {
             let all = size.iter().try_fold(1i64, |all, &n| all.checked_mul(n));
             all.is_some_and(|all| all > 0 && all < i64::from(i32::MAX))
         };
-        if !self.dtype.is_float() || !(2..=3).contains(&spatial) || !ranks {
+        let plain = !self.goes_on()
+            || self.part == ConvolutionPart::Result && self.activation != Activation::GeluTanh;
+        if !plain || !self.dtype.is_float() || !(2..=3).contains(&spatial) || !ranks {
             return false;
         }
         let windows = (0..spatial).all(|i| {
@@ -148,23 +159,33 @@ pub fn convolves(device: &Device, form: &Convolution) -> Result<bool> {
 }
 
 /// Puts a convolution on the device's stream: of two operands, in the order that [`ConvolutionPart`] names them in,
-/// each from a byte of a buffer on, at a multiple of 16; the result starts its buffer.
+/// each from a byte of a buffer on, at a multiple of 16, and so the bias that the form asks for; the result starts its
+/// buffer.
 ///
 /// # Errors
 /// `Internal` for a form that [`convolves`] refuses, or memory that does not fit it; `OutOfMemory` for what the
 /// algorithm needs besides; `Device` for what the library answers.
-pub fn convolve(form: &Convolution, operands: [(&Buffer, usize); 2], out: &Buffer) -> Result<()> {
+pub fn convolve(
+    form: &Convolution,
+    operands: [(&Buffer, usize); 2],
+    bias: Option<(&Buffer, usize)>,
+    out: &Buffer,
+) -> Result<()> {
     let device = out.device();
     let index = device.cuda_index();
     let Some(index) = index.filter(|_| *PRESENT && form.is_sound()) else {
         return Err(Error::internal("a convolution that no library computes"));
     };
-    let order = form.order();
-    let tensors = [operands[0], operands[1], (out, 0)];
-    let mut words = Vec::with_capacity(4);
-    for ((buffer, first), tensor) in tensors.into_iter().zip(order) {
+    if bias.is_some() != form.bias {
+        return Err(Error::internal("a convolution without its bias"));
+    }
+    let sizes = form.order().map(|tensor| form.bytes(tensor));
+    let channels = form.sizes[2][1] as usize * form.dtype.size();
+    let tensors = [operands[0], operands[1], (out, 0)].into_iter().chain(bias);
+    let mut words = Vec::with_capacity(5);
+    for ((buffer, first), bytes) in tensors.zip(sizes.into_iter().chain([channels])) {
         let address = buffer.as_ptr() as u64 + first as u64;
-        let fits = first + form.bytes(tensor) <= buffer.bytes() && address.is_multiple_of(16);
+        let fits = first + bytes <= buffer.bytes() && address.is_multiple_of(16);
         if !fits || buffer.device() != device {
             return Err(Error::internal(
                 "a convolution's tensor is not where it should be",
@@ -178,11 +199,11 @@ pub fn convolve(form: &Convolution, operands: [(&Buffer, usize); 2], out: &Buffe
     let bytes = bytes.ok_or_else(|| Error::internal("a convolution without an algorithm"))?;
     // Handed on in the stream's order when it is dropped.
     let workspace = Buffer::allocate(device, bytes)?;
-    words.push(if bytes > 0 {
-        workspace.as_ptr() as u64
-    } else {
-        0
-    });
+    let address = match bytes {
+        0 => 0,
+        _ => workspace.as_ptr() as u64,
+    };
+    words.insert(3, address);
     if record::is_on() {
         record::add(Command {
             work: Work::Convolution(Box::new(form.clone())),
@@ -213,13 +234,15 @@ mod tests {
             stride: smallvec![2, 2],
             padding: smallvec![1, 1],
             dilation: smallvec![1, 1],
+            bias: false,
+            activation: Activation::None,
         }
     }
 
     #[test]
     fn only_sizes_of_one_convolution_are_sound() {
         assert!(form().is_sound());
-        let wrong: [fn(&mut Convolution); 7] = [
+        let wrong: [fn(&mut Convolution); 9] = [
             |f| f.sizes[2][3] = 6,
             |f| f.sizes[1][0] = 5,
             |f| f.sizes[1][1] = 4,
@@ -227,6 +250,8 @@ mod tests {
             |f| f.dtype = DType::I32,
             |f| f.stride[0] = 3,
             |f| f.padding.truncate(1),
+            |f| f.activation = Activation::GeluTanh,
+            |f| (f.bias, f.part) = (true, ConvolutionPart::Input),
         ];
         for (i, change) in wrong.iter().enumerate() {
             let mut form = form();
@@ -244,6 +269,6 @@ mod tests {
         assert_eq!(convolves(&Device::cpu(), &form()).ok(), Some(false));
         let buffer = Buffer::allocate(&Device::cpu(), 4096).expect("memory");
         let both = [(&buffer, 0), (&buffer, 0)];
-        assert!(convolve(&form(), both, &buffer).is_err());
+        assert!(convolve(&form(), both, None, &buffer).is_err());
     }
 }

@@ -32,6 +32,9 @@ macro_rules! values {
 
 values! {
     i64: CUDNN_TYPE_INT64,
+    bool: CUDNN_TYPE_BOOLEAN,
+    sys::cudnnPointwiseMode_t: CUDNN_TYPE_POINTWISE_MODE,
+    sys::cudnnNanPropagation_t: CUDNN_TYPE_NAN_PROPOGATION,
     f32: CUDNN_TYPE_FLOAT,
     f64: CUDNN_TYPE_DOUBLE,
     sys::cudnnHandle_t: CUDNN_TYPE_HANDLE,

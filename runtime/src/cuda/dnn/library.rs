@@ -1,17 +1,17 @@
 //! Calls of cuDNN: the algorithm of each form of a convolution, asked for once.
 //!
-//! A form is described as a graph of one operation. The library names engines that compute it, by its own estimate the
+//! A form is described as a graph of operations. The library names engines that compute it, by its own estimate the
 //! fastest first; the first that keeps this crate's promises is taken. Nothing is timed: the same form gives the same bits
 //! in every process.
 
-use super::super::Context;
-use super::descriptor::{Address, Descriptor, check};
+use super::super::{Activation, Context};
+use super::descriptor::{Address, Descriptor, Link, check};
 use super::{Convolution, ConvolutionPart};
 use crate::{Channel, Config, DType, Error, Result, log};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
     cudnnBackendDescriptorType_t as Kind, cudnnBackendHeurMode_t as Mode,
-    cudnnBackendNumericalNote_t as Note,
+    cudnnBackendNumericalNote_t as Note, cudnnPointwiseMode_t as Pointwise,
 };
 use cudarc::driver;
 use smallvec::SmallVec;
@@ -26,6 +26,9 @@ const FORMS: usize = 4096;
 const ENGINES: usize = 32;
 /// Bytes at whose multiples tensors start.
 const ALIGNMENT: i64 = 16;
+/// Numbers of tensors that are not the three of a convolution: the bias, and what has no memory.
+const BIAS: i64 = 3;
+const PASSED: i64 = 4;
 
 /// A form's algorithm, and what it is made of.
 struct Planned {
@@ -68,7 +71,8 @@ impl Library {
         Ok(workspace)
     }
 
-    /// Puts a convolution on a stream. `words` are the addresses of both operands, the result and the workspace.
+    /// Puts a convolution on a stream. `words` are the addresses of both operands, the result, the workspace and, if
+    /// there is one, the bias.
     pub fn run(
         &mut self,
         context: &Context,
@@ -79,16 +83,19 @@ impl Library {
         context.bind()?;
         self.prepare(form)?;
         let planned = self.forms.get(form).and_then(Option::as_ref);
-        let (Some(planned), &[a, b, out, workspace]) = (planned, words) else {
+        let (Some(planned), &[a, b, out, workspace, ref bias @ ..]) = (planned, words) else {
             return Err(Error::internal("a convolution without its operands"));
         };
-        let order = form.order().map(|tensor| tensor as i64);
+        let mut names: SmallVec<[i64; 4]> =
+            form.order().iter().map(|&tensor| tensor as i64).collect();
+        let mut places: SmallVec<[Address; 4]> = [a, b, out].map(Address).into_iter().collect();
+        if let [bias] = bias {
+            names.push(BIAS);
+            places.push(Address(*bias));
+        }
         let pack = Descriptor::new(Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?
-            .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &order)?
-            .set(
-                Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
-                &[a, b, out].map(Address),
-            )?
+            .set(Name::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &names)?
+            .set(Name::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &places)?
             .set(
                 Name::CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
                 &[Address(workspace)],
@@ -183,29 +190,121 @@ impl Library {
         Ok(fits.then_some((plan, workspace as usize, notes)))
     }
 
-    /// The graph of the one operation; what it refers to is added to `parts`.
+    /// The graph of the operation and what follows; what it refers to is added to `parts`.
     fn graph(&self, form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<Descriptor>> {
-        let Some(operation) = operation(form, parts)? else {
+        let Some(operations) = operations(form, parts)? else {
             return Ok(None);
         };
-        let graph = Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
+        let links: Vec<Link> = operations.iter().map(Descriptor::link).collect();
+        parts.extend(operations);
+        Descriptor::new(Kind::CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR)?
             .set(Name::CUDNN_ATTR_OPERATIONGRAPH_HANDLE, &[self.handle])?
-            .set(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &[operation.link()])?
-            .finish();
-        parts.push(operation);
-        graph
+            .set(Name::CUDNN_ATTR_OPERATIONGRAPH_OPS, &links)?
+            .finish()
     }
 }
 
-/// The operation; what it refers to is added to `parts`.
-fn operation(form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<Descriptor>> {
-    let compute = match form.dtype {
+/// What sums are computed in.
+fn compute(form: &Convolution) -> sys::cudnnDataType_t {
+    match form.dtype {
         DType::F64 => sys::cudnnDataType_t::CUDNN_DATA_DOUBLE,
         _ => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+    }
+}
+
+/// The operations, one after another; what they refer to is added to `parts`.
+fn operations(form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<Vec<Descriptor>>> {
+    let first = parts.len();
+    for of in 0..3 {
+        let Some(tensor) = tensor(form, of)? else {
+            return Ok(None);
+        };
+        parts.push(tensor);
+    }
+    let mut links: [Link; 3] = std::array::from_fn(|of| parts[first + of].link());
+    let result = links[2];
+    let bias = form.bias.then_some(Pointwise::CUDNN_POINTWISE_ADD);
+    let relu = form.activation == Activation::Relu;
+    let relu = relu.then_some(Pointwise::CUDNN_POINTWISE_RELU_FWD);
+    let modes: Vec<Pointwise> = bias.into_iter().chain(relu).collect();
+    // What passes from operation to operation has no memory.
+    let mut passed = Vec::new();
+    for at in 0..modes.len() {
+        let name = PASSED + at as i64;
+        let tensor = described(form, name, compute(form), &form.sizes[2])?
+            .set(Name::CUDNN_ATTR_TENSOR_IS_VIRTUAL, &[true])?
+            .finish()?;
+        let Some(tensor) = tensor else {
+            return Ok(None);
+        };
+        passed.push(tensor.link());
+        parts.push(tensor);
+    }
+    if let Some(first) = passed.first() {
+        links[2] = *first;
+    }
+    let Some(operation) = operation(form, links, parts)? else {
+        return Ok(None);
     };
+    let mut operations = vec![operation];
+    for (at, mode) in modes.into_iter().enumerate() {
+        let out = passed.get(at + 1).copied().unwrap_or(result);
+        let Some(next) = pointwise(form, mode, [passed[at], out], parts)? else {
+            return Ok(None);
+        };
+        operations.push(next);
+    }
+    Ok(Some(operations))
+}
+
+/// An operation on each element; what it refers to is added to `parts`.
+fn pointwise(
+    form: &Convolution,
+    mode: Pointwise,
+    [from, to]: [Link; 2],
+    parts: &mut Vec<Descriptor>,
+) -> Result<Option<Descriptor>> {
+    let adds = mode == Pointwise::CUDNN_POINTWISE_ADD;
+    let mut of = Descriptor::new(Kind::CUDNN_BACKEND_POINTWISE_DESCRIPTOR)?
+        .set(Name::CUDNN_ATTR_POINTWISE_MODE, &[mode])?
+        .set(Name::CUDNN_ATTR_POINTWISE_MATH_PREC, &[compute(form)])?;
+    if !adds {
+        let keep = sys::cudnnNanPropagation_t::CUDNN_PROPAGATE_NAN;
+        of = of.set(Name::CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, &[keep])?;
+    }
+    let Some(of) = of.finish()? else {
+        return Ok(None);
+    };
+    let mut operation = Descriptor::new(Kind::CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)?
+        .set(
+            Name::CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR,
+            &[of.link()],
+        )?
+        .set(Name::CUDNN_ATTR_OPERATION_POINTWISE_XDESC, &[from])?
+        .set(Name::CUDNN_ATTR_OPERATION_POINTWISE_YDESC, &[to])?;
+    parts.push(of);
+    if adds {
+        let mut sizes = SmallVec::from_elem(1, form.sizes[2].len());
+        sizes[1] = form.sizes[2][1];
+        let Some(bias) = described(form, BIAS, data(form)?, &sizes)?.finish()? else {
+            return Ok(None);
+        };
+        let name = Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC;
+        operation = operation.set(name, &[bias.link()])?;
+        parts.push(bias);
+    }
+    operation.finish()
+}
+
+/// The convolution of tensors, input, weight and result; what it refers to is added to `parts`.
+fn operation(
+    form: &Convolution,
+    tensors: [Link; 3],
+    parts: &mut Vec<Descriptor>,
+) -> Result<Option<Descriptor>> {
     let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
     let geometry = Descriptor::new(Kind::CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR)?
-        .set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[compute])?
+        .set(Name::CUDNN_ATTR_CONVOLUTION_COMP_TYPE, &[compute(form)])?
         .set(Name::CUDNN_ATTR_CONVOLUTION_CONV_MODE, &[mode])?
         .set(
             Name::CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS,
@@ -219,13 +318,6 @@ fn operation(form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<D
     let Some(geometry) = geometry else {
         return Ok(None);
     };
-    let first = parts.len();
-    for of in 0..3 {
-        let Some(tensor) = tensor(form, of)? else {
-            return Ok(None);
-        };
-        parts.push(tensor);
-    }
     // The descriptor's kind, then its attributes: input, weight, result, geometry, and both factors.
     let (kind, names) = match form.part {
         ConvolutionPart::Result => (
@@ -264,8 +356,8 @@ fn operation(form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<D
     };
     let [x, w, y, by, alpha, beta] = names;
     let mut operation = Descriptor::new(kind)?;
-    for (name, tensor) in [x, w, y].into_iter().zip(&parts[first..]) {
-        operation = operation.set(name, &[tensor.link()])?;
+    for (name, tensor) in [x, w, y].into_iter().zip(tensors) {
+        operation = operation.set(name, &[tensor])?;
     }
     let operation = operation.set(by, &[geometry.link()])?;
     // Factors are of the type of the sums.
@@ -278,27 +370,39 @@ fn operation(form: &Convolution, parts: &mut Vec<Descriptor>) -> Result<Option<D
     operation
 }
 
-/// A tensor of a form, as dense as the form says; its number is its name.
-fn tensor(form: &Convolution, of: usize) -> Result<Option<Descriptor>> {
+/// The type of a form's tensors.
+fn data(form: &Convolution) -> Result<sys::cudnnDataType_t> {
     use sys::cudnnDataType_t as Data;
-    let data = match form.dtype {
+    Ok(match form.dtype {
         DType::F64 => Data::CUDNN_DATA_DOUBLE,
         DType::F16 => Data::CUDNN_DATA_HALF,
         DType::BF16 => Data::CUDNN_DATA_BFLOAT16,
         DType::F32 => Data::CUDNN_DATA_FLOAT,
         _ => return Err(Error::internal("a convolution of no float")),
-    };
-    let sizes = &form.sizes[of];
+    })
+}
+
+/// A tensor of a form; its number is its name.
+fn tensor(form: &Convolution, of: usize) -> Result<Option<Descriptor>> {
+    described(form, of as i64, data(form)?, &form.sizes[of])?.finish()
+}
+
+/// A tensor as dense as the form says, not finished.
+fn described(
+    form: &Convolution,
+    name: i64,
+    data: sys::cudnnDataType_t,
+    sizes: &SmallVec<[i64; 5]>,
+) -> Result<Descriptor> {
     Descriptor::new(Kind::CUDNN_BACKEND_TENSOR_DESCRIPTOR)?
-        .set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[of as i64])?
+        .set(Name::CUDNN_ATTR_TENSOR_UNIQUE_ID, &[name])?
         .set(Name::CUDNN_ATTR_TENSOR_DATA_TYPE, &[data])?
         .set(Name::CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, &[ALIGNMENT])?
         .set(Name::CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)?
         .set(
             Name::CUDNN_ATTR_TENSOR_STRIDES,
             &strides(sizes, form.channels_last),
-        )?
-        .finish()
+        )
 }
 
 /// The distances of a dense tensor's elements, `[n, channels, ..]`.
@@ -338,14 +442,29 @@ mod tests {
                 let mut form = super::super::tests::form();
                 (form.dtype, form.part, form.channels_last) = (dtype, part, channels_last);
                 let mut parts = Vec::new();
-                let made = operation(&form, &mut parts).expect("the library answers");
+                let made = operations(&form, &mut parts).expect("the library answers");
                 assert!(made.is_some(), "{form:?}");
+                if part != Whole {
+                    continue;
+                }
+                for (bias, activation) in [
+                    (true, Activation::Relu),
+                    (true, Activation::None),
+                    (false, Activation::Relu),
+                ] {
+                    (form.bias, form.activation) = (bias, activation);
+                    let made = operations(&form, &mut parts).expect("the library answers");
+                    assert_eq!(
+                        made.map(|all| all.len()),
+                        Some(1 + bias as usize + (activation == Activation::Relu) as usize)
+                    );
+                }
             }
         }
         let mut form = super::super::tests::form();
         form.dilation[0] = 0;
         let mut parts = Vec::new();
-        let made = operation(&form, &mut parts).expect("the library answers");
+        let made = operations(&form, &mut parts).expect("the library answers");
         assert!(made.is_none(), "it sees what is wrong");
     }
 }
