@@ -508,7 +508,7 @@ fn a_barrier_keeps_a_kernel_apart() {
              %1: f32[50, 70] = exp(%0)
              %2: f32[50, 70] = {barrier}
              %3: f32[50] = sum(%2) {{dims: [1], keepdim: false}}
-             %4: f32[50] = sin(%3)
+             %4: f32[50] = sqrt(%3)
              return %4"
         )
     };

@@ -224,7 +224,7 @@ fn data_counts_and_results_are_left_alone() {
     let made = plan.explain().sources().len() as u64;
     let found = stats.kernels_compiled + stats.kernel_cache_hits + stats.disk_cache_hits;
     assert_eq!(found, made);
-    right(&plan, text, &arrays, 1e-5);
+    right(&plan, text, &arrays, 1e-4);
 }
 
 // codegen B11.7
@@ -360,10 +360,10 @@ fn changes_change_what_they_say() {
 fn changes_that_win_alone_are_made_together() {
     let text = "
         %0: f32[40, 300] = input 0 [300, 1]
-        %1: f32[40, 1] = sum(%0) {dims: [1], keepdim: true}
+        %1: f32[40, 1] = max(%0) {dims: [1], keepdim: true}
         %2: f32[40, 300] = div(%0, %1)
         %3: f32[30, 400] = input 1 [400, 1]
-        %4: f32[30, 1] = sum(%3) {dims: [1], keepdim: true}
+        %4: f32[30, 1] = max(%3) {dims: [1], keepdim: true}
         %5: f32[30, 400] = div(%3, %4)
         return %2 %5";
     let arrays = [noise(&[40, 300], 1), noise(&[30, 400], 2)];
@@ -377,5 +377,5 @@ fn changes_that_win_alone_are_made_together() {
         .collect();
     assert_eq!(nodes, [1; 4], "{}", plan.explain());
     assert_eq!(choice(&plan).changes().len(), 2);
-    right(&plan, text, &arrays, 1e-3);
+    right(&plan, text, &arrays, 1e-5);
 }
