@@ -8,6 +8,7 @@
 
 use super::Emitted;
 use super::index::Index;
+use super::linked;
 use super::online::{self, Online};
 use super::reduce::{Reduction, SLOT};
 use super::scan::{self, Pass};
@@ -221,6 +222,10 @@ impl Writer<'_> {
             .collect();
         let (main, finish) = match (self.scans, split) {
             (true, None) => (self.scan_text(form, Pass::Whole), None),
+            (true, Some(_)) if self.shape.linked => {
+                let finish = self.scan_text(form, Pass::Linked);
+                (self.clear_text(), Some(finish))
+            }
             (true, Some(_)) => {
                 let main = self.scan_text(form, Pass::Folds);
                 (main, Some(self.scan_text(form, Pass::Pieces)))
@@ -249,12 +254,20 @@ impl Writer<'_> {
             order: Part::BASE,
             text: text::helpers(self.narrow_indices()).into(),
         });
-        parts.extend(self.scans.then(|| Part {
+        let mut scans = String::new();
+        if self.scans {
+            scans.push_str(scan::HELPERS);
+        }
+        if self.shape.linked {
+            scans.push_str(linked::HELPERS);
+        }
+        parts.extend((!scans.is_empty()).then(|| Part {
             order: Part::LAST,
-            text: scan::HELPERS.into(),
+            text: scans.into(),
         }));
         let pieces = self.shape.pieces();
         let scratch = match split {
+            Some(_) if self.shape.linked => self.linked_bytes(),
             Some(_) => self.node.rows() * pieces * self.put_in_slots().len() * SLOT,
             None => 0,
         };
@@ -456,13 +469,20 @@ impl Writer<'_> {
         }
         let rows = self.param(row_count);
         let chunks = self.param(chunk_count);
+        let block = match self.shape.linked {
+            true => {
+                out.push_str("  const unsigned drawn = ft_draw(a.scratch);\n");
+                "drawn"
+            }
+            false => "ft_block",
+        };
         let pieces = match split {
             true => {
                 let pieces = self.divisor(self.shape.pieces() as i64);
                 let per = self.param(self.shape.per_piece() as i64);
                 let _ = writeln!(
                     out,
-                    "  const ft_int pieces = {pieces}.n, piece = (ft_int)ft_block % {pieces}, block = (ft_int)ft_block / {pieces};\n  \
+                    "  const ft_int pieces = {pieces}.n, piece = (ft_int){block} % {pieces}, block = (ft_int){block} / {pieces};\n  \
                      const ft_int lo = piece * {per}, end = ft_least(lo + {per}, {chunks});"
                 );
                 true

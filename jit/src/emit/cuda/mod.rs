@@ -7,6 +7,7 @@ mod check;
 mod chunk;
 mod index;
 mod kernel;
+mod linked;
 mod moments;
 mod online;
 pub mod product;

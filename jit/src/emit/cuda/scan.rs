@@ -4,8 +4,9 @@
 //! stay coalesced. A thread folds the elements of its chunks, a warp the chunks of its threads by shuffles, a block its
 //! warps through shared memory behind one barrier; the carry from tile to tile is in every thread's registers. Scans of
 //! strided columns fold some columns of a row in a thread, and the groups of a block in order. A scan of another scan's
-//! results is a later **phase** of the tile. Few long rows take two kernels: the fold of each piece, then the scan of
-//! each piece behind the fold of those before it. Every order depends on sizes alone.
+//! results is a later **phase** of the tile. Few long rows have a tile a block (see `linked`); of strided columns they
+//! take two kernels: the fold of each piece, then the scan of each piece behind the fold of those before it. Every order
+//! depends on sizes alone.
 
 use super::kernel::{Form, Writer};
 use super::reduce::Reduction;
@@ -23,6 +24,8 @@ pub(super) enum Pass {
     Folds,
     /// The scans of the pieces, behind what the folds before them give.
     Pieces,
+    /// The scans of pieces of one tile, which leave their folds for each other.
+    Linked,
 }
 
 /// Functions over the elements `e` of a thread's K chunks of V, whose folds over a warp are in `s`; W warps share `z`.
@@ -129,7 +132,8 @@ impl Writer<'_> {
             Form::Inner { threads } => threads as usize,
             _ => return false,
         };
-        self.shape.split.is_none() && self.shape.chunks.is_multiple_of(self.held() * threads)
+        let of_row = self.shape.split.is_none() || self.shape.linked;
+        of_row && self.shape.chunks.is_multiple_of(self.held() * threads)
     }
 
     /// A loop over the chunks of a tile that a thread holds: `c`, and whether it is `on` the row.
@@ -349,6 +353,9 @@ impl Writer<'_> {
             chunk.push_str("    }\n");
             out.push_str(&self.scan_turns(&chunk));
             self.resolve(&mut out, &now, form);
+            if self.shape.linked {
+                self.link(&mut out, &now, form);
+            }
         }
         let stored = l.stores.iter().map(|&s| self.node.stores[s].value);
         let roots: Vec<Value> = stored.chain(reductions.iter().map(|r| r.value)).collect();
