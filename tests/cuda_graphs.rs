@@ -5,7 +5,7 @@ mod common;
 
 use common::device;
 use ferrotrace::prelude::*;
-use ferrotrace::{ErrorKind, GraphDecision, Stats, Uncaptured, stats_scope};
+use ferrotrace::{ErrorKind, GraphDecision, ReduceOp, Stats, Uncaptured, stats_scope};
 
 /// Runs before a plan is captured, and the one that captures it.
 const WARM: usize = 3;
@@ -279,6 +279,76 @@ fn checks_of_indices_stay_outside_and_still_fail() {
             assert!(at, "{error}");
         }
     }
+}
+
+/// Copies and clearings that scatters begin with are part of graphs: also of what somebody else holds, in other memory.
+#[test]
+fn scatters_are_captured() {
+    let Some(d) = device() else { return };
+    let at = [3i64, 0, 7, 3, 3, 11, 0];
+    let index = Tensor::from_slice(&at, [7, 1], &d).expand([-1, 30]);
+    let f = jit(|(x, index, rows): (&Tensor, &Tensor, &Tensor)| {
+        let sums = turns(x, 1).scatter_add(0, index, &turns(rows, 1));
+        let most = turns(&sums, 1).scatter_reduce(0, index, rows, ReduceOp::Amax, false);
+        turns(&(&most + x.scatter_add(0, index, rows)), 1)
+    });
+    let mut held = Vec::new();
+    for round in 0..8 {
+        let (x, rows) = (noise(&[12, 30], round, &d), noise(&[7, 30], 50 + round, &d));
+        let (x_data, rows_data) = (numbers(&x), numbers(&rows));
+        let (got, stats) = counted(|| f.call((&x, &index, &rows)));
+        let mut sums = turns_of(&x_data, 12, 1);
+        let mut both: Vec<f64> = x_data.iter().map(|&v| v as f64).collect();
+        let moved = turns_of(&rows_data, 7, 1);
+        for (i, &place) in at.iter().enumerate() {
+            for j in 0..30 {
+                sums[place as usize * 30 + j] += moved[i * 30 + j];
+                both[place as usize * 30 + j] += rows_data[i * 30 + j] as f64;
+            }
+        }
+        let sums: Vec<f32> = sums.iter().map(|&v| v as f32).collect();
+        let mut most = turns_of(&sums, 12, 1);
+        for place in 0..12 {
+            let to = (0..7).filter(|&i| at[i] as usize == place);
+            for j in 0..30 {
+                let met = to
+                    .clone()
+                    .map(|i| rows_data[i * 30 + j] as f64)
+                    .reduce(f64::max);
+                most[place * 30 + j] = met.unwrap_or(most[place * 30 + j]) + both[place * 30 + j];
+            }
+        }
+        let most: Vec<f32> = most.iter().map(|&v| v as f32).collect();
+        let want = turns_of(&most, 12, 1);
+        close(&got, &want);
+        // Checks of the indices stand between graphs.
+        if round + 1 >= WARM {
+            assert!(stats.graph_launches >= 1, "round {round}: {stats:?}");
+        }
+        assert_eq!(stats.host_runs, 0);
+        assert_eq!((numbers(&x), numbers(&rows)), (x_data, rows_data));
+        held.push((x, rows, want));
+    }
+    for (x, rows, want) in &held {
+        let (got, stats) = counted(|| f.call((x, &index, rows)));
+        close(&got, want);
+        assert!(stats.graph_launches >= 1 && stats.graphs_captured == 0);
+    }
+    let made = || {
+        let (x, rows, _) = &held[0];
+        turns(&turns(x, 1).scatter_add(0, &index, rows), 1)
+    };
+    (0..4).for_each(|_| made().eval().expect("runs"));
+    let y = made();
+    y.eval().expect("runs");
+    let graphs = explain(&[&y]).graphs().to_vec();
+    let is_captured = |why: &GraphDecision| matches!(why, GraphDecision::Captured(_));
+    let fits = |why: &GraphDecision| match why {
+        GraphDecision::Skipped(Uncaptured::ChecksIndices | Uncaptured::TooFew(_)) => true,
+        other => is_captured(other),
+    };
+    assert!(graphs.iter().all(|(_, why)| fits(why)), "{graphs:?}");
+    assert!(graphs.iter().any(|(_, why)| is_captured(why)), "{graphs:?}");
 }
 
 #[test]

@@ -220,6 +220,38 @@ impl Capture {
                 })
                 .result()
                 .map_err(error())?,
+                Work::Copy(bytes) => {
+                    let copy = copied(&command.words, *bytes);
+                    // SAFETY: as above.
+                    unsafe {
+                        sys::cuGraphAddMemcpyNode(
+                            &mut node,
+                            made.graph,
+                            before.as_ptr(),
+                            before.len(),
+                            &copy,
+                            self.context.raw(),
+                        )
+                    }
+                    .result()
+                    .map_err(error())?;
+                }
+                Work::Clear(bytes) => {
+                    let clear = cleared(&command.words, *bytes);
+                    // SAFETY: as above.
+                    unsafe {
+                        sys::cuGraphAddMemsetNode(
+                            &mut node,
+                            made.graph,
+                            before.as_ptr(),
+                            before.len(),
+                            &clear,
+                            self.context.raw(),
+                        )
+                    }
+                    .result()
+                    .map_err(error())?;
+                }
                 library => {
                     let child = Child::of(self.context, library, &command.words)?;
                     // SAFETY: as above; the child is copied.
@@ -272,6 +304,16 @@ impl Capture {
                     // parameters; launches that are under way keep theirs.
                     unsafe { sys::cuGraphExecKernelNodeSetParams_v2(graph.exec, *node, parameters) }
                 }),
+                Work::Copy(bytes) => {
+                    let (copy, of) = (copied(&command.words, *bytes), self.context.raw());
+                    // SAFETY: as above; the copy is of as many bytes in the same context.
+                    unsafe { sys::cuGraphExecMemcpyNodeSetParams(graph.exec, *node, &copy, of) }
+                }
+                Work::Clear(bytes) => {
+                    let (clear, of) = (cleared(&command.words, *bytes), self.context.raw());
+                    // SAFETY: as above.
+                    unsafe { sys::cuGraphExecMemsetNodeSetParams(graph.exec, *node, &clear, of) }
+                }
                 library => {
                     let child = Child::of(self.context, library, &command.words)?;
                     // SAFETY: as above; the child is of the same call, so of the same nodes.
@@ -318,6 +360,50 @@ fn with_parameters(
     call(&parameters)
 }
 
+/// A copy within the device from the second of these addresses to the first.
+fn copied(words: &[u64], bytes: usize) -> sys::CUDA_MEMCPY3D {
+    let device = sys::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+    sys::CUDA_MEMCPY3D {
+        srcXInBytes: 0,
+        srcY: 0,
+        srcZ: 0,
+        srcLOD: 0,
+        srcMemoryType: device,
+        srcHost: ptr::null(),
+        srcDevice: words[1],
+        srcArray: ptr::null_mut(),
+        reserved0: ptr::null_mut(),
+        srcPitch: bytes,
+        srcHeight: 1,
+        dstXInBytes: 0,
+        dstY: 0,
+        dstZ: 0,
+        dstLOD: 0,
+        dstMemoryType: device,
+        dstHost: ptr::null_mut(),
+        dstDevice: words[0],
+        dstArray: ptr::null_mut(),
+        reserved1: ptr::null_mut(),
+        dstPitch: bytes,
+        dstHeight: 1,
+        WidthInBytes: bytes,
+        Height: 1,
+        Depth: 1,
+    }
+}
+
+/// Zeros from this address on.
+fn cleared(words: &[u64], bytes: usize) -> sys::CUDA_MEMSET_NODE_PARAMS {
+    sys::CUDA_MEMSET_NODE_PARAMS {
+        dst: words[0],
+        pitch: 0,
+        value: 0,
+        elementSize: 1,
+        width: bytes,
+        height: 1,
+    }
+}
+
 /// The graph of a library's call.
 struct Child(sys::CUgraph);
 
@@ -339,7 +425,9 @@ impl Child {
             Work::Convolution(form) => context
                 .dnn()
                 .and_then(|dnn| dnn.lock().run(context, form, words, stream)),
-            Work::Kernel { .. } => Err(Error::internal("a kernel is no library's call")),
+            Work::Kernel { .. } | Work::Copy(_) | Work::Clear(_) => {
+                Err(Error::internal("a node of its own is no library's call"))
+            }
         };
         let mut graph = ptr::null_mut();
         // SAFETY: the capture was begun above, and ends also when the call failed.

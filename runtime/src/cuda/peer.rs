@@ -83,7 +83,7 @@ pub(crate) unsafe fn device_to_peer(
     (from, source): (&Context, u64),
     bytes: usize,
 ) -> Result<()> {
-    record::refuse(Uncaptured::DriverCopy)?;
+    record::refuse(Uncaptured::PeerCopy)?;
     count(Counter::DeviceCopies, 1);
     allow(to, from);
     Mark::on(from)?.holds(to)?;

@@ -24,9 +24,9 @@ pub enum Uncaptured {
     /// An operation runs on the host, or reads what is on the device.
     #[error("data is copied to or from the host")]
     HostCopy,
-    /// Memory is copied or cleared by the driver.
-    #[error("memory is copied or cleared by the driver")]
-    DriverCopy,
+    /// Data is copied from a device to another.
+    #[error("data is copied from a device to another")]
+    PeerCopy,
     /// The host waits for the device.
     #[error("the host waits for the device")]
     Waits,
@@ -65,6 +65,10 @@ pub(super) enum Work {
         /// Whether it waits for the kernel before by itself.
         waits: bool,
     },
+    /// A copy of so many bytes; its words are the addresses to and from.
+    Copy(usize),
+    /// So many bytes are set to zero; its word is their address.
+    Clear(usize),
     Product(super::blas::Request),
     Convolution(Box<super::dnn::Convolution>),
 }
@@ -82,6 +86,8 @@ impl fmt::Debug for Work {
             Work::Kernel {
                 blocks, threads, ..
             } => write!(f, "kernel of {blocks} x {threads}"),
+            Work::Copy(bytes) => write!(f, "copy of {bytes}"),
+            Work::Clear(bytes) => write!(f, "clearing of {bytes}"),
             Work::Product(_) => f.write_str("product"),
             Work::Convolution(_) => f.write_str("convolution"),
         }
@@ -154,7 +160,7 @@ impl Recording {
         self.device
     }
 
-    /// Commands: kernels and library calls.
+    /// Commands: kernels, copies and library calls.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
@@ -223,6 +229,19 @@ pub(crate) fn symbol_at(address: u64) -> Option<(u32, u64)> {
         let symbol = (address & !SYMBOL) >> PLACE;
         (symbol as u32, address & ((1 << PLACE) - 1))
     })
+}
+
+/// Notes work of the driver's on memory at these addresses, where this thread records; whether it does.
+pub(super) fn noted(work: Work, words: &[u64]) -> bool {
+    let on = is_on();
+    if on {
+        add(Command {
+            work,
+            words: words.to_vec(),
+            scalars: 0..0,
+        });
+    }
+    on
 }
 
 /// Notes a command.
