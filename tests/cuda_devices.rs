@@ -190,3 +190,23 @@ fn memory_is_each_devices_own() {
         assert_eq!(keep.mean(..).to_scalar::<f32>().ok(), Some(3.0));
     }
 }
+
+/// What one device's program was compiled to serves another device of the same model, from the disk.
+#[test]
+fn devices_of_one_model_share_compiled_code() {
+    let Some([a, b]) = two_devices() else { return };
+    if a.capability().ok() != b.capability().ok() {
+        eprintln!("skipped: the devices are not of one model");
+        return;
+    }
+    let run = |d: &Device| {
+        let x = Tensor::from_slice(&numbers(1 << 12), [64, 64], d);
+        let y = ((&x * 0.37 + 2.5).tanh() - x.mean_keepdim(1)).abs() * &x;
+        stats_scope(|| read(&y))
+    };
+    let (first, _) = run(&a);
+    let (second, stats) = run(&b);
+    assert_eq!(first, second);
+    assert_eq!(stats.kernels_compiled, 0, "{stats:?}");
+    assert!(stats.disk_cache_hits > 0, "{stats:?}");
+}

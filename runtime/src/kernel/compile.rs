@@ -1,10 +1,10 @@
 //! From sources to kernels: found in memory, found on disk, or compiled.
 
-use super::toolchain::{Image, Toolchain};
+use super::toolchain::{Image, Place, Toolchain};
 use super::{Kernel, KernelSource, source};
 use crate::counters::{Counter, count};
 use crate::store::{Artifact, Store};
-use crate::{Channel, Config, Device, Error, Isa, Result, digest, log};
+use crate::{Channel, Config, Device, Error, Result, digest, log};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
@@ -35,10 +35,13 @@ impl Pending {
     }
 }
 
+/// A kernel's key, and where it is loaded.
+type Loaded = (Place, u128);
+
 struct Memory {
-    kernels: LruCache<u128, Arc<Kernel>>,
+    kernels: LruCache<Loaded, Arc<Kernel>>,
     bytes: usize,
-    pending: HashMap<u128, Arc<Pending>>,
+    pending: HashMap<Loaded, Arc<Pending>>,
 }
 
 /// The kernels of a process, and where they are kept on disk.
@@ -110,7 +113,7 @@ pub fn identity(device: &Device) -> Result<String> {
     let compiler = Toolchain::of(device)?.identity()?;
     Ok(match device.cuda_index() {
         Some(index) => format!("{compiler} {}", crate::cuda::context(index)?.name()),
-        None => format!("{compiler} {:?} {}", Isa::host(), crate::host::model_name()),
+        None => format!("{compiler} {}", crate::host::model_name()),
     })
 }
 
@@ -118,6 +121,7 @@ pub fn identity(device: &Device) -> Result<String> {
 struct Claim<'a> {
     kernels: &'a Kernels,
     key: u128,
+    place: Place,
     source: &'a KernelSource,
     pending: Arc<Pending>,
     settled: bool,
@@ -132,9 +136,9 @@ impl Claim<'_> {
         self.settled = true;
         {
             let mut memory = self.kernels.memory.lock();
-            memory.pending.remove(&self.key);
+            memory.pending.remove(&(self.place, self.key));
             if let Ok(kernel) = &result {
-                memory.insert(kernel.clone());
+                memory.insert(self.place, kernel.clone());
             }
         }
         *self.pending.result.lock() = Some(result);
@@ -151,9 +155,9 @@ impl Drop for Claim<'_> {
 }
 
 impl Memory {
-    fn insert(&mut self, kernel: Arc<Kernel>) {
+    fn insert(&mut self, place: Place, kernel: Arc<Kernel>) {
         self.bytes += kernel.cost();
-        if let Some((_, old)) = self.kernels.push(kernel.key(), kernel) {
+        if let Some((_, old)) = self.kernels.push((place, kernel.key()), kernel) {
             self.bytes -= old.cost();
         }
         while self.bytes > BYTE_LIMIT && self.kernels.len() > 1 {
@@ -206,25 +210,27 @@ impl Kernels {
             Err(error) => return sources.iter().map(|_| Err(error.clone())).collect(),
         };
         let keys: Vec<u128> = sources.iter().map(|source| source.key(&identity)).collect();
+        let place = toolchain.place();
         let mut results: HashMap<u128, Result<Arc<Kernel>>> = HashMap::new();
         let mut claims = Vec::new();
         let mut others = Vec::new();
         {
             let mut memory = self.memory.lock();
             for (source, &key) in sources.iter().zip(&keys) {
-                if let Some(kernel) = memory.kernels.get(&key) {
+                if let Some(kernel) = memory.kernels.get(&(place, key)) {
                     count(Counter::KernelCacheHits, 1);
                     results.insert(key, Ok(kernel.clone()));
-                } else if let Some(pending) = memory.pending.get(&key) {
+                } else if let Some(pending) = memory.pending.get(&(place, key)) {
                     // In the making by another thread, or a source given twice.
                     count(Counter::KernelCacheHits, 1);
                     others.push((key, pending.clone()));
                 } else {
                     let pending = Arc::new(Pending::default());
-                    memory.pending.insert(key, pending.clone());
+                    memory.pending.insert((place, key), pending.clone());
                     claims.push(Claim {
                         kernels: self,
                         key,
+                        place,
                         source,
                         pending,
                         settled: false,

@@ -1,7 +1,7 @@
 //! Generated sources, and files made of them.
 
+use crate::digest;
 use crate::store::FORMAT;
-use crate::{Isa, digest};
 use std::borrow::Cow;
 
 /// A piece of support text that kernels share. Equal pieces appear once in a file, the lower `order` first; of one
@@ -72,12 +72,11 @@ impl KernelSource {
             .map(|part| &*part.text)
     }
 
-    /// The key of the kernel that the compiler of this identity (path, arguments, version, flags) makes of it.
+    /// The key of the kernel that the compiler of this identity (path, arguments, version, flags, and what for) makes of it.
     pub(super) fn key(&self, compiler: &str) -> u128 {
         let mut fields = digest::Fields::default();
         fields.add(&FORMAT.to_le_bytes());
         fields.add(compiler.as_bytes());
-        fields.add(format!("{:?}", Isa::host()).as_bytes());
         fields.add(&[self.finish as u8]);
         fields.add(self.text().as_bytes());
         fields.finish()

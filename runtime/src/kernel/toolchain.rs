@@ -4,7 +4,7 @@ use super::{Code, KernelSource};
 use crate::compiler::CCompiler;
 use crate::cuda::{self, Nvrtc};
 use crate::library::Library;
-use crate::{Device, Error, Result};
+use crate::{Device, Error, Isa, Result};
 use std::ffi::CString;
 use std::sync::Arc;
 
@@ -22,6 +22,14 @@ pub(super) enum Image {
     Cuda(Arc<cuda::Module>),
 }
 
+/// The device that code is loaded on; none for the host.
+pub(super) type Place = Option<u32>;
+
+/// What keys of kernels for an architecture state: devices of one take the same machine code.
+fn cuda_identity(compiler: &Nvrtc, arch: &str) -> String {
+    format!("cuda {}", compiler.identity(arch))
+}
+
 impl Toolchain {
     pub(super) fn of(device: &Device) -> Result<Toolchain> {
         Ok(match device.cuda_index() {
@@ -34,16 +42,20 @@ impl Toolchain {
     pub(super) fn identity(&self) -> Result<String> {
         match self {
             Toolchain::Host => match CCompiler::identity() {
-                Some(identity) => Ok(identity.to_owned()),
+                Some(identity) => Ok(format!("{identity} {:?}", Isa::host())),
                 None => Err(CCompiler::get()
                     .err()
                     .unwrap_or_else(|| Error::internal("a compiler without identity"))),
             },
-            // Code is loaded into one device's context, so kernels of equal devices are kept apart.
-            Toolchain::Cuda(context) => {
-                let compiler = Nvrtc::get()?.identity(context.arch());
-                Ok(format!("cuda:{} {compiler}", context.index()))
-            }
+            Toolchain::Cuda(context) => Ok(cuda_identity(Nvrtc::get()?, context.arch())),
+        }
+    }
+
+    /// Where its machine code is loaded: that of a CUDA device into the context of one alone.
+    pub(super) fn place(&self) -> Place {
+        match self {
+            Toolchain::Host => None,
+            Toolchain::Cuda(context) => Some(context.index()),
         }
     }
 
@@ -116,5 +128,28 @@ impl Image {
                 waits: source.body.contains(WAITS),
             },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two devices of one model find what either compiled; an architecture is another compiler's.
+    #[test]
+    fn keys_name_the_architecture_and_no_device() {
+        let Ok(nvrtc) = Nvrtc::get() else {
+            eprintln!("skipped: no NVRTC");
+            return;
+        };
+        let hopper = cuda_identity(nvrtc, "sm_90a");
+        let words: Vec<&str> = hopper.split(' ').collect();
+        assert_eq!(words[..2], ["cuda", "NVRTC"]);
+        assert!(
+            words.contains(&"sm_90a") && words[2].contains('.'),
+            "{hopper}"
+        );
+        assert!(!hopper.contains("cuda:"), "{hopper}");
+        assert_ne!(hopper, cuda_identity(nvrtc, "sm_80"));
     }
 }
