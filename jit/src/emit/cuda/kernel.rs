@@ -254,16 +254,13 @@ impl Writer<'_> {
             order: Part::BASE,
             text: text::helpers(self.narrow_indices()).into(),
         });
-        let mut scans = String::new();
-        if self.scans {
-            scans.push_str(scan::HELPERS);
-        }
-        if self.shape.linked {
-            scans.push_str(linked::HELPERS);
-        }
-        parts.extend((!scans.is_empty()).then(|| Part {
+        let scans = [
+            (self.scans, scan::HELPERS),
+            (self.shape.linked, linked::HELPERS),
+        ];
+        parts.extend(scans.into_iter().filter(|s| s.0).map(|(_, text)| Part {
             order: Part::LAST,
-            text: scans.into(),
+            text: text.into(),
         }));
         let pieces = self.shape.pieces();
         let scratch = match split {
