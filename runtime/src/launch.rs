@@ -84,40 +84,93 @@ pub(crate) struct Args {
     fault: *mut i64,
 }
 
+impl Args {
+    #[inline]
+    fn new(
+        launch: &Launch<'_>,
+        pointers: *const *mut u8,
+        workspace: &Workspace,
+        fault: &[AtomicI64; 2],
+    ) -> Args {
+        Args {
+            ptr: pointers,
+            param: launch.params.as_ptr(),
+            scalar: launch.scalars.as_ptr(),
+            scratch: workspace.start(),
+            fault: fault.as_ptr().cast_mut().cast(),
+        }
+    }
+}
+
 // SAFETY: the threads of a launch read the arrays behind the pointers, which live through the launch; a kernel writes
 // the fault by atomic operations, and buffers and scratch so that no two chunks touch what one of them writes.
 unsafe impl Sync for Args {}
 
-/// Memory of a launch, from the allocator's cache.
+/// Parts of a workspace start at multiples of this: two cache lines, which some processors fetch in pairs.
+const PART: usize = 128;
+
+/// Memory of a launch, from the allocator's cache: a part that the threads share, then one for each of them.
 #[derive(Debug)]
-struct Workspace(Option<alloc::Block>);
+struct Workspace {
+    block: Option<alloc::Block>,
+    locals: Locals,
+}
+
+/// The threads' parts of a workspace: where they start, and how far apart they are.
+#[derive(Clone, Copy, Debug)]
+struct Locals {
+    start: usize,
+    stride: usize,
+}
+
+impl Locals {
+    /// The part of a thread.
+    #[inline]
+    fn of(self, thread: usize) -> *mut c_char {
+        (self.start + thread * self.stride) as *mut c_char
+    }
+}
 
 impl Workspace {
-    fn new(bytes: usize) -> Result<Workspace> {
-        Ok(Workspace(if bytes == 0 {
-            None
-        } else {
-            Some(alloc::take(bytes)?)
-        }))
+    /// What kernels need that share `shared` bytes, on `threads` threads with `local` bytes each.
+    #[inline]
+    fn new(shared: usize, local: usize, threads: usize) -> Result<Workspace> {
+        let threads = if local == 0 { 0 } else { threads };
+        let (shared, stride) = (part(shared), part(local));
+        let bytes = stride.saturating_mul(threads).saturating_add(shared);
+        let block = match bytes {
+            0 => None,
+            bytes => Some(alloc::take(bytes)?),
+        };
+        let start = block
+            .as_ref()
+            .map_or(0, |block| block.ptr.as_ptr() as usize);
+        let start = start.wrapping_add(shared);
+        Ok(Workspace {
+            block,
+            locals: Locals { start, stride },
+        })
     }
 
+    /// The part that the threads share.
     fn start(&self) -> *mut c_char {
-        self.0
-            .as_ref()
-            .map_or(std::ptr::null_mut(), |block| block.ptr.as_ptr().cast())
+        let block = self.block.as_ref();
+        block.map_or(std::ptr::null_mut(), |block| block.ptr.as_ptr().cast())
     }
 }
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        if let Some(block) = &self.0 {
+        if let Some(block) = &self.block {
             alloc::give(block.ptr, block.class);
         }
     }
 }
 
-/// Parts of a workspace start at multiples of this: two cache lines, which some processors fetch in pairs.
-const PART: usize = 128;
+/// Bytes of a part of the workspace.
+fn part(bytes: usize) -> usize {
+    bytes.checked_next_multiple_of(PART).unwrap_or(usize::MAX)
+}
 
 /// Runs a kernel's chunks over the threads of the pool, then its `finish`, and returns when all is done. The buffers
 /// bound must not be read or written by others meanwhile, save that several may read.
@@ -145,29 +198,55 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
     if launch.chunks == 0 {
         return Ok(None);
     }
-    let pointers = pointers(launch)?;
-    if let Code::Cuda {
-        entry,
-        finish,
-        module,
-        waits,
-    } = launch.kernel.code()
-    {
-        if launch.grid.table > 0 {
-            return table::launch_tables(&[launch]).map(|()| None);
+    match launch.kernel.code() {
+        Code::Host { entry, finish, .. } => on_host(launch, *entry, *finish),
+        Code::Cuda {
+            entry,
+            finish,
+            module,
+            waits,
+        } => {
+            let context = module.context();
+            let pointers = pointers(Some(context.index()), launch)?;
+            if launch.grid.table > 0 {
+                return table::launch_tables(&[launch]).map(|()| None);
+            }
+            let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
+            let kernels = (*entry, *finish, *waits);
+            cuda::launch(context, kernels, &addresses, launch, verdict).map(|()| None)
         }
-        let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
-        let kernels = (*entry, *finish, *waits);
-        let context = module.context();
-        return cuda::launch(context, kernels, &addresses, launch, verdict).map(|()| None);
     }
-    let threads = Pool::global().threads().min(launch.chunks);
-    let prepared = Prepared::new(launch, pointers, threads)?;
-    // SAFETY: the pool gives out each chunk once, and no two threads of one index at a time.
-    Pool::global().run(launch.chunks, &|begin, end, thread| unsafe {
-        prepared.run(begin, end, thread, None);
+}
+
+/// Runs all of a launch of the CPU. What the kernel is given is written where it is read: moving what was just written
+/// takes longer than writing it.
+fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<Option<Fault>> {
+    inject_launch()?;
+    let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
+    resolve(None, launch.buffers, |pointer| pointers.push(pointer))?;
+    let pool = Pool::global();
+    let threads = pool.threads().min(launch.chunks);
+    let workspace = Workspace::new(launch.scratch, launch.local, threads)?;
+    count(Counter::KernelsLaunched, 1);
+    let fault = [AtomicI64::new(0), AtomicI64::new(0)];
+    let args = Args::new(launch, pointers.as_ptr(), &workspace, &fault);
+    let locals = workspace.locals;
+    pool.run(launch.chunks, &|begin, end, thread| {
+        // SAFETY: as in `Prepared::run`; the pool gives out each chunk once, and no two threads of one index at a time.
+        unsafe { entry(&args, begin as i64, end as i64, locals.of(thread)) };
     });
-    Ok(prepared.finish())
+    if let Some(finish) = finish {
+        // SAFETY: as above; all chunks have run.
+        unsafe { finish(&args, workspace.locals.of(0)) };
+    }
+    Ok(reported(&fault))
+}
+
+/// What kernels noted.
+fn reported(fault: &[AtomicI64; 2]) -> Option<Fault> {
+    let [site, index] = fault;
+    let (site, index) = (site.load(Relaxed), index.load(Relaxed));
+    (site != 0).then_some(Fault { site, index })
 }
 
 /// A launch on the CPU whose chunks the caller runs, among other work.
@@ -178,8 +257,6 @@ pub struct Prepared<'a> {
     finish: Option<Finish>,
     pointers: SmallVec<[*mut u8; 16]>,
     workspace: Workspace,
-    /// Where the threads' parts of the workspace start, and how far apart.
-    locals: (usize, usize),
     fault: [AtomicI64; 2],
 }
 
@@ -191,52 +268,35 @@ unsafe impl Sync for Prepared<'_> {}
 /// # Errors
 /// As [`launch`]; `Internal` for a kernel of another device.
 pub fn prepare<'a>(launch: &Launch<'a>, threads: usize) -> Result<Prepared<'a>> {
-    Prepared::new(launch, pointers(launch)?, threads)
+    let Code::Host { entry, finish, .. } = launch.kernel.code() else {
+        return Err(Error::internal("a kernel of another device"));
+    };
+    let pointers = pointers(None, launch)?;
+    let workspace = Workspace::new(launch.scratch, launch.local, threads)?;
+    count(Counter::KernelsLaunched, 1);
+    Ok(Prepared {
+        launch: *launch,
+        entry: *entry,
+        finish: *finish,
+        pointers,
+        workspace,
+        fault: [AtomicI64::new(0), AtomicI64::new(0)],
+    })
 }
 
-impl<'a> Prepared<'a> {
-    fn new(
-        launch: &Launch<'a>,
-        pointers: SmallVec<[*mut u8; 16]>,
-        threads: usize,
-    ) -> Result<Prepared<'a>> {
-        let Code::Host { entry, finish, .. } = launch.kernel.code() else {
-            return Err(Error::internal("a kernel of another device"));
-        };
-        let threads = if launch.local == 0 { 0 } else { threads };
-        let stride = launch.local.checked_next_multiple_of(PART);
-        let shared = launch.scratch.checked_next_multiple_of(PART);
-        let bytes = stride
-            .and_then(|stride| stride.checked_mul(threads))
-            .and_then(|locals| locals.checked_add(shared?))
-            .unwrap_or(usize::MAX);
-        let workspace = Workspace::new(bytes)?;
-        let first = workspace.start().wrapping_add(shared.unwrap_or(0)) as usize;
-        count(Counter::KernelsLaunched, 1);
-        Ok(Prepared {
-            launch: *launch,
-            entry: *entry,
-            finish: *finish,
-            pointers,
-            workspace,
-            locals: (first, stride.unwrap_or(0)),
-            fault: [AtomicI64::new(0), AtomicI64::new(0)],
-        })
-    }
-
+impl Prepared<'_> {
     /// The memory that pointer `i` of the kernel points to.
     pub fn pointer(&self, i: usize) -> *mut u8 {
         self.pointers[i]
     }
 
     fn args(&self, pointers: &[*mut u8]) -> Args {
-        Args {
-            ptr: pointers.as_ptr(),
-            param: self.launch.params.as_ptr(),
-            scalar: self.launch.scalars.as_ptr(),
-            scratch: self.workspace.start(),
-            fault: self.fault.as_ptr().cast_mut().cast(),
-        }
+        Args::new(
+            &self.launch,
+            pointers.as_ptr(),
+            &self.workspace,
+            &self.fault,
+        )
     }
 
     /// Runs chunks `begin..end` on this thread, with another address for one of the pointers if `moved` names one.
@@ -252,7 +312,7 @@ impl<'a> Prepared<'a> {
         thread: usize,
         moved: Option<(usize, *mut u8)>,
     ) {
-        let local = (self.locals.0 + thread * self.locals.1) as *mut c_char;
+        let local = self.workspace.locals.of(thread);
         let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
         let args = match moved {
             None => self.args(&self.pointers),
@@ -271,24 +331,26 @@ impl<'a> Prepared<'a> {
     pub fn finish(self) -> Option<Fault> {
         if let Some(finish) = self.finish {
             // SAFETY: as in `run`; all chunks have run.
-            unsafe { finish(&self.args(&self.pointers), self.locals.0 as *mut c_char) };
+            unsafe { finish(&self.args(&self.pointers), self.workspace.locals.of(0)) };
         }
-        let [site, index] = self.fault.map(|f| f.load(Relaxed));
-        (site != 0).then_some(Fault { site, index })
+        reported(&self.fault)
     }
 }
 
-/// What the kernel's pointers point to.
-fn pointers(launch: &Launch<'_>) -> Result<SmallVec<[*mut u8; 16]>> {
-    if inject::fails(Site::Launch) {
-        return Err(Error::internal("a launch failed: a failure was injected"));
+/// Fails where a test asks for it.
+#[inline]
+fn inject_launch() -> Result<()> {
+    match inject::fails(Site::Launch) {
+        true => Err(Error::internal("a launch failed: a failure was injected")),
+        false => Ok(()),
     }
-    let index = match launch.kernel.code() {
-        Code::Host { .. } => None,
-        Code::Cuda { module, .. } => Some(module.context().index()),
-    };
+}
+
+/// What the kernel's pointers point to, in memory of the device of this index (None: the CPU).
+fn pointers(device: Option<u32>, launch: &Launch<'_>) -> Result<SmallVec<[*mut u8; 16]>> {
+    inject_launch()?;
     let mut pointers = SmallVec::new();
-    resolve(index, launch.buffers, |pointer| pointers.push(pointer))?;
+    resolve(device, launch.buffers, |pointer| pointers.push(pointer))?;
     Ok(pointers)
 }
 

@@ -122,8 +122,13 @@ impl Run<'_> {
         array.buffer.is_unique().then_some(array)
     }
 
-    fn outputs_of(&mut self, emitted: &Emitted, frees: &[Source]) -> Result<Outputs> {
-        let mut outputs = Outputs::default();
+    /// Adds a kernel's results to `outputs`.
+    fn outputs_of(
+        &mut self,
+        emitted: &Emitted,
+        frees: &[Source],
+        outputs: &mut Outputs,
+    ) -> Result<()> {
         for pointer in &emitted.pointers {
             if let Pointer::Write(id) = *pointer {
                 match self.reusable(emitted, id, frees, &outputs.aliased) {
@@ -132,7 +137,7 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(outputs)
+        Ok(())
     }
 
     /// Adds a kernel's arguments.
@@ -238,7 +243,8 @@ impl Run<'_> {
         kernel: &Kernel,
         frees: &[Source],
     ) -> Result<()> {
-        let outputs = self.outputs_of(emitted, frees)?;
+        let mut outputs = Outputs::default();
+        self.outputs_of(emitted, frees, &mut outputs)?;
         let mut verdict = self.verdict.take();
         let mut arguments = Arguments::default();
         let launched = self
@@ -266,7 +272,7 @@ impl Run<'_> {
         let id = t.call.node;
         let mut outputs = Outputs::default();
         if let Some(emitted) = &t.kernel {
-            outputs = self.outputs_of(emitted, frees)?;
+            self.outputs_of(emitted, frees, &mut outputs)?;
         }
         if t.stored {
             let product = self.given(id)?;
@@ -402,7 +408,8 @@ impl Run<'_> {
             let (Step::Launch(emitted), Some(kernel)) = (&draft.steps[i], &kernels[i]) else {
                 return Err(Error::internal("a kernel is missing"));
             };
-            let outputs = self.outputs_of(emitted, &draft.frees[i])?;
+            let mut outputs = Outputs::default();
+            self.outputs_of(emitted, &draft.frees[i], &mut outputs)?;
             let kept = |source: &&Source| outputs.aliased.iter().all(|a| a.1 != **source);
             let dying = draft.frees[i].iter().filter(kept);
             held += dying

@@ -1,13 +1,13 @@
 //! Combined launches: independent kernels that share one hand-off to the pool.
 
-use super::{Args, Fault, Launch, PART, Workspace, launch_noting, resolve, table};
+use super::{
+    Args, Fault, Launch, Workspace, inject_launch, launch_noting, part, reported, resolve, table,
+};
 use crate::counters::{Counter, count};
 use crate::cuda::Verdict;
-use crate::inject::{self, Site};
 use crate::kernel::{Code, Entry, Finish};
 use crate::{Error, Pool, Result};
-use std::os::raw::c_char;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::atomic::AtomicI64;
 
 /// Tasks for each thread: enough that the pool balances members of unequal weight.
 const TASKS: usize = 16;
@@ -58,9 +58,7 @@ pub fn launch_together(
     if !members.iter().any(is_host) {
         return on_device(members, verdict).map(|()| None);
     }
-    if inject::fails(Site::Launch) {
-        return Err(Error::internal("a launch failed: a failure was injected"));
-    }
+    inject_launch()?;
     let mut addresses: Vec<*mut u8> = Vec::with_capacity(4 * members.len());
     let (mut local, mut shared) = (0, 0usize);
     for Member { launch, .. } in members {
@@ -72,11 +70,8 @@ pub fn launch_together(
         shared = shared.saturating_add(part(launch.scratch));
     }
     let pool = Pool::global();
-    let threads = if local == 0 { 0 } else { pool.threads() };
-    let stride = part(local);
-    let workspace = Workspace::new(stride.saturating_mul(threads).saturating_add(shared))?;
-    let locals = workspace.start().wrapping_add(shared) as usize;
-
+    let workspace = Workspace::new(shared, local, pool.threads())?;
+    let locals = workspace.locals;
     let faults: Vec<[AtomicI64; 2]> = members.iter().map(|_| Default::default()).collect();
     let mut running: Vec<Running> = Vec::with_capacity(members.len());
     let (mut first, mut pointer, mut scratch) = (0, 0, 0);
@@ -107,7 +102,7 @@ pub fn launch_together(
 
     // Runs the chunks `begin..end` of all, those of each member in one call.
     let run = |begin: usize, end: usize, thread: usize| {
-        let local = (locals + thread * stride) as *mut c_char;
+        let local = locals.of(thread);
         let mut at = running.partition_point(|m| m.first + m.chunks <= begin);
         let mut from = begin;
         while from < end {
@@ -147,16 +142,12 @@ pub fn launch_together(
         for m in &finishing[begin..end] {
             if let Some(finish) = m.finish {
                 // SAFETY: as above; all chunks have run.
-                unsafe { finish(&m.args, (locals + thread * stride) as *mut c_char) };
+                unsafe { finish(&m.args, locals.of(thread)) };
             }
         }
     });
-    let fault = faults.iter().position(|f| f[0].load(Relaxed) != 0);
-    Ok(fault.map(|member| {
-        let [site, index] = &faults[member];
-        let (site, index) = (site.load(Relaxed), index.load(Relaxed));
-        (member, Fault { site, index })
-    }))
+    let mut noted = faults.iter().map(reported).enumerate();
+    Ok(noted.find_map(|(member, fault)| Some((member, fault?))))
 }
 
 /// Members on a CUDA device: those of a kernel that takes a table together, others alone, in the order of their first.
@@ -185,11 +176,6 @@ fn on_device(members: &[Member<'_>], verdict: &mut Option<Verdict>) -> Result<()
 /// How many of `chunks` chunks the first `slice` of `slices` slices have.
 fn share(chunks: usize, slice: usize, slices: usize) -> usize {
     chunks / slices * slice + chunks % slices * slice / slices
-}
-
-/// Bytes of a part of the workspace.
-fn part(bytes: usize) -> usize {
-    bytes.checked_next_multiple_of(PART).unwrap_or(usize::MAX)
 }
 
 /// Where to cut the chunks of all members into tasks of about equal work: small members together, large ones apart
@@ -226,7 +212,7 @@ fn cuts(members: &[Running], threads: usize) -> Option<Vec<usize>> {
 mod tests {
     use super::*;
 
-    unsafe extern "C" fn nothing(_: *const Args, _: i64, _: i64, _: *mut c_char) {}
+    unsafe extern "C" fn nothing(_: *const Args, _: i64, _: i64, _: *mut std::os::raw::c_char) {}
 
     fn running(members: &[(usize, u64)]) -> Vec<Running> {
         let mut first = 0;
