@@ -3,11 +3,11 @@
 //! The whole of it happens under one process-wide lock, held for about 40 ns an operation, never while something
 //! compiles or runs. Under the lock no recorded node changes state, so numbers can be kept in the nodes themselves.
 
-use crate::collected::{Collected, Entry, Held, LeafEntry, Place};
+use crate::collected::{Collected, Entry, Held, LeafEntry};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::kind::Kind;
-use crate::node::{Inputs, Node, NodeInput, State};
+use crate::node::{Inputs, NodeArc, NodeInput, State};
 use crate::signature::{Edge, FormHash};
 use crate::store_rule;
 use ferrotrace_kernels::Array;
@@ -58,8 +58,12 @@ pub(crate) enum Outcome {
 
 /// An operation whose operands are being visited.
 struct Frame {
-    place: Place,
-    group: u32,
+    /// Where its node stands among the collection's operands.
+    place: u32,
+    /// Where its own start there, and end.
+    first: u32,
+    end: u32,
+    /// The next of them to visit.
     next: u32,
     /// Whether the edge that led here is all that holds the node.
     alone: bool,
@@ -71,56 +75,90 @@ struct Visit {
     epoch: u64,
     /// Whether operands are taken out of the nodes met, which die with the collection or get them back; else copied.
     takes: bool,
+    /// The operations that lead to the one being visited.
     stack: Vec<Frame>,
+    /// Numbers of the operations that more than one edge holds, in ascending order.
+    shared: Vec<u32>,
     /// What failed operations held.
     garbage: Vec<State>,
     hash: FormHash,
 }
 
+/// What becomes of a place that is visited.
+enum Met {
+    /// It is numbered.
+    Numbered,
+    /// It is an operation, whose operands come next.
+    Opened,
+    /// Another flush computes it.
+    Flying(Arc<Flight>),
+}
+
+// What was written a moment ago is read as it was written, field by field: loads that span several stores wait for them.
 impl Visit {
-    /// Visits the operands of the node at a place next.
-    #[inline]
-    fn open(&mut self, place: Place, inputs: Inputs, alone: bool) {
-        let group = self.collected.groups.len() as u32;
-        self.collected.groups.push(inputs);
-        let next = 0;
+    /// The operands from `first` on are those of the node at a place: they are visited next.
+    #[inline(always)]
+    fn open(&mut self, place: u32, first: u32, alone: bool) -> Met {
         self.stack.push(Frame {
             place,
-            group,
-            next,
+            first,
+            end: self.collected.operands.len() as u32,
+            next: first,
             alone,
         });
+        Met::Opened
     }
 
     /// Numbers the node at a place, or opens it.
-    fn enter(&mut self, place: Place) -> Result<(), Arc<Flight>> {
-        let collected = &mut self.collected;
-        let NodeInput::Tensor(node) =
-            &mut collected.groups[place.group as usize][place.slot as usize]
-        else {
-            return Ok(());
+    #[inline(always)]
+    fn enter(&mut self, place: u32) -> Met {
+        let operands = &mut self.collected.operands;
+        let NodeInput::Tensor(node) = &operands[place as usize] else {
+            return Met::Numbered;
         };
         if node.number(self.epoch).is_some() {
-            return Ok(());
+            return Met::Numbered;
         }
-        if self.takes
-            && Arc::strong_count(node) == 1
-            && let Some(node) = Arc::get_mut(node)
-            && let Some(inputs) = node.collect_alone()
-        {
-            node.set_number(self.epoch, OPEN);
-            self.open(place, inputs, true);
-            return Ok(());
+        if !self.takes || NodeArc::strong_count(node) > 1 {
+            return self.enter_shared(place);
         }
+        // Its operands go to the end of the list that it stands in.
+        let first = operands.len() as u32;
+        let nothing = NodeInput::Scalar(Scalar::Int(0));
+        let mut taken = std::mem::replace(&mut operands[place as usize], nothing);
+        let opened = match &mut taken {
+            NodeInput::Tensor(node) => {
+                NodeArc::get_mut(node).is_some_and(|node| node.collect_alone(operands))
+            }
+            _ => false,
+        };
+        operands[place as usize] = taken;
+        match opened {
+            // Nothing else leads here: it is numbered when it is left.
+            true => self.open(place, first, true),
+            false => self.enter_shared(place),
+        }
+    }
+
+    /// The same for a node that more than this edge holds, or that is no operation.
+    #[inline(never)]
+    fn enter_shared(&mut self, place: u32) -> Met {
+        let collected = &mut self.collected;
+        let NodeInput::Tensor(node) = &collected.operands[place as usize] else {
+            return Met::Numbered;
+        };
         let guard = node.state();
         match &*guard {
+            State::Recorded(_) if node.is_collected() => node.set_number(self.epoch, FAILED),
             State::Recorded(inputs) => {
+                let first = collected.operands.len() as u32;
                 let copy = (!self.takes).then(|| inputs.clone());
                 drop(guard);
                 // Under the collections' lock no recorded node becomes anything else.
-                let inputs = copy.or_else(|| node.collect()).unwrap_or_default();
+                let inputs = copy.unwrap_or_else(|| node.collect());
                 node.set_number(self.epoch, OPEN);
-                self.open(place, inputs, false);
+                collected.operands.extend(inputs);
+                return self.open(place, first, false);
             }
             State::Stored(_) => {
                 if node.facts.argument != 0 {
@@ -129,84 +167,119 @@ impl Visit {
                 node.set_number(self.epoch, LEAF | collected.leaves.len() as u32);
                 collected.leaves.push(LeafEntry { place, uses: 0 });
             }
-            State::Failed(_) | State::Taken | State::Collected => {
-                node.set_number(self.epoch, FAILED);
-            }
-            State::Flight(flight) => return Err(flight.clone()),
+            State::Failed(_) | State::Taken => node.set_number(self.epoch, FAILED),
+            State::Flight(flight) => return Met::Flying(flight.clone()),
         }
-        Ok(())
+        Met::Numbered
     }
 
-    /// Numbers an operation all of whose operands are numbered.
-    fn leave(&mut self, frame: &Frame) {
-        let collected = &mut self.collected;
-        let first_edge = collected.edges.len() as u32;
-        let first_scalar = collected.scalars.len();
-        let operands = &collected.groups[frame.group as usize];
+    /// Numbers the last operation opened, all of whose operands are numbered.
+    #[inline(always)]
+    fn leave(&mut self) {
+        let Some(&Frame {
+            place,
+            first,
+            end,
+            alone,
+            ..
+        }) = self.stack.last()
+        else {
+            return;
+        };
+        let Collected {
+            operands,
+            entries,
+            edges,
+            leaves,
+            scalars,
+            ..
+        } = &mut self.collected;
+        let first_edge = edges.len();
+        let first_scalar = scalars.len();
         let mut failed = false;
-        for operand in operands {
-            let edge = match operand {
+        for operand in &operands[first as usize..end as usize] {
+            edges.push(match operand {
                 NodeInput::Tensor(node) => match node.number(self.epoch) {
                     Some(FAILED | OPEN) | None => {
                         failed = true;
-                        break;
+                        Edge::Node(FAILED)
                     }
                     Some(leaf) if leaf & LEAF != 0 => {
-                        collected.leaves[(leaf & !LEAF) as usize].uses += 1;
+                        leaves[(leaf & !LEAF) as usize].uses += 1;
                         Edge::Leaf(leaf & !LEAF)
                     }
                     Some(number) => {
-                        collected.entries[number as usize].uses += 1;
+                        entries[number as usize].uses += 1;
                         Edge::Node(number)
                     }
                 },
                 number => {
                     let category = number.scalar().map(Scalar::category);
-                    collected.scalars.push(number.clone());
+                    scalars.push(number.clone());
                     Edge::Slot(category.unwrap_or(ferrotrace_runtime::Category::Int))
                 }
-            };
-            collected.edges.push(edge);
-        }
-        let node = collected.node(frame.place);
-        if failed {
-            node.set_number(self.epoch, FAILED);
-            let error = operands.iter().find_map(|input| match input {
-                NodeInput::Tensor(input) => input.error(),
-                _ => None,
             });
-            let error = error.unwrap_or_else(|| Error::internal("an operand has no data"));
-            self.garbage.push(node.set_state(State::Failed(error)));
-            collected.edges.truncate(first_edge as usize);
-            collected.scalars.truncate(first_scalar);
+        }
+        if failed {
+            edges.truncate(first_edge);
+            scalars.truncate(first_scalar);
+            self.fail();
+            self.stack.pop();
             return;
         }
-        node.set_number(self.epoch, collected.entries.len() as u32);
-        let edges = (first_edge, collected.edges.len() as u32);
-        self.hash
-            .node(node.facts.hash, &collected.edges[first_edge as usize..]);
-        collected.entries.push(Entry {
-            place: frame.place,
-            group: frame.group,
+        self.stack.truncate(self.stack.len() - 1);
+        let NodeInput::Tensor(node) = &operands[place as usize] else {
+            return;
+        };
+        let number = entries.len() as u32;
+        node.set_number(self.epoch, number);
+        if !alone {
+            self.shared.push(number);
+        }
+        self.hash.node(node.facts.hash, &edges[first_edge..]);
+        entries.push(Entry {
+            place,
+            first,
             kind: Kind::address(&node.facts.kind),
-            edges,
+            edges: (first_edge as u32, edges.len() as u32),
             uses: 0,
-            alone: frame.alone,
             held: Held::Nothing,
         });
     }
 
+    /// Fails the last operation opened, one of whose operands failed.
+    #[cold]
+    fn fail(&mut self) {
+        let Some(frame) = self.stack.last() else {
+            return;
+        };
+        let collected = &self.collected;
+        let inputs = &collected.operands[frame.first as usize..frame.end as usize];
+        let error = inputs.iter().find_map(|input| match input {
+            NodeInput::Tensor(input) => input.error(),
+            _ => None,
+        });
+        let error = error.unwrap_or_else(|| Error::internal("an operand has no data"));
+        let node = collected.node(frame.place);
+        node.set_number(self.epoch, FAILED);
+        self.garbage.push(node.set_state(State::Failed(error)));
+    }
+
     fn run(&mut self) -> Result<(), Arc<Flight>> {
-        for slot in 0..self.collected.groups[0].len() as u32 {
-            self.enter(Place { group: 0, slot })?;
-            while let Some(frame) = self.stack.last_mut() {
-                let (group, slot) = (frame.group, frame.next);
-                if (slot as usize) < self.collected.groups[group as usize].len() {
-                    frame.next += 1;
-                    self.enter(Place { group, slot })?;
-                } else if let Some(frame) = self.stack.pop() {
-                    self.leave(&frame);
+        for root in 0..self.collected.operands.len() as u32 {
+            let mut next = root;
+            loop {
+                if let Met::Flying(flight) = self.enter(next) {
+                    return Err(flight);
                 }
+                while self.stack.last().is_some_and(|last| last.next == last.end) {
+                    self.leave();
+                }
+                let Some(last) = self.stack.last_mut() else {
+                    break;
+                };
+                next = last.next;
+                last.next += 1;
             }
         }
         Ok(())
@@ -217,22 +290,25 @@ impl Visit {
         if !self.takes {
             return;
         }
-        for entry in &self.collected.entries {
-            self.collected.give_back(entry.place, entry.group);
+        for number in 0..self.collected.entries.len() {
+            let operands = self.collected.entry_operands(number);
+            self.collected
+                .give_back(self.collected.entries[number].place, operands);
         }
         for frame in &self.stack {
-            self.collected.give_back(frame.place, frame.group);
+            let operands = frame.first as usize..frame.end as usize;
+            self.collected.give_back(frame.place, operands);
         }
     }
 }
 
 /// What holds a node that is not requested and that `uses` collected operations use. In a collection that took the
 /// operands each use is one edge; one that copied them learns of handles alone.
-fn held(node: &Arc<Node>, uses: u32) -> Held {
+fn held(node: &NodeArc, uses: u32) -> Held {
     let handles = node.handles();
     if handles > 0 {
         Held::Handles
-    } else if Arc::strong_count(node) > uses as usize {
+    } else if NodeArc::strong_count(node) > uses as usize {
         Held::Operations
     } else {
         Held::Nothing
@@ -241,10 +317,17 @@ fn held(node: &Arc<Node>, uses: u32) -> Held {
 
 /// Gives the operands back to the operations that stay recorded. Which leaves' data nothing needs once the outputs are
 /// stored.
-fn settle(collected: &Collected, is_output: &[bool]) -> Vec<bool> {
-    let mut needed = vec![false; collected.entries.len()];
+fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool> {
+    let holds = |&&n: &&u32| collected.entries[n as usize].held != Held::Nothing;
+    // Operands come first: what stays recorded ends with the last that something holds.
+    let end = shared
+        .iter()
+        .rev()
+        .find(holds)
+        .map_or(0, |&n| n as usize + 1);
+    let mut needed = vec![false; end];
     let mut leaf_needed = vec![false; collected.leaves.len()];
-    for number in (0..collected.entries.len()).rev() {
+    for number in (0..end).rev() {
         if is_output[number] {
             continue;
         }
@@ -252,7 +335,7 @@ fn settle(collected: &Collected, is_output: &[bool]) -> Vec<bool> {
         if !needed[number] && entry.held == Held::Nothing {
             continue;
         }
-        collected.give_back(entry.place, entry.group);
+        collected.give_back(entry.place, collected.entry_operands(number));
         for edge in collected.entry_edges(number) {
             match *edge {
                 Edge::Node(n) => needed[n as usize] = true,
@@ -281,11 +364,12 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
     *lock += 1;
     let epoch = *lock;
     let depth = roots.iter().map(NodeInput::level).max().unwrap_or(0) as usize;
-    let mut groups = Vec::with_capacity(depth + 1);
-    groups.push(roots);
+    let requested = roots.len();
+    let mut operands = Vec::with_capacity(requested + 2 * depth);
+    operands.extend(roots);
     let mut visit = Visit {
         collected: Collected {
-            groups,
+            operands,
             entries: Vec::with_capacity(depth),
             edges: Vec::with_capacity(2 * depth),
             ..Collected::default()
@@ -293,6 +377,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         epoch,
         takes: stores.runs(),
         stack: Vec::with_capacity(depth),
+        shared: Vec::new(),
         garbage: Vec::new(),
         hash: FormHash::default(),
     };
@@ -303,6 +388,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
     }
     let Visit {
         mut collected,
+        mut shared,
         mut garbage,
         mut hash,
         ..
@@ -312,7 +398,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         return Outcome::Nothing;
     }
     let mut is_output = vec![false; collected.entries.len()];
-    for root in &collected.groups[0] {
+    for root in &collected.operands[..requested] {
         if let NodeInput::Tensor(node) = root
             && let Some(number) = node.number(epoch)
             && let Some(output) = is_output.get_mut(number as usize)
@@ -320,22 +406,26 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
             *output = true;
         }
     }
+    // What is not shared is neither requested nor held by anything but its one user.
     if stores != Stores::Trace {
-        for (number, is_output) in is_output.iter().enumerate() {
-            let entry = collected.entries[number];
-            if !is_output && !entry.alone {
-                collected.entries[number].held = held(collected.node(entry.place), entry.uses);
-            }
+        for &number in shared.iter().filter(|&&n| !is_output[n as usize]) {
+            let entry = collected.entries[number as usize];
+            collected.entries[number as usize].held = held(collected.node(entry.place), entry.uses);
         }
-        store_rule::add(&collected, stores == Stores::Reachable, &mut is_output);
+        store_rule::add(
+            &collected,
+            &shared,
+            stores == Stores::Reachable,
+            &mut is_output,
+        );
     }
-    let numbers = 0..collected.entries.len() as u32;
-    collected.outputs = numbers.filter(|&n| is_output[n as usize]).collect();
     let flight = Arc::new(Flight::default());
     let gives = match stores.runs() {
-        true => settle(&collected, &is_output),
+        true => settle(&collected, &shared, &is_output),
         false => vec![false; collected.leaves.len()],
     };
+    shared.retain(|&n| is_output[n as usize]);
+    collected.outputs = shared;
     let mut leaves = Vec::with_capacity(collected.leaves.len());
     for (leaf, donated) in collected.leaves.iter().zip(gives) {
         let node = collected.node(leaf.place);

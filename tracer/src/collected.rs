@@ -1,35 +1,26 @@
 //! Pending operations in topological order, and what holds them.
 
 use crate::kind::Kind;
-use crate::node::{Inputs, Node, NodeInput, State};
+use crate::node::{Inputs, NodeArc, NodeInput, State};
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Device, Scalar};
+use std::ops::Range;
 use std::panic::Location;
-use std::sync::Arc;
-
-/// A place in [`Collected::groups`]: a group and an operand of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub group: u32,
-    pub slot: u32,
-}
 
 /// A collected operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
-    /// Where its node stands.
-    pub place: Place,
-    /// Its operands in [`Collected::groups`].
-    pub group: u32,
+    /// Where its node stands in [`Collected::operands`].
+    pub place: u32,
+    /// Where its operands start there; as many as it has edges.
+    pub first: u32,
     /// Where its kind lies, so that comparing it with a form's need not look at the node.
     pub kind: usize,
     /// Its operands in [`Collected::edges`].
     pub edges: (u32, u32),
     /// How many collected operations use it.
     pub uses: u32,
-    /// Whether one edge is all that holds its node.
-    pub alone: bool,
     /// What holds its node outside of the collection, as it was once all operands were taken; nothing for a requested
     /// one.
     pub held: Held,
@@ -50,8 +41,8 @@ pub(crate) enum Held {
 /// A collected leaf.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeafEntry {
-    /// Where its node stands.
-    pub place: Place,
+    /// Where its node stands in [`Collected::operands`].
+    pub place: u32,
     /// How many collected operations use it.
     pub uses: u32,
 }
@@ -59,8 +50,8 @@ pub(crate) struct LeafEntry {
 /// Pending operations in topological order.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
-    /// The requested nodes, then the operands of each operation met.
-    pub groups: Vec<Inputs>,
+    /// The requested nodes, then the operands of each operation met, one operation after another.
+    pub operands: Vec<NodeInput>,
     pub entries: Vec<Entry>,
     pub edges: Vec<Edge>,
     pub leaves: Vec<LeafEntry>,
@@ -76,8 +67,8 @@ pub(crate) struct Collected {
 impl Collected {
     /// The node at a place.
     #[inline]
-    pub fn node(&self, place: Place) -> &Arc<Node> {
-        match &self.groups[place.group as usize][place.slot as usize] {
+    pub fn node(&self, place: u32) -> &NodeArc {
+        match &self.operands[place as usize] {
             NodeInput::Tensor(node) => node,
             _ => unreachable!("operations and leaves are entered at places that hold nodes"),
         }
@@ -85,11 +76,17 @@ impl Collected {
 
     /// The node of a collected operation.
     #[inline]
-    pub fn entry_node(&self, number: u32) -> &Arc<Node> {
+    pub fn entry_node(&self, number: u32) -> &NodeArc {
         self.node(self.entries[number as usize].place)
     }
 
-    /// The operands of a collected operation.
+    /// Where the operands of a collected operation stand in [`operands`](Self::operands).
+    pub fn entry_operands(&self, number: usize) -> Range<usize> {
+        let Entry { first, edges, .. } = self.entries[number];
+        first as usize..(first + edges.1 - edges.0) as usize
+    }
+
+    /// What the operands of a collected operation are.
     #[inline]
     pub fn entry_edges(&self, number: usize) -> &[Edge] {
         let (start, end) = self.entries[number].edges;
@@ -97,8 +94,8 @@ impl Collected {
     }
 
     /// Gives a node back the operands that were taken from it.
-    pub fn give_back(&self, place: Place, group: u32) {
-        let inputs = self.groups[group as usize].clone();
+    pub fn give_back(&self, place: u32, operands: Range<usize>) {
+        let inputs = Inputs::from(&self.operands[operands]);
         self.node(place).set_state(State::Recorded(inputs));
     }
 

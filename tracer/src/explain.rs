@@ -4,16 +4,15 @@ use crate::Tensor;
 use crate::backend::{Draft, Explanation, Graph, Launches, draft};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
-use crate::node::{Node, NodeInput, State};
+use crate::node::{NodeArc, NodeInput, State};
 use crate::{nearest, plans, tuning};
 use ferrotrace_kernels::Array;
-use std::sync::Arc;
 
 /// How tensors are (or were) computed together: fused nodes, refusals to fuse, sources. Of pending tensors, what their
 /// flush will do, without compiling or running anything; of stored ones, the plan that stored the first of them, as
 /// long as it is kept. Empty for data that no plan computed.
 pub fn explain(tensors: &[&Tensor]) -> Explanation {
-    let pending: Vec<Arc<Node>> = tensors
+    let pending: Vec<NodeArc> = tensors
         .iter()
         .filter(|tensor| tensor.is_pending())
         .map(|tensor| tensor.node().clone())
@@ -30,7 +29,7 @@ pub fn explain(tensors: &[&Tensor]) -> Explanation {
     plan.map_or_else(|| Explanation::of(&nothing()), |plan| plan.explain())
 }
 
-fn explain_pending(pending: &[Arc<Node>]) -> Option<Explanation> {
+fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {
     while !pending.is_empty() {
         let roots = pending.iter().cloned().map(NodeInput::Tensor).collect();
         match collect(roots, Stores::Shown) {

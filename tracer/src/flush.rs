@@ -5,7 +5,7 @@ use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flight::Flight;
 use crate::jit_fn::trace;
-use crate::node::{Node, NodeInput, State, Status};
+use crate::node::{NodeArc, NodeInput, State, Status};
 use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
@@ -34,7 +34,7 @@ pub fn eval<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
 
 /// Computes and stores tensors. Errors of the tensors themselves stay in them.
 pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
-    let nodes: Vec<Arc<Node>> = tensors
+    let nodes: Vec<NodeArc> = tensors
         .filter(|tensor| tensor.is_pending())
         .map(|tensor| tensor.node().clone())
         .collect();
@@ -47,7 +47,7 @@ pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
 ///
 /// # Errors
 /// What the node carries.
-pub(crate) fn stored_array(node: &Arc<Node>) -> Result<Array> {
+pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
     if node.facts.argument != 0 {
         trace::observe_value(node.facts.trace);
     }
@@ -56,7 +56,7 @@ pub(crate) fn stored_array(node: &Arc<Node>) -> Result<Array> {
             State::Stored(stored) => return Ok(stored.array.clone()),
             State::Failed(error) => return Err(error.clone()),
             State::Flight(flight) => Some(flight.clone()),
-            State::Recorded(_) | State::Collected => None,
+            State::Recorded(_) => None,
             State::Taken => return Err(Error::internal("data was read after it was given away")),
         };
         match flight {
@@ -67,10 +67,10 @@ pub(crate) fn stored_array(node: &Arc<Node>) -> Result<Array> {
 }
 
 /// Computes and stores nodes of any devices.
-pub(crate) fn flush_nodes(mut nodes: Vec<Arc<Node>>, stores: Stores) {
+pub(crate) fn flush_nodes(mut nodes: Vec<NodeArc>, stores: Stores) {
     while let Some(first) = nodes.first() {
         let device = first.facts.device.clone();
-        let here = |node: &Arc<Node>| node.facts.device == device;
+        let here = |node: &NodeArc| node.facts.device == device;
         if nodes.iter().all(here) {
             return flush_on_device(nodes, stores);
         }
@@ -80,7 +80,7 @@ pub(crate) fn flush_nodes(mut nodes: Vec<Arc<Node>>, stores: Stores) {
     }
 }
 
-fn flush_on_device(mut nodes: Vec<Arc<Node>>, stores: Stores) {
+fn flush_on_device(mut nodes: Vec<NodeArc>, stores: Stores) {
     loop {
         nodes.retain(|node| node.status() == Status::Pending);
         if nodes.is_empty() {
@@ -97,7 +97,7 @@ fn flush_on_device(mut nodes: Vec<Arc<Node>>, stores: Stores) {
 
 /// The nodes of a flush until they are stored; if it unwinds, they fail.
 struct Promise {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<NodeArc>,
     flight: Arc<Flight>,
 }
 
@@ -136,7 +136,7 @@ impl Drop for Promise {
     }
 }
 
-fn fail(nodes: &[Arc<Node>], error: &Error) {
+fn fail(nodes: &[NodeArc], error: &Error) {
     for node in nodes {
         node.set_state(State::Failed(error.clone()));
     }
@@ -165,7 +165,7 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.
-    retire(collected.groups);
+    retire(collected.operands);
     let inputs = leaves
         .into_iter()
         .map(|(array, donated)| PlanInput { array, donated })

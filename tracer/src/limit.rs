@@ -4,11 +4,10 @@ use crate::Tensor;
 use crate::collect::Stores;
 use crate::flush::flush_nodes;
 use crate::jit_fn::trace;
-use crate::node::{Node, NodeInput, State, Status, retained_bytes};
+use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Operations on the longest pending path at which a trace is flushed.
@@ -103,7 +102,7 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
 }
 
 /// The tensor operands of a node, if it is recorded.
-fn operands(node: &Node) -> Vec<Arc<Node>> {
+fn operands(node: &Node) -> Vec<NodeArc> {
     match &*node.state() {
         State::Recorded(inputs) => inputs
             .iter()
@@ -117,15 +116,15 @@ fn operands(node: &Node) -> Vec<Arc<Node>> {
 }
 
 /// Sets the level of `root` and of every pending node under it to what it is.
-fn correct_levels(root: &Arc<Node>) {
+fn correct_levels(root: &NodeArc) {
     let mut levels: HashMap<*const Node, u32> = HashMap::new();
     let mut stack = vec![(root.clone(), operands(root), 0usize)];
-    levels.insert(Arc::as_ptr(root), 0);
+    levels.insert(NodeArc::as_ptr(root), 0);
     while let Some((node, inputs, next)) = stack.last_mut() {
         if let Some(input) = inputs.get(*next) {
             *next += 1;
-            let fresh =
-                input.status() == Status::Pending && levels.insert(Arc::as_ptr(input), 0).is_none();
+            let fresh = input.status() == Status::Pending
+                && levels.insert(NodeArc::as_ptr(input), 0).is_none();
             if fresh {
                 let input = input.clone();
                 let below = operands(&input);
@@ -140,7 +139,7 @@ fn correct_levels(root: &Arc<Node>) {
 }
 
 /// The deepest path from a node to the first operation of its trace, that operation last.
-fn deepest_path(node: &Arc<Node>) -> Vec<Arc<Node>> {
+fn deepest_path(node: &NodeArc) -> Vec<NodeArc> {
     let mut path = vec![node.clone()];
     while let Some(last) = path.last() {
         let deepest = operands(last).into_iter().max_by_key(|input| input.level());
@@ -154,13 +153,13 @@ fn deepest_path(node: &Arc<Node>) -> Vec<Arc<Node>> {
 
 /// Flushes the trace of `last` up to the last repeat of the line that opened it, so that a loop is cut at the same
 /// phase each time and finds its plan again; all of it, if that line does not repeat.
-fn cut(last: &Arc<Node>) {
+fn cut(last: &NodeArc) {
     let path = deepest_path(last);
     let Some(opener) = path.last() else { return };
     let line = opener.facts.location;
     let repeat = path.iter().find(|node| node.facts.location == line);
     let wanted = match repeat {
-        Some(repeat) if !Arc::ptr_eq(repeat, opener) => operands(repeat),
+        Some(repeat) if !NodeArc::ptr_eq(repeat, opener) => operands(repeat),
         _ => vec![last.clone()],
     };
     let pending = wanted

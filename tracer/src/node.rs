@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 #[derive(Clone, Debug)]
 pub(crate) enum NodeInput {
     /// A tensor.
-    Tensor(Arc<Node>),
+    Tensor(NodeArc),
     /// A number.
     Scalar(Scalar),
     /// The key or the offset of a draw from a generator.
@@ -61,6 +61,9 @@ impl NodeInput {
     }
 }
 
+/// A shared node. It has no weak references: whether anything else holds it is a load, where `std`'s locks their count.
+pub(crate) type NodeArc = triomphe::Arc<Node>;
+
 /// Operands in the operator's order.
 pub(crate) type Inputs = SmallVec<[NodeInput; 2]>;
 
@@ -76,10 +79,9 @@ pub(crate) struct Stored {
 /// What there is of a node.
 #[derive(Debug)]
 pub(crate) enum State {
-    /// An operation that has not run.
+    /// An operation that has not run. While a collection holds its operands, there are none here: see
+    /// [`Node::is_collected`].
     Recorded(Inputs),
-    /// The same, while a collection holds its operands. Seen by others for as long as the collection's lock is held.
-    Collected,
     /// A flush is computing it.
     Flight(Arc<Flight>),
     /// Data.
@@ -202,7 +204,7 @@ impl Node {
     /// Replaces the state and returns the old one, to be dropped without a lock held.
     pub fn set_state(&self, state: State) -> State {
         let status = match &state {
-            State::Recorded(_) | State::Collected | State::Flight(_) => Status::Pending,
+            State::Recorded(_) | State::Flight(_) => Status::Pending,
             State::Stored(_) | State::Taken => Status::Stored,
             State::Failed(_) => Status::Failed,
         };
@@ -271,14 +273,14 @@ impl Node {
 
     /// Counts one handle less, before its `Arc` goes.
     #[inline]
-    pub fn remove_handle(self: &Arc<Node>) {
-        if Arc::strong_count(self) == 1 {
+    pub fn remove_handle(this: &NodeArc) {
+        if NodeArc::strong_count(this) == 1 {
             // The node goes with this handle; nobody is left to ask for the count.
             return;
         }
-        let last = self.handles.fetch_sub(1, Release) == 1;
-        if last && self.status() == Status::Stored && Arc::strong_count(self) > 1 {
-            self.retain();
+        let last = this.handles.fetch_sub(1, Release) == 1;
+        if last && this.status() == Status::Stored && NodeArc::strong_count(this) > 1 {
+            this.retain();
         }
     }
 
@@ -305,30 +307,31 @@ impl Node {
         }
     }
 
-    /// Takes the operands out, if it is recorded, for a collection. `state` is the node's own.
-    #[inline]
-    fn take_inputs(status: &AtomicU8, state: &mut State) -> Option<Inputs> {
-        let State::Recorded(inputs) = state else {
-            return None;
+    /// Moves the operands of a recorded node that nothing else holds to the end of a list, for a collection, without its
+    /// lock; false if it is not recorded.
+    #[inline(always)]
+    pub fn collect_alone(&mut self, to: &mut Vec<NodeInput>) -> bool {
+        let State::Recorded(inputs) = self.state.get_mut() else {
+            return false;
         };
-        let inputs = std::mem::take(inputs);
-        *state = State::Collected;
-        status.store(COLLECTED, Relaxed);
-        Some(inputs)
+        for input in inputs.drain(..) {
+            to.push(input);
+        }
+        self.status.store(COLLECTED, Relaxed);
+        true
     }
 
-    /// Takes the operands out of a recorded node that nothing else holds, without its lock.
-    #[inline]
-    pub fn collect_alone(&mut self) -> Option<Inputs> {
-        Node::take_inputs(&self.status, self.state.get_mut())
+    /// Takes the operands out of a recorded node, for a collection; of others nothing.
+    pub fn collect(&self) -> Inputs {
+        let State::Recorded(inputs) = &mut *self.state.lock() else {
+            return Inputs::new();
+        };
+        self.status.store(COLLECTED, Relaxed);
+        std::mem::take(inputs)
     }
 
-    /// Takes the operands out of a recorded node.
-    pub fn collect(&self) -> Option<Inputs> {
-        Node::take_inputs(&self.status, &mut self.state.lock())
-    }
-
-    /// Whether a collection took its operands, and did not give them back.
+    /// Whether a collection took its operands, and did not give them back. Others see that for as long as the collections'
+    /// lock is held.
     #[inline]
     pub fn is_collected(&self) -> bool {
         self.status.load(Relaxed) == COLLECTED
@@ -370,7 +373,7 @@ pub(crate) fn release_inputs(inputs: Inputs) {
             continue;
         };
         // Of several threads that drop the last references at once, exactly one gets the node.
-        let Some(mut node) = Arc::into_inner(node) else {
+        let Some(mut node) = NodeArc::into_unique(node) else {
             continue;
         };
         if let State::Recorded(inputs) = node.state.get_mut() {

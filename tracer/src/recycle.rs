@@ -1,49 +1,46 @@
 //! Memory of nodes: taken again after they died, and released without recursion.
 
-use crate::node::{Inputs, Node, NodeInput};
+use crate::node::{Node, NodeArc, NodeInput};
 use std::cell::RefCell;
-use std::sync::Arc;
 
 /// Memory of dead nodes kept for new ones, in each thread.
 const RECYCLED: usize = 4096;
 
 thread_local! {
-    static DEAD: RefCell<Vec<Arc<Node>>> = const { RefCell::new(Vec::new()) };
+    static DEAD: RefCell<Vec<NodeArc>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Shares a new node, in the memory of a dead one if there is any. Inlined, for nodes are long to copy.
 #[inline(always)]
-pub(crate) fn share(node: Node) -> Arc<Node> {
+pub(crate) fn share(node: Node) -> NodeArc {
     if let Some(mut dead) = dead()
-        && let Some(place) = Arc::get_mut(&mut dead)
+        && let Some(place) = NodeArc::get_mut(&mut dead)
     {
         *place = node;
         return dead;
     }
-    Arc::new(node)
+    NodeArc::new(node)
 }
 
 #[inline]
-fn dead() -> Option<Arc<Node>> {
-    let pop = |dead: &RefCell<Vec<Arc<Node>>>| dead.try_borrow_mut().ok()?.pop();
+fn dead() -> Option<NodeArc> {
+    let pop = |dead: &RefCell<Vec<NodeArc>>| dead.try_borrow_mut().ok()?.pop();
     DEAD.try_with(pop).ok()?
 }
 
 /// Releases operands that a collection took: nodes that nothing else holds any more go to [`share`].
-pub(crate) fn retire(groups: Vec<Inputs>) {
+pub(crate) fn retire(operands: Vec<NodeInput>) {
     let mut dead = DEAD.try_with(RefCell::take).unwrap_or_default();
-    for mut group in groups {
-        while let Some(input) = group.pop() {
-            if let NodeInput::Tensor(node) = input
-                && Arc::strong_count(&node) == 1
-                && node.is_collected()
-                && dead.len() < RECYCLED
-            {
-                dead.push(node);
-            }
+    for operand in operands {
+        if let NodeInput::Tensor(node) = operand
+            && NodeArc::strong_count(&node) == 1
+            && node.is_collected()
+            && dead.len() < RECYCLED
+        {
+            dead.push(node);
         }
     }
-    // Nothing above recorded: a node's operands went with its group.
+    // Nothing above recorded: a node's own operands are among these.
     let _ = DEAD.try_with(|place| place.replace(dead));
 }
 
@@ -63,9 +60,9 @@ mod tests {
             if collected {
                 drop(node.collect());
             }
-            let weak = Arc::downgrade(&node);
-            retire(vec![smallvec::smallvec![NodeInput::Tensor(node)]]);
-            weak.upgrade().is_some()
+            let address = NodeArc::as_ptr(&node);
+            retire(vec![NodeInput::Tensor(node)]);
+            dead().is_some_and(|dead| NodeArc::as_ptr(&dead) == address)
         };
         assert!(kept(true));
         assert!(!kept(false));

@@ -54,16 +54,23 @@ fn is_costly(op: &Op) -> bool {
 ///
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
-pub(crate) fn add(collected: &Collected, all: bool, is_output: &mut [bool]) {
+///
+/// `shared` are the operations that more than one edge holds, in ascending order: the others are out of reach.
+pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &mut [bool]) {
+    let holds = |&number: &usize| collected.entries[number].held != Held::Nothing;
+    let held: Vec<usize> = shared.iter().map(|&n| n as usize).filter(holds).collect();
+    if held.is_empty() {
+        return;
+    }
     let mut search = Search {
         collected,
         seen: vec![false; if all { 0 } else { collected.entries.len() }],
         charged: vec![false; if all { 0 } else { collected.leaves.len() }],
         budget: 4 * collected.entries.len() + 64,
     };
-    for number in 0..collected.entries.len() {
+    for number in held {
         let entry = collected.entries[number];
-        if is_output[number] || entry.held == Held::Nothing {
+        if is_output[number] {
             continue;
         }
         if all {

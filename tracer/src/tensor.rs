@@ -3,7 +3,7 @@
 use crate::jit_fn::trace;
 use crate::kind::Kind;
 use crate::mode;
-use crate::node::{Facts, Node, NodeInput, Status};
+use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
 use crate::recycle::share;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// An invalid operation returns a tensor that carries the error and has shape `[0]`; so does everything computed from
 /// it, and whatever reads it returns the error.
 pub struct Tensor {
-    node: Arc<Node>,
+    node: NodeArc,
 }
 
 /// An operand of [`Tensor::record`].
@@ -63,7 +63,7 @@ impl Clone for Tensor {
 impl Drop for Tensor {
     #[inline]
     fn drop(&mut self) {
-        self.node.remove_handle();
+        Node::remove_handle(&self.node);
     }
 }
 
@@ -76,7 +76,7 @@ impl Tensor {
 
     /// The node.
     #[inline]
-    pub(crate) fn node(&self) -> &Arc<Node> {
+    pub(crate) fn node(&self) -> &NodeArc {
         &self.node
     }
 

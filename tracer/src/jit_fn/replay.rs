@@ -8,7 +8,7 @@ use crate::flush::{execute, flush_nodes};
 use crate::jit_fn::trace::{Drawn, Observations};
 use crate::kind::Kind;
 use crate::mode::Mode;
-use crate::node::{Facts, Node, NodeInput, Status};
+use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
 use crate::plans::{self, PlanEntry};
 use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
@@ -89,7 +89,7 @@ fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array
                 continue;
             }
         };
-        let earlier: Vec<Arc<Node>> = constants(&collected, trace);
+        let earlier: Vec<NodeArc> = constants(&collected, trace);
         if earlier.is_empty() {
             return Some((
                 collected,
@@ -102,7 +102,7 @@ fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array
 }
 
 /// Pending operations recorded before the trace whose values it uses or gives.
-fn constants(collected: &Collected, trace: u64) -> Vec<Arc<Node>> {
+fn constants(collected: &Collected, trace: u64) -> Vec<NodeArc> {
     let earlier = |number: u32| collected.entry_node(number).facts.trace != trace;
     let mut wanted: Vec<u32> = collected
         .outputs
@@ -163,7 +163,7 @@ impl Replay {
         for result in results {
             let node = result.node();
             outputs.push(
-                match values.iter().position(|value| Arc::ptr_eq(value, node)) {
+                match values.iter().position(|value| NodeArc::ptr_eq(value, node)) {
                     Some(value) => Output::Value(value),
                     None if node.facts.argument != 0 && node.facts.trace == trace => {
                         Output::Argument(node.facts.argument as usize - 1)
