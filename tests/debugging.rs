@@ -293,4 +293,10 @@ fn timed_alone(path: &std::path::Path) {
         "{said}"
     );
     assert!(!said.contains("out of range"), "{said}");
+    // Below it, what it computes (scheduler K-12).
+    let second = text.lines().nth(1).expect("a line");
+    assert!(
+        second.starts_with("// %") && second.contains("tests/debugging.rs:"),
+        "{second}"
+    );
 }

@@ -94,3 +94,23 @@ fn more_than_2_to_the_31_elements() {
     );
     assert!(!twice.ne(&(&x + &x)).any(..).to_scalar::<bool>().unwrap());
 }
+
+// ir T12: counts of more than binary32 holds exactly.
+#[test]
+fn means_and_variances_of_more_than_2_to_the_24_elements() {
+    const N: usize = 3 * (1 << 24) + 1;
+    let numbers = Tensor::arange(0i64, N as i64, 1i64, DType::I64, &Device::cpu());
+    let x = numbers.remainder(2).to_dtype(DType::F32);
+    x.eval().unwrap();
+    let ones = (N / 2) as f64;
+    let mean = ones / N as f64;
+    let variance = mean * (1.0 - mean);
+    for mode in [Mode::Compiled, Mode::Eager] {
+        with_mode(mode, || {
+            let got = x.mean(0).to_scalar::<f32>().unwrap();
+            assert!((got as f64 - mean).abs() < 1e-6, "{mode:?}: {got}");
+            let got = x.var(0, 0).to_scalar::<f32>().unwrap();
+            assert!((got as f64 - variance).abs() < 1e-6, "{mode:?}: {got}");
+        });
+    }
+}

@@ -54,6 +54,6 @@ pub use launch::{
 pub use layout::{Layout, Offsets, Strides};
 pub use log::{Channel, Channels, is_logged, log, next_plan, of_plan};
 pub use pool::{MAX_THREADS, Pool, with_threads};
-pub use profile::{Activity, Profile, Span, Timer, is_profiling, profile};
+pub use profile::{Activity, Label, Profile, Span, Timer, is_profiling, profile};
 pub use scalar::Scalar;
 pub use shape::Shape;

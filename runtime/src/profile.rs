@@ -50,8 +50,32 @@ pub struct Span {
     pub time: Duration,
     /// Bytes that it must at least read and write; 0 where that is not known.
     pub bytes: u64,
+    /// Of a kernel or call the lines of the program that recorded its operations, separated by commas; of a plan that
+    /// several places share, those of the first. Empty where none is known (codegen B12.3).
+    pub lines: String,
     /// Where it took its time.
     pub device: Device,
+}
+
+/// What is known of a span: its name, bytes and lines.
+#[derive(Clone, Debug, Default)]
+pub struct Label {
+    /// See [`Span::name`].
+    pub name: String,
+    /// See [`Span::bytes`].
+    pub bytes: u64,
+    /// See [`Span::lines`].
+    pub lines: String,
+}
+
+impl From<(String, u64)> for Label {
+    fn from((name, bytes): (String, u64)) -> Label {
+        Label {
+            name,
+            bytes,
+            ..Label::default()
+        }
+    }
 }
 
 struct Recorder {
@@ -101,12 +125,12 @@ impl Timer {
         timer
     }
 
-    /// Ends it; `what` gives a name and bytes. Returns how long it took.
+    /// Ends it; `what` gives its label, or a name and bytes. Returns how long it took.
     #[inline]
-    pub fn stop(
+    pub fn stop<L: Into<Label>>(
         self,
         activity: Activity,
-        what: impl FnOnce() -> (String, u64),
+        what: impl FnOnce() -> L,
     ) -> Option<Duration> {
         let start = self.0?;
         // A device that does not answer has an error for whoever asks next.
@@ -116,7 +140,7 @@ impl Timer {
             .map_or(Device::cpu(), cuda::Stopwatch::device);
         let on_device = self.1.and_then(cuda::Stopwatch::stop);
         let time = on_device.unwrap_or_else(|| start.elapsed());
-        let (name, bytes) = what();
+        let Label { name, bytes, lines } = what().into();
         let span = Span {
             activity,
             name,
@@ -124,6 +148,7 @@ impl Timer {
             start: Duration::ZERO,
             time,
             bytes,
+            lines,
             device,
         };
         RECORDER.lock().spans.push((start, span));
@@ -222,13 +247,14 @@ impl Profile {
             let micros = |time: Duration| time.as_nanos() as f64 / 1e3;
             let _ = write!(
                 text,
-                "{comma}\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3},\"dur\":{:.3},\"cat\":\"{}\",\"name\":{},\"args\":{{\"bytes\":{}}}}}",
+                "{comma}\n{{\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{:.3},\"dur\":{:.3},\"cat\":\"{}\",\"name\":{},\"args\":{{\"bytes\":{},\"lines\":{}}}}}",
                 span.thread,
                 micros(span.start),
                 micros(span.time),
                 span.activity.name(),
                 quoted(&span.name),
-                span.bytes
+                span.bytes,
+                quoted(&span.lines)
             );
         }
         text.push_str("\n]}\n");
@@ -343,7 +369,7 @@ mod tests {
         let names: Vec<&str> = outer.spans().iter().map(|span| &span.name[..]).collect();
         assert!(names.contains(&"inner") && !names.contains(&"before"));
         let trace = outer.to_trace();
-        assert!(trace.contains(r#""name":"a \"quoted\" name","args":{"bytes":8}"#));
+        assert!(trace.contains(r#""name":"a \"quoted\" name","args":{"bytes":8,"lines":""}"#));
         let table = outer.to_string();
         assert!(
             table.contains("kernel inner") && table.contains("GB/s"),

@@ -1,9 +1,11 @@
 //! Which kernel computes which operation, and the memory traffic of both.
 
 use crate::body::Source;
+use crate::emit::Emitted;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::CallArg;
 use crate::plan::{Draft, Step};
+use crate::schedule::bytes_read;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
 
@@ -58,6 +60,29 @@ pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
     steps
 }
 
+/// A file and a line of it.
+type Line = (&'static str, u32);
+
+/// The operations that a step computes by the line that recorded them, in the order of recording (scheduler K-12, codegen
+/// A12.3); of a plan that several places share, the lines of the first.
+pub(super) fn origins(
+    draft: &Draft,
+    groups: &[BTreeSet<usize>],
+    step: usize,
+) -> Vec<(Option<Line>, Vec<ValueId>)> {
+    let mut origins: Vec<(Option<Line>, Vec<ValueId>)> = Vec::new();
+    for node in (0..groups.len()).filter(|&node| groups[node].contains(&step)) {
+        let location = draft.graph.nodes()[node].location;
+        let line = location.map(|at| (at.file(), at.line()));
+        let node = ValueId(node as u32);
+        match origins.iter_mut().find(|(of, _)| *of == line) {
+            Some((_, nodes)) => nodes.push(node),
+            None => origins.push((line, vec![node])),
+        }
+    }
+    origins
+}
+
 fn stored(step: &Step) -> Vec<ValueId> {
     let calls = step.call().map(|call| call.node);
     let kernels = step.kernel().into_iter();
@@ -104,7 +129,14 @@ pub(crate) fn of_step(draft: &Draft, step: &Step) -> Traffic {
     let (reads, writes) = crate::plan::accesses(step);
     let mut seen = BTreeSet::new();
     for source in reads.iter().filter(|s| seen.insert(**s)) {
-        traffic.read += bytes(source);
+        let whole = bytes(source);
+        let updates = |kernel: &Emitted| kernel.updates.iter().any(|u| u.1 == *source);
+        traffic.read += match step {
+            Step::Launch(kernel) if !updates(kernel) => {
+                bytes_read(&kernel.node, *source).min(whole)
+            }
+            _ => whole,
+        };
     }
     for node in writes {
         traffic.written += node_bytes(&draft.graph, node);

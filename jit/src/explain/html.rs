@@ -183,9 +183,10 @@ fn panel(explanation: &Explanation, i: usize, page: &mut String) {
             let info = &explanation.fused[at];
             let _ = write!(
                 page,
-                "<h2>Kernel {i}: rows {:?}, columns {:?}</h2><pre>{}</pre><h2>Source</h2><pre>{}</pre>",
+                "<h2>Kernel {i}: rows {:?}, columns {:?}</h2><pre>{}</pre><pre>{}</pre><h2>Source</h2><pre>{}</pre>",
                 info.rows,
                 info.cols,
+                escape(&info.origins),
                 escape(&info.text),
                 escape(&explanation.sources[at])
             );

@@ -11,6 +11,7 @@ use crate::plan::{Draft, GraphDecision, Meter};
 use crate::schedule::{Refusal, Tiles};
 use crate::tune::Measured;
 use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::Label;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -51,6 +52,9 @@ pub struct FusedInfo {
     pub feeds: Option<ValueId>,
     /// Its text.
     pub text: String,
+    /// The recorded operations that it holds: a line for each line of the program (scheduler K-12, codegen A12.3). The
+    /// kernel's own text does not say, so that equal kernels are one.
+    pub origins: String,
 }
 
 /// Independent kernels that are launched at once.
@@ -109,8 +113,9 @@ pub struct Explanation {
     key: String,
 }
 
-/// For each launch or call the operators that it computes, in order, and the bytes it moves: for a profile.
-pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
+/// For each launch or call the operators that it computes, in order, the bytes it moves, and the lines that recorded it:
+/// for a profile.
+pub(crate) fn labels(draft: &Draft) -> Vec<Label> {
     let groups = groups::steps_of_nodes(draft);
     let launch = |steps: &Range<usize>| {
         let bytes = |i: usize| groups::of_step(draft, &draft.steps[i]).total();
@@ -124,7 +129,19 @@ pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
                 format!("{n} kernels at once: {}", names.join(" | "))
             }
         };
-        (name, steps.clone().map(bytes).sum())
+        let origins = steps
+            .clone()
+            .flat_map(|i| groups::origins(draft, &groups, i));
+        let lines: BTreeSet<(&str, u32)> = origins.filter_map(|(line, _)| line).collect();
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|(file, line)| format!("{file}:{line}"))
+            .collect();
+        Label {
+            name,
+            bytes: steps.clone().map(bytes).sum(),
+            lines: lines.join(", "),
+        }
     };
     draft.launches.groups.iter().map(launch).collect()
 }
@@ -132,6 +149,32 @@ pub(crate) fn names(draft: &Draft) -> Vec<(String, u64)> {
 /// The operators that a step computes.
 pub(crate) fn name_of_step(draft: &Draft, step: usize) -> String {
     name(draft, &groups::steps_of_nodes(draft), step)
+}
+
+/// A line of the program, and what it recorded of a step, for each.
+fn origins(draft: &Draft, groups: &[BTreeSet<usize>], step: usize) -> String {
+    let mut text = String::new();
+    for (line, nodes) in groups::origins(draft, groups, step) {
+        let names = nodes.iter().map(|&node| {
+            let op = draft.graph.context(node).op;
+            format!("%{} {op}", node.0)
+        });
+        let names: Vec<String> = names.collect();
+        let line = line.map_or(String::new(), |(file, line)| format!(" at {file}:{line}"));
+        let _ = writeln!(text, "{}{line}", names.join(", "));
+    }
+    text
+}
+
+/// The same of every step, as comments of C.
+pub(crate) fn comments(draft: &Draft) -> Vec<String> {
+    let groups = groups::steps_of_nodes(draft);
+    let of = |step| commented(&origins(draft, &groups, step));
+    (0..draft.steps.len()).map(of).collect()
+}
+
+fn commented(lines: &str) -> String {
+    lines.lines().map(|line| format!("// {line}\n")).collect()
 }
 
 /// At most so many operators are named.
@@ -199,6 +242,7 @@ impl Explanation {
                     tiles: None,
                     feeds: step.call().map(|call| call.node),
                     text: of.kernel.node.to_string(),
+                    origins: origins(draft, &groups, i),
                 });
                 sources.push(of.kernel.source.text());
             }
@@ -223,6 +267,7 @@ impl Explanation {
                         tiles: e.node.product.and_then(|p| p.tiles),
                         feeds: None,
                         text: e.node.to_string(),
+                        origins: origins(draft, &groups, i),
                     });
                     sources.push(e.source.text());
                 }
@@ -565,8 +610,8 @@ fn bytes(n: u64) -> String {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary())?;
-        for source in &self.sources {
-            writeln!(f, "source:\n{source}")?;
+        for (source, kernel) in self.sources.iter().zip(&self.fused) {
+            writeln!(f, "source:\n{}{source}", commented(&kernel.origins))?;
         }
         Ok(())
     }

@@ -41,6 +41,9 @@ pub struct Limits {
     pub fusion_nests: usize,
     /// Most operations of one fused node.
     pub fusion_ops: usize,
+    /// Most buffers that a fused node may read and write (scheduler L-18): a device takes at most 32 KiB of arguments, 8
+    /// bytes of which are a buffer's address and some more its strides.
+    pub fusion_buffers: usize,
     /// Most other nodes each node is compared with through one buffer (scheduler F-11).
     pub pairs: usize,
     /// Most rounds of fusion (scheduler F-01).
@@ -147,6 +150,7 @@ impl Default for Limits {
             update_bytes: 1 << 16,
             fusion_nests: 64,
             fusion_ops: 160,
+            fusion_buffers: 256,
             pairs: 64,
             rounds: 10,
             shared_bytes: 10,

@@ -14,10 +14,15 @@ pub(super) fn programs(draft: &Draft) -> Vec<String> {
     if !draft.graph.device().is_cpu() {
         return Vec::new();
     }
-    let launched = draft.steps.iter().filter_map(|step| match step {
-        Step::Launch(kernel) => Some(program(draft, kernel)),
-        _ => None,
-    });
+    let origins = crate::explain::comments(draft);
+    let launched = draft
+        .steps
+        .iter()
+        .zip(&origins)
+        .filter_map(|step| match step {
+            (Step::Launch(kernel), origin) => Some(program(draft, kernel, origin)),
+            _ => None,
+        });
     launched.collect()
 }
 
@@ -40,10 +45,10 @@ fn memory(draft: &Draft, pointer: Pointer) -> (usize, DType) {
     }
 }
 
-fn program(draft: &Draft, kernel: &Emitted) -> String {
+fn program(draft: &Draft, kernel: &Emitted, origin: &str) -> String {
     let flags = CCompiler::get().map_or(String::new(), |cc| cc.flags().join(" "));
     let flags = flags.replace("-shared", "").replace("-fPIC", "");
-    let mut text = format!("// cc {flags} THIS.c -o alone && ./alone\n");
+    let mut text = format!("// cc {flags} THIS.c -o alone && ./alone\n{origin}");
     text += &kernel.source.text().replace("FT_SYMBOL", "ft_alone");
     text += "\n#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\n";
     let list = |numbers: Vec<String>| match numbers.is_empty() {

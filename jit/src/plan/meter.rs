@@ -1,7 +1,7 @@
 //! How long the launches of a plan took while somebody profiled.
 
 use super::{Draft, Step};
-use ferrotrace_runtime::{Activity, Timer};
+use ferrotrace_runtime::{Activity, Label, Timer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,8 +17,8 @@ struct Reading {
 #[derive(Debug)]
 pub(crate) struct Meter {
     readings: Vec<Reading>,
-    /// Name and bytes of each, once they are asked for.
-    names: OnceLock<Vec<(String, u64)>>,
+    /// The label of each, once they are asked for.
+    labels: OnceLock<Vec<Label>>,
 }
 
 impl Meter {
@@ -26,7 +26,7 @@ impl Meter {
     pub fn new(launches: usize) -> Meter {
         Meter {
             readings: (0..launches).map(|_| Reading::default()).collect(),
-            names: OnceLock::new(),
+            labels: OnceLock::new(),
         }
     }
 
@@ -37,8 +37,8 @@ impl Meter {
             Step::Launch(_) | Step::Template(_) => Activity::Kernel,
             Step::Call(_) => Activity::Call,
         };
-        let name = || self.names.get_or_init(|| crate::explain::names(draft))[i].clone();
-        if let Some(time) = timer.stop(activity, name) {
+        let label = || self.labels.get_or_init(|| crate::explain::labels(draft))[i].clone();
+        if let Some(time) = timer.stop(activity, label) {
             self.readings[i].runs.fetch_add(1, Relaxed);
             let nanoseconds = time.as_nanos() as u64;
             self.readings[i].nanoseconds.fetch_add(nanoseconds, Relaxed);

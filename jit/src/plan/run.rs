@@ -6,6 +6,7 @@ use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::Emitted;
+use crate::graph::Graph;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer, Verdict, is_profiling};
 use smallvec::SmallVec;
@@ -100,6 +101,7 @@ impl Plan {
             }
             (Step::Call(call), _) => {
                 let array = run.call(call, &self.draft.frees[i])?;
+                is_as_inferred(&self.draft.graph, call.node, &array)?;
                 run.store(call.node, array);
                 Ok(())
             }
@@ -117,6 +119,20 @@ impl Plan {
         }
         run.outputs()
     }
+}
+
+/// Checks that a ready-made kernel or a library gave a node what the operator's rules say (ir F14).
+fn is_as_inferred(graph: &Graph, id: ValueId, array: &Array) -> Result<()> {
+    let node = graph.node(id);
+    if (array.shape(), array.dtype) == (&node.shape, node.dtype) {
+        return Ok(());
+    }
+    let (given, wanted) = (
+        format!("{}{}", array.dtype, array.shape()),
+        format!("{}{}", node.dtype, node.shape),
+    );
+    let why = format!("a ready-made kernel gave {given} for {wanted}");
+    Err(Error::internal(why).at(graph.context(id)))
 }
 
 /// Whether an array is all of a buffer of these bytes, which nothing else holds.
@@ -369,5 +385,30 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
             "output {bad:?} is not held at the end"
         ))),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrotrace_runtime::{DType, Device, Shape};
+
+    // ir F14
+    #[test]
+    fn results_of_calls_are_what_was_inferred() {
+        let text = "%0: f32[4, 3] = input 0 [3, 1]\n %1: f32[4, 3] = sort(%0) {dim: 1, descending: false}\n return %1";
+        let graph: Graph = text.parse().expect("a graph");
+        let of = |sizes: &[usize], dtype| {
+            let array = Array::empty(&Device::cpu(), Shape::from(sizes), dtype).expect("memory");
+            is_as_inferred(&graph, ValueId(1), &array)
+        };
+        assert!(of(&[4, 3], DType::F32).is_ok());
+        for (sizes, dtype) in [(&[3, 4][..], DType::F32), (&[4, 3], DType::F64)] {
+            let error = of(sizes, dtype).expect_err("it differs").to_string();
+            assert!(
+                error.contains("for f32[4, 3]") && error.contains("sort"),
+                "{error}"
+            );
+        }
     }
 }

@@ -104,6 +104,25 @@ pub(super) fn accesses(node: &FusedNode, sizes: &FxHashMap<Source, u64>) -> Vec<
     found
 }
 
+/// Bytes that a node reads of a buffer: of the same positions once, of those that are not known more than it has.
+pub(crate) fn bytes_read(node: &FusedNode, source: Source) -> u64 {
+    let extents = node.extents();
+    let mut met: Vec<(SmallVec<[Loop; 4]>, i64)> = Vec::new();
+    let mut bytes = 0u64;
+    for (_, dtype, index) in node.loads().filter(|load| load.0 == source) {
+        let at = Positions::of(index, &extents);
+        if !at.exact {
+            return u64::MAX;
+        }
+        let positions = (at.sorted(), at.offset);
+        if !met.contains(&positions) {
+            bytes = bytes.saturating_add((at.elements() * dtype.size()) as u64);
+            met.push(positions);
+        }
+    }
+    bytes
+}
+
 /// Bytes of a buffer that two nodes have in common: of accesses that both have, and, where there is none, the most that
 /// different ones can share (scheduler P-07).
 pub(super) fn shared(a: &[Access], b: &[Access]) -> (u64, u64) {

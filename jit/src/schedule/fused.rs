@@ -10,7 +10,7 @@ use crate::lower::Limits;
 use crate::nest::{LoopNest, Update, flat_index, update_text};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::fmt;
 
@@ -135,6 +135,19 @@ impl FusedNode {
     /// The store of a node, if it is one of this fused node's.
     pub fn store(&self, node: ValueId) -> Option<&Store> {
         self.stores.iter().find(|s| s.node == node)
+    }
+
+    /// Whether this node and a later one read and write more than so many buffers, what passes between them included.
+    fn exceeds_with(&self, later: &FusedNode, most: usize) -> bool {
+        let size = |node: &FusedNode| node.body.values().len() + node.stores.len();
+        if size(self) + size(later) <= most {
+            return false;
+        }
+        let reads = self.loads().chain(later.loads()).map(|load| load.0);
+        let stores = self.stores.iter().chain(&later.stores);
+        let writes = stores.map(|store| Source::Node(store.node));
+        let all: FxHashSet<Source> = reads.chain(writes).collect();
+        all.len() > most
     }
 
     /// Every load: its buffer, element type and index.
@@ -266,6 +279,9 @@ impl FusedNode {
         }
         if operations(&earlier.body) + operations(&later.body) > limits.fusion_ops {
             return Err(Refusal::TooManyOps);
+        }
+        if earlier.exceeds_with(later, limits.fusion_buffers) {
+            return Err(Refusal::TooManyBuffers);
         }
         // M-15: the loops of one are those of the other, perhaps with more around them.
         let elements = |node: &FusedNode| node.rows().saturating_mul(node.cols());

@@ -25,6 +25,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use access::Access;
+pub(crate) use access::bytes_read;
 pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};

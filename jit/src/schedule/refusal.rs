@@ -28,6 +28,8 @@ pub enum Refusal {
     TooManyNests,
     /// Too many operations in one kernel (codegen B2.7).
     TooManyOps,
+    /// The kernel would read and write too many buffers (L-18).
+    TooManyBuffers,
     /// Each alone reads large buffers that would have to exist at once (L-15).
     PeakMemory,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
@@ -87,6 +89,7 @@ impl Refusal {
             Refusal::Distance => "they lie too far apart",
             Refusal::TooManyNests => "the kernel would hold too many loop nests",
             Refusal::TooManyOps => "the kernel would hold too many operations",
+            Refusal::TooManyBuffers => "the kernel would hold too many buffers",
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::Scatter => "a scatter's result is complete only after its kernel",

@@ -94,7 +94,15 @@ fn operations_are_those_of_results_and_broadcast_vectors_are_read_once() {
         %1: f32[10] = slice(%0) {dim: 0, start: 0, end: 10, step: 1}
         %2: f32[10] = add(%1, 1.0)
         return %2";
-    assert_eq!(plan(text).explain().work().operations, 10);
+    costs(text, 4 * (10 + 10), 10);
+    // Two windows that overlap: no more than there is.
+    let text = "
+        %0: f32[1000] = input 0 [1]
+        %1: f32[999] = slice(%0) {dim: 0, start: 1, end: 1000, step: 1}
+        %2: f32[999] = slice(%0) {dim: 0, start: 0, end: 999, step: 1}
+        %3: f32[999] = sub(%1, %2)
+        return %3";
+    costs(text, 4 * (1000 + 999), 999);
     let text = "
         %0: f32[40, 50] = input 0 [50, 1]
         %1: f32[50] = input 1 [1]

@@ -107,3 +107,52 @@ fn strides_of_two_and_minus_one_are_shuffled() {
         }
     }
 }
+
+// codegen D T05: a column is broadcast, and nothing to turn.
+#[test]
+fn a_column_beside_a_matrix_takes_no_tile() {
+    let text = "
+        %0: f32[1024, 512] = input 0 [512, 1]
+        %1: f32[1024, 1] = input 1 [1, 1]
+        %2: f32[1024, 512] = add(%0, %1)
+        return %2";
+    let sources = plan(text).explain().sources().join("");
+    assert!(!sources.contains("r0 = row"), "{sources}");
+    run(text, &[noise(&[1024, 512], 5), noise(&[1024, 1], 6)], 0.0);
+}
+
+// scheduler §21.34: the loops of one are turned, so that both are one kernel.
+#[test]
+fn a_transposed_partner_is_the_same_kernel() {
+    let text = "
+        %0: f32[90, 70] = input 0 [70, 1]
+        %1: f32[90, 70] = mul(%0, 2.0)
+        %2: f32[70, 90] = permute(%1) {order: [1, 0]}
+        %3: f32[70, 90] = add(%2, 1.0)
+        return %1 %3";
+    let explanation = plan(text).explain();
+    assert_eq!(explanation.fused_nodes().len(), 1, "{explanation}");
+    assert_eq!(explanation.traffic().read, 4 * 90 * 70);
+    run(text, &[noise(&[90, 70], 7)], 0.0);
+}
+
+// codegen D T06: whatever the share of the transposed operand.
+#[test]
+fn a_transposed_operand_of_a_batch_of_any_size() {
+    for batch in [1, 4, 5, 9] {
+        let text = format!(
+            "%0: f32[{batch}, 64, 64] = input 0 [4096, 64, 1]
+             %1: f32[64, 64] = input 1 [64, 1]
+             %2: f32[64, 64] = permute(%1) {{order: [1, 0]}}
+             %3: f32[{batch}, 64, 64] = add(%0, %2)
+             return %3"
+        );
+        let sources = plan(&text).explain().sources().join("");
+        assert!(sources.contains("r0 = row"), "no tile for {batch}");
+        run(
+            &text,
+            &[noise(&[batch, 64, 64], 8), noise(&[64, 64], 9)],
+            0.0,
+        );
+    }
+}

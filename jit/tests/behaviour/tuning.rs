@@ -154,6 +154,9 @@ fn a_choice_is_remembered() {
     // Another size is another graph.
     let wider = ROWS.replace("300", "301");
     assert_eq!(remembered(&read(&wider), &limits).choice, Choice::default());
+    // And so is another dtype (scheduler §20.21).
+    let longer = ROWS.replace("f32", "f64");
+    assert_eq!(remembered(&read(&longer), &limits).choice, Choice::default());
 }
 
 // scheduler Q-06

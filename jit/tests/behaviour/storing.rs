@@ -1,0 +1,106 @@
+//! What is stored and what is computed again; and that neither depends on the order of recording.
+
+use super::{plan, run};
+use crate::common::noise;
+
+/// A value of several inputs that two kernels need, which walk it differently.
+fn two_readers(inputs: usize, last: &str) -> String {
+    let mut text = String::new();
+    for i in 0..inputs {
+        text += &format!("%{i}: f32[70, 90] = input {i} [90, 1]\n");
+    }
+    let mut at = 0;
+    for i in 1..inputs {
+        let sum = inputs + i - 1;
+        text += &format!("%{sum}: f32[70, 90] = add(%{at}, %{i})\n");
+        at = sum;
+    }
+    let (value, rows, columns) = (
+        at.max(inputs - 1) + 1,
+        at.max(inputs - 1) + 2,
+        at.max(inputs - 1) + 3,
+    );
+    text + &format!(
+        "%{value}: f32[70, 90] = {last}(%{at})
+         %{rows}: f32[70] = sum(%{value}) {{dims: [1], keepdim: false}}
+         %{columns}: f32[90] = max(%{value}) {{dims: [0], keepdim: false}}
+         return %{rows} %{columns}"
+    )
+}
+
+// ir T53, B9
+#[test]
+fn a_cheap_value_of_few_reads_is_computed_again() {
+    let results = 4 * (70 + 90);
+    let written =
+        |inputs: usize, last: &str| plan(&two_readers(inputs, last)).explain().traffic().written;
+    for inputs in 1..=4 {
+        assert_eq!(written(inputs, "neg"), results, "{inputs}");
+    }
+    let value = 4 * 70 * 90;
+    assert_eq!(written(5, "neg"), results + value);
+    // A costly function is evaluated once.
+    assert_eq!(written(1, "exp"), results + value);
+    for (inputs, last) in [(4, "neg"), (5, "neg"), (1, "exp")] {
+        let arrays: Vec<_> = (0..inputs).map(|i| noise(&[70, 90], i as u64)).collect();
+        run(&two_readers(inputs, last), &arrays, 1e-3);
+    }
+}
+
+// codegen D T02
+#[test]
+fn a_chain_of_twenty_moves_its_operand_and_result() {
+    let mut text = String::from("%0: f32[10000000] = input 0 [1]\n");
+    for i in 1..=20 {
+        let op = ["sin", "abs", "sqrt", "neg"][i % 4];
+        text += &format!("%{i}: f32[10000000] = {op}(%{})\n", i - 1);
+    }
+    let explanation = plan(&(text + "return %20")).explain();
+    let traffic = explanation.traffic();
+    assert_eq!(explanation.fused_nodes().len(), 1);
+    assert_eq!((traffic.read, traffic.written), (40_000_000, 40_000_000));
+    assert_eq!(explanation.peak_bytes(), 40_000_000);
+}
+
+/// Three independent statements over two tensors, views among them, in an order.
+fn statements(order: [usize; 5]) -> String {
+    let lines = [
+        "%T: f32[90, 70] = permute(%0) {order: [1, 0]}\n",
+        "%U: f32[70] = sum(%0) {dims: [1], keepdim: false}\n",
+        "%W: f32[90] = max(%1) {dims: [0], keepdim: false}\n",
+        "%X: f32[30, 90] = narrow(%1) {dim: 0, start: 5, len: 30}\n",
+        "%Y: f32[70, 90] = mul(%0, %1)\n",
+    ];
+    let mut text =
+        String::from("%0: f32[70, 90] = input 0 [90, 1]\n%1: f32[70, 90] = input 1 [90, 1]\n");
+    order.iter().for_each(|&i| text += lines[i]);
+    text += "%Z: f32[90, 70] = exp(%T)\n%V: f32[30, 90] = sin(%X)\nreturn %U %W %Y %Z %V";
+    let mut names: Vec<&str> = order.iter().map(|&i| &lines[i][..2]).collect();
+    names.extend(["%Z", "%V"]);
+    for (i, name) in names.iter().enumerate() {
+        text = text.replace(name, &format!("%{}", i + 2));
+    }
+    text
+}
+
+// ir T58, scheduler §21.41
+#[test]
+fn the_order_of_independent_statements_does_not_matter() {
+    let arrays = [noise(&[70, 90], 1), noise(&[70, 90], 2)];
+    let outcome = |order| {
+        let text = statements(order);
+        // Within rounding of what the operations give one by one: sums may take another axis for their lanes.
+        run(&text, &arrays, 1e-4);
+        let explanation = plan(&text).explain();
+        (explanation.fused_nodes().len(), explanation.traffic())
+    };
+    let first = outcome([0, 1, 2, 3, 4]);
+    for order in [
+        [4, 3, 2, 1, 0],
+        [1, 0, 4, 2, 3],
+        [3, 4, 0, 2, 1],
+        [2, 1, 3, 0, 4],
+    ] {
+        assert_eq!(outcome(order), first, "{order:?}");
+    }
+}
