@@ -30,8 +30,8 @@ pub(super) struct Tile {
 }
 
 impl Writer<'_> {
-    /// The tile of a kernel without reductions, if a load asks for one: the row variable along which the most loads
-    /// are contiguous that are strided along the columns.
+    /// The tile of a kernel without reductions, if a load asks for one: the row variable along which loads of the most
+    /// bytes are contiguous that are strided along the columns (codegen A2.3).
     pub(super) fn find_tile(&self) -> Option<Tile> {
         let node = self.node;
         let column = self.vector_var()?;
@@ -65,7 +65,17 @@ impl Writer<'_> {
             .map(of);
         tiles
             .filter(|t| !t.loads.is_empty())
-            .max_by_key(|t| t.loads.len())
+            .max_by_key(|t| t.loads.iter().map(|&v| self.bytes_met(v)).sum::<usize>())
+    }
+
+    /// Bytes of the elements that a load meets; where it is broadcast, once.
+    fn bytes_met(&self, v: Value) -> usize {
+        let BodyOp::Load { index, dtype, .. } = &self.node.body.value(v).op else {
+            return 0;
+        };
+        let extents = self.extents.iter().enumerate();
+        let met = extents.filter(|(var, _)| index.coefficient(Var(*var as u32)) != 0);
+        met.fold(dtype.size(), |bytes, (_, &n)| bytes.saturating_mul(n))
     }
 
     /// Makes the staged loads read their arrays.

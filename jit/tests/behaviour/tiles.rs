@@ -156,3 +156,35 @@ fn a_transposed_operand_of_a_batch_of_any_size() {
         );
     }
 }
+
+// codegen A2.3: the operand that matters is turned.
+#[test]
+fn the_tile_is_along_the_row_of_the_most_bytes() {
+    let text = "
+        %0: f32[40, 50, 60] = input 0 [3000, 60, 1]
+        %1: f32[60, 50, 40] = input 1 [2000, 40, 1]
+        %2: f32[60, 50] = input 2 [50, 1]
+        %3: f32[60, 50] = input 3 [50, 1]
+        %4: f32[40, 50, 60] = permute(%1) {order: [2, 1, 0]}
+        %5: f32[50, 60] = permute(%2) {order: [1, 0]}
+        %6: f32[50, 60] = permute(%3) {order: [1, 0]}
+        %7: f32[40, 50, 60] = add(%0, %4)
+        %8: f32[40, 50, 60] = mul(%7, %5)
+        %9: f32[40, 50, 60] = sub(%8, %6)
+        return %9";
+    let sources = plan(text).explain().sources().join("");
+    // One array, of the large operand; the two small ones, which are as many loads along another row, stay as they are.
+    assert_eq!(
+        sources
+            .matches("[4096] __attribute__((aligned(64)))")
+            .count(),
+        1
+    );
+    let shapes: [&[usize]; 4] = [&[40, 50, 60], &[60, 50, 40], &[60, 50], &[60, 50]];
+    let arrays: Vec<_> = shapes
+        .iter()
+        .zip(1..)
+        .map(|(shape, seed)| noise(shape, seed))
+        .collect();
+    run(text, &arrays, 1e-5);
+}

@@ -156,7 +156,10 @@ fn a_choice_is_remembered() {
     assert_eq!(remembered(&read(&wider), &limits).choice, Choice::default());
     // And so is another dtype (scheduler §20.21).
     let longer = ROWS.replace("f32", "f64");
-    assert_eq!(remembered(&read(&longer), &limits).choice, Choice::default());
+    assert_eq!(
+        remembered(&read(&longer), &limits).choice,
+        Choice::default()
+    );
 }
 
 // scheduler Q-06
