@@ -190,6 +190,24 @@ fn running_sums_in_order_and_of_exponentials() {
             let x = noise(&[17, 300], dtype, d);
             vec![x.logcumsumexp(0), x.logcumsumexp(1)]
         });
+        // Several tiles, the last in part; infinities, and a number far above those before it.
+        agree(epsilon(dtype), |d| {
+            let x = noise(&[5, 5_003], dtype, d) * 3;
+            let (row, at) = (
+                Tensor::arange(0, 5, 1, I64, d).reshape([5, 1]),
+                Tensor::arange(0, 5_003, 1, I64, d),
+            );
+            let set = |x: Tensor, r: i64, from: i64, to: f64| {
+                let there = row.eq(r).logical_and(&at.eq(from));
+                there.where_cond(&Tensor::full([], to, dtype, d), &x)
+            };
+            let x = set(x, 1, 0, f64::NEG_INFINITY);
+            let x = set(x, 1, 2_049, f64::NEG_INFINITY);
+            let x = set(x, 2, 2_500, f64::INFINITY);
+            let x = set(x, 2, 4_100, f64::INFINITY);
+            let x = set(x, 3, 2_040, f64::NAN);
+            vec![set(x, 4, 2_047, 10_000.0).logcumsumexp(1)]
+        });
     }
     // One addition after the other: the bits of the CPU's eager mode.
     let Some(device) = device() else { return };
