@@ -10,8 +10,11 @@ use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// Columns that a unit in chunks takes at a time.
+/// Columns that a unit in chunks takes at a time: each is a run of memory of its own, and the processor fetches ahead along
+/// several at once.
 const COLUMNS: usize = 4;
+/// The same where a column is no more than one load: 8 runs of 16 KiB rows reach what one run through memory does.
+const LIGHT_COLUMNS: usize = 8;
 
 impl Writer<'_> {
     /// The stages of a block of rows; of a chunk of its columns, the first, and what sums about the chunk's means.
@@ -145,10 +148,10 @@ impl Writer<'_> {
         self.shared_statements(&shared, &available, &mut body);
         self.gather_ahead(&l, &shared, cut, (start, None), &mut body);
         l.compute.retain(|v| !shared.contains(v));
-        let several = if self.is_chunked() && shared.is_empty() {
-            COLUMNS
-        } else {
-            1
+        let several = match (self.is_chunked() && shared.is_empty(), l.compute.len()) {
+            (false, _) => 1,
+            (true, 0..=1) => LIGHT_COLUMNS,
+            (true, _) => COLUMNS,
         };
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
         self.block_loop(&mut body, start, &mut step, 6);
