@@ -4,11 +4,12 @@
 //! variables. What is left of a block, fewer vectors than that, is reduced by arrays of accumulators. Each lane's order
 //! of summation is that of the columns either way. Rows that are not gathered are read in longer runs instead.
 
+use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::stage::Loop;
-use super::value::At;
-use crate::body::Value;
+use super::value::{At, memory_type};
+use crate::body::{BodyOp, Value};
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
@@ -75,6 +76,7 @@ impl Writer<'_> {
             lanes: None,
             indent: 8,
         };
+        let before = self.point_at_rows(&own, available, shared, left, &mut body);
         for c in 0..vectors {
             let recalled = self.recalled(&own, available, at);
             let column = self.outer_column(&own, at, &format!("_{c}"));
@@ -84,6 +86,10 @@ impl Writer<'_> {
                 c * w
             );
         }
+        for (v, index) in before {
+            self.staged.remove(&v);
+            self.indices.insert(v, index);
+        }
         self.walk(out, None, &body);
         for (name, ..) in &accumulators {
             for c in 0..vectors {
@@ -92,5 +98,48 @@ impl Writer<'_> {
         }
         out.push_str("    }\n");
         true
+    }
+
+    /// Has the loads that are runs from one place a column read through a pointer to it, which the compiler cannot take
+    /// apart: it would keep the address of every vector's first lane instead, in more registers than there are, and so
+    /// many instructions a column leave the processor few columns to read at a time. The indices from before.
+    fn point_at_rows(
+        &mut self,
+        l: &Loop,
+        available: &[Value],
+        shared: &[Value],
+        left: &str,
+        out: &mut String,
+    ) -> Vec<(Value, Index)> {
+        let mut before = Vec::new();
+        for &v in &l.compute {
+            let BodyOp::Load {
+                source,
+                mask: None,
+                dtype,
+                ..
+            } = &self.node.body.value(v).op
+            else {
+                continue;
+            };
+            let known = |o: &Value| shared.contains(o) || available.contains(o);
+            let index = self.indices[&v].clone();
+            let is_run = index.step == Step::Unit && !self.staged.contains_key(&v);
+            if !is_run || !self.node.body.operands(v).iter().all(known) {
+                continue;
+            }
+            let (pointer, ty) = (self.pointer(*source), memory_type(*dtype));
+            let _ = writeln!(
+                out,
+                "      const {ty} *h{v} = {pointer} + {}; __asm__(\"\" : \"+r\"(h{v}));",
+                index.at(left)
+            );
+            self.staged.insert(v, format!("h{v}"));
+            let text = format!("(@ - {left})");
+            let step = Step::Unit;
+            before.push((v, index));
+            self.indices.insert(v, Index { text, step });
+        }
+        before
     }
 }
