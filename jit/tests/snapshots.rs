@@ -2,13 +2,14 @@
 #![allow(missing_docs)]
 
 use ferrotrace_jit::Graph;
-use ferrotrace_jit::emit::{Machine, emit};
+use ferrotrace_jit::emit::{Emitted, Machine, emit};
 use ferrotrace_jit::lower::{Limits, lower};
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify;
 use std::fmt::Write as _;
 
-fn emitted(text: &str) -> String {
+/// The kernels of a graph, for registers of 64 bytes.
+fn kernels(text: &str) -> Vec<Emitted> {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
     let graph = simplify(&graph).expect("the graph simplifies");
     let limits = Limits::default();
@@ -18,13 +19,18 @@ fn emitted(text: &str) -> String {
         vector: 64,
         l2: 1 << 20,
         stream: 32 << 20,
+        crowd: 48 << 20,
     };
+    let fused = schedule.steps.iter().filter_map(|step| match step {
+        Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored, &limits, &machine)),
+        _ => None,
+    });
+    fused.collect()
+}
+
+fn emitted(text: &str) -> String {
     let mut found = String::new();
-    for step in &schedule.steps {
-        let Scheduled::Fused(fused) = step else {
-            continue;
-        };
-        let kernel = emit(fused, &schedule.stored, &limits, &machine);
+    for kernel in kernels(text) {
         let _ = writeln!(found, "// pointers {:?}", kernel.pointers);
         let _ = writeln!(found, "// params {:?}", kernel.params);
         let (chunks, scratch, local) = (kernel.chunks, kernel.scratch, kernel.local);
@@ -36,6 +42,28 @@ fn emitted(text: &str) -> String {
         found.push_str(&kernel.source.body);
     }
     found
+}
+
+/// Results of less than the cache are written past it where the kernel's whole traffic is more than it holds, and where
+/// they are large.
+#[test]
+fn results_of_crowded_kernels_pass_the_cache() {
+    let wanted = |rows: usize, results: &str| {
+        let all = kernels(&format!(
+            "%0: f32[{rows}, 1024] = input 0 [1024, 1]
+            %1: f32[{rows}, 1024] = input 1 [1024, 1]
+            %2: f32[{rows}, 1024] = add(%0, %1)
+            %3: f32[{rows}, 1] = sum(%2) {{dims: [1], keepdim: true}}
+            %4: f32[{rows}, 1024] = mul(%2, %3)
+            return {results}"
+        ));
+        let streams = all.iter().flat_map(|kernel| &kernel.streams);
+        streams.map(|s| s.2).collect::<Vec<bool>>()
+    };
+    assert_eq!(wanted(4096, "%2 %4"), [true, true]);
+    assert_eq!(wanted(4096, "%4"), [false]);
+    assert_eq!(wanted(2048, "%2 %4"), [false, false]);
+    assert_eq!(wanted(16384, "%4"), [true]);
 }
 
 macro_rules! snapshots {
@@ -64,6 +92,15 @@ snapshots! {
         %1: f32[100] = input 1 [1]
         %2: f32[64, 100] = layer_norm(%0, %1, %1, $0=1e-5) {n: 1, weight: true, bias: true}
         return %2";
+    sum_and_its_norm: "
+        %0: f32[64, 1000] = input 0 [1000, 1]
+        %1: f32[64, 1000] = input 1 [1000, 1]
+        %2: f32[64, 1000] = add(%0, %1)
+        %3: f32[64, 1000] = square(%2)
+        %4: f32[64, 1] = sum(%3) {dims: [1], keepdim: true}
+        %5: f32[64, 1] = rsqrt(%4)
+        %6: f32[64, 1000] = mul(%2, %5)
+        return %2 %6";
     sum_of_rows: "
         %0: f32[64, 1000] = input 0 [1000, 1]
         %1: f32[64] = sum(%0) {dims: [1], keepdim: false}

@@ -24,6 +24,16 @@ impl Writer<'_> {
         self.look_ahead_along(Var(row as u32), 1);
     }
 
+    /// The loop that asks for the next row: the second, which finds its own in the cache and leaves memory idle; but the
+    /// first where the second does nothing costly and writes, since reads then get in the way of stores past the cache.
+    pub(super) fn asking_loop(&self) -> usize {
+        match self.stages.loops.get(1) {
+            None => 1,
+            Some(l) if l.stores.is_empty() => 1,
+            Some(l) => usize::from(l.compute.iter().any(|&v| self.is_heavy(v))),
+        }
+    }
+
     /// The prefetches of a vector position.
     pub(super) fn prefetches(&self, at: At<'_>) -> String {
         let pad = " ".repeat(at.indent);

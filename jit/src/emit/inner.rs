@@ -49,7 +49,7 @@ impl Writer<'_> {
         }
     }
 
-    fn is_heavy(&self, v: Value) -> bool {
+    pub(super) fn is_heavy(&self, v: Value) -> bool {
         match self.node.body.value(v).op {
             BodyOp::Unary(op, _) => op.heavy(),
             BodyOp::Binary(op, ..) => op.heavy(),

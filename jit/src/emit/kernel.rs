@@ -299,6 +299,14 @@ impl Writer<'_> {
         }
         let parts = support::parts(&self.needs);
         let out = |s: &usize| node.stores[*s].dtype.size() * rows * vector;
+        // Where all that the kernel reads and writes is far more than the cache, little of a result is left of it there.
+        let written: usize = needed.iter().map(out).sum();
+        let crowded = self.read_bytes() + written * walked.max(1) > machine.crowd;
+        let least = if crowded {
+            machine.stream / 4
+        } else {
+            machine.stream
+        };
         for (_, id, wanted) in &mut self.streams {
             let bytes = needed
                 .iter()
@@ -306,7 +314,7 @@ impl Writer<'_> {
                 .map(out)
                 .max()
                 .unwrap_or(0);
-            *wanted = bytes * walked.max(1) > machine.stream && !node.feeds;
+            *wanted = bytes * walked.max(1) > least && !node.feeds;
         }
         let in_place = self.in_place(needed);
         let position = |name: &str| name.strip_prefix('P').and_then(|n| n.parse().ok());

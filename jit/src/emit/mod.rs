@@ -45,6 +45,8 @@ pub struct Machine {
     pub l2: usize,
     /// Outputs of more bytes are written past the cache.
     pub stream: usize,
+    /// Outputs of a quarter as many are, too, in kernels that read and write more bytes than this in all.
+    pub crowd: usize,
 }
 
 impl Default for Machine {
@@ -53,6 +55,7 @@ impl Default for Machine {
             vector: ferrotrace_runtime::Isa::host().vector_bytes(),
             l2: 1 << 20,
             stream: 32 << 20,
+            crowd: 48 << 20,
         }
     }
 }

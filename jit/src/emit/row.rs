@@ -103,8 +103,8 @@ impl Writer<'_> {
             if !l.reduces.is_empty() || !l.stores.is_empty() {
                 match (s, self.split) {
                     (1, true) => self.next_piece(piece),
-                    (1, false) => self.look_ahead(),
-                    (0, false) => self.next_tile(),
+                    (0, false) if self.tile.is_some() => self.next_tile(),
+                    (0 | 1, false) if s == self.asking_loop() => self.look_ahead(),
                     _ => {}
                 }
                 self.inner_loop(out, &l);

@@ -4,8 +4,11 @@ use super::Pointer;
 use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::value::{At, memory_type};
+use crate::body::{BodyOp, Source};
+use crate::expr::Var;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
+use std::collections::HashMap;
 
 impl Writer<'_> {
     /// The store of a value at a position.
@@ -59,6 +62,30 @@ impl Writer<'_> {
                 )
             }
         }
+    }
+
+    /// The bytes that loads at places known in advance read, each buffer counted once.
+    pub(super) fn read_bytes(&self) -> usize {
+        let mut sources: HashMap<Source, usize> = HashMap::new();
+        for value in self.node.body.values() {
+            let BodyOp::Load {
+                source,
+                index,
+                dtype,
+                ..
+            } = &value.op
+            else {
+                continue;
+            };
+            if !index.is_affine() {
+                continue;
+            }
+            let walked = (0..self.extents.len()).filter(|&v| index.coefficient(Var(v as u32)) != 0);
+            let elements: usize = walked.map(|v| self.extents[v]).product();
+            let bytes = sources.entry(*source).or_default();
+            *bytes = elements.saturating_mul(dtype.size()).max(*bytes);
+        }
+        sources.values().fold(0, |sum, b| sum.saturating_add(*b))
     }
 
     /// The name of a row's flag that a store bypasses the cache: asked for by the run, and its address aligned.
