@@ -10,6 +10,14 @@ use ferrotrace_runtime::{Counter, Device, Error, Result, Scalar, count};
 /// # Errors
 /// The first operator's error, with its place in the user's program.
 pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
+    run_releasing(graph, inputs.to_vec(), scalars)
+}
+
+/// The same, and each input goes after its last use, as in eager mode where nobody else holds it.
+///
+/// # Errors
+/// As there.
+pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> Result<Vec<Array>> {
     run_nodes(graph, inputs, scalars, &graph.device())
 }
 
@@ -19,7 +27,7 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
 /// As there.
 pub(crate) fn run_ready_made(
     graph: &Graph,
-    inputs: &[Array],
+    inputs: Vec<Array>,
     scalars: &[Scalar],
 ) -> Result<Vec<Array>> {
     let device = graph.device();
@@ -33,13 +41,13 @@ pub(crate) fn run_ready_made(
         .iter()
         .map(|x| x.to_device(&host))
         .collect::<Result<_>>()?;
-    let outputs = run_nodes(graph, &inputs, scalars, &host)?;
+    let outputs = run_nodes(graph, inputs, scalars, &host)?;
     outputs.iter().map(|x| x.to_device(&device)).collect()
 }
 
 fn run_nodes(
     graph: &Graph,
-    inputs: &[Array],
+    inputs: Vec<Array>,
     scalars: &[Scalar],
     device: &Device,
 ) -> Result<Vec<Array>> {
@@ -53,13 +61,14 @@ fn run_nodes(
     for output in graph.outputs() {
         last_use[output.0 as usize] = usize::MAX;
     }
+    let mut inputs: Vec<Option<Array>> = inputs.into_iter().map(Some).collect();
     let mut values: Vec<Option<Array>> = vec![None; count];
     for (i, node) in graph.nodes().iter().enumerate() {
         let id = ValueId(i as u32);
         let value = match &node.op {
             NodeOp::Input(n) => inputs
-                .get(*n as usize)
-                .cloned()
+                .get_mut(*n as usize)
+                .and_then(Option::take)
                 .ok_or_else(|| Error::internal("an input is missing"))?,
             NodeOp::Op(op) => {
                 let arg = |operand: &Operand| match operand {

@@ -23,7 +23,7 @@ pub mod simplify;
 pub mod text;
 pub mod tune;
 
-pub use eager::run_eagerly;
+pub use eager::{run_eagerly, run_releasing};
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};

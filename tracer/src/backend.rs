@@ -9,5 +9,5 @@ pub use ferrotrace_jit::{
     Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };
 pub(crate) use ferrotrace_jit::{
-    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_eagerly, run_operator,
+    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_operator, run_releasing,
 };

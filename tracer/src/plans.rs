@@ -1,6 +1,6 @@
 //! The plans of traces met before, by form.
 
-use crate::backend::{Graph, Plan, PlanInput, run_eagerly};
+use crate::backend::{Graph, Plan, PlanInput, run_releasing};
 use crate::collected::Collected;
 use crate::mode::Mode;
 use crate::signature::Form;
@@ -58,7 +58,7 @@ impl Unplanned {
     /// Runs it, and has it compiled in the background.
     ///
     /// # Errors
-    /// As [`run_eagerly`].
+    /// As [`run_releasing`].
     pub fn run(self, inputs: Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
         let arrays: Vec<Array> = inputs.into_iter().map(|input| input.array).collect();
         let sizes = self.graph.nodes().iter().map(|node| node.shape.numel());
@@ -67,7 +67,7 @@ impl Unplanned {
         if !soon {
             compile();
         }
-        let results = run_eagerly(&self.graph, &arrays, scalars);
+        let results = run_releasing(&self.graph, arrays, scalars);
         if soon {
             compile();
         }

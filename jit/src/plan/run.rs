@@ -33,7 +33,7 @@ impl Plan {
     pub fn run(&self, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
         if self.fallback {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
-            return crate::eager::run_ready_made(&self.draft.recorded, &arrays, scalars);
+            return crate::eager::run_ready_made(&self.draft.recorded, arrays, scalars);
         }
         if inputs.len() != self.draft.graph.inputs().len() {
             let (given, wanted) = (inputs.len(), self.draft.graph.inputs().len());

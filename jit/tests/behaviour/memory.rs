@@ -6,7 +6,7 @@ use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Pointer;
 use ferrotrace_jit::lower::Limits;
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{PlanInput, Step, compile, draft, run_eagerly};
+use ferrotrace_jit::{PlanInput, Step, compile, draft, run_eagerly, run_releasing};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
@@ -475,4 +475,35 @@ fn a_running_sum_of_products_is_stored() {
     assert!(draft.peak(&|_| false) <= 3 * 64 * 512 * 4);
     let weights = filled::<f32>(&[512, 512], |i| ((i * 37 % 101) as f32 - 50.0) / 2000.0);
     run(&text, &[noise(&[64, 512], 1), weights], 1e-3);
+}
+
+// Run operator by operator, an input that nobody else holds goes after its last use.
+#[test]
+fn inputs_given_to_an_eager_run_go_after_their_last_use() {
+    let text = "
+        %0: f32[65536] = input 0 [1]
+        %1: f32[65536] = input 1 [1]
+        %2: f32[65536] = input 2 [1]
+        %3: f32[65536] = input 3 [1]
+        %4: f32[65536] = exp(%0)
+        %5: f32[65536] = exp(%1)
+        %6: f32[65536] = exp(%2)
+        %7: f32[65536] = add(%0, %3)
+        return %4 %5 %6 %7";
+    let (graph, bytes) = (read(text), 4 * 65_536);
+    let inputs: Vec<Array> = (0..4).map(|seed| noise(&[65_536], seed)).collect();
+    let given = inputs.iter().map(copied).collect();
+    let (got, released) = stats_scope(|| run_releasing(&graph, given, &[]));
+    let (want, held) = stats_scope(|| run_eagerly(&graph, &inputs, &[]));
+    // The first two results beside all inputs; those of the second and third go then.
+    assert!(
+        released.peak_bytes <= 2 * bytes,
+        "{} bytes",
+        released.peak_bytes
+    );
+    assert!(held.peak_bytes >= 4 * bytes, "{} bytes", held.peak_bytes);
+    let (got, want) = (got.expect("it runs"), want.expect("it runs"));
+    for (g, w) in got.iter().zip(&want) {
+        assert_eq!(difference(g, w, 0.0, false), None);
+    }
 }

@@ -166,7 +166,7 @@ pub fn select<T: Element>(x: &[T], out: &mut [T], s: &Selection) {
     }
     let bytes = s.run * size_of::<T>();
     let aligned = bytes.is_multiple_of(32) && (shared.as_mut_ptr() as usize).is_multiple_of(32);
-    let large = s.len() * size_of::<T>() > host::last_cache_bytes();
+    let large = host::exceeds_caches(s.len() * size_of::<T>());
     let stream = aligned && large && Isa::host() != Isa::Sse2;
     let start = |row: usize| {
         let (p, rest) = (row / (blocks * posts), row % (blocks * posts));

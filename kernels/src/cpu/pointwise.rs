@@ -124,7 +124,7 @@ pub unsafe fn write(
         .iter()
         .map(|i| i.compute.size())
         .fold(size.max(op.produced.size()), usize::max);
-    let streamed = n * dtype.size() > host::last_cache_bytes().max(1 << 20);
+    let streamed = host::exceeds_caches(n * dtype.size());
     let direct = !streamed && op.produced == dtype && inputs.iter().all(Input::is_direct);
     let limit = if direct {
         DIRECT

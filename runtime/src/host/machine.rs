@@ -68,6 +68,12 @@ pub fn last_cache_bytes() -> usize {
     CACHES.iter().copied().max().unwrap_or(0)
 }
 
+/// Whether so many bytes, a mebibyte at least, are more than the largest cache holds. Asks the system nothing for fewer:
+/// its first answer takes as long as a small program.
+pub fn exceeds_caches(bytes: usize) -> bool {
+    bytes > 1 << 20 && bytes > last_cache_bytes()
+}
+
 /// The processor's name, or the architecture's where the system does not say.
 pub fn model_name() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -98,6 +104,8 @@ mod tests {
         assert!(memory_bytes() >= 64 << 20);
         assert!(cache_bytes(1) >= 8 << 10 && last_cache_bytes() >= cache_bytes(1));
         assert_eq!(cache_bytes(9), 0);
+        assert!(!exceeds_caches(1 << 20) && exceeds_caches(usize::MAX));
+        assert!(!exceeds_caches(last_cache_bytes()));
         assert!(!model_name().is_empty());
     }
 }

@@ -10,7 +10,9 @@ pub(crate) mod size_class;
 pub use alloc::{cached_bytes, trim};
 pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
-pub use machine::{cache_bytes, last_cache_bytes, lower_priority, memory_bytes, model_name};
+pub use machine::{
+    cache_bytes, exceeds_caches, last_cache_bytes, lower_priority, memory_bytes, model_name,
+};
 
 /// Tells the user of something that does not stop the program.
 pub(crate) fn warn(message: &str) {
