@@ -159,9 +159,9 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                         kernel: None,
                     })),
                 },
-                Lowered::Attention(attention) => {
-                    Step::Launch(Box::new(emit::cuda::attention::emit(attention, *at)))
-                }
+                Lowered::Attention(attention) => Step::Launch(Box::new(
+                    emit::cuda::attention::emit(attention, *at, limits),
+                )),
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
         })

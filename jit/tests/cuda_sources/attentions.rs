@@ -101,13 +101,54 @@ fn attention_is_one_kernel() {
     }
 }
 
+/// On Hopper many queries of half precision are the work of groups of warps that the copy engine feeds, where rows are
+/// aligned and there are enough of them.
+#[test]
+fn attention_by_groups_that_take_turns() {
+    let hopper = Thresholds {
+        products: 90,
+        ..thresholds()
+    };
+    let mut all = BTreeSet::new();
+    let mut one = |limits: &Thresholds, graph: &Graph, kernel: &str| {
+        let found = kernels_with(graph, limits);
+        let text = found[0].source.text();
+        assert!(found.len() == 1 && text.contains(kernel), "{graph}{text}");
+        all.insert(text);
+    };
+    let ahead = "  ft_attend_ahead<";
+    for (dtype, width) in [(DType::BF16, 128), (DType::F16, 128), (DType::BF16, 64)] {
+        let sizes = [5000, 5001, width];
+        let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
+        one(&hopper, &graph, ahead);
+        one(&thresholds(), &graph, "  ft_attend<");
+        let graph = attention_of(dtype, sizes, |g, p| (causal(g, p), None));
+        one(&hopper, &graph, ahead);
+        let graph = attention_of(dtype, sizes, |g, p| (biased(g, p), None));
+        one(&hopper, &graph, ahead);
+    }
+    // Few tiles, rows of an odd number of elements, panels that would be half empty, single precision.
+    for (dtype, sizes) in [
+        (DType::BF16, [500, 5000, 128]),
+        (DType::BF16, [5000, 5000, 127]),
+        (DType::BF16, [5000, 5000, 80]),
+        (DType::F32, [5000, 5000, 128]),
+    ] {
+        let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
+        one(&hopper, &graph, "  ft_attend<");
+    }
+    if available() {
+        compile_all_for(HOPPER, all);
+    }
+}
+
 /// Steps of attention, and why there are none.
 fn attentions(graph: &Graph) -> (Vec<Emitted>, Vec<Refusal>) {
     let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
     let lowering = lower(&graph, &thresholds()).expect("the graph lowers");
     let steps = lowering.steps.iter().enumerate();
     let steps = steps.filter_map(|(at, step)| match step {
-        Lowered::Attention(step) => Some(attention::emit(step, at)),
+        Lowered::Attention(step) => Some(attention::emit(step, at, &thresholds())),
         _ => None,
     });
     let refusals = lowering.refusals.iter().map(|refusal| refusal.2);

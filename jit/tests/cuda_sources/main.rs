@@ -80,7 +80,7 @@ fn kernels_with(graph: &Graph, limits: &Thresholds) -> Vec<Emitted> {
             }
             Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored)),
             Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Attention(step) => Some(attention::emit(step, *at)),
+                Lowered::Attention(step) => Some(attention::emit(step, *at, limits)),
                 _ => None,
             },
         })

@@ -22,6 +22,10 @@ mod value;
 
 use super::Emitted;
 
+/// Texts that several templates use: what feeds products through the copy engine of Hopper, and panels in shared memory.
+const ENGINE: &str = include_str!("engine.cu");
+const PANELS: &str = include_str!("panels.cu");
+
 pub use check::{checks_of, trust};
 pub use kernel::emit;
 pub use table::table;

@@ -4,18 +4,21 @@
 //! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu`, `group.cu` and `single.cu`: products on the matrix
 //! units; `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
 //! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
-//! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces.
+//! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces. On Hopper, many
+//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`ahead.rs`).
 
+mod ahead;
 mod score;
 
 use super::Emitted;
 use super::text;
 use crate::body::{BodyOp, Source};
-use crate::lower::Attention;
+use crate::lower::{Attention, Limits};
 use crate::schedule::{FusedNode, Store};
-use ferrotrace_kernels::support::{self, SCALAR};
-use ferrotrace_runtime::{DType, Grid, KernelSource};
+use ferrotrace_kernels::support::{self, Need, SCALAR};
+use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use score::Score;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The widest keys and values that a kernel holds in registers.
@@ -41,7 +44,7 @@ mod argument {
     pub const SIZES: usize = 9;
     /// Blocks of queries.
     pub const BLOCKS: usize = 13;
-    /// Pieces of the keys, and keys of each.
+    /// Pieces of the keys, and keys of each; of how many matrices tiles are mixed.
     pub const PIECES: usize = 14;
     /// How far the causal mask lets a query see.
     pub const AHEAD: usize = 16;
@@ -113,7 +116,7 @@ pub fn shared_bytes(dtype: DType, sizes: [usize; 4]) -> usize {
 }
 
 /// Writes the kernel of attention, a step of this number.
-pub fn emit(attention: &Attention, step: usize) -> Emitted {
+pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
     let node = fused(attention, step);
     let dtype = attention.nest.dtype;
     let [rows, keys, width, values] = attention.sizes;
@@ -126,6 +129,9 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
         node.extents().len(),
         rows > 1,
     );
+    if let Some(ahead) = ahead::Ahead::of(attention, limits) {
+        return ahead::emit(attention, node, score, &ahead);
+    }
     let blocks = rows.div_ceil(tiling.rows());
     let pieces = pieces(batch * blocks, keys);
     let piece = keys.div_ceil(pieces).next_multiple_of(tiling.keys);
@@ -140,22 +146,14 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
         split: pieces > 1,
         result: written.pointers.len() - 1,
     };
-    let mut needs = written.needs;
-    if dtype.is_half() {
-        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
-            needs.insert(support::need(name, SCALAR));
-        }
-    }
-    let mut parts = support::parts(&needs);
     let template: &[&'static str] = match (dtype, tiling.groups) {
         (DType::F32, _) => &[TILES, SINGLE, ATTEND],
         (_, true) => &[TILES, HALF, GROUP, ATTEND],
         (_, false) => &[TILES, HALF, ATTEND],
     };
-    parts.extend(text::template(template));
     Emitted {
         source: KernelSource {
-            parts,
+            parts: parts(written.needs, dtype, template),
             body: written.text + &kernel.text(),
             finish: kernel.split,
         },
@@ -184,6 +182,18 @@ pub fn emit(attention: &Attention, step: usize) -> Emitted {
         walks: Vec::new(),
         node,
     }
+}
+
+/// The support text that a kernel uses, and the texts of its template.
+fn parts(mut needs: BTreeSet<Need>, dtype: DType, template: &[&'static str]) -> Vec<Part> {
+    if dtype.is_half() {
+        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
+            needs.insert(support::need(name, SCALAR));
+        }
+    }
+    let mut parts = support::parts(&needs);
+    parts.extend(text::template(template));
+    parts
 }
 
 /// Pieces into which keys are cut where there are few blocks.
@@ -255,6 +265,7 @@ struct Kernel<'a> {
 }
 
 impl Kernel<'_> {
+    /// What the text is called with.
     fn text(&self) -> String {
         let products = match (self.attention.nest.dtype, self.tiling.groups) {
             (DType::F32, _) => "ft_single",
@@ -264,7 +275,7 @@ impl Kernel<'_> {
             (_, true) => "ft_group<true>",
         };
         let mut out = String::new();
-        let change = self.change(&mut out);
+        let change = change(self.attention, &self.score, &mut out);
         let Tiling {
             queries,
             keys,
@@ -300,61 +311,21 @@ impl Kernel<'_> {
         out
     }
 
-    /// The dimensions of the batch.
-    fn batch(&self) -> usize {
-        self.attention.operands[0].batch.len()
-    }
-
-    /// The type of what changes a score; gives the expression of one.
-    fn change(&self, out: &mut String) -> String {
-        let named = |before: &str| -> String {
-            (0..self.batch())
-                .map(|d| format!("{before}i{d}, "))
-                .collect()
-        };
-        if !self.score.changed {
-            out.push_str(
-                "struct FT_SYMBOL_change { __device__ float operator()(int, int, float s) const { return s; } };\n",
-            );
-            return "FT_SYMBOL_change()".to_owned();
-        }
-        let row = if self.attention.sizes[0] > 1 {
-            "i, "
-        } else {
-            ""
-        };
-        let members: String = (0..self.batch())
-            .map(|d| format!(" ft_int i{d};"))
-            .collect();
-        let _ = writeln!(
-            out,
-            "struct FT_SYMBOL_change {{\n  const FT_SYMBOL_args &a;{members}\n  __device__ __forceinline__ float \
-             operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}\n}};",
-            named("")
-        );
-        format!("FT_SYMBOL_change{{a, {}}}", named("(ft_int)"))
-    }
-
     /// What the block works on.
     fn place(&self) -> String {
         let mut out = String::new();
         let (blocks, pieces, batch) = (argument::BLOCKS, argument::PIECES, argument::BATCH);
+        let dims = dimensions(self.attention);
         let _ = write!(
             out,
             "  long long b = blockIdx.x;\n  const int piece = (int)(b % a.P{pieces});\n  b /= a.P{pieces};\n  \
              const int block = (int)(a.P{blocks} - 1 - b % a.P{blocks});\n  b /= a.P{blocks};\n  const long long matrix = b;\n"
         );
-        for d in (0..self.batch()).rev() {
-            let n = batch + 4 * d;
-            let _ = match d {
-                0 => writeln!(out, "  const long long i0 = b;"),
-                _ => writeln!(out, "  const long long i{d} = b % a.P{n};\n  b /= a.P{n};"),
-            };
-        }
+        out.push_str(&indices(dims, "long long"));
         out.push_str("  ft_attention<T> t;\n");
         for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
             let at = argument::OPERANDS + 3 * i;
-            let moved: String = (0..self.batch())
+            let moved: String = (0..dims)
                 .map(|d| format!(" + i{d} * a.P{}", batch + 4 * d + 1 + i))
                 .collect();
             let _ = writeln!(
@@ -367,16 +338,7 @@ impl Kernel<'_> {
         for (i, name) in ["rows", "keys", "width", "values"].into_iter().enumerate() {
             let _ = writeln!(out, "  t.{name} = (int)a.P{};", argument::SIZES + i);
         }
-        let number = |value| match self.node.body.value(value).op {
-            BodyOp::Number(n) => format!("__int_as_float((int)a.s{n})"),
-            _ => "0.0f".to_owned(),
-        };
-        let scale = match self.score.scale {
-            None => "1.0f".to_owned(),
-            Some((value, false)) => number(value),
-            Some((value, true)) => format!("__fdiv_rn(1.0f, {})", number(value)),
-        };
-        let fill = self.score.causal.map_or("0.0f".to_owned(), |c| number(c.1));
+        let [scale, fill] = factors(self.node, &self.score);
         let (rows, piece, ahead) = (self.tiling.rows(), pieces + 1, argument::AHEAD);
         let _ = write!(
             out,
@@ -389,4 +351,61 @@ impl Kernel<'_> {
         );
         out
     }
+}
+
+/// The dimensions of the batch.
+fn dimensions(attention: &Attention) -> usize {
+    attention.operands[0].batch.len()
+}
+
+/// The indices of a matrix by its number `b`.
+fn indices(dims: usize, ty: &str) -> String {
+    let mut out = String::new();
+    for d in (0..dims).rev() {
+        let n = argument::BATCH + 4 * d;
+        let _ = match d {
+            0 => writeln!(out, "  const {ty} i0 = ({ty})b;"),
+            _ => writeln!(
+                out,
+                "  const {ty} i{d} = ({ty})(b % a.P{n});\n  b /= a.P{n};"
+            ),
+        };
+    }
+    out
+}
+
+/// What products are multiplied by, and the score of hidden keys.
+fn factors(node: &FusedNode, score: &Score) -> [String; 2] {
+    let number = |value| match node.body.value(value).op {
+        BodyOp::Number(n) => format!("__int_as_float((int)a.s{n})"),
+        _ => "0.0f".to_owned(),
+    };
+    let scale = match score.scale {
+        None => "1.0f".to_owned(),
+        Some((value, false)) => number(value),
+        Some((value, true)) => format!("__fdiv_rn(1.0f, {})", number(value)),
+    };
+    let fill = score.causal.map_or("0.0f".to_owned(), |c| number(c.1));
+    [scale, fill]
+}
+
+/// Writes the type of what changes a score; gives the expression of one, for the matrix whose indices are known.
+fn change(attention: &Attention, score: &Score, out: &mut String) -> String {
+    let dims = dimensions(attention);
+    let named = |before: &str| -> String { (0..dims).map(|d| format!("{before}i{d}, ")).collect() };
+    if !score.changed {
+        out.push_str(
+            "struct FT_SYMBOL_change { __device__ float operator()(int, int, float s) const { return s; } };\n",
+        );
+        return "FT_SYMBOL_change()".to_owned();
+    }
+    let row = if attention.sizes[0] > 1 { "i, " } else { "" };
+    let members: String = (0..dims).map(|d| format!(" ft_int i{d};")).collect();
+    let _ = writeln!(
+        out,
+        "struct FT_SYMBOL_change {{\n  const FT_SYMBOL_args &a;{members}\n  __device__ __forceinline__ float \
+         operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}\n}};",
+        named("")
+    );
+    format!("FT_SYMBOL_change{{a, {}}}", named("(ft_int)"))
 }

@@ -2,10 +2,6 @@
 // copy engine feed them through a ring of stages, and three do what follows to a finished tile, rounded, while the next
 // is computed. Blocks take tiles by turns. KA, KB: lines of the left matrix are rows, of the right one columns, so that what is
 // summed over is dense.
-#define FT_SUMS_2(c) FT_SUMS(c, 0), FT_SUMS(c, 8)
-#define FT_SUMS_4(c) FT_SUMS_2(c), FT_SUMS(c, 16), FT_SUMS(c, 24)
-#define FT_NAMES_2 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
-#define FT_NAMES_4 FT_NAMES_2 ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%92,%93,%94,%95,%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
 // c += a b, of 64 rows, W columns and 16 to sum over.
 template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[16][4], unsigned long long a, unsigned long long b) {
   if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {" FT_NAMES_2 "}, %64, %65, p, 1, 1, %67, %68; }" : FT_SUMS_2(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
@@ -14,66 +10,6 @@ template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[16][4]
 template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[32][4], unsigned long long a, unsigned long long b) {
   if (B) asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {" FT_NAMES_4 "}, %128, %129, p, 1, 1, %131, %132; }" : FT_SUMS_4(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
   else asm volatile("{ .reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" FT_NAMES_4 "}, %128, %129, p, 1, 1, %131, %132; }" : FT_SUMS_4(c) : "l"(a), "l"(b), "r"(1), "n"(KA ? 0 : 1), "n"(KB ? 0 : 1));
-}
-
-// Barriers in shared memory that count arrivals and bytes.
-FT_INLINE void ft_barrier(unsigned at, int arrivals) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(at), "r"(arrivals) : "memory"); }
-FT_INLINE void ft_arrive(unsigned at) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(at) : "memory"); }
-FT_INLINE void ft_expect(unsigned at, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(at), "r"(bytes) : "memory"); }
-FT_INLINE void ft_await(unsigned at, int phase) {
-  int done;
-  do {
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(at), "r"(phase) : "memory");
-  } while (!done);
-}
-
-// A place in the ring of S stages, and how often it was gone round.
-template <int S> struct ft_ring {
-  int stage = 0, phase = 0;
-  __device__ __forceinline__ void next() {
-    if (++stage == S) stage = 0, phase ^= 1;
-  }
-};
-
-// Writes the description of a batch of matrices for the copy engine by way of shared memory, by a warp: lines of `length`
-// elements, boxes of 64 elements of R lines.
-template <bool B, int R, int N>
-FT_INLINE void ft_describe(void *map, unsigned at, const unsigned short *data, int length, int lines, long long line, const int (&batch)[N + 1], const long long (&step)[N + 1]) {
-  asm volatile("st.shared.b32 [%0], %1;" :: "r"(at + 4 * (threadIdx.x & 31)), "r"(0) : "memory");
-  __syncwarp();
-  if ((threadIdx.x & 31) == 0) {
-    #define FT_AT(n, elements, distance, box) \
-      asm volatile("tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(box) : "memory"); \
-      asm volatile("tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(elements) : "memory"); \
-      asm volatile("tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [%0], " n ", %1;" :: "r"(at), "r"(1) : "memory"); \
-      distance
-    #define FT_STRIDE(n, bytes) asm volatile("tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [%0], " n ", %1;" :: "r"(at), "l"(bytes) : "memory")
-    asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" :: "r"(at), "l"(data) : "memory");
-    asm volatile("tensormap.replace.tile.rank.shared::cta.b1024.b32 [%0], %1;" :: "r"(at), "n"(N + 1) : "memory");
-    FT_AT("0", length, , 64);
-    FT_AT("1", lines, FT_STRIDE("0", line * 2), R);
-    // A dimension along which the matrix stays has one place.
-    if constexpr (N > 0) { FT_AT("2", step[0] ? batch[0] : 1, FT_STRIDE("1", step[0] ? step[0] * 2 : 16ll), 1); }
-    if constexpr (N > 1) { FT_AT("3", step[1] ? batch[1] : 1, FT_STRIDE("2", step[1] ? step[1] * 2 : 16ll), 1); }
-    if constexpr (N > 2) { FT_AT("4", step[2] ? batch[2] : 1, FT_STRIDE("3", step[2] ? step[2] * 2 : 16ll), 1); }
-    if (B) asm volatile("tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 0xa;" :: "r"(at) : "memory");
-    else asm volatile("tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [%0], 0x6;" :: "r"(at) : "memory");
-    asm volatile("tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [%0], 0x0;" :: "r"(at) : "memory");
-    asm volatile("tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [%0], 0x3;" :: "r"(at) : "memory");
-    asm volatile("tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [%0], 0x0;" :: "r"(at) : "memory");
-  }
-  __syncwarp();
-  asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 0x80;" :: "l"(map), "r"(at) : "memory");
-  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 0x80;" :: "l"(map) : "memory");
-  __syncwarp();
-}
-
-// Has the copy engine put a box into shared memory.
-template <int N> FT_INLINE void ft_bring(unsigned to, const void *map, unsigned barrier, int x, int y, const int (&i)[N + 1]) {
-  if constexpr (N == 0) asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y) : "memory");
-  if constexpr (N == 1) asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]) : "memory");
-  if constexpr (N == 2) asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]), "r"(i[1]) : "memory");
-  if constexpr (N == 3) asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" :: "r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(i[0]), "r"(i[1]), "r"(i[2]) : "memory");
 }
 
 // Brings the panels of all tiles of a block, `count` in all, by the copy engine: one thread.

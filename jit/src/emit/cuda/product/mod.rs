@@ -15,6 +15,7 @@ use super::shape;
 use super::stage::stages;
 use super::text;
 use super::value;
+use super::{ENGINE, PANELS};
 use crate::body::{BodyOp, Source};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
@@ -29,7 +30,6 @@ use std::fmt::Write as _;
 
 pub use sides::{Side, Sides};
 
-const PANELS: &str = include_str!("panels.cu");
 const WARPS: &str = include_str!("warps.cu");
 const GROUPS: &str = include_str!("groups.cu");
 
@@ -107,7 +107,7 @@ pub fn emit(
         false => 0,
     };
     let template: &[&'static str] = match tiles.groups {
-        true => &[TILES, HALF, GROUP, PANELS, GROUPS],
+        true => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
         false => &[TILES, HALF, PANELS, WARPS],
     };
     let mut parts = after.parts;

@@ -1,0 +1,206 @@
+//! Attention by groups of warps that take turns at the matrix units while the copy engine feeds them (Hopper): the form for
+//! many queries of half precision.
+
+use super::score::{self, Score};
+use super::{GROUP, HALF, TILES, argument, arguments, change, factors, indices, parts};
+use crate::emit::cuda::{ENGINE, Emitted, PANELS};
+use crate::lower::{Attention, Limits, Matrices};
+use crate::schedule::FusedNode;
+use ferrotrace_runtime::{DType, Grid, KernelSource};
+use std::fmt::Write as _;
+
+const AHEAD: &str = include_str!("ahead.cu");
+
+/// Keys of a block.
+const KEYS: usize = 128;
+/// Elements of a chunk of 16 bytes, at multiples of which rows and matrices begin.
+const CHUNK: i64 = 8;
+/// Most dimensions of a batch that the copy engine takes besides those of a matrix.
+const BATCH: usize = 3;
+/// Bytes of a block's three descriptions for the copy engine.
+const MAPS: usize = 384;
+
+/// How the work is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ahead {
+    /// Groups of four warps that multiply, of 64 queries each.
+    groups: usize,
+    /// Stages of keys and of values.
+    stages: usize,
+    /// Padded widths of keys and values.
+    widths: [usize; 2],
+    /// Tiles of queries of a matrix.
+    blocks: usize,
+    /// Of how many matrices the tiles are mixed, so that those computed at once share keys in the cache.
+    near: usize,
+    /// Blocks of threads.
+    chunks: usize,
+}
+
+impl Ahead {
+    /// `None` where another form is to be taken: the copy engine needs aligned rows, and a device is to be filled.
+    pub fn of(attention: &Attention, limits: &Limits) -> Option<Ahead> {
+        let [rows, keys, width, values] = attention.sizes;
+        let batch: usize = attention.nest.rows() / rows;
+        if limits.products != 90 || !attention.nest.dtype.is_half() || rows <= 64 {
+            return None;
+        }
+        let widths = [width, values].map(|n| n.next_multiple_of(64));
+        // Panels of 64 columns, of which at most a quarter is padding; results are stored four at a time.
+        let full = [width, values]
+            .iter()
+            .zip(widths)
+            .all(|(&n, m)| 4 * n >= 3 * m);
+        let known = widths.iter().all(|&n| n <= 128) && values % 4 == 0;
+        let [q, k, v] = &attention.operands;
+        let aligned = lines(q, q.row, q.column, width)
+            && lines(k, k.column, k.row, width)
+            && lines(v, v.row, v.column, values);
+        if !full || !known || !aligned || q.batch.len() > BATCH {
+            return None;
+        }
+        let (groups, stages) = match widths {
+            [64, 64] if rows > 128 => (3, 4),
+            [64, 64] => (2, 4),
+            _ => (2, 2),
+        };
+        let blocks = rows.div_ceil(64 * groups);
+        let tiles = batch.checked_mul(blocks).filter(|&n| n < 1 << 30)?;
+        let processors = limits.multiprocessors.max(1);
+        let ahead = Ahead {
+            groups,
+            stages,
+            widths,
+            blocks,
+            near: (processors / blocks).max(1),
+            chunks: tiles.min(processors),
+        };
+        let enough = 4 * tiles >= 3 * processors && keys >= KEYS;
+        (enough && ahead.shared() <= limits.attention).then_some(ahead)
+    }
+
+    /// Bytes that a block shares: two tiles of queries, stages of keys and values, descriptions, tiles' numbers, barriers.
+    fn shared(&self) -> usize {
+        let [d, e] = self.widths;
+        let tiles = 2 * 64 * self.groups * d + self.stages * KEYS * (d + e);
+        tiles * DType::F16.size() + MAPS + 16 + 8 * (4 + 4 * self.stages)
+    }
+}
+
+/// Whether an operand's rows are dense and begin, as those of all matrices, at multiples of 16 bytes as far as strides tell.
+fn lines(m: &Matrices, row: isize, column: isize, columns: usize) -> bool {
+    let aligned = |n: i64| n >= 0 && n % CHUNK == 0;
+    let steps = m.batch.iter().all(|&step| aligned(step as i64));
+    column == 1
+        && row >= columns as isize
+        && aligned(row as i64)
+        && aligned(m.offset as i64)
+        && steps
+}
+
+/// Writes the kernel.
+pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: &Ahead) -> Emitted {
+    let dtype = attention.nest.dtype;
+    let [rows, keys, width, values] = attention.sizes;
+    let batch: usize = attention.nest.rows() / rows;
+    let params = arguments(attention, &score, [ahead.blocks, ahead.near, 0]);
+    let written = score::write(attention, &node, &score, params);
+    let result = written.pointers.len() - 1;
+    let template = [TILES, HALF, GROUP, ENGINE, PANELS, AHEAD];
+    Emitted {
+        source: KernelSource {
+            parts: parts(written.needs, dtype, &template),
+            body: written.text + &text(attention, &node, &score, ahead, result),
+            finish: false,
+        },
+        pointers: written.pointers,
+        params: written.params,
+        streams: Vec::new(),
+        in_place: Vec::new(),
+        updates: Vec::new(),
+        numbers: node.body.numbers().to_vec(),
+        chunks: ahead.chunks,
+        scratch: ahead.chunks * MAPS,
+        local: 0,
+        products: 2 * (batch * rows * keys) as u64 * (width + values) as u64,
+        grid: Grid {
+            threads: 128 * (ahead.groups as u32 + 1),
+            shared: ahead.shared() as u32,
+            ..Grid::default()
+        },
+        loops: 1,
+        panels: None,
+        walks: Vec::new(),
+        node,
+    }
+}
+
+/// The functions of scores, the counter of tiles, and the kernel, which gives the template its arguments. `result` is the
+/// position of the result's pointer.
+fn text(
+    attention: &Attention,
+    node: &FusedNode,
+    score: &Score,
+    ahead: &Ahead,
+    result: usize,
+) -> String {
+    let mut out = String::new();
+    let dims = super::dimensions(attention);
+    let one = change(attention, score, &mut out);
+    let found = match score.changed {
+        true => format!("  long long b = head;\n{}", indices(dims, "int")),
+        false => String::new(),
+    };
+    let Ahead {
+        groups,
+        stages,
+        widths: [d, e],
+        ..
+    } = *ahead;
+    let threads = 128 * (groups + 1);
+    let _ = write!(
+        out,
+        "struct FT_SYMBOL_scores {{\n  const FT_SYMBOL_args &a;\n  __device__ __forceinline__ FT_SYMBOL_change \
+         operator()(int head) const {{\n{found}  return {one};\n  }}\n}};\n__device__ unsigned FT_SYMBOL_tiles;\nextern \"C\" \
+         __global__ void __launch_bounds__({threads}, 1) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {{\n  \
+         FT_AFTER;\n  ft_heads<{dims}> t;\n"
+    );
+    for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
+        let at = argument::OPERANDS + 3 * i;
+        // Keys are rows of their tiles.
+        let _ = writeln!(
+            out,
+            "  t.{name} = (const unsigned short *)a.p{i} + a.P{at};\n  t.{name}_row = a.P{};",
+            at + 1
+        );
+    }
+    let sizes = ["rows", "keys", "width", "values"];
+    let sizes = sizes.into_iter().zip(argument::SIZES..);
+    let others = [
+        ("blocks", argument::BLOCKS),
+        ("near", argument::PIECES),
+        ("ahead", argument::AHEAD),
+    ];
+    for (name, at) in sizes.chain(others) {
+        let _ = writeln!(out, "  t.{name} = (int)a.P{at};");
+    }
+    let mut heads = "1".to_owned();
+    for i in 0..dims {
+        let at = argument::BATCH + 4 * i;
+        let _ = write!(heads, " * t.batch[{i}]");
+        let _ = writeln!(out, "  t.batch[{i}] = (int)a.P{at};");
+        for (name, at) in ["q", "k", "v"].into_iter().zip(at + 1..) {
+            let _ = writeln!(out, "  t.{name}_step[{i}] = a.P{at};");
+        }
+    }
+    let [scale, fill] = factors(node, score);
+    let bf16 = attention.nest.dtype == DType::BF16;
+    let (causal, changed, zeros) = (score.causal.is_some(), score.changed, attention.zeros);
+    let _ = write!(
+        out,
+        "  t.heads = {heads};\n  t.out = (unsigned short *)a.p{result};\n  t.fill = {fill};\n  t.scale = {scale};\n  \
+         ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {changed}, {zeros}, {dims}>(t, \
+         &FT_SYMBOL_tiles, a.scratch, FT_SYMBOL_scores{{a}});\n}}\n"
+    );
+    out
+}
