@@ -5,7 +5,8 @@
 //! told so.
 
 use super::super::{Definition, SCALAR, need};
-use super::{Arena, Kind, Node, count_uses};
+use super::vector::count_uses;
+use super::{Arena, Kind, Node};
 use std::fmt::Write;
 
 impl Kind {
