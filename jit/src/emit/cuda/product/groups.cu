@@ -1,6 +1,6 @@
 // Tiles of 128 rows and W columns by two groups of four warps each, of 64 rows (Hopper). Of a third group, one warp has the
 // copy engine feed them through a ring of stages, and three do what follows to a finished tile, rounded, while the next
-// is computed. Blocks take tiles by turns. KA, KB: lines of the left matrix are rows, of the right one columns, so that what is
+// is computed. With few terms, and with a block's last tile, those that multiplied help. Blocks take tiles by turns. KA, KB: lines of the left matrix are rows, of the right one columns, so that what is
 // summed over is dense.
 // c += a b, of 64 rows, W columns and 16 to sum over.
 template <bool B, bool KA, bool KB> FT_INLINE void ft_multiply(float (&c)[16][4], unsigned long long a, unsigned long long b) {
@@ -52,154 +52,151 @@ FT_INLINE void ft_bring_all(const ft_product<N> &t, int count, const void *a_map
   }
 }
 
-// What follows, done to a tile by three warps of a group, U chunks of each thread at a time.
+// What follows, done to rows `r`, `r` + `step`, .. before `end` of a finished tile, of which this thread has chunk `c` of
+// each; what is read besides is asked for U rows ahead.
 template <bool B, int W, int U, int N, typename After>
-FT_INLINE void ft_follow(const ft_product<N> &t, int tile, const unsigned short *done, unsigned held, unsigned taken, int phase, const After &after) {
-  constexpr int chunks = W / 8, step = 96 / chunks;
-  const int thread = threadIdx.x % 128 - 32, c = thread % chunks;
+FT_INLINE void ft_follow(const ft_product<N> &t, int tile, const unsigned short *done, unsigned held, int phase, int c, int r, int step, int end, const After &after) {
   const ft_place at = ft_tile(tile, t.rows, t.columns);
-  const int chunk = at.column * chunks + c;
-  const int rows = chunk * 8 < t.n ? min(128, t.m - at.row * 128) : 0;
+  const int chunk = at.column * (W / 8) + c, rows = chunk * 8 < t.n ? min(end, t.m - at.row * 128) : 0;
   const long long first = (long long)at.matrix * t.m + at.row * 128;
-  bool waited = false;
+  typename After::ahead x[U];
+  #pragma unroll
+  for (int u = 0; u < U; u++)
+    if (r + u * step < rows) after.load(first + r + u * step, chunk, x[u]);
+  ft_await(held, phase);
   #pragma unroll 1
-  for (int r = thread / chunks; r < 128; r += U * step) {
-    // What is read besides is on its way while the tile is waited for.
-    typename After::ahead x[U];
-    #pragma unroll
-    for (int u = 0; u < U; u++)
-      if (r + u * step < rows) after.load(first + r + u * step, chunk, x[u]);
-    if (!waited) ft_await(held, phase);
-    waited = true;
+  for (; r < rows; r += U * step) {
     #pragma unroll
     for (int u = 0; u < U; u++) {
       const int row = r + u * step;
-      if (row >= rows) continue;
+      if (row >= rows) break;
       const uint4 packed = *(const uint4 *)(done + c / 8 * (128 * 64) + ft_chunk(row, c % 8));
       const unsigned words[4] = {packed.x, packed.y, packed.z, packed.w};
       float p[8];
       #pragma unroll
       for (int l = 0; l < 8; l++) p[l] = ft_half<B>::widen((unsigned short)(words[l / 2] >> l % 2 * 16));
       after(first + row, chunk, p, x[u]);
+      if (row + U * step < rows) after.load(first + row + U * step, chunk, x[u]);
     }
   }
-  __syncwarp();
-  if (threadIdx.x % 32 == 0) ft_arrive(taken);
 }
 
-// A group's work for matrices that the copy engine does not take: all of its threads copy, element by element.
-template <bool B, bool KA, bool KB, int W, int S, int U, int N, typename After>
-FT_INLINE void ft_copy_all(const ft_product<N> &t, int count, unsigned short *tiles, unsigned full, unsigned empty, unsigned held, unsigned taken, const After &after) {
+// Copies a tile's panels of matrices that the copy engine does not take, element by element, by a group.
+template <bool B, bool KA, bool KB, int W, int S, int N>
+FT_INLINE void ft_copy_panels(const ft_product<N> &t, int tile, unsigned short *tiles, unsigned full, unsigned empty, ft_ring<S> &ring) {
   constexpr int a_size = 128 * 64, size = a_size + W * 64;
   const int steps = (t.k + 63) / 64, thread = threadIdx.x % 128;
-  ft_ring<S> ring;
-  int phase = 0;
-  #pragma unroll 1
-  for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
-    const ft_place at = ft_tile(tile, t.rows, t.columns);
-    const int row = at.row * 128, column = at.column * W;
-    int rest = at.matrix;
-    const unsigned short *a = t.a, *b = t.b;
-    #pragma unroll
-    for (int d = N - 1; d >= 0; d--) {
-      const int x = rest % t.batch[d];
-      rest /= t.batch[d];
-      a += x * t.a_step[d];
-      b += x * t.b_step[d];
-    }
-    #pragma unroll 1
-    for (int k = 0; k < steps * 64; k += 64) {
-      ft_await(empty + 8 * ring.stage, ring.phase ^ 1);
-      unsigned short *const x = tiles + ring.stage * size, *const y = x + a_size;
-      if constexpr (KA) ft_fill_slowly<128, 1, 128>(x, a, t.a_line, row, t.m, k, t.k, thread);
-      else ft_fill_slowly<64, 2, 128>(x, a, t.a_line, k, t.k, row, t.m, thread);
-      if constexpr (KB) ft_fill_slowly<W, 1, 128>(y, b, t.b_line, column, t.n, k, t.k, thread);
-      else ft_fill_slowly<64, W / 64, 128>(y, b, t.b_line, k, t.k, column, t.n, thread);
-      // The matrix units see what this thread wrote, then all of it is there.
-      ft_group<B>::seen();
-      asm volatile("bar.sync 1, 128;" ::: "memory");
-      if (thread == 0) ft_arrive(full + 8 * ring.stage);
-      ring.next();
-    }
-    if (thread >= 32) ft_follow<B, W, U, N>(t, tile, tiles + S * size, held, taken, phase, after);
-    phase ^= 1;
+  const ft_place at = ft_tile(tile, t.rows, t.columns);
+  const int row = at.row * 128, column = at.column * W;
+  int rest = at.matrix;
+  const unsigned short *a = t.a, *b = t.b;
+  #pragma unroll
+  for (int d = N - 1; d >= 0; d--) {
+    const int x = rest % t.batch[d];
+    rest /= t.batch[d];
+    a += x * t.a_step[d];
+    b += x * t.b_step[d];
   }
+  #pragma unroll 1
+  for (int k = 0; k < steps * 64; k += 64) {
+    ft_await(empty + 8 * ring.stage, ring.phase ^ 1);
+    unsigned short *const x = tiles + ring.stage * size, *const y = x + a_size;
+    if constexpr (KA) ft_fill_slowly<128, 1, 128>(x, a, t.a_line, row, t.m, k, t.k, thread);
+    else ft_fill_slowly<64, 2, 128>(x, a, t.a_line, k, t.k, row, t.m, thread);
+    if constexpr (KB) ft_fill_slowly<W, 1, 128>(y, b, t.b_line, column, t.n, k, t.k, thread);
+    else ft_fill_slowly<64, W / 64, 128>(y, b, t.b_line, k, t.k, column, t.n, thread);
+    // The matrix units see what this thread wrote, then all of it is there.
+    ft_group<B>::seen();
+    asm volatile("bar.sync 1, 128;" ::: "memory");
+    if (thread == 0) ft_arrive(full + 8 * ring.stage);
+    ring.next();
+  }
+}
+
+// Multiplies a tile's panels as they arrive, and puts it, rounded, where the one before was.
+template <bool B, bool KA, bool KB, int W, int S>
+FT_INLINE void ft_multiply_panels(int steps, unsigned short *tiles, unsigned full, unsigned empty, unsigned taken, int phase, ft_ring<S> &ring) {
+  typedef ft_group<B> G;
+  constexpr int a_size = 128 * 64, size = a_size + W * 64;
+  unsigned short *const done = tiles + S * size;
+  const int group = threadIdx.x >> 7, lane = threadIdx.x & 31;
+  float c[W / 8][4] = {};
+  int before = 0;
+  for (int step = 0; step < steps; step++) {
+    ft_await(full + 8 * ring.stage, ring.phase);
+    const unsigned short *const x = tiles + ring.stage * size, *const y = x + a_size;
+    const unsigned long long left = G::panel(x + group * 4096), right = G::template panel<512>(y);
+    G::fence();
+    #pragma unroll
+    for (int k = 0; k < 4; k++) ft_multiply<B, KA, KB>(c, left + k * (KA ? 2 : 128), right + k * (KB ? 2 : 128));
+    G::commit();
+    // What the products before this step read is free.
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+    if (step > 0 && lane == 0) ft_arrive(empty + 8 * before);
+    before = ring.stage;
+    ring.next();
+  }
+  G::template wait<0>(c);
+  if (lane == 0) ft_arrive(empty + 8 * before);
+  // The tile before was followed.
+  ft_await(taken, phase ^ 1);
+  const int row = (threadIdx.x >> 5) * 16 + (lane >> 2);
+  #pragma unroll
+  for (int j = 0; j < W / 8; j++)
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      unsigned short *const to = done + j / 8 * (128 * 64) + ft_chunk(row + 8 * h, j % 8) + (lane & 3) * 2;
+      *(unsigned *)to = ft_half<B>::pair(c[j][2 * h], c[j][2 * h + 1]);
+    }
 }
 
 // `count` tiles in all; `maps` has room for two descriptions a block.
 template <bool B, bool KA, bool KB, int W, int S, int U, int N, typename After>
 FT_INLINE void ft_by_groups(const ft_product<N> &t, int count, char *maps, const After &after) {
-  typedef unsigned short T;
-  typedef ft_group<B> G;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
-  constexpr int a_size = 128 * 64, b_size = W * 64, size = a_size + b_size;
-  T *const tiles = (T *)ft_tiles, *const done = tiles + S * size;
+  unsigned short *const tiles = (unsigned short *)ft_tiles, *const done = tiles + S * (128 + W) * 64;
   // Behind the stages and a finished tile: a description in the making, and barriers, of stages that are full, of those that
   // are free, of a tile that is finished, of one that was followed.
   const unsigned staging = ft_shared(done + 128 * W), full = staging + 128, empty = full + 8 * S, held = empty + 8 * S, taken = held + 8;
-  const int group = threadIdx.x >> 7, thread = threadIdx.x & 127, lane = thread & 31;
-  if (threadIdx.x == 0) {
+  const int thread = threadIdx.x, lane = thread & 31, steps = (t.k + 63) / 64;
+  if (thread == 0) {
     for (int s = 0; s < S; s++) {
       ft_barrier(full + 8 * s, 1);
       ft_barrier(empty + 8 * s, 8);
     }
     ft_barrier(held, 8);
-    ft_barrier(taken, 3);
+    ft_barrier(taken, 11);
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
   }
   __syncthreads();
-  if (group == 2) {
-    // Of 168 registers for each of 384 threads: 208 for those that multiply, the rest for these.
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
-    if ((((unsigned long long)t.a | (unsigned long long)t.b) & 15) != 0) {
-      ft_copy_all<B, KA, KB, W, S, U, N>(t, count, tiles, full, empty, held, taken, after);
-    } else if (thread < 32) {
-      char *const a_map = maps + blockIdx.x * 256ll, *const b_map = a_map + 128;
-      ft_describe<B, KA ? 128 : 64, N>(a_map, staging, t.a, KA ? t.k : t.m, KA ? t.m : t.k, t.a_line, t.batch, t.a_step);
-      ft_describe<B, KB ? W : 64, N>(b_map, staging, t.b, KB ? t.k : t.n, KB ? t.n : t.k, t.b_line, t.batch, t.b_step);
-      if (thread == 0) ft_bring_all<KA, KB, W, S, N>(t, count, a_map, b_map, ft_shared(tiles), full, empty);
-    } else {
-      int phase = 0;
-      #pragma unroll 1
-      for (int tile = blockIdx.x; tile < count; tile += gridDim.x, phase ^= 1) ft_follow<B, W, U, N>(t, tile, done, held, taken, phase, after);
-    }
-  } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
-    const int steps = (t.k + 63) / 64;
-    ft_ring<S> ring;
-    int phase = 0;
-    for (int tile = blockIdx.x; tile < count; tile += gridDim.x) {
-      float c[W / 8][4] = {};
-      int before = 0;
-      for (int step = 0; step < steps; step++) {
-        ft_await(full + 8 * ring.stage, ring.phase);
-        const T *const x = tiles + ring.stage * size, *const y = x + a_size;
-        const unsigned long long left = G::panel(x + group * 4096), right = G::template panel<512>(y);
-        G::fence();
-        #pragma unroll
-        for (int k = 0; k < 4; k++) ft_multiply<B, KA, KB>(c, left + k * (KA ? 2 : 128), right + k * (KB ? 2 : 128));
-        G::commit();
-        // What the products before this step read is free.
-        asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-        if (step > 0 && lane == 0) ft_arrive(empty + 8 * before);
-        before = ring.stage;
-        ring.next();
-      }
-      G::template wait<0>(c);
-      if (lane == 0) ft_arrive(empty + 8 * before);
-      // The tile before was followed.
-      ft_await(taken, phase ^ 1);
-      phase ^= 1;
-      const int row = group * 64 + (thread >> 5) * 16 + (lane >> 2);
-      #pragma unroll
-      for (int j = 0; j < W / 8; j++)
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          T *const to = done + j / 8 * (128 * 64) + ft_chunk(row + 8 * h, j % 8) + (lane & 3) * 2;
-          *(unsigned *)to = ft_half<B>::pair(c[j][2 * h], c[j][2 * h + 1]);
-        }
+  const bool slow = (((unsigned long long)t.a | (unsigned long long)t.b) & 15) != 0, multiplies = thread < 256;
+  if (!slow && thread >= 256 && thread < 288) {
+    char *const a_map = maps + blockIdx.x * 256ll, *const b_map = a_map + 128;
+    ft_describe<B, KA ? 128 : 64, N>(a_map, staging, t.a, KA ? t.k : t.m, KA ? t.m : t.k, t.a_line, t.batch, t.a_step);
+    ft_describe<B, KB ? W : 64, N>(b_map, staging, t.b, KB ? t.k : t.n, KB ? t.n : t.k, t.b_line, t.batch, t.b_step);
+    if (thread == 256) ft_bring_all<KA, KB, W, S, N>(t, count, a_map, b_map, ft_shared(tiles), full, empty);
+    return;
+  }
+  ft_ring<S> ring;
+  int phase = 0;
+  #pragma unroll 1
+  for (int tile = blockIdx.x; tile < count; tile += gridDim.x, phase ^= 1) {
+    if (multiplies) {
+      ft_multiply_panels<B, KA, KB, W, S>(steps, tiles, full, empty, taken, phase, ring);
       __syncwarp();
       if (lane == 0) ft_arrive(held);
+    } else {
+      if (slow) ft_copy_panels<B, KA, KB, W, S, N>(t, tile, tiles, full, empty, ring);
+      if (thread < 288) continue;
     }
+    // Three warps need as long for all rows as about 24 steps take, eight as long as 9: all are done at once, if the three have
+    // so many. Nothing is computed beside the last tile.
+    constexpr int chunks = W / 8, own = 96 / chunks, others = 256 / chunks;
+    const int share = tile + (int)gridDim.x < count ? min(128, 4 * (steps + 9)) : 128 * 3 / 11;
+    const int at = multiplies ? thread : thread - 288, r = at / chunks;
+    if (multiplies ? share < 128 : true)
+      ft_follow<B, W, U, N>(t, tile, done, held, phase, at % chunks, multiplies ? share + r : r, multiplies ? others : own, multiplies ? 128 : share, after);
+    __syncwarp();
+    if (lane == 0) ft_arrive(taken);
   }
 }
