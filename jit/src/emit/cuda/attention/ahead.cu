@@ -404,6 +404,8 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
     const int done_head = head, done_row = row;
     const bool last = at == 0;
     if (last) {
+      // Every lane has read the tile's number, which the next one takes the place of.
+      __syncwarp();
       free(room::q_empty + 8 * queries.stage);
       queries.next();
       const int tile = take();
