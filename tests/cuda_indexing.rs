@@ -198,8 +198,8 @@ fn running_sums_in_order_and_of_exponentials() {
                 Tensor::arange(0, 5_003, 1, I64, d),
             );
             let set = |x: Tensor, r: i64, from: i64, to: f64| {
-                let there = row.eq(r).logical_and(&at.eq(from));
-                there.where_cond(&Tensor::full([], to, dtype, d), &x)
+                let there = row.eq(r).logical_and(at.eq(from));
+                there.where_cond(Tensor::full([], to, dtype, d), &x)
             };
             let x = set(x, 1, 0, f64::NEG_INFINITY);
             let x = set(x, 1, 2_049, f64::NEG_INFINITY);
