@@ -34,9 +34,9 @@ pub use ferrotrace_runtime::{
     Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Bound, Choice, Dim, Dims, Explanation, Extents, Generator, GraphDecision, Hint,
-    Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode, Nanoseconds, Operand,
-    Precision, ReduceOp, Tensor, Window, Work, eval, explain, jit, manual_seed, set_mode,
+    ArgKind, Bound, Choice, Dim, Dims, Explanation, Extents, Folded, Generator, GraphDecision,
+    Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode, Nanoseconds,
+    Operand, Precision, ReduceOp, Tensor, Window, Work, eval, explain, jit, manual_seed, set_mode,
     set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision,
     with_tuning,
 };

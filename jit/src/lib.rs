@@ -25,7 +25,7 @@ pub mod tune;
 
 pub use eager::{run_eagerly, run_releasing};
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
-pub use explain::{CombinedInfo, Explanation, FusedInfo, Hint};
+pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
 pub use plan::{

@@ -6,7 +6,7 @@ use crate::{DType, Device, Element, Error, Result, cuda};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Shared memory of a device. Clones are handles of the same bytes; the last one releases them.
 ///
@@ -14,6 +14,23 @@ use std::sync::Arc;
 /// [`get_mut`](Buffer::get_mut) by its only owner.
 #[derive(Clone)]
 pub struct Buffer(Arc<Storage>);
+
+/// Tells whether a buffer is a certain one, without keeping its memory.
+#[derive(Clone)]
+pub struct BufferId(Weak<Storage>);
+
+impl BufferId {
+    /// Whether it is the buffer's. No other buffer is ever taken for it: the address stays reserved.
+    pub fn is_of(&self, buffer: &Buffer) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&buffer.0)
+    }
+}
+
+impl fmt::Debug for BufferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BufferId({:p})", self.0.as_ptr())
+    }
+}
 
 struct Storage {
     ptr: NonNull<u8>,
@@ -282,6 +299,12 @@ impl Buffer {
     #[inline]
     pub fn is_unique(&self) -> bool {
         Arc::strong_count(&self.0) == 1
+    }
+
+    /// What tells it apart from every other buffer. Keeps no memory, but its own few words, and no one from being
+    /// [the only handle](Self::is_unique).
+    pub fn id(&self) -> BufferId {
+        BufferId(Arc::downgrade(&self.0))
     }
 
     /// How many handles there are.

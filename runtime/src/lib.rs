@@ -31,7 +31,7 @@ mod shape;
 mod store;
 mod workdir;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, BufferId};
 pub use compiler::CCompiler;
 pub use config::Config;
 pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted};

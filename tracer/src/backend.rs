@@ -6,7 +6,7 @@ pub(crate) use ferrotrace_jit::tune::{
     Clock, DeviceClock, Effort, Trial, compile_measured, remembered,
 };
 pub use ferrotrace_jit::{
-    Bound, Explanation, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
+    Bound, Explanation, Folded, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };
 pub(crate) use ferrotrace_jit::{
     Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_operator, run_releasing,

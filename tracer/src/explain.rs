@@ -10,7 +10,7 @@ use ferrotrace_kernels::Array;
 
 /// How tensors are (or were) computed together: fused nodes, refusals to fuse, sources. Of pending tensors, what their
 /// flush will do, without compiling or running anything; of stored ones, the plan that stored the first of them, as
-/// long as it is kept. Empty for data that no plan computed.
+/// long as it is kept, and for results of a `jit` function what of the function was computed once. Empty for data that no plan computed.
 pub fn explain(tensors: &[&Tensor]) -> Explanation {
     let pending: Vec<NodeArc> = tensors
         .iter()
@@ -23,10 +23,15 @@ pub fn explain(tensors: &[&Tensor]) -> Explanation {
     let plan = tensors
         .iter()
         .find_map(|tensor| match &*tensor.node().state() {
-            State::Stored(stored) => stored.plan.upgrade(),
+            State::Stored(stored) => {
+                Some((stored.origin.plan.upgrade()?, stored.origin.folded.clone()))
+            }
             _ => None,
         });
-    plan.map_or_else(|| Explanation::of(&nothing()), |plan| plan.explain())
+    let Some((plan, folded)) = plan else {
+        return Explanation::of(&nothing());
+    };
+    plan.explain().with_folded(folded)
 }
 
 fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {

@@ -5,7 +5,7 @@ use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flight::Flight;
 use crate::jit_fn::trace;
-use crate::node::{NodeArc, NodeInput, State, Status};
+use crate::node::{NodeArc, NodeInput, Origin, State, Status};
 use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
@@ -116,7 +116,11 @@ impl Promise {
         match result {
             Ok(arrays) => {
                 for (node, array) in nodes.iter().zip(arrays) {
-                    node.set_state(State::stored(array, plan.clone()));
+                    let origin = Origin {
+                        plan: plan.clone(),
+                        folded: None,
+                    };
+                    node.set_state(State::stored(array, origin));
                 }
             }
             Err(error) => fail(&nodes, &error),

@@ -36,8 +36,8 @@ mod tuning;
 
 pub use args::{Dim, Dims, Extents, Operand, Window};
 pub use backend::{
-    Bound, Choice, Explanation, GraphDecision, Hint, Machine, Measured, Nanoseconds, Precision,
-    Work,
+    Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
+    Precision, Work,
 };
 pub use explain::explain;
 pub use flush::eval;

@@ -1,6 +1,6 @@
 //! A node of the trace: a recorded operation, or data that exists.
 
-use crate::backend::Plan;
+use crate::backend::{Folded, Plan};
 use crate::flight::Flight;
 use crate::kind::Kind;
 use ferrotrace_kernels::Array;
@@ -72,8 +72,17 @@ pub(crate) type Inputs = SmallVec<[NodeInput; 2]>;
 pub(crate) struct Stored {
     /// The elements.
     pub array: Array,
-    /// The plan that computed them, for explanations.
+    /// How they were computed, for explanations.
+    pub origin: Origin,
+}
+
+/// How data were computed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Origin {
+    /// The plan.
     pub plan: Weak<Plan>,
+    /// Of a `jit` function's result, what of the function was computed once.
+    pub folded: Option<Arc<[Folded]>>,
 }
 
 /// What there is of a node.
@@ -93,9 +102,9 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// Data that a plan computed.
-    pub fn stored(array: Array, plan: Weak<Plan>) -> State {
-        State::Stored(Box::new(Stored { array, plan }))
+    /// Data that was computed so.
+    pub fn stored(array: Array, origin: Origin) -> State {
+        State::Stored(Box::new(Stored { array, origin }))
     }
 }
 
@@ -188,7 +197,12 @@ impl Node {
 
     /// Data with one handle.
     pub fn stored(facts: Facts, array: Array) -> Node {
-        Node::new(facts, 0, Status::Stored, State::stored(array, Weak::new()))
+        Node::computed(facts, array, Origin::default())
+    }
+
+    /// The same, computed so.
+    pub fn computed(facts: Facts, array: Array, origin: Origin) -> Node {
+        Node::new(facts, 0, Status::Stored, State::stored(array, origin))
     }
 
     /// An error with one handle.

@@ -11,10 +11,11 @@ use crate::plan::{Draft, GraphDecision, Meter};
 use crate::schedule::{Refusal, Tiles};
 use crate::tune::Measured;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::Label;
+use ferrotrace_runtime::{DType, Label, Shape};
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,6 +89,23 @@ struct StepInfo {
     on_host: bool,
 }
 
+/// A value that a compiled function computes of the tensors it captured alone (codegen B3.8).
+#[derive(Clone, Debug)]
+pub struct Folded {
+    /// The operator.
+    pub op: &'static str,
+    /// The user's line.
+    pub location: &'static Location<'static>,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its bytes.
+    pub bytes: usize,
+    /// Whether it was computed once and is kept; else each call computes it, since it would take more memory.
+    pub kept: bool,
+}
+
 /// What was decided for a graph: nodes, fused nodes, refusals, calls, sources.
 #[derive(Clone, Debug)]
 pub struct Explanation {
@@ -110,6 +128,7 @@ pub struct Explanation {
     peak: u64,
     graphs: Vec<(Range<usize>, GraphDecision)>,
     measured: Option<Arc<Measured>>,
+    folded: Option<Arc<[Folded]>>,
     key: String,
 }
 
@@ -305,6 +324,7 @@ impl Explanation {
             peak: draft.peak(&|_| false),
             graphs: Vec::new(),
             measured: None,
+            folded: None,
             key: String::new(),
         }
     }
@@ -325,6 +345,18 @@ impl Explanation {
     pub(crate) fn with_measured(mut self, measured: Option<Arc<Measured>>) -> Explanation {
         self.measured = measured;
         self
+    }
+
+    /// The same, with what of a compiled function was computed once.
+    pub fn with_folded(mut self, folded: Option<Arc<[Folded]>>) -> Explanation {
+        self.folded = folded;
+        self
+    }
+
+    /// Of a compiled function, the values that it computes of the tensors it captured alone and that are dearer to
+    /// compute than to read; the graph has those that are kept as inputs (codegen B3.8).
+    pub fn folded(&self) -> &[Folded] {
+        self.folded.as_deref().unwrap_or_default()
     }
 
     /// What was measured for the plan, where that is switched on: candidates, times, and what was chosen
@@ -442,6 +474,22 @@ impl Explanation {
         let _ = write!(text, "graph:\n{}", self.graph);
         if !self.key.is_empty() {
             let _ = writeln!(text, "key: {}", self.key);
+        }
+        for value in self.folded() {
+            let how = match value.kept {
+                true => "computed once",
+                false => "of captured tensors alone, computed at each call",
+            };
+            let (size, at) = (bytes(value.bytes as u64), value.location);
+            let _ = writeln!(
+                text,
+                "{how}: {} {}{} {size} at {}:{}",
+                value.op,
+                value.dtype,
+                value.shape,
+                at.file(),
+                at.line()
+            );
         }
         for step in &self.steps {
             if let Some(info) = step.before.map(|at| &self.fused[at]) {

@@ -33,6 +33,13 @@ pub struct ArgValue {
     pub(crate) bits: u64,
 }
 
+impl ArgValue {
+    /// Whether it is a number, and no length, size or truth value.
+    pub(crate) fn is_number(&self) -> bool {
+        (1..=6).contains(&self.kind)
+    }
+}
+
 /// What an argument consists of.
 #[derive(Debug, Default)]
 #[doc(hidden)]

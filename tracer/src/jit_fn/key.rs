@@ -73,6 +73,13 @@ impl<'a> Probe<'a> {
     }
 }
 
+impl Probe<'_> {
+    /// Whether there are numbers in it that a program may change from call to call, and compute with.
+    pub fn has_numbers(&self) -> bool {
+        self.values.iter().any(ArgValue::is_number)
+    }
+}
+
 #[derive(Debug)]
 struct Exact<Form> {
     values: SmallVec<[ArgValue; 4]>,

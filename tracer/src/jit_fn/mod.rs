@@ -1,6 +1,7 @@
 //! Function compilation: `jit(f)` traces a function once for a signature and replays the plan afterwards.
 
 pub mod arg;
+mod fold;
 mod key;
 mod replay;
 pub mod result;
@@ -13,6 +14,7 @@ use crate::node::{Facts, Node};
 use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
+use fold::{Bound, Folds};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
 use replay::{Arrays, Draws, Replay, Tensors};
@@ -56,6 +58,8 @@ where
 {
     function: F,
     traces: Mutex<Traces<<F::Output as JitResult>::Form>>,
+    folds: Folds,
+    bound: Bound,
     signature: PhantomData<fn(S)>,
 }
 
@@ -73,7 +77,8 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// the compiled plan without running it. The signature is the argument's structure, dtypes, devices, sizes and layouts,
 /// and the values of numbers. A function that never asks for sizes is not run again for other sizes.
 ///
-/// Tensors that the function captures are constants. **Captured numbers and interior state are frozen** at what they
+/// Tensors that the function captures are constants, and what it computes of them alone is computed once where that
+/// takes no more memory than eager mode does; see [`freeze`](Jit::freeze). **Captured numbers and interior state are frozen** at what they
 /// were while it was traced. A function that reads a tensor computed from its argument runs at each call, which
 /// `stats().traces` counts; one that returns an error, or a tensor that carries one, leaves no trace behind.
 /// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
@@ -86,6 +91,8 @@ where
     Jit {
         function,
         traces: Mutex::new(Traces::default()),
+        folds: Folds::default(),
+        bound: Bound::Eager,
         signature: PhantomData,
     }
 }
@@ -99,6 +106,31 @@ enum Traced<R: JitResult> {
 }
 
 impl<F: JitFn<S>, S> Jit<F, S> {
+    /// The same function, which keeps what it computes of the tensors it captured alone, at the cost of memory.
+    ///
+    /// Without it, such values (weights transposed, cast, joined or scaled) are computed once and kept only as far as a
+    /// call then needs no more memory than in eager mode, which holds them for a part of the call: those of one layer, or
+    /// of many beside large intermediate values. With it all are kept that are no larger than the tensors that they are computed of, and all together
+    /// take at most as much memory as these. The memory goes with the function.
+    ///
+    /// Generated values (`full`, `arange`, `eye`), random ones, expansions, and cheap functions of one element that the
+    /// kernel which reads them computes anyway are not kept, nor is what a number among the arguments has a part in;
+    /// results are computed at each call.
+    /// [`Explanation::folded`](crate::Explanation::folded) of a result says what is kept.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let w = Tensor::ones([3, 2], DType::F32, &Device::cpu());
+    /// let f = jit(move |x: &Tensor| x.matmul(&w.t().contiguous())).freeze();
+    /// let y = f.call(&Tensor::ones([1, 2], DType::F32, &Device::cpu()));
+    /// assert_eq!(y.to_vec::<f32>()?, [2.0; 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn freeze(mut self) -> Self {
+        self.bound = Bound::Constants;
+        self
+    }
+
     /// Calls the function: replays it, or runs it to record it if the signature is new.
     #[track_caller]
     pub fn call(&self, argument: <F::Kind as ArgKind>::Of<'_>) -> F::Output {
@@ -125,7 +157,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             }
             // The run that checks draws as the replay would.
             return match self.trace(&argument, arrays) {
-                Traced::Replay(again, _) if again.same(&replay) => {
+                Traced::Replay(again, _) if again.same(replay.traced()) => {
                     let drawn = again.traced_draws();
                     replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
                 }
@@ -143,7 +175,8 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             None => match self.trace(&argument, arrays) {
                 Traced::Replay(replay, form) => {
                     let drawn = replay.traced_draws();
-                    (Arc::new(replay), form, drawn)
+                    let folded = self.folds.fold(replay, self.bound, probe.has_numbers());
+                    (Arc::new(folded), form, drawn)
                 }
                 Traced::Result(result) => return result,
             },

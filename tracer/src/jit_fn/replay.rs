@@ -1,34 +1,44 @@
 //! What is kept of a traced function, and how it runs again.
 
 use crate::Tensor;
-use crate::backend::PlanInput;
+use crate::backend::{Folded, Plan, PlanInput};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flush::{execute, flush_nodes};
 use crate::jit_fn::trace::{Drawn, Observations};
 use crate::kind::Kind;
 use crate::mode::Mode;
-use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
+use crate::node::{Facts, Node, NodeArc, NodeInput, Origin, Status};
 use crate::plans::{self, PlanEntry};
 use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
 use smallvec::SmallVec;
 use std::panic::Location;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Where the data of a leaf comes from.
 #[derive(Clone, Debug)]
-enum Source {
+pub(super) enum Source {
     /// The tensor argument of this number.
     Argument(usize),
     /// A tensor met while tracing: a constant of the function.
     Constant(Array),
 }
 
+impl Source {
+    /// The data, if it is a constant's.
+    pub fn constant(&self) -> Option<&Array> {
+        match self {
+            Source::Constant(array) => Some(array),
+            Source::Argument(_) => None,
+        }
+    }
+}
+
 /// Where a number comes from.
 #[derive(Clone, Copy, Debug)]
-enum Slot {
+pub(super) enum Slot {
     /// The same at each replay.
     Fixed(Scalar),
     /// The key, or else the offset, of the draw of this number.
@@ -58,17 +68,21 @@ pub(crate) type Tensors = SmallVec<[Tensor; 4]>;
 /// A traced function for one tuple of argument sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
-    plan: Arc<PlanEntry>,
+    pub(super) plan: Arc<PlanEntry>,
     /// What the values that the plan stores are.
     kinds: Arc<[Arc<Kind>]>,
-    locations: Arc<[&'static Location<'static>]>,
-    sources: Arc<[Source]>,
-    slots: Arc<[Slot]>,
+    pub(super) locations: Arc<[&'static Location<'static>]>,
+    pub(super) sources: Arc<[Source]>,
+    pub(super) slots: Arc<[Slot]>,
     outputs: Arc<[Output]>,
     /// Draws, in order.
     draws: Vec<Drawn>,
     /// Whether the trace holds for other sizes.
     pub generic: bool,
+    /// What it computes, or computed, of constants alone; none where that is nothing.
+    pub(super) folded: Option<Arc<[Folded]>>,
+    /// The trace before that was taken out, where replays are checked.
+    pub(super) unfolded: Option<Arc<Replay>>,
 }
 
 /// The nodes of a trace's results, without those recorded before it: these are constants, and are stored first.
@@ -207,6 +221,8 @@ impl Replay {
             plan,
             slots,
             generic,
+            folded: None,
+            unfolded: None,
         })
     }
 
@@ -272,8 +288,15 @@ impl Replay {
             kinds: kinds(&plan.form),
             plan,
             draws,
+            unfolded: self.resize_unfolded(arguments)?,
             ..self.clone()
         })
+    }
+
+    fn resize_unfolded(&self, arguments: &[Array]) -> Result<Option<Arc<Replay>>> {
+        let unfolded = self.unfolded.as_deref();
+        let resized = unfolded.map(|replay| replay.resized(arguments));
+        Ok(resized.transpose()?.map(Arc::new))
     }
 
     /// Whether both record the same operations on the same constants and numbers.
@@ -296,6 +319,11 @@ impl Replay {
             && self.sources.iter().zip(&*other.sources).all(constants)
             && self.slots.iter().zip(&*other.slots).all(numbers)
             && self.outputs.len() == other.outputs.len()
+    }
+
+    /// The trace before anything was folded, which is kept where replays are checked; else itself.
+    pub fn traced(&self) -> &Replay {
+        self.unfolded.as_deref().unwrap_or(self)
     }
 
     /// How many tensors the result has.
@@ -337,10 +365,14 @@ impl Replay {
     ) -> Tensors {
         let location = Location::caller();
         let computed: Tensors = match self.compute(arguments, given, drawn, mode) {
-            Ok(arrays) => {
+            Ok((arrays, plan)) => {
                 let stored = |(array, kind): (Array, &Arc<Kind>)| {
                     let facts = Facts::of_kind(kind.clone(), location);
-                    Tensor::of_fresh(Node::stored(facts, array))
+                    let origin = Origin {
+                        plan: plan.clone(),
+                        folded: self.folded.clone(),
+                    };
+                    Tensor::of_fresh(Node::computed(facts, array, origin))
                 };
                 arrays.into_iter().zip(&*self.kinds).map(stored).collect()
             }
@@ -371,7 +403,7 @@ impl Replay {
         given: &[bool],
         drawn: &Draws,
         mode: Mode,
-    ) -> Result<Vec<Array>> {
+    ) -> Result<(Vec<Array>, Weak<Plan>)> {
         let scalars: SmallVec<[Scalar; 8]> = self
             .slots
             .iter()
@@ -384,7 +416,7 @@ impl Replay {
             })
             .collect();
         if self.plan.form.nodes.is_empty() {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Weak::new()));
         }
         count(Counter::Flushes, 1);
         let inputs = self.inputs(arguments, given)?;
@@ -397,7 +429,8 @@ impl Replay {
             (inputs.iter().map(input).collect(), scalars.to_vec())
         };
         let prepared = self.plan.prepare(mode, &example, graph)?;
-        execute(prepared, inputs, &scalars).0
+        let (arrays, plan) = execute(prepared, inputs, &scalars);
+        Ok((arrays?, plan))
     }
 
     /// The plan's inputs. Takes the arguments, of which it drops those that the plan does not need.

@@ -1,0 +1,386 @@
+//! Values that a `jit` function computes of its constants alone: computed once, and kept (codegen B3.8, B3.9).
+//!
+//! Tensors are values: a constant never changes, and neither does what is computed of it, so nothing that is kept is ever
+//! out of date. What is kept takes memory between calls; how much of it may be is said by [`Bound`].
+
+mod choose;
+mod memory;
+
+use super::replay::{Replay, Slot, Source};
+use crate::backend::{Folded, PlanInput, draft, run_releasing};
+use crate::signature::{Edge, Form, FormLeaf, FormNode};
+use crate::{plans, tuning};
+use choose::{Candidate, Trace};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{BufferId, Channel, Config, Error, Result, Scalar, log};
+use parking_lot::Mutex;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// How much memory kept values may take. In both cases no value is kept that is larger than the constants that it is
+/// computed of, and all of a function together are no larger than the constants that a trace's are computed of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bound {
+    /// So much that a call, with all that is kept, needs no more than one in eager mode, which holds these values for
+    /// a part of the call.
+    Eager,
+    /// As much as the constants.
+    Constants,
+}
+
+/// A kept value, with what it was computed of: so that traces for other sizes share it.
+#[derive(Debug)]
+struct Kept {
+    form: Form,
+    scalars: Vec<Scalar>,
+    leaves: Vec<(BufferId, usize)>,
+    value: Array,
+}
+
+/// What a function keeps, for all of its traces.
+#[derive(Debug, Default)]
+pub(super) struct Folds {
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// What one value is computed of.
+struct Cone {
+    form: Form,
+    scalars: Vec<Scalar>,
+    leaves: Vec<Array>,
+    locations: Vec<&'static Location<'static>>,
+}
+
+impl Cone {
+    fn of(
+        trace: &Trace<'_>,
+        candidate: &Candidate,
+        locations: &[&'static Location<'static>],
+    ) -> Cone {
+        let part = part(trace.form, trace, &candidate.cone, &candidate.leaves, &[]);
+        let numbers = candidate.cone.iter().flat_map(|&n| trace.numbers_of(n));
+        let leaves = candidate.leaves.iter();
+        Cone {
+            form: Form {
+                outputs: vec![candidate.cone.len() as u32 - 1],
+                ..part
+            },
+            scalars: numbers.filter_map(|n| trace.numbers[n]).collect(),
+            leaves: leaves
+                .filter_map(|&n| trace.constants[n].cloned())
+                .collect(),
+            locations: candidate.cone.iter().map(|&n| locations[n]).collect(),
+        }
+    }
+
+    fn is_of(&self, kept: &Kept) -> bool {
+        let bits = |s: &Scalar| (s.category(), s.to_i64(), s.to_f64().to_bits());
+        self.form == kept.form
+            && self.leaves.len() == kept.leaves.len()
+            && self
+                .leaves
+                .iter()
+                .zip(&kept.leaves)
+                .all(|(array, (id, offset))| {
+                    id.is_of(&array.buffer) && array.layout.offset() == *offset
+                })
+            && self
+                .scalars
+                .iter()
+                .map(bits)
+                .eq(kept.scalars.iter().map(bits))
+    }
+
+    /// Computes the value: on the CPU on ready-made kernels, since it happens once and compiling takes longer.
+    fn compute(&self) -> Result<Array> {
+        let graph = || self.form.graph(&self.scalars, &self.locations);
+        let leaves = self.leaves.clone();
+        let mut values = if self.form.device.is_cpu() {
+            run_releasing(&graph()?, leaves, &self.scalars)?
+        } else {
+            let entry = plans::entry(self.form.hash(), |f| *f == self.form, || self.form.clone());
+            let plan = entry.compile(None, graph)?;
+            let input = |array| PlanInput {
+                array,
+                donated: false,
+            };
+            let mut inputs: Vec<_> = leaves.into_iter().map(input).collect();
+            plan.run(&mut inputs, &self.scalars)?
+        };
+        let missing = || Error::internal("a folded value was not computed");
+        values.pop().ok_or_else(missing)
+    }
+}
+
+/// The form of some of a trace's nodes, which read some of its leaves and then the values of `kept`; without outputs.
+fn part(
+    form: &Form,
+    trace: &Trace<'_>,
+    nodes: &[usize],
+    leaves: &[usize],
+    kept: &[(usize, FormLeaf)],
+) -> Form {
+    let mut node_number = vec![0; trace.len()];
+    let mut leaf_number = vec![0; form.leaves.len()];
+    let mut kept_number = vec![None; trace.len()];
+    for (new, &old) in leaves.iter().enumerate() {
+        leaf_number[old] = new as u32;
+    }
+    for (new, (old, _)) in kept.iter().enumerate() {
+        kept_number[*old] = Some((leaves.len() + new) as u32);
+    }
+    let (mut made, mut edges) = (Vec::with_capacity(nodes.len()), Vec::new());
+    for (new, &old) in nodes.iter().enumerate() {
+        node_number[old] = new as u32;
+        edges.extend(trace.operands(old).iter().map(|edge| match *edge {
+            Edge::Node(n) => match kept_number[n as usize] {
+                Some(leaf) => Edge::Leaf(leaf),
+                None => Edge::Node(node_number[n as usize]),
+            },
+            Edge::Leaf(n) => Edge::Leaf(leaf_number[n as usize]),
+            slot => slot,
+        }));
+        made.push(FormNode {
+            kind: form.nodes[old].kind.clone(),
+            edges_end: edges.len() as u32,
+        });
+    }
+    let of_leaves = leaves.iter().map(|&n| form.leaves[n].clone());
+    let of_kept = kept.iter().map(|(_, leaf)| leaf.clone());
+    Form {
+        nodes: made,
+        edges,
+        leaves: of_leaves.chain(of_kept).collect(),
+        outputs: Vec::new(),
+        device: form.device.clone(),
+    }
+}
+
+impl Folds {
+    /// The same trace without the operations whose values are kept from now on. `numbers` says whether the call has
+    /// numbers among its arguments: what is computed with a number may then differ from call to call.
+    pub fn fold(&self, replay: Replay, bound: Bound, numbers: bool) -> Replay {
+        let number = |slot: &Slot| match slot {
+            Slot::Fixed(scalar) if !numbers => Some(*scalar),
+            _ => None,
+        };
+        let example = |slot: &Slot| match slot {
+            Slot::Fixed(scalar) => *scalar,
+            Slot::Draw { .. } => Scalar::Int(0),
+        };
+        let plan = replay.plan.clone();
+        let sources = replay.sources.clone();
+        let trace = Trace::new(
+            &plan.form,
+            sources.iter().map(Source::constant).collect(),
+            replay.slots.iter().map(number).collect(),
+            replay.slots.iter().map(example).collect(),
+        );
+        let candidates = trace.candidates();
+        if candidates.is_empty() {
+            return replay;
+        }
+        let locations = replay.locations.clone();
+        let cones = candidates.iter().map(|c| Cone::of(&trace, c, &locations));
+        let cones: Vec<Cone> = cones.collect();
+        let chosen = self.choose(&trace, &candidates, &cones, &locations, bound);
+        let mut kept = Vec::new();
+        let mut folded = Vec::new();
+        for ((candidate, cone), chosen) in candidates.iter().zip(&cones).zip(chosen) {
+            // A value that cannot be computed is left to the calls, which say why.
+            let value = chosen.then(|| self.value(cone)).and_then(Result::ok);
+            let kind = &plan.form.nodes[candidate.node].kind;
+            folded.push(Folded {
+                op: kind.op().name(),
+                location: locations[candidate.node],
+                shape: kind.shape.clone(),
+                dtype: kind.dtype,
+                bytes: candidate.bytes,
+                kept: value.is_some(),
+            });
+            kept.extend(value.map(|value| (candidate.node, value)));
+        }
+        report(&folded);
+        replay.without(&trace, &kept, folded.into())
+    }
+
+    /// Which values to keep: those that are kept already, and others as far as memory goes, small ones first.
+    fn choose(
+        &self,
+        trace: &Trace<'_>,
+        candidates: &[Candidate],
+        cones: &[Cone],
+        locations: &[&'static Location<'static>],
+        bound: Bound,
+    ) -> Vec<bool> {
+        /// How often the memory of a call is estimated: it takes a walk over the trace.
+        const TRIES: usize = 32;
+        let kept = self.kept.lock();
+        let known = |cone: &Cone| kept.iter().any(|kept| cone.is_of(kept));
+        let mut chosen: Vec<bool> = cones.iter().map(known).collect();
+        let mut total: usize = kept.iter().map(|kept| kept.value.buffer.bytes()).sum();
+        drop(kept);
+        let mut leaves: Vec<usize> = candidates.iter().flat_map(|c| c.leaves.clone()).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        let most = trace.constant_bytes(&leaves);
+        let eager = memory::peak(trace, &vec![true; trace.len()], false);
+        let fits = |chosen: &[bool], total: usize| {
+            if total > most {
+                return false;
+            }
+            let mut kept = vec![false; trace.len()];
+            let numbers = candidates.iter().zip(chosen).filter(|(_, chosen)| **chosen);
+            numbers.for_each(|(candidate, _)| kept[candidate.node] = true);
+            bound == Bound::Constants
+                || total + memory::peak(trace, &trace.needed(&kept), true) <= eager
+        };
+        let new: Vec<usize> = (0..chosen.len()).filter(|&i| !chosen[i]).collect();
+        let bytes = |i: &usize| candidates[*i].bytes;
+        let (all, every) = (
+            vec![true; chosen.len()],
+            total + new.iter().map(bytes).sum::<usize>(),
+        );
+        // The estimate knows nothing of fusion: before anything is left out the plan itself is asked.
+        let planned = || {
+            let leaf = |c: &Candidate| (c.node, trace.dense_leaf(c.node));
+            let rest = Rest::of(trace, &candidates.iter().map(leaf).collect::<Vec<_>>());
+            let peak = rest.peak(trace, locations);
+            peak.is_some_and(|peak| every + peak <= eager)
+        };
+        if fits(&all, every) || every <= most && planned() {
+            return all;
+        }
+        let mut by_size = new;
+        by_size.sort_by_key(bytes);
+        for i in by_size.into_iter().take(TRIES) {
+            chosen[i] = true;
+            if fits(&chosen, total + candidates[i].bytes) {
+                total += candidates[i].bytes;
+            } else {
+                chosen[i] = false;
+            }
+        }
+        chosen
+    }
+
+    /// A value, computed if it is not kept yet.
+    fn value(&self, cone: &Cone) -> Result<Array> {
+        let known = |all: &[Kept]| {
+            let found = all.iter().find(|kept| cone.is_of(kept));
+            found.map(|kept| kept.value.clone())
+        };
+        if let Some(value) = known(&self.kept.lock()) {
+            return Ok(value);
+        }
+        let value = cone.compute()?;
+        let mut all = self.kept.lock();
+        // Another thread may have kept the same meanwhile.
+        if let Some(value) = known(&all) {
+            return Ok(value);
+        }
+        let leaves = cone.leaves.iter();
+        all.push(Kept {
+            form: cone.form.clone(),
+            scalars: cone.scalars.clone(),
+            leaves: leaves.map(|a| (a.buffer.id(), a.layout.offset())).collect(),
+            value: value.clone(),
+        });
+        Ok(value)
+    }
+}
+
+/// Says what is computed again at each call for want of memory.
+fn report(folded: &[Folded]) {
+    let left = || folded.iter().filter(|value| !value.kept);
+    let bytes: usize = left().map(|value| value.bytes).sum();
+    if bytes > 0 {
+        log(Channel::Hints, || {
+            let count = left().count();
+            format!(
+                "{count} values of {bytes} bytes are computed of captured tensors alone, at each call: `freeze` keeps them"
+            )
+        });
+    }
+}
+
+/// What is left of a trace whose kept values are there.
+struct Rest {
+    form: Form,
+    nodes: Vec<usize>,
+    /// Its leaves but for the kept values, which come after them.
+    leaves: Vec<usize>,
+}
+
+impl Rest {
+    fn of(trace: &Trace<'_>, kept: &[(usize, FormLeaf)]) -> Rest {
+        let mut is_kept = vec![false; trace.len()];
+        kept.iter().for_each(|(node, _)| is_kept[*node] = true);
+        let needed = trace.needed(&is_kept);
+        let nodes: Vec<usize> = (0..trace.len()).filter(|&n| needed[n]).collect();
+        let mut used = vec![false; trace.form.leaves.len()];
+        for edge in nodes.iter().flat_map(|&n| trace.operands(n)) {
+            if let Edge::Leaf(n) = *edge {
+                used[n as usize] = true;
+            }
+        }
+        let leaves: Vec<usize> = (0..used.len()).filter(|&n| used[n]).collect();
+        let place = |&output: &u32| nodes.partition_point(|&n| n < output as usize) as u32;
+        let form = Form {
+            outputs: trace.form.outputs.iter().map(place).collect(),
+            ..part(trace.form, trace, &nodes, &leaves, kept)
+        };
+        Rest {
+            form,
+            nodes,
+            leaves,
+        }
+    }
+
+    /// The most bytes that its plan holds at once. Numbers are examples: plans do not depend on them.
+    fn peak(&self, trace: &Trace<'_>, locations: &[&'static Location<'static>]) -> Option<usize> {
+        let numbers = self.nodes.iter().flat_map(|&n| trace.numbers_of(n));
+        let numbers: Vec<Scalar> = numbers.map(|n| trace.examples[n]).collect();
+        let locations: Vec<_> = self.nodes.iter().map(|&n| locations[n]).collect();
+        let graph = self.form.graph(&numbers, &locations).ok()?;
+        let limits = tuning::limits(&graph);
+        let peak = draft(graph, &limits).ok()?.peak(&|_| false);
+        usize::try_from(peak).ok()
+    }
+}
+
+impl Replay {
+    /// The same trace, which reads the values of `kept` nodes instead of computing them.
+    fn without(
+        mut self,
+        trace: &Trace<'_>,
+        kept: &[(usize, Array)],
+        folded: Arc<[Folded]>,
+    ) -> Replay {
+        if Config::get().check {
+            self.unfolded = Some(Arc::new(self.clone()));
+        }
+        self.folded = Some(folded);
+        if kept.is_empty() {
+            return self;
+        }
+        let of_kept = kept
+            .iter()
+            .map(|(node, array)| (*node, FormLeaf::of(array)));
+        let Rest {
+            form,
+            nodes,
+            leaves,
+        } = Rest::of(trace, &of_kept.collect::<Vec<_>>());
+        let of_leaves = leaves.iter().map(|&n| self.sources[n].clone());
+        let of_kept = kept
+            .iter()
+            .map(|(_, value)| Source::Constant(value.clone()));
+        self.sources = of_leaves.chain(of_kept).collect();
+        let slots = nodes.iter().flat_map(|&n| trace.numbers_of(n));
+        self.slots = slots.map(|n| self.slots[n]).collect();
+        self.locations = nodes.iter().map(|&n| self.locations[n]).collect();
+        self.plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
+        self
+    }
+}
