@@ -84,19 +84,17 @@ impl Writer<'_> {
         };
         for v in self.stages.saved.clone() {
             let elements = (cols * width).next_multiple_of(self.lanes) + self.lanes;
-            self.scratch_rows.push((v, at));
+            let place = self.param(at as i64);
+            self.scratch_rows.push((v, place));
             at += (elements * lane(self.node.body.value(v).dtype)).next_multiple_of(64);
         }
         at
     }
 
-    pub(super) fn scratch_row(&mut self, v: Value) -> String {
-        let at = self
-            .scratch_rows
-            .iter()
-            .find(|r| r.0 == v)
-            .map_or(0, |r| r.1);
-        self.param(at as i64)
+    /// The argument that is the place of a value's scratch row.
+    pub(super) fn scratch_row(&self, v: Value) -> String {
+        let row = self.scratch_rows.iter().find(|r| r.0 == v);
+        row.map_or_else(|| "0".to_owned(), |r| r.1.clone())
     }
 
     /// Constants at the start of a function: arguments by name.

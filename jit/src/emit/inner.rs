@@ -192,24 +192,9 @@ impl Writer<'_> {
 
     /// The loop of one stage: full vectors, several at once where the body is light, then the rest.
     pub(super) fn inner_loop(&mut self, out: &mut String, l: &Loop) {
-        let counted = l.compute.iter().filter(|&&v| {
-            !matches!(
-                self.node.body.value(v).op,
-                BodyOp::Load { .. } | BodyOp::Number(_)
-            )
-        });
-        let irregular = l
-            .compute
-            .iter()
-            .any(|v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit));
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
         self.counting = position && self.counts_vectors(l);
-        let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
-        let light = counted.count() <= 6
-            && !irregular
-            && l.stores.is_empty()
-            && (l.save.is_empty() || heavy <= 1)
-            && (!position || self.counting);
+        let light = self.is_light(l);
         let copies = if light { UNROLL } else { 1 };
         for &v in &l.compute {
             if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
@@ -218,7 +203,17 @@ impl Writer<'_> {
             }
         }
         self.declare_accumulators(out, l, copies);
+        let lockstep = copies > 1 && self.in_lockstep(l);
+        let reductions = l.reduces.iter().map(|&r| self.reduction(r));
+        let flagged: Vec<Value> = reductions
+            .filter(|r| lockstep && self.pairs(r))
+            .map(|r| r.id)
+            .collect();
+        for id in &flagged {
+            let _ = writeln!(out, "    unsigned n{id} = 0;");
+        }
         self.declare_carries(out, l);
+        self.decide_late(out, l);
         let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
         let mut body = String::new();
         let whole_rows = (self.node.reduces() || self.ordered) && !self.split;
@@ -238,7 +233,7 @@ impl Writer<'_> {
             let zero = self.call("set", DType::I32, &["0"]);
             let _ = writeln!(body, "      i32x{w} z = {zero};");
         }
-        if copies > 1 && self.in_lockstep(l) {
+        if lockstep {
             body.push_str(&self.lockstep_loop(l, &end));
         } else if copies > 1 {
             let _ = writeln!(
@@ -264,31 +259,24 @@ impl Writer<'_> {
         } else if self.has_usual_case(l) {
             body.push_str(&self.usual_loop(l, &end));
         }
-        let step = self.inner_step(
-            l,
-            At {
-                position: "j",
-                lanes: None,
-                indent: 8,
-            },
-            0,
-        );
+        let at = At {
+            position: "j",
+            lanes: None,
+            indent: 8,
+        };
+        let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
         let _ = writeln!(
             body,
-            "      for (; j + {w} <= {end}; j += {w}) {{\n{step}{next}      }}"
+            "      for (; j + {w} <= {end}; j += {w}) {{\n{late}{step}{next}      }}"
         );
-        let step = self.inner_step(
-            l,
-            At {
-                position: "j",
-                lanes: Some("m"),
-                indent: 8,
-            },
-            0,
-        );
+        let at = At {
+            lanes: Some("m"),
+            ..at
+        };
+        let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
         let _ = writeln!(
             body,
-            "      if (j < {end}) {{ const long m = {end} - j;\n{step}      }}"
+            "      if (j < {end}) {{ const long m = {end} - j;\n{late}{step}      }}"
         );
         let bounds = (self.split && walked).then_some(("lo", "hi"));
         self.walk(out, bounds, &body);
@@ -303,13 +291,14 @@ impl Writer<'_> {
                 let declared = self.declare_best(&r, &best, &place);
                 let _ = writeln!(out, "    {declared}\n    {choice}");
             }
-            self.end_reduction(out, &r, copies);
+            self.end_reduction(out, &r, copies, flagged.contains(&id));
         }
         self.counting = false;
     }
 
     /// The accumulators of a finished loop as one uniform vector `r{id}`, or as a partial result in the scratch.
-    fn end_reduction(&mut self, out: &mut String, r: &Reduction, copies: usize) {
+    /// Of an extreme whose NaN are `flagged`, only the first accumulator may hold one.
+    fn end_reduction(&mut self, out: &mut String, r: &Reduction, copies: usize, flagged: bool) {
         let id = r.id;
         let slot = self.slot_of(id, "u");
         if r.has_position() {
@@ -330,11 +319,24 @@ impl Writer<'_> {
         while width > 1 {
             width /= 2;
             for c in 0..width {
-                let sum = self.combine(r, &format!("a{id}_{c}"), &format!("a{id}_{}", c + width));
+                let (a, b) = (format!("a{id}_{c}"), format!("a{id}_{}", c + width));
+                let sum = match flagged {
+                    // The second operand stays where one is NaN.
+                    true => self.call(r.extreme_of(), r.dtype, &[&b, &a]),
+                    false => self.combine(r, &a, &b),
+                };
                 let _ = writeln!(out, "    a{id}_{c} = {sum};");
             }
         }
-        let lane = self.horizontal(r, &format!("a{id}_0"));
+        let first = format!("a{id}_0");
+        let lane = if flagged {
+            let stem = format!("h{}", r.extreme_of());
+            let (seen, best) = (format!("n{id}"), self.call(&stem, r.dtype, &[&first]));
+            let seen = self.call("nans", r.dtype, &[&seen, &first, &first]);
+            format!("({seen} ? __builtin_nanf(\"\") : {best})")
+        } else {
+            self.horizontal(r, &first)
+        };
         if self.split {
             let c = lane_type(r.dtype);
             if self.is_mean_sum(id) {

@@ -7,6 +7,7 @@
 use super::chunks::Chunks;
 use super::index::Index;
 use super::lanes::{differ, lanes, prefers_outer};
+use super::late::Late;
 use super::merge::merge_loops;
 use super::pieces::{Cut, Pieces};
 use super::reciprocal::use_reciprocals;
@@ -59,7 +60,7 @@ pub(super) struct Writer<'a> {
     pub preamble: String,
     pub bases: usize,
     pub streams: Vec<(usize, ValueId, bool)>,
-    pub scratch_rows: Vec<(Value, usize)>,
+    pub scratch_rows: Vec<(Value, String)>,
     pub block: usize,
     /// Whether positions in the loop being written are kept as numbers of vectors.
     pub counting: bool,
@@ -69,6 +70,8 @@ pub(super) struct Writer<'a> {
     pub stepped: FxHashSet<Value>,
     /// While a loop's usual case is written: the tests that it holds.
     pub usual: Option<Vec<String>>,
+    /// The loop that the next row takes along.
+    pub late: Option<Late>,
     /// Scans whose carry is declared: a later loop that computes one again starts it anew.
     pub carried: FxHashSet<Value>,
     /// Addresses to prefetch in the loop being written.
@@ -145,6 +148,7 @@ pub fn emit(
         copy: None,
         stepped: FxHashSet::default(),
         usual: None,
+        late: None,
         carried: FxHashSet::default(),
         ahead: Vec::new(),
         staged: FxHashMap::default(),
@@ -250,6 +254,7 @@ impl Writer<'_> {
         let width = if self.outer { piece } else { 1 };
         self.block = width;
         let local = self.local_layout(cols, width);
+        self.late = self.find_late();
         let mut body = String::new();
         let cut = Pieces {
             piece: self.param(piece as i64),

@@ -49,7 +49,7 @@ impl Writer<'_> {
     }
 
     /// Whether NaN among the operands of a reduction is looked for in two vectors by one comparison.
-    fn pairs(&self, r: &Reduction) -> bool {
+    pub(super) fn pairs(&self, r: &Reduction) -> bool {
         let extreme = matches!(r.kind, ReduceKind::Max | ReduceKind::Min);
         extreme && r.dtype.is_float() && r.dtype.size() * self.lanes == 64
     }
@@ -96,7 +96,8 @@ impl Writer<'_> {
             lanes: None,
             indent: 8,
         };
-        let mut step = String::new();
+        let places: Vec<At<'_>> = (0..UNROLL).map(at).collect();
+        let mut step = self.late_steps(l, &places);
         for copy in 0..UNROLL {
             step.push_str(&self.prefetches(at(copy)));
         }
@@ -125,7 +126,6 @@ impl Writer<'_> {
                 self.each_copy(&mut step, |w, copy| w.save(v, at(copy)));
             }
         }
-        let (mut before, mut after) = (String::new(), String::new());
         for &id in &l.reduces {
             let r = self.reduction(id);
             let value = r.value;
@@ -136,10 +136,7 @@ impl Writer<'_> {
                 });
                 continue;
             }
-            let stem = match r.kind {
-                ReduceKind::Max => "max_of",
-                _ => "min_of",
-            };
+            let stem = r.extreme_of();
             let mut names = Vec::new();
             self.each_copy(&mut step, |w, copy| {
                 let acc = format!("a{id}_{copy}");
@@ -152,17 +149,10 @@ impl Writer<'_> {
                 let seen = self.call("nans", r.dtype, &[&seen, &pair[0], &pair[pair.len() - 1]]);
                 let _ = writeln!(step, "        n{id} = {seen};");
             }
-            let nan = match r.dtype {
-                DType::F64 => "__builtin_nan(\"\")",
-                _ => "__builtin_nanf(\"\")",
-            };
-            let nan = self.call("set", r.dtype, &[nan]);
-            let _ = writeln!(before, "      unsigned n{id} = 0;");
-            let _ = writeln!(after, "      if (n{id}) a{id}_0 = {nan};");
         }
         self.stepped.clear();
         let n = UNROLL * w;
-        format!("{before}      for (; j + {n} <= {end}; j += {n}) {{\n{step}      }}\n{after}")
+        format!("      for (; j + {n} <= {end}; j += {n}) {{\n{step}      }}\n")
     }
 
     fn each_copy(&mut self, out: &mut String, mut text: impl FnMut(&mut Self, usize) -> String) {

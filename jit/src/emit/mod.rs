@@ -11,6 +11,7 @@ mod index;
 mod inner;
 mod kernel;
 mod lanes;
+mod late;
 mod lockstep;
 mod merge;
 mod moments;

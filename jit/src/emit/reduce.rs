@@ -45,6 +45,14 @@ impl Reduction {
         }
     }
 
+    /// The support function that is the greater or the lesser of two numbers.
+    pub fn extreme_of(&self) -> &'static str {
+        match self.kind {
+            ReduceKind::Max | ReduceKind::ArgMax => "max_of",
+            _ => "min_of",
+        }
+    }
+
     pub fn operator(&self) -> BinaryOp {
         match self.kind {
             ReduceKind::Sum | ReduceKind::Mean => BinaryOp::Add,

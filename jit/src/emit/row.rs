@@ -15,6 +15,7 @@ impl Writer<'_> {
             pieces,
             extent,
         } = cut;
+        self.declare_late(out);
         let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
         let _ = writeln!(
             out,

@@ -11,7 +11,7 @@ use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
 
 /// One loop over the columns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Loop {
     /// Values computed, in order.
     pub compute: Vec<Value>,

@@ -12,6 +12,7 @@ mod estimates;
 mod fusion;
 mod indexing;
 mod joining;
+mod late;
 mod layouts;
 mod length;
 mod memory;

@@ -11,7 +11,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
 
-fn donated(array: Array) -> Vec<PlanInput> {
+pub(super) fn donated(array: Array) -> Vec<PlanInput> {
     vec![PlanInput {
         array,
         donated: true,

@@ -47,6 +47,8 @@ fn scalar(ty: &str) -> &'static str {
 
 /// Halving down to four lanes in vectors, the rest in scalars.
 fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
+    let of_numbers = kind.ends_with("_of");
+    let kind = kind.trim_end_matches("_of");
     let c = scalar(ty);
     let int = match ty {
         "f32" => "i32",
@@ -114,10 +116,14 @@ fn horizontal(name: &str, kind: &str, ty: &str, lanes: usize) -> Definition {
         } else {
             "__builtin_nan"
         };
-        deps.extend([
-            need(&format!("ft_{kind}_of_{ty}"), 4),
-            need(&format!("ft_any_{int}"), lanes),
-        ]);
+        deps.push(need(&format!("ft_{kind}_of_{ty}"), 4));
+        if of_numbers {
+            let text = format!(
+                "FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n{body}  return v4[0];\n}}\n"
+            );
+            return Definition { deps, text };
+        }
+        deps.push(need(&format!("ft_any_{int}"), lanes));
         let text = format!(
             "FT_INLINE {c} {name}x{lanes}({ty}x{lanes} v{lanes}) {{\n  \
              const int nan = ft_any_{int}x{lanes}(({int}x{lanes})(v{lanes} != v{lanes}));\n{body}  \
@@ -150,6 +156,15 @@ pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for ty in ["f32", "f64", "i64", "i32", "i16", "i8", "u8"] {
         for kind in ["sum", "prod", "max", "min"] {
+            entries.push(Entry::new(
+                format!("ft_h{kind}_{ty}"),
+                move |name, lanes| horizontal(name, kind, ty, lanes),
+            ));
+        }
+    }
+    // Of lanes among which is no NaN.
+    for ty in ["f32", "f64"] {
+        for kind in ["max_of", "min_of"] {
             entries.push(Entry::new(
                 format!("ft_h{kind}_{ty}"),
                 move |name, lanes| horizontal(name, kind, ty, lanes),

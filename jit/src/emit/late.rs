@@ -1,0 +1,197 @@
+//! The last loop of a row, taken along by a costly loop of the next row.
+//!
+//! Where a row is short, its phases do not overlap: a loop that only loads, multiplies and stores waits for the sum that
+//! it needs, and leaves the multipliers idle; the loop of exp before it leaves the memory idle. So the last loop of a row
+//! runs column by column inside the next row's loop of functions: a softmax of rows of 1024 takes 0.93 of the time. What
+//! it needs of its own row is carried there. The last row of a launch, and rows whose stores bypass the cache or whose
+//! divisor has no normal reciprocal, finish by themselves.
+
+use super::index::{Index, Step};
+use super::kernel::Writer;
+use super::stage::Loop;
+use super::value::At;
+use crate::body::{BodyOp, Value};
+use std::fmt::Write as _;
+
+/// Most values of a loop that is taken along: registers are scarce in a loop of functions.
+const VALUES: usize = 6;
+
+/// Which loop is taken along, and by which.
+#[derive(Clone, Debug)]
+pub(super) struct Late {
+    /// The loop of the next row.
+    pub host: usize,
+    /// The last loop of a row.
+    pub guest: usize,
+    /// What the guest needs of its row, as (type, name).
+    carried: Vec<(String, String)>,
+}
+
+impl Writer<'_> {
+    /// The last loop with work, if a loop before it may take it along.
+    pub(super) fn find_late(&self) -> Option<Late> {
+        let loops = &self.stages.loops;
+        let whole_rows = self.node.reduces()
+            && !(self.outer || self.split || self.ordered || self.node.feeds)
+            && self.node.product.is_none()
+            && self.tile.is_none()
+            && self.walked_vars().is_empty();
+        if !whole_rows {
+            return None;
+        }
+        let guest = loops
+            .iter()
+            .rposition(|l| !l.stores.is_empty() || !l.reduces.is_empty())?;
+        let host = (0..guest).rfind(|&s| {
+            let functions = loops[s].compute.iter().any(|&v| self.is_heavy(v));
+            functions && self.is_light(&loops[s]) && self.in_lockstep(&loops[s])
+        })?;
+        let carried = self.carried_by(&loops[guest])?;
+        // What is kept for the guest lies there until the host comes to the same columns of the next row.
+        let early = |v: &Value| loops[..host].iter().any(|l| l.save.contains(v));
+        (!loops[guest].restore.iter().any(early)).then_some(Late {
+            host,
+            guest,
+            carried,
+        })
+    }
+
+    /// What a loop needs of its row, if it is fit to run in another: it stores runs, and computes little.
+    fn carried_by(&self, l: &Loop) -> Option<Vec<(String, String)>> {
+        let body = &self.node.body;
+        let fit = l.reduces.is_empty()
+            && l.save.is_empty()
+            && l.compute.len() <= VALUES
+            && !l.compute.iter().any(|&v| self.is_heavy(v));
+        let mut carried = Vec::new();
+        for &v in &l.compute {
+            match &body.value(v).op {
+                BodyOp::Load { mask: None, .. } if body.operands(v).is_empty() => {
+                    carried.extend(base(self.indices.get(&v)?)?);
+                }
+                BodyOp::Unary(..)
+                | BodyOp::Binary(..)
+                | BodyOp::Divide(..)
+                | BodyOp::Select(..)
+                | BodyOp::Cast(_)
+                | BodyOp::Round(..)
+                | BodyOp::Number(_) => {}
+                _ => return None,
+            }
+        }
+        let mut values = Vec::new();
+        for &s in &l.stores {
+            let store = &self.node.stores[s];
+            if store.update.is_some() {
+                return None;
+            }
+            carried.extend(base(self.store_indices.get(&s)?)?);
+            values.push(store.value);
+        }
+        for &v in &l.compute {
+            match body.value(v).op {
+                // Where the guest runs, division is multiplication by the reciprocal.
+                BodyOp::Divide(a, _, r) => values.extend([a, r]),
+                _ => values.extend(body.operands(v)),
+            }
+        }
+        for v in values {
+            if !l.compute.contains(&v) && !l.restore.contains(&v) {
+                let ty = self.vector(body.value(v).dtype);
+                carried.push((ty, self.name(v)));
+            }
+        }
+        carried.sort_unstable();
+        carried.dedup();
+        fit.then_some(carried)
+    }
+
+    /// Declares what is carried from a row to the next, before the loop over rows.
+    pub(super) fn declare_late(&self, out: &mut String) {
+        let Some(late) = &self.late else { return };
+        out.push_str("  int late = 0;\n");
+        for (ty, name) in &late.carried {
+            let _ = writeln!(out, "  {ty} {name}_late = {{0}};");
+        }
+    }
+
+    /// The guest's steps of as many vectors as there are positions, where its row is late.
+    pub(super) fn late_steps(&mut self, l: &Loop, places: &[At<'_>]) -> String {
+        let Some(late) = self.late.clone().filter(|late| self.is_loop(l, late.host)) else {
+            return String::new();
+        };
+        let guest = self.stages.loops[late.guest].clone();
+        let (usual, ahead) = (self.usual.take(), std::mem::take(&mut self.ahead));
+        self.usual = Some(Vec::new());
+        let mut text = "        if (late) {\n".to_owned();
+        for (ty, name) in &late.carried {
+            let _ = writeln!(text, "          const {ty} {name} = {name}_late;");
+        }
+        for &at in places {
+            let step = self.inner_step(&guest, At { indent: 12, ..at }, 0);
+            let _ = writeln!(text, "          {{\n{step}          }}");
+        }
+        text.push_str("        }\n");
+        (self.usual, self.ahead) = (usual, ahead);
+        text
+    }
+
+    /// Whether the row is left to the next one, and what is carried there; before the guest's own loop.
+    pub(super) fn decide_late(&mut self, out: &mut String, l: &Loop) {
+        let Some(late) = self.late.clone().filter(|late| self.is_loop(l, late.guest)) else {
+            return;
+        };
+        // The tests of the steps that the host takes are those of a whole vector.
+        self.usual = Some(Vec::new());
+        let at = At {
+            position: "j",
+            lanes: None,
+            indent: 0,
+        };
+        let _ = self.inner_step(l, at, 0);
+        let mut tests = self.usual.take().unwrap_or_default();
+        tests.push("u + 1 < end".to_owned());
+        tests.sort_unstable();
+        tests.dedup();
+        let _ = writeln!(out, "    late = {};", tests.join(" && "));
+        for (_, name) in &late.carried {
+            let _ = writeln!(out, "    {name}_late = {name};");
+        }
+        out.push_str("    if (!late)\n");
+    }
+
+    fn is_loop(&self, l: &Loop, at: usize) -> bool {
+        *l == self.stages.loops[at]
+    }
+
+    /// Whether several vectors are taken at a time.
+    pub(super) fn is_light(&self, l: &Loop) -> bool {
+        let plain = |v: &&Value| {
+            let op = &self.node.body.value(**v).op;
+            !matches!(op, BodyOp::Load { .. } | BodyOp::Number(_))
+        };
+        let irregular = |v| self.indices.get(v).is_some_and(|i| i.step != Step::Unit);
+        let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
+        let heavy = l.compute.iter().filter(|&&v| self.is_heavy(v)).count();
+        l.compute.iter().filter(plain).count() <= 6
+            && !l.compute.iter().any(irregular)
+            && l.stores.is_empty()
+            && (l.save.is_empty() || heavy <= 1)
+            && (!position || self.counting)
+    }
+}
+
+/// The name of the row's part of an index, if the rest is the position alone.
+fn base(index: &Index) -> Option<Option<(String, String)>> {
+    if index.step != Step::Unit {
+        return None;
+    }
+    let inner = index.text.strip_prefix('(')?.strip_suffix(')')?;
+    if inner == "@" {
+        return Some(None);
+    }
+    let name = inner.strip_suffix(" + @")?;
+    let digits = name.strip_prefix('b')?;
+    let is_base = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_base.then(|| Some(("long long".to_owned(), name.to_owned())))
+}
