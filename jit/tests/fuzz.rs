@@ -9,9 +9,9 @@ use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
 use ferrotrace_jit::tune::{Choice, changes};
 use ferrotrace_jit::{
-    Graph, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
+    Graph, NodeOp, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
 };
-use ferrotrace_kernels::{Array, ValueId};
+use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
     DType, Error, KernelSource, Result, Scalar, compile_kernels, stats_scope,
 };
@@ -67,11 +67,15 @@ fn measured(plan: &Plan, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Res
     let given: Vec<bool> = inputs.iter().map(|input| input.donated).collect();
     let estimate = plan.draft().peak(&|input| given[input as usize]);
     let (results, stats) = stats_scope(|| plan.run(inputs, scalars));
-    let calls = plan
-        .draft()
-        .steps
-        .iter()
-        .any(|s| matches!(s, Step::Call(_)));
+    let calls = plan.draft().steps.iter().any(|s| match s {
+        Step::Call(_) => true,
+        // A convolution makes its operands dense.
+        Step::Template(t) => {
+            let op = &plan.draft().graph.node(t.call.node).op;
+            matches!(op, NodeOp::Op(Op::Conv(_)))
+        }
+        _ => false,
+    });
     if results.is_ok() && (stats.peak_bytes < estimate || !calls && stats.peak_bytes > estimate) {
         let peak = stats.peak_bytes;
         return Err(Error::internal(format!(

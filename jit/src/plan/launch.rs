@@ -4,13 +4,13 @@ use super::run::Run;
 use super::{Draft, Step, Template, placed};
 use crate::body::Source;
 use crate::emit::{Emitted, Panels, Pointer};
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeOp};
 use crate::lower::Pieces;
 use crate::native;
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::cpu::panels;
-use ferrotrace_kernels::ops::matmul;
-use ferrotrace_kernels::{Array, Op, ValueId};
+use ferrotrace_kernels::ops::{conv, matmul};
+use ferrotrace_kernels::{Array, ConvSpec, Op, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
     launch_noting, launch_together,
@@ -77,8 +77,17 @@ impl Template {
         let pair = (node, Source::Node(self.call.node));
         let shares = |kernel: &Emitted| kernel.in_place.contains(&pair);
         self.kernel.as_ref().is_some_and(shares)
-            && of.shape.numel() * of.dtype.size() < SCRATCH
+            && (convolution(graph, self.call.node).is_some()
+                || of.shape.numel() * of.dtype.size() < SCRATCH)
             && !pieces.contains_key(&node)
+    }
+}
+
+/// The attributes of a convolution, which takes no less memory in scratch than in a result.
+pub(super) fn convolution(graph: &Graph, node: ValueId) -> Option<&ConvSpec> {
+    match &graph.node(node).op {
+        NodeOp::Op(Op::Conv(spec)) => Some(spec),
+        _ => None,
     }
 }
 
@@ -338,8 +347,11 @@ impl Run<'_> {
             Some(emitted) => super::placed(e, emitted, &self.draft.graph),
             None => e.at(self.draft.graph.context(id)),
         };
-        let fault = matmul::run_around(&args, dtype, prologue.as_ref(), epilogue.as_ref(), out)
-            .map_err(placed)?;
+        let fault = match (convolution(&self.draft.graph, id), &epilogue) {
+            (Some(spec), Some(epilogue)) => conv::run_then(spec, &args, dtype, epilogue),
+            _ => matmul::run_around(&args, dtype, prologue.as_ref(), epilogue.as_ref(), out),
+        };
+        let fault = fault.map_err(placed)?;
         drop(arguments);
         match fault {
             Some(fault) => Err(self.error(fault)),

@@ -2,13 +2,14 @@
 
 use super::build::accesses;
 use super::calls::overwritten;
+use super::launch::convolution;
 use super::{Step, Template};
 use crate::body::Source;
 use crate::emit::Pointer;
 use crate::graph::Graph;
 use crate::lower::{CallArg, Pieces};
 use ferrotrace_kernels::ValueId;
-use ferrotrace_kernels::ops::matmul;
+use ferrotrace_kernels::ops::{conv, matmul};
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashMap;
 
@@ -223,6 +224,10 @@ fn scratch(graph: &Graph, template: &Template, passing: bool) -> u64 {
         return 0;
     };
     let dtype = graph.node(template.call.node).dtype;
+    if let Some(spec) = convolution(graph, template.call.node) {
+        let bytes = || conv::scratch(spec, left.shape(), right.shape(), dtype).unwrap_or_default();
+        return if passing { bytes() as u64 } else { 0 };
+    }
     // Operands that do not fit are an error of the run.
     let operands = [(left, of(a)), (right, of(b))];
     let computed = template.before.as_ref().map(|before| before.operand);

@@ -13,7 +13,7 @@ use crate::expr::Var;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
-use ferrotrace_kernels::Op;
+use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{ConvolutionPart, DType};
 use petgraph::stable_graph::NodeIndex;
 
@@ -21,6 +21,21 @@ impl Fusion<'_> {
     /// The steps that are matrix products, as they are before fusion.
     pub(super) fn products(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
         self.calls_of(graph, lowering, |op, _| matches!(op, Op::Matmul))
+    }
+
+    /// The steps whose results kernels take up: matrix products, and on the CPU convolutions, whose planes are completed
+    /// piece by piece (ir X3 to X6).
+    fn taken_up(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
+        let on_cpu = graph.device().is_cpu();
+        let mut found = self.calls_of(graph, lowering, |op, _| match op {
+            Op::Conv(_) => on_cpu,
+            op => matches!(op, Op::Matmul),
+        });
+        // A part of a larger result does not lie in one piece.
+        found.retain(|(_, product)| {
+            is_product(graph, product.node) || !lowering.pieces.contains_key(&product.node)
+        });
+        found
     }
 
     /// The steps that are convolutions of half precision whose result has channels innermost.
@@ -62,8 +77,10 @@ impl Fusion<'_> {
 
     /// Joins every product with the first kernel that can take it up.
     pub(super) fn take_up_products(&mut self, graph: &Graph, lowering: &Lowering) {
-        for (call, product) in self.products(graph, lowering) {
-            self.feed_product(graph, lowering, product);
+        for (call, product) in self.taken_up(graph, lowering) {
+            if is_product(graph, product.node) {
+                self.feed_product(graph, lowering, product);
+            }
             let mut readers: Vec<NodeIndex> = self.graph.neighbors(call).collect();
             readers.sort_unstable();
             let mut taken = false;
@@ -96,14 +113,23 @@ impl Fusion<'_> {
     }
 }
 
-/// The kernel with the rows and columns of the product as its own.
+fn is_product(graph: &Graph, node: ValueId) -> bool {
+    matches!(graph.node(node).op, NodeOp::Op(Op::Matmul))
+}
+
+/// The kernel with the rows and columns of the product as its own; those of a convolution are the planes of images and
+/// channels, and positions.
 fn after_product(
     graph: &Graph,
     kernel: &FusedNode,
     product: Product,
 ) -> Result<FusedNode, Refusal> {
     let node = graph.node(product.node);
-    let columns = node.shape.last().copied().unwrap_or(1);
+    let inner = match &node.op {
+        NodeOp::Op(Op::Conv(spec)) => spec.stride.len(),
+        _ => 1,
+    };
+    let columns: usize = node.shape.iter().rev().take(inner).product();
     let rows = node.shape.numel() / columns.max(1);
     if !matches!(node.dtype, DType::F32 | DType::F64)
         || node.shape.rank() < 2

@@ -8,6 +8,7 @@ mod abreast;
 mod caching;
 mod calls;
 mod combined;
+mod convolutions;
 mod estimates;
 mod fusion;
 mod indexing;

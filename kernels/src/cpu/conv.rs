@@ -3,9 +3,9 @@
 //! Columns of input windows are gathered for a tile of output positions small enough to stay in the second-level cache,
 //! and multiplied by the weight. Transposed, the product comes first and its columns are added up, by output channel.
 
-use super::dense::{Plain, Shared, ranges, rows, scratch};
+use super::dense::{Plain, Shared, ranges_on, rows, scratch};
 use super::isa::{Loop, dispatch};
-use super::matmul::{Sizes, View, multiply, multiply_shared, products};
+use super::matmul::{self, Sizes, View, multiply, multiply_shared};
 use super::number::Wide;
 use super::vector::Real;
 use ferrotrace_runtime::Result;
@@ -66,6 +66,19 @@ impl Axis {
     }
 }
 
+/// What runs over each part of a result once it is complete, on the thread that computed it: rows (the planes of images
+/// and channels), which piece of their columns, and the thread.
+pub type Done<'a> = dyn Fn(Range<usize>, usize, usize) + Sync + 'a;
+
+/// The pieces in which the columns of a result's planes are completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pieces {
+    /// Columns of a piece; the last has what is left.
+    pub piece: usize,
+    /// How many.
+    pub count: usize,
+}
+
 /// A convolution. For a transposed one, the axes are those of the convolution it is the adjoint of: `input` is the
 /// size of the transposed result.
 #[derive(Clone, Copy, Debug)]
@@ -83,11 +96,13 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    pub(super) fn inputs(&self) -> usize {
+    /// Elements of an input plane.
+    pub fn inputs(&self) -> usize {
         self.axes.iter().map(|a| a.input).product()
     }
 
-    pub(super) fn outputs(&self) -> usize {
+    /// Elements of an output plane.
+    pub fn outputs(&self) -> usize {
         self.axes.iter().map(|a| a.output).product()
     }
 
@@ -132,35 +147,67 @@ impl Failure {
     }
 }
 
-/// A floating-point convolution.
+/// Whether [`convolve`] computes it by its definition.
+fn is_direct(g: &Geometry) -> bool {
+    g.cin == 1 && g.cout <= 2
+}
+
+/// A convolution of one tap as products of the weight and images: their sizes, and where operands start.
+pub fn products(g: &Geometry) -> Option<(Sizes, Vec<(usize, usize)>)> {
+    if is_direct(g) || !g.is_pointwise() {
+        return None;
+    }
+    let (n, k) = (g.outputs(), g.cin);
+    let start = |i: usize| (i % g.groups * g.cout * k, i * k * n);
+    let starts = (0..g.batch * g.groups).map(start).collect();
+    Some((Sizes { m: g.cout, n, k }, starts))
+}
+
+/// The pieces in which [`convolve`] completes planes, if it does so piece by piece.
+pub fn pieces<T>(g: &Geometry) -> Option<Pieces> {
+    let positions = g.outputs();
+    if is_direct(g) {
+        return Some(Pieces {
+            piece: positions,
+            count: 1,
+        });
+    }
+    if g.is_pointwise() || positions < POSITIONS {
+        return None;
+    }
+    let piece = tile_width(g.cin * g.taps() * size_of::<T>());
+    Some(Pieces {
+        piece,
+        count: positions.div_ceil(piece),
+    })
+}
+
+/// A floating-point convolution. `done` runs over what is complete, if [`pieces`] says in which pieces.
 ///
 /// # Errors
 /// `Internal`: an operand is smaller than the geometry says.
-pub fn convolve<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+pub fn convolve<T: Real + Plain>(
+    g: &Geometry,
+    x: &[T],
+    w: &[T],
+    out: &mut [T],
+    done: Option<&Done<'_>>,
+) -> Result<()> {
     let (taps, positions) = (g.taps(), g.outputs());
     if out.is_empty() {
         return Ok(());
     }
-    if g.cin == 1 && g.cout <= 2 {
-        direct(g, x, w, out);
+    if is_direct(g) {
+        match done {
+            None => direct(g, x, w, out),
+            Some(done) => direct_planes(g, x, w, out, done),
+        }
         return Ok(());
     }
     let k = g.cin * taps;
-    if g.is_pointwise() {
-        let s = Sizes {
-            m: g.cout,
-            n: positions,
-            k,
-        };
-        let start = |i: usize| (i % g.groups * g.cout * k, i * k * positions);
-        let starts: Vec<_> = (0..g.batch * g.groups).map(start).collect();
-        return products(
-            s,
-            View::dense(w, k),
-            View::dense(x, positions),
-            &starts,
-            out,
-        );
+    if let Some((s, starts)) = products(g) {
+        let (w, x) = (View::dense(w, s.k), View::dense(x, s.n));
+        return matmul::products(s, w, x, &starts, out);
     }
     let width = tile_width(k * size_of::<T>());
     let columns = g.batch * positions;
@@ -180,13 +227,38 @@ pub fn convolve<T: Real + Plain>(g: &Geometry, x: &[T], w: &[T], out: &mut [T]) 
     };
     let failure = Failure::new();
     let out = Shared::new(out);
-    ranges(g.groups * tiles, g.cout * k * width / 8, |tasks| {
+    ranges_on(g.groups * tiles, g.cout * k * width / 8, |tasks, thread| {
         for task in tasks {
-            let (group, tile) = (task / tiles, tile(task % tiles));
-            failure.keep(convolve_tile(g, x, w, &out, group, tile));
+            let (group, i) = (task / tiles, task % tiles);
+            failure.keep(convolve_tile(g, x, w, &out, group, tile(i)));
+            if let Some(done) = done.filter(|_| per_image > 0) {
+                let first = (i / per_image * g.groups + group) * g.cout;
+                done(first..first + g.cout, i % per_image, thread);
+            }
         }
     });
     failure.take()
+}
+
+/// The same by its definition, a plane at a time.
+fn direct_planes<T: Wide>(g: &Geometry, x: &[T], w: &[T], out: &mut [T], done: &Done<'_>) {
+    let plane = g.outputs();
+    let lines = plane / g.axes[2].output;
+    let out = Shared::new(out);
+    let cost = plane * g.cin * g.taps() / 4;
+    ranges_on(g.batch * g.groups * g.cout, cost, |planes, thread| {
+        for i in planes {
+            dispatch(Direct {
+                g,
+                x,
+                w,
+                first: i * lines,
+                // SAFETY: planes are disjoint.
+                out: unsafe { out.part(i * plane..(i + 1) * plane) },
+            });
+            done(i..i + 1, 0, thread);
+        }
+    });
 }
 
 fn tile_width(column_bytes: usize) -> usize {
@@ -476,7 +548,7 @@ fn add_scaled<T: Wide>(out: &mut [T], x: &[T], stride: usize, factor: T) {
     }
 }
 
-/// A floating-point transposed convolution; `w` is `[groups · cin, cout, taps]`.
+/// A floating-point transposed convolution; `w` is `[groups · cin, cout, taps]`. `done` runs over whole planes.
 ///
 /// # Errors
 /// `Internal`: an operand is smaller than the geometry says.
@@ -485,6 +557,7 @@ pub fn convolve_transposed<T: Real + Plain>(
     x: &[T],
     w: &[T],
     out: &mut [T],
+    done: Option<&Done<'_>>,
 ) -> Result<()> {
     let (taps, size, positions) = (g.taps(), g.inputs(), g.outputs());
     if out.is_empty() {
@@ -496,14 +569,14 @@ pub fn convolve_transposed<T: Real + Plain>(
     let failure = Failure::new();
     let out = Shared::new(out);
     let cost = block * taps * positions * g.cin / 8;
-    ranges(g.batch * g.groups * blocks, cost, |tasks| {
+    ranges_on(g.batch * g.groups * blocks, cost, |tasks, thread| {
         for task in tasks {
             let (image_group, first) = (task / blocks, task % blocks * block);
             let channels = first..(first + block).min(g.cout);
             let group = image_group % g.groups;
-            let from = (image_group * g.cout + channels.start) * size;
+            let rows = image_group * g.cout + channels.start..image_group * g.cout + channels.end;
             // SAFETY: blocks of channels are disjoint.
-            let out = unsafe { out.part(from..from + channels.len() * size) };
+            let out = unsafe { out.part(rows.start * size..rows.end * size) };
             let s = Sizes {
                 m: channels.len() * taps,
                 n: positions,
@@ -530,6 +603,9 @@ pub fn convolve_transposed<T: Real + Plain>(
                 }
                 Ok(())
             }));
+            if let Some(done) = done {
+                done(rows, 0, thread);
+            }
         }
     });
     failure.take()

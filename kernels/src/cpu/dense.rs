@@ -123,10 +123,15 @@ impl<'a, T> Shared<'a, T> {
 /// Calls `f(range)` on disjoint ranges that cover `0..count`, in parallel where `count · cost` elementary operations
 /// are worth it. What `f` computes must not depend on where ranges end.
 pub fn ranges(count: usize, cost: usize, f: impl Fn(Range<usize>) + Sync) {
+    split(count, cost, &|range, _| f(range));
+}
+
+/// The same; `f` is also told which thread it runs on, of as many as the pool has: no two at a time on the same.
+pub fn ranges_on(count: usize, cost: usize, f: impl Fn(Range<usize>, usize) + Sync) {
     split(count, cost, &f);
 }
 
-fn split(count: usize, cost: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
+fn split(count: usize, cost: usize, f: &(dyn Fn(Range<usize>, usize) + Sync)) {
     if count == 0 {
         return;
     }
@@ -134,10 +139,10 @@ fn split(count: usize, cost: usize, f: &(dyn Fn(Range<usize>) + Sync)) {
     let worth = count.saturating_mul(cost.max(1)) / GRAIN;
     let chunks = worth.min(count).min(pool.threads() * 16);
     if chunks <= 1 {
-        return f(0..count);
+        return f(0..count, 0);
     }
     let at = |chunk: usize| (count as u128 * chunk as u128 / chunks as u128) as usize;
-    pool.run(chunks, &|begin, end, _| f(at(begin)..at(end)));
+    pool.run(chunks, &|begin, end, thread| f(at(begin)..at(end), thread));
 }
 
 /// Calls `f(first, block)` on blocks of whole rows of `row` elements that cover `out`; `first` is the number of the

@@ -5,8 +5,8 @@
 //! from where it lies. A tile of output channels by vectors of positions is kept in registers over all input channels
 //! and taps: each result is one chain of fused multiply-adds in the order of the weight, whatever the band.
 
-use super::conv::{Axis, Geometry};
-use super::dense::{Shared, ranges, scratch};
+use super::conv::{Axis, Done, Geometry, Pieces};
+use super::dense::{Shared, ranges_on, scratch};
 use super::isa::{Loop, dispatch};
 use super::strided::prefetch;
 use ferrotrace_runtime::Isa;
@@ -69,18 +69,35 @@ pub fn suits(g: &Geometry) -> bool {
         && form().is_some()
 }
 
-/// The convolution, where [`suits`] holds.
-pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32]) {
-    let Some(form) = form() else { return };
-    let weights = pack(g, w, form.channels);
+/// Output rows of a band, and how many bands an image has.
+fn bands(g: &Geometry) -> (usize, usize) {
     let [_, height, row] = g.axes;
     let halo = (height.kernel - 1) * height.dilation;
     let pitch = row.input + row.padding;
     let rows = (BAND / (4 * g.cin * pitch).max(1))
         .saturating_sub(halo)
         .clamp(1, height.output);
-    let bands = height.output.div_ceil(rows);
-    let rows = height.output.div_ceil(bands);
+    let rows = height.output.div_ceil(height.output.div_ceil(rows));
+    (rows, height.output.div_ceil(rows))
+}
+
+/// The pieces in which [`convolve`] completes planes.
+pub fn pieces(g: &Geometry) -> Pieces {
+    let (rows, count) = bands(g);
+    Pieces {
+        piece: rows * g.axes[2].output,
+        count,
+    }
+}
+
+/// The convolution, where [`suits`] holds. `done` runs over what is complete.
+pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], done: Option<&Done<'_>>) {
+    let Some(form) = form() else { return };
+    let weights = pack(g, w, form.channels);
+    let [_, height, row] = g.axes;
+    let halo = (height.kernel - 1) * height.dilation;
+    let pitch = row.input + row.padding;
+    let (rows, bands) = bands(g);
     let band = Band {
         g,
         form,
@@ -94,7 +111,7 @@ pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32]) {
     };
     let out = Shared::new(out);
     let cost = g.cout * g.cin * g.taps() * rows * row.output / 16;
-    ranges(g.batch * g.groups * bands, cost, |tasks| {
+    ranges_on(g.batch * g.groups * bands, cost, |tasks, thread| {
         for task in tasks {
             let (image_group, i) = (task / bands, task % bands);
             let lines = i * rows..((i + 1) * rows).min(height.output);
@@ -104,6 +121,9 @@ pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32]) {
                 band.fill(planes, padded, &lines);
                 band.run(padded, image_group, &lines, &out);
             });
+            if let Some(done) = done {
+                done(image_group * g.cout..(image_group + 1) * g.cout, i, thread);
+            }
         }
     });
 }
@@ -379,7 +399,7 @@ mod tests {
         let w = numbers(groups * cout * cin * g.taps(), 2);
         let mut got = vec![0.0; batch * groups * cout * g.outputs()];
         let mut want = vec![0.0; got.len()];
-        convolve(&g, &x, &w, &mut got);
+        convolve(&g, &x, &w, &mut got, None);
         super::super::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
     }

@@ -1,12 +1,18 @@
 //! Convolutions, plain and transposed.
 
 use super::{Inferred, tensor};
-use crate::cpu::conv::{Axis, Geometry, convolve, convolve_transposed, direct, direct_transposed};
-use crate::cpu::dense::{elements, elements_mut};
+use crate::cpu::conv::{
+    Axis, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed, pieces,
+    products,
+};
+use crate::cpu::dense::{Plain, elements, elements_mut};
+use crate::cpu::matmul::View;
+use crate::cpu::panels::{Epilogue, Then, planes_then, products_then, scratch_elements};
 use crate::cpu::shifted;
+use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::{ArgMeta, Array, ConvSpec};
-use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+use ferrotrace_runtime::{Category, DType, Element, Error, Fault, Result, Shape};
 
 /// The name, by spatial rank.
 pub(super) fn name(spec: &ConvSpec) -> &'static str {
@@ -161,16 +167,14 @@ pub(super) fn infer(spec: &ConvSpec, args: &[ArgMeta<'_>]) -> Inferred {
 /// Out of memory.
 pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let compute = dtype.compute();
-    let x = contiguous(&cast(array(args, 0)?, compute)?)?;
-    let w = contiguous(&cast(array(args, 1)?, compute)?)?;
-    let (g, _) = geometry(spec, x.shape(), w.shape())?;
+    let (x, w, g) = operands(spec, args, compute)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), compute)?;
     macro_rules! float {
         ($t:ty) => {{
             let (x, w, out) = (elements::<$t>(&x)?, elements(&w)?, elements_mut(&mut out)?);
             match spec.transposed {
-                false => convolve(&g, x, w, out)?,
-                true => convolve_transposed(&g, x, w, out)?,
+                false => convolve(&g, x, w, out, None)?,
+                true => convolve_transposed(&g, x, w, out, None)?,
             }
         }};
     }
@@ -185,7 +189,8 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
     }
     match compute {
         DType::F32 if !spec.transposed && shifted::suits(&g) => {
-            shifted::convolve(&g, elements(&x)?, elements(&w)?, elements_mut(&mut out)?);
+            let (x, w, out) = (elements(&x)?, elements(&w)?, elements_mut(&mut out)?);
+            shifted::convolve(&g, x, w, out, None);
         }
         DType::F32 => float!(f32),
         DType::F64 => float!(f64),
@@ -196,6 +201,90 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         _ => integer!(u8),
     }
     cast(&out, dtype)
+}
+
+/// The operands, dense and of the type that is computed in.
+fn operands(spec: &ConvSpec, args: &[Arg], compute: DType) -> Result<(Array, Array, Geometry)> {
+    let x = contiguous(&cast(array(args, 0)?, compute)?)?;
+    let w = contiguous(&cast(array(args, 1)?, compute)?)?;
+    let (g, _) = geometry(spec, x.shape(), w.shape())?;
+    Ok((x, w, g))
+}
+
+/// The convolution of type `dtype`, `F32` or `F64`, which the kernel of `epilogue` takes up piece by piece of its planes,
+/// while they are in the cache (ir X3 to X6). No fault: all is done.
+///
+/// # Errors
+/// Out of memory; an internal error where the kernel is not made for the convolution.
+pub fn run_then(
+    spec: &ConvSpec,
+    args: &[Arg],
+    dtype: DType,
+    epilogue: &Epilogue<'_>,
+) -> Result<Option<Fault>> {
+    let (x, w, g) = operands(spec, args, dtype)?;
+    let rows = g.batch * g.groups * g.cout;
+    if dtype == DType::F32 && !spec.transposed && shifted::suits(&g) {
+        let (x, w) = (elements(&x)?, elements(&w)?);
+        let cut = Some(shifted::pieces(&g));
+        return planes_then(epilogue, [rows, g.outputs()], cut, |out, done| {
+            shifted::convolve(&g, x, w, out, done);
+            Ok(())
+        });
+    }
+    match dtype {
+        DType::F32 => float_then::<f32>(spec, &g, &x, &w, epilogue),
+        DType::F64 => float_then::<f64>(spec, &g, &x, &w, epilogue),
+        other => Err(Error::internal(format!(
+            "a kernel behind a convolution of {other}"
+        ))),
+    }
+}
+
+/// Bytes of scratch memory that [`run_then`] takes for a convolution of operands of these shapes, on this thread's number
+/// of threads, if its result has no memory of its own.
+///
+/// # Errors
+/// The shapes are not those of a convolution.
+pub fn scratch(spec: &ConvSpec, x: &Shape, w: &Shape, dtype: DType) -> Result<usize> {
+    let (g, shape) = geometry(spec, x, w)?;
+    let all = shape.numel() * dtype.size();
+    Ok(match products(&g).filter(|_| !spec.transposed) {
+        Some((s, starts)) => {
+            scratch_elements(s, starts.len(), dtype.size(), true, None) * dtype.size()
+        }
+        None => all,
+    })
+}
+
+fn float_then<T: Element + Real + Plain>(
+    spec: &ConvSpec,
+    g: &Geometry,
+    x: &Array,
+    w: &Array,
+    epilogue: &Epilogue<'_>,
+) -> Result<Option<Fault>> {
+    let rows = g.batch * g.groups * g.cout;
+    let (x, w) = (elements::<T>(x)?, elements::<T>(w)?);
+    if spec.transposed {
+        let whole = Pieces {
+            piece: g.inputs(),
+            count: 1,
+        };
+        return planes_then(epilogue, [rows, g.inputs()], Some(whole), |out, done| {
+            convolve_transposed(g, x, w, out, done)
+        });
+    }
+    if let Some((sizes, starts)) = products(g) {
+        let (left, right) = (View::dense(w, sizes.k), View::dense(x, sizes.n));
+        return products_then(sizes, left, right, &starts, None, Then::Kernel(epilogue));
+    }
+    planes_then(
+        epilogue,
+        [rows, g.outputs()],
+        pieces::<T>(g),
+        |out, done| convolve(g, x, w, out, done),
+    )
 }
 
 #[cfg(test)]

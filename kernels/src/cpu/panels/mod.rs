@@ -8,6 +8,7 @@
 mod cut;
 mod job;
 mod operand;
+mod planes;
 
 use super::dense::Shared;
 use super::matmul::{Sizes, Starts, View, products, products_into};
@@ -18,6 +19,7 @@ pub(crate) use cut::scratch_elements;
 use ferrotrace_runtime::{Buffer, Device, Element, Error, Fault, Launch, Pool, Result, prepare};
 use job::{Job, To};
 use operand::{Fed, Feeding};
+pub(crate) use planes::planes_then;
 use smallvec::SmallVec;
 
 /// Columns of a unit of the kernel where the product is not cut.
