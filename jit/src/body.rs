@@ -119,6 +119,20 @@ pub struct Number {
     pub dtype: DType,
 }
 
+impl Number {
+    /// Whether two are the same number: of one slot, or one constant.
+    pub(crate) fn is(&self, other: &Number) -> bool {
+        self.dtype == other.dtype
+            && match (self.operand, other.operand) {
+                (Operand::Slot(a, _), Operand::Slot(b, _)) => a == b,
+                (Operand::Const(a), Operand::Const(b)) => {
+                    a.category() == b.category() && a.to_bits(DType::F64) == b.to_bits(DType::F64)
+                }
+                _ => false,
+            }
+    }
+}
+
 /// A hash-consed list of values, operands before users.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
@@ -158,6 +172,36 @@ impl Body {
     /// The numbers, in order of first use.
     pub fn numbers(&self) -> &[Number] {
         &self.numbers
+    }
+
+    /// Every mask.
+    pub fn masks(&self) -> &[Vec<Expr>] {
+        &self.masks
+    }
+
+    /// This body with other buffers and numbers. Both maps are one to one: no two values become equal.
+    pub(crate) fn renamed(
+        &self,
+        source: &dyn Fn(Source) -> Source,
+        number: &dyn Fn(&Number) -> Number,
+    ) -> Body {
+        let mut values = self.values.clone();
+        for value in &mut values {
+            if let BodyOp::Load { source: from, .. } = &mut value.op {
+                *from = source(*from);
+            }
+        }
+        let mut memo = HashTable::with_capacity(values.len());
+        for (at, value) in values.iter().enumerate() {
+            let rehash = |&known: &Value| hash(&values[known as usize]);
+            memo.insert_unique(hash(value), at as Value, rehash);
+        }
+        Body {
+            values,
+            memo,
+            masks: self.masks.clone(),
+            numbers: self.numbers.iter().map(number).collect(),
+        }
     }
 
     /// Appends a value, or finds the equal one (codegen A7.1; the mask is part of the operation, A7.2).
@@ -204,17 +248,7 @@ impl Body {
 
     /// A number, as a value of `dtype`'s compute type.
     pub fn push_number(&mut self, number: Number) -> Value {
-        let same = |n: &Number| {
-            n.dtype == number.dtype
-                && match (n.operand, number.operand) {
-                    (Operand::Slot(a, _), Operand::Slot(b, _)) => a == b,
-                    (Operand::Const(a), Operand::Const(b)) => {
-                        a.category() == b.category()
-                            && a.to_bits(DType::F64) == b.to_bits(DType::F64)
-                    }
-                    _ => false,
-                }
-        };
+        let same = |n: &Number| n.is(&number);
         let at = self.numbers.iter().position(same).unwrap_or_else(|| {
             self.numbers.push(number);
             self.numbers.len() - 1

@@ -2,6 +2,7 @@
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
 mod ahead;
+mod alike;
 mod arguments;
 mod chunks;
 pub mod cuda;
@@ -34,6 +35,7 @@ use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Grid, KernelSource, Layout};
 
+pub(crate) use alike::Alike;
 pub use kernel::emit;
 pub(crate) use merge::merge_loops;
 

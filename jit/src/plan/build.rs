@@ -6,10 +6,10 @@ use super::report;
 use super::run::Places;
 use super::{Before, Captures, Draft, GraphLimits, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
-use crate::emit::{self, Emitted, Machine, Pointer};
+use crate::emit::{self, Alike, Emitted, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
-use crate::schedule::{Scheduled, fuse};
+use crate::schedule::{FusedNode, Prologue, Scheduled, fuse};
 use crate::simplify::simplify;
 use crate::tune::Measured;
 use ferrotrace_kernels::{Op, ValueId};
@@ -99,24 +99,19 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         return Err(Error::internal("the schedule lost a step"));
     }
     let (machine, device) = (Machine::default(), graph.device());
-    // What computes an operand of the product at a step.
-    let before = |at: usize| {
-        let prologue = schedule.prologues.get(&at)?;
-        let node = prologue.node();
-        let stored = FxHashSet::from_iter([node]);
-        let mut kernel = emit::emit(&prologue.kernel, &stored, limits, &machine);
-        kernel.in_place.clear();
-        Some(Before {
-            node,
-            operand: prologue.operand,
-            by_rows: prologue.by_rows,
-            kernel,
-        })
+    let fed: FxHashSet<ValueId> = schedule.prologues.values().map(Prologue::node).collect();
+    let fused = schedule.steps.iter().filter_map(|step| match step {
+        Scheduled::Fused(fused) => Some((&**fused, &schedule.stored)),
+        Scheduled::Call(_) => None,
+    });
+    let prologues = schedule.prologues.values().map(|p| (&p.kernel, &fed));
+    let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| match device.is_cpu() {
+        true => emit::emit(node, stored, limits, &machine),
+        false => emit::cuda::emit(node, stored),
     };
-    let steps: Vec<Step> = schedule
-        .steps
-        .iter()
-        .map(|step| match step {
+    let mut alike = Alike::of(fused.chain(prologues), &write);
+    let steps = schedule.steps.iter().map(|step| {
+        Ok(match step {
             Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
                 let stored = &schedule.stored;
                 let kernel = emit::cuda::product::emit(&graph, &lowering, fused, stored, limits);
@@ -124,14 +119,12 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
             }
             Scheduled::Fused(fused) => {
                 let stored = &schedule.stored;
-                let mut kernel = if device.is_cpu() {
-                    emit::emit(fused, stored, limits, &machine)
-                } else {
-                    emit::cuda::emit(fused, stored)
-                };
+                let mut kernel = alike.emit(fused, stored)?;
                 match fused.product.map(|p| (p, &lowering.steps[p.step])) {
                     Some((product, Lowered::Call(call))) => {
-                        let before = before(product.step);
+                        let prologue = schedule.prologues.get(&product.step);
+                        let before = prologue.map(|p| before(p, &mut alike, &fed));
+                        let before = before.transpose()?;
                         // The operands of the product are read until its last panel.
                         let mut operands = lowering.steps[product.step].reads();
                         let fed = before.iter().flat_map(|b| b.kernel.node.loads());
@@ -149,13 +142,13 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                 }
             }
             Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Call(call) => match before(*at) {
+                Lowered::Call(call) => match schedule.prologues.get(at) {
                     None => Step::Call(call.clone()),
-                    before => Step::Template(Box::new(Template {
+                    Some(prologue) => Step::Template(Box::new(Template {
                         call: call.clone(),
                         stored: true,
                         epilogue: None,
-                        before,
+                        before: Some(before(prologue, &mut alike, &fed)?),
                         kernel: None,
                     })),
                 },
@@ -165,7 +158,8 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
         })
-        .collect();
+    });
+    let steps = steps.collect::<Result<Vec<Step>>>()?;
     spans.end("emit");
     let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
@@ -218,6 +212,22 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         super::run::verify(&draft)?;
     }
     Ok(draft)
+}
+
+/// What computes an operand of a product.
+fn before<'a>(
+    prologue: &'a Prologue,
+    alike: &mut Alike<'a>,
+    fed: &FxHashSet<ValueId>,
+) -> Result<Before> {
+    let mut kernel = alike.emit(&prologue.kernel, fed)?;
+    kernel.in_place.clear();
+    Ok(Before {
+        node: prologue.node(),
+        operand: prologue.operand,
+        by_rows: prologue.by_rows,
+        kernel,
+    })
 }
 
 /// For each step, the buffers that nothing after it uses (scheduler B-01); outputs are in none.
