@@ -142,3 +142,122 @@ fn parts_of_dimensions() {
         equal(&x.narrow(0, -2, 2), &[2], &[5.0, 6.0]);
     });
 }
+
+#[test]
+fn numbers_beyond_an_integer_type() {
+    both(|| {
+        let x = Tensor::from_slice(&[5u8, 100, 250], 3, &cpu());
+        equal(&x.lt(300), &[3], &[1.0, 1.0, 1.0]);
+        equal(&x.eq(261), &[3], &[0.0, 0.0, 0.0]);
+        equal(&x.gt(-1), &[3], &[1.0, 1.0, 1.0]);
+        equal(&x.clamp(-2, 1i64 << 31), &[3], &[5.0, 100.0, 250.0]);
+        equal(&x.clamp(10, 1000), &[3], &[10.0, 100.0, 250.0]);
+        equal(&x.clamp(300, 1e3), &[3], &[300.0, 300.0, 300.0]);
+        equal(&x.clamp_min(-129), &[3], &[5.0, 100.0, 250.0]);
+        equal(&x.clamp_max(256), &[3], &[5.0, 100.0, 250.0]);
+        equal(&x.minimum(i64::MAX), &[3], &[5.0, 100.0, 250.0]);
+        assert_eq!(x.minimum(i64::MAX).dtype(), U8);
+        equal(&(&x + 256), &[3], &[5.0, 100.0, 250.0]);
+    });
+}
+
+#[test]
+fn positions_in_nothing() {
+    both(|| {
+        let zero = ints(&[0]);
+        let matrix = Tensor::zeros([0, 3], F32, &cpu());
+        let row = Tensor::zeros([1, 3], F32, &cpu());
+        let index = zero.reshape([1, 1]).expand([1, 3]).contiguous();
+        for x in [
+            matrix.index_select(0, &zero),
+            matrix.embedding(&zero),
+            matrix.index(&[Some(&zero)]),
+            matrix.index_put(&[Some(&zero)], &row, false),
+            matrix.gather(0, &index),
+            matrix.transpose(0, 1).scatter_add(1, &index.t(), &row.t()),
+        ] {
+            let error = x.eval().unwrap_err().to_string();
+            assert!(error.contains("empty"), "{error}");
+        }
+        let none = Tensor::zeros([0], I64, &cpu());
+        assert_eq!(matrix.index_select(0, &none).dims(), [0, 3]);
+        equal(&matrix.index_select(1, &zero), &[0, 1], &[]);
+    });
+}
+
+#[test]
+fn positions_beyond_what_is_the_same_everywhere() {
+    both(|| {
+        let five = ints(&[5]);
+        let row = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [1, 3], &cpu());
+        let table = row.expand([4, 3]);
+        for x in [
+            row.clone(),
+            &row * 2.0,
+            table.clone(),
+            (&row + 1.0).expand([4, 3]),
+            Tensor::ones([4, 3], F32, &cpu()),
+        ] {
+            for y in [
+                x.index_select(0, &five),
+                x.index(&[Some(&five)]).exp().sum_keepdim(..),
+                x.gather(0, &five.reshape([1, 1])),
+            ] {
+                let error = y.to_vec::<f32>().unwrap_err().to_string();
+                assert!(error.contains("index 5"), "{error}");
+            }
+        }
+        equal(
+            &table.index_select(0, &ints(&[3, -4])),
+            &[2, 3],
+            &[1.0, 2.0, 3.0, 1.0, 2.0, 3.0],
+        );
+    });
+}
+
+#[test]
+fn a_number_is_sorted_and_gathered_as_a_row_of_one() {
+    both(|| {
+        let x = Tensor::scalar(2.5, F32, &cpu()) * 2.0;
+        let (values, indices) = x.sort(-1, true);
+        equal(&values, &[], &[5.0]);
+        equal(&indices, &[], &[0.0]);
+        equal(&x.topk(1, 0, true).0, &[], &[5.0]);
+        let zero = Tensor::scalar(0, I64, &cpu());
+        equal(&x.gather(0, &zero), &[], &[5.0]);
+        assert!(x.gather(0, &(&zero + 1)).eval().is_err());
+        equal(&x.scatter_add(0, &zero, &x), &[], &[10.0]);
+        assert!(x.scatter_add(0, &(&zero - 3), &x).eval().is_err());
+        equal(&x.transpose(0, -1), &[], &[5.0]);
+        assert!(x.transpose(0, 1).error().is_some());
+    });
+}
+
+#[test]
+fn steps_and_offsets_beyond_memory() {
+    both(|| {
+        let x = Tensor::arange(0, 24, 1, F32, &cpu()).reshape([2, 3, 4]);
+        for step in [1 << 62, usize::MAX, isize::MAX as usize] {
+            let first = x.slice(1, 0, isize::MAX, step);
+            equal(&first.sum(..), &[], &[60.0]);
+            equal(
+                &(first + 1.0).select(0, 1),
+                &[1, 4],
+                &[13.0, 14.0, 15.0, 16.0],
+            );
+        }
+        for offset in [isize::MAX, isize::MIN, 4, -3] {
+            assert_eq!(x.diagonal(offset, 1, 2).dims(), [2, 0], "{offset}");
+            assert_eq!(
+                (x.diagonal(offset, 1, 2) + 1.0)
+                    .sum(..)
+                    .to_scalar::<f32>()
+                    .unwrap(),
+                0.0
+            );
+        }
+        let window = (&x + 1.0).unfold(1, 3, isize::MAX as usize).exp().log();
+        assert_eq!(window.dims(), [2, 1, 4, 3]);
+        assert_eq!(window.sum(..).to_scalar::<f32>().unwrap().round(), 300.0);
+    });
+}

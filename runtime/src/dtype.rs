@@ -83,6 +83,23 @@ impl DType {
         matches!(self.category(), Category::Int)
     }
 
+    /// The least and the greatest value of an integer type; `None` of others.
+    ///
+    /// ```
+    /// use ferrotrace_runtime::DType::*;
+    /// assert_eq!((U8.int_range(), Bool.int_range()), (Some((0, 255)), None));
+    /// ```
+    pub const fn int_range(self) -> Option<(i64, i64)> {
+        match self {
+            DType::U8 => Some((0, u8::MAX as i64)),
+            DType::I8 => Some((i8::MIN as i64, i8::MAX as i64)),
+            DType::I16 => Some((i16::MIN as i64, i16::MAX as i64)),
+            DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+            DType::I64 => Some((i64::MIN, i64::MAX)),
+            _ => None,
+        }
+    }
+
     /// Whether the type is `F16` or `BF16`.
     pub const fn is_half(self) -> bool {
         matches!(self, DType::F16 | DType::BF16)

@@ -8,7 +8,7 @@ use ferrotrace_kernels::{
     BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, ValueId, ops::pointwise, ops::view,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 /// Writes values of a graph into one body, over loops of these extents.
@@ -156,10 +156,15 @@ impl<'a> Expansion<'a> {
             Op::Gather { dim } => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let (idx, _) = self.tensor(node, 1)?;
-                let at = self.checked(id, idx, index, (*dim, shape[*dim]), mask)?;
+                // A 0-d tensor is indexed as one of size 1.
+                let size = shape.get(*dim).copied().unwrap_or(1);
+                let at = self.checked(id, idx, index, (*dim, size), mask)?;
                 let mut inner = index.to_vec();
-                inner[*dim] = at;
-                self.value(x, &inner, mask)?
+                if let Some(along) = inner.get_mut(*dim) {
+                    *along = at.clone();
+                }
+                let value = self.value(x, &inner, mask)?;
+                self.guarded(value, &[at])
             }
             Op::Index { axes, at } => self.index(id, node, axes, *at, index, mask)?,
             view if view.is_view() => {
@@ -620,12 +625,15 @@ impl<'a> Expansion<'a> {
         let block_index = &index[at..at + block];
         let mut kept = index[..at].iter().chain(&index[at + block..]);
         let mut inner = Vec::with_capacity(shape.rank());
+        let mut checks = Vec::with_capacity(axes.len());
         for d in 0..shape.rank() {
             match axes.iter().position(|&a| a as usize == d) {
                 Some(which) => {
                     let (idx, idx_shape) = self.tensor(node, 1 + which)?;
                     let position = broadcast_index(&idx_shape, block_index);
-                    inner.push(self.checked(id, idx, &position, (d, shape[d]), mask)?);
+                    let at = self.checked(id, idx, &position, (d, shape[d]), mask)?;
+                    checks.push(at.clone());
+                    inner.push(at);
                 }
                 None => inner.push(
                     kept.next()
@@ -634,7 +642,53 @@ impl<'a> Expansion<'a> {
                 ),
             }
         }
-        self.value(x, &inner, mask)
+        let value = self.value(x, &inner, mask)?;
+        Ok(self.guarded(value, &checks))
+    }
+
+    /// The value read at checked indices, with the checks among its operands: where a dimension has one element, or the
+    /// same is everywhere along it, the position read says nothing of the index, which is to be in range all the same.
+    fn guarded(&mut self, mut value: Value, indices: &[Expr]) -> Value {
+        for index in indices {
+            let mut check = None;
+            index.any(&mut |term| {
+                if let Term::Value(v) = term {
+                    check = Some(*v);
+                }
+                false
+            });
+            let Some(check) = check.filter(|&v| self.may_fail(v) && !self.depends(value, v)) else {
+                continue;
+            };
+            let zero = self.body.push_number(Number {
+                operand: Operand::Const(Scalar::Int(0)),
+                dtype: DType::I64,
+            });
+            let compared = BodyOp::Binary(BinaryOp::Ge, check, zero);
+            let passed = self.body.push(compared, DType::Bool);
+            let dtype = self.body.value(value).dtype;
+            value = self.body.push(BodyOp::Select(passed, value, value), dtype);
+        }
+        value
+    }
+
+    fn may_fail(&self, value: Value) -> bool {
+        matches!(self.body.value(value).op, BodyOp::Check { site, .. } if site != PROVED)
+    }
+
+    /// Whether a value is computed from another.
+    fn depends(&self, value: Value, on: Value) -> bool {
+        let (mut open, mut seen) = (vec![value], FxHashSet::default());
+        while let Some(v) = open.pop() {
+            if v == on {
+                return true;
+            }
+            // Operands stand before their users.
+            if v > on && seen.insert(v) {
+                open.extend(self.body.operands(v));
+            }
+        }
+        false
     }
 
     /// The index of a view's operand.

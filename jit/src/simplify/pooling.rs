@@ -10,13 +10,10 @@ use smallvec::SmallVec;
 
 /// What no element is less than.
 fn lowest(dtype: DType) -> Scalar {
-    match dtype {
-        DType::U8 | DType::Bool => Scalar::Int(0),
-        DType::I8 => Scalar::Int(i8::MIN.into()),
-        DType::I16 => Scalar::Int(i16::MIN.into()),
-        DType::I32 => Scalar::Int(i32::MIN.into()),
-        DType::I64 => Scalar::Int(i64::MIN),
-        _ => Scalar::Float(f64::NEG_INFINITY),
+    match dtype.int_range() {
+        Some((least, _)) => Scalar::Int(least),
+        None if dtype == DType::Bool => Scalar::Int(0),
+        None => Scalar::Float(f64::NEG_INFINITY),
     }
 }
 

@@ -43,6 +43,16 @@ fn check_rank(x: &Shape, index: &Shape) -> Result<()> {
     )))
 }
 
+/// Indices of shape `index` have something to point at in dimension `dim`: none does in an empty one, whatever it says.
+fn check_not_empty(x: &Shape, dim: usize, index: &Shape) -> Result<()> {
+    if x.get(dim) == Some(&0) && index.numel() > 0 {
+        return Err(Error::shape(format!(
+            "an index of shape {index} into dimension {dim} of {x}, which is empty"
+        )));
+    }
+    Ok(())
+}
+
 pub(super) fn infer_gather(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
     let (index, index_dtype) = tensor(args, 1)?;
@@ -54,6 +64,7 @@ pub(super) fn infer_gather(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
             "an index of shape {index} exceeds {x} apart from dimension {dim}"
         )));
     }
+    check_not_empty(x, dim, index)?;
     Ok((index.clone(), dtype))
 }
 
@@ -79,6 +90,9 @@ fn selected(axes: &[u8], at: usize, args: &[ArgMeta<'_>], first: usize) -> Resul
         block = block.broadcast(index).ok_or_else(|| {
             Error::shape(format!("index shapes {block} and {index} do not broadcast"))
         })?;
+    }
+    for &axis in axes {
+        check_not_empty(x, axis as usize, &block)?;
     }
     let kept: Vec<usize> = (0..x.rank())
         .filter(|&d| !axes.contains(&(d as u8)))
@@ -151,6 +165,7 @@ pub(super) fn infer_scatter(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
             "an index of shape {index} exceeds {x} apart from dimension {dim}"
         )));
     }
+    check_not_empty(x, dim, index)?;
     Ok((x.clone(), dtype))
 }
 

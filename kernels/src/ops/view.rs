@@ -21,9 +21,10 @@ impl ViewMap {
         let mut strides = Strides::from_elem(0, shape.rank());
         let mut offset = layout.offset() as isize;
         for ((base, terms), &stride) in self.dims.iter().zip(layout.strides()) {
-            offset += base * stride;
+            // Products leave the address space only where nothing follows them: dimensions of one element, empty windows.
+            offset = offset.wrapping_add(base.wrapping_mul(stride));
             for &(out, coefficient) in terms {
-                strides[out] += coefficient * stride;
+                strides[out] = strides[out].wrapping_add(coefficient.wrapping_mul(stride));
             }
         }
         // A window without elements has no position.
@@ -423,7 +424,10 @@ pub fn view_map(op: &Op, from: &Shape, to: &Shape) -> Option<ViewMap> {
             let mut out = 0;
             for (d, entry) in dims.iter_mut().enumerate() {
                 if d == *a {
-                    *entry = ((-offset).max(0), SmallVec::from_slice(&[(last, 1)]));
+                    *entry = (
+                        offset.saturating_neg().max(0),
+                        SmallVec::from_slice(&[(last, 1)]),
+                    );
                 } else if d == *b {
                     *entry = ((*offset).max(0), SmallVec::from_slice(&[(last, 1)]));
                 } else {

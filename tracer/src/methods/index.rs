@@ -108,6 +108,11 @@ impl Tensor {
     #[track_caller]
     pub fn gather(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
         let dim = attempt!("gather", dim.into().wrap_along(self.rank()), self, idx);
+        if self.rank() == 0 && idx.rank() == 0 {
+            // As a row of one, whose indices are checked.
+            let (row, at) = (self.unsqueeze(0), idx.unsqueeze(0));
+            return row.gather(0, &at).squeeze(0);
+        }
         Tensor::record(
             Op::Gather { dim },
             &[Input::Tensor(self), Input::Tensor(idx)],
@@ -186,7 +191,8 @@ impl Tensor {
         Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx)])
     }
 
-    /// A new last dimension of size `n` (`I64`), 1 at the index that the element is and 0 elsewhere.
+    /// A new last dimension of size `n` (`I64`), 1 at the index that the element is and 0 elsewhere: all
+    /// zeros of an index outside `0..n`.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

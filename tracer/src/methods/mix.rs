@@ -3,7 +3,7 @@
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Composite, Op};
-use ferrotrace_runtime::{Error, Scalar};
+use ferrotrace_runtime::{Category, Error, Scalar};
 
 impl Tensor {
     /// The elements of `a` where this mask (of dtype `Bool`) is true, else those of `b`; all three broadcast, and
@@ -47,7 +47,8 @@ impl Tensor {
         )
     }
 
-    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`.
+    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`. A limit that the tensor's integers cannot hold is
+    /// the nearest that they can.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -57,7 +58,11 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn clamp(&self, lo: impl Into<Scalar>, hi: impl Into<Scalar>) -> Tensor {
-        self.composite(Composite::Clamp, &[lo.into(), hi.into()])
+        let mut limits = [lo.into(), hi.into()];
+        if limits.iter().all(|v| v.category() < Category::Float) {
+            limits = limits.map(|v| self.limit(v));
+        }
+        self.composite(Composite::Clamp, &limits)
     }
 
     /// max(x, v); NaN stays.

@@ -26,7 +26,7 @@ pub use scatter::ReduceOp;
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{DType, Scalar};
 
 /// The value of a `Result`, or a return from the method with a tensor that carries the error.
 macro_rules! attempt {
@@ -86,9 +86,31 @@ impl Tensor {
         self.apply(Op::Unary(op))
     }
 
+    /// Records an operator of two operands. A number that the integers of this tensor cannot hold is compared as it
+    /// is, and as a limit stands for the nearest of them; arithmetic takes it modulo their range.
     #[track_caller]
     pub(crate) fn binary<'a>(&self, op: BinaryOp, rhs: impl Into<Operand<'a>>) -> Tensor {
-        Tensor::record(Op::Binary(op), &[Input::Tensor(self), rhs.into().input()])
+        use BinaryOp::{Eq, Ge, Gt, Le, Lt, Maximum, Minimum, Ne};
+        let mut rhs = rhs.into();
+        if let Operand::Scalar(number) = rhs {
+            let limit = self.limit(number);
+            match op {
+                Maximum | Minimum => rhs = Operand::Scalar(limit),
+                Eq | Ne | Lt | Le | Gt | Ge if limit.to_i64() != number.to_i64() => {
+                    return self.to_dtype(DType::I64).binary(op, number);
+                }
+                _ => {}
+            }
+        }
+        Tensor::record(Op::Binary(op), &[Input::Tensor(self), rhs.input()])
+    }
+
+    /// The value nearest to an integer among those that this tensor's integers can have; other numbers as they are.
+    pub(crate) fn limit(&self, number: Scalar) -> Scalar {
+        match (number, self.dtype().int_range()) {
+            (Scalar::Int(n), Some((low, high))) => Scalar::Int(n.clamp(low, high)),
+            _ => number,
+        }
     }
 
     /// Records a composite of this tensor and numbers.

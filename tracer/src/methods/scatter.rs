@@ -25,6 +25,11 @@ pub enum ReduceOp {
 impl Tensor {
     #[track_caller]
     fn scattered(&self, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
+        if self.rank() == 0 && idx.rank() == 0 && src.rank() == 0 {
+            // As rows of one, whose indices are checked.
+            let [row, at, src] = [self, idx, src].map(|t| t.unsqueeze(0));
+            return row.scattered(op, &at, &src).squeeze(0);
+        }
         Tensor::record(
             op,
             &[Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)],

@@ -66,7 +66,7 @@ impl Tensor {
         self.apply(Op::Permute(attempt!("permute", order, self)))
     }
 
-    /// Dimensions `a` and `b` exchanged.
+    /// Dimensions `a` and `b` exchanged; of a 0-d tensor, itself.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -76,8 +76,11 @@ impl Tensor {
     #[track_caller]
     pub fn transpose(&self, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
         let rank = self.rank();
-        let a = attempt!("transpose", a.into().wrap(rank), self);
-        let b = attempt!("transpose", b.into().wrap(rank), self);
+        let a = attempt!("transpose", a.into().wrap_along(rank), self);
+        let b = attempt!("transpose", b.into().wrap_along(rank), self);
+        if rank == 0 {
+            return self.clone();
+        }
         let mut dims = attempt!("transpose", Dims::from(..).list(rank), self);
         dims.swap(a, b);
         self.apply(Op::Permute(attempt!("transpose", order(&dims, rank), self)))

@@ -6,9 +6,11 @@ use ferrotrace_runtime::{DType, Error, Result};
 
 /// min(max(x, lo), hi): NaN in any operand is passed on; `hi` where `lo > hi`.
 pub(super) fn clamp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
-    let x = value(args, 0)?;
-    let above = b.binary(BinaryOp::Maximum, x, operand(args, 1)?)?;
-    b.binary(BinaryOp::Minimum, above, operand(args, 2)?)
+    let (x, lo, hi) = (value(args, 0)?, operand(args, 1)?, operand(args, 2)?);
+    let dtype = promoted(b, &[x.into(), lo, hi]);
+    let x = b.cast(x, dtype)?;
+    let above = b.binary(BinaryOp::Maximum, x, lo)?;
+    b.binary(BinaryOp::Minimum, above, hi)
 }
 
 /// start + w(end − start) for |w| < ½, else end − (end − start)(1 − w): exact at both ends.
