@@ -261,3 +261,40 @@ fn steps_and_offsets_beyond_memory() {
         assert_eq!(window.sum(..).to_scalar::<f32>().unwrap().round(), 300.0);
     });
 }
+
+#[test]
+fn sizes_beyond_memory_are_errors() {
+    both(|| {
+        let x = Tensor::ones([2, 3, 4], F32, &cpu());
+        let one = Tensor::ones([1], F32, &cpu());
+        let half = 1usize << 32;
+        let image = Tensor::ones([1, 2, 5, 5], F32, &cpu());
+        let weight = Tensor::ones([2, 2, 3, 3], F32, &cpu());
+        let endless = one.expand([usize::MAX / 64]);
+        for y in [
+            x.expand([half, half, 2, 3, 4]),
+            x.repeat(&[usize::MAX, 1, 1]),
+            x.repeat(&[half, half, 1]),
+            x.pad(&[(isize::MAX, isize::MAX)], 0),
+            x.pad(&[(isize::MIN, 0)], 0),
+            x.reshape([half, half]),
+            Tensor::cat(&vec![&endless; 200], 0),
+            Tensor::zeros([0, usize::MAX], F32, &cpu()).sum(0),
+            Tensor::rand([half, half], F32, &cpu()),
+            Tensor::randperm(usize::MAX, &cpu()),
+            one.expand([half, 1]).matmul(&one.expand([1, half])),
+            image.conv2d(&weight, None, 1, usize::MAX, 1, 1),
+            image.conv2d(&weight, None, 1, 0, 1, usize::MAX),
+            image.conv_transpose2d(&weight, None, half, 0, 0, 1, 1),
+            image.interpolate([half, half], ferrotrace::Interpolation::Nearest, false),
+            ints(&[0]).one_hot(usize::MAX),
+        ] {
+            assert!(y.error().is_some(), "{y:?}");
+        }
+        let error = x.reshape([5, -1]).error().unwrap().to_string();
+        assert!(
+            error.contains("[2, 3, 4] has no reshape to [5, -1]"),
+            "{error}"
+        );
+    });
+}

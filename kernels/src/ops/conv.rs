@@ -68,7 +68,11 @@ fn geometry(spec: &ConvSpec, x: &Shape, w: &Shape) -> Result<(Geometry, Shape)> 
     let lead = x.rank() - spatial;
     let (batch, channels) = (if unbatched { 1 } else { x[0] }, x[lead - 1]);
     let groups = spec.groups;
-    let takes = if spec.transposed { w[0] } else { w[1] * groups };
+    let takes = if spec.transposed {
+        w[0]
+    } else {
+        w[1].saturating_mul(groups)
+    };
     if channels != takes {
         return Err(Error::shape(format!(
             "the input has {channels} channels, the weight {w} with {groups} groups takes {takes}"

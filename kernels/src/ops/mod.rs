@@ -22,12 +22,32 @@ use ferrotrace_runtime::{DType, Error, Result, Shape};
 /// The shape and dtype of a result.
 pub type Inferred = Result<(Shape, DType)>;
 
+/// Whether the bytes of a tensor can be counted. Views are held to it too: what is made of them has their size.
+///
+/// # Errors
+/// They cannot.
+pub fn check_size(shape: &Shape, dtype: DType) -> Result<()> {
+    match shape.numel().checked_mul(dtype.size()) {
+        Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
+        _ => Err(Error::argument(format!(
+            "a tensor of shape {shape} is greater than any memory"
+        ))),
+    }
+}
+
 impl Op {
     /// The shape and dtype of the result for these operands.
     ///
     /// # Errors
-    /// The operands do not fit the operator: the error names what is wrong (shape, dtype, dimension, argument).
+    /// The operands do not fit the operator: the error names what is wrong (shape, dtype, dimension, argument). The
+    /// bytes of the result cannot be counted.
     pub fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        let (shape, dtype) = self.result(args)?;
+        check_size(&shape, dtype)?;
+        Ok((shape, dtype))
+    }
+
+    fn result(&self, args: &[ArgMeta<'_>]) -> Inferred {
         match self {
             Op::Full { shape, dtype } | Op::Random { shape, dtype, .. } => {
                 Ok((shape.clone(), *dtype))

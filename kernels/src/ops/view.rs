@@ -82,8 +82,20 @@ fn check_dim(dim: usize, shape: &Shape) -> Result<()> {
     Ok(())
 }
 
+/// Target sizes as they were given: −1 for what is inferred.
+fn given(extents: &[Extent]) -> Vec<i128> {
+    let size = |extent: &Extent| match extent {
+        Extent::Size(n) => *n as i128,
+        Extent::Auto => -1,
+    };
+    extents.iter().map(size).collect()
+}
+
 fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
-    let bad = |why: &str| Error::shape(format!("{from} has no reshape to {extents:?}: {why}"));
+    let bad = |why: &str| {
+        let to = given(extents);
+        Error::shape(format!("{from} has no reshape to {to:?}: {why}"))
+    };
     let mut known = 1usize;
     let mut auto = None;
     for (i, extent) in extents.iter().enumerate() {
@@ -120,7 +132,7 @@ fn reshape(from: &Shape, extents: &[Extent]) -> Result<Shape> {
 }
 
 fn expand(from: &Shape, extents: &[Extent]) -> Result<Shape> {
-    let bad = || Error::shape(format!("{from} does not expand to {extents:?}"));
+    let bad = || Error::shape(format!("{from} does not expand to {:?}", given(extents)));
     let lead = extents.len().checked_sub(from.rank()).ok_or_else(bad)?;
     let mut dims = Shape::scalar();
     for (i, extent) in extents.iter().enumerate() {
@@ -252,8 +264,9 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
                 ))
             })?;
             dims = (0..counts.len())
-                .map(|i| counts[i] * i.checked_sub(lead).map_or(1, |d| shape[d]))
-                .collect();
+                .map(|i| counts[i].checked_mul(i.checked_sub(lead).map_or(1, |d| shape[d])))
+                .collect::<Option<_>>()
+                .ok_or_else(|| Error::argument("no size is as great as a repeated dimension"))?;
         }
         Op::Pad(pads) => {
             if pads.len() > shape.rank() {
@@ -264,13 +277,18 @@ pub(super) fn infer(op: &Op, args: &[ArgMeta<'_>]) -> Inferred {
                 )));
             }
             for (d, (before, after)) in pads.iter().enumerate() {
-                let size = shape[d] as isize + before + after;
-                if size < 0 {
-                    return Err(Error::argument(format!(
-                        "padding ({before}, {after}) crops more than dimension {d} has"
-                    )));
-                }
-                dims.dims_mut()[d] = size as usize;
+                let size = shape[d] as i128 + *before as i128 + *after as i128;
+                dims.dims_mut()[d] = usize::try_from(size).map_err(|_| {
+                    let what = if size < 0 {
+                        "crops more than"
+                    } else {
+                        "adds more than fits"
+                    };
+                    Error::argument(format!(
+                        "padding ({before}, {after}) {what} dimension {d} of size {}",
+                        shape[d]
+                    ))
+                })?;
             }
         }
         Op::Cat { dim } => return infer_cat(*dim, args),
@@ -323,7 +341,7 @@ fn infer_cat(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
                 "shapes {first} and {shape} do not join along dimension {dim}"
             )));
         }
-        dims.dims_mut()[dim] += shape[dim];
+        dims.dims_mut()[dim] = dims[dim].saturating_add(shape[dim]);
         dtype = Some(dtype.map_or(d, |t: ferrotrace_runtime::DType| t.promote(d)));
     }
     let dtype = dtype.ok_or_else(|| Error::argument("cat of no tensors"))?;

@@ -2,21 +2,9 @@
 
 use super::attempt;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::ops::check_size;
 use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
-
-/// Whether memory could hold a tensor.
-///
-/// # Errors
-/// Its bytes cannot be counted.
-pub(super) fn check_size(shape: &Shape, dtype: DType) -> Result<()> {
-    match shape.numel().checked_mul(dtype.size()) {
-        Some(bytes) if bytes <= isize::MAX as usize => Ok(()),
-        _ => Err(Error::argument(format!(
-            "a tensor of shape {shape} is greater than any memory"
-        ))),
-    }
-}
 
 #[track_caller]
 fn filled(
