@@ -4,7 +4,7 @@
 mod common;
 
 use common::{device, numbers};
-use ferrotrace::DType::*;
+use ferrotrace::DType::{self, *};
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
 
@@ -160,82 +160,98 @@ fn five(what: &str, want: &[f64], f: &dyn Fn() -> Tensor) {
 
 /// Enough aligned queries for groups of warps that take turns on Hopper: lengths on both sides of tiles and blocks, masks,
 /// scales and changes of scores, heads beside rows or sharing keys, matrices that begin at any element.
-#[test]
-fn many_queries() {
+fn many_queries(dtype: DType, [rows, keys, width, values]: [usize; 4]) {
     let Some(d) = device() else { return };
     let heads = 17;
-    for (dtype, rows, keys, width, values) in [
-        (BF16, 257, 300, 128, 128),
-        (F16, 300, 257, 128, 128),
-        (BF16, 200, 130, 64, 64),
-        (F16, 385, 400, 64, 64),
-        (BF16, 260, 140, 120, 52),
-        (BF16, 256, 256, 64, 104),
-    ] {
-        let q = noise(&[5, heads, rows, width], dtype, 1, &d);
-        let k = noise(&[5, heads, keys, width], dtype, 2, &d);
-        let v = noise(&[5, heads, keys, values], dtype, 3, &d);
-        let named = |what: &str| format!("{what} {dtype} {rows} {keys} {width} {values}");
-        let scale = 1.0 / (width as f64).sqrt();
+    let q = noise(&[5, heads, rows, width], dtype, 1, &d);
+    let k = noise(&[5, heads, keys, width], dtype, 2, &d);
+    let v = noise(&[5, heads, keys, values], dtype, 3, &d);
+    let named = |what: &str| format!("{what} {dtype} {rows} {keys} {width} {values}");
+    let scale = 1.0 / (width as f64).sqrt();
+    let want = at_ends([&q, &k, &v], &|_, _, s| s * scale);
+    five(&named("plain"), &want, &|| {
+        attention(&q, &k, &v, None, false)
+    });
+    let seen = |i: usize, j: usize, s: f64| if j <= i { s * scale } else { HIDDEN };
+    let causal = at_ends([&q, &k, &v], &seen);
+    five(&named("causal"), &causal, &|| {
+        attention(&q, &k, &v, None, true)
+    });
+    let product = || q.matmul(&k.transpose(2, 3));
+    // Scores that grow along the keys, within a block too.
+    let slope = |j: usize| j as f32 * if j % 64 < 32 { 0.5 } else { 0.125 };
+    let slopes = Tensor::from_vec((0..keys).map(slope).collect::<Vec<f32>>(), [keys], &d);
+    slopes.eval().unwrap();
+    let want = at_ends([&q, &k, &v], &|_, j, s| s * 0.0625 + f64::from(slope(j)));
+    five(&named("steep"), &want, &|| {
+        let scores = product().to_dtype(F32) * 0.0625 + &slopes;
+        scores.softmax(-1).to_dtype(dtype).matmul(&v)
+    });
+    for scale in [-0.125, 0.0, 2.0] {
         let want = at_ends([&q, &k, &v], &|_, _, s| s * scale);
-        five(&named("plain"), &want, &|| {
-            attention(&q, &k, &v, None, false)
-        });
-        let seen = |i: usize, j: usize, s: f64| if j <= i { s * scale } else { HIDDEN };
-        let causal = at_ends([&q, &k, &v], &seen);
-        five(&named("causal"), &causal, &|| {
-            attention(&q, &k, &v, None, true)
-        });
-        let product = || q.matmul(&k.transpose(2, 3));
-        // Scores that grow along the keys, within a block too.
-        let slope = |j: usize| j as f32 * if j % 64 < 32 { 0.5 } else { 0.125 };
-        let slopes = Tensor::from_vec((0..keys).map(slope).collect::<Vec<f32>>(), [keys], &d);
-        slopes.eval().unwrap();
-        let want = at_ends([&q, &k, &v], &|_, j, s| s * 0.0625 + f64::from(slope(j)));
-        five(&named("steep"), &want, &|| {
-            let scores = product().to_dtype(F32) * 0.0625 + &slopes;
-            scores.softmax(-1).to_dtype(dtype).matmul(&v)
-        });
-        for scale in [-0.125, 0.0, 2.0] {
-            let want = at_ends([&q, &k, &v], &|_, _, s| s * scale);
-            five(&named(&format!("times {scale}")), &want, &|| {
-                (product() * scale).softmax(-1).matmul(&v)
-            });
-        }
-        let sees = |i: usize, j: usize| i != 7 && (i * 5 + j) % 3 != 1;
-        let truth = (0..rows * keys).map(|at| sees(at / keys, at % keys));
-        let truth = Tensor::from_vec(truth.collect::<Vec<bool>>(), [rows, keys], &d);
-        let masked = |i: usize, j: usize, s: f64| if sees(i, j) { s * scale } else { HIDDEN };
-        let want = at_ends([&q, &k, &v], &masked);
-        five(&named("masked"), &want, &|| {
-            attention(&q, &k, &v, Some(&truth), false)
-        });
-        // Heads beside rows.
-        let [a, b, c] = [&q, &k, &v].map(|x| {
-            let beside = x.permute([0, 2, 1, 3]).contiguous();
-            beside.eval().unwrap();
-            beside.permute([0, 2, 1, 3])
-        });
-        five(&named("beside"), &causal, &|| {
-            attention(&a, &b, &c, None, true)
-        });
-        // Matrices from the second element of their memory on.
-        let [a, b, c] = [&q, &k, &v].map(|x| {
-            let all = Tensor::cat(&[&Tensor::zeros([1], dtype, &d), &x.flatten(0, -1)], 0);
-            all.eval().unwrap();
-            all.narrow(0, 1, x.numel()).reshape(x.dims())
-        });
-        five(&named("odd"), &causal, &|| {
-            attention(&a, &b, &c, None, true)
-        });
-        // Keys of one head for all.
-        let [k, v] = [&k, &v].map(|x| x.narrow(1, 3, 1));
-        let wide = |x: &Tensor| x.expand([5, heads, x.dims()[2], x.dims()[3]]);
-        let want = at_ends([&q, &wide(&k), &wide(&v)], &seen);
-        five(&named("shared"), &want, &|| {
-            attention(&q, &k, &v, None, true)
+        five(&named(&format!("times {scale}")), &want, &|| {
+            (product() * scale).softmax(-1).matmul(&v)
         });
     }
+    let sees = |i: usize, j: usize| i != 7 && (i * 5 + j) % 3 != 1;
+    let truth = (0..rows * keys).map(|at| sees(at / keys, at % keys));
+    let truth = Tensor::from_vec(truth.collect::<Vec<bool>>(), [rows, keys], &d);
+    let masked = |i: usize, j: usize, s: f64| if sees(i, j) { s * scale } else { HIDDEN };
+    let want = at_ends([&q, &k, &v], &masked);
+    five(&named("masked"), &want, &|| {
+        attention(&q, &k, &v, Some(&truth), false)
+    });
+    // Heads beside rows.
+    let [a, b, c] = [&q, &k, &v].map(|x| {
+        let beside = x.permute([0, 2, 1, 3]).contiguous();
+        beside.eval().unwrap();
+        beside.permute([0, 2, 1, 3])
+    });
+    five(&named("beside"), &causal, &|| {
+        attention(&a, &b, &c, None, true)
+    });
+    // Matrices from the second element of their memory on.
+    let [a, b, c] = [&q, &k, &v].map(|x| {
+        let all = Tensor::cat(&[&Tensor::zeros([1], dtype, &d), &x.flatten(0, -1)], 0);
+        all.eval().unwrap();
+        all.narrow(0, 1, x.numel()).reshape(x.dims())
+    });
+    five(&named("odd"), &causal, &|| {
+        attention(&a, &b, &c, None, true)
+    });
+    // Keys of one head for all.
+    let [k, v] = [&k, &v].map(|x| x.narrow(1, 3, 1));
+    let wide = |x: &Tensor| x.expand([5, heads, x.dims()[2], x.dims()[3]]);
+    let want = at_ends([&q, &wide(&k), &wide(&v)], &seen);
+    five(&named("shared"), &want, &|| {
+        attention(&q, &k, &v, None, true)
+    });
+}
+
+#[test]
+fn many_wide_queries() {
+    many_queries(BF16, [257, 300, 128, 128]);
+}
+
+#[test]
+fn many_wide_queries_of_f16() {
+    many_queries(F16, [300, 257, 128, 128]);
+}
+
+#[test]
+fn many_narrow_queries() {
+    many_queries(BF16, [200, 130, 64, 64]);
+}
+
+#[test]
+fn many_narrow_queries_of_f16() {
+    many_queries(F16, [385, 400, 64, 64]);
+}
+
+#[test]
+fn many_queries_of_odd_widths() {
+    many_queries(BF16, [260, 140, 120, 52]);
+    many_queries(BF16, [256, 256, 64, 104]);
 }
 
 /// Truth and number masks, broadcast; a query that sees nothing gives zeros.

@@ -427,9 +427,9 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
     see();
     const float summed[2] = {about.sum[0], about.sum[1]};
     if (last) about = {{lowest, lowest}, {}};
-    const bool grown = about.all(s, factor, slack, c) || last;
-    // A branch keeps the wait behind the weights.
-    if (grown) {
+    const bool grown = about.all(s, factor, slack, c);
+    // A branch keeps the wait behind the weights: all warps of a group take it, as they must where they wait for products.
+    if (t.keys > 0) {
       P::template wait<0>(o);
       if (last) {
         ft_store_heads<B, E, ZEROS>(t, done_head, done_row, o, summed);
@@ -437,7 +437,7 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
         for (int j = 0; j < E / 8; j++)
           #pragma unroll
           for (int e = 0; e < 4; e++) o[j][e] = 0.0f;
-      } else {
+      } else if (grown) {
         #pragma unroll
         for (int j = 0; j < E / 8; j++)
           #pragma unroll
