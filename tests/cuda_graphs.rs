@@ -423,6 +423,43 @@ fn memory_of_replays_is_counted_and_given_back() {
     );
 }
 
+/// Results lend their memory to what dies before they are begun: a replay holds no more than a call without a graph.
+#[test]
+fn replays_hold_no_more_than_first_calls() {
+    let Some(d) = device() else { return };
+    let layers = |x: &Tensor, w: [&Tensor; 2]| {
+        let first = x.matmul(w[0]).tanh();
+        let second = first.matmul(w[1]).softmax(1);
+        let third = second.matmul(w[0]).softmax(0);
+        [third.matmul(w[1]).tanh(), third.sum(1)]
+    };
+    let f = jit(move |(x, v, w): (&Tensor, &Tensor, &Tensor)| layers(x, [v, w]));
+    let (x, v, w) = (
+        noise(&[1024, 512], 1, &d),
+        noise(&[512, 768], 2, &d),
+        noise(&[768, 512], 3, &d),
+    );
+    let call = || {
+        let (results, stats) = stats_scope(|| {
+            let results = f.call((&x, &v, &w));
+            eval(&results).map(|()| results)
+        });
+        (results.unwrap_or_else(|e| panic!("{e}")), stats)
+    };
+    // Results are held, so that the next ones lie elsewhere.
+    let calls: Vec<([Tensor; 2], Stats)> = (0..8).map(|_| call()).collect();
+    let (first, once) = &calls[0];
+    let want = first.clone().map(|y| numbers(&y));
+    assert_eq!(calls[7].1.graph_launches, 1);
+    for (results, stats) in &calls[1..] {
+        assert!(
+            stats.peak_bytes <= once.peak_bytes,
+            "{stats:?} for {once:?}"
+        );
+        assert_eq!(results.clone().map(|y| numbers(&y)), want);
+    }
+}
+
 #[test]
 fn decisions_are_told() {
     let Some(d) = device() else { return };

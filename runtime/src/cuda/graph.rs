@@ -2,7 +2,8 @@
 //!
 //! A graph's commands run one after another. What they work on is *given* at each launch, memory of the caller's and
 //! one block for all that lives within the recording; arguments that differ from the last launch's are patched. Results
-//! are memory of the caller's too, so what somebody holds is never overwritten by a later launch.
+//! are memory of the caller's too, so what somebody holds is never overwritten by a later launch; until a result is begun,
+//! its memory serves for what dies before.
 
 mod arena;
 
@@ -11,7 +12,7 @@ use super::record::{Command, Recording, Symbol, Work, symbol_at};
 use super::{Context, context};
 use crate::counters::{Counter, count};
 use crate::{Buffer, Error, Result};
-use arena::arena;
+use arena::{ALIGN, places};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
@@ -33,6 +34,8 @@ pub struct Capture {
     commands: Vec<Command>,
     /// Bytes that each given block has at least; the last is the graph's own memory.
     given: Vec<usize>,
+    /// Whether other symbols lie in a block until it is begun.
+    lending: Vec<bool>,
     /// Arguments by the block that they point to.
     uses: Vec<Vec<Use>>,
     /// Where the blocks were at the last launch.
@@ -61,24 +64,27 @@ impl Capture {
     /// `Internal` for a recording whose memory is still held.
     pub fn new(recording: Recording, given: &[u32]) -> Result<Capture> {
         let context = context(recording.device())?;
-        let own: Vec<(usize, &Symbol)> = recording
-            .symbols
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| !given.contains(&(*at as u32)))
-            .collect();
-        let (offsets, bytes) = arena(own.iter().map(|o| o.1));
-        // For each symbol its block, and where it starts there.
         let mut blocks = vec![(given.len(), 0u64); recording.symbols.len()];
-        for ((at, _), offset) in own.iter().zip(offsets) {
-            blocks[*at].1 = offset as u64;
-        }
         for (block, symbol) in given.iter().enumerate() {
             match blocks.get_mut(*symbol as usize) {
                 Some(slot) => *slot = (block, 0),
                 None => return Err(Error::internal("a graph is given memory of no symbol")),
             }
         }
+        let (own, held): (Vec<usize>, Vec<usize>) =
+            (0..blocks.len()).partition(|&at| blocks[at].0 == given.len());
+        let of = |all: &[usize]| -> Vec<&Symbol> {
+            all.iter().map(|&at| &recording.symbols[at]).collect()
+        };
+        let places = places(&of(&own), &of(&held));
+        // For each symbol its block, and where it starts there.
+        let mut lending = vec![false; given.len() + 1];
+        for (at, (result, offset)) in own.into_iter().zip(places.of) {
+            let block = result.map_or(given.len(), |result| blocks[held[result]].0);
+            lending[block] |= result.is_some();
+            blocks[at] = (block, offset as u64);
+        }
+        let bytes = places.bytes;
         let sizes = given.iter().map(|&s| recording.symbols[s as usize].bytes);
         let mut uses = vec![Vec::new(); given.len() + 1];
         for (c, command) in recording.commands.iter().enumerate() {
@@ -106,6 +112,7 @@ impl Capture {
             changed: vec![true; recording.commands.len()],
             addresses: vec![0; given.len() + 1],
             given: sizes.chain([bytes]).collect(),
+            lending,
             uses,
             commands: recording.commands,
             graph: None,
@@ -148,7 +155,11 @@ impl Capture {
                     "a graph is given other memory than it needs",
                 ));
             }
-            self.place(block, buffer.as_ptr() as u64 + first as u64);
+            let address = buffer.as_ptr() as u64 + first as u64;
+            if self.lending[block] && address % ALIGN as u64 != 0 {
+                return Err(Error::internal("a graph's result begins within a block"));
+            }
+            self.place(block, address);
             count_of += 1;
         }
         if count_of + 1 != self.given.len() {
