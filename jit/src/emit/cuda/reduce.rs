@@ -243,8 +243,33 @@ impl Writer<'_> {
         format!("{name} = {sum};")
     }
 
+    /// Whether both of two lanes that combine each other's values get the same bits.
+    fn symmetric(&self, r: &Reduction) -> bool {
+        use ReduceKind::{Max, Mean, Min, Prod, Sum};
+        let one_instruction = r.dtype == DType::F32 && !self.node.exact;
+        !r.has_position()
+            && (matches!(r.kind, Sum | Prod | Mean)
+                || one_instruction && matches!(r.kind, Max | Min))
+    }
+
+    /// By halves over neighbours of `lanes` lanes, into all of them.
+    fn over_lanes(&mut self, out: &mut String, r: &Reduction, lanes: u32) {
+        let (name, ty) = (Self::name(r), r.ty());
+        let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
+        let merge = self.merge(r, "x", "i");
+        let _ = writeln!(
+            out,
+            "  for (int o = {}; o > 0; o >>= 1) {{\n    const {ty} x = ({ty})__shfl_xor_sync(~0u, {wide}{name}, o);\n    \
+             {merge}\n  }}",
+            lanes / 2
+        );
+    }
+
     /// By halves over a warp, then the first lane's to all.
     fn over_warp(&mut self, out: &mut String, r: &Reduction) {
+        if self.symmetric(r) {
+            return self.over_lanes(out, r, 32);
+        }
         let (name, pad) = (Self::name(r), "  ");
         let (ty, q) = (r.ty(), format!("q{}", r.id));
         let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
@@ -272,6 +297,10 @@ impl Writer<'_> {
     /// Over the warps of a block, whose results are shared: every warp combines them all.
     fn over_warps(&mut self, out: &mut String, r: &Reduction, warps: u32) {
         let (id, name, identity) = (r.id, Self::name(r), r.identity());
+        if self.symmetric(r) && warps.is_power_of_two() {
+            let _ = writeln!(out, "  {name} = w{id}[threadIdx.x & {}];", warps - 1);
+            return self.over_lanes(out, r, warps);
+        }
         let at = "threadIdx.x & 31";
         let _ = writeln!(
             out,
