@@ -239,15 +239,21 @@ impl Writer<'_> {
         let head = self.head(&in_place);
         let mut body = String::new();
         self.structure(&mut body);
-        let kernel = |out: &mut String, suffix: &str, threads: u32, text: &str| {
+        let kernel = |out: &mut String, suffix: &str, bounds: String, text: &str| {
             let _ = writeln!(
                 out,
-                "extern \"C\" __global__ void __launch_bounds__({threads}) {NAME}{suffix}({ENTRY}{head}  FT_AFTER;\n{text}}}"
+                "extern \"C\" __global__ void __launch_bounds__({bounds}) {NAME}{suffix}({ENTRY}{head}  FT_AFTER;\n{text}}}"
             );
         };
-        kernel(&mut body, "", self.shape.threads, &main);
+        let threads = self.shape.threads;
+        let bounds = match self.shape.resident {
+            Some(blocks) => format!("{threads}, {blocks}"),
+            None => threads.to_string(),
+        };
+        kernel(&mut body, "", bounds, &main);
         if let Some(finish) = &finish {
-            kernel(&mut body, "_finish", self.shape.finish_threads, finish);
+            let threads = self.shape.finish_threads.to_string();
+            kernel(&mut body, "_finish", threads, finish);
         }
         let mut parts = support::parts(&self.needs);
         parts.push(Part {
