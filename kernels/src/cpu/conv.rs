@@ -153,7 +153,7 @@ fn is_direct(g: &Geometry) -> bool {
 }
 
 /// A convolution of one tap as products of the weight and images: their sizes, and where operands start.
-pub fn products(g: &Geometry) -> Option<(Sizes, Vec<(usize, usize)>)> {
+fn products(g: &Geometry) -> Option<(Sizes, Vec<(usize, usize)>)> {
     if is_direct(g) || !g.is_pointwise() {
         return None;
     }

@@ -3,11 +3,9 @@
 use super::{Inferred, tensor};
 use crate::cpu::conv::{
     Axis, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed, pieces,
-    products,
 };
 use crate::cpu::dense::{Plain, elements, elements_mut};
-use crate::cpu::matmul::View;
-use crate::cpu::panels::{Epilogue, Then, planes_then, products_then, scratch_elements};
+use crate::cpu::panels::{Epilogue, planes_then};
 use crate::cpu::shifted;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
@@ -245,20 +243,14 @@ pub fn run_then(
     }
 }
 
-/// Bytes of scratch memory that [`run_then`] takes for a convolution of operands of these shapes, on this thread's number
-/// of threads, if its result has no memory of its own.
+/// Bytes of scratch memory that [`run_then`] takes for a convolution of operands of these shapes, if its result has no
+/// memory of its own.
 ///
 /// # Errors
 /// The shapes are not those of a convolution.
 pub fn scratch(spec: &ConvSpec, x: &Shape, w: &Shape, dtype: DType) -> Result<usize> {
-    let (g, shape) = geometry(spec, x, w)?;
-    let all = shape.numel() * dtype.size();
-    Ok(match products(&g).filter(|_| !spec.transposed) {
-        Some((s, starts)) => {
-            scratch_elements(s, starts.len(), dtype.size(), true, None) * dtype.size()
-        }
-        None => all,
-    })
+    let (_, shape) = geometry(spec, x, w)?;
+    Ok(shape.numel() * dtype.size())
 }
 
 fn float_then<T: Element + Real + Plain>(
@@ -279,10 +271,7 @@ fn float_then<T: Element + Real + Plain>(
             convolve_transposed(g, x, w, out, done)
         });
     }
-    if let Some((sizes, starts)) = products(g) {
-        let (left, right) = (View::dense(w, sizes.k), View::dense(x, sizes.n));
-        return products_then(sizes, left, right, &starts, None, Then::Kernel(epilogue));
-    }
+    // Those of one tap come at once: cut into panels, 256 channels of 64 take 2.1 ms instead of 1.7.
     planes_then(
         epilogue,
         [rows, g.outputs()],
