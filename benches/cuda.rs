@@ -199,6 +199,61 @@ fn indexed(b: &Bench) {
     }
 }
 
+/// Products whose operands are computed: weights of 8 bits with a scale for each column, which lie column by column or row
+/// by row, and relu of the left matrix.
+fn computed_operands(b: &Bench) {
+    const N: usize = 4096;
+    for rows in [16, 64, 256, N] {
+        for turned in [true, false] {
+            let name = format!(
+                "bytes times scales, {rows}x{N}x{N}, by {}",
+                if turned { "columns" } else { "rows" }
+            );
+            if !b.wants(&name) {
+                continue;
+            }
+            let sets: Vec<[Tensor; 3]> = (0..12)
+                .map(|_| {
+                    let w = (b.randn([N, N], DType::F32) * 40.0).to_dtype(DType::I8);
+                    w.eval().expect("memory");
+                    let sizes = if turned { [N, 1] } else { [1, N] };
+                    [
+                        b.randn([rows, N], DType::BF16),
+                        w,
+                        b.randn(sizes, DType::BF16),
+                    ]
+                })
+                .collect();
+            b.time(&name, 0.0, N * N + 4 * rows * N, |i| {
+                let [x, w, scale] = &sets[i % sets.len()];
+                let w = w.to_dtype(DType::BF16) * scale;
+                vec![x.matmul(&if turned { w.t() } else { w })]
+            });
+        }
+        let tail = |name: &str, f: &dyn Fn(&Tensor, &Tensor) -> Tensor| {
+            let name = format!("{name}, {rows}x{N}x{N}");
+            if !b.wants(&name) {
+                return;
+            }
+            let sets: Vec<[Tensor; 2]> = (0..8)
+                .map(|_| {
+                    [
+                        b.randn([rows, N], DType::BF16),
+                        b.randn([N, N], DType::BF16),
+                    ]
+                })
+                .collect();
+            b.time(&name, 0.0, 2 * N * N + 4 * rows * N, |i| {
+                let [x, w] = &sets[i % sets.len()];
+                vec![f(x, w)]
+            });
+        };
+        tail("x @ w", &|x, w| x.matmul(w));
+        tail("relu(x) @ w", &|x, w| x.relu().matmul(w));
+        tail("silu(x @ w)", &|x, w| x.matmul(w).silu());
+    }
+}
+
 fn products(b: &Bench) {
     for (name, limit, dtype, n) in [
         ("gemv bf16 16384x4096", 34.0, DType::BF16, [16384, 4096]),
@@ -435,6 +490,7 @@ fn main() {
     memory_bound(&b);
     indexed(&b);
     products(&b);
+    computed_operands(&b);
     attention(&b);
     adamw(&b);
     host(&b);

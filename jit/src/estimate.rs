@@ -199,7 +199,10 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
 pub fn of_step(draft: &Draft, step: &Step) -> u64 {
     let call = step.call().map_or(0, |call| of_call(&draft.graph, call));
     let kernel = step.kernel().map_or(0, |kernel| {
-        of_kernel(&kernel.node).saturating_add(kernel.products)
+        let before = kernel.before.iter().map(of_kernel).sum::<u64>();
+        of_kernel(&kernel.node)
+            .saturating_add(kernel.products)
+            .saturating_add(before)
     });
     let before = step.before().map_or(0, |b| of_kernel(&b.kernel.node));
     call.saturating_add(kernel).saturating_add(before)

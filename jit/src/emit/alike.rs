@@ -227,6 +227,7 @@ impl<'a> Form<'a> {
             loops,
             products,
             panels,
+            before,
             walks,
         } = emitted;
         let pointer = |of: &Pointer| match *of {
@@ -255,6 +256,8 @@ impl<'a> Form<'a> {
             loops: *loops,
             products: *products,
             panels: *panels,
+            // Generated products alone have any, and are not among these.
+            before: before.clone(),
             walks: walks.iter().map(|&(of, n)| (source(of), n)).collect(),
         }
     }

@@ -338,6 +338,7 @@ impl Writer<'_> {
         Emitted {
             products: 0,
             panels,
+            before: Vec::new(),
             walks,
             in_place,
             updates: self.updates(needed),

@@ -105,6 +105,8 @@ pub struct Emitted {
     pub products: u64,
     /// How it takes up a product, or computes an operand of one, if it does.
     pub panels: Option<Panels>,
+    /// What computes operands of its product, of a generated one: none of it is stored.
+    pub before: Vec<FusedNode>,
     /// The tensors that it goes through from end to end in the order of its chunks, and their bytes.
     pub walks: Vec<(Source, usize)>,
 }

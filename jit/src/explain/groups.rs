@@ -90,7 +90,10 @@ fn stored(step: &Step) -> Vec<ValueId> {
     calls
         .into_iter()
         .chain(before)
-        .chain(kernels.flat_map(|k| k.node.stores.iter().map(|store| store.node)))
+        .chain(kernels.flat_map(|k| {
+            let nodes = k.before.iter().chain([&k.node]);
+            nodes.flat_map(|node| node.stores.iter().map(|store| store.node))
+        }))
         .collect()
 }
 
@@ -133,7 +136,13 @@ pub(crate) fn of_step(draft: &Draft, step: &Step) -> Traffic {
         let updates = |kernel: &Emitted| kernel.updates.iter().any(|u| u.1 == *source);
         traffic.read += match step {
             Step::Launch(kernel) if !updates(kernel) => {
-                bytes_read(&kernel.node, *source).min(whole)
+                let nodes = kernel.before.iter().chain([&kernel.node]);
+                let of = |node| bytes_read(node, *source);
+                match nodes.map(of).fold(0, u64::saturating_add) {
+                    // An operand of the product.
+                    0 => whole,
+                    bytes => bytes.min(whole),
+                }
             }
             _ => whole,
         };

@@ -285,7 +285,11 @@ impl Explanation {
                             .or(e.node.product.map(|p| p.node)),
                         tiles: e.node.product.and_then(|p| p.tiles),
                         feeds: None,
-                        text: e.node.to_string(),
+                        text: [&e.node]
+                            .into_iter()
+                            .chain(&e.before)
+                            .map(ToString::to_string)
+                            .collect(),
                         origins: origins(draft, &groups, i),
                     });
                     sources.push(e.source.text());
@@ -519,8 +523,8 @@ impl Explanation {
                     let after = info.product.map_or(String::new(), |product| {
                         let op = self.graph.context(product).op;
                         let how = match (info.tiles, self.by_library) {
-                            (Some(Tiles { columns, .. }), _) => {
-                                format!("computed in tiles of 128x{columns}")
+                            (Some(Tiles { rows, columns, .. }), _) => {
+                                format!("computed in tiles of {rows}x{columns}")
                             }
                             (None, false) => "panel by panel".to_owned(),
                             (None, true) => "by the library with it".to_owned(),

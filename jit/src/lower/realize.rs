@@ -131,6 +131,14 @@ pub struct Limits {
     pub product_deficit: [u64; 2],
     /// Fewest rows, columns and terms of a generated product.
     pub product_least: usize,
+    /// Most rows of a generated product that reads its operands from memory into registers.
+    pub stream_rows: usize,
+    /// By how many percent it takes longer than moving its bytes.
+    pub stream_deficit: u64,
+    /// Bytes moved in the time in which an element of its right operand is computed and multiplied.
+    pub stream_element: u64,
+    /// How many times as fast as memory the second cache is: each block reads rows of the left matrix from it.
+    pub stream_cached: u64,
     /// Decisions that measuring made otherwise.
     pub choice: Choice,
 }
@@ -190,6 +198,10 @@ impl Default for Limits {
             product_follow: 150_000,
             product_deficit: [20, 35],
             product_least: 64,
+            stream_rows: 32,
+            stream_deficit: 30,
+            stream_element: 4,
+            stream_cached: 2,
             choice: Choice::default(),
         }
     }

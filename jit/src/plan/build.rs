@@ -92,19 +92,34 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         Scheduled::Fused(fused) => fused.steps.len(),
         Scheduled::Call(_) => 1,
     });
-    let fed = schedule.prologues.values().map(|p| p.kernel.steps.len());
+    let fed = schedule
+        .prologues
+        .values()
+        .flatten()
+        .map(|p| p.kernel.steps.len());
     let scheduled = scheduled.chain(fed);
     // Steps in a cycle are in no order.
     if scheduled.sum::<usize>() != lowering.steps.len() {
         return Err(Error::internal("the schedule lost a step"));
     }
     let (machine, device) = (Machine::default(), graph.device());
-    let fed: FxHashSet<ValueId> = schedule.prologues.values().map(Prologue::node).collect();
+    let fed: FxHashSet<ValueId> = schedule
+        .prologues
+        .values()
+        .flatten()
+        .map(Prologue::node)
+        .collect();
     let fused = schedule.steps.iter().filter_map(|step| match step {
         Scheduled::Fused(fused) => Some((&**fused, &schedule.stored)),
         Scheduled::Call(_) => None,
     });
-    let prologues = schedule.prologues.values().map(|p| (&p.kernel, &fed));
+    // Those of generated products are part of their kernels.
+    let prologues = schedule
+        .prologues
+        .values()
+        .flatten()
+        .filter(|_| device.is_cpu());
+    let prologues = prologues.map(|p| (&p.kernel, &fed));
     let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| match device.is_cpu() {
         true => emit::emit(node, stored, limits, &machine),
         false => emit::cuda::emit(node, stored),
@@ -114,7 +129,11 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         Ok(match step {
             Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
                 let stored = &schedule.stored;
-                let kernel = emit::cuda::product::emit(&graph, &lowering, fused, stored, limits);
+                let step = fused.product.map(|p| p.step);
+                let before = step.and_then(|step| schedule.prologues.get(&step));
+                let before = before.map_or(&[][..], Vec::as_slice);
+                let kernel =
+                    emit::cuda::product::emit(&graph, &lowering, fused, before, stored, limits);
                 Step::Launch(Box::new(kernel))
             }
             Scheduled::Fused(fused) => {
@@ -122,7 +141,10 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                 let mut kernel = alike.emit(fused, stored)?;
                 match fused.product.map(|p| (p, &lowering.steps[p.step])) {
                     Some((product, Lowered::Call(call))) => {
-                        let prologue = schedule.prologues.get(&product.step);
+                        let prologue = schedule
+                            .prologues
+                            .get(&product.step)
+                            .and_then(|p| p.first());
                         let before = prologue.map(|p| before(p, &mut alike, &fed));
                         let before = before.transpose()?;
                         // The operands of the product are read until its last panel.
@@ -142,7 +164,7 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
                 }
             }
             Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Call(call) => match schedule.prologues.get(at) {
+                Lowered::Call(call) => match schedule.prologues.get(at).and_then(|p| p.first()) {
                     None => Step::Call(call.clone()),
                     Some(prologue) => Step::Template(Box::new(Template {
                         call: call.clone(),

@@ -5,10 +5,10 @@
 //! product again in a kernel of its own.
 
 use super::template::walking;
-use super::{Fusion, Product, Refusal, Store};
+use super::{FusedNode, Fusion, Product, Refusal, Store};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Source, Value};
-use crate::emit::cuda::product::Sides;
+use crate::emit::cuda::product::{Sides, shared_bytes};
 use crate::expr::Var;
 use crate::graph::{Graph, Precision};
 use crate::lower::{Limits, Lowered, Lowering};
@@ -18,10 +18,26 @@ use petgraph::stable_graph::NodeIndex;
 /// How a generated product is cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
-    /// Columns of a tile, of 128 rows.
+    /// Rows of a tile.
+    pub rows: usize,
+    /// Columns of a tile.
     pub columns: usize,
-    /// Whether groups of warps multiply together, which Hopper has.
-    pub groups: bool,
+    /// What multiplies.
+    pub by: Units,
+}
+
+/// What multiplies the tiles of a generated product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Units {
+    /// Warps, from panels in shared memory.
+    Warps,
+    /// Groups of warps together, which Hopper has.
+    Groups,
+    /// Warps, of few rows, from memory: so many blocks share what is summed over.
+    Streams {
+        /// Blocks of a cluster.
+        blocks: usize,
+    },
 }
 
 impl Tiles {
@@ -35,6 +51,7 @@ impl Tiles {
             _ => &[],
         };
         let groups = limits.products == 90;
+        let by = if groups { Units::Groups } else { Units::Warps };
         let deficit = limits.product_deficit[usize::from(!groups)];
         let [m, n, k] = sides.sizes;
         let time = |columns: usize| {
@@ -44,10 +61,34 @@ impl Tiles {
             // What follows a tile is done while the next is computed.
             turns * multiply.max(limits.product_follow * columns as u64)
         };
-        let all = widths
-            .iter()
-            .map(|&columns| (Tiles { columns, groups }, time(columns)));
+        let all = widths.iter().map(|&columns| {
+            let rows = 128;
+            (Tiles { rows, columns, by }, time(columns))
+        });
         all.min_by_key(|(_, time)| *time)
+    }
+
+    /// The tiles of a product of few rows, which is as fast as its right matrix is read.
+    pub fn streams(sides: &Sides, limits: &Limits) -> Option<Tiles> {
+        let [m, n, k] = sides.sizes;
+        let few = limits.products >= 80 && m <= limits.stream_rows && sides.batch.is_empty();
+        let rows = if m > 16 { 32 } else { 16 };
+        let (columns, all) = (n.div_ceil(64), m.div_ceil(rows) * n.div_ceil(64));
+        // Blocks of a cluster have each other's sums: as many as run at once, two on every multiprocessor, and have 64 terms
+        // for every warp.
+        let mut blocks = 1;
+        let most = if limits.products >= 90 { 8 } else { 1 };
+        while blocks < most && all * blocks <= limits.multiprocessors && k >= 2 * blocks * 8 * 32 {
+            blocks *= 2;
+        }
+        let tiles = Tiles {
+            rows,
+            columns: 64,
+            by: Units::Streams { blocks },
+        };
+        let fits = shared_bytes(tiles) <= limits.attention && columns < 1 << 24;
+        // Rows of the left matrix are dense, as chunks are terms.
+        (few && fits && sides.sides[0].inner).then_some(tiles)
     }
 }
 
@@ -64,91 +105,100 @@ impl Fusion<'_> {
             let Some(sides) = Sides::of(graph, of) else {
                 continue;
             };
-            let mut readers: Vec<NodeIndex> = self.graph.neighbors(call).collect();
-            readers.sort_unstable();
-            for reader in readers {
-                let Some(kernel) = &self.graph[reader] else {
-                    continue;
-                };
-                let first = kernel.stores[0].node;
-                let apart = self.apart.contains(&product.node) || self.is_apart(reader);
-                let fused = match () {
-                    _ if apart || lowering.pieces.contains_key(&product.node) => {
-                        Err(Refusal::Barrier)
-                    }
-                    _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
-                    _ => tiles(&sides, self.limits)
-                        .and_then(|tiles| self.after(graph, reader, product, tiles))
-                        .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
-                };
-                match fused {
-                    Ok(fused) => {
-                        self.join(call, reader, fused);
-                        break;
-                    }
-                    Err(why) => {
-                        self.refusals.insert((product.node, first), why);
-                    }
+            let tiles = tiles(&sides, self.limits);
+            self.take_behind(graph, lowering, call, product, tiles);
+        }
+    }
+
+    /// Joins a product with the first kernel behind it that walks it.
+    pub(super) fn take_behind(
+        &mut self,
+        graph: &Graph,
+        lowering: &Lowering,
+        at: NodeIndex,
+        product: Product,
+        tiles: Result<Tiles, Refusal>,
+    ) {
+        let mut readers: Vec<NodeIndex> = self.graph.neighbors(at).collect();
+        readers.sort_unstable();
+        for reader in readers {
+            let Some(kernel) = &self.graph[reader] else {
+                continue;
+            };
+            let first = kernel.stores[0].node;
+            let apart = self.apart.contains(&product.node) || self.is_apart(reader);
+            let fused = match () {
+                _ if apart || lowering.pieces.contains_key(&product.node) => Err(Refusal::Barrier),
+                _ if self.is_between(at, reader) => Err(Refusal::NodeBetween),
+                _ => tiles
+                    .and_then(|tiles| behind(graph, kernel, product, tiles))
+                    .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
+            };
+            match fused {
+                Ok(fused) => {
+                    self.join(at, reader, fused);
+                    break;
+                }
+                Err(why) => {
+                    self.refusals.insert((product.node, first), why);
                 }
             }
         }
     }
+}
 
-    /// The kernel behind a product with that product.
-    fn after(
-        &self,
-        graph: &Graph,
-        reader: NodeIndex,
-        product: Product,
-        tiles: Tiles,
-    ) -> Result<super::FusedNode, Refusal> {
-        let kernel = self.graph[reader].as_ref().ok_or(Refusal::Opaque)?;
-        let node = graph.node(product.node);
-        let columns = node.shape.last().copied().unwrap_or(1);
-        let product = Product {
-            tiles: Some(tiles),
-            ..product
-        };
-        // Indices are checked ahead, by the loops of a kernel that has its operands in memory.
-        let checks = |op: &BodyOp| matches!(op, BodyOp::Check { .. });
-        if kernel.scans() || kernel.body.values().iter().any(|v| checks(&v.op)) {
-            return Err(Refusal::AcrossPanels);
-        }
-        let sizes = [node.shape.numel() / columns.max(1), columns];
-        let mut fused = walking(kernel, product, sizes)?;
-        let column = Var(fused.iter.len() as u32);
-        if fused
-            .stores
-            .iter()
-            .any(|s| s.index.coefficient(column) != 1)
-        {
-            return Err(Refusal::AcrossPanels);
-        }
-        let source = Source::Node(product.node);
-        let own = |op: &BodyOp| match op {
-            BodyOp::Load {
-                source: from, mask, ..
-            } => (*from == source).then_some(mask.is_none()),
-            _ => None,
-        };
-        let values = fused.body.values().iter();
-        let mut loads = values
-            .enumerate()
-            .filter_map(|(v, x)| Some((v, own(&x.op)?)));
-        let (Some((value, true)), None) = (loads.next(), loads.next()) else {
-            return Err(Refusal::AcrossPanels);
-        };
-        // Where others need the product too, it is one of the results.
-        fused.stores.push(Store {
-            node: product.node,
-            dtype: node.dtype,
-            value: value as Value,
-            index: flat_index(&fused.extents(), 0),
-            update: None,
-        });
-        fused.exact |= node.precision == Precision::EagerExact;
-        Ok(fused)
+/// A kernel with the product that it alone walks.
+pub(super) fn behind(
+    graph: &Graph,
+    kernel: &FusedNode,
+    product: Product,
+    tiles: Tiles,
+) -> Result<FusedNode, Refusal> {
+    let node = graph.node(product.node);
+    let columns = node.shape.last().copied().unwrap_or(1);
+    let product = Product {
+        tiles: Some(tiles),
+        ..product
+    };
+    // Indices are checked ahead, by the loops of a kernel that has its operands in memory.
+    let checks = |op: &BodyOp| matches!(op, BodyOp::Check { .. });
+    if kernel.scans() || kernel.body.values().iter().any(|v| checks(&v.op)) {
+        return Err(Refusal::AcrossPanels);
     }
+    let sizes = [node.shape.numel() / columns.max(1), columns];
+    let mut fused = walking(kernel, product, sizes)?;
+    let column = Var(fused.iter.len() as u32);
+    if fused
+        .stores
+        .iter()
+        .any(|s| s.index.coefficient(column) != 1)
+    {
+        return Err(Refusal::AcrossPanels);
+    }
+    let source = Source::Node(product.node);
+    let own = |op: &BodyOp| match op {
+        BodyOp::Load {
+            source: from, mask, ..
+        } => (*from == source).then_some(mask.is_none()),
+        _ => None,
+    };
+    let values = fused.body.values().iter();
+    let mut loads = values
+        .enumerate()
+        .filter_map(|(v, x)| Some((v, own(&x.op)?)));
+    let (Some((value, true)), None) = (loads.next(), loads.next()) else {
+        return Err(Refusal::AcrossPanels);
+    };
+    // Where others need the product too, it is one of the results.
+    fused.stores.push(Store {
+        node: product.node,
+        dtype: node.dtype,
+        value: value as Value,
+        index: flat_index(&fused.extents(), 0),
+        update: None,
+    });
+    fused.exact |= node.precision == Precision::EagerExact;
+    Ok(fused)
 }
 
 /// The time in which every multiprocessor multiplies a tile of so many columns, in bytes moved.
@@ -157,9 +207,34 @@ fn turn(limits: &Limits, columns: usize, k: usize) -> u64 {
     operations / limits.product_work
 }
 
+/// The time of a product of few rows, in bytes moved, of operands of which so many bytes are read: each block reads its
+/// part of the left one again, of the second cache.
+pub(super) fn stream_time(sides: &Sides, read: [u64; 2], limits: &Limits) -> u64 {
+    let [m, n, k] = sides.sizes;
+    let again = (n.div_ceil(64) as u64).div_ceil(limits.stream_cached);
+    let bytes = read[1] + read[0] * again + 2 * (m * n) as u64;
+    let compute = limits.stream_element * (k * n) as u64;
+    limits.product_launch + compute.max(bytes * (100 + limits.stream_deficit) / 100)
+}
+
+/// The time of the library for the same: as long as it takes to read the operands, or to multiply.
+pub(super) fn library_time(sides: &Sides, limits: &Limits) -> u64 {
+    let [m, n, k] = sides.sizes;
+    let multiply = 2 * (m * n) as u64 * k as u64 / limits.product_work;
+    let bytes = 2 * (m * k + k * n + m * n) as u64;
+    limits.product_launch + bytes.max(multiply)
+}
+
 /// The tiles of a product, if one kernel with what follows is faster than two.
 fn tiles(sides: &Sides, limits: &Limits) -> Result<Tiles, Refusal> {
     let [m, n, k] = sides.sizes;
+    if let Some(tiles) = Tiles::streams(sides, limits) {
+        let behind = limits.product_launch + 2 * (m * n) as u64;
+        let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), limits);
+        if time < library_time(sides, limits) + behind {
+            return Ok(tiles);
+        }
+    }
     let (tiles, time) = Tiles::of(sides, limits).ok_or(Refusal::NoPanels)?;
     if m.min(n).min(k) < limits.product_least {
         return Err(Refusal::NotWorthwhile);

@@ -3,6 +3,7 @@
 mod access;
 mod align;
 mod epilogue;
+mod fed;
 mod fused;
 mod generated;
 mod moments;
@@ -29,7 +30,7 @@ pub(crate) use access::bytes_read;
 pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
-pub use generated::Tiles;
+pub use generated::{Tiles, Units};
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
@@ -53,7 +54,7 @@ pub struct Schedule {
     /// How many nodes there were before the first round of fusion, and after each (scheduler V-05).
     pub rounds: Vec<usize>,
     /// Kernels that compute an operand of a product, by the product's step.
-    pub prologues: FxHashMap<usize, Prologue>,
+    pub prologues: FxHashMap<usize, Vec<Prologue>>,
     /// Nodes whose value must lie in memory: read by another kernel or call, or an output.
     pub stored: FxHashSet<ValueId>,
 }
@@ -74,7 +75,7 @@ struct Fusion<'a> {
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
     /// What each node touches, by its index; none where it changed.
     accesses: Vec<Option<Rc<[Access]>>>,
-    prologues: FxHashMap<usize, Prologue>,
+    prologues: FxHashMap<usize, Vec<Prologue>>,
     /// Nodes left before the first round and after each.
     rounds: Vec<usize>,
 }
@@ -129,6 +130,7 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
     } else {
         fusion.take_up_epilogues(graph, lowering);
         fusion.take_up_generated(graph, lowering);
+        fusion.feed_generated(graph, lowering);
     }
     fusion.finish(lowering)
 }
@@ -464,7 +466,7 @@ impl<'a> Fusion<'a> {
         // What a product reads: what computes an operand stores nothing.
         let reads = |at: usize| {
             let mut all = lowering.steps[at].reads();
-            if let Some(prologue) = self.prologues.get(&at) {
+            for prologue in self.prologues.get(&at).into_iter().flatten() {
                 all.retain(|source| *source != Source::Node(prologue.node()));
                 all.extend(prologue.kernel.loads().map(|load| load.0));
             }

@@ -58,7 +58,7 @@ impl Fusion<'_> {
             match found.and_then(|p| may_fuse().then_some(p).ok_or(Refusal::Limit)) {
                 Ok(prologue) => {
                     self.join_call(producer, call);
-                    self.prologues.insert(product.step, prologue);
+                    self.prologues.insert(product.step, vec![prologue]);
                     fed = true;
                 }
                 Err(why) => {
@@ -76,41 +76,17 @@ impl Fusion<'_> {
         kernel: &FusedNode,
         product: Product,
     ) -> Result<Prologue, Refusal> {
-        let [store] = &kernel.stores[..] else {
-            return Err(Refusal::SeveralUses);
-        };
-        // It follows another product panel by panel.
-        if kernel.product.is_some() {
-            return Err(Refusal::TakenUp);
-        }
-        let node = graph.node(store.node);
-        // T-03: stored for this operand alone.
+        let operand = self.operand(lowering, kernel, product)?;
+        let (store, node) = (&kernel.stores[0], graph.node(kernel.stores[0].node));
         let Lowered::Call(call) = &lowering.steps[product.step] else {
             return Err(Refusal::Opaque);
         };
-        let windows = &call.args[..];
-        let is_operand =
-            |arg: &&CallArg| matches!(arg, CallArg::Window(Source::Node(v), _) if *v == store.node);
-        let alone = self.temporaries.get(&store.node);
-        if alone.is_none_or(|of| of.read != [product.step])
-            || windows.iter().filter(is_operand).count() != 1
-        {
-            return Err(Refusal::SeveralUses);
-        }
-        let [CallArg::Window(left, a), CallArg::Window(_, b)] = windows else {
+        let [CallArg::Window(_, a), CallArg::Window(_, b)] = &call.args[..] else {
             return Err(Refusal::Opaque);
         };
-        let operand = usize::from(*left != Source::Node(store.node));
         let of_product = graph.node(product.node);
         if !matches!(of_product.dtype, DType::F32 | DType::F64) || node.dtype != of_product.dtype {
             return Err(Refusal::NoPanels);
-        }
-        if kernel.scatters() {
-            return Err(Refusal::Scatter);
-        }
-        let placed = |node: ValueId| lowering.pieces.contains_key(&node);
-        if kernel.reduces() || kernel.scans() || placed(store.node) || placed(product.node) {
-            return Err(Refusal::AcrossPanels);
         }
         // Sizes of the product: the batch is part of the rows.
         let of = if operand == 0 { a } else { b };
@@ -135,22 +111,65 @@ impl Fusion<'_> {
         if short < 2 || short > self.limits.prologue_short || cut < self.limits.prologue_long {
             return Err(Refusal::NotWorthwhile);
         }
-        let bytes = |of: &dyn Fn(&access::Access) -> bool| -> u64 {
-            let all = access::accesses(kernel, &self.sizes);
-            all.iter().filter(|a| of(a)).map(|a| a.bytes).sum()
-        };
-        let own = Source::Node(store.node);
-        let (read, written) = (bytes(&|a| a.source != own), bytes(&|a| a.source == own));
+        let (read, written) = self.moves(kernel, store.node);
         // T-04
         if read * 10 > written * 11 {
             return Err(Refusal::ReadsMore);
         }
-        let kernel = matrix_of(kernel, rows, columns)?;
+        let kernel = matrix_of(kernel, rows, columns, None)?;
         Ok(Prologue {
             kernel,
             operand,
             by_rows,
         })
+    }
+
+    /// Which operand of a product alone a pointwise kernel stores (scheduler T-03).
+    pub(super) fn operand(
+        &self,
+        lowering: &Lowering,
+        kernel: &FusedNode,
+        product: Product,
+    ) -> Result<usize, Refusal> {
+        let [store] = &kernel.stores[..] else {
+            return Err(Refusal::SeveralUses);
+        };
+        // It follows another product panel by panel.
+        if kernel.product.is_some() {
+            return Err(Refusal::TakenUp);
+        }
+        let Lowered::Call(call) = &lowering.steps[product.step] else {
+            return Err(Refusal::Opaque);
+        };
+        let windows = &call.args[..];
+        let is_operand =
+            |arg: &&CallArg| matches!(arg, CallArg::Window(Source::Node(v), _) if *v == store.node);
+        let alone = self.temporaries.get(&store.node);
+        if alone.is_none_or(|of| of.read != [product.step])
+            || windows.iter().filter(is_operand).count() != 1
+        {
+            return Err(Refusal::SeveralUses);
+        }
+        let [CallArg::Window(left, _), CallArg::Window(..)] = windows else {
+            return Err(Refusal::Opaque);
+        };
+        if kernel.scatters() {
+            return Err(Refusal::Scatter);
+        }
+        let placed = |node: ValueId| lowering.pieces.contains_key(&node);
+        if kernel.reduces() || kernel.scans() || placed(store.node) || placed(product.node) {
+            return Err(Refusal::AcrossPanels);
+        }
+        Ok(usize::from(*left != Source::Node(store.node)))
+    }
+
+    /// Bytes that a kernel reads, and those that it stores for a node.
+    pub(super) fn moves(&self, kernel: &FusedNode, node: ValueId) -> (u64, u64) {
+        let all = access::accesses(kernel, &self.sizes);
+        let (own, read): (Vec<_>, Vec<_>) =
+            all.iter().partition(|a| a.source == Source::Node(node));
+        let sum = |of: Vec<&access::Access>| of.iter().map(|a| a.bytes).sum();
+        (sum(read), sum(own))
     }
 }
 
@@ -159,8 +178,14 @@ fn is_dense(layout: &Layout) -> bool {
     layout.is_contiguous() && layout.offset() == 0
 }
 
-/// A kernel with these rows and one column variable, all of which its one store covers in order.
-fn matrix_of(kernel: &FusedNode, rows: usize, columns: usize) -> Result<FusedNode, Refusal> {
+/// A kernel with these rows and one column variable, or several of which the last goes through `chunk` elements at once,
+/// all of which its one store covers in order.
+pub(super) fn matrix_of(
+    kernel: &FusedNode,
+    rows: usize,
+    columns: usize,
+    chunk: Option<usize>,
+) -> Result<FusedNode, Refusal> {
     let mut fused = kernel.clone();
     let extents = fused.extents();
     let (mut first, mut inner) = (extents.len(), 1);
@@ -174,7 +199,8 @@ fn matrix_of(kernel: &FusedNode, rows: usize, columns: usize) -> Result<FusedNod
     (fused.iter, fused.red) = (extents[..first].to_vec(), extents[first..].to_vec());
     let mut fused = merge_loops(fused);
     let extents = fused.extents();
-    if fused.red.len() != 1 || fused.rows() != rows {
+    let whole = |n: usize| fused.red.last().is_some_and(|last| last.is_multiple_of(n));
+    if fused.red.len() != 1 && !chunk.is_some_and(whole) || fused.rows() != rows {
         return Err(Refusal::AcrossPanels);
     }
     let column = Var(extents.len() as u32 - 1);

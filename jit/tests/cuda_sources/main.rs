@@ -19,7 +19,7 @@ use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
 use ferrotrace_jit::simplify::{Kernels, simplify_for};
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
-    BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
+    BinaryOp, Composite, Extent, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Device, KernelSource, Layout, Part, Scalar, Shape, compile_for};
 use smallvec::SmallVec;
@@ -76,7 +76,11 @@ fn kernels_with(graph: &Graph, limits: &Thresholds) -> Vec<Emitted> {
         .filter_map(|step| match step {
             Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
                 let stored = &schedule.stored;
-                Some(product::emit(&graph, &lowering, fused, stored, limits))
+                let before = fused.product.and_then(|p| schedule.prologues.get(&p.step));
+                let before = before.map_or(&[][..], Vec::as_slice);
+                Some(product::emit(
+                    &graph, &lowering, fused, before, stored, limits,
+                ))
             }
             Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored)),
             Scheduled::Call(at) => match &lowering.steps[*at] {

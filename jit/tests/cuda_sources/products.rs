@@ -126,11 +126,11 @@ fn products_of_the_library() {
         let tail = |g: &mut Graph, p| vec![gated(g, p)];
         product_of(Precision::Fast, dtype, &[], sizes, [false, false], tail)
     };
-    // Single precision; lines that begin anywhere; few rows; nothing to sum over.
+    // Single precision; lines that begin anywhere; few rows of so many terms that a launch is nothing; nothing to sum over.
     none(&of(DType::F32, [256, 256, 256]));
     none(&of(DType::F16, [256, 256, 100]));
     none(&of(DType::F16, [256, 100, 256]));
-    none(&of(DType::F16, [16, 256, 256]));
+    none(&of(DType::F16, [16, 8192, 8192]));
     // Where the product takes so long that reading it again is nothing, or so little that one launch is no less.
     none(&of(DType::F16, [8192, 8192, 8192]));
     none(&of(DType::F16, [256, 256, 64]));
@@ -158,4 +158,200 @@ fn products_of_the_library() {
         let turned = g.push(turned, &[p.into()]).expect("a view");
         g.add(p, turned).expect("fits")
     }));
+}
+
+/// Sizes of a product whose operands are computed.
+const FEW: [usize; 3] = [16, 4096, 4096];
+
+/// A right operand of whole numbers of 8 bits, scaled along columns (of lines that are columns or rows), or by a number for
+/// each 128 terms.
+fn scaled(g: &mut Graph, [k, n]: [usize; 2], turned: bool, groups: bool) -> ValueId {
+    let sizes = if turned { [n, k] } else { [k, n] };
+    let mut input = |sizes: &[usize], dtype| {
+        g.input(
+            &Layout::contiguous(Shape::new(sizes)),
+            dtype,
+            &Device::cpu(),
+        )
+    };
+    let w = input(&sizes, DType::I8);
+    let scale = match (groups, turned) {
+        (true, _) => input(&[n, k / 128, 1], DType::BF16),
+        (false, true) => input(&[n, 1], DType::BF16),
+        (false, false) => input(&[n], DType::BF16),
+    };
+    let w = g.cast(w, DType::BF16).expect("a cast");
+    let shape = |sizes: &[usize]| {
+        let all = sizes.iter().map(|&n| Extent::Size(n));
+        Op::Reshape(all.collect())
+    };
+    let w = match groups {
+        true => g
+            .push(shape(&[n, k / 128, 128]), &[w.into()])
+            .expect("fits"),
+        false => w,
+    };
+    let mut w = g.mul(w, scale).expect("fits");
+    if groups {
+        w = g.push(shape(&[n, k]), &[w.into()]).expect("fits");
+    }
+    match turned {
+        true => g
+            .push(Op::Permute(SmallVec::from_slice(&[1, 0])), &[w.into()])
+            .expect("a view"),
+        false => w,
+    }
+}
+
+/// x @ w with what computes w, x and what follows.
+fn fed_product(
+    [m, n, k]: [usize; 3],
+    precision: Precision,
+    right: impl Fn(&mut Graph) -> ValueId,
+    left: impl Fn(&mut Graph, ValueId) -> ValueId,
+    tail: impl Fn(&mut Graph, ValueId) -> ValueId,
+) -> Graph {
+    let mut g = Graph::new();
+    g.set_origin(None, precision);
+    let x = g.input(
+        &Layout::contiguous(Shape::from([m, k])),
+        DType::BF16,
+        &Device::cpu(),
+    );
+    let (x, w) = (left(&mut g, x), right(&mut g));
+    assert_eq!(*g.shape(w), Shape::from([k, n]));
+    let p = g.push(Op::Matmul, &[x.into(), w.into()]).expect("fits");
+    let y = tail(&mut g, p);
+    g.set_outputs(vec![y]);
+    g
+}
+
+/// What computes an operand of a product of few rows is part of its kernel, with what follows (scheduler T-19): one
+/// kernel, which reads what the program gave it, for devices with clusters and without.
+#[test]
+fn products_take_what_computes_their_operands() {
+    let mut texts = [BTreeSet::new(), BTreeSet::new()];
+    let mut one = |graph: &Graph, operands: usize| {
+        for (at, products) in [80, 90].into_iter().enumerate() {
+            let limits = Thresholds {
+                products,
+                ..thresholds()
+            };
+            let found = kernels_with(graph, &limits);
+            assert_eq!(found.len(), 1, "{graph}");
+            assert_eq!(found[0].before.len(), operands, "{graph}");
+            let text = found[0].source.text();
+            assert!(text.contains("ft_by_streams<"), "{text}");
+            assert_eq!(text.contains("__cluster_dims__("), products == 90);
+            texts[at].insert(text);
+        }
+    };
+    let fast = Precision::Fast;
+    let relu = |g: &mut Graph, x: ValueId| g.unary(UnaryOp::Relu, x).expect("fits");
+    let same = |_: &mut Graph, x: ValueId| x;
+    let [_, n, k] = FEW;
+    for turned in [false, true] {
+        let w = |g: &mut Graph| scaled(g, [k, n], turned, false);
+        one(&fed_product(FEW, fast, w, same, same), 1);
+        one(&fed_product(FEW, fast, w, same, gated), 1);
+        one(&fed_product(FEW, fast, w, relu, relu), 2);
+        one(&fed_product([24, n, k], fast, w, relu, gated), 2);
+        one(&fed_product(FEW, Precision::EagerExact, w, relu, gated), 2);
+    }
+    let grouped = |g: &mut Graph| scaled(g, [k, n], true, true);
+    one(&fed_product([32, n, k], fast, grouped, same, same), 1);
+    // Numbers of both functions, of a slot and of the operators.
+    let drops = |g: &mut Graph, x: ValueId| {
+        let y = g
+            .mul(x, Operand::Slot(0, Scalar::Float(2.0)))
+            .expect("fits");
+        g.push(Op::Composite(Composite::Gelu), &[y.into()])
+            .expect("fits")
+    };
+    let w = |g: &mut Graph| scaled(g, [k, n], true, false);
+    one(&fed_product(FEW, fast, w, drops, drops), 2);
+    if available() {
+        let [warps, clusters] = texts;
+        compile_all_for("sm_80", warps);
+        compile_all_for(HOPPER, clusters);
+    }
+}
+
+/// What a product of few rows does not take is stored, and why is known.
+#[test]
+fn operands_that_are_stored() {
+    let limits = Thresholds {
+        products: 90,
+        ..thresholds()
+    };
+    let refused = |graph: &Graph, why: Refusal| {
+        let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("simplifies");
+        let lowering = lower(&graph, &limits).expect("lowers");
+        let schedule = fuse(&graph, &lowering, &limits);
+        assert!(schedule.prologues.values().all(Vec::is_empty), "{graph}");
+        let all: Vec<Refusal> = schedule.refusals.iter().map(|r| r.2).collect();
+        assert!(all.contains(&why), "{graph}\n{all:?}");
+    };
+    let fast = Precision::Fast;
+    let same = |_: &mut Graph, x: ValueId| x;
+    let [m, n, k] = FEW;
+    let w = |g: &mut Graph| scaled(g, [k, n], true, false);
+    // Many rows: the operand would be computed again for each tile of them.
+    refused(
+        &fed_product([4096, n, k], fast, w, same, same),
+        Refusal::NoTemplate,
+    );
+    // A sum over the operand's row, as in a softmax.
+    let softmax = |g: &mut Graph, x: ValueId| {
+        g.push(Op::Composite(Composite::Softmax { dim: 1 }), &[x.into()])
+            .expect("fits")
+    };
+    let stored = |g: &mut Graph| {
+        let w = g.input(
+            &Layout::contiguous(Shape::from([k, n])),
+            DType::BF16,
+            &Device::cpu(),
+        );
+        g.cast(w, DType::BF16).expect("fits")
+    };
+    refused(
+        &fed_product(FEW, fast, stored, softmax, same),
+        Refusal::AcrossPanels,
+    );
+    // The operand is a result too, by its use in what follows.
+    let mut g = Graph::new();
+    let x = g.input(
+        &Layout::contiguous(Shape::from([m, k])),
+        DType::BF16,
+        &Device::cpu(),
+    );
+    let right = scaled(&mut g, [k, k], true, false);
+    let x = g
+        .push(Op::Composite(Composite::GeluTanh), &[x.into()])
+        .expect("fits");
+    let x = g.unary(UnaryOp::Exp, x).expect("fits");
+    let p = g.push(Op::Matmul, &[x.into(), right.into()]).expect("fits");
+    let y = g.unary(UnaryOp::Exp, p).expect("fits");
+    g.set_outputs(vec![y, x]);
+    let graph = simplify_for(&g, Kernels::Few(|_, _| Ok(false))).expect("simplifies");
+    let lowering = lower(&graph, &limits).expect("lowers");
+    let schedule = fuse(&graph, &lowering, &limits);
+    let operands = schedule.prologues.values().flatten().map(|p| p.operand);
+    assert_eq!(operands.collect::<Vec<_>>(), [1], "the left one is stored");
+    // A left matrix whose columns are dense.
+    let turned = |g: &mut Graph, x: ValueId| {
+        let sizes = [k, m];
+        let x2 = g.input(
+            &Layout::contiguous(Shape::from(sizes)),
+            DType::BF16,
+            &Device::cpu(),
+        );
+        let _ = x;
+        g.push(Op::Permute(SmallVec::from_slice(&[1, 0])), &[x2.into()])
+            .expect("a view")
+    };
+    refused(
+        &fed_product(FEW, fast, w, turned, same),
+        Refusal::NoTemplate,
+    );
 }

@@ -128,17 +128,8 @@ impl Writer<'_> {
 
     /// The structure of the kernel's arguments.
     pub(super) fn structure(&self, out: &mut String) {
-        out.push_str("struct FT_SYMBOL_args {\n");
-        for i in 0..self.pointers.len() {
-            let _ = writeln!(out, "  void *p{i};");
-        }
-        for i in 0..self.params.len() {
-            let _ = writeln!(out, "  long long P{i};");
-        }
-        for i in 0..self.node.body.numbers().len() {
-            let _ = writeln!(out, "  unsigned long long s{i};");
-        }
-        out.push_str("  char *scratch;\n  long long *fault;\n};\n");
+        let numbers = self.node.body.numbers().len();
+        out.push_str(&structure(self.pointers.len(), self.params.len(), numbers));
     }
 
     /// Constants at the start of a kernel: arguments by name.
@@ -167,14 +158,30 @@ impl Writer<'_> {
             );
         }
         for (i, number) in self.node.body.numbers().iter().enumerate() {
-            let ty = scalar_type(number.dtype);
+            let (ty, at) = (scalar_type(number.dtype), self.first_number + i);
             let value = match number.dtype.compute() {
-                DType::F32 => format!("__int_as_float((int)a.s{i})"),
-                DType::F64 => format!("__longlong_as_double((long long)a.s{i})"),
-                _ => format!("({ty})a.s{i}"),
+                DType::F32 => format!("__int_as_float((int)a.s{at})"),
+                DType::F64 => format!("__longlong_as_double((long long)a.s{at})"),
+                _ => format!("({ty})a.s{at}"),
             };
             let _ = writeln!(text, "  const {ty} s{i} = {value};");
         }
         text
     }
+}
+
+/// The structure of the arguments of a kernel with so many pointers, integers and numbers.
+pub(super) fn structure(pointers: usize, params: usize, numbers: usize) -> String {
+    let mut out = "struct FT_SYMBOL_args {\n".to_owned();
+    for i in 0..pointers {
+        let _ = writeln!(out, "  void *p{i};");
+    }
+    for i in 0..params {
+        let _ = writeln!(out, "  long long P{i};");
+    }
+    for i in 0..numbers {
+        let _ = writeln!(out, "  unsigned long long s{i};");
+    }
+    out.push_str("  char *scratch;\n  long long *fault;\n};\n");
+    out
 }

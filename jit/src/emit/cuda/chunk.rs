@@ -169,7 +169,7 @@ impl Writer<'_> {
         let stores = if self.silent { &[][..] } else { &l.stores };
         self.decode_chunk(&mut out);
         // The products' template loads ahead.
-        if self.given.is_none() {
+        if self.given.is_none() && !self.gives {
             self.load_chunk(&mut out, l);
         }
         for &s in stores {
@@ -214,6 +214,9 @@ impl Writer<'_> {
         for r in reductions {
             let position = self.position(r.id, at.position);
             self.accumulate(&mut out, r, &position, at.pad);
+        }
+        if self.gives {
+            let _ = writeln!(out, "      out[l] = l < m ? v{} : 0.0f;", self.unrounded(0));
         }
         for &s in stores {
             let element = match self.packs(s) {

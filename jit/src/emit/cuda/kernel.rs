@@ -86,6 +86,10 @@ pub(super) struct Writer<'a> {
     pub whole: FxHashSet<Value>,
     /// A buffer whose elements of a chunk are at hand, as `given`, not yet rounded to their type.
     pub given: Option<Source>,
+    /// Whether each element of its one store is given to a template instead, as `out`.
+    pub gives: bool,
+    /// How many numbers of other functions come before its own among the kernel's arguments.
+    pub first_number: usize,
     /// Whether an index is checked.
     pub reports: bool,
     /// Whether nothing is stored: only indices are checked.
@@ -170,6 +174,8 @@ impl<'a> Writer<'a> {
             store_indices: FxHashMap::default(),
             whole: FxHashSet::default(),
             given: None,
+            gives: false,
+            first_number: 0,
             reports: false,
             silent: false,
             params: Vec::new(),
@@ -301,6 +307,7 @@ impl Writer<'_> {
             loops: self.stages.loops.iter().filter(working).count(),
             panels: None,
             walks: Vec::new(),
+            before: Vec::new(),
             node: self.node.clone(),
         }
     }

@@ -54,6 +54,21 @@ pub(super) fn coarse(node: &FusedNode) -> Vec<bool> {
 }
 
 impl Writer<'_> {
+    /// Whether rounding to a half type leaves a value of an operand as it is: it comes from memory of that type, or from integers of 8
+    /// bits, and is at most taken with another sign, or for another such.
+    fn is_rounded(&self, value: Value, half: DType) -> bool {
+        let body = &self.node.body;
+        let of = |v: Value| self.is_rounded(v, half);
+        match body.value(value).op {
+            BodyOp::Load { dtype, .. } => dtype == half,
+            BodyOp::Cast(a) => matches!(body.value(a).dtype, DType::I8 | DType::U8 | DType::Bool),
+            BodyOp::Round(_, to) => to == half,
+            BodyOp::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => of(a),
+            BodyOp::Select(_, a, b) => of(a) && of(b),
+            _ => false,
+        }
+    }
+
     /// Which elements `l` of a chunk count.
     pub(super) fn guard(&self) -> &'static str {
         match self.has_heads() {
@@ -154,6 +169,7 @@ impl Writer<'_> {
                 let from = body.value(*a).dtype;
                 self.call(&format!("cast_{}", from.name()), dtype, &[&of(a)])
             }
+            BodyOp::Round(a, half) if self.gives && self.is_rounded(*a, *half) => of(a),
             BodyOp::Round(a, half) => self.call("round", *half, &[&of(a)]),
             BodyOp::Check {
                 index, mask, site, ..
@@ -232,9 +248,9 @@ impl Writer<'_> {
 
     /// The same numbers as the ready-made kernels draw: Philox by (key, offset, element).
     fn random(&mut self, dist: Distribution, dtype: DType, args: &[Value], index: &str) -> String {
-        let node = self.node;
+        let (node, before) = (self.node, self.first_number);
         let bits = |v: Value| match node.body.value(v).op {
-            BodyOp::Number(n) => format!("a.s{n}"),
+            BodyOp::Number(n) => format!("a.s{}", before + n as usize),
             _ => format!("v{v}"),
         };
         let word = |v: Value| format!("(unsigned long long){}", bits(v));
@@ -254,7 +270,12 @@ impl Writer<'_> {
             }
             Distribution::Bernoulli => {
                 let p = match node.body.value(args[2]).op {
-                    BodyOp::Number(n) => format!("__longlong_as_double((long long)a.s{n})"),
+                    BodyOp::Number(n) => {
+                        format!(
+                            "__longlong_as_double((long long)a.s{})",
+                            before + n as usize
+                        )
+                    }
                     _ => format!("v{}", args[2]),
                 };
                 let list = [common[0], common[1], common[2], &p];

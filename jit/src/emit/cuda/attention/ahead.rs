@@ -131,6 +131,7 @@ pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: 
         loops: 1,
         panels: None,
         walks: Vec::new(),
+        before: Vec::new(),
         node,
     }
 }

@@ -180,6 +180,7 @@ pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
         loops: 1,
         panels: None,
         walks: Vec::new(),
+        before: Vec::new(),
         node,
     }
 }

@@ -1,30 +1,30 @@
-//! A product of half precision and all that follows it as one kernel (scheduler T-01, codegen A10.1).
+//! A product of half precision and all that follows it, or computes an operand, as one kernel (scheduler T-01, T-02,
+//! codegen A10.1, A10.3).
 //!
 //! The template is CUDA C++ of its own (`panels.cu`: tiles in shared memory; `warps.cu`: products by warps, since Ampere;
-//! `groups.cu`: by groups of warps fed by the copy engine, on Hopper). What follows the product is a function of 8 columns of a
-//! row, which the template calls with sums, in binary32 or rounded: the loop of a pointwise kernel over one chunk. The copy
-//! engine's descriptions of the operands are written by the kernel itself, into memory of the launch, so that nothing of
-//! them depends on what the host knows when a graph is made.
+//! `groups.cu`: by groups of warps fed by the copy engine, on Hopper; `streams.cu`: of few rows, from memory into
+//! registers). What follows the product is a function of 8 columns of a row, which the template calls with sums, in
+//! binary32 or rounded; what computes an operand gives 8 elements of a line (`function.rs`). The copy engine's descriptions
+//! of the operands are written by the kernel itself, into memory of the launch, so that nothing of them depends on what
+//! the host knows when a graph is made.
 
+mod function;
 mod sides;
 
 use super::super::Emitted;
+use super::arguments::structure;
 use super::attention::{GROUP, HALF, TILES};
-use super::kernel::{Form, Writer};
-use super::shape;
-use super::stage::stages;
 use super::text;
-use super::value;
 use super::{ENGINE, PANELS};
-use crate::body::{BodyOp, Source};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
 use crate::graph::Graph;
 use crate::lower::{Limits, Lowered, Lowering};
-use crate::schedule::{FusedNode, Tiles};
+use crate::schedule::{FusedNode, Prologue, Tiles, Units};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, SCALAR};
-use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
+use ferrotrace_runtime::{DType, Grid, KernelSource};
+use function::{Arguments, Function};
 use rustc_hash::FxHashSet;
 use std::fmt::Write as _;
 
@@ -32,6 +32,33 @@ pub use sides::{Side, Sides};
 
 const WARPS: &str = include_str!("warps.cu");
 const GROUPS: &str = include_str!("groups.cu");
+const STREAMS: &str = include_str!("streams.cu");
+
+/// A load of a chunk that is known to be whole and aligned where `W`.
+const LOAD: &str = "\
+template <bool W, typename T, int V> FT_INLINE void ft_load_as(T (&g)[V], const T *p, int m) {
+  constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
+  typedef typename ft_word<bytes>::type word;
+  if (W) {
+    #pragma unroll
+    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((word *)g)[k] = ((const word *)p)[k];
+  } else if (sizeof(T) < 4) {
+    // In words, as the other way.
+    constexpr int each = 4 / (sizeof(T) < 4 ? (int)sizeof(T) : 4);
+    #pragma unroll
+    for (int k = 0; k < V / each; k++) {
+      unsigned x = 0;
+      #pragma unroll
+      for (int e = 0; e < each; e++)
+        if (k * each + e < m) x |= (unsigned)((const typename ft_word<sizeof(T)>::type *)p)[k * each + e] << 8 * sizeof(T) * e;
+      ((unsigned *)g)[k] = x;
+    }
+  } else {
+    #pragma unroll
+    for (int l = 0; l < V; l++) g[l] = l < m ? p[l] : T();
+  }
+}
+";
 
 /// Columns that what follows is given at once.
 const LANES: usize = 8;
@@ -40,6 +67,8 @@ const ROWS: usize = 128;
 const STEP: usize = 64;
 /// Bytes of registers that hold what a thread reads ahead.
 const AHEAD: usize = 64;
+/// Bytes that a thread may read of a right operand's 8 chunks where two blocks share a multiprocessor.
+const STREAM: usize = 64;
 /// Bytes of a block's two descriptions for the copy engine.
 const MAPS: usize = 256;
 
@@ -57,18 +86,31 @@ mod argument {
 
 /// How many tiles' panels are in shared memory at once, and threads of a block.
 fn stages_of(tiles: Tiles) -> (usize, u32) {
-    match (tiles.groups, tiles.columns) {
-        (true, 256) => (3, 384),
-        (true, _) => (6, 384),
-        (false, _) => (3, 256),
+    match (tiles.by, tiles.columns) {
+        (Units::Groups, 256) => (3, 384),
+        (Units::Groups, _) => (6, 384),
+        (Units::Warps, _) => (3, 256),
+        (Units::Streams { .. }, _) => (0, 256),
     }
 }
 
-/// Writes the kernel of a fused node with its product.
+/// Bytes of shared memory of a block: of streams the sums of its 8 warps, rows of 64 columns and padding; else panels, and
+/// behind them a finished tile, a description, and the barriers.
+pub(crate) fn shared_bytes(tiles: Tiles) -> usize {
+    let panels = stages_of(tiles).0 * (ROWS + tiles.columns) * STEP * 2;
+    match tiles.by {
+        Units::Streams { .. } => 8 * tiles.rows * (tiles.columns + 4) * 4,
+        Units::Groups => panels + ROWS * tiles.columns * 2 + MAPS,
+        Units::Warps => panels,
+    }
+}
+
+/// Writes the kernel of a fused node with its product, and with what computes its operands.
 pub fn emit(
     graph: &Graph,
     lowering: &Lowering,
     fused: &FusedNode,
+    prologues: &[Prologue],
     stored: &FxHashSet<ValueId>,
     limits: &Limits,
 ) -> Emitted {
@@ -84,162 +126,162 @@ pub fn emit(
         .collect();
     let [m, n, k] = sides.sizes;
     let dtype = graph.node(product.node).dtype;
-    let (rows, columns) = (m.div_ceil(ROWS), n.div_ceil(tiles.columns));
+    let (rows, columns) = (m.div_ceil(tiles.rows), n.div_ceil(tiles.columns));
     let count = rows * columns * sides.count();
-    let mut params = Vec::new();
+    let mut arguments = Arguments {
+        narrow: true,
+        ..Arguments::default()
+    };
+    arguments.needs.extend(
+        [
+            "types",
+            "ft_from_f16",
+            "ft_from_bf16",
+            "ft_to_f16",
+            "ft_to_bf16",
+        ]
+        .map(|name| support::need(name, SCALAR)),
+    );
     for side in &sides.sides {
-        params.extend([side.offset, side.line]);
+        arguments.params.extend([side.offset, side.line]);
     }
-    params.extend([m, n, k, rows, columns, count].map(|n| n as i64));
+    let sizes = [m, n, k, rows, columns, count];
+    arguments.params.extend(sizes.map(|n| n as i64));
     for (d, &n) in sides.batch.iter().enumerate() {
-        params.extend([n as i64, sides.sides[0].steps[d], sides.sides[1].steps[d]]);
+        let steps = [sides.sides[0].steps[d], sides.sides[1].steps[d]];
+        arguments.params.extend([n as i64, steps[0], steps[1]]);
     }
-    let after = After::write(&node, product.node, &needed, &sides, dtype, params);
-    let blocks = match tiles.groups {
-        true => count.min(limits.multiprocessors.max(1)),
-        false => count,
+    let before = |operand: usize| prologues.iter().find(|p| p.operand == operand);
+    let mut operands = [Operand::default(); 2];
+    for (i, side) in sides
+        .sides
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| before(*i).is_none())
+    {
+        operands[i].pointer = Some(arguments.pointers.len());
+        arguments.pointers.push(Pointer::Read(side.source));
+        arguments.types.push(dtype);
+    }
+    let after = Function::after(&node, product.node, &needed, &mut arguments);
+    let mut functions = after.text;
+    for (i, operand) in operands.iter_mut().enumerate() {
+        if let Some(prologue) = before(i) {
+            let function = Function::before(&prologue.kernel, i, &mut arguments);
+            operand.bytes = function.bytes;
+            functions.push_str(&function.text);
+        } else {
+            operand.bytes = [LANES * dtype.size(), 0];
+        }
+    }
+    // Operands are read until the last tile.
+    let fed = prologues.iter().flat_map(|p| p.kernel.loads());
+    let mut read: Vec<_> = sides.sides.iter().map(|side| side.source).collect();
+    read.extend(fed.map(|load| load.0));
+    arguments
+        .in_place
+        .retain(|(_, source)| !read.contains(source));
+    let blocks = match tiles.by {
+        Units::Groups => count.min(limits.multiprocessors.max(1)),
+        Units::Warps => count,
+        Units::Streams { blocks } => count * blocks,
     };
-    let (stages, threads) = stages_of(tiles);
-    let panels = stages * (ROWS + tiles.columns) * STEP * dtype.size();
-    // Behind the panels: a finished tile, a description, and the barriers.
-    let behind = match tiles.groups {
-        true => ROWS * tiles.columns * dtype.size() + MAPS,
-        false => 0,
+    let template: &[&'static str] = match tiles.by {
+        Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
+        Units::Warps => &[TILES, HALF, PANELS, WARPS],
+        Units::Streams { .. } => &[TILES, HALF, PANELS, STREAMS],
     };
-    let template: &[&'static str] = match tiles.groups {
-        true => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
-        false => &[TILES, HALF, PANELS, WARPS],
-    };
-    let mut parts = after.parts;
+    let mut parts = support::parts(&arguments.needs);
     parts.extend(text::template(template));
+    let mut body = text::helpers(arguments.narrow);
+    body += &structure(
+        arguments.pointers.len(),
+        arguments.params.len(),
+        arguments.numbers.len(),
+    );
+    if !prologues.is_empty() {
+        body += LOAD;
+    }
+    body += &functions;
+    // Chunks that a thread works on at once: as many as registers hold what is read for them.
+    let ahead = AHEAD.checked_div(after.bytes[0]).unwrap_or(2).clamp(1, 4);
+    body += &entry(&sides, tiles, dtype, ahead, operands);
     Emitted {
         source: KernelSource {
             parts,
-            body: after.text + &entry(&sides, tiles, dtype, after.ahead),
+            body,
             finish: false,
         },
-        pointers: after.pointers,
-        params: after.params,
+        pointers: arguments.pointers,
+        params: arguments.params,
         streams: Vec::new(),
-        in_place: after.in_place,
+        in_place: arguments.in_place,
         updates: Vec::new(),
-        numbers: node.body.numbers().to_vec(),
+        numbers: arguments.numbers,
         chunks: blocks,
-        scratch: if tiles.groups { blocks * MAPS } else { 0 },
+        scratch: match tiles.by {
+            Units::Groups => blocks * MAPS,
+            _ => 0,
+        },
         local: 0,
         products: 2 * (sides.count() * m * n) as u64 * k as u64,
         grid: Grid {
-            threads,
-            shared: (panels + behind) as u32,
-            reports: after.reports,
+            threads: stages_of(tiles).1,
+            shared: shared_bytes(tiles) as u32,
+            reports: arguments.reports,
             ..Grid::default()
         },
         loops: 1,
         panels: None,
         walks: Vec::new(),
+        before: prologues.iter().map(|p| p.kernel.clone()).collect(),
         node,
     }
 }
 
-/// The function of what follows the product.
-struct After {
-    text: String,
-    /// Chunks that a thread works on at once: as many as registers hold what is read for them.
-    ahead: usize,
-    parts: Vec<Part>,
-    pointers: Vec<Pointer>,
-    params: Vec<i64>,
-    in_place: Vec<(ValueId, Source)>,
-    reports: bool,
-}
-
-impl After {
-    fn write(
-        node: &FusedNode,
-        product: ValueId,
-        needed: &[usize],
-        sides: &Sides,
-        dtype: DType,
-        params: Vec<i64>,
-    ) -> After {
-        let stages = stages(node, needed);
-        let mut shape = shape::of(node, &stages, needed, false);
-        (shape.form, shape.lanes, shape.tile) = (Form::Pointwise, LANES, None);
-        shape.line = node.cols().div_ceil(LANES);
-        shape.chunks = shape.line;
-        let mut writer = Writer::new(node, stages, shape);
-        writer.given = Some(Source::Node(product));
-        writer.coarse = value::coarse(node);
-        writer.params = params;
-        for side in &sides.sides {
-            writer.pointers.push(Pointer::Read(side.source));
-            writer.pointer_types.push(dtype);
-        }
-        writer.collect_pointers(needed);
-        writer.print_indices(needed);
-        let mut body = String::new();
-        writer.row_stage(&mut body, 0, None);
-        let compute = writer.stages.loops[0].clone();
-        let mut loads = String::new();
-        writer.decode_chunk(&mut loads);
-        let (mut members, mut names, mut bytes) = (String::new(), String::new(), 0);
-        for &v in compute.compute.iter().filter(|v| writer.whole.contains(*v)) {
-            if let BodyOp::Load { source, dtype, .. } = node.body.value(v).op {
-                let ty = value::memory_type(dtype);
-                let (pointer, index) = (writer.pointer(source), writer.indices[&v].at("j"));
-                let _ = writeln!(members, "    __align__(16) {ty} g{v}[{LANES}];");
-                let _ = writeln!(loads, "    ft_load(x.g{v}, {pointer} + {index}, m);");
-                let _ = writeln!(names, "    const {ty} (&g{v})[{LANES}] = x.g{v};");
-                bytes += LANES * dtype.size();
-            }
-        }
-        let chunk = writer.chunk(0, &[]);
-        let mut row = String::new();
-        writer.decode_row(&mut row);
-        let mut in_place = writer.in_place(needed);
-        // Operands are read until the last tile.
-        in_place.retain(|(_, source)| sides.sides.iter().all(|side| side.source != *source));
-        let head = writer.head(&in_place);
-        let mut text = text::helpers(writer.narrow_indices());
-        writer.structure(&mut text);
-        let start = format!("{head}{row}{}{body}", writer.preamble);
-        let _ = write!(
-            text,
-            "struct FT_SYMBOL_after {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n{members}  }};\n  __device__ \
-             __forceinline__ void load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{loads}  }}\n  __device__ \
-             __forceinline__ void operator()(const ft_int row, const ft_int c, const float (&given)[{LANES}], const ahead \
-             &x) const {{\n{start}{names}{chunk}  }}\n}};\n"
-        );
-        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
-            writer.needs.insert(support::need(name, SCALAR));
-        }
-        After {
-            text,
-            ahead: AHEAD.checked_div(bytes).unwrap_or(2).clamp(1, 4),
-            parts: support::parts(&writer.needs),
-            pointers: writer.pointers,
-            params: writer.params,
-            in_place,
-            reports: writer.reports,
-        }
-    }
+/// An operand: its pointer, where it lies in memory; bytes read for a chunk of it, and for a chunk whatever its row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Operand {
+    pointer: Option<usize>,
+    bytes: [usize; 2],
 }
 
 /// The kernel, which gives the template its arguments.
-fn entry(sides: &Sides, tiles: Tiles, dtype: DType, ahead: usize) -> String {
+fn entry(
+    sides: &Sides,
+    tiles: Tiles,
+    dtype: DType,
+    ahead: usize,
+    operands: [Operand; 2],
+) -> String {
     let (stages, threads) = stages_of(tiles);
     let mut out = String::new();
     let batch = sides.batch.len();
+    let (shares, cluster) = match tiles.by {
+        Units::Streams { blocks } => {
+            let light = tiles.rows == 16 && 8 * operands[1].bytes[0] <= STREAM;
+            let cluster = match blocks {
+                1 => String::new(),
+                _ => format!(" __cluster_dims__({blocks}, 1, 1)"),
+            };
+            (if light { 2 } else { 1 }, cluster)
+        }
+        _ => (1, String::new()),
+    };
     let _ = write!(
         out,
-        "extern \"C\" __global__ void __launch_bounds__({threads}, 1) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) \
-         {{\n  FT_AFTER;\n  ft_product<{batch}> t;\n"
+        "extern \"C\" __global__ void __launch_bounds__({threads}, {shares}){cluster} FT_SYMBOL(const __grid_constant__ \
+         FT_SYMBOL_args a) {{\n  FT_AFTER;\n  ft_product<{batch}> t;\n"
     );
     for (i, name) in ["a", "b"].into_iter().enumerate() {
         let at = argument::OPERANDS + 2 * i;
+        let data = match operands[i].pointer {
+            Some(p) => format!("(const unsigned short *)a.p{p} + a.P{at}"),
+            None => "nullptr".to_owned(),
+        };
         let _ = writeln!(
             out,
-            "  t.{name} = (const unsigned short *)a.p{i} + a.P{at};\n  t.{name}_line = a.P{};",
+            "  t.{name} = {data};\n  t.{name}_line = a.P{};",
             at + 1
         );
     }
@@ -259,17 +301,31 @@ fn entry(sides: &Sides, tiles: Tiles, dtype: DType, ahead: usize) -> String {
     let half = dtype == DType::BF16;
     let [left, right] = sides.sides.each_ref().map(|side| side.inner);
     let count = argument::TILES + 2;
-    let _ = match tiles.groups {
-        true => writeln!(
+    let _ = match tiles.by {
+        Units::Groups => writeln!(
             out,
             "  ft_by_groups<{half}, {left}, {right}, {}, {stages}, {ahead}, {batch}>(t, (int)a.P{count}, a.scratch, \
              FT_SYMBOL_after{{a}});\n}}",
             tiles.columns
         ),
-        false => writeln!(
+        Units::Warps => writeln!(
             out,
             "  ft_by_warps<{half}, {left}, {right}, {batch}>(t, FT_SYMBOL_after{{a}});\n}}"
         ),
+        Units::Streams { blocks } => {
+            let length = ["t.k", if right { "t.k" } else { "t.n" }];
+            let lines = |i: usize, name: &str| match operands[i].pointer {
+                Some(_) => format!("ft_lines<{half}>{{t.{name}, t.{name}_line, {}}}", length[i]),
+                None => format!("FT_SYMBOL_before{i}{{a}}"),
+            };
+            writeln!(
+                out,
+                "  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, FT_SYMBOL_after{{a}});\n}}",
+                tiles.rows / 16,
+                lines(0, "a"),
+                lines(1, "b")
+            )
+        }
     };
     out
 }

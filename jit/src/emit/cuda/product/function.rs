@@ -1,0 +1,208 @@
+//! The functions that a template of products calls, of chunks of 8 elements: what follows the product, which it gives
+//! sums; and what comes before it, which gives it an operand. Both are the loop of a pointwise kernel over one chunk.
+
+use super::super::kernel::{Form, Writer};
+use super::super::shape;
+use super::super::stage::stages;
+use super::super::value;
+use super::LANES;
+use crate::body::{BodyOp, Number, Source, Value};
+use crate::emit::Pointer;
+use crate::expr::{Term, Var};
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::support::{self, Need, SCALAR};
+use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// What the functions of a kernel take together, as it grows.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    pub pointers: Vec<Pointer>,
+    pub types: Vec<DType>,
+    pub params: Vec<i64>,
+    pub numbers: Vec<Number>,
+    pub needs: BTreeSet<Need>,
+    /// Whether all index arithmetic keeps to 32 bits.
+    pub narrow: bool,
+    pub reports: bool,
+    /// Pairs (node written, buffer read) that may share memory.
+    pub in_place: Vec<(ValueId, Source)>,
+}
+
+/// A function's text.
+#[derive(Debug)]
+pub struct Function {
+    pub text: String,
+    /// Bytes that it loads for every chunk, and those for every chunk of whatever row.
+    pub bytes: [usize; 2],
+}
+
+/// Loads of whole chunks: declared, done, and named within the function.
+#[derive(Default)]
+struct Loads {
+    members: String,
+    loads: String,
+    names: String,
+    bytes: usize,
+}
+
+impl Loads {
+    fn add(&mut self, ty: &str, v: Value, from: &str, of: &str, of_operand: bool) {
+        let _ = writeln!(self.members, "    __align__(16) {ty} g{v}[{LANES}];");
+        let _ = match of_operand {
+            true => writeln!(self.loads, "    ft_load_as<W>({of}.g{v}, {from}, m);"),
+            false => writeln!(self.loads, "    ft_load({of}.g{v}, {from}, m);"),
+        };
+        let _ = writeln!(self.names, "    const {ty} (&g{v})[{LANES}] = {of}.g{v};");
+    }
+}
+
+impl Function {
+    /// What follows `product`: `FT_SYMBOL_after`, a function of sums that stores what is `needed`.
+    pub fn after(
+        node: &FusedNode,
+        product: ValueId,
+        needed: &[usize],
+        arguments: &mut Arguments,
+    ) -> Function {
+        Function::write(node, needed, Some(product), "after", arguments)
+    }
+
+    /// What computes an operand: `FT_SYMBOL_before0` or `1`, which gives elements of binary32, and 0 beyond a row's end.
+    pub fn before(node: &FusedNode, operand: usize, arguments: &mut Arguments) -> Function {
+        Function::write(node, &[0], None, &format!("before{operand}"), arguments)
+    }
+
+    fn write(
+        node: &FusedNode,
+        needed: &[usize],
+        given: Option<ValueId>,
+        name: &str,
+        arguments: &mut Arguments,
+    ) -> Function {
+        let stages = stages(node, needed);
+        let mut shape = shape::of(node, &stages, needed, false);
+        (shape.form, shape.lanes, shape.tile) = (Form::Pointwise, LANES, None);
+        // Where a row has several column variables, the last goes through whole chunks.
+        shape.line = node.red.last().map_or(1, |n| n.div_ceil(LANES));
+        shape.chunks = node.cols().div_ceil(LANES);
+        let mut writer = Writer::new(node, stages, shape);
+        writer.given = given.map(Source::Node);
+        (writer.gives, writer.silent) = (given.is_none(), given.is_none());
+        writer.coarse = value::coarse(node);
+        writer.params = std::mem::take(&mut arguments.params);
+        writer.pointers = std::mem::take(&mut arguments.pointers);
+        writer.pointer_types = std::mem::take(&mut arguments.types);
+        writer.first_number = arguments.numbers.len();
+        writer.needs.append(&mut arguments.needs);
+        writer.collect_pointers(needed);
+        writer.print_indices(needed);
+        let mut body = String::new();
+        writer.row_stage(&mut body, 0, None);
+        let compute = writer.stages.loops[0].clone();
+        let mut place = String::new();
+        writer.decode_chunk(&mut place);
+        let (mut of_row, mut of_all) = (Loads::default(), Loads::default());
+        // Whether all chunks are whole and begin at multiples of their size, if the pointers do.
+        let last = writer.extents.last().copied().unwrap_or(1);
+        let (mut whole, mut pointers) = (last.is_multiple_of(LANES), Vec::new());
+        for &v in compute.compute.iter().filter(|v| writer.whole.contains(*v)) {
+            let BodyOp::Load {
+                source,
+                dtype,
+                ref index,
+                ..
+            } = node.body.value(v).op
+            else {
+                continue;
+            };
+            let rows = node.iter.len() as u32;
+            let varies = index.any(&mut |term| match term {
+                Term::Var(Var(v)) => *v < rows,
+                Term::Value(_) => true,
+                _ => false,
+            });
+            let apart = index
+                .terms()
+                .iter()
+                .filter(|(t, _)| *t != Term::Var(writer.vector_var()));
+            let all = |n: i64| n % LANES as i64 == 0;
+            whole &= apart.map(|t| t.1).all(all) && all(index.constant());
+            pointers.push(writer.pointer(source));
+            let (to, of) = match varies || given.is_some() {
+                true => (&mut of_row, "x"),
+                false => (&mut of_all, "y"),
+            };
+            let (pointer, index) = (writer.pointer(source), writer.indices[&v].at("j"));
+            to.add(
+                value::memory_type(dtype),
+                v,
+                &format!("{pointer} + {index}"),
+                of,
+                given.is_none(),
+            );
+            to.bytes += LANES * dtype.size();
+        }
+        let whole = match given {
+            Some(_) => String::new(),
+            None => writer.param(whole.into()),
+        };
+        let chunk = writer.chunk(0, &[]);
+        let mut row = String::new();
+        writer.decode_row(&mut row);
+        let in_place = match given {
+            Some(_) => writer.in_place(needed),
+            None => Vec::new(),
+        };
+        let head = writer.head(&in_place);
+        let start = format!("{head}{row}{}", writer.preamble);
+        let aligned = |p: &String| format!(" && ((unsigned long long){p} & 15) == 0");
+        let aligned: String = pointers.iter().map(aligned).collect();
+        let method = "  __device__ __forceinline__ void";
+        let mut text =
+            format!("struct FT_SYMBOL_{name} {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n");
+        let _ = writeln!(text, "{}  }};", of_row.members);
+        let template = match given {
+            Some(_) => "",
+            None => "  template <bool W>\n",
+        };
+        let _ = write!(
+            text,
+            "{template}{method} load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{body}{place}{}  }}\n",
+            of_row.loads
+        );
+        let _ = match given {
+            Some(_) => write!(
+                text,
+                "{method} operator()(const ft_int row, const ft_int c, const float (&given)[{LANES}], const ahead &x) const \
+                 {{\n{start}{body}{}{chunk}  }}\n}};\n",
+                of_row.names
+            ),
+            // What no row changes is loaded for whatever row.
+            None => write!(
+                text,
+                "  struct same {{\n{}  }};\n  __device__ __forceinline__ bool whole() const {{\n{head}    return {whole} != 0{aligned};\n  \
+                 }}\n{template}{method} load_same(const ft_int c, same &y) const {{\n  const ft_int row = \
+                 0;\n{start}{place}{}  }}\n{method} operator()(const ft_int row, const ft_int c, float (&out)[{LANES}], const \
+                 ahead &x, const same &y) const {{\n{start}{body}{}{}{chunk}  }}\n}};\n",
+                of_all.members, of_all.loads, of_row.names, of_all.names
+            ),
+        };
+        arguments.narrow &= writer.narrow_indices();
+        arguments.reports |= writer.reports;
+        arguments.in_place.extend(in_place);
+        arguments.needs = writer.needs;
+        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
+            arguments.needs.insert(support::need(name, SCALAR));
+        }
+        (arguments.pointers, arguments.types) = (writer.pointers, writer.pointer_types);
+        arguments.params = writer.params;
+        arguments.numbers.extend(node.body.numbers());
+        Function {
+            text,
+            bytes: [of_row.bytes, of_all.bytes],
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Kernels that compute an operand of a generated product of a device, as it is read (scheduler T-02 to T-04, T-15, T-19,
+//! codegen A10.3): what follows a product is joined first, and then what comes before is tried on the result.
+//!
+//! A product of few rows reads its right operand once, so that computing it there saves writing and reading it, whatever
+//! it is computed of: the time of all bytes decides. Other templates take operands as they lie in memory.
+
+use super::generated::{behind, library_time, stream_time};
+use super::prologue::matrix_of;
+use super::{FusedNode, Fusion, Product, Prologue, Refusal, Store, Tiles};
+use crate::bisect::may_fuse;
+use crate::body::{Body, BodyOp, Source};
+use crate::emit::cuda::product::Sides;
+use crate::graph::{Graph, NodeOp, Precision};
+use crate::lower::{Lowered, Lowering};
+use crate::nest::flat_index;
+use ferrotrace_kernels::Op;
+use petgraph::Direction::Incoming;
+use petgraph::stable_graph::NodeIndex;
+
+/// Elements that a template asks for at once.
+const CHUNK: usize = 8;
+
+/// A kernel that could compute an operand.
+struct Candidate {
+    producer: NodeIndex,
+    prologue: Prologue,
+    /// Bytes that it reads, and that it would store.
+    read: u64,
+    written: u64,
+}
+
+impl Fusion<'_> {
+    /// Makes kernels that compute operands of half-precision products part of these.
+    pub(super) fn feed_generated(&mut self, graph: &Graph, lowering: &Lowering) {
+        if self.limits.products < 80 {
+            return;
+        }
+        for (step, lowered) in lowering.steps.iter().enumerate() {
+            let Lowered::Call(call) = lowered else {
+                continue;
+            };
+            let of = graph.node(call.node);
+            if !matches!(of.op, NodeOp::Op(Op::Matmul)) || !of.dtype.is_half() {
+                continue;
+            }
+            let alone = Product {
+                step,
+                node: call.node,
+                epilogue: None,
+                tiles: None,
+            };
+            let at = self.owner[step];
+            let product = self.graph[at].as_ref().map_or(Some(alone), |f| f.product);
+            if let Some(product) = product {
+                self.feed(graph, lowering, at, product);
+            }
+        }
+    }
+
+    fn feed(&mut self, graph: &Graph, lowering: &Lowering, at: NodeIndex, product: Product) {
+        let mut producers: Vec<NodeIndex> = self.graph.neighbors_directed(at, Incoming).collect();
+        producers.sort_unstable();
+        let Lowered::Call(call) = &lowering.steps[product.step] else {
+            return;
+        };
+        let mut candidates = Vec::new();
+        for producer in producers {
+            let Some(kernel) = self.alone(producer) else {
+                continue;
+            };
+            let first = kernel.stores[0].node;
+            let read = |of: &super::Temporary| of.read.contains(&product.step);
+            let mut stored = kernel.stores.iter().map(|store| &store.node);
+            // What follows the product reads others.
+            if !stored.any(|node| self.temporaries.get(node).is_some_and(read)) {
+                continue;
+            }
+            let operand = self.operand(lowering, &kernel, product);
+            let found = match Sides::of(graph, call) {
+                _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
+                    Err(Refusal::Barrier)
+                }
+                _ if self.product_kept_apart(product, &kernel) => Err(Refusal::Measured),
+                None => Err(Refusal::NoTemplate),
+                Some(sides) => operand.and_then(|at| self.before_generated(&kernel, &sides, at)),
+            };
+            match found {
+                Ok(prologue) => {
+                    let (read, written) = self.moves(&kernel, first);
+                    candidates.push(Candidate {
+                        producer,
+                        prologue,
+                        read,
+                        written,
+                    });
+                }
+                Err(why) => {
+                    self.refusals.insert((first, product.node), why);
+                }
+            }
+        }
+        let Some(sides) = Sides::of(graph, call).filter(|_| !candidates.is_empty()) else {
+            return;
+        };
+        let chosen = self
+            .chosen(&sides, product, &candidates)
+            .and_then(|(tiles, chosen)| {
+                let fused = self.with_tiles(graph, at, product, tiles)?;
+                may_fuse().then_some((fused, chosen)).ok_or(Refusal::Limit)
+            });
+        let (fused, chosen) = match chosen {
+            Ok((fused, chosen)) => (Some(fused), chosen),
+            Err(why) => {
+                for candidate in &candidates {
+                    let pair = (candidate.prologue.node(), product.node);
+                    self.refusals.insert(pair, why);
+                }
+                return;
+            }
+        };
+        self.graph[at] = fused;
+        self.accesses[at.index()] = None;
+        let mut prologues = Vec::new();
+        for (candidate, chosen) in candidates.into_iter().zip(chosen) {
+            if chosen {
+                self.join_call(candidate.producer, at);
+                prologues.push(candidate.prologue);
+            } else {
+                let pair = (candidate.prologue.node(), product.node);
+                self.refusals.insert(pair, Refusal::NotWorthwhile);
+            }
+        }
+        self.prologues.insert(product.step, prologues);
+        // The library had no reason to be left before.
+        let fused = self.graph[at]
+            .as_ref()
+            .and_then(|f| f.product.zip(f.stores.first()));
+        if let Some((product, store)) = fused
+            && store.node == product.node
+        {
+            let tiles = product.tiles.ok_or(Refusal::NoTemplate);
+            self.take_behind(graph, lowering, at, product, tiles);
+        }
+    }
+
+    /// A kernel with the stores that others need (scheduler T-03).
+    fn alone(&self, producer: NodeIndex) -> Option<FusedNode> {
+        let mut kernel = self.graph[producer].clone()?;
+        let steps = kernel.steps.clone();
+        let within = |of: &super::Temporary| of.read.iter().all(|step| steps.contains(step));
+        let needed = |store: &Store| !self.temporaries.get(&store.node).is_some_and(within);
+        if kernel.stores.iter().any(needed) {
+            kernel.stores.retain(needed);
+        }
+        Some(kernel)
+    }
+
+    /// The kernel with the lines of the operand as its rows: T-15, one that templates can call.
+    fn before_generated(
+        &self,
+        kernel: &FusedNode,
+        sides: &Sides,
+        operand: usize,
+    ) -> Result<Prologue, Refusal> {
+        let [m, n, k] = sides.sizes;
+        let side = &sides.sides[operand];
+        let lines = if operand == 0 { m } else { n };
+        let (lines, length) = if side.inner { (lines, k) } else { (k, lines) };
+        // Indices are checked ahead, by the loops of a kernel that stores.
+        let checks = |op: &BodyOp| matches!(op, BodyOp::Check { .. });
+        let dense = side.offset == 0 && side.line == length as i64 && sides.batch.is_empty();
+        if !dense || kernel.body.values().iter().any(|v| checks(&v.op)) {
+            return Err(Refusal::AcrossPanels);
+        }
+        Tiles::streams(sides, self.limits).ok_or(Refusal::NoTemplate)?;
+        Ok(Prologue {
+            kernel: matrix_of(kernel, lines, length, Some(CHUNK))?,
+            operand,
+            by_rows: side.inner,
+        })
+    }
+
+    /// The candidates with which one kernel takes least time, if that is less than now (T-04: of all bytes).
+    fn chosen(
+        &self,
+        sides: &Sides,
+        product: Product,
+        candidates: &[Candidate],
+    ) -> Result<(Tiles, Vec<bool>), Refusal> {
+        let limits = self.limits;
+        let [m, n, k] = sides.sizes;
+        let stored = [m * k, k * n].map(|n| 2 * n as u64);
+        let tiles = Tiles::streams(sides, limits).ok_or(Refusal::NoTemplate)?;
+        // Kernels before the product that stay, and the product.
+        let with = |set: usize| {
+            let (mut read, mut time) = (stored, 0);
+            for (i, candidate) in candidates.iter().enumerate() {
+                match set >> i & 1 {
+                    1 => read[candidate.prologue.operand] = candidate.read,
+                    _ => time += limits.product_launch + candidate.read + candidate.written,
+                }
+            }
+            (read, time)
+        };
+        let of = |set: usize| {
+            let (read, time) = with(set);
+            time + stream_time(sides, read, limits)
+        };
+        let now = match product.tiles {
+            Some(_) => of(0),
+            None => with(0).1 + library_time(sides, limits),
+        };
+        let sets = 1..1usize << candidates.len();
+        let best = sets.min_by_key(|&set| of(set)).filter(|&set| of(set) < now);
+        let set = best.ok_or(Refusal::NotWorthwhile)?;
+        let chosen = (0..candidates.len()).map(|i| set >> i & 1 == 1);
+        Ok((tiles, chosen.collect()))
+    }
+
+    /// The product and what follows it as a generated kernel.
+    fn with_tiles(
+        &self,
+        graph: &Graph,
+        at: NodeIndex,
+        product: Product,
+        tiles: Tiles,
+    ) -> Result<FusedNode, Refusal> {
+        let product = Product {
+            epilogue: None,
+            tiles: None,
+            ..product
+        };
+        match &self.graph[at] {
+            // What the library did is a kernel like others.
+            Some(fused) => {
+                let mut kernel = fused.clone();
+                kernel.product = None;
+                kernel.steps.retain(|&step| step != product.step);
+                kernel.stores.retain(|store| store.node != product.node);
+                behind(graph, &kernel, product, tiles)
+            }
+            None => Ok(alone(graph, product, tiles)),
+        }
+    }
+}
+
+/// The kernel of a product that nothing follows.
+fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode {
+    let node = graph.node(product.node);
+    let columns = node.shape.last().copied().unwrap_or(1);
+    let extents = [node.shape.numel() / columns.max(1), columns];
+    let index = flat_index(&extents, 0);
+    let mut body = Body::default();
+    let load = BodyOp::Load {
+        source: Source::Node(product.node),
+        dtype: node.dtype,
+        index: index.clone(),
+        mask: None,
+    };
+    let value = body.push(load, node.dtype.compute());
+    FusedNode {
+        steps: vec![product.step],
+        iter: extents[..1].to_vec(),
+        red: extents[1..].to_vec(),
+        body,
+        stores: vec![Store {
+            node: product.node,
+            dtype: node.dtype,
+            value,
+            index,
+            update: None,
+        }],
+        exact: node.precision == Precision::EagerExact,
+        product: Some(Product {
+            tiles: Some(tiles),
+            ..product
+        }),
+        feeds: false,
+    }
+}
