@@ -2,11 +2,12 @@
 //!
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
 //! chain of fused multiply-adds over k, cut by k alone. The library's special cases for tiny panels would break this,
-//! so a panel is never smaller than they reach ([`panels`]).
+//! so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products, whose
+//! bits depend on nothing else either.
 
 use super::dense::{Shared, ranges};
 use super::number::{Number, Wide};
-use super::vector::Real;
+use super::vector::{Real, by_dots, row_dots};
 use ferrotrace_runtime::{Error, Pool, Result};
 use gemm_common::Parallelism;
 use std::ops::Range;
@@ -258,6 +259,14 @@ unsafe fn product_panel<T: Real>(
         return Err(Error::internal("a panel leaves its matrix"));
     }
     let (mut a, mut b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    if !accumulate && by_dots(s.m, s.k, &a, &b) {
+        let sizes = (rows.len(), columns.len(), s.k);
+        // SAFETY: rows and columns are those of the panel, whose place callers answer for.
+        row_dots(sizes, a, b, |i, j, sum| unsafe {
+            to.add(i * row + j).write(sum)
+        });
+        return Ok(());
+    }
     // The library counts k upwards in its left matrix.
     if b.row < 0 && s.k > 0 {
         (a, b) = (a.from(0, s.k - 1), b.from(s.k - 1, 0));
