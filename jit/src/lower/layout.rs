@@ -14,7 +14,8 @@ pub type Order = SmallVec<[u8; 6]>;
 
 /// Values that may lie in any order (ir L9): generated, and read by generated loops alone that either reduce
 /// or may lie in any order themselves. Outputs, and what ready-made kernels read, are row-major, in both modes
-/// (codegen B4.5): so no program can tell.
+/// (codegen B4.5), but for outputs that turn the dimensions of a value that nothing else needs: such an output is a view, whose
+/// strides are no promise, and lies row-major itself where the value lies as what it reads.
 pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
     let nodes = graph.nodes();
     let mut flexible: Vec<bool> = (0..nodes.len())
@@ -31,8 +32,11 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
             generated && !matches!(&nodes[i].op, NodeOp::Op(op) if fixed(op))
         })
         .collect();
+    let mut turned = vec![false; nodes.len()];
     for v in graph.outputs() {
-        flexible[v.0 as usize] = false;
+        let i = v.0 as usize;
+        flexible[i] = false;
+        turned[i] = matches!(&nodes[i].op, NodeOp::Op(Op::Permute(_)));
     }
     for i in (0..nodes.len()).rev() {
         let id = ValueId(i as u32);
@@ -41,7 +45,7 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
             && realized.is_stored(id);
         // A library that copies what does not lie as it wants.
         let copies = matches!(&nodes[i].op, NodeOp::Op(Op::Correlate(_)));
-        if !flexible[i] && !reduces {
+        if !flexible[i] && !reduces && !turned[i] {
             let fixed = |v: &ValueId| !copies || realized.is_stored(*v);
             for v in graph.operands(id).filter(fixed) {
                 flexible[v.0 as usize] = false;

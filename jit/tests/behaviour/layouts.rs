@@ -66,6 +66,25 @@ fn what_others_read_is_row_major() {
     run(text, &[noise(&[90, 70], 4)], 1e-3);
 }
 
+// ir L15: what is turned, computed and turned back is one pass over memory as it lies, unless the value is a result too.
+#[test]
+fn a_turned_result_lies_as_what_it_reads() {
+    let text = |results: &str| {
+        format!(
+            "%0: f32[5, 30, 40] = input 0 [1200, 40, 1]
+             %1: f32[5, 40, 30] = permute(%0) {{order: [0, 2, 1]}}
+             %2: f32[5, 40, 30] = exp(%1)
+             %3: f32[5, 30, 40] = permute(%2) {{order: [0, 2, 1]}}
+             return {results}"
+        )
+    };
+    let input = [noise(&[5, 30, 40], 5)];
+    assert_eq!(orders(&text("%3")), [vec![5, 30, 40]]);
+    run(&text("%3"), &input, 1e-3);
+    assert_eq!(orders(&text("%3 %2")), [vec![5, 40, 30]]);
+    run(&text("%3 %2"), &input, 1e-3);
+}
+
 // ir L13: equal votes, and what is broadcast, leave the order; so do small values.
 #[test]
 fn ties_are_row_major() {
