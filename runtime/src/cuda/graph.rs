@@ -156,7 +156,7 @@ impl Capture {
                 ));
             }
             let address = buffer.as_ptr() as u64 + first as u64;
-            if self.lending[block] && address % ALIGN as u64 != 0 {
+            if self.lending[block] && !address.is_multiple_of(ALIGN as u64) {
                 return Err(Error::internal("a graph's result begins within a block"));
             }
             self.place(block, address);
