@@ -36,7 +36,9 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
     for v in graph.outputs() {
         let i = v.0 as usize;
         flexible[i] = false;
-        turned[i] = matches!(&nodes[i].op, NodeOp::Op(Op::Permute(_)));
+        // What is not stored may be a reshaped value, which is no view of one that lies in another order.
+        turned[i] = matches!(&nodes[i].op, NodeOp::Op(Op::Permute(_)))
+            && graph.operands(*v).all(|from| realized.is_stored(from));
     }
     for i in (0..nodes.len()).rev() {
         let id = ValueId(i as u32);

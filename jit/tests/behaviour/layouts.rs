@@ -85,6 +85,28 @@ fn a_turned_result_lies_as_what_it_reads() {
     run(&text("%3 %2"), &input, 1e-3);
 }
 
+// What lies between the value and the turned result may be no view of a value in another order.
+#[test]
+fn a_result_turned_after_a_reshape_is_a_view_of_a_row_major_value() {
+    for (inner, to) in [
+        ("[40, 30]", "[30, 40]"),
+        ("[20, 60]", "[60, 20]"),
+        ("[4, 300]", "[300, 4]"),
+    ] {
+        let text = format!(
+            "%0: f32[5, 30, 40] = input 0 [1200, 40, 1]
+             %1: f32[5, 40, 30] = permute(%0) {{order: [0, 2, 1]}}
+             %2: f32[5, 40, 30] = exp(%1)
+             %3: f32[5, {0}] = reshape(%2) {{to: [5, {0}]}}
+             %4: f32[5, {1}] = permute(%3) {{order: [0, 2, 1]}}
+             return %4",
+            inner.trim_matches(['[', ']']),
+            to.trim_matches(['[', ']'])
+        );
+        run(&text, &[noise(&[5, 30, 40], 6)], 1e-3);
+    }
+}
+
 // ir L13: equal votes, and what is broadcast, leave the order; so do small values.
 #[test]
 fn ties_are_row_major() {
