@@ -171,6 +171,63 @@ fn variances() {
     }
 }
 
+/// Reductions of what is the same along them: of few and of many rows, short, in registers, long, and in pieces.
+#[test]
+fn rows_of_one_value() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [
+        (33, 2),
+        (5, 100),
+        (300, 3000),
+        (300, 10_000),
+        (257, 99_999),
+        (2, 1_000_003),
+    ] {
+        let whole = data(rows);
+        for dtype in [F32, BF16, F64] {
+            let x = Tensor::from_slice(&whole, rows, &d).to_dtype(dtype);
+            x.eval().expect("runs");
+            let used = x.to_dtype(F64).to_vec::<f64>().expect("runs");
+            let along = x.reshape([rows, 1]).expand([rows, columns]);
+            let across = x.flip(0).repeat(&[columns, 1]);
+            let slack = if dtype == BF16 { 1e-2 } else { 1e-5 };
+            for (x, dim, backward) in [(&along, 1, false), (&across, 0, true)] {
+                let read = |t: Tensor| {
+                    let mut all = t.to_dtype(F64).to_vec::<f64>().expect("runs");
+                    if backward {
+                        all.reverse();
+                    }
+                    all
+                };
+                let n = columns as f64;
+                for p in read(x.softmax(dim)) {
+                    near(p, 1.0 / n, slack);
+                }
+                let logs = read(x.logsumexp(dim));
+                let sums = read(x.sum(dim));
+                let most = read(x.max(dim));
+                let spread = read(x.var(dim, 1));
+                let first = x.argmax(dim).to_vec::<i64>().expect("runs");
+                assert!(first.iter().all(|&i| i == 0));
+                for (r, &v) in used.iter().enumerate() {
+                    assert!(
+                        (logs[r] - (v + n.ln())).abs() <= slack * 10.0,
+                        "{} for {v}",
+                        logs[r]
+                    );
+                    assert!(
+                        (sums[r] - v * n).abs() <= slack * (v * n).abs(),
+                        "{} for {v}",
+                        sums[r]
+                    );
+                    assert_eq!(most[r], v);
+                    assert!(spread[r].abs() <= slack * v * v, "{} for {v}", spread[r]);
+                }
+            }
+        }
+    }
+}
+
 /// Softmax and log-sum-exp of rows past every threshold, with −∞ at the front, whole rows of it, +∞ and NaN.
 #[test]
 fn long_rows() {

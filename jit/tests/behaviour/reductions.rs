@@ -334,6 +334,54 @@ fn split_variances_of_uneven_pieces() {
     run(&text, &[x], 0.0);
 }
 
+// What is reduced is the same at every column: rows of one number, and columns of one row.
+#[test]
+fn reductions_of_what_does_not_vary() {
+    let numbers = [-1.5f32, 0.25, 3.0, 2.0, -0.5];
+    for n in [2usize, 3, 40, 1000, 70_000] {
+        let rows = numbers.len();
+        for (shape, strides, to, dim) in [
+            (format!("{rows}, 1"), "[1, 1]", format!("{rows}, {n}"), 1),
+            (format!("1, {rows}"), "[5, 1]", format!("{n}, {rows}"), 0),
+        ] {
+            let graph = |op: &str, out: &str| {
+                format!(
+                    "%0: f32[{shape}] = input 0 {strides}
+                     %1: f32[{to}] = expand(%0) {{to: [{to}]}}
+                     %2: {out} = {op}
+                     return %2"
+                )
+            };
+            let reduce = |kind: &str, dtype: &str| {
+                let op = format!("{kind}(%1) {{dims: [{dim}], keepdim: false}}");
+                let x = dense::<f32>(&if dim == 1 { [rows, 1] } else { [1, rows] }, &numbers);
+                values(&run(&graph(&op, &format!("{dtype}[{rows}]")), &[x], 1e-3)[0])
+            };
+            let sums = reduce("sum", "f32");
+            let means = reduce("mean", "f32");
+            for (r, &x) in numbers.iter().enumerate() {
+                let x = f64::from(x);
+                assert_eq!((sums[r], means[r]), (x * n as f64, x));
+            }
+            for kind in ["max", "min"] {
+                assert_eq!(reduce(kind, "f32"), numbers.map(f64::from));
+            }
+            for kind in ["argmax", "argmin"] {
+                assert_eq!(reduce(kind, "i64"), [0.0; 5]);
+            }
+            let x = dense::<f32>(&if dim == 1 { [rows, 1] } else { [1, rows] }, &numbers);
+            let op = format!("softmax(%1) {{dim: {dim}}}");
+            let shares = values(&run(&graph(&op, &format!("f32[{to}]")), &[x], 1e-5)[0]);
+            let share = 1.0 / n as f64;
+            assert!(shares.iter().all(|p| (p - share).abs() <= 1e-6 * share));
+            let x = dense::<f32>(&if dim == 1 { [rows, 1] } else { [1, rows] }, &numbers);
+            let op = format!("var(%1) {{dims: [{dim}], keepdim: false, correction: 1}}");
+            let spread = values(&run(&graph(&op, &format!("f32[{rows}]")), &[x], 1e-5)[0]);
+            assert!(spread.iter().all(|v| v.abs() <= 1e-6));
+        }
+    }
+}
+
 // A result of the whole row that is stored at each of its columns waits for the split reduction too.
 #[test]
 fn a_split_sum_spread_over_its_columns_is_another_kernel() {

@@ -485,6 +485,7 @@ impl Generator<'_> {
     fn reduce(&mut self) {
         use ReduceKind::*;
         let x = self.any();
+        let x = self.spread(x);
         let (shape, from) = (self.shape_of(x), self.dtype_of(x));
         let exact = self.track(x).is_exact();
         let kind = if exact {
@@ -528,6 +529,7 @@ impl Generator<'_> {
 
     fn composite(&mut self) {
         let Some(x) = self.float() else { return };
+        let x = self.spread(x);
         let (shape, dtype, t) = (self.shape_of(x), self.dtype_of(x), self.track(x));
         let precision = self.limits.precision;
         let rank = shape.rank();
@@ -565,6 +567,7 @@ impl Generator<'_> {
 
     fn normalise(&mut self) {
         let Some(x) = self.float() else { return };
+        let x = self.spread(x);
         let (shape, dtype, t) = (self.shape_of(x), self.dtype_of(x), self.track(x));
         let rank = shape.rank();
         if rank == 0 || shape[rank - 1] == 0 {

@@ -505,6 +505,31 @@ fn kernels_of_one_text_take_a_table() {
     }
 }
 
+/// A softmax of what is the same along its rows is no sum about a maximum so far: the rows' loop loads nothing.
+#[test]
+fn rows_of_one_value_are_no_running_softmax() {
+    let of = |shape: &str, lead: &str| {
+        sources(&parsed(&format!(
+            "%0: f32[{shape}] = input 0 {lead}
+             %1: f32[300, 40000] = expand(%0) {{to: [300, 40000]}}
+             %2: f32[300, 40000] = softmax(%1) {{dim: 1}}
+             return %2"
+        )))
+    };
+    let (same, varying) = (of("300, 1", "[1, 1]"), of("300, 40000", "[40000, 1]"));
+    let runs = |all: &[String]| all.iter().any(|text| text.contains("= ft_term_exp"));
+    assert!(!runs(&same) && runs(&varying));
+    // What a chunk keeps of its elements is written before it is read.
+    let few = sources(&parsed(
+        "%0: f32[33] = input 0 [1]
+         %1: f32[33] = flip(%0) {dims: [0]}
+         %2: f32[2, 33] = repeat(%1) {counts: [2, 1]}
+         %3: f32[2, 33] = softmax(%2) {dim: 0}
+         return %3",
+    ));
+    assert!(!runs(&few));
+}
+
 /// A table is gathered by whole chunks: the row's index is computed once, before they are loaded.
 #[test]
 fn rows_of_a_table_are_read_by_whole_chunks() {

@@ -28,6 +28,7 @@ pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Vec<Online>> {
     if node.exact || second.reduces.is_empty() || !second.stores.is_empty() {
         return None;
     }
+    let dependence = node.dependence();
     let of = |&sum: &Value| {
         let BodyOp::Reduce {
             kind: ReduceKind::Sum,
@@ -47,7 +48,8 @@ pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Vec<Online>> {
             body.value(max).op,
             BodyOp::Reduce { kind: ReduceKind::Max, value, .. } if value == of
         );
-        let fits = is_max && body.value(sum).dtype == DType::F32;
+        // What is the same in every column is no element of the loop.
+        let fits = is_max && dependence[of as usize].inner && body.value(sum).dtype == DType::F32;
         (fits && stages.loops[0].reduces.contains(&max)).then_some(Online { max, sum, of })
     };
     second.reduces.iter().map(of).collect()

@@ -19,21 +19,7 @@ impl Generator<'_> {
                 self.rng.shuffle(&mut order);
                 Op::Permute(order)
             }
-            2 => {
-                let lead = self.rng.below(2);
-                let mut extents: SmallVec<[Extent; 4]> = SmallVec::new();
-                for _ in 0..lead {
-                    extents.push(Extent::Size(self.dim()));
-                }
-                for &n in shape.iter() {
-                    extents.push(if n == 1 {
-                        Extent::Size(self.dim())
-                    } else {
-                        Extent::Auto
-                    });
-                }
-                Op::Expand(extents)
-            }
+            2 => self.expansion(&shape),
             3 | 4 if rank > 0 => {
                 let start = self.rng.between(-(size as i64) - 1, size as i64) as isize;
                 let end = if self.rng.chance(40) {
@@ -196,6 +182,35 @@ impl Generator<'_> {
             Some(t.join(track::cast(self.track(v), self.dtype_of(v), dtype)?))
         });
         self.push(op, &args, track);
+    }
+
+    /// At times the value expanded: what is then reduced may be the same at every column.
+    pub(super) fn spread(&mut self, x: ValueId) -> ValueId {
+        if self.rng.chance(85) {
+            return x;
+        }
+        let op = self.expansion(&self.shape_of(x));
+        let nodes = self.program.graph.nodes().len();
+        self.push(op, &[x.into()], Some(self.track(x)));
+        match self.program.graph.nodes().len() > nodes {
+            true => ValueId(nodes as u32),
+            false => x,
+        }
+    }
+
+    /// An expansion of a shape's dimensions of one element, at times behind a new one.
+    fn expansion(&mut self, shape: &[usize]) -> Op {
+        let lead = (0..self.rng.below(2)).map(|_| 0);
+        let all: Vec<usize> = lead.chain(shape.iter().copied()).collect();
+        let added = all.len() - shape.len();
+        let extents = all
+            .iter()
+            .enumerate()
+            .map(|(d, &n)| match d < added || n == 1 {
+                true => Extent::Size(self.dim()),
+                false => Extent::Auto,
+            });
+        Op::Expand(extents.collect())
     }
 
     pub(super) fn repeat(&mut self) {
