@@ -7,7 +7,8 @@ use crate::collected::{Collected, Entry, Held, LeafEntry};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::kind::Kind;
-use crate::node::{Inputs, NodeArc, NodeInput, State};
+use crate::node::{Inputs, NodeArc, NodeInput, Origin, State};
+use crate::record::view_of;
 use crate::signature::{Edge, FormHash};
 use crate::store_rule;
 use ferrotrace_kernels::Array;
@@ -81,6 +82,12 @@ struct Visit {
     shared: Vec<u32>,
     /// What failed operations held.
     garbage: Vec<State>,
+    /// Whether an earlier flush computed one of the operations.
+    again: bool,
+    /// Whether a view of data becomes data.
+    resolves: bool,
+    /// Whether there may be leaves that views alone read.
+    unused: bool,
     hash: FormHash,
 }
 
@@ -228,6 +235,18 @@ impl Visit {
             return;
         }
         self.stack.truncate(self.stack.len() - 1);
+        if let [Edge::Leaf(leaf)] = edges[first_edge..]
+            && self.resolves
+            && self.resolve(place, leaf)
+        {
+            return;
+        }
+        let Collected {
+            operands,
+            entries,
+            edges,
+            ..
+        } = &mut self.collected;
         let NodeInput::Tensor(node) = &operands[place as usize] else {
             return;
         };
@@ -236,6 +255,7 @@ impl Visit {
         if !alone {
             self.shared.push(number);
         }
+        self.again |= node.was_computed();
         self.hash.node(node.facts.hash, &edges[first_edge..]);
         entries.push(Entry {
             place,
@@ -245,6 +265,29 @@ impl Visit {
             uses: 0,
             held: Held::Nothing,
         });
+    }
+
+    /// Makes the operation at a place, whose one operand is a leaf, a leaf itself, if it is a view of data.
+    #[inline(never)]
+    fn resolve(&mut self, place: u32, leaf: u32) -> bool {
+        let collected = &mut self.collected;
+        let node = collected.node(place);
+        let LeafEntry { place: from, uses } = collected.leaves[leaf as usize];
+        let data = collected.node(from);
+        if !node.facts.op().is_view() || data.facts.argument != 0 {
+            return false;
+        }
+        let view = data.array().and_then(|a| view_of(&node.facts.kind, &a));
+        let Some(view) = view else { return false };
+        self.garbage
+            .push(node.set_state(State::stored(view, Origin::default())));
+        collected.edges.pop();
+        collected.leaves[leaf as usize].uses = uses - 1;
+        self.unused = true;
+        let number = collected.leaves.len() as u32;
+        collected.node(place).set_number(self.epoch, LEAF | number);
+        collected.leaves.push(LeafEntry { place, uses: 0 });
+        true
     }
 
     /// Fails the last operation opened, one of whose operands failed.
@@ -282,7 +325,28 @@ impl Visit {
                 last.next += 1;
             }
         }
+        if self.unused {
+            self.forget_unused();
+        }
         Ok(())
+    }
+
+    /// Leaves that no operation reads are none.
+    #[inline(never)]
+    fn forget_unused(&mut self) {
+        let Collected { leaves, edges, .. } = &mut self.collected;
+        let mut kept = 0;
+        let number = |leaf: &LeafEntry| {
+            kept += u32::from(leaf.uses > 0);
+            kept.wrapping_sub(1)
+        };
+        let numbers: Vec<u32> = leaves.iter().map(number).collect();
+        leaves.retain(|leaf| leaf.uses > 0);
+        for edge in edges {
+            if let Edge::Leaf(leaf) = edge {
+                *leaf = numbers[*leaf as usize];
+            }
+        }
     }
 
     /// Gives back every operand taken.
@@ -302,8 +366,7 @@ impl Visit {
     }
 }
 
-/// What holds a node that is not requested and that `uses` collected operations use. In a collection that took the
-/// operands each use is one edge; one that copied them learns of handles alone.
+/// What holds a node that is not requested and that `uses` edges of the collection hold.
 fn held(node: &NodeArc, uses: u32) -> Held {
     let handles = node.handles();
     if handles > 0 {
@@ -315,8 +378,8 @@ fn held(node: &NodeArc, uses: u32) -> Held {
     }
 }
 
-/// Gives the operands back to the operations that stay recorded. Which leaves' data nothing needs once the outputs are
-/// stored.
+/// Gives the operands back to the operations that stay recorded, notes that they are computed, and corrects their levels.
+/// Which leaves' data nothing needs once the outputs are stored.
 fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool> {
     let holds = |&&n: &&u32| collected.entries[n as usize].held != Held::Nothing;
     // Operands come first: what stays recorded ends with the last that something holds.
@@ -327,6 +390,7 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
         .map_or(0, |&n| n as usize + 1);
     let mut needed = vec![false; end];
     let mut leaf_needed = vec![false; collected.leaves.len()];
+    let mut stays: Vec<usize> = Vec::new();
     for number in (0..end).rev() {
         if is_output[number] {
             continue;
@@ -336,6 +400,8 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
             continue;
         }
         collected.give_back(entry.place, collected.entry_operands(number));
+        collected.node(entry.place).set_computed();
+        stays.push(number);
         for edge in collected.entry_edges(number) {
             match *edge {
                 Edge::Node(n) => needed[n as usize] = true,
@@ -343,6 +409,15 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
                 Edge::Slot(_) => {}
             }
         }
+    }
+    for number in stays.into_iter().rev() {
+        let level = |edge: &Edge| match *edge {
+            Edge::Node(n) if !is_output[n as usize] => collected.entry_node(n).level(),
+            _ => 0,
+        };
+        let deepest = collected.entry_edges(number).iter().map(level).max();
+        let node = collected.entry_node(number as u32);
+        node.set_level(deepest.unwrap_or(0) + 1);
     }
     let free = |(leaf, needed): (&LeafEntry, &bool)| {
         let node = collected.node(leaf.place);
@@ -379,6 +454,9 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         stack: Vec::with_capacity(depth),
         shared: Vec::new(),
         garbage: Vec::new(),
+        again: false,
+        resolves: stores != Stores::Trace,
+        unused: false,
         hash: FormHash::default(),
     };
     if let Err(flight) = visit.run() {
@@ -390,6 +468,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         mut collected,
         mut shared,
         mut garbage,
+        again,
         mut hash,
         ..
     } = visit;
@@ -408,16 +487,19 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
     }
     // What is not shared is neither requested nor held by anything but its one user.
     if stores != Stores::Trace {
+        // Operands that were copied hold their nodes twice.
+        let holds = if stores.runs() { 1 } else { 2 };
         for &number in shared.iter().filter(|&&n| !is_output[n as usize]) {
-            let entry = collected.entries[number as usize];
-            collected.entries[number as usize].held = held(collected.node(entry.place), entry.uses);
+            let Entry { place, uses, .. } = collected.entries[number as usize];
+            collected.entries[number as usize].held = held(collected.node(place), holds * uses);
         }
-        store_rule::add(
-            &collected,
-            &shared,
-            stores == Stores::Reachable,
-            &mut is_output,
-        );
+        let all = stores == Stores::Reachable;
+        store_rule::add(&collected, &shared, all, &mut is_output);
+        if again && !all {
+            store_rule::add_computed(&collected, &mut is_output);
+            // An operation that another alone holds is among the outputs only as one that was computed before.
+            shared = (0..is_output.len() as u32).collect();
+        }
     }
     let flight = Arc::new(Flight::default());
     let gives = match stores.runs() {

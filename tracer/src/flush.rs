@@ -5,7 +5,7 @@ use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flight::Flight;
 use crate::jit_fn::trace;
-use crate::node::{NodeArc, NodeInput, Origin, State, Status};
+use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
 use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
@@ -120,7 +120,7 @@ impl Promise {
                         plan: plan.clone(),
                         folded: None,
                     };
-                    node.set_state(State::stored(array, origin));
+                    Node::store(node, array, origin);
                 }
             }
             Err(error) => fail(&nodes, &error),

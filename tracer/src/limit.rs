@@ -7,7 +7,7 @@ use crate::jit_fn::trace;
 use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Operations on the longest pending path at which a trace is flushed.
@@ -36,6 +36,15 @@ static GLANCE: AtomicU64 = AtomicU64::new(FEW);
 /// The bytes at which the next flush happens; 0 for the limit. It rises where a flush could not help, since what is kept
 /// alive belongs to another trace.
 static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// A trace is flushed for the data that it keeps alive if that is at least this part of all that is kept so.
+const SHARE: u64 = 16;
+
+/// After so many operations of which none belongs to such a trace, the next flush waits for more data.
+const MOST_TRIES: u32 = 256;
+
+/// Operations since the limit was reached that belong to no such trace.
+static TRIES: AtomicU32 = AtomicU32::new(0);
 
 /// Sets how many bytes of data that no handle reaches pending operations may keep alive (at first the greater of 64 MiB
 /// and a sixteenth of memory) before a trace is flushed by itself; at least 1.
@@ -89,6 +98,15 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
         return;
     }
     if retained > NEXT.load(Relaxed) {
+        if kept_by(last.node()) < retained / SHARE {
+            // One of the next operations may belong to the trace that keeps it.
+            if TRIES.fetch_add(1, Relaxed) >= MOST_TRIES {
+                TRIES.store(0, Relaxed);
+                NEXT.store(retained + limit / 2, Relaxed);
+            }
+            return;
+        }
+        TRIES.store(0, Relaxed);
         log(Channel::Hints, || {
             format!(
                 "a trace that keeps {retained} bytes alive is flushed: `eval` or `set_retained_limit`"
@@ -113,6 +131,20 @@ fn operands(node: &Node) -> Vec<NodeArc> {
             .collect(),
         _ => Vec::new(),
     }
+}
+
+/// Bytes that no handle reaches and a node's pending trace keeps alive, perhaps with others.
+fn kept_by(node: &NodeArc) -> u64 {
+    let mut seen: HashSet<*const Node> = HashSet::new();
+    let mut stack = operands(node);
+    let mut kept = 0;
+    while let Some(node) = stack.pop() {
+        if seen.insert(NodeArc::as_ptr(&node)) {
+            kept += node.retained();
+            stack.extend(operands(&node));
+        }
+    }
+    kept
 }
 
 /// Sets the level of `root` and of every pending node under it to what it is.

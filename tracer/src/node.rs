@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use std::sync::{Arc, Weak};
 
 /// An operand of a recorded operation.
@@ -159,6 +159,8 @@ pub(crate) struct Node {
     /// too high once an inner node was stored.
     level: AtomicU32,
     status: AtomicU8,
+    /// Whether a flush computed it and stored it nowhere.
+    computed: AtomicBool,
     state: Mutex<State>,
     /// Bytes counted in [`RETAINED`].
     retained: AtomicU64,
@@ -182,6 +184,7 @@ impl Node {
             level: AtomicU32::new(level),
             handles: AtomicU32::new(1),
             status: AtomicU8::new(status as u8),
+            computed: AtomicBool::new(false),
             epoch: AtomicU64::new(0),
             number: AtomicU32::new(0),
             retained: AtomicU64::new(0),
@@ -269,6 +272,17 @@ impl Node {
         }
     }
 
+    /// Whether a flush computed it and stored it nowhere.
+    #[inline]
+    pub fn was_computed(&self) -> bool {
+        self.computed.load(Relaxed)
+    }
+
+    /// Notes that a flush computes it and does not store it.
+    pub fn set_computed(&self) {
+        self.computed.store(true, Relaxed);
+    }
+
     /// Corrects the level.
     pub fn set_level(&self, level: u32) {
         self.level.store(level, Relaxed);
@@ -298,12 +312,26 @@ impl Node {
         }
     }
 
-    /// Notes that edges alone keep the data alive.
+    /// Notes that edges alone keep the data alive. Said twice, it counts once.
     #[cold]
     fn retain(&self) {
         let bytes = self.buffer_bytes() as u64;
-        self.retained.store(bytes, Relaxed);
-        RETAINED.fetch_add(bytes, Relaxed);
+        let before = self.retained.swap(bytes, Relaxed);
+        // Modulo 2^64, as atomic sums are.
+        RETAINED.fetch_add(bytes.wrapping_sub(before), Relaxed);
+    }
+
+    /// Stores data; if no handle is left that reaches it, edges keep it alive.
+    pub fn store(this: &NodeArc, array: Array, origin: Origin) {
+        drop(this.set_state(State::stored(array, origin)));
+        if this.handles() == 0 && NodeArc::strong_count(this) > 1 {
+            this.retain();
+        }
+    }
+
+    /// Bytes of its data, if edges alone keep it alive.
+    pub fn retained(&self) -> u64 {
+        self.retained.load(Relaxed)
     }
 
     fn release(&self) {

@@ -170,26 +170,31 @@ fn across_devices(op: &Op, inputs: &[Input<'_>], location: &'static Location<'st
 /// is no data.
 #[inline]
 fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
-    let (op, shape) = (kind.op(), &kind.shape);
     let [Input::Tensor(tensor), ..] = inputs else {
         return None;
     };
     let node = tensor.node();
-    if inputs.len() != 1 || node.status() != Status::Stored || !op.is_view() {
+    if inputs.len() != 1 || node.status() != Status::Stored || !kind.op().is_view() {
         return None;
     }
     if node.facts.argument != 0 {
         // In eager mode the argument's data is looked at by the operation itself.
         return None;
     }
-    let array = node.array()?;
+    let view = view_of(kind, &node.array()?)?;
+    if mode != Mode::Eager {
+        count(Counter::OpsRecorded, 1);
+    }
+    Some(view)
+}
+
+/// What a view of this kind shows of data, unless it needs a copy.
+pub(crate) fn view_of(kind: &Kind, array: &Array) -> Option<Array> {
+    let (op, shape) = (kind.op(), &kind.shape);
     let layout = match op {
         Op::Reshape(_) | Op::Flatten { .. } => array.layout.reshape(shape)?,
         _ => view_map(op, array.shape(), shape)?.apply(&array.layout, shape),
     };
-    if mode != Mode::Eager {
-        count(Counter::OpsRecorded, 1);
-    }
     Some(array.with_layout(layout))
 }
 

@@ -48,9 +48,27 @@ fn is_costly(op: &Op) -> bool {
     }
 }
 
+/// Whether the operator is computed into memory of its own however its result is used, so that storing what follows it
+/// element by element costs nothing.
+fn is_library(op: &Op) -> bool {
+    match op {
+        Op::Matmul | Op::Conv(_) | Op::Sort { .. } | Op::ArgSort { .. } | Op::ArgTopK { .. } => {
+            true
+        }
+        Op::Composite(op) => matches!(
+            op,
+            Composite::Linear { .. }
+                | Composite::ConvBias(_)
+                | Composite::Einsum { .. }
+                | Composite::Attention { .. }
+        ),
+        _ => false,
+    }
+}
+
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep more bytes alive than they have if they stayed
-/// recorded.
+/// recorded; of all that something holds, what would repeat a library call with a result as large as its own.
 ///
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
@@ -68,6 +86,7 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         charged: vec![false; if all { 0 } else { collected.leaves.len() }],
         budget: 4 * collected.entries.len() + 64,
     };
+    let mut repeated = Repeated::default();
     for number in held {
         let entry = collected.entries[number];
         if is_output[number] {
@@ -77,13 +96,86 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
             is_output[number] = true;
             continue;
         }
+        let facts = &collected.node(entry.place).facts;
+        let elements = facts.shape.numel();
+        if elements > 0 && repeated.of(number, collected, is_output) >= elements {
+            is_output[number] = true;
+            continue;
+        }
         if entry.held == Held::Operations {
             continue;
         }
-        let facts = &collected.node(entry.place).facts;
         let costly = facts.op.as_ref().is_some_and(is_costly);
-        let bytes = facts.shape.numel().saturating_mul(facts.dtype.size());
+        let bytes = elements.saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_more_than(number, bytes, is_output);
+    }
+}
+
+/// Marks the values that an earlier flush computed and that something outside of the collection needs: what a loop reads of
+/// its state at each step is computed from the step before, however long it runs. Of several in a row the last is stored.
+pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
+    let mut needed = vec![false; collected.entries.len()];
+    for number in (0..collected.entries.len()).rev() {
+        let entry = collected.entries[number];
+        if is_output[number] || !needed[number] && entry.held == Held::Nothing {
+            continue;
+        }
+        if collected.node(entry.place).was_computed()
+            && is_worth_storing(collected, number, is_output)
+        {
+            is_output[number] = true;
+            continue;
+        }
+        for edge in collected.entry_edges(number) {
+            if let Edge::Node(n) = *edge {
+                needed[n as usize] = true;
+            }
+        }
+    }
+}
+
+/// Whether storing a value saves more than it costs: not of what reads no tensor, nor of a view, if what it shows is stored
+/// or is not larger.
+fn is_worth_storing(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
+    let facts = &collected.entry_node(number as u32).facts;
+    let shown = collected
+        .entry_edges(number)
+        .iter()
+        .find(|edge| !matches!(edge, Edge::Slot(_)));
+    match shown {
+        None => false,
+        Some(_) if !facts.op().is_view() => true,
+        Some(Edge::Node(n)) => {
+            let of = collected.entries[*n as usize];
+            let whole = collected.node(of.place).facts.shape.numel();
+            !is_output[*n as usize] && of.held != Held::Handles && whole > facts.shape.numel()
+        }
+        Some(_) => false,
+    }
+}
+
+/// For each operation looked at, the elements of the largest library call that computing it again repeats.
+#[derive(Default)]
+struct Repeated(Vec<usize>);
+
+impl Repeated {
+    /// That of an operation. What is stored before it is final.
+    fn of(&mut self, number: usize, collected: &Collected, is_output: &[bool]) -> usize {
+        for next in self.0.len()..=number {
+            let facts = &collected.entry_node(next as u32).facts;
+            let own = match is_library(facts.op()) {
+                true => facts.shape.numel(),
+                false => 0,
+            };
+            let elements = |edge: &Edge| match *edge {
+                Edge::Node(n) if !is_output[n as usize] => self.0[n as usize],
+                _ => 0,
+            };
+            let operands = collected.entry_edges(next).iter().map(elements);
+            let most = operands.fold(own, usize::max);
+            self.0.push(most);
+        }
+        self.0[number]
     }
 }
 

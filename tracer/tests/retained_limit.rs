@@ -25,5 +25,19 @@ fn a_trace_that_keeps_much_data_alive_is_flushed_by_itself() {
         let held: Vec<Tensor> = (0..16).map(term).collect();
         let (_, stats) = stats_scope(|| held.iter().fold(term(0), |sum, x| sum + x));
         assert_eq!(stats.flushes, 0);
+
+        // A loop that reads one of two states keeps what it stored for the other, which nobody reads, until that is too
+        // much.
+        let ((), stats) = stats_scope(|| {
+            let (mut a, mut b) = (term(1), term(0));
+            for _ in 0..400 {
+                a = &a * 0.5 + 1.0;
+                b = &b * 0.25 + &a;
+                let most = a.max(..).to_scalar::<f32>().expect("readable");
+                assert!((1.5..=2.0).contains(&most), "{most}");
+            }
+            drop(b);
+        });
+        assert!(stats.peak_bytes < 24 << 20, "{}", stats.peak_bytes);
     });
 }

@@ -1,0 +1,425 @@
+//! Loops that read something of their state without `eval`: the work of a step does not grow with the steps before it.
+//!
+//! Each loop runs compiled and eagerly with the same numbers; then its steps are counted: kernels and bytes of step
+//! `n` are those of step `n - period`, and plans are few. On a CUDA device too, where there is one.
+
+mod common;
+
+use common::noise;
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+use ferrotrace::{Stats, stats_scope};
+
+/// What a loop read at a step.
+type Read = Vec<f64>;
+
+/// A loop: given a device, what its steps do. Each returns what it reads.
+type Loop = fn(&Device) -> Box<dyn FnMut(usize) -> Result<Read>>;
+
+const N: usize = 600;
+
+fn number(x: &Tensor) -> Result<Read> {
+    Ok(vec![x.to_scalar::<f64>()?])
+}
+
+fn state(n: usize, device: &Device) -> Tensor {
+    let x = noise(&[n], F64, device);
+    with_mode(Mode::Eager, || (x * 0.25).contiguous())
+}
+
+fn next(x: &Tensor) -> Tensor {
+    x * 0.99 + 0.01
+}
+
+fn every_step(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    Box::new(move |_| {
+        x = next(&x);
+        number(&x.sum(..))
+    })
+}
+
+fn every_tenth(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    Box::new(move |step| {
+        x = next(&x).sin();
+        match step % 10 {
+            9 => number(&x.mean(..)),
+            _ => Ok(Vec::new()),
+        }
+    })
+}
+
+/// A state whose first value is pending too.
+fn from_nothing(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = Tensor::zeros([20, 30], F64, device);
+    Box::new(move |_| {
+        x = (&x + 1.0).tanh();
+        number(&x.max(..))
+    })
+}
+
+fn convergence(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    let mut done = false;
+    Box::new(move |_| {
+        if done {
+            return Ok(Vec::new());
+        }
+        let new = &x * 0.95 + 0.02;
+        let change = (&new - &x).abs().max(..).to_scalar::<f64>()?;
+        x = new;
+        done = change < 1e-8;
+        Ok(vec![change])
+    })
+}
+
+fn two_states(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let (mut a, mut b) = (state(N, device), state(N, device));
+    Box::new(move |_| {
+        (a, b) = (&a * 0.9 + &b * 0.1, &b * 0.9 - &a * 0.1);
+        number(&(&a + &b).sum(..))
+    })
+}
+
+fn alternating(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let (mut a, mut b) = (state(N, device), state(N, device) + 1.0);
+    Box::new(move |_| {
+        let new = (&a * 0.5 + &b * 0.5).sin();
+        (a, b) = (b.clone(), new);
+        number(&b.sum(..))
+    })
+}
+
+/// Of two states read in turn.
+fn in_turn(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let (mut a, mut b) = (state(N, device), state(N, device));
+    Box::new(move |step| {
+        (a, b) = (next(&a), (&b * 0.5).cos());
+        number(&if step % 2 == 0 { &a } else { &b }.sum(..))
+    })
+}
+
+fn regression(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let x = noise(&[64, 8], F64, device);
+    let y = noise(&[64, 1], F64, device);
+    let mut w = Tensor::zeros([8, 1], F64, device);
+    Box::new(move |_| {
+        let error = x.matmul(&w) - &y;
+        let loss = error.square().mean(..);
+        w = &w - x.t().matmul(&error) * (0.1 / 64.0);
+        number(&loss)
+    })
+}
+
+fn simulation(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let (mut at, mut speed) = (state(N, device), state(N, device));
+    let mut stopped = false;
+    Box::new(move |_| {
+        if stopped {
+            return Ok(Vec::new());
+        }
+        let force = -&at - &speed * 0.5;
+        speed = &speed + &force * 0.05;
+        at = &at + &speed * 0.05;
+        let energy = at.square().sum(..) + speed.square().sum(..);
+        let energy = energy.to_scalar::<f64>()?;
+        stopped = energy < 0.05;
+        Ok(vec![energy])
+    })
+}
+
+fn an_older_state(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    let mut before = x.clone();
+    Box::new(move |_| {
+        let older = std::mem::replace(&mut before, x.clone());
+        x = next(&x).sin();
+        number(&(&older * 2.0).exp().sum(..))
+    })
+}
+
+fn nested(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    Box::new(move |_| {
+        let mut read = Vec::new();
+        for _ in 0..5 {
+            x = next(&x).cos();
+            read.push(x.sum(..).to_scalar::<f64>()?);
+        }
+        read.push(x.max(..).to_scalar::<f64>()?);
+        Ok(read)
+    })
+}
+
+/// Half of the state is read, the other half grows until the end.
+fn half_of_the_state(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let (mut a, mut b) = (state(N, device), state(N, device));
+    Box::new(move |step| {
+        a = next(&a);
+        b = &b * 0.5 + &a;
+        match step {
+            399 => number(&b.sum(..)),
+            _ => number(&a.sum(..)),
+        }
+    })
+}
+
+fn slices(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    let n = N as isize;
+    Box::new(move |_| {
+        let inner = x.slice(0, 0, n - 2, 1) * 0.25
+            + x.slice(0, 1, n - 1, 1) * 0.5
+            + x.slice(0, 2, n, 1) * 0.25;
+        x = x.slice_assign(0, 1, n - 1, 1, &inner);
+        number(&x.square().sum(..))
+    })
+}
+
+/// A view of the state is what is kept.
+fn turned(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let x = noise(&[24, 24], F64, device);
+    let mut x = with_mode(Mode::Eager, || x * 0.5);
+    Box::new(move |_| {
+        x = next(&x).t();
+        number(&x.sum([0]).max(..))
+    })
+}
+
+/// Several reads at a step.
+fn two_reads(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
+    let mut x = state(N, device);
+    Box::new(move |_| {
+        x = next(&x).sin();
+        let sum = x.sum(..).to_scalar::<f64>()?;
+        Ok(vec![sum, x.max(..).to_scalar::<f64>()?])
+    })
+}
+
+/// Each loop with the period at which its steps repeat.
+const LOOPS: [(&str, Loop, usize); 15] = [
+    ("every step", every_step, 1),
+    ("every tenth", every_tenth, 10),
+    ("from nothing", from_nothing, 1),
+    ("convergence", convergence, 1),
+    ("two states", two_states, 1),
+    ("alternating", alternating, 1),
+    ("in turn", in_turn, 2),
+    ("regression", regression, 1),
+    ("simulation", simulation, 2),
+    ("an older state", an_older_state, 1),
+    ("nested", nested, 1),
+    ("half of the state", half_of_the_state, 1),
+    ("slices", slices, 1),
+    ("turned", turned, 1),
+    ("two reads", two_reads, 1),
+];
+
+const STEPS: usize = 400;
+
+fn run(what: Loop, device: &Device) -> Vec<(Read, Stats)> {
+    let mut step = what(device);
+    let run = |n| {
+        let (read, stats) = stats_scope(|| step(n));
+        (read.unwrap_or_else(|e| panic!("step {n}: {e}")), stats)
+    };
+    (0..STEPS).map(run).collect()
+}
+
+#[track_caller]
+fn same_numbers(name: &str, got: &[(Read, Stats)], want: &[(Read, Stats)]) {
+    for (step, ((got, _), (want, _))) in got.iter().zip(want).enumerate() {
+        let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
+        assert_eq!(got.len(), want.len(), "{name}, step {step}");
+        assert!(
+            got.iter().zip(want).all(near),
+            "{name}, step {step}: {got:?} for {want:?}"
+        );
+    }
+}
+
+/// What a step did that can grow.
+fn work(stats: &Stats) -> (u64, u64, u64) {
+    let kernels = stats.kernels_launched + stats.library_calls;
+    (kernels, stats.bytes_allocated, stats.plans_built)
+}
+
+fn flat_on(device: &Device) {
+    for (name, what, period) in LOOPS {
+        let compiled = with_mode(Mode::Compiled, || run(what, device));
+        let eager = with_mode(Mode::Eager, || run(what, device));
+        same_numbers(name, &compiled, &eager);
+        let plans: u64 = compiled.iter().map(|(_, s)| s.plans_built).sum();
+        // What is computed first, what finds that computed before, and one more at the beginning or the end; of two
+        // states read in turn, two of each.
+        let most = if name == "in turn" { 4 } else { 3 };
+        assert!(plans <= most, "{name}: {plans} plans");
+        let warm = 5 * period;
+        // The last step reads what was not read before, or the loop stopped.
+        let stopped = |(read, _): &(Read, Stats)| read.is_empty();
+        let last = compiled.iter().rposition(|step| !stopped(step));
+        let last = last.unwrap_or(0).min(STEPS - 2);
+        assert!(last > 100, "{name} ends after step {last}");
+        for n in warm..=last {
+            let (now, before) = (work(&compiled[n].1), work(&compiled[n - period].1));
+            assert_eq!(now, before, "{name}, step {n}");
+            assert_eq!(now.2, 0, "{name}, step {n}");
+        }
+    }
+}
+
+#[test]
+fn a_step_does_the_same_work_however_many_were_before() {
+    flat_on(&Device::cpu());
+}
+
+#[test]
+fn a_step_does_the_same_work_on_a_device() {
+    if let Some(device) = common::device() {
+        flat_on(&device);
+    }
+}
+
+#[test]
+fn a_step_does_at_most_twice_what_storing_the_state_does() {
+    let cpu = Device::cpu();
+    let steps = |stores: bool| {
+        let mut x = state(N, &cpu);
+        with_mode(Mode::Compiled, || {
+            let step = |_| {
+                x = next(&x).exp().sin();
+                if stores {
+                    x.eval()?;
+                }
+                number(&x.sum(..))
+            };
+            let (read, stats) = stats_scope(|| (0..50).map(step).collect::<Result<Vec<_>>>());
+            (read.expect("runs"), stats)
+        })
+    };
+    let ((lazy, once), (stored, evaluated)) = (steps(false), steps(true));
+    assert_eq!(lazy.len(), stored.len());
+    let near = |(a, b): (&Read, &Read)| (a[0] - b[0]).abs() < 1e-9;
+    assert!(lazy.iter().zip(&stored).all(near));
+    assert!(once.kernels_launched <= 2 * evaluated.kernels_launched);
+    assert!(once.bytes_allocated <= 2 * evaluated.bytes_allocated);
+}
+
+#[test]
+fn a_loop_is_flat_on_ready_made_kernels_while_it_compiles() {
+    for (name, what, _) in LOOPS {
+        let tiered = with_mode(Mode::Tiered, || run(what, &Device::cpu()));
+        let eager = with_mode(Mode::Eager, || run(what, &Device::cpu()));
+        same_numbers(name, &tiered, &eager);
+        let compiled = with_mode(Mode::Compiled, || run(what, &Device::cpu()));
+        // The last step may read what grew.
+        let most = |steps: &[(Read, Stats)]| steps[..STEPS - 1].iter().map(|s| work(&s.1).0).max();
+        assert!(
+            most(&tiered) <= most(&compiled),
+            "{name}: {:?}",
+            most(&tiered)
+        );
+    }
+}
+
+#[test]
+fn loops_on_several_threads_do_not_disturb_each_other() {
+    let eager: Vec<_> = LOOPS
+        .iter()
+        .map(|(_, what, _)| with_mode(Mode::Eager, || run(*what, &Device::cpu())))
+        .collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let eager = &eager;
+            scope.spawn(move || {
+                for i in 0..LOOPS.len() {
+                    let i = (i + 4 * thread) % LOOPS.len();
+                    let got = with_mode(Mode::Compiled, || run(LOOPS[i].1, &Device::cpu()));
+                    same_numbers(LOOPS[i].0, &got, &eager[i]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn threads_read_one_pending_value_and_compute_it_twice_at_most() {
+    with_mode(Mode::Compiled, || {
+        let y = state(N, &Device::cpu()).exp() * 2.0;
+        let want: Vec<f64> = with_mode(Mode::Eager, || state(N, &Device::cpu()).exp() * 2.0)
+            .to_vec()
+            .expect("runs");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (y, want) = (&y, &want);
+                scope.spawn(move || {
+                    for i in (thread..N).step_by(4) {
+                        let part = y.narrow(0, i as isize, 1);
+                        let part = part.to_vec::<f64>().expect("runs");
+                        assert!((part[0] - want[i]).abs() < 1e-9, "{i}");
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn parts_of_a_pending_value_need_two_plans() {
+    let read = |recorded_first: bool| {
+        let y = state(N, &Device::cpu()).cos() * 3.0;
+        let part = |i: isize| y.narrow(0, 2 * i, 1).reshape([1, 1]);
+        let first = |n: isize| (0..n).map(part).collect::<Vec<_>>();
+        let parts = first(if recorded_first { 200 } else { 0 });
+        let part = |i: usize| parts.get(i).cloned().unwrap_or_else(|| part(i as isize));
+        let values = (0..200).map(|i| part(i).to_scalar::<f64>().expect("runs"));
+        values.collect::<Vec<_>>()
+    };
+    let want = with_mode(Mode::Eager, || read(false));
+    for recorded_first in [false, true] {
+        let (got, stats) = with_mode(Mode::Compiled, || stats_scope(|| read(recorded_first)));
+        assert_eq!((stats.flushes, stats.plans_built <= 2), (2, true));
+        assert!(stats.kernels_launched <= 4, "{}", stats.kernels_launched);
+        for (a, b) in got.iter().zip(&want) {
+            assert!((a - b).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn a_value_is_lazy_once_and_stored_by_the_second_flush_that_needs_it() {
+    with_mode(Mode::Compiled, || {
+        let x = state(N, &Device::cpu());
+        let bytes = 8 * N as u64;
+        let h = x.exp();
+        let (_, first) = stats_scope(|| h.sum(..).to_scalar::<f64>().expect("runs"));
+        assert!(first.bytes_allocated < bytes, "{}", first.bytes_allocated);
+        // The second computes it again, and keeps it; the third reads it.
+        let (_, second) = stats_scope(|| h.max(..).to_scalar::<f64>().expect("runs"));
+        assert!(second.bytes_allocated >= bytes);
+        let (_, third) = stats_scope(|| h.to_vec::<f64>().expect("runs"));
+        assert_eq!((third.flushes, third.kernels_launched), (0, 0));
+
+        // What nothing needs any more is not stored.
+        let h = x.sin();
+        let (sum, max) = (h.sum(..), h.max(..));
+        drop(h);
+        let (_, first) = stats_scope(|| sum.to_scalar::<f64>().expect("runs"));
+        let (_, second) = stats_scope(|| max.to_scalar::<f64>().expect("runs"));
+        assert!(first.bytes_allocated + second.bytes_allocated < bytes);
+
+        // What reads no tensor costs less to compute than to read, and a view shows what is stored.
+        let zeros = Tensor::zeros(N, F64, &Device::cpu());
+        let wide = x.cos().expand([50, N]);
+        for _ in 0..3 {
+            let all = || (&wide + &zeros).sum(..).to_scalar::<f64>().expect("runs");
+            let (_, stats) = stats_scope(all);
+            assert!(
+                stats.bytes_allocated < 2 * bytes,
+                "{}",
+                stats.bytes_allocated
+            );
+        }
+    });
+}
