@@ -10,6 +10,7 @@ use ferrotrace_jit::lower::Limits as Thresholds;
 use ferrotrace_jit::tune::{Choice, changes};
 use ferrotrace_jit::{
     Graph, NodeOp, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
+    run_releasing,
 };
 use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
@@ -297,6 +298,43 @@ fn check_compiled(
 #[test]
 fn parts_written_in_place_give_the_results_of_eager_mode() {
     check_compiled(count(150), &MIDDLE, |_| placing(), compiled_in_place);
+}
+
+/// The memory contract: at most a sixteenth above what eager mode holds.
+fn check_held(seed: u64, limits: &Limits) {
+    let p = program(seed, limits);
+    // Eager mode shares what has the type already.
+    let shared = |i: usize| {
+        let (node, x) = (
+            &p.graph.nodes()[i],
+            p.graph.operands(ValueId(i as u32)).next(),
+        );
+        matches!(node.op, NodeOp::Op(Op::Cast(_)))
+            && x.is_some_and(|x| p.graph.node(x).dtype == node.dtype)
+    };
+    let share = Thresholds::default().held_share;
+    let (results, eager) = stats_scope(|| run_eagerly(&p.graph, &p.arrays, &p.scalars));
+    if results.is_err() || (0..p.graph.nodes().len()).any(shared) {
+        return;
+    }
+    let plan = draft(p.graph.clone(), &Thresholds::default()).expect("a draft");
+    let (held, eager) = (plan.peaks()[0], eager.peak_bytes);
+    assert!(
+        held <= eager + eager / share,
+        "seed {seed}: {held} bytes for {eager}\n{}\n{}",
+        p.graph,
+        ferrotrace_jit::Explanation::of(&plan).summary()
+    );
+}
+
+#[test]
+fn plans_hold_hardly_more_than_eager_mode() {
+    for seed in count(2500) {
+        check_held(seed, &SMALL);
+    }
+    for seed in few(400) {
+        check_held(seed, &MIDDLE);
+    }
 }
 
 const MIDDLE: Limits = Limits {

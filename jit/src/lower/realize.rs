@@ -8,11 +8,12 @@ use super::{scan, scatter, update};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
-use crate::schedule::Refusal;
+use crate::schedule::{GivenUp, Refusal};
 use crate::tune::Choice;
 use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// Thresholds of storing and fusing.
 #[derive(Clone, Debug)]
@@ -101,12 +102,13 @@ pub struct Limits {
     pub prologue_short: usize,
     /// And the side that panels cut at least so many: two panels of columns.
     pub prologue_long: usize,
-    /// A plan may hold this many bytes more than the recorded operations one by one before it is made again with less
-    /// fusion.
-    pub held_over: u64,
-    /// Whether values are stored that are less than half as large as what they are computed of, even if they are cheap
-    /// to compute again.
-    pub shrink: bool,
+    /// At its peak a plan holds at most one part in so many more than the recorded operations one by one: fusions are
+    /// given up until it does. With 0 it may hold whatever it likes.
+    pub held_share: u64,
+    /// In at most so many rounds.
+    pub held_rounds: usize,
+    /// The fusions that were given up.
+    pub given_up: Arc<GivenUp>,
     /// Whether sums about a mean may share the split pass that computes the mean: where the emitter merges moments.
     pub moments: bool,
     /// Indices of a device's plan of at least this much work, in bytes moved, are checked ahead of it.
@@ -185,8 +187,9 @@ impl Default for Limits {
             graph_forms: 4,
             prologue_short: 256,
             prologue_long: 192,
-            held_over: 1 << 16,
-            shrink: false,
+            held_share: 16,
+            held_rounds: 12,
+            given_up: Arc::default(),
             moments: true,
             checked_ahead: 1 << 20,
             checked_share: 16,
@@ -213,10 +216,6 @@ struct Cost {
     reads: u32,
     depth: u32,
     heavy: bool,
-    /// Bytes of the result.
-    size: usize,
-    /// Bytes of the largest value with memory that is read.
-    held: usize,
 }
 
 /// The decision for each node.
@@ -407,12 +406,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         users[v.0 as usize] += 1;
         output[v.0 as usize] = true;
     }
-    let bytes = |i: usize| graph.nodes()[i].shape.numel() * graph.nodes()[i].dtype.size();
-    let unknown = |i: usize| Cost {
-        size: bytes(i),
-        ..Cost::default()
-    };
-    let mut costs: Vec<Cost> = (0..n).map(unknown).collect();
+    let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
         let node = graph.node(id);
@@ -448,13 +442,12 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                 realized.apart.insert(stored);
             }
         }
-        let mut cost = unknown(i);
+        let mut cost = Cost::default();
         let add = |cost: &mut Cost, from: Cost, times: u32| {
             cost.ops = cost.ops.saturating_add(from.ops.saturating_mul(times));
             cost.reads = cost.reads.saturating_add(from.reads.saturating_mul(times));
             cost.depth = cost.depth.max(from.depth);
             cost.heavy |= from.heavy;
-            cost.held = cost.held.max(from.held);
         };
         let mut times = 1;
         if let Op::Reduce { kind, mask, .. } = op {
@@ -522,18 +515,17 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
             _ => false,
         };
         costs[i] = cost;
-        let shrinks = limits.shrink && !op.is_view() && cost.size > 0 && cost.size <= cost.held / 2;
         let reused = users[i] > 1
             && (cost.reads > limits.reuse_reads || cost.ops > limits.reuse_ops || cost.heavy)
             && (cost.reads > 0 || cost.heavy);
         let frees = || lasts.frees_several(graph, &realized, id);
-        let costly = shrinks
-            || reused
+        let costly = reused
             || (users[i] > 1 && cost.reads > 1 && !op.is_view() && frees())
             || cost.reads > limits.reads
             || cost.ops >= limits.ops;
         if (costly && !limits.choice.computes_again(id))
             || (limits.choice.stores(id) && cost.ops > 0)
+            || limits.given_up.stores(id)
             || cost.depth > 200
         {
             need_memory(graph, &mut realized, &mut costs, id);
@@ -552,11 +544,8 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
-    let size = costs[id.0 as usize].size;
     costs[id.0 as usize] = Cost {
         reads: 1,
-        size,
-        held: size,
         ..Cost::default()
     };
 }

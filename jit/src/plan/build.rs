@@ -399,10 +399,17 @@ impl Draft {
         footprints.peak(0..self.steps.len(), donated)
     }
 
-    /// [`peak`](Self::peak) where every input is kept, and where every one may be overwritten.
-    pub(super) fn peaks(&self) -> [u64; 2] {
+    /// The most bytes of results and of values between steps that a run holds at once beyond its inputs, where
+    /// every input is kept, and where every one may be overwritten: [`peak`](Self::peak) without what a step needs for
+    /// itself alone, as the panels of a product. At most one part in [`Limits::held_share`] more than the recorded
+    /// operations one by one.
+    pub fn peaks(&self) -> [u64; 2] {
         let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
-        [false, true].map(|donated| footprints.peak(0..self.steps.len(), &|_| donated))
+        [false, true].map(|donated| {
+            let donated = |_| donated;
+            let held = footprints.held(0..self.steps.len(), &donated, false);
+            held.max().unwrap_or(0)
+        })
     }
 }
 

@@ -297,12 +297,14 @@ fn depth_first(roots: &[usize], children: &[Vec<usize>]) -> Vec<usize> {
 mod tests {
     use super::super::peak::Footprint;
     use super::*;
+    use crate::body::Source;
 
     /// Steps that each write one buffer of these bytes from those of earlier steps; the last one's is the output.
     fn graph(steps: &[(u64, &[usize])]) -> Footprints {
         let last = steps.len() - 1;
         Footprints {
             bytes: steps.iter().map(|step| step.0).collect(),
+            sources: (0..steps.len() as u32).map(Source::Input).collect(),
             output: (0..steps.len()).map(|i| i == last).collect(),
             input: vec![None; steps.len()],
             steps: steps

@@ -18,6 +18,8 @@ use rustc_hash::FxHashMap;
 pub(super) struct Footprints {
     /// Bytes of each buffer.
     pub bytes: Vec<u64>,
+    /// What each is.
+    pub sources: Vec<Source>,
     /// Whether the buffer is one of the outputs, which are held to the end.
     pub output: Vec<bool>,
     /// The input that the buffer is, if it is one.
@@ -85,6 +87,7 @@ impl Footprints {
                     }
                 };
                 all.bytes.push(bytes as u64);
+                all.sources.push(source);
                 all.input.push(input);
                 all.output.push(false);
                 all.bytes.len() - 1
@@ -175,11 +178,21 @@ impl Footprints {
     /// its first step and gives it back after its last; outputs are held to the end, and inputs too unless they are
     /// donated. Memory that a step needs for itself alone is not counted, but for the panels of a product.
     pub fn peak(&self, order: impl Iterator<Item = usize>, donated: &dyn Fn(u32) -> bool) -> u64 {
+        self.held(order, donated, true).max().unwrap_or(0)
+    }
+
+    /// The same at each step, with panels or without what steps need for themselves alone.
+    pub fn held<'a>(
+        &'a self,
+        order: impl Iterator<Item = usize> + 'a,
+        donated: &'a dyn Fn(u32) -> bool,
+        panels: bool,
+    ) -> impl Iterator<Item = u64> + 'a {
         let mut left = self.uses();
         let mut held: Vec<bool> = self.input.iter().map(Option::is_some).collect();
-        let (mut live, mut peak) = (0i64, 0i64);
+        let mut live = 0i64;
         let mut taken: Vec<usize> = Vec::new();
-        for step in order {
+        order.map(move |step| {
             let step = &self.steps[step];
             taken.clear();
             let mut hosted = false;
@@ -202,15 +215,15 @@ impl Footprints {
                 }
             }
             let passing = if hosted { 0 } else { step.passing as i64 } + step.operand as i64;
-            peak = peak.max(live + passing);
+            let most = live + if panels { passing } else { 0 };
             for buffer in step.touched() {
                 left[buffer] -= 1;
                 if left[buffer] == 0 && self.is_freed(buffer, donated) && !taken.contains(&buffer) {
                     live -= self.bytes[buffer] as i64;
                 }
             }
-        }
-        peak as u64
+            most.max(0) as u64
+        })
     }
 }
 

@@ -5,7 +5,7 @@
 //! What the library computes is written as a graph, lowered like any other, and compared with the kernel: there is one
 //! definition of each activation, and no list of patterns.
 
-use super::{FusedNode, Fusion, Product, Refusal};
+use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
 use crate::graph::{Graph, NodeOp};
@@ -49,9 +49,8 @@ impl Fusion<'_> {
             let Some(kernel) = &self.graph[reader] else {
                 continue;
             };
-            if self.product_kept_apart(product, kernel) {
-                self.refusals
-                    .insert((node, kernel.stores[0].node), Refusal::Measured);
+            if let Some(why) = self.product_kept_apart(product, kernel) {
+                self.refusals.insert((node, kernel.stores[0].node), why);
                 continue;
             }
             let Some(epilogue) = epilogue(graph, kernel, node, self.limits) else {

@@ -76,13 +76,16 @@ impl Fusion<'_> {
                 continue;
             }
             let operand = self.operand(lowering, &kernel, product);
-            let found = match Sides::of(graph, call) {
+            let apart = self.product_kept_apart(product, &kernel);
+            let found = match (apart, Sides::of(graph, call)) {
                 _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
                     Err(Refusal::Barrier)
                 }
-                _ if self.product_kept_apart(product, &kernel) => Err(Refusal::Measured),
-                None => Err(Refusal::NoTemplate),
-                Some(sides) => operand.and_then(|at| self.before_generated(&kernel, &sides, at)),
+                (Some(why), _) => Err(why),
+                (None, None) => Err(Refusal::NoTemplate),
+                (None, Some(sides)) => {
+                    operand.and_then(|at| self.before_generated(&kernel, &sides, at))
+                }
             };
             match found {
                 Ok(prologue) => {

@@ -127,10 +127,11 @@ impl Fusion<'_> {
             };
             let first = kernel.stores[0].node;
             let apart = self.apart.contains(&product.node) || self.is_apart(reader);
-            let fused = match () {
+            let fused = match self.product_kept_apart(product, kernel) {
                 _ if apart || lowering.pieces.contains_key(&product.node) => Err(Refusal::Barrier),
+                Some(why) => Err(why),
                 _ if self.is_between(at, reader) => Err(Refusal::NodeBetween),
-                _ => tiles
+                None => tiles
                     .and_then(|tiles| behind(graph, kernel, product, tiles))
                     .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
             };

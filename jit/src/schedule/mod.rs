@@ -6,6 +6,7 @@ mod epilogue;
 mod fed;
 mod fused;
 mod generated;
+mod given_up;
 mod moments;
 mod prologue;
 mod refusal;
@@ -31,6 +32,7 @@ pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub use generated::{Tiles, Units};
+pub use given_up::GivenUp;
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
@@ -349,6 +351,9 @@ impl<'a> Fusion<'a> {
         if self.kept_apart(first, second) {
             return Err(Refusal::Measured);
         }
+        if self.is_given_up(first, second) {
+            return Err(Refusal::HoldsMore);
+        }
         if !vertical {
             if bytes < self.limits.shared_bytes {
                 return Err(Refusal::NoSharedData);
@@ -379,10 +384,17 @@ impl<'a> Fusion<'a> {
         choice.keeps_apart(|node| holds(a, node), |node| holds(b, node))
     }
 
-    /// The same of a product and a kernel before or behind it.
-    fn product_kept_apart(&self, product: Product, kernel: &FusedNode) -> bool {
+    /// Why a product and a kernel before or behind it stay apart, if they do.
+    fn product_kept_apart(&self, product: Product, kernel: &FusedNode) -> Option<Refusal> {
         let (of_product, of_kernel) = (|v| v == product.node, |v| kernel.store(v).is_some());
-        self.limits.choice.keeps_apart(of_product, of_kernel)
+        if self.limits.choice.keeps_apart(of_product, of_kernel) {
+            return Some(Refusal::Measured);
+        }
+        let given_up = self
+            .limits
+            .given_up
+            .separates(&[product.node], &given_up::nodes(kernel));
+        given_up.then_some(Refusal::HoldsMore)
     }
 
     /// Whether a barrier follows what a node stores (scheduler L-08).

@@ -47,13 +47,13 @@ impl Fusion<'_> {
                 continue;
             };
             let first = kernel.stores[0].node;
-            let found = match () {
+            let found = match self.product_kept_apart(product, kernel) {
                 _ if fed => Err(Refusal::TakenUp),
                 _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
                     Err(Refusal::Barrier)
                 }
-                _ if self.product_kept_apart(product, kernel) => Err(Refusal::Measured),
-                _ => self.before_product(graph, lowering, kernel, product),
+                Some(why) => Err(why),
+                None => self.before_product(graph, lowering, kernel, product),
             };
             match found.and_then(|p| may_fuse().then_some(p).ok_or(Refusal::Limit)) {
                 Ok(prologue) => {

@@ -32,6 +32,9 @@ pub enum Refusal {
     TooManyBuffers,
     /// Each alone reads large buffers that would have to exist at once (L-15).
     PeakMemory,
+    /// Apart they hold less: with them in one kernel, the plan would hold more than a sixteenth above what the operations
+    /// one by one do (B-19).
+    HoldsMore,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
     SplitReduction,
     /// One scatters: its result is complete only after the kernel (L-26, L-27, D-29).
@@ -92,6 +95,7 @@ impl Refusal {
             Refusal::TooManyBuffers => "the kernel would hold too many buffers",
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
+            Refusal::HoldsMore => "the plan would hold more memory than the operations one by one",
             Refusal::Scatter => "a scatter's result is complete only after its kernel",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",

@@ -89,14 +89,14 @@ impl Fusion<'_> {
                     continue;
                 };
                 let first = kernel.stores[0].node;
-                let fused = match () {
+                let fused = match self.product_kept_apart(product, kernel) {
                     _ if taken => Err(Refusal::TakenUp),
                     _ if self.apart.contains(&product.node) || self.is_apart(reader) => {
                         Err(Refusal::Barrier)
                     }
-                    _ if self.product_kept_apart(product, kernel) => Err(Refusal::Measured),
+                    Some(why) => Err(why),
                     _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
-                    _ => after_product(graph, kernel, product)
+                    None => after_product(graph, kernel, product)
                         .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
                 };
                 match fused {

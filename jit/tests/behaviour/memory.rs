@@ -399,11 +399,7 @@ fn plans_hold_no_more_than_operations_one_by_one() {
     );
     let x = filled::<f32>(&[n, n], |i| (i * 7 % 13) as f32 / 64.0);
     let matrix = (4 * n * n) as u64;
-    let unlimited = Limits {
-        held_over: u64::MAX,
-        ..Limits::default()
-    };
-    let free = draft(read(&text), &unlimited).expect("a draft");
+    let free = draft(read(&text), &unlimited()).expect("a draft");
     let bound = draft(read(&text), &Limits::default()).expect("a draft");
     // A product, what is computed of it, and the first product: one by one two matrices and a row.
     assert_eq!(free.peak(&|_| false), 3 * matrix);
@@ -506,4 +502,203 @@ fn inputs_given_to_an_eager_run_go_after_their_last_use() {
     for (g, w) in got.iter().zip(&want) {
         assert_eq!(difference(g, w, 0.0, false), None);
     }
+}
+
+/// Kernels of a plan, its peak, and that of the operations one by one as a run measures it.
+fn kernels_and_peaks(text: &str, limits: &Limits) -> (usize, u64, u64) {
+    let graph = read(text);
+    let arrays: Vec<Array> = graph
+        .inputs()
+        .iter()
+        .map(|input| noise(input.layout.shape(), 3))
+        .collect();
+    let (result, stats) = stats_scope(|| run_eagerly(&graph, &arrays, &[]));
+    result.expect("it runs");
+    let plan = draft(graph, limits).expect("a draft");
+    let kernels = plan.steps.iter().filter(|step| step.kernel().is_some());
+    (kernels.count(), plan.peak(&|_| false), stats.peak_bytes)
+}
+
+// A normalised product holds, operator by operator, its distances from the mean, their squares and three numbers a group;
+// layers before it are as they are without it.
+#[test]
+fn norms_of_small_groups_stay_fused() {
+    let norm = |from: usize| {
+        let [a, b, c, d] = [1, 2, 3, 4].map(|i| from + i);
+        format!(
+            "%{a}: f32[128, 512] = matmul(%{from}, %1)
+             %{b}: f32[128, 512] = group_norm(%{a}, 1e-5) {{groups: 128, weight: false, bias: false}}
+             %{c}: f32[128, 1] = min(%{b}) {{dims: [1], keepdim: true}}
+             %{d}: f32[128, 512] = add(%{c}, %2)
+             return %{d}"
+        )
+    };
+    let inputs = "%0: f32[128, 512] = input 0 [512, 1]
+        %1: f32[512, 512] = input 1 [512, 1]
+        %2: f32[512] = input 2 [1]\n";
+    let short = format!("{inputs}%3: f32[128, 512] = neg(%0)\n{}", norm(3));
+    let (kernels, held, eager) = kernels_and_peaks(&short, &Limits::default());
+    assert_eq!(kernels, 3, "one before, two behind the product");
+    assert!(held <= eager + eager / 16, "{held} for {eager}");
+    let mut long = format!("{inputs}%3: f32[128, 512] = neg(%0)\n");
+    for layer in 0..10 {
+        let [x, y, z] = [3, 4, 5].map(|i| i + 2 * layer);
+        long += &format!(
+            "%{y}: f32[128, 512] = layer_norm(%{x}, 1e-5) {{n: 1, weight: false, bias: false}}
+             %{z}: f32[128, 512] = gelu(%{y})\n"
+        );
+    }
+    long += &norm(23);
+    let (kernels, held, eager) = kernels_and_peaks(&long, &Limits::default());
+    assert_eq!(kernels, kernels_and_peaks(&long, &unlimited()).0);
+    assert!(held <= eager + eager / 16, "{held} for {eager}");
+}
+
+/// Appends nodes of one shape to a graph's text.
+struct Text {
+    text: String,
+    next: usize,
+    shape: &'static str,
+}
+
+impl Text {
+    fn node(&mut self, op: &str) -> usize {
+        self.text += &format!("%{}: {} = {op}\n", self.next, self.shape);
+        self.next += 1;
+        self.next - 1
+    }
+}
+
+/// `blocks` sums of eight products each, added as a tree, whose operands are one value rolled: one by one at most five
+/// matrices exist at once; in one kernel for the operands and one for the sums, nine. Before each block a value is
+/// normalised `layers` times.
+fn trees(blocks: usize, layers: usize) -> String {
+    let mut all = Text {
+        text: "%0: f32[64, 64] = input 0 [64, 1]\n".to_owned(),
+        next: 1,
+        shape: "f32[64, 64]",
+    };
+    let mut x = 0;
+    for _ in 0..blocks {
+        for _ in 0..layers {
+            x = all.node(&format!("softmax(%{x}) {{dim: 1}}"));
+            x = all.node(&format!("softmax(%{x}) {{dim: 0}}"));
+        }
+        let mut sums: Vec<(usize, usize)> = Vec::new();
+        for leaf in 0..8 {
+            let turned = all.node(&format!("roll(%{x}) {{shift: {leaf}, dim: 1}}"));
+            sums.push((0, all.node(&format!("matmul(%{turned}, %0)"))));
+            while let [.., (a, left), (b, right)] = sums[..]
+                && a == b
+            {
+                sums.truncate(sums.len() - 2);
+                sums.push((a + 1, all.node(&format!("add(%{left}, %{right})"))));
+            }
+        }
+        x = sums[0].1;
+    }
+    all.text + &format!("return %{x}")
+}
+
+fn unlimited() -> Limits {
+    Limits {
+        held_share: 0,
+        ..Limits::default()
+    }
+}
+
+// Operands are made when their products need them, sums when they can be; what lies between keeps its kernels.
+#[test]
+fn only_fusions_that_hold_too_much_are_given_up() {
+    for (blocks, layers) in [(1, 0), (1, 10), (6, 3)] {
+        let text = trees(blocks, layers);
+        let (fused, wide, _) = kernels_and_peaks(&text, &unlimited());
+        let (kernels, held, eager) = kernels_and_peaks(&text, &Limits::default());
+        assert!(wide > eager + eager / 16, "{wide} is allowed by {eager}");
+        assert!(held <= eager + eager / 16, "{held} for {eager}");
+        let more = kernels - fused;
+        assert!(more <= 8 * blocks, "{kernels} kernels for {fused}");
+    }
+    let plan = plan(&trees(2, 1));
+    let explanation = plan.explain();
+    let named = explanation.refusals().iter();
+    let named = named.filter(|pair| pair.2 == Refusal::HoldsMore);
+    assert!(named.count() >= 2, "{}", explanation.summary());
+    let why = "than the operations one by one";
+    assert!(explanation.summary().contains(why));
+    run(&trees(2, 1), &[noise(&[64, 64], 1)], 1e-3);
+}
+
+/// Steps of the classical Runge-Kutta method for a field and its velocity under a wave equation with friction.
+fn solver(steps: usize) -> String {
+    let mut all = Text {
+        text: "%0: f32[64, 64] = input 0 [64, 1]\n%1: f32[64, 64] = input 1 [64, 1]\n".to_owned(),
+        next: 2,
+        shape: "f32[64, 64]",
+    };
+    let (mut u, mut v) = (0, 1);
+    for _ in 0..steps {
+        let mut slopes: Vec<[usize; 2]> = Vec::new();
+        for stage in 0..4 {
+            let [mut a, mut b] = [u, v];
+            if let Some([du, dv]) = slopes.last().copied() {
+                let h = if stage == 3 { "0.1" } else { "0.05" };
+                let moved = [du, dv].map(|d| all.node(&format!("mul(%{d}, {h})")));
+                a = all.node(&format!("add(%{u}, %{})", moved[0]));
+                b = all.node(&format!("add(%{v}, %{})", moved[1]));
+            }
+            let sides = [(1, 0), (-1, 0), (1, 1), (-1, 1)];
+            let rolled =
+                sides.map(|(by, dim)| all.node(&format!("roll(%{a}) {{shift: {by}, dim: {dim}}}")));
+            let [n, s, e, w] = rolled;
+            let rows = all.node(&format!("add(%{n}, %{s})"));
+            let columns = all.node(&format!("add(%{e}, %{w})"));
+            let around = all.node(&format!("add(%{rows}, %{columns})"));
+            let four = all.node(&format!("mul(%{a}, 4.0)"));
+            let laplace = all.node(&format!("sub(%{around}, %{four})"));
+            let friction = all.node(&format!("mul(%{b}, 0.01)"));
+            slopes.push([b, all.node(&format!("sub(%{laplace}, %{friction})"))]);
+        }
+        let mut next = [u, v];
+        for (k, slope) in slopes.iter().enumerate() {
+            let h = if k == 1 || k == 2 { "0.0333" } else { "0.0167" };
+            for (x, d) in next.iter_mut().zip(slope) {
+                let part = all.node(&format!("mul(%{d}, {h})"));
+                *x = all.node(&format!("add(%{x}, %{part})"));
+            }
+        }
+        [u, v] = next;
+    }
+    all.text + &format!("return %{u} %{v}")
+}
+
+// A program of hundreds of operations keeps most of its fusions.
+#[test]
+fn solvers_stay_fused() {
+    let text = solver(16);
+    let operations = text.lines().count() - 3;
+    assert!(operations > 1000);
+    let fused = kernels_and_peaks(&text, &unlimited()).0;
+    let (kernels, held, eager) = kernels_and_peaks(&text, &Limits::default());
+    assert!(held <= eager + eager / 16, "{held} for {eager}");
+    assert!(kernels <= 2 * fused, "{kernels} kernels for {fused}");
+    assert!(kernels <= operations / 8, "{kernels} of {operations}");
+    run(
+        &solver(1),
+        &[noise(&[64, 64], 1), noise(&[64, 64], 2)],
+        1e-4,
+    );
+}
+
+// Nests that were lowered in all rounds together are a multiple of the operations.
+#[test]
+fn giving_fusions_up_takes_linear_work() {
+    let nests = |blocks: usize| {
+        let (result, stats) = stats_scope(|| draft(read(&trees(blocks, 1)), &Limits::default()));
+        result.expect("a draft");
+        stats.nests as usize
+    };
+    let (few, many) = (nests(4), nests(64));
+    assert!(few <= 13 * 4 * 25, "{few} nests of {} operations", 4 * 25);
+    assert!(many <= 20 * few, "{many} nests for 16 times {few}");
 }

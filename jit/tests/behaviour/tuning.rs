@@ -28,7 +28,7 @@ fn fresh() -> Limits {
     let now = now.map_or(0, |since| since.as_nanos() as u64) % (1 << 40);
     let standard = Limits::default();
     Limits {
-        held_over: standard.held_over + (now << 6) + NEXT.fetch_add(1, Relaxed),
+        product_follow: standard.product_follow + (now << 6) + NEXT.fetch_add(1, Relaxed),
         ..standard
     }
 }

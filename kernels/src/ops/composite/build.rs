@@ -112,6 +112,55 @@ impl Recorder {
         }
         held_value(&values, result).cloned()
     }
+
+    /// The most bytes that [`run`](Self::run) holds at once beyond those of the operands: each result has memory of its
+    /// own up to its last use, a view has none, and what an operator needs for itself alone is not counted.
+    pub(super) fn held(&self, result: ValueId) -> u64 {
+        let count = self.shapes.values.len();
+        // The value whose memory each lies in, and the step that reads it last.
+        let mut root: Vec<usize> = (0..count).collect();
+        let mut last = vec![0usize; count];
+        for (step, (op, operands)) in self.steps.iter().enumerate() {
+            for value in operands.iter().filter_map(as_value) {
+                last[root[value.0 as usize]] = step;
+            }
+            let made = self.inputs + step;
+            last[made] = step;
+            if let Some(Operand::Value(x)) = operands.first()
+                && op.is_view()
+            {
+                root[made] = root[x.0 as usize];
+            }
+        }
+        last[root[result.0 as usize]] = usize::MAX;
+        let bytes = |value: usize| {
+            let (shape, dtype) = &self.shapes.values[value];
+            (shape.numel() * dtype.size()) as u64
+        };
+        let (mut live, mut peak) = (0u64, 0u64);
+        for (step, (op, operands)) in self.steps.iter().enumerate() {
+            let made = self.inputs + step;
+            if root[made] == made {
+                let own = match op {
+                    Op::Composite(op) => super::held(op, &metas(self, operands)).unwrap_or(0),
+                    _ => 0,
+                };
+                peak = peak.max(live + own.max(bytes(made)));
+                live += bytes(made);
+            }
+            let mut read: SmallVec<[usize; 4]> = operands
+                .iter()
+                .filter_map(as_value)
+                .map(|v| root[v.0 as usize])
+                .collect();
+            read.push(root[made]);
+            read.sort_unstable();
+            read.dedup();
+            let gone = |value: &usize| last[*value] == step && *value >= self.inputs;
+            live -= read.into_iter().filter(gone).map(bytes).sum::<u64>();
+        }
+        peak
+    }
 }
 
 fn as_value(operand: &Operand) -> Option<ValueId> {

@@ -164,6 +164,21 @@ pub fn name(op: &Composite) -> &'static str {
     }
 }
 
+/// The most bytes that [`run`] holds at once beyond those of its operands, its result included; what one ready-made
+/// kernel needs for itself is not counted.
+///
+/// # Errors
+/// Those of [`decompose`].
+pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
+    if let Composite::Attention { .. } = op {
+        let (shape, dtype) = infer(op, args)?;
+        return Ok((shape.numel() * dtype.size()) as u64);
+    }
+    let (mut b, operands) = Recorder::new(args);
+    let result = decompose(op, &mut b, &operands)?;
+    Ok(b.held(result))
+}
+
 /// What the rules know of an argument.
 fn meta(arg: &Arg) -> ArgMeta<'_> {
     match arg {
