@@ -42,6 +42,7 @@ pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
             steps[node.0 as usize].insert(i);
         }
     }
+    let is_stored: Vec<bool> = steps.iter().map(|of| !of.is_empty()).collect();
     for i in (0..steps.len()).rev() {
         let node = &draft.graph.nodes()[i];
         if matches!(node.op, NodeOp::Input(_)) {
@@ -49,8 +50,7 @@ pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
         }
         for operand in draft.graph.operands(ValueId(i as u32)) {
             let at = operand.0 as usize;
-            let kept = stored_anywhere(draft, operand)
-                || matches!(draft.graph.nodes()[at].op, NodeOp::Input(_));
+            let kept = is_stored[at] || matches!(draft.graph.nodes()[at].op, NodeOp::Input(_));
             if !kept {
                 let (below, above) = steps.split_at_mut(i);
                 below[at].extend(&above[0]);
@@ -60,21 +60,27 @@ pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
     steps
 }
 
+/// The nodes that each step computes, in the order of recording, of the steps of each node.
+pub(super) fn nodes_of_steps(groups: &[BTreeSet<usize>], steps: usize) -> Vec<Vec<ValueId>> {
+    let mut nodes = vec![Vec::new(); steps];
+    for (node, of) in groups.iter().enumerate() {
+        for &step in of {
+            nodes[step].push(ValueId(node as u32));
+        }
+    }
+    nodes
+}
+
 /// A file and a line of it.
 type Line = (&'static str, u32);
 
-/// The operations that a step computes by the line that recorded them, in the order of recording (scheduler K-12, codegen
+/// The operations `nodes` of a step by the line that recorded them, in the order of recording (scheduler K-12, codegen
 /// A12.3); of a plan that several places share, the lines of the first.
-pub(super) fn origins(
-    draft: &Draft,
-    groups: &[BTreeSet<usize>],
-    step: usize,
-) -> Vec<(Option<Line>, Vec<ValueId>)> {
+pub(super) fn origins(draft: &Draft, nodes: &[ValueId]) -> Vec<(Option<Line>, Vec<ValueId>)> {
     let mut origins: Vec<(Option<Line>, Vec<ValueId>)> = Vec::new();
-    for node in (0..groups.len()).filter(|&node| groups[node].contains(&step)) {
-        let location = draft.graph.nodes()[node].location;
+    for &node in nodes {
+        let location = draft.graph.node(node).location;
         let line = location.map(|at| (at.file(), at.line()));
-        let node = ValueId(node as u32);
         match origins.iter_mut().find(|(of, _)| *of == line) {
             Some((_, nodes)) => nodes.push(node),
             None => origins.push((line, vec![node])),
@@ -95,10 +101,6 @@ fn stored(step: &Step) -> Vec<ValueId> {
             nodes.flat_map(|node| node.stores.iter().map(|store| store.node))
         }))
         .collect()
-}
-
-fn stored_anywhere(draft: &Draft, node: ValueId) -> bool {
-    draft.steps.iter().any(|step| stored(step).contains(&node))
 }
 
 /// What a step must at least read and write.

@@ -136,13 +136,14 @@ pub struct Explanation {
 /// for a profile.
 pub(crate) fn labels(draft: &Draft) -> Vec<Label> {
     let groups = groups::steps_of_nodes(draft);
+    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
     let launch = |steps: &Range<usize>| {
         let bytes = |i: usize| groups::of_step(draft, &draft.steps[i]).total();
         let name = match steps.len() {
-            1 => name(draft, &groups, steps.start),
+            1 => name(draft, &nodes[steps.start]),
             n => {
                 let mut names: Vec<String> =
-                    steps.clone().map(|i| name(draft, &groups, i)).collect();
+                    steps.clone().map(|i| name(draft, &nodes[i])).collect();
                 names.dedup();
                 names.truncate(NAMED);
                 format!("{n} kernels at once: {}", names.join(" | "))
@@ -150,7 +151,7 @@ pub(crate) fn labels(draft: &Draft) -> Vec<Label> {
         };
         let origins = steps
             .clone()
-            .flat_map(|i| groups::origins(draft, &groups, i));
+            .flat_map(|i| groups::origins(draft, &nodes[i]));
         let lines: BTreeSet<(&str, u32)> = origins.filter_map(|(line, _)| line).collect();
         let lines: Vec<String> = lines
             .iter()
@@ -167,13 +168,15 @@ pub(crate) fn labels(draft: &Draft) -> Vec<Label> {
 
 /// The operators that a step computes.
 pub(crate) fn name_of_step(draft: &Draft, step: usize) -> String {
-    name(draft, &groups::steps_of_nodes(draft), step)
+    let groups = groups::steps_of_nodes(draft);
+    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
+    name(draft, &nodes[step])
 }
 
 /// A line of the program, and what it recorded of a step, for each.
-fn origins(draft: &Draft, groups: &[BTreeSet<usize>], step: usize) -> String {
+fn origins(draft: &Draft, nodes: &[ValueId]) -> String {
     let mut text = String::new();
-    for (line, nodes) in groups::origins(draft, groups, step) {
+    for (line, nodes) in groups::origins(draft, nodes) {
         let names = nodes.iter().map(|&node| {
             let op = draft.graph.context(node).op;
             format!("%{} {op}", node.0)
@@ -188,8 +191,9 @@ fn origins(draft: &Draft, groups: &[BTreeSet<usize>], step: usize) -> String {
 /// The same of every step, as comments of C.
 pub(crate) fn comments(draft: &Draft) -> Vec<String> {
     let groups = groups::steps_of_nodes(draft);
-    let of = |step| commented(&origins(draft, &groups, step));
-    (0..draft.steps.len()).map(of).collect()
+    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
+    let of = |nodes: &Vec<ValueId>| commented(&origins(draft, nodes));
+    nodes.iter().map(of).collect()
 }
 
 fn commented(lines: &str) -> String {
@@ -199,10 +203,10 @@ fn commented(lines: &str) -> String {
 /// At most so many operators are named.
 const NAMED: usize = 8;
 
-fn name(draft: &Draft, groups: &[BTreeSet<usize>], step: usize) -> String {
-    let members = (0..groups.len()).filter(|&node| groups[node].contains(&step));
-    let ops: Vec<&str> = members
-        .map(|node| draft.graph.context(ValueId(node as u32)).op)
+fn name(draft: &Draft, nodes: &[ValueId]) -> String {
+    let ops: Vec<&str> = nodes
+        .iter()
+        .map(|&node| draft.graph.context(node).op)
         .collect();
     match ops.len() {
         0..=NAMED => ops.join(" "),
@@ -219,6 +223,7 @@ impl Explanation {
     /// The explanation of a draft that ran.
     pub(crate) fn measured(draft: &Draft, meter: Option<&Meter>) -> Explanation {
         let groups = groups::steps_of_nodes(draft);
+        let of_step = groups::nodes_of_steps(&groups, draft.steps.len());
         let (mut fused, mut sources, mut calls) = (Vec::new(), Vec::new(), Vec::new());
         let (mut steps, mut combined) = (Vec::new(), Vec::<CombinedInfo>::new());
         let launches = draft.launches.groups.iter().enumerate();
@@ -261,7 +266,7 @@ impl Explanation {
                     tiles: None,
                     feeds: step.call().map(|call| call.node),
                     text: of.kernel.node.to_string(),
-                    origins: origins(draft, &groups, i),
+                    origins: origins(draft, &of_step[i]),
                 });
                 sources.push(of.kernel.source.text());
             }
@@ -290,7 +295,7 @@ impl Explanation {
                             .chain(&e.before)
                             .map(ToString::to_string)
                             .collect(),
-                        origins: origins(draft, &groups, i),
+                        origins: origins(draft, &of_step[i]),
                     });
                     sources.push(e.source.text());
                 }
@@ -300,7 +305,7 @@ impl Explanation {
                 (None, None) => {}
             }
             steps.push(StepInfo {
-                name: name(draft, &groups, i),
+                name: name(draft, &of_step[i]),
                 kernel,
                 before,
                 traffic,
