@@ -195,7 +195,7 @@ impl Writer<'_> {
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
         self.counting = position && self.counts_vectors(l);
         let light = self.is_light(l);
-        let copies = if light { UNROLL } else { 1 };
+        let copies = if light && self.lanes > 1 { UNROLL } else { 1 };
         for &v in &l.compute {
             if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
                 let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
@@ -269,15 +269,17 @@ impl Writer<'_> {
             body,
             "      for (; j + {w} <= {end}; j += {w}) {{\n{late}{step}{next}      }}"
         );
-        let at = At {
-            lanes: Some("m"),
-            ..at
-        };
-        let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
-        let _ = writeln!(
-            body,
-            "      if (j < {end}) {{ const long m = {end} - j;\n{late}{step}      }}"
-        );
+        if w > 1 {
+            let at = At {
+                lanes: Some("m"),
+                ..at
+            };
+            let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
+            let _ = writeln!(
+                body,
+                "      if (j < {end}) {{ const long m = {end} - j;\n{late}{step}      }}"
+            );
+        }
         let bounds = (self.split && walked).then_some(("lo", "hi"));
         self.walk(out, bounds, &body);
         for &id in &l.reduces {

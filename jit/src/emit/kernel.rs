@@ -9,6 +9,7 @@ use super::index::Index;
 use super::lanes::{differ, lanes, prefers_outer};
 use super::late::Late;
 use super::merge::merge_loops;
+use super::outline::{Function, outlined};
 use super::pieces::{Cut, Pieces};
 use super::reciprocal::use_reciprocals;
 use super::reduce::Reduction;
@@ -38,6 +39,10 @@ pub(super) struct Writer<'a> {
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
     pub needs: BTreeSet<Need>,
+    /// Functions that are not inlined, each with the number of its definition once that is written.
+    pub outlined: FxHashMap<Function, Option<usize>>,
+    /// Their definitions.
+    pub outlines: Vec<String>,
     /// Printed indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
     pub masks: FxHashMap<MaskId, Vec<Index>>,
@@ -125,6 +130,8 @@ pub fn emit(
         registers: if machine.vector == 64 { 32 } else { 16 },
         differ,
         needs: BTreeSet::new(),
+        outlined: outlined(&node, &stages, limits.outlined_calls),
+        outlines: Vec::new(),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
         reports: false,
@@ -287,6 +294,7 @@ impl Writer<'_> {
         if self.reports {
             text.push_str(REPORT);
         }
+        text.extend(self.outlines.drain(..));
         let _ = write!(
             text,
             "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {{\n{head}{main}"

@@ -76,12 +76,16 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
 }
 
 /// Lanes of every vector: as many of the widest type as a register holds. Indices that all lanes share do not count.
+/// A kernel of single elements has one lane, whose code is shorter and as fast.
 pub(super) fn lanes(
     node: &FusedNode,
     stages: &Stages,
     differ: &[bool],
     machine: &Machine,
 ) -> usize {
+    if node.extents().iter().all(|&n| n == 1) {
+        return 1;
+    }
     let computed: BTreeSet<Value> = stages
         .row
         .iter()

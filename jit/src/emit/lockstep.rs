@@ -6,11 +6,12 @@
 
 use super::index::Step;
 use super::kernel::{UNROLL, Writer};
+use super::outline::support_function;
 use super::reduce::Reduction;
 use super::stage::Loop;
 use super::value::At;
 use crate::body::{BodyOp, Value};
-use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp, support};
+use ferrotrace_kernels::{ReduceKind, support};
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
@@ -23,28 +24,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The support function of an operator of one operand.
-    pub(super) fn function(&self, op: UnaryOp, operand: Value) -> &'static str {
-        let nonpositive = || match self.node.body.value(operand).op {
-            BodyOp::Binary(BinaryOp::Sub, a, b) => matches!(
-                self.node.body.value(b).op,
-                BodyOp::Reduce { kind: ReduceKind::Max, value, .. } if value == a
-            ),
-            _ => false,
-        };
-        match op {
-            UnaryOp::Exp if nonpositive() => "exp_of_nonpositive",
-            op => op.name(),
-        }
-    }
-
     /// The function on four vectors that computes a value, if there is one.
     fn function_of_four(&self, v: Value) -> Option<(String, Value)> {
         let BodyOp::Unary(op, a) = self.node.body.value(v).op else {
             return None;
         };
         let single = self.node.body.value(a).dtype.compute() == DType::F32;
-        let stem = format!("four_{}", self.function(op, a));
+        let stem = format!("four_{}", support_function(self.node, op, a));
         (single && support::has(&format!("ft_{stem}_f32"))).then_some((stem, a))
     }
 

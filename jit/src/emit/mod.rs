@@ -17,6 +17,7 @@ mod lockstep;
 mod merge;
 mod moments;
 mod outer;
+mod outline;
 mod pieces;
 mod random;
 mod reciprocal;

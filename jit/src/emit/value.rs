@@ -72,24 +72,7 @@ impl Writer<'_> {
             BodyOp::Number(n) => format!("s{n}"),
             BodyOp::Index(_) => return self.lane_index(value, at),
             BodyOp::Mask(mask) => return self.mask_value(value, *mask, at),
-            BodyOp::Unary(op, a) if self.function(*op, *a) != op.name() => {
-                let (stem, of) = (self.function(*op, *a), body.value(*a).dtype.compute());
-                self.call(stem, of, &[&self.name(*a)])
-            }
-            BodyOp::Unary(op, a) => {
-                let a_name = of(a);
-                op.c_expr(
-                    body.value(*a).dtype,
-                    self.lanes,
-                    &[&a_name],
-                    &mut self.needs,
-                )
-            }
-            BodyOp::Binary(op, a, b) => {
-                let (of_a, of_b) = (of(a), of(b));
-                let of = body.value(*a).dtype;
-                op.c_expr(of, self.lanes, &[&of_a, &of_b], &mut self.needs)
-            }
+            BodyOp::Unary(..) | BodyOp::Binary(..) => self.operation(value),
             BodyOp::Divide(a, b, r) => {
                 let (of_a, of_b, of_r) = (of(a), of(b), of(r));
                 match &mut self.usual {

@@ -42,6 +42,9 @@ pub struct Limits {
     pub fusion_nests: usize,
     /// Most operations of one fused node.
     pub fusion_ops: usize,
+    /// Calls of one costly function in a kernel from which it is not inlined: compiling 30 inlined sines takes 0.4 s, 30
+    /// calls 0.05 s.
+    pub outlined_calls: usize,
     /// Most buffers that a fused node may read and write (scheduler L-18): a device takes at most 32 KiB of arguments, 8
     /// bytes of which are a buffer's address and some more its strides.
     pub fusion_buffers: usize,
@@ -160,6 +163,7 @@ impl Default for Limits {
             update_bytes: 1 << 16,
             fusion_nests: 64,
             fusion_ops: 160,
+            outlined_calls: 8,
             fusion_buffers: 256,
             pairs: 64,
             rounds: 10,

@@ -1,10 +1,10 @@
 //! Long programs: linear time, little stack, bounded kernels.
 
 use super::run;
-use crate::common::{kept, noise, values};
+use crate::common::{buffer_of, filled, kept, noise, values};
 use ferrotrace_jit::lower::Limits;
 use ferrotrace_jit::{Graph, compile, draft, run_eagerly};
-use ferrotrace_kernels::{OpBuilderExt, ValueId};
+use ferrotrace_kernels::{Array, OpBuilderExt, ValueId};
 use ferrotrace_runtime::{DType, Device, Layout, Shape};
 
 fn chain(n: usize) -> Graph {
@@ -98,4 +98,65 @@ fn the_sum_of_forty_tensors_takes_few_kernels() {
     let arrays: Vec<_> = (0..40).map(|i| noise(&[20], i)).collect();
     run(&text, &arrays, 0.0);
     assert!(super::kernels(&text) <= 6);
+}
+
+/// A chain of `n` pairs: a function of one operand, then one of that and a number.
+fn pairs(n: usize, shape: &str, dtype: &str, [one, two]: [&str; 2], number: f64) -> String {
+    let strides = shape.replace("100", "1");
+    let mut text = format!("%0: {dtype}{shape} = input 0 {strides}\n");
+    for i in 0..n {
+        let (a, b, c) = (2 * i, 2 * i + 1, 2 * i + 2);
+        text += &format!("%{b}: {dtype}{shape} = {one}(%{a})\n");
+        text += &format!("%{c}: {dtype}{shape} = {two}(%{b}, {number})\n");
+    }
+    text + &format!("return %{}", 2 * n)
+}
+
+// A compiler's time grows with what it inlines.
+#[test]
+fn costly_functions_called_often_are_not_inlined() {
+    let x = filled::<f32>(&[100], |i| 0.5 + i as f32 / 300.0);
+    for functions in [["sigmoid", "pow"], ["tanh", "atan2"], ["exp2", "fmod"]] {
+        let text = pairs(20, "[100]", "f32", functions, 1.5);
+        for source in super::plan(&text).explain().sources() {
+            for function in functions {
+                let call = format!(" = ft_{function}_f32x");
+                let of_value = |line: &&str| line.contains(" v") && line.contains(&call);
+                let inlined = source.lines().filter(of_value).count();
+                let called = source
+                    .matches(&format!("return ft_{function}_f32x"))
+                    .count();
+                // Each is written in the loop of whole vectors and in that of the rest.
+                assert!(inlined < 2 * 8 && called <= 1, "{function}: {source}");
+                assert!(inlined == 0 || called == 0, "{function}: {source}");
+            }
+        }
+        run(&text, &[x.clone()], 1e-4);
+    }
+    let few = pairs(3, "[100]", "f32", ["sin", "mul"], 1.5);
+    assert!(super::plan(&few).explain().sources()[0].contains(" = ft_sin_f32x"));
+}
+
+// Code for a single element has no vectors.
+#[test]
+fn single_elements_are_computed_by_scalar_code() {
+    let kinds = [DType::I64, DType::I32, DType::U8, DType::F32, DType::F64];
+    for (dtype, shape) in kinds
+        .iter()
+        .flat_map(|d| ["[]", "[1]", "[1, 1]"].map(|s| (*d, s)))
+    {
+        let text = pairs(12, shape, dtype.name(), ["square", "floor_divide"], 3.0);
+        for source in super::plan(&text).explain().sources() {
+            let body = source.split("void FT_SYMBOL").nth(1).unwrap_or_default();
+            for lanes in ["x4", "x8", "x16", "x32"] {
+                assert!(!body.contains(lanes), "{dtype}{shape}: {body}");
+            }
+        }
+        let x = Array {
+            buffer: buffer_of(&[7.0], dtype),
+            layout: Layout::contiguous(Shape::new(&vec![1; shape.matches('1').count()])),
+            dtype,
+        };
+        run(&text, &[x], 0.0);
+    }
 }
