@@ -87,6 +87,8 @@ pub struct Limits {
     pub combined_least: u64,
     /// A kernel of more work than this, in bytes moved, is launched alone (scheduler C-13).
     pub combined_work: u64,
+    /// A step of less work than this, in bytes moved, is done by one thread.
+    pub solo_work: u64,
     /// Most bytes by which a combined launch may exceed what its members, launched one by one, would keep.
     pub combined_held: usize,
     /// Kernels that read a tensor of at least so many bytes go through it together, slice by slice (scheduler X2-04).
@@ -183,6 +185,7 @@ impl Default for Limits {
             combined_members: 64,
             combined_least: 16 << 10,
             combined_work: 64 << 20,
+            solo_work: 128 << 10,
             combined_held: 0,
             abreast_bytes: 16 << 20,
             abreast_slice: 256 << 10,

@@ -203,8 +203,9 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
         (false, _) => limits.of_device_launches(combine),
     };
     let mut launches = Launches::of(&steps, &frees, &lowering.pieces, limits);
-    if !device.is_cpu() {
-        launches.take_tables(&mut steps, device.argument_bytes());
+    match device.is_cpu() {
+        true => launches.leave_small_steps_to_one_thread(&graph, &steps, limits),
+        false => launches.take_tables(&mut steps, device.argument_bytes()),
     }
     let checks = match device.is_cpu() {
         true => Vec::new(),

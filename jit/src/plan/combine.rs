@@ -15,7 +15,11 @@
 use super::Step;
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer, cuda};
+use crate::estimate::of_call;
+use crate::graph::{Graph, NodeOp};
 use crate::lower::{Limits, Pieces};
+use crate::schedule::FusedNode;
+use ferrotrace_kernels::Op;
 use ferrotrace_runtime::KernelSource;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
@@ -29,6 +33,8 @@ pub struct Launches {
     pub slices: Vec<usize>,
     /// By step, what a kernel costs, about, in bytes moved; 0 for a call.
     pub work: Vec<u64>,
+    /// By step, whether it is so little work that one thread does it; empty where no step is.
+    pub solo: Vec<bool>,
     /// Most bytes that a combined launch may keep which its members, one by one, would have released by then.
     pub held: usize,
 }
@@ -161,10 +167,53 @@ impl Launches {
             slices: groups.iter().map(slices_of).collect(),
             groups,
             work,
+            solo: Vec::new(),
             held: limits.combined_held,
         }
     }
+
+    /// Whether one thread does a step.
+    pub(super) fn is_solo(&self, step: usize) -> bool {
+        self.solo.get(step).copied().unwrap_or(false)
+    }
+
+    /// Has one thread do each step of less work than `limits.solo_work`: other threads would take longer to fetch their
+    /// part of the operands from this thread's cache than they save.
+    pub(super) fn leave_small_steps_to_one_thread(
+        &mut self,
+        graph: &Graph,
+        steps: &[Step],
+        limits: &Limits,
+    ) {
+        let call = |step: &Step| {
+            let Some(call) = step.call() else { return 0 };
+            let operations = of_call(graph, call);
+            match &graph.node(call.node).op {
+                NodeOp::Op(Op::Matmul | Op::Conv(_) | Op::Correlate(_)) => {
+                    operations / OPERATIONS_A_BYTE
+                }
+                _ => operations.saturating_mul(BYTES_AN_ELEMENT),
+            }
+        };
+        let before = |step: &Step| {
+            step.before()
+                .map_or(0, |before| of_node(&before.kernel.node))
+        };
+        let kernel = |step: &Step| step.kernel().map_or(0, |kernel| of_node(&kernel.node));
+        let total = |step: &Step| {
+            kernel(step)
+                .saturating_add(before(step))
+                .saturating_add(call(step))
+        };
+        let solo = steps.iter().map(|step| total(step) < limits.solo_work);
+        self.solo = solo.collect();
+    }
 }
+
+/// Bytes that other ready-made kernels move for an element.
+const BYTES_AN_ELEMENT: u64 = 8;
+/// Operations of a product that take as long as moving a byte.
+const OPERATIONS_A_BYTE: u64 = 8;
 
 /// Runs of consecutive independent kernels that go through one large tensor, and into how many slices they are cut.
 fn passes(
@@ -287,8 +336,13 @@ impl Launches {
 
 /// What a kernel costs, about, in bytes moved: an operation on a lane takes about as long as moving a byte.
 pub(super) fn work(step: &Step) -> u64 {
-    let Step::Launch(kernel) = step else { return 0 };
-    let node = &kernel.node;
+    match step {
+        Step::Launch(kernel) => of_node(&kernel.node),
+        _ => 0,
+    }
+}
+
+fn of_node(node: &FusedNode) -> u64 {
     let lanes: usize = node.iter.iter().chain(&node.red).product();
     let lane = node.body.values().len().max(4);
     (lanes * lane) as u64

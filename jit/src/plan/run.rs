@@ -8,7 +8,9 @@ use crate::body::Source;
 use crate::emit::Emitted;
 use crate::graph::Graph;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Buffer, Config, Error, Result, Scalar, Timer, Verdict, is_profiling};
+use ferrotrace_runtime::{
+    Buffer, Config, Error, Result, Scalar, Timer, Verdict, is_profiling, with_threads,
+};
 use smallvec::SmallVec;
 use std::cell::OnceCell;
 
@@ -91,6 +93,13 @@ impl Plan {
     }
 
     fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
+        match self.draft.launches.is_solo(i) {
+            true => with_threads(1, || self.spread_step(run, i)),
+            false => self.spread_step(run, i),
+        }
+    }
+
+    fn spread_step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
         match (&self.draft.steps[i], &self.kernels[i]) {
             (Step::Launch(emitted), Some(kernel)) => {
                 run.launch(emitted, kernel, &self.draft.frees[i])
