@@ -1,14 +1,17 @@
 //! What the environment asks for, read once.
 
+use crate::environment::{Variables, is_off, is_switch};
 use crate::log::Channels;
 use once_cell::sync::Lazy;
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The settings of this process, taken from the environment when first asked for.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `FERROTRACE_MODE`: `compiled`, `eager` or `tiered`; empty when unset.
-    pub mode: String,
+    pub mode: &'static str,
     /// `FERROTRACE_CACHE_DIR`, else `$XDG_CACHE_HOME/ferrotrace`, else `~/.cache/ferrotrace`, else a folder of the
     /// temporary directory.
     pub cache_dir: PathBuf,
@@ -18,11 +21,11 @@ pub struct Config {
     pub threads: usize,
     /// `FERROTRACE_LOG`, a list of channels, and those of the level `FERROTRACE_DEBUG`, 0 to 5.
     pub log: Channels,
-    /// Names in `FERROTRACE_LOG` that are no channels.
-    pub unknown_channels: Vec<String>,
+    /// What was not understood, a sentence each; those of the process are told when its settings are first asked for.
+    pub complaints: Vec<String>,
     /// `FERROTRACE_DUMP`: where every source, explanation and log is written.
     pub dump: Option<PathBuf>,
-    /// Whether verifiers run between passes: with debug assertions or `FERROTRACE_VERIFY=1`.
+    /// Whether verifiers run between passes: `FERROTRACE_VERIFY`, else with debug assertions.
     pub verify: bool,
     /// `FERROTRACE_CHECK=1`: every replay is traced again and compared.
     pub check: bool,
@@ -46,8 +49,13 @@ pub struct Config {
     pub tune: bool,
     /// `FERROTRACE_ATOMICS=1`: scatters on a device add floats as they come, so that sums may differ from run to run.
     pub atomics: bool,
-    /// `CC`.
-    pub cc: Option<String>,
+    /// `CC`: a program, perhaps with arguments, in the shell's quotes where they hold blanks.
+    pub cc: Option<OsString>,
+    /// `FERROTRACE_COMPILE_TIMEOUT`, in seconds, else 60: a run of the C compiler that lasts longer is ended. `None`, by
+    /// `0` or `off`: never.
+    pub compile_timeout: Option<Duration>,
+    /// `FERROTRACE_ISA`: a lesser instruction set than the machine has; empty when unset.
+    pub isa: &'static str,
     /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
     pub nvrtc: Option<PathBuf>,
     /// Whether convolutions on a device may be cuDNN's: false with `FERROTRACE_CUDNN=0`.
@@ -56,11 +64,12 @@ pub struct Config {
     pub cudnn_folder: Option<PathBuf>,
 }
 
+/// Seconds that a run of the C compiler may last, unless the environment says otherwise: the slowest files take ten.
+const COMPILE_SECONDS: f64 = 60.0;
+
 static CONFIG: Lazy<Config> = Lazy::new(|| {
-    let config = Config::from_lookup(|name| std::env::var(name).ok());
-    for name in &config.unknown_channels {
-        crate::host::warn(&format!("FERROTRACE_LOG: there is no channel {name:?}"));
-    }
+    let config = Config::from_lookup(|name| std::env::var_os(name));
+    config.complaints.iter().for_each(|c| crate::host::warn(c));
     config
 });
 
@@ -70,60 +79,75 @@ impl Config {
         &CONFIG
     }
 
-    /// The settings that variables looked up through `lookup` ask for. An empty variable counts as unset.
-    pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Config {
-        let var = |name: &str| {
-            lookup(name)
-                .map(|v| v.trim().to_owned())
-                .filter(|v| !v.is_empty())
-        };
-        let set = |name: &str| var(name).is_some_and(|v| v != "0");
-        let level = var("FERROTRACE_DEBUG").and_then(|v| v.parse().ok());
-        let (named, unknown_channels) = Channels::named(&var("FERROTRACE_LOG").unwrap_or_default());
+    /// The settings that variables looked up through `lookup` ask for. An empty variable counts as unset, and so does
+    /// one that is not understood, beside its complaint.
+    pub fn from_lookup(lookup: impl Fn(&str) -> Option<OsString>) -> Config {
+        let vars = Variables::new(lookup);
+        let set = |name| vars.switch(name, false);
+        let kept = |name| vars.switch(name, true);
+        let level = vars.number("FERROTRACE_DEBUG", "a number from 0 to 5", |_: &u8| true);
+        let list = vars.word("FERROTRACE_LOG").filter(|list| !is_off(list));
+        let (named, unknown) = Channels::named(&list.unwrap_or_default());
+        for name in &unknown {
+            vars.complain("FERROTRACE_LOG", format!("there is no channel {name:?}"));
+        }
         let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        Config {
-            mode: var("FERROTRACE_MODE")
-                .unwrap_or_default()
-                .to_ascii_lowercase(),
-            cache_dir: var("FERROTRACE_CACHE_DIR")
-                .map(PathBuf::from)
-                .or_else(|| var("XDG_CACHE_HOME").map(|d| PathBuf::from(d).join("ferrotrace")))
-                .or_else(|| var("HOME").map(|d| PathBuf::from(d).join(".cache/ferrotrace")))
+        let threads = vars.number("FERROTRACE_THREADS", "a number from 1 on", |&n: &usize| {
+            n > 0
+        });
+        let any = |_: &u64| true;
+        let seconds = "a number of seconds";
+        let timeout = vars.number("FERROTRACE_COMPILE_TIMEOUT", seconds, |&s: &f64| {
+            (0.0..1e9).contains(&s)
+        });
+        let unlimited = vars
+            .raw("FERROTRACE_COMPILE_TIMEOUT")
+            .is_some_and(|v| v.to_str().is_some_and(|v| is_off(v.trim())));
+        let timeout = timeout.unwrap_or(if unlimited { 0.0 } else { COMPILE_SECONDS });
+        let cudnn = vars.raw("FERROTRACE_CUDNN");
+        let cudnn_is_path = cudnn.as_ref().is_some_and(|value| !is_switch(value));
+        let mut config = Config {
+            mode: vars
+                .one_of("FERROTRACE_MODE", &["compiled", "eager", "tiered"])
+                .unwrap_or_default(),
+            cache_dir: vars
+                .path("FERROTRACE_CACHE_DIR")
+                .or_else(|| vars.path("XDG_CACHE_HOME").map(|d| d.join("ferrotrace")))
+                .or_else(|| vars.path("HOME").map(|d| d.join(".cache/ferrotrace")))
                 .unwrap_or_else(temporary_cache_dir),
-            disk_cache: var("FERROTRACE_CACHE").is_none_or(|v| v != "0"),
-            threads: var("FERROTRACE_THREADS")
-                .and_then(|v| v.parse().ok())
-                .filter(|&n| n >= 1)
-                .unwrap_or_else(cores)
-                .min(crate::pool::MAX_THREADS),
+            disk_cache: kept("FERROTRACE_CACHE"),
+            threads: threads.unwrap_or_else(cores).min(crate::pool::MAX_THREADS),
             log: named.and(Channels::of_level(level.unwrap_or(0))),
-            unknown_channels,
-            dump: var("FERROTRACE_DUMP").map(PathBuf::from),
-            verify: cfg!(debug_assertions) || set("FERROTRACE_VERIFY"),
+            complaints: Vec::new(),
+            dump: vars.path("FERROTRACE_DUMP"),
+            verify: vars.switch("FERROTRACE_VERIFY", cfg!(debug_assertions)),
             check: set("FERROTRACE_CHECK"),
             plain_memory: set("FERROTRACE_PLAIN_MEMORY"),
             strict: set("FERROTRACE_STRICT"),
             nans: set("FERROTRACE_NANS"),
-            fuse_limit: var("FERROTRACE_FUSE_LIMIT").and_then(|v| v.parse().ok()),
-            combine: var("FERROTRACE_COMBINE").is_none_or(|v| v != "0"),
-            graphs: var("FERROTRACE_GRAPHS").is_none_or(|v| v != "0"),
+            fuse_limit: vars.number("FERROTRACE_FUSE_LIMIT", "a number", any),
+            combine: kept("FERROTRACE_COMBINE"),
+            graphs: kept("FERROTRACE_GRAPHS"),
             tf32: set("FERROTRACE_TF32"),
             tune: set("FERROTRACE_TUNE"),
             atomics: set("FERROTRACE_ATOMICS"),
-            cc: var("CC"),
-            nvrtc: var("FERROTRACE_NVRTC").map(PathBuf::from),
-            cudnn: var("FERROTRACE_CUDNN").is_none_or(|v| v != "0"),
-            cudnn_folder: var("FERROTRACE_CUDNN")
-                .filter(|v| v != "0")
-                .map(PathBuf::from),
-        }
+            cc: vars.raw("CC"),
+            compile_timeout: (timeout > 0.0).then(|| Duration::from_secs_f64(timeout)),
+            isa: vars
+                .one_of("FERROTRACE_ISA", &["sse2", "avx2", "avx512"])
+                .unwrap_or_default(),
+            nvrtc: vars.path("FERROTRACE_NVRTC"),
+            cudnn: cudnn_is_path || kept("FERROTRACE_CUDNN"),
+            cudnn_folder: cudnn.filter(|_| cudnn_is_path).map(PathBuf::from),
+        };
+        config.complaints = vars.complaints();
+        config
     }
 }
 
 /// One folder a user, so that two users of one machine do not meet in it.
 fn temporary_cache_dir() -> PathBuf {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    let user = unsafe { libc::geteuid() };
+    let user = rustix::process::geteuid();
     std::env::temp_dir().join(format!("ferrotrace-{user}"))
 }
 
@@ -136,7 +160,7 @@ mod tests {
             pairs
                 .iter()
                 .find(|(n, _)| *n == name)
-                .map(|(_, v)| (*v).to_owned())
+                .map(|(_, v)| OsString::from(v))
         })
     }
 
@@ -195,10 +219,13 @@ mod tests {
             (c.disk_cache, c.threads, c.log, c.strict),
             (false, 3, Channels::named("flush,rounds").0, true)
         );
-        assert_eq!(c.unknown_channels, ["colour"]);
+        assert_eq!(
+            c.complaints,
+            ["FERROTRACE_LOG: there is no channel \"colour\""]
+        );
         assert!(c.plain_memory && c.nans && !c.graphs && c.tf32 && c.tune && c.atomics);
         assert_eq!(c.fuse_limit, Some(17));
-        assert_eq!((c.mode.as_str(), c.cc), ("eager", None));
+        assert_eq!((c.mode, c.cc), ("eager", None));
         assert!(of(&[("FERROTRACE_THREADS", "0")]).threads >= 1);
         let off = of(&[("FERROTRACE_CUDNN", "0")]);
         assert_eq!((off.cudnn, off.cudnn_folder), (false, None));
@@ -207,5 +234,70 @@ mod tests {
             (there.cudnn, there.cudnn_folder),
             (true, Some(PathBuf::from("/d")))
         );
+    }
+    #[test]
+    fn off_is_said_in_four_words_to_every_switch() {
+        for word in ["0", "false", "off", "no"] {
+            let c = Config::from_lookup(|name| (name != "CC").then(|| OsString::from(word)));
+            assert!(
+                !c.disk_cache && !c.verify && !c.check && !c.plain_memory,
+                "{word}"
+            );
+            assert!(
+                !c.strict && !c.nans && !c.combine && !c.graphs && !c.tf32,
+                "{word}"
+            );
+            assert!(!c.tune && !c.atomics && !c.cudnn, "{word}");
+            assert_eq!((c.cudnn_folder, c.compile_timeout), (None, None), "{word}");
+            assert_eq!(c.log, Channels::default(), "{word}");
+        }
+        let on = of(&[("FERROTRACE_CUDNN", "1"), ("FERROTRACE_CACHE", "yes")]);
+        assert!(on.cudnn && on.cudnn_folder.is_none() && on.disk_cache);
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told_and_left_out() {
+        let c = of(&[
+            ("FERROTRACE_MODE", "egar"),
+            ("FERROTRACE_THREADS", "abc"),
+            ("FERROTRACE_STRICT", "maybe"),
+            ("FERROTRACE_ISA", "mmx"),
+            ("FERROTRACE_DEBUG", "loud"),
+            ("FERROTRACE_FUSE_LIMIT", "few"),
+            ("FERROTRACE_COMPILE_TIMEOUT", "soon"),
+        ]);
+        let names: Vec<&str> = c
+            .complaints
+            .iter()
+            .filter_map(|c| c.split(':').next())
+            .collect();
+        for name in [
+            "MODE",
+            "THREADS",
+            "STRICT",
+            "ISA",
+            "DEBUG",
+            "FUSE_LIMIT",
+            "COMPILE_TIMEOUT",
+        ] {
+            let told = names.iter().filter(|n| n[11..] == *name).count();
+            assert_eq!(told, 1, "{name}: {names:?}");
+        }
+        assert_eq!(names.len(), 7);
+        assert_eq!((c.mode, c.isa, c.strict), ("", "", false));
+        assert!(c.threads >= 1 && c.compile_timeout == Some(Duration::from_secs(60)));
+        let short = of(&[("FERROTRACE_COMPILE_TIMEOUT", "0.5")]);
+        assert_eq!(short.compile_timeout, Some(Duration::from_millis(500)));
+        assert!(short.complaints.is_empty());
+    }
+
+    #[test]
+    fn paths_are_any_bytes() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = OsString::from_vec(b"/c/\xff".to_vec());
+        let c = Config::from_lookup(|_| Some(odd.clone()));
+        let paths = [Some(c.cache_dir), c.dump, c.nvrtc, c.cudnn_folder];
+        assert!(paths.iter().all(|path| *path == Some(PathBuf::from(&odd))));
+        assert_eq!(c.cc, Some(odd));
     }
 }

@@ -3,7 +3,7 @@
 use crate::{DType, Shape};
 use std::fmt;
 use std::panic::Location;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// `std::result::Result` with this crate's [`Error`] as the default error.
@@ -55,11 +55,11 @@ pub enum ErrorKind {
     #[error("no compiler: {0}")]
     NoCompiler(String),
     /// A compiler failed on a generated source.
-    #[error("the compiler failed; source {source_path:?}, log {log_path:?}:\n{log}")]
+    #[error("the compiler failed{}:\n{log}", saved(source_path, log_path))]
     Compile {
-        /// Where the source was saved.
+        /// Where the source was saved; empty if it was not.
         source_path: PathBuf,
-        /// Where the compiler's whole output was saved.
+        /// Where the compiler's whole output was saved; empty if it was not.
         log_path: PathBuf,
         /// The first lines of the compiler's output.
         log: String,
@@ -112,6 +112,14 @@ struct Inner {
 /// it travels with every tensor computed from the failed one.
 #[derive(Clone, Debug)]
 pub struct Error(Arc<Inner>);
+
+/// Where the files of a failed compilation are, if they were kept.
+fn saved(source: &Path, log: &Path) -> String {
+    match source.as_os_str().is_empty() {
+        true => String::new(),
+        false => format!("; source {source:?}, log {log:?}"),
+    }
+}
 
 impl Error {
     /// An error of this kind, not yet tied to an operation.

@@ -1,5 +1,7 @@
 //! The instruction set that generated C is compiled for.
 
+#[cfg(target_arch = "x86_64")]
+use crate::Config;
 use once_cell::sync::Lazy;
 
 /// An instruction set generated kernels may use. Flags name features explicitly, never `-march=native`, so that a
@@ -29,9 +31,9 @@ fn detect() -> Isa {
         && is_x86_feature_detected!("avx512vl")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512dq");
-    match std::env::var("FERROTRACE_ISA").as_deref() {
-        Ok("sse2") => Isa::Sse2,
-        Ok("avx2") if avx2 => Isa::Avx2,
+    match Config::get().isa {
+        "sse2" => Isa::Sse2,
+        "avx2" if avx2 => Isa::Avx2,
         _ if avx2 && avx512 => Isa::Avx512,
         _ if avx2 => Isa::Avx2,
         _ => Isa::Sse2,

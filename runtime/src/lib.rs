@@ -13,7 +13,10 @@ mod device;
 mod digest;
 mod dtype;
 mod element;
+mod elf;
+mod environment;
 mod error;
+mod folder;
 pub mod host;
 #[doc(hidden)]
 pub mod inject;
@@ -22,6 +25,7 @@ mod kernel;
 mod launch;
 mod layout;
 mod library;
+mod locks;
 mod log;
 pub mod notes;
 mod pool;

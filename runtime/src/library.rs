@@ -2,7 +2,7 @@
 
 use crate::inject::{self, Site};
 use crate::workdir::WorkDir;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, elf};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr};
 
@@ -30,6 +30,7 @@ impl Library {
         if inject::fails(Site::Load) {
             return Err(failed("a failure was injected"));
         }
+        elf::check(elf).map_err(failed)?;
         #[cfg(target_os = "linux")]
         if let Ok(library) = load_from_memory(elf) {
             return Ok(library);
@@ -89,9 +90,13 @@ fn load_from_memory(elf: &[u8]) -> Result<Library> {
 }
 
 fn load_from_file(elf: &[u8]) -> Result<Library> {
+    use std::io::Write;
     let folder = WorkDir::new()?;
     let path = folder.file("kernel.so");
-    std::fs::write(&path, elf).map_err(|e| Error::io(&path, &e))?;
+    let written = folder
+        .create("kernel.so")
+        .and_then(|mut file| file.write_all(elf));
+    written.map_err(|e| Error::io(&path, &e))?;
     open(&path)
 }
 

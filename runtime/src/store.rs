@@ -1,20 +1,22 @@
 //! The artifact store: compiled kernels on disk, shared by the processes of one user.
 //!
 //! One file an artifact: the ELF image, the keys of its kernels by symbol position, and a trailer with magic, format
-//! version, lengths and checksum. The name of a kernel's key is a symbolic link to the artifact that holds it. Files
-//! are written under a temporary name and renamed, so a reader sees a whole one or none; what is damaged, cut or of
-//! another format is deleted and counts as missing. Since it holds code, the store is used only in a folder that its
-//! user owns and nobody else may write.
+//! version, lengths and checksum. The name of a kernel's key is a symbolic link to the artifact that holds it; an
+//! artifact whose trailer does not name the key is not loaded. Files are written under a temporary name and renamed, so
+//! a reader sees a whole one or none; what is damaged, cut or of another format is deleted and counts as missing. Since
+//! it holds code, only trusted files of a trusted folder count (`folder.rs`, `docs/security.md`). A folder that cannot
+//! be written serves as far as it goes.
 
+use crate::folder::{Content, Folder, Sharing, TEMPORARY};
+use crate::locks::Locks;
 use crate::{Config, Error, Result, digest, host};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use rustix::fs::FileType;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 const MAGIC: [u8; 8] = *b"FTKERNEL";
 /// The version of the file format and of the conventions between kernels and this crate. Part of every kernel's key.
@@ -87,15 +89,27 @@ impl Artifact {
     }
 }
 
+/// What names of the store's files start with: artifacts, links of keys, notes, locks.
+const ARTIFACT: &str = "a-";
+const LINK: &str = "k-";
+const NOTE: &str = "n-";
+const LOCK: &str = "lock";
+/// The folder of sources that did not compile, and what their names start with.
+const FAILED: &str = "failed";
+const FAILURE: &str = "failed-";
+/// Failures kept in a folder, besides which older ones are deleted.
+const FAILURES_KEPT: usize = 128;
+
 /// A folder of artifacts.
 #[derive(Debug)]
 pub(crate) struct Store {
-    root: PathBuf,
-    dir: PathBuf,
+    root: Folder,
+    dir: Folder,
     limit: u64,
     /// Bytes of artifacts when last counted, and what this process added since; `None` before the first count.
     used: Mutex<Option<u64>>,
-    warned: AtomicBool,
+    /// Whether it was told that something could not be kept, and that something is not trusted.
+    warned: [AtomicBool; 2],
 }
 
 static GLOBAL: OnceCell<Option<Store>> = OnceCell::new();
@@ -121,119 +135,96 @@ impl Store {
     /// # Errors
     /// The reason, as a warning, why the folder cannot hold code.
     pub(crate) fn at(root: &Path, limit: u64) -> Result<Store, String> {
-        let dir = root.join(format!("kernels-{FORMAT}"));
-        let refuse = |path: &Path, why: &str| {
-            Err(format!(
-                "no kernels are kept on disk: {} {why}",
-                path.display()
-            ))
+        let open = || {
+            let root = Folder::open(root, Sharing::Private)?;
+            let dir = root.folder(&format!("kernels-{FORMAT}"))?;
+            Ok((root, dir))
         };
-        for path in [root, &dir] {
-            if let Err(e) = DirBuilder::new().recursive(true).mode(0o700).create(path) {
-                return refuse(path, &format!("cannot be made: {e}"));
-            }
-            let metadata = match fs::metadata(path) {
-                Ok(metadata) => metadata,
-                Err(e) => return refuse(path, &e.to_string()),
-            };
-            // SAFETY: geteuid has no preconditions and cannot fail.
-            if metadata.uid() != unsafe { libc::geteuid() } {
-                return refuse(path, "belongs to another user");
-            }
-            if metadata.mode() & 0o022 != 0 {
-                return refuse(path, "may be written by others (chmod go-w)");
-            }
-            if !writable(path) {
-                return refuse(path, "may not be written");
-            }
-        }
-        let (used, warned) = (Mutex::new(None), AtomicBool::new(false));
+        let (root, dir) =
+            open().map_err(|why: String| format!("no kernels are kept on disk: {why}"))?;
         Ok(Store {
-            root: root.to_owned(),
+            root,
             dir,
             limit,
-            used,
-            warned,
+            used: Mutex::new(None),
+            warned: Default::default(),
         })
     }
 
     /// The folder the store was opened in, where other things may be kept beside the artifacts.
-    pub(crate) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Folder {
         &self.root
-    }
-
-    fn link(&self, key: u128) -> PathBuf {
-        self.dir.join(format!("k-{}", digest::hex(key)))
     }
 
     /// The artifact that holds the kernel of this key.
     pub(crate) fn load(&self, key: u128) -> Option<Artifact> {
-        let link = self.link(key);
-        let target = fs::read_link(&link).ok()?;
-        let path = self.dir.join(target.file_name()?);
-        let artifact = self.read(&path);
+        let link = link(key);
+        let target = self.dir.read_link(&link)?;
+        let name = Path::new(&target).file_name()?;
+        let content = self.trusted(self.dir.read(name));
+        let artifact = content.and_then(|content| {
+            used_now(&content);
+            Artifact::from_bytes(content.bytes)
+        });
         if artifact.is_none() {
-            let _ = fs::remove_file(&path);
+            self.dir.remove(name);
         }
         let artifact = artifact.filter(|artifact| artifact.keys.contains(&key));
         if artifact.is_none() {
-            let _ = fs::remove_file(&link);
+            self.dir.remove(&link);
         }
         artifact
     }
 
-    fn read(&self, path: &Path) -> Option<Artifact> {
-        let mut file = File::open(path).ok()?;
-        let metadata = file.metadata().ok()?;
-        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len()).ok()?);
-        file.read_to_end(&mut bytes).ok()?;
-        let artifact = Artifact::from_bytes(bytes)?;
-        if let Ok(Ok(age)) = metadata.modified().map(|at| at.elapsed())
-            && age > USE_RESOLUTION
-        {
-            let _ = file.set_modified(SystemTime::now());
-        }
-        Some(artifact)
+    /// Locks of keys whose kernels are in the making, by this call or another process.
+    pub(crate) fn locks(&self) -> Locks {
+        Locks::of(&self.dir, LOCK)
+    }
+
+    /// A file that was read. One that is not trusted is told of once, and counts as missing.
+    fn trusted(&self, read: Result<Option<Content>, String>) -> Option<Content> {
+        read.unwrap_or_else(|why| {
+            if !self.warned[1].swap(true, Relaxed) {
+                host::warn(&format!("not loaded: {why}"));
+            }
+            None
+        })
     }
 
     /// Deletes the artifact that holds the kernel of this key, which turned out to be unusable.
     pub(crate) fn discard(&self, key: u128) {
-        let link = self.link(key);
-        if let Ok(target) = fs::read_link(&link)
-            && let Some(name) = target.file_name()
+        let link = link(key);
+        if let Some(target) = self.dir.read_link(&link)
+            && let Some(name) = Path::new(&target).file_name()
         {
-            let _ = fs::remove_file(self.dir.join(name));
+            self.dir.remove(name);
         }
-        let _ = fs::remove_file(link);
+        self.dir.remove(link);
     }
 
     /// Keeps an artifact. A failure is warned of once, and the program goes on without.
     pub(crate) fn save(&self, artifact: &Artifact) {
         let result = self.try_save(artifact);
         if let Err(e) = result
-            && !self.warned.swap(true, Relaxed)
+            && !self.warned[0].swap(true, Relaxed)
         {
             host::warn(&format!(
                 "a kernel could not be kept in {}: {e}",
-                self.dir.display()
+                self.dir.path().display()
             ));
         }
     }
 
-    fn note(&self, key: u128) -> PathBuf {
-        self.dir.join(format!("n-{}", digest::hex(key)))
-    }
-
     /// The text kept under a key. One that is damaged is deleted, and counts as missing.
     pub(crate) fn read_note(&self, key: u128) -> Option<String> {
-        let path = self.note(key);
-        let bytes = fs::read(&path).ok()?;
+        let name = note(key);
+        let bytes = self.trusted(self.dir.read(&name))?.bytes;
         let text = bytes.split_last_chunk::<16>().and_then(|(text, checksum)| {
             let whole = digest::of(text).to_le_bytes() == *checksum;
             String::from_utf8(text.to_vec()).ok().filter(|_| whole)
         });
         if text.is_none() {
-            let _ = fs::remove_file(&path);
+            self.dir.remove(&name);
         }
         text
     }
@@ -243,22 +234,21 @@ impl Store {
         let mut bytes = text.as_bytes().to_vec();
         bytes.extend_from_slice(&digest::of(text.as_bytes()).to_le_bytes());
         self.make_room(bytes.len() as u64);
-        let _ = write_atomically(&self.note(key), &bytes);
+        let _ = self.dir.write(&note(key), &bytes);
     }
 
     fn try_save(&self, artifact: &Artifact) -> io::Result<()> {
         let bytes = artifact.to_bytes();
         self.make_room(bytes.len() as u64);
         let name = artifact.name();
-        write_atomically(&self.dir.join(&name), &bytes)?;
-        for &key in &artifact.keys {
-            let temporary = temporary(&self.dir);
-            std::os::unix::fs::symlink(&name, &temporary)?;
-            fs::rename(&temporary, self.link(key)).inspect_err(|_| {
-                let _ = fs::remove_file(&temporary);
-            })?;
-        }
-        Ok(())
+        self.dir.write(&name, &bytes)?;
+        let mut keys = artifact.keys.iter();
+        keys.try_for_each(|&key| self.dir.write_link(&link(key), &name))
+    }
+
+    /// Where sources that did not compile are kept.
+    pub(crate) fn failures(&self) -> Option<Folder> {
+        self.root.folder(FAILED).ok()
     }
 
     /// Deletes the artifacts used longest ago, down to three quarters of the limit, if `more` bytes would exceed it.
@@ -273,26 +263,24 @@ impl Store {
             return;
         }
         let mut artifacts = Vec::new();
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let (Ok(metadata), name) = (entry.metadata(), entry.file_name()) else {
-                continue;
-            };
-            let at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            let name = name.to_string_lossy();
-            if name.starts_with("a-") || name.starts_with("n-") {
-                artifacts.push((at, metadata.len(), entry.path()));
-            } else if name.starts_with("tmp-") && at.elapsed().is_ok_and(|age| age > STALE) {
-                let _ = fs::remove_file(entry.path());
+        for entry in self.dir.entries() {
+            let name = entry.name.to_string_lossy();
+            if name.starts_with(ARTIFACT) || name.starts_with(NOTE) {
+                artifacts.push((entry.modified, entry.bytes, entry.name));
+            } else if name.starts_with(TEMPORARY)
+                && entry.modified.elapsed().is_ok_and(|age| age > STALE)
+            {
+                self.dir.remove(&entry.name);
             }
         }
         let mut total: u64 = artifacts.iter().map(|(_, bytes, _)| bytes).sum();
         if total + more > self.limit {
             artifacts.sort();
-            for (_, bytes, path) in artifacts {
+            for (_, bytes, name) in artifacts {
                 if total + more <= self.limit / 4 * 3 {
                     break;
                 }
-                if fs::remove_file(path).is_ok() {
+                if self.dir.try_remove(name).is_ok() {
                     total -= bytes;
                 }
             }
@@ -302,10 +290,9 @@ impl Store {
     }
 
     fn remove_dangling_links(&self) {
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_symlink() && !path.exists() {
-                let _ = fs::remove_file(path);
+        for entry in self.dir.entries() {
+            if entry.kind == FileType::Symlink && !self.dir.has(&entry.name) {
+                self.dir.remove(&entry.name);
             }
         }
     }
@@ -315,23 +302,22 @@ impl Store {
     /// # Errors
     /// `Io` for the first file that could not be deleted.
     pub(crate) fn clear(&self) -> Result<()> {
-        let ours = |name: &str, prefixes: &[&str]| prefixes.iter().any(|p| name.starts_with(p));
-        let folders: [(PathBuf, &[&str]); 3] = [
-            (self.dir.clone(), &["a-", "k-", "n-", "tmp-"]),
-            (self.root.clone(), &["probe-", "tmp-"]),
-            (self.root.join("failed"), &["failed-"]),
+        let failed = self.root.has(FAILED).then(|| self.failures()).flatten();
+        let folders: [(Option<&Folder>, &[&str]); 3] = [
+            (Some(&self.dir), &[ARTIFACT, LINK, NOTE, LOCK, TEMPORARY]),
+            (Some(&self.root), &[RECORD, TEMPORARY]),
+            (failed.as_ref(), &[FAILURE, TEMPORARY]),
         ];
         for (folder, prefixes) in folders {
-            for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
-                if !ours(&entry.file_name().to_string_lossy(), prefixes) {
+            let Some(folder) = folder else { continue };
+            for entry in folder.entries() {
+                let name = entry.name.to_string_lossy();
+                if !prefixes.iter().any(|prefix| name.starts_with(prefix)) {
                     continue;
                 }
-                match fs::remove_file(entry.path()) {
-                    Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                        return Err(Error::io(entry.path(), &e));
-                    }
-                    _ => {}
-                }
+                let path = || folder.path().join(&entry.name);
+                let removed = folder.try_remove(&entry.name);
+                removed.map_err(|e| Error::io(path(), &e))?;
             }
         }
         *self.used.lock() = Some(0);
@@ -339,43 +325,51 @@ impl Store {
     }
 }
 
-fn writable(path: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let Ok(path) = std::ffi::CString::new(path.as_os_str().as_bytes()) else {
-        return false;
-    };
-    // SAFETY: the pointer is to a string that ends in zero and lives through the call.
-    unsafe { libc::access(path.as_ptr(), libc::R_OK | libc::W_OK | libc::X_OK) == 0 }
+/// What names of the compiler's records, which lie in the root, start with.
+pub(crate) const RECORD: &str = "probe-";
+
+fn link(key: u128) -> String {
+    format!("{LINK}{}", digest::hex(key))
 }
 
-/// A name in `dir` that no other thread or process uses.
-fn temporary(dir: &Path) -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    dir.join(format!(
-        "tmp-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Relaxed)
-    ))
+fn note(key: u128) -> String {
+    format!("{NOTE}{}", digest::hex(key))
 }
 
-/// Writes a file, readable by its owner alone, that others see whole or not at all.
-pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let temporary = temporary(path.parent().unwrap_or(Path::new(".")));
-    let write = || {
-        // A name left over from a dead process of the same number is taken over.
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options.open(&temporary)?.write_all(bytes)?;
-        fs::rename(&temporary, path)
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
+fn used_now(content: &Content) {
+    if let Ok(age) = content.modified.elapsed()
+        && age > USE_RESOLUTION
+    {
+        content.touch();
+    }
+}
+
+/// Keeps a source that did not compile and what was said of it, under names made of `name`; their paths.
+pub(crate) fn keep_failure(
+    folder: &Folder,
+    name: &str,
+    source: &str,
+    log: &str,
+) -> io::Result<[std::path::PathBuf; 2]> {
+    let mut old: Vec<_> = folder.entries();
+    old.retain(|entry| entry.name.to_string_lossy().starts_with(FAILURE));
+    old.sort_by_key(|entry| std::cmp::Reverse(entry.modified));
+    for entry in old.iter().skip(FAILURES_KEPT) {
+        folder.remove(&entry.name);
+    }
+    let names = ["c", "log"].map(|suffix| format!("{FAILURE}{name}.{suffix}"));
+    folder.write(&names[0], source.as_bytes())?;
+    folder.write(&names[1], log.as_bytes())?;
+    Ok(names.map(|name| folder.path().join(name)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::{self, File};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::PathBuf;
+    use std::time::SystemTime;
 
     fn artifact(first: u128, kernels: u128, bytes: usize) -> Artifact {
         Artifact {
@@ -385,7 +379,7 @@ mod tests {
     }
 
     fn files(store: &Store) -> Vec<PathBuf> {
-        fs::read_dir(&store.dir)
+        fs::read_dir(store.dir.path())
             .expect("a folder")
             .flatten()
             .map(|e| e.path())
@@ -407,7 +401,7 @@ mod tests {
         assert_eq!(store.read_note(7), None);
         store.write_note(7, "a choice");
         assert_eq!(store.read_note(7).as_deref(), Some("a choice"));
-        let path = store.note(7);
+        let path = store.dir.path().join(note(7));
         let mut bytes = fs::read(&path).expect("the note");
         bytes[0] ^= 1;
         fs::write(&path, bytes).expect("written");
@@ -474,14 +468,13 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let store = Store::at(root.path(), LIMIT).expect("usable");
         store.save(&artifact(1, 1, 10));
-        std::os::unix::fs::symlink(artifact(1, 1, 10).name(), store.link(9)).expect("linked");
+        symlink(artifact(1, 1, 10).name(), store.dir.path().join(link(9))).expect("linked");
         assert_eq!(store.load(9), None);
         assert!(store.load(1).is_some());
     }
 
     #[test]
     fn unfit_folders_are_refused() {
-        use std::os::unix::fs::PermissionsExt;
         let root = tempfile::tempdir().expect("a folder");
         let file = root.path().join("file");
         fs::write(&file, "").expect("written");
@@ -522,7 +515,7 @@ mod tests {
         for key in 0..8u128 {
             let kept = artifact(key, 1, 1000);
             store.save(&kept);
-            age(&store.dir.join(kept.name()), 1000 - key as u64);
+            age(&store.dir.path().join(kept.name()), 1000 - key as u64);
         }
         assert!(store.load(0).is_some(), "and used now");
         store.save(&artifact(100, 1, 3000));

@@ -29,7 +29,7 @@ thread_local! {
 static PROCESS: AtomicU8 = AtomicU8::new(0);
 
 /// What `FERROTRACE_MODE` asks for; anything unknown is `Compiled`.
-static ENVIRONMENT: Lazy<Mode> = Lazy::new(|| match Config::get().mode.as_str() {
+static ENVIRONMENT: Lazy<Mode> = Lazy::new(|| match Config::get().mode {
     "eager" => Mode::Eager,
     "tiered" => Mode::Tiered,
     _ => Mode::Compiled,

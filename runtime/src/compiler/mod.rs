@@ -3,13 +3,17 @@
 mod probe;
 mod process;
 
+use crate::folder::Folder;
 use crate::inject::{self, Site};
-use crate::workdir::WorkDir;
+use crate::store::{self, Store};
+use crate::workdir::{self, WorkDir};
 use crate::{Config, Error, ErrorKind, Isa, Result, digest};
 use once_cell::sync::OnceCell;
-use std::path::{Path, PathBuf};
+use process::{Cause, Failure};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 /// Whose command line a compiler understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +34,15 @@ pub(crate) struct Stages {
 #[derive(Debug)]
 pub struct CCompiler {
     program: PathBuf,
-    args: Vec<String>,
+    args: Vec<OsString>,
     family: Family,
     version: String,
     /// gcc's stages, to be run without the driver, which saves a tenth of the time.
     stages: Option<Stages>,
     /// Whether running the stages failed where the driver did not; they are not tried again.
     direct_failed: AtomicBool,
+    /// Runs in a row that did not end in time.
+    late: AtomicU32,
 }
 
 /// What [`CCompiler::get`] found: the compiler or why there is none, and the identity that kernel keys state.
@@ -47,18 +53,19 @@ struct Found {
 
 static FOUND: OnceCell<Found> = OnceCell::new();
 
-fn found() -> &'static Found {
-    FOUND.get_or_init(|| {
+/// What was found; an error where the system could not run the compiler just now.
+fn found() -> Result<&'static Found> {
+    FOUND.get_or_try_init(|| {
         let config = Config::get();
-        let cache = config
-            .disk_cache
-            .then(crate::store::Store::global)
-            .flatten();
-        let command = config.cc.as_deref().unwrap_or("cc");
-        let found = probe::probe(command, cache.as_ref().map(|store| store.root()));
-        Found {
-            compiler: found.compiler.map(Arc::new),
-            identity: found.identity,
+        let cache = config.disk_cache.then(Store::global).flatten();
+        let command = config.cc.as_deref().unwrap_or(OsStr::new("cc"));
+        let found = probe::probe(command, cache.map(|store| store.root()));
+        match found.compiler {
+            Err(error) if found.for_now => Err(error),
+            compiler => Ok(Found {
+                compiler: compiler.map(Arc::new),
+                identity: found.identity,
+            }),
         }
     })
 }
@@ -90,27 +97,28 @@ const TARGET_FLAGS: &[&str] = &[];
 const TARGET_FLAGS: &[&str] = &["-Wl,-undefined,dynamic_lookup"];
 
 impl CCompiler {
-    /// The compiler that `CC` names, else `cc`, found on `PATH`; looked for once a process. What it is was asked of it
+    /// The compiler that `CC` names, else `cc`, found on `PATH`; looked for once a process, or until the system could
+    /// run it. What it is was asked of it
     /// once and kept on disk, so that a warm start runs no process.
     ///
     /// # Errors
     /// `NoCompiler` if there is none, or one too old.
     pub fn get() -> Result<Arc<CCompiler>> {
-        found().compiler.clone()
+        found()?.compiler.clone()
     }
 
-    /// The compiler that `command` names (a program, perhaps with arguments), asked anew.
+    /// The compiler that `command` names (a program, perhaps with arguments, in the shell's quotes), asked anew.
     ///
     /// # Errors
     /// As [`get`](Self::get).
     pub fn named(command: &str) -> Result<CCompiler> {
-        probe::probe(command, None).compiler
+        probe::probe(OsStr::new(command), None).compiler
     }
 
     /// What kernel keys state of the compiler: path, arguments and version. Known from an earlier run's record even
     /// where the compiler has gone since; `None` if there never was one.
     pub(crate) fn identity() -> Option<&'static str> {
-        found().identity.as_deref()
+        found().ok()?.identity.as_deref()
     }
 
     /// The path, the version and how it is run, in a line.
@@ -141,44 +149,69 @@ impl CCompiler {
         if inject::fails(Site::Compile) {
             return Err(saved_failure(source, "a failure was injected"));
         }
-        let work = WorkDir::new()?;
-        let mut log = String::new();
-        let direct = self
-            .stages
-            .as_ref()
-            .filter(|_| !self.direct_failed.load(Relaxed));
-        if let Some(stages) = direct {
-            match process::run_stages(stages, &self.flags(), source, &work) {
-                Ok(bytes) => return Ok(bytes),
-                Err(failure) if failure.of_source => {
-                    return Err(saved_failure(source, &failure.log));
-                }
-                Err(failure) => log = failure.log,
-            }
+        if self.late.load(Relaxed) >= LATE_RUNS {
+            let log = "the compiler did not end in time (FERROTRACE_COMPILE_TIMEOUT) and is not run any more";
+            return Err(saved_failure(source, log));
         }
-        let driver = process::run_driver(&self.program, &self.args, &self.flags(), source, &work);
-        if driver.is_ok() && direct.is_some() {
+        let result = WorkDir::new().and_then(|work| {
+            let direct = self.run(source, &work);
+            direct.map_err(|failure| {
+                self.note(failure.cause == Cause::Late);
+                saved_failure(source, &failure.log)
+            })
+        });
+        if result.is_ok() {
+            self.note(false);
+        }
+        result
+    }
+
+    fn note(&self, late: bool) {
+        match late {
+            true => drop(self.late.fetch_add(1, Relaxed)),
+            false => self.late.store(0, Relaxed),
+        }
+    }
+
+    fn run(&self, source: &str, work: &WorkDir) -> Result<Vec<u8>, Failure> {
+        let direct = self.stages.as_ref();
+        let direct = direct.filter(|_| !self.direct_failed.load(Relaxed));
+        let Some(stages) = direct else {
+            return process::run_driver(&self.program, &self.args, &self.flags(), source, work);
+        };
+        let failure = match process::run_stages(stages, &self.flags(), source, work) {
+            Err(failure) if failure.cause == Cause::System => failure,
+            done => return done,
+        };
+        // A folder of its own, without what the stages left.
+        let work = WorkDir::new().map_err(|e| Failure {
+            log: format!("{}{e}\n", failure.log),
+            cause: Cause::System,
+        })?;
+        let driven = process::run_driver(&self.program, &self.args, &self.flags(), source, &work);
+        if driven.is_ok() {
             self.direct_failed.store(true, Relaxed);
         }
-        driver.map_err(|failure| saved_failure(source, &(failure.log + &log)))
+        driven.map_err(|mut driver| {
+            driver.log += &failure.log;
+            driver
+        })
     }
 }
+
+/// Runs that are late one after the other before the compiler is not run any more: a plan of many kernels would wait for
+/// each.
+const LATE_RUNS: u32 = 2;
 
 /// Lines of the log shown in an error.
 const LOG_LINES: usize = 20;
 
-/// Saves the source and the log, and returns the error that tells where.
+/// Saves the source and the log, and returns the error that tells where: in the folder that `FERROTRACE_DUMP` names,
+/// in that of compiled kernels, or in a private one of the temporary directory; nowhere if nothing is to be written.
 pub(crate) fn saved_failure(source: &str, log: &str) -> Error {
-    let config = Config::get();
-    let wanted = match &config.dump {
-        Some(dump) => dump.clone(),
-        None if cfg!(test) => std::env::temp_dir().join("ferrotrace-test-failed"),
-        None => config.cache_dir.join("failed"),
-    };
     let name = digest::hex(digest::of(source.as_bytes()));
-    let dirs = [wanted, std::env::temp_dir()];
-    let saved = dirs.iter().find_map(|dir| save(dir, &name, source, log));
-    let (source_path, log_path) = saved.unwrap_or_default();
+    let saved = with_failures(|folder| store::keep_failure(folder, &name, source, log).ok());
+    let [source_path, log_path] = saved.unwrap_or_default();
     let mut lines: Vec<&str> = log.lines().take(LOG_LINES).collect();
     if log.lines().nth(LOG_LINES).is_some() {
         lines.push("..");
@@ -190,30 +223,24 @@ pub(crate) fn saved_failure(source: &str, log: &str) -> Error {
     })
 }
 
-/// Failures kept in a folder, besides which older ones are deleted.
-const FAILURES_KEPT: usize = 128;
-
-fn save(dir: &Path, name: &str, source: &str, log: &str) -> Option<(PathBuf, PathBuf)> {
-    std::fs::create_dir_all(dir).ok()?;
-    if Config::get().dump.is_none() {
-        let entries = std::fs::read_dir(dir).ok()?.flatten();
-        let mut old: Vec<_> = entries
-            .filter(|e| e.path().extension().is_some_and(|x| x == "c" || x == "log"))
-            .filter(|e| e.file_name().to_string_lossy().starts_with("failed-"))
-            .filter_map(|e| Some((e.metadata().ok()?.modified().ok()?, e.path())))
-            .collect();
-        old.sort();
-        for (_, path) in old.iter().rev().skip(FAILURES_KEPT) {
-            let _ = std::fs::remove_file(path);
-        }
+/// Uses the first folder for failures that can be.
+fn with_failures<R>(f: impl Fn(&Folder) -> Option<R>) -> Option<R> {
+    /// The process's own, where no folder is kept.
+    static PRIVATE: OnceCell<Folder> = OnceCell::new();
+    let config = Config::get();
+    if let Some(dump) = &config.dump {
+        // Named by the user, who answers for who may write it; what is made in it follows no links.
+        return Folder::named(dump).ok().and_then(|folder| f(&folder));
     }
-    let (c, l) = (
-        dir.join(format!("failed-{name}.c")),
-        dir.join(format!("failed-{name}.log")),
-    );
-    std::fs::write(&c, source).ok()?;
-    std::fs::write(&l, log).ok()?;
-    Some((c, l))
+    let kept = Store::global().and_then(Store::failures);
+    if let Some(result) = kept.and_then(|folder| f(&folder)) {
+        return Some(result);
+    }
+    if !config.disk_cache {
+        return None;
+    }
+    let private = PRIVATE.get_or_try_init(|| workdir::base()?.new_folder("ferrotrace-failed-"));
+    private.ok().and_then(f)
 }
 
 #[cfg(test)]

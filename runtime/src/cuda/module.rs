@@ -3,7 +3,7 @@
 use super::Context;
 use super::context::failed;
 use crate::inject::{self, Site};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, ErrorKind, Result, elf};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::CString;
 
@@ -45,8 +45,9 @@ impl Module {
         if inject::fails(Site::Load) {
             return Err(Error::new(ErrorKind::Load("a failure was injected".into())));
         }
+        elf::check(cubin).map_err(|why| Error::new(ErrorKind::Load(why.into())))?;
         context.bind()?;
-        // SAFETY: the bytes are a cubin of NVRTC's, which states its own length, checked where it was stored.
+        // SAFETY: the bytes are a cubin, whose headers speak of nothing beyond its end.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
         let module = module.map_err(|e| load_error(context, e))?;
         Ok(Module { module, context })

@@ -3,6 +3,8 @@
 use super::toolchain::{Image, Place, Toolchain};
 use super::{Kernel, KernelSource, source};
 use crate::counters::{Counter, count};
+use crate::folder::Folder;
+use crate::locks::Locks;
 use crate::store::{Artifact, Store};
 use crate::{Channel, Config, Device, Error, Result, digest, log};
 use lru::LruCache;
@@ -11,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// Kernels kept in memory, by count and by bytes of code and source.
 const COUNT_LIMIT: usize = 4096;
@@ -252,13 +255,13 @@ impl Kernels {
             .collect()
     }
 
-    /// Settles every claim: from disk, else by compiling.
+    /// Settles every claim: from disk, else by compiling, each kernel in one process at a time.
     fn make<'a>(&'a self, toolchain: &Toolchain, claims: Vec<Claim<'a>>, jobs: usize) {
         let store = self.store;
         for claim in &claims {
             dump(claim);
         }
-        let claims = match store {
+        let mut claims = match store {
             Some(store) => from_disk(toolchain, store, claims),
             None => claims,
         };
@@ -270,37 +273,76 @@ impl Kernels {
                 .into_iter()
                 .for_each(|c| c.settle(Err(error.clone())));
         }
-        let store = store.filter(|_| self.keeps);
-        let compile = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
-            let made = parallel(files, jobs, |file| compile_file(toolchain, store, file));
-            let mut alone = Vec::new();
-            for (claims, result) in made {
-                match result {
-                    Ok(kernels) => {
-                        for (claim, kernel) in claims.into_iter().zip(kernels) {
-                            count(Counter::KernelsCompiled, kernel.is_ok() as u64);
-                            claim.settle(kernel);
-                        }
-                    }
-                    Err(error) if claims.len() == 1 => {
-                        claims
-                            .into_iter()
-                            .for_each(|c| c.settle(Err(error.clone())));
-                    }
-                    Err(_) => alone.extend(claims),
-                }
+        let Some(store) = store.filter(|_| self.keeps) else {
+            return compile(toolchain, None, claims, jobs);
+        };
+        let locks = store.locks();
+        let (begun, patience) = (Instant::now(), patience());
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let late = begun.elapsed() >= patience;
+            let mine = claims.extract_if(.., |claim| locks.take(claim.key) || late);
+            let mut mine: Vec<_> = mine.collect();
+            let keys: Vec<u128> = mine.iter().map(|claim| claim.key).collect();
+            if locks.are_kept() {
+                // Who held the locks before may have made them.
+                mine = from_disk(toolchain, store, mine);
             }
-            alone
-        };
-        // Of a file that fails as a whole each kernel is tried by itself, so that only the bad one fails.
-        let files = match toolchain.has_bases() {
-            true => split_by_base(claims, jobs.max(1)),
-            false => split(claims, jobs.max(1)),
-        };
-        let alone = compile(files);
-        let left = compile(alone.into_iter().map(|claim| vec![claim]).collect());
-        debug_assert!(left.is_empty(), "a file of one kernel settles its claim");
+            compile(toolchain, Some((store, &locks)), mine, jobs);
+            keys.into_iter().for_each(|key| locks.release(key));
+            if claims.is_empty() {
+                return;
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
+}
+
+/// How long another process is waited for that compiles the same kernels, and between two looks at it.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// [`PATIENCE`], but no longer than a run of the compiler may last.
+fn patience() -> Duration {
+    let limit = Config::get().compile_timeout;
+    limit.map_or(PATIENCE, |limit| limit.min(PATIENCE))
+}
+
+/// Where kernels are kept, and what holds others off meanwhile.
+type Kept<'a> = Option<(&'a Store, &'a Locks)>;
+
+/// Settles claims by compiling.
+fn compile<'a>(toolchain: &Toolchain, kept: Kept<'_>, claims: Vec<Claim<'a>>, jobs: usize) {
+    let run = |files: Vec<Vec<Claim<'a>>>| -> Vec<Claim<'a>> {
+        let made = parallel(files, jobs, |file| compile_file(toolchain, kept, file));
+        let mut alone = Vec::new();
+        for (claims, result) in made {
+            match result {
+                Ok(kernels) => {
+                    for (claim, kernel) in claims.into_iter().zip(kernels) {
+                        count(Counter::KernelsCompiled, kernel.is_ok() as u64);
+                        claim.settle(kernel);
+                    }
+                }
+                Err(error) if claims.len() == 1 => {
+                    claims
+                        .into_iter()
+                        .for_each(|c| c.settle(Err(error.clone())));
+                }
+                Err(_) => alone.extend(claims),
+            }
+        }
+        alone
+    };
+    // Of a file that fails as a whole each kernel is tried by itself, so that only the bad one fails.
+    let files = match toolchain.has_bases() {
+        true => split_by_base(claims, jobs.max(1)),
+        false => split(claims, jobs.max(1)),
+    };
+    let alone = run(files);
+    let left = run(alone.into_iter().map(|claim| vec![claim]).collect());
+    debug_assert!(left.is_empty(), "a file of one kernel settles its claim");
 }
 
 /// Writes the sources out where the environment asks for it.
@@ -312,8 +354,8 @@ fn dump(claim: &Claim<'_>) {
     });
     if let Some(dir) = &config.dump {
         let write = || {
-            std::fs::create_dir_all(dir)?;
-            std::fs::write(dir.join(format!("{name}.c")), claim.source.text())
+            let (file, text) = (format!("{name}.c"), claim.source.text());
+            Folder::named(dir)?.write(&file, text.as_bytes())
         };
         if let Err(e) = write() {
             crate::host::warn(&format!(
@@ -371,7 +413,7 @@ fn load(image: &Image, artifact: &Artifact, key: u128, source: &KernelSource) ->
 /// Compiles one file. An error of the whole is one of the compiler; an error of a kernel is one of loading.
 fn compile_file(
     toolchain: &Toolchain,
-    store: Option<&Store>,
+    kept: Kept<'_>,
     claims: &[Claim<'_>],
 ) -> Result<Vec<Result<Arc<Kernel>>>> {
     let sources: Vec<&KernelSource> = claims.iter().map(|claim| claim.source).collect();
@@ -385,10 +427,11 @@ fn compile_file(
         .iter()
         .map(|claim| load(&image, &artifact, claim.key, claim.source).map(Arc::new))
         .collect();
-    if let Some(store) = store
+    if let Some((store, locks)) = kept
         && kernels.iter().all(Result::is_ok)
     {
         store.save(&artifact);
+        artifact.keys.iter().for_each(|&key| locks.release(key));
     }
     Ok(kernels)
 }
