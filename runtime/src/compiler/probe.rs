@@ -216,7 +216,7 @@ const RECORD_HEADER: &[u8] = b"ferrotrace compiler 2";
 
 fn record_text(stamp: &str, c: &CCompiler) -> Vec<u8> {
     let stages = c.stages.as_ref();
-    let stages = stages.map(|s| [&s.compiler, &s.assembler, &s.linker].map(|p| bytes(p)));
+    let stages = stages.map(|s| [&s.compiler, &s.assembler, &s.linker].map(bytes));
     let args: Vec<&[u8]> = c.args.iter().map(bytes).collect();
     let family = format!("{:?}", c.family);
     let lines = [

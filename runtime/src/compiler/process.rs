@@ -381,7 +381,7 @@ mod tests {
             pids.display()
         );
         let running = shell(&script, &work);
-        while std::fs::read_to_string(&pids).is_ok_and(|t| t.ends_with('\n')) == false {
+        while !std::fs::read_to_string(&pids).is_ok_and(|t| t.ends_with('\n')) {
             std::thread::sleep(Duration::from_millis(5));
         }
         let failure = running.finish(soon()).err().expect("it hangs");
