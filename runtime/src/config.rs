@@ -56,11 +56,11 @@ pub struct Config {
     pub compile_timeout: Option<Duration>,
     /// `FERROTRACE_ISA`: a lesser instruction set than the machine has; empty when unset.
     pub isa: &'static str,
-    /// `FERROTRACE_NVRTC`: the folder of NVRTC's libraries, where the loader does not find them by itself.
+    /// `FERROTRACE_NVRTC`: the folder that NVRTC's libraries are loaded from, whatever the loader would find.
     pub nvrtc: Option<PathBuf>,
     /// Whether convolutions on a device may be cuDNN's: false with `FERROTRACE_CUDNN=0`.
     pub cudnn: bool,
-    /// `FERROTRACE_CUDNN`: the folder of cuDNN's libraries, where the loader does not find them by itself.
+    /// `FERROTRACE_CUDNN`: the folder that cuDNN's libraries are loaded from, whatever the loader would find.
     pub cudnn_folder: Option<PathBuf>,
 }
 

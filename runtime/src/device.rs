@@ -161,7 +161,7 @@ impl Device {
     }
 
     /// What the device is and what serves it, one fact a line: processor, cores, instruction set, caches, compiler,
-    /// cache folder, CUDA driver, NVRTC.
+    /// cache folder, CUDA driver, and versions and files of NVRTC, cuBLASLt and cuDNN.
     pub fn report(&self) -> String {
         let config = Config::get();
         let compiler = match CCompiler::get() {
@@ -179,10 +179,10 @@ impl Device {
             Err(error) => error.to_string(),
         };
         let nvrtc = match cuda::Nvrtc::get() {
-            Ok(nvrtc) => nvrtc.describe(),
+            Ok(nvrtc) => format!("{}, {}", nvrtc.describe(), nvrtc.file().display()),
             Err(error) => error.to_string(),
         };
-        let cudnn = cuda::describe_cudnn();
+        let (cublas, cudnn) = (cuda::describe_cublas(), cuda::describe_cudnn());
         let device = match self.cuda_index().map(cuda::context) {
             Some(Ok(context)) => format!("{self}, {} ({})", context.name(), context.arch()),
             _ => self.to_string(),
@@ -192,7 +192,7 @@ impl Device {
         format!(
             "device: {device}\nprocessor: {}\nthreads: {}\ninstruction set: {:?}, {}-byte vectors\n\
              caches: L1d {} KiB, L2 {} KiB, L3 {} KiB\nmemory: {} MiB\ncompiler: {compiler}\n\
-             cache folder: {}{store}\ncuda: {cuda}\nnvrtc: {nvrtc}\ncudnn: {cudnn}\n",
+             cache folder: {}{store}\ncuda: {cuda}\nnvrtc: {nvrtc}\ncublas: {cublas}\ncudnn: {cudnn}\n",
             host::model_name(),
             config.threads,
             Isa::host(),
@@ -252,6 +252,7 @@ mod tests {
         for part in [
             "processor",
             "instruction set",
+            "cublas",
             "compiler",
             "cache folder",
             "cuda",

@@ -4,12 +4,15 @@ mod library;
 
 pub(super) use library::{Library, Request};
 
+use super::libraries::{self, Wanted, functions};
 use super::record::{self, Command, Work};
-use super::{Context, context, libraries};
-use crate::{Buffer, Config, DType, Error, Result};
-use cudarc::cublaslt::sys;
+use super::{Context, context};
+use crate::{Buffer, Config, DType, Error, ErrorKind, Result};
+use cudarc::cublaslt::sys::{self, cublasLtMatrixLayout_t as Layout, cublasStatus_t as Status};
 use once_cell::sync::Lazy;
 use parking_lot::{Mutex, MutexGuard};
+use std::ffi::{c_int, c_void};
+use std::path::PathBuf;
 
 /// A matrix in a buffer: the element it starts at, and the distances of its rows and columns, in elements.
 #[derive(Clone, Copy, Debug)]
@@ -63,11 +66,80 @@ pub struct Product<'a> {
 /// The library for a device.
 pub(super) struct Blas(Mutex<Library>);
 
-static PRESENT: Lazy<bool> = Lazy::new(|| {
-    // SAFETY: loading the library runs its initialisers, which have no preconditions.
-    let present = || unsafe { sys::is_culib_present() };
-    libraries::find(&libraries::of_toolkit(), &["libcublasLt"], present).is_ok()
+functions! {
+    /// The functions that are called.
+    Api of sys:
+    cublasLtGetVersion() -> usize;
+    cublasLtCreate(*mut sys::cublasLtHandle_t) -> Status;
+    cublasLtMatmul(
+        sys::cublasLtHandle_t, sys::cublasLtMatmulDesc_t, *const c_void, *const c_void, Layout, *const c_void, Layout,
+        *const c_void, *const c_void, Layout, *mut c_void, Layout, *const sys::cublasLtMatmulAlgo_t, *mut c_void,
+        usize, sys::cudaStream_t,
+    ) -> Status;
+    cublasLtMatmulAlgoGetHeuristic(
+        sys::cublasLtHandle_t, sys::cublasLtMatmulDesc_t, Layout, Layout, Layout, Layout,
+        sys::cublasLtMatmulPreference_t, c_int, *mut sys::cublasLtMatmulHeuristicResult_t, *mut c_int,
+    ) -> Status;
+    cublasLtMatmulDescCreate(
+        *mut sys::cublasLtMatmulDesc_t, sys::cublasComputeType_t, sys::cudaDataType_t,
+    ) -> Status;
+    cublasLtMatmulDescDestroy(sys::cublasLtMatmulDesc_t) -> Status;
+    cublasLtMatmulDescSetAttribute(
+        sys::cublasLtMatmulDesc_t, sys::cublasLtMatmulDescAttributes_t, *const c_void, usize,
+    ) -> Status;
+    cublasLtMatmulPreferenceCreate(*mut sys::cublasLtMatmulPreference_t) -> Status;
+    cublasLtMatmulPreferenceDestroy(sys::cublasLtMatmulPreference_t) -> Status;
+    cublasLtMatmulPreferenceSetAttribute(
+        sys::cublasLtMatmulPreference_t, sys::cublasLtMatmulPreferenceAttributes_t, *const c_void, usize,
+    ) -> Status;
+    cublasLtMatrixLayoutCreate(*mut Layout, sys::cudaDataType, u64, u64, i64) -> Status;
+    cublasLtMatrixLayoutDestroy(Layout) -> Status;
+    cublasLtMatrixLayoutSetAttribute(
+        Layout, sys::cublasLtMatrixLayoutAttribute_t, *const c_void, usize,
+    ) -> Status;
+}
+
+/// The library that was loaded.
+struct Found {
+    api: Api,
+    file: PathBuf,
+}
+
+const WANTED: Wanted<'_> = Wanted {
+    stem: "libcublasLt",
+    versions: &["", ".13", ".12", ".11"],
+    parts: &[],
+};
+
+static FOUND: Lazy<Result<Found, String>> = Lazy::new(|| {
+    let library = libraries::find(&libraries::of_toolkit(false), WANTED)?;
+    let file = library.file("cublasLtGetVersion");
+    let api = Api::of(&library).map_err(|why| format!(" from {}: {why}", file.display()))?;
+    std::mem::forget(library);
+    Ok(Found { api, file })
 });
+
+/// The library's functions.
+///
+/// # Errors
+/// `Device` where there is no library.
+fn api() -> Result<&'static Api> {
+    let api = FOUND.as_ref().map(|found| &found.api);
+    api.map_err(|why| Error::new(ErrorKind::Device(format!("there is no cuBLASLt{why}"))))
+}
+
+/// The library's version and file, or that there is none.
+pub(crate) fn describe() -> String {
+    match &*FOUND {
+        Ok(found) => {
+            // SAFETY: the call has no preconditions.
+            let version = unsafe { (found.api.cublasLtGetVersion)() };
+            let (major, minor) = (version / 10_000, version / 100 % 100);
+            format!("{major}.{minor}, {}", found.file.display())
+        }
+        Err(why) => format!("none that is used{why}"),
+    }
+}
 
 impl Blas {
     pub(super) fn new(context: &Context) -> Result<Blas> {
@@ -103,7 +175,7 @@ fn orientation(matrix: &Matrix<'_>, rows: usize, columns: usize) -> Option<(bool
 pub fn product(p: &Product<'_>) -> Result<bool> {
     let [m, n, k] = p.sizes;
     let index = p.out.0.device().cuda_index();
-    let Some(index) = index.filter(|_| m * n * k * p.count > 0 && *PRESENT) else {
+    let Some(index) = index.filter(|_| m * n * k * p.count > 0 && FOUND.is_ok()) else {
         return Ok(false);
     };
     if !p.dtype.is_float() || i32::try_from(p.count).is_err() {

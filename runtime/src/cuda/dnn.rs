@@ -5,13 +5,16 @@ mod library;
 
 pub(super) use library::Library;
 
+use super::libraries::{self, Wanted, functions};
 use super::record::{self, Command, Work};
-use super::{Activation, Context, context, libraries};
-use crate::{Buffer, Config, DType, Device, Error, Result};
-use cudarc::cudnn::sys;
-use once_cell::sync::Lazy;
+use super::{Activation, Context, context};
+use crate::{Buffer, Config, DType, Device, Error, ErrorKind, Result, host};
+use cudarc::cudnn::sys::{self, cudnnBackendDescriptor_t as Raw, cudnnStatus_t as Status};
+use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use std::ffi::c_void;
+use std::path::PathBuf;
 
 /// The oldest version that is used: of it, and newer ones, the bindings know the numbers of attributes.
 const OLDEST: usize = 90_000;
@@ -103,36 +106,122 @@ impl Convolution {
 /// The library for a device.
 pub(super) struct Dnn(Mutex<Library>);
 
-static PRESENT: Lazy<bool> = Lazy::new(|| {
-    // SAFETY: loading the library runs its initialisers, which have no preconditions.
-    let present = || unsafe { sys::is_culib_present() };
-    Config::get().cudnn
-        && libraries::find(&libraries::of_cudnn(), &["libcudnn"], present).is_ok()
-        && version() >= OLDEST
-});
-
-/// Whether the library can be loaded.
-#[cfg(test)]
-fn is_present() -> bool {
-    *PRESENT
+functions! {
+    /// The functions that are called.
+    Api of sys:
+    cudnnGetVersion() -> usize;
+    cudnnCreate(*mut sys::cudnnHandle_t) -> Status;
+    cudnnSetStream(sys::cudnnHandle_t, sys::cudaStream_t) -> Status;
+    cudnnBackendCreateDescriptor(sys::cudnnBackendDescriptorType_t, *mut Raw) -> Status;
+    cudnnBackendDestroyDescriptor(Raw) -> Status;
+    cudnnBackendExecute(sys::cudnnHandle_t, Raw, Raw) -> Status;
+    cudnnBackendFinalize(Raw) -> Status;
+    cudnnBackendGetAttribute(
+        Raw, sys::cudnnBackendAttributeName_t, sys::cudnnBackendAttributeType_t, i64, *mut i64, *mut c_void,
+    ) -> Status;
+    cudnnBackendSetAttribute(
+        Raw, sys::cudnnBackendAttributeName_t, sys::cudnnBackendAttributeType_t, i64, *const c_void,
+    ) -> Status;
 }
 
-/// The library's version, or that there is none.
+/// The library that was loaded.
+struct Found {
+    api: Api,
+    version: usize,
+    file: PathBuf,
+}
+
+/// The library's name, and the parts that it loads when they are needed, in the order in which they need each other.
+const WANTED: Wanted<'_> = Wanted {
+    stem: "libcudnn",
+    versions: &["", ".9"],
+    parts: &[
+        "libcudnn_graph",
+        "libcudnn_ops",
+        "libcudnn_cnn",
+        "libcudnn_adv",
+        "libcudnn_heuristic",
+        "libcudnn_engines_runtime_compiled",
+        "libcudnn_engines_precompiled",
+    ],
+};
+
+static FOUND: Lazy<Result<Found, String>> = Lazy::new(|| {
+    let config = Config::get();
+    if !config.cudnn {
+        return Err(" (FERROTRACE_CUDNN)".to_owned());
+    }
+    let found = find();
+    if let Err(why) = &found
+        && config.cudnn_folder.is_some()
+    {
+        host::warn(&format!("FERROTRACE_CUDNN: cuDNN could not be loaded{why}"));
+    }
+    found
+});
+
+fn find() -> Result<Found, String> {
+    let library = libraries::find(&libraries::of_cudnn(), WANTED)?;
+    let file = library.file("cudnnGetVersion");
+    let wrong = |why: String| format!(" from {}: {why}", file.display());
+    let api = Api::of(&library).map_err(wrong)?;
+    // SAFETY: the call has no preconditions.
+    let version = unsafe { (api.cudnnGetVersion)() };
+    if version < OLDEST {
+        let why = format!("it is version {}, and 9.0 is needed", shown(version));
+        return Err(wrong(why));
+    }
+    std::mem::forget(library);
+    Ok(Found { api, version, file })
+}
+
+/// A version as people write it.
+fn shown(version: usize) -> String {
+    // Before 9 a thousand was a major version.
+    let major = if version < 10_000 { 1000 } else { 10_000 };
+    format!("{}.{}", version / major, version / 100 % (major / 100))
+}
+
+/// The library's functions.
+///
+/// # Errors
+/// `Device` where there is no library.
+fn api() -> Result<&'static Api> {
+    let found = FOUND.as_ref();
+    let api = found.map(|found| &found.api);
+    api.map_err(|why| Error::new(ErrorKind::Device(format!("there is no cuDNN{why}"))))
+}
+
+fn is_present() -> bool {
+    FOUND.is_ok()
+}
+
+/// The library's version and file, or that there is none.
 pub(crate) fn describe() -> String {
-    match *PRESENT {
-        true => format!("{}.{}", version() / 10_000, version() / 100 % 100),
-        false => "none that is used".to_owned(),
+    match &*FOUND {
+        Ok(found) => {
+            let why = FAILED.get().map(|why| format!(", does not start: {why}"));
+            let (version, file) = (shown(found.version), found.file.display());
+            format!("{version}, {file}{}", why.unwrap_or_default())
+        }
+        Err(why) => format!("none that is used{why}"),
     }
 }
 
-fn version() -> usize {
-    // SAFETY: asked only when the library is there; the call has no preconditions.
-    unsafe { sys::cudnnGetVersion() }
-}
+/// Why it did not start for a device.
+static FAILED: OnceCell<String> = OnceCell::new();
 
 impl Dnn {
     pub(super) fn new(context: &Context) -> Result<Dnn> {
-        Ok(Dnn(Mutex::new(Library::new(context)?)))
+        let library = Library::new(context).inspect_err(|error| {
+            let why = error.to_string();
+            host::warn(&format!(
+                "cuDNN does not start, and other kernels compute convolutions: {why} ({})",
+                describe()
+            ));
+            let _ = FAILED.set(why);
+        });
+        Ok(Dnn(Mutex::new(library?)))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Library> {
@@ -146,7 +235,10 @@ impl Dnn {
 /// # Errors
 /// `Device` for what the driver answers.
 pub fn convolves(device: &Device, form: &Convolution) -> Result<bool> {
-    let Some(index) = device.cuda_index().filter(|_| *PRESENT && form.is_sound()) else {
+    let Some(index) = device
+        .cuda_index()
+        .filter(|_| is_present() && form.is_sound())
+    else {
         return Ok(false);
     };
     let context = context(index)?;
@@ -173,7 +265,7 @@ pub fn convolve(
 ) -> Result<()> {
     let device = out.device();
     let index = device.cuda_index();
-    let Some(index) = index.filter(|_| *PRESENT && form.is_sound()) else {
+    let Some(index) = index.filter(|_| is_present() && form.is_sound()) else {
         return Err(Error::internal("a convolution that no library computes"));
     };
     if bias.is_some() != form.bias {

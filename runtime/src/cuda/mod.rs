@@ -21,6 +21,7 @@ mod peer;
 mod record;
 mod verdict;
 
+pub(crate) use blas::describe as describe_cublas;
 pub use blas::{Activation, Matrix, Product, product};
 pub(crate) use context::{Context, context};
 pub(crate) use copy::{device_to_device, device_to_host, host_to_device};

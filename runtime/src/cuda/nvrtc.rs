@@ -1,19 +1,22 @@
 //! NVRTC: CUDA C++ to machine code, in the process.
 
-use super::libraries;
+use super::libraries::{self, Wanted, functions};
 use crate::compiler::saved_failure;
 use crate::inject::{self, Site};
 use crate::{Error, ErrorKind, Result};
 use cudarc::nvrtc::sys;
 use once_cell::sync::Lazy;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::{Path, PathBuf};
 use std::ptr;
 
 /// The compiler, once it was found.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Nvrtc {
     major: i32,
     minor: i32,
+    api: Api,
+    file: PathBuf,
 }
 
 /// Besides the architecture. No product and sum are contracted; division and roots are rounded correctly, subnormal
@@ -23,6 +26,28 @@ const OPTIONS: [&CStr; 3] = [c"--fmad=false", c"--device-int128", c"--disable-wa
 /// takes at least. The first version that knows it.
 const MINIMAL: (&CStr, (i32, i32)) = (c"--minimal", (12, 4));
 
+functions! {
+    /// The functions that are called.
+    Api of sys:
+    nvrtcVersion(*mut c_int, *mut c_int) -> sys::nvrtcResult;
+    nvrtcCreateProgram(
+        *mut sys::nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char,
+    ) -> sys::nvrtcResult;
+    nvrtcDestroyProgram(*mut sys::nvrtcProgram) -> sys::nvrtcResult;
+    nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char) -> sys::nvrtcResult;
+    nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
+    nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
+    nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
+    nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
+}
+
+/// The compiler asks for its built-in functions by name when it first runs.
+const WANTED: Wanted<'_> = Wanted {
+    stem: "libnvrtc",
+    versions: &["", ".13", ".12", ".11.2"],
+    parts: &["libnvrtc-builtins"],
+};
+
 static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
     let missing = |why: String| {
         Error::new(ErrorKind::NoCompiler(format!(
@@ -30,22 +55,23 @@ static NVRTC: Lazy<Result<Nvrtc>> = Lazy::new(|| {
              nvidia-cuda-nvrtc, and FERROTRACE_NVRTC may name its folder"
         )))
     };
-    // SAFETY: loading the library runs its initialisers, which have no preconditions.
-    let present = || unsafe { sys::is_culib_present() };
-    // The compiler asks for its built-in functions by name when it first runs.
-    libraries::find(
-        &libraries::of_toolkit(),
-        &["libnvrtc-builtins", "libnvrtc"],
-        present,
-    )
-    .map_err(missing)?;
+    let library = libraries::find(&libraries::of_toolkit(true), WANTED).map_err(missing)?;
+    let file = library.file("nvrtcVersion");
+    let wrong = |why: String| missing(format!(" from {}: {why}", file.display()));
+    let api = Api::of(&library).map_err(wrong)?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the pointers are to live integers.
-    let status = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
+    let status = unsafe { (api.nvrtcVersion)(&mut major, &mut minor) };
     if status != sys::nvrtcResult::NVRTC_SUCCESS {
-        return Err(missing(format!(": {status:?}")));
+        return Err(wrong(format!("{status:?}")));
     }
-    Ok(Nvrtc { major, minor })
+    std::mem::forget(library);
+    Ok(Nvrtc {
+        major,
+        minor,
+        api,
+        file,
+    })
 });
 
 impl Nvrtc {
@@ -75,11 +101,16 @@ impl Nvrtc {
         format!("NVRTC {}.{}", self.major, self.minor)
     }
 
+    /// The file that it was loaded from.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Compiles a source to a cubin for an architecture, such as `sm_90a`.
     ///
     /// # Errors
     /// `Compile`, with the first lines of the log and the files in which source and log are saved.
-    pub(crate) fn compile(&self, source: &str, arch: &str) -> Result<Vec<u8>> {
+    pub(crate) fn compile(&'static self, source: &str, arch: &str) -> Result<Vec<u8>> {
         if inject::fails(Site::Compile) {
             return Err(saved_failure(source, "a failure was injected"));
         }
@@ -88,7 +119,7 @@ impl Nvrtc {
         let mut options = vec![target.as_ptr()];
         options.extend(OPTIONS.map(CStr::as_ptr));
         options.extend(self.minimal().map(CStr::as_ptr));
-        let program = Program::new(&code).map_err(|why| saved_failure(source, &why))?;
+        let program = Program::new(&self.api, &code).map_err(|why| saved_failure(source, &why))?;
         program
             .compile(&options)
             .map_err(|why| saved_failure(source, &why))
@@ -105,12 +136,12 @@ pub fn compile_for(arch: &str, source: &str) -> Result<Vec<u8>> {
 }
 
 /// A program being compiled.
-struct Program(sys::nvrtcProgram);
+struct Program(&'static Api, sys::nvrtcProgram);
 
 impl Drop for Program {
     fn drop(&mut self) {
         // SAFETY: the program was created, and is destroyed once.
-        let _ = unsafe { sys::nvrtcDestroyProgram(&mut self.0) };
+        let _ = unsafe { (self.0.nvrtcDestroyProgram)(&mut self.1) };
     }
 }
 
@@ -122,12 +153,12 @@ fn check(status: sys::nvrtcResult) -> Result<(), String> {
 }
 
 impl Program {
-    fn new(source: &CStr) -> Result<Program, String> {
+    fn new(api: &'static Api, source: &CStr) -> Result<Program, String> {
         let mut program = ptr::null_mut();
         let name = c"kernel.cu".as_ptr();
         // SAFETY: the strings end in zero and live through the call; there are no headers.
         check(unsafe {
-            sys::nvrtcCreateProgram(
+            (api.nvrtcCreateProgram)(
                 &mut program,
                 source.as_ptr(),
                 name,
@@ -136,36 +167,36 @@ impl Program {
                 ptr::null(),
             )
         })?;
-        Ok(Program(program))
+        Ok(Program(api, program))
     }
 
     fn compile(&self, options: &[*const std::ffi::c_char]) -> Result<Vec<u8>, String> {
         // SAFETY: the options are strings that end in zero and live through the call.
         let status =
-            unsafe { sys::nvrtcCompileProgram(self.0, options.len() as i32, options.as_ptr()) };
+            unsafe { (self.0.nvrtcCompileProgram)(self.1, options.len() as i32, options.as_ptr()) };
         if let Err(why) = check(status) {
             return Err(format!("{why}\n{}", self.log()));
         }
         let mut size = 0;
         // SAFETY: the pointer is to a live integer.
-        check(unsafe { sys::nvrtcGetCUBINSize(self.0, &mut size) })?;
+        check(unsafe { (self.0.nvrtcGetCUBINSize)(self.1, &mut size) })?;
         let mut cubin = vec![0u8; size];
         // SAFETY: the vector has room for as many bytes as the call above said.
-        check(unsafe { sys::nvrtcGetCUBIN(self.0, cubin.as_mut_ptr().cast()) })?;
+        check(unsafe { (self.0.nvrtcGetCUBIN)(self.1, cubin.as_mut_ptr().cast()) })?;
         Ok(cubin)
     }
 
     fn log(&self) -> String {
         let mut size = 0;
         // SAFETY: the pointer is to a live integer.
-        if unsafe { sys::nvrtcGetProgramLogSize(self.0, &mut size) }
+        if unsafe { (self.0.nvrtcGetProgramLogSize)(self.1, &mut size) }
             != sys::nvrtcResult::NVRTC_SUCCESS
         {
             return String::new();
         }
         let mut log = vec![0u8; size];
         // SAFETY: the vector has room for as many bytes as the call above said.
-        let _ = unsafe { sys::nvrtcGetProgramLog(self.0, log.as_mut_ptr().cast()) };
+        let _ = unsafe { (self.0.nvrtcGetProgramLog)(self.1, log.as_mut_ptr().cast()) };
         String::from_utf8_lossy(&log)
             .trim_end_matches('\0')
             .to_owned()

@@ -1,7 +1,7 @@
 //! Calls of cuBLASLt: descriptors and the algorithm of each kind of product, asked for once.
 
 use super::super::Context;
-use super::Activation;
+use super::{Activation, api};
 use crate::{DType, Error, ErrorKind, Result};
 use cudarc::cublaslt::sys;
 use cudarc::driver;
@@ -66,7 +66,7 @@ impl Library {
         context.bind()?;
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is to a live variable; the handle is never destroyed.
-        check(unsafe { sys::cublasLtCreate(&mut handle) })?;
+        check(unsafe { (api()?.cublasLtCreate)(&mut handle) })?;
         Ok(Library {
             handle,
             workspace: context.fixed(WORKSPACE)?,
@@ -121,7 +121,7 @@ impl Library {
         // operands, the bias and the result lie in memory of this device as far as the descriptors reach. The workspace
         // is the stream's alone.
         check(unsafe {
-            sys::cublasLtMatmul(
+            (api()?.cublasLtMatmul)(
                 self.handle,
                 kind.operation,
                 one,
@@ -182,7 +182,7 @@ impl Kind {
             algorithm: None,
         };
         // SAFETY: the pointer is to a live variable; `kind` destroys what is made.
-        check(unsafe { sys::cublasLtMatmulDescCreate(&mut kind.operation, compute, scale) })?;
+        check(unsafe { (api()?.cublasLtMatmulDescCreate)(&mut kind.operation, compute, scale) })?;
         kind.set(
             Of::CUBLASLT_MATMUL_DESC_TRANSA,
             &i32::from(request.transposed[0]),
@@ -214,12 +214,14 @@ impl Kind {
             let layout = &mut kind.layouts[i];
             // SAFETY: as above.
             check(unsafe {
-                sys::cublasLtMatrixLayoutCreate(layout, ty, rows, columns, lines[i] as i64)
+                (api()?.cublasLtMatrixLayoutCreate)(layout, ty, rows, columns, lines[i] as i64)
             })?;
             use sys::cublasLtMatrixLayoutAttribute_t as Of;
             let set = |what: Of, value: *const c_void, bytes: usize| {
                 // SAFETY: the value is alive, of as many bytes as the attribute has.
-                check(unsafe { sys::cublasLtMatrixLayoutSetAttribute(*layout, what, value, bytes) })
+                check(unsafe {
+                    (api()?.cublasLtMatrixLayoutSetAttribute)(*layout, what, value, bytes)
+                })
             };
             let count = ptr::from_ref(&request.count).cast();
             set(Of::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4)?;
@@ -239,11 +241,11 @@ impl Kind {
         use sys::cublasLtMatmulPreferenceAttributes_t as Of;
         let mut preference = Preference(ptr::null_mut());
         // SAFETY: the pointer is to a live variable, and `preference` destroys what is made.
-        check(unsafe { sys::cublasLtMatmulPreferenceCreate(&mut preference.0) })?;
+        check(unsafe { (api()?.cublasLtMatmulPreferenceCreate)(&mut preference.0) })?;
         let set = |what: Of, value: *const c_void, bytes: usize| {
             // SAFETY: the value is alive, of as many bytes as the attribute has.
             check(unsafe {
-                sys::cublasLtMatmulPreferenceSetAttribute(preference.0, what, value, bytes)
+                (api()?.cublasLtMatmulPreferenceSetAttribute)(preference.0, what, value, bytes)
             })
         };
         let workspace = WORKSPACE as u64;
@@ -269,7 +271,7 @@ impl Kind {
         let [first, second, result] = self.layouts;
         // SAFETY: all descriptors are alive, and there is room for the one result asked for.
         let status = unsafe {
-            sys::cublasLtMatmulAlgoGetHeuristic(
+            (api()?.cublasLtMatmulAlgoGetHeuristic)(
                 handle,
                 self.operation,
                 first,
@@ -297,20 +299,26 @@ impl Kind {
         let value: *const T = value;
         // SAFETY: the descriptor and the value are alive; each attribute is set with a value of its own type.
         check(unsafe {
-            sys::cublasLtMatmulDescSetAttribute(self.operation, what, value.cast(), size_of::<T>())
+            (api()?.cublasLtMatmulDescSetAttribute)(
+                self.operation,
+                what,
+                value.cast(),
+                size_of::<T>(),
+            )
         })
     }
 }
 
 impl Drop for Kind {
     fn drop(&mut self) {
+        let Ok(api) = api() else { return };
         // SAFETY: what was made is ours; calls took copies.
         unsafe {
             if !self.operation.is_null() {
-                let _ = sys::cublasLtMatmulDescDestroy(self.operation);
+                let _ = (api.cublasLtMatmulDescDestroy)(self.operation);
             }
             for layout in self.layouts.into_iter().filter(|l| !l.is_null()) {
-                let _ = sys::cublasLtMatrixLayoutDestroy(layout);
+                let _ = (api.cublasLtMatrixLayoutDestroy)(layout);
             }
         }
     }
@@ -320,9 +328,9 @@ struct Preference(sys::cublasLtMatmulPreference_t);
 
 impl Drop for Preference {
     fn drop(&mut self) {
-        if !self.0.is_null() {
+        if let (Ok(api), false) = (api(), self.0.is_null()) {
             // SAFETY: it is ours.
-            let _ = unsafe { sys::cublasLtMatmulPreferenceDestroy(self.0) };
+            let _ = unsafe { (api.cublasLtMatmulPreferenceDestroy)(self.0) };
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Descriptors of cuDNN's graphs: opaque objects with attributes, finished before they are used.
 
+use super::api;
 use crate::{Error, ErrorKind, Result};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
@@ -65,7 +66,7 @@ impl Descriptor {
     pub fn new(kind: Kind) -> Result<Descriptor> {
         let mut raw = ptr::null_mut();
         // SAFETY: the pointer is to a live variable.
-        check(unsafe { sys::cudnnBackendCreateDescriptor(kind, &mut raw) })?;
+        check(unsafe { (api()?.cudnnBackendCreateDescriptor)(kind, &mut raw) })?;
         Ok(Descriptor(raw))
     }
 
@@ -76,14 +77,14 @@ impl Descriptor {
     pub fn set<T: Value>(self, name: Name, values: &[T]) -> Result<Descriptor> {
         let (count, from) = (values.len() as i64, values.as_ptr().cast());
         // SAFETY: the descriptor is alive, and so are the values, of the type that is named.
-        check(unsafe { sys::cudnnBackendSetAttribute(self.0, name, T::TYPE, count, from) })?;
+        check(unsafe { (api()?.cudnnBackendSetAttribute)(self.0, name, T::TYPE, count, from) })?;
         Ok(self)
     }
 
     /// Finished; `None` where the library does not support what it describes.
     pub fn finish(self) -> Result<Option<Descriptor>> {
         // SAFETY: the descriptor is alive.
-        match unsafe { sys::cudnnBackendFinalize(self.0) } {
+        match unsafe { (api()?.cudnnBackendFinalize)(self.0) } {
             Status::CUDNN_STATUS_SUCCESS => Ok(Some(self)),
             Status::CUDNN_STATUS_ALLOC_FAILED | Status::CUDNN_STATUS_NOT_INITIALIZED => Err(
                 Error::new(ErrorKind::Device("cuDNN has no memory".to_owned())),
@@ -97,7 +98,7 @@ impl Descriptor {
         let mut count = 0;
         // SAFETY: the descriptor is alive, the pointer is to a live variable, and no values are asked for.
         check(unsafe {
-            sys::cudnnBackendGetAttribute(self.0, name, of, 0, &mut count, ptr::null_mut())
+            (api()?.cudnnBackendGetAttribute)(self.0, name, of, 0, &mut count, ptr::null_mut())
         })?;
         Ok(usize::try_from(count).unwrap_or(0))
     }
@@ -107,7 +108,7 @@ impl Descriptor {
         let (mut number, mut count) = (0i64, 0);
         // SAFETY: the descriptor is alive, and the pointers are to live variables, with room for one value.
         check(unsafe {
-            sys::cudnnBackendGetAttribute(
+            (api()?.cudnnBackendGetAttribute)(
                 self.0,
                 name,
                 i64::TYPE,
@@ -125,7 +126,7 @@ impl Descriptor {
         let (mut notes, mut count) = ([0u32; MOST], 0);
         // SAFETY: the descriptor is alive, the pointers are to live variables, with room for so many values.
         check(unsafe {
-            sys::cudnnBackendGetAttribute(
+            (api()?.cudnnBackendGetAttribute)(
                 self.0,
                 name,
                 of,
@@ -147,7 +148,7 @@ impl Descriptor {
         let mut count = 0;
         // SAFETY: the descriptors are alive, made to be filled; there are as many as are asked for.
         check(unsafe {
-            sys::cudnnBackendGetAttribute(
+            (api()?.cudnnBackendGetAttribute)(
                 self.0,
                 name,
                 Link::TYPE,
@@ -163,13 +164,14 @@ impl Descriptor {
     /// Executes a plan.
     pub fn execute(&self, handle: sys::cudnnHandle_t, pack: &Descriptor) -> Result<()> {
         // SAFETY: handle and descriptors are alive; who made the pack answers for the memory that it names.
-        check(unsafe { sys::cudnnBackendExecute(handle, self.0, pack.0) })
+        check(unsafe { (api()?.cudnnBackendExecute)(handle, self.0, pack.0) })
     }
 }
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
+        let Ok(api) = api() else { return };
         // SAFETY: it is ours, and nothing that outlives it needs it.
-        let _ = unsafe { sys::cudnnBackendDestroyDescriptor(self.0) };
+        let _ = unsafe { (api.cudnnBackendDestroyDescriptor)(self.0) };
     }
 }

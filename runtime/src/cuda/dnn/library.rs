@@ -6,7 +6,7 @@
 
 use super::super::{Activation, Context};
 use super::descriptor::{Address, Descriptor, Link, check};
-use super::{Convolution, ConvolutionPart};
+use super::{Convolution, ConvolutionPart, api};
 use crate::{Channel, Config, DType, Error, Result, log};
 use cudarc::cudnn::sys::{
     self, cudnnBackendAttributeName_t as Name, cudnnBackendAttributeType_t as Type,
@@ -52,7 +52,7 @@ impl Library {
         context.bind()?;
         let mut handle = ptr::null_mut();
         // SAFETY: the pointer is to a live variable; the handle is never destroyed.
-        check(unsafe { sys::cudnnCreate(&mut handle) })?;
+        check(unsafe { (api()?.cudnnCreate)(&mut handle) })?;
         let forms = HashMap::new();
         Ok(Library { handle, forms })
     }
@@ -103,7 +103,7 @@ impl Library {
             .finish()?
             .ok_or_else(|| Error::internal("cuDNN takes no such memory"))?;
         // SAFETY: handle and stream are alive; the driver's and the runtime's streams are the same.
-        check(unsafe { sys::cudnnSetStream(self.handle, stream.cast()) })?;
+        check(unsafe { (api()?.cudnnSetStream)(self.handle, stream.cast()) })?;
         // The caller checked that operands and result lie in memory of this device as far as the form says.
         planned.plan.execute(self.handle, &pack)
     }
