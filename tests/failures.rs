@@ -337,3 +337,43 @@ fn eager() {
 fn tiered() {
     in_a_child("tiered", false);
 }
+
+/// A compiler that never ends costs speed alone: it is ended, and ready-made kernels compute.
+#[test]
+fn a_compiler_that_hangs() {
+    if std::env::var_os("FAILURES_HANG").is_some() {
+        let setting = Setting {
+            mode: Mode::Compiled,
+            strict: false,
+            threads: 1,
+        };
+        right(&attempt(setting).run().remove(0).expect("no failure"));
+        assert!(stats().fallbacks >= 1 && stats().kernels_compiled == 0);
+        return;
+    }
+    if Command::new("gcc").arg("--version").output().is_err() {
+        eprintln!("skipped: no gcc");
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let compiler = folder.path().join("cc");
+    let script = "#!/bin/sh\ncase \"$*\" in *-###*) exec gcc \"$@\" ;; esac\nsleep 600\n";
+    std::fs::write(&compiler, script).expect("written");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&compiler, mode).expect("allowed");
+    let output = Command::new(std::env::current_exe().expect("this program"))
+        .args(["--exact", "a_compiler_that_hangs", "--nocapture"])
+        .env("FAILURES_HANG", "1")
+        .env("CC", format!("'{}' -g0", compiler.display()))
+        .env("FERROTRACE_COMPILE_TIMEOUT", "0.3")
+        .env("FERROTRACE_CACHE", "off")
+        .env_remove("FERROTRACE_STRICT")
+        .output()
+        .expect("it starts");
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaints}");
+    assert!(
+        complaints.contains("FERROTRACE_COMPILE_TIMEOUT"),
+        "{complaints}"
+    );
+}

@@ -392,3 +392,92 @@ fn link(fd: &OwnedFd, name: &OsStr) -> Result<PathBuf, String> {
     let target = fs::readlinkat(fd, name, Vec::new()).map_err(text)?;
     Ok(PathBuf::from(OsString::from_vec(target.into_bytes())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    fn private(path: &Path) -> Result<Folder, String> {
+        Folder::open(path, Sharing::Private)
+    }
+
+    #[test]
+    fn paths_of_all_kinds_lead_to_one_folder() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        let made = private(&at("a/b")).expect("made");
+        made.write("x", b"here").expect("written");
+        for made in ["a", "a/b"] {
+            let mode = std::fs::metadata(at(made)).expect("there").mode();
+            assert_eq!(mode & 0o777, 0o700);
+        }
+        symlink("b", at("a/to")).expect("linked");
+        symlink(at("a"), at("absolute")).expect("linked");
+        symlink("absolute/to", at("both")).expect("linked");
+        symlink("round", at("round")).expect("linked");
+        for name in [
+            "a/b",
+            "a/./b/",
+            "a/b/../b",
+            "a/to",
+            "absolute/b",
+            "both",
+            "both/../to",
+        ] {
+            let folder = private(&at(name)).expect(name);
+            let found = folder.read("x").expect("trusted").expect("there");
+            assert_eq!(found.bytes, b"here", "{name}");
+        }
+        assert!(private(&at("round")).is_err_and(|why| why.contains("os error 40")));
+        assert!(private(&at("a/b/x")).is_err_and(|why| why.contains("is no folder")));
+        assert!(private(&at("a/b/x/y")).is_err());
+    }
+
+    #[test]
+    fn a_shared_folder_is_not_made_and_must_be_sticky() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("tmp");
+        let open = || Folder::open(&path, Sharing::Sticky);
+        assert!(open().is_err() && !path.exists());
+        std::fs::create_dir(&path).expect("made");
+        let allow = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode));
+        for (mode, fits) in [
+            (0o755, true),
+            (0o1777, true),
+            (0o777, false),
+            (0o775, false),
+        ] {
+            allow(mode).expect("allowed");
+            assert_eq!(open().is_ok(), fits, "{mode:o}");
+            assert_eq!(private(&path).is_ok(), mode == 0o755, "{mode:o}");
+            // What is private may lie below, where nobody can take its place.
+            assert_eq!(private(&path.join("own")).is_ok(), fits, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn names_are_new_and_files_are_whole() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let folder = private(dir.path()).expect("opened");
+        let inner = folder.new_folder("in-").expect("made");
+        let other = folder.new_folder("in-").expect("made");
+        assert_ne!(inner.path(), other.path());
+        assert!(inner.create("x").is_ok() && inner.create("x").is_err());
+        folder.write_link("link", "x").expect("linked");
+        folder.write_link("link", "y").expect("linked again");
+        assert_eq!(folder.read_link("link"), Some("y".into()));
+        assert!(folder.read("link").is_err() && !folder.has("link"));
+        folder.write("link", b"a file now").expect("replaced");
+        let found = folder.read("link").expect("trusted").expect("there");
+        assert_eq!(found.bytes, b"a file now");
+        let mut names: Vec<_> = folder
+            .entries_named("li")
+            .into_iter()
+            .map(|e| e.name)
+            .collect();
+        names.extend(folder.entries_named(TEMPORARY).into_iter().map(|e| e.name));
+        assert_eq!(names, ["link"]);
+        assert!(folder.read("nothing").is_ok_and(|found| found.is_none()));
+    }
+}
