@@ -221,6 +221,42 @@ impl Body {
         }
     }
 
+    /// A value as a half type holds it; as it is for other types, or if it is one of the half type already.
+    pub fn push_rounded(&mut self, value: Value, to: DType) -> Value {
+        if !to.is_half() || self.is_rounded(value, to, 6) {
+            return value;
+        }
+        self.push(BodyOp::Round(value, to), DType::F32)
+    }
+
+    /// Whether rounding to a half type leaves a value as it is: one that was rounded to it, perhaps chosen among such, or
+    /// taken with another sign, in at most `steps` operations.
+    fn is_rounded(&self, value: Value, half: DType, steps: u32) -> bool {
+        let Some(steps) = steps.checked_sub(1) else {
+            return false;
+        };
+        let of = |v: Value| self.is_rounded(v, half, steps);
+        match self.value(value).op {
+            BodyOp::Load { dtype, .. } => dtype == half,
+            BodyOp::Number(n) => self.numbers[n as usize].dtype == half,
+            BodyOp::Round(_, to) => to == half,
+            BodyOp::Cast(a) => matches!(self.value(a).dtype, DType::I8 | DType::U8 | DType::Bool),
+            BodyOp::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Relu, a) => of(a),
+            BodyOp::Binary(BinaryOp::Maximum | BinaryOp::Minimum, a, b) => of(a) && of(b),
+            BodyOp::Select(_, a, b) => of(a) && of(b),
+            BodyOp::Reduce {
+                kind: ReduceKind::Max | ReduceKind::Min,
+                value,
+                ..
+            }
+            | BodyOp::Scan {
+                kind: ReduceKind::Max | ReduceKind::Min,
+                value,
+            } => of(value),
+            _ => false,
+        }
+    }
+
     /// Appends a mask, or finds the equal one. `None` for no inequality.
     pub fn push_mask(&mut self, mut conditions: Vec<Expr>) -> Option<MaskId> {
         conditions.sort();
@@ -318,7 +354,7 @@ impl Body {
         from: &Body,
         roots: &[Value],
         of: &dyn Fn(&Term) -> Option<Expr>,
-        forward: &dyn Fn(Source, &Expr) -> Option<Value>,
+        forward: &dyn Fn(Source, &Expr) -> Option<(Value, DType)>,
         ranges: &R,
     ) -> Vec<Value> {
         self.copy(from, roots, of, forward, &|_, _, op| op, ranges)
@@ -341,7 +377,7 @@ impl Body {
         from: &Body,
         roots: &[Value],
         of: &dyn Fn(&Term) -> Option<Expr>,
-        forward: &dyn Fn(Source, &Expr) -> Option<Value>,
+        forward: &dyn Fn(Source, &Expr) -> Option<(Value, DType)>,
         replace: &dyn Fn(&mut Body, Value, BodyOp) -> BodyOp,
         ranges: &R,
     ) -> Vec<Value> {
@@ -382,8 +418,8 @@ impl Body {
                     mask: m,
                 } => {
                     let index = expr(index);
-                    if let Some(value) = forward(*source, &index) {
-                        map[v] = value;
+                    if let Some((value, stored)) = forward(*source, &index) {
+                        map[v] = self.push_rounded(value, stored);
                         continue;
                     }
                     let mask = mask(self, m);

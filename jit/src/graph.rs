@@ -9,11 +9,24 @@ use std::panic::Location;
 /// How faithful compiled arithmetic is to operator-by-operator execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// Half-precision intermediates stay in binary32; comparisons and casts to integers round.
+    /// Half-precision intermediates stay in binary32 where one continuous operator alone reads them. What is used more than
+    /// once, stored, cast or decided by is rounded once, and all that use it read the rounded number.
     #[default]
     Fast,
     /// Every recorded operation rounds to its dtype: pointwise results are bit for bit those of eager mode.
     EagerExact,
+}
+
+/// How a value of a half type, which is computed in binary32, is read; [`simplify`](crate::simplify::simplify) decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// As computed where a kernel computes it, rounded where it lies in memory.
+    #[default]
+    Stored,
+    /// Rounded, in memory or not.
+    Always,
+    /// The sums of a product or convolution, as computed: where they lie in memory for kernels to read, in binary32.
+    Never,
 }
 
 /// What a node computes.
@@ -40,6 +53,15 @@ pub struct Node {
     pub location: Option<&'static Location<'static>>,
     /// The precision it was recorded under.
     pub precision: Precision,
+    /// How all that use it read it, if it is of a half type.
+    pub rounding: Rounding,
+}
+
+impl Node {
+    /// Whether all that use it read it rounded to its half type.
+    pub fn rounds(&self) -> bool {
+        self.rounding == Rounding::Always
+    }
 }
 
 /// An input: a stored tensor's window (its offset is not part of the graph).
@@ -120,6 +142,17 @@ impl Graph {
     ) {
         self.location = location;
         self.precision = precision;
+    }
+
+    /// Sets how the node is read.
+    pub(crate) fn set_rounding(&mut self, id: ValueId, rounding: Rounding) {
+        self.nodes[id.0 as usize].rounding = rounding;
+    }
+
+    /// The node, a product or convolution, gives its sums as they are computed.
+    pub(crate) fn widen(&mut self, id: ValueId) {
+        let node = &mut self.nodes[id.0 as usize];
+        node.dtype = node.dtype.compute();
     }
 
     /// The nodes whose values are wanted, in order.
@@ -266,6 +299,10 @@ impl Graph {
     ) -> ValueId {
         let id = ValueId(self.nodes.len() as u32);
         let (location, precision) = (self.location, self.precision);
+        let rounding = match precision {
+            Precision::EagerExact if dtype.is_half() => Rounding::Always,
+            _ => Rounding::Stored,
+        };
         self.nodes.push(Node {
             op,
             args,
@@ -273,6 +310,7 @@ impl Graph {
             dtype,
             location,
             precision,
+            rounding,
         });
         id
     }

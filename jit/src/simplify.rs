@@ -7,10 +7,11 @@ mod device;
 mod ordering;
 mod pooling;
 mod products;
+mod rounding;
 mod scattering;
 mod shaping;
 
-use crate::graph::{Graph, NodeOp, Precision};
+use crate::graph::{Graph, NodeOp, Precision, Rounding};
 use ferrotrace_kernels::{
     Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
@@ -23,7 +24,9 @@ use std::hash::{Hash, Hasher};
 struct Simplifier {
     graph: Graph,
     precision: Precision,
-    /// By hash of operator, operands and precision. Of several with one hash the last is known.
+    /// Whether what is appended gives its sums as computed.
+    unrounded: bool,
+    /// By hash of operator, operands, precision and rounding. Of several with one hash the last is known.
     known: FxHashMap<u64, ValueId>,
     kernels: Kernels,
 }
@@ -55,6 +58,7 @@ impl OpBuilder for Simplifier {
         match op {
             // A kernel of its own, which never holds the scores.
             Op::Composite(Composite::Attention { .. }) => {}
+            Op::Unrounded(op) => return self.unrounded(*op, operands),
             Op::Composite(composite) => return composite::decompose(&composite, self, operands),
             Op::Reduce {
                 kind: ReduceKind::Mean,
@@ -78,7 +82,7 @@ impl Simplifier {
     /// Appends an operator as it is, or finds the equal one.
     fn keep(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         let mut hasher = FxHasher::default();
-        (&op, self.precision).hash(&mut hasher);
+        (&op, self.precision, self.unrounded).hash(&mut hasher);
         for operand in operands {
             operand_key(operand).hash(&mut hasher);
         }
@@ -89,6 +93,9 @@ impl Simplifier {
             return Ok(value);
         }
         let value = self.graph.push(op, operands)?;
+        if self.unrounded && self.dtype(value).is_half() {
+            self.graph.set_rounding(value, Rounding::Never);
+        }
         self.known.insert(hash, value);
         Ok(value)
     }
@@ -99,7 +106,17 @@ impl Simplifier {
         let keys = operands.iter().map(operand_key);
         matches!(&node.op, NodeOp::Op(known) if known == op)
             && node.precision == self.precision
+            && (node.rounding == Rounding::Never) == (self.unrounded && node.dtype.is_half())
             && node.args.iter().map(operand_key).eq(keys)
+    }
+
+    /// A product or convolution as it was summed.
+    fn unrounded(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
+        let within = std::mem::replace(&mut self.unrounded, true);
+        let sum = self.push(op, operands);
+        self.unrounded = within;
+        let sum = sum?;
+        self.cast(sum, self.dtype(sum).compute())
     }
 
     /// Σ / n in the accumulator's type, rounded once.
@@ -202,9 +219,11 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
         Kernels::All => sorts_of_values(graph, &mut live),
         Kernels::Few(_) => vec![None; live.len()],
     };
+    let rounds = rounding::rounding(graph, &live);
     let mut builder = Simplifier {
         graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
+        unrounded: false,
         known: FxHashMap::default(),
         kernels,
     };
@@ -239,6 +258,9 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
         map[v] = builder
             .push(op.clone(), args)
             .map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
+        if rounds[v] {
+            builder.graph.set_rounding(map[v], Rounding::Always);
+        }
     }
     let outputs = graph.outputs().iter().map(|v| map[v.0 as usize]).collect();
     let mut simplified = builder.graph;

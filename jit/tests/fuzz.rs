@@ -4,7 +4,9 @@
 mod common;
 
 use common::generate::{Limits, Program, program};
-use common::{copied, difference, kept};
+use common::rounding::oracle::{Rule, evaluate};
+use common::rounding::{self, Sizes};
+use common::{buffer_of, copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
 use ferrotrace_jit::tune::{Choice, changes};
@@ -255,10 +257,10 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
 }
 
 /// Compiles the kernels of many programs at once, so that the compiler runs once for many.
-fn prepare(programs: &[Program], thresholds: fn(&Graph) -> Thresholds) {
+fn prepare<'a>(graphs: impl Iterator<Item = &'a Graph>, thresholds: fn(&Graph) -> Thresholds) {
     let mut sources: Vec<KernelSource> = Vec::new();
-    for p in programs {
-        let Ok(draft) = draft(p.graph.clone(), &thresholds(&p.graph)) else {
+    for graph in graphs {
+        let Ok(draft) = draft(graph.clone(), &thresholds(graph)) else {
             continue;
         };
         for step in draft.steps {
@@ -280,13 +282,8 @@ fn check_compiled(
 ) {
     let seeds: Vec<u64> = seeds.collect();
     for batch in seeds.chunks(32) {
-        prepare(
-            &batch
-                .iter()
-                .map(|&s| program(s, limits))
-                .collect::<Vec<_>>(),
-            thresholds,
-        );
+        let programs: Vec<Program> = batch.iter().map(|&s| program(s, limits)).collect();
+        prepare(programs.iter().map(|p| &p.graph), thresholds);
         for &seed in batch {
             let ((), stats) = stats_scope(|| check(seed, limits, run));
             assert_eq!(stats.fallbacks, 0, "seed {seed} ran on ready-made kernels");
@@ -372,6 +369,87 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ..MIDDLE
     };
     check_compiled(count(150), &limits, |_| Thresholds::default(), compiled);
+}
+
+const FEW: Sizes = Sizes {
+    rows: &[1, 2, 3, 5, 8],
+    columns: &[1, 2, 4, 7, 8, 16],
+    ops: 14,
+};
+
+/// Rows past vectors, blocks and chunks.
+const MANY: Sizes = Sizes {
+    rows: &[1, 2, 8, 33, 300],
+    columns: &[1, 4, 16, 33, 64, 128],
+    ops: 12,
+};
+
+/// What counts of the oracle's results must be bit for bit what the runner gives, zeros' signs apart. The number of
+/// results compared.
+fn against_oracle(seed: u64, p: &rounding::Program, rule: Rule, run: Runner) -> usize {
+    let known = evaluate(&p.graph, &p.arrays, rule);
+    let got = run(p.graph.clone(), &p.arrays, &p.scalars);
+    let got = got.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", p.graph));
+    let mut compared = 0;
+    for (v, got) in p.graph.outputs().iter().zip(&got) {
+        let (node, want) = (p.graph.node(*v), &known[v.0 as usize]);
+        if !want.counts {
+            continue;
+        }
+        compared += 1;
+        let want = Array {
+            buffer: buffer_of(&want.values, node.dtype),
+            layout: ferrotrace_runtime::Layout::contiguous(node.shape.clone()),
+            dtype: node.dtype,
+        };
+        if let Some(why) = difference(got, &want, 0.0, true) {
+            let draft = draft(p.graph.clone(), &Thresholds::default());
+            let text = draft.map(|d| ferrotrace_jit::Explanation::of(&d).to_string());
+            let text = text.unwrap_or_else(|e| e.to_string());
+            panic!("seed {seed}: output %{}: {why}\n{}\n{text}", v.0, p.graph);
+        }
+    }
+    compared
+}
+
+/// The evaluation itself is right: everywhere rounded, it is eager mode.
+#[test]
+fn eager_mode_rounds_every_half_value() {
+    let mut compared = 0;
+    for seed in count(800) {
+        let p = rounding::program(seed, FEW, Precision::Fast);
+        let eager: Runner = |graph, arrays, scalars| run_eagerly(&graph, arrays, scalars);
+        compared += against_oracle(seed, &p, Rule::Everywhere, eager);
+    }
+    assert!(compared > 0, "no result counts");
+}
+
+/// All uses of a recorded half-precision value read one number, interpreted.
+#[test]
+fn drafts_read_one_number_of_a_half_value() {
+    let mut compared = 0;
+    for seed in count(3000) {
+        let p = rounding::program(seed, FEW, Precision::Fast);
+        compared += against_oracle(seed, &p, Rule::Recorded, interpreted);
+        compared += against_oracle(seed, &p, Rule::Recorded, interpreted_changed);
+        let p = rounding::program(seed, FEW, Precision::EagerExact);
+        compared += against_oracle(seed, &p, Rule::Everywhere, interpreted);
+    }
+    assert!(compared > 0, "no result counts");
+}
+
+/// The same, compiled.
+#[test]
+fn plans_read_one_number_of_a_half_value() {
+    let seeds: Vec<u64> = count(60).collect();
+    for batch in seeds.chunks(32) {
+        let draw = |seed: &u64| rounding::program(*seed, MANY, Precision::Fast);
+        let programs: Vec<rounding::Program> = batch.iter().map(draw).collect();
+        prepare(programs.iter().map(|p| &p.graph), |_| Thresholds::default());
+        for (seed, p) in batch.iter().zip(&programs) {
+            against_oracle(*seed, p, Rule::Recorded, compiled);
+        }
+    }
 }
 
 /// Long rows, blocks and chunks: sizes past every threshold of the emitter.

@@ -112,6 +112,7 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
             order,
             align_corners,
         } => ops::pool::run_interpolate(*size, *order, *align_corners, args, shape, dtype),
+        Op::Unrounded(op) => run(op, args, shape, dtype),
         Op::Composite(op) => ops::composite::run(op, args, shape, dtype),
         view => {
             let x = array(args, 0)?;

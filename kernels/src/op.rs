@@ -555,6 +555,9 @@ pub enum Op {
         /// Whether corners map to corners.
         align_corners: bool,
     },
+    /// A matrix product or convolution whose result of a half type is left as it was summed, in binary32: what a definition
+    /// adds to it is rounded once with it. Programs do not record it.
+    Unrounded(Box<Op>),
     /// Defined by its decomposition.
     Composite(Composite),
 }

@@ -4,7 +4,7 @@
 use super::{Expansion, Limits, Realized, Site, loops};
 use crate::body::{BodyOp, Source};
 use crate::emit::cuda::attention as template;
-use crate::graph::{Graph, Node, NodeOp, Precision};
+use crate::graph::{Graph, Node, NodeOp};
 use crate::nest::{LoopNest, flat_index};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
@@ -287,8 +287,7 @@ fn attention(
             continue;
         };
         // Scores stay in binary32.
-        let rounds = node.dtype.is_half() && id != softmax.weights;
-        if rounds && node.precision == Precision::EagerExact {
+        if node.rounds() && id != softmax.weights {
             return Err(Refusal::NoTemplate);
         }
         if id == product {

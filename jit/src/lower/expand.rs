@@ -7,7 +7,7 @@ pub(crate) use indices::PROVED;
 use super::{Realized, Site, realize};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::Expr;
-use crate::graph::{Graph, Node, NodeOp, Precision};
+use crate::graph::{Graph, Node, NodeOp};
 use ferrotrace_kernels::{
     BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, ValueId, ops::pointwise, ops::view,
 };
@@ -59,7 +59,12 @@ impl<'a> Expansion<'a> {
         let value = if self.realized.is_stored(id) {
             self.load(id, index, mask)
         } else {
-            self.node(id, index, mask)?
+            let node = self.graph.node(id);
+            let value = self.node(id, index, mask)?;
+            match node.rounds() {
+                true => self.body.push_rounded(value, node.dtype),
+                false => value,
+            }
         };
         self.known.insert(key, value);
         Ok(value)
@@ -90,7 +95,7 @@ impl<'a> Expansion<'a> {
         )
     }
 
-    /// The expansion of an operator at an index.
+    /// The expansion of an operator at an index, not rounded.
     pub fn node(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
         let graph = self.graph;
         let node = graph.node(id);
@@ -132,12 +137,7 @@ impl<'a> Expansion<'a> {
             Op::Cast(dtype) => {
                 let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
                 let a = self.boundary(node, a, 0, *dtype);
-                let cast = self.cast(a, dtype.compute());
-                if dtype.is_half() {
-                    self.body.push(BodyOp::Round(cast, *dtype), DType::F32)
-                } else {
-                    cast
-                }
+                self.cast(a, dtype.compute())
             }
             Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
             Op::Scan { kind, .. } => self.scan_of_one(node, *kind, index, mask)?,
@@ -178,13 +178,7 @@ impl<'a> Expansion<'a> {
             }
             other => return Err(Error::internal(format!("{} has no lowering", other.name()))),
         };
-        // EagerExact: every recorded operation rounds to its dtype.
-        Ok(match node.precision {
-            Precision::EagerExact if node.dtype.is_half() => {
-                self.body.push(BodyOp::Round(value, node.dtype), DType::F32)
-            }
-            _ => value,
-        })
+        Ok(value)
     }
 
     pub(super) fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {
@@ -223,8 +217,11 @@ impl<'a> Expansion<'a> {
             return Ok(self.number(&node.args[which], dtype));
         };
         let inner = broadcast_index(&self.graph.node(x).shape, index);
-        let value = self.value(x, &inner, mask)?;
+        let mut value = self.value(x, &inner, mask)?;
         let from = self.graph.node(x).dtype;
+        if from != dtype {
+            value = self.body.push_rounded(value, from);
+        }
         let value = self.cast(value, dtype.compute());
         if dtype.is_half() && from != dtype {
             return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
@@ -234,9 +231,13 @@ impl<'a> Expansion<'a> {
 
     /// A value at an index of its own, cast to `dtype`.
     pub(super) fn element(&mut self, x: ValueId, dtype: DType, index: &[Expr]) -> Result<Value> {
-        let value = self.value(x, index, None)?;
+        let mut value = self.value(x, index, None)?;
+        let from = self.graph.node(x).dtype;
+        if from != dtype {
+            value = self.body.push_rounded(value, from);
+        }
         let value = self.cast(value, dtype.compute());
-        if dtype.is_half() && self.graph.node(x).dtype != dtype {
+        if dtype.is_half() && from != dtype {
             return Ok(self.body.push(BodyOp::Round(value, dtype), DType::F32));
         }
         Ok(value)
@@ -248,18 +249,10 @@ impl<'a> Expansion<'a> {
             return value;
         };
         let from = self.graph.node(x).dtype;
-        let rounded = matches!(
-            self.body.value(value).op,
-            BodyOp::Load { .. } | BodyOp::Round(..)
-        );
-        if !from.is_half()
-            || result.is_float()
-            || rounded
-            || self.body.value(value).dtype != DType::F32
-        {
+        if result.is_float() || self.body.value(value).dtype != DType::F32 {
             return value;
         }
-        self.body.push(BodyOp::Round(value, from), DType::F32)
+        self.body.push_rounded(value, from)
     }
 
     /// start + i·step in `I64` where all are integers, else in `F64`.

@@ -227,7 +227,7 @@ fn lower_node(
         }
         None => flat_index(&iter, 0),
     };
-    let nest = LoopNest {
+    Ok(LoopNest {
         node: id,
         place,
         dtype: node.dtype,
@@ -237,11 +237,6 @@ fn lower_node(
         body,
         result,
         exact,
-    };
-    Ok(if reduce.is_some() && exact {
-        rounded(nest)
-    } else {
-        nest
     })
 }
 
@@ -299,14 +294,4 @@ fn reduction(
         result,
     );
     (body, reduced)
-}
-
-/// The nest with its half-precision result rounded.
-fn rounded(mut nest: LoopNest) -> LoopNest {
-    if nest.dtype.is_half() {
-        nest.result = nest
-            .body
-            .push(BodyOp::Round(nest.result, nest.dtype), DType::F32);
-    }
-    nest
 }

@@ -2,7 +2,7 @@
 //! what has been folded so far (ir C1, C5).
 
 use super::expand::Expansion;
-use super::{Limits, Realized, Site, rounded};
+use super::{Limits, Realized, Site};
 use crate::body::{Body, BodyOp, Number, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, Precision};
@@ -84,7 +84,7 @@ pub(super) fn lower_scan(
         update: None,
         exact: node.precision == Precision::EagerExact,
     };
-    Ok(if nest.exact { rounded(nest) } else { nest })
+    Ok(nest)
 }
 
 /// Appends the scan of `value`, whose column is `position`.

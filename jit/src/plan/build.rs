@@ -9,7 +9,7 @@ use crate::body::Source;
 use crate::emit::{self, Alike, Emitted, Machine, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
-use crate::schedule::{FusedNode, Prologue, Scheduled, fuse};
+use crate::schedule::{FusedNode, Prologue, Scheduled, fuse, widen};
 use crate::simplify::simplify;
 use crate::tune::Measured;
 use ferrotrace_kernels::{Op, ValueId};
@@ -54,7 +54,7 @@ impl Spans {
 }
 
 /// The passes after simplification.
-fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
+fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft> {
     let mut spans = Spans(Timer::start());
     let (products, multiprocessors) = graph.device().capability().unwrap_or_default();
     let limits = &Limits {
@@ -85,7 +85,8 @@ fn draft_of(recorded: Graph, graph: Graph, limits: &Limits) -> Result<Draft> {
     };
     let lowering = lower(&graph, limits)?;
     spans.end("lower");
-    let schedule = fuse(&graph, &lowering, limits);
+    let mut schedule = fuse(&graph, &lowering, limits);
+    widen(&mut graph, &lowering, &mut schedule);
     spans.end("fuse");
     report::loops(&lowering, &schedule);
     let scheduled = schedule.steps.iter().map(|step| match step {

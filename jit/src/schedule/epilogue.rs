@@ -83,6 +83,7 @@ fn epilogue(
         return None;
     };
     let plain = !kernel.exact
+        && !node.rounds()
         && kernel.product.is_none()
         && kernel.body.values().len() <= MOST
         && store.update.is_none()

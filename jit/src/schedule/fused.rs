@@ -336,7 +336,7 @@ impl FusedNode {
                     let how = difference((&store.index, &extents), (index, &extents));
                     mismatch.set(Some(how.unwrap_or(Mismatch::Unknown)));
                 }
-                Some(store.value)
+                Some((store.value, store.dtype))
             };
             let wanted = roots(&node.stores);
             let copies = body.import(&node.body, &wanted, &of, &forward, extents.as_slice());

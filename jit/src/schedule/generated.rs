@@ -5,14 +5,15 @@
 //! product again in a kernel of its own.
 
 use super::template::walking;
-use super::{FusedNode, Fusion, Product, Refusal, Store};
+use super::{FusedNode, Fusion, Product, Refusal, Store, moved, roots};
 use crate::bisect::may_fuse;
-use crate::body::{BodyOp, Source, Value};
+use crate::body::{Body, BodyOp, Source, Value};
 use crate::emit::cuda::product::{Sides, shared_bytes};
-use crate::expr::Var;
+use crate::expr::{Expr, Var};
 use crate::graph::{Graph, Precision};
 use crate::lower::{Limits, Lowered, Lowering};
 use crate::nest::flat_index;
+use ferrotrace_runtime::DType;
 use petgraph::stable_graph::NodeIndex;
 
 /// How a generated product is cut into tiles.
@@ -190,16 +191,39 @@ pub(super) fn behind(
     let (Some((value, true)), None) = (loads.next(), loads.next()) else {
         return Err(Refusal::AcrossPanels);
     };
+    let value = if node.rounds() {
+        round_product(&mut fused, value as Value, node.dtype)
+    } else {
+        value as Value
+    };
     // Where others need the product too, it is one of the results.
     fused.stores.push(Store {
         node: product.node,
         dtype: node.dtype,
-        value: value as Value,
+        value,
         index: flat_index(&fused.extents(), 0),
         update: None,
     });
     fused.exact |= node.precision == Precision::EagerExact;
     Ok(fused)
+}
+
+/// Makes all that reads the product, the one load `product`, read it rounded to its type: accumulators take the load's place.
+/// Returns the rounded value.
+fn round_product(fused: &mut FusedNode, product: Value, dtype: DType) -> Value {
+    let mut body = Body::default();
+    let round = |body: &mut Body, old: Value, op: BodyOp| match old == product {
+        true => BodyOp::Round(body.push(op, dtype.compute()), dtype),
+        false => op,
+    };
+    let mut wanted = roots(&fused.stores);
+    wanted.push(product);
+    let extents = fused.extents();
+    let mut copies = body.rewrite(&fused.body, &wanted, &round, extents.as_slice());
+    let rounded = copies.pop().unwrap_or(product);
+    fused.stores = moved(&fused.stores, copies, &Expr::clone);
+    fused.body = body;
+    rounded
 }
 
 /// The time in which every multiprocessor multiplies a tile of so many columns, in bytes moved.

@@ -12,6 +12,7 @@ mod prologue;
 mod refusal;
 mod template;
 mod veto;
+mod widen;
 
 use crate::bisect::may_fuse;
 use crate::body::Source;
@@ -36,6 +37,7 @@ pub use given_up::GivenUp;
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
+pub(crate) use widen::widen;
 
 /// One step of a schedule.
 #[derive(Clone, Debug)]

@@ -4,6 +4,7 @@
 pub mod generate;
 pub mod ready_made;
 pub mod rng;
+pub mod rounding;
 pub mod track;
 
 use ferrotrace_jit::{Graph, PlanInput};

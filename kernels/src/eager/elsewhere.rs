@@ -52,6 +52,10 @@ fn by_library(
     dtype: DType,
     dense: Dense<'_>,
 ) -> Result<Option<Array>> {
+    let op = match op {
+        Op::Unrounded(op) => op,
+        op => op,
+    };
     if *op != Op::Matmul {
         return cuda::run(op, args, shape, dtype, dense);
     }

@@ -423,7 +423,8 @@ pub fn run_by_library(
     after: &After<'_>,
 ) -> Result<Option<Array>> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
-    if a.dtype != dtype || b.dtype != dtype || !dtype.is_float() {
+    let wide = a.dtype.is_half() && dtype == DType::F32;
+    if a.dtype != b.dtype || !(wide || a.dtype == dtype) || !dtype.is_float() {
         return Ok(None);
     }
     let parts = Parts::of(a.shape(), b.shape())?;
@@ -443,7 +444,8 @@ pub fn run_by_library(
     let out = Array::empty(device, shape.clone(), dtype)?;
     for i in (0..a_starts.len()).step_by(count.max(1)) {
         let done = product(&Product {
-            dtype,
+            dtype: a.dtype,
+            result: dtype,
             sizes: [m, n, k],
             count,
             a: Matrix {

@@ -5,6 +5,7 @@ pub mod composite;
 pub mod conv;
 pub mod correlation;
 pub mod create;
+mod decides;
 pub mod index;
 pub mod matmul;
 pub mod pointwise;
@@ -77,6 +78,10 @@ impl Op {
             Op::Pool(spec) => pool::infer(spec, args),
             Op::AdaptiveAvgPool { size } => pool::infer_adaptive(*size, args),
             Op::Interpolate { size, .. } => pool::infer_interpolate(*size, args),
+            Op::Unrounded(op) => {
+                let (shape, dtype) = op.infer(args)?;
+                Ok((shape, dtype.compute()))
+            }
             Op::Composite(op) => composite::infer(op, args),
             view => view::infer(view, args),
         }
@@ -140,6 +145,7 @@ impl Op {
             Op::Scatter { .. } => "scatter",
             Op::SliceAssign { .. } => "slice_assign",
             Op::Matmul => "matmul",
+            Op::Unrounded(op) => op.name(),
             Op::Conv(spec) => conv::name(spec),
             Op::Correlate(_) => "correlate",
             Op::Pool(spec) => pool::name(spec),

@@ -44,9 +44,11 @@ pub enum Activation {
 /// c = f(a·b + bias) for each matrix of a batch: m×k by k×n into dense row-major m×n, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// Of all: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks for 10
-    /// bits of the operands' fractions.
+    /// Of the operands: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks
+    /// for 10 bits of the operands' fractions.
     pub dtype: DType,
+    /// Of the result and the bias: that of the operands, or, of half types without a bias, binary32.
+    pub result: DType,
     /// Rows of `a`, columns of `b`, what is summed over.
     pub sizes: [usize; 3],
     /// Matrices.
@@ -178,7 +180,8 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
     let Some(index) = index.filter(|_| m * n * k * p.count > 0 && FOUND.is_ok()) else {
         return Ok(false);
     };
-    if !p.dtype.is_float() || i32::try_from(p.count).is_err() {
+    let wide = p.dtype.is_half() && p.result == DType::F32 && p.bias.is_none();
+    if !p.dtype.is_float() || !(wide || p.result == p.dtype) || i32::try_from(p.count).is_err() {
         return Ok(false);
     }
     // Row-major matrices are the transposes of the library's: cᵀ = bᵀ·aᵀ.
@@ -186,6 +189,7 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
         return Ok(false);
     };
     let held = |buffer: &Buffer| buffer.bytes() / p.dtype.size();
+    let room = |buffer: &Buffer| buffer.bytes() / p.result.size();
     let at = |x: &Matrix<'_>, rows: usize, columns: usize| {
         let reach = |n: usize, stride: isize| (n as isize - 1) * stride;
         let all = [
@@ -199,8 +203,8 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
         address(x.buffer, index, fits, x.start, p.dtype)
     };
     let (left, right) = (at(&p.a, m, k)?, at(&p.b, k, n)?);
-    let fits = p.out.1 + m * n * p.count <= held(p.out.0);
-    let out = address(p.out.0, index, fits, p.out.1, p.dtype)?;
+    let fits = p.out.1 + m * n * p.count <= room(p.out.0);
+    let out = address(p.out.0, index, fits, p.out.1, p.result)?;
     let bias = match p.bias {
         Some((buffer, start)) => address(buffer, index, start + n <= held(buffer), start, p.dtype)?,
         None => 0,
@@ -208,6 +212,7 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
     let words = [right, left, out, bias];
     let request = Request {
         dtype: p.dtype,
+        result: p.result,
         short: p.dtype == DType::F32 && Config::get().tf32,
         sizes: [n as u64, m as u64, k as u64],
         count: p.count as i32,

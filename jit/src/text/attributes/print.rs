@@ -153,6 +153,7 @@ pub fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
         Op::Full { .. } | Op::Arange { .. } | Op::Random { .. } | Op::Unary(_) | Op::Binary(_) => {
             Vec::new()
         }
+        Op::Unrounded(op) => of(op),
         Op::Where | Op::Cast(_) | Op::Barrier | Op::Matmul => Vec::new(),
     }
 }

@@ -1,18 +1,30 @@
 //! Matrix products and convolutions with what surrounds them.
 
 use super::build::{reshape, transpose, value};
-use crate::{ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
-use ferrotrace_runtime::{Error, Result, Shape};
+use crate::{ArgMeta, BinaryOp, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
 
-/// `y + bias`, which must not change `y`'s shape.
-fn biased(b: &mut dyn OpBuilder, y: ValueId, bias: ValueId) -> Result<ValueId> {
+/// The operator's result as it was summed: a bias is to be added before it is rounded.
+fn summed(b: &mut dyn OpBuilder, op: Op, operands: &[Operand; 2]) -> Result<ValueId> {
+    b.push(Op::Unrounded(Box::new(op)), operands)
+}
+
+/// The sum `y` of operands whose common dtype is `dtype`, with a bias that must not change its shape, rounded once.
+fn biased(b: &mut dyn OpBuilder, y: ValueId, bias: ValueId, dtype: DType) -> Result<ValueId> {
     let (shape, added) = (b.shape(y), b.shape(bias));
     if shape.broadcast(added).as_ref() != Some(shape) {
         return Err(Error::shape(format!(
             "a bias of shape {added} does not fit a result of shape {shape}"
         )));
     }
-    b.add(y, bias)
+    let metas = [
+        ArgMeta::Tensor(shape, dtype),
+        ArgMeta::Tensor(added, b.dtype(bias)),
+    ];
+    let (_, dtype) = Op::Binary(BinaryOp::Add).infer(&metas)?;
+    let (y, bias) = (b.cast(y, dtype.compute())?, b.cast(bias, dtype.compute())?);
+    let sum = b.add(y, bias)?;
+    b.cast(sum, dtype)
 }
 
 /// x·wᵀ (+ bias): x `[.., in]`, w `[out, in]` (or `[in]`, for one output without a dimension), bias `[out]`.
@@ -28,12 +40,13 @@ pub(super) fn linear(b: &mut dyn OpBuilder, args: &[Operand], bias: bool) -> Res
             )));
         }
     };
-    let y = b.push(Op::Matmul, &[x.into(), w.into()])?;
-    if bias {
-        biased(b, y, value(args, 2)?)
-    } else {
-        Ok(y)
+    let operands = [x.into(), w.into()];
+    if !bias {
+        return b.push(Op::Matmul, &operands);
     }
+    let dtype = b.dtype(x).promote(b.dtype(w));
+    let y = summed(b, Op::Matmul, &operands)?;
+    biased(b, y, value(args, 2)?, dtype)
 }
 
 /// Convolution + one number a channel of the result.
@@ -43,7 +56,8 @@ pub(super) fn conv_bias(
     spec: &ConvSpec,
 ) -> Result<ValueId> {
     let (x, w, bias) = (value(args, 0)?, value(args, 1)?, value(args, 2)?);
-    let y = b.push(Op::Conv(Box::new(spec.clone())), &[x.into(), w.into()])?;
+    let dtype = b.dtype(x).promote(b.dtype(w));
+    let y = summed(b, Op::Conv(Box::new(spec.clone())), &[x.into(), w.into()])?;
     let spatial = spec.stride.len();
     let shape = b.shape(y);
     let channels = shape[shape.rank() - spatial - 1];
@@ -56,7 +70,7 @@ pub(super) fn conv_bias(
     let mut column = Shape::from(channels);
     column.dims_mut().resize(spatial + 1, 1);
     let bias = reshape(b, bias, &column)?;
-    b.add(y, bias)
+    biased(b, y, bias, dtype)
 }
 
 #[cfg(test)]

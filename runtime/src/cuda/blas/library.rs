@@ -17,7 +17,9 @@ const KINDS: usize = 4096;
 /// What the library is to compute, in its own terms (columns first): all but the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::cuda) struct Request {
+    /// Of the operands.
     pub dtype: DType,
+    pub result: DType,
     /// Whether binary32 may be shortened to TF32.
     pub short: bool,
     /// Rows, columns, depth.
@@ -148,6 +150,7 @@ impl Kind {
         use sys::cublasComputeType_t as Compute;
         use sys::cublasLtMatmulDescAttributes_t as Of;
         use sys::cudaDataType_t as Type;
+        let wide = request.result != request.dtype;
         let (ty, compute, scale) = match request.dtype {
             DType::F64 => (
                 Type::CUDA_R_64F,
@@ -209,7 +212,9 @@ impl Kind {
         let shapes = [turned(0, m, k), turned(1, k, n), (m, n)];
         let lines = [request.lines[0], request.lines[1], m];
         let batches = [request.batches[0], request.batches[1], (m * n) as i64];
+        let result = if wide { Type::CUDA_R_32F } else { ty };
         for i in 0..3 {
+            let ty = if i == 2 { result } else { ty };
             let (rows, columns) = shapes[i];
             let layout = &mut kind.layouts[i];
             // SAFETY: as above.
