@@ -1,6 +1,6 @@
 //! Where half-precision values round.
 
-use super::run;
+use super::{kernels, run};
 use crate::common::{filled, values};
 use half::{bf16, f16};
 
@@ -35,4 +35,54 @@ fn a_half_operand_of_another_half_type_is_rounded_to_it() {
         (values(&got[0]), values(&got[1])),
         (vec![1.0, 1.0], vec![0.0, 0.0])
     );
+}
+
+// What is stored and what decides by it are one kernel, which reads the number that it stores.
+#[test]
+fn a_decision_in_the_kernel_that_stores_reads_what_is_stored() {
+    let x = filled::<bf16>(&[4, 2], |i| bf16::from_f32(256.0 - (i % 2) as f32));
+    let text = "%0: bf16[4, 2] = input 0 [2, 1]
+                %1: bf16[4, 2] = add(%0, 0.4)
+                %2: bool[4, 2] = eq(%1, 256.0)
+                %3: bf16[4, 1] = max(%1) {dims: [1], keepdim: true}
+                %4: bool[4, 2] = eq(%1, %3)
+                return %1 %2 %4";
+    let got = run(text, std::slice::from_ref(&x), 0.0);
+    assert_eq!(values(&got[1]), [1.0, 0.0].repeat(4));
+    assert_eq!(values(&got[2]), [1.0, 0.0].repeat(4));
+    assert_eq!(kernels(text), 1);
+}
+
+// What one continuous operator reads is not rounded: 1 / 512 is lost in bfloat16.
+#[test]
+fn a_chain_of_continuous_operators_stays_in_binary32() {
+    let x = filled::<bf16>(&[2], |_| bf16::ONE);
+    let text = "%0: bf16[2] = input 0 [1]
+                %1: bf16[2] = add(%0, 0.001953125)
+                %2: bf16[2] = sub(%1, 1.0)
+                return %2";
+    let small = 1.0 / 512.0;
+    assert_eq!(values(&run(text, &[x.clone()], small)[0]), [small; 2]);
+    let exact: Vec<String> = text.lines().map(|l| format!("{l} exact")).collect();
+    let exact = exact.join("\n").replace("return %2 exact", "return %2");
+    assert_eq!(values(&run(&exact, &[x], 0.0)[0]), [0.0; 2]);
+}
+
+// A bias is added to sums in binary32: once by the definition, and in the memory between product and kernel.
+#[test]
+fn a_bias_is_added_to_sums_that_are_not_rounded() {
+    let of = |data: [f32; 2]| filled::<bf16>(&[1, 2], |i| bf16::from_f32(data[i]));
+    let bias = filled::<bf16>(&[1], |_| bf16::from_f32(-256.0));
+    for exact in ["", " exact"] {
+        let text = format!(
+            "%0: bf16[1, 2] = input 0 [2, 1]
+             %1: bf16[1, 2] = input 1 [2, 1]
+             %2: bf16[1] = input 2 [1]
+             %3: bf16[1, 1] = linear(%0, %1, %2) {{bias: true}}{exact}
+             %4: bf16[1, 1] = exp(%3){exact}
+             return %3 %4"
+        );
+        let inputs = [of([16.0, 1.0]), of([16.0, 0.5]), bias.clone()];
+        assert_eq!(values(&run(&text, &inputs, 0.01)[0]), [0.5]);
+    }
 }
