@@ -6,12 +6,21 @@ use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::{DType, Layout};
 use std::fmt;
 
-/// A store into memory that holds other data before, at positions that depend on values (ir P3). The positions of two
-/// rows are never equal, those of two columns may be: columns are walked in order, on one thread.
+/// Where an update stores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// At positions that depend on values: an [`Index`](crate::body::BodyOp::Index) value (ir P3). The positions of two
+    /// rows are never equal, those of two columns may be: columns are walked in order, on one thread.
+    At(Value),
+    /// At the store's own positions, which are this window of the result's memory, each once.
+    Window(Layout),
+}
+
+/// A store into memory that holds other data before.
 #[derive(Clone, Debug)]
 pub struct Update {
-    /// Where: an [`Index`](crate::body::BodyOp::Index) value.
-    pub at: Value,
+    /// Where.
+    pub target: Target,
     /// How the value joins what is there; it takes its place where this is none.
     pub combine: Option<BinaryOp>,
     /// The data before, in the node's shape.
@@ -36,10 +45,28 @@ pub struct LoopNest {
     pub result: Value,
     /// Where the result is stored, over the iteration variables and, for a scan, the columns.
     pub place: Expr,
-    /// For a scatter, what takes the place of `place`.
+    /// For what is written over other data, how; a scatter's takes the place of `place`.
     pub update: Option<Update>,
     /// Whether it was recorded under [`Precision::EagerExact`](crate::Precision).
     pub exact: bool,
+}
+
+impl Update {
+    /// The value that says where, if one does.
+    pub fn at(&self) -> Option<Value> {
+        match self.target {
+            Target::At(value) => Some(value),
+            Target::Window(_) => None,
+        }
+    }
+
+    /// The window that is written, if all of it is known beforehand.
+    pub fn window(&self) -> Option<&Layout> {
+        match &self.target {
+            Target::At(_) => None,
+            Target::Window(window) => Some(window),
+        }
+    }
 }
 
 impl LoopNest {
@@ -103,7 +130,13 @@ pub(crate) fn update_text(update: Option<&Update>) -> String {
         Source::Node(v) => format!("%{}", v.0),
     };
     let combine = update.combine.map_or("write", BinaryOp::name);
-    format!(" {combine} at v{} of {base}", update.at)
+    match &update.target {
+        Target::At(at) => format!(" {combine} at v{at} of {base}"),
+        Target::Window(window) => {
+            let (offset, sizes, strides) = (window.offset(), window.shape(), window.strides());
+            format!(" {combine} {offset} {sizes} {strides:?} of {base}")
+        }
+    }
 }
 
 impl fmt::Display for Body {

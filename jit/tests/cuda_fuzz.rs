@@ -199,6 +199,7 @@ const MIDDLE: Limits = Limits {
     pointwise: false,
     precision: Precision::Fast,
     approximate: true,
+    slices: false,
 };
 
 #[test]

@@ -27,6 +27,7 @@ const SMALL: Limits = Limits {
     pointwise: false,
     precision: Precision::Fast,
     approximate: false,
+    slices: false,
 };
 
 type Runner = fn(Graph, &[Array], &[Scalar]) -> Result<Vec<Array>>;
@@ -469,4 +470,39 @@ fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {
     check_compiled(count(120), &MIDDLE, |_| placing(), donated);
+}
+
+/// Chains of writes to slices, with reads between.
+const SLICES: Limits = Limits {
+    slices: true,
+    ops: 24,
+    ..SMALL
+};
+
+#[test]
+fn interpreted_slice_writes_give_the_results_of_eager_mode() {
+    for seed in count(2500) {
+        check(seed, &SLICES, interpreted);
+    }
+}
+
+#[test]
+fn compiled_slice_writes_give_the_results_of_eager_mode() {
+    let limits = Limits {
+        ops: 12,
+        slices: true,
+        ..MIDDLE
+    };
+    check_compiled(count(120), &limits, |_| Thresholds::default(), compiled);
+}
+
+/// In the memory of inputs.
+#[test]
+fn slice_writes_over_inputs_give_the_results_of_eager_mode() {
+    let limits = Limits {
+        ops: 12,
+        slices: true,
+        ..MIDDLE
+    };
+    check_compiled(count(120), &limits, |_| placing(), donated);
 }

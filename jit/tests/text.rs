@@ -33,6 +33,7 @@ fn random_graphs_come_back() {
             pointwise: false,
             precision,
             approximate: false,
+            slices: false,
         };
         for seed in 0..300 {
             let graph = program(seed, &limits).graph;

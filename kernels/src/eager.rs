@@ -168,6 +168,36 @@ pub fn copied(x: &Array) -> Result<Array> {
     copy::copy(x, x.shape(), x.dtype)
 }
 
+/// A dense copy in memory that nothing else uses, but for a window of it that is to be written: what lies there is
+/// copied only where leaving it out would take more than one run of elements a row.
+///
+/// # Errors
+/// Out of memory.
+pub fn copied_around(x: &Array, window: &Layout) -> Result<Array> {
+    let out = Array::empty(x.buffer.device(), x.shape().clone(), x.dtype)?;
+    let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
+    let part = |layout: &Layout, d, first, len| self::window(layout, d, first, len, 1);
+    let mut at = window.offset();
+    for d in 0..x.shape().rank() {
+        let (stride, size) = (out.layout.strides()[d] as usize, x.shape()[d]);
+        let (first, len) = (at / stride, window.shape()[d]);
+        at %= stride;
+        // A window with gaps in a dimension is copied from its first position to its last.
+        let gaps = len > 1 && window.strides()[d] != stride as isize;
+        let end = if gaps { first } else { first + len };
+        for (first, end) in [(0, first), (end, size)] {
+            let target = part(&to, d, first, end - first);
+            let source = x.with_layout(part(&from, d, first, end - first));
+            copy::assign(&out, &target, &source)?;
+        }
+        (to, from) = (
+            part(&to, d, first, end - first),
+            part(&from, d, first, end - first),
+        );
+    }
+    Ok(out)
+}
+
 /// The array itself if it has the dtype, else a dense converted copy.
 ///
 /// # Errors

@@ -2,7 +2,7 @@
 //! and write and in the slots of their numbers, of which the text holds neither. Equal forms are found by hash and
 //! compared in full, as in hash-consing (Ershov, 1958); what was written for the first is given other names.
 
-use super::{Emitted, Pointer};
+use super::{Emitted, Overwrite, Pointer};
 use crate::body::{BodyOp, Number, Source};
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::{Operand, ValueId};
@@ -138,7 +138,7 @@ impl<'a> Form<'a> {
             let updates = match (&x.update, &y.update) {
                 (None, None) => true,
                 (Some(x), Some(y)) => {
-                    (x.at, x.combine, &x.base.1) == (y.at, y.combine, &y.base.1)
+                    (&x.target, x.combine, &x.base.1) == (&y.target, y.combine, &y.base.1)
                         && self.rank(x.base.0) == other.rank(y.base.0)
                 }
                 _ => false,
@@ -245,7 +245,11 @@ impl<'a> Form<'a> {
             in_place: in_place.iter().map(|&(w, r)| (id(w), source(r))).collect(),
             updates: updates
                 .iter()
-                .map(|(w, r, layout)| (id(*w), source(*r), layout.clone()))
+                .map(|u| Overwrite {
+                    node: id(u.node),
+                    base: (source(u.base.0), u.base.1.clone()),
+                    window: u.window.clone(),
+                })
                 .collect(),
             numbers: numbers.iter().map(number).collect(),
             chunks: *chunks,

@@ -131,7 +131,7 @@ impl Writer<'_> {
         for &s in needed {
             let store = &self.node.stores[s];
             if let Some(update) = &store.update {
-                pairs.extend(self.in_place_update(store.node, update));
+                pairs.extend(self.in_place_update(store, update));
                 continue;
             }
             let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {

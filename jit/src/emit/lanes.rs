@@ -4,6 +4,7 @@ use super::Machine;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
+use crate::nest::Update;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
@@ -45,7 +46,8 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
 
 /// Where a store writes.
 pub(super) fn place<'a>(node: &'a FusedNode, store: &'a Store) -> &'a Expr {
-    match store.update.as_ref().map(|u| &node.body.value(u.at).op) {
+    let at = store.update.as_ref().and_then(Update::at);
+    match at.map(|at| &node.body.value(at).op) {
         Some(BodyOp::Index(e)) => e,
         _ => &store.index,
     }

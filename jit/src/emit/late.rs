@@ -82,7 +82,7 @@ impl Writer<'_> {
         let mut values = Vec::new();
         for &s in &l.stores {
             let store = &self.node.stores[s];
-            if store.update.is_some() {
+            if store.update.as_ref().is_some_and(|u| u.at().is_some()) {
                 return None;
             }
             carried.extend(base(self.store_indices.get(&s)?)?);

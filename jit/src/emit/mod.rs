@@ -28,6 +28,8 @@ mod stage;
 mod store;
 mod tile;
 mod update;
+
+pub(crate) use update::are_apart;
 mod value;
 mod walk;
 
@@ -73,6 +75,17 @@ pub enum Pointer {
     Write(ValueId),
 }
 
+/// A node that is written over other data.
+#[derive(Clone, Debug)]
+pub struct Overwrite {
+    /// The node.
+    pub node: ValueId,
+    /// The data before, in the node's shape.
+    pub base: (Source, Layout),
+    /// The window of the node's memory that the kernel writes all of, if it is known beforehand.
+    pub window: Option<Layout>,
+}
+
 /// A kernel and how it is launched.
 #[derive(Clone, Debug)]
 pub struct Emitted {
@@ -87,7 +100,7 @@ pub struct Emitted {
     /// Pairs (node written, buffer read) that may share memory.
     pub in_place: Vec<(ValueId, Source)>,
     /// Nodes that are written over other data, and what lies in their memory before.
-    pub updates: Vec<(ValueId, Source, Layout)>,
+    pub updates: Vec<Overwrite>,
     /// Its numbers, in order.
     pub numbers: Vec<Number>,
     /// Chunks of work.

@@ -7,6 +7,7 @@
 //! expensive: then the loop that first computes it keeps it in a scratch row.
 
 use crate::body::{BodyOp, Value};
+use crate::nest::Update;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
 
@@ -56,10 +57,8 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     let dependence = node.dependence();
     let mut needed = vec![false; n];
     // The place of a scatter is printed where it stores: of its index value only the operands are computed.
-    let places = |s: usize| match &node.stores[s].update {
-        Some(update) => body.operands(update.at),
-        None => Default::default(),
-    };
+    let at = |s: usize| node.stores[s].update.as_ref().and_then(Update::at);
+    let places = |s: usize| at(s).map_or_else(Default::default, |at| body.operands(at));
     for &s in stores {
         needed[node.stores[s].value as usize] = true;
         for v in places(s) {
@@ -102,7 +101,7 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     }
     for &s in stores {
         let value = node.stores[s].value;
-        if node.stores[s].update.is_some() {
+        if at(s).is_some() {
             let last = places(s).into_iter().map(|v| stage[v as usize]).max();
             let last = last.unwrap_or(0).max(stage[value as usize]);
             loops[last].stores.push(s);

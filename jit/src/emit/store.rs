@@ -21,7 +21,7 @@ impl Writer<'_> {
             .iter()
             .position(|p| *p == Pointer::Write(id))
             .unwrap_or_default();
-        if let Some(update) = &store.update {
+        if let Some(update) = store.update.as_ref().filter(|u| u.at().is_some()) {
             return self.update_store(s, update.combine, pointer, at);
         }
         let index = self.store_indices[&s].clone();

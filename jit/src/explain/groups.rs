@@ -135,7 +135,7 @@ pub(crate) fn of_step(draft: &Draft, step: &Step) -> Traffic {
     let mut seen = BTreeSet::new();
     for source in reads.iter().filter(|s| seen.insert(**s)) {
         let whole = bytes(source);
-        let updates = |kernel: &Emitted| kernel.updates.iter().any(|u| u.1 == *source);
+        let updates = |kernel: &Emitted| kernel.updates.iter().any(|u| u.base.0 == *source);
         traffic.read += match step {
             Step::Launch(kernel) if !updates(kernel) => {
                 let nodes = kernel.before.iter().chain([&kernel.node]);

@@ -4,6 +4,7 @@ use super::Memory;
 use super::datum::Datum;
 use crate::body::{Body, BodyOp, MaskId, Value};
 use crate::expr::{Expr, Term};
+use crate::nest::Update;
 use crate::schedule::{FusedNode, Store, roots};
 use ferrotrace_kernels::support::philox;
 use ferrotrace_kernels::{Array, BinaryOp, Distribution, ReduceKind, ValueId};
@@ -101,9 +102,9 @@ impl<'m, 'a> Frame<'m, 'a> {
                                 value.dtype()
                             )));
                         }
-                        let place = match &store.update {
+                        let place = match store.update.as_ref().and_then(Update::at) {
                             None => self.index(&store.index)?,
-                            Some(update) => self.value(update.at)?.to_i64(),
+                            Some(at) => self.value(at)?.to_i64(),
                         };
                         let cell = elements.get_mut(place as usize);
                         let outside =

@@ -29,7 +29,8 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
                     Op::Scan { .. } | Op::Scatter { .. } | Op::IndexPut { .. }
                 )
             };
-            generated && !matches!(&nodes[i].op, NodeOp::Op(op) if fixed(op))
+            let fixed = matches!(&nodes[i].op, NodeOp::Op(op) if fixed(op));
+            generated && !fixed && realized.write(id).is_none()
         })
         .collect();
     let mut turned = vec![false; nodes.len()];

@@ -26,6 +26,11 @@ impl LastUse {
         LastUse(last)
     }
 
+    /// The last node that uses a value; the greatest number there is for an output.
+    pub fn after(&self, id: ValueId) -> u32 {
+        self.0[id.0 as usize]
+    }
+
     /// Whether storing a value would let more than one other result go, each at least half as large: computing it again
     /// for later users would keep them all. Inputs alone, which often cannot go, do not count. `realized` says what is
     /// stored of what comes before.

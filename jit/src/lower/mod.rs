@@ -126,6 +126,17 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
         } else {
             let known = sites.len();
             let mut nest = lower_node(graph, &realized, id, None, &mut sites)?;
+            if let Some(write) = realized.write(id)
+                && let Some(&Operand::Value(source)) = graph.node(write.holder).args.get(1)
+                && !realized.is_stored(source)
+                && update::reads_across(&nest, node.shape.numel())
+            {
+                sites.truncate(known);
+                realized.set_stored(source);
+                let apart = lower_node(graph, &realized, source, None, &mut sites)?;
+                steps.push(Lowered::Nest(Box::new(split::split_loops(apart))));
+                nest = lower_node(graph, &realized, id, None, &mut sites)?;
+            }
             if flexible[i]
                 && let Some(order) = layout::vote(&nest.body, &nest.iter, limits)
             {
@@ -164,6 +175,9 @@ fn lower_node(
         && scan::length(&node.shape, *dim) > 1
     {
         return scan::lower_scan(graph, realized, id, (*kind, *dim), sites);
+    }
+    if let Some(write) = realized.write(id) {
+        return update::lower_write(graph, realized, (id, write), sites);
     }
     if matches!(op, Op::Scatter { .. } | Op::IndexPut { .. }) {
         return scatter::lower_scatter(graph, realized, id, sites);

@@ -136,6 +136,7 @@ fn part(
     let updates = |op: &Op| matches!(op, Op::Scatter { .. } | Op::IndexPut { .. });
     let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view() && !updates(op));
     let free = computed
+        && realized.write(base).is_none()
         && alone
         && of.dtype == dtype
         && of.shape.numel() > 0

@@ -4,7 +4,8 @@ use super::attention::{self, Found};
 use super::layout::{self, Order};
 use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
-use super::{scan, scatter, update};
+use super::update::{self, Write};
+use super::{scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
@@ -34,10 +35,8 @@ pub struct Limits {
     pub cat: usize,
     /// The parts of a concatenation are written in place where that saves this many bytes a part.
     pub cat_bytes: u64,
-    /// A slice is written over a dying tensor of at least this many times its size.
-    pub update_factor: usize,
-    /// And of at least this many bytes.
-    pub update_bytes: usize,
+    /// Whether slices are written over what they are assigned to.
+    pub updates: bool,
     /// Most nests of one fused node (scheduler L-14).
     pub fusion_nests: usize,
     /// Most operations of one fused node.
@@ -161,8 +160,7 @@ impl Default for Limits {
             window: 8,
             cat: 8,
             cat_bytes: 1 << 14,
-            update_factor: 8,
-            update_bytes: 1 << 16,
+            updates: true,
             fusion_nests: 64,
             fusion_ops: 160,
             outlined_calls: 8,
@@ -236,6 +234,8 @@ pub struct Realized {
     /// Values not stored row-major.
     orders: FxHashMap<ValueId, Order>,
     pub(super) pieces: Pieces,
+    /// Assignments written over what they are assigned to.
+    writes: FxHashMap<ValueId, Write>,
     /// Attention, by its result, and the nodes that are computed within.
     attentions: FxHashMap<ValueId, Found>,
     inside: Vec<bool>,
@@ -257,6 +257,16 @@ impl Realized {
     /// Fixes the order of a node's elements in memory, before anything reads it (ir L14).
     pub(super) fn set_order(&mut self, id: ValueId, order: Order) {
         self.orders.insert(id, order);
+    }
+
+    /// What an assignment writes over what it is assigned to, if it does.
+    pub(super) fn write(&self, id: ValueId) -> Option<&Write> {
+        self.writes.get(&id)
+    }
+
+    /// Gives a value memory that had none, before anything reads it there.
+    pub(super) fn set_stored(&mut self, id: ValueId) {
+        self.stored[id.0 as usize] = true;
     }
 
     /// Whether the node has memory: inputs do.
@@ -392,6 +402,7 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         apart: FxHashSet::default(),
         orders: FxHashMap::default(),
         pieces: Pieces::default(),
+        writes: FxHashMap::default(),
         attentions: FxHashMap::default(),
         inside: vec![false; n],
         refusals: Vec::new(),
@@ -408,11 +419,21 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         }
     }
     let lasts = LastUse::of(graph);
+    let assigns = |node: &Node| matches!(node.op, NodeOp::Op(Op::SliceAssign { .. }));
+    let assigns = limits.updates && graph.nodes().iter().any(assigns);
+    let readers = match assigns {
+        true => update::readers(graph),
+        false => Vec::new(),
+    };
     let mut output = vec![false; n];
     for v in graph.outputs() {
         users[v.0 as usize] += 1;
         output[v.0 as usize] = true;
     }
+    let nested = match assigns {
+        true => update::nested(graph, &users),
+        false => Vec::new(),
+    };
     let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
@@ -438,6 +459,21 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
                     false => need_memory(graph, &mut realized, &mut costs, operand),
                 }
             }
+            store(&mut realized, &mut costs, id);
+            continue;
+        }
+        let assigned =
+            matches!(op, Op::SliceAssign { .. }) && assigns && !nested.get(i).is_some_and(|&n| n);
+        if assigned
+            && let Some(write) = update::written(graph, id)
+            && !update::is_read_through(graph, &realized, &readers, id, &write)
+        {
+            need_memory(graph, &mut realized, &mut costs, write.base);
+            let at = (id, write.base);
+            for kept in update::kept_before(graph, &realized, &readers, &lasts, at) {
+                store(&mut realized, &mut costs, kept);
+            }
+            realized.writes.insert(id, write);
             store(&mut realized, &mut costs, id);
             continue;
         }
@@ -543,9 +579,6 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         }
     }
     pieces::place(graph, &mut realized, &users, limits);
-    update::in_place(graph, &mut realized, &users, limits, |realized, id| {
-        need_memory(graph, realized, &mut costs, id);
-    });
     realized
 }
 

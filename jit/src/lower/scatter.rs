@@ -6,7 +6,7 @@ use super::{Limits, Realized, Site};
 use crate::body::BodyOp;
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp, Precision};
-use crate::nest::{LoopNest, Update};
+use crate::nest::{LoopNest, Target, Update};
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -194,7 +194,11 @@ pub(super) fn lower_scatter(
         body,
         result,
         place: Expr::default(),
-        update: Some(Update { at, combine, base }),
+        update: Some(Update {
+            target: Target::At(at),
+            combine,
+            base,
+        }),
         exact: node.precision == Precision::EagerExact,
     })
 }

@@ -2,7 +2,7 @@
 
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
-use crate::nest::LoopNest;
+use crate::nest::{LoopNest, Target, Update};
 
 /// Most splits of one nest.
 const MOST: usize = 8;
@@ -33,10 +33,10 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
             _ => None,
         };
         let mut body = Body::default();
-        let at = nest.update.as_ref().map_or(nest.result, |u| u.at);
+        let at = nest.update.as_ref().and_then(Update::at);
         let roots = body.import(
             &nest.body,
-            &[nest.result, at],
+            &[nest.result, at.unwrap_or(nest.result)],
             &of,
             &|_, _| None,
             extents.as_slice(),
@@ -44,8 +44,8 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
         nest.body = body;
         nest.place = nest.place.substitute(&of, extents.as_slice());
         nest.result = roots[0];
-        if let Some(update) = &mut nest.update {
-            update.at = roots[1];
+        if let (Some(update), Some(_)) = (&mut nest.update, at) {
+            update.target = Target::At(roots[1]);
         }
     }
     nest

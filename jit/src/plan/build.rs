@@ -71,10 +71,7 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
             false => limits.window.max(26),
         },
         in_order_scans: limits.in_order_scans || !graph.device().is_cpu(),
-        update_factor: match graph.device().is_cpu() {
-            true => limits.update_factor,
-            false => usize::MAX,
-        },
+        updates: limits.updates && graph.device().is_cpu(),
         attention: graph.device().shared_memory().unwrap_or(0),
         // Long rows are cut into pieces by the emitter.
         scan_length: match graph.device().is_cpu() {
@@ -439,7 +436,7 @@ pub(crate) fn accesses(step: &Step) -> (Vec<Source>, Vec<ValueId>) {
     reads.extend(
         step.kernel()
             .iter()
-            .flat_map(|k| k.updates.iter().map(|u| u.1)),
+            .flat_map(|k| k.updates.iter().map(|u| u.base.0)),
     );
     if let Step::Template(template) = step {
         // The product passes from panel to panel, and so does an operand that is computed.

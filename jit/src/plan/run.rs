@@ -300,11 +300,15 @@ impl Run<'_> {
     /// Memory for a node that a kernel writes: a part of what it lies in, or its own; of one that it updates with what
     /// is there before.
     pub(super) fn fresh(&mut self, emitted: &Emitted, id: ValueId) -> Result<Array> {
-        if let Some((_, source, layout)) = emitted.updates.iter().find(|u| u.0 == id) {
-            return eager::copied(&self.window(*source, layout)?)
-                .map_err(|e| e.at(self.draft.graph.context(id)));
-        }
-        self.given(id)
+        let Some(update) = emitted.updates.iter().find(|u| u.node == id) else {
+            return self.given(id);
+        };
+        let base = self.window(update.base.0, &update.base.1)?;
+        let copied = match &update.window {
+            None => eager::copied(&base),
+            Some(window) => eager::copied_around(&base, window),
+        };
+        copied.map_err(|e| e.at(self.draft.graph.context(id)))
     }
 
     /// Memory for a node that a step writes all of: a part of what it lies in, or its own.

@@ -95,8 +95,9 @@ pub(super) fn accesses(node: &FusedNode, sizes: &FxHashMap<Source, u64>) -> Vec<
     for store in &node.stores {
         add(Source::Node(store.node), store.dtype.size(), &store.index);
         if let Some(update) = &store.update {
-            let looked_up = Expr::from(Term::Value(update.at));
-            add(update.base.0, store.dtype.size(), &looked_up);
+            let looked_up = update.at().map(|at| Expr::from(Term::Value(at)));
+            let at = looked_up.as_ref().unwrap_or(&store.index);
+            add(update.base.0, store.dtype.size(), at);
         }
     }
     found.sort_unstable();

@@ -7,7 +7,7 @@ use super::{Epilogue, Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::lower::Limits;
-use crate::nest::{LoopNest, Update, flat_index, update_text};
+use crate::nest::{LoopNest, Target, Update, flat_index, update_text};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -38,13 +38,13 @@ pub struct Store {
     pub value: Value,
     /// Where, over the fused node's variables.
     pub index: Expr,
-    /// For a scatter, what takes the place of `index`.
+    /// For what is written over other data, how; a scatter's takes the place of `index`.
     pub update: Option<Update>,
 }
 
 /// What a body must keep for these stores: the value of each, and the place of a scatter's.
 pub(crate) fn roots(stores: &[Store]) -> Vec<Value> {
-    let of = |s: &Store| std::iter::once(s.value).chain(s.update.as_ref().map(|u| u.at));
+    let of = |s: &Store| std::iter::once(s.value).chain(s.update.as_ref().and_then(Update::at));
     stores.iter().flat_map(of).collect()
 }
 
@@ -59,9 +59,12 @@ pub(crate) fn moved(
     let mut all = Vec::with_capacity(stores.len());
     for store in stores {
         let value = next(store.value);
-        let update = store.update.clone().map(|u| Update {
-            at: next(u.at),
-            ..u
+        let update = store.update.clone().map(|u| match u.target {
+            Target::At(at) => Update {
+                target: Target::At(next(at)),
+                ..u
+            },
+            Target::Window(_) => u,
         });
         all.push(Store {
             value,
@@ -216,6 +219,12 @@ impl FusedNode {
 
     /// Whether a scatter is among the stores.
     pub fn scatters(&self) -> bool {
+        let at = |s: &Store| s.update.as_ref().and_then(Update::at);
+        self.stores.iter().any(|s| at(s).is_some())
+    }
+
+    /// Whether any store is written over other data.
+    pub fn updates(&self) -> bool {
         self.stores.iter().any(|s| s.update.is_some())
     }
 
@@ -270,8 +279,8 @@ impl FusedNode {
         later: &FusedNode,
         limits: &Limits,
     ) -> Result<(FusedNode, bool), Refusal> {
-        // L-26, L-27: what a scatter writes is complete after the kernel, and not to be read in it.
-        if earlier.scatters() || later.scatters() {
+        // L-26, L-27: what is written over other data is complete after the kernel, and not to be read in it.
+        if earlier.updates() || later.updates() {
             return Err(Refusal::Scatter);
         }
         if earlier.steps.len() + later.steps.len() > limits.fusion_nests {

@@ -155,6 +155,7 @@ impl<'a> Fusion<'a> {
         let mut sizes = FxHashMap::default();
         let mut temporaries: FxHashMap<ValueId, Temporary> = FxHashMap::default();
         let mut owner = Vec::with_capacity(lowering.steps.len());
+        let mut readers: FxHashMap<Source, Vec<NodeIndex>> = FxHashMap::default();
         for (i, step) in lowering.steps.iter().enumerate() {
             let weight = match step {
                 Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
@@ -162,7 +163,17 @@ impl<'a> Fusion<'a> {
             };
             let index = fused.add_node(weight);
             owner.push(index);
+            if let Lowered::Nest(nest) = step
+                && let Some(update) = &nest.update
+            {
+                // What is written over is read before: else it would have to be copied.
+                let before = readers.get(&update.base.0).into_iter().flatten();
+                for &reader in before.rev().take(limits.pairs) {
+                    fused.update_edge(reader, index, ());
+                }
+            }
             for source in step.reads() {
+                readers.entry(source).or_default().push(index);
                 if let Source::Node(node) = source
                     && let Some(&from) = producer.get(&node)
                 {

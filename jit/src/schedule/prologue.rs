@@ -153,7 +153,7 @@ impl Fusion<'_> {
         let [CallArg::Window(left, _), CallArg::Window(..)] = windows else {
             return Err(Refusal::Opaque);
         };
-        if kernel.scatters() {
+        if kernel.updates() {
             return Err(Refusal::Scatter);
         }
         let placed = |node: ValueId| lowering.pieces.contains_key(&node);

@@ -149,7 +149,7 @@ pub(super) fn walking(
     if kernel.product.is_some() {
         return Err(Refusal::TakenUp);
     }
-    if kernel.scatters() {
+    if kernel.updates() {
         return Err(Refusal::Scatter);
     }
     if kernel.reduces() {

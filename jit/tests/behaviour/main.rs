@@ -23,6 +23,7 @@ mod reductions;
 mod refusals;
 mod scans;
 mod scatters;
+mod slices;
 mod storing;
 mod templates;
 mod tiles;

@@ -32,6 +32,8 @@ pub struct Limits {
     pub precision: Precision,
     /// Whether a device's approximations of functions are allowed for.
     pub approximate: bool,
+    /// Whether every other step writes slices of one tensor.
+    pub slices: bool,
 }
 
 /// A graph, arrays for its inputs, numbers for its slots, and what is known of every node.
@@ -235,6 +237,9 @@ impl Generator<'_> {
                 10 => self.cast(),
                 _ => self.create(),
             };
+        }
+        if self.limits.slices && self.rng.chance(50) {
+            return self.writes();
         }
         match self.rng.below(50) {
             0..=6 => self.unary(),

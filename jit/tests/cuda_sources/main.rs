@@ -360,6 +360,7 @@ fn random_graphs() {
             pointwise: false,
             precision,
             approximate: false,
+            slices: false,
         };
         all.extend(sources(&program(seed, &limits).graph));
     }

@@ -2,7 +2,7 @@
 
 use super::super::track::{self, Track};
 use super::Generator;
-use ferrotrace_kernels::{Extent, Op, Operand, ValueId};
+use ferrotrace_kernels::{Extent, Op, Operand, UnaryOp, ValueId};
 use ferrotrace_runtime::{Scalar, Shape};
 use smallvec::SmallVec;
 
@@ -277,6 +277,86 @@ impl Generator<'_> {
         }
         let at = self.rng.below(rank - axes.len() + 1);
         self.push(Op::Index { axes, at }, &args, Some(self.track(x)));
+    }
+
+    /// Appends an operator and gives its value, if it was.
+    fn pushed(&mut self, op: Op, args: &[Operand], track: Option<Track>) -> Option<ValueId> {
+        let before = self.program.graph.nodes().len();
+        self.push(op, args, track);
+        let after = self.program.graph.nodes().len();
+        (after > before).then(|| ValueId(before as u32))
+    }
+
+    /// Writes to slices of one tensor, one after another, of one or two dimensions: of what is read of it elsewhere,
+    /// perhaps changed; what is read between may be used later.
+    pub(super) fn writes(&mut self) {
+        let mut x = self.any();
+        for _ in 0..=self.rng.below(4) {
+            match self.write(x) {
+                Some(written) => x = written,
+                None => return,
+            }
+        }
+    }
+
+    fn write(&mut self, x: ValueId) -> Option<ValueId> {
+        let shape = self.shape_of(x);
+        if shape.rank() == 0 || shape.numel() == 0 {
+            return None;
+        }
+        let dim = self.rng.below(shape.rank());
+        let step = self.rng.pick(&[1, 1, 1, 2]);
+        let len = 1 + self.rng.below(shape[dim].div_ceil(step));
+        let span = (len - 1) * step + 1;
+        let mut first = || self.rng.below(shape[dim] - span + 1) as isize;
+        let (from, to) = (first(), first());
+        let slice = |start: isize| Op::Slice {
+            dim,
+            start,
+            end: start + span as isize,
+            step,
+        };
+        let track = Some(self.track(x));
+        let mut source = self.pushed(slice(from), &[x.into()], track)?;
+        if self.rng.chance(60) {
+            let track = self.track(source);
+            let op = match self.dtype_of(source).is_float() {
+                true => UnaryOp::Neg,
+                false => UnaryOp::Abs,
+            };
+            source = self.pushed(Op::Unary(op), &[source.into()], Some(track))?;
+        }
+        if self.rng.chance(40) {
+            // The whole of a slice, of which a part is written in another dimension.
+            let part = self.pushed(slice(to), &[x.into()], track)?;
+            let dim = self.rng.below(shape.rank());
+            let size = self.shape_of(part)[dim];
+            let len = 1 + self.rng.below(size);
+            let start = self.rng.below(size - len + 1) as isize;
+            let from = self.rng.below(size - len + 1) as isize;
+            let narrow = Op::Narrow {
+                dim,
+                start: from,
+                len,
+            };
+            let cut = self.pushed(narrow, &[source.into()], Some(self.track(source)))?;
+            let op = Op::SliceAssign {
+                dim,
+                start,
+                end: start + len as isize,
+                step: 1,
+            };
+            let track = self.track(part).join(self.track(cut));
+            source = self.pushed(op, &[part.into(), cut.into()], Some(track))?;
+        }
+        let op = Op::SliceAssign {
+            dim,
+            start: to,
+            end: to + span as isize,
+            step,
+        };
+        let track = self.track(x).join(self.track(source));
+        self.pushed(op, &[x.into(), source.into()], Some(track))
     }
 
     pub(super) fn slice_assign(&mut self) {
