@@ -2,8 +2,8 @@
 
 use crate::graph::{Graph, NodeOp};
 use crate::native;
-use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{Counter, Device, Error, Result, Scalar, count};
+use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
+use ferrotrace_runtime::{Config, Counter, DType, Device, Error, Result, Scalar, count};
 
 /// Runs every node of the graph by itself, on the graph's device, and returns its outputs.
 ///
@@ -82,18 +82,22 @@ fn run_nodes(
                         .ok_or_else(|| Error::internal("a number is missing")),
                     Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
                 };
-                let args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
-                let run = native::checked(device, op, &args, &node.shape, node.dtype);
-                run.map_err(|e| e.at(graph.context(id)))?
+                let mut args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
+                for operand in graph.operands(id) {
+                    if last_use[operand.0 as usize] == i {
+                        values[operand.0 as usize] = None;
+                    }
+                }
+                let placed = |e: Error| e.at(graph.context(id));
+                match taken_over(op, &mut args, node.dtype).map_err(placed)? {
+                    Some(x) => eager::run_over(op, x, &args).map_err(placed)?,
+                    None => native::checked(device, op, &args, &node.shape, node.dtype)
+                        .map_err(placed)?,
+                }
             }
         };
         if last_use[i] > i {
             values[i] = Some(value);
-        }
-        for operand in graph.operands(id) {
-            if last_use[operand.0 as usize] == i {
-                values[operand.0 as usize] = None;
-            }
         }
     }
     let output = |v: &ValueId| {
@@ -102,4 +106,35 @@ fn run_nodes(
             .ok_or_else(|| Error::internal("an output was freed"))
     };
     graph.outputs().iter().map(output).collect()
+}
+
+/// The first operand, if the operator may change it where it lies: nothing but the operands holds its buffer, and it is
+/// all of that. A small source that lies in the same buffer is copied out of it first.
+fn taken_over(op: &Op, args: &mut [eager::Arg], dtype: DType) -> Result<Option<Array>> {
+    let whole = |x: &Array| {
+        let bytes = x.numel() * x.dtype.size();
+        let starts = x.layout.is_contiguous() && x.layout.offset() == 0;
+        starts && x.dtype == dtype && x.buffer.device().is_cpu() && x.buffer.bytes() == bytes
+    };
+    let [eager::Arg::Array(x), rest @ ..] = args else {
+        return Ok(None);
+    };
+    if !whole(x) || !eager::writes_over(op, dtype) || Config::get().nans {
+        return Ok(None);
+    }
+    if let (Op::SliceAssign { .. }, [eager::Arg::Array(source)]) = (op, &mut *rest)
+        && source.buffer.same(&x.buffer)
+        && source.layout.span().len().saturating_mul(2) <= x.numel()
+    {
+        *source = eager::copied(source)?;
+    }
+    if !x.buffer.is_unique() {
+        return Ok(None);
+    }
+    let nothing = eager::Arg::Scalar(Scalar::Bool(false));
+    count(Counter::InPlaceWrites, 1);
+    Ok(match std::mem::replace(&mut args[0], nothing) {
+        eager::Arg::Array(x) => Some(x),
+        eager::Arg::Scalar(_) => None,
+    })
 }

@@ -3,7 +3,7 @@
 use crate::kind::Kind;
 use crate::node::{Inputs, NodeArc, NodeInput, State};
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
-use ferrotrace_kernels::Array;
+use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{Device, Scalar};
 use std::ops::Range;
 use std::panic::Location;
@@ -110,6 +110,16 @@ impl Collected {
             .iter()
             .map(|entry| self.node(entry.place).facts.location)
             .collect()
+    }
+
+    /// Whether it does nothing but write slices of data into data, on the CPU: ready-made kernels do that in the memory of
+    /// what dies, whatever the positions are.
+    pub fn only_assigns(&self) -> bool {
+        let assigns = |entry: &Entry| {
+            let facts = &self.node(entry.place).facts;
+            matches!(facts.op, Some(Op::SliceAssign { .. })) && facts.device.is_cpu()
+        };
+        !self.entries.is_empty() && self.entries.iter().all(assigns)
     }
 
     /// Whether `form` is its form, for leaves with this data.

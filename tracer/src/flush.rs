@@ -1,6 +1,6 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
-use crate::backend::{Plan, PlanInput};
+use crate::backend::{Plan, PlanInput, run_releasing};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flight::Flight;
@@ -193,5 +193,9 @@ pub(crate) fn execute(
     match prepared {
         Prepared::Plan(plan) => (plan.run(&mut inputs, scalars), Arc::downgrade(&plan)),
         Prepared::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
+        Prepared::AtOnce(graph) => {
+            let arrays = inputs.into_iter().map(|input| input.array).collect();
+            (run_releasing(&graph, arrays, scalars), Weak::new())
+        }
     }
 }

@@ -41,6 +41,8 @@ pub(crate) enum Prepared {
     Plan(Arc<Plan>),
     /// On ready-made kernels, while it compiles in the background.
     Eagerly(Unplanned),
+    /// On ready-made kernels, which have nothing to gain from a plan.
+    AtOnce(Graph),
 }
 
 /// A form that runs before its plan is compiled.
@@ -157,6 +159,12 @@ pub(crate) fn prepare(
     mode: Mode,
 ) -> Result<Prepared> {
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
+    if collected.only_assigns() {
+        let graph = collected
+            .form(arrays())
+            .graph(&collected.scalar_values(), &collected.locations());
+        return graph.map(Prepared::AtOnce);
+    }
     let same = |form: &Form| collected.has_form(form, arrays());
     let entry = entry(collected.hash, same, || collected.form(arrays()));
     let example = || {

@@ -109,7 +109,11 @@ pub(crate) fn record(
     if let Some(array) = stored_view(&kind, inputs, mode) {
         return Tensor::of_fresh(Node::stored(data(kind), array));
     }
-    if mode == Mode::Eager {
+    let later = mode == Mode::Eager && is_done_later(&kind, device, inputs);
+    if later {
+        // One assignment at a time waits.
+        flush_pending(inputs);
+    } else if mode == Mode::Eager {
         let result = run_quickly(&kind, inputs).unwrap_or_else(|| run_now(device, &kind, inputs));
         return match result {
             Ok(array) => Tensor::of_fresh(Node::stored(data(kind), array)),
@@ -139,6 +143,32 @@ pub(crate) fn record(
         limit::flush(&result, level);
     }
     result
+}
+
+/// Bytes from which an assignment waits in eager mode.
+const WORTH_WAITING: usize = 1 << 14;
+
+/// Whether the operation runs in eager mode too only once its result is used: an assignment of a slice to a tensor that
+/// is not small. Where the program has dropped the tensor by then, as `x = x.slice_assign(..)` has, it is done in its memory.
+fn is_done_later(kind: &Kind, device: &Device, inputs: &[Input<'_>]) -> bool {
+    let given = |input: &Input<'_>| match input {
+        Input::Tensor(tensor) => tensor.node().facts.argument == 0,
+        _ => true,
+    };
+    matches!(kind.op(), Op::SliceAssign { .. })
+        && kind.shape.numel().saturating_mul(kind.dtype.size()) >= WORTH_WAITING
+        && device.is_cpu()
+        && trace::current() == 0
+        && inputs.iter().all(given)
+        && !Config::get().nans
+}
+
+fn flush_pending(inputs: &[Input<'_>]) {
+    let pending = inputs.iter().filter_map(|input| match input {
+        Input::Tensor(tensor) if tensor.is_pending() => Some(*tensor),
+        _ => None,
+    });
+    flush::flush_tensors(pending);
 }
 
 #[cold]
@@ -243,11 +273,7 @@ fn quick_operand<'a>(input: &'a Input<'_>) -> Option<quick::Operand<'a>> {
 
 /// Runs one operation on ready-made kernels; operands recorded in another mode are flushed first.
 fn run_now(device: &Device, kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> {
-    let pending = inputs.iter().filter_map(|input| match input {
-        Input::Tensor(tensor) if tensor.is_pending() => Some(*tensor),
-        _ => None,
-    });
-    flush::flush_tensors(pending);
+    flush_pending(inputs);
     let mut operands: SmallVec<[Arg; 3]> = SmallVec::new();
     for input in inputs {
         operands.push(match input {
