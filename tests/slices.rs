@@ -254,6 +254,24 @@ fn a_loop_of_writes_copies_nothing() {
             );
             let want = |i: usize| if i < 4000 { 1.0 } else { 0.0 };
             assert_eq!(numbers(&x), (0..n).map(want).collect::<Vec<_>>());
+            // What is read of it is copied, not all of it.
+            let ((), stats) = stats_scope(|| {
+                for i in 0..40 {
+                    let row = x.narrow(0, 100 * i, 100) * 1.0;
+                    x = x.slice_assign(0, 100 * i, 100 * i + 100, 1, &row);
+                    drop(row);
+                    x.eval().expect("it runs");
+                    let next = x.narrow(0, 100 * i, 50);
+                    x = x.slice_assign(0, 100 * i, 100 * i + 50, 1, &next);
+                    drop(next);
+                    x.eval().expect("it runs");
+                }
+            });
+            assert!(
+                stats.bytes_allocated < 80 * 8 * 1000,
+                "{}",
+                stats.bytes_allocated
+            );
             // Another handle costs one copy.
             let kept = x.clone();
             let ((), stats) = stats_scope(|| {

@@ -112,6 +112,15 @@ impl Collected {
             .collect()
     }
 
+    /// Whether it writes a slice.
+    pub fn assigns(&self) -> bool {
+        let assigns = |entry: &Entry| {
+            let op = &self.node(entry.place).facts.op;
+            matches!(op, Some(Op::SliceAssign { .. }))
+        };
+        self.entries.iter().any(assigns)
+    }
+
     /// Whether it does nothing but write slices of data into data, on the CPU: ready-made kernels do that in the memory of
     /// what dies, whatever the positions are.
     pub fn only_assigns(&self) -> bool {

@@ -9,7 +9,7 @@ use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
 use crate::plans::{self, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
-use ferrotrace_kernels::Array;
+use ferrotrace_kernels::{Array, eager};
 use ferrotrace_runtime::{Activity, Channel, Counter, Error, Result, Scalar, Timer, count, log};
 use std::sync::{Arc, Weak};
 
@@ -146,8 +146,45 @@ fn fail(nodes: &[NodeArc], error: &Error) {
     }
 }
 
+/// Most leaves among which those that share memory are looked for.
+const LOOKED_AT: usize = 32;
+
+/// Copies small windows of a tensor that dies out of its memory, where a slice is written: that can then be done there.
+fn detach(collected: &Collected, leaves: &mut [(Array, bool)]) {
+    let shared = |(x, donated): &(Array, bool)| *donated && x.buffer.handles() > 1;
+    if !(2..=LOOKED_AT).contains(&leaves.len()) || !leaves.iter().any(shared) {
+        return;
+    }
+    if !collected.assigns() {
+        return;
+    }
+    for base in 0..leaves.len() {
+        let (x, _) = &leaves[base];
+        let all = x.layout.is_contiguous()
+            && x.layout.offset() == 0
+            && x.buffer.bytes() == x.numel() * x.dtype.size();
+        if !all || !shared(&leaves[base]) || !x.buffer.device().is_cpu() {
+            continue;
+        }
+        let windows: Vec<usize> = (0..leaves.len())
+            .filter(|&i| i != base && leaves[i].0.buffer.same(&x.buffer))
+            .collect();
+        let elements: usize = windows.iter().map(|&i| leaves[i].0.numel()).sum();
+        let alone = x.buffer.handles() == windows.len() + 1;
+        if !alone || elements.saturating_mul(2) > x.numel() {
+            continue;
+        }
+        for i in windows {
+            // Without memory for it the tensor is copied instead, or that is the error.
+            if let Ok(copy) = eager::copied(&leaves[i].0) {
+                leaves[i].0 = copy;
+            }
+        }
+    }
+}
+
 /// Runs a collection and stores its outputs.
-fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
+fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
     count(Counter::Flushes, 1);
     let (timer, operations) = (Timer::start(), collected.entries.len());
     log(Channel::Flush, || {
@@ -166,6 +203,7 @@ fn run(collected: Collected, leaves: Vec<(Array, bool)>, flight: Arc<Flight>) {
         .map(|&n| collected.entry_node(n).clone())
         .collect();
     let promise = Promise { nodes, flight };
+    detach(&collected, &mut leaves);
     let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
     // What the trace alone kept alive goes before anything runs.

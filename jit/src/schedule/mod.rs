@@ -358,6 +358,10 @@ impl<'a> Fusion<'a> {
         let (Some(first), Some(second)) = (&self.graph[a], &self.graph[b]) else {
             return Err(Refusal::Opaque);
         };
+        // Before anything that looks at other nodes: a tensor that is written slice by slice has many such pairs.
+        if first.updates() || second.updates() {
+            return Err(Refusal::Scatter);
+        }
         if !self.apart.is_empty() && (self.is_apart(a) || self.is_apart(b)) {
             return Err(Refusal::Barrier);
         }

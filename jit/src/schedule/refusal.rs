@@ -37,7 +37,7 @@ pub enum Refusal {
     HoldsMore,
     /// The reduction is split over threads: its result exists only after the kernel (ir S3).
     SplitReduction,
-    /// One scatters: its result is complete only after the kernel (L-26, L-27, D-29).
+    /// One scatters, or writes a slice: its result is complete only after the kernel (L-26, L-27, D-29).
     Scatter,
     /// A scan would meet its columns in another order (ir C1).
     ScanOrder,
@@ -96,7 +96,7 @@ impl Refusal {
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::HoldsMore => "the plan would hold more memory than the operations one by one",
-            Refusal::Scatter => "a scatter's result is complete only after its kernel",
+            Refusal::Scatter => "what is written over other data is complete only after its kernel",
             Refusal::ScanOrder => "a scan would meet its columns in another order",
             Refusal::SplitScan => "a scan walks whole rows, the reduction is split over threads",
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",

@@ -171,7 +171,13 @@ impl Tensor {
         )
     }
 
-    /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`, broadcast to it.
+    /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`, broadcast to it and converted
+    /// to this tensor's dtype, which must be of the same category or a higher one.
+    ///
+    /// No other tensor changes. After `x = x.slice_assign(..)` nothing but the slice is written if nothing else holds the
+    /// old data, whether operations are recorded or not; if something does, the rest is copied once. A slice of several
+    /// dimensions is an assignment to a slice: `x.slice_assign(0, a, b, 1, &x.slice(0, a, b, 1).slice_assign(1, ..))`
+    /// writes what the inner one does.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
