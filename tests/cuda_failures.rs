@@ -176,7 +176,7 @@ extern \"C\" __global__ void FT_SYMBOL(const FT_SYMBOL_args a) { asm volatile(\"
 ";
     let source = KernelSource {
         parts: Vec::new(),
-        body: body.to_owned(),
+        body: body.into(),
         finish: false,
     };
     let kernel = compile_kernels_on(&d, &[source])

@@ -4,8 +4,8 @@
 
 use ferrotrace::prelude::*;
 
-/// Shapes after which caches are full and memory is what it stays: twice the capacity of the caches of plans.
-const WARM: usize = 2048;
+/// Shapes after which caches are full and memory is what it stays: more than the cache of plans keeps.
+const WARM: usize = 4_608;
 /// How far memory may grow afterwards. Resident memory moves by a few MiB with what the C library's allocator keeps; a
 /// leak of 200 bytes a shape passes this bound in a run of a hundred thousand, one of 4 KiB in a run of six thousand.
 const GROWTH: usize = 16 << 20;

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let signature = "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local)";
     let source = KernelSource {
         parts: Vec::new(),
-        body: format!("{signature} {{ {body} }}"),
+        body: format!("{signature} {{ {body} }}").into(),
         finish: false,
     };
     let kernel = compile_kernels(&[source]).remove(0)?;

@@ -17,6 +17,15 @@ impl Fields {
         self.0.update(bytes);
     }
 
+    /// One field in pieces.
+    pub(crate) fn add_joined(&mut self, pieces: &[&str]) {
+        let bytes: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.0.update(&(bytes as u64).to_le_bytes());
+        for piece in pieces {
+            self.0.update(piece.as_bytes());
+        }
+    }
+
     pub(crate) fn finish(&self) -> u128 {
         self.0.digest128()
     }

@@ -12,7 +12,7 @@ fn source(n: usize) -> KernelSource {
     );
     KernelSource {
         parts: Vec::new(),
-        body,
+        body: body.into(),
         finish: false,
     }
 }

@@ -12,11 +12,12 @@ use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// Forms kept, by hash; the least recently used goes first.
-const CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+/// Forms kept, and operations in them all together: a plan takes about 10 KB and 1 KB for each operation. The least
+/// recently used go first.
+const MOST_FORMS: usize = 4096;
+const MOST_OPERATIONS: usize = 1 << 17;
 
 /// A form, and its plan once it is compiled.
 #[derive(Debug)]
@@ -25,13 +26,54 @@ pub(crate) struct PlanEntry {
     plan: OnceCell<Arc<Plan>>,
 }
 
-type Cache = LruCache<u64, SmallVec<[Arc<PlanEntry>; 1]>>;
+/// Forms by their hash.
+struct Cache {
+    entries: LruCache<u64, SmallVec<[Arc<PlanEntry>; 1]>>,
+    forms: usize,
+    operations: usize,
+}
 
-static PLANS: Lazy<Mutex<Cache>> = Lazy::new(|| Mutex::new(LruCache::new(CAPACITY)));
+static PLANS: Lazy<Mutex<Cache>> = Lazy::new(|| Mutex::new(Cache::new()));
+
+impl Cache {
+    fn new() -> Cache {
+        Cache {
+            entries: LruCache::unbounded(),
+            forms: 0,
+            operations: 0,
+        }
+    }
+
+    /// Keeps an entry; what is dropped for it.
+    fn insert(&mut self, hash: u64, entry: Arc<PlanEntry>) -> Vec<Arc<PlanEntry>> {
+        self.forms += 1;
+        self.operations += entry.form.nodes.len();
+        self.entries
+            .get_or_insert_mut(hash, SmallVec::new)
+            .push(entry);
+        let mut dropped = Vec::new();
+        while self.forms > MOST_FORMS || self.operations > MOST_OPERATIONS {
+            // The newest stays, however long it is.
+            if self.entries.len() == 1 {
+                break;
+            }
+            let Some((_, oldest)) = self.entries.pop_lru() else {
+                break;
+            };
+            self.forms -= oldest.len();
+            for entry in &oldest {
+                self.operations -= entry.form.nodes.len();
+            }
+            dropped.extend(oldest);
+        }
+        dropped
+    }
+}
 
 /// Forgets every plan. Those that tensors or `jit` functions hold live on with them.
 pub fn clear_plans() {
-    PLANS.lock().clear();
+    let forgotten = std::mem::replace(&mut *PLANS.lock(), Cache::new());
+    drop(forgotten);
 }
 
 /// How a form is run.
@@ -116,7 +158,7 @@ pub(crate) fn entry(
     same: impl Fn(&Form) -> bool,
     form: impl FnOnce() -> Form,
 ) -> Arc<PlanEntry> {
-    let known = PLANS.lock().get(&hash).cloned().unwrap_or_default();
+    let known = PLANS.lock().entries.get(&hash).cloned().unwrap_or_default();
     if let Some(entry) = known.into_iter().find(|entry| same(&entry.form)) {
         return entry;
     }
@@ -125,12 +167,14 @@ pub(crate) fn entry(
         plan: OnceCell::new(),
     });
     let mut plans = PLANS.lock();
-    let there = plans.get_or_insert_mut(hash, SmallVec::new);
     // Another thread may have made the same meanwhile.
-    if let Some(entry) = there.iter().find(|entry| entry.form == made.form) {
+    let mut there = plans.entries.get(&hash).into_iter().flatten();
+    if let Some(entry) = there.find(|entry| entry.form == made.form) {
         return entry.clone();
     }
-    there.push(made.clone());
+    let dropped = plans.insert(hash, made.clone());
+    drop(plans);
+    drop(dropped);
     made
 }
 
@@ -138,6 +182,7 @@ pub(crate) fn entry(
 pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
     let plans = PLANS.lock();
     plans
+        .entries
         .iter()
         .flat_map(|(_, entries)| entries.iter().cloned())
         .collect()
@@ -145,7 +190,7 @@ pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
 
 /// The plan of a collection whose leaves have this data, if it is compiled.
 pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>> {
-    let entries = PLANS.lock().peek(&collected.hash).cloned()?;
+    let entries = PLANS.lock().entries.peek(&collected.hash).cloned()?;
     let entry = entries
         .iter()
         .find(|entry| collected.has_form(&entry.form, leaves.iter()))?;

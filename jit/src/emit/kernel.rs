@@ -352,7 +352,7 @@ impl Writer<'_> {
             updates: self.updates(needed),
             source: KernelSource {
                 parts,
-                body: text,
+                body: text.into(),
                 finish: two_phases,
             },
             pointers: self.pointers,

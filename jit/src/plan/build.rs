@@ -284,7 +284,11 @@ pub(super) fn compile(
     of_plan(draft.number, || compiled(draft, planned, measured))
 }
 
-fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
+fn compiled(
+    mut draft: Draft,
+    planned: Duration,
+    measured: Option<Arc<Measured>>,
+) -> Result<Arc<Plan>> {
     let start = Instant::now();
     let all = draft.steps.iter().flat_map(|step| {
         let before = step.before().map(|before| &before.kernel);
@@ -322,6 +326,11 @@ fn compiled(draft: Draft, planned: Duration, measured: Option<Arc<Measured>>) ->
     }
     if fallback {
         count(Counter::Fallbacks, 1);
+    }
+    for (step, kernel) in draft.steps.iter_mut().zip(&kernels) {
+        if let (Some(emitted), Some(kernel)) = (step.kernel_mut(), kernel) {
+            emitted.source = kernel.origin().clone();
+        }
     }
     let plan = Plan {
         meter: Meter::new(draft.launches.groups.len()),

@@ -95,6 +95,15 @@ impl Step {
         }
     }
 
+    /// The same, to be changed.
+    fn kernel_mut(&mut self) -> Option<&mut Emitted> {
+        match self {
+            Step::Launch(kernel) => Some(kernel),
+            Step::Template(template) => template.kernel.as_mut(),
+            Step::Call(_) => None,
+        }
+    }
+
     /// The kernel that computes an operand of the step's product, if there is one.
     pub fn before(&self) -> Option<&Before> {
         match self {

@@ -19,7 +19,7 @@ static KERNELS: LazyLock<Mutex<Kernels>> = LazyLock::new(Mutex::default);
 pub(super) fn source(texts: &[&str]) -> KernelSource {
     KernelSource {
         parts: Vec::new(),
-        body: texts.concat(),
+        body: texts.concat().into(),
         finish: false,
     }
 }

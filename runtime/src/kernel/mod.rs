@@ -78,6 +78,11 @@ impl Kernel {
         self.text.get_or_init(|| self.origin.text())
     }
 
+    /// The generated source, whose memory a caller with an equal one may share.
+    pub fn origin(&self) -> &KernelSource {
+        &self.origin
+    }
+
     /// Bytes of memory that each thread of a device has for values that find no register; 0 on the CPU, and where the
     /// driver does not say.
     pub fn spilled(&self) -> usize {

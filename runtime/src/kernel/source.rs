@@ -3,6 +3,7 @@
 use crate::digest;
 use crate::store::FORMAT;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A piece of support text that kernels share. Equal pieces appear once in a file, the lower `order` first; of one
 /// order, in the order in which kernels name them. A piece that uses another has the higher order.
@@ -37,8 +38,8 @@ impl Part {
 pub struct KernelSource {
     /// The support text that the body uses.
     pub parts: Vec<Part>,
-    /// The body.
-    pub body: String,
+    /// The body. Plans that share the kernel share its memory.
+    pub body: Arc<str>,
     /// Whether the body defines `FT_SYMBOL_finish`.
     pub finish: bool,
 }
@@ -78,30 +79,36 @@ impl KernelSource {
         fields.add(&FORMAT.to_le_bytes());
         fields.add(compiler.as_bytes());
         fields.add(&[self.finish as u8]);
-        fields.add(self.text().as_bytes());
+        let mut text = pieces(&[self]);
+        text.push(&self.body);
+        fields.add_joined(&text);
         fields.finish()
     }
 }
 
 /// The header and the parts of several kernels, each part once.
 fn support(sources: &[&KernelSource]) -> String {
+    pieces(sources).concat()
+}
+
+/// That in pieces.
+fn pieces<'a>(sources: &[&'a KernelSource]) -> Vec<&'a str> {
     let mut parts: Vec<&Part> = Vec::new();
-    let mut seen = std::collections::HashSet::new();
     for part in sources.iter().flat_map(|s| &s.parts) {
-        if seen.insert(part) {
+        if !parts.contains(&part) {
             parts.push(part);
         }
     }
     parts.sort_by_key(|part| part.order);
     let is_cuda = sources.iter().any(|s| s.body.contains("__global__"));
-    let mut text = if is_cuda { "" } else { HEADER }.to_owned();
+    let mut pieces = vec![if is_cuda { "" } else { HEADER }];
     for part in parts {
-        text.push_str(&part.text);
+        pieces.push(&part.text);
         if !part.text.ends_with('\n') {
-            text.push('\n');
+            pieces.push("\n");
         }
     }
-    text
+    pieces
 }
 
 /// One file of several kernels, named `ft_0`, `ft_1` and so on.
@@ -143,7 +150,7 @@ mod tests {
         let rest = text.strip_prefix(HEADER).expect("the header");
         let wanted = "A\nB\nB2\nC\nvoid ft_0() {}\nvoid ft_0_finish() {}\nvoid ft_1() {}\n";
         assert_eq!(rest, wanted);
-        assert!(a.text().ends_with(&a.body));
+        assert!(a.text().ends_with(&*a.body));
     }
 
     #[test]
@@ -154,7 +161,7 @@ mod tests {
             finish: false,
         };
         let mut b = a.clone();
-        b.body.push(' ');
+        b.body = "x ".into();
         assert_eq!(a.key("gcc"), a.clone().key("gcc"));
         assert_ne!(a.key("gcc"), b.key("gcc"));
         assert_ne!(a.key("gcc"), a.key("clang"));

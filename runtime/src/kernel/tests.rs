@@ -25,7 +25,7 @@ fn scale(constant: u32) -> KernelSource {
             order: 1,
             text: text.into(),
         }],
-        body,
+        body: body.into(),
         finish: false,
     }
 }

@@ -55,7 +55,7 @@ pub fn checks_of(kernel: &Emitted) -> Option<(Vec<Emitted>, usize)> {
 /// Makes a kernel report nothing: its indices were checked before.
 pub fn trust(kernel: &mut Emitted) {
     kernel.grid.reports = false;
-    kernel.source.body = kernel.source.body.replace(CHECK, "ft_within(");
+    kernel.source.body = kernel.source.body.replace(CHECK, "ft_within(").into();
 }
 
 /// By value, whether these need it.

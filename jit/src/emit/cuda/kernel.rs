@@ -285,7 +285,7 @@ impl Writer<'_> {
             products: 0,
             source: KernelSource {
                 parts,
-                body,
+                body: body.into(),
                 finish: finish.is_some(),
             },
             updates: Vec::new(),

@@ -39,7 +39,9 @@ pub fn table(kernel: &Emitted, count: usize, most: usize) -> Option<(KernelSourc
     );
     let body = kernel.source.body.replace(ENTRY, &entry);
     let source = KernelSource {
-        body: body.replacen("extern \"C\" __global__", &structure, 1),
+        body: body
+            .replacen("extern \"C\" __global__", &structure, 1)
+            .into(),
         ..kernel.source.clone()
     };
     Some((source, members))

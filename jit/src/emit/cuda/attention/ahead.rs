@@ -110,7 +110,7 @@ pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: 
     Emitted {
         source: KernelSource {
             parts: parts(written.needs, dtype, &template),
-            body: written.text + &text(attention, &node, &score, ahead, result),
+            body: (written.text + &text(attention, &node, &score, ahead, result)).into(),
             finish: false,
         },
         pointers: written.pointers,

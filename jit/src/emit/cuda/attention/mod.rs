@@ -154,7 +154,7 @@ pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
     Emitted {
         source: KernelSource {
             parts: parts(written.needs, dtype, template),
-            body: written.text + &kernel.text(),
+            body: (written.text + &kernel.text()).into(),
             finish: kernel.split,
         },
         pointers: written.pointers,

@@ -209,7 +209,7 @@ pub fn emit(
     Emitted {
         source: KernelSource {
             parts,
-            body,
+            body: body.into(),
             finish: false,
         },
         pointers: arguments.pointers,
