@@ -16,7 +16,7 @@ fn drafted(text: &str) -> Draft {
 /// Different kernels of a draft, by their texts.
 fn texts(draft: &Draft) -> usize {
     let kernels = draft.steps.iter().filter_map(Step::kernel);
-    let texts: HashSet<String> = kernels.map(|k| k.source.body.clone()).collect();
+    let texts: HashSet<String> = kernels.map(|k| k.source.body.to_string()).collect();
     texts.len()
 }
 

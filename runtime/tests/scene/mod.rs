@@ -23,7 +23,7 @@ fn source(n: u32) -> KernelSource {
     );
     KernelSource {
         parts: Vec::new(),
-        body,
+        body: body.into(),
         finish: false,
     }
 }
