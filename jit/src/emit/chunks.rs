@@ -196,17 +196,29 @@ impl Writer<'_> {
                 .for_each(|r| self.array_accumulators(&mut body, r, &vectors));
             0
         };
+        for r in reductions.iter().filter(|r| r.is_rounded_sum()) {
+            self.declare_low(&mut body, r, &vectors);
+        }
         let _ = writeln!(body, "    for (long long c = {from}; c < {count}; c++) {{");
         self.chunk_accumulators(&mut body, ("e", "f"), &format!("first * {count} + c"));
         let _ = writeln!(body, "    for (long long k = 0; k < {vectors}; k++) {{");
-        for r in reductions {
+        for r in &reductions {
             // A later chunk is taken in as one more value.
             let (id, value, ty) = (r.id, r.value, self.vector(r.dtype));
             let (acc, place) = (format!("a{id}[k]"), format!("q{id}[k]"));
-            let update = self.update(&r, &acc, &place, &format!("f{id}[k]"), None);
+            if r.is_rounded_sum() {
+                // The place in the scratch has no alignment of its own.
+                let both = self.two_sum(r, &format!("e{id}[k]"), "s", &format!("low{id}[k]"));
+                let _ = writeln!(body, "      {{ {ty} s = {acc}; {both} {acc} = s; }}");
+                continue;
+            }
+            let update = self.update(r, &acc, &place, &format!("f{id}[k]"), None);
             let _ = writeln!(body, "      {{ const {ty} v{value} = e{id}[k]; {update} }}");
         }
         body.push_str("    } }\n");
+        for r in reductions.iter().filter(|r| r.is_rounded_sum()) {
+            self.add_low(&mut body, r, &vectors);
+        }
         for s in 1..self.stages.row.len() {
             self.outer_row(&mut body, s, true);
             if s == 1 && !self.moments.is_empty() {

@@ -7,7 +7,9 @@
 use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::pieces::Pieces;
+use super::reduce::Reduction;
 use super::stage::Loop;
+use super::totals::{RUN, declare_turn, turn_of};
 use super::value::{At, memory_type};
 use crate::body::{BodyOp, Value};
 use ferrotrace_runtime::DType;
@@ -42,7 +44,7 @@ impl Writer<'_> {
         l: &Loop,
         (available, shared): (&[Value], &[Value]),
         cut: &Pieces,
-        left: &str,
+        (left, sums): (&str, &[Reduction]),
     ) -> bool {
         let Some(vectors) = self.held_vectors(l, shared) else {
             return false;
@@ -89,6 +91,14 @@ impl Writer<'_> {
         for (v, index) in before {
             self.staged.remove(&v);
             self.indices.insert(v, index);
+        }
+        if !sums.is_empty() {
+            let (moved, turn) = (self.move_held(sums, vectors, left), turn_of(sums));
+            let _ = writeln!(
+                body,
+                "      if (++{turn} >= {RUN}) {{\n      {turn} = 0;\n{moved}      }}"
+            );
+            out.push_str(&declare_turn(sums));
         }
         self.walk(out, None, &body);
         for (name, ..) in &accumulators {

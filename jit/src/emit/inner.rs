@@ -5,6 +5,7 @@ use super::kernel::{UNROLL, Writer};
 use super::pieces::Pieces;
 use super::reduce::{Reduction, better};
 use super::stage::Loop;
+use super::totals::{RUN, declare_turn, turn_of};
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
 use ferrotrace_runtime::DType;
@@ -190,6 +191,28 @@ impl Writer<'_> {
         }
     }
 
+    /// Declares the totals of a loop's long sums; of columns walked in runs too short for that, the number of runs after
+    /// which accumulators move to them.
+    fn declare_runs(
+        &mut self,
+        out: &mut String,
+        l: &Loop,
+        copies: usize,
+    ) -> (Vec<Reduction>, Option<usize>) {
+        let extent = self.extents.last().map_or(1, |&n| n);
+        let width = copies * self.lanes;
+        let (steps, rest) = (extent / width, (extent % width).div_ceil(self.lanes));
+        let sums = self.long_sums(l, (steps + rest).saturating_mul(self.walked()));
+        self.declare_totals(out, &sums);
+        let walked = !self.walked_vars().is_empty();
+        if walked && !sums.is_empty() {
+            out.push_str(&declare_turn(&sums));
+        }
+        let short = walked && steps <= RUN;
+        let several = short.then(|| RUN / (steps + rest).clamp(1, RUN));
+        (sums, several)
+    }
+
     /// The loop of one stage: full vectors, several at once where the body is light, then the rest.
     pub(super) fn inner_loop(&mut self, out: &mut String, l: &Loop) {
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
@@ -204,6 +227,7 @@ impl Writer<'_> {
         }
         self.declare_accumulators(out, l, copies);
         let lockstep = copies > 1 && self.in_lockstep(l);
+        let (sums, several) = self.declare_runs(out, l, copies);
         let reductions = l.reduces.iter().map(|&r| self.reduction(r));
         let flagged: Vec<Value> = reductions
             .filter(|r| lockstep && self.pairs(r))
@@ -233,12 +257,32 @@ impl Writer<'_> {
             let zero = self.call("set", DType::I32, &["0"]);
             let _ = writeln!(body, "      i32x{w} z = {zero};");
         }
+        // Whole runs, then the accumulators' move to the totals.
+        let width = copies * w;
+        let runs = !sums.is_empty() && several.is_none();
+        let stop = match runs {
+            true => {
+                let _ = writeln!(
+                    body,
+                    "      while (j + {width} <= {end}) {{\n      const long long stop = ft_min({end}, j + {});",
+                    RUN * width
+                );
+                "stop".to_owned()
+            }
+            false => end.clone(),
+        };
+        let moved = self.move_copies(&sums, copies, "      ");
+        let run_end = match runs {
+            true => format!("{moved}      }}\n"),
+            false => String::new(),
+        };
         if lockstep {
-            body.push_str(&self.lockstep_loop(l, &end));
+            body.push_str(&self.lockstep_loop(l, &stop));
+            body.push_str(&run_end);
         } else if copies > 1 {
             let _ = writeln!(
                 body,
-                "      for (; j + {} <= {end}; j += {}) {{",
+                "      for (; j + {} <= {stop}; j += {}) {{",
                 copies * w,
                 copies * w
             );
@@ -256,6 +300,7 @@ impl Writer<'_> {
                 let _ = writeln!(body, "        {{\n{step}        }}");
             }
             let _ = writeln!(body, "{next_several}      }}");
+            body.push_str(&run_end);
         } else if self.has_usual_case(l) {
             body.push_str(&self.usual_loop(l, &end));
         }
@@ -265,9 +310,13 @@ impl Writer<'_> {
             indent: 8,
         };
         let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
-        let _ = writeln!(
+        let (stop, run_end) = match copies {
+            1 => (&stop, &*run_end),
+            _ => (&end, ""),
+        };
+        let _ = write!(
             body,
-            "      for (; j + {w} <= {end}; j += {w}) {{\n{late}{step}{next}      }}"
+            "      for (; j + {w} <= {stop}; j += {w}) {{\n{late}{step}{next}      }}\n{run_end}"
         );
         if w > 1 {
             let at = At {
@@ -280,8 +329,17 @@ impl Writer<'_> {
                 "      if (j < {end}) {{ const long m = {end} - j;\n{late}{step}      }}"
             );
         }
+        if walked && !sums.is_empty() {
+            let times = several.unwrap_or(1);
+            let (times, turn) = (self.param(times as i64), turn_of(&sums));
+            let _ = writeln!(
+                body,
+                "      if (++{turn} >= {times}) {{\n      {turn} = 0;\n{moved}      }}"
+            );
+        }
         let bounds = (self.split && walked).then_some(("lo", "hi"));
         self.walk(out, bounds, &body);
+        out.push_str(&self.move_copies(&sums, copies, "    "));
         for &id in &l.reduces {
             let r = self.reduction(id);
             if r.has_position() && self.counting {
@@ -293,14 +351,21 @@ impl Writer<'_> {
                 let declared = self.declare_best(&r, &best, &place);
                 let _ = writeln!(out, "    {declared}\n    {choice}");
             }
-            self.end_reduction(out, &r, copies, flagged.contains(&id));
+            let long = sums.iter().any(|s| s.id == id);
+            self.end_reduction(out, &r, copies, (flagged.contains(&id), long));
         }
         self.counting = false;
     }
 
     /// The accumulators of a finished loop as one uniform vector `r{id}`, or as a partial result in the scratch.
-    /// Of an extreme whose NaN are `flagged`, only the first accumulator may hold one.
-    fn end_reduction(&mut self, out: &mut String, r: &Reduction, copies: usize, flagged: bool) {
+    /// Of an extreme whose NaN are `flagged`, only the first accumulator may hold one; a `long` sum is in its total.
+    fn end_reduction(
+        &mut self,
+        out: &mut String,
+        r: &Reduction,
+        copies: usize,
+        (flagged, long): (bool, bool),
+    ) {
         let id = r.id;
         let slot = self.slot_of(id, "u");
         if r.has_position() {
@@ -317,7 +382,7 @@ impl Writer<'_> {
             }
             return;
         }
-        let mut width = copies;
+        let mut width = if long { 1 } else { copies };
         while width > 1 {
             width /= 2;
             for c in 0..width {
@@ -331,6 +396,19 @@ impl Writer<'_> {
             }
         }
         let first = format!("a{id}_0");
+        if self.split && r.is_rounded_sum() {
+            let (total, low) = match long {
+                true => (format!("sum{id}"), Some(format!("low{id}"))),
+                false => (first, None),
+            };
+            let sum = self.wide_sum(r, &total, low.as_deref());
+            let _ = writeln!(out, "    {sum}\n    *(double *){slot} = h{id};");
+            return;
+        }
+        if long {
+            let both = self.both_parts(r, &format!("sum{id}"), &format!("low{id}"));
+            let _ = writeln!(out, "    {first} = {both};");
+        }
         let lane = if flagged {
             let stem = format!("h{}", r.extreme_of());
             let (seen, best) = (format!("n{id}"), self.call(&stem, r.dtype, &[&first]));
@@ -341,14 +419,7 @@ impl Writer<'_> {
         };
         if self.split {
             let c = lane_type(r.dtype);
-            if self.is_mean_sum(id) {
-                let _ = writeln!(
-                    out,
-                    "    const {c} h{id} = {lane};\n    *({c} *){slot} = h{id};"
-                );
-            } else {
-                let _ = writeln!(out, "    *({c} *){slot} = {lane};");
-            }
+            let _ = writeln!(out, "    *({c} *){slot} = {lane};");
         } else {
             let set = self.call("set", r.dtype, &[&lane]);
             let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(r.dtype));
@@ -404,6 +475,14 @@ impl Writer<'_> {
             );
             let set = self.call("set", DType::I64, &[&place]);
             let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
+            return;
+        }
+        if r.is_rounded_sum() {
+            let set = self.call("set", r.dtype, &[&format!("({c})h{id}")]);
+            let _ = writeln!(
+                out,
+                "    double h{id} = 0;\n    for (long long c = 0; c < {pieces}; c++) h{id} += *(double *){slot};\n    const {ty} r{id} = {set};"
+            );
             return;
         }
         let identity = self.identity(&r);

@@ -27,6 +27,7 @@ mod scan;
 mod stage;
 mod store;
 mod tile;
+mod totals;
 mod update;
 
 pub(crate) use update::are_apart;

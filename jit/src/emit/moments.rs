@@ -14,11 +14,6 @@ use std::fmt::Write as _;
 pub(super) const BYTES: usize = 1 << 15;
 
 impl Writer<'_> {
-    /// Whether a reduction's partial result is the sum of a mean.
-    pub(super) fn is_mean_sum(&self, id: Value) -> bool {
-        self.moments.iter().any(|m| m.sum == id)
-    }
-
     /// Columns of each value of the variable along which a row is split.
     fn columns_per_step(&self) -> usize {
         let split = self.walked_vars().first().map_or(1, |&v| self.extents[v]);
@@ -81,6 +76,7 @@ impl Writer<'_> {
         for m in self.moments.clone() {
             let r = self.reduction(m.reduce);
             self.array_accumulators(out, &r, vectors);
+            self.declare_low(out, &r, vectors);
         }
         let _ = writeln!(out, "    for (long long c = 0; c < {count}; c++) {{");
         self.chunk_accumulators(out, ("e", "f"), &format!("first * {count} + c"));
@@ -106,13 +102,19 @@ impl Writer<'_> {
                 ("d", format!("(e{id}[k] + n_ * d)"))
             };
             let merged = self.call("sel", dtype, &["t", &near, far]);
+            let r = self.reduction(id);
+            let both = self.two_sum(&r, "x", &format!("a{id}[k]"), &format!("low{id}[k]"));
             let _ = writeln!(
                 out,
-                "      {{ const {ty} n_ = {number}, d = e{}[k] / n_ - k{}[k]; const i32x{w} t = {finite}; a{id}[k] = a{id}[k] + {merged}; }}",
+                "      {{ const {ty} n_ = {number}, d = e{}[k] / n_ - k{}[k]; const i32x{w} t = {finite}; const {ty} x = {merged}; {both} }}",
                 m.sum, m.mean
             );
         }
         out.push_str("    } }\n");
+        for m in self.moments.clone() {
+            let r = self.reduction(m.reduce);
+            self.add_low(out, &r, vectors);
+        }
     }
 
     /// The next piece of what the first loop reads, asked for while the second one computes.
@@ -132,7 +134,7 @@ impl Writer<'_> {
         let c = lane_type(dtype);
         let slot = |w: &Self, id: Value| {
             format!(
-                "*({c} *){}",
+                "*(double *){}",
                 w.slot_of(id, &format!("(first * {} + c)", p.pieces))
             )
         };

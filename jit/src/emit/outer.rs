@@ -3,7 +3,9 @@
 use super::chunks::{PANEL, TWICE};
 use super::kernel::Writer;
 use super::pieces::{BLOCK, Pieces};
+use super::reduce::Reduction;
 use super::stage::Loop;
+use super::totals::{RUN, declare_turn, turn_of};
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
 use ferrotrace_runtime::DType;
@@ -138,11 +140,16 @@ impl Writer<'_> {
                 );
             }
         }
+        let sums = self.long_sums(&l, self.terms_of_lane());
+        self.declare_block_totals(out, &sums);
         self.declare_carries(out, &l);
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
         let shared = self.shared_values(&l, &available);
         let left = format!("left{s}");
-        let held = self.held_loop(out, &l, (&available, &shared), cut, &left);
+        let held = self.held_loop(out, &l, (&available, &shared), cut, (&left, &sums));
+        if !sums.is_empty() {
+            out.push_str(&declare_turn(&sums));
+        }
         let start = if held { &*left } else { "lo" };
         let mut body = String::new();
         self.shared_statements(&shared, &available, &mut body);
@@ -155,18 +162,43 @@ impl Writer<'_> {
         };
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
         self.block_loop(&mut body, start, &mut step, 6);
+        body.push_str(&self.end_run(&sums, 1));
         let bounds = self.is_chunked().then_some(("c0", "c1"));
         if several == 1 {
             if held {
                 let _ = writeln!(out, "    if ({left} < hi)");
             }
             self.walk(out, bounds, &body);
+            self.end_block(out, &sums);
             return;
         }
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, several);
         let mut bodies = String::new();
         self.block_loop(&mut bodies, "lo", &mut step, 6);
+        bodies.push_str(&self.end_run(&sums, several));
         self.walk_several(out, bounds, (several, &bodies), &body);
+        self.end_block(out, &sums);
+    }
+
+    /// Terms that an accumulator takes in.
+    fn terms_of_lane(&self) -> usize {
+        let first = self.walked_vars().first().map_or(1, |&v| self.extents[v]);
+        let all = self.walked();
+        match self.chunks {
+            Some(chunks) => all / first.max(1) * chunks.length,
+            None => all,
+        }
+    }
+
+    /// After so many columns: whether the accumulators are moved to the totals.
+    fn end_run(&mut self, sums: &[Reduction], columns: usize) -> String {
+        if sums.is_empty() {
+            return String::new();
+        }
+        let (moved, turn) = (self.move_block(sums, "        "), turn_of(sums));
+        format!(
+            "      if (({turn} += {columns}) >= {RUN}) {{\n        {turn} = 0;\n{moved}      }}\n"
+        )
     }
 
     /// Which vector of the block the position `j` is in.

@@ -5,9 +5,11 @@
 use super::kernel::Writer;
 use super::reduce::Reduction;
 use super::stage::Loop;
+use super::totals::RUN;
 use super::value::{At, lane_type};
 use crate::body::{BodyOp, Value};
 use ferrotrace_kernels::ReduceKind;
+use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
@@ -45,18 +47,61 @@ impl Writer<'_> {
             } else {
                 String::new()
             };
-            if self.carried.insert(v) {
-                let _ = writeln!(out, "    {ty} c{v}{most};");
+            let first = self.carried.insert(v);
+            if self.scans_in_order(&r) {
+                let wide = match self.outer {
+                    true => self.vector(DType::F64),
+                    false => "double".to_owned(),
+                };
+                if first {
+                    let _ = writeln!(out, "    {wide} c{v}{most};");
+                }
+                let zero = match self.outer {
+                    true => self.call("set", DType::F64, &["-0.0"]),
+                    false => "-0.0".to_owned(),
+                };
+                let _ = match self.outer {
+                    true => writeln!(
+                        out,
+                        "    for (int c = 0; c < {}; c++) c{v}[c] = {zero};",
+                        self.most()
+                    ),
+                    false => writeln!(out, "    c{v} = {zero};"),
+                };
+                continue;
             }
-            let _ = match self.outer {
-                true => writeln!(
-                    out,
-                    "    for (int c = 0; c < {}; c++) c{v}[c] = {identity};",
-                    self.most()
-                ),
-                false => writeln!(out, "    c{v} = {identity};"),
-            };
+            let mut names = vec![(format!("c{v}"), identity)];
+            if self.owes(&r) {
+                names.push((format!("owed{v}"), self.identity(&r)));
+            }
+            for (name, start) in names {
+                if first {
+                    let _ = writeln!(out, "    {ty} {name}{most};");
+                }
+                let _ = match self.outer {
+                    true => writeln!(
+                        out,
+                        "    for (int c = 0; c < {}; c++) {name}[c] = {start};",
+                        self.most()
+                    ),
+                    false => writeln!(out, "    {name} = {start};"),
+                };
+            }
         }
+    }
+
+    /// Whether sums of binary32 are those of eager mode: one element after the other, kept in binary64.
+    fn scans_in_order(&self, r: &Reduction) -> bool {
+        self.node.exact && r.kind == ReduceKind::Sum && r.dtype == DType::F32
+    }
+
+    /// Whether a running sum takes in so much that it keeps what its additions round.
+    fn owes(&self, r: &Reduction) -> bool {
+        let terms = match self.outer {
+            true => self.walked(),
+            false => self.node.cols() / self.lanes,
+        };
+        !self.node.exact && r.is_rounded_sum() && terms > 2 * RUN
     }
 
     /// The statements that declare a scan's value at a position, and carry it on.
@@ -67,7 +112,21 @@ impl Writer<'_> {
         let (pad, ty) = (" ".repeat(at.indent), self.vector(r.dtype));
         let x = format!("v{}", r.value);
         if self.outer {
-            let carry = format!("c{v}[{}]", self.vector_of_block());
+            let block = self.vector_of_block();
+            let carry = format!("c{v}[{block}]");
+            if self.scans_in_order(&r) {
+                let wide = self.vector(DType::F64);
+                return format!(
+                    "{pad}{carry} += __builtin_convertvector({x}, {wide}); const {ty} v{v} = __builtin_convertvector({carry}, {ty});\n"
+                );
+            }
+            if self.owes(&r) {
+                let owed = format!("owed{v}[{block}]");
+                let value = self.call("behind", r.dtype, &[&carry, &owed, &x]);
+                let next = [format!("&{carry}"), format!("&{owed}"), x];
+                let next = self.call("carry", r.dtype, &[&next[0], &next[1], &next[2]]);
+                return format!("{pad}const {ty} v{v} = {value}; {next};\n");
+            }
             let next = self.combine(&r, &carry, &x);
             return format!("{pad}const {ty} v{v} = {next}; {carry} = v{v};\n");
         }
@@ -80,6 +139,12 @@ impl Writer<'_> {
             }
             None => x,
         };
+        if self.scans_in_order(&r) {
+            let (c, w) = (lane_type(r.dtype), self.lanes);
+            return format!(
+                "{pad}{ty} v{v} = {x}; for (int l = 0; l < {w}; l++) {{ c{v} += v{v}[l]; v{v}[l] = ({c})c{v}; }}\n"
+            );
+        }
         let is_sum = matches!(r.kind, ReduceKind::Sum | ReduceKind::Prod);
         if self.node.exact && is_sum && r.dtype.is_float() {
             let (c, w) = (lane_type(r.dtype), self.lanes);
@@ -100,6 +165,13 @@ impl Writer<'_> {
         let prefix = self.call(stem, r.dtype, &[&x, &identity]);
         let (part, carry) = (format!("f{v}"), format!("c{v}"));
         let last = self.call("last", r.dtype, &[&part]);
+        if self.owes(&r) {
+            let owed = format!("owed{v}");
+            let value = self.call("behind", r.dtype, &[&carry, &owed, &part]);
+            let (carry, owed) = (format!("&{carry}"), format!("&{owed}"));
+            let next = self.call("carry", r.dtype, &[&carry, &owed, &last]);
+            return format!("{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{next};\n");
+        }
         let value = self.combine(&r, &carry, &part);
         let next = self.combine(&r, &carry, &last);
         format!("{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{carry} = {next};\n")

@@ -79,6 +79,9 @@ pub struct Limits {
     pub in_order_scans: bool,
     /// Whether scatters are.
     pub scatters: bool,
+    /// Floats that may be added to one place of a scatter one after another: more are for the ready-made kernel, which
+    /// keeps what is lost where many do meet.
+    pub meeting: usize,
     /// Most kernels of one combined launch; 1 launches each alone (scheduler C-08).
     pub combined_members: usize,
     /// Kernels of less work than this each, on average, in bytes moved, are launched alone: preparing a launch costs more
@@ -180,6 +183,7 @@ impl Default for Limits {
             serial_scatter: 1 << 14,
             in_order_scans: false,
             scatters: true,
+            meeting: 2048,
             combined_members: 64,
             combined_least: 16 << 10,
             combined_work: 64 << 20,

@@ -69,14 +69,19 @@ pub(super) fn rows(graph: &Graph, op: &Op, node: &Node) -> usize {
 }
 
 /// Whether a ready-made kernel is to compute the scatter: where the back end has no loops for it; where places must be
-/// counted or cleared first; where half-precision values meet, which are rounded once, after all of them; and where the
-/// source has no elements.
+/// counted or cleared first; where half-precision values meet, which are rounded once, after all of them; where so many
+/// floats may meet in one place that a plain sum of them loses digits; and where the source has no elements.
 pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, limits: &Limits) -> bool {
     let Some(combine) = combine(op) else {
         return true;
     };
     let empty = source(graph, op, node).is_none_or(|(shape, _)| shape.numel() == 0);
-    !limits.scatters || empty || (combine.is_some() && node.dtype.is_half())
+    let half = combine.is_some() && node.dtype.is_half();
+    let long = combine == Some(BinaryOp::Add) && node.dtype.is_float() && {
+        let meeting = elements(graph, op, node) / rows(graph, op, node).max(1);
+        meeting > limits.meeting
+    };
+    !limits.scatters || empty || half || long
 }
 
 /// Whether lanes are written one by one, those of a source with at least one element for each `per` of what it is

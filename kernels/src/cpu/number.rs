@@ -13,6 +13,14 @@ pub trait Wide: Copy + PartialOrd + Send + Sync + 'static {
     const LOWEST: Self;
     /// What every value but NaN is at most.
     const HIGHEST: Self;
+    /// What long sums are kept in: binary64, or the integer itself.
+    type Total: Copy + Send + Sync + Default;
+    /// The value as a total.
+    fn total(self) -> Self::Total;
+    /// The sum of two totals.
+    fn both(a: Self::Total, b: Self::Total) -> Self::Total;
+    /// A total as a value.
+    fn of_total(total: Self::Total) -> Self;
     /// self + other.
     fn plus(self, other: Self) -> Self;
     /// self · other.
@@ -64,6 +72,19 @@ macro_rules! floats {
             const ONE: $t = 1.0;
             const LOWEST: $t = <$t>::NEG_INFINITY;
             const HIGHEST: $t = <$t>::INFINITY;
+            type Total = f64;
+            #[inline(always)]
+            fn total(self) -> f64 {
+                self as f64
+            }
+            #[inline(always)]
+            fn both(a: f64, b: f64) -> f64 {
+                a + b
+            }
+            #[inline(always)]
+            fn of_total(total: f64) -> $t {
+                total as $t
+            }
             #[inline(always)]
             fn plus(self, other: $t) -> $t {
                 self + other
@@ -100,6 +121,19 @@ macro_rules! integers {
             const ONE: $t = 1;
             const LOWEST: $t = <$t>::MIN;
             const HIGHEST: $t = <$t>::MAX;
+            type Total = $t;
+            #[inline(always)]
+            fn total(self) -> $t {
+                self
+            }
+            #[inline(always)]
+            fn both(a: $t, b: $t) -> $t {
+                a.wrapping_add(b)
+            }
+            #[inline(always)]
+            fn of_total(total: $t) -> $t {
+                total
+            }
             #[inline(always)]
             fn plus(self, other: $t) -> $t {
                 self.wrapping_add(other)

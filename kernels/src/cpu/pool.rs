@@ -21,6 +21,9 @@ pub fn pool<T: Number>(kind: PoolKind, axes: [Axis; 3], x: &[T], out: &mut [T]) 
     });
 }
 
+/// Taps of a large window that are summed before they join its total.
+const TAPS: usize = 32;
+
 struct Windows<'a, T> {
     kind: PoolKind,
     axes: [Axis; 3],
@@ -49,7 +52,11 @@ impl<T: Number> Loop for Windows<'_, T> {
             PoolKind::Max => T::Wide::LOWEST,
             PoolKind::Avg => T::Wide::ZERO,
         };
-        let mut values = vec![start; row.output];
+        let mut all = vec![start; row.output];
+        // Of large windows, what was summed of some taps joins the totals.
+        let large = kind == PoolKind::Avg && taps > 2 * TAPS;
+        let mut totals =
+            vec![<T::Wide as Wide>::Total::default(); if large { row.output } else { 0 }];
         let columns: Vec<_> = (0..row.kernel)
             .filter_map(|tw| {
                 let inside = row.inside(tw, 0..row.output);
@@ -59,7 +66,9 @@ impl<T: Number> Loop for Windows<'_, T> {
         for (i, out) in out.chunks_exact_mut(row.output).enumerate() {
             let (plane, line) = ((first + i) / lines, (first + i) % lines);
             let plane = &x[plane * size..][..size];
-            values.fill(start);
+            all.fill(start);
+            totals.fill(Default::default());
+            let mut taken = 0;
             for td in 0..depth.kernel {
                 for th in 0..height.kernel {
                     let source = depth
@@ -68,7 +77,7 @@ impl<T: Number> Loop for Windows<'_, T> {
                     let Some((d, h)) = source else { continue };
                     let source = &plane[(d * height.input + h) * row.input..][..row.input];
                     for (from, inside) in &columns {
-                        let values = &mut values[inside.clone()];
+                        let values = &mut all[inside.clone()];
                         match kind {
                             PoolKind::Max => {
                                 meet(T::Wide::greater, values, &source[*from..], row.stride);
@@ -77,10 +86,21 @@ impl<T: Number> Loop for Windows<'_, T> {
                                 meet(T::Wide::plus, values, &source[*from..], row.stride);
                             }
                         }
+                        taken += 1;
+                        if large && taken == TAPS {
+                            taken = 0;
+                            join_totals(&mut all, &mut totals);
+                        }
                     }
                 }
             }
-            for (out, &value) in out.iter_mut().zip(&values) {
+            if large {
+                join_totals(&mut all, &mut totals);
+                for (value, &total) in all.iter_mut().zip(&totals) {
+                    *value = T::Wide::of_total(total);
+                }
+            }
+            for (out, &value) in out.iter_mut().zip(&all) {
                 *out = T::narrow(match kind {
                     PoolKind::Max => value,
                     // Windows never reach past the padding, so the divisor is the whole window.
@@ -88,6 +108,14 @@ impl<T: Number> Loop for Windows<'_, T> {
                 });
             }
         }
+    }
+}
+
+/// Adds values to totals and begins them anew.
+fn join_totals<W: Wide>(values: &mut [W], totals: &mut [W::Total]) {
+    for (value, total) in values.iter_mut().zip(totals) {
+        *total = W::both(*total, value.total());
+        *value = W::ZERO;
     }
 }
 
@@ -116,6 +144,33 @@ fn meet<T: Number>(
     }
 }
 
+/// Elements that are summed in the type of arithmetic, lane by lane, before they join the total.
+const RUN: usize = 256;
+/// Lanes of a run.
+const LANES: usize = 16;
+
+/// The sum of some elements.
+#[inline]
+fn total<T: Number>(x: &[T]) -> <T::Wide as Wide>::Total {
+    let mut total = <T::Wide as Wide>::Total::default();
+    for run in x.chunks(RUN) {
+        let (blocks, rest) = run.as_chunks::<LANES>();
+        let mut lanes = [T::Wide::ZERO; LANES];
+        for block in blocks {
+            for (lane, x) in lanes.iter_mut().zip(block) {
+                *lane = lane.plus(x.wide());
+            }
+        }
+        for (lane, x) in lanes.iter_mut().zip(rest) {
+            *lane = lane.plus(x.wide());
+        }
+        for lane in &lanes[..run.len().min(LANES)] {
+            total = T::Wide::both(total, lane.total());
+        }
+    }
+    total
+}
+
 /// Means of the windows `floor(i · in / out) .. ceil((i + 1) · in / out)` of the last two dimensions.
 pub fn adaptive<T: Number>(input: [usize; 2], size: [usize; 2], x: &[T], out: &mut [T]) {
     let [h, w] = input;
@@ -129,13 +184,12 @@ pub fn adaptive<T: Number>(input: [usize; 2], size: [usize; 2], x: &[T], out: &m
             let lines = window(line, h, size[0]);
             for (j, out) in out.iter_mut().enumerate() {
                 let columns = window(j, w, size[1]);
-                let mut sum = T::Wide::ZERO;
+                let mut sum = <T::Wide as Wide>::Total::default();
                 for l in lines.clone() {
-                    for x in &x[(plane * h + l) * w..][columns.clone()] {
-                        sum = sum.plus(x.wide());
-                    }
+                    let line = &x[(plane * h + l) * w..][columns.clone()];
+                    sum = T::Wide::both(sum, total(line));
                 }
-                *out = T::narrow(sum.over((lines.len() * columns.len()) as i64));
+                *out = T::narrow(T::Wide::of_total(sum).over((lines.len() * columns.len()) as i64));
             }
         }
     });

@@ -75,7 +75,33 @@ macro_rules! fold {
         }
     };
 }
-fold!(Sum, "Running sum.", plus);
+
+/// Running sum, of floats in binary64.
+#[derive(Debug)]
+pub struct Sum<T>(PhantomData<T>);
+
+impl<T: Number> Scan for Sum<T> {
+    type In = T;
+    type Out = T;
+    type State = <T::Wide as Wide>::Total;
+    #[inline(always)]
+    fn first(x: T, _: usize) -> Self::State {
+        x.wide().total()
+    }
+    #[inline(always)]
+    fn step(state: Self::State, x: T, _: usize) -> Self::State {
+        T::Wide::both(state, x.wide().total())
+    }
+    #[inline(always)]
+    fn join(before: Self::State, after: Self::State) -> Self::State {
+        T::Wide::both(before, after)
+    }
+    #[inline(always)]
+    fn value(state: Self::State) -> T {
+        T::narrow(T::Wide::of_total(state))
+    }
+}
+
 fold!(Prod, "Running product.", times);
 fold!(Max, "Running maximum; NaN propagates.", greater);
 fold!(Min, "Running minimum; NaN propagates.", lesser);

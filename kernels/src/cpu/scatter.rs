@@ -6,11 +6,53 @@ use super::gather::{OutOfRange, Selection, wrap};
 use super::isa::{Loop, dispatch};
 use super::number::{Number, Wide};
 use crate::ScatterMode;
-use ferrotrace_runtime::Result;
+use ferrotrace_runtime::{DType, Result};
 use std::ops::Range;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Elements of a run that one task takes.
 const PIECE: usize = 64;
+/// Sources along the scattered dimension that are added without a look at how many meet.
+const MEETING: usize = 2048;
+/// Sources of one place that are added in its own type. Where more meet, they are added in binary64 elsewhere, and what
+/// that takes is a small part of the source.
+const FEW: usize = 64;
+
+/// Whether sums of a type lose digits where many terms meet.
+fn rounds<T: Number>() -> bool {
+    T::DTYPE == DType::F32
+}
+
+/// Places of a selection at which many sources meet.
+struct Crowds {
+    /// Which of them each index points to, or −1.
+    of: Vec<i32>,
+    /// Their offsets.
+    offsets: Vec<isize>,
+}
+
+impl Crowds {
+    fn find(block: &[isize]) -> Crowds {
+        let least = block.iter().copied().min().unwrap_or(0);
+        let most = block.iter().copied().max().unwrap_or(0);
+        let mut marks = vec![0i32; most.abs_diff(least) + 1];
+        for at in block {
+            let mark = &mut marks[at.abs_diff(least)];
+            *mark = mark.saturating_add(1);
+        }
+        let mut offsets = Vec::new();
+        let mut crowd = |&at: &isize| {
+            let mark = &mut marks[at.abs_diff(least)];
+            if *mark > FEW as i32 {
+                offsets.push(at);
+                *mark = -(offsets.len() as i32);
+            }
+            if *mark < 0 { -*mark - 1 } else { -1 }
+        };
+        let of = block.iter().map(&mut crowd).collect();
+        Crowds { of, offsets }
+    }
+}
 
 /// Writes (or adds) `src`, in order, to the selected elements of `out`. Offsets are inside `out`.
 ///
@@ -19,6 +61,9 @@ pub fn put<T: Number>(out: &mut [T], src: &[T], s: &Selection, accumulate: bool)
     if s.is_empty() || src.len() != s.len() {
         return;
     }
+    let many = accumulate && rounds::<T>() && s.block.len() > MEETING;
+    let crowds = many.then(|| Crowds::find(&s.block));
+    let crowds = crowds.as_ref().filter(|crowds| !crowds.offsets.is_empty());
     let out = Shared::new(out);
     let pieces = (s.run / PIECE).max(1);
     let cost = s.block.len() * s.post.len() * (s.run / pieces) * 2;
@@ -33,6 +78,7 @@ pub fn put<T: Number>(out: &mut [T], src: &[T], s: &Selection, accumulate: bool)
                 p,
                 columns,
                 accumulate,
+                crowds,
             });
         }
     });
@@ -46,6 +92,7 @@ struct Put<'a, T> {
     p: usize,
     columns: Range<usize>,
     accumulate: bool,
+    crowds: Option<&'a Crowds>,
 }
 
 impl<T: Number> Loop for Put<'_, T> {
@@ -55,12 +102,22 @@ impl<T: Number> Loop for Put<'_, T> {
     fn run(self) {
         let (s, columns) = (self.s, self.columns);
         let (blocks, posts) = (s.block.len(), s.post.len());
+        let crowded = self.crowds.map_or(0, |crowds| crowds.offsets.len());
+        let mut totals = vec![<T::Wide as Wide>::Total::default(); crowded * posts * columns.len()];
         for (b, block) in s.block.iter().enumerate() {
             for (q, post) in s.post.iter().enumerate() {
                 let from = s.pre[self.p] as isize + block + *post as isize;
                 let from = (from + columns.start as isize * s.step) as usize;
                 let row = ((self.p * blocks + b) * posts + q) * s.run;
                 let src = &self.src[row + columns.start..row + columns.end];
+                let crowd = self.crowds.map_or(-1, |crowds| crowds.of[b]);
+                if crowd >= 0 {
+                    let totals = &mut totals[(crowd as usize * posts + q) * src.len()..];
+                    for (total, src) in totals.iter_mut().zip(src) {
+                        *total = T::Wide::both(*total, src.wide().total());
+                    }
+                    continue;
+                }
                 if s.step == 1 {
                     // SAFETY: the positions belong to this task alone: kept dimensions and columns of tasks differ.
                     let out = unsafe { self.out.part(from..from + src.len()) };
@@ -81,6 +138,23 @@ impl<T: Number> Loop for Put<'_, T> {
                         true => T::narrow(place.wide().plus(value.wide())),
                         false => value,
                     };
+                }
+            }
+        }
+        let Some(crowds) = self.crowds else { return };
+        let mut totals = totals.into_iter();
+        for block in &crowds.offsets {
+            for post in s.post.iter() {
+                for c in columns.clone() {
+                    let from = s.pre[self.p] as isize + block + *post as isize;
+                    let at = (from + c as isize * s.step) as usize;
+                    // SAFETY: as above.
+                    let place = unsafe { &mut self.out.part(at..at + 1)[0] };
+                    let total = totals.next().unwrap_or_default();
+                    *place = T::narrow(T::Wide::of_total(T::Wide::both(
+                        place.wide().total(),
+                        total,
+                    )));
                 }
             }
         }
@@ -164,6 +238,52 @@ impl Places<'_> {
     }
 }
 
+impl Places<'_> {
+    /// Adds `src` to what is at the places.
+    fn add<T: Number>(&self, out: &mut [T], src: &[T]) -> Result<()> {
+        let plus = |old: T, i: usize| T::narrow(old.wide().plus(src[i].wide()));
+        if !rounds::<T>() || self.len <= MEETING {
+            return self.update(out, plus);
+        }
+        // How many meet at each place; then, of those where many do, which of the totals is theirs.
+        let mut marks = vec![0i32; out.len()];
+        self.update(&mut marks, |n, _| n.saturating_add(1))?;
+        let crowds = AtomicI32::new(0);
+        self.update(&mut marks, |n, _| match n > FEW as i32 {
+            true => -1 - crowds.fetch_add(1, Ordering::Relaxed),
+            false => n,
+        })?;
+        let crowds = crowds.into_inner() as usize;
+        if crowds == 0 {
+            return self.update(out, plus);
+        }
+        let zero = <T::Wide as Wide>::Total::default();
+        let mut totals = vec![(0usize, zero); crowds];
+        let (len, shared, sums) = (out.len(), Shared::new(out), Shared::new(&mut totals));
+        self.each(|place, at| {
+            assert!(place < len);
+            match marks[place] {
+                n if n < 0 => {
+                    let crowd = (-1 - n) as usize;
+                    // SAFETY: a total is one place's, which one task alone meets.
+                    let total = unsafe { &mut sums.part(crowd..crowd + 1)[0] };
+                    *total = (place, T::Wide::both(total.1, src[at].wide().total()));
+                }
+                _ => {
+                    // SAFETY: the place is inside, and one task alone meets it.
+                    let place = unsafe { &mut *shared.as_mut_ptr().add(place) };
+                    *place = plus(*place, at);
+                }
+            }
+        })?;
+        for (place, total) in totals {
+            let old = out[place].wide().total();
+            out[place] = T::narrow(T::Wide::of_total(T::Wide::both(old, total)));
+        }
+        Ok(())
+    }
+}
+
 /// Lets `src` meet the values of `out` (which holds the old ones) at the places.
 ///
 /// # Errors
@@ -187,7 +307,7 @@ pub fn scatter<T: Number>(
     }
     match mode {
         ScatterMode::Assign => places.update(out, |_, i| src[i]),
-        ScatterMode::Sum => places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide()))),
+        ScatterMode::Sum => places.add(out, src),
         ScatterMode::Prod => {
             places.update(out, |old, i| T::narrow(old.wide().times(src[i].wide())))
         }
@@ -198,7 +318,7 @@ pub fn scatter<T: Number>(
             places.update(out, |old, i| T::narrow(old.wide().lesser(src[i].wide())))
         }
         ScatterMode::Mean => {
-            places.update(out, |old, i| T::narrow(old.wide().plus(src[i].wide())))?;
+            places.add(out, src)?;
             let mut counts = vec![i64::from(include_self); out.len()];
             places.update(&mut counts, |n, _| n + 1)?;
             rows(out, 1, 2, |first, out| {

@@ -88,6 +88,10 @@ const COLUMNS: usize = 4096;
 const CHUNK: usize = 256;
 /// Chunks of rows at most: so many partial sums are kept.
 const CHUNKS: usize = 16;
+/// Elements of a piece of a long dot product, whose pieces are added in binary64.
+const PIECE: usize = 2048;
+/// Rows whose sum joins a total in binary64, where there are more than twice as many.
+const RUN: usize = 64;
 /// Running sums of a dot product: four vectors of the widest registers.
 const LANES: usize = 64;
 /// Rows added to the running sums in one pass over these. The rows drive the sums out of the first-level cache, so that
@@ -230,14 +234,30 @@ fn sum_of_rows<T: Real, W: Weight<T>>(x: &[T], rows: &[W], stride: usize, out: &
             };
             sums.fill(T::ZERO);
             let (from, to) = (k * chunk / chunks, k * (chunk + 1) / chunks);
-            let part = Part {
-                x: &x[from..to],
-                rows: &rows[from * stride + columns.start..],
-                stride,
+            let add = |from: usize, to: usize, sums: &mut [T]| {
+                let part = Part {
+                    x: &x[from..to],
+                    rows: &rows[from * stride + columns.start..],
+                    stride,
+                };
+                let done = part.add::<ROWS>(0, sums);
+                let done = part.add::<4>(done, sums);
+                part.add::<1>(done, sums);
             };
-            let done = part.add::<ROWS>(0, sums);
-            let done = part.add::<4>(done, sums);
-            part.add::<1>(done, sums);
+            if to - from <= 2 * RUN {
+                add(from, to, sums);
+                continue;
+            }
+            let mut totals = vec![T::ZERO.total(); sums.len()];
+            for first in (from..to).step_by(RUN) {
+                add(first, to.min(first + RUN), sums);
+                for (total, sum) in totals.iter_mut().zip(sums.iter_mut()) {
+                    *total = T::both(*total, std::mem::replace(sum, T::ZERO).total());
+                }
+            }
+            for (sum, &total) in sums.iter_mut().zip(&totals) {
+                *sum = T::of_total(total);
+            }
         }
     });
     for partial in partial.chunks_exact(n) {
@@ -383,8 +403,21 @@ fn add_rows<T: Real, W: Weight<T>, const R: usize>(sums: &mut [T], rows: [&[W]; 
     }
 }
 
-/// `Σ x[i] · column[i]` of each column. A sum's bits do not depend on how many are computed at once.
+/// `Σ x[i] · column[i]` of each column. A sum's bits do not depend on how many are computed at once. Long ones are cut.
 fn dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
+    if x.len() <= 2 * PIECE {
+        return dots_of_piece(x, columns);
+    }
+    let mut sums = [T::ZERO.total(); R];
+    for (i, piece) in x.chunks(PIECE).enumerate() {
+        let of = columns.map(|column| &column[i * PIECE..][..piece.len()]);
+        let part = dots_of_piece(piece, of);
+        sums = std::array::from_fn(|r| T::both(sums[r], part[r].total()));
+    }
+    sums.map(T::of_total)
+}
+
+fn dots_of_piece<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
     match Isa::host() {
         // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]

@@ -35,7 +35,9 @@ impl Job<'_> {
         let strips = cols.size.div_ceil(most);
         let wide = cols.size.div_ceil(strips);
         let height = count(outer) * inner.size;
-        let tall = (CHUNK / wide).clamp(16, 256);
+        // Rows that come few at a time join one by one.
+        let most_tall = if inner.size < 8 { 32 } else { 256 };
+        let tall = (CHUNK / wide).clamp(16, most_tall);
         let chunks = height.div_ceil(tall);
         let places = count(around) * strips;
         let join = |place: usize, chunk: usize, states: &mut [F::State], scratch: &mut Pair| {

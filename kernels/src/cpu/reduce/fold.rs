@@ -6,8 +6,9 @@ use std::marker::PhantomData;
 
 /// Lanes of a fold: independent states, so that one join need not wait for the one before it.
 pub(super) const LANES: usize = 64;
-/// Elements that a lane joins before they are joined to the lane's others.
-const DEPTH: usize = 64;
+/// Elements that a lane joins before they are joined to those of some more such runs, and how many more.
+const DEPTH: usize = 16;
+const RUNS: usize = 8;
 
 /// A reduction's state and its three ways to grow. Joining is associative but for rounding; `START` changes nothing.
 pub trait Fold: 'static {
@@ -83,6 +84,62 @@ pub fn tree<F: Fold>(states: &mut [F::State]) -> F::State {
     states[0]
 }
 
+/// Levels of a tree over the stretches of a chunk.
+const LEVELS: usize = 16;
+
+/// Stretches joined in order: some neighbours one after another, those as a tree.
+pub struct Cascade<F: Fold> {
+    /// The state of the latest stretches, and how many they are.
+    run: F::State,
+    latest: usize,
+    /// Trees of so many runs as the bits of their number say, the largest last.
+    trees: [F::State; LEVELS],
+    runs: usize,
+}
+
+impl<F: Fold> Cascade<F> {
+    pub fn new() -> Cascade<F> {
+        Cascade {
+            run: F::START,
+            latest: 0,
+            trees: [F::START; LEVELS],
+            runs: 0,
+        }
+    }
+
+    /// The next stretch: `f` joins it to a state.
+    #[inline(always)]
+    pub fn add(&mut self, f: impl FnOnce(F::State) -> F::State) {
+        self.run = f(self.run);
+        self.latest += 1;
+        if self.latest == DEPTH {
+            self.close();
+        }
+    }
+
+    fn close(&mut self) {
+        let (mut state, mut level) = (std::mem::replace(&mut self.run, F::START), 0);
+        while self.runs >> level & 1 == 1 {
+            state = F::join(self.trees[level], state);
+            level += 1;
+        }
+        self.trees[level] = state;
+        self.runs += 1;
+        self.latest = 0;
+    }
+
+    /// The state of all.
+    pub fn state(self) -> F::State {
+        let mut state = self.run;
+        for (level, &tree) in self.trees.iter().enumerate() {
+            if self.runs >> level & 1 == 1 {
+                state = F::join(tree, state);
+            }
+        }
+        state
+    }
+}
+
 /// An associative operation on values.
 pub trait Join: 'static {
     /// The type of values.
@@ -146,7 +203,7 @@ joins! {
     Min HIGHEST lesser "The least; NaN propagates."
 }
 
-/// A fold of a dense run: element i in lane i mod 64, every 64 elements of a lane for themselves so that errors stay
+/// A fold of a dense run: element i in lane i mod 64, every few elements of a lane for themselves so that errors stay
 /// small, then a tree over the lanes.
 pub(super) struct Lanes<'a, J: Join>(pub(super) &'a [J::T]);
 
@@ -170,19 +227,23 @@ pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
     }
     let (blocks, rest) = x.as_chunks::<LANES>();
     let mut total = [J::START; LANES];
-    for (i, deep) in blocks.chunks(DEPTH).enumerate() {
-        let mut lanes = [J::START; LANES];
-        for block in deep {
-            for j in 0..LANES {
-                lanes[j] = J::join(lanes[j], block[j]);
+    for (i, runs) in blocks.chunks(DEPTH * RUNS).enumerate() {
+        let mut middle = [J::START; LANES];
+        for (k, deep) in runs.chunks(DEPTH).enumerate() {
+            let mut lanes = [J::START; LANES];
+            for block in deep {
+                for j in 0..LANES {
+                    lanes[j] = J::join(lanes[j], block[j]);
+                }
+            }
+            match k {
+                0 => middle = lanes,
+                _ => (0..LANES).for_each(|j| middle[j] = J::join(middle[j], lanes[j])),
             }
         }
-        if i == 0 {
-            total = lanes;
-            continue;
-        }
-        for j in 0..LANES {
-            total[j] = J::join(total[j], lanes[j]);
+        match i {
+            0 => total = middle,
+            _ => (0..LANES).for_each(|j| total[j] = J::join(total[j], middle[j])),
         }
     }
     across::<J, LANES>(total, rest)
@@ -245,7 +306,7 @@ struct Columns<J: Join> {
 impl<J: Join> Loop for Columns<J> {
     type Output = ();
 
-    /// Four rows are joined to each other first: fewer passes over the states, and smaller errors.
+    /// Eight rows are joined to each other first: fewer passes over the states, and smaller errors.
     #[inline(always)]
     fn run(self) {
         let Columns {
@@ -255,23 +316,22 @@ impl<J: Join> Loop for Columns<J> {
             x,
             pitch,
         } = self;
-        let fours = rows / 4;
-        for four in 0..fours {
-            let a = x.wrapping_add(four * 4 * pitch);
-            let (b, c, d) = (
-                a.wrapping_add(pitch),
-                a.wrapping_add(2 * pitch),
-                a.wrapping_add(3 * pitch),
-            );
+        let eights = rows / 8;
+        for eight in 0..eights {
+            let row = |r: usize| x.wrapping_add((eight * 8 + r) * pitch);
+            let [a, b, c, d, e, f, g, h] = std::array::from_fn(row);
             for j in 0..cols {
-                // SAFETY: the four rows are below `rows`; the caller gives `cols` columns and states.
+                // SAFETY: the eight rows are below `rows`; the caller gives `cols` columns and states.
                 unsafe {
-                    let sum = J::join(J::join(*a.add(j), *b.add(j)), J::join(*c.add(j), *d.add(j)));
+                    let four = |a: *const J::T, b: *const J::T, c: *const J::T, d: *const J::T| {
+                        J::join(J::join(*a.add(j), *b.add(j)), J::join(*c.add(j), *d.add(j)))
+                    };
+                    let sum = J::join(four(a, b, c, d), four(e, f, g, h));
                     states.add(j).write(J::join(*states.add(j), sum));
                 }
             }
         }
-        for r in fours * 4..rows {
+        for r in eights * 8..rows {
             let a = x.wrapping_add(r * pitch);
             for j in 0..cols {
                 // SAFETY: as above.
@@ -298,13 +358,15 @@ impl<J: Join> Loop for Short<J> {
             let x = self.x.wrapping_offset(r as isize * self.pitch);
             // SAFETY: the caller gives `n` elements in each row, and a state.
             unsafe {
-                let mut state = *x;
-                for i in 1..self.n {
-                    state = J::join(state, *x.add(i));
+                let mut state = *self.states.add(r);
+                for first in (0..self.n).step_by(DEPTH) {
+                    let mut run = *x.add(first);
+                    for i in first + 1..self.n.min(first + DEPTH) {
+                        run = J::join(run, *x.add(i));
+                    }
+                    state = J::join(state, run);
                 }
-                self.states
-                    .add(r)
-                    .write(J::join(*self.states.add(r), state));
+                self.states.add(r).write(state);
             }
         }
     }

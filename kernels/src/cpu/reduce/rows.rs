@@ -1,7 +1,7 @@
 //! Reductions along the dimension in which memory runs.
 
 use super::Job;
-use super::fold::{Fold, tree};
+use super::fold::{Cascade, Fold, tree};
 use super::plan::{count, offset};
 use crate::cpu::operand::{Scratch, TILE, fetch};
 use crate::cpu::par::{Shared, ranges};
@@ -25,7 +25,7 @@ impl Job<'_> {
         let chunks = units.div_ceil(group);
         let fold = |result: usize, chunk: usize, scratch: &mut Pair| {
             let from = plan.start + offset(&plan.kept, result).0;
-            let mut state = F::START;
+            let mut states = Cascade::<F>::new();
             for unit in chunk * group..((chunk + 1) * group).min(units) {
                 let (line, begin) = if pieces == 1 {
                     (unit, 0)
@@ -34,8 +34,8 @@ impl Job<'_> {
                 };
                 let at = from + offset(outer, line).0 + begin as isize * inner.input;
                 let n = piece.min(inner.size - begin);
-                state = self.line::<F>(
-                    state,
+                self.line::<F>(
+                    &mut states,
                     n,
                     at,
                     inner.input,
@@ -43,7 +43,7 @@ impl Job<'_> {
                     scratch,
                 );
             }
-            state
+            states.state()
         };
         let total = results * lines * inner.size;
         let plain = lines == 1 && inner.input == 1 && self.input.is_native();
@@ -91,13 +91,13 @@ impl Job<'_> {
     /// Folds `n` elements from `at` on, `stride` apart; the first has the position `position`.
     fn line<F: Fold>(
         &self,
-        mut state: F::State,
+        states: &mut Cascade<F>,
         n: usize,
         at: isize,
         stride: isize,
         position: usize,
         scratch: &mut Pair,
-    ) -> F::State {
+    ) {
         // What lies dense in its own type is folded at once.
         let step = if stride == 1 && self.input.is_native() {
             n
@@ -123,10 +123,9 @@ impl Job<'_> {
                     scratch.1.ptr(),
                     &mut None,
                 );
-                state = F::run(state, cols, run.ptr.cast(), position + begin);
+                states.add(|state| F::run(state, cols, run.ptr.cast(), position + begin));
             }
         }
-        state
     }
 }
 

@@ -91,6 +91,29 @@ pub(super) fn entries() -> Vec<Entry> {
         let text = format!("FT_INLINE f32x@ ft_{name}_f32x@({args}) {{ return {value}; }}\n");
         entries.push(Entry::text(format!("ft_{name}_f32"), calls, text));
     }
+    // What an addition rounds away (Knuth), and a sum with what was lost on the way: NaN where the sum is infinite.
+    for ty in ["f32", "f64"] {
+        let mask = if ty == "f32" { "i32x@" } else { "i64x@" };
+        let text = format!(
+            "FT_INLINE void ft_two_sum_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ \
+             const {ty}x@ a = *s, t = a + x, d = t - a; *e += (a - (t - d)) + (x - d); *s = t; }}\n"
+        );
+        entries.push(Entry::text(format!("ft_two_sum_{ty}"), &[], text));
+        let text = format!(
+            "FT_INLINE {ty}x@ ft_both_parts_{ty}x@({ty}x@ s, {ty}x@ e) {{ return s + ({ty}x@)(({mask})e & ({mask})(e == e)); }}\n"
+        );
+        entries.push(Entry::text(format!("ft_both_parts_{ty}"), &[], text));
+        // A running sum owes what its additions rounded up; the sum of it and of what comes behind it.
+        let text = format!(
+            "FT_INLINE void ft_carry_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ \
+             const {ty}x@ a = *s, t = a + x, d = t - a; *e += ((t - d) - a) + (d - x); *s = t; }}\n"
+        );
+        entries.push(Entry::text(format!("ft_carry_{ty}"), &[], text));
+        let text = format!(
+            "FT_INLINE {ty}x@ ft_behind_{ty}x@({ty}x@ s, {ty}x@ e, {ty}x@ x) {{ return s + (x - ({ty}x@)(({mask})e & ({mask})(e == e))); }}\n"
+        );
+        entries.push(Entry::text(format!("ft_behind_{ty}"), &[], text));
+    }
     for ty in ["f32", "f64"] {
         let inf = if ty == "f32" {
             "__builtin_inff()"
