@@ -15,7 +15,7 @@ use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};
 use crate::cpu::{binary, copy, create, unary};
 use crate::ops::view::{clamp_slice, view_map};
-use crate::ops::{self, pointwise};
+use crate::ops::{self, order, pointwise};
 use crate::{ArgMeta, Array, BinaryOp, Op, UnaryOp};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape, Strides};
 use smallvec::SmallVec;
@@ -54,13 +54,17 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         )));
     }
     match op {
-        Op::Binary(op) => run_binary(*op, args, shape, dtype),
-        Op::Unary(op) => run_unary(*op, args, shape, dtype),
-        Op::Where => run_where(args, shape, dtype),
+        Op::Binary(op) => order::kept(args, shape, |args, shape| {
+            run_binary(*op, args, shape, dtype)
+        }),
+        Op::Unary(op) => order::kept(args, shape, |args, shape| {
+            run_unary(*op, args, shape, dtype)
+        }),
+        Op::Where => order::kept(args, shape, |args, shape| run_where(args, shape, dtype)),
         Op::Cast(_) => match &args[0] {
             // To the dtype it has: a dense copy of what is not dense, which is how a copy is asked for.
             Arg::Array(x) if x.dtype == dtype => contiguous(x),
-            Arg::Array(x) => cast(x, dtype),
+            Arg::Array(_) => order::kept(args, shape, |args, _| cast(array(args, 0)?, dtype)),
             Arg::Scalar(number) => create::full(&Device::cpu(), shape, *number, dtype),
         },
         Op::Full { .. } | Op::Arange { .. } | Op::Iota { .. } => ops::create::run(op, args),

@@ -4,19 +4,87 @@
 use super::{Limits, Realized};
 use crate::body::{Body, BodyOp};
 use crate::expr::{Expr, Var};
-use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::{Op, ValueId};
-use ferrotrace_runtime::{Layout, Shape};
+use crate::graph::{Graph, Node, NodeOp};
+use ferrotrace_kernels::ops::{order, view};
+use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_runtime::{DType, Layout, Shape};
 use smallvec::SmallVec;
 
 /// The dimensions of a result that are not of size 1, outermost in memory first, by their numbers among themselves.
 pub type Order = SmallVec<[u8; 6]>;
 
+/// The order in which each value would lie if the operators ran one by one, where that is not row-major: elementwise
+/// results as their operands do, all others row-major (codegen B4.5).
+pub fn kept(graph: &Graph) -> Vec<Option<Order>> {
+    let nodes = graph.nodes();
+    let turned = graph
+        .inputs()
+        .iter()
+        .any(|input| !input.layout.is_contiguous());
+    let turns = |node: &Node| matches!(node.op, NodeOp::Op(Op::Permute(_)));
+    if !turned && !nodes.iter().any(turns) {
+        return vec![None; nodes.len()];
+    }
+    let mut layouts: Vec<Layout> = Vec::with_capacity(nodes.len());
+    let mut kept = Vec::with_capacity(nodes.len());
+    for node in nodes {
+        let mut order = None;
+        let first = match node.args.first() {
+            Some(Operand::Value(x)) => Some(*x),
+            _ => None,
+        };
+        let dense = || Layout::contiguous(node.shape.clone());
+        layouts.push(match (&node.op, first) {
+            (NodeOp::Input(n), _) => graph.inputs()[*n as usize].layout.clone(),
+            (NodeOp::Op(op), Some(x)) if op.is_view() => {
+                let layout = &layouts[x.0 as usize];
+                let seen = match view::view_map(op, layout.shape(), &node.shape) {
+                    Some(map) => Some(map.apply(layout, &node.shape)),
+                    None => layout.reshape(&node.shape),
+                };
+                seen.unwrap_or_else(dense)
+            }
+            (NodeOp::Op(op), _) if is_elementwise(graph, op, first) => {
+                order = elementwise(node, &layouts);
+                layout_of(&node.shape, order.as_ref())
+            }
+            _ => dense(),
+        });
+        kept.push(order);
+    }
+    kept
+}
+
+/// Whether a result lies as what it reads: for a cast that depends on its operand.
+fn is_elementwise(graph: &Graph, op: &Op, first: Option<ValueId>) -> bool {
+    match (op, first) {
+        (Op::Cast(to), Some(x)) => {
+            op.keeps_order(graph.node(x).dtype) && *to != graph.node(x).dtype
+        }
+        (op, _) => op.keeps_order(DType::F32),
+    }
+}
+
+/// The order of the first operand that has the result's shape and repeats no element, if it is not row-major.
+fn elementwise(node: &Node, layouts: &[Layout]) -> Option<Order> {
+    let of = |arg: &Operand| match arg {
+        Operand::Value(x) => Some(&layouts[x.0 as usize]).filter(|x| *x.shape() == node.shape),
+        _ => None,
+    };
+    let all = node.args.iter().filter_map(of).find_map(order::of_layout)?;
+    // Dimensions by their numbers among those that are not of size 1.
+    let number = |d: usize| (0..d).filter(|&k| node.shape[k] != 1).count() as u8;
+    let long = all.into_iter().filter(|&d| node.shape[d] != 1);
+    let found: Order = long.map(number).collect();
+    (!found.is_sorted()).then_some(found)
+}
+
 /// Values that may lie in any order (ir L9): generated, and read by generated loops alone that either reduce
-/// or may lie in any order themselves. Outputs, and what ready-made kernels read, are row-major, in both modes
-/// (codegen B4.5), but for outputs that turn the dimensions of a value that nothing else needs: such an output is a view, whose
-/// strides are no promise, and lies row-major itself where the value lies as what it reads.
-pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
+/// or may lie in any order themselves. What ready-made kernels read is row-major, and so are outputs, but for those that
+/// lie as what they are computed of elementwise ([`kept`]), as in eager mode (codegen B4.5), and for outputs that turn the
+/// dimensions of a value that nothing else needs: such an output is a view, and lies row-major itself where the value lies
+/// as what it reads.
+pub fn flexible(graph: &Graph, realized: &Realized, kept: &[Option<Order>]) -> Vec<bool> {
     let nodes = graph.nodes();
     let mut flexible: Vec<bool> = (0..nodes.len())
         .map(|i| {
@@ -34,9 +102,11 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
         })
         .collect();
     let mut turned = vec![false; nodes.len()];
+    let mut output = turned.clone();
     for v in graph.outputs() {
         let i = v.0 as usize;
-        flexible[i] = false;
+        output[i] = true;
+        flexible[i] &= kept[i].is_some() && !realized.pieces.contains_key(v);
         // What is not stored may be a reshaped value, which is no view of one that lies in another order.
         turned[i] = matches!(&nodes[i].op, NodeOp::Op(Op::Permute(_)))
             && graph.operands(*v).all(|from| realized.is_stored(from));
@@ -48,8 +118,15 @@ pub fn flexible(graph: &Graph, realized: &Realized) -> Vec<bool> {
             && realized.is_stored(id);
         // A library that copies what does not lie as it wants.
         let copies = matches!(&nodes[i].op, NodeOp::Op(Op::Correlate(_)));
+        // Generated loops read results wherever they lie.
+        let first = graph.operands(id).next();
+        let elementwise =
+            matches!(&nodes[i].op, NodeOp::Op(op) if is_elementwise(graph, op, first));
         if !flexible[i] && !reduces && !turned[i] {
-            let fixed = |v: &ValueId| !copies || realized.is_stored(*v);
+            let fixed = |v: &ValueId| {
+                let result = elementwise && output[v.0 as usize] && kept[v.0 as usize].is_some();
+                !result && (!copies || realized.is_stored(*v))
+            };
             for v in graph.operands(id).filter(fixed) {
                 flexible[v.0 as usize] = false;
             }

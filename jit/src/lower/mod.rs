@@ -94,7 +94,12 @@ pub struct Lowering {
 /// An internal error where an operator has no lowering.
 pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
     let mut realized = realize(graph, limits);
-    let flexible = layout::flexible(graph, &realized);
+    let kept = layout::kept(graph);
+    let flexible = layout::flexible(graph, &realized, &kept);
+    let mut output = vec![false; graph.nodes().len()];
+    for v in graph.outputs() {
+        output[v.0 as usize] = true;
+    }
     let mut sites = Vec::new();
     let mut steps = Vec::new();
     for (i, node) in graph.nodes().iter().enumerate() {
@@ -137,8 +142,12 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
                 steps.push(Lowered::Nest(Box::new(split::split_loops(apart))));
                 nest = lower_node(graph, &realized, id, None, &mut sites)?;
             }
+            let order = || match output[i] {
+                true => kept[i].clone(),
+                false => layout::vote(&nest.body, &nest.iter, limits),
+            };
             if flexible[i]
-                && let Some(order) = layout::vote(&nest.body, &nest.iter, limits)
+                && let Some(order) = order()
             {
                 sites.truncate(known);
                 nest = lower_node(graph, &realized, id, Some(&order), &mut sites)?;

@@ -420,11 +420,12 @@ fn what_only_empty_results_read_is_not_computed() {
 #[test]
 fn fusions_and_reorderings_are_counted() {
     let of = |read: &str| {
+        let last = if read.contains("%4") { "%4" } else { "%3" };
         let text = format!(
             "%0: f32[64, 100] = input 0 [100, 1]
              %1: f32[64, 100] = exp(%0)
              {read}
-             return %1 %3"
+             return %1 {last}"
         );
         let (kernels, stats) = stats_scope(|| kernels(&text));
         assert_eq!(kernels, 1);
@@ -432,7 +433,8 @@ fn fusions_and_reorderings_are_counted() {
     };
     let straight = of("%2: f32[64, 100] = add(%0, 1.0)\n%3: f32[64, 100] = neg(%2)");
     let turned = of("%2: f32[100, 64] = permute(%0) {order: [1, 0]}
-                     %3: f32[100, 64] = add(%2, 1.0)");
+                     %3: f32[100, 64] = input 1 [64, 1]
+                     %4: f32[100, 64] = add(%3, %2)");
     assert_eq!((straight.2, turned.2), (0, 1));
     assert_eq!((straight.0, turned.0), (2, 2));
     // The sum is computed where its negation is; then the two kernels become one.

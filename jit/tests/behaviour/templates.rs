@@ -317,7 +317,8 @@ fn refusals_have_reasons() {
     );
     case(
         "%4: f32[64, 64] = permute(%3) {order: [1, 0]}
-         %5: f32[64, 64] = tanh(%4)\n return %5",
+         %5: f32[64, 64] = input 3 [64, 1]
+         %6: f32[64, 64] = add(%5, %4)\n return %6",
         Refusal::IndexMismatch(Mismatch::Order),
     );
     let vector = "

@@ -8,6 +8,7 @@ pub mod create;
 mod decides;
 pub mod index;
 pub mod matmul;
+pub mod order;
 pub mod pointwise;
 pub mod pool;
 pub mod random;
