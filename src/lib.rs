@@ -36,16 +36,16 @@ pub use ferrotrace_runtime::{
 pub use ferrotrace_tracer::{
     ArgKind, Bound, Choice, Dim, Dims, Explanation, Extents, Folded, Generator, GraphDecision,
     Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode, Nanoseconds,
-    Operand, Precision, ReduceOp, Tensor, Window, Work, eval, explain, jit, manual_seed, set_mode,
-    set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision,
-    with_tuning,
+    Operand, Precision, ReduceOp, Rounding, Slice, SliceBy, Slices, Tensor, TensorLike, Window,
+    Work, eval, explain, jit, manual_seed, set_mode, set_retained_limit, set_thread_mode,
+    set_trace_limit, set_tuning, with_mode, with_precision, with_tuning,
 };
 
 /// The names that most programs use.
 pub mod prelude {
     pub use crate::{
-        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Tensor, eval,
-        explain, jit, set_mode, stats, with_mode,
+        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Slice, SliceBy,
+        Tensor, eval, explain, jit, set_mode, stats, with_mode,
     };
 }
 

@@ -140,6 +140,13 @@ impl Error {
         Error::new(ErrorKind::DType(message.into()))
     }
 
+    /// The error of an operation that does not take a dtype, with the cast that helps.
+    pub fn untaken(op: &str, dtype: DType, cast: DType) -> Error {
+        Error::dtype(format!(
+            "{op} does not take {dtype}: to_dtype(DType::{cast:?}) first"
+        ))
+    }
+
     /// An argument error.
     pub fn argument(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Argument(message.into()))

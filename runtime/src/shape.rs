@@ -154,6 +154,25 @@ impl<const N: usize> From<[usize; N]> for Shape {
     }
 }
 
+macro_rules! from_tuples {
+    ($($n:literal $t:ty;)*) => {$(
+        impl From<$t> for Shape {
+            fn from(dims: $t) -> Shape {
+                Shape::new(&<[usize; $n]>::from(dims))
+            }
+        }
+    )*};
+}
+
+from_tuples! {
+    1 (usize,);
+    2 (usize, usize);
+    3 (usize, usize, usize);
+    4 (usize, usize, usize, usize);
+    5 (usize, usize, usize, usize, usize);
+    6 (usize, usize, usize, usize, usize, usize);
+}
+
 impl From<&[usize]> for Shape {
     fn from(dims: &[usize]) -> Shape {
         Shape::new(dims)

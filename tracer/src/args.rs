@@ -1,5 +1,13 @@
 //! Conversions of what a caller writes (one dimension or several, sizes, windows, numbers) into what operators take.
 
+mod list;
+mod slices;
+
+pub use list::TensorLike;
+pub(crate) use list::borrowed;
+pub(crate) use slices::forward;
+pub use slices::{Slice, SliceBy, Slices};
+
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Extent;
 use ferrotrace_kernels::ops::view::wrap_dim;
@@ -56,7 +64,7 @@ impl From<usize> for Dim {
     }
 }
 
-/// Dimensions: one, an array or slice of them, or `..` for all. An empty list is none.
+/// Dimensions: one, a tuple, array or slice of them, or `..` for all. An empty list is none, but all of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dims(Option<SmallVec<[Dim; 4]>>);
 
@@ -88,6 +96,17 @@ impl Dims {
             list.push(at);
         }
         Ok(list)
+    }
+
+    /// The same of a reduction, which an empty list makes one over all dimensions, as in PyTorch.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub fn reduced(&self, rank: usize) -> Result<u64> {
+        match self.0.as_deref() {
+            Some([]) => Dims(None).mask(rank),
+            _ => self.mask(rank),
+        }
     }
 
     /// The dimensions as a set, one bit each. A 0-d tensor takes dimension 0 or −1 for none, as PyTorch does.
@@ -160,6 +179,37 @@ macro_rules! dims_from {
 }
 
 dims_from!(isize, i32, usize);
+
+macro_rules! from_tuples {
+    ($(($($name:ident $index:tt),+);)*) => {$(
+        impl<$($name: Into<Dim>),+> From<($($name,)+)> for Dims {
+            fn from(dims: ($($name,)+)) -> Dims {
+                Dims(Some(SmallVec::from_slice(&[$(dims.$index.into()),+])))
+            }
+        }
+
+        impl<$($name: Size),+> From<($($name,)+)> for Extents {
+            fn from(sizes: ($($name,)+)) -> Extents {
+                Extents(SmallVec::from_slice(&[$(sizes.$index.signed()),+]))
+            }
+        }
+    )*};
+}
+
+from_tuples! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+}
+
+impl From<()> for Dims {
+    fn from(_: ()) -> Dims {
+        Dims(Some(SmallVec::new()))
+    }
+}
 
 /// Target sizes of `reshape`, `expand` and `broadcast_to`, where −1 stands for a size that is inferred (or kept).
 #[derive(Clone, Debug, PartialEq, Eq)]

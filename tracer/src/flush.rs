@@ -1,5 +1,6 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
+use crate::args::{TensorLike, borrowed};
 use crate::backend::{Plan, PlanInput, run_releasing};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
@@ -13,7 +14,7 @@ use ferrotrace_kernels::{Array, eager};
 use ferrotrace_runtime::{Activity, Channel, Counter, Error, Result, Scalar, Timer, count, log};
 use std::sync::{Arc, Weak};
 
-/// Computes and stores tensors, all in one go.
+/// Computes and stores tensors, all in one go: those of an array, a vector, or any iterator of tensors or references.
 ///
 /// ```
 /// use ferrotrace_tracer::{Tensor, eval};
@@ -26,8 +27,13 @@ use std::sync::{Arc, Weak};
 ///
 /// # Errors
 /// The first error that one of them carries, or that computing them met.
-pub fn eval<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> Result<()> {
-    let tensors: Vec<&Tensor> = tensors.into_iter().collect();
+pub fn eval<I>(tensors: I) -> Result<()>
+where
+    I: IntoIterator,
+    I::Item: TensorLike,
+{
+    let tensors: Vec<I::Item> = tensors.into_iter().collect();
+    let tensors = borrowed(&tensors);
     flush_tensors(tensors.iter().copied());
     tensors.into_iter().try_for_each(Tensor::check)
 }

@@ -34,7 +34,7 @@ mod tensor;
 mod tiered;
 mod tuning;
 
-pub use args::{Dim, Dims, Extents, Operand, Window};
+pub use args::{Dim, Dims, Extents, Operand, Slice, SliceBy, Slices, TensorLike, Window};
 pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
     Precision, Work,
@@ -46,7 +46,7 @@ pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use limit::{set_retained_limit, set_trace_limit};
-pub use methods::{Interpolation, ReduceOp};
+pub use methods::{Interpolation, ReduceOp, Rounding};
 pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
 pub use tensor::Tensor;
@@ -57,8 +57,8 @@ pub(crate) use tensor::Input;
 /// What most programs use.
 pub mod prelude {
     pub use crate::{
-        Generator, Interpolation, Mode, Precision, ReduceOp, Tensor, eval, explain, jit,
-        manual_seed, set_mode, with_mode, with_precision,
+        Generator, Interpolation, Mode, Precision, ReduceOp, Rounding, Slice, SliceBy, Tensor,
+        eval, explain, jit, manual_seed, set_mode, with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

@@ -111,6 +111,53 @@ impl Tensor {
             .ok_or_else(|| Error::internal("an element was lost"))
     }
 
+    /// The element of a tensor that has one, converted to `T` as [`to_dtype`](Tensor::to_dtype) does.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let count = Tensor::ones(3, DType::Bool, &Device::cpu()).sum(..);
+    /// assert_eq!(count.item::<f64>()?, 3.0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The tensor has another number of elements, carries an error, or computing it fails.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> Result<T> {
+        self.check()?;
+        self.to_dtype(T::DTYPE).to_scalar()
+    }
+
+    /// The distance of neighbours in each dimension, in elements of memory. A tensor that is not computed yet is computed
+    /// first: how a result lies in memory is the compiler's choice.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4, 5, 6], [2, 3], &Device::cpu());
+    /// assert_eq!(x.strides()?, [3, 1]);
+    /// assert_eq!(x.t().strides()?, [1, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the tensor carries, or what computing it met.
+    pub fn strides(&self) -> Result<Vec<isize>> {
+        self.check()?;
+        Ok(stored_array(self.node())?.layout.strides().to_vec())
+    }
+
+    /// Whether the elements lie in memory in row-major order without gaps; false of a tensor that carries an error. As
+    /// [`strides`](Tensor::strides), it computes a tensor that is not computed yet.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4, 5, 6], [2, 3], &Device::cpu());
+    /// assert!(x.is_contiguous() && !x.t().is_contiguous());
+    /// ```
+    pub fn is_contiguous(&self) -> bool {
+        stored_array(self.node()).is_ok_and(|array| array.layout.is_contiguous())
+    }
+
     /// The tensor as an `ndarray` array.
     ///
     /// # Errors
@@ -126,6 +173,25 @@ impl Tensor {
     /// # Errors
     /// The shapes do not broadcast, or one of the tensors cannot be computed.
     pub fn allclose(&self, u: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        self.all_near(u, rtol, atol, false)
+    }
+
+    /// The same, with NaN close to NaN (PyTorch's `equal_nan=True`).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, f64::NAN], 2, &Device::cpu());
+    /// assert!(x.allclose_equal_nan(&x, 0.0, 0.0)? && !x.allclose(&x, 0.0, 0.0)?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`allclose`](Tensor::allclose).
+    pub fn allclose_equal_nan(&self, u: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        self.all_near(u, rtol, atol, true)
+    }
+
+    fn all_near(&self, u: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {
         crate::eval([self, u])?;
         let a = on_host(stored_array(self.node())?)?;
         let b = on_host(stored_array(u.node())?)?;
@@ -139,7 +205,9 @@ impl Tensor {
         let (a, b) = (spread(&a)?, spread(&b)?);
         let close = |(a, b): (&f64, &f64)| {
             // Infinities are close to themselves alone.
-            a == b || (b.is_finite() && (a - b).abs() <= atol + rtol * b.abs())
+            a == b
+                || (b.is_finite() && (a - b).abs() <= atol + rtol * b.abs())
+                || (equal_nan && a.is_nan() && b.is_nan())
         };
         Ok(a.iter().zip(&b).all(close))
     }

@@ -91,10 +91,10 @@ fn sizes_and_indices() {
         invalid! { x.topk(4, 1, true).0 => ["topk", "[2, 3]"]; }
         invalid! { x.split(&[1, 2], 0)[0].clone() => ["split", "[1, 2]", "[2, 3]"]; }
         invalid! { x.chunk(0, 0)[0].clone() => ["chunk", "[2, 3]"]; }
-        invalid! { Tensor::cat(&[], 0) => ["cat"]; }
+        invalid! { Tensor::cat(&[] as &[&Tensor], 0) => ["cat"]; }
         invalid! { Tensor::cat(&[&x, &ones([2])], 0) => ["cat", "[2, 3]", "[2]"]; }
         invalid! { Tensor::cat(&[&x, &x], 2) => ["cat", "dimension 2"]; }
-        invalid! { Tensor::stack(&[], 0) => ["stack"]; }
+        invalid! { Tensor::stack(&[] as &[&Tensor], 0) => ["stack"]; }
         invalid! { Tensor::stack(&[&x, &ones([2, 4])], 0) => ["stack", "[2, 3]", "[2, 4]"]; }
         invalid! { Tensor::stack(&[&x, &x], 3) => ["stack", "dimension 3"]; }
     });

@@ -1,5 +1,9 @@
 //! Functions of two elements, broadcast, with PyTorch's promotion rules.
 
+mod formula;
+
+pub use formula::Rounding;
+
 use crate::Tensor;
 use crate::args::Operand;
 use ferrotrace_kernels::BinaryOp;

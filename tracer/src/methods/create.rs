@@ -187,30 +187,33 @@ impl Tensor {
         first_half.where_cond(&from_a, &from_b).to_dtype(dtype)
     }
 
-    /// The identity matrix of `n` rows.
+    /// Ones on the main diagonal of a matrix, zeros elsewhere: of `n` rows and columns, or of `[n, m]` or `(n, m)`.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::eye(2, DType::F32, &Device::cpu());
     /// assert_eq!(x.to_vec::<f32>()?, [1.0, 0.0, 0.0, 1.0]);
+    /// assert_eq!(Tensor::eye((1, 3), DType::I64, &Device::cpu()).to_vec::<i64>()?, [1, 0, 0]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn eye(n: usize, dtype: DType, device: &Device) -> Tensor {
-        let shape = Shape::from([n, n]);
+    pub fn eye(n: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
+        let shape = match n.into().dims() {
+            &[n] => Shape::from([n, n]),
+            &[n, m] => Shape::from([n, m]),
+            sizes => {
+                let why = Error::argument(format!("{sizes:?} are not the sizes of a matrix"));
+                return Tensor::failed("eye", why, &[]);
+            }
+        };
         if let Err(error) = check_size(&shape, DType::I64) {
             return Tensor::failed("eye", error, &[]);
         }
-        let row = Tensor::record_on(
-            device,
-            Op::Iota {
-                shape: shape.clone(),
-                dim: 0,
-            },
-            &[],
-        );
-        let column = Tensor::record_on(device, Op::Iota { shape, dim: 1 }, &[]);
-        row.binary(BinaryOp::Eq, &column).to_dtype(dtype)
+        let index = |dim| {
+            let shape = shape.clone();
+            Tensor::record_on(device, Op::Iota { shape, dim }, &[])
+        };
+        index(0).binary(BinaryOp::Eq, &index(1)).to_dtype(dtype)
     }
 
     /// A tensor of this one's shape, dtype and device, of one number.

@@ -1,5 +1,11 @@
 //! Reading elements at positions, and finding positions.
 
+mod at;
+mod count;
+mod diagonal;
+mod place;
+mod search;
+
 use super::attempt;
 use crate::args::Dim;
 use crate::{Input, Tensor};

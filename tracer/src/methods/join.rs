@@ -1,21 +1,24 @@
 //! Joining tensors, and cutting one into several.
 
-use crate::args::Dim;
+use crate::args::{Dim, TensorLike, borrowed};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
 use ferrotrace_runtime::{Error, Result};
 
 impl Tensor {
-    /// Tensors joined along a dimension; their other sizes are equal, and their dtypes promote.
+    /// Tensors joined along a dimension; their other sizes are equal, and their dtypes promote. An array, slice or vector
+    /// of tensors or of references to them.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
     /// let x = Tensor::from_slice(&[1, 2], [2, 1], &Device::cpu());
     /// assert_eq!(Tensor::cat(&[&x, &x], 1).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// assert_eq!(Tensor::cat(x.split(&[1, 1], 0), 1).to_vec::<i32>()?, [1, 2]);
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn cat(tensors: &[&Tensor], dim: impl Into<Dim>) -> Tensor {
+    pub fn cat<T: TensorLike>(tensors: impl AsRef<[T]>, dim: impl Into<Dim>) -> Tensor {
+        let tensors = &borrowed(tensors.as_ref())[..];
         let Some(first) = tensors.first() else {
             return Tensor::failed("cat", Error::argument("no tensors are given"), tensors);
         };
@@ -25,7 +28,7 @@ impl Tensor {
         }
     }
 
-    /// Tensors of one shape joined along a new dimension.
+    /// Tensors of one shape joined along a new dimension; lists as those of [`cat`](Tensor::cat).
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -35,7 +38,8 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn stack(tensors: &[&Tensor], dim: impl Into<Dim>) -> Tensor {
+    pub fn stack<T: TensorLike>(tensors: impl AsRef<[T]>, dim: impl Into<Dim>) -> Tensor {
+        let tensors = &borrowed(tensors.as_ref())[..];
         let Some(first) = tensors.first() else {
             return Tensor::failed("stack", Error::argument("no tensors are given"), tensors);
         };
@@ -52,6 +56,37 @@ impl Tensor {
             rows.push(tensor.apply(Op::Unsqueeze { dim }));
         }
         joined(&rows.iter().collect::<Vec<_>>(), dim)
+    }
+
+    /// Vectors (or numbers, as vectors of one) as the axes of a grid: one tensor for each, of as many dimensions as there
+    /// are vectors, that varies along its own alone. Nothing is copied. All have one dtype.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let (a, b) = (Tensor::from_slice(&[1, 2], 2, &Device::cpu()), Tensor::from_slice(&[5, 6, 7], 3, &Device::cpu()));
+    /// let grid = Tensor::meshgrid(&[&a, &b]);
+    /// assert_eq!(grid[0].to_vec::<i32>()?, [1, 1, 1, 2, 2, 2]);
+    /// assert_eq!(grid[1].to_vec::<i32>()?, [5, 6, 7, 5, 6, 7]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn meshgrid<T: TensorLike>(tensors: impl AsRef<[T]>) -> Vec<Tensor> {
+        grid(&borrowed(tensors.as_ref()), false)
+    }
+
+    /// [`meshgrid`](Tensor::meshgrid) with the first two dimensions exchanged: rows for the second vector, columns for
+    /// the first, as NumPy has it (PyTorch's `indexing="xy"`).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let (a, b) = (Tensor::from_slice(&[1, 2], 2, &Device::cpu()), Tensor::from_slice(&[5, 6, 7], 3, &Device::cpu()));
+    /// let grid = Tensor::meshgrid_xy(&[&a, &b]);
+    /// assert_eq!(grid[0].to_vec::<i32>()?, [1, 2, 1, 2, 1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn meshgrid_xy<T: TensorLike>(tensors: impl AsRef<[T]>) -> Vec<Tensor> {
+        grid(&borrowed(tensors.as_ref()), true)
     }
 
     /// A dimension cut into parts of the sizes given, which sum to its size; if they do not, each carries the error.
@@ -134,6 +169,41 @@ impl Tensor {
         }
         parts
     }
+}
+
+#[track_caller]
+fn grid(tensors: &[&Tensor], exchanged: bool) -> Vec<Tensor> {
+    let name = "meshgrid";
+    let error = match tensors {
+        [] => Some(Error::argument("no tensors are given")),
+        [first, ..] => tensors.iter().find_map(|t| {
+            let (rank, ty, other) = (t.rank(), t.dtype(), first.dtype());
+            if rank > 1 {
+                let why = format!("{} has {rank} dimensions, an axis 1", t.sizes());
+                Some(Error::shape(why))
+            } else if ty != other {
+                let why = format!("axes of {other} and {ty}: to_dtype({other:?}) first");
+                Some(Error::dtype(why))
+            } else {
+                None
+            }
+        }),
+    };
+    if let Some(error) = error {
+        return vec![Tensor::failed(name, error, tensors)];
+    }
+    let sizes: Vec<usize> = tensors.iter().map(|t| t.numel()).collect();
+    let mut grid = Vec::with_capacity(tensors.len());
+    for (axis, tensor) in tensors.iter().enumerate() {
+        let mut line = vec![1; sizes.len()];
+        line[axis] = sizes[axis];
+        let mut spread = tensor.reshape(line).expand(&sizes[..]);
+        if exchanged && sizes.len() > 1 {
+            spread = spread.transpose(0, 1);
+        }
+        grid.push(spread.called(name, tensors));
+    }
+    grid
 }
 
 #[track_caller]

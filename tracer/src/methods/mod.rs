@@ -20,13 +20,14 @@ mod scatter;
 mod shape;
 mod view;
 
+pub use binary::Rounding;
 pub use pool::Interpolation;
 pub use scatter::ReduceOp;
 
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::{DType, Scalar};
+use ferrotrace_runtime::{DType, Error, Scalar};
 
 /// The value of a `Result`, or a return from the method with a tensor that carries the error.
 macro_rules! attempt {
@@ -79,6 +80,16 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn apply(&self, op: Op) -> Tensor {
         Tensor::record(op, &[Input::Tensor(self)])
+    }
+
+    /// This result of the method `name` upon `operands`: an error that recording one of its operators met is told as the
+    /// method's own.
+    #[track_caller]
+    pub(crate) fn called(self, name: &'static str, operands: &[&Tensor]) -> Tensor {
+        match self.error() {
+            None => self,
+            Some(error) => Tensor::failed(name, Error::new(error.kind().clone()), operands),
+        }
     }
 
     #[track_caller]

@@ -4,6 +4,7 @@ use super::{attempt, attempt_both};
 use crate::Tensor;
 use crate::args::{Dim, Dims};
 use ferrotrace_kernels::{Composite, Op, ReduceKind};
+use ferrotrace_runtime::Result;
 
 /// What each method and its twin say of the twin.
 macro_rules! twin {
@@ -18,6 +19,17 @@ macro_rules! twin {
     };
 }
 
+/// The dimensions of a reduction. An empty list is all of them, as in PyTorch, but none of `any` and `all`.
+///
+/// # Errors
+/// As [`Dims::list`].
+fn reduced(name: &str, dims: Dims, rank: usize) -> Result<u64> {
+    match name {
+        "any" | "all" => dims.mask(rank),
+        _ => dims.reduced(rank),
+    }
+}
+
 /// `name` and `name_keepdim` over any dimensions, from an expression of the set of dimensions and `keepdim`.
 macro_rules! reductions {
     ($($(#[doc = $doc:literal])* $name:ident $twin:ident $text:literal
@@ -26,14 +38,14 @@ macro_rules! reductions {
             $(#[doc = $doc])*
             #[track_caller]
             pub fn $name(&self, $($arg: $ty,)* dims: impl Into<Dims>) -> Tensor {
-                let ($mask, $keepdim) = (attempt!($text, dims.into().mask(self.rank()), self), false);
+                let ($mask, $keepdim) = (attempt!($text, reduced($text, dims.into(), self.rank()), self), false);
                 self.apply($op)
             }
 
             #[doc = twin!($text)]
             #[track_caller]
             pub fn $twin(&self, $($arg: $ty,)* dims: impl Into<Dims>) -> Tensor {
-                let ($mask, $keepdim) = (attempt!($text, dims.into().mask(self.rank()), self), true);
+                let ($mask, $keepdim) = (attempt!($text, reduced($text, dims.into(), self.rank()), self), true);
                 self.apply($op)
             }
         )*}
@@ -246,14 +258,14 @@ macro_rules! moments {
             $(#[doc = $doc])*
             #[track_caller]
             pub fn $name(&self, dims: impl Into<Dims>, correction: usize) -> Tensor {
-                let mask = attempt!($text, dims.into().mask(self.rank()), self);
+                let mask = attempt!($text, reduced($text, dims.into(), self.rank()), self);
                 self.apply(Op::Composite(Composite::Var { mask, keepdim: false, correction, root: $root }))
             }
 
             #[doc = twin!($text)]
             #[track_caller]
             pub fn $twin(&self, dims: impl Into<Dims>, correction: usize) -> Tensor {
-                let mask = attempt!($text, dims.into().mask(self.rank()), self);
+                let mask = attempt!($text, reduced($text, dims.into(), self.rank()), self);
                 self.apply(Op::Composite(Composite::Var { mask, keepdim: true, correction, root: $root }))
             }
         )*}

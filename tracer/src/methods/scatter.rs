@@ -2,7 +2,7 @@
 
 use super::attempt;
 use super::index::Indexing;
-use crate::args::Dim;
+use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Op, ScatterMode};
 use ferrotrace_runtime::Error;
@@ -171,13 +171,13 @@ impl Tensor {
         )
     }
 
-    /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`, broadcast to it and converted
-    /// to this tensor's dtype, which must be of the same category or a higher one.
+    /// This tensor with [`slice`](Tensor::slice)`(dim, start, end, step)` replaced by `src`: a tensor that broadcasts to it
+    /// and is converted to this tensor's dtype, which must be of the same category or a higher one, or a number.
     ///
     /// No other tensor changes. After `x = x.slice_assign(..)` nothing but the slice is written if nothing else holds the
-    /// old data, whether operations are recorded or not; if something does, the rest is copied once. A slice of several
-    /// dimensions is an assignment to a slice: `x.slice_assign(0, a, b, 1, &x.slice(0, a, b, 1).slice_assign(1, ..))`
-    /// writes what the inner one does.
+    /// old data, whether operations are recorded or not; if something does, the rest is copied once. Slices of several
+    /// dimensions are written by [`assign`](Tensor::assign), or as an assignment to a slice:
+    /// `x.slice_assign(0, a, b, 1, &x.slice(0, a, b, 1).slice_assign(1, ..))` writes what the inner one does.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -187,14 +187,15 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn slice_assign(
+    pub fn slice_assign<'a>(
         &self,
         dim: impl Into<Dim>,
         start: isize,
         end: isize,
         step: usize,
-        src: &Tensor,
+        src: impl Into<Operand<'a>>,
     ) -> Tensor {
+        let src = &attempt!("slice_assign", self.source(src.into()), self);
         let dim = attempt!("slice_assign", dim.into().wrap(self.rank()), self, src);
         let op = Op::SliceAssign {
             dim,

@@ -1,0 +1,147 @@
+//! Counting: of numbers, and of what lies in ranges.
+
+use crate::Tensor;
+use ferrotrace_kernels::BinaryOp;
+use ferrotrace_runtime::{DType, Error, Result};
+
+fn integers(what: &str, x: &Tensor) -> Result<()> {
+    match x.dtype().is_int() {
+        true => Ok(()),
+        false => Err(Error::dtype(format!(
+            "{what} of {}: to_dtype(DType::I64) first",
+            x.dtype()
+        ))),
+    }
+}
+
+impl Tensor {
+    /// How often each of 0, 1, .. occurs in a vector of integers that are not negative, as `I64`; with `weights` of its
+    /// shape, the sums of these, `F32` of `F32` and else `F64`. There are as many results as the greatest element asks
+    /// for, `minlength` at least: it is read at the call, which flushes.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1i64, 3, 1], 3, &Device::cpu());
+    /// assert_eq!(x.bincount(None, 0).to_vec::<i64>()?, [0, 2, 0, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn bincount(&self, weights: Option<&Tensor>, minlength: usize) -> Tensor {
+        let counts = self.counts(weights, minlength);
+        let operands: Vec<&Tensor> = std::iter::once(self).chain(weights).collect();
+        match counts {
+            Ok(counts) => counts.called("bincount", &operands),
+            Err(error) => Tensor::failed("bincount", error, &operands),
+        }
+    }
+
+    #[track_caller]
+    fn counts(&self, weights: Option<&Tensor>, minlength: usize) -> Result<Tensor> {
+        self.check()?;
+        weights.map_or(Ok(()), Tensor::check)?;
+        integers("positions", self)?;
+        if self.rank() != 1 || weights.is_some_and(|w| w.shape() != self.shape()) {
+            let weights = weights.map_or(String::new(), |w| format!(" with weights {}", w.sizes()));
+            let why = format!("counts of shape {}{weights}, no vector", self.sizes());
+            return Err(Error::shape(why));
+        }
+        let mut len = minlength;
+        if self.numel() > 0 {
+            let wide = self.to_dtype(DType::I64);
+            let (least, most) = (wide.min(0), wide.max(0));
+            crate::eval([&least, &most])?;
+            if least.to_scalar::<i64>()? < 0 {
+                let why = format!("{} is no position to count", least.to_scalar::<i64>()?);
+                return Err(Error::argument(why));
+            }
+            len = len.max((most.to_scalar::<i64>()? as usize).saturating_add(1));
+        }
+        let dtype = match weights.map(Tensor::dtype) {
+            None => DType::I64,
+            Some(DType::F32) => DType::F32,
+            Some(_) => DType::F64,
+        };
+        let start = Tensor::zeros(len, dtype, &self.device());
+        let weights = match weights {
+            Some(weights) => weights.to_dtype(dtype),
+            None => Tensor::ones(self.shape(), dtype, &self.device()),
+        };
+        Ok(start.scatter_add(0, self, &weights))
+    }
+
+    /// How many elements fall into each of `bins` equal parts of `range`, or of what lies between the least and the
+    /// greatest element: the counts, in this tensor's floating-point dtype, and the `bins + 1` edges. A part holds its
+    /// lower edge, the last one its upper edge too; what lies outside, and NaN, is not counted. A range without width
+    /// is taken half a unit wider on both sides.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[0.0, 1.0, 1.5, 4.0], 4, &Device::cpu());
+    /// let (counts, edges) = x.histogram(4, Some((0.0, 4.0)));
+    /// assert_eq!(counts.to_vec::<f64>()?, [1.0, 2.0, 0.0, 1.0]);
+    /// assert_eq!(edges.to_vec::<f64>()?, [0.0, 1.0, 2.0, 3.0, 4.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn histogram(&self, bins: usize, range: Option<(f64, f64)>) -> (Tensor, Tensor) {
+        match self.bins(bins, range) {
+            Ok((counts, edges)) => (
+                counts.called("histogram", &[self]),
+                edges.called("histogram", &[self]),
+            ),
+            Err(error) => {
+                let failed = Tensor::failed("histogram", error, &[self]);
+                (failed.clone(), failed)
+            }
+        }
+    }
+
+    #[track_caller]
+    fn bins(&self, bins: usize, range: Option<(f64, f64)>) -> Result<(Tensor, Tensor)> {
+        self.check()?;
+        let dtype = self.dtype();
+        if !dtype.is_float() {
+            return Err(Error::untaken("histogram", dtype, DType::F32));
+        }
+        if bins == 0 {
+            return Err(Error::argument("0 bins are asked for"));
+        }
+        if let Some((low, high)) = range
+            && !(low <= high && low.is_finite() && high.is_finite())
+        {
+            return Err(Error::argument(format!("{low} to {high} is no range")));
+        }
+        let x = self.flatten(0, -1);
+        let device = self.device();
+        let ends = match range {
+            Some(ends) => ends,
+            None if x.numel() == 0 => (0.0, 0.0),
+            None => {
+                let (low, high) = (x.min(0).to_dtype(DType::F64), x.max(0).to_dtype(DType::F64));
+                crate::eval([&low, &high])?;
+                let ends = (low.to_scalar::<f64>()?, high.to_scalar::<f64>()?);
+                if !(ends.0.is_finite() && ends.1.is_finite()) {
+                    let why = format!("{} to {} is no range", ends.0, ends.1);
+                    return Err(Error::argument(why));
+                }
+                ends
+            }
+        };
+        let (low, high) = match ends {
+            (low, high) if low == high => (low - 0.5, high + 0.5),
+            ends => ends,
+        };
+        let edges = Tensor::linspace(low, high, bins.saturating_add(1), dtype, &device);
+        let above = edges.searchsorted(&x, true);
+        // The last edge belongs to the last part.
+        let top = x.eq(&edges.at(-1));
+        let part = top.where_cond(bins as i64, &above).binary(BinaryOp::Sub, 1);
+        let inside = part.ge(0).logical_and(&part.lt(bins as i64));
+        let inside = inside.logical_and(&x.isnan().logical_not());
+        // What is not counted adds 0 to the first part. Counts are whole numbers beyond 2²⁴ too.
+        let start = Tensor::zeros(bins, DType::I64, &device);
+        let part = inside.where_cond(&part, 0);
+        let counts = start.scatter_add(0, &part, &inside.to_dtype(DType::I64));
+        Ok((counts.to_dtype(dtype), edges))
+    }
+}
