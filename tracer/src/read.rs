@@ -87,7 +87,7 @@ impl Tensor {
         if dtype != T::DTYPE {
             let want = T::DTYPE;
             return Err(Error::dtype(format!(
-                "a tensor of {dtype} was read as {want}: cast it"
+                "a tensor of {dtype} was read as {want}: to_dtype(DType::{want:?}) first"
             )));
         }
         elements(&on_host(stored_array(self.node())?)?)

@@ -157,7 +157,7 @@ pub(super) fn infer(spec: &ConvSpec, args: &[ArgMeta<'_>]) -> Inferred {
     let (_, shape) = geometry(spec, x, w)?;
     let dtype = x_dtype.promote(w_dtype);
     if dtype.category() == Category::Bool {
-        return Err(Error::dtype(format!("{} does not take bool", name(spec))));
+        return Err(Error::untaken(name(spec), dtype, DType::F32));
     }
     Ok((shape, dtype))
 }

@@ -18,7 +18,7 @@ fn check_index(dtype: DType) -> Result<()> {
         return Ok(());
     }
     Err(Error::dtype(format!(
-        "an index must be of an integer type, not {dtype}"
+        "an index must be of an integer type, not {dtype}: to_dtype(DType::I64) first"
     )))
 }
 

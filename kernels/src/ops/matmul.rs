@@ -59,7 +59,7 @@ pub(super) fn infer(args: &[ArgMeta<'_>]) -> Inferred {
     let parts = Parts::of(a, b)?;
     let dtype = a_dtype.promote(b_dtype);
     if dtype.category() == Category::Bool {
-        return Err(Error::dtype("matmul does not take bool"));
+        return Err(Error::untaken("matmul", dtype, DType::I64));
     }
     let mut dims = parts.batch;
     if a.rank() > 1 {

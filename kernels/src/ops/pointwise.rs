@@ -66,8 +66,13 @@ pub fn broadcast(args: &[ArgMeta<'_>]) -> Result<Shape> {
 /// The operator does not take the dtype.
 pub fn unary_compute(op: UnaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
     let dtype = args[0].dtype();
-    op.compute_dtype(dtype)
-        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+    let refused = || Error::untaken(op.name(), dtype, instead(|dtype| op.compute_dtype(dtype)));
+    op.compute_dtype(dtype).ok_or_else(refused)
+}
+
+/// A dtype that an operator takes, by the dtype that it computes in.
+fn instead(compute: impl Fn(DType) -> Option<DType>) -> DType {
+    compute(DType::I64).map_or(DType::F32, |_| DType::I64)
 }
 
 /// The dtype the operands of a binary operator are cast to.
@@ -76,8 +81,8 @@ pub fn unary_compute(op: UnaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
 /// The operator does not take the promoted dtype.
 pub fn binary_compute(op: BinaryOp, args: &[ArgMeta<'_>]) -> Result<DType> {
     let dtype = promote(args);
-    op.compute_dtype(dtype)
-        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", op.name())))
+    let refused = || Error::untaken(op.name(), dtype, instead(|dtype| op.compute_dtype(dtype)));
+    op.compute_dtype(dtype).ok_or_else(refused)
 }
 
 pub(super) fn infer_unary(op: UnaryOp, args: &[ArgMeta<'_>]) -> Inferred {
@@ -94,7 +99,7 @@ pub(super) fn infer_where(args: &[ArgMeta<'_>]) -> Inferred {
     let (_, mask) = tensor(args, 0)?;
     if mask.category() != Category::Bool {
         return Err(Error::dtype(format!(
-            "the condition must be bool, not {mask}"
+            "the condition must be bool, not {mask}: to_dtype(DType::Bool) first"
         )));
     }
     Ok((broadcast(args)?, promote(&args[1..])))

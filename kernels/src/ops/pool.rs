@@ -75,10 +75,11 @@ pub(super) fn infer(spec: &PoolSpec, args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
     let axes = axes(spec, x)?;
     if dtype.category() == Category::Bool || (spec.kind == PoolKind::Avg && !dtype.is_float()) {
-        return Err(Error::dtype(format!(
-            "{} does not take {dtype}",
-            name(spec)
-        )));
+        let cast = match spec.kind {
+            PoolKind::Max => DType::U8,
+            PoolKind::Avg => DType::F32,
+        };
+        return Err(Error::untaken(name(spec), dtype, cast));
     }
     let spatial = spec.kernel.len();
     let lead = x.rank() - spatial;
@@ -106,9 +107,7 @@ fn last_two(x: &Shape, size: [usize; 2], what: &str) -> Result<Shape> {
 pub(super) fn infer_adaptive(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
     if !dtype.is_float() {
-        return Err(Error::dtype(format!(
-            "adaptive_avg_pool2d does not take {dtype}"
-        )));
+        return Err(Error::untaken("adaptive_avg_pool2d", dtype, DType::F32));
     }
     Ok((last_two(x, size, "adaptive_avg_pool2d")?, dtype))
 }
@@ -169,7 +168,7 @@ pub fn run_interpolate(
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
     if order > 0 && !dtype.is_float() {
         return Err(Error::dtype(format!(
-            "only nearest interpolation takes {dtype}"
+            "only nearest interpolation takes {dtype}: to_dtype(DType::F32) first"
         )));
     }
     if shape.numel() == 0 {

@@ -57,8 +57,8 @@ pub fn infer(kind: ReduceKind, mask: u64, keepdim: bool, args: &[ArgMeta<'_>]) -
             rank,
         }));
     }
-    let result = result_dtype(kind, dtype)
-        .ok_or_else(|| Error::dtype(format!("{} does not take {dtype}", name(kind))))?;
+    let result =
+        result_dtype(kind, dtype).ok_or_else(|| Error::untaken(name(kind), dtype, DType::F32))?;
     let reduced = shape.reduced(mask, keepdim);
     if !has_identity(kind) && shape.numel() == 0 && reduced.numel() != 0 {
         return Err(Error::argument(format!(

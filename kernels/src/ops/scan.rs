@@ -51,7 +51,7 @@ pub(super) fn infer(kind: ScanKind, dim: usize, args: &[ArgMeta<'_>]) -> Inferre
     let dtype = match kind {
         ScanKind::Sum | ScanKind::Prod if !dtype.is_float() => DType::I64,
         ScanKind::LogSumExp if !dtype.is_float() => {
-            return Err(Error::dtype(format!("logcumsumexp does not take {dtype}")));
+            return Err(Error::untaken("logcumsumexp", dtype, DType::F32));
         }
         ScanKind::ArgMax | ScanKind::ArgMin => DType::I64,
         _ => dtype,

@@ -86,7 +86,7 @@ pub(super) fn one_hot(b: &mut dyn OpBuilder, args: &[Operand], n: usize) -> Resu
     let index = value(args, 0)?;
     if !b.dtype(index).is_int() {
         return Err(Error::dtype(format!(
-            "class indices must be integers, not {}",
+            "class indices must be integers, not {}: to_dtype(DType::I64) first",
             b.dtype(index)
         )));
     }

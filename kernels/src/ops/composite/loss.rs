@@ -97,7 +97,7 @@ fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<ValueId> 
     let dim = class_dim(shape)?;
     if !b.dtype(t).is_int() {
         return Err(Error::dtype(format!(
-            "class indices must be integers, not {}",
+            "class indices must be integers, not {}: to_dtype(DType::I64) first",
             b.dtype(t)
         )));
     }

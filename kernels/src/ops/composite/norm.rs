@@ -9,7 +9,7 @@ use ferrotrace_runtime::{DType, Error, Result, Shape};
 fn check_operand(shape: &Shape, dtype: DType, n: usize) -> Result<()> {
     if !dtype.is_float() {
         return Err(Error::dtype(format!(
-            "a norm needs floating-point elements, not {dtype}"
+            "a norm needs floating-point elements, not {dtype}: to_dtype(DType::F32) first"
         )));
     }
     if n == 0 || n > shape.rank() {

@@ -18,7 +18,7 @@ pub(super) fn var(
     let x = value(args, 0)?;
     if !b.dtype(x).is_float() {
         return Err(Error::dtype(format!(
-            "the variance of {} tensors is not defined",
+            "the variance of {} tensors is not defined: to_dtype(DType::F32) first",
             b.dtype(x)
         )));
     }
