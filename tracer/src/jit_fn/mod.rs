@@ -27,6 +27,13 @@ use std::sync::Arc;
 
 /// A function that [`jit`] can compile: any `Fn` from a [`JitArg`] to a [`JitResult`]. `Signature` tells the argument
 /// and result types of one function type apart; it is inferred.
+#[diagnostic::on_unimplemented(
+    message = "`jit` compiles functions of one argument: of several, take one tuple",
+    label = "not a function from a `jit` argument to a `jit` result",
+    note = "of two arguments: `jit(|(x, w): (&Tensor, &Tensor)| ..)`, called by `f.call((&x, &w))`",
+    note = "an argument is `&Tensor`, `Tensor`, a number, or an array, a vector or a tuple of them",
+    note = "a result is `Tensor`, or a tuple, an array, a vector or a `Result` of tensors"
+)]
 pub trait JitFn<Signature> {
     /// The family of its argument.
     type Kind: ArgKind;
@@ -50,6 +57,35 @@ where
         self(argument)
     }
 }
+
+/// The signature of functions of several arguments, which `jit` does not take. That they seem to have one lets the
+/// compiler tell of [`JitFn`], instead of the number of arguments that its one implementation takes.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Several<S>(PhantomData<S>);
+
+/// What [`Several`] is not.
+#[doc(hidden)]
+pub trait One {}
+
+macro_rules! several {
+    ($($name:ident),+) => {
+        impl<F, $($name,)+ R> JitFn<Several<($($name,)+ R)>> for F
+        where
+            F: Fn($($name),+) -> R,
+            Several<($($name,)+ R)>: One,
+        {
+            type Kind = <() as JitArg>::Kind;
+            type Output = ();
+
+            fn run<'a>(&self, (): ()) {}
+        }
+    };
+}
+
+several!(A, B);
+several!(A, B, C);
+several!(A, B, C, D);
 
 /// A compiled function: see [`jit`].
 pub struct Jit<F, S>
@@ -84,6 +120,21 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
 /// Random operations draw anew at each call. In eager mode, and inside of another traced function, the function is
 /// simply called.
+///
+/// A function of several arguments takes one tuple of them:
+///
+/// ```
+/// # use ferrotrace_tracer::prelude::*;
+/// let x = Tensor::ones(2, DType::F32, &Device::cpu());
+/// let f = jit(|(x, w, scale): (&Tensor, &Tensor, f64)| x * w * scale);
+/// assert_eq!(f.call((&x, &x, 3.0)).to_vec::<f32>()?, [3.0, 3.0]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// ```compile_fail,E0277
+/// # use ferrotrace_tracer::prelude::*;
+/// jit(|x: &Tensor, w: &Tensor| x * w); // an error that says so
+/// ```
 pub fn jit<F, S>(function: F) -> Jit<F, S>
 where
     F: JitFn<S> + Send + Sync + 'static,
