@@ -34,18 +34,20 @@ pub use ferrotrace_runtime::{
     Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Bound, Choice, Dim, Dims, Explanation, Extents, Folded, Generator, GraphDecision,
-    Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode, Nanoseconds,
-    Operand, Precision, ReduceOp, Rounding, Slice, SliceBy, Slices, Tensor, TensorLike, Window,
-    Work, eval, explain, jit, manual_seed, set_mode, set_retained_limit, set_thread_mode,
-    set_trace_limit, set_tuning, with_mode, with_precision, with_tuning,
+    ArgKind, Bound, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
+    GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode,
+    Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp, Reduction, Rounding, Sizes,
+    Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, eval, explain, jit, manual_seed,
+    set_mode, set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode,
+    with_precision, with_tuning,
 };
 
 /// The names that most programs use.
 pub mod prelude {
     pub use crate::{
-        DType, Device, Element, Error, Mode, Precision, Result, Scalar, Shape, Slice, SliceBy,
-        Tensor, eval, explain, jit, set_mode, stats, with_mode,
+        Conv, DType, Device, Element, Error, Mode, PadMode, Pool, Precision, Reduction, Result,
+        Rounding, Scalar, Shape, Slice, SliceBy, Tensor, eval, explain, jit, set_mode, stats,
+        with_mode,
     };
 }
 

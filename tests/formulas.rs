@@ -164,7 +164,7 @@ fn closeness() {
         fails(&x.isclose(&x, -1.0, 0.0, false), &["isclose", "negative"]);
         fails(
             &x.isclose(&x.to_dtype(F64), 0.0, 0.0, false),
-            &["isclose", "to_dtype(F32)"],
+            &["isclose", "to_dtype(DType::F32)"],
         );
         let (a, b) = (Tensor::ones(2, F32, &cpu()), Tensor::ones(3, F32, &cpu()));
         fails(&a.isclose(&b, 0.0, 0.0, false), &["isclose", "[2]", "[3]"]);

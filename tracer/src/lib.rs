@@ -34,7 +34,10 @@ mod tensor;
 mod tiered;
 mod tuning;
 
-pub use args::{Dim, Dims, Extents, Operand, Slice, SliceBy, Slices, TensorLike, Window};
+pub use args::{
+    Conv, Dim, Dims, Extents, Operand, Padding, Pool, Sizes, Slice, SliceBy, Slices, TensorLike,
+    Window,
+};
 pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
     Precision, Work,
@@ -46,7 +49,7 @@ pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use limit::{set_retained_limit, set_trace_limit};
-pub use methods::{Interpolation, ReduceOp, Rounding};
+pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
 pub use tensor::Tensor;
@@ -57,8 +60,9 @@ pub(crate) use tensor::Input;
 /// What most programs use.
 pub mod prelude {
     pub use crate::{
-        Generator, Interpolation, Mode, Precision, ReduceOp, Rounding, Slice, SliceBy, Tensor,
-        eval, explain, jit, manual_seed, set_mode, with_mode, with_precision,
+        Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,
+        Rounding, Slice, SliceBy, Tensor, eval, explain, jit, manual_seed, set_mode, with_mode,
+        with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

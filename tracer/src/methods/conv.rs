@@ -1,5 +1,7 @@
 //! Convolutions (cross-correlations, as the field calls them) over 1, 2 or 3 spatial dimensions.
 
+mod options;
+
 use crate::args::Window;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Composite, ConvSpec, Op};

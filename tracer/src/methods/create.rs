@@ -209,11 +209,13 @@ impl Tensor {
         if let Err(error) = check_size(&shape, DType::I64) {
             return Tensor::failed("eye", error, &[]);
         }
-        let index = |dim| {
-            let shape = shape.clone();
-            Tensor::record_on(device, Op::Iota { shape, dim }, &[])
+        let along = |dim| Op::Iota {
+            shape: shape.clone(),
+            dim,
         };
-        index(0).binary(BinaryOp::Eq, &index(1)).to_dtype(dtype)
+        let row = Tensor::record_on(device, along(0), &[]);
+        let column = Tensor::record_on(device, along(1), &[]);
+        row.binary(BinaryOp::Eq, &column).to_dtype(dtype)
     }
 
     /// A tensor of this one's shape, dtype and device, of one number.

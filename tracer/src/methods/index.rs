@@ -259,7 +259,10 @@ impl Tensor {
     #[track_caller]
     pub fn masked_select(&self, mask: &Tensor) -> Tensor {
         if mask.dtype() != DType::Bool {
-            let why = format!("the mask must be bool, not {}", mask.dtype());
+            let why = format!(
+                "the mask must be bool, not {}: to_dtype(DType::Bool) first",
+                mask.dtype()
+            );
             return Tensor::failed("masked_select", Error::dtype(why), &[self, mask]);
         }
         let shape = match self.shape().broadcast(mask.shape()) {

@@ -182,7 +182,7 @@ fn grid(tensors: &[&Tensor], exchanged: bool) -> Vec<Tensor> {
                 let why = format!("{} has {rank} dimensions, an axis 1", t.sizes());
                 Some(Error::shape(why))
             } else if ty != other {
-                let why = format!("axes of {other} and {ty}: to_dtype({other:?}) first");
+                let why = format!("axes of {other} and {ty}: to_dtype(DType::{other:?}) first");
                 Some(Error::dtype(why))
             } else {
                 None

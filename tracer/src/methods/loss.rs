@@ -1,5 +1,9 @@
 //! Losses, each the mean over all elements (or samples): a 0-d tensor.
 
+mod reduced;
+
+pub use reduced::Reduction;
+
 use crate::Tensor;
 use ferrotrace_kernels::Composite;
 use ferrotrace_runtime::Scalar;

@@ -21,13 +21,15 @@ mod shape;
 mod view;
 
 pub use binary::Rounding;
+pub use loss::Reduction;
 pub use pool::Interpolation;
 pub use scatter::ReduceOp;
+pub use view::PadMode;
 
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::{DType, Error, Scalar};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// The value of a `Result`, or a return from the method with a tensor that carries the error.
 macro_rules! attempt {
@@ -80,6 +82,14 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn apply(&self, op: Op) -> Tensor {
         Tensor::record(op, &[Input::Tensor(self)])
+    }
+
+    /// An error that recording this tensor met, within a method that has its own name: not tied to an operation yet.
+    pub(crate) fn recorded(&self) -> Result<()> {
+        match self.error() {
+            None => Ok(()),
+            Some(error) => Err(Error::new(error.kind().clone())),
+        }
     }
 
     /// This result of the method `name` upon `operands`: an error that recording one of its operators met is told as the

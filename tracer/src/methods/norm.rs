@@ -4,7 +4,7 @@ use super::attempt;
 use crate::Tensor;
 use crate::args::Dim;
 use ferrotrace_kernels::{Composite, Op};
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 impl Tensor {
     /// eˣ / Σ eˣ along a dimension, without overflow.
@@ -135,5 +135,85 @@ impl Tensor {
             bias: bias.is_some(),
         };
         self.with_tensors(op, &[Some(mean), Some(var), weight, bias], &[eps.into()])
+    }
+
+    /// (x − mean) / √(var + eps) over all dimensions behind the channels (dimension 1) of each sample, then times `weight`
+    /// plus `bias`, one number a channel ([Ulyanov et al. 2016](https://arxiv.org/abs/1607.08022)).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 3.0, 2.0, 6.0], [1, 2, 2], &Device::cpu());
+    /// assert_eq!(x.instance_norm(None, None, 0.0).to_vec::<f64>()?, [-1.0, 1.0, -1.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn instance_norm(
+        &self,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: impl Into<Scalar>,
+    ) -> Tensor {
+        let operands: Vec<&Tensor> = [Some(self), weight, bias].into_iter().flatten().collect();
+        if let Err(error) = self.check_spatial(3) {
+            return Tensor::failed("instance_norm", error, &operands);
+        }
+        // A group a channel. No channels are one group of none.
+        let groups = self.shape()[1].max(1);
+        self.group_norm(groups, weight, bias, eps)
+            .called("instance_norm", &operands)
+    }
+
+    /// # Errors
+    /// The tensor has fewer dimensions.
+    fn check_spatial(&self, least: usize) -> Result<()> {
+        self.check()?;
+        if self.rank() >= least {
+            return Ok(());
+        }
+        let why = format!(
+            "an input of {least} dimensions at least, not {}",
+            self.sizes()
+        );
+        Err(Error::shape(why))
+    }
+
+    /// Batch norm by the batch's own statistics, as in training: the result, and the mean and the variance of each channel
+    /// (dimension 1) that it was computed with, in F32 of half-precision tensors. The variance is over all n elements of a
+    /// channel; a running variance takes n / (n − 1) of it. See [`batch_norm`](Tensor::batch_norm).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 6.0], [2, 2], &Device::cpu());
+    /// let (y, mean, var) = x.batch_norm_training(None, None, 0.0);
+    /// assert_eq!(y.to_vec::<f64>()?, [-1.0, -1.0, 1.0, 1.0]);
+    /// assert_eq!((mean.to_vec::<f64>()?, var.to_vec::<f64>()?), (vec![2.0, 4.0], vec![1.0, 4.0]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn batch_norm_training(
+        &self,
+        weight: Option<&Tensor>,
+        bias: Option<&Tensor>,
+        eps: impl Into<Scalar>,
+    ) -> (Tensor, Tensor, Tensor) {
+        const NAME: &str = "batch_norm_training";
+        let operands: Vec<&Tensor> = [Some(self), weight, bias].into_iter().flatten().collect();
+        let checked = self.check_spatial(2).and_then(|()| match self.dtype() {
+            dtype if dtype.is_float() => Ok(()),
+            dtype => Err(Error::untaken(NAME, dtype, DType::F32)),
+        });
+        if let Err(error) = checked {
+            let failed = Tensor::failed(NAME, error, &operands);
+            return (failed.clone(), failed.clone(), failed);
+        }
+        let dims: Vec<usize> = (0..self.rank()).filter(|&d| d != 1).collect();
+        let wide = self.to_dtype(self.dtype().compute());
+        let (var, mean) = wide.var_mean(&dims[..], 0);
+        let y = self.batch_norm(&mean, &var, weight, bias, eps);
+        (
+            y.called(NAME, &operands),
+            mean.called(NAME, &operands),
+            var.called(NAME, &operands),
+        )
     }
 }

@@ -1,19 +1,14 @@
 //! Pooling over windows of the trailing dimensions, and resampling.
 
+mod adaptive;
+mod resample;
+mod windows;
+
+pub use resample::Interpolation;
+
 use crate::Tensor;
 use crate::args::Window;
 use ferrotrace_kernels::{Op, PoolKind, PoolSpec};
-
-/// How [`interpolate`](Tensor::interpolate) finds values between elements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Interpolation {
-    /// The element at the scaled position, rounded down.
-    Nearest,
-    /// Linear in both directions.
-    Bilinear,
-    /// Cubic convolution in both directions, with a = −0.75.
-    Bicubic,
-}
 
 macro_rules! pools {
     ($($(#[doc = $doc:literal])* $name:ident $n:literal $kind:ident;)*) => {
@@ -112,38 +107,9 @@ impl Tensor {
     /// # Ok::<(), Error>(())
     /// ```
     #[track_caller]
-    pub fn adaptive_avg_pool2d(&self, size: [usize; 2]) -> Tensor {
+    pub fn adaptive_avg_pool2d(&self, size: impl Into<Window<2>>) -> Tensor {
+        let sizes = size.into().sizes();
+        let size = [sizes[0], sizes[1]];
         self.apply(Op::AdaptiveAvgPool { size })
-    }
-
-    /// The last two dimensions resampled to `size`. Where `align_corners`, the corner elements stay corners; else
-    /// elements are squares whose edges do. It has no meaning for `Nearest`.
-    ///
-    /// ```
-    /// # use ferrotrace_tracer::prelude::*;
-    /// # use ferrotrace_tracer::Interpolation;
-    /// let x = Tensor::from_slice(&[1.0, 2.0, 3.0, 4.0], [1, 1, 2, 2], &Device::cpu());
-    /// let y = x.interpolate([2, 3], Interpolation::Bilinear, true);
-    /// assert_eq!(y.to_vec::<f64>()?, [1.0, 1.5, 2.0, 3.0, 3.5, 4.0]);
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[track_caller]
-    pub fn interpolate(
-        &self,
-        size: [usize; 2],
-        kind: Interpolation,
-        align_corners: bool,
-    ) -> Tensor {
-        let order = match kind {
-            Interpolation::Nearest => 0,
-            Interpolation::Bilinear => 1,
-            Interpolation::Bicubic => 2,
-        };
-        let align_corners = align_corners && order > 0;
-        self.apply(Op::Interpolate {
-            size,
-            order,
-            align_corners,
-        })
     }
 }

@@ -1,5 +1,9 @@
 //! Parts of a tensor: slices, selections, triangles, diagonals, windows; and padding.
 
+mod border;
+
+pub use border::PadMode;
+
 use super::attempt;
 use crate::args::Dim;
 use crate::{Input, Tensor};

@@ -34,7 +34,7 @@ fn floats(name: &str, x: &Tensor, rhs: &Operand<'_>) -> Result<(Tensor, Tensor, 
         Operand::Owned(rhs) => rhs.clone(),
         Operand::Scalar(number) => Tensor::full((), *number, dtype, &x.device()),
     };
-    rhs.check()?;
+    rhs.recorded()?;
     let compute = dtype.compute();
     Ok((x.to_dtype(compute), rhs.to_dtype(compute), dtype))
 }
@@ -114,7 +114,7 @@ impl Tensor {
     #[track_caller]
     fn truncated(&self, rhs: Operand<'_>) -> Result<Tensor> {
         let rest = self.binary(BinaryOp::Fmod, rhs.clone());
-        rest.check()?;
+        rest.recorded()?;
         if !rest.dtype().is_float() {
             // What is left without the remainder divides evenly.
             let even = self.binary(BinaryOp::Sub, &rest);
@@ -166,7 +166,7 @@ fn tolerances(x: &Tensor, u: &Tensor, rtol: f64, atol: f64) -> Result<()> {
     u.check()?;
     if x.dtype() != u.dtype() {
         let (a, b) = (x.dtype(), u.dtype());
-        let why = format!("tensors of {a} and {b}: to_dtype({a:?}) first");
+        let why = format!("tensors of {a} and {b}: to_dtype(DType::{a:?}) first");
         return Err(Error::dtype(why));
     }
     if rtol >= 0.0 && atol >= 0.0 {

@@ -137,7 +137,7 @@ impl Tensor {
             return Err(Error::dtype(format!("{ty} cannot be written into {dtype}")));
         }
         let src = Tensor::full(Shape::scalar(), number, dtype, &self.device());
-        src.check().map(|()| src)
+        src.recorded().map(|()| src)
     }
 
     /// A part of the tensor: for each dimension from the first on an index, which takes the dimension away, or a range,
@@ -231,8 +231,11 @@ impl Tensor {
         for window in &windows[..windows.len() - 1] {
             parts.push(window.read(&parts[parts.len() - 1]));
         }
-        let write = |src: Tensor, (part, window): (&Tensor, &Window)| window.write(part, &src);
-        Ok(parts.iter().zip(&windows).rev().fold(src, write))
+        let mut written = src;
+        for (part, window) in parts.iter().zip(&windows).rev() {
+            written = window.write(part, &written);
+        }
+        Ok(written)
     }
 
     /// This tensor with one index of a dimension replaced by `src`: what [`select`](Tensor::select) gives, a tensor that

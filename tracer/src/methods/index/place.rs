@@ -77,16 +77,12 @@ impl Tensor {
             idx,
             src
         );
-        let row = |t: &Tensor| match t.rank() {
-            0 => t.apply(Op::Unsqueeze { dim: 0 }),
-            _ => t.clone(),
-        };
         let op = Op::IndexPut {
             axes: SmallVec::from_slice(&[dim as u8]),
             at: dim,
             accumulate: true,
         };
-        let inputs = [row(self), row(src), row(idx)];
+        let inputs = [self.as_row(), src.as_row(), idx.as_row()];
         let sum = Tensor::record(op, &[0, 1, 2].map(|i: usize| Input::Tensor(&inputs[i])));
         let sum = if self.rank() == 0 {
             sum.apply(Op::Squeeze { mask: 1 })
@@ -94,6 +90,15 @@ impl Tensor {
             sum
         };
         sum.called("index_add", &[self, idx, src])
+    }
+
+    /// The tensor; of a number, a vector of it alone.
+    #[track_caller]
+    fn as_row(&self) -> Tensor {
+        match self.rank() {
+            0 => self.apply(Op::Unsqueeze { dim: 0 }),
+            _ => self.clone(),
+        }
     }
 
     fn addable(&self, dim: Dim, idx: &Tensor, src: &Tensor) -> Result<usize> {
@@ -106,7 +111,7 @@ impl Tensor {
         }
         if self.dtype() != src.dtype() {
             let (a, b) = (self.dtype(), src.dtype());
-            let why = format!("a source of {b} for a tensor of {a}: to_dtype({a:?}) first");
+            let why = format!("a source of {b} for a tensor of {a}: to_dtype(DType::{a:?}) first");
             return Err(Error::dtype(why));
         }
         let mut expected = x.clone();
@@ -143,10 +148,7 @@ impl Tensor {
             dim.into().wrap_along(self.rank()),
             self
         );
-        let x = match self.rank() {
-            0 => self.apply(Op::Unsqueeze { dim: 0 }),
-            _ => self.clone(),
-        };
+        let x = self.as_row();
         let repeated = match repeats.into() {
             Operand::Scalar(n) => x.each_repeated(n.to_f64(), dim),
             Operand::Tensor(counts) => x.counted(counts, dim),

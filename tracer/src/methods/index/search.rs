@@ -16,6 +16,17 @@ struct Groups {
     order: Tensor,
 }
 
+/// `src` written or added into a vector at positions.
+#[track_caller]
+fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Tensor {
+    let op = Op::Scatter {
+        dim: 0,
+        mode,
+        include_self: true,
+    };
+    Tensor::record(op, &[into, at, src].map(Input::Tensor))
+}
+
 impl Tensor {
     /// Where each value would stand in this sorted sequence, as `I64`: the number of elements below it, or, if `right`,
     /// not above it. Both have one dtype; this tensor has one dimension, or the values' sizes but in the last. Elements
@@ -49,7 +60,7 @@ impl Tensor {
         let (rank, dtype) = (self.rank(), self.dtype());
         if dtype != values.dtype() {
             let why = format!(
-                "a sequence of {dtype} and values of {}: to_dtype({dtype:?}) first",
+                "a sequence of {dtype} and values of {}: to_dtype(DType::{dtype:?}) first",
                 values.dtype()
             );
             return Err(Error::dtype(why));
@@ -66,17 +77,17 @@ impl Tensor {
         if len == 0 || v.numel() == 0 {
             return Ok(place);
         }
-        let look = |at: &Tensor| match rank {
-            1 => self.index(&[Some(at)]),
-            _ => self.gather(-1, at),
-        };
         let passed = if right { BinaryOp::Gt } else { BinaryOp::Ge };
         let mut place = place;
         for k in (0..=len.ilog2()).rev() {
             let next = place.binary(BinaryOp::Add, 1i64 << k);
             let last = next.binary(BinaryOp::Sub, 1);
             let inside = next.binary(BinaryOp::Le, len as i64);
-            let there = look(&last.binary(BinaryOp::Minimum, len as i64 - 1));
+            let at = last.binary(BinaryOp::Minimum, len as i64 - 1);
+            let there = match rank {
+                1 => self.index(&[Some(&at)]),
+                _ => self.gather(-1, &at),
+            };
             // Not above rather than below: a value that is NaN stands at the end.
             let below = there.binary(passed, values).logical_not();
             place = inside.logical_and(&below).where_cond(&next, &place);
@@ -142,7 +153,7 @@ impl Tensor {
         };
         let number = starts.apply(scan).binary(BinaryOp::Sub, 1);
         let values = sorted.masked_select(&starts);
-        values.check()?;
+        values.recorded()?;
         Ok(Groups {
             values,
             number,
@@ -153,20 +164,12 @@ impl Tensor {
     /// Where each element's value stands among those of the groups, and how large these are.
     #[track_caller]
     fn members(&self, groups: &Groups) -> (Tensor, Tensor) {
-        let assign = |mode, into: &Tensor, at: &Tensor, src: &Tensor| {
-            let op = Op::Scatter {
-                dim: 0,
-                mode,
-                include_self: true,
-            };
-            Tensor::record(op, &[into, at, src].map(Input::Tensor))
-        };
         let (device, number) = (self.device(), &groups.number);
         let start = Tensor::zeros(number.shape(), DType::I64, &device);
-        let inverse = assign(ScatterMode::Assign, &start, &groups.order, number);
+        let inverse = scattered(ScatterMode::Assign, &start, &groups.order, number);
         let none = Tensor::zeros(groups.values.shape(), DType::I64, &device);
         let ones = Tensor::ones(number.shape(), DType::I64, &device);
-        let counts = assign(ScatterMode::Sum, &none, number, &ones);
+        let counts = scattered(ScatterMode::Sum, &none, number, &ones);
         (inverse.reshape(self.shape()), counts)
     }
 }
