@@ -148,6 +148,9 @@ fn hash(value: &BodyValue) -> u64 {
     FxBuildHasher.hash_one(value)
 }
 
+/// What replaces a load of a source at an index: a value, and the dtype that it has in memory.
+pub type Forward<'a> = dyn Fn(Source, &Expr) -> Option<(Value, DType)> + 'a;
+
 impl Body {
     /// The values, operands before users.
     pub fn values(&self) -> &[BodyValue] {
@@ -354,7 +357,7 @@ impl Body {
         from: &Body,
         roots: &[Value],
         of: &dyn Fn(&Term) -> Option<Expr>,
-        forward: &dyn Fn(Source, &Expr) -> Option<(Value, DType)>,
+        forward: &Forward<'_>,
         ranges: &R,
     ) -> Vec<Value> {
         self.copy(from, roots, of, forward, &|_, _, op| op, ranges)
@@ -377,7 +380,7 @@ impl Body {
         from: &Body,
         roots: &[Value],
         of: &dyn Fn(&Term) -> Option<Expr>,
-        forward: &dyn Fn(Source, &Expr) -> Option<(Value, DType)>,
+        forward: &Forward<'_>,
         replace: &dyn Fn(&mut Body, Value, BodyOp) -> BodyOp,
         ranges: &R,
     ) -> Vec<Value> {

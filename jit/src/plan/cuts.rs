@@ -156,9 +156,7 @@ impl<'a> Cuts<'a> {
             let over = held > allowed;
             match places.last_mut() {
                 Some(last) if over && before && step < run + RUN => {
-                    if held > last.1 {
-                        *last = (step, held);
-                    }
+                    *last = if held > last.1 { (step, held) } else { *last };
                 }
                 _ if over => {
                     run = step;

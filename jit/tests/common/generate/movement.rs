@@ -284,7 +284,7 @@ impl Generator<'_> {
         let before = self.program.graph.nodes().len();
         self.push(op, args, track);
         let after = self.program.graph.nodes().len();
-        (after > before).then(|| ValueId(before as u32))
+        (after > before).then_some(ValueId(before as u32))
     }
 
     /// Writes to slices of one tensor, one after another, of one or two dimensions: of what is read of it elsewhere,

@@ -332,7 +332,7 @@ fn along(
         values: vec![0.0; data.len()],
         counts: true,
     };
-    for start in (0..data.len()).filter(|at| at / inner % n == 0) {
+    for start in (0..data.len()).filter(|at| (at / inner).is_multiple_of(n)) {
         let line: Vec<f64> = (0..n).map(|j| data[start + j * inner]).collect();
         match f(&line) {
             Some(line) => {

@@ -7,12 +7,11 @@ use ferrotrace_kernels::ConvSpec;
 use ferrotrace_runtime::{Error, Result};
 use smallvec::SmallVec;
 
+/// A number for each dimension that a kernel moves along.
+type PerDim = SmallVec<[usize; 3]>;
+
 /// The zeros on both sides of `n` dimensions, and those that only their ends get, for a result of the input's sizes.
-fn same(
-    weight: &Tensor,
-    options: &Conv,
-    n: usize,
-) -> Result<(SmallVec<[usize; 3]>, SmallVec<[usize; 3]>)> {
+fn same(weight: &Tensor, options: &Conv, n: usize) -> Result<(PerDim, PerDim)> {
     if options.stride.of(n, "a stride of")?.iter().any(|&s| s != 1) {
         let why = "padding \"same\" is of a stride of 1: pad by numbers instead";
         return Err(Error::argument(why));
@@ -23,7 +22,7 @@ fn same(
         let reach = weight.shape()[2 + d].saturating_sub(1);
         reach.checked_mul(dilation[d])
     };
-    let total: Option<SmallVec<[usize; 3]>> = (0..n).map(total).collect();
+    let total: Option<PerDim> = (0..n).map(total).collect();
     let total = total.ok_or_else(|| Error::argument("a dilation beyond any memory"))?;
     Ok((
         total.iter().map(|t| t / 2).collect(),
