@@ -149,20 +149,18 @@ fn windows_of_every_option() {
                 inner.push(sum / places.len() as f64);
             }
         }
-        both(|| {
-            for dtype in NUMBERS {
-                for x in forms(&dims, dtype, &x) {
-                    let pool = case.pool();
-                    let [m, i, _] = with_n(n, &x, &pool);
-                    assert_eq!((m.dtype(), i.dtype()), (dtype, I64));
-                    equal(&m, &out, &most);
-                    equal(&i, &out, &at);
-                    equal(&plain_max(n, &x, &pool), &out, &most);
-                    if case.dilation.iter().all(|&d| d == 1) && dtype.is_float() {
-                        near(&with_n(n, &x, &pool)[2], &out, &mean, unit(dtype));
-                        let pool = pool.count_include_pad(false);
-                        near(&with_n(n, &x, &pool)[2], &out, &inner, unit(dtype));
-                    }
+        each(&NUMBERS, n == 1 && ceil, |dtype| {
+            for x in forms(&dims, dtype, &x) {
+                let pool = case.pool();
+                let [m, i, _] = with_n(n, &x, &pool);
+                assert_eq!((m.dtype(), i.dtype()), (dtype, I64));
+                equal(&m, &out, &most);
+                equal(&i, &out, &at);
+                equal(&plain_max(n, &x, &pool), &out, &most);
+                if case.dilation.iter().all(|&d| d == 1) && dtype.is_float() {
+                    near(&with_n(n, &x, &pool)[2], &out, &mean, unit(dtype));
+                    let pool = pool.count_include_pad(false);
+                    near(&with_n(n, &x, &pool)[2], &out, &inner, unit(dtype));
                 }
             }
         });
@@ -278,36 +276,34 @@ fn windows_of_a_size_that_is_asked_for() {
         }
         let dims: Vec<usize> = [1, 2].into_iter().chain(input.clone()).collect();
         let out: Vec<usize> = [1, 2].into_iter().chain(output.clone()).collect();
-        both(|| {
-            for dtype in NUMBERS {
-                for x in forms(&dims, dtype, &x) {
-                    let size = &output;
-                    let (extremes, plain) = match n {
-                        1 => (
-                            x.adaptive_max_pool1d_with_indices(size[0]),
-                            x.adaptive_max_pool1d(size[0]),
-                        ),
-                        2 => (
-                            x.adaptive_max_pool2d_with_indices([size[0], size[1]]),
-                            x.adaptive_max_pool2d([size[0], size[1]]),
-                        ),
-                        _ => (
-                            x.adaptive_max_pool3d_with_indices([size[0], size[1], size[2]]),
-                            x.adaptive_max_pool3d([size[0], size[1], size[2]]),
-                        ),
+        each(&NUMBERS, n == 1 && input[0] == 7, |dtype| {
+            for x in forms(&dims, dtype, &x) {
+                let size = &output;
+                let (extremes, plain) = match n {
+                    1 => (
+                        x.adaptive_max_pool1d_with_indices(size[0]),
+                        x.adaptive_max_pool1d(size[0]),
+                    ),
+                    2 => (
+                        x.adaptive_max_pool2d_with_indices([size[0], size[1]]),
+                        x.adaptive_max_pool2d([size[0], size[1]]),
+                    ),
+                    _ => (
+                        x.adaptive_max_pool3d_with_indices([size[0], size[1], size[2]]),
+                        x.adaptive_max_pool3d([size[0], size[1], size[2]]),
+                    ),
+                };
+                equal(&extremes.0, &out, &most);
+                equal(&extremes.1, &out, &at);
+                equal(&plain, &out, &most);
+                if dtype.is_float() {
+                    let means = match n {
+                        1 => x.adaptive_avg_pool1d(size[0]),
+                        2 => x.adaptive_avg_pool2d([size[0], size[1]]),
+                        _ => x.adaptive_avg_pool3d([size[0], size[1], size[2]]),
                     };
-                    equal(&extremes.0, &out, &most);
-                    equal(&extremes.1, &out, &at);
-                    equal(&plain, &out, &most);
-                    if dtype.is_float() {
-                        let means = match n {
-                            1 => x.adaptive_avg_pool1d(size[0]),
-                            2 => x.adaptive_avg_pool2d([size[0], size[1]]),
-                            _ => x.adaptive_avg_pool3d([size[0], size[1], size[2]]),
-                        };
-                        assert_eq!(means.dtype(), dtype);
-                        near(&means, &out, &mean, unit(dtype));
-                    }
+                    assert_eq!(means.dtype(), dtype);
+                    near(&means, &out, &mean, unit(dtype));
                 }
             }
         });
@@ -412,13 +408,11 @@ fn resampling_of_one_to_three_dimensions() {
             }
             let dims: Vec<usize> = [1, 2].into_iter().chain(input.clone()).collect();
             let out: Vec<usize> = [1, 2].into_iter().chain(output.clone()).collect();
-            both(|| {
-                for dtype in FLOATS {
-                    for x in forms(&dims, dtype, &x) {
-                        let y = x.interpolate(&output[..], kind, align);
-                        assert_eq!(y.dtype(), dtype);
-                        near(&y, &out, &expected, unit(dtype));
-                    }
+            each(&FLOATS, n == 1, |dtype| {
+                for x in forms(&dims, dtype, &x) {
+                    let y = x.interpolate(&output[..], kind, align);
+                    assert_eq!(y.dtype(), dtype);
+                    near(&y, &out, &expected, unit(dtype));
                 }
             });
         }
@@ -480,13 +474,11 @@ fn borders() {
                     expected.push(x[(i * 4 + j) as usize]);
                 }
             }
-            both(|| {
-                for dtype in ALL {
-                    for x in forms(&[3, 4], dtype, &x) {
-                        let y = x.pad_with(&[(top, bottom), (left, right)], mode);
-                        assert_eq!(y.dtype(), dtype);
-                        equal(&y, &[height as usize, width as usize], &expected);
-                    }
+            each(&ALL, mode == PadMode::Reflect && top == 1, |dtype| {
+                for x in forms(&[3, 4], dtype, &x) {
+                    let y = x.pad_with(&[(top, bottom), (left, right)], mode);
+                    assert_eq!(y.dtype(), dtype);
+                    equal(&y, &[height as usize, width as usize], &expected);
                 }
             });
         }

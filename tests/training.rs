@@ -134,7 +134,7 @@ fn losses_of_classes() {
     both(|| {
         for dtype in FLOATS {
             for x in forms(&dims, dtype, &x) {
-                for index in INTS {
+                for index in INTS.into_iter().filter(|&i| i == I64 || dtype == F32) {
                     let t = ints(&classes).reshape((2, 4)).to_dtype(index);
                     all_reductions(dtype, |r| x.nll_loss_reduced(&t, r), &[2, 4], &nll);
                     all_reductions(dtype, |r| x.cross_entropy_reduced(&t, r), &[2, 4], &entropy);

@@ -18,6 +18,15 @@ pub fn both(body: impl Fn()) {
     with_mode(Mode::Eager, &body);
 }
 
+/// Both modes for each dtype; compiled, three stand for the others unless `all`, since every dtype has kernels of its own.
+pub fn each(dtypes: &[DType], all: bool, body: impl Fn(DType)) {
+    let stands = |dtype: &&DType| all || [F32, BF16, I64].contains(*dtype);
+    with_mode(Mode::Eager, || dtypes.iter().for_each(|&dtype| body(dtype)));
+    with_mode(Mode::Compiled, || {
+        dtypes.iter().filter(stands).for_each(|&dtype| body(dtype));
+    });
+}
+
 /// A dense tensor of these values.
 pub fn dense(dims: &[usize], dtype: DType, values: &[f64]) -> Tensor {
     Tensor::from_slice(values, dims, &cpu()).to_dtype(dtype)
