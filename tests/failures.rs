@@ -173,7 +173,8 @@ fn outcome(setting: Setting, site: Site, results: &[Result<Vec<f64>>], fallbacks
         }
     }
     let errors = results.iter().filter(|result| result.is_err()).count();
-    let alone = threads == 1;
+    // Plans that compile in the background at the same time share the fate of a kernel that both have.
+    let alone = threads == 1 && setting.mode != Mode::Tiered;
     let said = format!("{site:?}: {errors} errors, {fallbacks} fallbacks");
     match site {
         // The threads that wait for a kernel share its fate.
