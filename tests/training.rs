@@ -6,6 +6,9 @@ use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 use forms::*;
 
+/// A loss of a prediction and a target, in binary64.
+type Reference<'a> = &'a dyn Fn(f64, f64) -> f64;
+
 type Loss = fn(&Tensor, &Tensor, Reduction) -> Tensor;
 
 fn all_reductions(
@@ -34,7 +37,7 @@ fn losses_of_pairs() {
     let (x, t) = (eighths(12), eighths(24)[12..].to_vec());
     let p: Vec<f64> = whole(12, 9).iter().map(|v| v / 8.0).collect();
     let l1 = |d: f64| if d < 0.5 { d * d } else { d - 0.25 };
-    let cases: [(Loss, &[f64], &dyn Fn(f64, f64) -> f64); 4] = [
+    let cases: [(Loss, &[f64], Reference<'_>); 4] = [
         (|x, t, r| x.mse_loss_reduced(t, r), &t, &|x, t| {
             (x - t).powi(2)
         }),
