@@ -219,7 +219,7 @@ impl<'a> Expansion<'a> {
         let inner = broadcast_index(&self.graph.node(x).shape, index);
         let mut value = self.value(x, &inner, mask)?;
         let from = self.graph.node(x).dtype;
-        if from != dtype {
+        if !dtype.is_float() {
             value = self.body.push_rounded(value, from);
         }
         let value = self.cast(value, dtype.compute());
@@ -233,7 +233,7 @@ impl<'a> Expansion<'a> {
     pub(super) fn element(&mut self, x: ValueId, dtype: DType, index: &[Expr]) -> Result<Value> {
         let mut value = self.value(x, index, None)?;
         let from = self.graph.node(x).dtype;
-        if from != dtype {
+        if !dtype.is_float() {
             value = self.body.push_rounded(value, from);
         }
         let value = self.cast(value, dtype.compute());

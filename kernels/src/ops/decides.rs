@@ -4,9 +4,10 @@ use crate::{BinaryOp, Composite, Op, UnaryOp};
 use ferrotrace_runtime::DType;
 
 impl Op {
-    /// Whether the result, of dtype `to`, is no continuous function of operand number `operand`, of dtype `from`, in
-    /// that dtype: a comparison, an order or a position in one, a test, a function that jumps, or any change of dtype. Such an operator reads a
-    /// value as its dtype holds it, however precisely it was computed.
+    /// Whether the result, of dtype `to`, is no continuous function of operand number `operand`, of dtype `from`: a
+    /// comparison, an order or a position in one, a test, a function that jumps, or a cast, which is for the number as the
+    /// dtype holds it. Such an operator reads a value rounded, however precisely it was computed. Arithmetic that promotes
+    /// an operand to another float does not decide.
     ///
     /// ```
     /// use ferrotrace_kernels::{BinaryOp, Op, UnaryOp};
@@ -18,7 +19,10 @@ impl Op {
     /// assert!(!Op::Unary(UnaryOp::Exp).decides(0, BF16, BF16));
     /// ```
     pub fn decides(&self, operand: usize, from: DType, to: DType) -> bool {
-        from != to || self.jumps(operand)
+        match self {
+            Op::Cast(_) => from != to,
+            _ => from.is_float() != to.is_float() || self.jumps(operand),
+        }
     }
 
     /// Whether the result jumps where the operand passes some number.
