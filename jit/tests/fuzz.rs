@@ -12,7 +12,6 @@ use ferrotrace_jit::lower::Limits as Thresholds;
 use ferrotrace_jit::tune::{Choice, changes};
 use ferrotrace_jit::{
     Graph, NodeOp, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
-    run_releasing,
 };
 use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
