@@ -112,6 +112,8 @@ pub struct Limits {
     /// At its peak a plan holds at most one part in so many more than the recorded operations one by one: fusions are
     /// given up until it does. With 0 it may hold whatever it likes.
     pub held_share: u64,
+    /// It may hold so many bytes more in any case, a page of memory: a launch costs more.
+    pub held_least: u64,
     /// In at most so many rounds.
     pub held_rounds: usize,
     /// The fusions that were given up.
@@ -197,6 +199,7 @@ impl Default for Limits {
             prologue_short: 256,
             prologue_long: 192,
             held_share: 16,
+            held_least: 4096,
             held_rounds: 12,
             given_up: Arc::default(),
             moments: true,

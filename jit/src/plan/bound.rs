@@ -1,5 +1,5 @@
 //! A plan holds hardly more memory at once than the recorded operations one by one would: at most one part in
-//! [`Limits::held_share`] more (scheduler B-19).
+//! [`Limits::held_share`] more, or [`Limits::held_least`] bytes (scheduler B-19).
 
 use super::cuts::give_up;
 use super::one_by_one::OneByOne;
@@ -19,7 +19,8 @@ pub(super) fn bounded(draft: Draft, limits: &Limits, pass: Pass) -> Result<Draft
     let allowed = |within: bool| {
         let peaks = one_by_one.peaks(within);
         peaks.map(|held| {
-            held.saturating_add(held.checked_div(limits.held_share).unwrap_or(u64::MAX))
+            let more = held.checked_div(limits.held_share).unwrap_or(u64::MAX);
+            held.saturating_add(more.max(limits.held_least))
         })
     };
     let over = |draft: &Draft, allowed: [u64; 2]| {
