@@ -3,7 +3,9 @@
 use crate::graph::{Graph, NodeOp};
 use crate::native;
 use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
-use ferrotrace_runtime::{Config, Counter, DType, Device, Error, Result, Scalar, count};
+use ferrotrace_runtime::{
+    Config, Counter, DType, Device, Error, FloatEnvironment, Result, Scalar, count,
+};
 
 /// Runs every node of the graph by itself, on the graph's device, and returns its outputs.
 ///
@@ -18,6 +20,7 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
 /// # Errors
 /// As there.
 pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let _environment = FloatEnvironment::standard();
     run_nodes(graph, inputs, scalars, &graph.device())
 }
 

@@ -55,6 +55,10 @@ pub struct Node {
     pub precision: Precision,
     /// How all that use it read it, if it is of a half type.
     pub rounding: Rounding,
+    /// What the program called, where that is not the operator.
+    pub name: Option<&'static str>,
+    /// In a simplified graph, the node of the recorded one that it comes from.
+    pub recorded: Option<ValueId>,
 }
 
 impl Node {
@@ -97,6 +101,8 @@ pub struct Graph {
     device: Option<Device>,
     location: Option<&'static Location<'static>>,
     precision: Precision,
+    name: Option<&'static str>,
+    recorded: Option<ValueId>,
 }
 
 impl Graph {
@@ -153,6 +159,16 @@ impl Graph {
     pub(crate) fn widen(&mut self, id: ValueId) {
         let node = &mut self.nodes[id.0 as usize];
         node.dtype = node.dtype.compute();
+    }
+
+    /// What the program called to record the nodes pushed from now on, where that is not the operator.
+    pub fn set_name(&mut self, name: Option<&'static str>) {
+        self.name = name;
+    }
+
+    /// The node of the recorded graph that the nodes pushed from now on come from.
+    pub fn set_recorded(&mut self, node: ValueId) {
+        self.recorded = Some(node);
     }
 
     /// The nodes whose values are wanted, in order.
@@ -268,7 +284,7 @@ impl Graph {
         let node = self.node(id);
         let name = match &node.op {
             NodeOp::Input(_) => "input",
-            NodeOp::Op(op) => op.name(),
+            NodeOp::Op(op) => node.name.unwrap_or_else(|| op.name()),
         };
         let operands = self
             .operands(id)
@@ -311,6 +327,8 @@ impl Graph {
             location,
             precision,
             rounding,
+            name: self.name,
+            recorded: self.recorded,
         });
         id
     }

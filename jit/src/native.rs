@@ -8,7 +8,8 @@ use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::ops::matmul::After;
 use ferrotrace_kernels::{Array, Correlation, Op, OpBuilder, Operand, cuda};
 use ferrotrace_runtime::{
-    Category, Config, Counter, DType, Device, Error, Layout, Result, Scalar, Shape, count,
+    Category, Config, Counter, DType, Device, Error, FloatEnvironment, Layout, Result, Scalar,
+    Shape, count,
 };
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -89,6 +90,7 @@ pub fn run_operator(
     shape: &Shape,
     dtype: DType,
 ) -> Result<Array> {
+    let _environment = FloatEnvironment::standard();
     if device.is_cpu() {
         return eager::run(op, args, shape, dtype);
     }

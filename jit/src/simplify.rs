@@ -251,6 +251,7 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
             .collect();
         builder.precision = node.precision;
         builder.graph.set_origin(node.location, node.precision);
+        builder.graph.set_recorded(ValueId(v as u32));
         let (op, args) = match &sorts[v] {
             Some(sort) => (sort, &args[..1]),
             None => (op, &args[..]),

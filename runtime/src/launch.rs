@@ -10,7 +10,7 @@ use crate::cuda::{self, Verdict};
 use crate::host::alloc;
 use crate::inject::{self, Site};
 use crate::kernel::{Code, Entry, Finish};
-use crate::{Buffer, Error, ErrorKind, Kernel, Pool, Result};
+use crate::{Buffer, Error, ErrorKind, FloatEnvironment, Kernel, Pool, Result};
 use smallvec::SmallVec;
 use std::os::raw::c_char;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -222,6 +222,7 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
 /// takes longer than writing it.
 fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<Option<Fault>> {
     inject_launch()?;
+    let _environment = FloatEnvironment::standard();
     let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
     resolve(None, launch.buffers, |pointer| pointers.push(pointer))?;
     let pool = Pool::global();

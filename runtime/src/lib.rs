@@ -16,6 +16,7 @@ mod element;
 mod elf;
 mod environment;
 mod error;
+mod float_environment;
 mod folder;
 pub mod host;
 #[doc(hidden)]
@@ -47,6 +48,7 @@ pub use device::Device;
 pub use dtype::{Category, DType};
 pub use element::Element;
 pub use error::{Context, Error, ErrorKind, Result};
+pub use float_environment::{Control, FloatEnvironment, with_control};
 pub use isa::Isa;
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,

@@ -2,10 +2,19 @@
 
 use crate::{Category, DType};
 use half::{bf16, f16};
+use std::fmt;
 
 /// A number of any Rust type, kept without loss: integers in 64 bits, floats in binary64.
 ///
 /// As an operand it takes part in promotion by its category alone, as Python's numbers do in PyTorch.
+///
+/// # Numbers that a dtype does not have
+/// Where a number becomes an element by itself (`full`, `full_like`, `scalar`, `masked_fill`, `where_cond`, the value of
+/// `pad`, the ends of `linspace`, the range of `randint`), bounds results (`clamp`, `clamp_min`, `clamp_max`) or is an
+/// exponent, it has to [fit](Self::fits) the dtype: otherwise the result carries an error. `full`, `scalar` and
+/// `where_cond` hold numbers of half-precision tensors to the range of `F32`, and give infinities beyond. Bounds need not
+/// fit on the side on which they change nothing. Arithmetic takes a number modulo the range of an integer type, and
+/// rounds it to a floating-point type; comparisons take it as it is.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A truth value.
@@ -62,6 +71,36 @@ impl Scalar {
         }
     }
 
+    /// Whether the number can become an element of `dtype`, by PyTorch's rule: a truth value is true of any number but 0;
+    /// an integer type takes what lies in its range (a fraction loses its digits, NaN and infinities do not fit; `U8`
+    /// takes −255 to −1 as well, modulo 256); a floating-point type takes NaN, infinities, and what is no greater than its
+    /// greatest number.
+    ///
+    /// ```
+    /// use ferrotrace_runtime::{DType, Scalar};
+    /// assert!(Scalar::from(3.7).fits(DType::U8) && !Scalar::from(300).fits(DType::U8));
+    /// assert!(Scalar::from(f64::INFINITY).fits(DType::F16) && !Scalar::from(1e6).fits(DType::F16));
+    /// ```
+    pub fn fits(self, dtype: DType) -> bool {
+        if let Some((low, high)) = dtype.int_range() {
+            return match self {
+                Scalar::Bool(_) => true,
+                Scalar::Int(i) => i <= high && (i >= low || (dtype == DType::U8 && i >= -high)),
+                // 2⁶³, which is no i64, is what the greatest of them rounds to.
+                Scalar::Float(f) if dtype == DType::I64 => (low as f64..-(low as f64)).contains(&f),
+                Scalar::Float(f) => (low as f64..=high as f64).contains(&f),
+            };
+        }
+        let greatest = match dtype {
+            DType::F16 => f16::MAX.to_f64(),
+            DType::BF16 => bf16::MAX.to_f64(),
+            DType::F32 => f32::MAX as f64,
+            _ => return true,
+        };
+        let value = self.to_f64();
+        !value.is_finite() || value.abs() <= greatest
+    }
+
     /// The value rounded to `dtype`.
     pub fn cast(self, dtype: DType) -> Scalar {
         match dtype {
@@ -105,6 +144,16 @@ impl Scalar {
     }
 }
 
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Scalar::Bool(b) => b.fmt(f),
+            Scalar::Int(i) => i.fmt(f),
+            Scalar::Float(x) => write!(f, "{x:?}"),
+        }
+    }
+}
+
 macro_rules! scalar_from {
     ($($t:ty => $variant:ident via $via:ty),* $(,)?) => {$(
         impl From<$t> for Scalar {
@@ -117,8 +166,21 @@ macro_rules! scalar_from {
 
 scalar_from! {
     bool => Bool via bool, i8 => Int via i64, i16 => Int via i64, i32 => Int via i64, i64 => Int via i64,
-    u8 => Int via i64, u16 => Int via i64, u32 => Int via i64, f32 => Float via f64, f64 => Float via f64,
+    u8 => Int via i64, u16 => Int via i64, u32 => Int via i64, f64 => Float via f64,
     f16 => Float via f64, bf16 => Float via f64,
+}
+
+impl From<f32> for Scalar {
+    #[inline]
+    fn from(value: f32) -> Scalar {
+        if value.is_subnormal() {
+            // A conversion may take it for zero: that depends on the thread's floating-point environment.
+            let bits = value.to_bits();
+            let size = (bits & 0x7f_ffff) as f64 * f64::from_bits((1023 - 149) << 52);
+            return Scalar::Float(if bits >> 31 == 0 { size } else { -size });
+        }
+        Scalar::Float(value as f64)
+    }
 }
 
 impl From<usize> for Scalar {
@@ -147,6 +209,43 @@ mod tests {
     fn integers_keep_64_bits() {
         assert_eq!(Scalar::from(i64::MAX).to_i64(), i64::MAX);
         assert_eq!(Scalar::from(u64::MAX).to_i64(), -1);
+    }
+
+    #[test]
+    fn subnormal_numbers_keep_their_value() {
+        for bits in [1u32, 2, 0x7f_ffff, 0x40_0001, 0x8000_0001, 0x807f_ffff] {
+            let value = f32::from_bits(bits);
+            assert_eq!(Scalar::from(value).to_f64(), f64::from(value));
+        }
+    }
+
+    #[test]
+    fn what_fits() {
+        let (int, float) = (|i: i64| Scalar::Int(i), |f: f64| Scalar::Float(f));
+        for (number, dtype, fits) in [
+            (int(255), DType::U8, true),
+            (int(256), DType::U8, false),
+            (int(-255), DType::U8, true),
+            (int(-256), DType::U8, false),
+            (float(-0.5), DType::U8, false),
+            (float(-0.5), DType::I8, true),
+            (float(255.5), DType::U8, false),
+            (int(-129), DType::I8, false),
+            (int(1 << 40), DType::I32, false),
+            (float(-9223372036854775808.0), DType::I64, true),
+            (float(9223372036854775808.0), DType::I64, false),
+            (float(f64::NAN), DType::I64, false),
+            (float(f64::NAN), DType::F16, true),
+            (float(f64::NEG_INFINITY), DType::BF16, true),
+            (int(65504), DType::F16, true),
+            (int(65505), DType::F16, false),
+            (float(3.5e38), DType::F32, false),
+            (float(3.5e38), DType::F64, true),
+            (float(f64::NAN), DType::Bool, true),
+            (Scalar::Bool(true), DType::U8, true),
+        ] {
+            assert_eq!(number.fits(dtype), fits, "{number} as {dtype}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub(crate) use slices::forward;
 pub use slices::{Slice, SliceBy, Slices};
 
 use crate::{Input, Tensor};
-use ferrotrace_kernels::Extent;
 use ferrotrace_kernels::ops::view::wrap_dim;
+use ferrotrace_kernels::{ArgMeta, Extent};
 use ferrotrace_runtime::{Error, Result, Scalar, Shape};
 use half::{bf16, f16};
 use smallvec::SmallVec;
@@ -338,6 +338,15 @@ pub enum Operand<'a> {
 }
 
 impl Operand<'_> {
+    /// What inference looks at.
+    pub(crate) fn meta(&self) -> ArgMeta<'_> {
+        match self {
+            Operand::Tensor(tensor) => ArgMeta::Tensor(tensor.sizes(), tensor.dtype()),
+            Operand::Owned(tensor) => ArgMeta::Tensor(tensor.sizes(), tensor.dtype()),
+            Operand::Scalar(number) => ArgMeta::Scalar(*number),
+        }
+    }
+
     pub(crate) fn input(&self) -> Input<'_> {
         match self {
             Operand::Tensor(tensor) => Input::Tensor(tensor),

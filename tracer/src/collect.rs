@@ -168,8 +168,10 @@ impl Visit {
                 return self.open(place, first, false);
             }
             State::Stored(_) => {
-                if node.facts.argument != 0 {
-                    collected.reads_trace = Some(node.facts.trace);
+                let argument = self.takes && node.facts.argument != 0;
+                if argument && !trace::observe_value(node.facts.trace) {
+                    node.set_number(self.epoch, FAILED);
+                    return Met::Numbered;
                 }
                 node.set_number(self.epoch, LEAF | collected.leaves.len() as u32);
                 collected.leaves.push(LeafEntry { place, uses: 0 });
@@ -299,7 +301,12 @@ impl Visit {
         let collected = &self.collected;
         let inputs = &collected.operands[frame.first as usize..frame.end as usize];
         let error = inputs.iter().find_map(|input| match input {
-            NodeInput::Tensor(input) => input.error(),
+            NodeInput::Tensor(input) if input.number(self.epoch) == Some(FAILED) => {
+                let stale = || trace::stale(input.facts.location);
+                input
+                    .error()
+                    .or_else(|| (input.facts.argument != 0).then(stale))
+            }
             _ => None,
         });
         let error = error.unwrap_or_else(|| Error::internal("an operand has no data"));
@@ -422,7 +429,7 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
     let free = |(leaf, needed): (&LeafEntry, &bool)| {
         let node = collected.node(leaf.place);
         !needed
-            && (node.facts.argument == 0 || node.facts.trace != trace::current())
+            && (node.facts.argument == 0 || !trace::is_active(node.facts.trace))
             && held(node, leaf.uses) == Held::Nothing
     };
     collected
@@ -672,7 +679,7 @@ mod tests {
     fn a_hundred_thousand_operations_on_a_small_stack() {
         let run = || {
             // A traced function is not cut.
-            let (collected, _) = trace::record(|_| {
+            let collected = trace::Recording::start().run(|| {
                 with_mode(Mode::Compiled, || {
                     let mut x = v(&[0.0]);
                     for _ in 0..100_000 {

@@ -60,8 +60,6 @@ pub(crate) struct Collected {
     /// Numbers of the stored nodes.
     pub outputs: Vec<u32>,
     pub hash: u64,
-    /// Whether an argument of the trace of this number is among the leaves.
-    pub reads_trace: Option<u64>,
 }
 
 impl Collected {

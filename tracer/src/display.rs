@@ -2,7 +2,7 @@
 
 use crate::node::Status;
 use crate::{Mode, Tensor, with_mode};
-use ferrotrace_runtime::{DType, Element, Result};
+use ferrotrace_runtime::{DType, Element, FloatEnvironment, Result};
 use half::{bf16, f16};
 use std::fmt;
 
@@ -17,6 +17,7 @@ const OPEN: &str = "tensor(";
 /// The values in the manner of PyTorch: reading them flushes. Of a tensor that carries an error, the error's text.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let _environment = FloatEnvironment::standard();
         let cells = match cells(self) {
             Ok(cells) => cells,
             Err(error) => return write!(f, "tensor(error: {error})"),

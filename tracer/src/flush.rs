@@ -54,8 +54,8 @@ pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
 /// # Errors
 /// What the node carries.
 pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
-    if node.facts.argument != 0 {
-        trace::observe_value(node.facts.trace);
+    if node.facts.argument != 0 && !trace::observe_value(node.facts.trace) {
+        return Err(trace::stale(node.facts.location));
     }
     loop {
         let flight = match &*node.state() {
@@ -197,11 +197,10 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
         let (inputs, stored) = (leaves.len(), collected.outputs.len());
         format!("{operations} operations on {inputs} inputs, {stored} stored")
     });
-    if let Some(id) = collected.reads_trace {
-        trace::observe_value(id);
-    }
     if collected.scalars.iter().any(NodeInput::is_traced_draw) {
-        trace::observe_value(trace::current());
+        for number in 0..collected.entries.len() as u32 {
+            trace::observe_value(collected.entry_node(number).facts.trace);
+        }
     }
     let nodes = collected
         .outputs

@@ -114,7 +114,7 @@ impl Generator {
         }
     }
 
-    /// Integers uniform in `lo..hi`.
+    /// Integers uniform in `lo..hi`, which `dtype` has to hold.
     #[track_caller]
     pub fn randint(
         &self,
@@ -126,6 +126,15 @@ impl Generator {
     ) -> Tensor {
         if lo >= hi {
             let error = Error::argument(format!("there is no integer in {lo}..{hi}"));
+            return Tensor::failed("randint", error, &[]);
+        }
+        let fits = |number: i64| match dtype.int_range() {
+            Some((low, high)) => (low..=high).contains(&number),
+            None if dtype == DType::Bool => (0..=1).contains(&number),
+            None => Scalar::Int(number).fits(dtype),
+        };
+        if let Some(number) = [lo, hi - 1].into_iter().find(|&number| !fits(number)) {
+            let error = Error::argument(format!("{number} does not fit {dtype}"));
             return Tensor::failed("randint", error, &[]);
         }
         let range = [Scalar::Int(lo), Scalar::Int(hi)];

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub(crate) struct Kind {
     /// The operation; none for data that came from outside.
     pub op: Option<Op>,
+    /// What the program called to record it, where that is not the operator's name.
+    pub name: Option<&'static str>,
     /// Shape of the result; `[0]` for an operation that failed when recorded.
     pub shape: Shape,
     /// Element type of the result.
@@ -62,8 +64,15 @@ struct Known {
 
 impl Known {
     #[inline]
-    fn is(&self, op: &Op, args: &[ArgMeta<'_>], device: &Device, precision: Precision) -> bool {
+    fn is(
+        &self,
+        (op, name): (&Op, Option<&'static str>),
+        args: &[ArgMeta<'_>],
+        device: &Device,
+        precision: Precision,
+    ) -> bool {
         self.kind.op.as_ref() == Some(op)
+            && self.kind.name.map(str::as_ptr) == name.map(str::as_ptr)
             && self.kind.precision == precision
             && self.kind.device == *device
             && self.operands.len() == args.len()
@@ -104,6 +113,7 @@ impl Kind {
     pub fn of_data(shape: &Shape, dtype: DType, device: &Device) -> Kind {
         Kind {
             op: None,
+            name: None,
             shape: shape.clone(),
             dtype,
             device: device.clone(),
@@ -118,6 +128,11 @@ impl Kind {
         self.op.as_ref().expect("an operation was recorded")
     }
 
+    /// What errors call the operation.
+    pub fn called(&self) -> &'static str {
+        self.name.unwrap_or_else(|| self.op().name())
+    }
+
     /// Where it lies: equal for one kind alone, for as long as it is held.
     #[inline]
     pub fn address(kind: &Arc<Kind>) -> usize {
@@ -129,6 +144,7 @@ impl Kind {
     pub fn same(a: &Arc<Kind>, b: &Arc<Kind>) -> bool {
         Arc::ptr_eq(a, b)
             || (a.op == b.op
+                && a.name == b.name
                 && a.precision == b.precision
                 && a.dtype == b.dtype
                 && a.shape == b.shape
@@ -141,6 +157,7 @@ impl Kind {
         Kind {
             hash: node_hash(self.op(), precision, dtype, &shape, kinds),
             op: self.op.clone(),
+            name: self.name,
             shape,
             dtype,
             device: self.device.clone(),
@@ -148,13 +165,13 @@ impl Kind {
         }
     }
 
-    /// That of `op` on these operands, recorded at `location`.
+    /// That of `op` on these operands, recorded at `location`, by a method of another name if one is given.
     ///
     /// # Errors
     /// The operands do not fit; the operation comes back with the error.
     #[inline]
     pub fn of(
-        op: Op,
+        (op, name): (Op, Option<&'static str>),
         args: &[ArgMeta<'_>],
         device: &Device,
         precision: Precision,
@@ -164,18 +181,18 @@ impl Kind {
         let known = KNOWN.try_with(|known| {
             let known = known.try_borrow().ok()?;
             let known = known.get(place)?.as_ref()?;
-            let same = known.is(&op, args, device, precision);
+            let same = known.is((&op, name), args, device, precision);
             same.then(|| known.kind.clone())
         });
         match known {
             Ok(Some(kind)) => Ok(kind),
-            _ => Kind::infer(op, args, device, precision, place),
+            _ => Kind::infer((op, name), args, device, precision, place),
         }
     }
 
     #[inline(never)]
     fn infer(
-        op: Op,
+        (op, name): (Op, Option<&'static str>),
         args: &[ArgMeta<'_>],
         device: &Device,
         precision: Precision,
@@ -189,6 +206,7 @@ impl Kind {
         let kind = Arc::new(Kind {
             hash: node_hash(&op, precision, dtype, &shape, kinds),
             op: Some(op),
+            name,
             shape,
             dtype,
             device: device.clone(),
@@ -220,7 +238,7 @@ mod tests {
 
     fn kind(op: Op, args: &[ArgMeta<'_>], precision: Precision) -> Arc<Kind> {
         let location = Location::caller();
-        Kind::of(op, args, &Device::cpu(), precision, location).expect("the operands fit")
+        Kind::of((op, None), args, &Device::cpu(), precision, location).expect("the operands fit")
     }
 
     #[test]
@@ -279,7 +297,7 @@ mod tests {
         ];
         for _ in 0..2 {
             let refused = Kind::of(
-                Op::Binary(BinaryOp::Mul),
+                (Op::Binary(BinaryOp::Mul), None),
                 &args,
                 &Device::cpu(),
                 Precision::Fast,

@@ -75,7 +75,7 @@ pub(crate) fn reached(level: u32) -> bool {
 #[cold]
 pub(crate) fn flush(last: &Tensor, level: u32) {
     // A traced function is one trace, however long.
-    if trace::current() != 0 {
+    if trace::current() != 0 || trace::is_traced(last) {
         return;
     }
     let limit = LIMIT.load(Relaxed);

@@ -22,7 +22,7 @@ pub enum Mode {
 thread_local! {
     static SCOPE: Cell<Option<Mode>> = const { Cell::new(None) };
     static THREAD: Cell<Option<Mode>> = const { Cell::new(None) };
-    static PRECISION: Cell<Precision> = const { Cell::new(Precision::Fast) };
+    static PRECISION: Cell<Option<Precision>> = const { Cell::new(None) };
 }
 
 /// 0 when not set; else 1 + the mode.
@@ -37,7 +37,7 @@ static ENVIRONMENT: Lazy<Mode> = Lazy::new(|| match Config::get().mode {
 
 /// The mode in force: of the innermost scope, else of the thread, else of the process, else of the environment.
 pub(crate) fn current() -> Mode {
-    if let Some(mode) = SCOPE.get().or(THREAD.get()) {
+    if let Some(mode) = own() {
         return mode;
     }
     match PROCESS.load(Relaxed) {
@@ -48,8 +48,21 @@ pub(crate) fn current() -> Mode {
     }
 }
 
+/// That of the innermost scope, else of the thread.
+#[inline]
+pub(crate) fn own() -> Option<Mode> {
+    SCOPE.get().or(THREAD.get())
+}
+
 /// The precision in force.
+#[inline]
 pub(crate) fn precision() -> Precision {
+    own_precision().unwrap_or(Precision::Fast)
+}
+
+/// That of the innermost scope.
+#[inline]
+pub(crate) fn own_precision() -> Option<Precision> {
     PRECISION.get()
 }
 
@@ -77,6 +90,20 @@ impl<T: Copy + 'static> Drop for Restore<T> {
     }
 }
 
+/// A mode and a precision of this thread, until it goes.
+pub(crate) struct Scope {
+    _mode: Restore<Option<Mode>>,
+    _precision: Restore<Option<Precision>>,
+}
+
+/// Sets both for this thread.
+pub(crate) fn enter(mode: Mode, precision: Precision) -> Scope {
+    Scope {
+        _mode: Restore(&SCOPE, SCOPE.replace(Some(mode))),
+        _precision: Restore(&PRECISION, PRECISION.replace(Some(precision))),
+    }
+}
+
 /// Runs `f` with operations recorded (or run) in `mode` on this thread. Scopes nest; the innermost counts.
 pub fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(&SCOPE, SCOPE.replace(Some(mode)));
@@ -85,7 +112,7 @@ pub fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
 
 /// Runs `f` with operations recorded in `precision` on this thread.
 pub fn with_precision<R>(precision: Precision, f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&PRECISION, PRECISION.replace(precision));
+    let _restore = Restore(&PRECISION, PRECISION.replace(Some(precision)));
     f()
 }
 

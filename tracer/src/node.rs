@@ -2,6 +2,7 @@
 
 use crate::backend::{Folded, Plan};
 use crate::flight::Flight;
+use crate::jit_fn::trace::draw;
 use crate::kind::Kind;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Error, Scalar};
@@ -29,7 +30,7 @@ pub(crate) enum NodeInput {
 pub(crate) struct Draw {
     /// The value taken when recorded.
     pub value: u64,
-    /// Which draw of the `jit` trace it belongs to; `u32::MAX` outside of one.
+    /// Which draw of the `jit` trace it belongs to, or one of [`draw`](crate::jit_fn::trace::draw).
     pub index: u32,
     /// Whether it is the offset, not the key.
     pub offset: bool,
@@ -57,7 +58,12 @@ impl NodeInput {
 
     /// Whether it was drawn while a `jit` function was traced: each replay draws anew.
     pub fn is_traced_draw(&self) -> bool {
-        matches!(self, NodeInput::Draw(draw) if draw.index != u32::MAX)
+        matches!(self, NodeInput::Draw(drawn) if drawn.index < draw::ELSEWHERE)
+    }
+
+    /// Whether it was drawn while a `jit` function was traced on another thread.
+    pub fn is_drawn_elsewhere(&self) -> bool {
+        matches!(self, NodeInput::Draw(drawn) if drawn.index == draw::ELSEWHERE)
     }
 }
 
@@ -134,6 +140,8 @@ pub(crate) struct Facts {
     pub trace: u64,
     /// 1 + the number of the argument of that trace that it stands for; 0 for every other node.
     pub argument: u32,
+    /// Whether it is an argument of that trace, or computed from one.
+    pub traced: bool,
 }
 
 impl Deref for Facts {

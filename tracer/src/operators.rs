@@ -78,7 +78,7 @@ binary_operators! {
 /// The result of an assigning operator as a value of the left operand's dtype.
 #[track_caller]
 fn keep_type(left: &Tensor, result: Tensor, op: BinaryOp) -> Tensor {
-    if result.error().is_some() {
+    if result.node().error().is_some() {
         return result;
     }
     let (from, to) = (result.dtype(), left.dtype());

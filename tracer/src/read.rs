@@ -4,7 +4,7 @@ use crate::flush::{flush_tensors, stored_array};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
-    Buffer, Counter, DType, Device, Element, Error, Layout, Result, Shape, count,
+    Buffer, Counter, DType, Device, Element, Error, FloatEnvironment, Layout, Result, Shape, count,
 };
 use half::{bf16, f16};
 use ndarray::ArrayD;
@@ -193,6 +193,7 @@ impl Tensor {
 
     fn all_near(&self, u: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<bool> {
         crate::eval([self, u])?;
+        let _environment = FloatEnvironment::standard();
         let a = on_host(stored_array(self.node())?)?;
         let b = on_host(stored_array(u.node())?)?;
         let (from, to) = (a.shape(), b.shape());
@@ -215,7 +216,7 @@ impl Tensor {
     /// The same values on a device: the tensor itself if it lies there. Copying computes the tensor first.
     #[track_caller]
     pub fn to_device(&self, device: &Device) -> Tensor {
-        if *device == self.device() || self.error().is_some() {
+        if *device == self.device() || self.node().error().is_some() {
             return self.clone();
         }
         match stored_array(self.node()).and_then(|array| array.to_device(device)) {

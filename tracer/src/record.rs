@@ -1,7 +1,7 @@
 //! Recording: from an operator and its operands to a node of the trace.
 
 use crate::backend::run_operator;
-use crate::jit_fn::trace;
+use crate::jit_fn::trace::{self, draw};
 use crate::kind::Kind;
 use crate::node::{Facts, Inputs, Node, State, Status};
 use crate::{Input, Mode, Tensor, flush, limit, mode};
@@ -21,21 +21,28 @@ impl Tensor {
     #[inline]
     #[track_caller]
     pub(crate) fn record(op: Op, inputs: &[Input<'_>]) -> Tensor {
-        record(None, op, inputs, Location::caller())
+        record(None, op, None, inputs, Location::caller())
+    }
+
+    /// The same, recorded by a method that is not called as the operator: errors name the method.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn record_as(name: &'static str, op: Op, inputs: &[Input<'_>]) -> Tensor {
+        record(None, op, Some(name), inputs, Location::caller())
     }
 
     /// The same for an operator without tensor operands (`Full`, `Arange`, `Iota`, `Random`), on `device`.
     #[inline]
     #[track_caller]
     pub(crate) fn record_on(device: &Device, op: Op, inputs: &[Input<'_>]) -> Tensor {
-        record(Some(device), op, inputs, Location::caller())
+        record(Some(device), op, None, inputs, Location::caller())
     }
 }
 
 /// A failure to make a tensor of `op`: the first operand's error, else `error` tied to the operation.
 #[cold]
 fn fail(
-    op: &Op,
+    op: &'static str,
     error: Error,
     inputs: &[Input<'_>],
     dtype: Option<DType>,
@@ -46,13 +53,22 @@ fn fail(
     Tensor::of_error(error, dtype.unwrap_or(DType::F32), device, location)
 }
 
-fn tie(op: &Op, error: Error, inputs: &[Input<'_>], location: &'static Location<'static>) -> Error {
+fn tie(
+    op: &'static str,
+    error: Error,
+    inputs: &[Input<'_>],
+    location: &'static Location<'static>,
+) -> Error {
     let operands = inputs.iter().filter_map(|input| match input {
         Input::Tensor(tensor) => Some((tensor.sizes().clone(), tensor.dtype())),
         _ => None,
     });
+    trace::observe_refusal(inputs.iter().filter_map(|input| match input {
+        Input::Tensor(tensor) => Some(*tensor),
+        _ => None,
+    }));
     error.at(Context {
-        op: op.name(),
+        op,
         operands: operands.collect(),
         location: Some(location),
     })
@@ -61,12 +77,17 @@ fn tie(op: &Op, error: Error, inputs: &[Input<'_>], location: &'static Location<
 pub(crate) fn record(
     device: Option<&Device>,
     op: Op,
+    name: Option<&'static str>,
     inputs: &[Input<'_>],
     location: &'static Location<'static>,
 ) -> Tensor {
     let mut args: SmallVec<[ArgMeta<'_>; 4]> = SmallVec::new();
     let mut device = device;
     let mut level = 0;
+    let current = trace::current();
+    // Whether an operand depends on an argument of a trace, and the trace, if it is not this thread's.
+    let (mut traced, mut other) = (false, 0);
+    let mut drawn = false;
     for input in inputs {
         args.push(match input {
             Input::Tensor(tensor) => {
@@ -82,29 +103,43 @@ pub(crate) fn record(
                     Status::Pending => level = level.max(node.level()),
                     Status::Stored => {}
                 }
+                if facts.traced {
+                    traced = true;
+                    if facts.trace != current {
+                        other = facts.trace;
+                    }
+                }
                 if **device.get_or_insert(&facts.device) != facts.device {
-                    return across_devices(&op, inputs, location);
+                    let called = name.unwrap_or_else(|| op.name());
+                    return across_devices(called, inputs, location);
                 }
                 ArgMeta::Tensor(&facts.shape, facts.dtype)
             }
             Input::Scalar(scalar) => ArgMeta::Scalar(*scalar),
             Input::Draw(draw) => {
+                drawn |= draw.index < draw::ELSEWHERE;
                 ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64))
             }
         });
     }
     let device = device.unwrap_or(const { &Device::cpu() });
-    let precision = mode::precision();
-    let kind = match Kind::of(op, &args, device, precision, location) {
-        Ok(kind) => kind,
-        Err((op, error)) => return fail(&op, error, inputs, None, device, location),
+    let (trace, mode, precision) = match other {
+        0 => (current, mode::current(), mode::precision()),
+        other => trace::followed(other),
     };
-    let mode = mode::current();
+    let kind = match Kind::of((op, name), &args, device, precision, location) {
+        Ok(kind) => kind,
+        Err((op, error)) => {
+            let called = name.unwrap_or_else(|| op.name());
+            return fail(called, error, inputs, None, device, location);
+        }
+    };
     let data = |kind| Facts {
         kind,
         location,
         trace: 0,
         argument: 0,
+        traced: false,
     };
     if let Some(array) = stored_view(&kind, inputs, mode) {
         return Tensor::of_fresh(Node::stored(data(kind), array));
@@ -114,10 +149,21 @@ pub(crate) fn record(
         // One assignment at a time waits.
         flush_pending(inputs);
     } else if mode == Mode::Eager {
+        if drawn {
+            // A replay cannot draw it anew.
+            trace::observe_value(trace);
+        }
         let result = run_quickly(&kind, inputs).unwrap_or_else(|| run_now(device, &kind, inputs));
         return match result {
             Ok(array) => Tensor::of_fresh(Node::stored(data(kind), array)),
-            Err(error) => fail(kind.op(), error, inputs, Some(kind.dtype), device, location),
+            Err(error) => fail(
+                kind.called(),
+                error,
+                inputs,
+                Some(kind.dtype),
+                device,
+                location,
+            ),
         };
     }
     count(Counter::OpsRecorded, 1);
@@ -134,8 +180,9 @@ pub(crate) fn record(
     let facts = Facts {
         kind,
         location,
-        trace: trace::current(),
+        trace,
         argument: 0,
+        traced: traced && trace != 0,
     };
     let level = level.saturating_add(1);
     let result = Tensor::of_fresh(Node::recorded(facts, operands, level));
@@ -152,7 +199,7 @@ const WORTH_WAITING: usize = 1 << 14;
 /// is not small. Where the program has dropped the tensor by then, as `x = x.slice_assign(..)` has, it is done in its memory.
 fn is_done_later(kind: &Kind, device: &Device, inputs: &[Input<'_>]) -> bool {
     let given = |input: &Input<'_>| match input {
-        Input::Tensor(tensor) => tensor.node().facts.argument == 0,
+        Input::Tensor(tensor) => !tensor.node().facts.traced,
         _ => true,
     };
     matches!(kind.op(), Op::SliceAssign { .. })
@@ -172,14 +219,18 @@ fn flush_pending(inputs: &[Input<'_>]) {
 }
 
 #[cold]
-fn across_devices(op: &Op, inputs: &[Input<'_>], location: &'static Location<'static>) -> Tensor {
+fn across_devices(
+    op: &'static str,
+    inputs: &[Input<'_>],
+    location: &'static Location<'static>,
+) -> Tensor {
     let tensors = || {
         inputs.iter().filter_map(|input| match input {
             Input::Tensor(tensor) => Some(tensor),
             _ => None,
         })
     };
-    if let Some(failed) = tensors().find_map(|tensor| tensor.error()) {
+    if let Some(failed) = tensors().find_map(|tensor| tensor.node().error()) {
         return Tensor::of_error(failed, DType::F32, &Device::cpu(), location);
     }
     let devices: Vec<String> = tensors()

@@ -262,6 +262,7 @@ impl Form {
                 });
             }
             graph.set_origin(locations.get(i).copied(), node.kind.precision);
+            graph.set_name(node.kind.name);
             values.push(graph.push(node.kind.op().clone(), &operands)?);
         }
         graph.set_outputs(self.outputs.iter().map(|&n| values[n as usize]).collect());

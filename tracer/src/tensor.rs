@@ -92,6 +92,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
         let location = Location::caller();
+        trace::observe_refusal(operands.iter().copied());
         let earlier = operands.iter().find_map(|t| t.node.error());
         let error = earlier.unwrap_or_else(|| {
             let operands = operands
@@ -116,9 +117,10 @@ impl Tensor {
         device: &Device,
         location: &'static Location<'static>,
     ) -> Tensor {
-        trace::observe_refusal();
+        trace::observe_refusal(std::iter::empty());
         let kind = Kind {
             op: None,
+            name: None,
             shape: Shape::from(0),
             dtype,
             device: device.clone(),
@@ -130,6 +132,7 @@ impl Tensor {
             location,
             trace: trace::current(),
             argument: 0,
+            traced: false,
         };
         Tensor::of_fresh(Node::failed(facts, error))
     }
@@ -143,7 +146,7 @@ impl Tensor {
 
     /// The error, or nothing.
     pub(crate) fn check(&self) -> Result<()> {
-        self.error().map_or(Ok(()), Err)
+        self.node.error().map_or(Ok(()), Err)
     }
 
     /// The sizes of the dimensions; `[0]` where the tensor carries an error.
@@ -230,6 +233,8 @@ impl Tensor {
 
     /// The error that the tensor carries: of an invalid operation, or of a flush that failed. Nothing runs to find out.
     pub fn error(&self) -> Option<Error> {
+        // Whether operations on an argument of a `jit` function fit depends on its sizes.
+        trace::observe_sizes(&self.node);
         self.node.error()
     }
 
@@ -256,6 +261,7 @@ impl Facts {
             location,
             trace: 0,
             argument: 0,
+            traced: false,
         }
     }
 }

@@ -112,7 +112,6 @@ fn operands() {
         invalid! { x.shl(1) => ["shl", "f32"]; }
         invalid! { &flags - &flags => ["sub", "bool"]; }
         invalid! { x.where_cond(&x, 0.0) => ["where", "f32"]; }
-        invalid! { ints(&[1]).masked_fill(&flags, 0.5) => ["masked_fill", "i64"]; }
         invalid! { x.masked_select(&x) => ["masked_select", "f32"]; }
         invalid! { x.masked_select(&flags) => ["masked_select", "[2, 3]", "[2]"]; }
         invalid! { ints(&[1]).mean(0) => ["mean", "i64"]; }

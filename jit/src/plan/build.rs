@@ -14,8 +14,8 @@ use crate::simplify::simplify;
 use crate::tune::Measured;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
-    Activity, Config, Counter, Error, KernelSource, Layout, Result, Timer, compile_kernels_on,
-    count, next_plan, of_plan,
+    Activity, Config, Counter, Error, FloatEnvironment, KernelSource, Layout, Result, Timer,
+    compile_kernels_on, count, next_plan, of_plan,
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 /// # Errors
 /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
 pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
+    let _environment = FloatEnvironment::standard();
     let number = next_plan();
     of_plan(number, || {
         recorded.on_one_device()?;
@@ -306,7 +307,7 @@ fn compiled(
         |emitted: Option<&Emitted>| match (emitted, emitted.and_then(|_| compiled.next())) {
             (Some(_), Some(Ok(kernel))) => Ok(Some(kernel)),
             (Some(emitted), Some(Err(error))) if Config::get().strict => {
-                Err(super::placed(error, emitted, &draft.graph))
+                Err(super::placed(error, emitted, &draft))
             }
             (Some(_), Some(Err(error))) => {
                 warn_once(&error.to_string());

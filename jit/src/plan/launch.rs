@@ -239,11 +239,11 @@ impl Run<'_> {
             return Error::internal("a fault of no known site");
         };
         let kind = ErrorKind::Index {
-            index: fault.index,
+            index: self.draft.told(site.node, fault.index, site.size),
             dim: site.dim,
             size: site.size,
         };
-        Error::new(kind).at(self.draft.graph.context(site.node))
+        Error::new(kind).at(self.draft.context(site.node))
     }
 
     pub(super) fn launch(
@@ -261,7 +261,7 @@ impl Run<'_> {
             .and_then(|()| launch_noting(&arguments.launch(0, emitted, kernel), &mut verdict));
         drop(arguments);
         self.verdict = verdict;
-        match launched.map_err(|e| placed(e, emitted, &self.draft.graph))? {
+        match launched.map_err(|e| placed(e, emitted, self.draft))? {
             Some(fault) => Err(self.error(fault)),
             None => self.settle(outputs),
         }
@@ -344,8 +344,8 @@ impl Run<'_> {
             .ok()
             .filter(|_| t.kernel.is_none());
         let placed = |e: Error| match t.kernel.as_ref() {
-            Some(emitted) => super::placed(e, emitted, &self.draft.graph),
-            None => e.at(self.draft.graph.context(id)),
+            Some(emitted) => super::placed(e, emitted, self.draft),
+            None => e.at(self.draft.context(id)),
         };
         let fault = match (convolution(&self.draft.graph, id), &epilogue) {
             (Some(spec), Some(epilogue)) => conv::run_then(spec, &args, dtype, epilogue),
@@ -373,7 +373,7 @@ impl Run<'_> {
         };
         let draft = self.draft;
         let id = t.call.node;
-        let placed = |e: Error| e.at(draft.graph.context(id));
+        let placed = |e: Error| e.at(draft.context(id));
         let [store] = &emitted.node.stores[..] else {
             return Err(Error::internal("an epilogue of several results"));
         };
@@ -462,7 +462,7 @@ impl Run<'_> {
                 .map(|fault| fault.map(|(_, fault)| fault)),
         };
         let fault = fault.map_err(|e| match batch.first() {
-            Some((_, emitted, ..)) => placed(e, emitted, &draft.graph),
+            Some((_, emitted, ..)) => placed(e, emitted, draft),
             None => e,
         });
         drop(members);

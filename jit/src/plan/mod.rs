@@ -21,12 +21,13 @@ mod timed;
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
-use crate::graph::Graph;
+use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, Limits, Pieces, Site};
 use crate::schedule::{Epilogue, Refusal};
 use crate::tune::Measured;
-use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{Activity, Error, Kernel, Layout, Result, Timer};
+use ferrotrace_kernels::ops::composite;
+use ferrotrace_kernels::{Array, Op, ValueId};
+use ferrotrace_runtime::{Activity, Context, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -208,14 +209,37 @@ fn compile_as(graph: Graph, limits: &Limits, measured: Option<Arc<Measured>>) ->
 }
 
 /// An error of a whole kernel, tied to the first operation whose result the kernel stores.
-fn placed(error: Error, emitted: &Emitted, graph: &Graph) -> Error {
+fn placed(error: Error, emitted: &Emitted, draft: &Draft) -> Error {
     let written = emitted.pointers.iter().find_map(|pointer| match pointer {
         Pointer::Write(id) => Some(*id),
         Pointer::Read(_) => None,
     });
     match written {
-        Some(id) => error.at(graph.context(id)),
+        Some(id) => error.at(draft.context(id)),
         None => error,
+    }
+}
+
+impl Draft {
+    /// The node of the recorded graph that a node of the simplified one comes from.
+    fn recorded(&self, id: ValueId) -> Option<ValueId> {
+        self.graph.node(id).recorded
+    }
+
+    /// What errors say of a node: the operation that the program recorded, where the node is a part of it.
+    pub fn context(&self, id: ValueId) -> Context {
+        match self.recorded(id) {
+            Some(recorded) => self.recorded.context(recorded),
+            None => self.graph.context(id),
+        }
+    }
+
+    /// An index out of range as the program gave it to the operation that a node comes from.
+    fn told(&self, id: ValueId, index: i64, size: usize) -> i64 {
+        match self.recorded(id).map(|v| &self.recorded.node(v).op) {
+            Some(NodeOp::Op(Op::Composite(op))) => composite::told(op, index, size),
+            _ => index,
+        }
     }
 }
 

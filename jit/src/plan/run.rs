@@ -9,7 +9,8 @@ use crate::emit::Emitted;
 use crate::graph::Graph;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
-    Buffer, Config, Error, Result, Scalar, Timer, Verdict, is_profiling, with_threads,
+    Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, is_profiling,
+    with_threads,
 };
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -33,6 +34,7 @@ impl Plan {
     /// # Errors
     /// Out of memory; an index out of range, naming the dimension; a ready-made kernel's error.
     pub fn run(&self, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+        let _environment = FloatEnvironment::standard();
         if self.fallback {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
             return crate::eager::run_ready_made(&self.draft.recorded, arrays, scalars);
@@ -308,7 +310,7 @@ impl Run<'_> {
             None => eager::copied(&base),
             Some(window) => eager::copied_around(&base, window),
         };
-        copied.map_err(|e| e.at(self.draft.graph.context(id)))
+        copied.map_err(|e| e.at(self.draft.context(id)))
     }
 
     /// Memory for a node that a step writes all of: a part of what it lies in, or its own.
@@ -329,7 +331,7 @@ impl Run<'_> {
         let node = self.draft.graph.node(id);
         let device = self.draft.graph.device();
         Array::empty(&device, node.shape.clone(), node.dtype)
-            .map_err(|e| e.at(self.draft.graph.context(id)))
+            .map_err(|e| e.at(self.draft.context(id)))
     }
 
     pub(super) fn number(&self, operand: &Operand) -> Result<Scalar> {

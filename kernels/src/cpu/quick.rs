@@ -8,7 +8,7 @@ use super::pointwise::Kernel;
 use super::strided::{Window, gather};
 use super::{binary, reduce, unary};
 use crate::{Array, Op};
-use ferrotrace_runtime::{Buffer, DType, Device, Result, Scalar, Shape};
+use ferrotrace_runtime::{Buffer, DType, Device, FloatEnvironment, Result, Scalar, Shape};
 
 /// Elements of an operand at most: beyond, threads may share the work.
 pub const LIMIT: usize = GRAIN - 1;
@@ -75,6 +75,7 @@ pub fn run(
     dtype: DType,
 ) -> Option<Result<Array>> {
     let from = operands.iter().find_map(Operand::dtype)?;
+    let _environment = FloatEnvironment::standard();
     match (op, operands) {
         (Op::Where, [mask, a, b]) => {
             let runs = [

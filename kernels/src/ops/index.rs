@@ -142,8 +142,13 @@ pub(super) fn infer_index_put(axes: &[u8], at: usize, args: &[ArgMeta<'_>]) -> I
     Ok((x.clone(), dtype))
 }
 
-pub(super) fn infer_scatter(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+pub(super) fn infer_scatter(dim: usize, mode: ScatterMode, args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
+    if dtype == DType::Bool && mode == ScatterMode::Mean {
+        return Err(Error::dtype(
+            "the mean of bool is not defined: to_dtype(DType::F32) first",
+        ));
+    }
     let (index, index_dtype) = tensor(args, 1)?;
     check_dim(dim, x)?;
     check_index(index_dtype)?;
@@ -399,9 +404,6 @@ pub fn run_scatter(
     dtype: DType,
 ) -> Result<Array> {
     let x = array(args, 0)?;
-    if dtype == DType::Bool && mode == ScatterMode::Mean {
-        return Err(Error::dtype("the mean of bool is not defined"));
-    }
     let mut out = copy(x, x.shape(), scatter_type(dtype, mode))?;
     scatter_over(&mut out, dim, mode, include_self, args)?;
     cast(&out, dtype)

@@ -72,13 +72,13 @@ impl Op {
             Op::Gather { dim } => index::infer_gather(*dim, args),
             Op::Index { axes, at } => index::infer_index(axes, *at, args),
             Op::IndexPut { axes, at, .. } => index::infer_index_put(axes, *at, args),
-            Op::Scatter { dim, .. } => index::infer_scatter(*dim, args),
+            Op::Scatter { dim, mode, .. } => index::infer_scatter(*dim, *mode, args),
             Op::Matmul => matmul::infer(args),
             Op::Conv(spec) => conv::infer(spec, args),
             Op::Correlate(op) => correlation::infer(op, args),
             Op::Pool(spec) => pool::infer(spec, args),
             Op::AdaptiveAvgPool { size } => pool::infer_adaptive(*size, args),
-            Op::Interpolate { size, .. } => pool::infer_interpolate(*size, args),
+            Op::Interpolate { size, order, .. } => pool::infer_interpolate(*size, *order, args),
             Op::Unrounded(op) => {
                 let (shape, dtype) = op.infer(args)?;
                 Ok((shape, dtype.compute()))

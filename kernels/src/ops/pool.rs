@@ -112,8 +112,16 @@ pub(super) fn infer_adaptive(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred
     Ok((last_two(x, size, "adaptive_avg_pool2d")?, dtype))
 }
 
-pub(super) fn infer_interpolate(size: [usize; 2], args: &[ArgMeta<'_>]) -> Inferred {
+pub(super) fn infer_interpolate(size: [usize; 2], order: u8, args: &[ArgMeta<'_>]) -> Inferred {
     let (x, dtype) = tensor(args, 0)?;
+    if order > 2 {
+        return Err(Error::argument(format!("interpolation of order {order}")));
+    }
+    if order > 0 && !dtype.is_float() {
+        return Err(Error::dtype(format!(
+            "bilinear and bicubic interpolation do not take {dtype}: to_dtype(DType::F32) first"
+        )));
+    }
     if size.contains(&0) {
         return Err(Error::argument(format!("interpolate to {size:?}")));
     }
@@ -166,11 +174,6 @@ pub fn run_interpolate(
     let x = contiguous(array(args, 0)?)?;
     let input = plane(&x);
     let mut out = Array::empty(x.buffer.device(), shape.clone(), dtype)?;
-    if order > 0 && !dtype.is_float() {
-        return Err(Error::dtype(format!(
-            "only nearest interpolation takes {dtype}: to_dtype(DType::F32) first"
-        )));
-    }
     if shape.numel() == 0 {
         return Ok(out);
     }
@@ -315,7 +318,7 @@ mod tests {
 
     fn resampled(size: [usize; 2], order: u8, align: bool, x: &Array) -> Result<Vec<f64>> {
         let args = [Arg::Array(x.clone())];
-        let (shape, dtype) = infer_interpolate(size, &metas(&args))?;
+        let (shape, dtype) = infer_interpolate(size, order, &metas(&args))?;
         Ok(read(&run_interpolate(
             size, order, align, &args, &shape, dtype,
         )?))

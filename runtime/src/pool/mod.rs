@@ -12,7 +12,7 @@
 mod placement;
 
 use self::placement::Placement;
-use crate::Config;
+use crate::{Config, FloatEnvironment};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -359,6 +359,7 @@ impl Pool {
 
     fn worker(&self, index: usize) {
         INSIDE_JOB.set(true);
+        FloatEnvironment::start_thread();
         let _ = self.slots[index].thread.set(std::thread::current());
         self.slots[index].placement.start();
         let mut seen = epoch_of(self.board.0.state.load(Relaxed)).wrapping_sub(1);

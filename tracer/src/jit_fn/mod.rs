@@ -24,6 +24,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
+use trace::Recording;
 
 /// A function that [`jit`] can compile: any `Fn` from a [`JitArg`] to a [`JitResult`]. `Signature` tells the argument
 /// and result types of one function type apart; it is inferred.
@@ -117,6 +118,8 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// takes no more memory than eager mode does; see [`freeze`](Jit::freeze). **Captured numbers and interior state are frozen** at what they
 /// were while it was traced. A function that reads a tensor computed from its argument runs at each call, which
 /// `stats().traces` counts; one that returns an error, or a tensor that carries one, leaves no trace behind.
+/// Threads that the function starts record what they compute of its arguments as its own thread does. An argument, or
+/// what is computed from one, that outlives the function without being returned carries an error.
 /// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
 /// Random operations draw anew at each call. In eager mode, and inside of another traced function, the function is
 /// simply called.
@@ -190,9 +193,15 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             return self.function.run(argument);
         }
         let mut parts = Parts::default();
-        if !parts.fill::<F::Kind>(&argument) {
+        match parts.fill::<F::Kind>(&argument) {
+            Filled::Data => {}
             // An argument carries an error, and so will the result.
-            return self.function.run(argument);
+            Filled::Failed => return self.function.run(argument),
+            // A thread of a function that is being recorded.
+            Filled::Traced(tensor) => {
+                let _trace = trace::follow(&tensor);
+                return self.function.run(argument);
+            }
         }
         let Parts {
             values,
@@ -243,30 +252,48 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         arrays: &[Array],
     ) -> Traced<F::Output> {
         count(Counter::Traces, 1);
-        let mut kept = None;
-        let (result, seen) = trace::record(|id| {
-            let stand_in = |(number, array): (usize, &Array)| {
-                let mut facts = Facts::of_data(array, Location::caller());
-                facts.trace = id;
-                facts.argument = number as u32 + 1;
-                Tensor::of_fresh(Node::stored(facts, array.clone()))
-            };
-            let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
-            let result = self
-                .function
-                .run(F::Kind::rebuild(argument, &mut tensors.iter()));
-            let mut results = Vec::new();
-            kept = result.flatten(&mut results).map(|form| (id, form, results));
-            result
+        let recording = Recording::start();
+        let id = recording.id();
+        let stand_in = |(number, array): (usize, &Array)| {
+            let mut facts = Facts::of_data(array, Location::caller());
+            facts.trace = id;
+            facts.argument = number as u32 + 1;
+            facts.traced = true;
+            Tensor::of_fresh(Node::stored(facts, array.clone()))
+        };
+        let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
+        let result = recording.run(|| {
+            let argument = F::Kind::rebuild(argument, &mut tensors.iter());
+            self.function.run(argument)
         });
-        let Some((id, form, results)) = kept.filter(|_| !seen.values) else {
+        let mut results = Vec::new();
+        let Some(form) = result.flatten(&mut results) else {
             return Traced::Result(result);
         };
-        match Replay::new(&results, id, seen) {
-            Some(replay) => Traced::Replay(replay, form),
+        // What the function reads it may decide by, also on another thread; nothing is read from here on.
+        let replay = match recording.read_values() {
+            false => Replay::new(&results, &recording),
+            true => None,
+        };
+        match replay.filter(|_| recording.close()) {
+            Some(replay) => {
+                drop((result, results));
+                trace::expire(tensors);
+                Traced::Replay(replay, form)
+            }
             None => Traced::Result(result),
         }
     }
+}
+
+/// What came of looking at an argument.
+enum Filled {
+    /// All its tensors have data.
+    Data,
+    /// One carries an error.
+    Failed,
+    /// One was computed from an argument of a function that another thread is recording.
+    Traced(Tensor),
 }
 
 /// What an argument consists of.
@@ -280,20 +307,24 @@ struct Parts {
 }
 
 impl Parts {
-    /// Takes in those of `argument`, whose pending tensors are flushed. False if one carries an error.
-    fn fill<K: ArgKind>(&mut self, argument: &K::Of<'_>) -> bool {
+    /// Takes in those of `argument`, whose pending tensors are flushed.
+    fn fill<K: ArgKind>(&mut self, argument: &K::Of<'_>) -> Filled {
         let mut visit = ArgVisit::default();
         K::visit(argument, &mut visit);
+        let mut tensors = visit.tensors.iter().map(|(tensor, _)| *tensor);
+        if let Some(traced) = tensors.find(|tensor| trace::is_traced(tensor)) {
+            return Filled::Traced(traced.clone());
+        }
         flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));
         for (tensor, given) in &visit.tensors {
             let Some(array) = tensor.node().array() else {
-                return false;
+                return Filled::Failed;
             };
             self.arrays.push(array);
             self.given.push(*given);
         }
         self.values = visit.values;
-        true
+        Filled::Data
     }
 }
 

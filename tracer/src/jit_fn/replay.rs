@@ -5,7 +5,7 @@ use crate::backend::{Folded, Plan, PlanInput};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::Collected;
 use crate::flush::{execute, flush_nodes};
-use crate::jit_fn::trace::{Drawn, Observations};
+use crate::jit_fn::trace::{self, Drawn, Recording, draw};
 use crate::kind::Kind;
 use crate::mode::Mode;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Origin, Status};
@@ -86,7 +86,8 @@ pub(crate) struct Replay {
 }
 
 /// The nodes of a trace's results, without those recorded before it: these are constants, and are stored first.
-fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array>)> {
+fn collect_trace(results: &[Tensor], recording: &Recording) -> Option<(Collected, Vec<Array>)> {
+    let trace = recording.id();
     loop {
         let pending = results.iter().filter(|result| result.is_pending());
         let roots: crate::node::Inputs = pending
@@ -109,6 +110,10 @@ fn collect_trace(results: &[Tensor], trace: u64) -> Option<(Collected, Vec<Array
                 collected,
                 leaves.into_iter().map(|(array, _)| array).collect(),
             ));
+        }
+        if collected.scalars.iter().any(NodeInput::is_drawn_elsewhere) {
+            // Random numbers that another thread drew for the function: a replay cannot draw them anew.
+            recording.note_values();
         }
         drop(collected);
         flush_nodes(earlier, Stores::Rule);
@@ -157,9 +162,10 @@ fn kinds(form: &Form) -> Arc<[Arc<Kind>]> {
 
 impl Replay {
     /// What is kept of a trace that gave `results`; `None` if one of them carries an error.
-    pub fn new(results: &[Tensor], trace: u64, seen: Observations) -> Option<Replay> {
-        let collected = collect_trace(results, trace);
-        if results.iter().any(|result| result.error().is_some()) {
+    pub fn new(results: &[Tensor], recording: &Recording) -> Option<Replay> {
+        let trace = recording.id();
+        let collected = collect_trace(results, recording);
+        if results.iter().any(|result| result.node().error().is_some()) {
             return None;
         }
         // A plan runs on one device.
@@ -187,18 +193,21 @@ impl Replay {
                 },
             );
         }
-        let sources = collected.leaves.iter().zip(&arrays).map(|(leaf, array)| {
+        let mut sources = Vec::with_capacity(arrays.len());
+        for (leaf, array) in collected.leaves.iter().zip(&arrays) {
             let facts = &collected.node(leaf.place).facts;
-            match facts.argument {
+            sources.push(match facts.argument {
                 0 => Source::Constant(array.clone()),
-                _ if facts.trace != trace => Source::Constant(array.clone()),
-                number => Source::Argument(number as usize - 1),
-            }
-        });
+                number if facts.trace == trace => Source::Argument(number as usize - 1),
+                // An argument of a function that another thread records, which this one captured: it is read.
+                _ if trace::observe_value(facts.trace) => Source::Constant(array.clone()),
+                _ => return None,
+            });
+        }
         let slots = collected.scalars.iter().map(|number| match number {
-            NodeInput::Draw(draw) if draw.index != u32::MAX => Slot::Draw {
-                index: draw.index,
-                offset: draw.offset,
+            NodeInput::Draw(drawn) if drawn.index < draw::ELSEWHERE => Slot::Draw {
+                index: drawn.index,
+                offset: drawn.offset,
             },
             other => Slot::Fixed(other.scalar().unwrap_or(Scalar::Int(0))),
         });
@@ -211,12 +220,13 @@ impl Replay {
                 .any(|slot| matches!(slot, Slot::Draw { index, .. } if *index as usize == draw))
         };
         // How much an unused draw takes at another size is not known without running the function.
-        let generic = !seen.sizes && (0..seen.draws.len()).all(used);
+        let draws = recording.draws();
+        let generic = !recording.asked_sizes() && (0..draws.len()).all(used);
         Some(Replay {
-            sources: sources.collect(),
+            sources: sources.into(),
             locations: collected.locations().into(),
             outputs: outputs.into(),
-            draws: seen.draws,
+            draws,
             kinds: kinds(&plan.form),
             plan,
             slots,

@@ -1,29 +1,53 @@
-//! What a thread notes while it runs a `jit` function to record it.
+//! What is noted of a `jit` function while it runs to be recorded.
+//!
+//! A trace belongs to the thread that runs the function, and to every other thread that computes with one of its
+//! arguments: the trace is found through the operand ([`Facts::traced`](crate::node::Facts)), so scoped threads and
+//! parallel iterators record as the function's own thread does.
 
+use crate::Tensor;
+use crate::backend::Precision;
 use crate::generator::Generator;
-use crate::node::{Node, Status};
-use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::mode::{self, Mode};
+use crate::node::{Node, NodeArc, State};
+use ferrotrace_runtime::{Context, Error};
+use parking_lot::{Mutex, RwLock};
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 
+/// The number of the last trace.
 static TRACES: AtomicU64 = AtomicU64::new(0);
+
+/// Traces being recorded, on all threads.
+static ACTIVE: RwLock<Vec<Arc<Trace>>> = RwLock::new(Vec::new());
 
 thread_local! {
     /// The trace that this thread records; 0 for none.
-    static CURRENT: Cell<u64> = const { Cell::new(0) };
-    static SIZES: Cell<bool> = const { Cell::new(false) };
-    static VALUES: Cell<bool> = const { Cell::new(false) };
-    static DRAWS: RefCell<Vec<Drawn>> = const { RefCell::new(Vec::new()) };
+    static CURRENT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
 }
 
-/// What a function did that a replay does not do.
-#[derive(Debug, Default)]
-pub(crate) struct Observations {
+/// [`Trace::values`]: nothing has read them yet; something has, so that the function is not replayed; the function
+/// returned and will be replayed, so that nothing may read them any more.
+const UNREAD: u8 = 0;
+const READ: u8 = 1;
+const CLOSED: u8 = 2;
+
+/// A function being recorded, and what it did so far that a replay does not do.
+#[derive(Debug)]
+pub(crate) struct Trace {
+    id: u64,
+    /// The mode and precision in force where the function was called, for threads that have none of their own.
+    mode: Mode,
+    precision: Precision,
     /// It asked for sizes that may depend on an argument's: the trace holds for these sizes alone.
-    pub sizes: bool,
-    /// It read data of an argument, or of what is computed from one: the trace holds for this call alone.
-    pub values: bool,
+    sizes: AtomicBool,
+    /// Whether data of an argument, or of what is computed from one, was read: the trace holds for this call alone.
+    values: AtomicU8,
     /// What it drew, in order.
-    pub draws: Vec<Drawn>,
+    draws: Mutex<Vec<Drawn>>,
 }
 
 /// A draw from a generator.
@@ -36,39 +60,211 @@ pub(crate) struct Drawn {
     pub position: (u64, u64),
 }
 
+/// Which draw a random operation takes its numbers from.
+pub(crate) mod draw {
+    /// None that a trace has, as the index of one.
+    pub const NONE: u32 = u32::MAX;
+    /// One made on a thread that records nothing while a function was being recorded on another: it may belong there.
+    pub const ELSEWHERE: u32 = u32::MAX - 1;
+}
+
+/// A trace being recorded; it ends when this goes.
+pub(crate) struct Recording(Arc<Trace>);
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        ACTIVE.write().retain(|trace| trace.id != self.0.id);
+    }
+}
+
+/// Restores what the thread recorded before, also when the function unwinds.
+#[must_use]
+struct Restore(u64, Option<Arc<Trace>>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        CURRENT.set(self.0);
+        let before = self.1.take();
+        drop(TRACE.with_borrow_mut(|trace| std::mem::replace(trace, before)));
+    }
+}
+
+impl Recording {
+    /// Starts a trace. This thread records none yet.
+    pub fn start() -> Recording {
+        let trace = Arc::new(Trace {
+            id: TRACES.fetch_add(1, Relaxed) + 1,
+            mode: mode::current(),
+            precision: mode::precision(),
+            sizes: AtomicBool::new(false),
+            values: AtomicU8::new(UNREAD),
+            draws: Mutex::new(Vec::new()),
+        });
+        ACTIVE.write().push(trace.clone());
+        Recording(trace)
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
+    /// Runs `f` on this thread as a part of it.
+    pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _restore = self.0.clone().enter();
+        f()
+    }
+
+    /// Whether sizes were asked for.
+    pub fn asked_sizes(&self) -> bool {
+        self.0.sizes.load(Acquire)
+    }
+
+    /// Whether values were read.
+    pub fn read_values(&self) -> bool {
+        self.0.values.load(Acquire) == READ
+    }
+
+    /// Notes that values were read.
+    pub fn note_values(&self) {
+        self.0.note_values();
+    }
+
+    /// What was drawn.
+    pub fn draws(&self) -> Vec<Drawn> {
+        self.0.draws.lock().clone()
+    }
+
+    /// From now on no values are read. False if some were before.
+    pub fn close(&self) -> bool {
+        let values = &self.0.values;
+        let closed = values.compare_exchange(UNREAD, CLOSED, AcqRel, Acquire);
+        closed.is_ok()
+    }
+}
+
+impl Trace {
+    /// What this thread records is a part of it, until the result goes.
+    fn enter(self: Arc<Trace>) -> Restore {
+        let id = CURRENT.replace(self.id);
+        Restore(id, TRACE.replace(Some(self)))
+    }
+
+    /// Notes that values are read; false if they no longer may be.
+    fn note_values(&self) -> bool {
+        let seen = self.values.compare_exchange(UNREAD, READ, AcqRel, Acquire);
+        seen != Err(CLOSED)
+    }
+}
+
 /// The trace that this thread records; 0 for none.
 #[inline]
 pub(crate) fn current() -> u64 {
     CURRENT.get()
 }
 
+/// The trace of this number, while it is recorded.
+#[cold]
+fn active(id: u64) -> Option<Arc<Trace>> {
+    if id == 0 {
+        return None;
+    }
+    let own = TRACE.with_borrow(|trace| trace.clone().filter(|trace| trace.id == id));
+    own.or_else(|| {
+        let traces = ACTIVE.read();
+        traces.iter().find(|trace| trace.id == id).cloned()
+    })
+}
+
+/// Whether the trace of this number is being recorded.
+pub(crate) fn is_active(id: u64) -> bool {
+    active(id).is_some()
+}
+
+/// The trace that an operation of this thread on an operand of trace `operand` belongs to, the mode that it runs in,
+/// and its precision.
+#[cold]
+pub(crate) fn followed(operand: u64) -> (u64, Mode, Precision) {
+    let own = (mode::current(), mode::precision());
+    match active(operand).filter(|_| current() == 0) {
+        Some(trace) => {
+            let mode = mode::own().unwrap_or(trace.mode);
+            let precision = mode::own_precision().unwrap_or(trace.precision);
+            (trace.id, mode, precision)
+        }
+        None => (current(), own.0, own.1),
+    }
+}
+
+/// While it lives, this thread records for the trace that it follows.
+pub(crate) struct Following {
+    _restore: Option<(Restore, mode::Scope)>,
+}
+
+/// This thread, if it records no trace, records for the one that a tensor belongs to, in its mode and precision.
+pub(crate) fn follow(tensor: &Tensor) -> Following {
+    let facts = &tensor.node().facts;
+    let trace = match facts.traced && current() == 0 {
+        true => active(facts.trace),
+        false => None,
+    };
+    let enter = |trace: Arc<Trace>| {
+        let mode = mode::own().unwrap_or(trace.mode);
+        let precision = mode::own_precision().unwrap_or(trace.precision);
+        (trace.enter(), mode::enter(mode, precision))
+    };
+    Following {
+        _restore: trace.map(enter),
+    }
+}
+
+/// Whether the tensor was computed from an argument of a function that is being recorded.
+pub(crate) fn is_traced(tensor: &Tensor) -> bool {
+    let facts = &tensor.node().facts;
+    facts.traced && is_active(facts.trace)
+}
+
 /// Notes that the program asked for the sizes of a node.
 #[inline]
 pub(crate) fn observe_sizes(node: &Node) {
-    if CURRENT.get() != 0 && (node.facts.argument != 0 || node.status() == Status::Pending) {
-        SIZES.set(true);
+    if node.facts.traced {
+        note_sizes(node.facts.trace);
     }
 }
 
-/// Notes that what was recorded depends on sizes in a way that is not recorded: an operation was refused.
 #[cold]
-pub(crate) fn observe_refusal() {
-    SIZES.set(true);
-}
-
-/// Notes that data of an argument of trace `id` was read.
-pub(crate) fn observe_value(id: u64) {
-    if CURRENT.get() == id && id != 0 {
-        VALUES.set(true);
+fn note_sizes(id: u64) {
+    if let Some(trace) = active(id) {
+        trace.sizes.store(true, Relaxed);
     }
 }
 
-/// Notes a draw, and returns its number in the trace; `u32::MAX` outside of one.
+/// Notes that what was recorded depends on sizes in a way that is not recorded: an operation on these was refused.
+#[cold]
+pub(crate) fn observe_refusal<'a>(operands: impl Iterator<Item = &'a Tensor>) {
+    note_sizes(current());
+    operands.for_each(|tensor| observe_sizes(tensor.node()));
+}
+
+/// Notes that data of an argument of trace `id` is read. False if it no longer may be: the function has returned, and
+/// what it computes is replayed.
+pub(crate) fn observe_value(id: u64) -> bool {
+    active(id).is_none_or(|trace| trace.note_values())
+}
+
+/// Notes a draw, and returns its number in the trace of this thread, or what else is to be said of it.
 pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u64)) -> u32 {
-    if CURRENT.get() == 0 {
-        return u32::MAX;
+    if current() == 0 {
+        return match ACTIVE.read().is_empty() {
+            true => draw::NONE,
+            false => draw::ELSEWHERE,
+        };
     }
-    DRAWS.with_borrow_mut(|draws| {
+    TRACE.with_borrow(|trace| {
+        let Some(trace) = trace else {
+            return draw::NONE;
+        };
+        let mut draws = trace.draws.lock();
         draws.push(Drawn {
             generator: generator.clone(),
             numel,
@@ -78,29 +274,23 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
     })
 }
 
-/// Ends the trace, also when the function unwinds.
-struct End;
-
-impl Drop for End {
-    fn drop(&mut self) {
-        CURRENT.set(0);
-        DRAWS.take();
-    }
+/// What is said of an argument's data after the function that it was given to has returned.
+pub(crate) fn stale(location: &'static Location<'static>) -> Error {
+    let why = "an argument of a recorded function, or what was computed from it, was used after the function \
+               returned: a replay has no such value, so return it from the function";
+    Error::argument(why).at(Context {
+        op: "jit",
+        operands: Vec::new(),
+        location: Some(location),
+    })
 }
 
-/// Runs `f` as a new trace, whose number it is given. This thread records none yet.
-pub(crate) fn record<R>(f: impl FnOnce(u64) -> R) -> (R, Observations) {
-    let id = TRACES.fetch_add(1, Relaxed) + 1;
-    let _end = End;
-    SIZES.set(false);
-    VALUES.set(false);
-    DRAWS.take();
-    CURRENT.set(id);
-    let result = f(id);
-    let seen = Observations {
-        sizes: SIZES.get(),
-        values: VALUES.get(),
-        draws: DRAWS.take(),
-    };
-    (result, seen)
+/// Takes the data from what stood for the arguments of a function that has returned: whoever still holds one, or what
+/// was computed from one, gets an error.
+pub(crate) fn expire(arguments: Vec<Tensor>) {
+    for node in arguments.iter().map(Tensor::node) {
+        if NodeArc::strong_count(node) > 1 {
+            drop(node.set_state(State::Failed(stale(node.facts.location))));
+        }
+    }
 }

@@ -98,6 +98,10 @@ impl Tensor {
                 let why = format!("integers to the power {n}: negative whole powers are fractions");
                 return Tensor::failed("pow", Error::argument(why), &[self]);
             }
+            Scalar::Int(_) if dtype.is_int() && !exponent.fits(dtype) => {
+                let why = format!("the exponent {exponent} does not fit {dtype}");
+                return Tensor::failed("pow", Error::argument(why), &[self]);
+            }
             Scalar::Bool(_) => return self.binary(BinaryOp::Pow, rhs),
             Scalar::Int(_) if dtype == DType::Bool => return self.binary(BinaryOp::Pow, rhs),
             Scalar::Float(_) if !dtype.is_float() => self.to_dtype(DType::F32),

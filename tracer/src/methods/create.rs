@@ -1,10 +1,12 @@
 //! Tensors made of numbers.
 
-use super::attempt;
+use super::{attempt, element};
+use crate::record::record;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::ops::check_size;
 use ferrotrace_kernels::{BinaryOp, Op};
-use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
+use ferrotrace_runtime::{DType, Device, Error, FloatEnvironment, Result, Scalar, Shape};
+use std::panic::Location;
 
 #[track_caller]
 fn filled(
@@ -15,7 +17,31 @@ fn filled(
     device: &Device,
 ) -> Tensor {
     match check_size(&shape, dtype) {
-        Ok(()) => Tensor::record_on(device, Op::Full { shape, dtype }, &[Input::Scalar(value)]),
+        Ok(()) => {
+            let op = Op::Full { shape, dtype };
+            record(
+                Some(device),
+                op,
+                Some(name),
+                &[Input::Scalar(value)],
+                Location::caller(),
+            )
+        }
+        Err(error) => Tensor::failed(name, error, &[]),
+    }
+}
+
+/// The same of a number that has to fit `of`.
+#[track_caller]
+fn filled_with(
+    name: &'static str,
+    shape: Shape,
+    value: Scalar,
+    (dtype, of): (DType, DType),
+    device: &Device,
+) -> Tensor {
+    match element(value, of) {
+        Ok(_) => filled(name, shape, value, dtype, device),
         Err(error) => Tensor::failed(name, error, &[]),
     }
 }
@@ -45,7 +71,7 @@ fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
 }
 
 impl Tensor {
-    /// A 0-d tensor of one number.
+    /// A 0-d tensor of one number, which has to [fit](Scalar::fits) the dtype (of half types: `F32`).
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -55,7 +81,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scalar(v: impl Into<Scalar>, dtype: DType, device: &Device) -> Tensor {
-        filled("scalar", Shape::scalar(), v.into(), dtype, device)
+        let dtypes = (dtype, dtype.compute());
+        filled_with("scalar", Shape::scalar(), v.into(), dtypes, device)
     }
 
     /// A tensor of zeros.
@@ -96,7 +123,8 @@ impl Tensor {
         filled("empty", shape.into(), Scalar::Int(0), dtype, device)
     }
 
-    /// A tensor of one number everywhere, converted to the dtype.
+    /// A tensor of one number everywhere, converted to the dtype, which it has to [fit](Scalar::fits) (of half types:
+    /// `F32`).
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -111,11 +139,12 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Tensor {
-        filled("full", shape.into(), v.into(), dtype, device)
+        let dtypes = (dtype, dtype.compute());
+        filled_with("full", shape.into(), v.into(), dtypes, device)
     }
 
     /// The numbers start, start + step, .. before `end`: ⌈(end − start) / step⌉ of them. A step of 0, or away from
-    /// the end, is an error.
+    /// the end, is an error. An integer dtype takes the whole parts of `start` and `step`, once they are counted.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -131,12 +160,17 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Tensor {
+        let _environment = FloatEnvironment::standard();
         let (start, end, step) = (start.into(), end.into(), step.into());
         let len = arange_len(start, end, step)
             .and_then(|len| check_size(&Shape::from(len), dtype).map(|()| len));
         match len {
             Ok(len) => {
-                let numbers = [Input::Scalar(start), Input::Scalar(step)];
+                let whole = |number: Scalar| match dtype.is_int() {
+                    true => number.cast(DType::I64),
+                    false => number,
+                };
+                let numbers = [start, step].map(|number| Input::Scalar(whole(number)));
                 Tensor::record_on(device, Op::Arange { len, dtype }, &numbers)
             }
             Err(error) => Tensor::failed("arange", error, &[]),
@@ -144,7 +178,8 @@ impl Tensor {
     }
 
     /// `n` numbers in equal steps from `a` to `b`, both included: counted from `a` in the first half, from `b` in the
-    /// second, in binary64, then converted to the dtype.
+    /// second, in binary64, then converted to the dtype. Both have to [fit](Scalar::fits) it; an integer dtype takes their
+    /// whole parts.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -160,7 +195,13 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Tensor {
-        let (a, b) = (a.into().to_f64(), b.into().to_f64());
+        let _environment = FloatEnvironment::standard();
+        let end = |number: Scalar| {
+            let whole = element(number, dtype)?;
+            Ok(if dtype.is_int() { whole } else { number }.to_f64())
+        };
+        let a = attempt!("linspace", end(a.into()));
+        let b = attempt!("linspace", end(b.into()));
         if n < 2 {
             return filled("linspace", Shape::from(n), Scalar::Float(a), dtype, device);
         }
@@ -218,7 +259,7 @@ impl Tensor {
         row.binary(BinaryOp::Eq, &column).to_dtype(dtype)
     }
 
-    /// A tensor of this one's shape, dtype and device, of one number.
+    /// A tensor of this one's shape, dtype and device, of one number, which has to [fit](Scalar::fits) the dtype.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -229,13 +270,8 @@ impl Tensor {
     #[track_caller]
     pub fn full_like(&self, v: impl Into<Scalar>) -> Tensor {
         attempt!("full_like", self.check(), self);
-        filled(
-            "full_like",
-            self.shape().clone(),
-            v.into(),
-            self.dtype(),
-            &self.device(),
-        )
+        let (dtype, shape) = (self.dtype(), self.shape().clone());
+        filled_with("full_like", shape, v.into(), (dtype, dtype), &self.device())
     }
 
     /// Zeros of this tensor's shape, dtype and device.

@@ -125,7 +125,8 @@ impl Tensor {
         )
     }
 
-    /// The slices of a dimension at the positions of an index of one dimension (or none, for a single one).
+    /// The slices of a dimension at the positions of an index of one dimension (or none, for a single one). A 0-d tensor
+    /// is its own only slice.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -136,14 +137,36 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn index_select(&self, dim: impl Into<Dim>, idx: &Tensor) -> Tensor {
-        let dim = attempt!("index_select", dim.into().wrap(self.rank()), self, idx);
+        let dim = attempt!(
+            "index_select",
+            dim.into().wrap_along(self.rank()),
+            self,
+            idx
+        );
+        if self.rank() == 0 {
+            // As a row of one, of which one element is selected.
+            if idx.rank() > 1 || idx.sizes().numel() != 1 {
+                let of = idx.sizes();
+                let why = Error::shape(format!("an index of shape {of} selects of one number"));
+                return Tensor::failed("index_select", why, &[self, idx]);
+            }
+            let (row, at) = (self.unsqueeze(0), idx.reshape(1));
+            return row.index_select(0, &at).squeeze(0);
+        }
         let op = Op::Index {
             axes: SmallVec::from_slice(&[dim as u8]),
             at: dim,
         };
         match idx.rank() {
-            0 => Tensor::record(op, &[Input::Tensor(self), Input::Tensor(&idx.unsqueeze(0))]),
-            1 => Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx)]),
+            0 => {
+                let at = idx.unsqueeze(0);
+                let inputs = [Input::Tensor(self), Input::Tensor(&at)];
+                Tensor::record_as("index_select", op, &inputs)
+            }
+            1 => {
+                let inputs = [Input::Tensor(self), Input::Tensor(idx)];
+                Tensor::record_as("index_select", op, &inputs)
+            }
             rank => {
                 let why = Error::shape(format!("the index has {rank} dimensions, not 1"));
                 Tensor::failed("index_select", why, &[self, idx])
@@ -194,11 +217,12 @@ impl Tensor {
             axes: SmallVec::from_slice(&[0]),
             at: 0,
         };
-        Tensor::record(op, &[Input::Tensor(self), Input::Tensor(idx)])
+        let inputs = [Input::Tensor(self), Input::Tensor(idx)];
+        Tensor::record_as("embedding", op, &inputs)
     }
 
-    /// A new last dimension of size `n` (`I64`), 1 at the index that the element is and 0 elsewhere: all
-    /// zeros of an index outside `0..n`.
+    /// A new last dimension of size `n` (`I64`), 1 at the index that the element is and 0 elsewhere. An index outside
+    /// `0..n` is an error when the result is computed.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

@@ -23,7 +23,7 @@ impl Tensor {
             return Tensor::failed("cat", Error::argument("no tensors are given"), tensors);
         };
         match dim.into().wrap(first.rank()) {
-            Ok(dim) => joined(tensors, dim),
+            Ok(dim) => joined("cat", tensors, dim),
             Err(error) => Tensor::failed("cat", error, tensors),
         }
     }
@@ -55,7 +55,7 @@ impl Tensor {
         for tensor in tensors {
             rows.push(tensor.apply(Op::Unsqueeze { dim }));
         }
-        joined(&rows.iter().collect::<Vec<_>>(), dim)
+        joined("stack", &rows.iter().collect::<Vec<_>>(), dim)
     }
 
     /// Vectors (or numbers, as vectors of one) as the axes of a grid: one tensor for each, of as many dimensions as there
@@ -207,10 +207,10 @@ fn grid(tensors: &[&Tensor], exchanged: bool) -> Vec<Tensor> {
 }
 
 #[track_caller]
-fn joined(tensors: &[&Tensor], dim: usize) -> Tensor {
+fn joined(name: &'static str, tensors: &[&Tensor], dim: usize) -> Tensor {
     let inputs: Vec<Input<'_>> = tensors
         .iter()
         .map(|&tensor| Input::Tensor(tensor))
         .collect();
-    Tensor::record(Op::Cat { dim }, &inputs)
+    Tensor::record_as(name, Op::Cat { dim }, &inputs)
 }

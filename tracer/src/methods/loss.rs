@@ -52,7 +52,8 @@ impl Tensor {
     }
 
     /// The mean over samples of −x at the sample's class: log-probabilities `[n, classes, ..]`, class indices
-    /// `[n, ..]`.
+    /// `[n, ..]`. A sample of class −100 counts for nothing; any other class outside `0..classes` is an error when the
+    /// loss is computed.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -67,7 +68,8 @@ impl Tensor {
     }
 
     /// The mean over samples of −log softmax(x) at the sample's class, or weighted by class probabilities: logits
-    /// `[n, classes, ..]`, class indices `[n, ..]` of an integer dtype or probabilities of the logits' shape.
+    /// `[n, classes, ..]`, class indices `[n, ..]` of an integer dtype or probabilities of the logits' shape. A sample of
+    /// class −100 counts for nothing; any other class outside `0..classes` is an error when the loss is computed.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

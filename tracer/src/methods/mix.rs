@@ -1,11 +1,46 @@
 //! Choosing between elements, limits, and mixtures of several tensors.
 
+use super::{attempt, element};
 use crate::args::Operand;
 use crate::{Input, Tensor};
-use ferrotrace_kernels::{BinaryOp, Composite, Op};
-use ferrotrace_runtime::{Category, Error, Scalar};
+use ferrotrace_kernels::ops::pointwise::promote;
+use ferrotrace_kernels::{ArgMeta, BinaryOp, Composite, Op};
+use ferrotrace_runtime::{Error, Result, Scalar};
+use smallvec::{SmallVec, smallvec};
+
+/// The number that an operand is.
+fn number_of(operand: &Operand<'_>) -> Option<Scalar> {
+    match operand {
+        Operand::Scalar(number) => Some(*number),
+        _ => None,
+    }
+}
 
 impl Tensor {
+    /// The limits that are given, within the range of the result where that is of integers.
+    ///
+    /// # Errors
+    /// The result's dtype does not hold a limit; of integers, only if it is beyond the end that it leaves open.
+    fn limits(&self, lo: Option<Scalar>, hi: Option<Scalar>) -> Result<SmallVec<[Scalar; 2]>> {
+        let mut metas = smallvec![ArgMeta::Tensor(self.sizes(), self.dtype())];
+        metas.extend([lo, hi].into_iter().flatten().map(ArgMeta::Scalar));
+        let metas: SmallVec<[ArgMeta<'_>; 3]> = metas;
+        let dtype = promote(&metas);
+        let within = |number: Scalar, is_low: bool| {
+            let Some((low, high)) = dtype.int_range() else {
+                return element(number, dtype).map(|_| number);
+            };
+            let n = number.to_i64();
+            match if is_low { n > high } else { n < low } {
+                true => Err(Error::argument(format!("{number} does not fit {dtype}"))),
+                false => Ok(Scalar::Int(n.clamp(low, high))),
+            }
+        };
+        let lo = lo.map(|number| within(number, true));
+        let hi = hi.map(|number| within(number, false));
+        lo.into_iter().chain(hi).collect()
+    }
+
     /// The elements of `a` where this mask (of dtype `Bool`) is true, else those of `b`; all three broadcast, and
     /// `a` and `b` promote.
     ///
@@ -22,10 +57,17 @@ impl Tensor {
         b: impl Into<Operand<'b>>,
     ) -> Tensor {
         let (a, b) = (a.into(), b.into());
+        let numbers = [&a, &b].into_iter().filter_map(number_of);
+        // Numbers of half-precision tensors are rounded from F32.
+        let dtype = || promote(&[a.meta(), b.meta()]).compute();
+        for number in numbers {
+            attempt!("where_cond", element(number, dtype()), self);
+        }
         Tensor::record(Op::Where, &[Input::Tensor(self), a.input(), b.input()])
     }
 
-    /// `v` where the mask (of dtype `Bool`) is true, else this tensor, whose dtype stays; both broadcast.
+    /// `v`, cast to this tensor's dtype, where the mask (of dtype `Bool`) is true, else this tensor; both broadcast. A
+    /// number that does not [fit](Scalar::fits) the dtype is an error.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -35,20 +77,13 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn masked_fill(&self, mask: &Tensor, v: impl Into<Scalar>) -> Tensor {
-        let v = v.into();
-        let dtype = self.dtype();
-        if v.category() > dtype.category() {
-            let why = format!("{} does not fit the dtype {dtype}", v.default_dtype());
-            return Tensor::failed("masked_fill", Error::dtype(why), &[self, mask]);
-        }
-        Tensor::record(
-            Op::Where,
-            &[Input::Tensor(mask), Input::Scalar(v), Input::Tensor(self)],
-        )
+        let v = attempt!("masked_fill", element(v.into(), self.dtype()), self, mask);
+        let inputs = [Input::Tensor(mask), Input::Scalar(v), Input::Tensor(self)];
+        Tensor::record_as("masked_fill", Op::Where, &inputs)
     }
 
-    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`. A limit that the tensor's integers cannot hold is
-    /// the nearest that they can.
+    /// min(max(x, lo), hi); NaN stays, and `hi` wins where `lo > hi`. Limits that the result's dtype cannot hold are an
+    /// error, but those of integers on the side on which they change nothing.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -58,10 +93,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn clamp(&self, lo: impl Into<Scalar>, hi: impl Into<Scalar>) -> Tensor {
-        let mut limits = [lo.into(), hi.into()];
-        if limits.iter().all(|v| v.category() < Category::Float) {
-            limits = limits.map(|v| self.limit(v));
-        }
+        let limits = attempt!("clamp", self.limits(Some(lo.into()), Some(hi.into())), self);
         self.composite(Composite::Clamp, &limits)
     }
 
@@ -75,7 +107,9 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn clamp_min(&self, v: impl Into<Scalar>) -> Tensor {
-        self.binary(BinaryOp::Maximum, v.into())
+        let limits = attempt!("clamp_min", self.limits(Some(v.into()), None), self);
+        let inputs = [Input::Tensor(self), Input::Scalar(limits[0])];
+        Tensor::record_as("clamp_min", Op::Binary(BinaryOp::Maximum), &inputs)
     }
 
     /// min(x, v); NaN stays.
@@ -88,7 +122,9 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn clamp_max(&self, v: impl Into<Scalar>) -> Tensor {
-        self.binary(BinaryOp::Minimum, v.into())
+        let limits = attempt!("clamp_max", self.limits(None, Some(v.into())), self);
+        let inputs = [Input::Tensor(self), Input::Scalar(limits[0])];
+        Tensor::record_as("clamp_max", Op::Binary(BinaryOp::Minimum), &inputs)
     }
 
     /// x, with NaN, ∞ and −∞ replaced by `nan`, `posinf` and `neginf`.

@@ -33,10 +33,10 @@ use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// The value of a `Result`, or a return from the method with a tensor that carries the error.
 macro_rules! attempt {
-    ($name:literal, $result:expr, $($tensor:expr),+) => {
+    ($name:literal, $result:expr $(, $tensor:expr)*) => {
         match $result {
             Ok(value) => value,
-            Err(error) => return Tensor::failed($name, error, &[$($tensor),+]),
+            Err(error) => return Tensor::failed($name, error, &[$($tensor),*]),
         }
     };
 }
@@ -86,7 +86,7 @@ impl Tensor {
 
     /// An error that recording this tensor met, within a method that has its own name: not tied to an operation yet.
     pub(crate) fn recorded(&self) -> Result<()> {
-        match self.error() {
+        match self.node().error() {
             None => Ok(()),
             Some(error) => Err(Error::new(error.kind().clone())),
         }
@@ -96,7 +96,7 @@ impl Tensor {
     /// method's own.
     #[track_caller]
     pub(crate) fn called(self, name: &'static str, operands: &[&Tensor]) -> Tensor {
-        match self.error() {
+        match self.node().error() {
             None => self,
             Some(error) => Tensor::failed(name, Error::new(error.kind().clone()), operands),
         }
@@ -107,8 +107,14 @@ impl Tensor {
         self.apply(Op::Unary(op))
     }
 
-    /// Records an operator of two operands. A number that the integers of this tensor cannot hold is compared as it
-    /// is, and as a limit stands for the nearest of them; arithmetic takes it modulo their range.
+    /// The same, by a method that is not called as the operator.
+    #[track_caller]
+    pub(crate) fn apply_as(&self, name: &'static str, op: Op) -> Tensor {
+        Tensor::record_as(name, op, &[Input::Tensor(self)])
+    }
+
+    /// Records an operator of two operands. A number that the integers of this tensor cannot hold is compared as it is;
+    /// arithmetic takes it modulo their range.
     #[track_caller]
     pub(crate) fn binary<'a>(&self, op: BinaryOp, rhs: impl Into<Operand<'a>>) -> Tensor {
         use BinaryOp::{Eq, Ge, Gt, Le, Lt, Maximum, Minimum, Ne};
@@ -157,5 +163,16 @@ impl Tensor {
         );
         inputs.extend(numbers.iter().map(|&number| Input::Scalar(number)));
         Tensor::record(Op::Composite(op), &inputs)
+    }
+}
+
+/// A number as an element of `dtype`.
+///
+/// # Errors
+/// It does not [fit](Scalar::fits).
+pub(crate) fn element(number: Scalar, dtype: DType) -> Result<Scalar> {
+    match number.fits(dtype) {
+        true => Ok(number.cast(dtype)),
+        false => Err(Error::argument(format!("{number} does not fit {dtype}"))),
     }
 }

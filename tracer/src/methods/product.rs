@@ -47,7 +47,7 @@ impl Tensor {
     #[track_caller]
     pub fn dot(&self, b: &Tensor) -> Tensor {
         attempt!("dot", vectors(self, b), self, b);
-        Tensor::record(Op::Matmul, &[Input::Tensor(self), Input::Tensor(b)])
+        Tensor::record_as("dot", Op::Matmul, &[Input::Tensor(self), Input::Tensor(b)])
     }
 
     /// All products of the elements of two vectors, `[n]` and `[m]`, as `[n, m]`.
@@ -61,7 +61,9 @@ impl Tensor {
     #[track_caller]
     pub fn outer(&self, b: &Tensor) -> Tensor {
         attempt!("outer", vectors(self, b), self, b);
-        self.unsqueeze(1).binary(BinaryOp::Mul, b)
+        let column = self.unsqueeze(1);
+        let inputs = [Input::Tensor(&column), Input::Tensor(b)];
+        Tensor::record_as("outer", Op::Binary(BinaryOp::Mul), &inputs)
     }
 
     /// x·wᵀ plus the bias: `[.., in]` with a weight `[out, in]` and a bias `[out]` gives `[.., out]`.

@@ -2,6 +2,7 @@
 //! [`Generator`](crate::Generator) are its methods.
 
 use super::attempt;
+use crate::jit_fn::trace;
 use crate::{Input, Tensor, generator};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Device, Error, Shape};
@@ -88,7 +89,8 @@ impl Tensor {
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
         attempt!("rand_like", self.check(), self);
-        Tensor::rand(self.shape(), self.dtype(), &self.device())
+        let _trace = trace::follow(self);
+        Tensor::rand(self.shape(), self.dtype(), &self.device()).called("rand_like", &[self])
     }
 
     /// Standard normal numbers of this tensor's shape, dtype and device.
@@ -101,7 +103,8 @@ impl Tensor {
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         attempt!("randn_like", self.check(), self);
-        Tensor::randn(self.shape(), self.dtype(), &self.device())
+        let _trace = trace::follow(self);
+        Tensor::randn(self.shape(), self.dtype(), &self.device()).called("randn_like", &[self])
     }
 
     /// Each element zeroed with probability `p`, the others scaled by 1 / (1 − p); an error where `p` is outside
@@ -123,6 +126,7 @@ impl Tensor {
         if p == 0.0 {
             return self.clone();
         }
+        let _trace = trace::follow(self);
         let [key, offset] = generator::process().take(self.sizes().numel());
         let op = Op::Composite(Composite::Dropout { p: p.to_bits() });
         Tensor::record(op, &[Input::Tensor(self), key, offset])

@@ -213,7 +213,8 @@ macro_rules! with_index {
             pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
                 let reduce = |kind| Op::Reduce { kind, mask, keepdim: false };
-                (self.apply(reduce(ReduceKind::$value)), self.apply(reduce(ReduceKind::$index)))
+                let values = self.apply_as($text, reduce(ReduceKind::$value));
+                (values, self.apply_as($text, reduce(ReduceKind::$index)))
             }
 
             #[doc = twin!($text)]
@@ -221,7 +222,8 @@ macro_rules! with_index {
             pub fn $twin(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
                 let reduce = |kind| Op::Reduce { kind, mask, keepdim: true };
-                (self.apply(reduce(ReduceKind::$value)), self.apply(reduce(ReduceKind::$index)))
+                let values = self.apply_as($text, reduce(ReduceKind::$value));
+                (values, self.apply_as($text, reduce(ReduceKind::$index)))
             }
         )*}
     };

@@ -52,7 +52,8 @@ macro_rules! running_extremes {
             pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let dim = attempt_both!($text, dim.into().wrap_along(self.rank()), self);
                 let scan = |kind| Op::Scan { kind, dim };
-                (self.apply(scan(ScanKind::$value)), self.apply(scan(ScanKind::$index)))
+                let values = self.apply_as($text, scan(ScanKind::$value));
+                (values, self.apply_as($text, scan(ScanKind::$index)))
             }
         )*}
     };
@@ -80,7 +81,7 @@ impl Tensor {
     #[track_caller]
     pub fn sort(&self, dim: impl Into<Dim>, descending: bool) -> (Tensor, Tensor) {
         let dim = attempt_both!("sort", dim.into().wrap_along(self.rank()), self);
-        let indices = self.apply(Op::ArgSort { dim, descending });
+        let indices = self.apply_as("sort", Op::ArgSort { dim, descending });
         (self.taken(dim, &indices), indices)
     }
 

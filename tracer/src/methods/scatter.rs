@@ -1,11 +1,12 @@
-//! Writing elements at positions. Every method gives a new tensor; what other handles see stays.
+//! Writing elements at positions. Every method gives a new tensor; what other handles see stays. Sources have the
+//! tensor's dtype, but that of `slice_assign`, which is cast.
 
 use super::attempt;
 use super::index::Indexing;
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Op, ScatterMode};
-use ferrotrace_runtime::Error;
+use ferrotrace_runtime::{Error, Result};
 
 /// How [`scatter_reduce`](Tensor::scatter_reduce) joins values that meet at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,16 +25,30 @@ pub enum ReduceOp {
 
 impl Tensor {
     #[track_caller]
-    fn scattered(&self, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
+    fn scattered(&self, name: &'static str, op: Op, idx: &Tensor, src: &Tensor) -> Tensor {
+        if let Err(error) = self.takes(src) {
+            return Tensor::failed(name, error, &[self, idx, src]);
+        }
         if self.rank() == 0 && idx.rank() == 0 && src.rank() == 0 {
             // As rows of one, whose indices are checked.
             let [row, at, src] = [self, idx, src].map(|t| t.unsqueeze(0));
-            return row.scattered(op, &at, &src).squeeze(0);
+            return row.scattered(name, op, &at, &src).squeeze(0);
         }
-        Tensor::record(
-            op,
-            &[Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)],
-        )
+        let inputs = [Input::Tensor(self), Input::Tensor(idx), Input::Tensor(src)];
+        Tensor::record_as(name, op, &inputs)
+    }
+
+    /// A source is of this tensor's dtype.
+    fn takes(&self, src: &Tensor) -> Result<()> {
+        self.check()?;
+        src.check()?;
+        let (own, other) = (self.dtype(), src.dtype());
+        if own == other {
+            return Ok(());
+        }
+        Err(Error::dtype(format!(
+            "a source of {other} for a tensor of {own}: to_dtype(DType::{own:?}) first"
+        )))
     }
 
     /// This tensor with `src[i]` written at `i with i[dim] replaced by idx[i]`, for each position `i` of the index;
@@ -61,7 +76,7 @@ impl Tensor {
             mode: ScatterMode::Assign,
             include_self: true,
         };
-        self.scattered(op, idx, src)
+        self.scattered("scatter", op, idx, src)
     }
 
     /// As [`scatter`](Tensor::scatter), the values being added.
@@ -88,7 +103,7 @@ impl Tensor {
             mode: ScatterMode::Sum,
             include_self: true,
         };
-        self.scattered(op, idx, src)
+        self.scattered("scatter_add", op, idx, src)
     }
 
     /// As [`scatter`](Tensor::scatter), the values that meet being joined by `op`, with the value already there among
@@ -128,6 +143,7 @@ impl Tensor {
             ReduceOp::Mean => ScatterMode::Mean,
         };
         self.scattered(
+            "scatter_reduce",
             Op::Scatter {
                 dim,
                 mode,
@@ -159,6 +175,7 @@ impl Tensor {
             let why = Error::argument("no axis is indexed");
             return Tensor::failed("index_put", why, &[self, src]);
         }
+        attempt!("index_put", self.takes(src), self, src);
         let mut inputs = vec![Input::Tensor(self), Input::Tensor(src)];
         inputs.extend(indices.iter().map(Input::Tensor));
         Tensor::record(

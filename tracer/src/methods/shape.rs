@@ -131,7 +131,7 @@ impl Tensor {
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Extents>) -> Tensor {
         let extents = attempt!("broadcast_to", shape.into().resolve(), self);
-        self.apply(Op::Expand(extents))
+        self.apply_as("broadcast_to", Op::Expand(extents))
     }
 
     /// A dimension of size 1 removed (any of several); other sizes stay.

@@ -4,11 +4,11 @@ mod border;
 
 pub use border::PadMode;
 
-use super::attempt;
+use super::{attempt, element};
 use crate::args::Dim;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{Composite, Op};
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{Error, Scalar};
 use smallvec::SmallVec;
 
 impl Tensor {
@@ -60,7 +60,8 @@ impl Tensor {
         self.apply(Op::Select { dim, index })
     }
 
-    /// Elements of value `v` put before and after each dimension, from the first dimension on; negative counts crop.
+    /// Elements of value `v`, which has to [fit](Scalar::fits) the dtype, put before and after each dimension, from the
+    /// first dimension on; negative counts crop.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -71,8 +72,9 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn pad(&self, pads: &[(isize, isize)], v: impl Into<Scalar>) -> Tensor {
+        let v = attempt!("pad", element(v.into(), self.dtype()), self);
         let op = Op::Pad(SmallVec::from_slice(pads));
-        Tensor::record(op, &[Input::Tensor(self), Input::Scalar(v.into())])
+        Tensor::record(op, &[Input::Tensor(self), Input::Scalar(v)])
     }
 
     /// The lower triangle of the last two dimensions, up to diagonal `k` (0 the main one, positive above it); zeros
@@ -130,7 +132,18 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn unfold(&self, dim: impl Into<Dim>, size: usize, step: usize) -> Tensor {
-        let dim = attempt!("unfold", dim.into().wrap(self.rank()), self);
+        let dim = attempt!("unfold", dim.into().wrap_along(self.rank()), self);
+        if self.rank() == 0 {
+            // As a row of one, whose only window is the result.
+            let why = || Error::argument(format!("windows of {size} by {step} of one number"));
+            let fits = if size < 2 && step > 0 {
+                Ok(())
+            } else {
+                Err(why())
+            };
+            attempt!("unfold", fits, self);
+            return self.unsqueeze(0).narrow(0, 0, size);
+        }
         self.apply(Op::Unfold { dim, size, step })
     }
 }

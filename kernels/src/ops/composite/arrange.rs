@@ -3,6 +3,7 @@
 use super::build::value;
 use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Scalar, Shape};
+use smallvec::SmallVec;
 
 /// The elements of the last two dimensions with column − row ≤ `k` (`upper`: ≥ `k`), zeros elsewhere.
 pub(super) fn triangle(
@@ -80,8 +81,18 @@ pub(super) fn roll(
     b.push(Op::Cat { dim }, &[front.into(), back.into()])
 }
 
-/// A new last dimension of `n`: 1 where its position is the class index, as `I64`. A row whose index is outside
-/// `[0, n)` is of zeros.
+/// Class indices as `I64`, those below 0 less the number of classes: a read at one of them is refused, as at one that is
+/// too great, where that of a place counted from the end is not. [`told`](super::told) says it as it was.
+pub(super) fn classes(b: &mut dyn OpBuilder, index: ValueId, n: usize) -> Result<ValueId> {
+    let index = b.cast(index, DType::I64)?;
+    let negative = b.binary(BinaryOp::Lt, index, 0i64)?;
+    let below = b.sub(index, n as i64)?;
+    b.select(negative, below, index)
+}
+
+/// A new last dimension of `n`: 1 where its position is the class index, as `I64`.
+///
+/// An index outside `[0, n)` is an error when it runs.
 pub(super) fn one_hot(b: &mut dyn OpBuilder, args: &[Operand], n: usize) -> Result<ValueId> {
     let index = value(args, 0)?;
     if !b.dtype(index).is_int() {
@@ -91,15 +102,23 @@ pub(super) fn one_hot(b: &mut dyn OpBuilder, args: &[Operand], n: usize) -> Resu
         )));
     }
     let dim = b.shape(index).rank();
-    let index = b.push(Op::Unsqueeze { dim }, &[index.into()])?;
-    let classes = b.push(
+    let unsigned = b.dtype(index) == DType::U8;
+    let index = match unsigned {
+        true => b.cast(index, DType::I64)?,
+        false => classes(b, index, n)?,
+    };
+    let positions = b.push(
         Op::Iota {
             shape: Shape::from(n),
             dim: 0,
         },
         &[],
     )?;
-    let hot = b.binary(BinaryOp::Eq, index, classes)?;
+    // What stands at an index that is in range is the index.
+    let axes = SmallVec::from_slice(&[0]);
+    let index = b.push(Op::Index { axes, at: 0 }, &[positions.into(), index.into()])?;
+    let index = b.push(Op::Unsqueeze { dim }, &[index.into()])?;
+    let hot = b.binary(BinaryOp::Eq, index, positions)?;
     b.cast(hot, DType::I64)
 }
 
@@ -189,39 +208,26 @@ mod tests {
 
     #[test]
     fn one_hots() {
-        for dtype in [DType::I64, DType::I32, DType::U8] {
-            let want = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0];
-            let args = [t(&[2, 2], dtype, &[0.0, 2.0, 9.0, 1.0])];
+        for dtype in [DType::I64, DType::I32, DType::U8, DType::I8] {
+            let want = [1.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0];
+            let args = [t(&[2, 2], dtype, &[0.0, 2.0, 1.0, 1.0])];
             check(OneHot { n: 3 }, &args, &[2, 2, 3], DType::I64, &want);
+            assert_eq!(
+                outside(&OneHot { n: 3 }, &[t(&[2], dtype, &[0.0, 3.0])]),
+                (3, 3)
+            );
         }
-        check(
-            OneHot { n: 2 },
-            &[t(&[], DType::I64, &[1.0])],
-            &[2],
-            DType::I64,
-            &[0.0, 1.0],
-        );
-        check(
-            OneHot { n: 2 },
-            &[t(&[1], DType::I64, &[-1.0])],
-            &[1, 2],
-            DType::I64,
-            &[0.0, 0.0],
-        );
-        check(
-            OneHot { n: 2 },
-            &[t(&[0], DType::I64, &[])],
-            &[0, 2],
-            DType::I64,
-            &[],
-        );
-        check(
-            OneHot { n: 0 },
-            &[t(&[2], DType::I64, &[0.0; 2])],
-            &[2, 0],
-            DType::I64,
-            &[],
-        );
+        for (dtype, n) in [(DType::I64, 3), (DType::I8, 300), (DType::I32, 1)] {
+            for index in [-1i64, -3, -100] {
+                let args = [t(&[2], dtype, &[0.0, index as f64])];
+                assert_eq!(outside(&OneHot { n }, &args), (index, n));
+            }
+        }
+        let (one, none) = (t(&[], DType::I64, &[1.0]), t(&[0], DType::I64, &[]));
+        check(OneHot { n: 2 }, &[one], &[2], DType::I64, &[0.0, 1.0]);
+        check(OneHot { n: 2 }, &[none.clone()], &[0, 2], DType::I64, &[]);
+        check(OneHot { n: 0 }, &[none], &[0, 0], DType::I64, &[]);
+        refused(&OneHot { n: 0 }, &[t(&[2], DType::I64, &[0.0; 2])]);
         refused(&OneHot { n: 2 }, &[t(&[1], DType::F32, &[0.0])]);
         refused(&OneHot { n: 2 }, &[t(&[1], DType::Bool, &[0.0])]);
     }

@@ -206,15 +206,13 @@ impl Term {
         Ok(self)
     }
 
-    /// Summed over the labels that `kept` refuses.
+    /// Summed over the labels that `kept` refuses; sums of integers are of `I64`, as those of `sum`.
     fn summed(mut self, b: &mut dyn OpBuilder, kept: impl Fn(Label) -> bool) -> Result<Term> {
         let mask = (0..self.labels.len())
             .filter(|&d| !kept(self.labels[d]))
             .fold(0, |m, d| m | 1u64 << d);
         if mask != 0 {
-            let dtype = b.dtype(self.value);
-            let sum = b.reduce(ReduceKind::Sum, self.value, mask, false)?;
-            self.value = b.cast(sum, dtype)?;
+            self.value = b.reduce(ReduceKind::Sum, self.value, mask, false)?;
             self.labels.retain(|l| kept(*l));
         }
         Ok(self)
@@ -283,9 +281,12 @@ impl Term {
                 .copied()
                 .collect::<SmallVec<[usize; 8]>>()
         };
+        let dtype = promoted(b, &[left.value.into(), right.value.into()]);
         let x = left.aligned(b, &join([&batch, &rows, &contracted]))?;
+        let x = b.cast(x, dtype)?;
         let x = reshape(b, x, &matrices(&[m, k]))?;
         let y = right.aligned(b, &join([&batch, &contracted, &columns]))?;
+        let y = b.cast(y, dtype)?;
         let y = reshape(b, y, &matrices(&[k, n]))?;
         let product = b.push(Op::Matmul, &[x.into(), y.into()])?;
         let labels = join([&batch, &rows, &columns]);
@@ -305,7 +306,7 @@ fn inner(
     right: &Term,
     needed: &dyn Fn(Label) -> bool,
 ) -> Result<Term> {
-    let dtype = b.dtype(left.value);
+    let dtype = promoted(b, &[left.value.into(), right.value.into()]);
     let x = b.cast(left.value, dtype.compute())?;
     let y = right.aligned(b, &left.labels)?;
     let y = b.cast(y, dtype.compute())?;
@@ -319,7 +320,8 @@ fn inner(
 }
 
 /// The sum of products that the equation asks for. Without `->` the result has the ellipsis and then, in order of
-/// letters, every label that stands once. Its dtype is the one the operands promote to.
+/// letters, every label that stands once. Its dtype is the one the operands promote to, as that of a matrix product; where
+/// a label of one operand alone is summed, it is the sum's, `I64` of integers.
 ///
 /// # Errors
 /// The equation is malformed or does not fit the operands' number, ranks or sizes.
@@ -544,7 +546,35 @@ mod tests {
             F64,
             &[3.0, 4.0, 6.0, 8.0],
         );
-        check(op("i->"), &[t(&[2], I8, &[1.0, 2.0])], &[], I8, &[3.0]);
+        let bytes = t(&[2, 2], U8, &[200.0, 100.0, 150.0, 50.0]);
+        check(op("ij->"), &[bytes.clone()], &[], I64, &[500.0]);
+        check(op("ij->j"), &[bytes.clone()], &[2], I64, &[350.0, 150.0]);
+        check(op("ii->"), &[bytes.clone()], &[], I64, &[250.0]);
+        check(
+            op("ij,kj->"),
+            &[bytes.clone(), bytes.clone()],
+            &[],
+            I64,
+            &[145_000.0],
+        );
+        let row = t(&[3], U8, &[1.0, 2.0, 3.0]);
+        check(
+            op("ij,k->i"),
+            &[bytes.clone(), row],
+            &[2],
+            I64,
+            &[1800.0, 1200.0],
+        );
+        check(op("i->"), &[t(&[2], Bool, &[1.0, 1.0])], &[], I64, &[2.0]);
+        // Products keep the dtype, as those of matrices do.
+        let twice = [bytes.clone(), bytes];
+        check(
+            op("ij,jk->ik"),
+            &twice,
+            &[2, 2],
+            U8,
+            &[216.0, 168.0, 124.0, 92.0],
+        );
         check(
             op("ij->ji"),
             &[t(&[1, 2], Bool, &[1.0, 0.0])],

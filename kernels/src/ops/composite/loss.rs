@@ -1,9 +1,10 @@
 //! Losses, each the mean over what it is computed for.
 
 use super::activation::log1p_exp_neg_abs;
+use super::arrange;
 use super::build::{all_dims, float, operand, promoted, tensor_of, value};
 use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 
 /// The operands x and t in the dtype of their arithmetic, and the dtype of the result.
 fn pair(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, ValueId, DType)> {
@@ -88,11 +89,14 @@ fn class_dim(shape: &Shape) -> Result<usize> {
     }
 }
 
-/// `x` at the classes `t`, which keep their dimension as 1.
+/// The class that stands for none: a sample of it adds nothing to a loss, and does not count.
+const IGNORED: i64 = -100;
+
+/// `x` at the classes `t`, which keep their dimension as 1, and where they are [`IGNORED`], if they can be.
 ///
 /// # Errors
 /// `t` is not of integers, or its shape is not `x`'s without the dimension of classes.
-fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<ValueId> {
+fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<(ValueId, Option<ValueId>)> {
     let shape = b.shape(x);
     let dim = class_dim(shape)?;
     if !b.dtype(t).is_int() {
@@ -108,18 +112,50 @@ fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<ValueId> 
             b.shape(t)
         )));
     }
+    let n = shape[dim];
     let index = b.push(Op::Unsqueeze { dim }, &[t.into()])?;
-    b.push(Op::Gather { dim }, &[x.into(), index.into()])
+    if b.dtype(t) == DType::U8 {
+        let taken = b.push(Op::Gather { dim }, &[x.into(), index.into()])?;
+        return Ok((taken, None));
+    }
+    let index = b.cast(index, DType::I64)?;
+    let ignored = b.binary(BinaryOp::Eq, index, IGNORED)?;
+    let index = arrange::classes(b, index, n)?;
+    let index = b.select(ignored, 0i64, index)?;
+    let taken = b.push(Op::Gather { dim }, &[x.into(), index.into()])?;
+    Ok((taken, Some(ignored)))
+}
+
+/// The mean of losses, of those that are not ignored, as `dtype`: NaN of none.
+fn mean_of_samples(
+    b: &mut dyn OpBuilder,
+    loss: ValueId,
+    ignored: Option<ValueId>,
+    dtype: DType,
+) -> Result<ValueId> {
+    let Some(ignored) = ignored else {
+        return mean(b, loss, dtype);
+    };
+    let of = b.dtype(loss);
+    let zero = Operand::Const(Scalar::Bool(false));
+    let loss = b.select(ignored, zero, loss)?;
+    let counted = b.unary(UnaryOp::LogicalNot, ignored)?;
+    let mask = all_dims(b.shape(loss).rank());
+    let sum = b.reduce(ReduceKind::Sum, loss, mask, false)?;
+    let count = b.reduce(ReduceKind::Sum, counted, mask, false)?;
+    let count = b.cast(count, of)?;
+    let mean = b.div(sum, count)?;
+    b.cast(mean, dtype)
 }
 
 /// Mean of −x[class].
 pub(super) fn nll(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let (x, t) = (value(args, 0)?, value(args, 1)?);
     let dtype = float(b.dtype(x));
-    let taken = at_classes(b, x, t)?;
+    let (taken, ignored) = at_classes(b, x, t)?;
     let taken = b.cast(taken, dtype.compute())?;
     let negative = b.unary(UnaryOp::Neg, taken)?;
-    mean(b, negative, dtype)
+    mean_of_samples(b, negative, ignored, dtype)
 }
 
 /// Of class indices, the mean of log Σ eˣ − x[class]; of probabilities t of x's shape, Σ −t·log softmax(x) over
@@ -157,12 +193,12 @@ pub(super) fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<V
     let e = b.unary(UnaryOp::Exp, d)?;
     let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
     let log = b.unary(UnaryOp::Log, sum)?;
-    if let Some(taken) = taken {
+    if let Some((taken, ignored)) = taken {
         // Only the class's element: log-probabilities of all classes are never needed.
         let taken = b.cast(taken, dtype.compute())?;
         let taken = b.sub(taken, greatest)?;
         let loss = b.sub(log, taken)?;
-        return mean(b, loss, dtype);
+        return mean_of_samples(b, loss, ignored, dtype);
     }
     let t = b.cast(t, dtype.compute())?;
     let surprise = b.sub(log, d)?;
@@ -343,6 +379,21 @@ mod tests {
     }
 
     #[test]
+    fn ignored_classes_do_not_count() {
+        let x = [-1.0, -2.0, -4.0, -3.0, NAN, -6.0];
+        let log = log_softmax(&[3, 2], 1, &x);
+        for dtype in FLOATS {
+            let args = |classes: [f64; 3]| [t(&[3, 2], dtype, &x), t(&[3], I64, &classes)];
+            let one = args([1.0, 0.0, -100.0]);
+            check(NllLoss, &one, &[], dtype, &[3.0]);
+            check(CrossEntropy, &one, &[], dtype, &[-(log[1] + log[2]) / 2.0]);
+            let none = args([-100.0; 3]);
+            check(NllLoss, &none, &[], dtype, &[NAN]);
+            check(CrossEntropy, &none, &[], dtype, &[NAN]);
+        }
+    }
+
+    #[test]
     fn of_probabilities() {
         let (x, p) = (sample(12, 25), sample(12, 26));
         for (dims, dim, classes) in CASES {
@@ -384,8 +435,11 @@ mod tests {
             F32,
             &[0.0],
         );
-        let out = [x(&[1, 2]), t(&[1], I64, &[2.0])];
-        let run = |op| super::super::run(&op, &out, &().into(), F32);
-        assert!(run(NllLoss).is_err() && run(CrossEntropy).is_err());
+        for op in [NllLoss, CrossEntropy] {
+            for class in [2i64, -1, -2, -99, -101, 7] {
+                let args = [x(&[2, 2]), t(&[2], I64, &[0.0, class as f64])];
+                assert_eq!(outside(&op, &args), (class, 2));
+            }
+        }
     }
 }

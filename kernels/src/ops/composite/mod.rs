@@ -27,7 +27,7 @@ use super::Inferred;
 use crate::eager::Arg;
 use crate::{ArgMeta, Array, Composite, OpBuilder, Operand, ValueId};
 use build::{Recorder, ShapeBuilder};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
 
 /// Builds the operator from others.
@@ -179,6 +179,27 @@ pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
     Ok(b.held(result))
 }
 
+/// An index out of range as the program gave it: that of a class below 0 was moved (by `arrange::classes`).
+pub fn told(op: &Composite, index: i64, size: usize) -> i64 {
+    use Composite::{CrossEntropy, NllLoss, OneHot};
+    match op {
+        OneHot { .. } | NllLoss | CrossEntropy if index < 0 => index.saturating_add(size as i64),
+        _ => index,
+    }
+}
+
+/// The same of an error.
+fn told_error(op: &Composite, error: Error) -> Error {
+    match *error.kind() {
+        ErrorKind::Index { index, dim, size } => Error::new(ErrorKind::Index {
+            index: told(op, index, size),
+            dim,
+            size,
+        }),
+        _ => error,
+    }
+}
+
 /// What the rules know of an argument.
 fn meta(arg: &Arg) -> ArgMeta<'_> {
     match arg {
@@ -204,7 +225,7 @@ pub fn run(op: &Composite, args: &[Arg], shape: &Shape, dtype: DType) -> Result<
     let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
     let (mut b, operands) = Recorder::new(&metas);
     let result = decompose(op, &mut b, &operands)?;
-    let array = b.run(args, result)?;
+    let array = b.run(args, result).map_err(|error| told_error(op, error))?;
     if array.shape() != shape || array.dtype != dtype {
         let (got, ty) = (array.shape(), array.dtype);
         return Err(Error::internal(format!(

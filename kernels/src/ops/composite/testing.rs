@@ -3,7 +3,7 @@
 use super::{decompose, infer, infer_by_decomposition, meta, name, run};
 use crate::eager::Arg;
 use crate::{ArgMeta, Array, Composite};
-use ferrotrace_runtime::{Buffer, DType, Device, Layout, Scalar, Shape};
+use ferrotrace_runtime::{Buffer, DType, Device, ErrorKind, Layout, Scalar, Shape};
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -102,6 +102,17 @@ pub(super) fn refused(op: &Composite, args: &[Arg]) -> String {
 }
 
 /// How far a result of `dtype` may be from the exact one, by its magnitude.
+/// The index that running the operator finds out of range, and the size it was to be below.
+pub(super) fn outside(op: &Composite, args: &[Arg]) -> (i64, usize) {
+    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
+    let (shape, dtype) = infer(op, &metas).expect("fits");
+    let error = run(op, args, &shape, dtype).expect_err("an index is out of range");
+    match *error.kind() {
+        ErrorKind::Index { index, size, .. } => (index, size),
+        _ => panic!("{error}"),
+    }
+}
+
 pub(super) fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-11,

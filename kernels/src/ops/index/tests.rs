@@ -47,7 +47,7 @@ fn scattered(
     src: Arg,
 ) -> Ran {
     let args = [Arg::Array(x.clone()), Arg::Array(index.clone()), src];
-    let (shape, dtype) = infer_scatter(dim, &metas(&args))?;
+    let (shape, dtype) = infer_scatter(dim, mode, &metas(&args))?;
     let before = bits(x);
     let out = run_scatter(dim, mode, include, &args, &shape, dtype)?;
     assert_eq!(bits(x), before);
