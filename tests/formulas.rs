@@ -94,7 +94,7 @@ fn quotients() {
             let a: Vec<f64> = whole(12, 20).iter().map(|v| v * sign + 1.0).collect();
             let a: Vec<f64> = a
                 .iter()
-                .map(|v| v.max(if dtype == U8 { 0.0 } else { v.abs() * -1.0 }))
+                .map(|v| v.max(if dtype == U8 { 0.0 } else { -v.abs() }))
                 .collect();
             for x in forms(&[12], dtype, &a) {
                 for by in [3.0, 3.0 * sign] {

@@ -225,7 +225,13 @@ mod tests {
         }
         let (one, none) = (t(&[], DType::I64, &[1.0]), t(&[0], DType::I64, &[]));
         check(OneHot { n: 2 }, &[one], &[2], DType::I64, &[0.0, 1.0]);
-        check(OneHot { n: 2 }, &[none.clone()], &[0, 2], DType::I64, &[]);
+        check(
+            OneHot { n: 2 },
+            std::slice::from_ref(&none),
+            &[0, 2],
+            DType::I64,
+            &[],
+        );
         check(OneHot { n: 0 }, &[none], &[0, 0], DType::I64, &[]);
         refused(&OneHot { n: 0 }, &[t(&[2], DType::I64, &[0.0; 2])]);
         refused(&OneHot { n: 2 }, &[t(&[1], DType::F32, &[0.0])]);

@@ -547,9 +547,15 @@ mod tests {
             &[3.0, 4.0, 6.0, 8.0],
         );
         let bytes = t(&[2, 2], U8, &[200.0, 100.0, 150.0, 50.0]);
-        check(op("ij->"), &[bytes.clone()], &[], I64, &[500.0]);
-        check(op("ij->j"), &[bytes.clone()], &[2], I64, &[350.0, 150.0]);
-        check(op("ii->"), &[bytes.clone()], &[], I64, &[250.0]);
+        check(op("ij->"), std::slice::from_ref(&bytes), &[], I64, &[500.0]);
+        check(
+            op("ij->j"),
+            std::slice::from_ref(&bytes),
+            &[2],
+            I64,
+            &[350.0, 150.0],
+        );
+        check(op("ii->"), std::slice::from_ref(&bytes), &[], I64, &[250.0]);
         check(
             op("ij,kj->"),
             &[bytes.clone(), bytes.clone()],
