@@ -161,7 +161,7 @@ fn levinson(state: Vec<Tensor>) -> Vec<Tensor> {
     y = y.slice_assign(0, 0, 1, 1, &alpha);
     for k in 1..size(&r, 0) {
         let at = k as isize;
-        beta = beta * (1.0 - alpha.square());
+        beta *= 1.0 - alpha.square();
         let known = y.narrow(0, 0, k);
         let dot = (r.narrow(0, 0, k).flip(0) * &known).sum(0).reshape(1);
         alpha = -(r.narrow(0, at, 1) + dot) / &beta;

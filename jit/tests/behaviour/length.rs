@@ -131,7 +131,7 @@ fn costly_functions_called_often_are_not_inlined() {
                 assert!(inlined == 0 || called == 0, "{function}: {source}");
             }
         }
-        run(&text, &[x.clone()], 1e-4);
+        run(&text, std::slice::from_ref(&x), 1e-4);
     }
     let few = pairs(3, "[100]", "f32", ["sin", "mul"], 1.5);
     assert!(super::plan(&few).explain().sources()[0].contains(" = ft_sin_f32x"));

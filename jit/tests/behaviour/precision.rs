@@ -62,7 +62,10 @@ fn a_chain_of_continuous_operators_stays_in_binary32() {
                 %2: bf16[2] = sub(%1, 1.0)
                 return %2";
     let small = 1.0 / 512.0;
-    assert_eq!(values(&run(text, &[x.clone()], small)[0]), [small; 2]);
+    assert_eq!(
+        values(&run(text, std::slice::from_ref(&x), small)[0]),
+        [small; 2]
+    );
     let exact: Vec<String> = text.lines().map(|l| format!("{l} exact")).collect();
     let exact = exact.join("\n").replace("return %2 exact", "return %2");
     assert_eq!(values(&run(&exact, &[x], 0.0)[0]), [0.0; 2]);

@@ -59,35 +59,6 @@ where
     }
 }
 
-/// The signature of functions of several arguments, which `jit` does not take. That they seem to have one lets the
-/// compiler tell of [`JitFn`], instead of the number of arguments that its one implementation takes.
-#[doc(hidden)]
-#[derive(Debug)]
-pub struct Several<S>(PhantomData<S>);
-
-/// What [`Several`] is not.
-#[doc(hidden)]
-pub trait One {}
-
-macro_rules! several {
-    ($($name:ident),+) => {
-        impl<F, $($name,)+ R> JitFn<Several<($($name,)+ R)>> for F
-        where
-            F: Fn($($name),+) -> R,
-            Several<($($name,)+ R)>: One,
-        {
-            type Kind = <() as JitArg>::Kind;
-            type Output = ();
-
-            fn run<'a>(&self, (): ()) {}
-        }
-    };
-}
-
-several!(A, B);
-several!(A, B, C);
-several!(A, B, C, D);
-
 /// A compiled function: see [`jit`].
 pub struct Jit<F, S>
 where
@@ -134,7 +105,7 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// ```compile_fail,E0277
+/// ```compile_fail
 /// # use ferrotrace_tracer::prelude::*;
 /// jit(|x: &Tensor, w: &Tensor| x * w); // an error that says so
 /// ```
