@@ -144,8 +144,8 @@ pub(super) fn readers(graph: &Graph) -> Vec<SmallVec<[u32; 2]>> {
     all
 }
 
-/// Whether an assignment is computed where its result is read: by one pointwise operator or reduction, which goes
-/// through all of it anyway; or if it replaces most of what would be computed for it alone.
+/// Whether an assignment is computed where its result is read: by one pointwise operator, reduction or assignment, which
+/// goes through all of it anyway; or if it replaces most of what would be computed for it alone.
 pub(super) fn is_read_through(
     graph: &Graph,
     realized: &Realized,
@@ -154,10 +154,15 @@ pub(super) fn is_read_through(
     write: &Write,
 ) -> bool {
     let once = match readers[id.0 as usize][..] {
-        [user] => matches!(
-            &graph.node(ValueId(user)).op,
-            NodeOp::Op(Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) | Op::Reduce { .. })
-        ),
+        [user] => {
+            matches!(
+                &graph.node(ValueId(user)).op,
+                NodeOp::Op(
+                    Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) | Op::Reduce { .. }
+                )
+            ) || assignment(graph, ValueId(user))
+                .is_some_and(|(_, base, source)| source == id && base != id)
+        }
         _ => false,
     };
     let most = write.window.numel().saturating_mul(2) > graph.node(id).shape.numel();

@@ -144,6 +144,26 @@ fn stencils_go_through_inner_elements_alone() {
     }
 }
 
+// What is written to a part of given data, and that to another tensor, goes there in one kernel.
+#[test]
+fn an_assignment_of_an_assignment_is_one_kernel() {
+    let text = "
+        %0: f32[64, 80] = input 0 [80, 1]
+        %1: f32[62, 80] = input 1 [80, 1]
+        %2: f32[62, 78] = input 2 [78, 1]
+        %3: f32[62, 78] = tanh(%2)
+        %4: f32[62, 80] = slice_assign(%1, %3) {dim: 1, start: 1, end: -1, step: 1}
+        %5: f32[64, 80] = slice_assign(%0, %4) {dim: 0, start: 1, end: -1, step: 1}
+        return %5";
+    let arrays = [
+        noise(&[64, 80], 1),
+        noise(&[62, 80], 2),
+        noise(&[62, 78], 3),
+    ];
+    let (_, stats) = counted(text, &arrays, true);
+    assert_eq!((stats.kernels_launched, stats.bytes_allocated), (1, 0));
+}
+
 // A step reads the row before and writes its own: steps differ in positions, which are arguments.
 #[test]
 fn steps_along_a_dimension_share_a_kernel() {
