@@ -234,14 +234,22 @@ impl<'m, 'a> Frame<'m, 'a> {
         };
         let order = self.closure(&[*value], true);
         let mut found: Vec<Datum> = Vec::with_capacity(self.node.cols());
+        let mut running: Option<Datum> = None;
         for column in 0..self.node.cols() {
             self.enter(column);
             self.point(&order)?;
             let x = self.value(*value)?;
-            found.push(match found.last() {
-                Some(&before) => Datum::binary(fold(*kind), before, x)?,
-                None => x,
-            });
+            // Ready-made kernels keep running sums of binary32 in binary64.
+            let wide = match (kind, x.dtype()) {
+                (ReduceKind::Sum, DType::F32) => x.cast(DType::F64),
+                _ => x,
+            };
+            let total = match running {
+                Some(before) => Datum::binary(fold(*kind), before, wide)?,
+                None => wide,
+            };
+            running = Some(total);
+            found.push(total.cast(x.dtype()));
         }
         Ok(found)
     }
