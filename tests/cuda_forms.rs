@@ -228,6 +228,36 @@ fn rows_of_one_value() {
     }
 }
 
+/// Sums of terms that round alike are off by a few units of the sum of magnitudes, however long they are.
+#[test]
+fn long_sums() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [
+        (1, 50_000_003),
+        (8, 628_864),
+        (300, 100_003),
+        (4099, 8192),
+        (60_000, 40),
+        (1_000_000, 3),
+    ] {
+        let x = Tensor::full([rows, columns], 0.1, F32, &d);
+        x.eval().expect("runs");
+        let (each, n) = (f64::from(0.1f32), rows as f64 * columns as f64);
+        for (t, want) in [
+            (x.sum(1), each * columns as f64),
+            (x.sum(0), each * rows as f64),
+            (x.sum(..), each * n),
+            (x.mean(1), each),
+            (x.exp().sum(0), each.exp() * rows as f64),
+            (x.logsumexp(1).exp() / columns as f64, each.exp()),
+        ] {
+            for got in t.to_vec::<f32>().expect("runs") {
+                near(got.into(), want, 3e-6);
+            }
+        }
+    }
+}
+
 /// Softmax and log-sum-exp of rows past every threshold, with −∞ at the front, whole rows of it, +∞ and NaN.
 #[test]
 fn long_rows() {

@@ -531,6 +531,36 @@ fn rows_of_one_value_are_no_running_softmax() {
     assert!(!runs(&few));
 }
 
+/// Threads that add many chunks keep totals, in the rows' loops and in those of strided columns; others do not.
+#[test]
+fn long_sums_keep_totals() {
+    let of = |op: &str, shape: [usize; 2], dim: usize| {
+        let [rows, columns] = shape;
+        let text = sources(&parsed(&format!(
+            "%0: f32[{rows}, {columns}] = input 0 [{columns}, 1]
+             %1: f32[{}] = {op}(%0) {{dims: [{dim}], keepdim: false}}
+             return %1",
+            shape[1 - dim]
+        )))
+        .remove(0);
+        (text.matches("ft_two_sum(").count() > 1, text)
+    };
+    let cases = [
+        of("sum", [4096, 8192], 1),
+        of("sum", [300, 1_000_000], 1),
+        of("sum", [300, 1_000_001], 1),
+        of("max", [300, 1_000_000], 1),
+        of("sum", [16, 8192], 0),
+        of("sum", [32_768, 8192], 0),
+        of("logsumexp", [300, 1_000_000], 1),
+    ];
+    let long: Vec<bool> = cases.iter().map(|case| case.0).collect();
+    assert_eq!(long, [false, true, true, false, false, true, true]);
+    if available() {
+        compile_all(cases.into_iter().map(|case| case.1).collect());
+    }
+}
+
 /// A table is gathered by whole chunks: the row's index is computed once, before they are loaded.
 #[test]
 fn rows_of_a_table_are_read_by_whole_chunks() {

@@ -92,6 +92,8 @@ pub(super) struct Writer<'a> {
     pub first_number: usize,
     /// Whether an index is checked.
     pub reports: bool,
+    /// Whether the kernel that combines pieces is written.
+    pub finishing: bool,
     /// Whether nothing is stored: only indices are checked.
     pub silent: bool,
     pub params: Vec<i64>,
@@ -177,6 +179,7 @@ impl<'a> Writer<'a> {
             gives: false,
             first_number: 0,
             reports: false,
+            finishing: false,
             silent: false,
             params: Vec::new(),
             divisors: Vec::new(),
@@ -571,6 +574,7 @@ impl Writer<'_> {
 
     /// The second kernel of a split reduction: each row's partial results in order, then what follows for it.
     fn finish_text(&mut self, reductions: &[Reduction]) -> String {
+        self.finishing = true;
         let (rows, pieces) = (self.node.rows(), self.shape.pieces());
         let (rows, pieces) = (self.param(rows as i64), self.param(pieces as i64));
         let (per_row, threads) = (self.shape.finish_per_row, self.shape.finish_threads);

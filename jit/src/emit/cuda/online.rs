@@ -69,6 +69,9 @@ impl Writer<'_> {
                 out,
                 "  float a{max}[1] = {{__int_as_float(0xff800000)}}, z{max} = 0, a{sum}[1] = {{0}};"
             );
+            if self.is_long(&self.reduction(*sum)) {
+                let _ = writeln!(out, "  float sum{sum}[1] = {{0}}, low{sum}[1] = {{0}};");
+            }
         }
     }
 
@@ -99,16 +102,26 @@ impl Writer<'_> {
             let scale = exp(self, &format!("a{max}[0] - to"));
             // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
             let term = self.call("term_exp", DType::F32, &[&format!("x{max}[l] - z{max}")]);
+            let all = tree(&format!("x{max}"), 0, lanes);
+            let (scaled, added) = match self.is_long(&self.reduction(sum)) {
+                true => (
+                    format!("const float s = {scale}; sum{sum}[0] *= s; low{sum}[0] *= s;"),
+                    format!("ft_two_sum(sum{sum}[0], low{sum}[0], {all});"),
+                ),
+                false => (
+                    format!("a{sum}[0] *= {scale};"),
+                    format!("a{sum}[0] += {all};"),
+                ),
+            };
             let _ = write!(
                 out,
                 "    float y{max} = x{max}[0];\n    #pragma unroll\n    \
                  for (int l = 1; l < {lanes}; l++) y{max} = ft_greatest(y{max}, x{max}[l]);\n    \
                  if (!(y{max} <= a{max}[0])) {{\n      const float most = ft_greatest(a{max}[0], y{max});\n      \
                  const float to = most == __int_as_float(0xff800000) ? 0.0f : most;\n      \
-                 a{sum}[0] *= {scale}; a{max}[0] = most; z{max} = to;\n    }}\n    \
+                 {scaled} a{max}[0] = most; z{max} = to;\n    }}\n    \
                  #pragma unroll\n    for (int l = 0; l < {lanes}; l++) x{max}[l] = {term};\n    \
-                 a{sum}[0] += {};\n",
-                tree(&format!("x{max}"), 0, lanes)
+                 {added}\n"
             );
         }
     }
@@ -127,6 +140,9 @@ impl Writer<'_> {
             let _ = writeln!(out, "  const float own{} = a{}[0];", o.max, o.max);
         }
         self.gather(out, &maxima, 1, form);
+        for sum in &sums {
+            self.settle(out, sum, 1);
+        }
         for Online { max, sum, .. } in &all {
             let scale = self.call("fast_exp", DType::F32, &[&format!("own{max} - a{max}[0]")]);
             let _ = writeln!(out, "  a{sum}[0] *= {scale};");

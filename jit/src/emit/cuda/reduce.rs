@@ -85,6 +85,10 @@ impl Reduction {
     }
 }
 
+/// Chunks of which a thread's accumulators take in the elements before they are moved to totals, where a thread has more than
+/// twice as many: an accumulator that is large beside its terms rounds all of them alike.
+const RUN: usize = 16;
+
 /// Bytes of a partial result of a split reduction: the value, then its position.
 pub(super) const SLOT: usize = 16;
 
@@ -116,6 +120,43 @@ impl Writer<'_> {
         r.operator().scalar_expr(r.dtype, a, b, &mut self.needs)
     }
 
+    /// Whether a sum's accumulators are moved to totals, which keep what their own additions round away (two-sum, Knuth).
+    pub(super) fn is_long(&self, r: &Reduction) -> bool {
+        let at_once = match self.shape.form {
+            Form::Inner { threads } => threads as usize,
+            Form::Outer { groups, .. } => groups as usize,
+            Form::Pointwise | Form::Tiled => return false,
+        };
+        let is_sum = matches!(r.kind, ReduceKind::Sum | ReduceKind::Mean);
+        let plain = is_sum && r.dtype == DType::F32 && !(r.scan || self.scans || self.finishing);
+        plain && self.shape.per_piece().div_ceil(at_once) > 2 * RUN
+    }
+
+    /// After a chunk: moves the accumulators of long sums, once they have taken in enough.
+    pub(super) fn move_long(&self, out: &mut String, reductions: &[Reduction]) {
+        let lanes = self.shape.lanes;
+        for id in reductions.iter().filter(|r| self.is_long(r)).map(|r| r.id) {
+            let _ = writeln!(
+                out,
+                "    if (++turn{id} == {RUN}) {{\n      turn{id} = 0;\n      #pragma unroll\n      \
+                 for (int l = 0; l < {lanes}; l++) {{ ft_two_sum(sum{id}[l], low{id}[l], a{id}[l]); a{id}[l] = 0; }}\n    }}"
+            );
+        }
+    }
+
+    /// Leaves the totals of a long sum in its accumulators.
+    pub(super) fn settle(&self, out: &mut String, r: &Reduction, lanes: usize) {
+        if self.is_long(r) {
+            let id = r.id;
+            let _ = writeln!(
+                out,
+                "  #pragma unroll\n  for (int l = 0; l < {lanes}; l++) {{\n    \
+                 ft_two_sum(sum{id}[l], low{id}[l], a{id}[l]);\n    \
+                 a{id}[l] = ft_both_parts(sum{id}[l], low{id}[l]); sum{id}[l] = low{id}[l] = 0;\n  }}"
+            );
+        }
+    }
+
     /// Declares a thread's accumulators: one a lane, or one with its place.
     pub(super) fn declare_accumulators(&self, out: &mut String, r: &Reduction, lanes: usize) {
         let (id, ty, identity) = (r.id, r.ty(), r.identity());
@@ -124,6 +165,12 @@ impl Writer<'_> {
         } else {
             let each = vec![identity; lanes].join(", ");
             let _ = writeln!(out, "  {ty} a{id}[{lanes}] = {{{each}}};");
+        }
+        if self.is_long(r) {
+            let _ = writeln!(
+                out,
+                "  {ty} sum{id}[{lanes}] = {{0}}, low{id}[{lanes}] = {{0}}; int turn{id} = 0;"
+            );
         }
     }
 
@@ -151,6 +198,7 @@ impl Writer<'_> {
 
     /// The lanes of a thread's accumulators as one, `a{id}[0]`, by halves.
     pub(super) fn fold_lanes(&mut self, out: &mut String, r: &Reduction, lanes: usize) {
+        self.settle(out, r, lanes);
         let mut width = lanes;
         while width > 1 && !r.has_position() {
             width /= 2;

@@ -28,7 +28,8 @@ pub(super) fn helpers(narrow: bool) -> String {
 }
 
 /// `ft_index` wraps an index once, reports it if it is out of range, and gives one that is in range; `ft_within` reports
-/// nothing. `ft_divide` divides by a row's number, whose reciprocal is computed once: that of a scaled one where it would
+/// nothing. `ft_two_sum` adds to a total and puts what is lost into its low part, which is NaN beside an infinite total.
+/// `ft_divide` divides by a row's number, whose reciprocal is computed once: that of a scaled one where it would
 /// not be normal. `ft_load` and `ft_store` are of the elements from `h` to before `m`, by accesses of up to 16 bytes where
 /// that is the whole chunk and its address allows them. (The warp's barrier keeps the compiler from predicating the other path into this one.)
 /// The forms with `_last` leave nothing in the cache. `FT_AFTER` waits for the kernel before, of a graph that starts this
@@ -54,6 +55,12 @@ FT_INLINE long long ft_within(long long i, long long size, long long) {
   const long long at = i < 0 ? i + size : i;
   return at >= 0 && at < size ? at : 0;
 }
+FT_INLINE void ft_two_sum(float &s, float &e, float x) {
+  const float t = s + x, d = t - s;
+  e += (s - (t - d)) + (x - d);
+  s = t;
+}
+FT_INLINE float ft_both_parts(float s, float e) { return s + (e == e ? e : 0.0f); }
 FT_INLINE float ft_divide(float a, float b) {
   const float x = fabsf(b), s = x < 0x1p-126f ? 0x1p64f : x > 0x1p126f ? 0x1p-64f : 1.0f;
   return a * __fdiv_rn(1.0f, b * s) * s;
