@@ -68,7 +68,7 @@ fn is_library(op: &Op) -> bool {
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep more bytes alive than they have if they stayed
-/// recorded; of all that something holds, what would repeat a library call with a result as large as its own.
+/// recorded; of what pending operations alone hold, what would repeat a library call with a result as large as its own.
 ///
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
@@ -98,11 +98,10 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         }
         let facts = &collected.node(entry.place).facts;
         let elements = facts.shape.numel();
-        if elements > 0 && repeated.of(number, collected, is_output) >= elements {
-            is_output[number] = true;
-            continue;
-        }
         if entry.held == Held::Operations {
+            // They will need it; a handle may be one of a chain of calls.
+            let kept = repeated.of(number, collected, is_output);
+            is_output[number] = elements > 0 && kept >= elements;
             continue;
         }
         let costly = facts.op.as_ref().is_some_and(is_costly);

@@ -445,7 +445,8 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 20] = [
+    const VECTOR_ONLY: [&str; 21] = [
+        "both",
         "two",
         "load",
         "loadn",
