@@ -318,8 +318,8 @@ fn the_library_keeps_its_own() {
     });
     let y = y.unwrap_or_else(|e| panic!("{e}"));
     assert_eq!((stats.library_calls, stats.kernels_launched), (1, 0));
-    let y = a.matmul(&b).silu();
-    let told = ferrotrace::explain(&[&y]).to_string();
+    let z = a.matmul(&b).silu();
+    let told = ferrotrace::explain(&[&z]).to_string();
     assert!(
         told.contains("after matmul %2, computed in tiles of 128x"),
         "{told}"

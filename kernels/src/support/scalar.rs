@@ -445,7 +445,9 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 21] = [
+    const VECTOR_ONLY: [&str; 23] = [
+        "behind",
+        "carry",
         "both",
         "two",
         "load",
