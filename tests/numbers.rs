@@ -81,13 +81,15 @@ fn elements_have_to_fit() {
                 }
             }
         }
-        // Numbers of half types are held to the range of F32 where they are made, to their own where they meet a tensor.
+        // A half type takes any number as one element, those that fit as all of a tensor or a part of one.
         let half = Tensor::zeros(2, F16, &cpu());
-        is(&Tensor::full(1, 65520, F16, &cpu()), F16, &[INF]);
+        is(&Tensor::scalar(65520, F16, &cpu()), F16, &[INF]);
+        is(&Tensor::scalar(-1e39, BF16, &cpu()), BF16, &[-INF]);
+        is(&mask.where_cond(1e39, &half), F16, &[INF, 0.0]);
         is(&mask.where_cond(1e6, &half), F16, &[INF, 0.0]);
-        refused(&Tensor::full(1, 1e39, F16, &cpu()), &["full"]);
         for beyond in [65520.0, 1e6, -1e9] {
             refused(&half.masked_fill(&mask, beyond), &["masked_fill", "f16"]);
+            refused(&Tensor::full([3, 1], beyond, F16, &cpu()), &["full"]);
             refused(&half.full_like(beyond), &["full_like"]);
             refused(&half.pad(&[(1, 1)], beyond), &["pad"]);
         }
@@ -202,6 +204,7 @@ fn ranges_of_integers_with_fractional_ends() {
         );
         let want = [-2.0, 0.0, 1.0, 3.0, 4.0, 6.0, 8.0];
         is(&Tensor::linspace(-2.5, 8.9, 7, I64, &cpu()), I64, &want);
+        refused(&Tensor::arange(3.0, 1.5, 4.0, F64, &cpu()), &["arange"]);
         refused(
             &Tensor::linspace(0, 300, 4, U8, &cpu()),
             &["linspace", "300", "u8"],

@@ -11,10 +11,10 @@ use std::fmt;
 /// # Numbers that a dtype does not have
 /// Where a number becomes an element by itself (`full`, `full_like`, `scalar`, `masked_fill`, `where_cond`, the value of
 /// `pad`, the ends of `linspace`, the range of `randint`), bounds results (`clamp`, `clamp_min`, `clamp_max`) or is an
-/// exponent, it has to [fit](Self::fits) the dtype: otherwise the result carries an error. `full`, `scalar` and
-/// `where_cond` hold numbers of half-precision tensors to the range of `F32`, and give infinities beyond. Bounds need not
-/// fit on the side on which they change nothing. Arithmetic takes a number modulo the range of an integer type, and
-/// rounds it to a floating-point type; comparisons take it as it is.
+/// exponent, it has to [fit](Self::fits) the dtype: otherwise the result carries an error. `scalar` and
+/// `where_cond` round any number to a half-precision type, to infinities beyond its range. Bounds need not fit on the
+/// side on which they change nothing. Arithmetic takes a number modulo the range of an integer type, and rounds it to a
+/// floating-point type; comparisons take it as it is.
 #[derive(Clone, Copy, Debug)]
 pub enum Scalar {
     /// A truth value.

@@ -1,6 +1,6 @@
 //! Tensors made of numbers.
 
-use super::{attempt, element};
+use super::{attempt, element, made_as};
 use crate::record::record;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::ops::check_size;
@@ -54,9 +54,10 @@ fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
     };
     let float = |n: Scalar| matches!(n, Scalar::Float(_));
     if float(start) || float(end) || float(step) {
-        let len = ((end.to_f64() - start.to_f64()) / step.to_f64()).ceil();
-        return match len {
-            len if step.to_f64() != 0.0 && (0.0..9e18).contains(&len) => Ok(len as usize),
+        let steps = (end.to_f64() - start.to_f64()) / step.to_f64();
+        return match steps.ceil() {
+            // Less than a step away from the end rounds up to none.
+            len if step.to_f64() != 0.0 && steps >= 0.0 && len < 9e18 => Ok(len as usize),
             _ => Err(inconsistent()),
         };
     }
@@ -71,7 +72,8 @@ fn arange_len(start: Scalar, end: Scalar, step: Scalar) -> Result<usize> {
 }
 
 impl Tensor {
-    /// A 0-d tensor of one number, which has to [fit](Scalar::fits) the dtype (of half types: `F32`).
+    /// A 0-d tensor of one number, which has to [fit](Scalar::fits) the dtype; half types take any, beyond their range as
+    /// infinities.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -81,7 +83,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn scalar(v: impl Into<Scalar>, dtype: DType, device: &Device) -> Tensor {
-        let dtypes = (dtype, dtype.compute());
+        let dtypes = (dtype, made_as(dtype));
         filled_with("scalar", Shape::scalar(), v.into(), dtypes, device)
     }
 
@@ -123,8 +125,7 @@ impl Tensor {
         filled("empty", shape.into(), Scalar::Int(0), dtype, device)
     }
 
-    /// A tensor of one number everywhere, converted to the dtype, which it has to [fit](Scalar::fits) (of half types:
-    /// `F32`).
+    /// A tensor of one number everywhere, converted to the dtype, which it has to [fit](Scalar::fits).
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -139,7 +140,7 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Tensor {
-        let dtypes = (dtype, dtype.compute());
+        let dtypes = (dtype, dtype);
         filled_with("full", shape.into(), v.into(), dtypes, device)
     }
 
@@ -331,6 +332,7 @@ mod tests {
             (None, None, None)
         );
         assert_eq!((len(0.0, 0.0, 0.0), len(0.0, -1.0, 0.5)), (None, None));
+        assert_eq!((len(3.0, 1.5, 4.0), len(2.0, 2.5, -1.25)), (None, None));
         assert_eq!(
             (len(0.0, f64::NAN, 1.0), len(0.0, f64::INFINITY, 1.0)),
             (None, None)

@@ -1,6 +1,6 @@
 //! Choosing between elements, limits, and mixtures of several tensors.
 
-use super::{attempt, element};
+use super::{attempt, element, made_as};
 use crate::args::Operand;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::ops::pointwise::promote;
@@ -58,8 +58,7 @@ impl Tensor {
     ) -> Tensor {
         let (a, b) = (a.into(), b.into());
         let numbers = [&a, &b].into_iter().filter_map(number_of);
-        // Numbers of half-precision tensors are rounded from F32.
-        let dtype = || promote(&[a.meta(), b.meta()]).compute();
+        let dtype = || made_as(promote(&[a.meta(), b.meta()]));
         for number in numbers {
             attempt!("where_cond", element(number, dtype()), self);
         }

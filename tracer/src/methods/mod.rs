@@ -176,3 +176,8 @@ pub(crate) fn element(number: Scalar, dtype: DType) -> Result<Scalar> {
         false => Err(Error::argument(format!("{number} does not fit {dtype}"))),
     }
 }
+
+/// The dtype that a number has to fit where it is one element of `dtype` by itself: half types round any to infinity.
+pub(crate) fn made_as(dtype: DType) -> DType {
+    if dtype.is_half() { DType::F64 } else { dtype }
+}
