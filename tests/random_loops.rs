@@ -1,7 +1,7 @@
 //! Random loops that read parts of their state: compiled steps give eager mode's numbers, and do the same work over and
 //! over. `FERROTRACE_FUZZ_SEED` and `FERROTRACE_FUZZ_COUNT` choose others.
 
-#[path = "../jit/tests/common/rng.rs"]
+#[path = "common/rng.rs"]
 #[allow(dead_code, missing_docs)]
 mod rng;
 

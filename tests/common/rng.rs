@@ -1,0 +1,1 @@
+../../jit/tests/common/rng.rs
