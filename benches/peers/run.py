@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the benchmarks beside other libraries and writes the tables of benches/RESULTS.md.
+"""Runs the benchmarks beside other libraries and writes the tables of benches/RESULTS.md, and the charts drawn from them.
 
     python3 benches/peers/run.py [--rounds N] [--smoke] [--only SECTION,..] [NAME ..]
 
@@ -27,6 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import chart
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -316,6 +318,7 @@ def write(name, text):
     note = f"{day}, {model}, {os.cpu_count()} cores, {platform.system()}, load when done {load:.1f}; `{command}`"
     with open(RESULTS, "w") as file:
         file.write(f"{before}{start}\n{note}\n\n{text.strip()}\n{end}{after}")
+    chart.write()
 
 
 def main():
