@@ -119,6 +119,18 @@ fn graphs_and_pages_show_every_node_and_source() {
         assert_eq!(page.matches("<section data-panel=").count(), steps);
         // It needs nothing from elsewhere.
         assert!(!page.contains("http") && !page.contains(" src="));
+        let picture = e.to_svg();
+        for (node, text) in [&page, &picture].into_iter().enumerate() {
+            assert_eq!(text.matches("<svg").count(), 1, "{node}");
+            assert_eq!(text.matches("<g").count(), text.matches("</g>").count());
+        }
+        let boxes = |text: &str| text.matches("<title>%").count();
+        assert_eq!(boxes(&picture), dot.matches("[label=").count());
+        assert_eq!(boxes(&picture), boxes(&page));
+        // Each step stands in its list, each kernel with its values.
+        assert_eq!(picture.matches(" operations</text>").count(), steps + 1);
+        let kernels = e.fused_nodes().len();
+        assert_eq!(picture.matches(">Kernel ").count(), kernels);
         for source in e.sources() {
             let first = source
                 .lines()

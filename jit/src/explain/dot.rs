@@ -32,7 +32,7 @@ pub(super) fn graph(explanation: &Explanation) -> String {
             text,
             "  subgraph cluster_{i} {{\n    label=\"{what} {i}: {}\"; style=filled; fillcolor=\"{:.3} 0.15 1.0\";",
             escape(&explanation.cost(step.traffic, step.operations, step.measured)),
-            super::html::hue(i)
+            super::drawing::hue(i)
         );
         for node in nodes.clone() {
             if explanation.groups[node].first() == Some(&i) {

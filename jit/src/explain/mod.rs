@@ -1,9 +1,11 @@
-//! What was decided for a graph, and why, as values, text, a Graphviz graph and a page.
+//! What was decided for a graph, and why, as values, text, a Graphviz graph, a picture and a page.
 
 mod dot;
+mod drawing;
 mod groups;
 mod hints;
 mod html;
+mod svg;
 
 use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
@@ -461,6 +463,39 @@ impl Explanation {
     /// refusals by reason.
     pub fn to_html(&self) -> String {
         html::page(self)
+    }
+
+    /// One picture, an SVG without scripts: the graph with its kernels in colour, and what each step computes and costs.
+    pub fn to_svg(&self) -> String {
+        svg::picture(self)
+    }
+
+    /// How many kernels, calls and operations there are.
+    fn counts(&self) -> String {
+        let nodes = 0..self.groups.len();
+        let operations = nodes.filter(|&node| self.is_operation(node)).count();
+        let of = |count: usize, what: &str| {
+            let s = if count == 1 { "" } else { "s" };
+            format!("{count} {what}{s}")
+        };
+        let (kernels, calls) = (self.fused.len(), self.calls.len());
+        let (kernels, calls) = (of(kernels, "kernel"), of(calls, "call"));
+        format!("{kernels}, {calls}, {}", of(operations, "operation"))
+    }
+
+    /// What is moved, and what is saved by that.
+    fn moved(&self) -> String {
+        let (moved, saved) = (bytes(self.traffic().total()), bytes(self.bytes_saved()));
+        format!("moved {moved}, saved against one by one {saved}")
+    }
+
+    /// Whether a step is a kernel, a member of a combined launch, or a call.
+    fn kind(&self, step: &StepInfo) -> String {
+        match (step.kernel, step.combined) {
+            (Some(_), Some(launch)) => format!("kernel of combined launch {launch}"),
+            (Some(_), None) => "kernel".to_owned(),
+            (None, _) => "call".to_owned(),
+        }
     }
 
     /// Refusals by reason, with how many pairs each kept apart, most first.
