@@ -41,7 +41,7 @@ pub enum BodyOp {
     },
     /// A number of the body's table.
     Number(u32),
-    /// An index, as `I64` (codegen K2).
+    /// An index, as `I64` (ir K2).
     Index(Expr),
     /// Whether a mask holds.
     Mask(MaskId),

@@ -343,7 +343,7 @@ mod tests {
         best
     }
 
-    // scheduler §21.23
+    // scheduler B-15
     #[test]
     fn branches_run_one_after_another() {
         // Two wide values, each reduced to a narrow one, recorded side by side.

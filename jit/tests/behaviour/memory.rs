@@ -248,7 +248,7 @@ fn peak(text: &str, arrays: &[Array]) -> u64 {
     stats.peak_bytes
 }
 
-// scheduler §21.23, B-15: four products recorded before the sums that read them.
+// scheduler B-15: four products recorded before the sums that read them.
 #[test]
 fn wide_branches_run_one_after_another() {
     let mut text = String::from("%0: f32[128, 128] = input 0 [128, 1]\n");
