@@ -240,5 +240,8 @@ pub(crate) fn execute(
             let arrays = inputs.into_iter().map(|input| input.array).collect();
             (run_releasing(&graph, arrays, scalars), Weak::new())
         }
+        Prepared::Staged(stages, locations) => {
+            (stages.run(inputs, scalars, &locations), Weak::new())
+        }
     }
 }

@@ -3,7 +3,9 @@
 use crate::backend::{Graph, Plan, PlanInput, run_releasing};
 use crate::collected::Collected;
 use crate::mode::Mode;
+use crate::positions;
 use crate::signature::Form;
+use crate::stages::Stages;
 use crate::tiered;
 use crate::tuning::{Example, compile};
 use ferrotrace_kernels::Array;
@@ -12,6 +14,7 @@ use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// Forms kept, and operations in them all together: a plan takes about 10 KB and 1 KB for each operation. The least
@@ -85,7 +88,12 @@ pub(crate) enum Prepared {
     Eagerly(Unplanned),
     /// On ready-made kernels, which have nothing to gain from a plan.
     AtOnce(Graph),
+    /// By the plans of its parts; with the user's line of each node.
+    Staged(Stages, Locations),
 }
+
+/// The user's line of each node of a form.
+pub(crate) type Locations = Vec<&'static Location<'static>>;
 
 /// A form that runs before its plan is compiled.
 #[derive(Debug)]
@@ -140,8 +148,10 @@ impl PlanEntry {
         self: &Arc<PlanEntry>,
         mode: Mode,
         example: Example<'_>,
-        graph: impl FnOnce() -> Result<Graph>,
+        scalars: &[Scalar],
+        locations: impl FnOnce() -> Locations,
     ) -> Result<Prepared> {
+        let graph = || self.form.graph(scalars, &locations());
         if mode != Mode::Tiered || self.plan.get().is_some() {
             return self.compile(Some(example), graph).map(Prepared::Plan);
         }
@@ -150,6 +160,20 @@ impl PlanEntry {
             graph: Arc::new(graph()?),
         }))
     }
+
+    /// How to run it without a plan of its own, if it has none and should get none.
+    pub fn stages(&self, mode: Mode) -> Option<Stages> {
+        match self.plan.get() {
+            None if mode == Mode::Compiled => positions::stages(&self.form),
+            _ => None,
+        }
+    }
+}
+
+/// The entry of this hash and form, if there is one.
+fn find(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<PlanEntry>> {
+    let known = PLANS.lock().entries.get(&hash).cloned()?;
+    known.into_iter().find(|entry| same(&entry.form))
 }
 
 /// The entry of this hash and form, made if there is none.
@@ -158,16 +182,16 @@ pub(crate) fn entry(
     same: impl Fn(&Form) -> bool,
     form: impl FnOnce() -> Form,
 ) -> Arc<PlanEntry> {
-    let known = PLANS.lock().entries.get(&hash).cloned().unwrap_or_default();
-    if let Some(entry) = known.into_iter().find(|entry| same(&entry.form)) {
-        return entry;
-    }
+    find(hash, same).unwrap_or_else(|| insert(hash, form()))
+}
+
+/// A new entry, or the one that another thread has made meanwhile.
+fn insert(hash: u64, form: Form) -> Arc<PlanEntry> {
     let made = Arc::new(PlanEntry {
-        form: form(),
+        form,
         plan: OnceCell::new(),
     });
     let mut plans = PLANS.lock();
-    // Another thread may have made the same meanwhile.
     let mut there = plans.entries.get(&hash).into_iter().flatten();
     if let Some(entry) = there.find(|entry| entry.form == made.form) {
         return entry.clone();
@@ -210,8 +234,16 @@ pub(crate) fn prepare(
             .graph(&collected.scalar_values(), &collected.locations());
         return graph.map(Prepared::AtOnce);
     }
-    let same = |form: &Form| collected.has_form(form, arrays());
-    let entry = entry(collected.hash, same, || collected.form(arrays()));
+    let known = find(collected.hash, |form| collected.has_form(form, arrays()));
+    let stages = match (&known, mode) {
+        (Some(entry), _) => entry.stages(mode),
+        (None, Mode::Compiled) => positions::stages(&collected.form(arrays())),
+        _ => None,
+    };
+    if let Some(stages) = stages {
+        return Ok(Prepared::Staged(stages, collected.locations()));
+    }
+    let entry = known.unwrap_or_else(|| insert(collected.hash, collected.form(arrays())));
     let example = || {
         let input = |(array, donated): &(Array, bool)| PlanInput {
             array: array.clone(),
@@ -220,9 +252,6 @@ pub(crate) fn prepare(
         let inputs = leaves.iter().map(input).collect();
         (inputs, collected.scalar_values().to_vec())
     };
-    entry.prepare(mode, &example, || {
-        entry
-            .form
-            .graph(&collected.scalar_values(), &collected.locations())
-    })
+    let locations = || collected.locations();
+    entry.prepare(mode, &example, &collected.scalar_values(), locations)
 }

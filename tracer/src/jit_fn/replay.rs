@@ -9,7 +9,7 @@ use crate::jit_fn::trace::{self, Drawn, Recording, draw};
 use crate::kind::Kind;
 use crate::mode::Mode;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Origin, Status};
-use crate::plans::{self, PlanEntry};
+use crate::plans::{self, PlanEntry, Prepared};
 use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
@@ -430,7 +430,6 @@ impl Replay {
         }
         count(Counter::Flushes, 1);
         let inputs = self.inputs(arguments, given)?;
-        let graph = || self.plan.form.graph(&scalars, &self.locations);
         let example = || {
             let input = |input: &PlanInput| PlanInput {
                 array: input.array.clone(),
@@ -438,7 +437,11 @@ impl Replay {
             };
             (inputs.iter().map(input).collect(), scalars.to_vec())
         };
-        let prepared = self.plan.prepare(mode, &example, graph)?;
+        let locations = || self.locations.to_vec();
+        let prepared = match self.plan.stages(mode) {
+            Some(stages) => Prepared::Staged(stages, locations()),
+            None => self.plan.prepare(mode, &example, &scalars, locations)?,
+        };
         let (arrays, plan) = execute(prepared, inputs, &scalars);
         Ok((arrays?, plan))
     }

@@ -1,0 +1,235 @@
+//! Running a form in stages: plans, and between them slices that ready-made kernels take and write.
+
+use crate::backend::{PlanInput, run_releasing};
+use crate::plans;
+use crate::signature::{Edge, Form, FormLeaf, FormNode};
+use ferrotrace_kernels::{Array, Op};
+use ferrotrace_runtime::{Device, Error, Result, Scalar};
+use std::collections::HashMap;
+use std::panic::Location;
+
+/// A form cut at some of its slices: plans compute the stages of odd numbers, those of even numbers are slices.
+#[derive(Debug)]
+pub(crate) struct Stages {
+    form: Form,
+    /// The stage of each node.
+    of: Vec<u32>,
+}
+
+/// What is handed from stage to stage.
+#[derive(Debug, Default)]
+struct Value {
+    input: Option<PlanInput>,
+    /// The last stage that reads it; [`RESULT`] for what the form stores.
+    last: u32,
+}
+
+/// After every stage.
+const RESULT: u32 = u32::MAX;
+
+impl Value {
+    /// The value for a stage, given away at the last.
+    fn hand_to(&mut self, stage: u32) -> Result<PlanInput> {
+        let input = match self.last == stage {
+            true => self.input.take(),
+            false => self.input.as_ref().map(|input| PlanInput {
+                array: input.array.clone(),
+                donated: false,
+            }),
+        };
+        input.ok_or_else(|| {
+            Error::internal("an operand of a stage was not computed, or freed too early")
+        })
+    }
+}
+
+/// Values by what edges call them.
+struct Values {
+    leaves: Vec<Value>,
+    nodes: Vec<Value>,
+}
+
+impl Values {
+    fn get(&mut self, edge: Edge) -> Option<&mut Value> {
+        match edge {
+            Edge::Leaf(n) => self.leaves.get_mut(n as usize),
+            Edge::Node(n) => self.nodes.get_mut(n as usize),
+            Edge::Slot(_) => None,
+        }
+    }
+}
+
+/// A stage.
+struct Part {
+    /// Its nodes in the whole form.
+    nodes: Vec<u32>,
+    /// It as a form of its own, but for its leaves.
+    form: Form,
+    /// What it reads of other stages: its leaves.
+    reads: Vec<Edge>,
+    scalars: Vec<Scalar>,
+    locations: Vec<&'static Location<'static>>,
+}
+
+impl Part {
+    fn on(device: &Device) -> Part {
+        let form = Form {
+            nodes: Vec::new(),
+            edges: Vec::new(),
+            leaves: Vec::new(),
+            outputs: Vec::new(),
+            device: device.clone(),
+        };
+        Part {
+            nodes: Vec::new(),
+            form,
+            reads: Vec::new(),
+            scalars: Vec::new(),
+            locations: Vec::new(),
+        }
+    }
+}
+
+impl Stages {
+    /// Cuts `form` at the slices that `cuts` marks.
+    pub fn new(form: &Form, cuts: impl Iterator<Item = bool>) -> Stages {
+        let mut of: Vec<u32> = Vec::with_capacity(form.nodes.len());
+        for ((node, edges), cut) in form.operands().zip(cuts) {
+            let stage = |edge: &Edge| match *edge {
+                Edge::Node(n) => of[n as usize],
+                _ => 0,
+            };
+            let before = edges.iter().map(stage).max().unwrap_or(0);
+            // Data is written over once the first plan has read what was there.
+            let writes = matches!(node.kind.op(), Op::SliceAssign { .. });
+            of.push(match cut {
+                true => before.next_multiple_of(2).max(2 * u32::from(writes)),
+                false => before | 1,
+            });
+        }
+        Stages {
+            form: form.clone(),
+            of,
+        }
+    }
+
+    /// Runs them, one after another; `locations` are the user's lines of the form's nodes.
+    ///
+    /// # Errors
+    /// What a plan or a ready-made kernel met.
+    pub fn run(
+        self,
+        inputs: Vec<PlanInput>,
+        scalars: &[Scalar],
+        locations: &[&'static Location<'static>],
+    ) -> Result<Vec<Array>> {
+        let mut values = self.values(inputs);
+        let parts = self.parts(&values, scalars, locations);
+        for (stage, part) in parts.into_iter().enumerate() {
+            if !part.nodes.is_empty() {
+                part.run(stage as u32, &mut values)?;
+            }
+        }
+        let result = |&n: &u32| {
+            values.nodes[n as usize]
+                .hand_to(RESULT)
+                .map(|input| input.array)
+        };
+        self.form.outputs.iter().map(result).collect()
+    }
+
+    /// What leaves and nodes are, and until when they are needed.
+    fn values(&self, inputs: Vec<PlanInput>) -> Values {
+        let leaf = |input| Value {
+            input: Some(input),
+            last: 0,
+        };
+        let mut values = Values {
+            leaves: inputs.into_iter().map(leaf).collect(),
+            nodes: self.of.iter().map(|_| Value::default()).collect(),
+        };
+        for ((_, edges), &stage) in self.form.operands().zip(&self.of) {
+            for &edge in edges {
+                if let Some(value) = values.get(edge) {
+                    value.last = value.last.max(stage);
+                }
+            }
+        }
+        for &output in &self.form.outputs {
+            values.nodes[output as usize].last = RESULT;
+        }
+        values
+    }
+
+    /// The stages, which store what others or the whole need.
+    fn parts(
+        &self,
+        values: &Values,
+        scalars: &[Scalar],
+        locations: &[&'static Location<'static>],
+    ) -> Vec<Part> {
+        let count = self.of.iter().max().map_or(0, |last| last + 1);
+        let mut parts: Vec<Part> = (0..count).map(|_| Part::on(&self.form.device)).collect();
+        let mut leaves: HashMap<(u32, Edge), u32> = HashMap::new();
+        // The number of each node in its part.
+        let mut own: Vec<u32> = Vec::with_capacity(self.of.len());
+        let mut scalars = scalars.iter().copied();
+        for (number, (node, edges)) in self.form.operands().enumerate() {
+            let stage = self.of[number];
+            let part = &mut parts[stage as usize];
+            for &edge in edges {
+                part.form.edges.push(match edge {
+                    Edge::Slot(_) => {
+                        part.scalars.extend(scalars.next());
+                        edge
+                    }
+                    Edge::Node(n) if self.of[n as usize] == stage => Edge::Node(own[n as usize]),
+                    _ => Edge::Leaf(*leaves.entry((stage, edge)).or_insert_with(|| {
+                        part.reads.push(edge);
+                        part.reads.len() as u32 - 1
+                    })),
+                });
+            }
+            own.push(part.form.nodes.len() as u32);
+            if values.nodes[number].last > stage {
+                part.form.outputs.push(own[number]);
+            }
+            part.form.nodes.push(FormNode {
+                kind: node.kind.clone(),
+                edges_end: part.form.edges.len() as u32,
+            });
+            part.nodes.push(number as u32);
+            part.locations.extend(locations.get(number));
+        }
+        parts
+    }
+}
+
+impl Part {
+    fn run(self, stage: u32, values: &mut Values) -> Result<()> {
+        let missing = || Error::internal("a stage reads what is no value");
+        let mut inputs = Vec::with_capacity(self.reads.len());
+        for &read in &self.reads {
+            inputs.push(values.get(read).ok_or_else(missing)?.hand_to(stage)?);
+        }
+        let mut form = self.form;
+        form.leaves = inputs.iter().map(|x| FormLeaf::of(&x.array)).collect();
+        let graph = || form.graph(&self.scalars, &self.locations);
+        let arrays = if stage.is_multiple_of(2) {
+            let arrays = inputs.into_iter().map(|input| input.array).collect();
+            run_releasing(&graph()?, arrays, &self.scalars)?
+        } else {
+            let entry = plans::entry(form.hash(), |other| *other == form, || form.clone());
+            let plan = entry.compile(None, graph)?;
+            plan.run(&mut inputs, &self.scalars)?
+        };
+        for (&output, array) in form.outputs.iter().zip(arrays) {
+            let number = self.nodes[output as usize] as usize;
+            values.nodes[number].input = Some(PlanInput {
+                array,
+                donated: true,
+            });
+        }
+        Ok(())
+    }
+}
