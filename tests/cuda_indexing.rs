@@ -127,7 +127,8 @@ fn selections() {
     }
 }
 
-/// Many values at few places and few at many, in rows and one by one. Sums of floats are in the CPU's order.
+/// Many values at few places and few at many, in rows and one by one. Sums and means of binary32 are added in binary64,
+/// which the CPU does for crowds alone; all else is in the CPU's order.
 #[test]
 fn scatters_in_order() {
     let spread = |n: usize, size: usize, d: &Device| {
@@ -145,7 +146,7 @@ fn scatters_in_order() {
         (9, 4, 1000),
     ] {
         for dtype in [F32, F64, BF16, I32, I64, U8] {
-            agree(0.0, |d| {
+            agree(if dtype == F32 { 1e-4 } else { 0.0 }, |d| {
                 let x = noise(&[places, width], dtype, d);
                 let src = noise(&[n, width], F32, d);
                 // Many that meet at a place meet in parts: of such numbers sums are exact, and products vanish.

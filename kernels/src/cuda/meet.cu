@@ -1,22 +1,23 @@
-// How elements meet. Before this text stand: T, the elements' type; U, an unsigned integer of the size; MODE, 0 assign, 1 sum,
+// How elements meet. Before this text stand: T, the elements' type; A, the type they meet in (binary64 for sums of binary32,
+// which then err by one rounding however many meet); U, an unsigned integer of T's size; MODE, 0 assign, 1 sum,
 // 2 product, 3 greatest, 4 least, 5 mean; FLOAT, whether T is one; LOWEST and HIGHEST; K and P, unsigned and signed
 // integers of a place's size.
 
-static __device__ __forceinline__ T ft_add(T a, T b) {
+static __device__ __forceinline__ A ft_add(A a, A b) {
 #if FLOAT
   return a + b;
 #else
-  return (T)((U)a + (U)b);
+  return (A)((U)a + (U)b);
 #endif
 }
 
-static __device__ __forceinline__ T ft_meet(T a, T b) {
+static __device__ __forceinline__ A ft_meet(A a, A b) {
 #if MODE == 1 || MODE == 5
   return ft_add(a, b);
 #elif MODE == 2 && FLOAT
   return a * b;
 #elif MODE == 2
-  return (T)((unsigned long long)(U)a * (unsigned long long)(U)b);
+  return (A)((unsigned long long)(U)a * (unsigned long long)(U)b);
 #elif MODE == 3
   return a > b || a != a ? a : b;
 #elif MODE == 4
@@ -26,24 +27,24 @@ static __device__ __forceinline__ T ft_meet(T a, T b) {
 #endif
 }
 
-static __device__ __forceinline__ T ft_none() {
+static __device__ __forceinline__ A ft_none() {
 #if MODE == 2
-  return (T)1;
+  return (A)1;
 #elif MODE == 3
   return LOWEST;
 #elif MODE == 4
   return HIGHEST;
 #else
-  return (T)0;
+  return (A)0;
 #endif
 }
 
-static __device__ __forceinline__ T ft_mean(T sum, long long n) {
+static __device__ __forceinline__ A ft_mean(A sum, long long n) {
 #if FLOAT
-  return sum / (T)n;
+  return sum / (A)n;
 #else
   const long long s = (long long)sum, q = s / n;
-  return (T)(s % n < 0 ? q - 1 : q);
+  return (A)(s % n < 0 ? q - 1 : q);
 #endif
 }
 

@@ -11,7 +11,7 @@ struct FT_SYMBOL_args {
   const T *src;
   const long long *order;
   const K *keys;
-  T *aside;
+  A *aside;
   long long *counts;
   long long rows, width, include, chunk;
   char *scratch;
@@ -23,10 +23,10 @@ struct FT_SYMBOL_args {
 
 // What the elements of the order from `j` on, to before `end`, bring to a place; how many they are.
 template <int V> static __device__ __forceinline__ long long
-ft_walk(const FT_SYMBOL_args &a, T (&value)[V], long long j, long long end, K key, long long c) {
+ft_walk(const FT_SYMBOL_args &a, A (&value)[V], long long j, long long end, K key, long long c) {
   const long long first = a.order[j];
   #pragma unroll
-  for (int v = 0; v < V; v++) if (c + 32 * v < a.width) value[v] = ft_meet(value[v], a.src[first * a.width + c + 32 * v]);
+  for (int v = 0; v < V; v++) if (c + 32 * v < a.width) value[v] = ft_meet(value[v], (A)a.src[first * a.width + c + 32 * v]);
   long long k = j + 1;
   bool same = true;
   // Most places are met a few times. Of others several elements are asked for before the first is waited for.
@@ -35,7 +35,7 @@ ft_walk(const FT_SYMBOL_args &a, T (&value)[V], long long j, long long end, K ke
     if (!same) break;
     const long long at = a.order[k];
     #pragma unroll
-    for (int v = 0; v < V; v++) if (c + 32 * v < a.width) value[v] = ft_meet(value[v], a.src[at * a.width + c + 32 * v]);
+    for (int v = 0; v < V; v++) if (c + 32 * v < a.width) value[v] = ft_meet(value[v], (A)a.src[at * a.width + c + 32 * v]);
     k++;
   }
   while (same && k < end) {
@@ -54,7 +54,7 @@ ft_walk(const FT_SYMBOL_args &a, T (&value)[V], long long j, long long end, K ke
       same = same && here[b];
       if (same) {
         #pragma unroll
-        for (int v = 0; v < V; v++) value[v] = ft_meet(value[v], next[b][v]);
+        for (int v = 0; v < V; v++) value[v] = ft_meet(value[v], (A)next[b][v]);
         taken++;
       }
     }
@@ -77,10 +77,10 @@ template <int V> static __device__ __forceinline__ void ft_unit(const FT_SYMBOL_
   const bool first = j == 0 || a.keys[j - 1] != key;
   if (!first && j % a.chunk != 0) return;
   const long long limit = (j / a.chunk + 1) * a.chunk, end = limit < a.rows ? limit : a.rows;
-  T value[V];
+  A value[V];
   #pragma unroll
   for (int v = 0; v < V; v++)
-    value[v] = first && a.include && c + 32 * v < a.width ? a.out[place * a.width + c + 32 * v] : ft_none();
+    value[v] = first && a.include && c + 32 * v < a.width ? (A)a.out[place * a.width + c + 32 * v] : ft_none();
   const long long n = ft_walk<V>(a, value, j, end, key, c);
   if (!first) {
     const long long chunk = j / a.chunk;
@@ -97,7 +97,7 @@ template <int V> static __device__ __forceinline__ void ft_unit(const FT_SYMBOL_
   for (int v = 0; v < V; v++) if (!goes_on && count > 1) value[v] = ft_mean(value[v], count);
 #endif
   #pragma unroll
-  for (int v = 0; v < V; v++) if (c + 32 * v < a.width) a.out[place * a.width + c + 32 * v] = value[v];
+  for (int v = 0; v < V; v++) if (c + 32 * v < a.width) a.out[place * a.width + c + 32 * v] = (T)value[v];
 #endif
 }
 
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constan
   const long long begin = chunk * a.chunk;
   if (begin > 0 && a.keys[begin] == key && a.keys[begin - 1] == key) return;
   T *out = a.out + ft_place(key) * a.width + c;
-  T value = *out;
+  A value = (A)*out;
   long long count = a.include ? 1 : 0;
 #if MODE == 5
   for (long long k = next - 1; k >= begin && a.keys[k] == key; k--) count++;
@@ -137,6 +137,6 @@ extern "C" __global__ void __launch_bounds__(256) FT_SYMBOL(const __grid_constan
 #if MODE == 5
   if (count > 1) value = ft_mean(value, count);
 #endif
-  *out = value;
+  *out = (T)value;
 }
 #endif

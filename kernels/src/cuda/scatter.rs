@@ -55,14 +55,27 @@ fn text(dtype: DType, mode: ScatterMode, (wide, choice): Choice<'_>, of: &str) -
     let number = MODES.iter().position(|m| *m == mode).unwrap_or_default();
     let size = if wide { "long long" } else { "int" };
     let mut definitions = format!(
-        "typedef {element} T;\ntypedef {} U;\n#define MODE {number}\n#define FLOAT {float}\n#define LOWEST {lowest}\n\
+        "typedef {element} T;\ntypedef {} A;\ntypedef {} U;\n#define MODE {number}\n#define FLOAT {float}\n#define LOWEST {lowest}\n\
          #define HIGHEST {highest}\ntypedef unsigned {size} K;\ntypedef {size} P;\n",
+        if meets_in(dtype, mode) == dtype {
+            element
+        } else {
+            "double"
+        },
         bits(dtype)
     );
     for (name, value) in choice {
         let _ = writeln!(definitions, "#define {name} {}", u8::from(*value));
     }
     source(&[&definitions, MEET, of])
+}
+
+/// The type that values meet in, one after the other.
+fn meets_in(dtype: DType, mode: ScatterMode) -> DType {
+    match (dtype, mode) {
+        (DType::F32, ScatterMode::Sum | ScatterMode::Mean) => DType::F64,
+        _ => dtype,
+    }
 }
 
 /// The modes that a type is met in.
@@ -245,7 +258,8 @@ impl Scatter {
         let many = n / self.places >= MANY && self.mode != ScatterMode::Assign;
         let tiles = n.div_ceil(TILE);
         let spare = if many { 2 * tiles } else { 0 };
-        let aside = Array::empty(device, Shape::from(spare), dtype)?;
+        let met = meets_in(dtype, self.mode);
+        let aside = Array::empty(device, Shape::from(spare), met)?;
         let counts = Array::empty(device, Shape::from(spare), DType::I64)?;
         let src = if carried { &sorted.payload } else { &self.src };
         let arrays = [
@@ -281,7 +295,8 @@ impl Scatter {
         };
         let chunks = n.div_ceil(chunk);
         let spare = if chunks > 1 { chunks } else { 0 };
-        let aside = Array::empty(device, Shape::from(spare * width), dtype)?;
+        let met = meets_in(dtype, self.mode);
+        let aside = Array::empty(device, Shape::from(spare * width), met)?;
         let counts = Array::empty(device, Shape::from(spare), DType::I64)?;
         let threads = match width >= WIDE {
             true => n * width.div_ceil(128) * 32,

@@ -13,7 +13,7 @@ struct FT_SYMBOL_args {
   const K *keys;
   // Of each tile: what its first elements give where the tile before has the first of their place, and how many they are; what
   // its last ones give where they are the first of a place that goes on, and how many.
-  T *aside;
+  A *aside;
   long long *counts;
   long long rows, include;
   char *scratch;
@@ -33,22 +33,22 @@ static __device__ __forceinline__ T ft_value(const FT_SYMBOL_args &a, long long 
 }
 
 // What is there meets what came, `n` elements.
-static __device__ __forceinline__ void ft_give(const FT_SYMBOL_args &a, K key, T value, long long n) {
+static __device__ __forceinline__ void ft_give(const FT_SYMBOL_args &a, K key, A value, long long n) {
   T *to = a.out + ft_place(key);
 #if MODE == 5
   if (a.include) n++;
 #endif
-  if (a.include) value = ft_meet(*to, value);
+  if (a.include) value = ft_meet((A)*to, value);
 #if MODE == 5
   if (n > 1) value = ft_mean(value, n);
 #endif
-  *to = value;
+  *to = (T)value;
 }
 
 // The values of a warp's lanes, the lowest first.
-static __device__ __forceinline__ T ft_all(T value) {
+static __device__ __forceinline__ A ft_all(A value) {
   #pragma unroll
-  for (int d = 1; d < 32; d *= 2) value = ft_meet(value, (T)__shfl_down_sync(~0u, value, d));
+  for (int d = 1; d < 32; d *= 2) value = ft_meet(value, (A)__shfl_down_sync(~0u, value, d));
   return value;
 }
 
@@ -109,8 +109,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
   for (int h = warp; h < found; h += THREADS / 32) {
     const int begin = heads[h], end = h + 1 < found ? heads[h + 1] : size;
     const K key = a.keys[base + begin];
-    T value = ft_none();
-    for (int i = begin + lane; i < end; i += 32) value = ft_meet(value, values[i]);
+    A value = ft_none();
+    for (int i = begin + lane; i < end; i += 32) value = ft_meet(value, (A)values[i]);
     value = ft_all(value);
     if (lane > 0) continue;
     const bool open = begin == 0 && base > 0 && a.keys[base - 1] == key;
@@ -128,8 +128,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
     const int begin = heads[h], end = h + 1 < found ? heads[h + 1] : size;
     const K key = a.keys[base + begin];
     T *to = a.out + ft_place(key);
-    T value = a.include ? *to : ft_none();
-    for (int i = begin; i < end; i++) value = ft_meet(value, values[i]);
+    A value = a.include ? (A)*to : ft_none();
+    for (int i = begin; i < end; i++) value = ft_meet(value, (A)values[i]);
     long long n = end - begin;
     if (h + 1 == found) {
       // Several are asked for before the first is waited for.
@@ -146,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
         for (int b = 0; b < 8; b++) {
           same = same && here[b];
           if (!same) continue;
-          value = ft_meet(value, next[b]);
+          value = ft_meet(value, (A)next[b]);
           n++;
         }
       }
@@ -155,7 +155,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
     n += a.include ? 1 : 0;
     if (n > 1) value = ft_mean(value, n);
 #endif
-    *to = value;
+    *to = (T)value;
   }
 #endif
 }
@@ -168,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) FT_SYMBOL(const __grid_con
   if (next >= a.rows) return;
   const K key = a.keys[next];
   if (a.keys[next - 1] != key || (tile > 0 && a.keys[tile * TILE] == key && a.keys[tile * TILE - 1] == key)) return;
-  T value = lane == 0 ? a.aside[2 * tile + 1] : ft_none();
+  A value = lane == 0 ? a.aside[2 * tile + 1] : ft_none();
   long long n = lane == 0 ? a.counts[2 * tile + 1] : 0;
   for (long long at = tile + 1 + lane; at * TILE < a.rows && a.keys[at * TILE] == key; at += 32) {
     value = ft_meet(value, a.aside[2 * at]);
