@@ -2,9 +2,9 @@
 //! (scheduler T-09). One kernel computes all of it and never stores the scores.
 
 use super::{Expansion, Limits, Realized, Site, loops};
-use crate::body::{BodyOp, Source};
+use crate::body::{Body, BodyOp, Source, Value};
 use crate::emit::cuda::attention as template;
-use crate::graph::{Graph, Node, NodeOp};
+use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, flat_index};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
@@ -286,8 +286,9 @@ fn attention(
         let Some((op, node)) = op_of(graph, id).filter(|_| depends(id)) else {
             continue;
         };
-        // Scores stay in binary32.
-        if node.rounds() && id != softmax.weights {
+        // What a score is made of may round. What follows it stays in binary32, and so do weights, which eager mode rounds.
+        let exact = dtype.is_half() && node.precision == Precision::EagerExact;
+        if exact || node.rounds() && id > softmax.scores && id != softmax.weights {
             return Err(Refusal::NoTemplate);
         }
         if id == product {
@@ -382,7 +383,7 @@ pub(super) fn lower_attention(
     let (iter, index) = loops(shape.iter().copied(), None);
     let mut expansion = Expansion::new(graph, realized, iter.clone(), sites);
     let result = expansion.value(found.scores, &index, None)?;
-    let body = expansion.into_body();
+    let (body, result) = products(graph, found, expansion.into_body(), result, &iter);
     let own = |op: &BodyOp| matches!(op, BodyOp::Load { source, .. } if *source == Source::Node(found.product));
     let place = flat_index(&iter, 0);
     for value in body.values() {
@@ -426,6 +427,73 @@ pub(super) fn lower_attention(
         sizes,
         zeros: found.zeros,
     })
+}
+
+/// The body of a score, which reads products as the kernel has them: in binary32, and rounded to their half type by the
+/// body itself where that is what was recorded.
+fn products(
+    graph: &Graph,
+    found: &Found,
+    from: Body,
+    result: Value,
+    extents: &[usize],
+) -> (Body, Value) {
+    let half = graph.node(found.product).dtype;
+    if !half.is_half() {
+        return (from, result);
+    }
+    let rounds = product_rounds(graph, found);
+    let replace = |body: &mut Body, _, op| match op {
+        BodyOp::Load {
+            source,
+            index,
+            mask,
+            ..
+        } if source == Source::Node(found.product) => {
+            let load = BodyOp::Load {
+                source,
+                dtype: DType::F32,
+                index,
+                mask,
+            };
+            match rounds {
+                true => BodyOp::Round(body.push(load, DType::F32), half),
+                false => load,
+            }
+        }
+        other => other,
+    };
+    let mut body = Body::default();
+    let copies = body.rewrite(&from, &[result], &replace, extents);
+    (body, copies[0])
+}
+
+/// Whether products are read rounded: they round themselves, or what follows them does and commutes with rounding, so
+/// that lowering, for which products lie in memory, left its rounding out.
+fn product_rounds(graph: &Graph, found: &Found) -> bool {
+    let mut at = found.product;
+    loop {
+        if graph.node(at).rounds() {
+            return true;
+        }
+        // What does not round has one user.
+        let user = (at.0 + 1..=found.scores.0)
+            .map(ValueId)
+            .find(|&id| graph.operands(id).any(|x| x == at));
+        let commutes = |op: &Op| {
+            use {BinaryOp as B, UnaryOp as U};
+            matches!(
+                op,
+                Op::Unary(U::Neg | U::Abs | U::Relu)
+                    | Op::Binary(B::Maximum | B::Minimum)
+                    | Op::Where
+            )
+        };
+        match user.filter(|&id| op_of(graph, id).is_some_and(|(op, _)| commutes(op))) {
+            Some(id) => at = id,
+            None => return false,
+        }
+    }
 }
 
 /// Single queries with the same keys and values become the queries of one matrix: those of heads that share a key's.
