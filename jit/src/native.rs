@@ -140,13 +140,8 @@ pub(crate) fn call(
 ///
 /// # Errors
 /// As [`run_operator`].
-pub(crate) fn convolve(
-    op: &Correlation,
-    args: &[Arg],
-    dtype: DType,
-    after: &After<'_>,
-) -> Result<Option<Array>> {
-    cuda::convolution::run(op, args, dtype, after, &dense)
+pub(crate) fn convolve(op: &Correlation, args: &[Arg], after: &After<'_>) -> Result<Option<Array>> {
+    cuda::convolution::run(op, args, after, &dense)
 }
 
 /// The array itself if it is dense and row-major, else a copy that is.

@@ -120,6 +120,8 @@ pub struct Correlation {
     pub padding: SmallVec<[usize; 3]>,
     /// Spacing of the weight's taps.
     pub dilation: SmallVec<[usize; 3]>,
+    /// Whether what is computed of half-precision operands is binary32, as its sums are.
+    pub wide: bool,
     /// Of what is computed.
     pub shape: Shape,
 }

@@ -386,7 +386,7 @@ impl Run<'_> {
         };
         let device = draft.graph.device();
         let done = match op {
-            Op::Correlate(op) => native::convolve(op, &args, node.dtype, &after).map(|array| {
+            Op::Correlate(op) => native::convolve(op, &args, &after).map(|array| {
                 let lies = |array: Array| array.with_layout(Layout::contiguous(node.shape.clone()));
                 array.map(lies)
             }),

@@ -114,7 +114,7 @@ fn epilogue(
 }
 
 /// The loops of what the library computes, of a product (input 0) and a bias (input 1).
-fn reference(
+pub(super) fn reference(
     shape: &Shape,
     dtype: DType,
     biased: bool,
@@ -296,6 +296,7 @@ mod tests {
                 stride: [1, 1].into_iter().collect(),
                 padding: [0, 0].into_iter().collect(),
                 dilation: [1, 1].into_iter().collect(),
+                wide: false,
                 shape: match channels_last {
                     true => Shape::from([2, 4, 5, 4]),
                     false => Shape::from([2, 4, 4, 5]),
@@ -333,6 +334,7 @@ mod tests {
                 stride: [1, 1].into_iter().collect(),
                 padding: [0, 0].into_iter().collect(),
                 dilation: [1, 1].into_iter().collect(),
+                wide: false,
                 shape: graph.shape(y).clone(),
             };
             let y = graph

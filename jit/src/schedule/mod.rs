@@ -2,6 +2,7 @@
 
 mod access;
 mod align;
+mod biases;
 mod epilogue;
 mod fed;
 mod fused;
@@ -135,6 +136,7 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
         fusion.take_up_epilogues(graph, lowering);
         fusion.take_up_generated(graph, lowering);
         fusion.feed_generated(graph, lowering);
+        fusion.take_up_biases(graph, lowering);
     }
     fusion.finish(lowering)
 }

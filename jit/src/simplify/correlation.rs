@@ -55,6 +55,12 @@ pub(super) fn define(
     if part == ConvolutionPart::Weight {
         swap.swap(0, 1);
     }
+    // Sums that a bias joins before they are rounded: the library adds one to a result alone.
+    let never = b.unrounded && dtype.is_half();
+    let part = match part {
+        ConvolutionPart::Weight if never => ConvolutionPart::Result,
+        part => part,
+    };
     let (stride, dilation) = match part {
         ConvolutionPart::Weight => (&spec.dilation, &spec.stride),
         _ => (&spec.stride, &spec.dilation),
@@ -76,6 +82,7 @@ pub(super) fn define(
             stride: stride.clone(),
             padding: spec.padding.clone(),
             dilation: dilation.clone(),
+            wide: never && part == ConvolutionPart::Input,
             shape: lies(&shape),
         };
         let form = form(&op, [&lies(b.shape(x)), &lies(b.shape(w))], dtype);

@@ -5,7 +5,7 @@ use crate::eager::{Arg, array};
 use crate::ops::correlation::form;
 use crate::ops::matmul::After;
 use crate::{Array, Correlation};
-use ferrotrace_runtime::{Buffer, Convolution, DType, Result, convolve, convolves};
+use ferrotrace_runtime::{Buffer, Convolution, Result, convolve, convolves};
 
 /// Bytes at whose multiples the library's operands start.
 const ALIGNMENT: usize = 16;
@@ -17,12 +17,12 @@ const ALIGNMENT: usize = 16;
 pub fn run(
     op: &Correlation,
     args: &[Arg],
-    dtype: DType,
     after: &After<'_>,
     dense: Dense<'_>,
 ) -> Result<Option<Array>> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let device = a.buffer.device();
+    let dtype = a.dtype;
     let Some(form) = form(op, [a.shape(), b.shape()], dtype) else {
         return Ok(None);
     };
@@ -31,12 +31,13 @@ pub fn run(
         activation: after.activation,
         ..form
     };
-    if a.dtype != dtype || b.dtype != dtype || !convolves(device, &form)? {
+    if b.dtype != dtype || !convolves(device, &form)? {
         return Ok(None);
     }
     let (a, b) = (dense(a)?, dense(b)?);
     let (a, b) = (placed(&a)?, placed(&b)?);
-    let out = Array::empty(device, op.shape.clone(), dtype)?;
+    let result = if op.wide { dtype.compute() } else { dtype };
+    let out = Array::empty(device, op.shape.clone(), result)?;
     let bias = after.bias.map(placed).transpose()?;
     let bias = bias.as_ref().map(|(buffer, first)| (buffer, *first));
     convolve(&form, [(&a.0, a.1), (&b.0, b.1)], bias, &out.buffer)?;

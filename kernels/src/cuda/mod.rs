@@ -55,7 +55,7 @@ pub fn run(
             mode,
             include_self,
         } => scatter::rows(args, (*mode, *include_self), dense),
-        Op::Correlate(op) => convolution::run(op, args, dtype, &Default::default(), dense),
+        Op::Correlate(op) => convolution::run(op, args, &Default::default(), dense),
         _ => Ok(None),
     }
 }

@@ -2,7 +2,7 @@
 //! convolutions: what a device does where its library fails.
 
 use super::{Inferred, conv, tensor};
-use crate::eager::{Arg, array};
+use crate::eager::{Arg, array, cast};
 use crate::{ArgMeta, Array, ConvSpec, Correlation};
 use ferrotrace_runtime::{
     Activation, Convolution, ConvolutionPart, DType, Error, Layout, Result, Shape,
@@ -26,6 +26,7 @@ pub fn form(op: &Correlation, operands: [&Shape; 2], dtype: DType) -> Option<Con
     });
     let form = Convolution {
         dtype,
+        wide: op.wide,
         part: op.part,
         channels_last: op.channels_last,
         sizes,
@@ -41,6 +42,7 @@ pub fn form(op: &Correlation, operands: [&Shape; 2], dtype: DType) -> Option<Con
 pub(super) fn infer(op: &Correlation, args: &[ArgMeta<'_>]) -> Inferred {
     let ((a, dtype), (b, other)) = (tensor(args, 0)?, tensor(args, 1)?);
     match form(op, [a, b], dtype).filter(|_| dtype == other) {
+        Some(_) if op.wide => Ok((op.shape.clone(), dtype.compute())),
         Some(_) => Ok((op.shape.clone(), dtype)),
         None => Err(Error::shape(format!(
             "{a} and {b} give no {:?} of shape {} of a convolution",
@@ -70,7 +72,10 @@ fn orders(rank: usize) -> [Vec<usize>; 2] {
 pub fn run(op: &Correlation, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let [channels_second, channels_last] = orders(shape.rank());
     let operand = |i| -> Result<Array> {
-        let x = array(args, i)?;
+        let x = &match op.wide {
+            true => cast(array(args, i)?, dtype)?,
+            false => array(args, i)?.clone(),
+        };
         Ok(match op.channels_last {
             true => turned(x, &channels_second),
             false => x.clone(),

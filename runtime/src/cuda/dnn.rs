@@ -36,6 +36,8 @@ pub struct Convolution {
     /// Of all tensors: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks
     /// for 10 bits of the operands' fractions.
     pub dtype: DType,
+    /// Whether what is computed of half types is stored in binary32.
+    pub wide: bool,
     /// What is computed.
     pub part: ConvolutionPart,
     /// Whether channels lie innermost in memory: else tensors are row-major.
@@ -71,7 +73,15 @@ impl Convolution {
 
     fn bytes(&self, tensor: usize) -> usize {
         let elements: i64 = self.sizes[tensor].iter().product();
-        elements as usize * self.dtype.size()
+        elements as usize * self.dtype_of(tensor).size()
+    }
+
+    /// The type of one of input, weight and result.
+    pub(super) fn dtype_of(&self, tensor: usize) -> DType {
+        match self.wide && tensor == self.order()[2] {
+            true => self.dtype.compute(),
+            false => self.dtype,
+        }
     }
 
     /// Whether the sizes are those of one convolution, of at least an element and none beyond what 32 bits count.
@@ -86,6 +96,7 @@ impl Convolution {
         };
         let plain = !self.goes_on()
             || self.part == ConvolutionPart::Result && self.activation != Activation::GeluTanh;
+        let plain = plain && !(self.wide && (self.goes_on() || !self.dtype.is_half()));
         if !plain || !self.dtype.is_float() || !(2..=3).contains(&spatial) || !ranks {
             return false;
         }
@@ -316,6 +327,7 @@ mod tests {
     pub(super) fn form() -> Convolution {
         Convolution {
             dtype: DType::F16,
+            wide: false,
             part: ConvolutionPart::Result,
             channels_last: true,
             sizes: [

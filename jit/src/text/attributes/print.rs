@@ -129,6 +129,7 @@ pub fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
             ("stride", ints(&op.stride)),
             ("padding", ints(&op.padding)),
             ("dilation", ints(&op.dilation)),
+            ("wide", Bool(op.wide)),
         ],
         Op::Pool(spec) => {
             vec![

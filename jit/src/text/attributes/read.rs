@@ -300,6 +300,7 @@ impl<'a> Attributes<'a> {
                     stride: self.list("stride", one)?,
                     padding: self.list("padding", one)?,
                     dilation: self.list("dilation", one)?,
+                    wide: self.flag("wide")?,
                     shape,
                 }))
             }

@@ -286,7 +286,7 @@ fn pointwise(
     if adds {
         let mut sizes = SmallVec::from_elem(1, form.sizes[2].len());
         sizes[1] = form.sizes[2][1];
-        let Some(bias) = described(form, BIAS, data(form)?, &sizes)?.finish()? else {
+        let Some(bias) = described(form, BIAS, data(form.dtype)?, &sizes)?.finish()? else {
             return Ok(None);
         };
         let name = Name::CUDNN_ATTR_OPERATION_POINTWISE_BDESC;
@@ -370,10 +370,10 @@ fn operation(
     operation
 }
 
-/// The type of a form's tensors.
-fn data(form: &Convolution) -> Result<sys::cudnnDataType_t> {
+/// A type of a form's tensors.
+fn data(dtype: DType) -> Result<sys::cudnnDataType_t> {
     use sys::cudnnDataType_t as Data;
-    Ok(match form.dtype {
+    Ok(match dtype {
         DType::F64 => Data::CUDNN_DATA_DOUBLE,
         DType::F16 => Data::CUDNN_DATA_HALF,
         DType::BF16 => Data::CUDNN_DATA_BFLOAT16,
@@ -384,7 +384,7 @@ fn data(form: &Convolution) -> Result<sys::cudnnDataType_t> {
 
 /// A tensor of a form; its number is its name.
 fn tensor(form: &Convolution, of: usize) -> Result<Option<Descriptor>> {
-    described(form, of as i64, data(form)?, &form.sizes[of])?.finish()
+    described(form, of as i64, data(form.dtype_of(of))?, &form.sizes[of])?.finish()
 }
 
 /// A tensor as dense as the form says, not finished.

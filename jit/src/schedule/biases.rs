@@ -1,0 +1,247 @@
+//! Biases of products and convolutions whose sums are wanted as computed, where a device's library does not compute all
+//! that follows: it adds the bias before it rounds, and the kernel reads the result.
+
+use super::epilogue::reference;
+use super::{Epilogue, FusedNode, Fusion, Product, moved, roots};
+use crate::bisect::may_fuse;
+use crate::body::{Body, BodyOp, Source, Value};
+use crate::expr::Expr;
+use crate::graph::{Graph, NodeOp, Rounding};
+use crate::lower::Lowering;
+use ferrotrace_kernels::{BinaryOp, Op, ValueId};
+use ferrotrace_runtime::Activation;
+use petgraph::stable_graph::NodeIndex;
+
+/// A kernel that reads the sum of a product and a bias: the value that is the sum, where its element lies, and the bias.
+struct Sum {
+    value: Value,
+    index: Expr,
+    bias: Source,
+}
+
+impl Fusion<'_> {
+    /// Gives libraries the biases of products that only one kernel reads.
+    pub(super) fn take_up_biases(&mut self, graph: &Graph, lowering: &Lowering) {
+        let products = self.products(graph, lowering).into_iter();
+        let all: Vec<(NodeIndex, Product)> =
+            products.chain(self.correlations(graph, lowering)).collect();
+        for (call, product) in all {
+            let node = graph.node(product.node);
+            let own = Source::Node(product.node);
+            let output = lowering.outputs.iter().any(|output| output.0 == own);
+            let never = node.dtype.is_half() && node.rounding == Rounding::Never;
+            let mut readers = self.graph.neighbors(call);
+            let (Some(reader), None) = (readers.next(), readers.next()) else {
+                continue;
+            };
+            if !never || output || lowering.pieces.contains_key(&product.node) {
+                continue;
+            }
+            let split = self.graph[reader]
+                .as_ref()
+                .and_then(|kernel| self.split(graph, kernel, product));
+            let Some((head, tail)) = split.filter(|_| may_fuse()) else {
+                continue;
+            };
+            if tail.stores.is_empty() {
+                self.join(call, reader, head);
+                continue;
+            }
+            self.graph[call] = Some(head);
+            self.graph[reader] = Some(tail);
+            self.accesses[call.index()] = None;
+            self.accesses[reader.index()] = None;
+        }
+    }
+
+    /// The product with its bias, and the kernel without it, which stores nothing if the bias was all.
+    fn split(
+        &self,
+        graph: &Graph,
+        kernel: &FusedNode,
+        product: Product,
+    ) -> Option<(FusedNode, FusedNode)> {
+        let node = graph.node(product.node);
+        let result = result_of(graph, product.node)?;
+        let sum = sum_of(graph, kernel, product.node)?;
+        let stored = kernel.store(result);
+        if stored.is_some_and(|store| store.index != sum.index) {
+            return None;
+        }
+        let mut head =
+            reference(&node.shape, node.dtype, true, Activation::None, self.limits).ok()??;
+        let rename = |source: Source| match source {
+            Source::Input(0) => Source::Node(product.node),
+            _ => sum.bias,
+        };
+        head.body = head.body.renamed(&rename, &|number| *number);
+        head.stores[0].node = result;
+        head.steps = vec![product.step];
+        head.exact = kernel.exact;
+        head.product = Some(Product {
+            epilogue: Some(Epilogue {
+                bias: Some(sum.bias),
+                activation: Activation::None,
+            }),
+            ..product
+        });
+        let mut tail = kernel.clone();
+        tail.stores.retain(|store| store.node != result);
+        if tail.stores.is_empty() {
+            head.steps.extend(&kernel.steps);
+            head.steps.sort_unstable();
+            return Some((head, tail));
+        }
+        let read = |_: &mut Body, old: Value, op: BodyOp| match old == sum.value {
+            true => BodyOp::Load {
+                source: Source::Node(result),
+                dtype: node.dtype,
+                index: sum.index.clone(),
+                mask: None,
+            },
+            false => op,
+        };
+        let (mut body, extents) = (Body::default(), tail.extents());
+        let copies = body.rewrite(&tail.body, &roots(&tail.stores), &read, extents.as_slice());
+        // What the sum was made of is not needed any more.
+        let mut needed = Body::default();
+        let of = roots(&moved(&tail.stores, copies, &Expr::clone));
+        let kept = needed.rewrite(&body, &of, &|_, _, op| op, extents.as_slice());
+        tail.stores = moved(&tail.stores, kept, &Expr::clone);
+        tail.body = needed;
+        let again = tail.loads().any(|l| l.0 == Source::Node(product.node));
+        (!again).then_some((head, tail))
+    }
+}
+
+/// The node of the product's half type that is the product and a bias.
+fn result_of(graph: &Graph, product: ValueId) -> Option<ValueId> {
+    let dtype = graph.node(product).dtype;
+    let (mut at, mut added) = (product, false);
+    loop {
+        let mut users = (at.0 + 1..graph.nodes().len() as u32)
+            .map(ValueId)
+            .filter(|v| graph.operands(*v).any(|x| x == at));
+        let (Some(user), None) = (users.next(), users.next()) else {
+            return None;
+        };
+        match &graph.node(user).op {
+            NodeOp::Op(Op::Cast(to)) if *to == dtype && added => return Some(user),
+            NodeOp::Op(Op::Cast(to)) if *to == dtype.compute() && !added => {}
+            NodeOp::Op(Op::Binary(BinaryOp::Add)) if !added => added = true,
+            NodeOp::Op(op) if op.is_view() && !added => {}
+            _ => return None,
+        }
+        at = user;
+    }
+}
+
+/// Where a kernel adds a bias, one number for each column, to the product.
+fn sum_of(graph: &Graph, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
+    let (body, extents) = (&kernel.body, kernel.extents());
+    let own = Source::Node(product);
+    let mut loads = (0..body.values().len() as Value)
+        .filter(|v| matches!(&body.value(*v).op, BodyOp::Load { source, .. } if *source == own));
+    let (Some(load), None) = (loads.next(), loads.next()) else {
+        return None;
+    };
+    let BodyOp::Load {
+        index, mask: None, ..
+    } = &body.value(load).op
+    else {
+        return None;
+    };
+    let mut users =
+        (load + 1..body.values().len() as Value).filter(|v| body.operands(*v).contains(&load));
+    let (Some(value), None) = (users.next(), users.next()) else {
+        return None;
+    };
+    let BodyOp::Binary(BinaryOp::Add, a, b) = body.value(value).op else {
+        return None;
+    };
+    let BodyOp::Load {
+        source: bias @ Source::Input(n),
+        dtype,
+        index: at,
+        mask: None,
+    } = &body.value(if a == load { b } else { a }).op
+    else {
+        return None;
+    };
+    let node = graph.node(product);
+    let columns = *node.shape.last()?;
+    let dense = graph.inputs()[*n as usize].layout.is_contiguous();
+    let same = *at == index.modulo(columns as i64, extents.as_slice()) && *dtype == node.dtype;
+    (dense && same && node.shape.rank() >= 2 && node.shape.numel() > 0).then(|| Sum {
+        value,
+        index: index.clone(),
+        bias: *bias,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lower::{Limits, lower};
+    use crate::schedule::Scheduled;
+    use crate::simplify::simplify;
+
+    /// Of each step that is a kernel, its epilogue, the nodes that it stores and those that it reads.
+    type Steps = Vec<(Option<Epilogue>, Vec<u32>, Vec<Source>)>;
+
+    fn steps(results: &str, exact: &str) -> Steps {
+        let text = format!(
+            "%0: bf16[64, 32] = input 0 [32, 1]
+             %1: bf16[48, 32] = input 1 [32, 1]
+             %2: bf16[48] = input 2 [1]
+             %3: bf16[64, 48] = linear(%0, %1, %2) {{bias: true}}{exact}
+             %4: bf16[64, 48] = silu(%3){exact}
+             return {results}"
+        );
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        let graph = simplify(&graph).unwrap_or_else(|e| panic!("{e}"));
+        let limits = Limits::default();
+        let lowering = lower(&graph, &limits).unwrap_or_else(|e| panic!("{e}"));
+        let mut fusion = Fusion::new(&graph, &lowering, &limits);
+        while fusion.round() {}
+        fusion.take_up_epilogues(&graph, &lowering);
+        fusion.take_up_biases(&graph, &lowering);
+        let schedule = fusion.finish(&lowering);
+        let kernel = |step: &Scheduled| match step {
+            Scheduled::Fused(fused) => Some((
+                fused.product.and_then(|p| p.epilogue),
+                fused.stores.iter().map(|s| s.node.0).collect(),
+                fused.loads().map(|l| l.0).collect(),
+            )),
+            Scheduled::Call(_) => None,
+        };
+        schedule.steps.iter().filter_map(kernel).collect()
+    }
+
+    #[test]
+    fn a_library_adds_the_bias_and_a_kernel_does_the_rest() {
+        for exact in ["", " exact"] {
+            for results in ["%4", "%3 %4"] {
+                let steps = steps(results, exact);
+                let [(Some(epilogue), head, reads), (None, tail, from)] = &steps[..] else {
+                    panic!("{results}: {steps:?}");
+                };
+                assert_eq!(epilogue.bias, Some(Source::Input(2)));
+                assert_eq!(epilogue.activation, Activation::None);
+                assert_eq!((head.len(), tail.len(), reads.len()), (1, 1, 2));
+                assert_eq!(from[..], [Source::Node(ValueId(head[0]))]);
+                assert_ne!(head, tail);
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_library_does_as_a_whole_stays() {
+        for exact in ["", " exact"] {
+            let steps = steps("%3", exact);
+            let [(Some(_), _, _)] = &steps[..] else {
+                panic!("{steps:?}");
+            };
+        }
+    }
+}
