@@ -6,7 +6,7 @@ mod common;
 use common::device;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
-use ferrotrace::stats_scope;
+use ferrotrace::{stats_scope, with_precision};
 
 fn value(i: usize) -> f32 {
     ((i.wrapping_mul(7919) + 13) % 4001) as f32 / 1000.0 - 2.0
@@ -253,6 +253,41 @@ fn long_sums() {
         ] {
             for got in t.to_vec::<f32>().expect("runs") {
                 near(got.into(), want, 3e-6);
+            }
+        }
+    }
+}
+
+/// Running sums of terms that round alike, in one pass over long rows, tile by tile, and down columns.
+#[test]
+fn long_running_sums() {
+    let Some(d) = device() else { return };
+    for (rows, columns) in [
+        (1, 50_000_003),
+        (300, 100_003),
+        (4099, 8192),
+        (60_000, 40),
+        (4_000_000, 3),
+    ] {
+        let x = Tensor::full([rows, columns], 0.1, F32, &d);
+        x.eval().expect("runs");
+        let each = f64::from(0.1f32);
+        for precision in [Precision::Fast, Precision::EagerExact] {
+            let last = with_precision(precision, || {
+                [
+                    (x.cumsum(1).narrow(1, -1, 1), columns),
+                    (
+                        x.cumsum(1).narrow(1, columns as isize / 3, 1),
+                        columns / 3 + 1,
+                    ),
+                    (x.cumsum(0).narrow(0, -1, 1), rows),
+                    (x.cumsum(0).narrow(0, rows as isize / 3, 1), rows / 3 + 1),
+                ]
+            });
+            for (t, terms) in last {
+                for got in t.to_vec::<f32>().expect("runs") {
+                    near(got.into(), each * terms as f64, 1e-6);
+                }
             }
         }
     }

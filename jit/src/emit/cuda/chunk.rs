@@ -232,7 +232,6 @@ impl Writer<'_> {
         if s == 0 {
             self.take_pairs(&mut out);
         }
-        self.move_long(&mut out, reductions);
         if s == 0 && !self.moments.is_empty() {
             out.push_str("    counted += m;\n");
         }

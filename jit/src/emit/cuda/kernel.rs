@@ -94,6 +94,8 @@ pub(super) struct Writer<'a> {
     pub reports: bool,
     /// Whether the kernel that combines pieces is written.
     pub finishing: bool,
+    /// Whether the folds of a scan's pieces are written, which are reductions.
+    pub folding: bool,
     /// Whether nothing is stored: only indices are checked.
     pub silent: bool,
     pub params: Vec<i64>,
@@ -180,6 +182,7 @@ impl<'a> Writer<'a> {
             first_number: 0,
             reports: false,
             finishing: false,
+            folding: false,
             silent: false,
             params: Vec::new(),
             divisors: Vec::new(),
@@ -368,8 +371,10 @@ impl Writer<'_> {
             for r in &alone {
                 self.declare_accumulators(&mut body, r, self.shape.lanes);
             }
+            let mut long = self.long(&alone);
             if s == 0 {
                 self.declare_pairs(&mut body);
+                long.extend(self.long(&self.paired(&reductions)));
             }
             let chunk = match self.shape.shifted.is_some() && self.shape.turns == 0 {
                 true => String::new(),
@@ -381,19 +386,18 @@ impl Writer<'_> {
                     body.push_str(&self.turns(threads, &chunk));
                 }
                 Form::Inner { threads } if self.shape.shifted.is_some() => {
-                    let of = |w: &mut Self, chunk: &str| w.walk(s, threads, chunk);
+                    let of = |w: &mut Self, chunk: &str| w.walk(s, threads, chunk, &long);
                     let text = self.with_edges(s, &alone, of);
                     body.push_str(&text);
                 }
                 Form::Inner { threads } => {
-                    let text = self.walk(s, threads, &chunk);
+                    let text = self.walk(s, threads, &chunk, &long);
                     body.push_str(&text);
                 }
                 Form::Outer { groups, .. } => {
-                    let _ = writeln!(
-                        body,
-                        "  #pragma unroll 8\n  for (ft_int c = lo + ty; c < hi; c += {groups}) {{\n{chunk}  }}"
-                    );
+                    let parts = ("  #pragma unroll 8\n", &*chunk);
+                    let text = self.in_runs(&long, ("lo + ty", groups as usize), parts);
+                    body.push_str(&text);
                 }
             }
             let (moments, plain) = self.parted(&alone);
@@ -429,7 +433,7 @@ impl Writer<'_> {
     }
 
     /// A loop over the chunks of a row that a thread does not keep.
-    fn walk(&mut self, s: usize, threads: u32, chunk: &str) -> String {
+    fn walk(&mut self, s: usize, threads: u32, chunk: &str, long: &[(Reduction, usize)]) -> String {
         let l = self.stages.loops[s].clone();
         let mut out = String::new();
         if self.shape.batch == 0 {
@@ -438,13 +442,14 @@ impl Writer<'_> {
                 true => "  #pragma unroll 4\n",
                 false => "",
             };
-            let _ = writeln!(
-                out,
-                "{unroll}  for (ft_int c = lo + t; c < hi; c += {threads}) {{\n{chunk}  }}"
-            );
-            return out;
+            return self.in_runs(long, ("lo + t", threads as usize), (unroll, chunk));
         }
         let step = self.shape.batch * threads as usize;
+        out.push_str(if long.is_empty() {
+            "  {\n"
+        } else {
+            "  {\n  int taken = 0;\n"
+        });
         let _ = match s {
             0 => writeln!(
                 out,
@@ -458,7 +463,8 @@ impl Writer<'_> {
         };
         self.keep(&mut out, threads, &l.compute);
         out.push_str(&self.turns(threads, chunk));
-        out.push_str("  }\n");
+        out.push_str(&self.after_chunks(long, self.shape.batch));
+        out.push_str("  }\n  }\n");
         out
     }
 

@@ -2,7 +2,7 @@
 //! value so far, and scales its sum when it meets a greater one. Long rows are read once less for it.
 
 use super::kernel::{Form, Writer};
-use super::reduce::Reduction;
+use super::reduce::{Reduction, tree};
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
@@ -62,6 +62,12 @@ impl Writer<'_> {
         all.iter().filter(|r| !paired(r.id)).copied().collect()
     }
 
+    /// The sums that follow a maximum, of those that one loop runs.
+    pub(super) fn paired(&self, all: &[Reduction]) -> Vec<Reduction> {
+        let paired = |id: Value| self.online.iter().any(|o| o.sum == id);
+        all.iter().filter(|r| paired(r.id)).copied().collect()
+    }
+
     /// Declares a thread's maxima, what it sums about, and its sums.
     pub(super) fn declare_pairs(&self, out: &mut String) {
         for Online { max, sum, .. } in &self.online {
@@ -70,7 +76,7 @@ impl Writer<'_> {
                 "  float a{max}[1] = {{__int_as_float(0xff800000)}}, z{max} = 0, a{sum}[1] = {{0}};"
             );
             if self.is_long(&self.reduction(*sum)) {
-                let _ = writeln!(out, "  float sum{sum}[1] = {{0}}, low{sum}[1] = {{0}};");
+                let _ = writeln!(out, "  float sum{sum} = 0, low{sum} = 0;");
             }
         }
     }
@@ -103,15 +109,13 @@ impl Writer<'_> {
             // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
             let term = self.call("term_exp", DType::F32, &[&format!("x{max}[l] - z{max}")]);
             let all = tree(&format!("x{max}"), 0, lanes);
-            let (scaled, added) = match self.is_long(&self.reduction(sum)) {
-                true => (
-                    format!("const float s = {scale}; sum{sum}[0] *= s; low{sum}[0] *= s;"),
-                    format!("ft_two_sum(sum{sum}[0], low{sum}[0], {all});"),
-                ),
-                false => (
-                    format!("a{sum}[0] *= {scale};"),
-                    format!("a{sum}[0] += {all};"),
-                ),
+            let scaled = match self.is_long(&self.reduction(sum)) {
+                true => {
+                    format!(
+                        "const float s = {scale}; a{sum}[0] *= s; sum{sum} *= s; low{sum} *= s;"
+                    )
+                }
+                false => format!("a{sum}[0] *= {scale};"),
             };
             let _ = write!(
                 out,
@@ -121,7 +125,7 @@ impl Writer<'_> {
                  const float to = most == __int_as_float(0xff800000) ? 0.0f : most;\n      \
                  {scaled} a{max}[0] = most; z{max} = to;\n    }}\n    \
                  #pragma unroll\n    for (int l = 0; l < {lanes}; l++) x{max}[l] = {term};\n    \
-                 {added}\n"
+                 a{sum}[0] += {all};\n"
             );
         }
     }
@@ -148,20 +152,5 @@ impl Writer<'_> {
             let _ = writeln!(out, "  a{sum}[0] *= {scale};");
         }
         self.gather(out, &sums, 1, form);
-    }
-}
-
-/// The sum of elements `from` to `to` of an array, by halves.
-fn tree(name: &str, from: usize, to: usize) -> String {
-    match to - from {
-        1 => format!("{name}[{from}]"),
-        n => {
-            let middle = from + n / 2;
-            format!(
-                "({} + {})",
-                tree(name, from, middle),
-                tree(name, middle, to)
-            )
-        }
     }
 }

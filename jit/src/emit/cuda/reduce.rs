@@ -85,9 +85,9 @@ impl Reduction {
     }
 }
 
-/// Chunks of which a thread's accumulators take in the elements before they are moved to totals, where a thread has more than
-/// twice as many: an accumulator that is large beside its terms rounds all of them alike.
-const RUN: usize = 16;
+/// Chunks of which a thread's accumulators take in the elements before they are moved to a total, where a thread has more:
+/// an accumulator that is large beside its terms rounds all of them alike.
+const RUN: usize = 32;
 
 /// Bytes of a partial result of a split reduction: the value, then its position.
 pub(super) const SLOT: usize = 16;
@@ -120,7 +120,7 @@ impl Writer<'_> {
         r.operator().scalar_expr(r.dtype, a, b, &mut self.needs)
     }
 
-    /// Whether a sum's accumulators are moved to totals, which keep what their own additions round away (two-sum, Knuth).
+    /// Whether a sum's accumulators are moved to a total, which keeps what its own additions round away (two-sum, Knuth).
     pub(super) fn is_long(&self, r: &Reduction) -> bool {
         let at_once = match self.shape.form {
             Form::Inner { threads } => threads as usize,
@@ -128,33 +128,74 @@ impl Writer<'_> {
             Form::Pointwise | Form::Tiled => return false,
         };
         let is_sum = matches!(r.kind, ReduceKind::Sum | ReduceKind::Mean);
-        let plain = is_sum && r.dtype == DType::F32 && !(r.scan || self.scans || self.finishing);
-        plain && self.shape.per_piece().div_ceil(at_once) > 2 * RUN
+        let walked = !self.finishing && (self.folding || !(r.scan || self.scans));
+        walked && is_sum && r.dtype == DType::F32 && self.shape.per_piece().div_ceil(at_once) > RUN
     }
 
-    /// After a chunk: moves the accumulators of long sums, once they have taken in enough.
-    pub(super) fn move_long(&self, out: &mut String, reductions: &[Reduction]) {
-        let lanes = self.shape.lanes;
-        for id in reductions.iter().filter(|r| self.is_long(r)).map(|r| r.id) {
-            let _ = writeln!(
-                out,
-                "    if (++turn{id} == {RUN}) {{\n      turn{id} = 0;\n      #pragma unroll\n      \
-                 for (int l = 0; l < {lanes}; l++) {{ ft_two_sum(sum{id}[l], low{id}[l], a{id}[l]); a{id}[l] = 0; }}\n    }}"
-            );
+    /// Those of the sums that are long, each with the lanes of its accumulators.
+    pub(super) fn long(&self, reductions: &[Reduction]) -> Vec<(Reduction, usize)> {
+        let lanes = |r: &Reduction| match self.online.iter().any(|o| o.sum == r.id) {
+            true => 1,
+            false => self.shape.lanes,
+        };
+        let long = reductions.iter().filter(|r| self.is_long(r));
+        long.map(|r| (*r, lanes(r))).collect()
+    }
+
+    /// A loop over the chunks `c` from `start` to `hi`, of which every [`RUN`] the accumulators of long sums are moved.
+    pub(super) fn in_runs(
+        &self,
+        long: &[(Reduction, usize)],
+        (start, step): (&str, usize),
+        (unroll, chunk): (&str, &str),
+    ) -> String {
+        let loops = |from: &str, to: &str| {
+            format!("{unroll}  for (ft_int c = {from}; c < {to}; c += {step}) {{\n{chunk}  }}\n")
+        };
+        if long.is_empty() {
+            return loops(start, "hi");
+        }
+        let (each, moved) = (loops("run", "stop"), Self::moves(long));
+        let run = step * RUN;
+        format!(
+            "  for (ft_int run = {start}; run < hi; run += {run}) {{\n  const ft_int stop = ft_least(run + {run}, hi);\n{each}{moved}  }}\n"
+        )
+    }
+
+    /// After some chunks of a loop that counts them in `taken`: moves the accumulators of long sums, if it is time.
+    pub(super) fn after_chunks(&self, long: &[(Reduction, usize)], chunks: usize) -> String {
+        match long.is_empty() {
+            true => String::new(),
+            false => format!(
+                "  if ((taken += {chunks}) >= {RUN}) {{\n  taken = 0;\n{}  }}\n",
+                Self::moves(long)
+            ),
         }
     }
 
-    /// Leaves the totals of a long sum in its accumulators.
+    fn moves(long: &[(Reduction, usize)]) -> String {
+        let all = long.iter();
+        all.map(|(r, lanes)| format!("  {}\n", Self::moved(r, *lanes)))
+            .collect()
+    }
+
+    /// Leaves the total of a long sum in its first accumulator.
     pub(super) fn settle(&self, out: &mut String, r: &Reduction, lanes: usize) {
         if self.is_long(r) {
-            let id = r.id;
+            let (id, moved) = (r.id, Self::moved(r, lanes));
             let _ = writeln!(
                 out,
-                "  #pragma unroll\n  for (int l = 0; l < {lanes}; l++) {{\n    \
-                 ft_two_sum(sum{id}[l], low{id}[l], a{id}[l]);\n    \
-                 a{id}[l] = ft_both_parts(sum{id}[l], low{id}[l]); sum{id}[l] = low{id}[l] = 0;\n  }}"
+                "  {moved}\n  a{id}[0] = ft_both_parts(sum{id}, low{id}); sum{id} = low{id} = 0;"
             );
         }
+    }
+
+    /// Adds the lanes of a long sum's accumulators to its total, and begins them anew.
+    fn moved(r: &Reduction, lanes: usize) -> String {
+        let id = r.id;
+        let lanes_of = tree(&format!("a{id}"), 0, lanes);
+        let anew: String = (0..lanes).map(|l| format!("a{id}[{l}] = ")).collect();
+        format!("ft_two_sum(sum{id}, low{id}, {lanes_of}); {anew}0;")
     }
 
     /// Declares a thread's accumulators: one a lane, or one with its place.
@@ -167,10 +208,7 @@ impl Writer<'_> {
             let _ = writeln!(out, "  {ty} a{id}[{lanes}] = {{{each}}};");
         }
         if self.is_long(r) {
-            let _ = writeln!(
-                out,
-                "  {ty} sum{id}[{lanes}] = {{0}}, low{id}[{lanes}] = {{0}}; int turn{id} = 0;"
-            );
+            let _ = writeln!(out, "  {ty} sum{id} = 0, low{id} = 0; int turn{id} = 0;");
         }
     }
 
@@ -425,5 +463,20 @@ impl Writer<'_> {
             out,
             "    {{ const char *s = {slot}; const {ty} x = *(const {ty} *)s; {place}{merge} }}"
         );
+    }
+}
+
+/// The sum of elements `from` to `to` of an array, by halves.
+pub(super) fn tree(name: &str, from: usize, to: usize) -> String {
+    match to - from {
+        1 => format!("{name}[{from}]"),
+        n => {
+            let middle = from + n / 2;
+            format!(
+                "({} + {})",
+                tree(name, from, middle),
+                tree(name, middle, to)
+            )
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Rows are walked in tiles, each held in registers: the threads of a row take whole chunks by turns, so that accesses
 //! stay coalesced. A thread folds the elements of its chunks, a warp the chunks of its threads by shuffles, a block its
-//! warps through shared memory behind one barrier; the carry from tile to tile is in every thread's registers. Scans of
+//! warps through shared memory behind one barrier; the carry from tile to tile is in every thread's registers, in binary64
+//! for sums of binary32, so that its error does not grow with the row. Scans of
 //! strided columns fold some columns of a row in a thread, and the groups of a block in order. A scan of another scan's
 //! results is a later **phase** of the tile. Few long rows have a tile a block (see `linked`); of strided columns they
 //! take two kernels: the fold of each piece, then the scan of each piece behind the fold of those before it. Every order
@@ -13,6 +14,8 @@ use super::reduce::Reduction;
 use super::stage::{Loop, Stages};
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
+use ferrotrace_kernels::ReduceKind;
+use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
 /// What a kernel with scans does.
@@ -29,7 +32,7 @@ pub(super) enum Pass {
 }
 
 /// Functions over the elements `e` of a thread's K chunks of V, whose folds over a warp are in `s`; W warps share `z`.
-/// `ft_prefix` folds within a warp, `ft_behind` joins what lies before it, the carry first.
+/// `ft_prefix` folds within a warp by `f`, `ft_behind` joins what lies before it, the carry first, to which `g` adds.
 pub(super) const HELPERS: &str = "\
 template <int K, int V, typename T, typename F> FT_INLINE void ft_prefix(T (&e)[K][V], T (&s)[K], F f) {
   const int lane = threadIdx.x & 31;
@@ -48,15 +51,15 @@ template <int K, int V, typename T, typename F> FT_INLINE void ft_prefix(T (&e)[
     }
   }
 }
-template <int W, int K, int V, typename T, typename F>
-FT_INLINE void ft_behind(T (&e)[K][V], const T (&s)[K], T &carry, const T *z, T none, F f) {
+template <int W, int K, int V, typename C, typename T, typename F, typename G>
+FT_INLINE void ft_behind(T (&e)[K][V], const T (&s)[K], C &carry, const T *z, T none, F f, G g) {
   const int lane = threadIdx.x & 31;
   T before[K];
   if (W == 1) {
     #pragma unroll
     for (int k = 0; k < K; k++) {
-      before[k] = carry;
-      carry = f(carry, (T)__shfl_sync(~0u, s[k], 31));
+      before[k] = (T)carry;
+      carry = g(carry, (T)__shfl_sync(~0u, s[k], 31));
     }
   } else {
     constexpr int N = K * W, M = (N + 31) / 32;
@@ -72,7 +75,7 @@ FT_INLINE void ft_behind(T (&e)[K][V], const T (&s)[K], T &carry, const T *z, T 
       const T x = (T)__shfl_up_sync(~0u, all, o);
       if (lane >= o) all = f(x, all);
     }
-    const T up = (T)__shfl_up_sync(~0u, all, 1), first = lane > 0 ? f(carry, up) : carry;
+    const T up = (T)__shfl_up_sync(~0u, all, 1), first = lane > 0 ? f((T)carry, up) : (T)carry;
     #pragma unroll
     for (int k = 0; k < K; k++) {
       const int i = k * W + (threadIdx.x >> 5);
@@ -84,7 +87,7 @@ FT_INLINE void ft_behind(T (&e)[K][V], const T (&s)[K], T &carry, const T *z, T 
       }
       before[k] = b;
     }
-    carry = f(carry, (T)__shfl_sync(~0u, all, 31));
+    carry = g(carry, (T)__shfl_sync(~0u, all, 31));
   }
   #pragma unroll
   for (int k = 0; k < K; k++) {
@@ -243,13 +246,19 @@ impl Writer<'_> {
             compute: self.needs_of(l, &roots),
             ..Loop::default()
         };
+        self.folding = true;
         for r in folds {
             self.declare_accumulators(out, r, lanes);
         }
         let chunk = self.chunk_of(0, &plain, folds);
-        let tile = self.scan_turns(&chunk);
+        let long = self.long(folds);
+        if !long.is_empty() {
+            out.push_str("  int taken = 0;\n");
+        }
+        let tile = self.scan_turns(&chunk) + &self.after_chunks(&long, self.held());
         self.walk_tiles(out, &plain, &tile, form);
         self.gather(out, folds, lanes, &form);
+        self.folding = false;
         let writes = match form {
             Form::Outer { .. } => "live && ty == 0",
             _ => "t == 0",
@@ -259,11 +268,20 @@ impl Writer<'_> {
         }
     }
 
+    /// The type of what a scan carries from tile to tile.
+    fn carried(&self, r: &Reduction) -> &'static str {
+        let several_tiles = self.shape.turns == 0;
+        match several_tiles && r.kind == ReduceKind::Sum && r.dtype == DType::F32 {
+            true => "double",
+            false => r.ty(),
+        }
+    }
+
     /// Declares what a scan carries from tile to tile: at first nothing, or what the pieces before give.
     fn carry(&mut self, out: &mut String, r: &Reduction, form: Form, pass: Pass) {
-        let (id, ty) = (r.id, r.ty());
+        let (id, carried) = (r.id, self.carried(r));
         if pass != Pass::Pieces {
-            let _ = writeln!(out, "  {ty} c{id} = {};", r.identity());
+            let _ = writeln!(out, "  {carried} c{id} = {};", r.identity());
             return;
         }
         self.declare_accumulators(out, r, 1);
@@ -272,11 +290,20 @@ impl Writer<'_> {
             Form::Outer { groups, .. } => ("ty", groups),
             Form::Pointwise | Form::Tiled => ("0", 1),
         };
-        let _ = writeln!(out, "  for (ft_int c = {start}; c < piece; c += {step}) {{");
-        self.take(out, r);
-        out.push_str("  }\n");
+        let each = format!("  for (ft_int c = {start}; c < piece; c += {step}) {{\n");
+        if carried == r.ty() {
+            out.push_str(&each);
+            self.take(out, r);
+            out.push_str("  }\n");
+        } else {
+            let (slot, ty) = (self.slot("row * pieces + c", r), r.ty());
+            let _ = writeln!(
+                out,
+                "  {carried} before{id} = 0;\n{each}    before{id} += *(const {ty} *)({slot});\n  }}\n  a{id}[0] = ({ty})before{id};"
+            );
+        }
         self.gather(out, std::slice::from_ref(r), 1, &form);
-        let _ = writeln!(out, "  {ty} c{id} = a{id}[0];");
+        let _ = writeln!(out, "  {carried} c{id} = a{id}[0];");
     }
 
     /// The loop over a row's tiles, if there are several; all threads of a block stay in it.
@@ -372,12 +399,20 @@ impl Writer<'_> {
     fn resolve(&mut self, out: &mut String, now: &[Reduction], form: Form) {
         let held = self.held();
         for r in now {
-            let (id, ty) = (r.id, r.ty());
+            let (id, ty, carried) = (r.id, r.ty(), self.carried(r));
             let both = self.combine(r, "x", "y");
             let _ = writeln!(
                 out,
                 "  const auto f{id} = []({ty} x, {ty} y) {{ return ({ty})({both}); }};"
             );
+            if carried == ty {
+                let _ = writeln!(out, "  const auto g{id} = f{id};");
+            } else {
+                let _ = writeln!(
+                    out,
+                    "  const auto g{id} = []({carried} x, {ty} y) {{ return x + y; }};"
+                );
+            }
             let _ = match form {
                 Form::Inner { threads } => {
                     let _ = writeln!(
@@ -397,7 +432,7 @@ impl Writer<'_> {
                 }
                 Form::Outer { groups: 1, .. } => writeln!(
                     out,
-                    "  #pragma unroll\n  for (int k = 0; k < {held}; k++) {{ c{id} = f{id}(c{id}, e{id}[k][0]); e{id}[k][0] = c{id}; }}"
+                    "  #pragma unroll\n  for (int k = 0; k < {held}; k++) {{ c{id} = g{id}(c{id}, e{id}[k][0]); e{id}[k][0] = ({ty})c{id}; }}"
                 ),
                 Form::Outer { width, groups } => writeln!(
                     out,
@@ -422,13 +457,13 @@ impl Writer<'_> {
                     let warps = threads / 32;
                     writeln!(
                         out,
-                        "  ft_behind<{warps}>(e{id}, s{id}_, c{id}, {shared}, {none}, f{id});"
+                        "  ft_behind<{warps}>(e{id}, s{id}_, c{id}, {shared}, {none}, f{id}, g{id});"
                     )
                 }
                 Form::Outer { groups, .. } if groups > 1 => writeln!(
                     out,
-                    "  {{\n    {ty} x = c{id};\n    #pragma unroll\n    for (int g = 0; g < {groups}; g++) {{ if (g == ty) x = c{id}; \
-                     c{id} = f{id}(c{id}, z{id}[turn][g][tx]); }}\n    #pragma unroll\n    \
+                    "  {{\n    {ty} all = {none}, x = all;\n    #pragma unroll\n    for (int g = 0; g < {groups}; g++) {{ if (g == ty) x = all; \
+                     all = f{id}(all, z{id}[turn][g][tx]); }}\n    x = f{id}(({ty})c{id}, x); c{id} = g{id}(c{id}, all);\n    #pragma unroll\n    \
                      for (int k = 0; k < {held}; k++) e{id}[k][0] = f{id}(x, e{id}[k][0]);\n  }}"
                 ),
                 _ => Ok(()),
