@@ -140,7 +140,10 @@ impl Writer<'_> {
                 );
             }
         }
-        let sums = self.long_sums(&l, self.terms_of_lane());
+        let several = self.columns_at_once(&l, s);
+        let terms = self.terms_of_lane();
+        // Columns that are added together first are one term of the accumulator.
+        let sums = self.long_sums(&l, several - 1 + terms.div_ceil(several));
         self.declare_block_totals(out, &sums);
         self.declare_carries(out, &l);
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
@@ -155,14 +158,10 @@ impl Writer<'_> {
         self.shared_statements(&shared, &available, &mut body);
         self.gather_ahead(&l, &shared, cut, (start, None), &mut body);
         l.compute.retain(|v| !shared.contains(v));
-        let several = match (self.is_chunked() && shared.is_empty(), l.compute.len()) {
-            (false, _) => 1,
-            (true, 0..=1) => LIGHT_COLUMNS,
-            (true, _) => COLUMNS,
-        };
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
         self.block_loop(&mut body, start, &mut step, 6);
-        body.push_str(&self.end_run(&sums, 1));
+        let ended = self.end_run(&sums, several);
+        body.push_str(&ended);
         let bounds = self.is_chunked().then_some(("c0", "c1"));
         if several == 1 {
             if held {
@@ -175,9 +174,20 @@ impl Writer<'_> {
         let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, several);
         let mut bodies = String::new();
         self.block_loop(&mut bodies, "lo", &mut step, 6);
-        bodies.push_str(&self.end_run(&sums, several));
+        bodies.push_str(&ended);
         self.walk_several(out, bounds, (several, &bodies), &body);
         self.end_block(out, &sums);
+    }
+
+    /// Columns that a pass over the vectors of a block takes: several where accumulators are in memory.
+    fn columns_at_once(&self, l: &Loop, s: usize) -> usize {
+        let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
+        let plain = self.is_chunked() && self.shared_values(l, &available).is_empty();
+        match (plain, l.compute.len()) {
+            (false, _) => 1,
+            (true, 0..=1) => LIGHT_COLUMNS,
+            (true, _) => COLUMNS,
+        }
     }
 
     /// Terms that an accumulator takes in.
@@ -190,14 +200,15 @@ impl Writer<'_> {
         }
     }
 
-    /// After so many columns: whether the accumulators are moved to the totals.
+    /// After a term of the accumulators, made of at most so many columns: whether they are moved to the totals.
     fn end_run(&mut self, sums: &[Reduction], columns: usize) -> String {
         if sums.is_empty() {
             return String::new();
         }
         let (moved, turn) = (self.move_block(sums, "        "), turn_of(sums));
         format!(
-            "      if (({turn} += {columns}) >= {RUN}) {{\n        {turn} = 0;\n{moved}      }}\n"
+            "      if (++{turn} >= {}) {{\n        {turn} = 0;\n{moved}      }}\n",
+            RUN + 1 - columns
         )
     }
 
@@ -291,18 +302,27 @@ impl Writer<'_> {
             text.push_str(&self.outer_column(l, at, ""));
             return text;
         }
-        // Accumulators stay in registers from one column to the next.
+        // Accumulators stay in registers from one column to the next. Sums of the columns begin anew, and are one term of
+        // the accumulator: so fewer additions are rounded one after the other.
         let k = self.vector_of_block();
-        let mut names = Vec::new();
+        let mut ends = String::new();
         for &id in &l.reduces {
             let r = self.reduction(id);
-            names.push(("a", id, self.vector(r.dtype)));
+            let (ty, kept) = (self.vector(r.dtype), format!("a{id}[{k}]"));
+            let (start, end) = match r.is_rounded_sum() {
+                true => (
+                    self.identity(&r),
+                    self.combine(&r, &kept, &format!("a{id}_")),
+                ),
+                false => (kept.clone(), format!("a{id}_")),
+            };
+            let _ = writeln!(text, "{pad}{ty} a{id}_ = {start};");
+            let _ = writeln!(ends, "{pad}{kept} = {end};");
             if r.has_position() {
-                names.push(("q", id, self.vector(DType::I64)));
+                let ty = self.vector(DType::I64);
+                let _ = writeln!(text, "{pad}{ty} q{id}_ = q{id}[{k}];");
+                let _ = writeln!(ends, "{pad}q{id}[{k}] = q{id}_;");
             }
-        }
-        for (name, id, ty) in &names {
-            let _ = writeln!(text, "{pad}{ty} {name}{id}_ = {name}{id}[{k}];");
         }
         let walked = self.walked_vars().last().copied().unwrap_or_default();
         for c in 0..columns {
@@ -312,9 +332,7 @@ impl Writer<'_> {
                 "{pad}{{ const long long i{walked} = w + {c};\n{column}{pad}}}"
             );
         }
-        for (name, id, _) in &names {
-            let _ = writeln!(text, "{pad}{name}{id}[{k}] = {name}{id}_;");
-        }
+        text.push_str(&ends);
         text
     }
 

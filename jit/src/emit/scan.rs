@@ -48,7 +48,7 @@ impl Writer<'_> {
                 String::new()
             };
             let first = self.carried.insert(v);
-            if self.scans_in_order(&r) {
+            if self.scans_in_order(&r) || self.owes_wide(&r) {
                 let wide = match self.outer {
                     true => self.vector(DType::F64),
                     false => "double".to_owned(),
@@ -101,7 +101,13 @@ impl Writer<'_> {
             true => self.walked(),
             false => self.node.cols() / self.lanes,
         };
-        !self.node.exact && r.is_rounded_sum() && terms > 2 * RUN
+        !self.node.exact && r.is_rounded_sum() && terms > RUN
+    }
+
+    /// Whether what it carries from one vector of columns to the next is kept in binary64: one addition then makes one
+    /// vector wait for another, as without.
+    fn owes_wide(&self, r: &Reduction) -> bool {
+        !self.outer && self.owes(r) && r.dtype == DType::F32
     }
 
     /// The statements that declare a scan's value at a position, and carry it on.
@@ -164,6 +170,14 @@ impl Writer<'_> {
         };
         let prefix = self.call(stem, r.dtype, &[&x, &identity]);
         let (part, carry) = (format!("f{v}"), format!("c{v}"));
+        if self.owes_wide(&r) {
+            let before = self.call("set", r.dtype, &[&format!("(float){carry}")]);
+            let value = self.combine(&r, &before, &part);
+            let last = self.lanes - 1;
+            return format!(
+                "{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{carry} += (double){part}[{last}];\n"
+            );
+        }
         let last = self.call("last", r.dtype, &[&part]);
         if self.owes(&r) {
             let owed = format!("owed{v}");

@@ -10,8 +10,9 @@ use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
-/// Terms that an accumulator takes in before it is moved, where it would take in more than twice as many.
-pub(super) const RUN: usize = 16;
+/// Terms that an accumulator takes in before it is moved, where it would take in more. An addition is rounded by at most
+/// 2⁻²⁴ of its result: by RUN / 2 of these units of the sum, all together, where terms are alike.
+pub(super) const RUN: usize = 32;
 
 impl Reduction {
     /// Whether it is a sum that rounds.
@@ -25,7 +26,7 @@ impl Writer<'_> {
     /// The sums of a loop of which an accumulator takes `terms`, if those are too many for it alone.
     pub(super) fn long_sums(&self, l: &Loop, terms: usize) -> Vec<Reduction> {
         let all = l.reduces.iter().map(|&r| self.reduction(r));
-        match terms > 2 * RUN {
+        match terms > RUN {
             true => all.filter(Reduction::is_rounded_sum).collect(),
             false => Vec::new(),
         }
