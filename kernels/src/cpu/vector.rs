@@ -318,7 +318,11 @@ fn add_rows_body<T: Real, W: Weight<T>, const R: usize, const FUSED: bool>(
 /// The sums of a vector's halves.
 #[inline(always)]
 fn halves<T: Real, const N: usize, const H: usize>(x: [T; N]) -> [T; H] {
-    std::array::from_fn(|l| x[l].plus(x[l + H]))
+    let mut sums = [T::ZERO; H];
+    for l in 0..H {
+        sums[l] = x[l].plus(x[l + H]);
+    }
+    sums
 }
 
 /// Lane `i % 64` of each sum first, then halves of the lanes. All lengths are constants, which keeps sums in registers: with
@@ -353,14 +357,17 @@ fn dots_body<T: Real, W: Weight<T>, const R: usize, const FUSED: bool>(
             }
         }
     }
-    sums.map(|sums| {
-        let sums: [T; 32] = halves(sums);
+    // By number: sums stay in registers, and `map` may leave a call, without the instructions of its caller.
+    let mut all = [T::ZERO; R];
+    for r in 0..R {
+        let sums: [T; 32] = halves(sums[r]);
         let sums: [T; 16] = halves(sums);
         let sums: [T; 8] = halves(sums);
         let sums: [T; 4] = halves(sums);
         let [a, b] = halves(sums);
-        a.plus(b)
-    })
+        all[r] = a.plus(b);
+    }
+    all
 }
 
 /// The two kernels as compiled for an instruction set.
@@ -404,10 +411,16 @@ fn add_rows<T: Real, W: Weight<T>, const R: usize>(sums: &mut [T], rows: [&[W]; 
 }
 
 /// `Σ x[i] · column[i]` of each column. A sum's bits do not depend on how many are computed at once. Long ones are cut.
+#[inline(always)]
 fn dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
-    if x.len() <= 2 * PIECE {
-        return dots_of_piece(x, columns);
+    match x.len() <= 2 * PIECE {
+        true => dots_of_piece(x, columns),
+        false => long_dots(x, columns),
     }
+}
+
+#[inline(never)]
+fn long_dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
     let mut sums = [T::ZERO.total(); R];
     for (i, piece) in x.chunks(PIECE).enumerate() {
         let of = columns.map(|column| &column[i * PIECE..][..piece.len()]);
@@ -417,6 +430,7 @@ fn dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [
     sums.map(T::of_total)
 }
 
+#[inline(always)]
 fn dots_of_piece<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
     match Isa::host() {
         // SAFETY: the machine has these features.
