@@ -180,7 +180,10 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
             2 * y * w
         }
         Op::Pool(spec) => result * spec.kernel.iter().product::<usize>() as u64,
-        Op::Sort { dim, .. } | Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => {
+        Op::Sort { dim, .. }
+        | Op::ArgSort { dim, .. }
+        | Op::TopK { dim, .. }
+        | Op::ArgTopK { dim, .. } => {
             let n = size(0, *dim).max(2);
             numel(0) * u64::from(n.next_power_of_two().ilog2())
         }

@@ -147,8 +147,8 @@ fn operand_key(operand: &Operand) -> (u8, u64) {
     }
 }
 
-/// For each node that gathers a tensor by the positions that sort it, where nothing else needs these, the sort that gives
-/// the same; the positions are not live any more.
+/// For each node that gathers a tensor by the positions that sort it, or those of its first elements in order, where
+/// nothing else needs these, the operator that gives the same; the positions are not live any more.
 fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
     let mut uses = vec![0usize; live.len()];
     let used = (0..live.len()).filter(|&v| live[v]);
@@ -167,20 +167,16 @@ fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
             continue;
         };
         let by = graph.node(order);
-        let NodeOp::Op(Op::ArgSort {
-            dim: of,
-            descending,
-        }) = &by.op
-        else {
-            continue;
+        let NodeOp::Op(by_op) = &by.op else { continue };
+        let (of, values) = match *by_op {
+            Op::ArgSort { dim, descending } => (dim, Op::Sort { dim, descending }),
+            Op::ArgTopK { k, dim, largest } => (dim, Op::TopK { k, dim, largest }),
+            _ => continue,
         };
-        let same = matches!(by.args[..], [Operand::Value(y)] if y == x) && of == dim;
+        let same = matches!(by.args[..], [Operand::Value(y)] if y == x) && of == *dim;
         if live[v] && same && uses[order.0 as usize] == 1 {
             live[order.0 as usize] = false;
-            sorts[v] = Some(Op::Sort {
-                dim: *dim,
-                descending: *descending,
-            });
+            sorts[v] = Some(values);
         }
     }
     sorts

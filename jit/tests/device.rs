@@ -24,6 +24,7 @@ fn is_known(op: &Op, rank: usize) -> bool {
         other => !matches!(
             other,
             Op::Sort { .. }
+                | Op::TopK { .. }
                 | Op::Conv(_)
                 | Op::Pool(_)
                 | Op::AdaptiveAvgPool { .. }

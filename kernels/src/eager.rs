@@ -91,8 +91,9 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         Op::ArgSort { dim, descending } => {
             ops::sort::run_argsort(*dim, *descending, args, shape, dtype)
         }
+        Op::TopK { k, dim, largest } => ops::sort::run_topk(*k, *dim, *largest, args, shape),
         Op::ArgTopK { k, dim, largest } => {
-            ops::sort::run_topk(*k, *dim, *largest, args, shape, dtype)
+            ops::sort::run_argtopk(*k, *dim, *largest, args, shape, dtype)
         }
         Op::Gather { dim } => ops::index::run_gather(*dim, args, shape, dtype),
         Op::Index { axes, at } => ops::index::run_index(axes, *at, args, shape, dtype),

@@ -484,6 +484,15 @@ pub enum Op {
         /// Greatest first.
         descending: bool,
     },
+    /// The k greatest (or least) of a dimension, in order, ties by position; NaN is the greatest.
+    TopK {
+        /// How many.
+        k: usize,
+        /// The dimension.
+        dim: usize,
+        /// Greatest instead of least.
+        largest: bool,
+    },
     /// Positions (`I64`) of the k greatest (or least) of a dimension, in order, ties by position.
     ArgTopK {
         /// How many.

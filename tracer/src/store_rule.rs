@@ -13,6 +13,7 @@ fn is_costly(op: &Op) -> bool {
         | Op::Scan { .. }
         | Op::Sort { .. }
         | Op::ArgSort { .. }
+        | Op::TopK { .. }
         | Op::ArgTopK { .. }
         | Op::IndexPut { .. }
         | Op::Scatter { .. }
@@ -52,9 +53,12 @@ fn is_costly(op: &Op) -> bool {
 /// element by element costs nothing.
 fn is_library(op: &Op) -> bool {
     match op {
-        Op::Matmul | Op::Conv(_) | Op::Sort { .. } | Op::ArgSort { .. } | Op::ArgTopK { .. } => {
-            true
-        }
+        Op::Matmul
+        | Op::Conv(_)
+        | Op::Sort { .. }
+        | Op::ArgSort { .. }
+        | Op::TopK { .. }
+        | Op::ArgTopK { .. } => true,
         Op::Composite(op) => matches!(
             op,
             Composite::Linear { .. }

@@ -386,6 +386,7 @@ fn is_library(graph: &Graph, op: &Op, limits: &Limits, node: &Node) -> bool {
         Op::Scan { kind, dim } => scan::is_library_scan(node, *kind, *dim, limits),
         Op::Sort { .. }
         | Op::ArgSort { .. }
+        | Op::TopK { .. }
         | Op::ArgTopK { .. }
         | Op::Matmul
         | Op::Conv(_)

@@ -26,8 +26,9 @@ pub(super) fn define(op: &Op, b: &mut Simplifier, args: &[Operand]) -> Option<Re
         Op::ArgSort { dim, descending } if !ordering::is_last(b, args, *dim) => {
             ordering::argsort((*dim, *descending), b, args)
         }
+        Op::TopK { k, dim, largest } => ordering::topk((*k, *dim, *largest), b, args),
         Op::ArgTopK { k, dim, largest } if !ordering::is_selected(b, args, (*k, *dim)) => {
-            ordering::topk((*k, *dim, *largest), b, args)
+            ordering::argtopk((*k, *dim, *largest), b, args)
         }
         Op::Scan {
             kind: ScanKind::LogSumExp,

@@ -61,8 +61,19 @@ pub(super) fn is_selected(b: &dyn OpBuilder, args: &[Operand], (k, dim): (usize,
     is_last(b, args, dim) && selects(k)
 }
 
-/// The positions of the first `k` of a sorted dimension: selected where they are few, otherwise of all that are sorted.
+/// The first `k` elements of a sorted dimension: those at their positions.
 pub(super) fn topk(
+    (k, dim, largest): (usize, usize, bool),
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+) -> Result<ValueId> {
+    let x = value(args, 0)?;
+    let at = argtopk((k, dim, largest), b, args)?;
+    b.push(Op::Gather { dim }, &[x.into(), at.into()])
+}
+
+/// The positions of the first `k` of a sorted dimension: selected where they are few, otherwise of all that are sorted.
+pub(super) fn argtopk(
     (k, dim, largest): (usize, usize, bool),
     b: &mut dyn OpBuilder,
     args: &[Operand],

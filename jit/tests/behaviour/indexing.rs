@@ -1,7 +1,7 @@
 //! Indexed reads: wrapping, bounds, faults.
 
 use super::{plan, run};
-use crate::common::{dense, kept, noise, values};
+use crate::common::{dense, difference, kept, noise, values};
 use ferrotrace_runtime::ErrorKind;
 
 const GATHER: &str = "
@@ -264,4 +264,41 @@ fn a_sort_whose_positions_nobody_reads_moves_values_alone() {
         return %3";
     assert_eq!(plan(other).explain().calls(), ["argsort"]);
     run(other, &[noise(&[5], 9)], 1e-6);
+}
+
+#[test]
+fn the_first_of_an_order_whose_positions_nobody_reads_move_values_alone() {
+    for (dtype, largest) in [("f32", true), ("i16", false)] {
+        let text = |outputs: &str| {
+            format!(
+                "%0: f32[3, 400] = input 0 [400, 1]
+                 %1: f32[3, 400] = mul(%0, 100.0)
+                 %2: {dtype}[3, 400] = to_dtype(%1) {{dtype: {dtype}}}
+                 %3: i64[3, 7] = topk(%2) {{k: 7, dim: 1, largest: {largest}}}
+                 %4: {dtype}[3, 7] = gather(%2, %3) {{dim: 1}}
+                 return {outputs}"
+            )
+        };
+        let x = noise(&[3, 400], 8);
+        let explanation = plan(&text("%4")).explain();
+        assert_eq!(explanation.calls(), ["topk_values"]);
+        let size = if dtype == "f32" { 4 } else { 2 };
+        assert_eq!(explanation.peak_bytes(), size * 3 * (400 + 7));
+        let values = run(&text("%4"), std::slice::from_ref(&x), 0.0);
+        assert_eq!(plan(&text("%4 %3")).explain().calls(), ["topk"]);
+        let both = run(&text("%4 %3"), std::slice::from_ref(&x), 0.0);
+        assert_eq!(difference(&values[0], &both[0], 0.0, false), None);
+        assert_eq!(plan(&text("%3")).explain().calls(), ["topk"]);
+    }
+    // All of them, and along another dimension.
+    for (k, dim, shape) in [(5, 0, "5, 6"), (6, 1, "5, 6"), (2, 0, "2, 6")] {
+        let text = format!(
+            "%0: f32[5, 6] = input 0 [6, 1]
+             %1: i64[{shape}] = topk(%0) {{k: {k}, dim: {dim}, largest: false}}
+             %2: f32[{shape}] = gather(%0, %1) {{dim: {dim}}}
+             return %2"
+        );
+        // A gather takes whole rows along its other dimensions.
+        run(&text, &[noise(&[5, 6], 10)], 0.0);
+    }
 }

@@ -175,14 +175,13 @@ impl Draft {
         let dim = self.rng.below(shape.len().max(1));
         let n = shape.get(dim).copied().unwrap_or(1);
         let descending = self.rng.chance(50);
-        let op = match self.rng.below(3) {
+        let k = 1 + self.rng.below(n);
+        let largest = descending;
+        let op = match self.rng.below(4) {
             0 => Op::Sort { dim, descending },
             1 => Op::ArgSort { dim, descending },
-            _ => Op::ArgTopK {
-                k: 1 + self.rng.below(n),
-                dim,
-                largest: descending,
-            },
+            2 => Op::TopK { k, dim, largest },
+            _ => Op::ArgTopK { k, dim, largest },
         };
         (op, vec![self.input(&shape, dtype).into()])
     }
@@ -406,6 +405,7 @@ pub fn draw(seed: u64, device: &Device) -> Use {
         op,
         Op::Sort { .. }
             | Op::ArgSort { .. }
+            | Op::TopK { .. }
             | Op::ArgTopK { .. }
             | Op::Scatter { .. }
             | Op::IndexPut { .. }

@@ -38,7 +38,7 @@ impl Op {
                 BinaryOp::Pow => operand == 1,
                 _ => false,
             },
-            Op::Sort { .. } | Op::ArgSort { .. } | Op::ArgTopK { .. } => true,
+            Op::Sort { .. } | Op::ArgSort { .. } | Op::TopK { .. } | Op::ArgTopK { .. } => true,
             Op::Composite(op) => match op {
                 Composite::Frac | Composite::NanToNum => operand == 0,
                 // How many are not zero.

@@ -4,7 +4,7 @@ use super::scan::check_dim;
 use super::{Inferred, tensor};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::number::with_type;
-use crate::cpu::sort::{argsort, sort, topk};
+use crate::cpu::sort::{argsort, argtopk, sort, topk};
 use crate::eager::{Arg, array, contiguous};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
@@ -19,8 +19,12 @@ pub(super) fn infer_argsort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
     infer_sort(dim, args).map(|(shape, _)| (shape, DType::I64))
 }
 
+pub(super) fn infer_argtopk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
+    infer_topk(k, dim, args).map(|(shape, _)| (shape, DType::I64))
+}
+
 pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
-    let (shape, _) = tensor(args, 0)?;
+    let (shape, dtype) = tensor(args, 0)?;
     check_dim(dim, shape)?;
     let size = shape.get(dim).copied().unwrap_or(1);
     if k > size {
@@ -35,7 +39,7 @@ pub(super) fn infer_topk(k: usize, dim: usize, args: &[ArgMeta<'_>]) -> Inferred
         None if k == 0 => return Err(Error::argument("the 0 greatest of a 0-d tensor")),
         None => {}
     }
-    Ok((dims, DType::I64))
+    Ok((dims, dtype))
 }
 
 /// `dim` in order: stable in both directions; NaN is the greatest, and −0 equals 0.
@@ -69,11 +73,24 @@ pub fn run_argsort(
     })
 }
 
+/// The `k` greatest (or least) elements of `dim`, in order; equal ones by position.
+///
+/// # Errors
+/// Out of memory; a dimension of 2³² elements or more.
+pub fn run_topk(k: usize, dim: usize, largest: bool, args: &[Arg], shape: &Shape) -> Result<Array> {
+    let x = array(args, 0)?;
+    let len = x.shape().get(dim).copied().unwrap_or(1);
+    lanes(dim, x, shape, len, x.dtype, |x, out| {
+        with_type!(x.dtype, T => topk::<T>(elements(x)?, elements_mut(out)?, len, k, largest));
+        Ok(())
+    })
+}
+
 /// The positions of the `k` greatest (or least) elements of `dim`, in order; equal ones by position.
 ///
 /// # Errors
 /// Out of memory; a dimension of 2³² elements or more.
-pub fn run_topk(
+pub fn run_argtopk(
     k: usize,
     dim: usize,
     largest: bool,
@@ -84,7 +101,7 @@ pub fn run_topk(
     let x = array(args, 0)?;
     let len = x.shape().get(dim).copied().unwrap_or(1);
     lanes(dim, x, shape, len, DType::I64, |x, out| {
-        with_type!(x.dtype, T => topk::<T>(elements(x)?, elements_mut(out)?, len, k, largest));
+        with_type!(x.dtype, T => argtopk::<T>(elements(x)?, elements_mut(out)?, len, k, largest));
         Ok(())
     })
 }
@@ -141,11 +158,30 @@ mod tests {
         Ok(read(&out))
     }
 
+    /// The elements at positions along `dim`.
+    fn taken(x: &Array, dim: usize, at: &Array) -> Vec<f64> {
+        let (elements, positions) = (read(x), read(at));
+        let (of, to) = (x.shape().to_vec(), at.shape().to_vec());
+        let element = |(i, &at): (usize, &f64)| {
+            let mut index = index_of(i, &to);
+            index
+                .get_mut(dim)
+                .into_iter()
+                .for_each(|d| *d = at as usize);
+            elements[flat(&index, &of)]
+        };
+        positions.iter().enumerate().map(element).collect()
+    }
+
     fn best(k: usize, dim: usize, largest: bool, x: &Array) -> Result<Vec<f64>> {
         let args = [Arg::Array(x.clone())];
-        let (shape, dtype) = infer_topk(k, dim, &metas(&args))?;
-        let out = run_topk(k, dim, largest, &args, &shape, dtype)?;
+        let (shape, dtype) = infer_argtopk(k, dim, &metas(&args))?;
+        let out = run_argtopk(k, dim, largest, &args, &shape, dtype)?;
         assert_eq!(out.shape(), &shape);
+        let (of_values, _) = infer_topk(k, dim, &metas(&args))?;
+        let values = run_topk(k, dim, largest, &args, &of_values)?;
+        assert_eq!((values.shape(), values.dtype), (&shape, x.dtype));
+        assert_eq!(read(&values), taken(x, dim, &out));
         Ok(read(&out))
     }
 

@@ -93,7 +93,7 @@ pub fn of(op: &Op) -> Vec<(&'static str, Attribute)> {
         Op::Sort { dim, descending } | Op::ArgSort { dim, descending } => {
             vec![("dim", int(*dim)), ("descending", Bool(*descending))]
         }
-        Op::ArgTopK { k, dim, largest } => vec![
+        Op::TopK { k, dim, largest } | Op::ArgTopK { k, dim, largest } => vec![
             ("k", int(*k)),
             ("dim", int(*dim)),
             ("largest", Bool(*largest)),

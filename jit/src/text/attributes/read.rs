@@ -251,6 +251,11 @@ impl<'a> Attributes<'a> {
                 dim: self.int("dim")?,
                 descending: self.flag("descending")?,
             },
+            "topk_values" => Op::TopK {
+                k: self.int("k")?,
+                dim: self.int("dim")?,
+                largest: self.flag("largest")?,
+            },
             "topk" => Op::ArgTopK {
                 k: self.int("k")?,
                 dim: self.int("dim")?,

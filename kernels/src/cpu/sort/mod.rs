@@ -323,23 +323,34 @@ fn radix<P: Digit>(packs: &mut Vec<P>, spare: &mut Vec<P>, counts: &mut Vec<u32>
     }
 }
 
-/// Writes the positions of the `k` greatest (or least) elements of each row of `len`, in order.
-pub fn topk<T: Sortable>(x: &[T], out: &mut [i64], len: usize, k: usize, largest: bool) {
+/// Writes the `k` greatest (or least) elements of each row of `len`, in order, equal ones as they stood.
+pub fn topk<T: Sortable>(x: &[T], out: &mut [T], len: usize, k: usize, largest: bool) {
     if k == len {
-        argsort::<T>(x, out, len, largest);
+        sort::<T>(x, out, len, largest);
     } else if T::BITS <= 32 {
-        topk_packed::<T, u64>(x, out, len, k, largest);
+        select::<T, u64, T>(x, out, (len, k, largest), |x, at| x[at as usize]);
     } else {
-        topk_packed::<T, u128>(x, out, len, k, largest);
+        select::<T, u128, T>(x, out, (len, k, largest), |x, at| x[at as usize]);
     }
 }
 
-fn topk_packed<T: Sortable, P: Pack>(
+/// Writes the positions of the `k` greatest (or least) elements of each row of `len`, in order.
+pub fn argtopk<T: Sortable>(x: &[T], out: &mut [i64], len: usize, k: usize, largest: bool) {
+    if k == len {
+        argsort::<T>(x, out, len, largest);
+    } else if T::BITS <= 32 {
+        select::<T, u64, i64>(x, out, (len, k, largest), |_, at| at);
+    } else {
+        select::<T, u128, i64>(x, out, (len, k, largest), |_, at| at);
+    }
+}
+
+/// Writes what `of` makes of a row and each position of its `k` greatest (or least) elements, in order.
+fn select<T: Sortable, P: Pack, O: Send>(
     x: &[T],
-    out: &mut [i64],
-    len: usize,
-    k: usize,
-    largest: bool,
+    out: &mut [O],
+    (len, k, largest): (usize, usize, bool),
+    of: impl Fn(&[T], i64) -> O + Sync,
 ) {
     let flip = flip::<T>(largest);
     rows(out, k, len * 4, |first, out| {
@@ -352,7 +363,7 @@ fn topk_packed<T: Sortable, P: Pack>(
             packs.select_nth_unstable(k - 1);
             packs[..k].sort_unstable();
             for (out, pack) in out.iter_mut().zip(&packs) {
-                *out = pack.at();
+                *out = of(x, pack.at());
             }
         }
     });
@@ -394,7 +405,7 @@ mod tests {
                 assert_eq!(got, want);
                 let k = len / 3 + 1;
                 let mut best = vec![0; k];
-                topk(x, &mut best, len, k, descending);
+                argtopk(x, &mut best, len, k, descending);
                 assert_eq!(best, want[..k]);
             }
         }

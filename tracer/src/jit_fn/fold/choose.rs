@@ -347,6 +347,7 @@ fn reads_memory(op: &Op) -> bool {
         | Op::Interpolate { .. }
         | Op::Sort { .. }
         | Op::ArgSort { .. }
+        | Op::TopK { .. }
         | Op::ArgTopK { .. } => true,
         Op::Composite(op) => matches!(
             op,
