@@ -135,7 +135,13 @@ impl Writer<'_> {
                     .as_deref()
                     .map(|conditions| self.all_lanes(conditions, at));
                 let mut text = format!("{pad}{ty} v{value} = {{0}};\n");
-                let lanes = self.lane_load(value, &pointer, memory, &index, mask.as_deref(), at);
+                let part = mask.as_deref().and_then(|conditions| {
+                    self.part_load(&pointer, memory, &index, conditions, at)
+                });
+                let lanes = match part {
+                    Some((range, load)) => format!("{{ {range} v{value} = {load}; }}\n"),
+                    None => self.lane_load(value, &pointer, memory, &index, mask.as_deref(), at),
+                };
                 match (whole, test) {
                     (Some(load), Some(Some((test, uniform)))) => {
                         let _ = writeln!(text, "{pad}if ({test}) v{value} = {load};");
@@ -175,8 +181,58 @@ impl Writer<'_> {
             (Step::Unit, Some(m)) => Some(self.call("loadn", memory, &[&place, m])),
             (Step::Back, None) => Some(self.call("reversed", memory, &[&place])),
             (Step::Even, None) => Some(self.call("evens", memory, &[&place])),
+            (Step::Even, Some(m)) => Some(self.call("evensr", memory, &[&place, "0", m])),
             _ => None,
         }
+    }
+
+    /// One vector access to the lanes for which all conditions hold, and before it the statements that say which these
+    /// are: conditions are linear in the position.
+    fn part_load(
+        &mut self,
+        pointer: &str,
+        memory: DType,
+        index: &Index,
+        conditions: &[Index],
+        at: At<'_>,
+    ) -> Option<(String, String)> {
+        let stem = match index.step {
+            Step::Unit => "loadr",
+            Step::Even => "evensr",
+            _ => return None,
+        };
+        let range = self.lane_range(conditions, at)?;
+        let place = format!("{pointer} + {}", index.at(at.position));
+        let load = self.call(stem, memory, &[&place, "from", "to"]);
+        Some((range, load))
+    }
+
+    /// Statements that declare the range `from..to` of the lanes for which all conditions hold.
+    fn lane_range(&self, conditions: &[Index], at: At<'_>) -> Option<String> {
+        let mut text = format!("long from = 0, to = {};", self.lane_count(at));
+        for condition in conditions {
+            let c = condition.at(at.position);
+            let _ = match condition.step {
+                Step::Irregular => return None,
+                Step::Uniform => write!(text, " if ({c} < 0) to = 0;"),
+                Step::Unit => write!(text, " from = ft_max(from, -({c}));"),
+                Step::Back => write!(text, " to = ft_min(to, {c} + 1);"),
+                Step::Even | Step::Strided => {
+                    let next = condition.at(&format!("({} + 1)", at.position));
+                    write!(
+                        text,
+                        " {{ const long c = {c}, d = {next} - c; if (d > 0) from = ft_max(from, -ft_floor_div(c, d)); \
+                         else to = ft_min(to, ft_floor_div(c, -d) + 1); }}"
+                    )
+                }
+            };
+        }
+        let _ = write!(
+            text,
+            " from = ft_min(from, {}); to = ft_max(from, to);",
+            self.lanes
+        );
+        Some(text)
     }
 
     /// A block that loads lane by lane, those inside the mask alone.
@@ -273,6 +329,13 @@ impl Writer<'_> {
             "{{ int g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = -({}); v{value} = {load}; }}\n",
             each.join(" && ")
         );
+        let lanes = match self.lane_range(&conditions, at) {
+            Some(range) => {
+                let between = self.call("between", DType::Bool, &["from", "to"]);
+                format!("{{ {range} v{value} = {between}; }}\n")
+            }
+            None => lanes,
+        };
         match self.all_lanes(&conditions, at) {
             Some((test, true)) => {
                 let set = self.call("set", DType::Bool, &[&test]);

@@ -32,11 +32,9 @@ fn size(memory: &str) -> usize {
     }
 }
 
-/// Loads or stores m < W lanes: masked where AVX-512 has it, else lane by lane.
-fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
-    let bytes = size(memory) * lanes;
-    let ty = format!("{memory}x{lanes}");
-    let scalar = match memory {
+/// The C type of an element in memory.
+fn scalar(memory: &str) -> &'static str {
+    match memory {
         "f32" => "float",
         "f64" => "double",
         "i64" => "long",
@@ -44,7 +42,39 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
         "i16" => "short",
         "i8" => "signed char",
         _ => "unsigned char",
-    };
+    }
+}
+
+/// Masked moves of elements of so many bytes.
+fn masked_move(memory: &str) -> &'static str {
+    ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize]
+}
+
+/// Loads the lanes `from..to`, the others are 0: masked where AVX-512 has it, else lane by lane.
+fn ranged(lanes: usize, memory: &'static str) -> (String, String) {
+    let (ty, scalar) = (format!("{memory}x{lanes}"), scalar(memory));
+    let plain = format!(
+        "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
+         for (long i = from; i < to; i++) u.s[i] = ((const {scalar} __attribute__((may_alias)) *)p)[i];\n  \
+         {ty} v = u.v;\n"
+    );
+    if !matches!(size(memory) * lanes, 16 | 32 | 64) {
+        return (plain.clone(), plain);
+    }
+    // Bits from..to of 64, none where there are no lanes.
+    let masked = format!(
+        "  unsigned long k = from < to ? ~0UL >> (64 - (to - from)) << from : 0;\n  {ty} v;\n  \
+         __asm__(\"{op} %1, %0%{{%2%}}%{{z%}}\" : \"=v\"(v) : \"m\"(*(const {ty}u *)p), \"Yk\"(k));\n",
+        op = masked_move(memory)
+    );
+    (masked, plain)
+}
+
+/// Loads or stores m < W lanes: masked where AVX-512 has it, else lane by lane.
+fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
+    let bytes = size(memory) * lanes;
+    let ty = format!("{memory}x{lanes}");
+    let scalar = scalar(memory);
     let plain = if load {
         format!(
             "  union {{ {ty} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
@@ -60,8 +90,7 @@ fn partial(lanes: usize, memory: &'static str, load: bool) -> (String, String) {
     if !matches!(bytes, 16 | 32 | 64) {
         return (plain.clone(), plain);
     }
-    let op =
-        ["vmovdqu8", "vmovdqu16", "vmovdqu32", "vmovdqu64"][size(memory).trailing_zeros() as usize];
+    let op = masked_move(memory);
     // The mask is as wide as the lanes; a whole vector's bytes are named as operand, of which m lanes are touched.
     let mask = "  unsigned long k = (1UL << m) - 1;\n";
     let masked = if load {
@@ -141,6 +170,45 @@ fn strided(lanes: usize, memory: &'static str, stride: i64) -> String {
     )
 }
 
+/// Every second element from `p`, of the lanes `from..to` alone: of two vectors, the elements between the first and the
+/// last of these lanes.
+fn ranged_evens(
+    name: &str,
+    dtype: &str,
+    memory: &'static str,
+    value: &str,
+    lanes: usize,
+) -> String {
+    let order = (0..lanes).map(|lane| 2 * lane + usize::from(2 * lane >= lanes));
+    let order: Vec<String> = order.map(|lane| lane.to_string()).collect();
+    let (last, scalar) = (lanes - 1, scalar(memory));
+    let int = if matches!(value, "f64" | "i64") {
+        "i64"
+    } else {
+        "i32"
+    };
+    let int = match value {
+        "i16" | "i8" => value,
+        "u8" => "i8",
+        _ => int,
+    };
+    let clip = |bound: &str| format!("({bound} < 0 ? 0 : {bound} > {lanes} ? {lanes} : {bound})");
+    let (a, b) = ((clip("f"), clip("t")), (clip("(f - L)"), clip("(t - L)")));
+    let b = [b.0, b.1].map(|bound| bound.replace('L', &last.to_string()));
+    format!(
+        "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long from, long to) {{\n  \
+         const long f = 2 * from, t = 2 * to - 1;\n  \
+         const {value}x{lanes} a = ft_loadr_{dtype}x{lanes}(p, {}, {});\n  \
+         const {value}x{lanes} b = ft_loadr_{dtype}x{lanes}((const {scalar} *)p + {last}, {}, {});\n  \
+         return ({value}x{lanes})FT_SHUFFLE({int}x{lanes}, ({int}x{lanes})a, ({int}x{lanes})b, {});\n}}\n",
+        a.0,
+        a.1,
+        b[0],
+        b[1],
+        order.join(",")
+    )
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (dtype, memory, value, read, write) in LAYOUTS {
@@ -184,6 +252,31 @@ pub(super) fn entries() -> Vec<Entry> {
                 },
             ));
         }
+        let r = read.clone();
+        entries.push(Entry::new(
+            format!("ft_loadr_{dtype}"),
+            move |name, lanes| {
+                let head = format!(
+                    "FT_INLINE {value}x{lanes} {name}x{lanes}(const void *p, long from, long to) {{\n"
+                );
+                let tail = format!("  return {};\n}}\n", at(&r, lanes));
+                let (masked, plain) = ranged(lanes, memory);
+                Definition {
+                    deps: deps(lanes, false),
+                    text: guarded(&head, &masked, &plain, &tail),
+                }
+            },
+        ));
+        entries.push(Entry::new(
+            format!("ft_evensr_{dtype}"),
+            move |name, lanes| Definition {
+                deps: vec![
+                    need("types", lanes),
+                    need(&format!("ft_loadr_{dtype}"), lanes),
+                ],
+                text: ranged_evens(name, dtype, memory, value, lanes),
+            },
+        ));
         let w = write.clone();
         entries.push(Entry::new(format!("ft_store_{dtype}"), move |name, lanes| {
             let text = format!(
@@ -234,6 +327,17 @@ pub(super) fn entries() -> Vec<Entry> {
             stream(name, ty, lanes)
         }));
     }
+    entries.push(Entry::new("ft_between_bool".to_owned(), |name, lanes| {
+        let order: Vec<String> = (0..lanes).map(|lane| lane.to_string()).collect();
+        Definition {
+            deps: vec![need("types", lanes)],
+            text: format!(
+                "FT_INLINE i32x{lanes} {name}x{lanes}(long from, long to) {{\n  \
+                 const i32x{lanes} l = {{{}}};\n  return (l >= (int)from) & (l < (int)to);\n}}\n",
+                order.join(",")
+            ),
+        }
+    }));
     let fence = "FT_INLINE void ft_fencex@(void) {\n#if defined(__SSE2__)\n  \
                  __asm__ volatile(\"sfence\" ::: \"memory\");\n#endif\n}\n";
     entries.push(Entry::text("ft_fence", &[], fence));

@@ -445,13 +445,16 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 23] = [
+    const VECTOR_ONLY: [&str; 26] = [
         "behind",
         "carry",
         "both",
         "two",
         "load",
         "loadn",
+        "loadr",
+        "evensr",
+        "between",
         "reversed",
         "evens",
         "store",
