@@ -30,6 +30,9 @@ struct Part {
 /// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
 /// is written in place if it would be stored: then only what surrounds it is left to fill.
 pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limits: &Limits) {
+    if limits.cat_bytes == u64::MAX {
+        return;
+    }
     for i in 0..graph.nodes().len() {
         let (id, node) = (ValueId(i as u32), graph.node(ValueId(i as u32)));
         if !realized.stored[i] || realized.pieces.contains_key(&id) {
@@ -40,8 +43,13 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limit
             NodeOp::Op(Op::Pad(pads)) => padded(graph, realized, users, id, pads),
             _ => continue,
         };
+        // Parts that kernels store anyway and that can all be placed leave nothing for a kernel of the whole to do.
+        let nothing_left = |part: &Part| {
+            part.window.is_some()
+                && (realized.is_stored(part.base) || ends_reduction(graph, realized, part.base))
+        };
         let least = i128::from(limits.cat_bytes) * parts.len() as i128;
-        if parts.is_empty() || gain(realized, &parts) < least {
+        if parts.is_empty() || !parts.iter().all(nothing_left) && gain(realized, &parts) < least {
             continue;
         }
         realized.call[i] = true;
@@ -117,6 +125,28 @@ fn padded(
     let part = part(graph, realized, users, (*x, node.dtype), window, |_| false);
     if part.window.is_some() && realized.stored[part.base.0 as usize] {
         found.push(part);
+    }
+    found
+}
+
+/// Whether a value that is not stored is computed of results of reductions alone, element by element, so that their
+/// kernel can store it.
+fn ends_reduction(graph: &Graph, realized: &Realized, value: ValueId) -> bool {
+    let mut open: SmallVec<[ValueId; 8]> = SmallVec::from_slice(&[value]);
+    let (mut next, mut found) = (0, false);
+    while let Some(&v) = open.get(next) {
+        next += 1;
+        let node = graph.node(v);
+        if node.shape.numel() != graph.node(value).shape.numel() || next > 8 {
+            return false;
+        }
+        match &node.op {
+            NodeOp::Op(Op::Reduce { .. }) if realized.is_stored(v) => found = true,
+            NodeOp::Op(Op::Unary(_) | Op::Binary(_) | Op::Cast(_)) if !realized.is_stored(v) => {
+                open.extend(graph.operands(v));
+            }
+            _ => return false,
+        }
     }
     found
 }

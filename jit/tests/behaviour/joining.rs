@@ -188,3 +188,31 @@ fn what_cannot_lie_in_its_padding_is_copied() {
         run(&text, &[noise(&[300, 200], 1)], 1e-3);
     }
 }
+
+#[test]
+fn results_of_rows_are_written_in_place_whatever_their_size() {
+    let text = "%0: f32[40, 30] = input 0 [30, 1]
+        %1: f32[40, 1] = mean(%0) {dims: [1], keepdim: true}
+        %2: f32[40, 1] = max(%0) {dims: [1], keepdim: true}
+        %3: f32[40, 1] = min(%0) {dims: [1], keepdim: true}
+        %4: f32[40, 3] = cat(%1, %2, %3) {dim: 1}
+        return %4";
+    let explanation = plan(text).explain();
+    assert_eq!(explanation.fused_nodes().len(), 1, "{explanation}");
+    assert_eq!(explanation.calls(), [""; 0]);
+    assert_eq!(explanation.traffic().written, 4 * 40 * 3);
+    run(text, &[noise(&[40, 30], 11)], 1e-5);
+    // Columns' results beside each other, and parts that are no rows' results.
+    let columns = "%0: f32[40, 30] = input 0 [30, 1]
+        %1: f32[30] = mean(%0) {dims: [0], keepdim: false}
+        %2: f32[30] = min(%0) {dims: [0], keepdim: false}
+        %3: f32[60] = cat(%1, %2) {dim: 0}
+        return %3";
+    assert_eq!(plan(columns).explain().fused_nodes().len(), 1);
+    run(columns, &[noise(&[40, 30], 12)], 1e-5);
+    let mixed = "%0: f32[40, 30] = input 0 [30, 1]
+        %1: f32[40, 1] = mean(%0) {dims: [1], keepdim: true}
+        %2: f32[40, 31] = cat(%0, %1) {dim: 1}
+        return %2";
+    run(mixed, &[noise(&[40, 30], 13)], 1e-5);
+}
