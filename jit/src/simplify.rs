@@ -4,12 +4,14 @@
 mod convolution;
 mod correlation;
 mod device;
+mod nested;
 mod ordering;
 mod pooling;
 mod products;
 mod rounding;
 mod scattering;
 mod shaping;
+mod windows;
 
 use crate::graph::{Graph, NodeOp, Precision, Rounding};
 use ferrotrace_kernels::{
@@ -65,6 +67,14 @@ impl OpBuilder for Simplifier {
                 mask,
                 keepdim,
             } => return self.mean(mask, keepdim, operands),
+            Op::Pool(spec) if windows::are_loops(&spec, &self.sizes(operands)) => {
+                return pooling::define(&spec, self, operands);
+            }
+            Op::AdaptiveAvgPool { size }
+                if windows::are_adaptive_loops(size, &self.sizes(operands)) =>
+            {
+                return pooling::adaptive(size, self, operands);
+            }
             Op::Matmul if self.is_for_device() && self.is_read_once(operands) => {
                 return self.sum_of_products(operands);
             }
@@ -77,6 +87,14 @@ impl OpBuilder for Simplifier {
 impl Simplifier {
     fn is_for_device(&self) -> bool {
         matches!(self.kernels, Kernels::Few(_))
+    }
+
+    /// The sizes of the first operand.
+    fn sizes(&self, operands: &[Operand]) -> Shape {
+        match operands.first() {
+            Some(Operand::Value(x)) => self.shape(*x).clone(),
+            _ => Shape::default(),
+        }
     }
 
     /// Appends an operator as it is, or finds the equal one.
@@ -216,6 +234,7 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
         Kernels::Few(_) => vec![None; live.len()],
     };
     let rounds = rounding::rounding(graph, &live);
+    let nested = nested::nested(graph, &mut live, &rounds);
     let mut builder = Simplifier {
         graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
@@ -248,13 +267,15 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
         builder.precision = node.precision;
         builder.graph.set_origin(node.location, node.precision);
         builder.graph.set_recorded(ValueId(v as u32));
-        let (op, args) = match &sorts[v] {
-            Some(sort) => (sort, &args[..1]),
-            None => (op, &args[..]),
+        let pushed = match (&sorts[v], &nested[v]) {
+            (Some(sort), _) => builder.push(sort.clone(), &args[..1]),
+            (None, Some(both)) => {
+                let x = Operand::Value(map[both.operand.0 as usize]);
+                nested::define(both, &mut builder, x)
+            }
+            (None, None) => builder.push(op.clone(), &args),
         };
-        map[v] = builder
-            .push(op.clone(), args)
-            .map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
+        map[v] = pushed.map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
         if rounds[v] {
             builder.graph.set_rounding(map[v], Rounding::Always);
         }

@@ -31,12 +31,18 @@ pub struct Limits {
     pub unroll: usize,
     /// The same of reductions over windows, whose rows share what they read.
     pub window: usize,
+    /// What windows that overlap are of is stored if it has more operations and reads than this.
+    pub window_ops: u32,
     /// Concatenations of more operands are copied (ir `max_pointwise_cat_inputs`).
     pub cat: usize,
-    /// The parts of a concatenation are written in place where that saves this many bytes a part.
+    /// The parts of a concatenation are written in place where that saves this many bytes a part, or leaves nothing else
+    /// to do; `u64::MAX`: never.
     pub cat_bytes: u64,
     /// Whether slices are written over what they are assigned to.
     pub updates: bool,
+    /// A value of at least so many bytes, which does not stay in the cache, is computed again by the kernel that reads it
+    /// even if that takes a costly function: an `exp` takes 0.2 ns, writing and reading a float 0.8 ns.
+    pub again_bytes: u64,
     /// Most nests of one fused node (scheduler L-14).
     pub fusion_nests: usize,
     /// Most operations of one fused node.
@@ -162,10 +168,12 @@ impl Default for Limits {
             reads: 8,
             ops: 100,
             unroll: 8,
-            window: 8,
+            window: 10,
+            window_ops: 2,
             cat: 8,
             cat_bytes: 1 << 14,
             updates: true,
+            again_bytes: 8 << 20,
             fusion_nests: 64,
             fusion_ops: 160,
             outlined_calls: 8,
@@ -504,17 +512,36 @@ pub fn realize(graph: &Graph, limits: &Limits) -> Realized {
         if let Op::Reduce { kind, mask, .. } = op {
             let count = reduced_count(graph, id, *mask);
             // ir R7, R8, R9: one element, or a few into more than one result.
-            let least = match count < limits.window && is_of_windows(graph, id) {
-                true => limits.window,
-                false => limits.unroll,
+            let windowed = match count < limits.window {
+                true => windowed(graph, id),
+                false => None,
             };
+            let least = match windowed {
+                Some(_) => limits.window,
+                None => limits.unroll,
+            };
+            // An element of windows that overlap is computed for each of them, one of others once.
+            let mut once = false;
+            if let Some(windows) = &windowed {
+                let of = costs[windows.of.0 as usize];
+                let overlap = graph.node(windows.of).shape.numel() < count * node.shape.numel();
+                if overlap && (of.heavy || of.ops + of.reads > limits.window_ops) {
+                    need_memory(graph, &mut realized, &mut costs, windows.of);
+                    if windows.plain {
+                        for operand in graph.operands(id) {
+                            costs[operand.0 as usize] = costs[windows.of.0 as usize];
+                        }
+                    }
+                }
+                once = windows.plain && !overlap;
+            }
             let short = count == 1 || (count < least && node.shape.numel() != 1);
             let empty = count == 0;
             let arg = matches!(kind, ReduceKind::ArgMax | ReduceKind::ArgMin);
             // A value of several users, or a costly one, is better read once by a loop.
             let wide = graph.operands(id).any(|v| {
                 let cost = costs[v.0 as usize];
-                users[v.0 as usize] > 1 || cost.heavy || cost.ops > limits.reuse_ops
+                users[v.0 as usize] > 1 || !once && (cost.heavy || cost.ops > limits.reuse_ops)
             });
             if empty || count == 1 || (short && !arg && !wide) {
                 realized.inline_reduction[i] = true;
@@ -638,20 +665,39 @@ fn need_dense(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: Va
     }
 }
 
-/// Whether a reduction's operand is made of unfolded dimensions by pointwise operators and views.
-fn is_of_windows(graph: &Graph, id: ValueId) -> bool {
+/// What a reduction goes through window by window.
+struct Windows {
+    /// What they are windows of; of several, one.
+    of: ValueId,
+    /// Whether its elements themselves are reduced.
+    plain: bool,
+}
+
+/// The windows that a reduction's operand is made of by pointwise operators and views, if it is.
+fn windowed(graph: &Graph, id: ValueId) -> Option<Windows> {
     let mut next: Vec<ValueId> = graph.operands(id).collect();
+    let (mut found, mut plain) = (None, true);
     for _ in 0..32 {
-        let Some(v) = next.pop() else { return false };
+        let Some(v) = next.pop() else { break };
         match &graph.node(v).op {
-            NodeOp::Op(Op::Unfold { .. }) => return true,
-            NodeOp::Op(op) if op.is_view() || matches!(op, Op::Cast(_) | Op::Binary(_)) => {
+            NodeOp::Op(Op::Unfold { .. }) => {
+                found = graph.operands(v).next();
+                next = found.into_iter().collect();
+            }
+            NodeOp::Op(Op::Pad(_)) if found == Some(v) => {
+                found = graph.operands(v).next();
+            }
+            NodeOp::Op(op)
+                if found.is_none()
+                    && (op.is_view() || matches!(op, Op::Cast(_) | Op::Binary(_))) =>
+            {
+                plain &= !matches!(op, Op::Binary(_));
                 next.extend(graph.operands(v));
             }
             _ => {}
         }
     }
-    false
+    found.map(|of| Windows { of, plain })
 }
 
 /// Elements reduced into one result.

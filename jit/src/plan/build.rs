@@ -71,6 +71,10 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
             true => limits.window,
             false => limits.window.max(26),
         },
+        window_ops: match graph.device().is_cpu() {
+            true => limits.window_ops,
+            false => u32::MAX,
+        },
         in_order_scans: limits.in_order_scans || !graph.device().is_cpu(),
         updates: limits.updates && graph.device().is_cpu(),
         attention: graph.device().shared_memory().unwrap_or(0),

@@ -1,6 +1,7 @@
 //! Pooling as reductions over windows, resampling as sums of weighted elements.
 
 use super::shaping::{dims, iota, pad, permute, reshape, value, with_int};
+use super::windows::is_whole;
 use ferrotrace_kernels::{
     BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ReduceKind, UnaryOp,
     ValueId,
@@ -22,12 +23,16 @@ pub(super) fn define(spec: &PoolSpec, b: &mut dyn OpBuilder, args: &[Operand]) -
     let x = value(args, 0)?;
     let (spatial, rank) = (spec.kernel.len(), b.shape(x).rank());
     let lead = rank - spatial;
-    let mut pads = vec![(0, 0); lead];
-    pads.extend(spec.padding.iter().map(|&p| (p as isize, p as isize)));
     let (kind, with) = match spec.kind {
         PoolKind::Max => (ReduceKind::Max, lowest(b.dtype(x))),
         PoolKind::Avg => (ReduceKind::Mean, Scalar::Float(0.0)),
     };
+    if is_whole(spec, &b.shape(x)[..]) {
+        let mask = (lead..rank).fold(0, |mask, d| mask | 1u64 << d);
+        return b.reduce(kind, x, mask, true);
+    }
+    let mut pads = vec![(0, 0); lead];
+    pads.extend(spec.padding.iter().map(|&p| (p as isize, p as isize)));
     let mut x = pad(b, x, &pads, with)?;
     for i in 0..spatial {
         let unfold = Op::Unfold {

@@ -17,6 +17,7 @@ mod late;
 mod layouts;
 mod length;
 mod memory;
+mod pooling;
 mod precision;
 mod prologues;
 mod reductions;

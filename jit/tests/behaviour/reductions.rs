@@ -1,6 +1,6 @@
 //! Values of reductions: empty, tied, NaN, long, strided.
 
-use super::{kernels, read, run};
+use super::{kernels, plan, read, run};
 use crate::common::{Rng, dense, filled, noise, values, window};
 use ferrotrace_jit::compile;
 use ferrotrace_runtime::DType;
@@ -778,5 +778,43 @@ fn nan_anywhere_in_a_row_is_its_extreme() {
                 "row {row}"
             );
         }
+    }
+}
+
+#[test]
+fn a_reduction_of_a_reduction_is_one_where_it_gives_the_same() {
+    let text = |first: &str, between: &str, second: &str| {
+        format!(
+            "%0: f32[6, 5, 8, 10] = input 0 [400, 80, 10, 1]
+             %1: {first}
+             {between}
+             return %{second}"
+        )
+    };
+    let pooled = "f32[6, 5, 1, 1] = adaptive_avg_pool2d(%0) {size: [1, 1]}";
+    let flat = "%2: f32[6, 5] = flatten(%1) {start: 1, end: 3}
+        %3: f32[6] = mean(%2) {dims: [1], keepdim: false}";
+    let sums = "f32[6, 5, 1, 10] = sum(%0) {dims: [2], keepdim: true}";
+    let more = "%2: f32[5, 1] = sum(%1) {dims: [0, 3], keepdim: false}
+        %3: f32[] = sum(%2) {dims: [0, 1], keepdim: false}";
+    let most = "f32[6, 5, 8] = max(%0) {dims: [3], keepdim: false}";
+    let least = "%2: f32[6, 8] = max(%1) {dims: [1], keepdim: false}
+        %3: f32[6, 1] = max(%2) {dims: [1], keepdim: true}";
+    let x = noise(&[6, 5, 8, 10], 21);
+    for (first, between) in [(pooled, flat), (sums, more), (most, least)] {
+        let text = text(first, between, "3");
+        let explanation = plan(&text).explain();
+        assert_eq!(explanation.fused_nodes().len(), 1, "{explanation}");
+        assert_eq!(explanation.traffic().read, 4 * 6 * 5 * 8 * 10);
+        run(&text, std::slice::from_ref(&x), 1e-5);
+    }
+    // Others, and those that something else needs, stay.
+    for (second, outputs, count) in [("max", "3", 2), ("sum", "3 %1", 2)] {
+        let between = format!(
+            "%2: f32[6, 5, 10] = squeeze(%1) {{dims: [2]}}\n%3: f32[10] = {second}(%2) {{dims: [0, 1], keepdim: false}}"
+        );
+        let text = text(sums, &between, outputs);
+        assert_eq!(kernels(&text), count);
+        run(&text, std::slice::from_ref(&x), 1e-5);
     }
 }

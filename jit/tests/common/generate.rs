@@ -11,7 +11,8 @@ use super::window;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::ops::pointwise;
 use ferrotrace_kernels::{
-    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, ReduceKind, UnaryOp, ValueId,
+    Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, PoolKind, PoolSpec,
+    ReduceKind, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Device, Scalar, Shape};
 
@@ -603,8 +604,9 @@ impl Generator<'_> {
             return;
         }
         let dim = self.rng.below(rank);
-        match self.rng.below(2) {
-            0 if t.is_exact() && t.bound.is_finite() => {
+        match self.rng.below(4) {
+            0 | 1 => self.pool(x),
+            2 if t.is_exact() && t.bound.is_finite() => {
                 let descending = self.rng.chance(50);
                 self.push(
                     Op::ArgSort { dim, descending },
@@ -614,5 +616,38 @@ impl Generator<'_> {
             }
             _ => self.scan(),
         }
+    }
+
+    /// A pool of the last one or two dimensions.
+    fn pool(&mut self, x: ValueId) {
+        let (shape, from) = (self.shape_of(x), self.dtype_of(x));
+        let spatial = 1 + self.rng.below(2);
+        let kind = match from.is_float() && self.rng.chance(50) {
+            true => (PoolKind::Avg, ReduceKind::Mean),
+            false => (PoolKind::Max, ReduceKind::Max),
+        };
+        let mut spec = PoolSpec {
+            kind: kind.0,
+            kernel: Default::default(),
+            stride: Default::default(),
+            padding: Default::default(),
+        };
+        for _ in 0..spatial {
+            let kernel = self.rng.between(1, 4) as usize;
+            spec.kernel.push(kernel);
+            spec.stride.push(self.rng.between(1, 3) as usize);
+            spec.padding.push(self.rng.below(kernel / 2 + 1));
+        }
+        let taps = spec.kernel.iter().product();
+        let op = Op::Pool(Box::new(spec));
+        let Ok((_, to)) = op.infer(&self.program.graph.metas(&[x.into()])) else {
+            return;
+        };
+        if shape.numel() == 0 {
+            return;
+        }
+        let precision = self.limits.precision;
+        let track = track::reduce(kind.1, self.track(x), taps, from, to, precision);
+        self.push(op, &[x.into()], track);
     }
 }
