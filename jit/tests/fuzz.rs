@@ -35,17 +35,19 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
     // Small values may lie in any order too.
     let limits = Thresholds {
         order_elements: 0,
+        again_bytes: 0,
         ..Thresholds::default()
     };
     interpret(&draft(graph, &limits)?, arrays, scalars)
 }
 
-/// Thresholds under which every stored concatenation has its parts written in place, and small operands of products are
-/// computed as they are read.
+/// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
+/// computed as they are read, and costly functions of small values again.
 fn placing() -> Thresholds {
     Thresholds {
         cat_bytes: 0,
         prologue_long: 2,
+        again_bytes: 0,
         ..Thresholds::default()
     }
 }

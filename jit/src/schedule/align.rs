@@ -47,6 +47,11 @@ fn radix(e: &Expr, extents: &[usize]) -> Option<Radix> {
     Some(Radix { digits, numel })
 }
 
+/// The variables and strides of a position that takes each of a range of values exactly once, greatest first.
+pub(super) fn digits(e: &Expr, extents: &[usize]) -> Option<Vec<(usize, i64)>> {
+    radix(e, extents).map(|radix| radix.digits)
+}
+
 /// Positions both nodes compute, best first: what the earlier stores and the later loads, then what both load.
 fn equations(earlier: &FusedNode, later: &FusedNode) -> Vec<(Expr, Expr)> {
     let mut found = Vec::new();

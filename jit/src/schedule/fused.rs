@@ -407,7 +407,7 @@ pub struct Dependence {
 }
 
 /// Operations of a body, loads and numbers not counted.
-fn operations(body: &Body) -> usize {
+pub(super) fn operations(body: &Body) -> usize {
     let counts = |op: &BodyOp| {
         !matches!(
             op,

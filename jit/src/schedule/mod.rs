@@ -1,6 +1,7 @@
 //! Which loop nests become one kernel, and in what order kernels and library calls run (scheduler §5 to §8).
 
 mod access;
+mod again;
 mod align;
 mod biases;
 mod epilogue;
@@ -73,6 +74,10 @@ struct Fusion<'a> {
     apart: &'a FxHashSet<ValueId>,
     /// Stored values that are no outputs.
     temporaries: FxHashMap<ValueId, Temporary>,
+    /// The lowered step that makes each value.
+    made: FxHashMap<ValueId, usize>,
+    /// What is written over.
+    bases: FxHashSet<Source>,
     /// The node of each lowered step.
     owner: Vec<NodeIndex>,
     /// For each lowered step, the last step of any node that begins there or before.
@@ -130,6 +135,7 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
             break;
         }
     }
+    fusion.compute_again(lowering);
     if graph.device().is_cpu() && limits.products == 0 {
         fusion.take_up_products(graph, lowering);
     } else {
@@ -158,6 +164,7 @@ impl<'a> Fusion<'a> {
         let mut temporaries: FxHashMap<ValueId, Temporary> = FxHashMap::default();
         let mut owner = Vec::with_capacity(lowering.steps.len());
         let mut readers: FxHashMap<Source, Vec<NodeIndex>> = FxHashMap::default();
+        let mut bases = FxHashSet::default();
         for (i, step) in lowering.steps.iter().enumerate() {
             let weight = match step {
                 Lowered::Nest(nest) => Some(FusedNode::of(i, nest)),
@@ -168,6 +175,7 @@ impl<'a> Fusion<'a> {
             if let Lowered::Nest(nest) = step
                 && let Some(update) = &nest.update
             {
+                bases.insert(update.base.0);
                 // What is written over is read before: else it would have to be copied.
                 let before = readers.get(&update.base.0).into_iter().flatten();
                 for &reader in before.rev().take(limits.pairs) {
@@ -208,6 +216,8 @@ impl<'a> Fusion<'a> {
             sizes,
             apart: &lowering.apart,
             temporaries,
+            made: producer.iter().map(|(v, at)| (*v, at.index())).collect(),
+            bases,
             owner,
             reach: (0..lowering.steps.len()).collect(),
             refusals: BTreeMap::new(),

@@ -5,6 +5,7 @@
 mod common;
 
 mod abreast;
+mod again;
 mod caching;
 mod calls;
 mod combined;
