@@ -10,21 +10,35 @@ use crate::PoolKind;
 pub fn pool<T: Number>(kind: PoolKind, axes: [Axis; 3], x: &[T], out: &mut [T]) {
     let row = axes[2];
     let taps = axes.iter().map(|a| a.kernel).product::<usize>();
-    rows(out, row.output, row.output * taps, |first, out| {
-        dispatch(Windows {
-            kind,
-            axes,
-            x,
-            first,
-            out,
-        });
-    });
+    let large = kind == PoolKind::Avg && taps > 2 * TAPS;
+    rows(
+        out,
+        row.output,
+        row.output * taps,
+        |first, out| match large {
+            true => dispatch(Windows::<T, true> {
+                kind,
+                axes,
+                x,
+                first,
+                out,
+            }),
+            false => dispatch(Windows::<T, false> {
+                kind,
+                axes,
+                x,
+                first,
+                out,
+            }),
+        },
+    );
 }
 
 /// Taps of a large window that are summed before they join its total.
 const TAPS: usize = 32;
 
-struct Windows<'a, T> {
+/// Windows, LARGE ones with totals: what was summed of some taps joins them.
+struct Windows<'a, T, const LARGE: bool> {
     kind: PoolKind,
     axes: [Axis; 3],
     x: &'a [T],
@@ -32,7 +46,7 @@ struct Windows<'a, T> {
     out: &'a mut [T],
 }
 
-impl<T: Number> Loop for Windows<'_, T> {
+impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
     type Output = ();
 
     #[inline(always)]
@@ -53,10 +67,8 @@ impl<T: Number> Loop for Windows<'_, T> {
             PoolKind::Avg => T::Wide::ZERO,
         };
         let mut all = vec![start; row.output];
-        // Of large windows, what was summed of some taps joins the totals.
-        let large = kind == PoolKind::Avg && taps > 2 * TAPS;
         let mut totals =
-            vec![<T::Wide as Wide>::Total::default(); if large { row.output } else { 0 }];
+            vec![<T::Wide as Wide>::Total::default(); if LARGE { row.output } else { 0 }];
         let columns: Vec<_> = (0..row.kernel)
             .filter_map(|tw| {
                 let inside = row.inside(tw, 0..row.output);
@@ -87,14 +99,14 @@ impl<T: Number> Loop for Windows<'_, T> {
                             }
                         }
                         taken += 1;
-                        if large && taken == TAPS {
+                        if LARGE && taken == TAPS {
                             taken = 0;
                             join_totals(&mut all, &mut totals);
                         }
                     }
                 }
             }
-            if large {
+            if LARGE {
                 join_totals(&mut all, &mut totals);
                 for (value, &total) in all.iter_mut().zip(&totals) {
                     *value = T::Wide::of_total(total);

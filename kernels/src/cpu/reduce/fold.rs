@@ -236,14 +236,20 @@ pub(super) fn lanes<J: Join>(x: &[J::T]) -> J::T {
                     lanes[j] = J::join(lanes[j], block[j]);
                 }
             }
-            match k {
-                0 => middle = lanes,
-                _ => (0..LANES).for_each(|j| middle[j] = J::join(middle[j], lanes[j])),
+            if k == 0 {
+                middle = lanes;
+                continue;
+            }
+            for j in 0..LANES {
+                middle[j] = J::join(middle[j], lanes[j]);
             }
         }
-        match i {
-            0 => total = middle,
-            _ => (0..LANES).for_each(|j| total[j] = J::join(total[j], middle[j])),
+        if i == 0 {
+            total = middle;
+            continue;
+        }
+        for j in 0..LANES {
+            total[j] = J::join(total[j], middle[j]);
         }
     }
     across::<J, LANES>(total, rest)
