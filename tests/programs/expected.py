@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""The programs of this folder in NumPy: prints the constants that they are compared with.
+
+    python3 tests/programs/expected.py > tests/programs/expected.rs
+"""
+
+import numpy as np
+
+
+def noise(*shape, seed=0):
+    i = np.arange(np.prod(shape))
+    return ((i * 7919 + 13 + seed * 104729) % 4001 / 1000.0 - 2.0).reshape(shape)
+
+
+def definite(n):
+    a = noise(n, n, seed=9)
+    return a @ a.T / n + 2 * np.eye(n)
+
+
+def show(name, step, steps, *state):
+    state = list(state)
+    for _ in range(steps):
+        state = step(*state)
+    rows = []
+    for x in state:
+        x = np.asarray(x, np.float64).ravel()
+        weights = np.arange(x.size) * 37 % 101 / 101
+        rows.append(f"    [{float(x.sum())!r}, {float((x * weights).sum())!r}],")
+    print(f"pub const {name}: &[[f64; 2]] = &[\n" + "\n".join(rows) + "\n];")
+
+
+def life(b):
+    n = np.zeros_like(b[1:-1, 1:-1])
+    m = b.shape[0] - 1
+    for dy in (-1, 0, 1):
+        for dx in (-1, 0, 1):
+            if (dy, dx) != (0, 0):
+                n = n + b[1 + dy : m + dy, 1 + dx : m + dx]
+    b = b.copy()
+    b[1:-1, 1:-1] = (n == 3) | ((b[1:-1, 1:-1] == 1) & (n == 2))
+    return [b]
+
+
+def red_black(u, f):
+    u = u.copy()
+    n = u.shape[0]
+    for i0, j0 in [(1, 1), (2, 2), (1, 2), (2, 1)]:
+        for i in range(i0, n - 1, 2):
+            for j in range(j0, n - 1, 2):
+                u[i, j] = (u[i - 1, j] + u[i + 1, j] + u[i, j - 1] + u[i, j + 1] + f[i, j]) / 4
+    return u, f
+
+
+def yee(ez, hx, hy, t):
+    hx = hx - 0.5 * np.diff(ez, axis=1)
+    hy = hy + 0.5 * np.diff(ez, axis=0)
+    ez = ez.copy()
+    ez[1:-1, 1:-1] += 0.5 * (np.diff(hy, axis=0)[:, 1:-1] - np.diff(hx, axis=1)[1:-1])
+    ez[ez.shape[0] // 2, ez.shape[1] // 2] += np.sin(0.3 * t)
+    return ez, hx, hy, t + 1
+
+
+def flow(f):
+    xs, ys = [0, 1, 0, -1, 0, 1, -1, -1, 1], [0, 0, 1, 0, -1, 1, 1, -1, -1]
+    w = np.array([16, 4, 4, 4, 4, 1, 1, 1, 1]) / 36
+    f = np.stack([np.roll(f[k], (ys[k], xs[k]), (0, 1)) for k in range(9)])
+    rho = f.sum(0)
+    u = sum(xs[k] * f[k] for k in range(9)) / rho
+    v = sum(ys[k] * f[k] for k in range(9)) / rho
+    out = np.empty_like(f)
+    for k in range(9):
+        cu = 3 * (xs[k] * u + ys[k] * v)
+        out[k] = f[k] + 0.6 * (rho * w[k] * (1 + cu + cu**2 / 2 - 1.5 * (u**2 + v**2)) - f[k])
+    return [out]
+
+
+def bodies(x, v):
+    pull = np.zeros_like(x)
+    for i in range(len(x)):
+        for j in range(len(x)):
+            d = x[j] - x[i]
+            r = d @ d + 0.05
+            if r < 4:
+                pull[i] += d * r**-1.5
+    v = v + 0.01 * pull / 48
+    return x + 0.01 * v, v
+
+
+def gradients(x, r, d, a):
+    norm, image = r @ r, a @ d
+    length = norm / (d @ image)
+    x, r = x + length * d, r - length * image
+    return x, r, r + d * ((r @ r) / norm), a
+
+
+def qr(a):
+    q, r = np.linalg.qr(a)
+    # Reflections end with the signs that they end with: each makes its diagonal element -sign(x0).
+    r0 = a.copy()
+    signs = []
+    for k in range(len(a) - 1):
+        x = r0[k:, k].copy()
+        first = -np.sign(x[0]) * np.linalg.norm(x)
+        signs.append(np.sign(first))
+        x[0] -= first
+        x /= np.linalg.norm(x)
+        r0[k:, k:] -= 2 * np.outer(x, x @ r0[k:, k:])
+    signs.append(np.sign(r0[-1, -1]))
+    flip = np.diag(np.sign(np.diag(r)) * signs)
+    return [(flip @ r) @ (q @ flip)]
+
+
+def cholesky(a):
+    low = np.linalg.cholesky(a)
+    return [low.T @ low]
+
+
+def k_means(x, c):
+    near = ((x[:, None] - c[None]) ** 2).sum(-1).argmin(1)
+    c = c.copy()
+    for k in range(len(c)):
+        if (near == k).any():
+            c[k] = x[near == k].mean(0)
+    return x, c
+
+
+def log_softmax(x, axis):
+    return x - np.log(np.exp(x).sum(axis, keepdims=True))
+
+
+def softmax(x, axis):
+    return np.exp(log_softmax(x - x.max(axis, keepdims=True), axis))
+
+
+def viterbi(start, moves, seen):
+    logs, score, back = log_softmax(moves, 1), log_softmax(start, 0), []
+    for t in range(20):
+        all_ = score[:, None] + logs
+        back.append(all_.argmax(0))
+        score = all_.max(0) + seen[t]
+    path = [score.argmax()]
+    for by in reversed(back):
+        path.append(by[path[-1]])
+    return 0.5 * start + 0.05 * score + np.mean(path), moves, seen
+
+
+def kalman(x, p, t):
+    f = np.eye(4)
+    f[0, 2] = f[1, 3] = 0.1
+    h = np.eye(4)[:2]
+    x, p = f @ x, f @ p @ f.T + 0.01 * np.eye(4)
+    z = np.array([np.sin(0.1 * t), np.cos(0.1 * t)]).reshape(2, 1)
+    gain = p @ h.T @ np.linalg.inv(h @ p @ h.T + 0.1 * np.eye(2))
+    return x + gain @ (z - h @ x), (np.eye(4) - gain @ h) @ p, t + 1
+
+
+def fourier(re, im):
+    y = np.fft.fft(re + 1j * im, norm="ortho") + (re + 1j * im) / 4
+    return y.real, y.imag
+
+
+def equalise(x):
+    flat = x.ravel().astype(int)
+    below = np.bincount(flat, minlength=256).cumsum()
+    least = below[below > 0].min()
+    table = np.clip((below - least) * 255 // (flat.size - least), 0, 255)
+    return [np.floor(np.roll(table[flat].reshape(x.shape), 3, 1) * 0.75 + 20)]
+
+
+def iir(x):
+    y = x.copy()
+    for i in range(1, len(x)):
+        y[i] = 0.3 * x[i] + 0.7 * y[i - 1]
+    z = y.copy()
+    for i in reversed(range(len(x) - 1)):
+        z[i] = 0.3 * y[i] + 0.7 * z[i + 1]
+    return [z]
+
+
+def wavelets(x):
+    old, x, n = x, x.copy(), len(x)
+    while n > 4:
+        a = x[:n, :n]
+        a = np.hstack([(a[:, ::2] + a[:, 1::2]) / 2, (a[:, ::2] - a[:, 1::2]) / 2])
+        x[:n, :n] = np.vstack([(a[::2] + a[1::2]) / 2, (a[::2] - a[1::2]) / 2])
+        n //= 2
+    return [x.T + 0.5 * old]
+
+
+def adam(x, y, *rest):
+    w, m, v, t = list(rest[:4]), list(rest[4:8]), list(rest[8:12]), rest[12] + 1
+    h = x @ w[0] + w[1]
+    a = np.maximum(h, 0)
+    g = 2 * (a @ w[2] + w[3] - y) / y.size
+    b = g @ w[2].T * (h > 0)
+    for i, grad in enumerate([x.T @ b, b.sum(0), a.T @ g, g.sum(0)]):
+        m[i] = 0.9 * m[i] + 0.1 * grad
+        v[i] = 0.999 * v[i] + 0.001 * grad**2
+        w[i] = w[i] - 0.01 * (m[i] / (1 - 0.9**t)) / (np.sqrt(v[i] / (1 - 0.999**t)) + 1e-6)
+    return x, y, *w, *m, *v, t
+
+
+def attention(q, k, v):
+    n = q.shape[2]
+    out = np.zeros_like(q)
+    for b in range(2):
+        for h, slope in enumerate([0.5, 0.25]):
+            for i in range(n):
+                seen = range(max(0, i - 7), i + 1)
+                s = np.array([0.25 * q[b, h, i] @ k[b, h, j] - slope * (i - j) for j in seen])
+                out[b, h, i] = softmax(s, 0) @ v[b, h, list(seen)]
+    return out, k, v
+
+
+def experts(x, router, w):
+    p = softmax(x @ router, 1)
+    out = 0.5 * x
+    for i in range(len(x)):
+        best = np.argsort(-p[i], kind="stable")[:2]
+        for e in best:
+            out[i] += p[i, e] / p[i, best].sum() * np.maximum(x[i] @ w[e], 0)
+    return np.tanh(out), router, w
+
+
+def recurrent(h, c, xs, w, u):
+    def sigmoid(z):
+        return 1 / (1 + np.exp(-z))
+
+    for x in xs:
+        i, f, g, o = np.split(x @ w.T + h @ u.T, 4, axis=1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+    return h, c, xs, w, u
+
+
+print("//! What NumPy gives: printed by `expected.py`.\n")
+show("LIFE", life, 24, (noise(34, 34) > 0.7).astype(int))
+show("RED_BLACK", red_black, 24, noise(30, 30), noise(30, 30, seed=3))
+show("YEE", yee, 24, np.zeros((41, 41)), np.zeros((41, 40)), np.zeros((40, 41)), 0.0)
+show("FLOW", flow, 16, noise(9, 14, 20) * 0.01 + 1)
+show("BODIES", bodies, 16, noise(48, 3), noise(48, 3, seed=1) * 0.1)
+b = noise(60)
+show("GRADIENTS", gradients, 12, 0 * b, b, b, definite(60))
+show("QR", qr, 8, definite(10))
+show("CHOLESKY", cholesky, 8, definite(12))
+show("K_MEANS", k_means, 12, noise(150, 2), noise(12, 2, seed=8) * 3)
+show("VITERBI", viterbi, 8, noise(6), noise(6, 6, seed=3), noise(20, 6, seed=5))
+show("KALMAN", kalman, 24, noise(4, 1), np.eye(4), np.zeros(1))
+show("FOURIER", fourier, 8, noise(128), noise(128, seed=1))
+show("EQUALISE", equalise, 8, np.floor(noise(24, 30) * 20 + 100))
+show("FILTER", iir, 8, noise(20, 16))
+show("WAVELETS", wavelets, 8, noise(32, 32))
+z = [np.zeros(s) for s in [(6, 16), 16, (16, 3), 3]]
+weights = [noise(6, 16, seed=2) * 0.2, z[1], noise(16, 3, seed=3) * 0.2, z[3]]
+show("ADAM", adam, 24, noise(24, 6), noise(24, 3, seed=1), *weights, *z, *z, 0.0)
+show("ATTENTION", attention, 8, *(noise(2, 2, 24, 8, seed=i) for i in range(3)))
+show("EXPERTS", experts, 8, noise(20, 8), noise(8, 5, seed=1), noise(5, 8, 8, seed=2) * 0.2)
+state = np.zeros((3, 8))
+gates = noise(32, 5, seed=1) * 0.2, noise(32, 8, seed=2) * 0.2
+show("RECURRENT", recurrent, 8, state, state, noise(30, 3, 5), *gates)

@@ -1,0 +1,13 @@
+//! Whole programs as users write them: simulations, algorithms on matrices, signals, models.
+//!
+//! Each runs in eager mode, lazily with every step evaluated, lazily as one trace, with a number read at each step, and
+//! as a compiled function whose arguments are given away or lent. Results are those of NumPy, which `expected.py`
+//! prints; the later half of the steps makes no plans, compiles nothing, and launches and allocates what the half before
+//! it did.
+
+mod algebra;
+mod check;
+mod expected;
+mod models;
+mod signals;
+mod simulations;

@@ -1,0 +1,136 @@
+//! Models and their training, by hand.
+
+use crate::check::{Program, noise};
+use crate::expected::*;
+use ferrotrace::DType::*;
+use ferrotrace::prelude::*;
+
+/// A step of Adam for two layers: input, target, four weights, their first and second moments, the step's number.
+fn adam(s: Vec<Tensor>) -> Vec<Tensor> {
+    let (x, y, w, m, v) = (&s[0], &s[1], &s[2..6], &s[6..10], &s[10..14]);
+    let step = &s[14] + 1.0;
+    let hidden = x.matmul(&w[0]) + &w[1];
+    let active = hidden.relu();
+    let output = (active.matmul(&w[2]) + &w[3] - y) * (2.0 / y.numel() as f64);
+    let back = output.matmul(&w[2].t()) * hidden.gt(0.0).to_dtype(F64);
+    let gradients = [
+        x.t().matmul(&back),
+        back.sum(0),
+        active.t().matmul(&output),
+        output.sum(0),
+    ];
+    let mut next: [Vec<Tensor>; 3] = Default::default();
+    for (i, g) in gradients.iter().enumerate() {
+        let m = &m[i] * 0.9 + g * 0.1;
+        let v = &v[i] * 0.999 + g.square() * 0.001;
+        let first = &m / (1.0 - (&step * 0.9f64.ln()).exp());
+        let second = &v / (1.0 - (&step * 0.999f64.ln()).exp());
+        next[0].push(&w[i] - first / (second.sqrt() + 1e-6) * 0.01);
+        next[1].push(m);
+        next[2].push(v);
+    }
+    let ends = [vec![x.clone(), y.clone()], next.concat(), vec![step]];
+    ends.concat()
+}
+
+#[test]
+fn training_by_adam() {
+    Program {
+        state: || {
+            let mut s = vec![noise(&[24, 6], 0), noise(&[24, 3], 1)];
+            s.extend([noise(&[6, 16], 2) * 0.2, noise(&[16], 4) * 0.0]);
+            s.extend([noise(&[16, 3], 3) * 0.2, noise(&[3], 4) * 0.0]);
+            for i in 0..8 {
+                s.push(s[2 + i % 4].zeros_like());
+            }
+            s.push(Tensor::scalar(0.0, F64, &Device::cpu()));
+            s
+        },
+        step: adam,
+        steps: 24,
+        expected: ADAM,
+        tolerance: 1e-9,
+    }
+    .check();
+}
+
+/// Attention to the last 8 places, less to those further away, in heads with slopes of their own.
+fn windowed_attention(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [q, k, v] = <[Tensor; 3]>::try_from(s).expect("three tensors");
+    let place = Tensor::arange(0, q.dims()[2] as i64, 1, I64, &Device::cpu());
+    let back = place.unsqueeze(1) - place.unsqueeze(0);
+    let hidden = back.lt(0).logical_or(&back.ge(8));
+    let slopes = Tensor::from_slice(&[0.5, 0.25], [2, 1, 1], &Device::cpu());
+    let scores = q.matmul(&k.transpose(-1, -2)) * 0.25 - back.to_dtype(F64) * slopes;
+    let scores = scores.masked_fill(&hidden, f64::NEG_INFINITY);
+    vec![scores.softmax(-1).matmul(&v), k, v]
+}
+
+#[test]
+fn attention_through_a_window() {
+    Program {
+        state: || (0..3).map(|seed| noise(&[2, 2, 24, 8], seed)).collect(),
+        step: windowed_attention,
+        steps: 8,
+        expected: ATTENTION,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
+/// Experts of two layers, two for each token, weighted by what the router says.
+fn experts(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [x, router, weights] = <[Tensor; 3]>::try_from(s).expect("three tensors");
+    let (best, which) = x.matmul(&router).softmax(1).topk(2, 1, true);
+    let shares = &best / best.sum_keepdim(1);
+    let none = Tensor::zeros([x.dims()[0], weights.dims()[0]], F64, &Device::cpu());
+    let shares = none.scatter(1, &which, &shares);
+    let mut sum = &x * 0.5;
+    for e in 0..weights.dims()[0] as isize {
+        sum += x.matmul(&weights.select(0, e)).relu() * shares.at((.., e..e + 1));
+    }
+    vec![sum.tanh(), router, weights]
+}
+
+#[test]
+fn mixture_of_experts() {
+    Program {
+        state: || {
+            let (router, weights) = (noise(&[8, 5], 1), noise(&[5, 8, 8], 2) * 0.2);
+            vec![noise(&[20, 8], 0), router, weights]
+        },
+        step: experts,
+        steps: 8,
+        expected: EXPERTS,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
+/// Thirty steps of a recurrent layer with forget, input and output gates.
+fn recurrent(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [mut h, mut c, inputs, w, u] = <[Tensor; 5]>::try_from(s).expect("five tensors");
+    for t in 0..inputs.dims()[0] as isize {
+        let gates = inputs.at(t).linear(&w, None) + h.linear(&u, None);
+        let gates = gates.chunk(4, 1);
+        c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh();
+        h = gates[3].sigmoid() * c.tanh();
+    }
+    vec![h, c, inputs, w, u]
+}
+
+#[test]
+fn recurrent_layer() {
+    Program {
+        state: || {
+            let state = Tensor::zeros([3, 8], F64, &Device::cpu());
+            let (w, u) = (noise(&[32, 5], 1) * 0.2, noise(&[32, 8], 2) * 0.2);
+            vec![state.clone(), state, noise(&[30, 3, 5], 0), w, u]
+        },
+        step: recurrent,
+        steps: 8,
+        expected: RECURRENT,
+        tolerance: 1e-12,
+    }
+    .check();
+}
