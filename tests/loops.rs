@@ -251,13 +251,11 @@ fn flat_on(device: &Device) {
         let eager = with_mode(Mode::Eager, || run(what, device));
         same_numbers(name, &compiled, &eager);
         let plans: u64 = compiled.iter().map(|(_, s)| s.plans_built).sum();
-        // What is computed first, what finds that computed before, and one more at the beginning or the end; of two
-        // states read in turn, and of a state that lies in two orders in turn, two of each.
-        let most = if ["in turn", "turned"].contains(&name) {
-            4
-        } else {
-            3
-        };
+        // What is computed first, what finds that computed before, and what begins from a stored state; of two states read
+        // in turn, and of a state that lies in two orders in turn, one more, and where a step reads what the read before it
+        // stored, or what a state was before.
+        let more = ["in turn", "turned", "nested", "an older state"];
+        let most = if more.contains(&name) { 4 } else { 3 };
         assert!(plans <= most, "{name}: {plans} plans");
         let warm = 5 * period;
         // The last step reads what was not read before, or the loop stopped.
@@ -308,6 +306,20 @@ fn a_step_does_at_most_twice_what_storing_the_state_does() {
     assert!(lazy.iter().zip(&stored).all(near));
     assert!(once.kernels_launched <= 2 * evaluated.kernels_launched);
     assert!(once.bytes_allocated <= 2 * evaluated.bytes_allocated);
+}
+
+#[test]
+fn a_flush_that_reads_a_number_of_a_state_stores_the_state() {
+    let mut x = state(N, &Device::cpu());
+    with_mode(Mode::Compiled, || {
+        for _ in 0..10 {
+            x = next(&x).exp().cos();
+            x.sum(..).to_scalar::<f64>().expect("runs");
+        }
+        let (read, stats) = stats_scope(|| x.to_vec::<f64>());
+        assert_eq!(read.expect("it is stored").len(), N);
+        assert_eq!((stats.flushes, stats.kernels_launched), (0, 0));
+    });
 }
 
 #[test]
@@ -383,7 +395,9 @@ fn parts_of_a_pending_value_need_two_plans() {
     let want = with_mode(Mode::Eager, || read(false));
     for recorded_first in [false, true] {
         let (got, stats) = with_mode(Mode::Compiled, || stats_scope(|| read(recorded_first)));
-        assert_eq!((stats.flushes, stats.plans_built <= 2), (2, true));
+        // The first time the value is stored by the second flush, later by the first.
+        assert_eq!(stats.flushes, if recorded_first { 1 } else { 2 });
+        assert!(stats.plans_built <= 2, "{}", stats.plans_built);
         assert!(stats.kernels_launched <= 4, "{}", stats.kernels_launched);
         for (a, b) in got.iter().zip(&want) {
             assert!((a - b).abs() < 1e-9);

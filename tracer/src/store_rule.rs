@@ -1,8 +1,11 @@
 //! Which nodes a flush stores beside the requested ones.
 
 use crate::collected::{Collected, Held};
+use crate::node::NodeArc;
 use crate::signature::Edge;
 use ferrotrace_kernels::{Composite, Op};
+use std::cell::RefCell;
+use std::collections::HashSet;
 
 /// Whether computing the operator again costs far more than reading its result: reductions, random numbers, library
 /// calls and scatters.
@@ -108,15 +111,79 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
             is_output[number] = elements > 0 && kept >= elements;
             continue;
         }
-        let costly = facts.op.as_ref().is_some_and(is_costly);
+        let costly = facts.op.as_ref().is_some_and(is_costly) || is_state(collected, number);
         let bytes = elements.saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_more_than(number, bytes, is_output);
     }
 }
 
-/// Marks the values that an earlier flush computed and that something outside of the collection needs: what a loop reads of
-/// its state at each step is computed from the step before, however long it runs. Of several in a row the last is stored.
+/// A place of the program, and what it recorded: a line may record several operations.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Place {
+    /// Where its line lies in memory, which is told from others by that.
+    location: usize,
+    kind: u64,
+}
+
+impl Place {
+    fn of(node: &NodeArc) -> Place {
+        Place {
+            location: std::ptr::from_ref(node.facts.location) as usize,
+            kind: node.facts.kind.hash,
+        }
+    }
+}
+
+thread_local! {
+    /// Places whose values a thread computed a second time, since the flush that computed them first did not store them.
+    static REPEATED: RefCell<HashSet<Place>> = RefCell::default();
+}
+
+/// So many are remembered; then all are forgotten.
+const MOST_REPEATED: usize = 4096;
+
+fn remember(place: Place) {
+    let _ = REPEATED.try_with(|repeated| {
+        let mut repeated = repeated.borrow_mut();
+        if repeated.len() >= MOST_REPEATED {
+            repeated.clear();
+        }
+        repeated.insert(place);
+    });
+}
+
+/// Marks what an earlier flush computed and something outside of the collection needs: what a loop reads of its state at
+/// each step is computed from the step before, however long it runs. The places that recorded it are noted, and what they
+/// recorded last is stored instead where a tensor holds it: the next step then begins from there.
 pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
+    let mut found = is_output.to_vec();
+    mark_computed(collected, &mut found);
+    for number in (0..found.len()).filter(|&n| found[n] && !is_output[n]) {
+        remember(Place::of(collected.entry_node(number as u32)));
+    }
+    for (number, output) in is_output.iter_mut().enumerate() {
+        *output |= is_state(collected, number);
+    }
+    mark_computed(collected, is_output);
+}
+
+/// Whether a tensor holds a value of which those before had to be computed twice.
+fn is_state(collected: &Collected, number: usize) -> bool {
+    let entry = collected.entries[number];
+    if entry.held != Held::Handles {
+        return false;
+    }
+    let node = collected.node(entry.place);
+    let reads = |edge: &Edge| !matches!(edge, Edge::Slot(_));
+    let computes = !node.facts.op().is_view() && collected.entry_edges(number).iter().any(reads);
+    // A thread that ends remembers nothing.
+    let known = REPEATED.try_with(|repeated| repeated.borrow().contains(&Place::of(node)));
+    computes && known.unwrap_or(false)
+}
+
+/// Marks the values that an earlier flush computed and that something outside of the collection needs. Of several in a row
+/// the last is stored.
+fn mark_computed(collected: &Collected, is_output: &mut [bool]) {
     let mut needed = vec![false; collected.entries.len()];
     for number in (0..collected.entries.len()).rev() {
         let entry = collected.entries[number];
