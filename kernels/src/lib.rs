@@ -16,8 +16,8 @@ pub mod support;
 pub use array::Array;
 pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 pub use op::{
-    ArgMeta, Composite, ConvSpec, Correlation, Distribution, Extent, Op, PoolKind, PoolSpec,
-    ReduceKind, ScanKind, ScatterMode,
+    ArgMeta, Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolKind, PoolSpec,
+    ReduceKind, Reduction, ScanKind, ScatterMode,
 };
 pub use ops::binary::BinaryOp;
 pub use ops::unary::UnaryOp;

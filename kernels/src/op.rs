@@ -314,18 +314,36 @@ pub enum Composite {
         /// Its size.
         n: usize,
     },
-    /// Mean of (x − t)².
-    MseLoss,
-    /// Mean of the Huber-like loss: operands x, t, beta.
-    SmoothL1Loss,
-    /// Mean of eᵗ-free KL terms: operands log-probabilities x, probabilities t.
+    /// A loss of x and t, and what becomes of those of elements or samples.
+    Loss(Loss, Reduction),
+}
+
+/// What a loss is of one element, or of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// (x − t)².
+    Mse,
+    /// The Huber-like loss: operands x, t, beta.
+    SmoothL1,
+    /// eᵗ-free KL terms: operands log-probabilities x, probabilities t.
     KlDiv,
-    /// Mean of `−x[class]`: operands log-probabilities (classes in dimension 1), class indices.
-    NllLoss,
+    /// `−x[class]`: operands log-probabilities (classes in dimension 1), class indices.
+    Nll,
     /// Cross entropy of logits with class indices or probabilities.
     CrossEntropy,
-    /// Binary cross entropy of logits: operands x, t.
+    /// Binary cross entropy of logits.
     BceWithLogits,
+}
+
+/// What becomes of the losses of the elements (or samples).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// They stay.
+    None,
+    /// Their sum.
+    Sum,
+    /// Their mean: the loss without `_reduced`.
+    Mean,
 }
 
 /// An operator with its attributes. Tensor and number operands are listed beside it, never inside, so that two

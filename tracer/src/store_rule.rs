@@ -3,7 +3,7 @@
 use crate::collected::{Collected, Held};
 use crate::node::NodeArc;
 use crate::signature::Edge;
-use ferrotrace_kernels::{Composite, Op};
+use ferrotrace_kernels::{Composite, Loss, Op, Reduction};
 use std::cell::RefCell;
 use std::collections::HashSet;
 
@@ -41,12 +41,8 @@ fn is_costly(op: &Op) -> bool {
                 | Composite::ConvBias(_)
                 | Composite::Einsum { .. }
                 | Composite::Attention { .. }
-                | Composite::MseLoss
-                | Composite::SmoothL1Loss
-                | Composite::KlDiv
-                | Composite::NllLoss
-                | Composite::CrossEntropy
-                | Composite::BceWithLogits
+                | Composite::Loss(_, Reduction::Sum | Reduction::Mean)
+                | Composite::Loss(Loss::CrossEntropy, Reduction::None)
         ),
         _ => false,
     }

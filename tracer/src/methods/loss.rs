@@ -2,13 +2,17 @@
 
 mod reduced;
 
-pub use reduced::Reduction;
-
 use crate::Tensor;
-use ferrotrace_kernels::Composite;
+use ferrotrace_kernels::{Composite, Loss, Reduction};
 use ferrotrace_runtime::Scalar;
 
 impl Tensor {
+    /// A loss of this tensor and `t`, beside numbers.
+    #[track_caller]
+    fn loss(&self, loss: Loss, t: &Tensor, numbers: &[Scalar], reduction: Reduction) -> Tensor {
+        self.with_tensors(Composite::Loss(loss, reduction), &[Some(t)], numbers)
+    }
+
     /// The mean of (x − t)².
     ///
     /// ```
@@ -20,7 +24,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn mse_loss(&self, t: &Tensor) -> Tensor {
-        self.with_tensors(Composite::MseLoss, &[Some(t)], &[])
+        self.loss(Loss::Mse, t, &[], Reduction::Mean)
     }
 
     /// The mean of d²/2beta where d = |x − t| is below `beta`, else of d − beta/2.
@@ -34,7 +38,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn smooth_l1_loss(&self, t: &Tensor, beta: impl Into<Scalar>) -> Tensor {
-        self.with_tensors(Composite::SmoothL1Loss, &[Some(t)], &[beta.into()])
+        self.loss(Loss::SmoothL1, t, &[beta.into()], Reduction::Mean)
     }
 
     /// The mean over all elements of t·(ln t − x), 0 where t is 0: this tensor holds log-probabilities, `t`
@@ -48,7 +52,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn kl_div(&self, t: &Tensor) -> Tensor {
-        self.with_tensors(Composite::KlDiv, &[Some(t)], &[])
+        self.loss(Loss::KlDiv, t, &[], Reduction::Mean)
     }
 
     /// The mean over samples of −x at the sample's class: log-probabilities `[n, classes, ..]`, class indices
@@ -64,7 +68,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn nll_loss(&self, t: &Tensor) -> Tensor {
-        self.with_tensors(Composite::NllLoss, &[Some(t)], &[])
+        self.loss(Loss::Nll, t, &[], Reduction::Mean)
     }
 
     /// The mean over samples of −log softmax(x) at the sample's class, or weighted by class probabilities: logits
@@ -80,7 +84,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cross_entropy(&self, t: &Tensor) -> Tensor {
-        self.with_tensors(Composite::CrossEntropy, &[Some(t)], &[])
+        self.loss(Loss::CrossEntropy, t, &[], Reduction::Mean)
     }
 
     /// The mean of −t·ln σ(x) − (1 − t)·ln(1 − σ(x)), without overflow.
@@ -95,6 +99,6 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn binary_cross_entropy_with_logits(&self, t: &Tensor) -> Tensor {
-        self.with_tensors(Composite::BceWithLogits, &[Some(t)], &[])
+        self.loss(Loss::BceWithLogits, t, &[], Reduction::Mean)
     }
 }

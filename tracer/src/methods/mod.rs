@@ -21,7 +21,7 @@ mod shape;
 mod view;
 
 pub use binary::Rounding;
-pub use loss::Reduction;
+pub use ferrotrace_kernels::Reduction;
 pub use pool::Interpolation;
 pub use scatter::ReduceOp;
 pub use view::PadMode;

@@ -1,7 +1,7 @@
 //! Composite operators read from their names and attributes.
 
 use super::Attributes;
-use ferrotrace_kernels::{Composite, Op};
+use ferrotrace_kernels::{Composite, Loss as Kind, Op, Reduction};
 use ferrotrace_runtime::{Error, Result};
 
 impl Attributes<'_> {
@@ -93,19 +93,33 @@ impl Attributes<'_> {
             },
             "one_hot" => OneHot { n: self.int("n")? },
             _ => {
-                let found = PLAIN
-                    .iter()
-                    .find(|c| Op::Composite((*c).clone()).name() == name);
-                found
-                    .cloned()
-                    .ok_or_else(|| Error::argument(format!("there is no operator {name:?}")))?
+                let named = |c: &Composite| Op::Composite(c.clone()).name() == name;
+                let losses = LOSSES.map(|loss| Loss(loss, Reduction::Mean));
+                match PLAIN.iter().chain(&losses).find(|c| named(c)) {
+                    Some(Loss(loss, _)) => Loss(*loss, self.reduction()?),
+                    Some(plain) => plain.clone(),
+                    None => {
+                        let why = format!("there is no operator {name:?}");
+                        return Err(Error::argument(why));
+                    }
+                }
             }
         })
+    }
+
+    /// What a loss is reduced to: the mean where that is not said.
+    fn reduction(&self) -> Result<Reduction> {
+        let Ok(word) = self.text("reduction") else {
+            return Ok(Reduction::Mean);
+        };
+        let found = REDUCTIONS.iter().find(|(name, _)| *name == word);
+        let why = || Error::argument(format!("there is no reduction {word:?}"));
+        found.map(|(_, reduction)| *reduction).ok_or_else(why)
     }
 }
 
 /// Composites without attributes.
-const PLAIN: [Composite; 27] = {
+const PLAIN: [Composite; 21] = {
     use Composite::*;
     [
         Gelu,
@@ -129,11 +143,17 @@ const PLAIN: [Composite; 27] = {
         Addcmul,
         Addcdiv,
         NanToNum,
-        MseLoss,
-        SmoothL1Loss,
-        KlDiv,
-        NllLoss,
-        CrossEntropy,
-        BceWithLogits,
     ]
 };
+
+const LOSSES: [Kind; 6] = {
+    use Kind::*;
+    [Mse, SmoothL1, KlDiv, Nll, CrossEntropy, BceWithLogits]
+};
+
+/// What a loss is reduced to, by name.
+pub(super) const REDUCTIONS: [(&str, Reduction); 3] = [
+    ("mean", Reduction::Mean),
+    ("sum", Reduction::Sum),
+    ("none", Reduction::None),
+];

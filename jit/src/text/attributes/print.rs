@@ -1,7 +1,8 @@
 //! What is printed of an operator beside its name, operands and result.
 
+use super::composite::REDUCTIONS;
 use super::{Attribute, PARTS, SCATTERS};
-use ferrotrace_kernels::{Composite, ConvSpec, Extent, Op, ScanKind};
+use ferrotrace_kernels::{Composite, ConvSpec, Extent, Op, Reduction, ScanKind};
 use ferrotrace_runtime::ConvolutionPart;
 
 fn int<T: TryInto<i64>>(n: T) -> Attribute {
@@ -241,6 +242,11 @@ fn of_composite(op: &Composite) -> Vec<(&'static str, Attribute)> {
         Composite::Triangle { k, .. } => vec![("k", int(*k))],
         Composite::Roll { shift, dim } => vec![("shift", int(*shift)), ("dim", int(*dim))],
         Composite::OneHot { n } => vec![("n", int(*n))],
+        Composite::Loss(_, Reduction::Mean) => Vec::new(),
+        Composite::Loss(_, reduction) => {
+            let named = REDUCTIONS.iter().find(|(_, of)| of == reduction);
+            vec![("reduction", word(named.map_or("", |(name, _)| name)))]
+        }
         _ => Vec::new(),
     }
 }

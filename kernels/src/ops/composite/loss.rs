@@ -1,9 +1,11 @@
-//! Losses, each the mean over what it is computed for.
+//! Losses of elements or samples, their sums and means.
 
 use super::activation::log1p_exp_neg_abs;
 use super::arrange;
 use super::build::{all_dims, float, operand, promoted, tensor_of, value};
-use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use crate::{
+    BinaryOp, Loss, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, Reduction, UnaryOp, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 
 /// The operands x and t in the dtype of their arithmetic, and the dtype of the result.
@@ -17,23 +19,124 @@ fn pair(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, ValueId, DT
     ))
 }
 
-/// The mean of all elements, as `dtype`.
-fn mean(b: &mut dyn OpBuilder, x: ValueId, dtype: DType) -> Result<ValueId> {
-    let mask = all_dims(b.shape(x).rank());
-    let mean = b.reduce(ReduceKind::Mean, x, mask, false)?;
-    b.cast(mean, dtype)
+/// The losses before they are reduced.
+struct Losses {
+    /// In the dtype of their arithmetic.
+    values: ValueId,
+    /// The dimension of classes, whose values are the parts of a sample's loss.
+    classes: Option<usize>,
+    /// Samples that count for nothing.
+    ignored: Option<ValueId>,
+    /// That of the result.
+    dtype: DType,
 }
 
-/// Mean of (x − t)².
-pub(super) fn mse(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+impl Losses {
+    /// Those of elements.
+    fn of((values, dtype): (ValueId, DType)) -> Losses {
+        Losses {
+            values,
+            classes: None,
+            ignored: None,
+            dtype,
+        }
+    }
+}
+
+/// The name of a loss, as errors and text forms give it.
+pub fn name(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Mse => "mse_loss",
+        Loss::SmoothL1 => "smooth_l1_loss",
+        Loss::KlDiv => "kl_div",
+        Loss::Nll => "nll_loss",
+        Loss::CrossEntropy => "cross_entropy",
+        Loss::BceWithLogits => "binary_cross_entropy_with_logits",
+    }
+}
+
+/// A loss, reduced.
+pub(super) fn decompose(
+    loss: Loss,
+    reduction: Reduction,
+    b: &mut dyn OpBuilder,
+    args: &[Operand],
+) -> Result<ValueId> {
+    let losses = match loss {
+        Loss::Mse => Losses::of(mse(b, args)?),
+        Loss::SmoothL1 => Losses::of(smooth_l1(b, args)?),
+        Loss::KlDiv => Losses::of(kl_div(b, args)?),
+        Loss::Nll => nll(b, args)?,
+        Loss::CrossEntropy => cross_entropy(b, args)?,
+        Loss::BceWithLogits => Losses::of(bce_with_logits(b, args)?),
+    };
+    let dtype = losses.dtype;
+    let reduced = match reduction {
+        Reduction::None => separate(b, &losses)?,
+        Reduction::Sum => sum(b, &losses)?,
+        Reduction::Mean => mean(b, &losses)?,
+    };
+    b.cast(reduced, dtype)
+}
+
+/// The losses, 0 where they are ignored.
+fn counted(b: &mut dyn OpBuilder, losses: &Losses) -> Result<ValueId> {
+    let zero = Operand::Const(Scalar::Bool(false));
+    match losses.ignored {
+        Some(ignored) => b.select(ignored, zero, losses.values),
+        None => Ok(losses.values),
+    }
+}
+
+/// One for each element or sample.
+fn separate(b: &mut dyn OpBuilder, losses: &Losses) -> Result<ValueId> {
+    let values = counted(b, losses)?;
+    match losses.classes {
+        None => Ok(values),
+        Some(dim) if b.shape(values)[dim] == 1 => {
+            b.push(Op::Squeeze { mask: 1 << dim }, &[values.into()])
+        }
+        Some(dim) => b.reduce(ReduceKind::Sum, values, 1 << dim, false),
+    }
+}
+
+fn sum(b: &mut dyn OpBuilder, losses: &Losses) -> Result<ValueId> {
+    let values = counted(b, losses)?;
+    let mask = all_dims(b.shape(values).rank());
+    b.reduce(ReduceKind::Sum, values, mask, false)
+}
+
+/// The mean of those that are not ignored: NaN of none.
+fn mean(b: &mut dyn OpBuilder, losses: &Losses) -> Result<ValueId> {
+    let shape = b.shape(losses.values).clone();
+    let mask = all_dims(shape.rank());
+    match (losses.ignored, losses.classes) {
+        (Some(ignored), _) => {
+            let of = b.dtype(losses.values);
+            let sum = sum(b, losses)?;
+            let counted = b.unary(UnaryOp::LogicalNot, ignored)?;
+            let count = b.reduce(ReduceKind::Sum, counted, mask, false)?;
+            let count = b.cast(count, of)?;
+            b.div(sum, count)
+        }
+        (None, Some(dim)) if shape[dim] != 1 => {
+            let sum = sum(b, losses)?;
+            let count = shape.reduced(1 << dim, false).numel();
+            b.div(sum, count as f64)
+        }
+        _ => b.reduce(ReduceKind::Mean, losses.values, mask, false),
+    }
+}
+
+/// (x − t)².
+fn mse(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
     let (x, t, dtype) = pair(b, args)?;
     let d = b.sub(x, t)?;
-    let squares = b.unary(UnaryOp::Square, d)?;
-    mean(b, squares, dtype)
+    Ok((b.unary(UnaryOp::Square, d)?, dtype))
 }
 
-/// Mean of ½d²/β where d = |x − t| < β, else of d − ½β; of d itself for β = 0.
-pub(super) fn smooth_l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// ½d²/β where d = |x − t| < β, else d − ½β; d itself for β = 0.
+fn smooth_l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
     let (x, t, dtype) = pair(b, args)?;
     let beta = tensor_of(b, operand(args, 2)?, dtype.compute())?;
     let difference = b.sub(x, t)?;
@@ -47,23 +150,21 @@ pub(super) fn smooth_l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Value
     let curve = b.div(square, divisor)?;
     let offset = b.mul(beta, 0.5)?;
     let line = b.sub(d, offset)?;
-    let loss = b.select(near, curve, line)?;
-    mean(b, loss, dtype)
+    Ok((b.select(near, curve, line)?, dtype))
 }
 
-/// Mean of t·(log t − x), 0·log 0 being 0, over all elements; x are log-probabilities.
-pub(super) fn kl_div(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// t·(log t − x), 0·log 0 being 0; x are log-probabilities.
+fn kl_div(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
     let (x, t, dtype) = pair(b, args)?;
     let zero = b.binary(BinaryOp::Eq, t, 0.0)?;
     let present = b.select(zero, 1.0, t)?;
     let log = b.unary(UnaryOp::Log, present)?;
     let d = b.sub(log, x)?;
-    let loss = b.mul(t, d)?;
-    mean(b, loss, dtype)
+    Ok((b.mul(t, d)?, dtype))
 }
 
-/// Mean of max(x, 0) − x·t + log(1 + e^−|x|).
-pub(super) fn bce_with_logits(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// max(x, 0) − x·t + log(1 + e^−|x|).
+fn bce_with_logits(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
     let (x, t, dtype) = pair(b, args)?;
     if b.shape(x) != b.shape(t) {
         return Err(Error::shape(format!(
@@ -76,8 +177,7 @@ pub(super) fn bce_with_logits(b: &mut dyn OpBuilder, args: &[Operand]) -> Result
     let product = b.mul(x, t)?;
     let line = b.sub(positive, product)?;
     let tail = log1p_exp_neg_abs(b, x)?;
-    let loss = b.add(line, tail)?;
-    mean(b, loss, dtype)
+    Ok((b.add(line, tail)?, dtype))
 }
 
 /// The dimension of classes: 1, or 0 of a vector.
@@ -126,41 +226,23 @@ fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<(ValueId,
     Ok((taken, Some(ignored)))
 }
 
-/// The mean of losses, of those that are not ignored, as `dtype`: NaN of none.
-fn mean_of_samples(
-    b: &mut dyn OpBuilder,
-    loss: ValueId,
-    ignored: Option<ValueId>,
-    dtype: DType,
-) -> Result<ValueId> {
-    let Some(ignored) = ignored else {
-        return mean(b, loss, dtype);
-    };
-    let of = b.dtype(loss);
-    let zero = Operand::Const(Scalar::Bool(false));
-    let loss = b.select(ignored, zero, loss)?;
-    let counted = b.unary(UnaryOp::LogicalNot, ignored)?;
-    let mask = all_dims(b.shape(loss).rank());
-    let sum = b.reduce(ReduceKind::Sum, loss, mask, false)?;
-    let count = b.reduce(ReduceKind::Sum, counted, mask, false)?;
-    let count = b.cast(count, of)?;
-    let mean = b.div(sum, count)?;
-    b.cast(mean, dtype)
-}
-
-/// Mean of −x[class].
-pub(super) fn nll(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// −x[class].
+fn nll(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Losses> {
     let (x, t) = (value(args, 0)?, value(args, 1)?);
     let dtype = float(b.dtype(x));
     let (taken, ignored) = at_classes(b, x, t)?;
     let taken = b.cast(taken, dtype.compute())?;
-    let negative = b.unary(UnaryOp::Neg, taken)?;
-    mean_of_samples(b, negative, ignored, dtype)
+    Ok(Losses {
+        values: b.unary(UnaryOp::Neg, taken)?,
+        classes: Some(class_dim(b.shape(x))?),
+        ignored,
+        dtype,
+    })
 }
 
-/// Of class indices, the mean of log Σ eˣ − x[class]; of probabilities t of x's shape, Σ −t·log softmax(x) over
-/// everything, by the number of distributions.
-pub(super) fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+/// Of class indices, log Σ eˣ − x[class]; of probabilities t of x's shape, −t·log softmax(x), whose sum over the classes
+/// is a sample's loss.
+fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Losses> {
     let (x, t) = (value(args, 0)?, value(args, 1)?);
     let shape = b.shape(x).clone();
     let dim = class_dim(&shape)?;
@@ -193,29 +275,40 @@ pub(super) fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<V
     let e = b.unary(UnaryOp::Exp, d)?;
     let sum = b.reduce(ReduceKind::Sum, e, mask, true)?;
     let log = b.unary(UnaryOp::Log, sum)?;
-    if let Some((taken, ignored)) = taken {
+    let (values, ignored) = match taken {
         // Only the class's element: log-probabilities of all classes are never needed.
-        let taken = b.cast(taken, dtype.compute())?;
-        let taken = b.sub(taken, greatest)?;
-        let loss = b.sub(log, taken)?;
-        return mean_of_samples(b, loss, ignored, dtype);
-    }
-    let t = b.cast(t, dtype.compute())?;
-    let surprise = b.sub(log, d)?;
-    let loss = b.mul(t, surprise)?;
-    let total = b.reduce(ReduceKind::Sum, loss, all_dims(shape.rank()), false)?;
-    let count = shape.reduced(mask, false).numel();
-    let mean = b.div(total, count as f64)?;
-    b.cast(mean, dtype)
+        Some((taken, ignored)) => {
+            let taken = b.cast(taken, dtype.compute())?;
+            let taken = b.sub(taken, greatest)?;
+            (b.sub(log, taken)?, ignored)
+        }
+        None => {
+            let t = b.cast(t, dtype.compute())?;
+            let surprise = b.sub(log, d)?;
+            (b.mul(t, surprise)?, None)
+        }
+    };
+    Ok(Losses {
+        values,
+        classes: Some(dim),
+        ignored,
+        dtype,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use crate::Composite::*;
+    use crate::Composite;
+    use crate::Loss::{self, *};
+    use crate::Reduction::Mean;
     use ferrotrace_runtime::DType::{self, *};
 
     const NAN: f64 = f64::NAN;
+
+    fn loss(of: Loss) -> Composite {
+        Composite::Loss(of, Mean)
+    }
 
     fn average(values: impl IntoIterator<Item = f64>) -> [f64; 1] {
         let values: Vec<f64> = values.into_iter().collect();
@@ -229,7 +322,7 @@ mod tests {
         for dtype in FLOATS {
             let both = [t(&[3, 4], dtype, &x), t(&[3, 4], dtype, &y)];
             let mse = average(pairs().map(|(a, b)| (a - b).powi(2)));
-            check(MseLoss, &both, &[], dtype, &mse);
+            check(loss(Mse), &both, &[], dtype, &mse);
             for beta in [0.5, 1.0, 0.0] {
                 let l1 = average(pairs().map(|(a, b)| {
                     let d = (a - b).abs();
@@ -240,7 +333,7 @@ mod tests {
                     }
                 }));
                 let args = [both[0].clone(), both[1].clone(), n(beta)];
-                check(SmoothL1Loss, &args, &[], dtype, &l1);
+                check(loss(SmoothL1), &args, &[], dtype, &l1);
             }
             let targets: Vec<f64> = y.iter().map(|y| (y + 2.0) / 4.0).collect();
             let bce = average(x.iter().zip(&targets).map(|(x, t)| {
@@ -248,7 +341,7 @@ mod tests {
                 -(t * p.ln() + (1.0 - t) * (1.0 - p).ln())
             }));
             check(
-                BceWithLogits,
+                loss(BceWithLogits),
                 &[both[0].clone(), t(&[3, 4], dtype, &targets)],
                 &[],
                 dtype,
@@ -260,7 +353,7 @@ mod tests {
                     .map(|(x, t)| if *t == 0.0 { 0.0 } else { t * (t.ln() - x) }),
             );
             check(
-                KlDiv,
+                loss(KlDiv),
                 &[both[0].clone(), t(&[3, 4], dtype, &targets)],
                 &[],
                 dtype,
@@ -273,43 +366,46 @@ mod tests {
     fn extremes_and_broadcasts() {
         let (x, y) = ([200.0, -200.0], [1.0, 0.0]);
         check(
-            BceWithLogits,
+            loss(BceWithLogits),
             &[t(&[2], F32, &x), t(&[2], F32, &y)],
             &[],
             F32,
             &[0.0],
         );
         check(
-            BceWithLogits,
+            loss(BceWithLogits),
             &[t(&[2], F32, &y), t(&[2], F32, &[NAN, 0.0])],
             &[],
             F32,
             &[NAN],
         );
-        refused(&BceWithLogits, &[t(&[2], F32, &y), t(&[1], F32, &[0.0])]);
+        refused(
+            &loss(BceWithLogits),
+            &[t(&[2], F32, &y), t(&[1], F32, &[0.0])],
+        );
         check(
-            MseLoss,
+            loss(Mse),
             &[t(&[2], F32, &[1.0, 3.0]), t(&[], F32, &[1.0])],
             &[],
             F32,
             &[2.0],
         );
         check(
-            MseLoss,
+            loss(Mse),
             &[t(&[0], F32, &[]), t(&[0], F32, &[])],
             &[],
             F32,
             &[NAN],
         );
         check(
-            MseLoss,
+            loss(Mse),
             &[t(&[1], F16, &[1.0]), t(&[1], F64, &[3.0])],
             &[],
             F64,
             &[4.0],
         );
         check(
-            MseLoss,
+            loss(Mse),
             &[t(&[2], I32, &[1.0, 2.0]), t(&[2], I32, &[1.0, 4.0])],
             &[],
             F32,
@@ -318,14 +414,14 @@ mod tests {
         // 300² is no binary16 number, but the mean over many is.
         let x: Vec<f64> = (0..64).map(|i| if i == 0 { 300.0 } else { 0.0 }).collect();
         check(
-            MseLoss,
+            loss(Mse),
             &[t(&[64], F16, &x), t(&[64], F16, &[0.0; 64])],
             &[],
             F16,
             &[1406.25],
         );
         refused(
-            &MseLoss,
+            &loss(Mse),
             &[t(&[2], F32, &[0.0; 2]), t(&[3], F32, &[0.0; 3])],
         );
     }
@@ -365,9 +461,9 @@ mod tests {
             for dtype in FLOATS {
                 for index in [I64, I32, U8] {
                     let args = [t(dims, dtype, &x), t(&kept, index, classes)];
-                    check(NllLoss, &args, &[], dtype, &taken(&x));
+                    check(loss(Nll), &args, &[], dtype, &taken(&x));
                     check(
-                        CrossEntropy,
+                        loss(CrossEntropy),
                         &args,
                         &[],
                         dtype,
@@ -385,11 +481,17 @@ mod tests {
         for dtype in FLOATS {
             let args = |classes: [f64; 3]| [t(&[3, 2], dtype, &x), t(&[3], I64, &classes)];
             let one = args([1.0, 0.0, -100.0]);
-            check(NllLoss, &one, &[], dtype, &[3.0]);
-            check(CrossEntropy, &one, &[], dtype, &[-(log[1] + log[2]) / 2.0]);
+            check(loss(Nll), &one, &[], dtype, &[3.0]);
+            check(
+                loss(CrossEntropy),
+                &one,
+                &[],
+                dtype,
+                &[-(log[1] + log[2]) / 2.0],
+            );
             let none = args([-100.0; 3]);
-            check(NllLoss, &none, &[], dtype, &[NAN]);
-            check(CrossEntropy, &none, &[], dtype, &[NAN]);
+            check(loss(Nll), &none, &[], dtype, &[NAN]);
+            check(loss(CrossEntropy), &none, &[], dtype, &[NAN]);
         }
     }
 
@@ -402,7 +504,7 @@ mod tests {
             for dtype in FLOATS {
                 let args = [t(dims, dtype, &x), t(dims, dtype, &p)];
                 check(
-                    CrossEntropy,
+                    loss(CrossEntropy),
                     &args,
                     &[],
                     dtype,
@@ -411,31 +513,37 @@ mod tests {
             }
         }
         let mixed = [t(&[1, 2], F16, &[0.0; 2]), t(&[1, 2], F32, &[0.25, 0.75])];
-        check(CrossEntropy, &mixed, &[], F32, &[2f64.ln()]);
+        check(loss(CrossEntropy), &mixed, &[], F32, &[2f64.ln()]);
     }
 
     #[test]
     fn what_classes_must_be() {
         let x = |dims: &[usize]| t(dims, F32, &vec![0.0; dims.iter().product()]);
         let c = |dims: &[usize], dtype: DType| t(dims, dtype, &vec![0.0; dims.iter().product()]);
-        refused(&NllLoss, &[x(&[2, 3]), c(&[2], F32)]);
-        refused(&NllLoss, &[x(&[2, 3]), c(&[2], Bool)]);
-        refused(&NllLoss, &[x(&[2, 3]), c(&[3], I64)]);
-        refused(&NllLoss, &[x(&[]), c(&[], I64)]);
-        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2, 3], I64)]);
-        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2], F32)]);
-        refused(&CrossEntropy, &[x(&[2, 3]), c(&[2, 3], Bool)]);
-        refused(&CrossEntropy, &[x(&[2, 0]), c(&[2], I64)]);
-        check(NllLoss, &[x(&[0, 3]), c(&[0], I64)], &[], F32, &[NAN]);
-        check(CrossEntropy, &[x(&[0, 3]), c(&[0], I64)], &[], F32, &[NAN]);
+        refused(&loss(Nll), &[x(&[2, 3]), c(&[2], F32)]);
+        refused(&loss(Nll), &[x(&[2, 3]), c(&[2], Bool)]);
+        refused(&loss(Nll), &[x(&[2, 3]), c(&[3], I64)]);
+        refused(&loss(Nll), &[x(&[]), c(&[], I64)]);
+        refused(&loss(CrossEntropy), &[x(&[2, 3]), c(&[2, 3], I64)]);
+        refused(&loss(CrossEntropy), &[x(&[2, 3]), c(&[2], F32)]);
+        refused(&loss(CrossEntropy), &[x(&[2, 3]), c(&[2, 3], Bool)]);
+        refused(&loss(CrossEntropy), &[x(&[2, 0]), c(&[2], I64)]);
+        check(loss(Nll), &[x(&[0, 3]), c(&[0], I64)], &[], F32, &[NAN]);
         check(
-            CrossEntropy,
+            loss(CrossEntropy),
+            &[x(&[0, 3]), c(&[0], I64)],
+            &[],
+            F32,
+            &[NAN],
+        );
+        check(
+            loss(CrossEntropy),
             &[t(&[1, 2], F32, &[1e30, 0.0]), c(&[1], I64)],
             &[],
             F32,
             &[0.0],
         );
-        for op in [NllLoss, CrossEntropy] {
+        for op in [loss(Nll), loss(CrossEntropy)] {
             for class in [2i64, -1, -2, -99, -101, 7] {
                 let args = [x(&[2, 2]), t(&[2], I64, &[0.0, class as f64])];
                 assert_eq!(outside(&op, &args), (class, 2));

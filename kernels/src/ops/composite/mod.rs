@@ -25,7 +25,7 @@ mod testing;
 
 use super::Inferred;
 use crate::eager::Arg;
-use crate::{ArgMeta, Array, Composite, OpBuilder, Operand, ValueId};
+use crate::{ArgMeta, Array, Composite, Loss, OpBuilder, Operand, ValueId};
 use build::{Recorder, ShapeBuilder};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
@@ -79,12 +79,7 @@ pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Res
         Triangle { k, upper } => arrange::triangle(b, args, *k, *upper),
         Roll { shift, dim } => arrange::roll(b, args, *shift, *dim),
         OneHot { n } => arrange::one_hot(b, args, *n),
-        MseLoss => loss::mse(b, args),
-        SmoothL1Loss => loss::smooth_l1(b, args),
-        KlDiv => loss::kl_div(b, args),
-        NllLoss => loss::nll(b, args),
-        CrossEntropy => loss::cross_entropy(b, args),
-        BceWithLogits => loss::bce_with_logits(b, args),
+        Loss(loss, reduction) => loss::decompose(*loss, *reduction, b, args),
     }
 }
 
@@ -155,12 +150,7 @@ pub fn name(op: &Composite) -> &'static str {
         Triangle { upper: true, .. } => "triu",
         Roll { .. } => "roll",
         OneHot { .. } => "one_hot",
-        MseLoss => "mse_loss",
-        SmoothL1Loss => "smooth_l1_loss",
-        KlDiv => "kl_div",
-        NllLoss => "nll_loss",
-        CrossEntropy => "cross_entropy",
-        BceWithLogits => "binary_cross_entropy_with_logits",
+        Loss(loss, _) => loss::name(*loss),
     }
 }
 
@@ -181,9 +171,12 @@ pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
 
 /// An index out of range as the program gave it: that of a class below 0 was moved (by `arrange::classes`).
 pub fn told(op: &Composite, index: i64, size: usize) -> i64 {
-    use Composite::{CrossEntropy, NllLoss, OneHot};
     match op {
-        OneHot { .. } | NllLoss | CrossEntropy if index < 0 => index.saturating_add(size as i64),
+        Composite::OneHot { .. } | Composite::Loss(Loss::Nll | Loss::CrossEntropy, _)
+            if index < 0 =>
+        {
+            index.saturating_add(size as i64)
+        }
         _ => index,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{decompose, infer, infer_by_decomposition, meta, name, run};
 use crate::eager::Arg;
-use crate::{ArgMeta, Array, Composite};
+use crate::{ArgMeta, Array, Composite, Loss, Reduction};
 use ferrotrace_runtime::{Buffer, DType, Device, ErrorKind, Layout, Scalar, Shape};
 use half::{bf16, f16};
 use smallvec::SmallVec;
@@ -181,7 +181,7 @@ fn decompositions_are_blind_to_numbers() {
         (Composite::Addcmul, 3, 1),
         (Composite::Addcdiv, 3, 1),
         (Composite::NanToNum, 1, 3),
-        (Composite::SmoothL1Loss, 2, 1),
+        (Composite::Loss(Loss::SmoothL1, Reduction::Mean), 2, 1),
         (
             Composite::LayerNorm {
                 n: 1,
@@ -287,8 +287,12 @@ fn strided_operands() {
             1,
             vec![n(1e-5)],
         ),
-        (Composite::MseLoss, 2, vec![]),
-        (Composite::CrossEntropy, 2, vec![]),
+        (Composite::Loss(Loss::Mse, Reduction::Mean), 2, vec![]),
+        (
+            Composite::Loss(Loss::CrossEntropy, Reduction::None),
+            2,
+            vec![],
+        ),
         (Composite::Triangle { k: 0, upper: true }, 1, vec![]),
         (Composite::Roll { shift: 1, dim: 1 }, 1, vec![]),
         (

@@ -1,145 +1,8 @@
-//! Losses element by element, and their sums. Half-precision operands are computed in F32 and rounded once.
+//! Losses element by element (or sample by sample), and their sums.
 
-use super::super::attempt;
 use crate::Tensor;
-use crate::args::Dim;
-use ferrotrace_kernels::BinaryOp;
-use ferrotrace_runtime::{DType, Error, Result, Scalar};
-
-/// What becomes of the losses of the elements (or samples).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Reduction {
-    /// They stay.
-    None,
-    /// Their sum.
-    Sum,
-    /// Their mean: the loss without `_reduced`.
-    Mean,
-}
-
-/// Class indices of this value have no loss.
-const IGNORED: i64 = -100;
-
-/// Both in the dtype of their arithmetic, and the dtype of the result.
-///
-/// # Errors
-/// One carries an error, or their shapes do not broadcast.
-#[track_caller]
-fn pair(x: &Tensor, t: &Tensor) -> Result<(Tensor, Tensor, DType)> {
-    let both = x.binary(BinaryOp::Add, t);
-    both.recorded()?;
-    let dtype = match both.dtype() {
-        dtype if dtype.is_float() => dtype,
-        _ => DType::F32,
-    };
-    let compute = dtype.compute();
-    Ok((x.to_dtype(compute), t.to_dtype(compute), dtype))
-}
-
-#[track_caller]
-fn finished(losses: &Tensor, reduction: Reduction, dtype: DType) -> Tensor {
-    let reduced = match reduction {
-        Reduction::None => losses.clone(),
-        Reduction::Sum => losses.sum(..),
-        Reduction::Mean => losses.mean(..),
-    };
-    reduced.to_dtype(dtype)
-}
-
-/// d²/2beta where d = |x − t| is below beta, else d − beta/2; d itself for a beta of 0.
-#[track_caller]
-fn smooth_l1(x: &Tensor, t: &Tensor, beta: f64) -> Tensor {
-    let d = x.binary(BinaryOp::Sub, t).abs();
-    if beta == 0.0 {
-        return d;
-    }
-    let curve = d.square().binary(BinaryOp::Mul, 0.5 / beta);
-    let line = d.binary(BinaryOp::Sub, beta / 2.0);
-    d.binary(BinaryOp::Lt, beta).where_cond(&curve, &line)
-}
-
-/// t·(log t − x), 0 where t is 0.
-#[track_caller]
-fn divergence(x: &Tensor, t: &Tensor) -> Tensor {
-    let log = t.eq(0).where_cond(1, t).log();
-    t.binary(BinaryOp::Mul, &log.binary(BinaryOp::Sub, x))
-}
-
-/// max(x, 0) − x·t + log(1 + e^−|x|).
-#[track_caller]
-fn logistic(x: &Tensor, t: &Tensor) -> Tensor {
-    let line = x.relu().binary(BinaryOp::Sub, &x.binary(BinaryOp::Mul, t));
-    line.binary(BinaryOp::Add, &x.abs().neg().exp().log1p())
-}
-
-/// The dimension of classes: 1, or 0 of a vector.
-fn class_dim(x: &Tensor) -> Result<usize> {
-    x.check()?;
-    match x.rank() {
-        0 => Err(Error::shape("a 0-d tensor has no dimension of classes")),
-        1 => Ok(0),
-        _ => Ok(1),
-    }
-}
-
-/// The scores `x` at the classes `t`, and 0 where these are to be ignored.
-#[track_caller]
-fn at_classes(x: &Tensor, t: &Tensor, dim: usize) -> Result<Tensor> {
-    t.check()?;
-    if !t.dtype().is_int() {
-        let why = format!(
-            "class indices must be integers, not {}: to_dtype(DType::I64) first",
-            t.dtype()
-        );
-        return Err(Error::dtype(why));
-    }
-    let expected = x.shape().reduced(1 << dim, false);
-    if *t.shape() != expected {
-        let (t, x) = (t.sizes(), x.sizes());
-        let why = format!("classes of shape {t} for scores of shape {x}");
-        return Err(Error::shape(why));
-    }
-    let t = t.to_dtype(DType::I64);
-    let ignored = t.eq(IGNORED);
-    // A negative class is none, and counts from no end.
-    let classes = x.shape()[dim] as i64;
-    let outside = t.lt(0).where_cond(&(&t - classes), &t);
-    let at = ignored.where_cond(0, &outside);
-    let taken = x.gather(Dim::from(dim), &at.unsqueeze(dim)).squeeze(dim);
-    Ok(ignored.where_cond(0, &taken))
-}
-
-#[track_caller]
-fn of_classes(x: &Tensor, t: &Tensor, normalise: bool) -> Result<(Tensor, DType)> {
-    let dim = class_dim(x)?;
-    let dtype = match x.dtype() {
-        dtype if dtype.is_float() => dtype,
-        _ => DType::F32,
-    };
-    let x = x.to_dtype(dtype.compute());
-    let scores = match normalise {
-        true => x.log_softmax(Dim::from(dim)),
-        false => x,
-    };
-    Ok((at_classes(&scores, t, dim)?.neg(), dtype))
-}
-
-#[track_caller]
-fn of_probabilities(x: &Tensor, t: &Tensor) -> Result<(Tensor, DType)> {
-    let dim = class_dim(x)?;
-    t.check()?;
-    if !t.dtype().is_float() || t.shape() != x.shape() {
-        let (ty, t, x) = (t.dtype(), t.sizes(), x.sizes());
-        let why = format!("targets {ty}{t} are neither classes nor probabilities for {x}");
-        return Err(Error::shape(why));
-    }
-    let (x, t, dtype) = pair(x, t)?;
-    let log = x.log_softmax(Dim::from(dim));
-    Ok((
-        t.binary(BinaryOp::Mul, &log).sum(Dim::from(dim)).neg(),
-        dtype,
-    ))
-}
+use ferrotrace_kernels::{Loss, Reduction};
+use ferrotrace_runtime::Scalar;
 
 impl Tensor {
     /// [`mse_loss`](Tensor::mse_loss) reduced as asked: (x − t)² of each pair of elements, broadcast, or their sum or
@@ -155,12 +18,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn mse_loss_reduced(&self, t: &Tensor, reduction: Reduction) -> Tensor {
-        if reduction == Reduction::Mean {
-            return self.mse_loss(t);
-        }
-        let (x, u, dtype) = attempt!("mse_loss", pair(self, t), self, t);
-        let squares = x.binary(BinaryOp::Sub, &u).square();
-        finished(&squares, reduction, dtype)
+        self.loss(Loss::Mse, t, &[], reduction)
     }
 
     /// [`smooth_l1_loss`](Tensor::smooth_l1_loss) reduced as asked.
@@ -179,12 +37,7 @@ impl Tensor {
         beta: impl Into<Scalar>,
         reduction: Reduction,
     ) -> Tensor {
-        let beta = beta.into();
-        if reduction == Reduction::Mean {
-            return self.smooth_l1_loss(t, beta);
-        }
-        let (x, u, dtype) = attempt!("smooth_l1_loss", pair(self, t), self, t);
-        finished(&smooth_l1(&x, &u, beta.to_f64()), reduction, dtype)
+        self.loss(Loss::SmoothL1, t, &[beta.into()], reduction)
     }
 
     /// [`kl_div`](Tensor::kl_div) reduced as asked; for PyTorch's `batchmean`, the sum divided by the number of samples.
@@ -199,11 +52,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn kl_div_reduced(&self, t: &Tensor, reduction: Reduction) -> Tensor {
-        if reduction == Reduction::Mean {
-            return self.kl_div(t);
-        }
-        let (x, u, dtype) = attempt!("kl_div", pair(self, t), self, t);
-        finished(&divergence(&x, &u), reduction, dtype)
+        self.loss(Loss::KlDiv, t, &[], reduction)
     }
 
     /// [`binary_cross_entropy_with_logits`](Tensor::binary_cross_entropy_with_logits) reduced as asked.
@@ -222,18 +71,7 @@ impl Tensor {
         t: &Tensor,
         reduction: Reduction,
     ) -> Tensor {
-        const NAME: &str = "binary_cross_entropy_with_logits";
-        if reduction == Reduction::Mean {
-            return self.binary_cross_entropy_with_logits(t);
-        }
-        if self.shape() != t.shape() {
-            let why = format!("logits {} and targets {} differ", self.sizes(), t.sizes());
-            return Tensor::failed(NAME, Error::shape(why), &[self, t]);
-        }
-        match pair(self, t) {
-            Ok((x, u, dtype)) => finished(&logistic(&x, &u), reduction, dtype),
-            Err(error) => Tensor::failed(NAME, error, &[self, t]),
-        }
+        self.loss(Loss::BceWithLogits, t, &[], reduction)
     }
 
     /// [`nll_loss`](Tensor::nll_loss) reduced as asked; a class of −100 has the loss 0.
@@ -247,11 +85,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn nll_loss_reduced(&self, t: &Tensor, reduction: Reduction) -> Tensor {
-        if reduction == Reduction::Mean {
-            return self.nll_loss(t);
-        }
-        let (losses, dtype) = attempt!("nll_loss", of_classes(self, t, false), self, t);
-        finished(&losses, reduction, dtype).called("nll_loss", &[self, t])
+        self.loss(Loss::Nll, t, &[], reduction)
     }
 
     /// [`cross_entropy`](Tensor::cross_entropy) reduced as asked: a loss for each sample, or their sum or mean; a class of
@@ -267,14 +101,6 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn cross_entropy_reduced(&self, t: &Tensor, reduction: Reduction) -> Tensor {
-        if reduction == Reduction::Mean {
-            return self.cross_entropy(t);
-        }
-        let losses = match t.dtype().is_int() {
-            true => of_classes(self, t, true),
-            false => of_probabilities(self, t),
-        };
-        let (losses, dtype) = attempt!("cross_entropy", losses, self, t);
-        finished(&losses, reduction, dtype).called("cross_entropy", &[self, t])
+        self.loss(Loss::CrossEntropy, t, &[], reduction)
     }
 }
