@@ -319,3 +319,265 @@ fn scatters() {
         }
     }
 }
+
+/// Products of several rows and columns: those that the library adds alone, and those that are cut, whose operands lie in
+/// any order, are computed as they are read, and are taken up by a kernel.
+#[test]
+fn products_of_matrices() {
+    let n = most();
+    let d = Device::cpu();
+    for kind in KINDS {
+        let all: Vec<f32> = (0..n).map(kind).collect();
+        let whole = Tensor::from_slice(&all, n, &d);
+        for (rows, columns) in [(2, 3), (8, 5), (64, 64), (100, 70), (3, 300)] {
+            let k = n / rows.max(columns);
+            let of = sums(&all, (0..rows).map(|r| r * k..(r + 1) * k));
+            let a = whole.narrow(0, 0, rows * k).reshape([rows, k]);
+            // Powers of two: the sums are those of the rows.
+            let weights: Vec<f32> = (0..columns).map(|j| [1.0, -0.5, 2.0][j % 3]).collect();
+            let b = Tensor::from_slice(&weights, [1, columns], &d).expand([k, columns]);
+            let b = b.contiguous();
+            modes(|mode| {
+                let turned = (a.t().contiguous().t(), b.t().contiguous().t());
+                for (name, got) in [
+                    ("product", a.matmul(&b)),
+                    ("of turned rows", turned.0.matmul(&b)),
+                    ("of turned columns", a.matmul(&turned.1)),
+                    ("of both turned", turned.0.matmul(&turned.1)),
+                    ("einsum", Tensor::einsum("ik,kj->ij", &[&a, &b])),
+                    ("linear", a.linear(&turned.1.t(), None)),
+                    ("of a function", (&a * 2.0).matmul(&b) / 2.0),
+                    ("before a function", (a.matmul(&b) * 4.0).relu() / 4.0),
+                    (
+                        "batch",
+                        a.unsqueeze(0)
+                            .matmul(&b.unsqueeze(0).expand([2, k, columns])),
+                    ),
+                ] {
+                    let got = read(&got);
+                    for (r, (want, magnitude)) in of.iter().enumerate() {
+                        for (j, &weight) in weights.iter().enumerate() {
+                            let weight = f64::from(weight);
+                            let mut want = want * weight;
+                            if name == "before a function" {
+                                want = want.max(0.0);
+                            }
+                            let name = format!("{mode} {name} [{rows}, {k}, {columns}]");
+                            let got = got[r * columns + j];
+                            near(&name, got, want, magnitude * weight.abs());
+                        }
+                    }
+                }
+            });
+        }
+    }
+}
+
+/// The same of half types, whose sums are binary32: the result is the sum rounded once.
+#[test]
+fn products_of_halves() {
+    let n = most();
+    let d = Device::cpu();
+    for (rows, columns) in [(4, 3), (64, 64)] {
+        let k = n / rows.max(columns);
+        // 1 + 2⁻⁷ is a number of the type; the sum lies in the middle of a step of the result.
+        let a = Tensor::full([rows, k], 1.0078125, DType::BF16, &d);
+        let b = Tensor::full([k, columns], 1.0 / k as f64, DType::F32, &d).to_dtype(DType::BF16);
+        let b_value = read(&b.narrow(0, 0, 1).narrow(1, 0, 1))[0];
+        let want = 1.0078125 * b_value * k as f64;
+        modes(|mode| {
+            for got in read(&a.matmul(&b)) {
+                let step = f64::exp2(-8.0) * want;
+                assert!((got - want).abs() <= step, "{mode}: {got} for {want}");
+            }
+        });
+    }
+}
+
+/// An element of a convolution of step `step` without padding, and the sum of magnitudes.
+fn convolved(
+    (x, sizes): (&[f32], [usize; 3]),
+    (w, kernel): (&[f32], [usize; 2]),
+    step: usize,
+    at: [usize; 2],
+) -> (f64, f64) {
+    let [channels, _, width] = sizes;
+    let (mut sum, mut magnitude) = (0.0, 0.0);
+    for c in 0..channels {
+        for i in 0..kernel[0] {
+            for j in 0..kernel[1] {
+                let from = (c * sizes[1] + at[0] * step + i) * width + at[1] * step + j;
+                let tap = (c * kernel[0] + i) * kernel[1] + j;
+                let term = f64::from(x[from]) * f64::from(w[tap]);
+                sum += term;
+                magnitude += term.abs();
+            }
+        }
+    }
+    (sum, magnitude)
+}
+
+/// Convolutions of many channels and of large windows (as gradients of weights are), and transposed ones.
+#[test]
+fn convolutions() {
+    let d = Device::cpu();
+    let large = (most() >> 5).isqrt();
+    for kind in KINDS {
+        // Input channels and its sides, output channels, the window and its step.
+        for (channels, input, outputs, kernel, step) in [
+            (1100, [9, 8], 8, [3, 3], 1),
+            (1100, [9, 9], 3, [3, 3], 2),
+            (9000, [1, 8], 5, [1, 1], 1),
+            (8, [large + 2, large + 2], 9, [large, large], 1),
+            (1, [3, most() >> 3], 1, [1, most() >> 4], 1),
+            (6, [20, 90], 8, [15, 64], 1),
+        ] {
+            let x: Vec<f32> = (0..channels * input[0] * input[1]).map(kind).collect();
+            let taps = channels * kernel[0] * kernel[1];
+            let w: Vec<f32> = (0..taps).map(|i| [1.0, 0.5, 2.0][i / 7 % 3]).collect();
+            let [height, width] = [0, 1].map(|i| ((input[i] - kernel[i]) / step + 1).min(9));
+            let inputs = [
+                channels,
+                (height - 1) * step + kernel[0],
+                (width - 1) * step + kernel[1],
+            ];
+            let of = Tensor::from_slice(&x, [1, channels, input[0], input[1]], &d);
+            let of = of
+                .narrow(2, 0, inputs[1])
+                .narrow(3, 0, inputs[2])
+                .contiguous();
+            let x = of.to_vec::<f32>().expect("runs");
+            let weight = Tensor::from_slice(&w, [1, channels, kernel[0], kernel[1]], &d);
+            let weight = weight.expand([outputs, channels, kernel[0], kernel[1]]);
+            let weight = weight.contiguous();
+            modes(|mode| {
+                let conv = || of.conv2d(&weight, None, [step; 2], [0; 2], [1; 2], 1);
+                let (plain, taken) = (read(&conv()), read(&(conv().abs() * 2.0)));
+                for i in 0..height {
+                    for j in 0..width {
+                        let at = [i, j];
+                        let (want, magnitude) = convolved((&x, inputs), (&w, kernel), step, at);
+                        let last = ((outputs - 1) * height + i) * width + j;
+                        let name = format!("{mode} {channels} {kernel:?} {step} at {at:?}");
+                        near(&name, plain[last], want, magnitude);
+                        near(&name, plain[i * width + j], want, magnitude);
+                        near(&name, taken[last], 2.0 * want.abs(), 2.0 * magnitude);
+                    }
+                }
+            });
+        }
+        let (positions, taps) = (700, 900);
+        let x: Vec<f32> = (0..positions).map(kind).collect();
+        let input = Tensor::from_slice(&x, [1, 1, positions], &d);
+        let weight = Tensor::ones([1, 2, taps], DType::F32, &d);
+        modes(|mode| {
+            let got = read(&input.conv_transpose1d(&weight, None, 1, 0, 0, 1, 1));
+            for at in [0, 300, 699, 750, 1500] {
+                let first = (at + 1usize).saturating_sub(taps);
+                let of = sums(&x, std::iter::once(first..positions.min(at + 1)))[0];
+                near(&format!("{mode} transposed at {at}"), got[at], of.0, of.1);
+            }
+        });
+    }
+}
+
+/// The other losses over many elements, and over many samples.
+#[test]
+fn losses() {
+    let n = most();
+    let d = Device::cpu();
+    let uniform: Vec<f32> = (0..n).map(KINDS[2]).collect();
+    for kind in [KINDS[0], KINDS[2]] {
+        let all: Vec<f32> = (0..n).map(kind).collect();
+        let (x, t) = (
+            Tensor::from_slice(&all, n, &d),
+            Tensor::from_slice(&uniform, n, &d),
+        );
+        let mean = |f: &dyn Fn(f64, f64) -> f64| {
+            let pairs = all.iter().zip(&uniform);
+            let terms = pairs.map(|(&x, &t)| f(f64::from(x), f64::from(t)));
+            terms.sum::<f64>() / n as f64
+        };
+        let smooth = mean(&|x, t| match (x - t).abs() {
+            d if d < 1.0 => d * d / 2.0,
+            d => d - 0.5,
+        });
+        let logistic = mean(&|x, t| x.max(0.0) - x * t + (-x.abs()).exp().ln_1p());
+        let samples = n / 4;
+        let classes: Vec<i64> = (0..samples as i64).map(|i| i % 4).collect();
+        let rows = all.chunks_exact(4).zip(&classes);
+        let entropy: f64 = rows
+            .map(|(row, &c)| {
+                let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+                sum.ln() - f64::from(row[c as usize])
+            })
+            .sum();
+        let scores = x.reshape([samples, 4]);
+        let classes = Tensor::from_slice(&classes, samples, &d);
+        modes(|mode| {
+            for (name, got, want) in [
+                ("smooth_l1", x.smooth_l1_loss(&t, 1.0), smooth),
+                ("bce", x.binary_cross_entropy_with_logits(&t), logistic),
+                (
+                    "cross_entropy",
+                    scores.cross_entropy(&classes),
+                    entropy / samples as f64,
+                ),
+                (
+                    "cross_entropy, summed",
+                    scores.cross_entropy_reduced(&classes, Reduction::Sum),
+                    entropy,
+                ),
+            ] {
+                near(&format!("{mode} {name}"), read(&got)[0], want, want.abs());
+            }
+        });
+    }
+}
+
+/// Some sources, and a few thousand, in one place or in few, alone and as rows.
+#[test]
+fn crowds() {
+    let d = Device::cpu();
+    for kind in KINDS {
+        for count in [60, 2100, 3000] {
+            for (places, size) in [(1, 1), (1, 50_000), (3, 3000)] {
+                let x: Vec<f32> = (0..count * 5).map(kind).collect();
+                let index: Vec<i64> = (0..count)
+                    .map(|i| (i % places * (size / places)) as i64)
+                    .collect();
+                let at = Tensor::from_slice(&index, count, &d);
+                let rows = Tensor::from_slice(&x, [count, 5], &d);
+                let wide = at.unsqueeze(1).expand([count, 5]);
+                let want = sums(
+                    &x,
+                    (0..places).map(|p| (p..count).step_by(places).map(|r| r * 5 + 2)),
+                );
+                modes(|mode| {
+                    let zeros = Tensor::zeros([size, 5], DType::F32, &d);
+                    let column = rows.narrow(1, 2, 1).squeeze(1);
+                    let zero = zeros.narrow(1, 0, 1).squeeze(1);
+                    for (name, got) in [
+                        ("index_put", zeros.index_put(&[Some(&at)], &rows, true)),
+                        ("index_add", zeros.index_add(0, &at, &(&rows * 1.0))),
+                        ("scatter_add", zeros.scatter_add(0, &wide, &rows)),
+                        (
+                            "scatter_add of columns",
+                            zeros.t().scatter_add(1, &wide.t(), &rows.t()).t(),
+                        ),
+                        ("of numbers", zero.scatter_add(0, &at, &column)),
+                        ("at numbers", zero.index_put(&[Some(&at)], &column, true)),
+                    ] {
+                        let step = if got.rank() == 2 { 5 } else { 1 };
+                        let got = read(&got);
+                        for (p, &(want, magnitude)) in want.iter().enumerate() {
+                            let at = p * (size / places) * step + if step == 5 { 2 } else { 0 };
+                            let name = format!("{mode} {name}, {count} to {places} of {size}");
+                            near(&name, got[at], want, magnitude);
+                        }
+                    }
+                });
+            }
+        }
+    }
+}

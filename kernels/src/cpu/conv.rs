@@ -5,6 +5,7 @@
 
 use super::dense::{Plain, Shared, ranges_on, rows, scratch};
 use super::isa::{Loop, dispatch};
+use super::long::{CHAIN, join};
 use super::matmul::{self, Sizes, View, multiply, multiply_shared};
 use super::number::Wide;
 use super::vector::Real;
@@ -16,6 +17,8 @@ use std::sync::Mutex;
 const TILE: usize = 448 << 10;
 /// Output positions of a tile at least.
 const POSITIONS: usize = 128;
+/// Terms of a result from which they are added in chains, and these in totals.
+const LONG: usize = 256;
 
 /// One spatial dimension of a window operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +120,11 @@ impl Geometry {
             t / c.kernel % b.kernel,
             t % c.kernel,
         ]
+    }
+
+    /// Positions that meet, at most, in one element of a transposed convolution's result.
+    fn meeting(&self) -> usize {
+        self.axes.iter().map(|a| a.kernel.min(a.output)).product()
     }
 
     fn is_pointwise(&self) -> bool {
@@ -507,11 +515,15 @@ impl<T: Wide> Loop for Direct<'_, T> {
         } = self;
         let [depth, height, row] = g.axes;
         let (taps, lines) = (g.taps(), depth.output * height.output);
+        let long = g.cin * taps > LONG;
+        let mut totals = vec![T::Total::default(); if long { row.output } else { 0 }];
         for (i, out) in out.chunks_exact_mut(row.output).enumerate() {
             let (channel, line) = ((first + i) / lines, (first + i) % lines);
             let (image, channel) = (channel / (g.groups * g.cout), channel % (g.groups * g.cout));
             let group = channel / g.cout;
             out.fill(T::ZERO);
+            totals.fill(T::Total::default());
+            let mut chain = 0;
             for c in 0..g.cin {
                 let plane = ((image * g.groups + group) * g.cin + c) * g.inputs();
                 let weight = &w[(channel * g.cin + c) * taps..][..taps];
@@ -528,9 +540,25 @@ impl<T: Wide> Loop for Direct<'_, T> {
                         let source = &x[plane + (d * height.input + h) * row.input + from..];
                         add_scaled(&mut out[inside], source, row.stride, factor);
                     }
+                    chain += 1;
+                    if long && chain == CHAIN {
+                        join(out, &mut totals);
+                        chain = 0;
+                    }
                 }
             }
+            if long {
+                finish(out, &mut totals);
+            }
         }
+    }
+}
+
+/// Writes the totals, with the last sums.
+fn finish<T: Wide>(out: &mut [T], totals: &mut [T::Total]) {
+    join(out, totals);
+    for (out, &total) in out.iter_mut().zip(&*totals) {
+        *out = T::of_total(total);
     }
 }
 
@@ -566,6 +594,7 @@ pub fn convolve_transposed<T: Real + Plain>(
     // Output channels of a task: their columns stay in cache.
     let block = (TILE / (taps * positions * size_of::<T>()).max(1)).clamp(1, g.cout);
     let blocks = g.cout.div_ceil(block);
+    let long = size_of::<T>() == 4 && g.meeting() > LONG;
     let failure = Failure::new();
     let out = Shared::new(out);
     let cost = block * taps * positions * g.cin / 8;
@@ -590,6 +619,7 @@ pub fn convolve_transposed<T: Real + Plain>(
             };
             let from = image_group * g.cin * positions;
             let image = View::dense(&x[from..from + g.cin * positions], positions);
+            let mut totals = vec![0.0; if long { size } else { 0 }];
             failure.keep(scratch(s.m * s.n, |columns: &mut [T]| {
                 multiply(s, weight, image, columns, positions, false)?;
                 for (out, columns) in out
@@ -597,8 +627,15 @@ pub fn convolve_transposed<T: Real + Plain>(
                     .zip(columns.chunks_exact(taps * positions))
                 {
                     out.fill(T::ZERO);
+                    totals.fill(0.0);
                     for (t, column) in columns.chunks_exact(positions).enumerate() {
                         spread(g, t, T::ONE, column, out);
+                        if long && t % CHAIN == CHAIN - 1 {
+                            join(out, &mut totals);
+                        }
+                    }
+                    if long {
+                        finish(out, &mut totals);
                     }
                 }
                 Ok(())

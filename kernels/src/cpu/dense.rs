@@ -178,14 +178,25 @@ impl Plain for f64 {}
 /// Calls `f` with `len` elements of this thread's scratch memory, of arbitrary contents. A call inside `f` gets other
 /// memory.
 pub fn scratch<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
+    scratch_of_two(len, 0, |memory, _: &mut [u8]| f(memory))
+}
+
+/// The same with elements of two types.
+pub fn scratch_of_two<A: Plain, B: Plain, R>(
+    first: usize,
+    second: usize,
+    f: impl FnOnce(&mut [A], &mut [B]) -> R,
+) -> R {
     let mut words = SCRATCH.take();
-    let needed = (len * size_of::<T>()).div_ceil(8);
-    if words.len() < needed {
-        words = vec![0; needed];
+    let needed = (first * size_of::<A>()).div_ceil(8);
+    let all = needed + (second * size_of::<B>()).div_ceil(8);
+    if words.len() < all {
+        words = vec![0; all];
     }
-    // SAFETY: every pattern of bits is a value of T, and no alignment of T exceeds that of u64.
-    let (_, middle, _) = unsafe { words.align_to_mut::<T>() };
-    let result = f(&mut middle[..len]);
+    let (a, b) = words.split_at_mut(needed);
+    // SAFETY: every pattern of bits is a value of A, and of B, and no alignment of theirs exceeds that of u64.
+    let (a, b) = unsafe { (a.align_to_mut::<A>().1, b.align_to_mut::<B>().1) };
+    let result = f(&mut a[..first], &mut b[..second]);
     SCRATCH.set(words);
     result
 }

@@ -1,11 +1,12 @@
 //! Matrix products: the `gemm` crates' blocked kernel on panels of the result, and kernels of our own for vectors.
 //!
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
-//! chain of fused multiply-adds over k, cut by k alone. The library's special cases for tiny panels would break this,
-//! so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products, whose
-//! bits depend on nothing else either.
+//! chain of fused multiply-adds over k, cut by k alone ([`long`]). The library's special cases for tiny panels would break
+//! this, so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products,
+//! whose bits depend on nothing else either.
 
 use super::dense::{Shared, ranges};
+use super::long;
 use super::number::{Number, Wide};
 use super::vector::{Real, by_dots, row_dots};
 use ferrotrace_runtime::{Error, Pool, Result};
@@ -21,8 +22,8 @@ pub(super) const COLUMNS: usize = 96;
 const WIDE: usize = 1024;
 /// Rows below which wide panels are not cut.
 const TALL: usize = 256;
-/// The lowest panel.
-pub(super) const ROWS: usize = 72;
+/// The lowest panel, before its rows are rounded to vectors: more rows are left than dot products take.
+pub(super) const ROWS: usize = 80;
 
 /// Sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -258,26 +259,53 @@ unsafe fn product_panel<T: Real>(
     if columns.end > s.n || rows.end > s.m {
         return Err(Error::internal("a panel leaves its matrix"));
     }
-    let (mut a, mut b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    let (a, b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    let sizes = Sizes {
+        m: rows.len(),
+        n: columns.len(),
+        k: s.k,
+    };
     if !accumulate && by_dots(s.m, s.k, &a, &b) {
-        let sizes = (rows.len(), columns.len(), s.k);
         // SAFETY: rows and columns are those of the panel, whose place callers answer for.
-        row_dots(sizes, a, b, |i, j, sum| unsafe {
+        row_dots((sizes.m, sizes.n, s.k), a, b, |i, j, sum| unsafe {
             to.add(i * row + j).write(sum)
         });
         return Ok(());
     }
+    // SAFETY: the operands are inside their memory, as just checked; callers answer for the result.
+    unsafe {
+        match long::is_long::<T>(sizes) {
+            true => long::product(sizes, a, b, (to, row), accumulate),
+            false => by_library(sizes, a, b, (to, row), accumulate, parallelism),
+        }
+    }
+    Ok(())
+}
+
+/// Writes (or adds, if `accumulate`) the library's product to `to`, whose rows are `row` apart.
+///
+/// # Safety
+/// The operands are inside their memory; the result is inside one allocation, and no other thread touches it meanwhile.
+pub(super) unsafe fn by_library<T: Real>(
+    s: Sizes,
+    a: View<'_, T>,
+    b: View<'_, T>,
+    (to, row): (*mut T, usize),
+    accumulate: bool,
+    parallelism: Parallelism,
+) {
+    let (mut a, mut b) = (a, b);
     // The library counts k upwards in its left matrix.
     if b.row < 0 && s.k > 0 {
         (a, b) = (a.from(0, s.k - 1), b.from(s.k - 1, 0));
         (a.col, b.row) = (-a.col, -b.row);
     }
     // Its results are column-major: the product of the transposes.
-    // SAFETY: the operands are inside their memory, as just checked; callers answer for the result.
+    // SAFETY: as the caller promises.
     unsafe {
         T::product()(
-            columns.len(),
-            rows.len(),
+            s.n,
+            s.m,
             s.k,
             to,
             row as isize,
@@ -297,7 +325,6 @@ unsafe fn product_panel<T: Real>(
             parallelism,
         );
     }
-    Ok(())
 }
 
 /// Where the matrices of a batch start: of both operands and of the result.

@@ -12,6 +12,7 @@ pub(crate) mod fixture;
 pub mod gather;
 pub mod interpolate;
 pub mod isa;
+mod long;
 pub mod matmul;
 pub mod number;
 pub mod operand;

@@ -3,6 +3,7 @@
 use super::conv::Axis;
 use super::dense::rows;
 use super::isa::{Loop, dispatch};
+use super::long::join;
 use super::number::{Number, Wide};
 use crate::PoolKind;
 
@@ -101,13 +102,13 @@ impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
                         taken += 1;
                         if LARGE && taken == TAPS {
                             taken = 0;
-                            join_totals(&mut all, &mut totals);
+                            join(&mut all, &mut totals);
                         }
                     }
                 }
             }
             if LARGE {
-                join_totals(&mut all, &mut totals);
+                join(&mut all, &mut totals);
                 for (value, &total) in all.iter_mut().zip(&totals) {
                     *value = T::Wide::of_total(total);
                 }
@@ -120,14 +121,6 @@ impl<T: Number, const LARGE: bool> Loop for Windows<'_, T, LARGE> {
                 });
             }
         }
-    }
-}
-
-/// Adds values to totals and begins them anew.
-fn join_totals<W: Wide>(values: &mut [W], totals: &mut [W::Total]) {
-    for (value, total) in values.iter_mut().zip(totals) {
-        *total = W::both(*total, value.total());
-        *value = W::ZERO;
     }
 }
 

@@ -35,14 +35,19 @@ impl Crowds {
     fn find(block: &[isize]) -> Crowds {
         let least = block.iter().copied().min().unwrap_or(0);
         let most = block.iter().copied().max().unwrap_or(0);
-        let mut marks = vec![0i32; most.abs_diff(least) + 1];
+        let step = step_of(block.iter().map(|at| at.abs_diff(least))).max(1);
+        let places = most.abs_diff(least) / step + 1;
+        if places > 8 * block.len() {
+            return Crowds::sorted(block);
+        }
+        let mut marks = vec![0i32; places];
         for at in block {
-            let mark = &mut marks[at.abs_diff(least)];
+            let mark = &mut marks[at.abs_diff(least) / step];
             *mark = mark.saturating_add(1);
         }
         let mut offsets = Vec::new();
         let mut crowd = |&at: &isize| {
-            let mark = &mut marks[at.abs_diff(least)];
+            let mark = &mut marks[at.abs_diff(least) / step];
             if *mark > FEW as i32 {
                 offsets.push(at);
                 *mark = -(offsets.len() as i32);
@@ -52,6 +57,36 @@ impl Crowds {
         let of = block.iter().map(&mut crowd).collect();
         Crowds { of, offsets }
     }
+
+    /// The same by sorting: where there are many more places than sources.
+    fn sorted(block: &[isize]) -> Crowds {
+        let mut all = block.to_vec();
+        all.sort_unstable();
+        let crowds = all.chunk_by(|a, b| a == b).filter(|one| one.len() > FEW);
+        let offsets: Vec<isize> = crowds.map(|one| one[0]).collect();
+        let crowd = |at: &isize| offsets.binary_search(at).map_or(-1, |i| i as i32);
+        let of = match offsets.is_empty() {
+            true => Vec::new(),
+            false => block.iter().map(crowd).collect(),
+        };
+        Crowds { of, offsets }
+    }
+}
+
+/// The greatest common divisor of distances; 0 of none.
+fn step_of(distances: impl Iterator<Item = usize>) -> usize {
+    let mut step = 0;
+    for distance in distances {
+        let (mut a, mut b) = (distance, step);
+        if step == 1 {
+            break;
+        }
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        step = a;
+    }
+    step
 }
 
 /// Writes (or adds) `src`, in order, to the selected elements of `out`. Offsets are inside `out`.
@@ -239,11 +274,59 @@ impl Places<'_> {
 }
 
 impl Places<'_> {
+    /// Adds `src` to what is at the places, all of which are kept in totals meanwhile: where most of them are met.
+    fn add_to_totals<T: Number>(&self, out: &mut [T], src: &[T]) -> Result<()> {
+        let bad = OutOfRange::new();
+        let (dim, size) = self.dim;
+        let inner = self.inner.len();
+        let pieces = (inner / PIECE).max(1);
+        let count = self.outer.len() * pieces;
+        let shared = Shared::new(out);
+        ranges(count, (self.len + size) * (inner / pieces) * 4, |tasks| {
+            for task in tasks {
+                let (o, piece) = (task / pieces, task % pieces);
+                let columns = inner * piece / pieces..inner * (piece + 1) / pieces;
+                let width = columns.len();
+                let place = |i: usize, c: usize| {
+                    let at = self.outer[o] + i * self.stride + self.inner[columns.start + c];
+                    // SAFETY: one task alone meets the place: outer and inner positions of tasks differ.
+                    unsafe { &mut shared.part(at..at + 1)[0] }
+                };
+                let mut totals = Vec::with_capacity(size * width);
+                for i in 0..size {
+                    totals.extend((0..width).map(|c| place(i, c).wide().total()));
+                }
+                for l in 0..self.len {
+                    let row = (o * self.len + l) * inner + columns.start;
+                    for c in 0..width {
+                        match wrap(self.index[row + c], size) {
+                            Some(i) => {
+                                let total = &mut totals[i * width + c];
+                                *total = T::Wide::both(*total, src[row + c].wide().total());
+                            }
+                            None => bad.report(row + c),
+                        }
+                    }
+                }
+                let mut totals = totals.into_iter();
+                for i in 0..size {
+                    for (c, total) in (0..width).zip(&mut totals) {
+                        *place(i, c) = T::narrow(T::Wide::of_total(total));
+                    }
+                }
+            }
+        });
+        bad.check(self.index, dim, size)
+    }
+
     /// Adds `src` to what is at the places.
     fn add<T: Number>(&self, out: &mut [T], src: &[T]) -> Result<()> {
         let plus = |old: T, i: usize| T::narrow(old.wide().plus(src[i].wide()));
         if !rounds::<T>() || self.len <= MEETING {
             return self.update(out, plus);
+        }
+        if self.dim.1 <= 2 * self.len {
+            return self.add_to_totals(out, src);
         }
         // How many meet at each place; then, of those where many do, which of the totals is theirs.
         let mut marks = vec![0i32; out.len()];

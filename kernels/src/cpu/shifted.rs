@@ -2,12 +2,14 @@
 //!
 //! A band of output rows is computed from a padded copy of the input rows it reads, whose rows share the zeros between
 //! them. In such a plane a tap is a distance, the same for every output position, so that a vector of positions is read
-//! from where it lies. A tile of output channels by vectors of positions is kept in registers over all input channels
-//! and taps: each result is one chain of fused multiply-adds in the order of the weight, whatever the band.
+//! from where it lies. A tile of output channels by vectors of positions is kept in registers over some input channels
+//! and taps: each result is a chain of fused multiply-adds in the order of the weight, or the sum of several, whatever
+//! the band.
 
 use super::conv::{Axis, Done, Geometry, Pieces};
 use super::dense::{Shared, ranges_on, scratch};
 use super::isa::{Loop, dispatch};
+use super::long::{Join, parts};
 use super::strided::prefetch;
 use ferrotrace_runtime::Isa;
 use std::ops::Range;
@@ -20,6 +22,11 @@ const VECTORS: usize = 3;
 const AHEAD: usize = 3;
 /// The most elements of a tile, of all its channels.
 const TILE: usize = 8 * 16 * VECTORS;
+/// Terms of a chain of additions, of results of so many terms at least ([`super::long`]). Ending a chain takes as long as
+/// three of its terms.
+const CHAINS: [(usize, usize); 2] = [(4096, 64), (512, 256)];
+/// Chains that are added up in binary32 before they join a total in binary64.
+const RUN: usize = 16;
 
 /// The tiles of an instruction set.
 #[derive(Clone, Copy)]
@@ -29,7 +36,7 @@ struct Form {
     /// Positions of a vector.
     lanes: usize,
     /// The loops for 1, 2 and 3 vectors.
-    loops: [unsafe fn(&Tile<'_>, *mut f32); VECTORS],
+    loops: [unsafe fn(&Tile<'_>, *mut f32, bool); VECTORS],
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -108,6 +115,7 @@ pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], done: Optio
         shifts: (0..g.taps())
             .map(|t| t / row.kernel * height.dilation * pitch + t % row.kernel * row.dilation)
             .collect(),
+        chains: chains(g.cin, g.taps()),
     };
     let out = Shared::new(out);
     let cost = g.cout * g.cin * g.taps() * rows * row.output / 16;
@@ -126,6 +134,17 @@ pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], done: Optio
             }
         }
     });
+}
+
+/// The chains of a result: input channels, and taps of each.
+fn chains(cin: usize, taps: usize) -> Vec<(Range<usize>, Range<usize>)> {
+    let long = CHAINS.iter().find(|(least, _)| cin * taps >= *least);
+    let Some(&(_, most)) = long else {
+        return vec![(0..cin, 0..taps)];
+    };
+    let channels = parts(0..cin, (most / taps).max(1));
+    let all = channels.flat_map(|c| parts(0..taps, most).map(move |t| (c.clone(), t)));
+    all.collect()
 }
 
 /// The weight as blocks of `channels` output channels, within them by input channel and tap.
@@ -155,17 +174,19 @@ struct Band<'a> {
     plane: usize,
     /// Distance of what each tap reads from the output position.
     shifts: Vec<usize>,
+    /// What each chain of a result adds: input channels, and taps of each.
+    chains: Vec<(Range<usize>, Range<usize>)>,
 }
 
 /// A tile: what its loop reads. Only x86-64 has loops.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
 struct Tile<'a> {
-    /// The first position, of the first input channel.
+    /// The first position, of the first input channel of a chain.
     x: *const f32,
     plane: usize,
     cin: usize,
     shifts: &'a [usize],
-    /// A block of [`pack`].
+    /// Those of a chain, in a block of [`pack`].
     weights: *const f32,
 }
 
@@ -200,6 +221,7 @@ impl Band<'_> {
         let blocks = g.cout.div_ceil(channels);
         let positions = (lines.len() - 1) * self.pitch + row.output;
         let mut sums = [0.0f32; TILE];
+        let mut totals = [0.0f64; TILE];
         for block in 0..blocks {
             let weights = &self.weights[(image_group % g.groups * blocks + block) * k * channels..];
             let rows = channels.min(g.cout - block * channels);
@@ -208,17 +230,34 @@ impl Band<'_> {
             let mut at = 0;
             while at < positions {
                 let vectors = (positions - at).div_ceil(lanes).min(VECTORS);
-                let tile = Tile {
-                    x: padded[at..].as_ptr(),
-                    plane: self.plane,
-                    cin: g.cin,
-                    shifts: &self.shifts,
-                    weights: weights[..k * channels].as_ptr(),
-                };
-                // SAFETY: `form` gave loops of this machine; the planes reach past the last tile's last shift, the block
-                // holds a weight for each channel and tap, and `sums` the largest tile.
-                unsafe { loops[vectors - 1](&tile, sums.as_mut_ptr()) };
                 let width = vectors * lanes;
+                for (i, (inputs, taps)) in self.chains.iter().enumerate() {
+                    let first = (inputs.start * g.taps() + taps.start) * channels;
+                    let tile = Tile {
+                        x: padded[inputs.start * self.plane + at..].as_ptr(),
+                        plane: self.plane,
+                        cin: inputs.len(),
+                        shifts: &self.shifts[taps.clone()],
+                        weights: weights[first..k * channels].as_ptr(),
+                    };
+                    // SAFETY: `form` gave loops of this machine; the planes reach past the last tile's last shift, the
+                    // block holds a weight for each channel and tap, those of a chain one after another, and `sums` the
+                    // largest tile.
+                    unsafe { loops[vectors - 1](&tile, sums.as_mut_ptr(), i % RUN != 0) };
+                    if self.chains.len() > RUN && (i + 1 == self.chains.len() || (i + 1) % RUN == 0)
+                    {
+                        dispatch(Join {
+                            totals: &mut totals[..width * channels],
+                            sums: &sums[..width * channels],
+                            begin: i < RUN,
+                        });
+                    }
+                }
+                if self.chains.len() > RUN {
+                    for (sum, &total) in sums.iter_mut().zip(&totals[..width * channels]) {
+                        *sum = total as f32;
+                    }
+                }
                 let end = (at + width).min(positions);
                 let mut position = at;
                 while position < end {
@@ -316,18 +355,18 @@ impl Loop for Store<'_> {
 
 /// The loop over input channels and taps, for an instruction set.
 macro_rules! tiles {
-    ($name:ident, $features:literal, $channels:literal, $lanes:literal, $zero:ident $load:ident $splat:ident $fma:ident $store:ident) => {
+    ($name:ident, $features:literal, $channels:literal, $lanes:literal, $zero:ident $load:ident $splat:ident $fma:ident $add:ident $store:ident) => {
         #[cfg(target_arch = "x86_64")]
         mod $name {
             use super::Tile;
             use std::arch::x86_64::*;
 
-            /// Writes the sums of `N` vectors of positions, channel by channel.
+            /// Writes the sums of `N` vectors of positions, channel by channel, or adds them if there are `more` than these.
             ///
             /// # Safety
             /// The machine has the instruction set; what the tile describes may be read, and the tile written at `sums`.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn tile<const N: usize>(t: &Tile<'_>, sums: *mut f32) {
+            pub(super) unsafe fn tile<const N: usize>(t: &Tile<'_>, sums: *mut f32, more: bool) {
                 // SAFETY: as the caller promises.
                 unsafe {
                     let mut acc = [[$zero(); N]; $channels];
@@ -351,7 +390,8 @@ macro_rules! tiles {
                     }
                     for (r, acc) in acc.iter().enumerate() {
                         for (v, acc) in acc.iter().enumerate() {
-                            $store(sums.add((r * N + v) * $lanes), *acc);
+                            let to = sums.add((r * N + v) * $lanes);
+                            $store(to, if more { $add($load(to), *acc) } else { *acc });
                         }
                     }
                 }
@@ -360,8 +400,8 @@ macro_rules! tiles {
     };
 }
 
-tiles!(avx512, "avx512f", 8, 16, _mm512_setzero_ps _mm512_loadu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_storeu_ps);
-tiles!(avx2, "avx2,fma", 4, 8, _mm256_setzero_ps _mm256_loadu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_storeu_ps);
+tiles!(avx512, "avx512f", 8, 16, _mm512_setzero_ps _mm512_loadu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_add_ps _mm512_storeu_ps);
+tiles!(avx2, "avx2,fma", 4, 8, _mm256_setzero_ps _mm256_loadu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_add_ps _mm256_storeu_ps);
 
 #[cfg(test)]
 mod tests {

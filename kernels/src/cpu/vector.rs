@@ -1,6 +1,6 @@
 //! Products of a vector and a matrix, at the speed of memory.
 
-use super::dense::{Shared, ranges};
+use super::dense::{Plain, Shared, ranges};
 use super::matmul::View;
 use super::number::Wide;
 use crate::support::cast::Cast;
@@ -8,7 +8,7 @@ use ferrotrace_runtime::Isa;
 use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
-pub trait Real: Wide + Cast<Self> {
+pub trait Real: Wide<Total = f64> + Plain + Cast<Self> {
     /// self · a + b, rounded once where the machine has the instruction.
     fn fused(self, a: Self, b: Self) -> Self;
     /// self − other.
