@@ -33,11 +33,9 @@ fn told(mode: Mode, call: &dyn Fn() -> Tensor) -> Told {
     })
 }
 
-/// What an error says, but for the line: places that share a plan share the line of the first.
+/// What an error says.
 fn text(error: &Option<Error>) -> Option<String> {
-    let words = error.as_ref().map(Error::to_string)?;
-    let end = words.find(", at ").unwrap_or(words.len());
-    Some(words[..end].to_owned())
+    error.as_ref().map(Error::to_string)
 }
 
 /// Whether both modes refuse a call, in the same words and under this name; what differs, if anything does.
@@ -315,6 +313,93 @@ fn indices_out_of_range_are_told_as_they_were_given() {
                     bad.error()
                         .is_some_and(|e| e.to_string().starts_with("cross_entropy: "))
                 );
+            }
+        });
+    }
+}
+
+/// A call upon numbers `[4, 6]` and indices `[4, 2]`.
+type Indexed = (&'static str, fn(&Tensor, &Tensor) -> Tensor);
+
+/// Calls that take indices, by the name that is called, all of them on the line where this stands.
+macro_rules! indexed_calls {
+    () => {{
+        let calls: Vec<Indexed> = vec![
+            ("gather", |x, at| x.gather(1, at)),
+            ("take_along_dim", |x, at| x.take_along_dim(at, 1)),
+            ("take_along_dim", |x, at| {
+                x.take_along_dim(&at.narrow(0, 1, 1), 1)
+            }),
+            ("index_select", |x, at| x.index_select(1, &at.select(1, 0))),
+            ("index", |x, at| x.index(&[None, Some(&at.select(1, 0))])),
+            ("embedding", |x, at| x.t().embedding(at)),
+            ("one_hot", |_, at| at.one_hot(6)),
+            ("cross_entropy", |x, at| x.cross_entropy(&at.select(1, 0))),
+            ("nll_loss", |x, at| x.nll_loss(&at.select(1, 0))),
+            ("cross_entropy", |x, at| {
+                x.cross_entropy_reduced(&at.select(1, 0), Reduction::Sum)
+            }),
+            ("nll_loss", |x, at| {
+                x.nll_loss_reduced(&at.select(1, 0), Reduction::None)
+            }),
+            ("index_add", |x, at| {
+                x.index_add(1, &at.select(1, 0), &x.narrow(1, 1, 4))
+            }),
+            ("index_put", |x, at| {
+                x.index_put(&[None, Some(&at.select(1, 0))], &x.narrow(1, 1, 4), true)
+            }),
+            ("scatter", |x, at| x.scatter(1, at, &x.narrow(1, 1, 2))),
+            ("scatter_add", |x, at| {
+                x.scatter_add(1, at, &x.narrow(1, 1, 2))
+            }),
+            ("scatter_reduce", |x, at| {
+                x.scatter_reduce(1, at, &x.narrow(1, 1, 2), ReduceOp::Mean, true)
+            }),
+        ];
+        (calls, line!())
+    }};
+}
+
+#[track_caller]
+fn told_of(result: &Tensor, name: &str, line: u32) {
+    let error = result.eval().expect_err("out of range");
+    let context = error.context().expect("it names the operation");
+    assert!(
+        matches!(error.kind(), ErrorKind::Index { index: 9, .. }),
+        "{error}"
+    );
+    assert_eq!(context.op, name, "{error}");
+    assert_eq!(
+        context.location.map(|at| at.line()),
+        Some(line),
+        "{name}: {error}"
+    );
+}
+
+/// Whatever made the plan: another line, another method that records the same, or a compiled function.
+#[test]
+fn bad_indices_are_told_with_the_name_and_the_line_of_their_call() {
+    let x = filled(&[4, 6], F32);
+    let good = ints(&[0, 1, 2, 3, 4, 5, 0, 1], I64).reshape([4, 2]);
+    let bad = ints(&[0, 1, 9, 3, 4, 5, 0, 1], I64).reshape([4, 2]);
+    for mode in [Mode::Compiled, Mode::Eager, Mode::Tiered] {
+        with_mode(mode, || {
+            let (here, first) = indexed_calls!();
+            let (there, second) = indexed_calls!();
+            for ((name, here), (_, there)) in here.into_iter().zip(there) {
+                // The plan is made here.
+                let fine = here(&x, &good);
+                assert_eq!(fine.eval().err().map(|e| e.to_string()), None, "{name}");
+                told_of(&there(&x, &bad), name, second);
+                told_of(&here(&x, &bad), name, first);
+                told_of(&(there(&x, &bad) * 2), name, second);
+                told_of(&(here(&x, &bad) * 2), name, first);
+                let jitted =
+                    [here, there].map(|f| jit(move |(x, at): (&Tensor, &Tensor)| f(x, at)));
+                for (function, line) in jitted.iter().zip([first, second]) {
+                    assert!(function.call((&x, &good)).eval().is_ok(), "{name}");
+                    told_of(&function.call((&x, &bad)), name, line);
+                }
             }
         });
     }

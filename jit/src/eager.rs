@@ -91,7 +91,7 @@ fn run_nodes(
                         values[operand.0 as usize] = None;
                     }
                 }
-                let placed = |e: Error| e.at(graph.context(id));
+                let placed = |e: Error| e.of_node(id.0, graph.context(id));
                 match taken_over(op, &mut args, node.dtype).map_err(placed)? {
                     Some(x) => eager::run_over(op, x, &args).map_err(placed)?,
                     None => native::checked(device, op, &args, &node.shape, node.dtype)

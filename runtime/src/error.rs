@@ -106,6 +106,8 @@ pub struct Context {
 struct Inner {
     kind: ErrorKind,
     context: Option<Context>,
+    /// The operation's number in the graph that ran.
+    node: Option<u32>,
 }
 
 /// An error: what went wrong, and the operation, shapes, dtypes and source line it belongs to. Cheap to clone, since
@@ -127,6 +129,7 @@ impl Error {
         Error(Arc::new(Inner {
             kind,
             context: None,
+            node: None,
         }))
     }
 
@@ -178,7 +181,41 @@ impl Error {
         Error(Arc::new(Inner {
             kind: self.0.kind.clone(),
             context: Some(context),
+            node: self.0.node,
         }))
+    }
+
+    /// The same error tied to operation number `node` of a graph, which may be another program's too.
+    #[doc(hidden)]
+    pub fn of_node(self, node: u32, context: Context) -> Error {
+        if self.0.context.is_some() {
+            return self;
+        }
+        Error(Arc::new(Inner {
+            kind: self.0.kind.clone(),
+            context: Some(context),
+            node: Some(node),
+        }))
+    }
+
+    /// The same error, of an operation of a graph, as the program recorded it that ran the graph: `recorded` gives the
+    /// name and the line of the operation of a number.
+    #[doc(hidden)]
+    pub fn as_recorded(
+        self,
+        recorded: impl FnOnce(u32) -> Option<(&'static str, &'static Location<'static>)>,
+    ) -> Error {
+        let (Some(context), Some(node)) = (&self.0.context, self.0.node) else {
+            return self;
+        };
+        let Some((op, location)) = recorded(node) else {
+            return self;
+        };
+        Error::new(self.0.kind.clone()).at(Context {
+            op,
+            operands: context.operands.clone(),
+            location: Some(location),
+        })
     }
 
     /// What went wrong.

@@ -4,7 +4,8 @@ use crate::kind::Kind;
 use crate::node::{Inputs, NodeArc, NodeInput, State};
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::{Array, Op};
-use ferrotrace_runtime::{Device, Scalar};
+use ferrotrace_runtime::{Device, Error, Scalar};
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::panic::Location;
 
@@ -62,6 +63,27 @@ pub(crate) struct Collected {
     pub hash: u64,
 }
 
+/// How a program recorded an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// What it called.
+    pub called: &'static str,
+    /// The line that did.
+    pub location: &'static Location<'static>,
+}
+
+/// How the operations of a form were recorded.
+pub(crate) type Lines = SmallVec<[Line; 4]>;
+
+/// An error of a plan, which may have been made for another part of the program, as one of the operations that were
+/// recorded on these lines. `leaves` come before them in a graph.
+pub(crate) fn told(error: Error, leaves: usize, lines: &[Line]) -> Error {
+    error.as_recorded(|node| {
+        let line = lines.get((node as usize).checked_sub(leaves)?)?;
+        Some((line.called, line.location))
+    })
+}
+
 impl Collected {
     /// The node at a place.
     #[inline]
@@ -102,12 +124,16 @@ impl Collected {
         self.scalars.iter().filter_map(NodeInput::scalar).collect()
     }
 
-    /// The user's line of each operation.
-    pub fn locations(&self) -> Vec<&'static Location<'static>> {
-        self.entries
-            .iter()
-            .map(|entry| self.node(entry.place).facts.location)
-            .collect()
+    /// How each operation was recorded.
+    pub fn lines(&self) -> Lines {
+        let line = |entry: &Entry| {
+            let facts = &self.node(entry.place).facts;
+            Line {
+                called: facts.kind.called(),
+                location: facts.location,
+            }
+        };
+        self.entries.iter().map(line).collect()
     }
 
     /// Whether it writes a slice.

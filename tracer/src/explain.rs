@@ -56,7 +56,7 @@ fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanat
         return Some(plan.explain().with_key(key));
     }
     let graph = form
-        .graph(&collected.scalar_values(), &collected.locations())
+        .graph(&collected.scalar_values(), &collected.lines())
         .ok()?;
     let limits = tuning::limits(&graph);
     let draft = draft(graph, &limits).ok()?;

@@ -3,7 +3,7 @@
 use crate::args::{TensorLike, borrowed};
 use crate::backend::{Plan, PlanInput, run_releasing};
 use crate::collect::{Outcome, Stores, collect};
-use crate::collected::Collected;
+use crate::collected::{Collected, Lines, told};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
@@ -211,15 +211,21 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     detach(&collected, &mut leaves);
     let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
+    let lines = match &prepared {
+        Ok(Prepared::Plan(plan)) if plan.fails() => collected.lines(),
+        _ => Lines::new(),
+    };
     // What the trace alone kept alive goes before anything runs.
     retire(collected.operands);
-    let inputs = leaves
+    let inputs: Vec<PlanInput> = leaves
         .into_iter()
         .map(|(array, donated)| PlanInput { array, donated })
         .collect();
+    let leaves = inputs.len();
     match prepared {
         Ok(prepared) => {
             let (result, plan) = execute(prepared, inputs, &scalars);
+            let result = result.map_err(|error| told(error, leaves, &lines));
             promise.keep(result, &plan);
         }
         Err(error) => promise.keep(Err(error), &Weak::new()),
@@ -240,8 +246,6 @@ pub(crate) fn execute(
             let arrays = inputs.into_iter().map(|input| input.array).collect();
             (run_releasing(&graph, arrays, scalars), Weak::new())
         }
-        Prepared::Staged(stages, locations) => {
-            (stages.run(inputs, scalars, &locations), Weak::new())
-        }
+        Prepared::Staged(stages, lines) => (stages.run(inputs, scalars, &lines), Weak::new()),
     }
 }

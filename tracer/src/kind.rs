@@ -139,12 +139,11 @@ impl Kind {
         Arc::as_ptr(kind) as usize
     }
 
-    /// Whether both are the same, wherever they were recorded.
+    /// Whether both are the same, wherever they were recorded, and whatever was called.
     #[inline]
     pub fn same(a: &Arc<Kind>, b: &Arc<Kind>) -> bool {
         Arc::ptr_eq(a, b)
             || (a.op == b.op
-                && a.name == b.name
                 && a.precision == b.precision
                 && a.dtype == b.dtype
                 && a.shape == b.shape

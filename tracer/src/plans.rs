@@ -1,7 +1,7 @@
 //! The plans of traces met before, by form.
 
 use crate::backend::{Graph, Plan, PlanInput, run_releasing};
-use crate::collected::Collected;
+use crate::collected::{Collected, Lines};
 use crate::mode::Mode;
 use crate::positions;
 use crate::signature::Form;
@@ -14,7 +14,6 @@ use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// Forms kept, and operations in them all together: a plan takes about 10 KB and 1 KB for each operation. The least
@@ -88,12 +87,9 @@ pub(crate) enum Prepared {
     Eagerly(Unplanned),
     /// On ready-made kernels, which have nothing to gain from a plan.
     AtOnce(Graph),
-    /// By the plans of its parts; with the user's line of each node.
-    Staged(Stages, Locations),
+    /// By the plans of its parts; with how each node was recorded.
+    Staged(Stages, Lines),
 }
-
-/// The user's line of each node of a form.
-pub(crate) type Locations = Vec<&'static Location<'static>>;
 
 /// A form that runs before its plan is compiled.
 #[derive(Debug)]
@@ -149,9 +145,9 @@ impl PlanEntry {
         mode: Mode,
         example: Example<'_>,
         scalars: &[Scalar],
-        locations: impl FnOnce() -> Locations,
+        lines: impl FnOnce() -> Lines,
     ) -> Result<Prepared> {
-        let graph = || self.form.graph(scalars, &locations());
+        let graph = || self.form.graph(scalars, &lines());
         if mode != Mode::Tiered || self.plan.get().is_some() {
             return self.compile(Some(example), graph).map(Prepared::Plan);
         }
@@ -231,7 +227,7 @@ pub(crate) fn prepare(
     if collected.only_assigns() {
         let graph = collected
             .form(arrays())
-            .graph(&collected.scalar_values(), &collected.locations());
+            .graph(&collected.scalar_values(), &collected.lines());
         return graph.map(Prepared::AtOnce);
     }
     let known = find(collected.hash, |form| collected.has_form(form, arrays()));
@@ -241,7 +237,7 @@ pub(crate) fn prepare(
         _ => None,
     };
     if let Some(stages) = stages {
-        return Ok(Prepared::Staged(stages, collected.locations()));
+        return Ok(Prepared::Staged(stages, collected.lines()));
     }
     let entry = known.unwrap_or_else(|| insert(collected.hash, collected.form(arrays())));
     let example = || {
@@ -252,6 +248,6 @@ pub(crate) fn prepare(
         let inputs = leaves.iter().map(input).collect();
         (inputs, collected.scalar_values().to_vec())
     };
-    let locations = || collected.locations();
-    entry.prepare(mode, &example, &collected.scalar_values(), locations)
+    let lines = || collected.lines();
+    entry.prepare(mode, &example, &collected.scalar_values(), lines)
 }

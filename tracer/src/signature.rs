@@ -1,12 +1,12 @@
 //! The canonical form of a trace: what two flushes must share to share a plan.
 
 use crate::backend::{Graph, Precision};
+use crate::collected::Line;
 use crate::kind::Kind;
 use ferrotrace_kernels::{ArgMeta, Array, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Category, DType, Device, Layout, Result, Scalar, Shape};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
-use std::panic::Location;
 use std::sync::Arc;
 
 /// A fast hash of small integers: multiply and fold. Not for adversaries; equality is checked beside it.
@@ -231,15 +231,11 @@ impl Form {
         })
     }
 
-    /// The graph of this form; `scalars` are examples of the trace's numbers, `locations` the user's line of each node.
+    /// The graph of this form; `scalars` are examples of the trace's numbers, `lines` say how each node was recorded.
     ///
     /// # Errors
     /// An operator's rules refuse what they took when it was recorded: a defect.
-    pub fn graph(
-        &self,
-        scalars: &[Scalar],
-        locations: &[&'static Location<'static>],
-    ) -> Result<Graph> {
+    pub fn graph(&self, scalars: &[Scalar], lines: &[Line]) -> Result<Graph> {
         let mut graph = Graph::new();
         graph.set_device(&self.device);
         let mut leaves: Vec<ValueId> = Vec::with_capacity(self.leaves.len());
@@ -261,9 +257,11 @@ impl Form {
                     }
                 });
             }
-            graph.set_origin(locations.get(i).copied(), node.kind.precision);
-            graph.set_name(node.kind.name);
-            values.push(graph.push(node.kind.op().clone(), &operands)?);
+            let (op, line) = (node.kind.op(), lines.get(i));
+            graph.set_origin(line.map(|line| line.location), node.kind.precision);
+            let called = line.map(|line| line.called);
+            graph.set_name(called.filter(|&called| called != op.name()));
+            values.push(graph.push(op.clone(), &operands)?);
         }
         graph.set_outputs(self.outputs.iter().map(|&n| values[n as usize]).collect());
         Ok(graph)

@@ -1,12 +1,12 @@
 //! Running a form in stages: plans, and between them slices that ready-made kernels take and write.
 
 use crate::backend::{PlanInput, run_releasing};
+use crate::collected::{Line, told};
 use crate::plans;
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{Device, Error, Result, Scalar};
 use std::collections::HashMap;
-use std::panic::Location;
 
 /// A form cut at some of its slices: plans compute the stages of odd numbers, those of even numbers are slices.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ struct Part {
     /// What it reads of other stages: its leaves.
     reads: Vec<Edge>,
     scalars: Vec<Scalar>,
-    locations: Vec<&'static Location<'static>>,
+    lines: Vec<Line>,
 }
 
 impl Part {
@@ -85,7 +85,7 @@ impl Part {
             form,
             reads: Vec::new(),
             scalars: Vec::new(),
-            locations: Vec::new(),
+            lines: Vec::new(),
         }
     }
 }
@@ -113,7 +113,7 @@ impl Stages {
         }
     }
 
-    /// Runs them, one after another; `locations` are the user's lines of the form's nodes.
+    /// Runs them, one after another; `lines` say how the form's nodes were recorded.
     ///
     /// # Errors
     /// What a plan or a ready-made kernel met.
@@ -121,10 +121,10 @@ impl Stages {
         self,
         inputs: Vec<PlanInput>,
         scalars: &[Scalar],
-        locations: &[&'static Location<'static>],
+        lines: &[Line],
     ) -> Result<Vec<Array>> {
         let mut values = self.values(inputs);
-        let parts = self.parts(&values, scalars, locations);
+        let parts = self.parts(&values, scalars, lines);
         for (stage, part) in parts.into_iter().enumerate() {
             if !part.nodes.is_empty() {
                 part.run(stage as u32, &mut values)?;
@@ -162,12 +162,7 @@ impl Stages {
     }
 
     /// The stages, which store what others or the whole need.
-    fn parts(
-        &self,
-        values: &Values,
-        scalars: &[Scalar],
-        locations: &[&'static Location<'static>],
-    ) -> Vec<Part> {
+    fn parts(&self, values: &Values, scalars: &[Scalar], lines: &[Line]) -> Vec<Part> {
         let count = self.of.iter().max().map_or(0, |last| last + 1);
         let mut parts: Vec<Part> = (0..count).map(|_| Part::on(&self.form.device)).collect();
         let mut leaves: HashMap<(u32, Edge), u32> = HashMap::new();
@@ -199,7 +194,7 @@ impl Stages {
                 edges_end: part.form.edges.len() as u32,
             });
             part.nodes.push(number as u32);
-            part.locations.extend(locations.get(number));
+            part.lines.extend(lines.get(number));
         }
         parts
     }
@@ -214,14 +209,15 @@ impl Part {
         }
         let mut form = self.form;
         form.leaves = inputs.iter().map(|x| FormLeaf::of(&x.array)).collect();
-        let graph = || form.graph(&self.scalars, &self.locations);
+        let graph = || form.graph(&self.scalars, &self.lines);
         let arrays = if stage.is_multiple_of(2) {
             let arrays = inputs.into_iter().map(|input| input.array).collect();
             run_releasing(&graph()?, arrays, &self.scalars)?
         } else {
             let entry = plans::entry(form.hash(), |other| *other == form, || form.clone());
             let plan = entry.compile(None, graph)?;
-            plan.run(&mut inputs, &self.scalars)?
+            let (leaves, run) = (inputs.len(), plan.run(&mut inputs, &self.scalars));
+            run.map_err(|error| told(error, leaves, &self.lines))?
         };
         for (&output, array) in form.outputs.iter().zip(arrays) {
             let number = self.nodes[output as usize] as usize;

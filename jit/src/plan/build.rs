@@ -341,6 +341,7 @@ fn compiled(
         meter: Meter::new(draft.launches.groups.len()),
         captures: Captures::of(&draft),
         places: Places::of(&draft),
+        fails: draft.fails(),
         draft,
         kernels,
         checks,

@@ -58,7 +58,7 @@ impl<'a> Run<'a> {
     /// A concatenation some of whose parts were written in place: the others are copied there. Padding of what lies
     /// in place: it is written around that.
     fn join(&self, call: &Call) -> Result<Option<Array>> {
-        let context = |e: Error| e.at(self.draft.context(call.node));
+        let context = |e: Error| self.draft.placed(e, call.node);
         if let Some(pads) = self.draft.padded(call) {
             count(Counter::LibraryCalls, 1);
             let whole = self.array(Source::Node(call.node))?;
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
         count(Counter::LibraryCalls, 1);
         let node = self.draft.graph.node(call.node);
         let (op, mut args) = self.operands(call)?;
-        let placed = |e: Error| e.at(self.draft.context(call.node));
+        let placed = |e: Error| self.draft.placed(e, call.node);
         if self.draft.pieces.contains_key(&call.node) {
             let out = self.given(call.node)?;
             eager::run_into(op, &args, &out).map_err(placed)?;

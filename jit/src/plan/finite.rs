@@ -72,8 +72,8 @@ impl Watch {
         };
         if !tainted(node)? {
             let step = format!("{step}, although one by one its operations give finite numbers");
-            let error = eager::not_finite(array, step)?.at(graph.context(node));
-            return Ok(Some(error));
+            let error = eager::not_finite(array, step)?;
+            return Ok(Some(run.draft.placed(error, node)));
         }
         // From what was stored back to the first operation whose operands are all finite.
         let mut at = node;
@@ -97,7 +97,7 @@ impl Watch {
         if !made || !graph.node(at).args.iter().all(finite) {
             return Ok(None);
         }
-        Ok(Some(eager::not_finite(value, step)?.at(graph.context(at))))
+        Ok(Some(run.draft.placed(eager::not_finite(value, step)?, at)))
     }
 }
 

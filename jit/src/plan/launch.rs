@@ -243,7 +243,7 @@ impl Run<'_> {
             dim: site.dim,
             size: site.size,
         };
-        Error::new(kind).at(self.draft.context(site.node))
+        self.draft.placed(Error::new(kind), site.node)
     }
 
     pub(super) fn launch(
@@ -345,7 +345,7 @@ impl Run<'_> {
             .filter(|_| t.kernel.is_none());
         let placed = |e: Error| match t.kernel.as_ref() {
             Some(emitted) => super::placed(e, emitted, self.draft),
-            None => e.at(self.draft.context(id)),
+            None => self.draft.placed(e, id),
         };
         let fault = match (convolution(&self.draft.graph, id), &epilogue) {
             (Some(spec), Some(epilogue)) => conv::run_then(spec, &args, dtype, epilogue),
@@ -373,7 +373,7 @@ impl Run<'_> {
         };
         let draft = self.draft;
         let id = t.call.node;
-        let placed = |e: Error| e.at(draft.context(id));
+        let placed = |e: Error| draft.placed(e, id);
         let [store] = &emitted.node.stores[..] else {
             return Err(Error::internal("an epilogue of several results"));
         };

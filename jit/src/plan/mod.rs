@@ -27,7 +27,7 @@ use crate::schedule::{Epilogue, Refusal};
 use crate::tune::Measured;
 use ferrotrace_kernels::ops::composite;
 use ferrotrace_kernels::{Array, Op, ValueId};
-use ferrotrace_runtime::{Activity, Context, Error, Kernel, Layout, Result, Timer};
+use ferrotrace_runtime::{Activity, Config, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -169,6 +169,8 @@ pub struct Plan {
     meter: Meter,
     captures: Option<Captures>,
     places: run::Places,
+    /// Whether a run may fail where the program can do something about it.
+    fails: bool,
     /// What was measured for it, if anything was.
     measured: Option<Arc<Measured>>,
 }
@@ -215,7 +217,7 @@ fn placed(error: Error, emitted: &Emitted, draft: &Draft) -> Error {
         Pointer::Read(_) => None,
     });
     match written {
-        Some(id) => error.at(draft.context(id)),
+        Some(id) => draft.placed(error, id),
         None => error,
     }
 }
@@ -226,11 +228,11 @@ impl Draft {
         self.graph.node(id).recorded
     }
 
-    /// What errors say of a node: the operation that the program recorded, where the node is a part of it.
-    pub fn context(&self, id: ValueId) -> Context {
+    /// An error of a node, tied to the operation that the program recorded, where the node is a part of it.
+    fn placed(&self, error: Error, id: ValueId) -> Error {
         match self.recorded(id) {
-            Some(recorded) => self.recorded.context(recorded),
-            None => self.graph.context(id),
+            Some(recorded) => error.of_node(recorded.0, self.recorded.context(recorded)),
+            None => error.at(self.graph.context(id)),
         }
     }
 
@@ -243,7 +245,29 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// Bytes of a value from which there may be no memory for it.
+    const MUCH: usize = 1 << 20;
+
+    /// Whether a run checks indices, calls ready-made kernels or takes much memory.
+    fn fails(&self) -> bool {
+        let nodes = self.graph.nodes().iter();
+        let much = |bytes: usize| bytes >= Draft::MUCH;
+        !self.sites.is_empty()
+            || self.steps.iter().any(|step| step.call().is_some())
+            || nodes
+                .map(|n| n.shape.numel().saturating_mul(n.dtype.size()))
+                .any(much)
+    }
+}
+
 impl Plan {
+    /// Whether a run may fail where the program can do something about it: for others nobody needs to know where its
+    /// operations were recorded.
+    pub fn fails(&self) -> bool {
+        self.fails || Config::get().nans
+    }
+
     /// What was decided: the graph, fused nodes, refusals, sources.
     pub fn explain(&self) -> Explanation {
         let graphs = self.captures.as_ref().map(Captures::decisions);

@@ -310,7 +310,7 @@ impl Run<'_> {
             None => eager::copied(&base),
             Some(window) => eager::copied_around(&base, window),
         };
-        copied.map_err(|e| e.at(self.draft.context(id)))
+        copied.map_err(|e| self.draft.placed(e, id))
     }
 
     /// Memory for a node that a step writes all of: a part of what it lies in, or its own.
@@ -330,8 +330,7 @@ impl Run<'_> {
     pub(super) fn empty(&self, id: ValueId) -> Result<Array> {
         let node = self.draft.graph.node(id);
         let device = self.draft.graph.device();
-        Array::empty(&device, node.shape.clone(), node.dtype)
-            .map_err(|e| e.at(self.draft.context(id)))
+        Array::empty(&device, node.shape.clone(), node.dtype).map_err(|e| self.draft.placed(e, id))
     }
 
     pub(super) fn number(&self, operand: &Operand) -> Result<Scalar> {

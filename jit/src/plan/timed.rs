@@ -24,6 +24,7 @@ impl Plan {
             meter: Meter::new(0),
             captures: None,
             places: Places::of(&draft),
+            fails: false,
             draft,
             kernels,
             // Kernels that are trusted keep to memory by themselves.

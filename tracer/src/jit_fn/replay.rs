@@ -3,7 +3,7 @@
 use crate::Tensor;
 use crate::backend::{Folded, Plan, PlanInput};
 use crate::collect::{Outcome, Stores, collect};
-use crate::collected::Collected;
+use crate::collected::{Collected, Line, Lines, told};
 use crate::flush::{execute, flush_nodes};
 use crate::jit_fn::trace::{self, Drawn, Recording, draw};
 use crate::kind::Kind;
@@ -71,7 +71,8 @@ pub(crate) struct Replay {
     pub(super) plan: Arc<PlanEntry>,
     /// What the values that the plan stores are.
     kinds: Arc<[Arc<Kind>]>,
-    pub(super) locations: Arc<[&'static Location<'static>]>,
+    /// How the operations of the plan were recorded.
+    pub(super) lines: Arc<[Line]>,
     pub(super) sources: Arc<[Source]>,
     pub(super) slots: Arc<[Slot]>,
     outputs: Arc<[Output]>,
@@ -224,7 +225,7 @@ impl Replay {
         let generic = !recording.asked_sizes() && (0..draws.len()).all(used);
         Some(Replay {
             sources: sources.into(),
-            locations: collected.locations().into(),
+            lines: collected.lines().as_slice().into(),
             outputs: outputs.into(),
             draws,
             kinds: kinds(&plan.form),
@@ -437,12 +438,14 @@ impl Replay {
             };
             (inputs.iter().map(input).collect(), scalars.to_vec())
         };
-        let locations = || self.locations.to_vec();
+        let lines = || Lines::from_slice(&self.lines);
         let prepared = match self.plan.stages(mode) {
-            Some(stages) => Prepared::Staged(stages, locations()),
-            None => self.plan.prepare(mode, &example, &scalars, locations)?,
+            Some(stages) => Prepared::Staged(stages, lines()),
+            None => self.plan.prepare(mode, &example, &scalars, lines)?,
         };
+        let leaves = inputs.len();
         let (arrays, plan) = execute(prepared, inputs, &scalars);
+        let arrays = arrays.map_err(|error| told(error, leaves, &self.lines));
         Ok((arrays?, plan))
     }
 

@@ -8,13 +8,13 @@ mod memory;
 
 use super::replay::{Replay, Slot, Source};
 use crate::backend::{Folded, PlanInput, draft, run_releasing};
+use crate::collected::{Line, told};
 use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use crate::{plans, tuning};
 use choose::{Candidate, Trace};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{BufferId, Channel, Config, Error, Result, Scalar, log};
 use parking_lot::Mutex;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// How much memory kept values may take. In both cases no value is kept that is larger than the constants that it is
@@ -48,15 +48,11 @@ struct Cone {
     form: Form,
     scalars: Vec<Scalar>,
     leaves: Vec<Array>,
-    locations: Vec<&'static Location<'static>>,
+    lines: Vec<Line>,
 }
 
 impl Cone {
-    fn of(
-        trace: &Trace<'_>,
-        candidate: &Candidate,
-        locations: &[&'static Location<'static>],
-    ) -> Cone {
+    fn of(trace: &Trace<'_>, candidate: &Candidate, lines: &[Line]) -> Cone {
         let part = part(trace.form, trace, &candidate.cone, &candidate.leaves, &[]);
         let numbers = candidate.cone.iter().flat_map(|&n| trace.numbers_of(n));
         let leaves = candidate.leaves.iter();
@@ -69,7 +65,7 @@ impl Cone {
             leaves: leaves
                 .filter_map(|&n| trace.constants[n].cloned())
                 .collect(),
-            locations: candidate.cone.iter().map(|&n| locations[n]).collect(),
+            lines: candidate.cone.iter().map(|&n| lines[n]).collect(),
         }
     }
 
@@ -93,7 +89,7 @@ impl Cone {
 
     /// Computes the value: on the CPU on ready-made kernels, since it happens once and compiling takes longer.
     fn compute(&self) -> Result<Array> {
-        let graph = || self.form.graph(&self.scalars, &self.locations);
+        let graph = || self.form.graph(&self.scalars, &self.lines);
         let leaves = self.leaves.clone();
         let mut values = if self.form.device.is_cpu() {
             run_releasing(&graph()?, leaves, &self.scalars)?
@@ -105,7 +101,9 @@ impl Cone {
                 donated: false,
             };
             let mut inputs: Vec<_> = leaves.into_iter().map(input).collect();
-            plan.run(&mut inputs, &self.scalars)?
+            let leaves = inputs.len();
+            let run = plan.run(&mut inputs, &self.scalars);
+            run.map_err(|error| told(error, leaves, &self.lines))?
         };
         let missing = || Error::internal("a folded value was not computed");
         values.pop().ok_or_else(missing)
@@ -180,10 +178,10 @@ impl Folds {
         if candidates.is_empty() {
             return replay;
         }
-        let locations = replay.locations.clone();
-        let cones = candidates.iter().map(|c| Cone::of(&trace, c, &locations));
+        let lines = replay.lines.clone();
+        let cones = candidates.iter().map(|c| Cone::of(&trace, c, &lines));
         let cones: Vec<Cone> = cones.collect();
-        let chosen = self.choose(&trace, &candidates, &cones, &locations, bound);
+        let chosen = self.choose(&trace, &candidates, &cones, &lines, bound);
         let mut kept = Vec::new();
         let mut folded = Vec::new();
         for ((candidate, cone), chosen) in candidates.iter().zip(&cones).zip(chosen) {
@@ -192,7 +190,7 @@ impl Folds {
             let kind = &plan.form.nodes[candidate.node].kind;
             folded.push(Folded {
                 op: kind.op().name(),
-                location: locations[candidate.node],
+                location: lines[candidate.node].location,
                 shape: kind.shape.clone(),
                 dtype: kind.dtype,
                 bytes: candidate.bytes,
@@ -210,7 +208,7 @@ impl Folds {
         trace: &Trace<'_>,
         candidates: &[Candidate],
         cones: &[Cone],
-        locations: &[&'static Location<'static>],
+        lines: &[Line],
         bound: Bound,
     ) -> Vec<bool> {
         /// How often the memory of a call is estimated: it takes a walk over the trace.
@@ -245,7 +243,7 @@ impl Folds {
         let planned = || {
             let leaf = |c: &Candidate| (c.node, trace.dense_leaf(c.node));
             let rest = Rest::of(trace, &candidates.iter().map(leaf).collect::<Vec<_>>());
-            let peak = rest.peak(trace, locations);
+            let peak = rest.peak(trace, lines);
             peak.is_some_and(|peak| every + peak <= eager)
         };
         if fits(&all, every) || every <= most && planned() {
@@ -338,11 +336,11 @@ impl Rest {
     }
 
     /// The most bytes that its plan holds at once. Numbers are examples: plans do not depend on them.
-    fn peak(&self, trace: &Trace<'_>, locations: &[&'static Location<'static>]) -> Option<usize> {
+    fn peak(&self, trace: &Trace<'_>, lines: &[Line]) -> Option<usize> {
         let numbers = self.nodes.iter().flat_map(|&n| trace.numbers_of(n));
         let numbers: Vec<Scalar> = numbers.map(|n| trace.examples[n]).collect();
-        let locations: Vec<_> = self.nodes.iter().map(|&n| locations[n]).collect();
-        let graph = self.form.graph(&numbers, &locations).ok()?;
+        let lines: Vec<_> = self.nodes.iter().map(|&n| lines[n]).collect();
+        let graph = self.form.graph(&numbers, &lines).ok()?;
         let limits = tuning::limits(&graph);
         let peak = draft(graph, &limits).ok()?.peak(&|_| false);
         usize::try_from(peak).ok()
@@ -379,7 +377,7 @@ impl Replay {
         self.sources = of_leaves.chain(of_kept).collect();
         let slots = nodes.iter().flat_map(|&n| trace.numbers_of(n));
         self.slots = slots.map(|n| self.slots[n]).collect();
-        self.locations = nodes.iter().map(|&n| self.locations[n]).collect();
+        self.lines = nodes.iter().map(|&n| self.lines[n]).collect();
         self.plan = plans::entry(form.hash(), |other| *other == form, || form.clone());
         self
     }

@@ -21,7 +21,13 @@ impl Tensor {
     pub fn take_along_dim(&self, idx: &Tensor, dim: impl Into<Dim>) -> Tensor {
         let aligned = self.along(idx, dim.into());
         let (x, at, dim) = attempt!("take_along_dim", aligned, self, idx);
-        x.gather(dim, &at).called("take_along_dim", &[self, idx])
+        let op = Op::Gather { dim };
+        Tensor::record_as(
+            "take_along_dim",
+            op,
+            &[Input::Tensor(&x), Input::Tensor(&at)],
+        )
+        .called("take_along_dim", &[self, idx])
     }
 
     /// This tensor and an index, each broadcast to the other outside the dimension.
@@ -83,7 +89,8 @@ impl Tensor {
             accumulate: true,
         };
         let inputs = [self.as_row(), src.as_row(), idx.as_row()];
-        let sum = Tensor::record(op, &[0, 1, 2].map(|i: usize| Input::Tensor(&inputs[i])));
+        let inputs = [0, 1, 2].map(|i: usize| Input::Tensor(&inputs[i]));
+        let sum = Tensor::record_as("index_add", op, &inputs);
         let sum = if self.rank() == 0 {
             sum.apply(Op::Squeeze { mask: 1 })
         } else {
