@@ -671,3 +671,64 @@ fn diagonals_and_traces() {
         fails(&Tensor::eye((1, 2, 3), F32, &cpu()), &["eye", "[1, 2, 3]"]);
     });
 }
+
+#[test]
+fn slices_without_repetition() {
+    both(|| {
+        for dtype in [F32, BF16, I64, Bool] {
+            let numbers = whole(4 * 3 * 5, 2);
+            for x in forms(&[4, 3, 5], dtype, &numbers) {
+                for (dim, n) in [(0, 4), (1, 3), (2, 5)] {
+                    // The last slice is as the first.
+                    let (x, n) = (Tensor::cat(&[&x, &x.narrow(dim, 0, 1)], dim), n + 1);
+                    let all: Vec<Vec<f64>> = (0..n)
+                        .map(|i| values(&x.narrow(dim, i as isize, 1)))
+                        .collect();
+                    let mut expected = all.clone();
+                    expected.sort_by(|a, b| a.partial_cmp(b).expect("no NaN"));
+                    expected.dedup();
+                    let (found, inverse, counts) = x.unique_dim_with_counts(dim);
+                    assert_eq!(
+                        (found.dtype(), inverse.dtype(), counts.dtype()),
+                        (dtype, I64, I64)
+                    );
+                    equal(
+                        &x.unique_dim(dim as isize - 3),
+                        found.shape(),
+                        &values(&found),
+                    );
+                    assert_eq!(found.shape()[dim], expected.len());
+                    for (i, of) in expected.iter().enumerate() {
+                        assert_eq!(
+                            &values(&found.narrow(dim, i as isize, 1)),
+                            of,
+                            "{dtype} {dim}"
+                        );
+                        let count = all.iter().filter(|one| *one == of).count();
+                        assert_eq!(values(&counts)[i], count as f64);
+                    }
+                    for (j, &number) in values(&inverse).iter().enumerate() {
+                        assert_eq!(expected[number as usize], all[j]);
+                    }
+                }
+            }
+        }
+        let nan = f64::NAN;
+        let odd = dense(&[4, 2], F32, &[1.0, nan, 1.0, nan, nan, 0.0, -1.0, 5.0]);
+        let (found, inverse, counts) = odd.unique_dim_with_counts(0);
+        equal(&found, &[4, 2], &[-1.0, 5.0, 1.0, nan, 1.0, nan, nan, 0.0]);
+        equal(&inverse, &[4], &[1.0, 2.0, 3.0, 0.0]);
+        equal(&counts, &[4], &[1.0; 4]);
+        equal(&dense(&[0, 3], F32, &[]).unique_dim(0), &[0, 3], &[]);
+        equal(&dense(&[3, 0], F32, &[]).unique_dim(1), &[3, 0], &[]);
+        fails(
+            &dense(&[3, 0], F32, &[]).unique_dim(0),
+            &["unique_dim", "no elements"],
+        );
+        fails(&ints(&[1]).unique_dim(1), &["unique_dim", "dimension 1"]);
+        fails(
+            &Tensor::scalar(4, I64, &cpu()).unique_dim(0),
+            &["unique_dim"],
+        );
+    });
+}

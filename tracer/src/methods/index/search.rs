@@ -1,10 +1,11 @@
 //! Searching what is sorted, and finding what is equal.
 
 use super::super::attempt;
-use crate::args::Operand;
+use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::{BinaryOp, Op, ScanKind, ScatterMode};
 use ferrotrace_runtime::{DType, Error, Result};
+use std::cmp::Ordering;
 
 /// Equal neighbours of a sorted vector as groups.
 struct Groups {
@@ -25,6 +26,48 @@ fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Ten
         include_self: true,
     };
     Tensor::record(op, &[into, at, src].map(Input::Tensor))
+}
+
+/// Rows without repetition.
+struct Rows {
+    /// A row of each kind, in ascending order.
+    first: Vec<i64>,
+    /// Which kind each row is of.
+    number: Vec<i64>,
+    /// How many rows are of each kind.
+    counts: Vec<i64>,
+}
+
+/// The kinds of `n` rows of equal length.
+fn grouped<T: PartialOrd>(values: &[T], n: usize) -> Rows {
+    let width = values.len() / n.max(1);
+    let row = |i: usize| &values[i * width..(i + 1) * width];
+    // NaN stands behind all numbers.
+    let is_nan = |x: &T| x.partial_cmp(x).is_none();
+    let order = |a: &T, b: &T| (a.partial_cmp(b)).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)));
+    let mut rows: Vec<usize> = (0..n).collect();
+    rows.sort_by(|&a, &b| {
+        let pairs = row(a).iter().zip(row(b));
+        let mut orders = pairs.map(|(a, b)| order(a, b));
+        orders
+            .find(|order| order.is_ne())
+            .unwrap_or(Ordering::Equal)
+    });
+    let mut found = Rows {
+        first: Vec::new(),
+        number: vec![0; n],
+        counts: Vec::new(),
+    };
+    for (at, &i) in rows.iter().enumerate() {
+        if at == 0 || row(rows[at - 1]) != row(i) {
+            found.first.push(i as i64);
+            found.counts.push(0);
+        }
+        let last = found.counts.len() - 1;
+        found.counts[last] += 1;
+        found.number[i] = last as i64;
+    }
+    found
 }
 
 impl Tensor {
@@ -133,6 +176,74 @@ impl Tensor {
                 (failed.clone(), failed.clone(), failed)
             }
         }
+    }
+
+    /// The slices of a dimension without repetition, in ascending order of their elements one after the other; a slice
+    /// with a NaN equals none. The slices are read at the call: it flushes.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3, 1, 2, 5, 3, 1], [3, 2], &Device::cpu());
+    /// assert_eq!(x.unique_dim(0).to_vec::<i32>()?, [2, 5, 3, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unique_dim(&self, dim: impl Into<Dim>) -> Tensor {
+        let dim = dim.into();
+        attempt!("unique_dim", self.distinct(dim), self).0
+    }
+
+    /// [`unique_dim`](Tensor::unique_dim), then for each slice the position of its like among these, and how often each
+    /// occurs, both as `I64` and of one dimension.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3, 1, 2, 5, 3, 1], [3, 2], &Device::cpu());
+    /// let (slices, inverse, counts) = x.unique_dim_with_counts(0);
+    /// assert_eq!(slices.to_vec::<i32>()?, [2, 5, 3, 1]);
+    /// assert_eq!(inverse.to_vec::<i64>()?, [1, 0, 1]);
+    /// assert_eq!(counts.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unique_dim_with_counts(&self, dim: impl Into<Dim>) -> (Tensor, Tensor, Tensor) {
+        const NAME: &str = "unique_dim_with_counts";
+        match self.distinct(dim.into()) {
+            Ok(found) => found,
+            Err(error) => {
+                let failed = Tensor::failed(NAME, error, &[self]);
+                (failed.clone(), failed.clone(), failed)
+            }
+        }
+    }
+
+    /// The slices of a dimension without repetition, where each slice stands among them, and how often each occurs.
+    #[track_caller]
+    fn distinct(&self, dim: Dim) -> Result<(Tensor, Tensor, Tensor)> {
+        self.check()?;
+        let dim = dim.wrap(self.rank())?;
+        let n = self.shape()[dim];
+        let rows = self.transpose(0, dim);
+        if rows.numel() == 0 && n > 0 {
+            let why = format!(
+                "the slices of dimension {dim} of {} have no elements",
+                self.shape()
+            );
+            return Err(Error::shape(why));
+        }
+        // Both hold every number of the dtypes that are read as them.
+        let grouped = match self.dtype().is_float() {
+            true => grouped(&rows.to_dtype(DType::F64).to_vec::<f64>()?, n),
+            false => grouped(&rows.to_dtype(DType::I64).to_vec::<i64>()?, n),
+        };
+        let device = self.device();
+        let of = |values: Vec<i64>| {
+            let n = values.len();
+            Tensor::from_vec(values, n, &device)
+        };
+        let slices = self.index_select(dim, &of(grouped.first));
+        slices.recorded()?;
+        Ok((slices, of(grouped.number), of(grouped.counts)))
     }
 
     #[track_caller]
