@@ -45,11 +45,13 @@ pub trait JitFn<Signature> {
     fn run<'a>(&self, argument: <Self::Kind as ArgKind>::Of<'a>) -> Self::Output;
 }
 
+// A function of another number of arguments is refused by rustc's own error (E0593), which shows the line of the bound.
 impl<F, A, R> JitFn<(A, R)> for F
 where
     A: JitArg,
     R: JitResult,
-    F: Fn(A) -> R + for<'a> Fn(<A::Kind as ArgKind>::Of<'a>) -> R,
+    F: Fn(A) -> R, // of several arguments, take one tuple: `jit(|(x, w): (&Tensor, &Tensor)| ..)`
+    F: for<'a> Fn(<A::Kind as ArgKind>::Of<'a>) -> R,
 {
     type Kind = A::Kind;
     type Output = R;
