@@ -4,12 +4,15 @@
 
 mod common;
 
+use common::campaign::{seeds, threads};
 use common::generate::{Limits, Program, program};
 use common::ready_made::{KINDS, draw};
+use common::rounding::oracle::{Rule, compared};
+use common::rounding::{self, Sizes};
 use common::{difference, kept, values};
 use ferrotrace_jit::{Explanation, Graph, PlanInput, Precision, compile, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
-use ferrotrace_runtime::{DType, Device, Error, Result, stats_scope};
+use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, stats_scope};
 
 fn device() -> Option<Device> {
     match Device::cuda(0) {
@@ -41,8 +44,18 @@ const RUNS: usize = 5;
 
 /// The outputs of the first run; the later ones, which replay a graph where there is one, must have the same bits.
 fn on_device(p: &Program, donated: bool, device: &Device) -> Result<Vec<Array>> {
-    let plan = compile(moved(&p.graph, device)?)?;
-    let given = || -> Result<Vec<Array>> { p.arrays.iter().map(|a| a.to_device(device)).collect() };
+    run_on_device(&p.graph, &p.arrays, &p.scalars, donated, device)
+}
+
+fn run_on_device(
+    graph: &Graph,
+    inputs: &[Array],
+    scalars: &[Scalar],
+    donated: bool,
+    device: &Device,
+) -> Result<Vec<Array>> {
+    let plan = compile(moved(graph, device)?)?;
+    let given = || -> Result<Vec<Array>> { inputs.iter().map(|a| a.to_device(device)).collect() };
     let (mut arrays, mut runs) = (given()?, Vec::new());
     for run in 0..RUNS {
         if donated || run == RUNS - 2 {
@@ -55,7 +68,7 @@ fn on_device(p: &Program, donated: bool, device: &Device) -> Result<Vec<Array>> 
             }
             false => kept(&arrays),
         };
-        runs.push(plan.run(&mut inputs, &p.scalars)?);
+        runs.push(plan.run(&mut inputs, scalars)?);
     }
     let read = |outputs: &Vec<Array>| -> Result<Vec<Array>> {
         let outputs = outputs.iter().map(|x| x.to_device(&Device::cpu()));
@@ -147,26 +160,24 @@ fn misused(seed: u64, device: &Device) -> Option<String> {
 
 /// Calls `test` for seeds, on several threads: NVRTC takes most of the time, and compiles on several at once.
 fn for_seeds(default: u64, test: impl Fn(u64) -> Option<String> + Sync) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
-    let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
-    let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(default);
-    let next = std::sync::atomic::AtomicU64::new(start);
+    let seeds = seeds(default);
+    let next = std::sync::atomic::AtomicU64::new(seeds.start);
     let bad = std::sync::Mutex::new(Vec::new());
     let work = || loop {
         let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if seed >= start + count || bad.lock().expect("no panic").len() >= 5 {
+        if seed >= seeds.end || bad.lock().expect("no panic").len() >= 5 {
             return;
         }
         if let Some(report) = test(seed) {
             bad.lock().expect("no panic").push(report);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     std::thread::scope(|scope| {
-        (0..threads.min(16)).for_each(|_| drop(scope.spawn(work)));
+        (0..threads(cores.min(16))).for_each(|_| drop(scope.spawn(work)));
     });
     let bad = bad.into_inner().expect("no panic");
-    println!("{count} graphs from seed {start}, {} differ", bad.len());
+    println!("seeds {seeds:?}, {} differ", bad.len());
     assert!(bad.is_empty(), "{}", bad.join("\n\n"));
 }
 
@@ -200,6 +211,7 @@ const MIDDLE: Limits = Limits {
     precision: Precision::Fast,
     approximate: true,
     slices: false,
+    long: false,
 };
 
 #[test]
@@ -240,7 +252,38 @@ fn large_arrays() {
         ops: 8,
         numel: 300_000,
         sizes: &[1, 2, 3, 5, 40, 130, 600, 1100, 70_000],
+        long: true,
         ..MIDDLE
     };
     check(&limits, false, 40);
+}
+
+/// All uses of a recorded half-precision value read one number, that of an evaluation in binary64; with `EagerExact` every
+/// operation rounds.
+#[test]
+fn half_values_read_one_number() {
+    let Some(device) = device() else { return };
+    let sizes = Sizes {
+        rows: &[1, 2, 8, 33, 300],
+        columns: &[1, 4, 16, 33, 64, 128],
+        ops: 12,
+    };
+    let rules = [
+        (Precision::Fast, Rule::Recorded),
+        (Precision::EagerExact, Rule::Everywhere),
+    ];
+    let counted = std::sync::atomic::AtomicUsize::new(0);
+    for_seeds(60, |seed| {
+        for (precision, rule) in rules {
+            let p = rounding::program(seed, sizes, precision);
+            let got = run_on_device(&p.graph, &p.arrays, &p.scalars, false, &device);
+            let got = got.map_err(|error| error.to_string());
+            match got.and_then(|got| compared(&p, rule, &got)) {
+                Ok(n) => drop(counted.fetch_add(n, std::sync::atomic::Ordering::Relaxed)),
+                Err(why) => return Some(format!("seed {seed}: {why}\n{}", p.graph)),
+            }
+        }
+        None
+    });
+    assert!(counted.into_inner() > 0, "no result counts");
 }

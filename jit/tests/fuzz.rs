@@ -3,10 +3,11 @@
 
 mod common;
 
+use common::campaign::{batches, each, few, seeds};
 use common::generate::{Limits, Program, program};
-use common::rounding::oracle::{Rule, evaluate};
+use common::rounding::oracle::{Rule, compared};
 use common::rounding::{self, Sizes};
-use common::{buffer_of, copied, difference, kept};
+use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::lower::Limits as Thresholds;
 use ferrotrace_jit::tune::{Choice, changes};
@@ -17,6 +18,7 @@ use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
     DType, Error, KernelSource, Result, Scalar, compile_kernels, stats_scope,
 };
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const SMALL: Limits = Limits {
     ops: 64,
@@ -27,6 +29,7 @@ const SMALL: Limits = Limits {
     precision: Precision::Fast,
     approximate: false,
     slices: false,
+    long: false,
 };
 
 type Runner = fn(Graph, &[Array], &[Scalar]) -> Result<Vec<Array>>;
@@ -178,18 +181,6 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
     }
 }
 
-fn count(default: u64) -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().and_then(|s| s.parse().ok());
-    let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
-    start..start + number("FERROTRACE_FUZZ_COUNT").unwrap_or(default)
-}
-
-/// An eighth of as many, where that many are not asked for by default.
-fn few(default: u64) -> std::ops::Range<u64> {
-    let all = count(default * 8);
-    all.start..all.start + (all.end - all.start) / 8
-}
-
 /// Thresholds under which one of the changes that measuring would try is made, or some of them together.
 fn changed(graph: &Graph) -> Thresholds {
     let standard = Thresholds::default();
@@ -220,9 +211,7 @@ fn compiled_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Resul
 /// Whatever measuring chooses.
 #[test]
 fn changed_drafts_give_the_results_of_eager_mode() {
-    for seed in count(2500) {
-        check(seed, &SMALL, interpreted_changed);
-    }
+    each(seeds(2500), |seed| check(seed, &SMALL, interpreted_changed));
 }
 
 #[test]
@@ -242,9 +231,7 @@ fn changed_exact_pointwise_programs_are_bit_for_bit_eager() {
 
 #[test]
 fn interpreted_drafts_give_the_results_of_eager_mode() {
-    for seed in count(7000) {
-        check(seed, &SMALL, interpreted);
-    }
+    each(seeds(7000), |seed| check(seed, &SMALL, interpreted));
 }
 
 #[test]
@@ -253,9 +240,9 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
         precision: Precision::EagerExact,
         ..SMALL
     };
-    for seed in count(3500) {
-        check(seed, &limits, interpreted_in_place);
-    }
+    each(seeds(3500), |seed| {
+        check(seed, &limits, interpreted_in_place)
+    });
 }
 
 /// Compiles the kernels of many programs at once, so that the compiler runs once for many.
@@ -282,21 +269,20 @@ fn check_compiled(
     thresholds: fn(&Graph) -> Thresholds,
     run: Runner,
 ) {
-    let seeds: Vec<u64> = seeds.collect();
-    for batch in seeds.chunks(32) {
-        let programs: Vec<Program> = batch.iter().map(|&s| program(s, limits)).collect();
+    batches(seeds, 32, |batch| {
+        let programs: Vec<Program> = batch.clone().map(|s| program(s, limits)).collect();
         prepare(programs.iter().map(|p| &p.graph), thresholds);
-        for &seed in batch {
+        for seed in batch {
             let ((), stats) = stats_scope(|| check(seed, limits, run));
             assert_eq!(stats.fallbacks, 0, "seed {seed} ran on ready-made kernels");
         }
-    }
+    });
 }
 
 /// Parts are written in place wherever they can be.
 #[test]
 fn parts_written_in_place_give_the_results_of_eager_mode() {
-    check_compiled(count(150), &MIDDLE, |_| placing(), compiled_in_place);
+    check_compiled(seeds(150), &MIDDLE, |_| placing(), compiled_in_place);
 }
 
 /// The memory contract: at most a sixteenth, or a page, above what eager mode holds.
@@ -328,12 +314,8 @@ fn check_held(seed: u64, limits: &Limits) {
 
 #[test]
 fn plans_hold_hardly_more_than_eager_mode() {
-    for seed in count(2500) {
-        check_held(seed, &SMALL);
-    }
-    for seed in few(400) {
-        check_held(seed, &MIDDLE);
-    }
+    each(seeds(2500), |seed| check_held(seed, &SMALL));
+    each(few(400), |seed| check_held(seed, &MIDDLE));
 }
 
 const MIDDLE: Limits = Limits {
@@ -345,13 +327,13 @@ const MIDDLE: Limits = Limits {
 
 #[test]
 fn compiled_plans_give_the_results_of_eager_mode() {
-    check_compiled(count(500), &MIDDLE, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(500), &MIDDLE, |_| Thresholds::default(), compiled);
 }
 
 #[test]
 fn compiled_exact_plans_give_the_results_of_eager_mode() {
     check_compiled(
-        count(260),
+        seeds(260),
         &Limits {
             precision: Precision::EagerExact,
             ..MIDDLE
@@ -370,7 +352,7 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ops: 10,
         ..MIDDLE
     };
-    check_compiled(count(150), &limits, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(150), &limits, |_| Thresholds::default(), compiled);
 }
 
 const FEW: Sizes = Sizes {
@@ -389,69 +371,54 @@ const MANY: Sizes = Sizes {
 /// What counts of the oracle's results must be bit for bit what the runner gives, zeros' signs apart. The number of
 /// results compared.
 fn against_oracle(seed: u64, p: &rounding::Program, rule: Rule, run: Runner) -> usize {
-    let known = evaluate(&p.graph, &p.arrays, rule);
     let got = run(p.graph.clone(), &p.arrays, &p.scalars);
     let got = got.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", p.graph));
-    let mut compared = 0;
-    for (v, got) in p.graph.outputs().iter().zip(&got) {
-        let (node, want) = (p.graph.node(*v), &known[v.0 as usize]);
-        if !want.counts {
-            continue;
-        }
-        compared += 1;
-        let want = Array {
-            buffer: buffer_of(&want.values, node.dtype),
-            layout: ferrotrace_runtime::Layout::contiguous(node.shape.clone()),
-            dtype: node.dtype,
-        };
-        if let Some(why) = difference(got, &want, 0.0, true) {
-            let draft = draft(p.graph.clone(), &Thresholds::default());
-            let text = draft.map(|d| ferrotrace_jit::Explanation::of(&d).to_string());
-            let text = text.unwrap_or_else(|e| e.to_string());
-            panic!("seed {seed}: output %{}: {why}\n{}\n{text}", v.0, p.graph);
-        }
-    }
-    compared
+    compared(p, rule, &got).unwrap_or_else(|why| {
+        let draft = draft(p.graph.clone(), &Thresholds::default());
+        let text = draft.map(|d| ferrotrace_jit::Explanation::of(&d).to_string());
+        let text = text.unwrap_or_else(|e| e.to_string());
+        panic!("seed {seed}: {why}\n{}\n{text}", p.graph)
+    })
 }
 
 /// The evaluation itself is right: everywhere rounded, it is eager mode.
 #[test]
 fn eager_mode_rounds_every_half_value() {
-    let mut compared = 0;
-    for seed in count(800) {
+    let all = AtomicUsize::new(0);
+    each(seeds(800), |seed| {
         let p = rounding::program(seed, FEW, Precision::Fast);
         let eager: Runner = |graph, arrays, scalars| run_eagerly(&graph, arrays, scalars);
-        compared += against_oracle(seed, &p, Rule::Everywhere, eager);
-    }
-    assert!(compared > 0, "no result counts");
+        all.fetch_add(against_oracle(seed, &p, Rule::Everywhere, eager), Relaxed);
+    });
+    assert!(all.into_inner() > 0, "no result counts");
 }
 
 /// All uses of a recorded half-precision value read one number, interpreted.
 #[test]
 fn drafts_read_one_number_of_a_half_value() {
-    let mut compared = 0;
-    for seed in count(3000) {
+    let all = AtomicUsize::new(0);
+    each(seeds(3000), |seed| {
         let p = rounding::program(seed, FEW, Precision::Fast);
-        compared += against_oracle(seed, &p, Rule::Recorded, interpreted);
-        compared += against_oracle(seed, &p, Rule::Recorded, interpreted_changed);
+        let fast = against_oracle(seed, &p, Rule::Recorded, interpreted)
+            + against_oracle(seed, &p, Rule::Recorded, interpreted_changed);
         let p = rounding::program(seed, FEW, Precision::EagerExact);
-        compared += against_oracle(seed, &p, Rule::Everywhere, interpreted);
-    }
-    assert!(compared > 0, "no result counts");
+        let exact = against_oracle(seed, &p, Rule::Everywhere, interpreted);
+        all.fetch_add(fast + exact, Relaxed);
+    });
+    assert!(all.into_inner() > 0, "no result counts");
 }
 
 /// The same, compiled.
 #[test]
 fn plans_read_one_number_of_a_half_value() {
-    let seeds: Vec<u64> = count(60).collect();
-    for batch in seeds.chunks(32) {
-        let draw = |seed: &u64| rounding::program(*seed, MANY, Precision::Fast);
-        let programs: Vec<rounding::Program> = batch.iter().map(draw).collect();
+    batches(seeds(60), 32, |batch| {
+        let draw = |seed| rounding::program(seed, MANY, Precision::Fast);
+        let programs: Vec<rounding::Program> = batch.clone().map(draw).collect();
         prepare(programs.iter().map(|p| &p.graph), |_| Thresholds::default());
-        for (seed, p) in batch.iter().zip(&programs) {
-            against_oracle(*seed, p, Rule::Recorded, compiled);
+        for (seed, p) in batch.zip(&programs) {
+            against_oracle(seed, p, Rule::Recorded, compiled);
         }
-    }
+    });
 }
 
 /// Long rows, blocks and chunks: sizes past every threshold of the emitter.
@@ -459,18 +426,19 @@ const LARGE: Limits = Limits {
     ops: 8,
     numel: 300_000,
     sizes: &[1, 2, 3, 5, 40, 130, 600, 1100, 70_000],
+    long: true,
     ..SMALL
 };
 
 #[test]
 fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
-    check_compiled(count(30), &LARGE, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(30), &LARGE, |_| Thresholds::default(), compiled);
 }
 
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {
-    check_compiled(count(120), &MIDDLE, |_| placing(), donated);
+    check_compiled(seeds(120), &MIDDLE, |_| placing(), donated);
 }
 
 /// Chains of writes to slices, with reads between.
@@ -482,9 +450,7 @@ const SLICES: Limits = Limits {
 
 #[test]
 fn interpreted_slice_writes_give_the_results_of_eager_mode() {
-    for seed in count(2500) {
-        check(seed, &SLICES, interpreted);
-    }
+    each(seeds(2500), |seed| check(seed, &SLICES, interpreted));
 }
 
 #[test]
@@ -494,7 +460,7 @@ fn compiled_slice_writes_give_the_results_of_eager_mode() {
         slices: true,
         ..MIDDLE
     };
-    check_compiled(count(120), &limits, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(120), &limits, |_| Thresholds::default(), compiled);
 }
 
 /// In the memory of inputs.
@@ -505,5 +471,5 @@ fn slice_writes_over_inputs_give_the_results_of_eager_mode() {
         slices: true,
         ..MIDDLE
     };
-    check_compiled(count(120), &limits, |_| placing(), donated);
+    check_compiled(seeds(120), &limits, |_| placing(), donated);
 }

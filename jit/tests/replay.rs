@@ -136,6 +136,7 @@ fn graphs() -> Vec<(String, Graph)> {
             },
             approximate: false,
             slices: seed % 7 == 0,
+            long: false,
         };
         all.push((format!("random-{seed}"), program(seed, &draw).graph));
     }

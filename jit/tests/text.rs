@@ -34,6 +34,7 @@ fn random_graphs_come_back() {
             precision,
             approximate: false,
             slices: false,
+            long: false,
         };
         for seed in 0..300 {
             let graph = program(seed, &limits).graph;

@@ -35,6 +35,8 @@ pub struct Limits {
     pub approximate: bool,
     /// Whether every other step writes slices of one tensor.
     pub slices: bool,
+    /// Whether every fourth step adds up thousands of terms in each element of its result.
+    pub long: bool,
 }
 
 /// A graph, arrays for its inputs, numbers for its slots, and what is known of every node.
@@ -156,13 +158,22 @@ impl Generator<'_> {
     }
 
     fn input(&mut self, shape: &[usize], dtype: DType) -> ValueId {
+        let wild = dtype.is_float() && self.rng.chance(10);
+        self.input_of(shape, dtype, wild)
+    }
+
+    /// An input without NaN, infinities and numbers far from 1.
+    fn numbers(&mut self, shape: &[usize], dtype: DType) -> ValueId {
+        self.input_of(shape, dtype, false)
+    }
+
+    fn input_of(&mut self, shape: &[usize], dtype: DType, wild: bool) -> ValueId {
         let (low, high): (f64, f64) = match dtype {
             DType::Bool => (0.0, 1.0),
             DType::U8 => (0.0, 9.0),
             _ if dtype.is_int() => (-6.0, 6.0),
             _ => (-2.0, 2.0),
         };
-        let wild = dtype.is_float() && self.rng.chance(10);
         let mut value = |r: &mut Rng| {
             if !dtype.is_float() {
                 return r.between(low as i64, high as i64) as f64;
@@ -241,6 +252,9 @@ impl Generator<'_> {
         }
         if self.limits.slices && self.rng.chance(50) {
             return self.writes();
+        }
+        if self.limits.long && self.rng.chance(25) {
+            return self.long();
         }
         match self.rng.below(50) {
             0..=6 => self.unary(),

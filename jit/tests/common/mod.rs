@@ -1,6 +1,7 @@
 //! What the tests of this folder share: arrays, comparisons, random graphs.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod campaign;
 pub mod generate;
 pub mod ready_made;
 pub mod rng;

@@ -246,7 +246,12 @@ pub fn reduce(
         }),
         Sum | Prod if !from.is_float() => Some(Track::exact(limit(DType::I64))),
         Sum | Mean => {
-            let wide = epsilon(from.compute()) * count * x.bound * count;
+            // Sums in binary32 err as much as chains of 32 additions, however long they are.
+            let chain = match from.compute() {
+                DType::F32 => count.min(32.0),
+                _ => count,
+            };
+            let wide = epsilon(from.compute()) * chain * x.bound * count;
             let (bound, error) = (x.bound * count, x.error * count + wide);
             let scale = if kind == Mean { 1.0 / count } else { 1.0 };
             let bound = if kind == Mean { x.bound * 1.01 } else { bound };

@@ -361,6 +361,7 @@ fn random_graphs() {
             precision,
             approximate: false,
             slices: false,
+            long: large,
         };
         all.extend(sources(&program(seed, &limits).graph));
     }

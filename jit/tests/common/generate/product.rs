@@ -1,9 +1,28 @@
 //! Matrix products and what surrounds them.
 
 use super::Generator;
-use crate::common::track::{Track, epsilon};
-use ferrotrace_kernels::{Op, ValueId};
+use crate::common::track::{self, Track, epsilon};
+use ferrotrace_kernels::{Extent, Op, ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
+
+/// Additions of a product whose errors add up, whatever its length: chains of 512 terms err 128 units at most, and what
+/// adds them 32.
+const CHAIN: usize = 160;
+
+/// A sum of `k` products of an element of `x`, whose error is known, and one of `y`, a new operand.
+fn sum_of_products(x: Track, y: Track, k: usize, dtype: DType) -> Track {
+    let terms = k.max(1) as f64;
+    let bound = x.bound * y.bound * terms;
+    let chain = match dtype {
+        DType::F32 => k.clamp(1, CHAIN) as f64,
+        _ => terms,
+    };
+    Track {
+        bound,
+        error: terms * y.bound * x.error + 4.0 * chain * epsilon(dtype) * bound,
+        any_zero: true,
+    }
+}
 
 impl Generator<'_> {
     /// A product of a known value, on either side, and a new operand: batches that broadcast, transposed and strided
@@ -44,11 +63,7 @@ impl Generator<'_> {
         if !self.track(y).bound.is_finite() || bound > 1e5 {
             return;
         }
-        let track = Track {
-            bound,
-            error: k.max(1) as f64 * (2.0 * t.error + 4.0 * epsilon(dtype) * bound),
-            any_zero: true,
-        };
+        let track = sum_of_products(t, self.track(y), k, dtype);
         let args = if left {
             [x.into(), y.into()]
         } else {
@@ -62,6 +77,46 @@ impl Generator<'_> {
                 _ => self.cast(),
             }
         }
+    }
+
+    /// A product, or a sum or mean, of rows that are as long as the limit allows, of one number each or of several.
+    pub(super) fn long(&mut self) {
+        let [m, n] = [(); 2].map(|()| self.rng.pick(&[1, 2, 3, 9]));
+        let k = self.rng.pick(&[1000, 4097, 9001, 70_001]);
+        let k = k.min(self.limits.numel / m.max(n));
+        let x = self.rows(m, k);
+        if self.rng.chance(40) {
+            let kind = self.rng.pick(&[ReduceKind::Sum, ReduceKind::Mean]);
+            let (dtype, precision) = (DType::F32, self.limits.precision);
+            let track = track::reduce(kind, self.track(x), k, dtype, dtype, precision);
+            let (mask, keepdim) = (2, self.rng.chance(50));
+            let op = Op::Reduce {
+                kind,
+                mask,
+                keepdim,
+            };
+            return self.push(op, &[x.into()], track);
+        }
+        let y = self.rows(n, k);
+        self.push(
+            Op::Permute([1, 0].into_iter().collect()),
+            &[y.into()],
+            Some(self.track(y)),
+        );
+        let y = self.last();
+        let track = sum_of_products(self.track(x), self.track(y), k, DType::F32);
+        self.push(Op::Matmul, &[x.into(), y.into()], Some(track));
+    }
+
+    /// `m` rows of `k` elements of binary32.
+    fn rows(&mut self, m: usize, k: usize) -> ValueId {
+        if self.rng.chance(50) {
+            return self.numbers(&[m, k], DType::F32);
+        }
+        let x = self.numbers(&[m, 1], DType::F32);
+        let op = Op::Expand([m, k].map(Extent::Size).into_iter().collect());
+        self.push(op, &[x.into()], Some(self.track(x)));
+        self.last()
     }
 
     fn last(&self) -> ValueId {

@@ -4,13 +4,14 @@
 //! and if the rule says whether it is rounded: what one continuous operator alone reads may be either, and counts only
 //! where its type holds it. What counts must be bit for bit what a plan gives, decisions too.
 
-use super::super::values;
+use super::super::{buffer_of, difference, values};
+use super::Program;
 use ferrotrace_jit::{Graph, NodeOp};
 use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{
     Array, BinaryOp, Composite, Op, Operand, ReduceKind, ScanKind, UnaryOp, ValueId,
 };
-use ferrotrace_runtime::{DType, Shape};
+use ferrotrace_runtime::{DType, Layout, Shape};
 use half::{bf16, f16};
 
 /// Where half-precision values are rounded.
@@ -36,6 +37,29 @@ pub fn round(x: f64, dtype: DType) -> f64 {
         DType::F32 => x as f32 as f64,
         _ => x,
     }
+}
+
+/// How many results of a program count; an error where one that does is not bit for bit, zeros' signs apart, what was
+/// `got`.
+pub fn compared(p: &Program, rule: Rule, got: &[Array]) -> Result<usize, String> {
+    let known = evaluate(&p.graph, &p.arrays, rule);
+    let mut compared = 0;
+    for (v, got) in p.graph.outputs().iter().zip(got) {
+        let (node, want) = (p.graph.node(*v), &known[v.0 as usize]);
+        if !want.counts {
+            continue;
+        }
+        compared += 1;
+        let want = Array {
+            buffer: buffer_of(&want.values, node.dtype),
+            layout: Layout::contiguous(node.shape.clone()),
+            dtype: node.dtype,
+        };
+        if let Some(why) = difference(got, &want, 0.0, true) {
+            return Err(format!("output %{}: {why}", v.0));
+        }
+    }
+    Ok(compared)
 }
 
 /// Every node of a graph for these inputs.
