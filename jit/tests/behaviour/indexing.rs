@@ -1,7 +1,8 @@
 //! Indexed reads: wrapping, bounds, faults.
 
-use super::{plan, run};
+use super::{plan, read, run};
 use crate::common::{dense, difference, kept, noise, values};
+use ferrotrace_jit::lower::Limits;
 use ferrotrace_runtime::ErrorKind;
 
 const GATHER: &str = "
@@ -301,4 +302,50 @@ fn the_first_of_an_order_whose_positions_nobody_reads_move_values_alone() {
         // A gather takes whole rows along its other dimensions.
         run(&text, &[noise(&[5, 6], 10)], 0.0);
     }
+}
+
+#[test]
+fn positions_along_a_dimension_need_no_check_there() {
+    let text = |indices: &str, rows: usize| {
+        format!(
+            "%0: f32[30, 50] = input 0 [50, 1]
+             %1: f32[{rows}, 8] = input 1 [8, 1]
+             {indices}
+             %3: f32[30, 8] = index(%1, %2) {{axes: [0], at: 0}}
+             return %3"
+        )
+    };
+    let greatest = "%2: i64[30] = argmax(%0) {dims: [1], keepdim: false}";
+    let checks = |text: &str| {
+        let draft = ferrotrace_jit::draft(read(text), &Limits::default());
+        draft.unwrap_or_else(|e| panic!("{e}")).sites.len()
+    };
+    for (rows, count) in [(50, 0), (60, 0), (49, 1)] {
+        assert_eq!(checks(&text(greatest, rows)), count, "{rows}");
+    }
+    run(
+        &text(greatest, 50),
+        &[noise(&[30, 50], 21), noise(&[50, 8], 22)],
+        0.0,
+    );
+}
+
+#[test]
+fn truth_values_as_indices_need_no_check() {
+    let text = |rows: usize| {
+        format!(
+            "%0: f32[30] = input 0 [1]
+             %1: f32[{rows}, 8] = input 1 [8, 1]
+             %2: bool[30] = gt(%0, 0.0)
+             %3: i64[30] = to_dtype(%2) {{dtype: i64}}
+             %4: f32[30, 8] = index(%1, %3) {{axes: [0], at: 0}}
+             return %4"
+        )
+    };
+    for (rows, count) in [(2, 0), (1, 1)] {
+        let draft = ferrotrace_jit::draft(read(&text(rows)), &Limits::default());
+        let sites = draft.unwrap_or_else(|e| panic!("{e}")).sites.len();
+        assert_eq!(sites, count, "{rows}");
+    }
+    run(&text(2), &[noise(&[30], 23), noise(&[2, 8], 24)], 0.0);
 }

@@ -6,7 +6,8 @@ use crate::body::{BodyOp, MaskId, Number, Value};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp};
 use crate::lower::Site;
-use ferrotrace_kernels::{BinaryOp, Op, Operand, ValueId};
+use crate::lower::realize::reduced_count;
+use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 use rustc_hash::FxHashSet;
 
@@ -34,7 +35,7 @@ impl Expansion<'_> {
         let proved = self
             .bounds(index)
             .is_some_and(|(low, high)| low >= 0 && high < size as i64)
-            || sorted_length(self.graph, indices).is_some_and(|n| n <= size);
+            || positions(self.graph, indices).is_some_and(|n| n <= size);
         if proved {
             let check = BodyOp::Check {
                 index,
@@ -105,8 +106,20 @@ impl Expansion<'_> {
         (-most < range.low && range.high < most).then_some(result)
     }
 
-    /// Inclusive bounds of an `I64` value that is cut off at constants.
+    /// Inclusive bounds of an `I64` value that is cut off at constants, or of a type of few values.
     fn bounds(&self, value: Value) -> Option<(i64, i64)> {
+        match self.body.value(value).op {
+            BodyOp::Cast(a) => match self.body.value(a).dtype {
+                DType::Bool => return Some((0, 1)),
+                DType::U8 => return Some((0, 255)),
+                _ => return None,
+            },
+            BodyOp::Select(_, a, b) => {
+                let ((a, b), (c, d)) = (self.bounds(a)?, self.bounds(b)?);
+                return Some((a.min(c), b.max(d)));
+            }
+            _ => {}
+        }
         let BodyOp::Binary(op, a, b) = self.body.value(value).op else {
             let range = self.as_expr(value)?.range(self.ranges());
             return Some((range.low, range.high));
@@ -210,8 +223,9 @@ impl Expansion<'_> {
     }
 }
 
-/// Where a value is positions that sort a dimension, or a part of them: its length, which none reaches.
-fn sorted_length(graph: &Graph, mut id: ValueId) -> Option<usize> {
+/// Where a value is positions along dimensions, of what sorts them or is extreme, or a part of such: how many there are,
+/// which none reaches.
+fn positions(graph: &Graph, mut id: ValueId) -> Option<usize> {
     loop {
         let node = graph.node(id);
         let NodeOp::Op(op) = &node.op else {
@@ -220,10 +234,18 @@ fn sorted_length(graph: &Graph, mut id: ValueId) -> Option<usize> {
         let Some(Operand::Value(x)) = node.args.first() else {
             return None;
         };
+        let size = |dim: usize| graph.node(*x).shape.get(dim).copied().unwrap_or(1);
         match op {
-            Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => {
-                return Some(graph.node(*x).shape.get(*dim).copied().unwrap_or(1));
-            }
+            Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => return Some(size(*dim)),
+            Op::Scan {
+                kind: ScanKind::ArgMax | ScanKind::ArgMin,
+                dim,
+            } => return Some(size(*dim)),
+            Op::Reduce {
+                kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
+                mask,
+                ..
+            } => return Some(reduced_count(graph, id, *mask)),
             view if view.is_view() => id = *x,
             _ => return None,
         }
