@@ -110,6 +110,10 @@ pub(super) fn hints(draft: &Draft) -> Vec<Hint> {
     };
     let mut pairs: FxHashMap<(usize, usize), Hint> = FxHashMap::default();
     for &(first, second, why) in &draft.refusals {
+        // No program can change that one is ready-made.
+        if why == Refusal::Opaque {
+            continue;
+        }
         // Steps that became one for other reasons are apart no more.
         let (Some(&a), Some(&b)) = (of_node.get(&first), of_node.get(&second)) else {
             continue;

@@ -10,6 +10,7 @@ mod fused;
 mod generated;
 mod given_up;
 mod moments;
+mod opaque;
 mod prologue;
 mod refusal;
 mod template;
@@ -144,6 +145,7 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
         fusion.feed_generated(graph, lowering);
         fusion.take_up_biases(graph, lowering);
     }
+    fusion.list_ready_made(lowering);
     fusion.finish(lowering)
 }
 

@@ -163,3 +163,18 @@ fn powers_by_squaring_are_one_kernel_of_as_many_products() {
     );
     assert_eq!(explanation.traffic().total(), 8 * 1000);
 }
+
+// scheduler V-01: what reads an input of a ready-made kernel is listed too.
+#[test]
+fn kernels_beside_a_ready_made_one_are_listed() {
+    let text = "%0: f32[40, 30] = input 0 [30, 1]
+        %1: f32[40, 30] = sort(%0) {dim: 1, descending: false}
+        %2: f32[40, 30] = exp(%0)
+        %3: f32[40] = sum(%1) {dims: [1], keepdim: false}
+        return %1 %2 %3";
+    assert_eq!(
+        why_not(text, (1, 2), &Limits::default()),
+        Some(Refusal::Opaque)
+    );
+    run(text, &[noise(&[40, 30], 14)], 1e-5);
+}
