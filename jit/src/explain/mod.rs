@@ -392,6 +392,12 @@ impl Explanation {
         &self.combined
     }
 
+    /// How many launches and calls the steps are: kernels launched at once are one.
+    pub fn launches(&self) -> usize {
+        let members: usize = self.combined.iter().map(|all| all.kernels.len()).sum();
+        self.steps.len() + self.combined.len() - members
+    }
+
     /// Pairs of nodes that are not one kernel, with the reason.
     pub fn refusals(&self) -> &[(ValueId, ValueId, Refusal)] {
         &self.refusals

@@ -33,7 +33,7 @@ pub struct Launches {
     pub slices: Vec<usize>,
     /// By step, what a kernel costs, about, in bytes moved; 0 for a call.
     pub work: Vec<u64>,
-    /// By step, whether it is so little work that one thread does it; empty where no step is.
+    /// By step, whether its launch is so little work that one thread does it; empty where no step is.
     pub solo: Vec<bool>,
     /// Most bytes that a combined launch may keep which its members, one by one, would have released by then.
     pub held: usize,
@@ -151,7 +151,8 @@ impl Launches {
         }
         let worth = |group: &Range<usize>| {
             let total: u64 = work[group.clone()].iter().sum();
-            total >= limits.combined_least.saturating_mul(group.len() as u64)
+            group.len() >= limits.combined_many
+                || total >= limits.combined_least.saturating_mul(group.len() as u64)
         };
         let slices_of = |group: &Range<usize>| {
             let pass = passes.iter().find(|(pass, _)| pass == group);
@@ -177,8 +178,8 @@ impl Launches {
         self.solo.get(step).copied().unwrap_or(false)
     }
 
-    /// Has one thread do each step of less work than `limits.solo_work`: other threads would take longer to fetch their
-    /// part of the operands from this thread's cache than they save.
+    /// Has one thread do each launch or call of less work than `limits.solo_work`: other threads would take longer to fetch
+    /// their part of the operands from this thread's cache than they save.
     pub(super) fn leave_small_steps_to_one_thread(
         &mut self,
         graph: &Graph,
@@ -205,7 +206,11 @@ impl Launches {
                 .saturating_add(before(step))
                 .saturating_add(call(step))
         };
-        let solo = steps.iter().map(|step| total(step) < limits.solo_work);
+        let solo = self.groups.iter().flat_map(|group| {
+            let members = steps[group.clone()].iter();
+            let all = members.map(total).fold(0, u64::saturating_add);
+            std::iter::repeat_n(all < limits.solo_work, group.len())
+        });
         self.solo = solo.collect();
     }
 }
@@ -280,6 +285,7 @@ impl Limits {
                 false => 1,
             },
             combined_least: 0,
+            combined_many: 0,
             combined_work: u64::MAX,
             combined_held: self.combined_held.max(HELD),
             ..self.clone()

@@ -33,6 +33,15 @@ struct Outputs {
     passing: Option<(ValueId, Option<ValueId>)>,
 }
 
+/// Where a kernel's results will go.
+#[derive(Default)]
+struct Targets {
+    /// Those that get memory.
+    fresh: SmallVec<[ValueId; 2]>,
+    /// Those that are written over dying buffers.
+    aliased: SmallVec<[(ValueId, Source); 2]>,
+}
+
 /// Arguments of one kernel or several, one after another.
 #[derive(Default)]
 struct Arguments<'a> {
@@ -131,22 +140,35 @@ impl Run<'_> {
         array.buffer.is_unique().then_some(array)
     }
 
-    /// Adds a kernel's results to `outputs`.
-    fn outputs_of(
-        &mut self,
-        emitted: &Emitted,
-        frees: &[Source],
-        outputs: &mut Outputs,
-    ) -> Result<()> {
+    /// The dying buffers that a kernel's results are written over, and the results that need memory.
+    fn targets(&self, emitted: &Emitted, frees: &[Source]) -> Targets {
+        let mut targets = Targets::default();
         for pointer in &emitted.pointers {
             if let Pointer::Write(id) = *pointer {
-                match self.reusable(emitted, id, frees, &outputs.aliased) {
-                    Some(source) => outputs.aliased.push((id, source)),
-                    None => outputs.fresh.push((id, self.fresh(emitted, id)?)),
+                match self.reusable(emitted, id, frees, &targets.aliased) {
+                    Some(source) => targets.aliased.push((id, source)),
+                    None => targets.fresh.push(id),
                 }
             }
         }
-        Ok(())
+        targets
+    }
+
+    /// A kernel's results, with memory.
+    fn with_memory(&mut self, emitted: &Emitted, targets: Targets) -> Result<Outputs> {
+        let mut outputs = Outputs {
+            aliased: targets.aliased,
+            ..Outputs::default()
+        };
+        for id in targets.fresh {
+            outputs.fresh.push((id, self.fresh(emitted, id)?));
+        }
+        Ok(outputs)
+    }
+
+    fn outputs_of(&mut self, emitted: &Emitted, frees: &[Source]) -> Result<Outputs> {
+        let targets = self.targets(emitted, frees);
+        self.with_memory(emitted, targets)
     }
 
     /// Adds a kernel's arguments.
@@ -252,8 +274,7 @@ impl Run<'_> {
         kernel: &Kernel,
         frees: &[Source],
     ) -> Result<()> {
-        let mut outputs = Outputs::default();
-        self.outputs_of(emitted, frees, &mut outputs)?;
+        let outputs = self.outputs_of(emitted, frees)?;
         let mut verdict = self.verdict.take();
         let mut arguments = Arguments::default();
         let launched = self
@@ -281,7 +302,7 @@ impl Run<'_> {
         let id = t.call.node;
         let mut outputs = Outputs::default();
         if let Some(emitted) = &t.kernel {
-            self.outputs_of(emitted, frees, &mut outputs)?;
+            outputs = self.outputs_of(emitted, frees)?;
         }
         if t.stored {
             let product = self.given(id)?;
@@ -406,7 +427,8 @@ impl Run<'_> {
     }
 
     /// Launches the independent kernels of steps `group` at once, then releases what each of them used last; in
-    /// several launches where more than `held` bytes would wait for that. `slices` above 0: abreast.
+    /// several launches where more than `held` bytes would wait for that, which results could have taken instead of
+    /// memory of their own. `slices` above 0: abreast.
     pub(super) fn launch_together(
         &mut self,
         group: Range<usize>,
@@ -415,26 +437,32 @@ impl Run<'_> {
     ) -> Result<()> {
         let draft = self.draft;
         let mut batch: Vec<(usize, &Emitted, &Kernel, Outputs)> = Vec::with_capacity(group.len());
-        let mut held = 0;
-        for i in group.clone() {
+        let (mut dying, mut held) = (0, 0);
+        for i in group {
             let (Step::Launch(emitted), Some(kernel)) = (&draft.steps[i], &kernels[i]) else {
                 return Err(Error::internal("a kernel is missing"));
             };
-            let mut outputs = Outputs::default();
-            self.outputs_of(emitted, &draft.frees[i], &mut outputs)?;
-            let kept = |source: &&Source| outputs.aliased.iter().all(|a| a.1 != **source);
-            let dying = draft.frees[i].iter().filter(kept);
-            held += dying
+            let mut targets = self.targets(emitted, &draft.frees[i]);
+            let bytes = |id: &ValueId| {
+                let node = draft.graph.node(*id);
+                node.shape.numel().saturating_mul(node.dtype.size())
+            };
+            held += targets.fresh.iter().map(bytes).sum::<usize>().min(dying);
+            if held > draft.launches.held {
+                self.launch_batch(std::mem::take(&mut batch), slices)?;
+                (dying, held) = (0, 0);
+                targets = self.targets(emitted, &draft.frees[i]);
+            }
+            let kept = |source: &&Source| targets.aliased.iter().all(|a| a.1 != **source);
+            let released = draft.frees[i].iter().filter(kept);
+            dying += released
                 .filter_map(|source| self.dying(*source))
                 .map(|array| array.buffer.bytes())
                 .sum::<usize>();
+            let outputs = self.with_memory(emitted, targets)?;
             batch.push((i, emitted, kernel, outputs));
-            if held > draft.launches.held || i + 1 == group.end {
-                self.launch_batch(std::mem::take(&mut batch), slices)?;
-                held = 0;
-            }
         }
-        Ok(())
+        self.launch_batch(batch, slices)
     }
 
     fn launch_batch(

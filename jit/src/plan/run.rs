@@ -70,8 +70,7 @@ impl Plan {
             false => Timer::start(),
         };
         if group.len() > 1 {
-            let slices = self.draft.launches.slices_of(at);
-            run.launch_together(group.clone(), slices, &self.kernels)?;
+            self.combined(run, at)?;
             self.meter.stop(timer, &self.draft, at);
             return Ok(());
         }
@@ -84,14 +83,23 @@ impl Plan {
 
     /// The same, told to no profile.
     pub(super) fn launch_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
-        let group = self.draft.launches.groups[at].clone();
+        let group = &self.draft.launches.groups[at];
         if group.len() > 1 {
-            let slices = self.draft.launches.slices_of(at);
-            return run.launch_together(group, slices, &self.kernels);
+            return self.combined(run, at);
         }
         self.step(run, group.start)?;
         run.release(group.start);
         Ok(())
+    }
+
+    /// Launches the kernels of a group at once.
+    fn combined(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
+        let launches = &self.draft.launches;
+        let (group, slices) = (launches.groups[at].clone(), launches.slices_of(at));
+        match launches.is_solo(group.start) {
+            true => with_threads(1, || run.launch_together(group, slices, &self.kernels)),
+            false => run.launch_together(group, slices, &self.kernels),
+        }
     }
 
     fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {

@@ -128,11 +128,84 @@ fn members_of_all_kinds_and_sizes_keep_their_results() {
     }
 }
 
-// scheduler C-09: preparing a launch costs more than another thread saves
+// scheduler C-09: preparing a launch of a few costs more than it saves
 #[test]
-fn tiny_kernels_are_launched_alone() {
-    let plan = plan(&list(30, |i| 500 + i, |i| format!("neg(%{i})")));
-    assert_eq!(plan.draft().launches.groups.len(), 30);
+fn few_tiny_kernels_are_launched_alone_and_many_at_once() {
+    let launches = |n: usize| {
+        let plan = plan(&list(n, |i| 500 + i, |i| format!("neg(%{i})")));
+        let explained = plan.explain().launches();
+        assert_eq!(explained, plan.draft().launches.groups.len());
+        explained
+    };
+    assert_eq!((launches(3), launches(30), launches(100)), (3, 1, 2));
+}
+
+/// `v = 0.9 v + g`, `w = w − 0.1 v` of `n` parameters of sizes and ranks of their own.
+fn momentum(n: usize) -> (String, Vec<Array>) {
+    let shape = |i: usize| match i % 3 {
+        0 => (format!("{}", 2 + 49 * i), "1".to_owned(), vec![2 + 49 * i]),
+        1 => (format!("{}, 7", 1 + i), "7, 1".to_owned(), vec![1 + i, 7]),
+        _ => (
+            format!("2, {}, 3", 3 + i),
+            format!("{}, 3, 1", 3 * (3 + i)),
+            vec![2, 3 + i, 3],
+        ),
+    };
+    let mut text = String::new();
+    for input in 0..3 * n {
+        let (sizes, strides, _) = shape(input % n);
+        let _ = writeln!(text, "%{input}: f32[{sizes}] = input {input} [{strides}]");
+    }
+    let mut outputs = Vec::new();
+    for i in 0..n {
+        let (sizes, (w, v, g), at) = (shape(i).0, (i, n + i, 2 * n + i), 3 * n + 4 * i);
+        let _ = writeln!(text, "%{at}: f32[{sizes}] = mul(%{v}, 0.9)");
+        let _ = writeln!(text, "%{}: f32[{sizes}] = add(%{at}, %{g})", at + 1);
+        let _ = writeln!(text, "%{}: f32[{sizes}] = mul(%{}, 0.1)", at + 2, at + 1);
+        let _ = writeln!(text, "%{}: f32[{sizes}] = sub(%{w}, %{})", at + 3, at + 2);
+        outputs.push(format!("%{} %{}", at + 1, at + 3));
+    }
+    let arrays = (0..3 * n).map(|i| noise(&shape(i % n).2, i as u64));
+    (text + "return " + &outputs.join(" "), arrays.collect())
+}
+
+// scheduler C-01, C-05: an optimiser's step
+#[test]
+fn a_hundred_small_updates_are_two_launches() {
+    let n = 100;
+    let (text, arrays) = momentum(n);
+    let plan = plan(&text);
+    assert_eq!(groups(&plan), [64, 36]);
+    assert_eq!(
+        (
+            plan.explain().launches(),
+            plan.explain().fused_nodes().len()
+        ),
+        (2, n)
+    );
+    let numbers = super::scalars(&read(&text));
+    for threads in [1, 4] {
+        // Gradients die with the step: their memory waits for nothing, since every result is written over an operand.
+        for mut given in [kept(&arrays), donated(&arrays)] {
+            let alone = given.iter().any(|input| input.donated);
+            let (got, stats) = with_threads(threads, || {
+                stats_scope(|| plan.run(&mut given, &numbers).expect("it runs"))
+            });
+            let launched = (stats.kernels_launched, stats.combined_launches);
+            assert_eq!(launched, (n as u64, 2));
+            assert_eq!(stats.in_place_writes, if alone { 2 * n as u64 } else { 0 });
+            for (i, pair) in got.chunks(2).enumerate() {
+                let [w, v, g] = [i, n + i, 2 * n + i].map(|at| values(&arrays[at]));
+                let [velocity, weight] = [values(&pair[0]), values(&pair[1])];
+                for at in 0..w.len() {
+                    let momentum = 0.9 * v[at] + g[at];
+                    let near = |a: f64, b: f64| (a - b).abs() < 1e-6 * (1.0 + b.abs());
+                    assert!(near(velocity[at], momentum));
+                    assert!(near(weight[at], w[at] - 0.1 * momentum));
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -507,6 +507,42 @@ fn kernels_of_one_text_take_a_table() {
     }
 }
 
+/// Updates of dense tensors are two texts, and so two launches with tables, whatever their sizes and ranks are: of whole
+/// chunks of 16 bytes, and of others. Those of one element are a third.
+#[test]
+fn updates_of_many_shapes_share_a_text() {
+    let texts = |shapes: &[(&str, &str)]| {
+        let (mut text, mut outputs) = (String::new(), String::new());
+        for (i, (sizes, strides)) in shapes.iter().cycle().take(2 * shapes.len()).enumerate() {
+            text += &format!("%{i}: f32[{sizes}] = input {i} [{strides}]\n");
+        }
+        let n = shapes.len();
+        for (i, (sizes, _)) in shapes.iter().enumerate() {
+            let at = 2 * (n + i);
+            text += &format!("%{at}: f32[{sizes}] = mul(%{}, $0=0.1)\n", n + i);
+            text += &format!("%{}: f32[{sizes}] = sub(%{i}, %{at})\n", at + 1);
+            outputs += &format!(" %{}", at + 1);
+        }
+        let graph = parsed(&format!("{text}return{outputs}"));
+        let all = kernels(&graph)
+            .into_iter()
+            .map(|kernel| kernel.source.text());
+        all.collect::<BTreeSet<String>>().len()
+    };
+    let dense = [
+        ("4096", "1"),
+        ("17", "1"),
+        ("1001", "1"),
+        ("64, 33", "33, 1"),
+        ("5, 3, 7", "21, 7, 1"),
+        ("2, 3, 4, 5", "60, 20, 5, 1"),
+    ];
+    assert_eq!(texts(&dense), 2);
+    assert_eq!(texts(&[dense[0], dense[1], ("1", "1")]), 3);
+    // Operands that lie in another order than row-major, all in the same one, are as dense.
+    assert_eq!(texts(&[dense[0], ("64, 33", "1, 64")]), 1);
+}
+
 /// A softmax of what is the same along its rows is no sum about a maximum so far: the rows' loop loads nothing.
 #[test]
 fn rows_of_one_value_are_no_running_softmax() {
