@@ -22,7 +22,7 @@ pub struct BufferId(Weak<Storage>);
 impl BufferId {
     /// Whether it is the buffer's. No other buffer is ever taken for it: the address stays reserved.
     pub fn is_of(&self, buffer: &Buffer) -> bool {
-        self.0.as_ptr() == Arc::as_ptr(&buffer.0)
+        self.0.as_ptr() == Arc::as_ptr(buffer.base())
     }
 }
 
@@ -50,6 +50,8 @@ enum Origin {
     Symbol,
     /// The memory of a vector of this capacity, given back by the function.
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
+    /// The memory of another buffer, which is none of these itself.
+    Twin(Buffer),
 }
 
 // SAFETY: a storage owns its memory, which any thread may read or release; writes go through raw pointers, whose users
@@ -61,7 +63,7 @@ unsafe impl Sync for Storage {}
 impl Drop for Storage {
     fn drop(&mut self) {
         match self.origin {
-            Origin::Empty => return,
+            Origin::Empty | Origin::Twin(_) => return,
             Origin::Host(class) => alloc::give(self.ptr, class),
             Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64, self.bytes),
             Origin::Symbol => {
@@ -295,22 +297,51 @@ impl Buffer {
         self.0.ptr.as_ptr()
     }
 
+    /// The storage that has the memory.
+    #[inline]
+    fn base(&self) -> &Arc<Storage> {
+        match &self.0.origin {
+            Origin::Twin(of) => &of.0,
+            _ => &self.0,
+        }
+    }
+
+    #[inline]
+    fn is_twin(&self) -> bool {
+        matches!(self.0.origin, Origin::Twin(_))
+    }
+
+    /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the same
+    /// time do not share a count. It is never the only handle, and no other is while it lives. Of a device's memory a clone.
+    pub fn twin(&self) -> Buffer {
+        let base = self.base();
+        if !matches!(base.origin, Origin::Host(_) | Origin::Vec(..)) {
+            return self.clone();
+        }
+        Buffer(Arc::new(Storage {
+            ptr: base.ptr,
+            bytes: base.bytes,
+            device: base.device.clone(),
+            origin: Origin::Twin(Buffer(base.clone())),
+        }))
+    }
+
     /// Whether this is the only handle.
     #[inline]
     pub fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
+        Arc::strong_count(&self.0) == 1 && !self.is_twin()
     }
 
     /// What tells it apart from every other buffer. Keeps no memory, but its own few words, and no one from being
     /// [the only handle](Self::is_unique).
     pub fn id(&self) -> BufferId {
-        BufferId(Arc::downgrade(&self.0))
+        BufferId(Arc::downgrade(self.base()))
     }
 
-    /// How many handles there are.
+    /// How many handles there are; of a [twin](Self::twin) with that of the buffer it is one of.
     #[inline]
     pub fn handles(&self) -> usize {
-        Arc::strong_count(&self.0)
+        Arc::strong_count(&self.0) + usize::from(self.is_twin())
     }
 
     /// The number of the symbol that stands for the memory in a [recording](crate::record), if one does.
@@ -321,7 +352,7 @@ impl Buffer {
     /// Whether both are handles of the same memory.
     #[inline]
     pub fn same(&self, other: &Buffer) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        Arc::ptr_eq(self.base(), other.base())
     }
 
     /// The whole buffer as elements: as many whole ones as it holds; none for memory of another device than the CPU.
@@ -336,6 +367,9 @@ impl Buffer {
     /// As [`as_slice`](Self::as_slice), to write; `None` unless this is the only handle.
     pub fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
         let n = self.elements::<T>();
+        if self.is_twin() {
+            return None;
+        }
         let storage = Arc::get_mut(&mut self.0)?;
         // SAFETY: as in `as_slice`, and this is the only handle, borrowed mutably.
         Some(unsafe { std::slice::from_raw_parts_mut(storage.ptr.as_ptr().cast(), n) })
@@ -399,6 +433,21 @@ mod tests {
             (2000, 0, 1000)
         );
         assert!(s.buffers_reused >= 1);
+    }
+
+    #[test]
+    fn a_twin_is_the_same_memory_and_never_the_only_handle() {
+        let ((), stats) = stats_scope(|| {
+            let a = Buffer::from_slice(&cpu(), &[1.0f32, 2.0]).expect("memory");
+            let id = a.id();
+            let mut twin = a.twin().twin();
+            assert!(twin.same(&a) && a.same(&twin) && id.is_of(&twin) && twin.id().is_of(&a));
+            assert!(!a.is_unique() && !twin.is_unique() && twin.get_mut::<f32>().is_none());
+            drop(a);
+            assert!(!twin.is_unique() && twin.handles() == 2);
+            assert_eq!(twin.as_slice::<f32>(), [1.0, 2.0]);
+        });
+        assert_eq!(stats.live_bytes, 0);
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Each thread adds to cells of its own, which only it writes; [`stats`] sums over the cells of all threads. A cell
 //! block outlives its thread, keeping its counts, and is taken over by a later thread. Live and peak bytes of the
-//! process are two shared atomics, since a peak cannot be summed.
+//! process are two shared atomics, since a peak cannot be summed; a thread tells them of small buffers many at a time.
 
+use crate::Apart;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -99,8 +100,8 @@ pub struct Stats {
     pub bytes_allocated: u64,
     /// Bytes of buffers alive now. Of a scope: the net change by this thread, 0 if it released more than it took.
     pub live_bytes: u64,
-    /// The largest `live_bytes` since the last reset. Of a scope: the most by which this thread's buffers exceeded
-    /// what was alive when the scope began.
+    /// The largest `live_bytes` since the last reset, to 64 KiB for each other thread that takes or releases buffers. Of
+    /// a scope: the most by which this thread's buffers exceeded what was alive when the scope began.
     pub peak_bytes: u64,
     /// Buffers served from an allocator's cache.
     pub buffers_reused: u64,
@@ -168,6 +169,8 @@ struct Block {
     counts: [AtomicU64; COUNTERS],
     /// Bytes taken less bytes released by this thread, wrapping.
     live: AtomicU64,
+    /// How much of `live` is counted in [`LIVE`].
+    told: AtomicU64,
     /// The largest `live`, as a signed number, since the innermost scope began.
     peak: AtomicU64,
 }
@@ -177,12 +180,26 @@ impl Block {
         Block {
             counts: [const { AtomicU64::new(0) }; COUNTERS],
             live: AtomicU64::new(0),
+            told: AtomicU64::new(0),
             peak: AtomicU64::new(0),
         }
     }
 
     fn counts(&self) -> [u64; COUNTERS] {
         std::array::from_fn(|i| self.counts[i].load(Relaxed))
+    }
+
+    /// What of `live` is not counted in [`LIVE`] yet, wrapping.
+    fn untold(&self) -> u64 {
+        self.live
+            .load(Relaxed)
+            .wrapping_sub(self.told.load(Relaxed))
+    }
+
+    /// Counts all of `live` in [`LIVE`].
+    fn tell(&self) {
+        LIVE.fetch_add(self.untold(), Relaxed);
+        self.told.store(self.live.load(Relaxed), Relaxed);
     }
 }
 
@@ -200,8 +217,13 @@ static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
 });
 /// Counts of threads whose cells are already given back: work in destructors of thread-local values.
 static ORPHANS: Block = Block::new();
-static LIVE: AtomicU64 = AtomicU64::new(0);
-static PEAK: AtomicU64 = AtomicU64::new(0);
+/// Bytes of buffers alive, wrapping, but for what each thread has not told yet: threads that take and release small
+/// buffers all the time would else pass this line around.
+static LIVE: Apart<AtomicU64> = Apart(AtomicU64::new(0));
+/// The largest number of bytes alive that a thread has seen.
+static PEAK: Apart<AtomicU64> = Apart(AtomicU64::new(0));
+/// Most bytes that a thread does not tell.
+const UNTOLD: u64 = 64 << 10;
 
 thread_local! {
     static BLOCK: Cell<Option<&'static Block>> = const { Cell::new(None) };
@@ -257,33 +279,56 @@ pub fn count(counter: Counter, n: u64) {
 /// Notes that a buffer of `bytes` came alive on this thread.
 #[inline]
 pub(crate) fn add_live(bytes: u64) {
-    let live = LIVE.fetch_add(bytes, Relaxed).wrapping_add(bytes);
-    if live > PEAK.load(Relaxed) {
-        PEAK.fetch_max(live, Relaxed);
-    }
-    if let Some(block) = block() {
-        let live = block.live.load(Relaxed).wrapping_add(bytes);
-        block.live.store(live, Relaxed);
-        if (live as i64) > block.peak.load(Relaxed) as i64 {
-            block.peak.store(live, Relaxed);
+    let seen = match block() {
+        Some(block) => {
+            let live = block.live.load(Relaxed).wrapping_add(bytes);
+            block.live.store(live, Relaxed);
+            if (live as i64) > block.peak.load(Relaxed) as i64 {
+                block.peak.store(live, Relaxed);
+            }
+            tell_much(block);
+            LIVE.load(Relaxed).wrapping_add(block.untold())
         }
+        None => LIVE.fetch_add(bytes, Relaxed).wrapping_add(bytes),
+    };
+    // What others have not told may make it a little less than nothing.
+    if seen as i64 > PEAK.load(Relaxed) as i64 {
+        PEAK.fetch_max(seen, Relaxed);
     }
 }
 
 /// Notes that a buffer of `bytes` was released on this thread.
 #[inline]
 pub(crate) fn sub_live(bytes: u64) {
-    LIVE.fetch_sub(bytes, Relaxed);
-    if let Some(block) = block() {
-        block
-            .live
-            .store(block.live.load(Relaxed).wrapping_sub(bytes), Relaxed);
+    match block() {
+        Some(block) => {
+            let live = block.live.load(Relaxed).wrapping_sub(bytes);
+            block.live.store(live, Relaxed);
+            tell_much(block);
+        }
+        None => {
+            LIVE.fetch_sub(bytes, Relaxed);
+        }
+    }
+}
+
+#[inline]
+fn tell_much(block: &Block) {
+    if (block.untold() as i64).unsigned_abs() > UNTOLD {
+        block.tell();
     }
 }
 
 /// Bytes of buffers alive now, in the whole process.
 pub fn live_bytes() -> u64 {
-    LIVE.load(Relaxed)
+    live(&REGISTRY.lock())
+}
+
+fn live(registry: &Registry) -> u64 {
+    let untold = registry.blocks.iter().map(|block| block.untold());
+    let live = untold.fold(LIVE.load(Relaxed), u64::wrapping_add);
+    // Other threads go on meanwhile: one may release what another took a moment ago.
+    (live as i64).max(0) as u64
 }
 
 fn sums(registry: &Registry) -> [u64; COUNTERS] {
@@ -303,7 +348,7 @@ pub fn stats() -> Stats {
     for (count, base) in counts.iter_mut().zip(registry.base) {
         *count = count.wrapping_sub(base);
     }
-    let live = LIVE.load(Relaxed);
+    let live = live(&registry);
     Stats::from_counts(&counts, live, PEAK.load(Relaxed).max(live))
 }
 
@@ -311,7 +356,7 @@ pub fn stats() -> Stats {
 pub fn reset_stats() {
     let mut registry = REGISTRY.lock();
     registry.base = sums(&registry);
-    PEAK.store(LIVE.load(Relaxed), Relaxed);
+    PEAK.store(live(&registry), Relaxed);
 }
 
 /// Runs `f` and returns what this thread did meanwhile. Work that a flush hands to other threads is counted on the
@@ -356,6 +401,7 @@ pub fn uncounted<R>(f: impl FnOnce() -> R) -> R {
     impl Drop for Own {
         fn drop(&mut self) {
             if let Some(spare) = BLOCK.replace(self.0) {
+                spare.tell();
                 SPARE.lock().push(spare);
             }
         }

@@ -34,6 +34,7 @@ mod profile;
 mod scalar;
 mod shape;
 mod store;
+mod stripe;
 mod workdir;
 
 pub use buffer::{Buffer, BufferId};
@@ -63,3 +64,4 @@ pub use pool::{MAX_THREADS, Pool, with_threads};
 pub use profile::{Activity, Label, Profile, Span, Timer, is_profiling, profile};
 pub use scalar::Scalar;
 pub use shape::Shape;
+pub use stripe::{Apart, STRIPES, Striped, stripe};

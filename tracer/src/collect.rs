@@ -1,23 +1,23 @@
 //! Collection: the pending operations that requested tensors need, in topological order, and what becomes of each.
 //!
-//! The whole of it happens under one process-wide lock, held for about 40 ns an operation, never while something
-//! compiles or runs. Under the lock no recorded node changes state, so numbers can be kept in the nodes themselves.
+//! The whole of it happens while the requested nodes' [`Domain`](crate::domain::Domain) is held, for about 40 ns an
+//! operation, never while something compiles or runs. Meanwhile no recorded node of it changes state, so numbers are kept
+//! in the nodes themselves; those of data that belongs to other domains, which other collections may read at the same
+//! time, are kept apart.
 
 use crate::collected::{Collected, Entry, Held, LeafEntry};
+use crate::domain::Hold;
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::kind::Kind;
-use crate::node::{Inputs, NodeArc, NodeInput, Origin, State};
+use crate::node::{Inputs, Node, NodeArc, NodeInput, Origin, State, Status};
 use crate::record::view_of;
 use crate::signature::{Edge, FormHash};
 use crate::store_rule;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Error, Scalar};
-use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
-
-/// The number of the last collection.
-static EPOCH: Mutex<u64> = Mutex::new(0);
 
 /// Node numbers: leaves have the top bit; the last two mark nodes that are open or failed.
 const LEAF: u32 = 1 << 31;
@@ -70,10 +70,38 @@ struct Frame {
     alone: bool,
 }
 
+/// The numbers of the nodes that a collection met.
+struct Numbers {
+    hold: Hold,
+    /// Those of data of other domains.
+    others: FxHashMap<*const Node, u32>,
+}
+
+impl Numbers {
+    /// A node's number, if it was met.
+    #[inline(always)]
+    fn of(&self, node: &NodeArc) -> Option<u32> {
+        match self.hold.covers(node.domain()) {
+            true => node.number(self.hold.epoch),
+            false => self.others.get(&NodeArc::as_ptr(node)).copied(),
+        }
+    }
+
+    #[inline(always)]
+    fn set(&mut self, node: &NodeArc, number: u32) {
+        match self.hold.covers(node.domain()) {
+            true => node.set_number(self.hold.epoch, number),
+            false => {
+                self.others.insert(NodeArc::as_ptr(node), number);
+            }
+        }
+    }
+}
+
 /// A visit of the pending graph.
 struct Visit {
     collected: Collected,
-    epoch: u64,
+    numbers: Numbers,
     /// Whether operands are taken out of the nodes met, which die with the collection or get them back; else copied.
     takes: bool,
     /// The operations that lead to the one being visited.
@@ -123,7 +151,7 @@ impl Visit {
         let NodeInput::Tensor(node) = &operands[place as usize] else {
             return Met::Numbered;
         };
-        if node.number(self.epoch).is_some() {
+        if self.numbers.of(node).is_some() {
             return Met::Numbered;
         }
         if !self.takes || NodeArc::strong_count(node) > 1 {
@@ -150,34 +178,43 @@ impl Visit {
     /// The same for a node that more than this edge holds, or that is no operation.
     #[inline(never)]
     fn enter_shared(&mut self, place: u32) -> Met {
-        let collected = &mut self.collected;
+        let Visit {
+            collected, numbers, ..
+        } = self;
         let NodeInput::Tensor(node) = &collected.operands[place as usize] else {
             return Met::Numbered;
         };
+        // Most are data, which stays data: no other thread is kept from reading it.
+        if node.status() == Status::Stored {
+            let argument = self.takes && node.facts.argument != 0;
+            if argument && !trace::observe_value(node.facts.trace) {
+                numbers.set(node, FAILED);
+                return Met::Numbered;
+            }
+            numbers.set(node, LEAF | collected.leaves.len() as u32);
+            collected.leaves.push(LeafEntry { place, uses: 0 });
+            return Met::Numbered;
+        }
         let guard = node.state();
         match &*guard {
-            State::Recorded(_) if node.is_collected() => node.set_number(self.epoch, FAILED),
+            State::Recorded(_) if node.is_collected() => numbers.set(node, FAILED),
             State::Recorded(inputs) => {
                 let first = collected.operands.len() as u32;
                 let copy = (!self.takes).then(|| inputs.clone());
                 drop(guard);
-                // Under the collections' lock no recorded node becomes anything else.
+                // While its domain is held no recorded node becomes anything else.
                 let inputs = copy.unwrap_or_else(|| node.collect());
-                node.set_number(self.epoch, OPEN);
+                numbers.set(node, OPEN);
                 collected.operands.extend(inputs);
                 return self.open(place, first, false);
             }
-            State::Stored(_) => {
-                let argument = self.takes && node.facts.argument != 0;
-                if argument && !trace::observe_value(node.facts.trace) {
-                    node.set_number(self.epoch, FAILED);
-                    return Met::Numbered;
-                }
-                node.set_number(self.epoch, LEAF | collected.leaves.len() as u32);
-                collected.leaves.push(LeafEntry { place, uses: 0 });
-            }
-            State::Failed(_) | State::Taken => node.set_number(self.epoch, FAILED),
+            State::Failed(_) | State::Taken => numbers.set(node, FAILED),
             State::Flight(flight) => return Met::Flying(flight.clone()),
+            // Stored since its status was read.
+            State::Stored(_) => {
+                drop(guard);
+                return self.enter_shared(place);
+            }
         }
         Met::Numbered
     }
@@ -208,7 +245,7 @@ impl Visit {
         let mut failed = false;
         for operand in &operands[first as usize..end as usize] {
             edges.push(match operand {
-                NodeInput::Tensor(node) => match node.number(self.epoch) {
+                NodeInput::Tensor(node) => match self.numbers.of(node) {
                     Some(FAILED | OPEN) | None => {
                         failed = true;
                         Edge::Node(FAILED)
@@ -253,7 +290,7 @@ impl Visit {
             return;
         };
         let number = entries.len() as u32;
-        node.set_number(self.epoch, number);
+        self.numbers.set(node, number);
         if !alone {
             self.shared.push(number);
         }
@@ -287,7 +324,7 @@ impl Visit {
         collected.leaves[leaf as usize].uses = uses - 1;
         self.unused = true;
         let number = collected.leaves.len() as u32;
-        collected.node(place).set_number(self.epoch, LEAF | number);
+        self.numbers.set(collected.node(place), LEAF | number);
         collected.leaves.push(LeafEntry { place, uses: 0 });
         true
     }
@@ -301,7 +338,7 @@ impl Visit {
         let collected = &self.collected;
         let inputs = &collected.operands[frame.first as usize..frame.end as usize];
         let error = inputs.iter().find_map(|input| match input {
-            NodeInput::Tensor(input) if input.number(self.epoch) == Some(FAILED) => {
+            NodeInput::Tensor(input) if self.numbers.of(input) == Some(FAILED) => {
                 let stale = || trace::stale(input.facts.location);
                 input
                     .error()
@@ -311,7 +348,7 @@ impl Visit {
         });
         let error = error.unwrap_or_else(|| Error::internal("an operand has no data"));
         let node = collected.node(frame.place);
-        node.set_number(self.epoch, FAILED);
+        self.numbers.set(node, FAILED);
         self.garbage.push(node.set_state(State::Failed(error)));
     }
 
@@ -442,9 +479,14 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
 
 /// Collects what the nodes in `roots` need.
 pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
-    let mut lock = EPOCH.lock();
-    *lock += 1;
-    let epoch = *lock;
+    let domains = roots.iter().filter_map(|root| match root {
+        NodeInput::Tensor(node) => Some(node.domain()),
+        _ => None,
+    });
+    let Some(domain) = domains.reduce(|domain, other| domain.with(other)) else {
+        return Outcome::Nothing;
+    };
+    let hold = domain.hold();
     let depth = roots.iter().map(NodeInput::level).max().unwrap_or(0) as usize;
     let requested = roots.len();
     let mut operands = Vec::with_capacity(requested + 2 * depth);
@@ -456,7 +498,10 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
             edges: Vec::with_capacity(2 * depth),
             ..Collected::default()
         },
-        epoch,
+        numbers: Numbers {
+            hold,
+            others: FxHashMap::default(),
+        },
         takes: stores.runs(),
         stack: Vec::with_capacity(depth),
         shared: Vec::new(),
@@ -468,11 +513,12 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
     };
     if let Err(flight) = visit.run() {
         visit.undo();
-        drop(lock);
+        drop(visit.numbers);
         return Outcome::Wait(flight);
     }
     let Visit {
         mut collected,
+        numbers,
         mut shared,
         mut garbage,
         again,
@@ -480,13 +526,13 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         ..
     } = visit;
     if collected.entries.is_empty() {
-        drop(lock);
+        drop(numbers);
         return Outcome::Nothing;
     }
     let mut is_output = vec![false; collected.entries.len()];
     for root in &collected.operands[..requested] {
         if let NodeInput::Tensor(node) = root
-            && let Some(number) = node.number(epoch)
+            && let Some(number) = numbers.of(node)
             && let Some(output) = is_output.get_mut(number as usize)
         {
             *output = true;
@@ -534,7 +580,7 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
             garbage.push(node.set_state(State::Flight(flight.clone())));
         }
     }
-    drop(lock);
+    drop(numbers);
     drop(garbage);
     Outcome::Run(Box::new(collected), leaves, flight)
 }

@@ -28,10 +28,11 @@ pub fn explain(tensors: &[&Tensor]) -> Explanation {
             }
             _ => None,
         });
-    let Some((plan, folded)) = plan else {
-        return Explanation::of(&nothing());
-    };
-    plan.explain().with_folded(folded)
+    let explanation = plan.and_then(|(entry, folded)| {
+        let explanation = entry.plan()?.explain();
+        Some(explanation.with_folded(folded))
+    });
+    explanation.unwrap_or_else(|| Explanation::of(&nothing()))
 }
 
 fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {
@@ -52,7 +53,8 @@ fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {
 fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanation> {
     let form = collected.form(arrays.iter());
     let key = nearest::describe(&form, collected.hash);
-    if let Some(plan) = plans::known(collected, arrays) {
+    let known = plans::known(collected, arrays);
+    if let Some(plan) = known.as_ref().and_then(|entry| entry.plan()) {
         return Some(plan.explain().with_key(key));
     }
     let graph = form

@@ -7,7 +7,7 @@ use crate::collected::{Collected, Lines, told};
 use crate::flight::Flight;
 use crate::jit_fn::trace;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
-use crate::plans::{self, Prepared};
+use crate::plans::{self, OwnEntry, Prepared};
 use crate::recycle::retire;
 use crate::{Tensor, mode};
 use ferrotrace_kernels::{Array, eager};
@@ -108,7 +108,7 @@ struct Promise {
 }
 
 impl Promise {
-    fn keep(mut self, result: Result<Vec<Array>>, plan: &Weak<Plan>) {
+    fn keep(mut self, result: Result<Vec<Array>>, plan: &Weak<OwnEntry>) {
         let nodes = std::mem::take(&mut self.nodes);
         let result = result.and_then(|arrays| {
             let (have, want) = (arrays.len(), nodes.len());
@@ -212,7 +212,7 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
     let lines = match &prepared {
-        Ok(Prepared::Plan(plan)) if plan.fails() => collected.lines(),
+        Ok(Prepared::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
         _ => Lines::new(),
     };
     // What the trace alone kept alive goes before anything runs.
@@ -238,9 +238,14 @@ pub(crate) fn execute(
     prepared: Prepared,
     mut inputs: Vec<PlanInput>,
     scalars: &[Scalar],
-) -> (Result<Vec<Array>>, Weak<Plan>) {
+) -> (Result<Vec<Array>>, Weak<OwnEntry>) {
     match prepared {
-        Prepared::Plan(plan) => (plan.run(&mut inputs, scalars), Arc::downgrade(&plan)),
+        Prepared::Plan(entry) => {
+            let missing = || Error::internal("a plan was not compiled");
+            let run = |plan: &Plan| plan.run(&mut inputs, scalars);
+            let result = entry.plan().ok_or_else(missing).and_then(run);
+            (result, Arc::downgrade(&entry))
+        }
         Prepared::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
         Prepared::AtOnce(graph) => {
             let arrays = inputs.into_iter().map(|input| input.array).collect();

@@ -12,6 +12,7 @@ mod backend;
 mod collect;
 mod collected;
 mod display;
+mod domain;
 mod explain;
 mod flight;
 mod flush;

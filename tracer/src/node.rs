@@ -1,11 +1,13 @@
 //! A node of the trace: a recorded operation, or data that exists.
 
-use crate::backend::{Folded, Plan};
+use crate::backend::Folded;
+use crate::domain::Domain;
 use crate::flight::Flight;
 use crate::jit_fn::trace::draw;
 use crate::kind::Kind;
+use crate::plans::OwnEntry;
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Error, Scalar};
+use ferrotrace_runtime::{Apart, Error, STRIPES, Scalar, stripe};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -86,7 +88,7 @@ pub(crate) struct Stored {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
     /// The plan.
-    pub plan: Weak<Plan>,
+    pub plan: Weak<OwnEntry>,
     /// Of a `jit` function's result, what of the function was computed once.
     pub folded: Option<Arc<[Folded]>>,
 }
@@ -120,9 +122,9 @@ impl State {
 pub(crate) enum Status {
     /// Recorded or in flight.
     Pending,
-    /// Stored (or taken).
+    /// Stored.
     Stored,
-    /// Failed.
+    /// Failed (or taken).
     Failed,
 }
 
@@ -158,7 +160,8 @@ impl Deref for Facts {
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Node {
-    /// The collection that met this node last, and the number it gave it. Used under the collection lock alone.
+    /// The last collection that met this node and held its domain, and the number that it gave it. Used while the domain
+    /// is held alone.
     epoch: AtomicU64,
     number: AtomicU32,
     /// `Tensor` handles. Falls before the handle's `Arc` does.
@@ -169,6 +172,8 @@ pub(crate) struct Node {
     status: AtomicU8,
     /// Whether a flush computed it and stored it nowhere.
     computed: AtomicBool,
+    /// Of data, that of the thread which made it.
+    domain: Domain,
     state: Mutex<State>,
     /// Bytes counted in [`RETAINED`].
     retained: AtomicU64,
@@ -176,18 +181,32 @@ pub(crate) struct Node {
     pub facts: Facts,
 }
 
-/// Bytes of data that no handle reaches and pending operations alone keep alive.
-static RETAINED: AtomicU64 = AtomicU64::new(0);
+/// Bytes of data that no handle reaches and pending operations alone keep alive, modulo 2⁶⁴, but for what each stripe of
+/// threads has not told yet: who records looks at this line, so it is written seldom.
+static RETAINED: Apart<AtomicU64> = Apart(AtomicU64::new(0));
+static UNTOLD: [Apart<AtomicU64>; STRIPES] = [const { Apart(AtomicU64::new(0)) }; STRIPES];
+/// Most bytes that a stripe does not tell.
+const MOST_UNTOLD: u64 = 64 << 10;
 
-/// Bytes that pending operations alone keep alive, in the whole process.
+/// Bytes that pending operations alone keep alive, in the whole process, to 64 KiB for each thread.
 pub(crate) fn retained_bytes() -> u64 {
-    RETAINED.load(Relaxed)
+    (RETAINED.load(Relaxed) as i64).max(0) as u64
+}
+
+/// Counts bytes more, modulo 2⁶⁴, as atomic sums are.
+fn count_retained(bytes: u64) {
+    let own = &UNTOLD[stripe()];
+    let untold = own.fetch_add(bytes, Relaxed).wrapping_add(bytes);
+    if (untold as i64).unsigned_abs() > MOST_UNTOLD {
+        RETAINED.fetch_add(own.swap(0, Relaxed), Relaxed);
+    }
 }
 
 impl Node {
     #[inline(always)]
-    fn new(facts: Facts, level: u32, status: Status, state: State) -> Node {
+    fn new(facts: Facts, domain: Domain, level: u32, status: Status, state: State) -> Node {
         Node {
+            domain,
             facts,
             level: AtomicU32::new(level),
             handles: AtomicU32::new(1),
@@ -202,8 +221,14 @@ impl Node {
 
     /// A recorded operation with one handle.
     #[inline(always)]
-    pub fn recorded(facts: Facts, inputs: Inputs, level: u32) -> Node {
-        Node::new(facts, level, Status::Pending, State::Recorded(inputs))
+    pub fn recorded(facts: Facts, inputs: Inputs, domain: Domain, level: u32) -> Node {
+        Node::new(
+            facts,
+            domain,
+            level,
+            Status::Pending,
+            State::Recorded(inputs),
+        )
     }
 
     /// Data with one handle.
@@ -213,12 +238,24 @@ impl Node {
 
     /// The same, computed so.
     pub fn computed(facts: Facts, array: Array, origin: Origin) -> Node {
-        Node::new(facts, 0, Status::Stored, State::stored(array, origin))
+        Node::new(
+            facts,
+            Domain::own(),
+            0,
+            Status::Stored,
+            State::stored(array, origin),
+        )
     }
 
     /// An error with one handle.
     pub fn failed(facts: Facts, error: Error) -> Node {
-        Node::new(facts, 0, Status::Failed, State::Failed(error))
+        Node::new(
+            facts,
+            Domain::own(),
+            0,
+            Status::Failed,
+            State::Failed(error),
+        )
     }
 
     /// The state, for those who hold no other node's.
@@ -230,12 +267,18 @@ impl Node {
     pub fn set_state(&self, state: State) -> State {
         let status = match &state {
             State::Recorded(_) | State::Flight(_) => Status::Pending,
-            State::Stored(_) | State::Taken => Status::Stored,
-            State::Failed(_) => Status::Failed,
+            State::Stored(_) => Status::Stored,
+            State::Failed(_) | State::Taken => Status::Failed,
         };
         let mut guard = self.state.lock();
         self.status.store(status as u8, Release);
         std::mem::replace(&mut *guard, state)
+    }
+
+    /// Whose collections may number it.
+    #[inline]
+    pub fn domain(&self) -> Domain {
+        self.domain
     }
 
     /// The state as a byte.
@@ -325,8 +368,7 @@ impl Node {
     fn retain(&self) {
         let bytes = self.buffer_bytes() as u64;
         let before = self.retained.swap(bytes, Relaxed);
-        // Modulo 2^64, as atomic sums are.
-        RETAINED.fetch_add(bytes.wrapping_sub(before), Relaxed);
+        count_retained(bytes.wrapping_sub(before));
     }
 
     /// Stores data; if no handle is left that reaches it, edges keep it alive.
@@ -345,7 +387,7 @@ impl Node {
     fn release(&self) {
         let bytes = self.retained.swap(0, Relaxed);
         if bytes > 0 {
-            RETAINED.fetch_sub(bytes, Relaxed);
+            count_retained(bytes.wrapping_neg());
         }
     }
 
@@ -380,8 +422,8 @@ impl Node {
         std::mem::take(inputs)
     }
 
-    /// Whether a collection took its operands, and did not give them back. Others see that for as long as the collections'
-    /// lock is held.
+    /// Whether a collection took its operands, and did not give them back. Others see that for as long as its domain is
+    /// held.
     #[inline]
     pub fn is_collected(&self) -> bool {
         self.status.load(Relaxed) == COLLECTED
@@ -393,6 +435,7 @@ impl Node {
         let State::Stored(_) = &*guard else {
             return None;
         };
+        self.status.store(Status::Failed as u8, Release);
         let State::Stored(stored) = std::mem::replace(&mut *guard, State::Taken) else {
             return None;
         };
@@ -401,13 +444,13 @@ impl Node {
         Some(stored.array)
     }
 
-    /// The number that the collection `epoch` gave it, if it met it.
+    /// The number that the collection `epoch`, which holds its domain, gave it, if it met it.
     #[inline]
     pub fn number(&self, epoch: u64) -> Option<u32> {
         (self.epoch.load(Relaxed) == epoch).then(|| self.number.load(Relaxed))
     }
 
-    /// Numbers it for the collection `epoch`.
+    /// Numbers it for the collection `epoch`, which holds its domain.
     #[inline]
     pub fn set_number(&self, epoch: u64, number: u32) {
         self.epoch.store(epoch, Relaxed);

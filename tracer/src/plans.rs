@@ -1,4 +1,7 @@
 //! The plans of traces met before, by form.
+//!
+//! One table of the process has them all, behind a lock. Threads that flush at the same time seldom come there: each
+//! stripe of threads has a front, with the entries that it used last, and counts their users apart.
 
 use crate::backend::{Graph, Plan, PlanInput, run_releasing};
 use crate::collected::{Collected, Lines};
@@ -9,11 +12,12 @@ use crate::stages::Stages;
 use crate::tiered;
 use crate::tuning::{Example, compile};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Counter, Result, Scalar, count};
+use ferrotrace_runtime::{Counter, Result, Scalar, Striped, count};
 use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Forms kept, and operations in them all together: a plan takes about 10 KB and 1 KB for each operation. The least
@@ -28,33 +32,81 @@ pub(crate) struct PlanEntry {
     plan: OnceCell<Arc<Plan>>,
 }
 
-/// Forms by their hash.
-struct Cache {
-    entries: LruCache<u64, SmallVec<[Arc<PlanEntry>; 1]>>,
-    forms: usize,
-    operations: usize,
+/// An entry as the threads of one stripe hold it: counting them touches no line that others count on.
+#[derive(Debug)]
+pub(crate) struct OwnEntry(Arc<PlanEntry>);
+
+impl Deref for OwnEntry {
+    type Target = PlanEntry;
+    fn deref(&self) -> &PlanEntry {
+        &self.0
+    }
 }
 
-static PLANS: Lazy<Mutex<Cache>> = Lazy::new(|| Mutex::new(Cache::new()));
+impl OwnEntry {
+    /// The same for a stripe of its own.
+    pub fn again(&self) -> Arc<OwnEntry> {
+        Arc::new(OwnEntry(self.0.clone()))
+    }
+}
 
-impl Cache {
-    fn new() -> Cache {
+/// Forms by their hash, and how many of them and of their operations are kept.
+struct Cache<E> {
+    entries: LruCache<u64, SmallVec<[E; 1]>>,
+    forms: usize,
+    operations: usize,
+    /// The part of [`MOST_FORMS`] and [`MOST_OPERATIONS`] that it keeps at most.
+    part: usize,
+}
+
+static PLANS: Lazy<Mutex<Cache<Arc<PlanEntry>>>> = Lazy::new(|| Mutex::new(Cache::new(1)));
+
+/// What one stripe of threads used last: a sixteenth of what the table has.
+struct Front(Mutex<Cache<Arc<OwnEntry>>>);
+
+impl Default for Front {
+    fn default() -> Front {
+        Front(Mutex::new(Cache::new(16)))
+    }
+}
+
+static FRONTS: Striped<Front> = Striped::new();
+
+trait Entry {
+    fn form(&self) -> &Form;
+}
+
+impl Entry for Arc<PlanEntry> {
+    fn form(&self) -> &Form {
+        &self.form
+    }
+}
+
+impl Entry for Arc<OwnEntry> {
+    fn form(&self) -> &Form {
+        &self.form
+    }
+}
+
+impl<E: Entry> Cache<E> {
+    fn new(part: usize) -> Cache<E> {
         Cache {
             entries: LruCache::unbounded(),
             forms: 0,
             operations: 0,
+            part,
         }
     }
 
     /// Keeps an entry; what is dropped for it.
-    fn insert(&mut self, hash: u64, entry: Arc<PlanEntry>) -> Vec<Arc<PlanEntry>> {
+    fn insert(&mut self, hash: u64, entry: E) -> Vec<E> {
         self.forms += 1;
-        self.operations += entry.form.nodes.len();
+        self.operations += entry.form().nodes.len();
         self.entries
             .get_or_insert_mut(hash, SmallVec::new)
             .push(entry);
         let mut dropped = Vec::new();
-        while self.forms > MOST_FORMS || self.operations > MOST_OPERATIONS {
+        while self.forms > MOST_FORMS / self.part || self.operations > MOST_OPERATIONS / self.part {
             // The newest stays, however long it is.
             if self.entries.len() == 1 {
                 break;
@@ -64,7 +116,7 @@ impl Cache {
             };
             self.forms -= oldest.len();
             for entry in &oldest {
-                self.operations -= entry.form.nodes.len();
+                self.operations -= entry.form().nodes.len();
             }
             dropped.extend(oldest);
         }
@@ -74,15 +126,19 @@ impl Cache {
 
 /// Forgets every plan. Those that tensors or `jit` functions hold live on with them.
 pub fn clear_plans() {
-    let forgotten = std::mem::replace(&mut *PLANS.lock(), Cache::new());
+    let forgotten = std::mem::replace(&mut *PLANS.lock(), Cache::new(1));
     drop(forgotten);
+    for Front(front) in FRONTS.iter() {
+        let forgotten = std::mem::replace(&mut *front.lock(), Cache::new(16));
+        drop(forgotten);
+    }
 }
 
 /// How a form is run.
 #[derive(Debug)]
 pub(crate) enum Prepared {
     /// Compiled.
-    Plan(Arc<Plan>),
+    Plan(Arc<OwnEntry>),
     /// On ready-made kernels, while it compiles in the background.
     Eagerly(Unplanned),
     /// On ready-made kernels, which have nothing to gain from a plan.
@@ -130,29 +186,37 @@ impl PlanEntry {
         &self,
         example: Option<Example<'_>>,
         graph: impl FnOnce() -> Result<Graph>,
-    ) -> Result<Arc<Plan>> {
+    ) -> Result<&Plan> {
         if let Some(plan) = self.plan.get() {
             count(Counter::PlanCacheHits, 1);
-            return Ok(plan.clone());
+            return Ok(plan);
         }
         let made = || compile(graph()?, example);
-        self.plan.get_or_try_init(made).cloned()
+        self.plan.get_or_try_init(made).map(|plan| &**plan)
     }
 
+    /// The plan, if it is compiled.
+    pub fn plan(&self) -> Option<&Plan> {
+        self.plan.get().map(|plan| &**plan)
+    }
+}
+
+impl OwnEntry {
     /// What to run in `mode`.
     pub fn prepare(
-        self: &Arc<PlanEntry>,
+        self: &Arc<OwnEntry>,
         mode: Mode,
         example: Example<'_>,
         scalars: &[Scalar],
         lines: impl FnOnce() -> Lines,
     ) -> Result<Prepared> {
         let graph = || self.form.graph(scalars, &lines());
-        if mode != Mode::Tiered || self.plan.get().is_some() {
-            return self.compile(Some(example), graph).map(Prepared::Plan);
+        if mode != Mode::Tiered || self.plan().is_some() {
+            self.compile(Some(example), graph)?;
+            return Ok(Prepared::Plan(self.clone()));
         }
         Ok(Prepared::Eagerly(Unplanned {
-            entry: self.clone(),
+            entry: self.0.clone(),
             graph: Arc::new(graph()?),
         }))
     }
@@ -167,9 +231,15 @@ impl PlanEntry {
 }
 
 /// The entry of this hash and form, if there is one.
-fn find(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<PlanEntry>> {
+fn find(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<OwnEntry>> {
+    if let Some(known) = FRONTS.own().0.lock().entries.get(&hash)
+        && let Some(entry) = known.iter().find(|entry| same(&entry.form))
+    {
+        return Some(entry.clone());
+    }
     let known = PLANS.lock().entries.get(&hash).cloned()?;
-    known.into_iter().find(|entry| same(&entry.form))
+    let entry = known.into_iter().find(|entry| same(&entry.form))?;
+    Some(in_front(hash, entry))
 }
 
 /// The entry of this hash and form, made if there is none.
@@ -177,12 +247,16 @@ pub(crate) fn entry(
     hash: u64,
     same: impl Fn(&Form) -> bool,
     form: impl FnOnce() -> Form,
-) -> Arc<PlanEntry> {
+) -> Arc<OwnEntry> {
     find(hash, same).unwrap_or_else(|| insert(hash, form()))
 }
 
 /// A new entry, or the one that another thread has made meanwhile.
-fn insert(hash: u64, form: Form) -> Arc<PlanEntry> {
+fn insert(hash: u64, form: Form) -> Arc<OwnEntry> {
+    in_front(hash, insert_shared(hash, form))
+}
+
+fn insert_shared(hash: u64, form: Form) -> Arc<PlanEntry> {
     let made = Arc::new(PlanEntry {
         form,
         plan: OnceCell::new(),
@@ -198,6 +272,14 @@ fn insert(hash: u64, form: Form) -> Arc<PlanEntry> {
     made
 }
 
+/// An entry of the table, kept for the threads of this stripe.
+fn in_front(hash: u64, entry: Arc<PlanEntry>) -> Arc<OwnEntry> {
+    let own = Arc::new(OwnEntry(entry));
+    let dropped = FRONTS.own().0.lock().insert(hash, own.clone());
+    drop(dropped);
+    own
+}
+
 /// The forms that are known, with or without a plan.
 pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
     let plans = PLANS.lock();
@@ -208,13 +290,12 @@ pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
         .collect()
 }
 
-/// The plan of a collection whose leaves have this data, if it is compiled.
-pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<Plan>> {
+/// The entry of a collection whose leaves have this data, if there is one.
+pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanEntry>> {
     let entries = PLANS.lock().entries.peek(&collected.hash).cloned()?;
-    let entry = entries
-        .iter()
-        .find(|entry| collected.has_form(&entry.form, leaves.iter()))?;
-    entry.plan.get().cloned()
+    entries
+        .into_iter()
+        .find(|entry| collected.has_form(&entry.form, leaves.iter()))
 }
 
 /// What to run for a collection whose leaves have this data, and may be overwritten or not.

@@ -1,6 +1,7 @@
 //! Recording: from an operator and its operands to a node of the trace.
 
 use crate::backend::run_operator;
+use crate::domain::Domain;
 use crate::jit_fn::trace::{self, draw};
 use crate::kind::Kind;
 use crate::node::{Facts, Inputs, Node, State, Status};
@@ -84,6 +85,7 @@ pub(crate) fn record(
     let mut args: SmallVec<[ArgMeta<'_>; 4]> = SmallVec::new();
     let mut device = device;
     let mut level = 0;
+    let mut domain: Option<Domain> = None;
     let current = trace::current();
     // Whether an operand depends on an argument of a trace, and the trace, if it is not this thread's.
     let (mut traced, mut other) = (false, 0);
@@ -100,7 +102,11 @@ pub(crate) fn record(
                             .unwrap_or_else(|| Error::internal("lost error"));
                         return Tensor::of_error(error, facts.dtype, &facts.device, location);
                     }
-                    Status::Pending => level = level.max(node.level()),
+                    Status::Pending => {
+                        level = level.max(node.level());
+                        let own = node.domain();
+                        domain = Some(domain.map_or(own, |domain| domain.with(own)));
+                    }
                     Status::Stored => {}
                 }
                 if facts.traced {
@@ -185,7 +191,8 @@ pub(crate) fn record(
         traced: traced && trace != 0,
     };
     let level = level.saturating_add(1);
-    let result = Tensor::of_fresh(Node::recorded(facts, operands, level));
+    let domain = domain.unwrap_or_else(Domain::own);
+    let result = Tensor::of_fresh(Node::recorded(facts, operands, domain, level));
     if limit::reached(level) {
         limit::flush(&result, level);
     }

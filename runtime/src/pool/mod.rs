@@ -8,11 +8,16 @@
 //! Each thread has a share of the chunks, taken from the front in pieces, and takes from the others' shares when its
 //! own is done. So consecutive jobs of one shape touch the same memory from the same core, and an uneven job is still
 //! spread.
+//!
+//! Callers that come at the same time share the threads, and none waits for another: who finds the pool occupied works
+//! alone.
 
+mod crowd;
 mod placement;
 
+use self::crowd::{Crowd, now};
 use self::placement::Placement;
-use crate::{Config, FloatEnvironment};
+use crate::{Apart, Config, FloatEnvironment};
 use parking_lot::Mutex;
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -79,9 +84,6 @@ struct Slot {
     placement: Placement,
 }
 
-#[repr(align(128))]
-struct Padded<T>(T);
-
 const _: () = assert!(size_of::<Board>() <= 64);
 
 /// The state word and the job it speaks of, in one cache line: a worker that sees a job open has it at hand.
@@ -92,11 +94,12 @@ struct Board {
 
 /// A pool of threads that spin before they sleep.
 pub struct Pool {
-    board: Padded<Board>,
+    board: Apart<Board>,
     /// Workers asleep or about to be.
-    sleepers: Padded<AtomicUsize>,
+    sleepers: Apart<AtomicUsize>,
     /// When the last job begun alone ended, and the time spent alone without a pause until then: nanoseconds.
-    alone: Padded<[AtomicU64; 2]>,
+    alone: Apart<[AtomicU64; 2]>,
+    crowd: Crowd,
     panicked: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     slots: Box<[Slot]>,
@@ -130,12 +133,13 @@ impl Pool {
     #[inline]
     pub fn global() -> &'static Pool {
         GLOBAL.get_or_init(|| Pool {
-            board: Padded(Board {
+            board: Apart(Board {
                 state: AtomicU64::new(0),
                 job: UnsafeCell::new(None),
             }),
-            sleepers: Padded(AtomicUsize::new(0)),
-            alone: Padded([AtomicU64::new(0), AtomicU64::new(0)]),
+            sleepers: Apart(AtomicUsize::new(0)),
+            alone: Apart([AtomicU64::new(0), AtomicU64::new(0)]),
+            crowd: Crowd::new(),
             panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
             slots: (0..MAX_THREADS)
@@ -177,7 +181,14 @@ impl Pool {
         }
     }
 
-    fn spread(&'static self, chunks: usize, threads: usize, f: &Work<'_>) {
+    fn spread(&'static self, chunks: usize, mut threads: usize, f: &Work<'_>) {
+        let callers = self.crowd.callers(now());
+        if callers > 1 && THREADS.get() == 0 {
+            threads = threads.min(Config::get().threads / callers);
+            if threads <= 1 {
+                return f(0, chunks, 0);
+            }
+        }
         let all_asleep = self.sleepers.0.load(Relaxed) == self.workers.load(Relaxed);
         let few = chunks < threads * FEW;
         let done = if all_asleep && !few {
@@ -194,9 +205,6 @@ impl Pool {
 
     /// Runs chunks from the first on, in doubling steps, until all have run or [`ALONE`] is used up; the number that ran.
     fn begin_alone(&self, chunks: usize, f: &Work<'_>) -> usize {
-        static ORIGIN: OnceLock<Instant> = OnceLock::new();
-        let origin = *ORIGIN.get_or_init(Instant::now);
-        let now = || origin.elapsed().as_nanos() as u64;
         let [ended, spent] = &self.alone.0;
         let start = now();
         let paused = start.saturating_sub(ended.load(Relaxed)) > SPIN.as_nanos() as u64;

@@ -13,7 +13,7 @@ use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
 use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, count};
+use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, Striped, count};
 use fold::{Bound, Folds};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
@@ -67,7 +67,10 @@ where
     F: JitFn<S>,
 {
     function: F,
+    /// Those of the function.
     traces: Mutex<Traces<<F::Output as JitResult>::Form>>,
+    /// Those that the threads of each stripe called, for themselves.
+    own: Striped<Mutex<Traces<<F::Output as JitResult>::Form>>>,
     folds: Folds,
     bound: Bound,
     signature: PhantomData<fn(S)>,
@@ -118,11 +121,15 @@ where
     Jit {
         function,
         traces: Mutex::new(Traces::default()),
+        own: Striped::new(),
         folds: Folds::default(),
         bound: Bound::Eager,
         signature: PhantomData,
     }
 }
+
+/// A trace and what its result is.
+type Known<F, S> = (Arc<Replay>, <<F as JitFn<S>>::Output as JitResult>::Form);
 
 /// What a run of the function to record it came to.
 enum Traced<R: JitResult> {
@@ -182,8 +189,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             arrays,
         } = &mut parts;
         let probe = Probe::new(values, arrays, mode::precision());
-        let known = self.traces.lock().exact(&probe);
-        if let Some((replay, form)) = known {
+        if let Some((replay, form)) = self.known(&probe) {
             if !Config::get().check {
                 let drawn = replay.draw();
                 return replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode);
@@ -215,7 +221,29 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             },
         };
         self.traces.lock().insert(&probe, &replay, &form);
+        let replay = self.own_of(&probe, &replay, &form);
         replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
+    }
+
+    /// The trace of exactly this signature, for this thread.
+    fn known(&self, probe: &Probe<'_>) -> Option<Known<F, S>> {
+        let own = self.own.own().lock().exact(probe);
+        own.or_else(|| {
+            let (replay, form) = self.traces.lock().exact(probe)?;
+            Some((self.own_of(probe, &replay, &form), form))
+        })
+    }
+
+    /// A trace of the function for the threads of this stripe alone.
+    fn own_of(
+        &self,
+        probe: &Probe<'_>,
+        replay: &Replay,
+        form: &<F::Output as JitResult>::Form,
+    ) -> Arc<Replay> {
+        let own = Arc::new(replay.apart());
+        self.own.own().lock().insert(probe, &own, form);
+        own
     }
 
     /// Runs the function on stand-ins for the tensors of `argument`.

@@ -1,7 +1,7 @@
 //! What is kept of a traced function, and how it runs again.
 
 use crate::Tensor;
-use crate::backend::{Folded, Plan, PlanInput};
+use crate::backend::{Folded, PlanInput};
 use crate::collect::{Outcome, Stores, collect};
 use crate::collected::{Collected, Line, Lines, told};
 use crate::flush::{execute, flush_nodes};
@@ -9,7 +9,7 @@ use crate::jit_fn::trace::{self, Drawn, Recording, draw};
 use crate::kind::Kind;
 use crate::mode::Mode;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Origin, Status};
-use crate::plans::{self, PlanEntry, Prepared};
+use crate::plans::{self, OwnEntry, Prepared};
 use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
@@ -68,7 +68,7 @@ pub(crate) type Tensors = SmallVec<[Tensor; 4]>;
 /// A traced function for one tuple of argument sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Replay {
-    pub(super) plan: Arc<PlanEntry>,
+    pub(super) plan: Arc<OwnEntry>,
     /// What the values that the plan stores are.
     kinds: Arc<[Arc<Kind>]>,
     /// How the operations of the plan were recorded.
@@ -304,6 +304,24 @@ impl Replay {
         })
     }
 
+    /// The same, such that threads that run both at the same time count their users of what is in it apart.
+    pub fn apart(&self) -> Replay {
+        let source = |source: &Source| match source {
+            Source::Argument(number) => Source::Argument(*number),
+            Source::Constant(array) => Source::Constant(Array {
+                buffer: array.buffer.twin(),
+                ..array.clone()
+            }),
+        };
+        Replay {
+            plan: self.plan.again(),
+            kinds: kinds(&self.plan.form),
+            sources: self.sources.iter().map(source).collect(),
+            folded: self.folded.as_ref().map(|folded| folded.to_vec().into()),
+            ..self.clone()
+        }
+    }
+
     fn resize_unfolded(&self, arguments: &[Array]) -> Result<Option<Arc<Replay>>> {
         let unfolded = self.unfolded.as_deref();
         let resized = unfolded.map(|replay| replay.resized(arguments));
@@ -414,7 +432,7 @@ impl Replay {
         given: &[bool],
         drawn: &Draws,
         mode: Mode,
-    ) -> Result<(Vec<Array>, Weak<Plan>)> {
+    ) -> Result<(Vec<Array>, Weak<OwnEntry>)> {
         let scalars: SmallVec<[Scalar; 8]> = self
             .slots
             .iter()
