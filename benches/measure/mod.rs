@@ -14,13 +14,16 @@ use std::time::{Duration, Instant};
 /// A result of a benchmark, or why there is none.
 pub type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// What the command line asks for: `--rounds N`, `--smoke`, names of rows. Others start with `--` and are passed on.
+/// What the command line asks for: `--rounds N`, `--callers N`, `--smoke`, names of rows. Others start with `--` and are
+/// passed on.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Rounds of each comparison.
     pub rounds: usize,
     /// How long a sample lasts at least.
     pub sample: Duration,
+    /// The most threads that call at the same time: all cores, if nothing is said.
+    pub callers: usize,
     /// Rows wanted, all if empty; a row is wanted if its name contains one of these.
     pub names: Vec<String>,
 }
@@ -31,6 +34,7 @@ impl Options {
         let mut options = Options {
             rounds: 21,
             sample: Duration::from_millis(20),
+            callers: std::thread::available_parallelism().map_or(1, |n| n.get()),
             names: Vec::new(),
         };
         let mut args = std::env::args().skip(1);
@@ -43,6 +47,10 @@ impl Options {
                 "--rounds" => {
                     let rounds = args.next().and_then(|n| n.parse().ok());
                     options.rounds = rounds.unwrap_or(options.rounds).max(1);
+                }
+                "--callers" => {
+                    let callers = args.next().and_then(|n| n.parse().ok());
+                    options.callers = callers.unwrap_or(options.callers).max(1);
                 }
                 name if !name.starts_with("--") => options.names.push(name.to_owned()),
                 _ => {}
