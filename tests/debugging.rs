@@ -121,7 +121,7 @@ fn given() {
     let places = Tensor::from_slice(&[3i64; 20_000], [20_000], &Device::cpu());
     let source = |number| matrix(1, 20_000, number).reshape([20_000]);
     let (sums, line) = (row().scatter_add(0, &places, &source(3e38)), line!());
-    refused(sums.to_vec::<f32>(), "scatter", line, false, step);
+    refused(sums.to_vec::<f32>(), "scatter_add", line, false, step);
     let before = stats().in_place_writes;
     let sums = row().scatter_add(0, &places, &source(1e17));
     let calls = ferrotrace::explain(&[&sums]);

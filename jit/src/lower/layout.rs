@@ -129,6 +129,8 @@ pub fn flexible(graph: &Graph, realized: &Realized, kept: &[Option<Order>]) -> V
             };
             for v in graph.operands(id).filter(fixed) {
                 flexible[v.0 as usize] = false;
+                // A view of a turned result needs it as it is, too.
+                turned[v.0 as usize] = false;
             }
         }
     }

@@ -263,8 +263,9 @@ fn recomputed(
         if values.iter().any(|(known, _)| *known == index) {
             continue;
         }
-        // Read elsewhere too, or where only some of its positions exist.
-        if mask.is_some() || !values.is_empty() {
+        // Read elsewhere too, where only some of its positions exist, or where a value of the reader says.
+        let gathered = index.any(&mut |t| matches!(t, Term::Value(_)));
+        if gathered || mask.is_some() || !values.is_empty() {
             return None;
         }
         let ranges = extents.as_slice();

@@ -215,3 +215,16 @@ fn channels_last_stays() {
         run(&text, &inputs, 1e-3);
     }
 }
+
+// A result that turns dimensions is a view of what lies turned only where no view of it has to lie row-major.
+#[test]
+fn a_turned_result_that_is_reshaped_lies_row_major() {
+    let text = "
+        %0: f32[2, 5] = input 0 [5, 1]
+        %1: f32[5, 2] = permute(%0) {order: [1, 0]}
+        %2: f32[5, 2] = exp(%1)
+        %3: f32[5, 2] = permute(%2) {order: [0, 1]}
+        %4: f32[10] = reshape(%3) {to: [10]}
+        return %3 %4";
+    run(text, &[noise(&[2, 5], 1)], 1e-6);
+}

@@ -181,7 +181,7 @@ fn ranged_evens(
 ) -> String {
     let order = (0..lanes).map(|lane| 2 * lane + usize::from(2 * lane >= lanes));
     let order: Vec<String> = order.map(|lane| lane.to_string()).collect();
-    let (last, scalar) = (lanes - 1, scalar(memory));
+    let (last, scalar) = (lanes.saturating_sub(1), scalar(memory));
     let int = if matches!(value, "f64" | "i64") {
         "i64"
     } else {
