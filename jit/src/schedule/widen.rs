@@ -33,7 +33,12 @@ pub(crate) fn widen(graph: &mut Graph, lowering: &Lowering, schedule: &mut Sched
         .iter()
         .filter_map(|step| match step {
             Scheduled::Call(at) if !schedule.prologues.contains_key(at) => wanted(*at),
-            _ => None,
+            // What a device's library adds, a kernel adds where it takes no such operands.
+            Scheduled::Fused(kernel) => kernel
+                .product
+                .filter(|product| product.epilogue.is_some())
+                .and_then(|product| wanted(product.step)),
+            Scheduled::Call(_) => None,
         })
         .collect();
     if wide.is_empty() {

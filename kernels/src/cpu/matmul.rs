@@ -1,7 +1,7 @@
 //! Matrix products: the `gemm` crates' blocked kernel on panels of the result, and kernels of our own for vectors.
 //!
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
-//! chain of fused multiply-adds over k, cut by k alone ([`long`]). The library's special cases for tiny panels would break
+//! chain of fused multiply-adds over k, cut by k alone (`long.rs`). The library's special cases for tiny panels would break
 //! this, so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products,
 //! whose bits depend on nothing else either.
 

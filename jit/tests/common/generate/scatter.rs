@@ -1,7 +1,7 @@
 //! Scatters.
 
 use super::Generator;
-use crate::common::track::Track;
+use crate::common::track::{Track, epsilon};
 use ferrotrace_kernels::{Op, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::DType;
 use smallvec::SmallVec;
@@ -23,12 +23,16 @@ impl Generator<'_> {
         found[found.len() - 1 - self.rng.below(last)]
     }
 
-    /// What is known of `x` joined by at most `count` values of `src`. The order in which values meet is eager mode's.
+    /// What is known of `x` joined by at most `count` values of `src`. The order in which values meet is eager mode's; a
+    /// device adds those of binary32 in binary64.
     fn joined(&self, x: ValueId, src: ValueId, count: usize) -> Option<Track> {
         let (t, from) = (self.track(x), self.track(src));
         let bound = t.bound + from.bound * count.max(1) as f64;
+        let wide = self.limits.approximate && self.dtype_of(x) == DType::F32;
+        let error = epsilon(DType::F32) * bound * count as f64;
         (t.is_exact() && from.is_exact() && bound < 1e4).then_some(Track {
             any_zero: true,
+            error: if wide { error } else { 0.0 },
             ..Track::exact(bound)
         })
     }
