@@ -152,7 +152,7 @@ pub(super) fn walking(
     if kernel.updates() {
         return Err(Refusal::Scatter);
     }
-    if kernel.reduces() {
+    if kernel.reduces() || kernel.scans() {
         return Err(Refusal::AcrossPanels);
     }
     let mut fused = kernel.clone();

@@ -343,3 +343,22 @@ fn the_first_nan_of_running_values_is_found() {
         assert_eq!(at, row as f64);
     }
 }
+
+// A product's panels are rows and columns of it; a scan goes through all of them in order.
+#[test]
+fn a_scan_of_a_product_is_no_part_of_its_panels() {
+    for (m, n) in [(3, 5), (130, 70)] {
+        let text = format!(
+            "%0: f32[{m}, 8] = input 0 [8, 1]
+             %1: f32[8, {n}] = input 1 [{n}, 1]
+             %2: f32[{m}, {n}] = matmul(%0, %1)
+             %3: f32[{m}, {n}] = tanh(%2)
+             %4: f32[{all}] = reshape(%3) {{to: [{all}]}}
+             %5: f32[{all}] = cummax(%4) {{dim: 0}}
+             %6: f32[{m}, {n}] = cumsum(%3) {{dim: 1}}
+             return %5 %6",
+            all = m * n
+        );
+        run(&text, &[noise(&[m, 8], 1), noise(&[8, n], 2)], 1e-3);
+    }
+}
