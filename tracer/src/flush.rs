@@ -209,8 +209,8 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
         .collect();
     let promise = Promise { nodes, flight };
     detach(&collected, &mut leaves);
-    let prepared = plans::prepare(&collected, &leaves, mode::current());
     let scalars = collected.scalar_values();
+    let prepared = plans::prepare(&collected, &leaves, &scalars, mode::current());
     let lines = match &prepared {
         Ok(Prepared::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
         _ => Lines::new(),

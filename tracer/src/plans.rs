@@ -298,37 +298,44 @@ pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanE
         .find(|entry| collected.has_form(&entry.form, leaves.iter()))
 }
 
-/// What to run for a collection whose leaves have this data, and may be overwritten or not.
+/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
 pub(crate) fn prepare(
     collected: &Collected,
     leaves: &[(Array, bool)],
+    scalars: &[Scalar],
     mode: Mode,
 ) -> Result<Prepared> {
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
         let graph = collected
             .form(arrays())
-            .graph(&collected.scalar_values(), &collected.lines());
+            .graph(scalars, &collected.lines());
         return graph.map(Prepared::AtOnce);
     }
+    let staged = |stages| Ok(Prepared::Staged(stages, collected.lines()));
     let known = find(collected.hash, |form| collected.has_form(form, arrays()));
-    let stages = match (&known, mode) {
-        (Some(entry), _) => entry.stages(mode),
-        (None, Mode::Compiled) => positions::stages(&collected.form(arrays())),
-        _ => None,
+    let entry = match known {
+        Some(entry) => match entry.stages(mode) {
+            Some(stages) => return staged(stages),
+            None => entry,
+        },
+        None => {
+            let form = collected.form(arrays());
+            if mode == Mode::Compiled
+                && let Some(stages) = positions::stages(&form)
+            {
+                return staged(stages);
+            }
+            insert(collected.hash, form)
+        }
     };
-    if let Some(stages) = stages {
-        return Ok(Prepared::Staged(stages, collected.lines()));
-    }
-    let entry = known.unwrap_or_else(|| insert(collected.hash, collected.form(arrays())));
     let example = || {
         let input = |(array, donated): &(Array, bool)| PlanInput {
             array: array.clone(),
             donated: *donated,
         };
         let inputs = leaves.iter().map(input).collect();
-        (inputs, collected.scalar_values().to_vec())
+        (inputs, scalars.to_vec())
     };
-    let lines = || collected.lines();
-    entry.prepare(mode, &example, &collected.scalar_values(), lines)
+    entry.prepare(mode, &example, scalars, || collected.lines())
 }

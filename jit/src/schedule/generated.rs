@@ -164,7 +164,7 @@ pub(super) fn behind(
     };
     // Indices are checked ahead, by the loops of a kernel that has its operands in memory.
     let checks = |op: &BodyOp| matches!(op, BodyOp::Check { .. });
-    if kernel.scans() || kernel.body.values().iter().any(|v| checks(&v.op)) {
+    if kernel.body.values().iter().any(|v| checks(&v.op)) {
         return Err(Refusal::AcrossPanels);
     }
     let sizes = [node.shape.numel() / columns.max(1), columns];
