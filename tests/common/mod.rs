@@ -87,3 +87,22 @@ pub fn epsilon(dtype: DType) -> f64 {
         _ => 2e-5,
     }
 }
+
+/// A number for each position, from −2 to 2, the same on every run.
+pub fn value(i: usize) -> f32 {
+    ((i.wrapping_mul(7919) + 13) % 4001) as f32 / 1000.0 - 2.0
+}
+
+/// The numbers of the first `n` positions.
+pub fn data(n: usize) -> Vec<f32> {
+    (0..n).map(value).collect()
+}
+
+/// Two numbers are equal, or differ by at most so much of the second.
+#[track_caller]
+pub fn near(got: f64, want: f64, tolerance: f64) {
+    let close = got == want
+        || got.is_nan() && want.is_nan()
+        || (got - want).abs() <= tolerance * want.abs().max(1e-30);
+    assert!(close, "{got} for {want}");
+}

@@ -11,6 +11,7 @@ mod calls;
 mod combined;
 mod convolutions;
 mod estimates;
+mod extremes;
 mod fusion;
 mod indexing;
 mod joining;
