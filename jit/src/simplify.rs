@@ -165,17 +165,21 @@ fn operand_key(operand: &Operand) -> (u8, u64) {
     }
 }
 
+/// How often live nodes have each node for an operand and the graph for a result.
+fn uses(graph: &Graph, live: &[bool]) -> Vec<usize> {
+    let mut uses = vec![0usize; live.len()];
+    let used = (0..live.len()).filter(|&v| live[v]);
+    let operands = used.flat_map(|v| graph.operands(ValueId(v as u32)));
+    for node in operands.chain(graph.outputs().iter().copied()) {
+        uses[node.0 as usize] += 1;
+    }
+    uses
+}
+
 /// For each node that gathers a tensor by the positions that sort it, or those of its first elements in order, where
 /// nothing else needs these, the operator that gives the same; the positions are not live any more.
 fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
-    let mut uses = vec![0usize; live.len()];
-    let used = (0..live.len()).filter(|&v| live[v]);
-    for operand in used.flat_map(|v| graph.operands(ValueId(v as u32))) {
-        uses[operand.0 as usize] += 1;
-    }
-    for output in graph.outputs() {
-        uses[output.0 as usize] += 1;
-    }
+    let uses = uses(graph, live);
     let mut sorts = vec![None; live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
         let NodeOp::Op(Op::Gather { dim }) = &node.op else {

@@ -6,11 +6,12 @@
 #[path = "common/mod.rs"]
 mod common;
 
+use common::device_kernels;
 use common::generate::{Limits as Draw, program};
-use ferrotrace_jit::emit::{Emitted, Machine, cuda};
-use ferrotrace_jit::lower::{Limits, Lowered, lower};
+use ferrotrace_jit::emit::{Emitted, Machine};
+use ferrotrace_jit::lower::{Limits, lower};
 use ferrotrace_jit::schedule::{Scheduled, fuse};
-use ferrotrace_jit::simplify::{Kernels, simplify, simplify_for};
+use ferrotrace_jit::simplify::simplify;
 use ferrotrace_jit::{Graph, Precision, emit};
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
@@ -22,7 +23,7 @@ const TARGETS: [(&str, usize); 4] = [("16", 16), ("32", 32), ("64", 64), ("cuda"
 /// The kernels of a graph.
 fn kernels(graph: &Graph, vector: usize) -> Vec<Emitted> {
     match vector {
-        0 => for_device(graph),
+        0 => device_kernels::kernels(graph, &device_kernels::thresholds()),
         _ => for_host(graph, vector),
     }
 }
@@ -43,37 +44,6 @@ fn for_host(graph: &Graph, vector: usize) -> Vec<Emitted> {
         Scheduled::Call(_) => None,
     });
     fused.collect()
-}
-
-fn for_device(graph: &Graph) -> Vec<Emitted> {
-    let limits = Limits {
-        scan_length: usize::MAX,
-        cat_bytes: u64::MAX,
-        scatters: false,
-        in_order_scans: true,
-        attention: 227 << 10,
-        window: 26,
-        ..Limits::default()
-    };
-    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
-    let lowering = lower(&graph, &limits).expect("the graph lowers");
-    let schedule = fuse(&graph, &lowering, &limits);
-    let step = |step: &Scheduled| match step {
-        Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
-            let before = fused.product.and_then(|p| schedule.prologues.get(&p.step));
-            let before = before.map_or(&[][..], Vec::as_slice);
-            let stored = &schedule.stored;
-            Some(cuda::product::emit(
-                &graph, &lowering, fused, before, stored, &limits,
-            ))
-        }
-        Scheduled::Fused(fused) => Some(cuda::emit(fused, &schedule.stored)),
-        Scheduled::Call(at) => match &lowering.steps[*at] {
-            Lowered::Attention(step) => Some(cuda::attention::emit(step, *at, &limits)),
-            _ => None,
-        },
-    };
-    schedule.steps.iter().filter_map(step).collect()
 }
 
 /// All that the run is given of a kernel.

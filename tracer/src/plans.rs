@@ -307,9 +307,7 @@ pub(crate) fn prepare(
 ) -> Result<Prepared> {
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
-        let graph = collected
-            .form(arrays())
-            .graph(scalars, &collected.lines());
+        let graph = collected.form(arrays()).graph(scalars, &collected.lines());
         return graph.map(Prepared::AtOnce);
     }
     let staged = |stages| Ok(Prepared::Staged(stages, collected.lines()));

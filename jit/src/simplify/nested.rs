@@ -1,6 +1,7 @@
 //! Reductions of a reduction's result, by the one reduction that gives the same: a mean of means of equally many elements
 //! is the mean of all.
 
+use super::uses;
 use super::windows::is_whole;
 use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::{Extent, Op, OpBuilder, Operand, PoolKind, ReduceKind, ValueId};
@@ -19,14 +20,7 @@ pub(super) struct Nested {
 /// For each node that reduces the result of the same reduction, which nothing else needs, the reduction of both; the
 /// first is not live any more. `rounds` says which values round.
 pub(super) fn nested(graph: &Graph, live: &mut [bool], rounds: &[bool]) -> Vec<Option<Nested>> {
-    let mut uses = vec![0usize; live.len()];
-    let used = (0..live.len()).filter(|&v| live[v]);
-    for operand in used.flat_map(|v| graph.operands(ValueId(v as u32))) {
-        uses[operand.0 as usize] += 1;
-    }
-    for output in graph.outputs() {
-        uses[output.0 as usize] += 1;
-    }
+    let uses = uses(graph, live);
     let mut all: Vec<Option<Nested>> = vec![None; live.len()];
     for v in 0..live.len() {
         if !live[v] {

@@ -8,14 +8,15 @@ mod common;
 mod attentions;
 mod products;
 
+use common::device_kernels::{kernels as kernels_with, thresholds};
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Emitted;
 use ferrotrace_jit::emit::Pointer;
-use ferrotrace_jit::emit::cuda::{attention, checks_of, emit, product, table};
+use ferrotrace_jit::emit::cuda::{attention, checks_of, table};
 use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
-use ferrotrace_jit::schedule::{Refusal, Scheduled, fuse};
+use ferrotrace_jit::schedule::{Refusal, fuse};
 use ferrotrace_jit::simplify::{Kernels, simplify_for};
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
@@ -37,19 +38,6 @@ fn loads(text: &str) -> usize {
     named("ft_load(") + named("ft_load_last(") - 2
 }
 
-/// As for a device.
-fn thresholds() -> Thresholds {
-    Thresholds {
-        scan_length: usize::MAX,
-        cat_bytes: u64::MAX,
-        scatters: false,
-        in_order_scans: true,
-        attention: 227 << 10,
-        window: 26,
-        ..Thresholds::default()
-    }
-}
-
 /// The CUDA sources of a graph's kernels, and of those that check their indices ahead.
 fn sources(graph: &Graph) -> Vec<String> {
     let all = kernels(graph);
@@ -65,30 +53,6 @@ fn sources(graph: &Graph) -> Vec<String> {
 /// A graph's kernels, as for a device.
 fn kernels(graph: &Graph) -> Vec<Emitted> {
     kernels_with(graph, &thresholds())
-}
-
-fn kernels_with(graph: &Graph, limits: &Thresholds) -> Vec<Emitted> {
-    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
-    let lowering = lower(&graph, limits).expect("the graph lowers");
-    let schedule = fuse(&graph, &lowering, limits);
-    let steps = schedule.steps.iter();
-    steps
-        .filter_map(|step| match step {
-            Scheduled::Fused(fused) if fused.product.is_some_and(|p| p.tiles.is_some()) => {
-                let stored = &schedule.stored;
-                let before = fused.product.and_then(|p| schedule.prologues.get(&p.step));
-                let before = before.map_or(&[][..], Vec::as_slice);
-                Some(product::emit(
-                    &graph, &lowering, fused, before, stored, limits,
-                ))
-            }
-            Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored)),
-            Scheduled::Call(at) => match &lowering.steps[*at] {
-                Lowered::Attention(step) => Some(attention::emit(step, *at, limits)),
-                _ => None,
-            },
-        })
-        .collect()
 }
 
 /// Whether NVRTC is here; says so if not.
