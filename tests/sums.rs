@@ -181,6 +181,21 @@ fn sums_of_functions() {
     }
 }
 
+/// A running sum over rows takes off what its last addition rounded: its error does not grow with its length.
+#[test]
+fn running_sums_over_rows_do_not_drift() {
+    let (rows, columns) = (1 << 18, 32);
+    let x = Tensor::full([rows, columns], 0.1, DType::F32, &Device::cpu());
+    modes(|mode| {
+        let got = x.cumsum(0).to_vec::<f32>().expect("runs");
+        for row in (0..rows).step_by(1021).chain([rows - 1]) {
+            let want = f64::from(0.1f32) * (row + 1) as f64;
+            let units = (f64::from(got[row * columns]) - want).abs() / (want * f64::exp2(-24.0));
+            assert!(units <= 2.0, "{mode} after {row} rows: {units:.1} units");
+        }
+    });
+}
+
 /// Scans along rows and columns, few and many.
 #[test]
 fn scans() {

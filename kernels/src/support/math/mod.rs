@@ -103,10 +103,12 @@ pub(super) fn entries() -> Vec<Entry> {
             "FT_INLINE {ty}x@ ft_both_parts_{ty}x@({ty}x@ s, {ty}x@ e) {{ return s + ({ty}x@)(({mask})e & ({mask})(e == e)); }}\n"
         );
         entries.push(Entry::text(format!("ft_both_parts_{ty}"), &[], text));
-        // A running sum owes what its additions rounded up; the sum of it and of what comes behind it.
+        // A running sum owes what its last addition rounded up, which the next one takes off (Kahan); the sum of it and of
+        // what comes behind it.
         let text = format!(
             "FT_INLINE void ft_carry_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ \
-             const {ty}x@ a = *s, t = a + x, d = t - a; *e += ((t - d) - a) + (d - x); *s = t; }}\n"
+             const {ty}x@ a = *s, y = x - ({ty}x@)(({mask})*e & ({mask})(*e == *e)), t = a + y, d = t - a; \
+             *e = ((t - d) - a) + (d - y); *s = t; }}\n"
         );
         entries.push(Entry::text(format!("ft_carry_{ty}"), &[], text));
         let text = format!(
