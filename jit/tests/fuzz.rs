@@ -45,10 +45,11 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
 }
 
 /// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
-/// computed as they are read, and costly functions of small values again.
+/// computed as they are read, costly functions of small values again, and gathered rows of small tables are asked for ahead.
 fn placing() -> Thresholds {
     Thresholds {
         cat_bytes: 0,
+        prefetched_table: 0,
         prologue_long: 2,
         again_bytes: 0,
         ..Thresholds::default()

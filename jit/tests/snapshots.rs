@@ -146,7 +146,7 @@ snapshots! {
         %2: f32[50, 30] = gather(%0, %1) {dim: 1}
         return %2";
     sum_of_gathered_rows: "
-        %0: f32[500, 60] = input 0 [60, 1]
+        %0: f32[200000, 60] = input 0 [60, 1]
         %1: i64[20, 30] = input 1 [30, 1]
         %2: f32[20, 30, 60] = index(%0, %1) {axes: [0], at: 0}
         %3: f32[20, 60] = sum(%2) {dims: [1], keepdim: false}

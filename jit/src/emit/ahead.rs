@@ -117,6 +117,16 @@ impl Writer<'_> {
             let BodyOp::Check { size, .. } = node.body.value(check).op else {
                 continue;
             };
+            let row_of_table = index.terms().iter().find_map(|(term, by)| {
+                (*term == Term::Value(check)).then_some(by.unsigned_abs() as usize)
+            });
+            let table_bytes = row_of_table
+                .unwrap_or(0)
+                .saturating_mul(size.unsigned_abs() as usize)
+                .saturating_mul(dtype.size());
+            if table_bytes < self.prefetched_table {
+                continue;
+            }
             let distance = (AHEAD / (self.block * dtype.size()).max(1)).max(1);
             let n = self.param(self.extents[walked] as i64);
             let (distance, size) = (self.param(distance as i64), self.param(size));

@@ -36,6 +36,8 @@ pub(super) struct Writer<'a> {
     pub lanes: usize,
     /// Vector registers of the machine.
     pub registers: usize,
+    /// Bytes of a table whose gathered rows are asked for ahead, at least.
+    pub prefetched_table: usize,
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
     pub needs: BTreeSet<Need>,
@@ -128,6 +130,7 @@ pub fn emit(
         node: &node,
         lanes,
         registers: if machine.vector == 64 { 32 } else { 16 },
+        prefetched_table: limits.prefetched_table,
         differ,
         needs: BTreeSet::new(),
         outlined: outlined(&node, &stages, limits.outlined_calls),

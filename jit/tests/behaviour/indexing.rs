@@ -82,8 +82,13 @@ fn empty_and_0d_tensors() {
 }
 
 fn bags(rows: usize, bag: usize, width: usize, index: &str) -> String {
+    bags_of(50, rows, bag, width, index)
+}
+
+/// Sums of the rows of a table that indices name.
+fn bags_of(table: usize, rows: usize, bag: usize, width: usize, index: &str) -> String {
     format!(
-        "%0: f32[50, {width}] = input 0 [{width}, 1]
+        "%0: f32[{table}, {width}] = input 0 [{width}, 1]
          %1: {index}[{rows}, {bag}] = input 1 [{bag}, 1]
          %2: f32[{rows}, {bag}, {width}] = index(%0, %1) {{axes: [0], at: 0}}
          %3: f32[{rows}, {width}] = sum(%2) {{dims: [1], keepdim: false}}
@@ -91,22 +96,27 @@ fn bags(rows: usize, bag: usize, width: usize, index: &str) -> String {
     )
 }
 
-// Sums of gathered rows: lanes run along the row, indices are looked at once, rows are asked for ahead.
+// Sums of gathered rows: lanes run along the row, indices are looked at once, and rows of a table that no cache holds are
+// asked for ahead.
 #[test]
 fn gathered_rows_are_summed_row_by_row() {
     for (rows, bag, width) in [(7, 9, 256), (3, 40, 33), (1, 200, 16), (20, 8, 2000)] {
-        let text = bags(rows, bag, width, "i64");
-        let sources = plan(&text).explain().sources().join("");
+        let sources = |text: &str| plan(text).explain().sources().join("");
+        let small = sources(&bags(rows, bag, width, "i64"));
+        assert!(!small.contains("__builtin_prefetch"), "{small}");
+        let table = (32 << 20) / 4 / width + 1;
+        let text = bags_of(table, rows, bag, width, "i64");
+        let sources = sources(&text);
         assert!(sources.contains("__builtin_prefetch"), "{sources}");
         assert!(!sources.contains("v1[l]"), "{sources}");
         let at: Vec<i64> = (0..rows * bag)
-            .map(|i| (i * 37 % 100) as i64 - 50)
+            .map(|i| (i * 7919 % (2 * table)) as i64 - table as i64)
             .collect();
-        let x = noise(&[50, width], 3);
+        let x = noise(&[table, width], 3);
         run(&text, &[x.clone(), dense(&[rows, bag], &at)], 1e-3);
         let narrow: Vec<i32> = at.iter().map(|&i| i as i32).collect();
         let index = dense(&[rows, bag], &narrow);
-        run(&bags(rows, bag, width, "i32"), &[x, index], 1e-3);
+        run(&bags_of(table, rows, bag, width, "i32"), &[x, index], 1e-3);
     }
 }
 
