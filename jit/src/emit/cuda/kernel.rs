@@ -258,11 +258,7 @@ impl Writer<'_> {
             );
         };
         let threads = self.shape.threads;
-        let bounds = match self.shape.resident {
-            Some(blocks) => format!("{threads}, {blocks}"),
-            None => threads.to_string(),
-        };
-        kernel(&mut body, "", bounds, &main);
+        kernel(&mut body, "", threads.to_string(), &main);
         if let Some(finish) = &finish {
             let threads = self.shape.finish_threads.to_string();
             kernel(&mut body, "_finish", threads, finish);

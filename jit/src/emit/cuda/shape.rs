@@ -24,12 +24,6 @@ const MANY_CHUNKS: usize = 4096;
 /// Most chunks of a row that a thread keeps in registers, and most bytes of them.
 const MOST_TURNS: usize = 8;
 const KEPT_BYTES: usize = 128;
-/// Rows of which a thread keeps so many bytes, computed by at most so many values, have registers for as many threads as a
-/// multiprocessor holds, some of them spilled: layer norm of 32,768 rows of 4,096 of bf16 takes an H200 145 microseconds so, 151
-/// with the 40 registers that the compiler takes by itself.
-const LEAN_BYTES: usize = 32;
-const LEAN_VALUES: usize = 32;
-const RESIDENT: u32 = 2048;
 /// Most bytes that a thread loads of a row that is read once before it works on them.
 const ONCE_BYTES: usize = 64;
 /// Threads of such a row where there are rows enough, so that the ends of some are beside the middles of others.
@@ -86,8 +80,6 @@ pub(super) struct Shape {
     /// What is read through shared memory.
     pub tile: Option<Tile>,
     pub threads: u32,
-    /// Blocks that a multiprocessor is to hold at least, where registers decide.
-    pub resident: Option<u32>,
     pub blocks: usize,
     pub finish_per_row: u32,
     pub finish_threads: u32,
@@ -306,7 +298,6 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: b
         finish_per_row: 32,
         finish_threads: 32,
         finish_blocks: 0,
-        resident: None,
     };
     if !reduces
         && shape.blocks > 0
@@ -372,8 +363,6 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: b
         if turns <= MOST_TURNS && bytes <= room && !kept.is_empty() {
             shape.kept = kept.iter().map(|k| k.0).collect();
             shape.turns = turns;
-            let lean = turns > 1 && bytes <= LEAN_BYTES && node.body.values().len() <= LEAN_VALUES;
-            shape.resident = (lean && stages.reductions().len() > 1).then_some(RESIDENT / threads);
             // One is worth its registers: those of the loads are free when it is computed.
             shape.saved = costly_value(node, stages).into_iter().collect();
         } else if (turns > MOST_TURNS || room < KEPT_BYTES) && !kept.is_empty() {
@@ -486,7 +475,6 @@ fn of_scans(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
         finish_per_row: 32,
         finish_threads: threads,
         finish_blocks: 0,
-        resident: None,
     };
     // A second scan of a row would wait for the pieces of the first.
     let phases = scan::phases(node);
