@@ -13,7 +13,7 @@ use ferrotrace_jit::lower::{Limits, lower};
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify;
 use ferrotrace_jit::{Graph, Precision, emit};
-use ferrotrace_runtime::DType;
+use ferrotrace_runtime::{CCompiler, DType, Isa};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -64,16 +64,30 @@ fn text(graph: &Graph, vector: usize) -> String {
             grid,
             ..
         } = &kernel;
-        let parts: Vec<&str> = source.parts.iter().map(|part| &*part.text).collect();
         let _ = writeln!(
             out,
             "==== {pointers:?}\n{params:?} {numbers:?}\nstreams {streams:?} in place {in_place:?} updates {updates:?}\n\
-             chunks {chunks} scratch {scratch} local {local} {grid:?}\n{}\n{}",
-            source.body,
-            parts.join("\n")
+             chunks {chunks} scratch {scratch} local {local} {grid:?}\n>>>>\n{}",
+            source.text()
         );
     }
     out
+}
+
+/// The flags that C is compiled with for vectors of so many bytes, a line each.
+fn flags() -> String {
+    let Ok(compiler) = CCompiler::get() else {
+        return String::new();
+    };
+    let host = Isa::host().flags();
+    let common = compiler.flags().into_iter().filter(|f| !host.contains(f));
+    let common: Vec<&str> = common.collect();
+    let sets = [("16", Isa::Sse2), ("32", Isa::Avx2), ("64", Isa::Avx512)];
+    let line = |(target, isa): (&str, Isa)| {
+        let all = [&common[..], isa.flags()].concat();
+        format!("{target}: {}\n", all.join(" "))
+    };
+    sets.map(line).concat()
 }
 
 /// The graphs of the file tests and random ones, by name.
@@ -118,6 +132,7 @@ fn the_same_graph_gives_the_same_kernels() {
     let folder = std::env::var_os("FERROTRACE_REPLAY").map(PathBuf::from);
     if let Some(folder) = &folder {
         std::fs::create_dir_all(folder).expect("a folder");
+        std::fs::write(folder.join("flags"), flags()).expect("a file");
     }
     for (name, graph) in graphs() {
         for (target, vector) in TARGETS {
