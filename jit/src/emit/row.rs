@@ -139,32 +139,3 @@ impl Writer<'_> {
         }
     }
 }
-
-/// Integer helpers of every kernel.
-pub(super) const INTEGERS: &str = "\
-#ifndef FT_INTEGERS
-#define FT_INTEGERS
-FT_INLINE long long ft_min(long long a, long long b) { return a < b ? a : b; }
-FT_INLINE long long ft_max(long long a, long long b) { return a > b ? a : b; }
-FT_INLINE long long ft_floor_div(long long a, long long b) { return a / b - (a % b < 0); }
-FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b; return r < 0 ? r + b : r; }
-#endif
-";
-
-/// The check of an index: wraps it once, reports it if it is out of range, and gives one that is in range. Which of several
-/// is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges calls of a library that
-/// kernels are not linked with.
-pub(super) const REPORT: &str = "\
-#ifndef FT_REPORT
-#define FT_REPORT
-static long ft_index(const ft_args *a, long i, long long size, long long site) {
-  long at = i < 0 ? i + size : i;
-  if (at >= 0 && at < size) return at;
-  if (!__atomic_load_n(&a->fault[0], __ATOMIC_RELAXED)) {
-    __atomic_store_n(&a->fault[1], (long long)i, __ATOMIC_RELAXED);
-    __atomic_store_n(&a->fault[0], site, __ATOMIC_RELEASE);
-  }
-  return 0;
-}
-#endif
-";

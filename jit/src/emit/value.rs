@@ -3,6 +3,7 @@
 use super::index::{Index, Step};
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
+pub(super) use crate::print::c::{lane_type, memory_type};
 use ferrotrace_kernels::support;
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
@@ -16,29 +17,6 @@ pub(super) struct At<'a> {
     pub lanes: Option<&'a str>,
     /// Indentation.
     pub indent: usize,
-}
-
-/// The C type of an element in memory.
-pub(super) fn memory_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool | DType::U8 => "unsigned char",
-        DType::I8 => "signed char",
-        DType::I16 => "short",
-        DType::F16 | DType::BF16 => "unsigned short",
-        DType::I32 => "int",
-        DType::I64 => "long",
-        DType::F32 => "float",
-        DType::F64 => "double",
-    }
-}
-
-/// The C type of one lane of a value.
-pub(super) fn lane_type(dtype: DType) -> &'static str {
-    if dtype == DType::Bool {
-        "int"
-    } else {
-        memory_type(dtype.compute())
-    }
 }
 
 impl Writer<'_> {

@@ -1,0 +1,74 @@
+//! Statements one after another.
+
+use super::stmt::Stmt;
+
+/// Statements in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block(pub Vec<Stmt>);
+
+impl Block {
+    /// No statement.
+    pub fn new() -> Block {
+        Block(Vec::new())
+    }
+
+    /// Adds a statement.
+    pub fn push(&mut self, stmt: Stmt) {
+        self.0.push(stmt);
+    }
+
+    /// Adds those of another.
+    pub fn append(&mut self, other: Block) {
+        self.0.extend(other.0);
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The statements.
+    pub fn iter(&self) -> std::slice::Iter<'_, Stmt> {
+        self.0.iter()
+    }
+}
+
+impl From<Stmt> for Block {
+    fn from(stmt: Stmt) -> Block {
+        Block(vec![stmt])
+    }
+}
+
+impl<const N: usize> From<[Stmt; N]> for Block {
+    fn from(stmts: [Stmt; N]) -> Block {
+        Block(stmts.into())
+    }
+}
+
+impl FromIterator<Stmt> for Block {
+    fn from_iter<I: IntoIterator<Item = Stmt>>(stmts: I) -> Block {
+        Block(stmts.into_iter().collect())
+    }
+}
+
+impl Extend<Stmt> for Block {
+    fn extend<I: IntoIterator<Item = Stmt>>(&mut self, stmts: I) {
+        self.0.extend(stmts);
+    }
+}
+
+impl IntoIterator for Block {
+    type Item = Stmt;
+    type IntoIter = std::vec::IntoIter<Stmt>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Block {
+    type Item = &'a Stmt;
+    type IntoIter = std::slice::Iter<'a, Stmt>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.iter()
+    }
+}

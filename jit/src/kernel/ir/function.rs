@@ -1,0 +1,112 @@
+//! Functions that an expression may call.
+
+use super::types::{Type, ValueType};
+use ferrotrace_kernels::{BinaryOp, UnaryOp};
+use ferrotrace_runtime::DType;
+
+/// A function. One that works on vectors says of what dtype and how many lanes; without lanes it works on one value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Function {
+    /// An operator of one value.
+    Unary(UnaryOp, DType, u16),
+    /// An operator of two values of one dtype.
+    Binary(BinaryOp, DType, u16),
+    /// A support function by its stem: `load` of `ft_load_f32x16`.
+    Support(&'static str, DType, u16),
+    /// The conversion of values of the first dtype to the second.
+    Cast(DType, DType, u16),
+    /// A matrix of vectors transposed on its way from one place to another: (from, distance, to, distance). Elements have so
+    /// many bytes.
+    Transpose(u16, u16),
+    /// Whether any lane of a mask is set.
+    Any(u16),
+    /// Truth values with a probability: (key, offset, positions, probability).
+    Bernoulli(u16),
+    /// What makes stores past the cache visible.
+    Fence(u16),
+    /// Conversion lane by lane, between dtypes that are computed.
+    Convert(DType, u16),
+    /// The lesser of two integers.
+    Least,
+    /// The greater of two integers.
+    Greatest,
+    /// Division that rounds down.
+    FloorDiv,
+    /// What it leaves.
+    FloorMod,
+    /// An index, wrapped once and checked: (index, size, site).
+    Check,
+    /// Whether a number is neither zero, subnormal, infinite nor NaN.
+    IsNormal,
+    /// Asks for the memory at an address, for a cache of level 1 (3) or 2 (2).
+    Prefetch(u8),
+    /// A function of the kernel's own, that is not inlined; and what it gives.
+    Own(u32, ValueType),
+}
+
+impl Function {
+    /// What a call gives.
+    pub fn result(&self) -> Type {
+        match *self {
+            Function::Unary(op, dtype, lanes) => {
+                Type::from(lane(op.result_dtype(dtype.compute()), lanes))
+            }
+            Function::Binary(op, dtype, lanes) => {
+                Type::from(lane(op.result_dtype(dtype.compute()), lanes))
+            }
+            Function::Support(stem, dtype, lanes) => support_result(stem, dtype, lanes),
+            Function::Cast(_, dtype, lanes) | Function::Convert(dtype, lanes) => {
+                Type::from(lane(dtype, lanes))
+            }
+            Function::Bernoulli(lanes) => Type::from(lane(DType::Bool, lanes)),
+            Function::Transpose(..) | Function::Fence(_) | Function::Prefetch(_) => Type::Void,
+            Function::Any(_) | Function::IsNormal => Type::INT,
+            Function::Check => Type::LONG,
+            Function::Least | Function::Greatest | Function::FloorDiv | Function::FloorMod => {
+                Type::INDEX
+            }
+            Function::Own(_, result) => Type::from(result),
+        }
+    }
+
+    /// How many arguments it takes, if that follows from its name.
+    pub fn arity(&self) -> Option<usize> {
+        match self {
+            Function::Unary(..)
+            | Function::Cast(..)
+            | Function::Convert(..)
+            | Function::Any(_)
+            | Function::IsNormal
+            | Function::Prefetch(_) => Some(1),
+            Function::Binary(..)
+            | Function::Least
+            | Function::Greatest
+            | Function::FloorDiv
+            | Function::FloorMod => Some(2),
+            Function::Check => Some(3),
+            Function::Transpose(..) | Function::Bernoulli(_) => Some(4),
+            Function::Fence(_) => Some(0),
+            Function::Support(..) | Function::Own(..) => None,
+        }
+    }
+}
+
+fn lane(dtype: DType, lanes: u16) -> ValueType {
+    match lanes {
+        0 => ValueType::Scalar(dtype),
+        _ => ValueType::Vector(dtype, lanes),
+    }
+}
+
+/// What a support function gives: of most, a vector of its dtype.
+fn support_result(stem: &str, dtype: DType, lanes: u16) -> Type {
+    match stem {
+        "store" | "storen" | "stream" | "two_sum" | "carry" => Type::Void,
+        _ if stem.starts_with("four_") => Type::Void,
+        "hsum" | "hprod" | "hany" | "hall" | "hmax" | "hmin" | "hmax_of" | "hmin_of" => {
+            Type::scalar(dtype)
+        }
+        "nans" => Type::Value(ValueType::Word),
+        _ => Type::from(lane(dtype, lanes)),
+    }
+}

@@ -1,0 +1,188 @@
+//! Names of the kernel IR.
+
+use crate::body::Value;
+use crate::expr::Var;
+
+/// What a variable is for. How that looks is known to printers alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Name {
+    /// An integer argument.
+    Param(u32),
+    /// A pointer argument.
+    Pointer(u32),
+    /// A number that every run fills in.
+    Number(u32),
+    /// The part of an index that a row fixes.
+    Base(u32),
+    /// A variable of the loop nest.
+    Loop(Var),
+    /// Something of one value of the body.
+    Of(Part, Value, Copy),
+    /// A flag of the pointer with this number: stores through it bypass the cache.
+    Streams(u32),
+    /// Where the rest of a block begins that the stage with this number leaves to arrays of accumulators.
+    Left(u32),
+    /// The first or second argument of a function of the kernel's own.
+    Argument(u32),
+    /// A variable that a kernel has one of.
+    Local(Local),
+}
+
+/// What is kept of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Part {
+    /// The value.
+    Value,
+    /// A reduction's accumulator.
+    Accumulator,
+    /// The positions of the elements that an accumulator of extremes holds.
+    Places,
+    /// A finished reduction.
+    Result,
+    /// The sum of what a short accumulator was moved from.
+    Total,
+    /// What the additions to a total rounded away.
+    Low,
+    /// How many terms the accumulators took in since they were moved to their totals.
+    Turn,
+    /// The best of an accumulator's lanes.
+    Best,
+    /// The position of the best.
+    Place,
+    /// A sum in binary64.
+    Wide,
+    /// Where NaN were seen.
+    Nans,
+    /// Which lanes take a better element.
+    Better,
+    /// What a scan carries from column to column.
+    Carry,
+    /// What the additions to a carry rounded away.
+    Owed,
+    /// The scan of one vector alone.
+    Prefix,
+    /// Another unit's accumulator.
+    Partial,
+    /// The positions beside that.
+    PartialPlaces,
+    /// A row's value, for all vectors of a block.
+    Row,
+    /// An array that a load is staged in.
+    Staged,
+    /// A pointer to the row that a load reads.
+    Run,
+    /// Whether a divisor and its reciprocal are normal numbers.
+    Normal,
+}
+
+/// Which of several variables for one thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Copy {
+    /// The only one.
+    Only,
+    /// One of several, which are numbered.
+    Number(u8),
+    /// The one that is in a register while several columns are walked.
+    Register,
+}
+
+/// Variables that a kernel has one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Local {
+    /// The structure of the arguments.
+    Arguments,
+    /// The memory of one thread.
+    Memory,
+    /// The first unit of work.
+    Begin,
+    /// The unit after the last.
+    End,
+    /// The unit of work.
+    Unit,
+    /// The first row of those that are combined.
+    First,
+    /// What is left of a row number while it is taken apart.
+    Row,
+    /// The piece of a row's columns.
+    Piece,
+    /// Where the piece begins.
+    Low,
+    /// Where it ends.
+    High,
+    /// Where a chunk of columns begins.
+    ChunkLow,
+    /// Where it ends.
+    ChunkHigh,
+    /// The position along the vector axis.
+    Column,
+    /// Where a run of columns ends.
+    Stop,
+    /// The first of several columns that are walked at once.
+    Walked,
+    /// The number of a vector in its row.
+    Vector,
+    /// A lane.
+    Lane,
+    /// How many lanes count.
+    Count,
+    /// The first lane that a mask lets through.
+    From,
+    /// The lane after the last.
+    To,
+    /// An array of one vector's elements, or one element.
+    Elements,
+    /// A place in memory.
+    Place,
+    /// The number of an accumulator, of a chunk, or of a piece.
+    Index,
+    /// The number of an accumulator where another number is in use.
+    Other,
+    /// A scalar or vector that is read.
+    Element,
+    /// Its position.
+    Position,
+    /// How many elements there are.
+    Length,
+    /// The same as a vector.
+    LengthVector,
+    /// A difference.
+    Difference,
+    /// A sum.
+    Sum,
+    /// A mask of lanes.
+    Mask,
+    /// The first row of a tile.
+    TileRow,
+    /// The row after its last.
+    TileRowEnd,
+    /// Its rows.
+    TileRows,
+    /// The first column of a tile.
+    TileColumn,
+    /// The column after its last.
+    TileColumnEnd,
+}
+
+impl Name {
+    /// A value of the body.
+    pub fn value(value: Value) -> Name {
+        Name::Of(Part::Value, value, Copy::Only)
+    }
+
+    /// Something of a value that there is one of.
+    pub fn of(part: Part, value: Value) -> Name {
+        Name::Of(part, value, Copy::Only)
+    }
+
+    /// A copy of something of a value, of several.
+    pub fn copy(part: Part, value: Value, copy: usize) -> Name {
+        // Copies are the unrolled bodies of one loop: far fewer than 256.
+        Name::Of(part, value, Copy::Number(copy as u8))
+    }
+}
+
+impl From<Local> for Name {
+    fn from(local: Local) -> Name {
+        Name::Local(local)
+    }
+}

@@ -1,0 +1,128 @@
+//! The types of expressions, and which agree.
+
+use super::super::expr::{Expr, Infix, Prefix};
+use super::super::function::Function;
+use super::super::types::{Access, PointerType, Space, Type, ValueType};
+use super::{Checker, Rule, Typed, fault};
+
+impl Checker<'_> {
+    pub(super) fn expr(&mut self, e: &Expr) -> Typed {
+        match e {
+            Expr::Name(name) => Ok(self
+                .name(*name)?
+                .map(|known| match (known.array, known.ty) {
+                    (true, Type::Value(to)) => Type::Pointer(PointerType {
+                        to,
+                        space: Space::Private,
+                        access: Access::Write,
+                        unaligned: false,
+                    }),
+                    (_, ty) => ty,
+                })),
+            Expr::Integer(_) => Ok(Some(Type::INDEX)),
+            Expr::Float(dtype, _) => Ok(Some(Type::scalar(*dtype))),
+            Expr::Zeros | Expr::Text(_) => Ok(None),
+            Expr::Position => fault(Rule::Position, e),
+            Expr::Prefix(op, a) => self.prefix(*op, a, e),
+            Expr::Infix(op, both) => self.infix(*op, both, e),
+            Expr::Conditional(all) => {
+                self.condition(&all.0)?;
+                together(self.expr(&all.1)?, self.expr(&all.2)?, e)
+            }
+            Expr::Call(call) => {
+                let mut lanes = None;
+                for argument in &call.arguments {
+                    let ty = self.expr(argument)?;
+                    lanes = lanes.or(ty.and_then(|ty| ty.lanes()));
+                }
+                let arity = call.function.arity();
+                let differs = arity.is_some_and(|n| n != call.arguments.len());
+                let result = call.function.result();
+                let other = matches!((lanes, result.lanes()), (Some(a), Some(b)) if a != b);
+                match call.function {
+                    _ if differs || other => fault(Rule::Call, e),
+                    Function::Own(n, _) if !self.own.contains(&n) => fault(Rule::Functions, e),
+                    _ => Ok(Some(result)),
+                }
+            }
+            Expr::Element(both) => {
+                if self.expr(&both.1)?.is_some_and(|ty| !ty.is_integer()) {
+                    return fault(Rule::Element, e);
+                }
+                match self.expr(&both.0)? {
+                    Some(Type::Pointer(p)) => Ok(Some(Type::Value(p.to))),
+                    Some(Type::Value(ValueType::Vector(dtype, _))) => Ok(Some(Type::scalar(dtype))),
+                    None => Ok(None),
+                    Some(_) => fault(Rule::Element, e),
+                }
+            }
+            Expr::Cast(cast) => self.expr(&cast.1).map(|_| Some(cast.0)),
+        }
+    }
+
+    fn prefix(&mut self, op: Prefix, a: &Expr, e: &Expr) -> Typed {
+        let Some(ty) = self.expr(a)? else {
+            return Ok(None);
+        };
+        match (op, ty) {
+            (Prefix::Address, Type::Value(to)) => Ok(Some(Type::write(to))),
+            (Prefix::Dereference, Type::Pointer(p)) => Ok(Some(Type::Value(p.to))),
+            (Prefix::Address | Prefix::Dereference, _) => fault(Rule::Element, e),
+            (Prefix::Not, _) if !ty.is_integer() => fault(Rule::Condition, e),
+            (Prefix::Not, _) => Ok(Some(Type::INT)),
+            (_, Type::Value(_)) => Ok(Some(ty)),
+            _ => fault(Rule::Agree, e),
+        }
+    }
+
+    fn infix(&mut self, op: Infix, both: &(Expr, Expr), e: &Expr) -> Typed {
+        if op.joins() {
+            self.condition(&both.0)?;
+            self.condition(&both.1)?;
+            return Ok(Some(Type::INT));
+        }
+        let types = (self.expr(&both.0)?, self.expr(&both.1)?);
+        if let (Infix::Add, (Some(Type::Pointer(p)), offset)) = (op, types) {
+            return match offset {
+                Some(ty) if !ty.is_integer() => fault(Rule::Agree, e),
+                _ => Ok(Some(Type::Pointer(p))),
+            };
+        }
+        let ty = together(types.0, types.1, e)?;
+        match (op.compares(), ty) {
+            // A comparison of vectors gives integers of their lanes' size.
+            (true, Some(ty)) if ty.lanes().is_some() => Ok(None),
+            (true, _) => Ok(Some(Type::INT)),
+            (false, Some(Type::Value(_)) | None) => Ok(ty),
+            (false, _) => fault(Rule::Agree, e),
+        }
+    }
+}
+
+/// The type of two operands together.
+fn together(a: Option<Type>, b: Option<Type>, e: &Expr) -> Typed {
+    let (Some(of_a), Some(of_b)) = (a, b) else {
+        return Ok(a.or(b));
+    };
+    match (of_a.lanes(), of_b.lanes()) {
+        // A number is one of every lane.
+        (Some(_), None) if of_b.is_scalar() => Ok(Some(of_a)),
+        (None, Some(_)) if of_a.is_scalar() => Ok(Some(of_b)),
+        _ if agree(of_a, of_b) => Ok(Some(of_a)),
+        _ => fault(Rule::Agree, e),
+    }
+}
+
+/// Whether a value of one type may stand where the other is asked for. Numbers without lanes are converted; vectors are of one
+/// representation; a place to write is one to read.
+pub(super) fn agree(given: Type, asked: Type) -> bool {
+    match (given, asked) {
+        (Type::Value(ValueType::Vector(a, n)), Type::Value(ValueType::Vector(b, m))) => {
+            n == m && ValueType::representation(a) == ValueType::representation(b)
+        }
+        (Type::Pointer(a), Type::Pointer(b)) => {
+            a.to == b.to && (a.access == b.access || b.access == Access::Read)
+        }
+        _ => given.is_scalar() && asked.is_scalar(),
+    }
+}

@@ -1,0 +1,108 @@
+//! Names in C.
+
+use super::Printer;
+use crate::kernel::ir::{Copy, Local, Name, Part};
+
+impl Printer<'_> {
+    pub(super) fn name(&mut self, name: Name) {
+        let (stem, number) = match name {
+            Name::Param(i) => ("P", i),
+            Name::Pointer(i) => ("p", i),
+            Name::Number(i) => ("s", i),
+            Name::Base(i) => ("b", i),
+            Name::Loop(v) => ("i", v.0),
+            Name::Streams(i) => ("t", i),
+            Name::Left(i) => ("left", i),
+            Name::Argument(i) => (if i == 0 { "x" } else { "y" }, 0),
+            Name::Of(part, value, _) => (stem(part), value),
+            Name::Local(local) => return self.out.push_str(spelled(local)),
+        };
+        self.out.push_str(stem);
+        match name {
+            Name::Argument(_) => {}
+            _ => self.number(number.into()),
+        }
+        match name {
+            Name::Of(_, _, Copy::Number(copy)) => {
+                self.out.push('_');
+                self.number(copy.into());
+            }
+            Name::Of(_, _, Copy::Register) => self.out.push('_'),
+            _ => {}
+        }
+    }
+
+    /// A number without a sign.
+    pub(super) fn number(&mut self, number: u64) {
+        if number >= 10 {
+            self.number(number / 10);
+        }
+        // The remainder is a digit.
+        self.out.push(char::from(b'0' + (number % 10) as u8));
+    }
+}
+
+fn stem(part: Part) -> &'static str {
+    match part {
+        Part::Value => "v",
+        Part::Accumulator => "a",
+        Part::Places => "q",
+        Part::Result => "r",
+        Part::Total => "sum",
+        Part::Low => "low",
+        Part::Turn => "turn",
+        Part::Best => "w",
+        Part::Place => "y",
+        Part::Wide | Part::Run => "h",
+        Part::Nans => "n",
+        Part::Better => "t",
+        Part::Carry => "c",
+        Part::Owed => "owed",
+        Part::Partial => "e",
+        Part::Prefix | Part::PartialPlaces => "f",
+        Part::Row => "k",
+        Part::Staged => "g",
+        Part::Normal => "d",
+    }
+}
+
+fn spelled(local: Local) -> &'static str {
+    match local {
+        Local::Arguments => "a",
+        Local::Memory => "local",
+        Local::Begin => "begin",
+        Local::End => "end",
+        Local::Unit => "u",
+        Local::First => "first",
+        Local::Row => "row",
+        Local::Piece => "part",
+        Local::Low => "lo",
+        Local::High => "hi",
+        Local::ChunkLow => "c0",
+        Local::ChunkHigh => "c1",
+        Local::Column => "j",
+        Local::Stop => "stop",
+        Local::Walked => "w",
+        Local::Vector => "z",
+        Local::Lane => "l",
+        Local::Count => "m",
+        Local::From => "from",
+        Local::To => "to",
+        Local::Elements => "g",
+        Local::Place => "q",
+        Local::Index => "c",
+        Local::Other => "k",
+        Local::Element => "x",
+        Local::Position => "i",
+        Local::Length => "n",
+        Local::LengthVector => "n_",
+        Local::Difference => "d",
+        Local::Sum => "s",
+        Local::Mask => "t",
+        Local::TileRow => "r0",
+        Local::TileRowEnd => "r1",
+        Local::TileRows => "rows",
+        Local::TileColumn => "jb",
+        Local::TileColumnEnd => "je",
+    }
+}

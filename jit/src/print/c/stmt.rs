@@ -1,0 +1,157 @@
+//! Statements in C, a line each.
+
+use super::Printer;
+use crate::kernel::ir::{Block, Expr, Extent, Loop, Stmt, Type, Variable};
+
+impl Printer<'_> {
+    pub(super) fn block(&mut self, block: &Block) {
+        block.iter().for_each(|stmt| self.stmt(stmt));
+    }
+
+    fn line(&mut self) {
+        self.out.extend(std::iter::repeat_n(' ', self.indent));
+    }
+
+    fn stmt(&mut self, stmt: &Stmt) {
+        if let Stmt::Verbatim(text) = stmt {
+            return self.out.push_str(text);
+        }
+        self.line();
+        match stmt {
+            Stmt::If(test, then, otherwise) => self.branch(test, then, otherwise),
+            Stmt::For(l) => self.range(l),
+            Stmt::While(test, body) => {
+                self.out.push_str("while (");
+                self.expr(test);
+                self.out.push_str(") ");
+                self.braces(body);
+                self.out.push('\n');
+            }
+            Stmt::Scope(body) => {
+                self.braces(body);
+                self.out.push('\n');
+            }
+            simple => {
+                self.simple(simple);
+                self.out.push('\n');
+            }
+        }
+    }
+
+    /// A statement without blocks.
+    fn simple(&mut self, stmt: &Stmt) {
+        match stmt {
+            Stmt::Declare(variable) => self.declare(variable),
+            Stmt::Assign(to, op, value) => {
+                self.expr(to);
+                self.out.push(' ');
+                self.out.push_str(op.map_or("", |op| op.symbol()));
+                self.out.push_str("= ");
+                self.expr(value);
+            }
+            Stmt::Call(call) => self.expr(call),
+            Stmt::Unused(name) => {
+                self.out.push_str("(void)");
+                self.name(*name);
+            }
+            Stmt::Opaque(name) => {
+                self.out.push_str("__asm__(\"\" : \"+r\"(");
+                self.name(*name);
+                self.out.push_str("))");
+            }
+            Stmt::Return(value) => {
+                self.out.push_str("return ");
+                self.expr(value);
+            }
+            Stmt::If(..) | Stmt::For(_) | Stmt::While(..) | Stmt::Scope(_) | Stmt::Verbatim(_) => {}
+        }
+        self.out.push(';');
+    }
+
+    fn declare(&mut self, variable: &Variable) {
+        if variable.constant && !matches!(variable.ty, Type::Pointer(_)) {
+            self.out.push_str("const ");
+        }
+        self.ty(variable.ty);
+        if !matches!(variable.ty, Type::Pointer(_)) {
+            self.out.push(' ');
+        }
+        self.name(variable.name);
+        if let Extent::Array(n) | Extent::Aligned(n) = variable.extent {
+            self.out.push('[');
+            self.number(n.into());
+            self.out.push(']');
+        }
+        if matches!(variable.extent, Extent::Aligned(_)) {
+            self.out.push_str(" __attribute__((aligned(64)))");
+        }
+        if let Some(value) = &variable.value {
+            self.out.push_str(" = ");
+            self.expr(value);
+        }
+    }
+
+    fn branch(&mut self, test: &Expr, then: &Block, otherwise: &Block) {
+        self.out.push_str("if (");
+        self.expr(test);
+        self.out.push_str(") ");
+        self.body(then);
+        if !otherwise.is_empty() {
+            self.out.push('\n');
+            self.line();
+            self.out.push_str("else ");
+            self.body(otherwise);
+        }
+        self.out.push('\n');
+    }
+
+    fn range(&mut self, l: &Loop) {
+        self.out.push_str("for (");
+        if let Some(from) = &l.from {
+            self.value_type(l.ty);
+            self.out.push(' ');
+            self.name(l.variable);
+            self.out.push_str(" = ");
+            self.expr(from);
+        }
+        self.out.push_str("; ");
+        self.name(l.variable);
+        if l.whole {
+            self.out.push_str(" + ");
+            self.integer(l.step);
+            self.out.push_str(" <= ");
+        } else {
+            self.out.push_str(" < ");
+        }
+        // A comparison binds less tightly than any bound but another comparison, which no bound is.
+        self.expr(&l.to);
+        self.out.push_str("; ");
+        self.name(l.variable);
+        if l.step == 1 {
+            self.out.push_str("++) ");
+        } else {
+            self.out.push_str(" += ");
+            self.integer(l.step);
+            self.out.push_str(") ");
+        }
+        self.body(&l.body);
+        self.out.push('\n');
+    }
+
+    /// What a condition or loop is of: one plain statement without braces, or a block.
+    fn body(&mut self, block: &Block) {
+        match &block.0[..] {
+            [one @ (Stmt::Assign(..) | Stmt::Call(_) | Stmt::Return(_))] => self.simple(one),
+            _ => self.braces(block),
+        }
+    }
+
+    fn braces(&mut self, block: &Block) {
+        self.out.push_str("{\n");
+        self.indent += 2;
+        self.block(block);
+        self.indent -= 2;
+        self.line();
+        self.out.push('}');
+    }
+}

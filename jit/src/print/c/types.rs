@@ -1,0 +1,61 @@
+//! Types in C.
+
+use super::Printer;
+use crate::kernel::ir::{Access, Type, ValueType};
+use ferrotrace_kernels::support;
+use ferrotrace_runtime::DType;
+
+impl Printer<'_> {
+    pub(super) fn ty(&mut self, ty: Type) {
+        let pointer = match ty {
+            Type::Void => return self.out.push_str("void"),
+            Type::Value(value) => return self.value_type(value),
+            Type::Pointer(pointer) => pointer,
+        };
+        if pointer.access == Access::Read {
+            self.out.push_str("const ");
+        }
+        self.value_type(pointer.to);
+        self.out
+            .push_str(if pointer.unaligned { "u *" } else { " *" });
+    }
+
+    pub(super) fn value_type(&mut self, ty: ValueType) {
+        let text = match ty {
+            ValueType::Index => "long long",
+            ValueType::Word => "unsigned",
+            ValueType::LongWord => "unsigned long",
+            ValueType::Byte => "char",
+            ValueType::Memory(dtype) => memory_type(dtype),
+            ValueType::Scalar(dtype) => lane_type(dtype),
+            ValueType::Vector(dtype, lanes) => {
+                self.out.push_str(support::c_type(dtype));
+                self.out.push('x');
+                return self.number(lanes.into());
+            }
+        };
+        self.out.push_str(text);
+    }
+}
+
+/// The type of an element in memory.
+pub(crate) fn memory_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool | DType::U8 => "unsigned char",
+        DType::I8 => "signed char",
+        DType::I16 => "short",
+        DType::F16 | DType::BF16 => "unsigned short",
+        DType::I32 => "int",
+        DType::I64 => "long",
+        DType::F32 => "float",
+        DType::F64 => "double",
+    }
+}
+
+/// The type of one lane of a value.
+pub(crate) fn lane_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::Bool => "int",
+        other => memory_type(other.compute()),
+    }
+}
