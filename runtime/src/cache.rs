@@ -1,7 +1,7 @@
 //! The cache of compiled kernels, in memory and on disk.
 
-use crate::store::Store;
-use crate::{Config, Result, kernel, notes};
+use crate::store::{Store, notes};
+use crate::{Config, Result, kernel};
 use std::path::PathBuf;
 
 /// Forgets every compiled kernel: those in memory (kernels in use stay loaded until their last user is gone), and those

@@ -251,6 +251,20 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// A run-time fault that a kernel reported, such as an index out of range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The site in the kernel, not 0.
+    pub site: i64,
+    /// The offending index.
+    pub index: i64,
+}
+
+/// Tells the user of something that does not stop the program.
+pub(crate) fn warn(message: &str) {
+    eprintln!("ferrotrace: warning: {message}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,65 +3,72 @@
 //! Everything unsafe of the library that is not a ready-made kernel is in this crate, behind safe functions.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod buffer;
-pub mod cache;
-mod compiler;
-mod config;
-mod counters;
-mod cuda;
-mod device;
-mod digest;
-mod dtype;
-mod element;
-mod elf;
-mod environment;
-mod error;
-mod float_environment;
-mod folder;
-pub mod host;
-#[doc(hidden)]
-pub mod inject;
-mod isa;
-mod kernel;
-mod launch;
-mod layout;
-mod library;
-mod locks;
-mod log;
-pub mod notes;
-mod pool;
-mod profile;
-mod scalar;
-mod shape;
-mod store;
-mod stripe;
-mod workdir;
+// The modules in the order of their dependencies: none imports one below it (`tests/architecture.rs`).
 
-pub use buffer::{Buffer, BufferId};
+// What describes a tensor's data.
+mod types;
+
+mod error;
+
+// What the environment asks for.
+mod config;
+
+// The thread pool, and copies of shared things for each thread.
+mod threads;
+
+// Counters and logs.
+mod observe;
+
+// The CPU's side: instruction set, caches, memory.
+pub mod host;
+
+// Files shared by processes: compiled kernels and what was measured.
+mod store;
+
+// The C compiler, and loading what it made.
+mod compiler;
+
+// A CUDA device's side: driver, memory, NVRTC, launches, graphs, vendors' libraries.
+mod cuda;
+
+// Buffers, and what is asked of a device of either kind.
+mod device;
+
+// Kernels: source, compiled, cached, loaded.
+mod kernel;
+
+// Runs of kernels.
+mod launch;
+
+mod profile;
+
+pub mod cache;
+
 pub use compiler::CCompiler;
-pub use config::Config;
-pub use counters::{Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted};
+pub use config::{Channel, Channels, Config, MAX_THREADS};
 pub use cuda::{
-    Activation, Capture, Convolution, ConvolutionPart, Matrix, Product, Recording, Uncaptured,
-    Verdict, compile_for, convolve, convolves, product, record, recorded, take_refusal,
+    Activation, Capture, Convolution, ConvolutionPart, Grid, Recording, Uncaptured, Verdict,
+    compile_for, convolves, record, recorded, take_refusal,
 };
-pub use device::Device;
-pub use dtype::{Category, DType};
-pub use element::Element;
-pub use error::{Context, Error, ErrorKind, Result};
-pub use float_environment::{Control, FloatEnvironment, with_control};
-pub use isa::Isa;
+pub use device::{Buffer, BufferId, Matrix, Product, convolve, product};
+pub use error::{Context, Error, ErrorKind, Fault, Result};
+pub use host::Isa;
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
     compile_unkept, identity,
 };
 pub use launch::{
-    Binding, Fault, Grid, Launch, Member, Prepared, launch, launch_noting, launch_together, prepare,
+    Binding, Launch, Member, Prepared, launch, launch_noting, launch_together, prepare,
 };
-pub use layout::{Layout, Offsets, Strides};
-pub use log::{Channel, Channels, is_logged, log, next_plan, of_plan};
-pub use pool::{MAX_THREADS, Pool, with_threads};
+pub use observe::counters::{
+    Counter, Stats, count, live_bytes, reset_stats, stats, stats_scope, uncounted,
+};
+#[doc(hidden)]
+pub use observe::inject;
+pub use observe::log::{is_logged, log, next_plan, of_plan};
 pub use profile::{Activity, Label, Profile, Span, Timer, is_profiling, profile};
-pub use scalar::Scalar;
-pub use shape::Shape;
-pub use stripe::{Apart, STRIPES, Striped, stripe};
+pub use store::notes;
+pub use threads::float_environment::{Control, FloatEnvironment, with_control};
+pub use threads::pool::{Pool, with_threads};
+pub use threads::stripe::{Apart, STRIPES, Striped, stripe};
+pub use types::{Category, DType, Device, Element, Layout, Offsets, Scalar, Shape, Strides};

@@ -1,13 +1,15 @@
 //! The host's C compiler: found, identified once, and run on generated sources.
 
+pub(crate) mod elf;
+pub(crate) mod library;
 mod probe;
 mod process;
 
-use crate::folder::Folder;
-use crate::inject::{self, Site};
-use crate::store::{self, Store};
-use crate::workdir::{self, WorkDir};
-use crate::{Config, Error, ErrorKind, Isa, Result, digest};
+use crate::observe::inject::{self, Site};
+use crate::store::folder::Folder;
+use crate::store::workdir::{self, WorkDir};
+use crate::store::{self, Store, digest};
+use crate::{Config, Error, ErrorKind, Isa, Result};
 use once_cell::sync::OnceCell;
 use process::{Cause, Failure};
 use std::ffi::{OsStr, OsString};

@@ -2,9 +2,11 @@
 
 use super::process::{self, Silence};
 use super::{CCompiler, Family, Stages};
-use crate::folder::Folder;
+use crate::error::warn;
 use crate::store::RECORD;
-use crate::{Error, ErrorKind, Result, digest, host};
+use crate::store::digest;
+use crate::store::folder::Folder;
+use crate::{Error, ErrorKind, Result};
 use std::ffi::{OsStr, OsString};
 use std::fs::Metadata;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -247,7 +249,7 @@ impl Record {
     /// The record of this name. One that is damaged is deleted; one that is not trusted does not count.
     fn read(folder: &Folder, name: &str) -> Option<Record> {
         let content = folder.read(name).unwrap_or_else(|why| {
-            host::warn(&format!("not read: {why}"));
+            warn(&format!("not read: {why}"));
             None
         })?;
         let record = Record::parse(&content.bytes);
@@ -314,7 +316,7 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folder::Sharing;
+    use crate::store::folder::Sharing;
 
     #[test]
     fn versions() {

@@ -5,7 +5,7 @@
 //! whole when its time is over.
 
 use super::Stages;
-use crate::workdir::WorkDir;
+use crate::store::workdir::WorkDir;
 use crate::{Channel, Config, log};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};

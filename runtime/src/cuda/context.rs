@@ -4,11 +4,11 @@ use super::Stopwatch;
 use super::blas::Blas;
 use super::copy::Staging;
 use super::dnn::Dnn;
-use super::memory::Shelves;
+use super::memory::{Scratch, Shelves};
 use super::record::{self, Uncaptured};
 use super::verdict::Slot;
 use super::{Nvrtc, driver};
-use crate::{Buffer, Device, Error, ErrorKind, Result};
+use crate::{Device, Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, result, sys};
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
@@ -214,18 +214,12 @@ impl Context {
     pub(crate) fn bandwidth(&'static self) -> Result<u64> {
         let measured = self.bandwidth.get_or_try_init(|| {
             const BYTES: usize = 512 << 20;
-            let (from, to) = (
-                Buffer::allocate(&self.device(), BYTES)?,
-                Buffer::allocate(&self.device(), BYTES)?,
-            );
+            let (from, to) = (Scratch::new(self, BYTES)?, Scratch::new(self, BYTES)?);
             let mut least = Duration::MAX;
             for _ in 0..4 {
                 let watch = Stopwatch::start(self);
-                // SAFETY: both buffers are of this device, of so many bytes, and apart.
-                unsafe {
-                    let (from, to) = (from.as_ptr() as u64, to.as_ptr() as u64);
-                    super::device_to_device(self, to, from, BYTES)?;
-                }
+                // SAFETY: both blocks are of this device, of so many bytes, and apart.
+                unsafe { super::device_to_device(self, to.address(), from.address(), BYTES)? };
                 let time = watch.and_then(Stopwatch::stop);
                 least = least.min(time.unwrap_or(Duration::MAX));
             }

@@ -8,7 +8,8 @@ pub(super) use library::Library;
 use super::libraries::{self, Wanted, functions};
 use super::record::{self, Command, Work};
 use super::{Activation, Context, context};
-use crate::{Buffer, Config, DType, Device, Error, ErrorKind, Result, host};
+use crate::error::warn;
+use crate::{Config, DType, Device, Error, ErrorKind, Result};
 use cudarc::cudnn::sys::{self, cudnnBackendDescriptor_t as Raw, cudnnStatus_t as Status};
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::{Mutex, MutexGuard};
@@ -58,7 +59,7 @@ pub struct Convolution {
 
 impl Convolution {
     /// The positions, among input, weight and result, of both operands and of what is computed.
-    fn order(&self) -> [usize; 3] {
+    pub(crate) fn order(&self) -> [usize; 3] {
         match self.part {
             ConvolutionPart::Result => [0, 1, 2],
             ConvolutionPart::Input => [2, 1, 0],
@@ -71,7 +72,7 @@ impl Convolution {
         self.bias || self.activation != Activation::None
     }
 
-    fn bytes(&self, tensor: usize) -> usize {
+    pub(crate) fn bytes(&self, tensor: usize) -> usize {
         let elements: i64 = self.sizes[tensor].iter().product();
         elements as usize * self.dtype_of(tensor).size()
     }
@@ -166,7 +167,7 @@ static FOUND: Lazy<Result<Found, String>> = Lazy::new(|| {
     if let Err(why) = &found
         && config.cudnn_folder.is_some()
     {
-        host::warn(&format!("FERROTRACE_CUDNN: cuDNN could not be loaded{why}"));
+        warn(&format!("FERROTRACE_CUDNN: cuDNN could not be loaded{why}"));
     }
     found
 });
@@ -203,7 +204,7 @@ fn api() -> Result<&'static Api> {
     api.map_err(|why| Error::new(ErrorKind::Device(format!("there is no cuDNN{why}"))))
 }
 
-fn is_present() -> bool {
+pub(crate) fn is_present() -> bool {
     FOUND.is_ok()
 }
 
@@ -226,7 +227,7 @@ impl Dnn {
     pub(super) fn new(context: &Context) -> Result<Dnn> {
         let library = Library::new(context).inspect_err(|error| {
             let why = error.to_string();
-            host::warn(&format!(
+            warn(&format!(
                 "cuDNN does not start, and other kernels compute convolutions: {why} ({})",
                 describe()
             ));
@@ -261,52 +262,24 @@ pub fn convolves(device: &Device, form: &Convolution) -> Result<bool> {
     Ok(dnn.lock().prepare(form)?.is_some())
 }
 
-/// Puts a convolution on the device's stream: of two operands, in the order that [`ConvolutionPart`] names them in,
-/// each from a byte of a buffer on, at a multiple of 16, and so the bias that the form asks for; the result starts its
-/// buffer.
+/// Bytes of memory that a convolution's algorithm needs besides its tensors, none where there is no algorithm.
 ///
 /// # Errors
-/// `Internal` for a form that [`convolves`] refuses, or memory that does not fit it; `OutOfMemory` for what the
-/// algorithm needs besides; `Device` for what the library answers.
-pub fn convolve(
-    form: &Convolution,
-    operands: [(&Buffer, usize); 2],
-    bias: Option<(&Buffer, usize)>,
-    out: &Buffer,
-) -> Result<()> {
-    let device = out.device();
-    let index = device.cuda_index();
-    let Some(index) = index.filter(|_| is_present() && form.is_sound()) else {
-        return Err(Error::internal("a convolution that no library computes"));
-    };
-    if bias.is_some() != form.bias {
-        return Err(Error::internal("a convolution without its bias"));
-    }
-    let sizes = form.order().map(|tensor| form.bytes(tensor));
-    let channels = form.sizes[2][1] as usize * form.dtype.size();
-    let tensors = [operands[0], operands[1], (out, 0)].into_iter().chain(bias);
-    let mut words = Vec::with_capacity(5);
-    for ((buffer, first), bytes) in tensors.zip(sizes.into_iter().chain([channels])) {
-        let address = buffer.as_ptr() as u64 + first as u64;
-        let fits = first + bytes <= buffer.bytes() && address.is_multiple_of(16);
-        if !fits || buffer.device() != device {
-            return Err(Error::internal(
-                "a convolution's tensor is not where it should be",
-            ));
-        }
-        words.push(address);
-    }
+/// `Device` for what the library answers.
+pub(crate) fn workspace_bytes(index: u32, form: &Convolution) -> Result<Option<usize>> {
     let context = context(index)?;
     context.bind()?;
-    let bytes = context.dnn()?.lock().prepare(form)?;
-    let bytes = bytes.ok_or_else(|| Error::internal("a convolution without an algorithm"))?;
-    // Handed on in the stream's order when it is dropped.
-    let workspace = Buffer::allocate(device, bytes)?;
-    let address = match bytes {
-        0 => 0,
-        _ => workspace.as_ptr() as u64,
-    };
-    words.insert(3, address);
+    context.dnn()?.lock().prepare(form)
+}
+
+/// Puts a convolution on the device's stream: `words` are the addresses of both operands, the result, the workspace and
+/// the bias, if there is one.
+///
+/// # Errors
+/// `Device` for what the library answers.
+pub(crate) fn run(index: u32, form: &Convolution, words: Vec<u64>) -> Result<()> {
+    let context = context(index)?;
+    context.bind()?;
     if record::is_on() {
         record::add(Command {
             work: Work::Convolution(Box::new(form.clone())),
@@ -320,11 +293,11 @@ pub fn convolve(
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use smallvec::smallvec;
 
-    pub(super) fn form() -> Convolution {
+    pub(crate) fn form() -> Convolution {
         Convolution {
             dtype: DType::F16,
             wide: false,
@@ -371,8 +344,5 @@ mod tests {
     #[test]
     fn the_host_has_no_such_library() {
         assert_eq!(convolves(&Device::cpu(), &form()).ok(), Some(false));
-        let buffer = Buffer::allocate(&Device::cpu(), 4096).expect("memory");
-        let both = [(&buffer, 0), (&buffer, 0)];
-        assert!(convolve(&form(), both, None, &buffer).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! The presence of a CUDA driver.
 
-use crate::library::loader_says;
+use crate::compiler::library::loader_says;
 use crate::{Error, ErrorKind, Result};
 use once_cell::sync::Lazy;
 

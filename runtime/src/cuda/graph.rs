@@ -10,8 +10,8 @@ mod arena;
 use super::context::failed;
 use super::record::{Command, Recording, Symbol, Work, symbol_at};
 use super::{Context, context};
-use crate::counters::{Counter, count};
-use crate::{Buffer, Error, Result};
+use crate::observe::counters::{Counter, count};
+use crate::{Error, Result};
 use arena::{ALIGN, places};
 use cudarc::driver::sys;
 use std::ffi::c_void;
@@ -139,23 +139,33 @@ impl Capture {
         }
     }
 
-    /// Puts the commands on the device's stream, working on these buffers, each from a byte of it on.
+    /// The index of the device.
+    pub(crate) fn device(&self) -> u32 {
+        self.context.index()
+    }
+
+    /// Puts the commands on the device's stream, working on memory that begins at these addresses and has so many bytes
+    /// from there on; none for memory that is not the device's. `own` is a block of [`own_bytes`](Self::own_bytes).
     ///
     /// # Errors
-    /// `Internal` for buffers of another device, or too small; `OutOfMemory` for the graph's own memory; `Device` for
-    /// what the driver answers. Nothing has run then.
-    pub fn launch<'a>(&mut self, buffers: impl Iterator<Item = (&'a Buffer, usize)>) -> Result<()> {
+    /// `Internal` for memory of another device, or too little; `Device` for what the driver answers. Nothing has run
+    /// then.
+    pub(crate) fn launch_on(
+        &mut self,
+        memory: impl Iterator<Item = Option<(u64, usize)>>,
+        own: u64,
+    ) -> Result<()> {
         let index = self.context.index();
         let mut count_of = 0;
-        for (block, (buffer, first)) in buffers.enumerate() {
-            let fits = block + 1 < self.given.len()
-                && buffer.bytes().checked_sub(first) >= Some(self.given[block]);
-            if !fits || buffer.device().cuda_index() != Some(index) {
+        for (block, memory) in memory.enumerate() {
+            let enough = |&(_, bytes): &(u64, usize)| {
+                block + 1 < self.given.len() && bytes >= self.given[block]
+            };
+            let Some((address, _)) = memory.filter(enough) else {
                 return Err(Error::internal(
                     "a graph is given other memory than it needs",
                 ));
-            }
-            let address = buffer.as_ptr() as u64 + first as u64;
+            };
             if self.lending[block] && !address.is_multiple_of(ALIGN as u64) {
                 return Err(Error::internal("a graph's result begins within a block"));
             }
@@ -165,8 +175,7 @@ impl Capture {
         if count_of + 1 != self.given.len() {
             return Err(Error::internal("a graph is given too little memory"));
         }
-        let own = Buffer::allocate(&self.context.device(), self.own_bytes())?;
-        self.place(count_of, own.as_ptr() as u64);
+        self.place(count_of, own);
         self.context.bind()?;
         match &self.graph {
             None => self.graph = Some(self.instantiate()?),
@@ -176,8 +185,8 @@ impl Capture {
         let Some(graph) = &self.graph else {
             return Err(Error::internal("a graph was not made"));
         };
-        // SAFETY: the graph is whole; what its commands read and write is memory of the buffers given, as recorded, and
-        // the block above, which is handed on in the stream's order.
+        // SAFETY: the graph is whole; what its commands read and write is the memory given, as recorded, and the
+        // block of its own, which is handed on in the stream's order.
         unsafe { sys::cuGraphLaunch(graph.exec, self.context.stream()) }
             .result()
             .map_err(failed(index, "a graph's launch"))?;

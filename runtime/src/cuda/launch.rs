@@ -1,10 +1,10 @@
 //! Launches on a device: arguments packed into one block of memory.
 
 use super::context::failed;
+use super::memory::Scratch;
 use super::record::{self, Command, Uncaptured, Work};
 use super::{Context, Function, Verdict};
-use crate::counters::{Counter, count};
-use crate::launch::Launch;
+use crate::observe::counters::{Counter, count};
 use crate::{Error, Result};
 use cudarc::driver::{result, sys};
 use smallvec::SmallVec;
@@ -12,53 +12,64 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
 
-/// Memory that goes back to the device's pool in the stream's order.
-struct Scratch<'a>(&'a Context, u64, usize);
+/// How a kernel of a CUDA device is launched, besides the number of blocks. The CPU needs none of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grid {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Blocks of `finish`.
+    pub finish_blocks: usize,
+    /// Threads of a block of `finish`.
+    pub finish_threads: u32,
+    /// Bytes of memory that the threads of a block share, beyond what the source declares.
+    pub shared: u32,
+    /// Whether the kernel checks indices that no kernel before it has checked: its verdict is waited for.
+    pub reports: bool,
+    /// Launches that one of the kernel takes: it reads its arguments from a table. 0: they are its arguments.
+    pub table: u32,
+}
 
-impl Drop for Scratch<'_> {
-    fn drop(&mut self) {
-        if self.1 != 0 && !record::release(self.1) {
-            self.0.release(self.1, self.2);
-        }
-    }
+/// What a launch gives a kernel.
+pub(crate) struct Call<'a> {
+    /// Addresses of the bindings.
+    pub pointers: &'a [u64],
+    pub params: &'a [i64],
+    pub scalars: &'a [u64],
+    /// Blocks of the kernel.
+    pub blocks: usize,
+    /// Bytes of memory that the blocks share, with arbitrary contents.
+    pub scratch: usize,
+    pub grid: Grid,
 }
 
 /// Launches a kernel, and its `finish` after it, on the device's stream; `waits` says whether both wait for what is
-/// before them, `pointers` are addresses of the bindings. What it reports is part of the verdict.
+/// before them. What it reports is part of the verdict.
 pub(crate) fn launch(
     context: &'static Context,
     (entry, finish, waits): (Function, Option<Function>, bool),
-    pointers: &[u64],
-    launch: &Launch<'_>,
+    call: &Call<'_>,
     verdict: &mut Option<Verdict>,
 ) -> Result<()> {
-    if launch.grid.reports {
+    if call.grid.reports {
         record::refuse(Uncaptured::ChecksIndices)?;
     }
-    let scratch = match launch.scratch {
-        0 => 0,
-        bytes => match record::allocate(context.index(), bytes) {
-            Some(symbol) => symbol,
-            None => context.allocate(bytes)?,
-        },
-    };
-    let scratch = Scratch(context, scratch, launch.scratch);
+    let scratch = Scratch::new(context, call.scratch)?;
     context.bind()?;
-    let faults = match (launch.grid.reports, &mut *verdict) {
+    let faults = match (call.grid.reports, &mut *verdict) {
         (false, _) => context.nowhere(),
         (true, Some(verdict)) => verdict.address(),
         (true, none) => none.insert(Verdict::new(context)?).address(),
     };
     // Every member of the kernel's argument structure is 8 bytes wide.
-    let mut args: SmallVec<[u64; 64]> = SmallVec::from_slice(pointers);
-    args.extend(launch.params.iter().map(|&p| p as u64));
-    args.extend_from_slice(launch.scalars);
-    args.push(scratch.1);
+    let mut args: SmallVec<[u64; 64]> = SmallVec::from_slice(call.pointers);
+    args.extend(call.params.iter().map(|&p| p as u64));
+    args.extend_from_slice(call.scalars);
+    args.push(scratch.address());
     args.push(faults);
-    let grid = &launch.grid;
+    let grid = &call.grid;
     allow_shared(context, entry, grid.shared)?;
-    let first = pointers.len() + launch.params.len();
-    let scalars = first..first + launch.scalars.len();
+    let first = call.pointers.len() + call.params.len();
+    let scalars = first..first + call.scalars.len();
     let start = |function, blocks, block, args: &mut SmallVec<[u64; 64]>| match record::is_on() {
         true => note(function, blocks, block, waits, args, scalars.clone()),
         false => start(context, function, blocks, block, args),
@@ -66,13 +77,13 @@ pub(crate) fn launch(
     if !record::is_on() {
         count(Counter::KernelsLaunched, 1);
     }
-    start(entry, launch.chunks, (grid.threads, grid.shared), &mut args)?;
+    start(entry, call.blocks, (grid.threads, grid.shared), &mut args)?;
     if let Some(finish) = finish {
         let block = (grid.finish_threads, 0);
         start(finish, grid.finish_blocks, block, &mut args)?;
     }
     match verdict {
-        Some(verdict) if launch.grid.reports => verdict.record(),
+        Some(verdict) if call.grid.reports => verdict.record(),
         _ => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 //! same name on the loader's path is never called in its place.
 
 use crate::Config;
-use crate::library::loader_says;
+use crate::compiler::library::loader_says;
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, OsStr};
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@
 use super::Context;
 use super::context::failed;
 use super::record::{self, Work};
-use crate::counters::{Counter, count};
 use crate::host::size_class::{CLASSES, class_of, size_of};
-use crate::inject::{self, Site};
+use crate::observe::counters::{Counter, count};
+use crate::observe::inject::{self, Site};
 use crate::{Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, sys};
 use std::mem::MaybeUninit;
@@ -168,5 +168,43 @@ impl Context {
         unsafe { sys::cuMemsetD8Async(at, 0, bytes, self.stream()) }
             .result()
             .map_err(failed(self.index(), "clearing memory"))
+    }
+}
+
+/// A block of memory for one task, which goes back in the stream's order: none of 0 bytes.
+pub(super) struct Scratch<'a> {
+    context: &'a Context,
+    address: u64,
+    bytes: usize,
+}
+
+impl Scratch<'_> {
+    /// A block of so many bytes, with arbitrary contents; a symbol while this thread records for the device.
+    pub fn new(context: &Context, bytes: usize) -> Result<Scratch<'_>> {
+        let address = match bytes {
+            0 => 0,
+            bytes => match record::allocate(context.index(), bytes) {
+                Some(symbol) => symbol,
+                None => context.allocate(bytes)?,
+            },
+        };
+        Ok(Scratch {
+            context,
+            address,
+            bytes,
+        })
+    }
+
+    /// Where it starts; 0 for none.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+}
+
+impl Drop for Scratch<'_> {
+    fn drop(&mut self) {
+        if self.address != 0 && !record::release(self.address) {
+            self.context.release(self.address, self.bytes);
+        }
     }
 }

@@ -21,16 +21,21 @@ mod peer;
 mod record;
 mod verdict;
 
+pub use blas::Activation;
 pub(crate) use blas::describe as describe_cublas;
-pub use blas::{Activation, Matrix, Product, product};
+pub(crate) use blas::{Request, is_present as multiplies, multiply};
 pub(crate) use context::{Context, context};
 pub(crate) use copy::{device_to_device, device_to_host, host_to_device};
 pub(crate) use dnn::describe as describe_cudnn;
-pub use dnn::{Convolution, ConvolutionPart, convolve, convolves};
+#[cfg(test)]
+pub(crate) use dnn::tests::form as convolution_form;
+pub use dnn::{Convolution, ConvolutionPart, convolves};
+pub(crate) use dnn::{is_present as has_convolutions, run as run_convolution, workspace_bytes};
 pub(crate) use driver::probe;
 pub(crate) use events::Stopwatch;
 pub use graph::Capture;
-pub(crate) use launch::{launch, launch_table};
+pub use launch::Grid;
+pub(crate) use launch::{Call, launch, launch_table};
 pub(crate) use module::{Function, Module};
 pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;

@@ -2,8 +2,9 @@
 
 use super::Context;
 use super::context::failed;
-use crate::inject::{self, Site};
-use crate::{Error, ErrorKind, Result, elf};
+use crate::compiler::elf;
+use crate::observe::inject::{self, Site};
+use crate::{Error, ErrorKind, Result};
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::CString;
 

@@ -2,7 +2,7 @@
 
 use super::libraries::{self, Wanted, functions};
 use crate::compiler::saved_failure;
-use crate::inject::{self, Site};
+use crate::observe::inject::{self, Site};
 use crate::{Error, ErrorKind, Result};
 use cudarc::nvrtc::sys;
 use once_cell::sync::Lazy;

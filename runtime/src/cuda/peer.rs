@@ -4,7 +4,7 @@ use super::Context;
 use super::context::failed;
 use super::record::{self, Uncaptured};
 use crate::Result;
-use crate::counters::{Counter, count};
+use crate::observe::counters::{Counter, count};
 use cudarc::driver::{DriverError, sys};
 use parking_lot::Mutex;
 use std::ptr;

@@ -2,9 +2,8 @@
 
 use super::Context;
 use super::context::failed;
-use crate::Result;
-use crate::counters::{Counter, count};
-use crate::launch::Fault;
+use crate::observe::counters::{Counter, count};
+use crate::{Fault, Result};
 use cudarc::driver::{DriverError, sys};
 use std::ptr;
 

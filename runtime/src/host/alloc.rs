@@ -9,8 +9,8 @@
 use super::machine::memory_bytes;
 use super::plain;
 use super::size_class::{CLASSES, LARGE, class_of, size_of};
-use crate::counters::live_bytes;
-use crate::inject::{self, Site};
+use crate::observe::counters::live_bytes;
+use crate::observe::inject::{self, Site};
 use crate::{Config, Error, ErrorKind, Result};
 use parking_lot::Mutex;
 use std::alloc::Layout;

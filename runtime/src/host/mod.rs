@@ -3,6 +3,7 @@
 pub(crate) mod alloc;
 mod arithmetic;
 mod bandwidth;
+mod isa;
 mod machine;
 mod plain;
 pub(crate) mod size_class;
@@ -10,11 +11,7 @@ pub(crate) mod size_class;
 pub use alloc::{cached_bytes, trim};
 pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
+pub use isa::Isa;
 pub use machine::{
     cache_bytes, exceeds_caches, last_cache_bytes, lower_priority, memory_bytes, model_name,
 };
-
-/// Tells the user of something that does not stop the program.
-pub(crate) fn warn(message: &str) {
-    eprintln!("ferrotrace: warning: {message}");
-}

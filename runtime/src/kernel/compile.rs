@@ -2,11 +2,13 @@
 
 use super::toolchain::{Image, Place, Toolchain};
 use super::{Kernel, KernelSource, source};
-use crate::counters::{Counter, count};
-use crate::folder::Folder;
-use crate::locks::Locks;
+use crate::error::warn;
+use crate::observe::counters::{Counter, count};
+use crate::store::digest;
+use crate::store::folder::Folder;
+use crate::store::locks::Locks;
 use crate::store::{Artifact, Store};
-use crate::{Channel, Config, Device, Error, Result, digest, log};
+use crate::{Channel, Config, Device, Error, Result, log};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
@@ -358,7 +360,7 @@ fn dump(claim: &Claim<'_>) {
             Folder::named(dir)?.write(&file, text.as_bytes())
         };
         if let Err(e) = write() {
-            crate::host::warn(&format!(
+            warn(&format!(
                 "a source could not be written to {}: {e}",
                 dir.display()
             ));

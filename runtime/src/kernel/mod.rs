@@ -13,13 +13,28 @@ pub use compile::{
 pub use source::{KernelSource, Part};
 use toolchain::Image;
 
-use crate::launch::Args;
-use crate::library::Library;
-use crate::{Result, cuda, digest};
+use crate::compiler::library::Library;
+use crate::store::digest;
+use crate::{Result, cuda};
 use once_cell::sync::OnceCell;
 use std::fmt;
 use std::os::raw::c_char;
 use std::sync::Arc;
+
+/// `ft_args` of the generated sources: what a kernel of the CPU is given.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Args {
+    pub ptr: *const *mut u8,
+    pub param: *const i64,
+    pub scalar: *const u64,
+    pub scratch: *mut c_char,
+    pub fault: *mut i64,
+}
+
+// SAFETY: the threads of a launch read the arrays behind the pointers, which live through the launch; a kernel writes
+// the fault by atomic operations, and buffers and scratch so that no two chunks touch what one of them writes.
+unsafe impl Sync for Args {}
 
 pub(crate) type Entry = unsafe extern "C" fn(*const Args, i64, i64, *mut c_char);
 pub(crate) type Finish = unsafe extern "C" fn(*const Args, *mut c_char);

@@ -1,7 +1,7 @@
 //! Generated sources, and files made of them.
 
-use crate::digest;
 use crate::store::FORMAT;
+use crate::store::digest;
 use std::borrow::Cow;
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 
 use super::{Code, KernelSource};
 use crate::compiler::CCompiler;
+use crate::compiler::library::Library;
 use crate::cuda::{self, Nvrtc};
-use crate::library::Library;
 use crate::{Device, Error, Isa, Result};
 use std::ffi::CString;
 use std::sync::Arc;

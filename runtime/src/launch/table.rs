@@ -1,9 +1,9 @@
 //! Launches of one kernel of a CUDA device whose arguments travel in a table (scheduler C-12 to C-14).
 
 use super::{Launch, resolve};
-use crate::counters::{Counter, count};
-use crate::inject::{self, Site};
 use crate::kernel::Code;
+use crate::observe::counters::{Counter, count};
+use crate::observe::inject::{self, Site};
 use crate::{Error, Result, cuda};
 
 /// Puts launches of one kernel on its device's stream, as many at a time as its table holds. None may read or write

@@ -3,9 +3,9 @@
 use super::{
     Args, Fault, Launch, Workspace, inject_launch, launch_noting, part, reported, resolve, table,
 };
-use crate::counters::{Counter, count};
 use crate::cuda::Verdict;
 use crate::kernel::{Code, Entry, Finish};
+use crate::observe::counters::{Counter, count};
 use crate::{Error, Pool, Result};
 use std::sync::atomic::AtomicI64;
 

@@ -16,7 +16,7 @@ const KINDS: usize = 4096;
 
 /// What the library is to compute, in its own terms (columns first): all but the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in crate::cuda) struct Request {
+pub(crate) struct Request {
     /// Of the operands.
     pub dtype: DType,
     pub result: DType,

@@ -7,9 +7,16 @@
 //! it holds code, only trusted files of a trusted folder count (`folder.rs`, `docs/security.md`). A folder that cannot
 //! be written serves as far as it goes.
 
-use crate::folder::{Content, Folder, Sharing, TEMPORARY};
-use crate::locks::Locks;
-use crate::{Config, Error, Result, digest, host};
+pub(crate) mod digest;
+pub(crate) mod folder;
+pub(crate) mod locks;
+pub mod notes;
+pub(crate) mod workdir;
+
+use crate::error::warn;
+use crate::{Config, Error, Result};
+use folder::{Content, Folder, Sharing, TEMPORARY};
+use locks::Locks;
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use rustix::fs::FileType;
@@ -124,7 +131,7 @@ impl Store {
                 return None;
             }
             Store::at(&config.cache_dir, LIMIT)
-                .map_err(|why| host::warn(&why))
+                .map_err(|why| warn(&why))
                 .ok()
         };
         GLOBAL.get_or_init(open).as_ref()
@@ -185,7 +192,7 @@ impl Store {
     fn trusted(&self, read: Result<Option<Content>, String>) -> Option<Content> {
         read.unwrap_or_else(|why| {
             if !self.warned[1].swap(true, Relaxed) {
-                host::warn(&format!("not loaded: {why}"));
+                warn(&format!("not loaded: {why}"));
             }
             None
         })
@@ -208,7 +215,7 @@ impl Store {
         if let Err(e) = result
             && !self.warned[0].swap(true, Relaxed)
         {
-            host::warn(&format!(
+            warn(&format!(
                 "a kernel could not be kept in {}: {e}",
                 self.dir.path().display()
             ));

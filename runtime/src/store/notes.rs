@@ -1,8 +1,7 @@
 //! What was found out at some cost and is remembered: short texts by key, in memory and beside the compiled kernels on
 //! disk (codegen B11.5, B11.6).
 
-use crate::digest;
-use crate::store::{FORMAT, Store};
+use super::{FORMAT, Store, digest};
 use lru::LruCache;
 use parking_lot::Mutex;
 use std::num::NonZeroUsize;

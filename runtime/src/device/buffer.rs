@@ -1,7 +1,7 @@
 //! Memory that tensors live in.
 
-use crate::counters::{Counter, add_live, count, sub_live};
 use crate::host::alloc;
+use crate::observe::counters::{Counter, add_live, count, sub_live};
 use crate::{DType, Device, Element, Error, Result, cuda};
 use std::fmt;
 use std::mem::ManuallyDrop;

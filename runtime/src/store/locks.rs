@@ -3,7 +3,7 @@
 //! A key is a byte of one file, locked for as long as its kernel is in the making. The system releases what a process
 //! held when it ends. Where there are no such locks, a kernel may be compiled more than once, which costs time alone.
 
-use crate::folder::Folder;
+use crate::store::folder::Folder;
 use std::fs::File;
 
 /// The locks that one call holds.
@@ -77,7 +77,7 @@ fn set(_: &File, key: u128, _: bool) -> std::io::Result<()> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
-    use crate::folder::Sharing;
+    use crate::store::folder::Sharing;
 
     #[test]
     fn a_key_has_one_holder_and_others_are_free() {

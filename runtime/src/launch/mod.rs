@@ -5,12 +5,12 @@ mod together;
 
 pub use together::{Member, launch_together};
 
-use crate::counters::{Counter, count};
 use crate::cuda::{self, Verdict};
 use crate::host::alloc;
-use crate::inject::{self, Site};
-use crate::kernel::{Code, Entry, Finish};
-use crate::{Buffer, Error, ErrorKind, FloatEnvironment, Kernel, Pool, Result};
+use crate::kernel::{Args, Code, Entry, Finish};
+use crate::observe::counters::{Counter, count};
+use crate::observe::inject::{self, Site};
+use crate::{Buffer, Error, ErrorKind, Fault, FloatEnvironment, Grid, Kernel, Pool, Result};
 use smallvec::SmallVec;
 use std::os::raw::c_char;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -24,23 +24,6 @@ pub struct Binding<'a> {
     pub offset: usize,
     /// Bytes touched, from the offset on.
     pub span: usize,
-}
-
-/// How a kernel of a CUDA device is launched, besides the number of blocks. The CPU needs none of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Grid {
-    /// Threads of a block.
-    pub threads: u32,
-    /// Blocks of `finish`.
-    pub finish_blocks: usize,
-    /// Threads of a block of `finish`.
-    pub finish_threads: u32,
-    /// Bytes of memory that the threads of a block share, beyond what the source declares.
-    pub shared: u32,
-    /// Whether the kernel checks indices that no kernel before it has checked: its verdict is waited for.
-    pub reports: bool,
-    /// Launches that one of the kernel takes: it reads its arguments from a table. 0: they are its arguments.
-    pub table: u32,
 }
 
 /// A run of a kernel.
@@ -64,47 +47,22 @@ pub struct Launch<'a> {
     pub grid: Grid,
 }
 
-/// A run-time fault that a kernel reported, such as an index out of range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The site in the kernel, not 0.
-    pub site: i64,
-    /// The offending index.
-    pub index: i64,
-}
-
-/// `ft_args` of the generated sources.
-#[repr(C)]
-#[derive(Debug)]
-pub(crate) struct Args {
-    ptr: *const *mut u8,
-    param: *const i64,
-    scalar: *const u64,
-    scratch: *mut c_char,
-    fault: *mut i64,
-}
-
-impl Args {
-    #[inline]
-    fn new(
-        launch: &Launch<'_>,
-        pointers: *const *mut u8,
-        workspace: &Workspace,
-        fault: &[AtomicI64; 2],
-    ) -> Args {
-        Args {
-            ptr: pointers,
-            param: launch.params.as_ptr(),
-            scalar: launch.scalars.as_ptr(),
-            scratch: workspace.start(),
-            fault: fault.as_ptr().cast_mut().cast(),
-        }
+/// What a kernel of the CPU is given.
+#[inline]
+fn args(
+    launch: &Launch<'_>,
+    pointers: *const *mut u8,
+    workspace: &Workspace,
+    fault: &[AtomicI64; 2],
+) -> Args {
+    Args {
+        ptr: pointers,
+        param: launch.params.as_ptr(),
+        scalar: launch.scalars.as_ptr(),
+        scratch: workspace.start(),
+        fault: fault.as_ptr().cast_mut().cast(),
     }
 }
-
-// SAFETY: the threads of a launch read the arrays behind the pointers, which live through the launch; a kernel writes
-// the fault by atomic operations, and buffers and scratch so that no two chunks touch what one of them writes.
-unsafe impl Sync for Args {}
 
 /// Parts of a workspace start at multiples of this: two cache lines, which some processors fetch in pairs.
 const PART: usize = 128;
@@ -213,7 +171,15 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
             }
             let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
             let kernels = (*entry, *finish, *waits);
-            cuda::launch(context, kernels, &addresses, launch, verdict).map(|()| None)
+            let call = cuda::Call {
+                pointers: &addresses,
+                params: launch.params,
+                scalars: launch.scalars,
+                blocks: launch.chunks,
+                scratch: launch.scratch,
+                grid: launch.grid,
+            };
+            cuda::launch(context, kernels, &call, verdict).map(|()| None)
         }
     }
 }
@@ -230,7 +196,7 @@ fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<
     let workspace = Workspace::new(launch.scratch, launch.local, threads)?;
     count(Counter::KernelsLaunched, 1);
     let fault = [AtomicI64::new(0), AtomicI64::new(0)];
-    let args = Args::new(launch, pointers.as_ptr(), &workspace, &fault);
+    let args = args(launch, pointers.as_ptr(), &workspace, &fault);
     let locals = workspace.locals;
     pool.run(launch.chunks, &|begin, end, thread| {
         // SAFETY: as in `Prepared::run`; the pool gives out each chunk once, and no two threads of one index at a time.
@@ -292,7 +258,7 @@ impl Prepared<'_> {
     }
 
     fn args(&self, pointers: &[*mut u8]) -> Args {
-        Args::new(
+        args(
             &self.launch,
             pointers.as_ptr(),
             &self.workspace,

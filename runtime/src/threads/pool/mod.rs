@@ -17,6 +17,7 @@ mod placement;
 
 use self::crowd::{Crowd, now};
 use self::placement::Placement;
+use crate::config::MAX_THREADS;
 use crate::{Apart, Config, FloatEnvironment};
 use parking_lot::Mutex;
 use std::any::Any;
@@ -30,8 +31,6 @@ use std::sync::atomic::{
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// The most threads a job is spread over.
-pub const MAX_THREADS: usize = 256;
 /// How long a worker spins after its last job.
 const SPIN: Duration = Duration::from_micros(100);
 /// How long callers work alone, in one job or in several without a longer pause than [`SPIN`], before they wake the

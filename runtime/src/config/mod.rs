@@ -1,11 +1,16 @@
 //! What the environment asks for, read once.
 
-use crate::environment::{Variables, is_off, is_switch};
-use crate::log::Channels;
+mod channels;
+mod variables;
+
+pub use channels::{Channel, Channels};
+
+use crate::error::warn;
 use once_cell::sync::Lazy;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use variables::{Variables, is_off, is_switch};
 
 /// The settings of this process, taken from the environment when first asked for.
 #[derive(Clone, Debug)]
@@ -64,12 +69,15 @@ pub struct Config {
     pub cudnn_folder: Option<PathBuf>,
 }
 
+/// The most threads a job is spread over.
+pub const MAX_THREADS: usize = 256;
+
 /// Seconds that a run of the C compiler may last, unless the environment says otherwise: the slowest files take ten.
 const COMPILE_SECONDS: f64 = 60.0;
 
 static CONFIG: Lazy<Config> = Lazy::new(|| {
     let config = Config::from_lookup(|name| std::env::var_os(name));
-    config.complaints.iter().for_each(|c| crate::host::warn(c));
+    config.complaints.iter().for_each(|c| warn(c));
     config
 });
 
@@ -116,7 +124,7 @@ impl Config {
                 .or_else(|| vars.path("HOME").map(|d| d.join(".cache/ferrotrace")))
                 .unwrap_or_else(temporary_cache_dir),
             disk_cache: kept("FERROTRACE_CACHE"),
-            threads: threads.unwrap_or_else(cores).min(crate::pool::MAX_THREADS),
+            threads: threads.unwrap_or_else(cores).min(MAX_THREADS),
             log: named.and(Channels::of_level(level.unwrap_or(0))),
             complaints: Vec::new(),
             dump: vars.path("FERROTRACE_DUMP"),

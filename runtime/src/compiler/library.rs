@@ -1,8 +1,9 @@
 //! Loaded shared objects.
 
-use crate::inject::{self, Site};
-use crate::workdir::WorkDir;
-use crate::{Error, ErrorKind, Result, elf};
+use super::elf;
+use crate::observe::inject::{self, Site};
+use crate::store::workdir::WorkDir;
+use crate::{Error, ErrorKind, Result};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr};
 

@@ -1,7 +1,8 @@
 //! Private folders for the files of one task.
 
-use crate::folder::{Content, Folder, Sharing};
-use crate::{Config, Error, Result, host};
+use crate::error::warn;
+use crate::store::folder::{Content, Folder, Sharing};
+use crate::{Config, Error, Result};
 use rustix::fs::FileType;
 use std::fs;
 use std::io;
@@ -40,7 +41,7 @@ pub(crate) fn base() -> io::Result<Folder> {
     };
     TOLD.call_once(|| {
         let shown = folder.path().display();
-        host::warn(&format!("temporary files go to {shown}: {why}"));
+        warn(&format!("temporary files go to {shown}: {why}"));
     });
     Ok(folder)
 }

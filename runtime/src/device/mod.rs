@@ -1,54 +1,32 @@
-//! Where tensors live and kernels run.
+//! Devices: their memory, and what is asked of them. Which device a [`Device`] is stands in `types`; what each backend
+//! does, in [`host`] and `cuda`.
+
+mod buffer;
+mod convolution;
+mod graph;
+mod product;
+
+pub use buffer::{Buffer, BufferId};
+pub use convolution::convolve;
+pub use product::{Matrix, Product, product};
 
 use crate::compiler::CCompiler;
-use crate::{Config, Error, Isa, Result, cuda, host};
-use std::fmt;
+use crate::{Config, Device, Error, Isa, Result, cuda, host};
 use std::time::{Duration, Instant};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    Cpu,
-    Cuda(u32),
-}
-
-/// A device: the CPU, or a CUDA device by its index.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Device(Kind);
-
 impl Device {
-    /// The CPU.
-    #[inline]
-    pub const fn cpu() -> Device {
-        Device(Kind::Cpu)
-    }
-
     /// The CUDA device of this index.
     ///
     /// # Errors
     /// `Device` or `NoCompiler`, naming what is missing: the driver's library, a device of this index, or NVRTC.
     pub fn cuda(index: usize) -> Result<Device> {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
-        cuda::context(index).map(|_| Device(Kind::Cuda(index)))
-    }
-
-    /// The index of a CUDA device.
-    #[inline]
-    pub(crate) fn cuda_index(&self) -> Option<u32> {
-        match self.0 {
-            Kind::Cpu => None,
-            Kind::Cuda(index) => Some(index),
-        }
+        cuda::context(index).map(|_| Device::of_cuda(index))
     }
 
     /// The fastest device of this machine that this build can use.
     pub fn best() -> Device {
         Device::cuda(0).unwrap_or(Device::cpu())
-    }
-
-    /// Whether this is the CPU.
-    #[inline]
-    pub fn is_cpu(&self) -> bool {
-        self.0 == Kind::Cpu
     }
 
     /// Most bytes of a kernel's arguments on a CUDA device; 0 for the CPU, and for a device that is not there.
@@ -62,9 +40,9 @@ impl Device {
     /// # Errors
     /// The first failure of what was launched. The CPU runs launches at once and has nothing to wait for.
     pub fn synchronize(&self) -> Result<()> {
-        match self.0 {
-            Kind::Cpu => Ok(()),
-            Kind::Cuda(index) => cuda::context(index)?.synchronize(),
+        match self.cuda_index() {
+            None => Ok(()),
+            Some(index) => cuda::context(index)?.synchronize(),
         }
     }
 
@@ -73,15 +51,10 @@ impl Device {
     /// # Errors
     /// Out of memory; what the device's driver answers.
     pub fn bandwidth(&self) -> Result<u64> {
-        match self.0 {
-            Kind::Cpu => Ok(host::bandwidth()),
-            Kind::Cuda(index) => cuda::context(index)?.bandwidth(),
+        match self.cuda_index() {
+            None => Ok(host::bandwidth()),
+            Some(index) => cuda::context(index)?.bandwidth(),
         }
-    }
-
-    /// Device number `index` of CUDA's, which is known to be there.
-    pub(crate) fn of_cuda(index: u32) -> Device {
-        Device(Kind::Cuda(index))
     }
 
     /// Gives all memory that is kept for reuse back, after everything launched has run.
@@ -89,12 +62,12 @@ impl Device {
     /// # Errors
     /// As [`synchronize`](Self::synchronize).
     pub fn trim(&self) -> Result<()> {
-        match self.0 {
-            Kind::Cpu => {
+        match self.cuda_index() {
+            None => {
                 host::trim();
                 Ok(())
             }
-            Kind::Cuda(index) => cuda::context(index)?.trim(),
+            Some(index) => cuda::context(index)?.trim(),
         }
     }
 
@@ -145,13 +118,13 @@ impl Device {
     /// # Errors
     /// Those of `f`, and the first failure of what was launched.
     pub fn time<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
-        match self.0 {
-            Kind::Cpu => {
+        match self.cuda_index() {
+            None => {
                 let start = Instant::now();
                 let result = f()?;
                 Ok((result, start.elapsed()))
             }
-            Kind::Cuda(index) => {
+            Some(index) => {
                 let lost = || Error::internal("a device tells no time");
                 let watch = cuda::Stopwatch::start(cuda::context(index)?).ok_or_else(lost)?;
                 let result = f()?;
@@ -206,31 +179,14 @@ impl Device {
     }
 }
 
-impl fmt::Display for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Kind::Cpu => f.write_str("cpu"),
-            Kind::Cuda(index) => write!(f, "cuda:{index}"),
-        }
-    }
-}
-
-impl fmt::Debug for Device {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ErrorKind;
 
     #[test]
-    fn names() {
-        assert_eq!(Device::cpu().to_string(), "cpu");
-        assert_eq!(Device(Kind::Cuda(1)).to_string(), "cuda:1");
-        assert!(Device::cpu().is_cpu() && Device::cpu().synchronize().is_ok());
+    fn the_cpu_waits_for_nothing() {
+        assert!(Device::cpu().synchronize().is_ok());
         assert!(Device::cpu().trim().is_ok());
         assert_eq!(Device::cpu().argument_bytes(), 0);
     }

@@ -1,0 +1,5 @@
+//! What a process tells of itself: counters and logs; and failures that tests ask for.
+
+pub(crate) mod counters;
+pub mod inject;
+pub(crate) mod log;
