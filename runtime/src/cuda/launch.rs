@@ -25,6 +25,9 @@ pub struct Grid {
     pub shared: u32,
     /// Whether the kernel checks indices that no kernel before it has checked: its verdict is waited for.
     pub reports: bool,
+    /// Whether the kernel, and its `finish`, wait for the kernel before by themselves, ahead of any access to memory: in a
+    /// graph they may then begin while that one ends (programmatic dependent launch).
+    pub waits: bool,
     /// Launches that one of the kernel takes: it reads its arguments from a table. 0: they are its arguments.
     pub table: u32,
 }
@@ -42,11 +45,10 @@ pub(crate) struct Call<'a> {
     pub grid: Grid,
 }
 
-/// Launches a kernel, and its `finish` after it, on the device's stream; `waits` says whether both wait for what is
-/// before them. What it reports is part of the verdict.
+/// Launches a kernel, and its `finish` after it, on the device's stream. What it reports is part of the verdict.
 pub(crate) fn launch(
     context: &'static Context,
-    (entry, finish, waits): (Function, Option<Function>, bool),
+    (entry, finish): (Function, Option<Function>),
     call: &Call<'_>,
     verdict: &mut Option<Verdict>,
 ) -> Result<()> {
@@ -71,7 +73,7 @@ pub(crate) fn launch(
     let first = call.pointers.len() + call.params.len();
     let scalars = first..first + call.scalars.len();
     let start = |function, blocks, block, args: &mut SmallVec<[u64; 64]>| match record::is_on() {
-        true => note(function, blocks, block, waits, args, scalars.clone()),
+        true => note(function, blocks, block, grid.waits, args, scalars.clone()),
         false => start(context, function, blocks, block, args),
     };
     if !record::is_on() {

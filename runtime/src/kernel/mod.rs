@@ -50,8 +50,6 @@ pub(crate) enum Code {
         entry: cuda::Function,
         finish: Option<cuda::Function>,
         module: Arc<cuda::Module>,
-        /// Whether the kernels wait for the one before themselves, by `FT_AFTER`.
-        waits: bool,
     },
 }
 

@@ -32,8 +32,8 @@ impl Part {
 ///
 /// For a CUDA device the body defines `__global__` functions of these names that take one structure: the pointers, the
 /// integers and the numbers of a [`Launch`](crate::Launch), the scratch memory's address and the fault's, 8 bytes each.
-/// A line `  FT_AFTER;` in it says that all its kernels wait for the one before, by `griddepcontrol.wait`, before they
-/// touch memory: in a graph they may then begin while that one ends.
+/// Where all of them wait for the kernel before, by `griddepcontrol.wait`, before they touch memory,
+/// [`Grid::waits`](crate::Grid::waits) says so.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KernelSource {
     /// The support text that the body uses.

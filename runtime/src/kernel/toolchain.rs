@@ -90,9 +90,6 @@ impl Toolchain {
     }
 }
 
-/// What a kernel does first that may begin while the one before still runs.
-const WAITS: &str = "  FT_AFTER;\n";
-
 impl Image {
     /// The code of the kernel at `position`.
     pub(super) fn code(&self, position: usize, source: &KernelSource) -> Result<Code> {
@@ -125,7 +122,6 @@ impl Image {
                     .then(|| module.function(&name("_finish")))
                     .transpose()?,
                 module: module.clone(),
-                waits: source.body.contains(WAITS),
             },
         })
     }

@@ -162,7 +162,6 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
             entry,
             finish,
             module,
-            waits,
         } => {
             let context = module.context();
             let pointers = pointers(Some(context.index()), launch)?;
@@ -170,7 +169,7 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
                 return table::launch_tables(&[launch]).map(|()| None);
             }
             let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
-            let kernels = (*entry, *finish, *waits);
+            let kernels = (*entry, *finish);
             let call = cuda::Call {
                 pointers: &addresses,
                 params: launch.params,

@@ -2,6 +2,7 @@
 
 use super::index::fits_32_bits;
 use super::kernel::Writer;
+use super::name::Param;
 use super::value::memory_type;
 use crate::body::{BodyOp, Source, Value};
 use crate::emit::Pointer;
@@ -95,7 +96,7 @@ impl Writer<'_> {
             }
         }
         if let Some(v) = self.shape.shifted
-            && let Some(base) = self.indices.get(&v).and_then(|i| i.base.clone())
+            && let Some(base) = self.indices.get(&v).and_then(|i| i.base)
         {
             let mask = self.shape.lanes - 1;
             let _ = writeln!(self.preamble, "  const int shift = (int)({base} & {mask});");
@@ -138,11 +139,11 @@ impl Writer<'_> {
         for i in 0..self.params.len() {
             let _ = writeln!(text, "  const ft_int P{i} = (ft_int)a.P{i};");
         }
-        for i in &self.divisors {
-            let (m, s) = (i + 1, i + 2);
+        for divisor in &self.divisors {
+            let [n, magic, shift] = [0, 1, 2].map(|i| Param(divisor.0 + i));
             let _ = writeln!(
                 text,
-                "  const ft_divisor D{i} = {{P{i}, (unsigned)a.P{m}, (int)a.P{s}}};"
+                "  const ft_divisor {divisor} = {{{n}, (unsigned)a.{magic}, (int)a.{shift}}};"
             );
         }
         for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {

@@ -1,7 +1,9 @@
 //! A chunk of a row: where it lies, its loads, its elements, its stores.
 
-use super::kernel::{Form, Writer};
+use super::index::Position;
+use super::kernel::Writer;
 use super::reduce::Reduction;
+use super::shape::Form;
 use super::stage::Loop;
 use super::value::memory_type;
 use crate::body::{BodyOp, Value};
@@ -45,7 +47,7 @@ impl Writer<'_> {
                 continue;
             };
             let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-            let index = self.indices[&v].at("j");
+            let index = self.indices[&v].at(Position::Chunk);
             let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
             let load = if again { "ft_load" } else { "ft_load_last" };
             let _ = writeln!(chunk, "    {load}(h{v}[k], {pointer} + {index}, {span});");
@@ -154,7 +156,7 @@ impl Writer<'_> {
                 && !self.shape.kept.contains(&v)
             {
                 let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-                let index = self.indices[&v].at("j");
+                let index = self.indices[&v].at(Position::Chunk);
                 let _ = writeln!(
                     out,
                     "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, {span});"
@@ -247,7 +249,7 @@ impl Writer<'_> {
         }
         for &s in stores {
             if self.store_indices[&s].unit && lanes > 1 {
-                let place = self.stored_at(s, "j");
+                let place = self.stored_at(s, Position::Chunk);
                 let name = if self.packs(s) { "n" } else { "o" };
                 // What is read again, of a row or a table, is to stay in the cache; what is written is not.
                 let store = if self.shape.batch > 0 || self.gathers() {
@@ -303,21 +305,20 @@ impl Writer<'_> {
     }
 
     /// The element a store writes.
-    pub(super) fn stored_at(&self, store: usize, position: &str) -> String {
-        let write = Pointer::Write(self.node.stores[store].node);
-        let pointer = self.pointers.iter().position(|p| *p == write);
+    pub(super) fn stored_at(&self, store: usize, position: Position) -> String {
+        let pointer = self.place_of(Pointer::Write(self.node.stores[store].node));
         let index = self.store_indices[&store].at(position);
-        format!("p{}[{index}]", pointer.unwrap_or_default())
+        format!("{pointer}[{index}]")
     }
 
     /// The row-major position in the reduced dimensions, of a reduction that keeps it.
-    pub(super) fn position(&mut self, id: Value, at: &str) -> String {
+    pub(super) fn position(&mut self, id: Value, at: Position) -> String {
         match &self.node.body.value(id).op {
             BodyOp::Reduce {
                 position: Some(e), ..
             } => {
                 let e = e.clone();
-                self.index(&e).at(at)
+                self.index(&e).at(at).to_string()
             }
             _ => String::new(),
         }

@@ -1,25 +1,120 @@
-//! Index expressions as CUDA C++: a row's part computed once, the rest a template over the vector position.
+//! Index expressions: a row's part computed once, the rest a function of the position along the vector axis.
 
 use super::kernel::Writer;
-use crate::body::{Body, BodyOp};
+use super::name::{Base, Divisor, Param};
+use crate::body::{Body, BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
-use std::fmt::Write as _;
+use std::fmt::{self, Display, Formatter, Write as _};
 
-/// A printed index. In `text`, `@` stands for the position along the vector axis.
+/// Where along the vector axis an index is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Position {
+    /// At the row's first element.
+    First,
+    /// At the chunk's first element.
+    Chunk,
+    /// At element `l` of the chunk.
+    Lane,
+    /// At column `c` of a tile.
+    Column,
+}
+
+/// An integer expression over a row's variables, its values, and the position along the vector axis.
+#[derive(Clone, Debug)]
+pub(super) enum Int {
+    Position,
+    Var(Var),
+    Value(Value),
+    Base(Base),
+    Param(Param),
+    Negative(Box<Int>),
+    Scaled(Box<Int>, Param),
+    /// 0 without terms.
+    Sum(Vec<Int>),
+    Product(Box<Int>, Box<Int>),
+    /// Of numbers that are not negative.
+    Quotient(Box<Int>, Divisor),
+    Remainder(Box<Int>, Divisor),
+    /// Rounded down.
+    FloorQuotient(Box<Int>, Param),
+    FloorRemainder(Box<Int>, Param),
+    Least(Box<Int>, Box<Int>),
+    Most(Box<Int>, Box<Int>),
+}
+
+/// An index, and what is known of it.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// The C++ expression.
-    pub text: String,
+    /// The expression.
+    pub value: Int,
     /// Whether it moves by one with the vector position.
     pub unit: bool,
-    /// The name of its row's part.
-    pub base: Option<String>,
+    /// Its row's part.
+    pub base: Option<Base>,
 }
+
+/// An expression at a position, as CUDA C++.
+pub(super) struct Printed<'a>(&'a Int, Position);
 
 impl Index {
     /// The expression at a position.
-    pub fn at(&self, position: &str) -> String {
-        self.text.replace('@', position)
+    pub fn at(&self, position: Position) -> Printed<'_> {
+        Printed(&self.value, position)
+    }
+}
+
+impl Int {
+    /// The expression at a position.
+    pub fn at(&self, position: Position) -> Printed<'_> {
+        Printed(self, position)
+    }
+}
+
+impl Display for Position {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Position::First => "0",
+            Position::Chunk => "j",
+            Position::Lane => "(j + l)",
+            Position::Column => "c",
+        })
+    }
+}
+
+impl Display for Printed<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let of = |e| Printed(e, self.1);
+        match self.0 {
+            Int::Position => self.1.fmt(f),
+            Int::Var(v) => write!(f, "i{}", v.0),
+            Int::Value(v) => write!(f, "(ft_int)v{v}"),
+            Int::Base(base) => base.fmt(f),
+            Int::Param(param) => param.fmt(f),
+            Int::Negative(e) => write!(f, "-{}", of(e)),
+            Int::Scaled(e, by) => write!(f, "{}*{by}", of(e)),
+            Int::Sum(terms) if terms.is_empty() => f.write_str("0"),
+            Int::Sum(terms) => write!(f, "({})", Terms(terms, self.1)),
+            Int::Product(a, b) => write!(f, "({}*{})", of(a), of(b)),
+            Int::Quotient(e, d) => write!(f, "({}/{d})", of(e)),
+            Int::Remainder(e, d) => write!(f, "({}%{d})", of(e)),
+            Int::FloorQuotient(e, by) => write!(f, "ft_floor_div({}, {by})", of(e)),
+            Int::FloorRemainder(e, by) => write!(f, "ft_floor_mod({}, {by})", of(e)),
+            Int::Least(a, b) => write!(f, "ft_least({}, {})", of(a), of(b)),
+            Int::Most(a, b) => write!(f, "ft_most({}, {})", of(a), of(b)),
+        }
+    }
+}
+
+/// The terms of a sum at a position, without parentheses.
+pub(super) struct Terms<'a>(pub &'a [Int], pub Position);
+
+impl Display for Terms<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, term) in self.0.iter().enumerate() {
+            f.write_str(if i > 0 { " + " } else { "" })?;
+            Printed(term, self.1).fmt(f)?;
+        }
+        Ok(())
     }
 }
 
@@ -56,7 +151,7 @@ fn bound(e: &Expr, extents: &[usize], body: &Body) -> Option<i64> {
 }
 
 impl Writer<'_> {
-    /// Prints an index; the part that depends on the row alone goes to the row's preamble.
+    /// The value of an index; the part that depends on the row alone goes to the row's preamble.
     pub(super) fn index(&mut self, e: &Expr) -> Index {
         let vector = self.vector_var();
         let moves = |t: &Term| *t == Term::Var(vector);
@@ -75,85 +170,81 @@ impl Writer<'_> {
                 Term::Value(_) => true,
                 _ => false,
             });
-            let text = self.scaled(term, *c);
-            if of_row { &mut row } else { &mut inner }.push(text);
+            let value = self.scaled(term, *c);
+            if of_row { &mut row } else { &mut inner }.push(value);
         }
         if e.constant() != 0 {
-            row.push(self.param(e.constant()));
+            row.push(Int::Param(self.param(e.constant())));
         }
-        let mut base = None;
-        if !row.is_empty() {
-            let name = format!("b{}", self.bases);
-            base = Some(name.clone());
-            self.bases += 1;
-            let _ = writeln!(
-                self.preamble,
-                "  const ft_int {name} = {};",
-                row.join(" + ")
-            );
-            inner.insert(0, name);
-        }
-        let text = match inner.is_empty() {
-            true => "0".to_owned(),
-            false => format!("({})", inner.join(" + ")),
-        };
+        let base = (!row.is_empty()).then(|| self.base(&row));
+        inner.splice(0..0, base.map(Int::Base));
         Index {
-            text,
+            value: Int::Sum(inner),
             unit: !nested && e.coefficient(vector) == 1,
             base,
         }
     }
 
-    fn scaled(&mut self, term: &Term, c: i64) -> String {
-        let text = self.term(term);
+    /// A sum that is computed once a row.
+    fn base(&mut self, terms: &[Int]) -> Base {
+        let base = Base(self.bases);
+        self.bases += 1;
+        let terms = Terms(terms, Position::First);
+        let _ = writeln!(self.preamble, "  const ft_int {base} = {terms};");
+        base
+    }
+
+    fn scaled(&mut self, term: &Term, c: i64) -> Int {
+        let value = self.term(term);
         match c {
-            1 => text,
-            -1 => format!("-{text}"),
-            c => format!("{text}*{}", self.param(c)),
+            1 => value,
+            -1 => Int::Negative(value.into()),
+            c => Int::Scaled(value.into(), self.param(c)),
         }
     }
 
-    fn term(&mut self, term: &Term) -> String {
+    fn term(&mut self, term: &Term) -> Int {
         match term {
-            Term::Var(v) if *v == self.vector_var() => "@".to_owned(),
-            Term::Var(v) => format!("i{}", v.0),
-            Term::Value(v) => format!("(ft_int)v{v}"),
+            Term::Var(v) if *v == self.vector_var() => Int::Position,
+            Term::Var(v) => Int::Var(*v),
+            Term::Value(v) => Int::Value(*v),
             Term::Div(e, c) => {
-                let call = self.division(e);
-                let e = self.nested(e);
-                match call {
-                    true => format!("ft_floor_div({e}, {})", self.param(*c)),
-                    false => format!("({e}/{})", self.divisor(*c)),
+                let floor = self.may_be_negative(e);
+                let e = self.sum(e).into();
+                match floor {
+                    true => Int::FloorQuotient(e, self.param(*c)),
+                    false => Int::Quotient(e, self.divisor(*c)),
                 }
             }
             Term::Mod(e, c) => {
-                let call = self.division(e);
-                let e = self.nested(e);
-                match call {
-                    true => format!("ft_floor_mod({e}, {})", self.param(*c)),
-                    false => format!("({e}%{})", self.divisor(*c)),
+                let floor = self.may_be_negative(e);
+                let e = self.sum(e).into();
+                match floor {
+                    true => Int::FloorRemainder(e, self.param(*c)),
+                    false => Int::Remainder(e, self.divisor(*c)),
                 }
             }
-            Term::Mul(a, b) => format!("({}*{})", self.nested(a), self.nested(b)),
-            Term::Min(a, b) => format!("ft_least({}, {})", self.nested(a), self.nested(b)),
-            Term::Max(a, b) => format!("ft_most({}, {})", self.nested(a), self.nested(b)),
+            Term::Mul(a, b) => Int::Product(self.sum(a).into(), self.sum(b).into()),
+            Term::Min(a, b) => Int::Least(self.sum(a).into(), self.sum(b).into()),
+            Term::Max(a, b) => Int::Most(self.sum(a).into(), self.sum(b).into()),
         }
     }
 
-    /// Whether a division of the expression must round down by a call: it may be negative.
-    fn division(&self, e: &Expr) -> bool {
+    /// Whether a division of the expression must round down.
+    fn may_be_negative(&self, e: &Expr) -> bool {
         !e.is_non_negative(self.extents.as_slice())
     }
 
-    pub(super) fn nested(&mut self, e: &Expr) -> String {
-        let mut parts: Vec<String> = Vec::new();
+    /// The value of an expression, nothing of which is computed before.
+    pub(super) fn sum(&mut self, e: &Expr) -> Int {
+        let mut terms: Vec<Int> = Vec::new();
         for (term, c) in e.terms() {
-            parts.push(self.scaled(term, *c));
+            terms.push(self.scaled(term, *c));
         }
-        if e.constant() != 0 || parts.is_empty() {
-            parts.push(self.param(e.constant()));
+        if e.constant() != 0 || terms.is_empty() {
+            terms.push(Int::Param(self.param(e.constant())));
         }
-        format!("({})", parts.join(" + "))
+        Int::Sum(terms)
     }
 }
 

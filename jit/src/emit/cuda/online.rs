@@ -1,8 +1,9 @@
 //! Σ exp(x − max x) in the pass that finds the maximum (Milakov and Gimelshein, 2018): a thread sums about the greatest
 //! value so far, and scales its sum when it meets a greater one. Long rows are read once less for it.
 
-use super::kernel::{Form, Writer};
+use super::kernel::Writer;
 use super::reduce::{Reduction, tree};
+use super::shape::Form;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;

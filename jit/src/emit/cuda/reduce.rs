@@ -1,7 +1,8 @@
 //! Reductions as CUDA C++: a thread's accumulators, and their combination over the threads of a row, in an order that
 //! depends on sizes alone (DESIGN: determinism).
 
-use super::kernel::{Form, Writer};
+use super::kernel::Writer;
+use super::shape::Form;
 use crate::body::{BodyOp, Value};
 use ferrotrace_kernels::support::scalar_type;
 use ferrotrace_kernels::{BinaryOp, ReduceKind};

@@ -5,12 +5,13 @@
 //! warps through shared memory behind one barrier; the carry from tile to tile is in every thread's registers, in binary64
 //! for sums of binary32, so that its error does not grow with the row. Scans of
 //! strided columns fold some columns of a row in a thread, and the groups of a block in order. A scan of another scan's
-//! results is a later **phase** of the tile. Few long rows have a tile a block (see `linked`); of strided columns they
+//! results is a later **phase** of the tile. Few long rows have a tile a block (see `look_back`); of strided columns they
 //! take two kernels: the fold of each piece, then the scan of each piece behind the fold of those before it. Every order
 //! depends on sizes alone.
 
-use super::kernel::{Form, Writer};
+use super::kernel::Writer;
 use super::reduce::Reduction;
+use super::shape::Form;
 use super::stage::{Loop, Stages};
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
@@ -28,75 +29,12 @@ pub(super) enum Pass {
     /// The scans of the pieces, behind what the folds before them give.
     Pieces,
     /// The scans of pieces of one tile, which leave their folds for each other.
-    Linked,
+    LookBack,
 }
 
 /// Functions over the elements `e` of a thread's K chunks of V, whose folds over a warp are in `s`; W warps share `z`.
 /// `ft_prefix` folds within a warp by `f`, `ft_behind` joins what lies before it, the carry first, to which `g` adds.
-pub(super) const HELPERS: &str = "\
-template <int K, int V, typename T, typename F> FT_INLINE void ft_prefix(T (&e)[K][V], T (&s)[K], F f) {
-  const int lane = threadIdx.x & 31;
-  #pragma unroll
-  for (int k = 0; k < K; k++) {
-    #pragma unroll
-    for (int l = 1; l < V; l++) e[k][l] = f(e[k][l - 1], e[k][l]);
-    s[k] = e[k][V - 1];
-  }
-  #pragma unroll
-  for (int o = 1; o < 32; o <<= 1) {
-    #pragma unroll
-    for (int k = 0; k < K; k++) {
-      const T x = (T)__shfl_up_sync(~0u, s[k], o);
-      if (lane >= o) s[k] = f(x, s[k]);
-    }
-  }
-}
-template <int W, int K, int V, typename C, typename T, typename F, typename G>
-FT_INLINE void ft_behind(T (&e)[K][V], const T (&s)[K], C &carry, const T *z, T none, F f, G g) {
-  const int lane = threadIdx.x & 31;
-  T before[K];
-  if (W == 1) {
-    #pragma unroll
-    for (int k = 0; k < K; k++) {
-      before[k] = (T)carry;
-      carry = g(carry, (T)__shfl_sync(~0u, s[k], 31));
-    }
-  } else {
-    constexpr int N = K * W, M = (N + 31) / 32;
-    T p[M];
-    #pragma unroll
-    for (int m = 0; m < M; m++) {
-      p[m] = lane * M + m < N ? z[lane * M + m] : none;
-      if (m > 0) p[m] = f(p[m - 1], p[m]);
-    }
-    T all = p[M - 1];
-    #pragma unroll
-    for (int o = 1; o < 32; o <<= 1) {
-      const T x = (T)__shfl_up_sync(~0u, all, o);
-      if (lane >= o) all = f(x, all);
-    }
-    const T up = (T)__shfl_up_sync(~0u, all, 1), first = lane > 0 ? f((T)carry, up) : (T)carry;
-    #pragma unroll
-    for (int k = 0; k < K; k++) {
-      const int i = k * W + (threadIdx.x >> 5);
-      T b = (T)__shfl_sync(~0u, first, i / M);
-      #pragma unroll
-      for (int m = 0; m + 1 < M; m++) {
-        const T q = (T)__shfl_sync(~0u, p[m], i / M);
-        if (i % M == m + 1) b = f(b, q);
-      }
-      before[k] = b;
-    }
-    carry = g(carry, (T)__shfl_sync(~0u, all, 31));
-  }
-  #pragma unroll
-  for (int k = 0; k < K; k++) {
-    const T up = (T)__shfl_up_sync(~0u, s[k], 1), x = lane > 0 ? f(before[k], up) : before[k];
-    #pragma unroll
-    for (int l = 0; l < V; l++) e[k][l] = f(x, e[k][l]);
-  }
-}
-";
+pub(super) const HELPERS: &str = include_str!("scan.cu");
 
 /// For each value, the number of scans, one after another, that its column waits for.
 pub(super) fn phases(node: &FusedNode) -> Vec<usize> {
@@ -135,7 +73,7 @@ impl Writer<'_> {
             Form::Inner { threads } => threads as usize,
             _ => return false,
         };
-        let of_row = self.shape.split.is_none() || self.shape.linked;
+        let of_row = self.shape.split.is_none() || self.shape.looks_back;
         of_row && self.shape.chunks.is_multiple_of(self.held() * threads)
     }
 
@@ -380,8 +318,8 @@ impl Writer<'_> {
             chunk.push_str("    }\n");
             out.push_str(&self.scan_turns(&chunk));
             self.resolve(&mut out, &now, form);
-            if self.shape.linked {
-                self.link(&mut out, &now, form);
+            if self.shape.looks_back {
+                self.look_back(&mut out, &now, form);
             }
         }
         let stored = l.stores.iter().map(|&s| self.node.stores[s].value);

@@ -4,6 +4,7 @@
 //! Such kernels work on square tiles, a block each: the lines of a tile are read whole and turned in shared memory, the
 //! rest of the kernel works on it as on any other row. Blocks walk along the rows of what is written.
 
+use super::index::Position;
 use super::kernel::Writer;
 use super::stage::Stages;
 use super::value::memory_type;
@@ -110,7 +111,8 @@ impl Writer<'_> {
             let width = 16 / dtype.size();
             let (line, turns) = (SIDE / width, SIDE * SIDE / width / threads);
             let start = index.sub(&Expr::from(Var(tile.row as u32)));
-            let start = self.nested(&start).replace('@', "c");
+            let start = self.sum(&start);
+            let start = start.at(Position::Column);
             let pitch = pitch(dtype.size());
             let _ = write!(
                 out,

@@ -1,6 +1,6 @@
 //! Values as CUDA C++ statements, one element each.
 
-use super::index::Index;
+use super::index::Position;
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::lower::PROVED;
@@ -13,15 +13,12 @@ use ferrotrace_runtime::DType;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
     /// The position along the vector axis.
-    pub position: &'a str,
+    pub position: Position,
     /// A condition without which no memory is touched.
     pub guard: Option<&'a str>,
     /// What precedes each line.
     pub pad: &'a str,
 }
-
-/// How a check that reports begins.
-pub(super) const CHECK: &str = "ft_index(a.fault, ";
 
 /// The C++ type of an element in memory.
 pub(super) fn memory_type(dtype: DType) -> &'static str {
@@ -80,7 +77,7 @@ impl Writer<'_> {
     /// The loop over a chunk's elements.
     pub(super) fn in_chunk(&self) -> At<'static> {
         At {
-            position: "(j + l)",
+            position: Position::Lane,
             guard: Some(self.guard()),
             pad: "      ",
         }
@@ -121,7 +118,7 @@ impl Writer<'_> {
         let conditions = mask.map(|m| self.masks[&m].as_slice()).unwrap_or_default();
         let each = conditions
             .iter()
-            .map(|c: &Index| format!("{} >= 0", c.at(at.position)));
+            .map(|c| format!("{} >= 0", c.at(at.position)));
         let all: Vec<String> = at
             .guard
             .map(str::to_owned)
@@ -183,9 +180,12 @@ impl Writer<'_> {
                 mask,
                 site,
             } => {
-                self.reports = true;
+                self.reports |= !self.setting.checked;
                 let (size, site) = (self.param(*size), self.param(*site as i64));
-                let call = format!("{CHECK}v{index}, {size}, {site})");
+                let call = match self.setting.checked {
+                    true => format!("ft_within(v{index}, {size}, {site})"),
+                    false => format!("ft_index(a.fault, v{index}, {size}, {site})"),
+                };
                 match self.condition(*mask, at) {
                     Some(condition) => format!("({condition}) ? {call} : 0"),
                     None => call,
@@ -194,7 +194,7 @@ impl Writer<'_> {
             BodyOp::Random {
                 dist, dtype, args, ..
             } => {
-                let index = self.indices[&value].at(at.position);
+                let index = self.indices[&value].at(at.position).to_string();
                 self.random(*dist, *dtype, args, &index)
             }
             BodyOp::Reduce { .. } => format!("r{value}"),

@@ -126,6 +126,7 @@ pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: 
         grid: Grid {
             threads: 128 * (ahead.groups as u32 + 1),
             shared: ahead.shared() as u32,
+            waits: true,
             ..Grid::default()
         },
         loops: 1,

@@ -1,7 +1,7 @@
 //! The change of a score: what of it is the causal mask and the scale, which the template knows, and the rest as a
 //! function of one score.
 
-use super::super::index::fits_32_bits;
+use super::super::index::{Position, fits_32_bits};
 use super::super::kernel::Writer;
 use super::super::shape;
 use super::super::stage::stages;
@@ -144,7 +144,7 @@ pub(super) fn write(
         writer.print_indices(&needed);
         writer.whole.clear();
         let at = At {
-            position: "j",
+            position: Position::Chunk,
             guard: None,
             pad: "  ",
         };

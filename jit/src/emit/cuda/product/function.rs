@@ -1,8 +1,11 @@
 //! The functions that a template of products calls, of chunks of 8 elements: what follows the product, which it gives
 //! sums; and what comes before it, which gives it an operand. Both are the loop of a pointwise kernel over one chunk.
 
-use super::super::kernel::{Form, Writer};
+use super::super::index::Position;
+use super::super::kernel::Writer;
+use super::super::name::Place;
 use super::super::shape;
+use super::super::shape::Form;
 use super::super::stage::stages;
 use super::super::value;
 use super::LANES;
@@ -135,7 +138,10 @@ impl Function {
                 true => (&mut of_row, "x"),
                 false => (&mut of_all, "y"),
             };
-            let (pointer, index) = (writer.pointer(source), writer.indices[&v].at("j"));
+            let (pointer, index) = (
+                writer.pointer(source),
+                writer.indices[&v].at(Position::Chunk),
+            );
             to.add(
                 value::memory_type(dtype),
                 v,
@@ -147,7 +153,7 @@ impl Function {
         }
         let whole = match given {
             Some(_) => String::new(),
-            None => writer.param(whole.into()),
+            None => writer.param(whole.into()).to_string(),
         };
         let chunk = writer.chunk(0, &[]);
         let mut row = String::new();
@@ -158,7 +164,7 @@ impl Function {
         };
         let head = writer.head(&in_place);
         let start = format!("{head}{row}{}", writer.preamble);
-        let aligned = |p: &String| format!(" && ((unsigned long long){p} & 15) == 0");
+        let aligned = |p: &Place| format!(" && ((unsigned long long){p} & 15) == 0");
         let aligned: String = pointers.iter().map(aligned).collect();
         let method = "  __device__ __forceinline__ void";
         let mut text =

@@ -229,6 +229,7 @@ pub fn emit(
             threads: stages_of(tiles).1,
             shared: shared_bytes(tiles) as u32,
             reports: arguments.reports,
+            waits: true,
             ..Grid::default()
         },
         loops: 1,

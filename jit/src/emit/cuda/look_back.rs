@@ -6,8 +6,9 @@
 //! of 1,024 tiles. The last tile of a group leaves the group's. Tiles are drawn from a counter, so that those before a
 //! running one run too, in whatever order a device starts blocks; a first small kernel clears counter and marks.
 
-use super::kernel::{Form, Writer};
+use super::kernel::Writer;
 use super::reduce::Reduction;
+use super::shape::Form;
 use std::fmt::Write as _;
 
 /// Bytes from a fold to the next: a line of the cache, for hundreds of blocks wait for few of them.
@@ -18,67 +19,7 @@ const CLEARING: u32 = 256;
 /// `ft_draw` gives the block's tile. A fold is in the lower halves of words whose upper ones say that it is there, so
 /// that nothing has to be ordered. `ft_before` joins, in a warp, the folds of a row before tile `at` of `n`; S bytes are
 /// between two of them, and `mine` is the tile's own.
-pub(super) const HELPERS: &str = "\
-FT_INLINE unsigned ft_draw(char *counter) {
-  __shared__ unsigned mine;
-  if (threadIdx.x == 0) mine = atomicAdd((unsigned *)counter, 1u);
-  __syncthreads();
-  return mine;
-}
-template <typename T> struct ft_posted {
-  static constexpr int N = sizeof(T) > 4 ? 2 : 1;
-  union both { unsigned u[N]; T v; };
-  unsigned long long w[N];
-};
-template <typename T> FT_INLINE void ft_post(char *p, T v) {
-  typename ft_posted<T>::both b;
-  for (int n = 0; n < ft_posted<T>::N; n++) b.u[n] = 0;
-  b.v = v;
-  #pragma unroll
-  for (int n = 0; n < ft_posted<T>::N; n++)
-    asm volatile(\"st.relaxed.gpu.u64 [%0], %1;\" :: \"l\"(p + 8 * n), \"l\"(1ULL << 32 | b.u[n]) : \"memory\");
-}
-template <typename T> FT_INLINE void ft_peek(ft_posted<T> &x, const char *p) {
-  #pragma unroll
-  for (int n = 0; n < ft_posted<T>::N; n++)
-    asm volatile(\"ld.relaxed.gpu.u64 %0, [%1];\" : \"=l\"(x.w[n]) : \"l\"(p + 8 * n) : \"memory\");
-}
-template <typename T, typename F> FT_INLINE T ft_joined(ft_posted<T> &x, const char *p, bool some, T none, F f) {
-  T v = none;
-  if (some) {
-    while (!(x.w[0] >> 32) || !(x.w[ft_posted<T>::N - 1] >> 32)) ft_peek(x, p);
-    typename ft_posted<T>::both b;
-    #pragma unroll
-    for (int n = 0; n < ft_posted<T>::N; n++) b.u[n] = (unsigned)x.w[n];
-    v = b.v;
-  }
-  __syncwarp();
-  #pragma unroll
-  for (int o = 1; o < 32; o <<= 1) v = f(v, (T)__shfl_down_sync(~0u, v, o));
-  return (T)__shfl_sync(~0u, v, 0);
-}
-template <int S, typename T, typename F> FT_INLINE T ft_before(char *folds, ft_int at, ft_int n, T mine, T none, F f) {
-  const int lane = threadIdx.x & 31, i = (int)at & 31, j = (int)(at >> 5) & 31;
-  const ft_int h = at >> 10;
-  char *groups = folds + (long long)n * S, *most = groups + (long long)((n + 31) >> 5) * S;
-  const char *p = folds + (long long)(at - i + lane) * S, *q = groups + (long long)(h * 32 + lane) * S;
-  const char *r = most + (long long)lane * S;
-  ft_posted<T> x, y, z;
-  if (lane < i) ft_peek(x, p);
-  if (lane < j) ft_peek(y, q);
-  if (lane < h) ft_peek(z, r);
-  const T a = ft_joined(x, p, lane < i, none, f), group = f(a, mine);
-  if (i == 31 && lane == 0) ft_post(groups + (long long)(at >> 5) * S, group);
-  const T b = ft_joined(y, q, lane < j, none, f);
-  if (i == 31 && j == 31 && lane == 0) ft_post(most + (long long)h * S, f(b, group));
-  T c = none;
-  for (ft_int first = 0; first < h; first += 32) {
-    if (first > 0 && first + lane < h) ft_peek(z, r + (long long)first * S);
-    c = f(c, ft_joined(z, r + (long long)first * S, first + lane < h, none, f));
-  }
-  return f(c, f(b, a));
-}
-";
+pub(super) const HELPERS: &str = include_str!("look_back.cu");
 
 impl Writer<'_> {
     /// Folds of all rows: of tiles, of groups of 32, of 1,024.
@@ -89,7 +30,7 @@ impl Writer<'_> {
     }
 
     /// Bytes of the folds and the counter before them.
-    pub(super) fn linked_bytes(&self) -> usize {
+    pub(super) fn look_back_bytes(&self) -> usize {
         (1 + self.folds_of_rows()) * LINE
     }
 
@@ -106,7 +47,7 @@ impl Writer<'_> {
     }
 
     /// Puts what the tiles before give before every element of a tile; its own folds are in the carries.
-    pub(super) fn link(&mut self, out: &mut String, now: &[Reduction], form: Form) {
+    pub(super) fn look_back(&mut self, out: &mut String, now: &[Reduction], form: Form) {
         let Form::Inner { threads } = form else {
             return;
         };

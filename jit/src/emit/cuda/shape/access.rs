@@ -1,0 +1,188 @@
+//! What a kernel's loads ask of its shape: the length of a chunk, and what is worth keeping in registers.
+
+use super::super::stage::Stages;
+use crate::body::{BodyOp, Value};
+use crate::expr::{Expr, Term, Var};
+use crate::schedule::FusedNode;
+use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+
+/// Whether the columns are strided and the last row variable contiguous for most loads (codegen A3.12).
+pub(super) fn prefers_outer(node: &FusedNode) -> bool {
+    let Some(row) = node.iter.len().checked_sub(1) else {
+        return false;
+    };
+    let (row, column) = (Var(row as u32), Var(node.extents().len() as u32 - 1));
+    let (mut inner, mut outer) = (0usize, 0usize);
+    for (_, _, index) in node.loads() {
+        let strided = index.coefficient(column);
+        inner += usize::from(strided.abs() == 1);
+        outer += usize::from(index.coefficient(row).abs() == 1 && strided != 0);
+    }
+    outer > inner
+}
+
+/// Whether an index moves by one with the variable and is nothing else of it; `may` says which values may be part of it.
+pub(super) fn is_unit(e: &Expr, v: Var, may: &dyn Fn(Value) -> bool) -> bool {
+    let elsewhere = e.terms().iter().any(|(term, _)| match term {
+        Term::Var(_) => false,
+        other => Expr::from(other.clone()).any(&mut |t| match *t {
+            Term::Value(value) => !may(value),
+            ref t => *t == Term::Var(v),
+        }),
+    });
+    e.coefficient(v) == 1 && !elsewhere
+}
+
+/// No value: before a row's values are computed.
+const NONE: fn(Value) -> bool = |_| false;
+
+/// Elements of a chunk: what 16 bytes hold of the narrowest contiguous stream, at most 32 bytes of the widest.
+pub(super) fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usize {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let dependence = node.dependence();
+    let of_row = |v: Value| !dependence[v as usize].inner;
+    let in_loop: BTreeSet<Value> = stages
+        .loops
+        .iter()
+        .flat_map(|l| &l.compute)
+        .copied()
+        .collect();
+    let loads = in_loop
+        .iter()
+        .filter_map(|&v| match &node.body.value(v).op {
+            BodyOp::Load {
+                dtype,
+                index,
+                mask: None,
+                ..
+            } if is_unit(index, vector, &of_row) => Some(dtype.size()),
+            _ => None,
+        });
+    let stores = needed.iter().filter_map(|&s| {
+        let store = &node.stores[s];
+        is_unit(&store.index, vector, &of_row).then(|| store.dtype.size())
+    });
+    let sizes: Vec<usize> = loads.chain(stores).collect();
+    let (Some(&least), Some(&most)) = (sizes.iter().min(), sizes.iter().max()) else {
+        return 1;
+    };
+    let wide = |v: &Value| match &node.body.value(*v).op {
+        BodyOp::Random { .. } | BodyOp::Check { .. } => true,
+        _ => node.body.value(*v).dtype.size() == 8,
+    };
+    let limit = if in_loop.iter().any(wide) { 4 } else { 8 };
+    let lanes = (16 / least).min(32 / most).min(limit);
+    let n = node.extents()[vector.0 as usize];
+    // Short lines must not leave lanes idle.
+    if n < 4 * lanes && !n.is_multiple_of(lanes) {
+        1
+    } else {
+        lanes
+    }
+}
+
+/// The load at which the chunks of rows are to begin where these start at any element: the first whose rows do.
+pub(super) fn unaligned_load(node: &FusedNode, stages: &Stages, lanes: usize) -> Option<Value> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let rows = 0..node.iter.len() as u32;
+    let starts_anywhere = |index: &Expr| {
+        let odd = |c: i64| c % lanes as i64 != 0;
+        index.is_affine() && rows.clone().any(|v| odd(index.coefficient(Var(v))))
+    };
+    let is_long = node.red.len() == 1 && node.red[0] >= 4 * lanes;
+    let fits = |v: &Value| match &node.body.value(*v).op {
+        BodyOp::Load {
+            index, mask: None, ..
+        } => is_unit(index, vector, &NONE) && starts_anywhere(index),
+        _ => false,
+    };
+    let may = lanes > 1 && is_long && node.rows() > 1;
+    may.then(|| stages.computed().into_iter().find(fits))
+        .flatten()
+}
+
+/// Whether a kernel of one loop reads whole chunks where a row's values say.
+pub(super) fn gathers_rows(node: &FusedNode, stages: &Stages, lanes: usize) -> bool {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let dependence = node.dependence();
+    let of_row = |v: Value| !dependence[v as usize].inner;
+    let mut all = stages.computed().into_iter();
+    lanes > 1
+        && all.any(|v| match &node.body.value(v).op {
+            BodyOp::Load {
+                index, mask: None, ..
+            } => is_unit(index, vector, &of_row) && !is_unit(index, vector, &NONE),
+            _ => false,
+        })
+}
+
+/// Loads of whole chunks in loops that scan, and the bytes of their elements.
+pub(super) fn scanned_loads(
+    node: &FusedNode,
+    stages: &Stages,
+    lanes: usize,
+) -> Vec<(Value, usize)> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    let all = stages.computed().into_iter();
+    all.filter_map(|v| match &node.body.value(v).op {
+        BodyOp::Load {
+            dtype,
+            index,
+            mask: None,
+            ..
+        } if lanes > 1 && is_unit(index, vector, &NONE) => Some((v, dtype.size())),
+        _ => None,
+    })
+    .collect()
+}
+
+/// The last costly function of binary32 that more than one loop computes.
+pub(super) fn costly_value(node: &FusedNode, stages: &Stages) -> Option<Value> {
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let costly = |v: &Value| {
+        let value = node.body.value(*v);
+        let heavy = matches!(&value.op, BodyOp::Unary(op, _) if op.heavy());
+        heavy && value.dtype == DType::F32 && loops(*v) > 1
+    };
+    stages.computed().into_iter().rfind(costly)
+}
+
+/// Loads of whole chunks that at least `often` loops need, and the bytes of their elements.
+pub(super) fn repeated_loads(
+    node: &FusedNode,
+    stages: &Stages,
+    lanes: usize,
+    often: usize,
+) -> Vec<(Value, usize)> {
+    let vector = Var(node.extents().len() as u32 - 1);
+    // A row's values are known before its one loop, not before those of several.
+    let dependence = node.dependence();
+    let known = |v: Value| stages.loops.len() == 1 && !dependence[v as usize].inner;
+    let loops = |v: Value| {
+        stages
+            .loops
+            .iter()
+            .filter(|l| l.compute.contains(&v))
+            .count()
+    };
+    let all = stages.computed();
+    let load = |v: Value| match &node.body.value(v).op {
+        BodyOp::Load {
+            dtype,
+            index,
+            mask: None,
+            ..
+        } if lanes > 1 && is_unit(index, vector, &known) && loops(v) >= often => {
+            Some((v, dtype.size()))
+        }
+        _ => None,
+    };
+    all.into_iter().filter_map(load).collect()
+}

@@ -1,0 +1,230 @@
+//! The division of pointwise kernels and of reductions.
+
+use super::super::stage::Stages;
+use super::super::tile::{self, SIDE, Tile};
+use super::access::{
+    costly_value, gathers_rows, lanes, prefers_outer, repeated_loads, unaligned_load,
+};
+use super::bounds::{
+    BATCH_BYTES, BATCH_ROWS, BATCH_THREADS, BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK,
+    FEWEST_THREADS, FINISH_THREADS, FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW, LONG_ROW_THREADS, MANY_ROWS, MANY_ROWS_BLOCK, MOST_ROWS, PIECE,
+    PIECE_COLUMNS, POINTWISE_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
+};
+use super::{Form, Layout, Shape};
+use crate::body::{BodyOp, Value};
+use crate::schedule::FusedNode;
+
+/// What is divided.
+struct Work<'a> {
+    node: &'a FusedNode,
+    stages: &'a Stages,
+    rows: usize,
+    chunks: usize,
+    lanes: usize,
+    /// Whether lanes are rows.
+    outer: bool,
+    reduces: bool,
+    shift: Option<Value>,
+}
+
+/// Divides the work of a node without scans; chunks may begin before rows that start anywhere, where `shifted`.
+pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: bool) -> Shape {
+    let rows = node.rows();
+    let reduces = !stages.reductions().is_empty();
+    let outer = reduces && prefers_outer(node);
+    let lanes = match outer {
+        true => 1,
+        false => lanes(node, stages, needed),
+    };
+    let shift = match reduces && shifted && !outer {
+        true => unaligned_load(node, stages, lanes),
+        false => None,
+    };
+    let (&last, walked) = node.red.split_last().unwrap_or((&1, &[]));
+    let line = match shift {
+        Some(_) => (last + lanes - 1).div_ceil(lanes),
+        None => last.div_ceil(lanes),
+    };
+    let chunks = walked.iter().product::<usize>() * line;
+    let work = Work {
+        node,
+        stages,
+        rows,
+        chunks,
+        lanes,
+        outer,
+        reduces,
+        shift,
+    };
+    let layout = work.layout();
+    let mut shape = Shape::new((rows, line, chunks), lanes, layout);
+    if !reduces
+        && shape.blocks > 0
+        && let Some(tile) = tile::find(node, stages)
+    {
+        work.take_tile(&mut shape, tile);
+    }
+    shape.shifted = shift;
+    if let Some(least) = work.least_piece(&shape, &layout) {
+        if shift.is_some() {
+            return of(node, stages, needed, false);
+        }
+        work.split(&mut shape, least);
+    }
+    match (shape.form, shape.split) {
+        (Form::Inner { .. }, Some(_)) => work.batch_pieces(&mut shape),
+        (Form::Inner { threads }, None) => work.keep_row(&mut shape, threads),
+        _ => {}
+    }
+    shape
+}
+
+impl Work<'_> {
+    fn layout(&self) -> Layout {
+        let (rows, chunks) = (self.rows, self.chunks);
+        if !self.reduces {
+            return self.pointwise();
+        }
+        if self.outer {
+            let block = if rows < MANY_ROWS {
+                FEW_ROWS_BLOCK
+            } else {
+                MANY_ROWS_BLOCK
+            };
+            return Layout::of_columns(rows, block);
+        }
+        if chunks <= WARP_CHUNKS || rows > MOST_ROWS {
+            return Layout::of_warps(rows);
+        }
+        // About two chunks a thread.
+        let wanted = match self.shift {
+            // A row's first and last chunk are two parts of one.
+            Some(_) => chunks.div_ceil(2).next_multiple_of(32) as u32,
+            None => (chunks / 2).next_power_of_two() as u32,
+        };
+        let most = if chunks > LONG_ROW {
+            LONG_ROW_THREADS
+        } else {
+            BLOCK_THREADS
+        };
+        Layout::of_blocks(rows, wanted.clamp(FEWEST_THREADS, most))
+    }
+
+    fn pointwise(&self) -> Layout {
+        let gathered = gathers_rows(self.node, self.stages, self.lanes);
+        if gathered && GATHERED_CHUNKS.contains(&self.chunks) {
+            // A warp a row, whose index it reads once; several accesses of a thread wait for memory together.
+            return Layout {
+                form: Form::Inner { threads: 32 },
+                threads: POINTWISE_THREADS,
+                blocks: self.rows.div_ceil(POINTWISE_THREADS as usize / 32),
+            };
+        }
+        let units = self.rows.saturating_mul(self.chunks);
+        let heavy =
+            |v: &Value| matches!(&self.node.body.value(*v).op, BodyOp::Unary(op, _) if op.heavy());
+        let threads = match self.stages.loops[0].compute.iter().any(heavy) {
+            true => COSTLY_THREADS,
+            false => POINTWISE_THREADS,
+        };
+        Layout {
+            form: Form::Pointwise,
+            threads,
+            blocks: units.div_ceil(threads as usize),
+        }
+    }
+
+    /// Gives each block a tile.
+    fn take_tile(&self, shape: &mut Shape, tile: Tile) {
+        let side = |n: usize| n.div_ceil(SIDE);
+        let (tiled, last) = (
+            self.node.iter[tile.row],
+            self.node.red.last().copied().unwrap_or(1),
+        );
+        shape.form = Form::Tiled;
+        shape.threads = POINTWISE_THREADS;
+        shape.blocks = self.rows / tiled * side(tiled) * side(last);
+        shape.tile = Some(tile);
+    }
+
+    /// The fewest chunks of a piece, if rows are to be split: there are few, and long ones.
+    fn least_piece(&self, shape: &Shape, layout: &Layout) -> Option<usize> {
+        let least = match layout.form {
+            Form::Outer { groups, .. } => PIECE_COLUMNS * groups as usize,
+            _ => PIECE.div_ceil(self.lanes).max(layout.threads as usize),
+        };
+        // A block or so does as much in the time of another launch.
+        let few = if self.outer { 2 * least } else { 4 * least };
+        let may = self.reduces && self.stages.can_split() && shape.blocks > 0;
+        (may && layout.blocks < FULL && self.chunks >= few).then_some(least)
+    }
+
+    /// Splits rows into pieces of at least so many chunks.
+    fn split(&self, shape: &mut Shape, least: usize) {
+        if !self.outer {
+            shape.form = Form::Inner {
+                threads: BLOCK_THREADS,
+            };
+            shape.threads = BLOCK_THREADS;
+            shape.blocks = self.rows;
+        }
+        let wanted = SPLIT_BLOCKS.div_ceil(shape.blocks);
+        let per = self.chunks.div_ceil(wanted.clamp(2, self.chunks / least));
+        let pieces = self.chunks.div_ceil(per);
+        shape.split = Some((per, pieces));
+        shape.blocks *= pieces;
+        shape.finish_per_row = if pieces <= WARP_PIECES {
+            32
+        } else {
+            FINISH_THREADS
+        };
+        shape.finish_threads = FINISH_THREADS;
+        let at_once = FINISH_THREADS / shape.finish_per_row;
+        shape.finish_blocks = self.rows.div_ceil(at_once as usize);
+    }
+
+    /// Has threads load some chunks of a piece before they work on them.
+    fn batch_pieces(&self, shape: &mut Shape) {
+        let kept = repeated_loads(self.node, self.stages, self.lanes, 1);
+        let chunk: usize = kept.iter().map(|k| k.1 * self.lanes).sum();
+        if !kept.is_empty() && 2 * chunk <= BATCH_BYTES {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.batch = 1 << (BATCH_BYTES / chunk).min(KEPT_CHUNKS).ilog2();
+        }
+    }
+
+    /// Keeps a row in registers where it fits, or has threads load some of its chunks before they work on them.
+    fn keep_row(&self, shape: &mut Shape, threads: u32) {
+        let (node, stages) = (self.node, self.stages);
+        let turns = self.chunks.div_ceil(threads as usize);
+        let mut kept = repeated_loads(node, stages, self.lanes, 2);
+        let once = kept.is_empty() && turns > 1;
+        if once {
+            kept = repeated_loads(node, stages, self.lanes, 1);
+        }
+        if kept.is_empty() {
+            return;
+        }
+        let room = if once { BATCH_BYTES } else { KEPT_BYTES };
+        let chunk: usize = kept.iter().map(|k| k.1 * self.lanes).sum();
+        let bytes = chunk * turns;
+        if turns <= KEPT_CHUNKS && bytes <= room {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.turns = turns;
+            // One is worth its registers: those of the loads are free when it is computed.
+            shape.saved = costly_value(node, stages).into_iter().collect();
+            return;
+        }
+        let batch = (room / chunk).min(KEPT_CHUNKS);
+        if (turns > KEPT_CHUNKS || once) && batch > 1 {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+            shape.batch = 1 << batch.ilog2();
+            if once && threads > BATCH_THREADS && self.rows >= BATCH_ROWS {
+                shape.form = Form::Inner {
+                    threads: BATCH_THREADS,
+                };
+                shape.threads = BATCH_THREADS;
+            }
+        }
+    }
+}
