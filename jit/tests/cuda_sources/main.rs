@@ -52,7 +52,13 @@ fn sources(graph: &Graph) -> Vec<String> {
 
 /// A graph's kernels, as for a device.
 fn kernels(graph: &Graph) -> Vec<Emitted> {
-    kernels_with(graph, &thresholds())
+    let all = kernels_with(graph, &thresholds());
+    for kernel in &all {
+        // A graph may start a kernel early only if its text waits.
+        let waits = kernel.source.body.contains("  FT_AFTER;\n");
+        assert_eq!(kernel.grid.waits, waits, "{}", kernel.source.body);
+    }
+    all
 }
 
 /// Whether NVRTC is here; says so if not.

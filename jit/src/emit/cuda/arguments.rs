@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 impl Writer<'_> {
     /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that is
-    /// stored, by the thread that stores it, and none comes in a later loop (scheduler B-08, B-10, B-11).
+    /// stored, by the thread that stores it, and none comes in a later loop.
     pub(super) fn in_place(&self, needed: &[usize]) -> Vec<(ValueId, Source)> {
         let mut pairs = Vec::new();
         for &s in needed.iter().filter(|_| !self.silent) {

@@ -1,4 +1,4 @@
-//! A chunk of a row: where it lies, its loads, its elements, its stores.
+//! A chunk of a row: where it lies, its loads, its elements.
 
 use super::index::Position;
 use super::kernel::Writer;
@@ -7,8 +7,6 @@ use super::shape::Form;
 use super::stage::Loop;
 use super::value::memory_type;
 use crate::body::{BodyOp, Value};
-use crate::emit::Pointer;
-use crate::expr::Term;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
@@ -111,7 +109,7 @@ impl Writer<'_> {
     }
 
     /// The elements of a chunk that an access is of: where they end and begin.
-    fn span(&self) -> &'static str {
+    pub(super) fn span(&self) -> &'static str {
         match self.has_heads() {
             true => "m, h",
             false => "m",
@@ -141,7 +139,7 @@ impl Writer<'_> {
         )
     }
 
-    /// Chunk `c` of a row: its whole loads, each element, its stores.
+    /// Chunk `c` of a row.
     pub(super) fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
         let l = self.stages.loops[s].clone();
         self.chunk_of(s, &l, reductions)
@@ -165,22 +163,16 @@ impl Writer<'_> {
         }
     }
 
-    /// The chunk of a loop of stage `s`.
+    /// The chunk of a loop of stage `s`: its whole loads, each element, its stores.
     pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
         let (mut out, lanes) = (String::new(), self.shape.lanes);
         let stores = if self.silent { &[][..] } else { &l.stores };
         self.decode_chunk(&mut out);
-        // The products' template loads ahead.
+        // A product's template loads before it calls.
         if self.given.is_none() && !self.gives {
             self.load_chunk(&mut out, l);
         }
-        for &s in stores {
-            let ty = match self.packs(s) {
-                true => "float",
-                false => memory_type(self.node.stores[s].dtype),
-            };
-            let _ = writeln!(out, "    __align__(16) {ty} o{s}[{lanes}];");
-        }
+        self.declare_stored(&mut out, stores);
         if s == 0 {
             self.declare_elements(&mut out);
         }
@@ -188,7 +180,22 @@ impl Writer<'_> {
             out,
             "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
         );
-        let (at, span) = (self.in_chunk(), self.span());
+        self.element(&mut out, s, l, reductions);
+        self.element_stored(&mut out, stores);
+        out.push_str("    }\n");
+        if s == 0 {
+            self.take_pairs(&mut out);
+        }
+        if s == 0 && !self.moments.is_empty() {
+            out.push_str("    counted += m;\n");
+        }
+        self.store_chunk(&mut out, stores);
+        out
+    }
+
+    /// What a loop of stage `s` computes and reduces of element `l`.
+    fn element(&mut self, out: &mut String, s: usize, l: &Loop, reductions: &[Reduction]) {
+        let at = self.in_chunk();
         let first = match self.shape.form {
             Form::Outer { .. } => "lo + ty",
             _ => "lo + t",
@@ -205,9 +212,9 @@ impl Writer<'_> {
             }
             let text = self.statement(v, at);
             out.push_str(&text);
-            self.take_shift(&mut out, v, first);
+            self.take_shift(out, v, first);
             if s == 0 {
-                self.keep_element(&mut out, v);
+                self.keep_element(out, v);
             }
             if saved {
                 let _ = writeln!(out, "      k{v}[k][l] = v{v};");
@@ -215,69 +222,11 @@ impl Writer<'_> {
         }
         for r in reductions {
             let position = self.position(r.id, at.position);
-            self.accumulate(&mut out, r, &position, at.pad);
+            self.accumulate(out, r, &position, at.pad);
         }
         if self.gives {
             let _ = writeln!(out, "      out[l] = l < m ? v{} : 0.0f;", self.unrounded(0));
         }
-        for &s in stores {
-            let element = match self.packs(s) {
-                true => format!("v{}", self.unrounded(s)),
-                false => {
-                    let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
-                    self.narrow(dtype, &format!("v{value}"))
-                }
-            };
-            let _ = writeln!(out, "      o{s}[l] = {element};");
-        }
-        out.push_str("    }\n");
-        if s == 0 {
-            self.take_pairs(&mut out);
-        }
-        if s == 0 && !self.moments.is_empty() {
-            out.push_str("    counted += m;\n");
-        }
-        for &s in stores {
-            if self.packs(s) {
-                let dtype = self.node.stores[s].dtype;
-                let _ = writeln!(
-                    out,
-                    "    __align__(16) unsigned short n{s}[{lanes}];\n    #pragma unroll\n    \
-                     for (int l = 0; l < {lanes}; l += 2) ((unsigned *)n{s})[l >> 1] = ft_pack_{dtype}(o{s}[l], o{s}[l + 1]);"
-                );
-            }
-        }
-        for &s in stores {
-            if self.store_indices[&s].unit && lanes > 1 {
-                let place = self.stored_at(s, Position::Chunk);
-                let name = if self.packs(s) { "n" } else { "o" };
-                // What is read again, of a row or a table, is to stay in the cache; what is written is not.
-                let store = if self.shape.batch > 0 || self.gathers() {
-                    "ft_store_last"
-                } else {
-                    "ft_store"
-                };
-                let _ = writeln!(out, "    {store}(&{place}, {name}{s}, {span});");
-            } else {
-                let place = self.stored_at(s, at.position);
-                let name = if self.packs(s) { "n" } else { "o" };
-                let _ = writeln!(
-                    out,
-                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if ({}) {place} = {name}{s}[l];",
-                    self.guard()
-                );
-            }
-        }
-        out
-    }
-
-    /// Whether whole chunks are read where a row's values say.
-    fn gathers(&self) -> bool {
-        let valued = |v: &Value| match &self.node.body.value(*v).op {
-            BodyOp::Load { index, .. } => index.any(&mut |t| matches!(t, Term::Value(_))),
-            _ => false,
-        };
-        self.whole.iter().any(valued)
     }
 
     /// Whether a loop after that of these values reads a row again.
@@ -288,27 +237,6 @@ impl Writer<'_> {
             .iter()
             .any(|l| self.shape.kept.iter().any(|v| l.compute.contains(v)))
             || self.shape.turns > 0
-    }
-
-    /// Whether a store narrows two elements by one instruction.
-    fn packs(&self, store: usize) -> bool {
-        self.node.stores[store].dtype.is_half() && self.shape.lanes.is_multiple_of(2)
-    }
-
-    /// The stored value before it was rounded to what the store rounds to.
-    fn unrounded(&self, store: usize) -> Value {
-        let store = &self.node.stores[store];
-        match self.node.body.value(store.value).op {
-            BodyOp::Round(a, half) if half == store.dtype => a,
-            _ => store.value,
-        }
-    }
-
-    /// The element a store writes.
-    pub(super) fn stored_at(&self, store: usize, position: Position) -> String {
-        let pointer = self.place_of(Pointer::Write(self.node.stores[store].node));
-        let index = self.store_indices[&store].at(position);
-        format!("{pointer}[{index}]")
     }
 
     /// The row-major position in the reduced dimensions, of a reduction that keeps it.

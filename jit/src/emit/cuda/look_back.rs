@@ -1,5 +1,6 @@
-//! Long rows scanned in one pass (codegen A3.15): a block takes a tile into registers, leaves its fold for the tiles
-//! behind it, waits for the folds before it, and goes on with the elements that it still holds.
+//! Long rows scanned in a single pass with look-back (Merrill and Garland, 2016): a block takes a tile into registers,
+//! leaves its fold for the tiles behind it, waits for the folds before it, and goes on with the elements that it still
+//! holds.
 //!
 //! What a tile begins with is a tree of three levels whatever came first, so that results have the same bits every
 //! time: the folds of the tiles before it in its group of 32, those of the groups before that in the next 32, and those

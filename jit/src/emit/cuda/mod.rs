@@ -19,6 +19,7 @@ mod reduce;
 mod scan;
 mod shape;
 mod stage;
+mod store;
 mod table;
 mod text;
 mod tile;

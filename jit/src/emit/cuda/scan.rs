@@ -1,4 +1,4 @@
-//! Kernels with scans (codegen A3.15).
+//! Kernels with scans.
 //!
 //! Rows are walked in tiles, each held in registers: the threads of a row take whole chunks by turns, so that accesses
 //! stay coalesced. A thread folds the elements of its chunks, a warp the chunks of its threads by shuffles, a block its

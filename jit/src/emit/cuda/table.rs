@@ -1,5 +1,5 @@
-//! Many launches of one kernel as one: its arguments become a table, and a block looks up whose it is (scheduler C-12 to
-//! C-14). The text depends on how much a table holds, not on what is in one.
+//! Many launches of one kernel as one: its arguments become a table, and a block looks up whose it is. The text depends on
+//! how much a table holds, not on what is in one.
 
 use super::kernel::{self, NAME, Setting};
 use crate::emit::Emitted;

@@ -1,4 +1,4 @@
-//! Transposed reads through shared memory (codegen A2.1).
+//! Transposed reads through shared memory.
 //!
 //! A load that is contiguous along a row variable and strided along the columns would touch a line for each element.
 //! Such kernels work on square tiles, a block each: the lines of a tile are read whole and turned in shared memory, the

@@ -1,14 +1,14 @@
-//! Attention as one kernel, by blocks of queries and keys (scheduler T-09): the scores of a block lie in registers, and no
+//! Attention as one kernel, by blocks of queries and keys: the scores of a block lie in registers, and no
 //! more of them exist.
 //!
 //! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu`, `group.cu` and `single.cu`: products on the matrix
 //! units; `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
 //! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
 //! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces. On Hopper, many
-//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`ahead.rs`).
+//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`specialized.rs`).
 
-mod ahead;
 mod score;
+mod specialized;
 
 use super::Emitted;
 use super::text;
@@ -18,6 +18,7 @@ use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{self, Need, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use score::Score;
+use specialized::Specialized;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -47,7 +48,7 @@ mod argument {
     /// Pieces of the keys, and keys of each; of how many matrices tiles are mixed.
     pub const PIECES: usize = 14;
     /// How far the causal mask lets a query see.
-    pub const AHEAD: usize = 16;
+    pub const DIAGONAL: usize = 16;
     /// For each dimension of the batch its size, and the distances of queries, keys and values.
     pub const BATCH: usize = 17;
 }
@@ -129,8 +130,8 @@ pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
         node.extents().len(),
         rows > 1,
     );
-    if let Some(ahead) = ahead::Ahead::of(attention, limits) {
-        return ahead::emit(attention, node, score, &ahead);
+    if let Some(specialized) = Specialized::of(attention, limits) {
+        return specialized::emit(attention, node, score, &specialized);
     }
     let blocks = rows.div_ceil(tiling.rows());
     let pieces = pieces(batch * blocks, keys);
@@ -245,7 +246,11 @@ fn arguments(
     all.extend([blocks, pieces, piece].map(|n| n as i64));
     // Far beyond any key is as far as any.
     let far = 1 << 30;
-    all.push(score.causal.map_or(0, |(ahead, _)| ahead.clamp(-far, far)));
+    all.push(
+        score
+            .causal
+            .map_or(0, |(diagonal, _)| diagonal.clamp(-far, far)),
+    );
     for (d, &n) in attention.nest.iter.iter().take(q.batch.len()).enumerate() {
         let strides = [q, k, v].map(|m| m.batch[d] as i64);
         all.push(n as i64);
@@ -340,13 +345,13 @@ impl Kernel<'_> {
             let _ = writeln!(out, "  t.{name} = (int)a.P{};", argument::SIZES + i);
         }
         let [scale, fill] = factors(self.node, &self.score);
-        let (rows, piece, ahead) = (self.tiling.rows(), pieces + 1, argument::AHEAD);
+        let (rows, piece, diagonal) = (self.tiling.rows(), pieces + 1, argument::DIAGONAL);
         let _ = write!(
             out,
             "  t.out = (T *)a.p{} + matrix * t.rows * t.values;\n  t.out_row = t.values;\n  \
              t.part = (float *)a.scratch + (matrix * t.rows * a.P{pieces} + piece) * (t.values + 2);\n  \
              t.part_row = a.P{pieces} * (t.values + 2);\n  t.first = block * {rows};\n  t.begin = piece * (int)a.P{piece};\n  \
-             t.end = min(t.keys, t.begin + (int)a.P{piece});\n  t.ahead = (int)a.P{ahead};\n  t.fill = {fill};\n  \
+             t.end = min(t.keys, t.begin + (int)a.P{piece});\n  t.ahead = (int)a.P{diagonal};\n  t.fill = {fill};\n  \
              t.scale = {scale};\n",
             self.result
         );

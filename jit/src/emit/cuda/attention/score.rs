@@ -42,10 +42,10 @@ impl Score {
         };
         if let BodyOp::Select(condition, a, b) = body.value(result).op {
             let number = |v: Value| matches!(body.value(v).op, BodyOp::Number(_));
-            let ahead = |seen: bool| ahead(body, condition, seen, loops, rows);
+            let diagonal = |seen: bool| diagonal(body, condition, seen, loops, rows);
             let found = match (number(a), number(b)) {
-                (_, true) => ahead(true).map(|n| (n, b, a)),
-                (true, _) => ahead(false).map(|n| (n, a, b)),
+                (_, true) => diagonal(true).map(|n| (n, b, a)),
+                (true, _) => diagonal(false).map(|n| (n, a, b)),
                 _ => None,
             };
             if let Some((n, fill, rest)) = found {
@@ -67,7 +67,7 @@ impl Score {
 }
 
 /// The n for which a condition (or, unless `seen`, its opposite) says that the key is at most the query plus n.
-fn ahead(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool) -> Option<i64> {
+fn diagonal(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool) -> Option<i64> {
     let BodyOp::Binary(op, a, b) = body.value(condition).op else {
         return None;
     };

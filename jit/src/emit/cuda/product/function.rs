@@ -3,7 +3,7 @@
 
 use super::super::index::Position;
 use super::super::kernel::Writer;
-use super::super::name::Place;
+use super::super::name::{Param, Place};
 use super::super::shape;
 use super::super::shape::Form;
 use super::super::stage::stages;
@@ -51,6 +51,17 @@ struct Loads {
     bytes: usize,
 }
 
+/// What a function reads by whole chunks.
+struct Reads {
+    /// What differs from row to row.
+    of_row: Loads,
+    /// What no row changes.
+    of_all: Loads,
+    /// Whether all chunks are whole and begin at multiples of their size, if the pointers do.
+    whole: bool,
+    pointers: Vec<Place>,
+}
+
 impl Loads {
     fn add(&mut self, ty: &str, v: Value, from: &str, of: &str, of_operand: bool) {
         let _ = writeln!(self.members, "    __align__(16) {ty} g{v}[{LANES}];");
@@ -85,75 +96,17 @@ impl Function {
         name: &str,
         arguments: &mut Arguments,
     ) -> Function {
-        let stages = stages(node, needed);
-        let mut shape = shape::of(node, &stages, needed, false);
-        (shape.form, shape.lanes, shape.tile) = (Form::Pointwise, LANES, None);
-        // Where a row has several column variables, the last goes through whole chunks.
-        shape.line = node.red.last().map_or(1, |n| n.div_ceil(LANES));
-        shape.chunks = node.cols().div_ceil(LANES);
-        let mut writer = Writer::new(node, stages, shape);
-        writer.given = given.map(Source::Node);
-        (writer.gives, writer.silent) = (given.is_none(), given.is_none());
-        writer.coarse = value::coarse(node);
-        writer.params = std::mem::take(&mut arguments.params);
-        writer.pointers = std::mem::take(&mut arguments.pointers);
-        writer.pointer_types = std::mem::take(&mut arguments.types);
-        writer.first_number = arguments.numbers.len();
-        writer.needs.append(&mut arguments.needs);
+        let mut writer = writer(node, needed, given, arguments);
         writer.collect_pointers(needed);
         writer.print_indices(needed);
-        let mut body = String::new();
-        writer.row_stage(&mut body, 0, None);
-        let compute = writer.stages.loops[0].clone();
+        let mut values = String::new();
+        writer.row_stage(&mut values, 0, None);
         let mut place = String::new();
         writer.decode_chunk(&mut place);
-        let (mut of_row, mut of_all) = (Loads::default(), Loads::default());
-        // Whether all chunks are whole and begin at multiples of their size, if the pointers do.
-        let last = writer.extents.last().copied().unwrap_or(1);
-        let (mut whole, mut pointers) = (last.is_multiple_of(LANES), Vec::new());
-        for &v in compute.compute.iter().filter(|v| writer.whole.contains(*v)) {
-            let BodyOp::Load {
-                source,
-                dtype,
-                ref index,
-                ..
-            } = node.body.value(v).op
-            else {
-                continue;
-            };
-            let rows = node.iter.len() as u32;
-            let varies = index.any(&mut |term| match term {
-                Term::Var(Var(v)) => *v < rows,
-                Term::Value(_) => true,
-                _ => false,
-            });
-            let apart = index
-                .terms()
-                .iter()
-                .filter(|(t, _)| *t != Term::Var(writer.vector_var()));
-            let all = |n: i64| n % LANES as i64 == 0;
-            whole &= apart.map(|t| t.1).all(all) && all(index.constant());
-            pointers.push(writer.pointer(source));
-            let (to, of) = match varies || given.is_some() {
-                true => (&mut of_row, "x"),
-                false => (&mut of_all, "y"),
-            };
-            let (pointer, index) = (
-                writer.pointer(source),
-                writer.indices[&v].at(Position::Chunk),
-            );
-            to.add(
-                value::memory_type(dtype),
-                v,
-                &format!("{pointer} + {index}"),
-                of,
-                given.is_none(),
-            );
-            to.bytes += LANES * dtype.size();
-        }
+        let reads = Reads::of(&writer, given.is_some());
         let whole = match given {
-            Some(_) => String::new(),
-            None => writer.param(whole.into()).to_string(),
+            Some(_) => None,
+            None => Some(writer.param(reads.whole.into())),
         };
         let chunk = writer.chunk(0, &[]);
         let mut row = String::new();
@@ -164,51 +117,183 @@ impl Function {
         };
         let head = writer.head(&in_place);
         let start = format!("{head}{row}{}", writer.preamble);
-        let aligned = |p: &Place| format!(" && ((unsigned long long){p} & 15) == 0");
-        let aligned: String = pointers.iter().map(aligned).collect();
-        let method = "  __device__ __forceinline__ void";
-        let mut text =
-            format!("struct FT_SYMBOL_{name} {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n");
-        let _ = writeln!(text, "{}  }};", of_row.members);
-        let template = match given {
-            Some(_) => "",
-            None => "  template <bool W>\n",
+        let text = Text {
+            head,
+            start,
+            values,
+            place,
+            chunk,
         };
-        let _ = write!(
-            text,
-            "{template}{method} load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{body}{place}{}  }}\n",
-            of_row.loads
-        );
-        let _ = match given {
-            Some(_) => write!(
-                text,
-                "{method} operator()(const ft_int row, const ft_int c, const float (&given)[{LANES}], const ahead &x) const \
-                 {{\n{start}{body}{}{chunk}  }}\n}};\n",
-                of_row.names
-            ),
-            // What no row changes is loaded for whatever row.
-            None => write!(
-                text,
-                "  struct same {{\n{}  }};\n  __device__ __forceinline__ bool whole() const {{\n{head}    return {whole} != 0{aligned};\n  \
-                 }}\n{template}{method} load_same(const ft_int c, same &y) const {{\n  const ft_int row = \
-                 0;\n{start}{place}{}  }}\n{method} operator()(const ft_int row, const ft_int c, float (&out)[{LANES}], const \
-                 ahead &x, const same &y) const {{\n{start}{body}{}{}{chunk}  }}\n}};\n",
-                of_all.members, of_all.loads, of_row.names, of_all.names
-            ),
+        let text = match whole {
+            None => text.after(name, &reads),
+            Some(whole) => text.before(name, &reads, whole),
         };
-        arguments.narrow &= writer.narrow_indices();
-        arguments.reports |= writer.reports;
-        arguments.in_place.extend(in_place);
-        arguments.needs = writer.needs;
-        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
-            arguments.needs.insert(support::need(name, SCALAR));
-        }
-        (arguments.pointers, arguments.types) = (writer.pointers, writer.pointer_types);
-        arguments.params = writer.params;
-        arguments.numbers.extend(node.body.numbers());
+        arguments.take_back(writer, in_place);
         Function {
             text,
-            bytes: [of_row.bytes, of_all.bytes],
+            bytes: [reads.of_row.bytes, reads.of_all.bytes],
         }
+    }
+}
+
+/// The writer of a function over chunks of [`LANES`], which goes on with the arguments of a kernel.
+fn writer<'a>(
+    node: &'a FusedNode,
+    needed: &[usize],
+    given: Option<ValueId>,
+    arguments: &mut Arguments,
+) -> Writer<'a> {
+    let stages = stages(node, needed);
+    let mut shape = shape::of(node, &stages, needed, false);
+    (shape.form, shape.lanes, shape.tile) = (Form::Pointwise, LANES, None);
+    // Where a row has several column variables, the last goes through whole chunks.
+    shape.line = node.red.last().map_or(1, |n| n.div_ceil(LANES));
+    shape.chunks = node.cols().div_ceil(LANES);
+    let mut writer = Writer::new(node, stages, shape);
+    writer.given = given.map(Source::Node);
+    (writer.gives, writer.silent) = (given.is_none(), given.is_none());
+    writer.coarse = value::coarse(node);
+    writer.params = std::mem::take(&mut arguments.params);
+    writer.pointers = std::mem::take(&mut arguments.pointers);
+    writer.pointer_types = std::mem::take(&mut arguments.types);
+    writer.first_number = arguments.numbers.len();
+    writer.needs.append(&mut arguments.needs);
+    writer
+}
+
+impl Arguments {
+    /// Takes the arguments back that a writer went on with.
+    fn take_back(&mut self, writer: Writer<'_>, in_place: Vec<(ValueId, Source)>) {
+        self.narrow &= writer.narrow_indices();
+        self.reports |= writer.reports;
+        self.in_place.extend(in_place);
+        self.needs = writer.needs;
+        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
+            self.needs.insert(support::need(name, SCALAR));
+        }
+        (self.pointers, self.types) = (writer.pointers, writer.pointer_types);
+        self.params = writer.params;
+        self.numbers.extend(writer.node.body.numbers());
+    }
+}
+
+impl Reads {
+    /// The loads of a function's chunks; of a product's operand unless the product is `given`.
+    fn of(writer: &Writer<'_>, given: bool) -> Reads {
+        let node = writer.node;
+        let rows = node.iter.len() as u32;
+        let (mut of_row, mut of_all) = (Loads::default(), Loads::default());
+        let last = writer.extents.last().copied().unwrap_or(1);
+        let (mut whole, mut pointers) = (last.is_multiple_of(LANES), Vec::new());
+        let compute = writer.stages.loops[0].compute.iter();
+        for &v in compute.filter(|v| writer.whole.contains(*v)) {
+            let BodyOp::Load {
+                source,
+                dtype,
+                ref index,
+                ..
+            } = node.body.value(v).op
+            else {
+                continue;
+            };
+            let varies = index.any(&mut |term| match term {
+                Term::Var(Var(v)) => *v < rows,
+                Term::Value(_) => true,
+                _ => false,
+            });
+            let vector = Term::Var(writer.vector_var());
+            let apart = index.terms().iter().filter(|(t, _)| *t != vector);
+            let all = |n: i64| n % LANES as i64 == 0;
+            whole &= apart.map(|t| t.1).all(all) && all(index.constant());
+            let pointer = writer.pointer(source);
+            pointers.push(pointer);
+            let (to, of) = match varies || given {
+                true => (&mut of_row, "x"),
+                false => (&mut of_all, "y"),
+            };
+            let from = format!("{pointer} + {}", writer.indices[&v].at(Position::Chunk));
+            to.add(value::memory_type(dtype), v, &from, of, !given);
+            to.bytes += LANES * dtype.size();
+        }
+        Reads {
+            of_row,
+            of_all,
+            whole,
+            pointers,
+        }
+    }
+}
+
+/// The statements of which functions are made.
+struct Text {
+    /// The arguments by name.
+    head: String,
+    /// Those, a row's variables, and what indices have of them.
+    start: String,
+    /// A row's values.
+    values: String,
+    /// Where a chunk lies.
+    place: String,
+    /// The chunk.
+    chunk: String,
+}
+
+/// How methods of a function's type begin.
+const METHOD: &str = "  __device__ __forceinline__ void";
+
+impl Text {
+    /// The type of a function of sums.
+    fn after(&self, name: &str, reads: &Reads) -> String {
+        let Text {
+            start,
+            values,
+            place,
+            chunk,
+            ..
+        } = self;
+        let Loads {
+            members,
+            loads,
+            names,
+            ..
+        } = &reads.of_row;
+        format!(
+            "struct FT_SYMBOL_{name} {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n{members}  }};\n\
+             {METHOD} load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{values}{place}{loads}  }}\n\
+             {METHOD} operator()(const ft_int row, const ft_int c, const float (&given)[{LANES}], const ahead &x) const \
+             {{\n{start}{values}{names}{chunk}  }}\n}};\n"
+        )
+    }
+
+    /// The type of a function that gives an operand; `whole` is an argument, whether all chunks are whole and begin at
+    /// multiples of their size, if the pointers do.
+    fn before(&self, name: &str, reads: &Reads, whole: Param) -> String {
+        let Text {
+            head,
+            start,
+            values,
+            place,
+            chunk,
+        } = self;
+        let Loads {
+            members,
+            loads,
+            names,
+            ..
+        } = &reads.of_row;
+        let same = &reads.of_all;
+        let aligned = |p: &Place| format!(" && ((unsigned long long){p} & 15) == 0");
+        let aligned: String = reads.pointers.iter().map(aligned).collect();
+        let template = "  template <bool W>\n";
+        // What no row changes is loaded for whatever row.
+        format!(
+            "struct FT_SYMBOL_{name} {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n{members}  }};\n\
+             {template}{METHOD} load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{values}{place}{loads}  }}\n  \
+             struct same {{\n{}  }};\n  __device__ __forceinline__ bool whole() const {{\n{head}    return {whole} != 0{aligned};\n  \
+             }}\n{template}{METHOD} load_same(const ft_int c, same &y) const {{\n  const ft_int row = \
+             0;\n{start}{place}{}  }}\n{METHOD} operator()(const ft_int row, const ft_int c, float (&out)[{LANES}], const \
+             ahead &x, const same &y) const {{\n{start}{values}{names}{}{chunk}  }}\n}};\n",
+            same.members, same.loads, same.names
+        )
     }
 }

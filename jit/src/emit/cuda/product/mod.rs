@@ -1,5 +1,4 @@
-//! A product of half precision and all that follows it, or computes an operand, as one kernel (scheduler T-01, T-02,
-//! codegen A10.1, A10.3).
+//! A product of half precision and all that follows it, or computes an operand, as one kernel.
 //!
 //! The template is CUDA C++ of its own (`panels.cu`: tiles in shared memory; `warps.cu`: products by warps, since Ampere;
 //! `groups.cu`: by groups of warps fed by the copy engine, on Hopper; `streams.cu`: of few rows, from memory into
@@ -35,38 +34,15 @@ const GROUPS: &str = include_str!("groups.cu");
 const STREAMS: &str = include_str!("streams.cu");
 
 /// A load of a chunk that is known to be whole and aligned where `W`.
-const LOAD: &str = "\
-template <bool W, typename T, int V> FT_INLINE void ft_load_as(T (&g)[V], const T *p, int m) {
-  constexpr int bytes = sizeof(T) * V < 16 ? sizeof(T) * V : 16;
-  typedef typename ft_word<bytes>::type word;
-  if (W) {
-    #pragma unroll
-    for (int k = 0; k < (int)(sizeof(T) * V / bytes); k++) ((word *)g)[k] = ((const word *)p)[k];
-  } else if (sizeof(T) < 4) {
-    // In words, as the other way.
-    constexpr int each = 4 / (sizeof(T) < 4 ? (int)sizeof(T) : 4);
-    #pragma unroll
-    for (int k = 0; k < V / each; k++) {
-      unsigned x = 0;
-      #pragma unroll
-      for (int e = 0; e < each; e++)
-        if (k * each + e < m) x |= (unsigned)((const typename ft_word<sizeof(T)>::type *)p)[k * each + e] << 8 * sizeof(T) * e;
-      ((unsigned *)g)[k] = x;
-    }
-  } else {
-    #pragma unroll
-    for (int l = 0; l < V; l++) g[l] = l < m ? p[l] : T();
-  }
-}
-";
+const LOAD: &str = include_str!("load.cu");
 
 /// Columns that what follows is given at once.
 const LANES: usize = 8;
 /// Rows of a tile, and what is summed over at once.
 const ROWS: usize = 128;
 const STEP: usize = 64;
-/// Bytes of registers that hold what a thread reads ahead.
-const AHEAD: usize = 64;
+/// Bytes of registers that hold what a thread reads before it is needed.
+const PREFETCHED: usize = 64;
 /// Bytes that a thread may read of a right operand's 8 chunks where two blocks share a multiprocessor.
 const STREAM: usize = 64;
 /// Bytes of a block's two descriptions for the copy engine.
@@ -128,51 +104,15 @@ pub fn emit(
     let dtype = graph.node(product.node).dtype;
     let (rows, columns) = (m.div_ceil(tiles.rows), n.div_ceil(tiles.columns));
     let count = rows * columns * sides.count();
-    let mut arguments = Arguments {
-        narrow: true,
-        ..Arguments::default()
-    };
-    arguments.needs.extend(
-        [
-            "types",
-            "ft_from_f16",
-            "ft_from_bf16",
-            "ft_to_f16",
-            "ft_to_bf16",
-        ]
-        .map(|name| support::need(name, SCALAR)),
-    );
-    for side in &sides.sides {
-        arguments.params.extend([side.offset, side.line]);
-    }
-    let sizes = [m, n, k, rows, columns, count];
-    arguments.params.extend(sizes.map(|n| n as i64));
-    for (d, &n) in sides.batch.iter().enumerate() {
-        let steps = [sides.sides[0].steps[d], sides.sides[1].steps[d]];
-        arguments.params.extend([n as i64, steps[0], steps[1]]);
-    }
-    let before = |operand: usize| prologues.iter().find(|p| p.operand == operand);
-    let mut operands = [Operand::default(); 2];
-    for (i, side) in sides
-        .sides
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| before(*i).is_none())
-    {
-        operands[i].pointer = Some(arguments.pointers.len());
-        arguments.pointers.push(Pointer::Read(side.source));
-        arguments.types.push(dtype);
-    }
+    let mut arguments = arguments(&sides, [rows, columns, count]);
+    let mut operands = operands(&sides, prologues, dtype, &mut arguments);
     let after = Function::after(&node, product.node, &needed, &mut arguments);
     let mut functions = after.text;
-    for (i, operand) in operands.iter_mut().enumerate() {
-        if let Some(prologue) = before(i) {
-            let function = Function::before(&prologue.kernel, i, &mut arguments);
-            operand.bytes = function.bytes;
-            functions.push_str(&function.text);
-        } else {
-            operand.bytes = [LANES * dtype.size(), 0];
-        }
+    for prologue in in_order(prologues) {
+        let i = prologue.operand;
+        let function = Function::before(&prologue.kernel, i, &mut arguments);
+        operands[i].bytes = function.bytes;
+        functions.push_str(&function.text);
     }
     // Operands are read until the last tile.
     let fed = prologues.iter().flat_map(|p| p.kernel.loads());
@@ -186,26 +126,12 @@ pub fn emit(
         Units::Warps => count,
         Units::Streams { blocks } => count * blocks,
     };
-    let template: &[&'static str] = match tiles.by {
-        Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
-        Units::Warps => &[TILES, HALF, PANELS, WARPS],
-        Units::Streams { .. } => &[TILES, HALF, PANELS, STREAMS],
-    };
     let mut parts = support::parts(&arguments.needs);
-    parts.extend(text::template(template));
-    let mut body = text::helpers(arguments.narrow);
-    body += &structure(
-        arguments.pointers.len(),
-        arguments.params.len(),
-        arguments.numbers.len(),
-    );
-    if !prologues.is_empty() {
-        body += LOAD;
-    }
-    body += &functions;
+    parts.extend(text::template(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
-    let ahead = AHEAD.checked_div(after.bytes[0]).unwrap_or(2).clamp(1, 4);
-    body += &entry(&sides, tiles, dtype, ahead, operands);
+    let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
+    let entry = entry(&sides, tiles, dtype, ahead.clamp(1, 4), operands);
+    let body = body(&arguments, !prologues.is_empty(), &functions, &entry);
     Emitted {
         source: KernelSource {
             parts,
@@ -240,11 +166,113 @@ pub fn emit(
     }
 }
 
+/// The arguments that every product has: operands, sizes, tiles (rows of them, columns, all), the batch.
+fn arguments(sides: &Sides, tiles: [usize; 3]) -> Arguments {
+    let mut arguments = Arguments {
+        narrow: true,
+        ..Arguments::default()
+    };
+    let half = ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"];
+    let needs = half.into_iter().chain(["types"]);
+    let needs = needs.map(|name| support::need(name, SCALAR));
+    arguments.needs.extend(needs);
+    for side in &sides.sides {
+        arguments.params.extend([side.offset, side.line]);
+    }
+    let sizes = sides.sizes.into_iter().chain(tiles);
+    arguments.params.extend(sizes.map(|n| n as i64));
+    for (d, &n) in sides.batch.iter().enumerate() {
+        let steps = [sides.sides[0].steps[d], sides.sides[1].steps[d]];
+        arguments.params.extend([n as i64, steps[0], steps[1]]);
+    }
+    arguments
+}
+
+/// What computes operands, the left one first.
+fn in_order(prologues: &[Prologue]) -> impl Iterator<Item = &Prologue> {
+    (0..2).filter_map(|i| prologues.iter().find(|p| p.operand == i))
+}
+
+/// The operands, as far as they lie in memory.
+fn operands(
+    sides: &Sides,
+    prologues: &[Prologue],
+    dtype: DType,
+    arguments: &mut Arguments,
+) -> [Operand; 2] {
+    let mut operands = [Operand::default(); 2];
+    for (i, side) in sides.sides.iter().enumerate() {
+        if !prologues.iter().any(|p| p.operand == i) {
+            operands[i] = Operand {
+                pointer: Some(arguments.pointers.len()),
+                bytes: [LANES * dtype.size(), 0],
+            };
+            arguments.pointers.push(Pointer::Read(side.source));
+            arguments.types.push(dtype);
+        }
+    }
+    operands
+}
+
+/// The texts of which a product's template is made.
+fn template(tiles: Tiles) -> &'static [&'static str] {
+    match tiles.by {
+        Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
+        Units::Warps => &[TILES, HALF, PANELS, WARPS],
+        Units::Streams { .. } => &[TILES, HALF, PANELS, STREAMS],
+    }
+}
+
+/// The kernel's own text: helpers, the structure of its arguments, the functions that the template calls, the kernel.
+fn body(arguments: &Arguments, computes: bool, functions: &str, entry: &str) -> String {
+    let mut body = text::helpers(arguments.narrow);
+    body += &structure(
+        arguments.pointers.len(),
+        arguments.params.len(),
+        arguments.numbers.len(),
+    );
+    if computes {
+        body += LOAD;
+    }
+    body += functions;
+    body += entry;
+    body
+}
+
 /// An operand: its pointer, where it lies in memory; bytes read for a chunk of it, and for a chunk whatever its row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Operand {
     pointer: Option<usize>,
     bytes: [usize; 2],
+}
+
+/// Gives the template its arguments, as fields of `t`.
+fn fields(out: &mut String, batch: usize, operands: [Operand; 2]) {
+    for (i, name) in ["a", "b"].into_iter().enumerate() {
+        let at = argument::OPERANDS + 2 * i;
+        let data = match operands[i].pointer {
+            Some(p) => format!("(const unsigned short *)a.p{p} + a.P{at}"),
+            None => "nullptr".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "  t.{name} = {data};\n  t.{name}_line = a.P{};",
+            at + 1
+        );
+    }
+    let sizes = ["m", "n", "k"].into_iter().zip(argument::SIZES..);
+    for (name, at) in sizes.chain(["rows", "columns"].into_iter().zip(argument::TILES..)) {
+        let _ = writeln!(out, "  t.{name} = (int)a.P{at};");
+    }
+    for d in 0..batch {
+        let at = argument::BATCH + 3 * d;
+        let _ = writeln!(
+            out,
+            "  t.batch[{d}] = (int)a.P{at};\n  t.a_step[{d}] = a.P{};\n  t.b_step[{d}] = a.P{};",
+            at + 1,
+            at + 2
+        );
+    }
 }
 
 /// The kernel, which gives the template its arguments.
@@ -274,31 +302,7 @@ fn entry(
         "extern \"C\" __global__ void __launch_bounds__({threads}, {shares}){cluster} FT_SYMBOL(const __grid_constant__ \
          FT_SYMBOL_args a) {{\n  FT_AFTER;\n  ft_product<{batch}> t;\n"
     );
-    for (i, name) in ["a", "b"].into_iter().enumerate() {
-        let at = argument::OPERANDS + 2 * i;
-        let data = match operands[i].pointer {
-            Some(p) => format!("(const unsigned short *)a.p{p} + a.P{at}"),
-            None => "nullptr".to_owned(),
-        };
-        let _ = writeln!(
-            out,
-            "  t.{name} = {data};\n  t.{name}_line = a.P{};",
-            at + 1
-        );
-    }
-    let sizes = ["m", "n", "k"].into_iter().zip(argument::SIZES..);
-    for (name, at) in sizes.chain(["rows", "columns"].into_iter().zip(argument::TILES..)) {
-        let _ = writeln!(out, "  t.{name} = (int)a.P{at};");
-    }
-    for d in 0..batch {
-        let at = argument::BATCH + 3 * d;
-        let _ = writeln!(
-            out,
-            "  t.batch[{d}] = (int)a.P{at};\n  t.a_step[{d}] = a.P{};\n  t.b_step[{d}] = a.P{};",
-            at + 1,
-            at + 2
-        );
-    }
+    fields(&mut out, batch, operands);
     let half = dtype == DType::BF16;
     let [left, right] = sides.sides.each_ref().map(|side| side.inner);
     let count = argument::TILES + 2;

@@ -7,7 +7,7 @@ use crate::schedule::FusedNode;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
-/// Whether the columns are strided and the last row variable contiguous for most loads (codegen A3.12).
+/// Whether the columns are strided and the last row variable contiguous for most loads.
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let Some(row) = node.iter.len().checked_sub(1) else {
         return false;

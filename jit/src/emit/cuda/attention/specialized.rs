@@ -1,5 +1,5 @@
-//! Attention by groups of warps that take turns at the matrix units while the copy engine feeds them (Hopper): the form for
-//! many queries of half precision.
+//! Attention with specialised warps: groups that take turns at the matrix units while one warp has the copy engine feed
+//! them (Hopper). The form for many queries of half precision.
 
 use super::score::{self, Score};
 use super::{GROUP, HALF, TILES, argument, arguments, change, factors, indices, parts};
@@ -9,7 +9,7 @@ use crate::schedule::FusedNode;
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use std::fmt::Write as _;
 
-const AHEAD: &str = include_str!("ahead.cu");
+const SPECIALIZED: &str = include_str!("specialized.cu");
 
 /// Keys of a block.
 const KEYS: usize = 128;
@@ -22,7 +22,7 @@ const MAPS: usize = 384;
 
 /// How the work is cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ahead {
+pub(super) struct Specialized {
     /// Groups of four warps that multiply, of 64 queries each.
     groups: usize,
     /// Stages of keys and of values.
@@ -37,9 +37,9 @@ pub(super) struct Ahead {
     chunks: usize,
 }
 
-impl Ahead {
+impl Specialized {
     /// `None` where another form is to be taken: the copy engine needs aligned rows, and a device is to be filled.
-    pub fn of(attention: &Attention, limits: &Limits) -> Option<Ahead> {
+    pub fn of(attention: &Attention, limits: &Limits) -> Option<Specialized> {
         let [rows, keys, width, values] = attention.sizes;
         let batch: usize = attention.nest.rows() / rows;
         if limits.products != 90 || !attention.nest.dtype.is_half() || rows <= 64 {
@@ -67,7 +67,7 @@ impl Ahead {
         let blocks = rows.div_ceil(64 * groups);
         let tiles = batch.checked_mul(blocks).filter(|&n| n < 1 << 30)?;
         let processors = limits.multiprocessors.max(1);
-        let ahead = Ahead {
+        let work = Specialized {
             groups,
             stages,
             widths,
@@ -76,7 +76,7 @@ impl Ahead {
             chunks: tiles.min(processors),
         };
         let enough = 4 * tiles >= 3 * processors && keys >= KEYS;
-        (enough && ahead.shared() <= limits.attention).then_some(ahead)
+        (enough && work.shared() <= limits.attention).then_some(work)
     }
 
     /// Bytes that a block shares: two tiles of queries, stages of keys and values, descriptions, tiles' numbers, barriers.
@@ -99,18 +99,23 @@ fn lines(m: &Matrices, row: isize, column: isize, columns: usize) -> bool {
 }
 
 /// Writes the kernel.
-pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: &Ahead) -> Emitted {
+pub(super) fn emit(
+    attention: &Attention,
+    node: FusedNode,
+    score: Score,
+    work: &Specialized,
+) -> Emitted {
     let dtype = attention.nest.dtype;
     let [rows, keys, width, values] = attention.sizes;
     let batch: usize = attention.nest.rows() / rows;
-    let params = arguments(attention, &score, [ahead.blocks, ahead.near, 0]);
+    let params = arguments(attention, &score, [work.blocks, work.near, 0]);
     let written = score::write(attention, &node, &score, params);
     let result = written.pointers.len() - 1;
-    let template = [TILES, HALF, GROUP, ENGINE, PANELS, AHEAD];
+    let template = [TILES, HALF, GROUP, ENGINE, PANELS, SPECIALIZED];
     Emitted {
         source: KernelSource {
             parts: parts(written.needs, dtype, &template),
-            body: (written.text + &text(attention, &node, &score, ahead, result)).into(),
+            body: (written.text + &text(attention, &node, &score, work, result)).into(),
             finish: false,
         },
         pointers: written.pointers,
@@ -119,13 +124,13 @@ pub(super) fn emit(attention: &Attention, node: FusedNode, score: Score, ahead: 
         in_place: Vec::new(),
         updates: Vec::new(),
         numbers: node.body.numbers().to_vec(),
-        chunks: ahead.chunks,
-        scratch: ahead.chunks * MAPS,
+        chunks: work.chunks,
+        scratch: work.chunks * MAPS,
         local: 0,
         products: 2 * (batch * rows * keys) as u64 * (width + values) as u64,
         grid: Grid {
-            threads: 128 * (ahead.groups as u32 + 1),
-            shared: ahead.shared() as u32,
+            threads: 128 * (work.groups as u32 + 1),
+            shared: work.shared() as u32,
             waits: true,
             ..Grid::default()
         },
@@ -143,7 +148,7 @@ fn text(
     attention: &Attention,
     node: &FusedNode,
     score: &Score,
-    ahead: &Ahead,
+    work: &Specialized,
     result: usize,
 ) -> String {
     let mut out = String::new();
@@ -153,12 +158,12 @@ fn text(
         true => format!("  long long b = head;\n{}", indices(dims, "int")),
         false => String::new(),
     };
-    let Ahead {
+    let Specialized {
         groups,
         stages,
         widths: [d, e],
         ..
-    } = *ahead;
+    } = *work;
     let threads = 128 * (groups + 1);
     let _ = write!(
         out,
@@ -181,7 +186,7 @@ fn text(
     let others = [
         ("blocks", argument::BLOCKS),
         ("near", argument::PIECES),
-        ("ahead", argument::AHEAD),
+        ("ahead", argument::DIAGONAL),
     ];
     for (name, at) in sizes.chain(others) {
         let _ = writeln!(out, "  t.{name} = (int)a.P{at};");
