@@ -7,35 +7,49 @@
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
-mod args;
+// The modules in the order of their dependencies: none imports one below it (`tests/architecture.rs`).
+
+// What is used of the compiler.
 mod backend;
-mod collect;
-mod collected;
-mod display;
-mod domain;
-mod explain;
-mod flight;
-mod flush;
-mod generator;
-mod jit_fn;
-mod kind;
-mod limit;
-mod methods;
+
+// What is set by scope, thread and process.
 mod mode;
-mod nearest;
-mod node;
-mod operators;
-mod plans;
-mod positions;
-mod read;
-mod record;
-mod recycle;
-mod signature;
-mod stages;
-mod store_rule;
-mod tensor;
-mod tiered;
 mod tuning;
+
+// The canonical form of a trace: what two flushes share to share a plan.
+mod form;
+
+// Plans of forms met before.
+mod plans;
+
+// Keys and counters of random numbers.
+mod generator;
+
+// The trace: recorded operations and stored data.
+mod node;
+
+// What is noted of a `jit` function while it is traced.
+mod trace;
+
+// Handles of nodes.
+mod tensor;
+
+// What callers write, as operators take it.
+mod args;
+
+// Computing what is pending: collected, looked up, run, stored.
+mod flush;
+
+// Recording operations. It may flush: in eager mode, and at a trace's limits.
+mod record;
+
+// What is built on these.
+mod display;
+mod explain;
+mod jit_fn;
+mod methods;
+mod operators;
+mod read;
 
 pub use args::{
     Conv, Dim, Dims, Extents, Operand, Padding, Pool, Sizes, Slice, SliceBy, Slices, TensorLike,
@@ -47,11 +61,11 @@ pub use backend::{
 };
 pub use explain::explain;
 pub use flush::eval;
+pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, manual_seed};
 pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
-pub use limit::{set_retained_limit, set_trace_limit};
 pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;

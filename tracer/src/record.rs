@@ -1,14 +1,14 @@
 //! Recording: from an operator and its operands to a node of the trace.
 
 use crate::backend::run_operator;
-use crate::domain::Domain;
-use crate::jit_fn::trace::{self, draw};
-use crate::kind::Kind;
-use crate::node::{Facts, Inputs, Node, State, Status};
-use crate::{Input, Mode, Tensor, flush, limit, mode};
+use crate::flush::limit;
+use crate::form::Kind;
+use crate::node::domain::Domain;
+use crate::node::{Draw, Facts, Inputs, Node, State, Status};
+use crate::trace;
+use crate::{Input, Mode, Tensor, flush, mode};
 use ferrotrace_kernels::cpu::quick;
 use ferrotrace_kernels::eager::{self, Arg};
-use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{
     Config, Context, Counter, DType, Device, Error, ErrorKind, Result, count,
@@ -65,7 +65,7 @@ fn tie(
         _ => None,
     });
     trace::observe_refusal(inputs.iter().filter_map(|input| match input {
-        Input::Tensor(tensor) => Some(*tensor),
+        Input::Tensor(tensor) => Some(&**tensor.node()),
         _ => None,
     }));
     error.at(Context {
@@ -123,7 +123,7 @@ pub(crate) fn record(
             }
             Input::Scalar(scalar) => ArgMeta::Scalar(*scalar),
             Input::Draw(draw) => {
-                drawn |= draw.index < draw::ELSEWHERE;
+                drawn |= draw.index < Draw::ELSEWHERE;
                 ArgMeta::Scalar(ferrotrace_runtime::Scalar::Int(draw.value as i64))
             }
         });
@@ -194,7 +194,7 @@ pub(crate) fn record(
     let domain = domain.unwrap_or_else(Domain::own);
     let result = Tensor::of_fresh(Node::recorded(facts, operands, domain, level));
     if limit::reached(level) {
-        limit::flush(&result, level);
+        limit::flush(result.node(), level);
     }
     result
 }
@@ -269,24 +269,14 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
         // In eager mode the argument's data is looked at by the operation itself.
         return None;
     }
-    let view = view_of(kind, &node.array()?)?;
+    let view = kind.view(&node.array()?)?;
     if mode != Mode::Eager {
         count(Counter::OpsRecorded, 1);
     }
     Some(view)
 }
 
-/// What a view of this kind shows of data, unless it needs a copy.
-pub(crate) fn view_of(kind: &Kind, array: &Array) -> Option<Array> {
-    let (op, shape) = (kind.op(), &kind.shape);
-    let layout = match op {
-        Op::Reshape(_) | Op::Flatten { .. } => array.layout.reshape(shape)?,
-        _ => view_map(op, array.shape(), shape)?.apply(&array.layout, shape),
-    };
-    Some(array.with_layout(layout))
-}
-
-/// The same without a detour, for the operators and operands that [`quick`] knows.
+/// The result of an operation without a detour, for the operators and operands that [`quick`] knows.
 #[inline]
 fn run_quickly(kind: &Kind, inputs: &[Input<'_>]) -> Option<Result<Array>> {
     let (op, shape, dtype) = (kind.op(), &kind.shape, kind.dtype);

@@ -1,10 +1,10 @@
 //! The tensor handle, and what can be asked of it without running anything.
 
-use crate::jit_fn::trace;
-use crate::kind::Kind;
+use crate::form::Kind;
 use crate::mode;
+use crate::node::pool::share;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
-use crate::recycle::share;
+use crate::trace;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
 
@@ -92,7 +92,7 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
         let location = Location::caller();
-        trace::observe_refusal(operands.iter().copied());
+        trace::observe_refusal(operands.iter().map(|tensor| &*tensor.node));
         let earlier = operands.iter().find_map(|t| t.node.error());
         let error = earlier.unwrap_or_else(|| {
             let operands = operands
@@ -183,16 +183,6 @@ impl Tensor {
         self.node.facts.device.clone()
     }
 
-    /// The size of a dimension; negative numbers count from the end.
-    ///
-    /// # Errors
-    /// There is no such dimension, or the tensor carries an error.
-    pub fn dim(&self, dim: impl Into<crate::args::Dim>) -> Result<usize> {
-        self.check()?;
-        let dim = dim.into().wrap(self.rank())?;
-        Ok(self.shape()[dim])
-    }
-
     fn exact_dims<const N: usize>(&self) -> Result<[usize; N]> {
         self.check()?;
         let dims = <[usize; N]>::try_from(self.dims());
@@ -241,27 +231,5 @@ impl Tensor {
     /// Whether the operation has not run yet.
     pub(crate) fn is_pending(&self) -> bool {
         self.node.status() == Status::Pending
-    }
-}
-
-impl Facts {
-    /// Those of data from outside.
-    pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
-        let device = array.buffer.device();
-        Facts::of_kind(
-            Arc::new(Kind::of_data(array.shape(), array.dtype, device)),
-            location,
-        )
-    }
-
-    /// Those of data of this kind.
-    pub(crate) fn of_kind(kind: Arc<Kind>, location: &'static Location<'static>) -> Facts {
-        Facts {
-            kind,
-            location,
-            trace: 0,
-            argument: 0,
-            traced: false,
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::arg::ArgValue;
 use super::replay::Replay;
 use crate::backend::Precision;
-use crate::signature::{FormLeaf, Mix};
+use crate::form::{FormLeaf, Mix};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{DType, Device};
 use smallvec::SmallVec;

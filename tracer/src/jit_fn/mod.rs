@@ -5,12 +5,12 @@ mod fold;
 mod key;
 mod replay;
 pub mod result;
-pub(crate) mod trace;
 
 use crate::Tensor;
 use crate::flush::flush_tensors;
 use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
+use crate::trace::{self, Recording};
 use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, Striped, count};
@@ -24,7 +24,6 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
-use trace::Recording;
 
 /// A function that [`jit`] can compile: any `Fn` from a [`JitArg`] to a [`JitResult`]. `Signature` tells the argument
 /// and result types of one function type apart; it is inferred.
@@ -179,7 +178,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             Filled::Failed => return self.function.run(argument),
             // A thread of a function that is being recorded.
             Filled::Traced(tensor) => {
-                let _trace = trace::follow(&tensor);
+                let _trace = trace::follow(tensor.node());
                 return self.function.run(argument);
             }
         }
@@ -279,7 +278,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         match replay.filter(|_| recording.close()) {
             Some(replay) => {
                 drop((result, results));
-                trace::expire(tensors);
+                trace::expire(tensors.iter().map(Tensor::node));
                 Traced::Replay(replay, form)
             }
             None => Traced::Result(result),
@@ -313,7 +312,7 @@ impl Parts {
         let mut visit = ArgVisit::default();
         K::visit(argument, &mut visit);
         let mut tensors = visit.tensors.iter().map(|(tensor, _)| *tensor);
-        if let Some(traced) = tensors.find(|tensor| trace::is_traced(tensor)) {
+        if let Some(traced) = tensors.find(|tensor| trace::is_traced(tensor.node())) {
             return Filled::Traced(traced.clone());
         }
         flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));

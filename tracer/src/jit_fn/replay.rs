@@ -2,15 +2,14 @@
 
 use crate::Tensor;
 use crate::backend::{Folded, PlanInput};
-use crate::collect::{Outcome, Stores, collect};
-use crate::collected::{Collected, Line, Lines, told};
+use crate::flush::collect::{Outcome, Stores, collect};
+use crate::flush::collected::Collected;
 use crate::flush::{execute, flush_nodes};
-use crate::jit_fn::trace::{self, Drawn, Recording, draw};
-use crate::kind::Kind;
+use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds, told};
 use crate::mode::Mode;
-use crate::node::{Facts, Node, NodeArc, NodeInput, Origin, Status};
+use crate::node::{Draw, Facts, Node, NodeArc, NodeInput, Origin, Status};
 use crate::plans::{self, OwnEntry, Prepared};
-use crate::signature::{Edge, Form, FormLeaf, FormNode, operand_kinds};
+use crate::trace::{self, Drawn, Recording};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
 use smallvec::SmallVec;
@@ -206,7 +205,7 @@ impl Replay {
             });
         }
         let slots = collected.scalars.iter().map(|number| match number {
-            NodeInput::Draw(drawn) if drawn.index < draw::ELSEWHERE => Slot::Draw {
+            NodeInput::Draw(drawn) if drawn.index < Draw::ELSEWHERE => Slot::Draw {
                 index: drawn.index,
                 offset: drawn.offset,
             },

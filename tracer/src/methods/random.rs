@@ -1,9 +1,12 @@
 //! Random tensors from the process-wide generator ([`manual_seed`](crate::manual_seed)); those of one's own
 //! [`Generator`](crate::Generator) are its methods.
 
+mod generator;
+
 use super::attempt;
-use crate::jit_fn::trace;
-use crate::{Input, Tensor, generator};
+use crate::generator::process;
+use crate::trace;
+use crate::{Input, Tensor};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Device, Error, Shape};
 
@@ -18,7 +21,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn rand(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
-        generator::process().rand(shape, dtype, device)
+        process().rand(shape, dtype, device)
     }
 
     /// Standard normal numbers, of a floating-point dtype.
@@ -31,7 +34,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn randn(shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
-        generator::process().randn(shape, dtype, device)
+        process().randn(shape, dtype, device)
     }
 
     /// Integers uniform in `lo..hi`, of any dtype; an error where there are none.
@@ -50,7 +53,7 @@ impl Tensor {
         dtype: DType,
         device: &Device,
     ) -> Tensor {
-        generator::process().randint(lo, hi, shape, dtype, device)
+        process().randint(lo, hi, shape, dtype, device)
     }
 
     /// 1 with probability `p`, else 0; an error where `p` is outside [0, 1].
@@ -63,7 +66,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn bernoulli(p: f64, shape: impl Into<Shape>, dtype: DType, device: &Device) -> Tensor {
-        generator::process().bernoulli(p, shape, dtype, device)
+        process().bernoulli(p, shape, dtype, device)
     }
 
     /// The integers `0..n` in random order, as `I64`.
@@ -76,7 +79,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn randperm(n: usize, device: &Device) -> Tensor {
-        generator::process().randperm(n, device)
+        process().randperm(n, device)
     }
 
     /// Numbers uniform in [0, 1) of this tensor's shape, dtype and device.
@@ -89,7 +92,7 @@ impl Tensor {
     #[track_caller]
     pub fn rand_like(&self) -> Tensor {
         attempt!("rand_like", self.check(), self);
-        let _trace = trace::follow(self);
+        let _trace = trace::follow(self.node());
         Tensor::rand(self.shape(), self.dtype(), &self.device()).called("rand_like", &[self])
     }
 
@@ -103,7 +106,7 @@ impl Tensor {
     #[track_caller]
     pub fn randn_like(&self) -> Tensor {
         attempt!("randn_like", self.check(), self);
-        let _trace = trace::follow(self);
+        let _trace = trace::follow(self.node());
         Tensor::randn(self.shape(), self.dtype(), &self.device()).called("randn_like", &[self])
     }
 
@@ -126,8 +129,8 @@ impl Tensor {
         if p == 0.0 {
             return self.clone();
         }
-        let _trace = trace::follow(self);
-        let [key, offset] = generator::process().take(self.sizes().numel());
+        let _trace = trace::follow(self.node());
+        let [key, offset] = process().take(self.sizes().numel());
         let op = Op::Composite(Composite::Dropout { p: p.to_bits() });
         Tensor::record(op, &[Input::Tensor(self), key, offset])
     }

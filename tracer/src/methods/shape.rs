@@ -23,6 +23,16 @@ fn order(dims: &[usize], rank: usize) -> Result<SmallVec<[u8; 6]>> {
 }
 
 impl Tensor {
+    /// The size of a dimension; negative numbers count from the end.
+    ///
+    /// # Errors
+    /// There is no such dimension, or the tensor carries an error.
+    pub fn dim(&self, dim: impl Into<Dim>) -> Result<usize> {
+        self.check()?;
+        let dim = dim.into().wrap(self.rank())?;
+        Ok(self.shape()[dim])
+    }
+
     /// The same elements in row-major order under another shape of as many; one size may be −1 and is inferred.
     ///
     /// ```

@@ -1,6 +1,6 @@
 //! Which values of a traced function are computed of constants alone, and which of them are worth keeping.
 
-use crate::signature::{Edge, Form, FormLeaf};
+use crate::form::{Edge, Form, FormLeaf};
 use ferrotrace_kernels::{Array, Composite, Op};
 use ferrotrace_runtime::{Layout, Scalar};
 use std::ops::Range;

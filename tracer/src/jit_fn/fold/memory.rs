@@ -1,7 +1,7 @@
 //! How much memory a trace needs at the most.
 
 use super::choose::Trace;
-use crate::signature::Edge;
+use crate::form::Edge;
 use ferrotrace_kernels::Op;
 
 /// The most bytes held at once when those of `computed` run in order and each value goes after its last use. This is what

@@ -8,8 +8,7 @@ mod memory;
 
 use super::replay::{Replay, Slot, Source};
 use crate::backend::{Folded, PlanInput, draft, run_releasing};
-use crate::collected::{Line, told};
-use crate::signature::{Edge, Form, FormLeaf, FormNode};
+use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::{plans, tuning};
 use choose::{Candidate, Trace};
 use ferrotrace_kernels::Array;

@@ -1,11 +1,14 @@
 //! What a flush does, or did.
 
+mod nearest;
+
 use crate::Tensor;
 use crate::backend::{Draft, Explanation, Graph, Launches, draft};
-use crate::collect::{Outcome, Stores, collect};
-use crate::collected::Collected;
+use crate::flush::collect::{Outcome, Stores, collect};
+use crate::flush::collected::Collected;
+use crate::flush::prepare;
 use crate::node::{NodeArc, NodeInput, State};
-use crate::{nearest, plans, tuning};
+use crate::tuning;
 use ferrotrace_kernels::Array;
 
 /// How tensors are (or were) computed together: fused nodes, refusals to fuse, sources. Of pending tensors, what their
@@ -53,7 +56,7 @@ fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {
 fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanation> {
     let form = collected.form(arrays.iter());
     let key = nearest::describe(&form, collected.hash);
-    let known = plans::known(collected, arrays);
+    let known = prepare::known(collected, arrays);
     if let Some(plan) = known.as_ref().and_then(|entry| entry.plan()) {
         return Some(plan.explain().with_key(key));
     }

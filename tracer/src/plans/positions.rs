@@ -4,8 +4,8 @@
 //! forms no more are made: slices whose positions vary are taken and written between plans, by ready-made kernels, which
 //! work at any position; what lies between them has the same form at every step.
 
-use crate::signature::{Form, FormNode, Mix};
-use crate::stages::Stages;
+use super::stages::Stages;
+use crate::form::{Form, FormNode, Mix};
 use ferrotrace_kernels::Op;
 use lru::LruCache;
 use once_cell::sync::Lazy;

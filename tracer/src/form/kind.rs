@@ -1,9 +1,10 @@
 //! What an operation and its result are, apart from the values: inferred once for each place in a program.
 
+use super::hash::{node_hash, operand_kinds};
 use crate::backend::Precision;
 use crate::mode;
-use crate::signature::{node_hash, operand_kinds};
-use ferrotrace_kernels::{ArgMeta, Op};
+use ferrotrace_kernels::ops::view::view_map;
+use ferrotrace_kernels::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{Category, DType, Device, Error, Shape};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -148,6 +149,16 @@ impl Kind {
                 && a.dtype == b.dtype
                 && a.shape == b.shape
                 && a.device == b.device)
+    }
+
+    /// What a view of this kind shows of data, unless it needs a copy.
+    pub fn view(&self, array: &Array) -> Option<Array> {
+        let (op, shape) = (self.op(), &self.shape);
+        let layout = match op {
+            Op::Reshape(_) | Op::Flatten { .. } => array.layout.reshape(shape)?,
+            _ => view_map(op, array.shape(), shape)?.apply(&array.layout, shape),
+        };
+        Some(array.with_layout(layout))
     }
 
     /// The same operation on operands that give another shape; `kinds` are those of [`operand_kinds`].

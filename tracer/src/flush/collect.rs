@@ -1,19 +1,17 @@
 //! Collection: the pending operations that requested tensors need, in topological order, and what becomes of each.
 //!
-//! The whole of it happens while the requested nodes' [`Domain`](crate::domain::Domain) is held, for about 40 ns an
+//! The whole of it happens while the requested nodes' [`Domain`](crate::node::domain::Domain) is held, for about 40 ns an
 //! operation, never while something compiles or runs. Meanwhile no recorded node of it changes state, so numbers are kept
 //! in the nodes themselves; those of data that belongs to other domains, which other collections may read at the same
 //! time, are kept apart.
 
-use crate::collected::{Collected, Entry, Held, LeafEntry};
-use crate::domain::Hold;
-use crate::flight::Flight;
-use crate::jit_fn::trace;
-use crate::kind::Kind;
+use super::collected::{Collected, Entry, Held, LeafEntry};
+use super::store_rule;
+use crate::form::{Edge, FormHash, Kind};
+use crate::node::domain::Hold;
+use crate::node::flight::Flight;
 use crate::node::{Inputs, Node, NodeArc, NodeInput, Origin, State, Status};
-use crate::record::view_of;
-use crate::signature::{Edge, FormHash};
-use crate::store_rule;
+use crate::trace;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Error, Scalar};
 use rustc_hash::FxHashMap;
@@ -316,7 +314,7 @@ impl Visit {
         if !node.facts.op().is_view() || data.facts.argument != 0 {
             return false;
         }
-        let view = data.array().and_then(|a| view_of(&node.facts.kind, &a));
+        let view = data.array().and_then(|a| node.facts.kind.view(&a));
         let Some(view) = view else { return false };
         self.garbage
             .push(node.set_state(State::stored(view, Origin::default())));

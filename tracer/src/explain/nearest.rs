@@ -1,7 +1,7 @@
 //! What keeps a trace from sharing the plan of another: for explanations.
 
+use crate::form::Form;
 use crate::plans;
-use crate::signature::Form;
 use std::fmt::Debug;
 
 /// The key of a form, and in what the nearest other form with a plan differs from it.

@@ -1,13 +1,10 @@
 //! Pending operations in topological order, and what holds them.
 
-use crate::kind::Kind;
+use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines};
 use crate::node::{Inputs, NodeArc, NodeInput, State};
-use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::{Array, Op};
-use ferrotrace_runtime::{Device, Error, Scalar};
-use smallvec::SmallVec;
+use ferrotrace_runtime::{Device, Scalar};
 use std::ops::Range;
-use std::panic::Location;
 
 /// A collected operation.
 #[derive(Clone, Copy, Debug)]
@@ -61,27 +58,6 @@ pub(crate) struct Collected {
     /// Numbers of the stored nodes.
     pub outputs: Vec<u32>,
     pub hash: u64,
-}
-
-/// How a program recorded an operation.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
-    /// What it called.
-    pub called: &'static str,
-    /// The line that did.
-    pub location: &'static Location<'static>,
-}
-
-/// How the operations of a form were recorded.
-pub(crate) type Lines = SmallVec<[Line; 4]>;
-
-/// An error of a plan, which may have been made for another part of the program, as one of the operations that were
-/// recorded on these lines. `leaves` come before them in a graph.
-pub(crate) fn told(error: Error, leaves: usize, lines: &[Line]) -> Error {
-    error.as_recorded(|node| {
-        let line = lines.get((node as usize).checked_sub(leaves)?)?;
-        Some((line.called, line.location))
-    })
 }
 
 impl Collected {

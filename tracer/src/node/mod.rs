@@ -1,13 +1,16 @@
 //! A node of the trace: a recorded operation, or data that exists.
 
+pub(crate) mod domain;
+pub(crate) mod flight;
+pub(crate) mod pool;
+
 use crate::backend::Folded;
-use crate::domain::Domain;
-use crate::flight::Flight;
-use crate::jit_fn::trace::draw;
-use crate::kind::Kind;
+use crate::form::Kind;
 use crate::plans::OwnEntry;
+use domain::Domain;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Apart, Error, STRIPES, Scalar, stripe};
+use flight::Flight;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::ops::Deref;
@@ -32,10 +35,18 @@ pub(crate) enum NodeInput {
 pub(crate) struct Draw {
     /// The value taken when recorded.
     pub value: u64,
-    /// Which draw of the `jit` trace it belongs to, or one of [`draw`](crate::jit_fn::trace::draw).
+    /// Which draw of the `jit` trace it belongs to, or [`Draw::NONE`] or [`Draw::ELSEWHERE`].
     pub index: u32,
     /// Whether it is the offset, not the key.
     pub offset: bool,
+}
+
+impl Draw {
+    /// The index of a draw that no trace has.
+    pub const NONE: u32 = u32::MAX;
+    /// The index of a draw made on a thread that traces nothing while a function was being traced on another: it may
+    /// belong there.
+    pub const ELSEWHERE: u32 = u32::MAX - 1;
 }
 
 impl NodeInput {
@@ -60,12 +71,12 @@ impl NodeInput {
 
     /// Whether it was drawn while a `jit` function was traced: each replay draws anew.
     pub fn is_traced_draw(&self) -> bool {
-        matches!(self, NodeInput::Draw(drawn) if drawn.index < draw::ELSEWHERE)
+        matches!(self, NodeInput::Draw(drawn) if drawn.index < Draw::ELSEWHERE)
     }
 
     /// Whether it was drawn while a `jit` function was traced on another thread.
     pub fn is_drawn_elsewhere(&self) -> bool {
-        matches!(self, NodeInput::Draw(drawn) if drawn.index == draw::ELSEWHERE)
+        matches!(self, NodeInput::Draw(drawn) if drawn.index == Draw::ELSEWHERE)
     }
 }
 
@@ -144,6 +155,28 @@ pub(crate) struct Facts {
     pub argument: u32,
     /// Whether it is an argument of that trace, or computed from one.
     pub traced: bool,
+}
+
+impl Facts {
+    /// Those of data from outside.
+    pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
+        let device = array.buffer.device();
+        Facts::of_kind(
+            Arc::new(Kind::of_data(array.shape(), array.dtype, device)),
+            location,
+        )
+    }
+
+    /// Those of data of this kind.
+    pub(crate) fn of_kind(kind: Arc<Kind>, location: &'static Location<'static>) -> Facts {
+        Facts {
+            kind,
+            location,
+            trace: 0,
+            argument: 0,
+            traced: false,
+        }
+    }
 }
 
 impl Deref for Facts {

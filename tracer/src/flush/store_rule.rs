@@ -1,8 +1,8 @@
 //! Which nodes a flush stores beside the requested ones.
 
-use crate::collected::{Collected, Held};
+use super::collected::{Collected, Held};
+use crate::form::Edge;
 use crate::node::NodeArc;
-use crate::signature::Edge;
 use ferrotrace_kernels::{Composite, Loss, Op, Reduction};
 use std::cell::RefCell;
 use std::collections::HashSet;

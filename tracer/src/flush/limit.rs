@@ -1,10 +1,9 @@
 //! The two flushes that nobody asks for: of a long trace, and of one that keeps too much memory alive.
 
-use crate::Tensor;
-use crate::collect::Stores;
-use crate::flush::flush_nodes;
-use crate::jit_fn::trace;
+use super::collect::Stores;
+use super::flush_nodes;
 use crate::node::{Node, NodeArc, NodeInput, State, Status, retained_bytes};
+use crate::trace;
 use ferrotrace_runtime::{Channel, host, log};
 use once_cell::sync::Lazy;
 use std::collections::{HashMap, HashSet};
@@ -73,21 +72,21 @@ pub(crate) fn reached(level: u32) -> bool {
 
 /// Flushes the trace of `last`, which was just recorded at `level`, if it is too long or keeps too much alive.
 #[cold]
-pub(crate) fn flush(last: &Tensor, level: u32) {
+pub(crate) fn flush(last: &NodeArc, level: u32) {
     // A traced function is one trace, however long.
     if trace::current() != 0 || trace::is_traced(last) {
         return;
     }
     let limit = LIMIT.load(Relaxed);
     if level >= limit {
-        correct_levels(last.node());
-        if last.node().level() >= limit {
+        correct_levels(last);
+        if last.level() >= limit {
             log(Channel::Hints, || {
                 format!(
                     "a trace of {limit} operations in a row is flushed: `eval` or `set_trace_limit`"
                 )
             });
-            cut(last.node());
+            cut(last);
         }
         return;
     }
@@ -98,7 +97,7 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
         return;
     }
     if retained > NEXT.load(Relaxed) {
-        if kept_by(last.node()) < retained / SHARE {
+        if kept_by(last) < retained / SHARE {
             // One of the next operations may belong to the trace that keeps it.
             if TRIES.fetch_add(1, Relaxed) >= MOST_TRIES {
                 TRIES.store(0, Relaxed);
@@ -112,7 +111,7 @@ pub(crate) fn flush(last: &Tensor, level: u32) {
                 "a trace that keeps {retained} bytes alive is flushed: `eval` or `set_retained_limit`"
             )
         });
-        flush_nodes(vec![last.node().clone()], Stores::Rule);
+        flush_nodes(vec![last.clone()], Stores::Rule);
         let left = retained_bytes();
         let next = if left < limit { 0 } else { left + limit / 2 };
         NEXT.store(next, Relaxed);

@@ -1,9 +1,8 @@
 //! Running a form in stages: plans, and between them slices that ready-made kernels take and write.
 
 use crate::backend::{PlanInput, run_releasing};
-use crate::collected::{Line, told};
+use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::plans;
-use crate::signature::{Edge, Form, FormLeaf, FormNode};
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{Device, Error, Result, Scalar};
 use std::collections::HashMap;

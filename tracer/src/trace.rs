@@ -4,11 +4,10 @@
 //! arguments: the trace is found through the operand ([`Facts::traced`](crate::node::Facts)), so scoped threads and
 //! parallel iterators record as the function's own thread does.
 
-use crate::Tensor;
 use crate::backend::Precision;
 use crate::generator::Generator;
 use crate::mode::{self, Mode};
-use crate::node::{Node, NodeArc, State};
+use crate::node::{Draw, Node, NodeArc, State};
 use ferrotrace_runtime::{Context, Error};
 use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
@@ -58,14 +57,6 @@ pub(crate) struct Drawn {
     pub numel: usize,
     /// What came of it: key, and first offset.
     pub position: (u64, u64),
-}
-
-/// Which draw a random operation takes its numbers from.
-pub(crate) mod draw {
-    /// None that a trace has, as the index of one.
-    pub const NONE: u32 = u32::MAX;
-    /// One made on a thread that records nothing while a function was being recorded on another: it may belong there.
-    pub const ELSEWHERE: u32 = u32::MAX - 1;
 }
 
 /// A trace being recorded; it ends when this goes.
@@ -201,9 +192,9 @@ pub(crate) struct Following {
     _restore: Option<(Restore, mode::Scope)>,
 }
 
-/// This thread, if it records no trace, records for the one that a tensor belongs to, in its mode and precision.
-pub(crate) fn follow(tensor: &Tensor) -> Following {
-    let facts = &tensor.node().facts;
+/// This thread, if it records no trace, records for the one that a node belongs to, in its mode and precision.
+pub(crate) fn follow(node: &Node) -> Following {
+    let facts = &node.facts;
     let trace = match facts.traced && current() == 0 {
         true => active(facts.trace),
         false => None,
@@ -218,9 +209,9 @@ pub(crate) fn follow(tensor: &Tensor) -> Following {
     }
 }
 
-/// Whether the tensor was computed from an argument of a function that is being recorded.
-pub(crate) fn is_traced(tensor: &Tensor) -> bool {
-    let facts = &tensor.node().facts;
+/// Whether the node was computed from an argument of a function that is being recorded.
+pub(crate) fn is_traced(node: &Node) -> bool {
+    let facts = &node.facts;
     facts.traced && is_active(facts.trace)
 }
 
@@ -241,9 +232,9 @@ fn note_sizes(id: u64) {
 
 /// Notes that what was recorded depends on sizes in a way that is not recorded: an operation on these was refused.
 #[cold]
-pub(crate) fn observe_refusal<'a>(operands: impl Iterator<Item = &'a Tensor>) {
+pub(crate) fn observe_refusal<'a>(operands: impl Iterator<Item = &'a Node>) {
     note_sizes(current());
-    operands.for_each(|tensor| observe_sizes(tensor.node()));
+    operands.for_each(observe_sizes);
 }
 
 /// Notes that data of an argument of trace `id` is read. False if it no longer may be: the function has returned, and
@@ -256,13 +247,13 @@ pub(crate) fn observe_value(id: u64) -> bool {
 pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u64)) -> u32 {
     if current() == 0 {
         return match ACTIVE.read().is_empty() {
-            true => draw::NONE,
-            false => draw::ELSEWHERE,
+            true => Draw::NONE,
+            false => Draw::ELSEWHERE,
         };
     }
     TRACE.with_borrow(|trace| {
         let Some(trace) = trace else {
-            return draw::NONE;
+            return Draw::NONE;
         };
         let mut draws = trace.draws.lock();
         draws.push(Drawn {
@@ -287,8 +278,8 @@ pub(crate) fn stale(location: &'static Location<'static>) -> Error {
 
 /// Takes the data from what stood for the arguments of a function that has returned: whoever still holds one, or what
 /// was computed from one, gets an error.
-pub(crate) fn expire(arguments: Vec<Tensor>) {
-    for node in arguments.iter().map(Tensor::node) {
+pub(crate) fn expire<'a>(arguments: impl Iterator<Item = &'a NodeArc>) {
+    for node in arguments {
         if NodeArc::strong_count(node) > 1 {
             drop(node.set_state(State::Failed(stale(node.facts.location))));
         }

@@ -3,13 +3,15 @@
 //! One table of the process has them all, behind a lock. Threads that flush at the same time seldom come there: each
 //! stripe of threads has a front, with the entries that it used last, and counts their users apart.
 
+mod positions;
+mod stages;
+mod tiered;
+
+pub(crate) use positions::stages as stages_of;
+
 use crate::backend::{Graph, Plan, PlanInput, run_releasing};
-use crate::collected::{Collected, Lines};
+use crate::form::{Form, Lines};
 use crate::mode::Mode;
-use crate::positions;
-use crate::signature::Form;
-use crate::stages::Stages;
-use crate::tiered;
 use crate::tuning::{Example, compile};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Counter, Result, Scalar, Striped, count};
@@ -17,6 +19,7 @@ use lru::LruCache;
 use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use stages::Stages;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -231,7 +234,7 @@ impl OwnEntry {
 }
 
 /// The entry of this hash and form, if there is one.
-fn find(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<OwnEntry>> {
+pub(crate) fn find(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<OwnEntry>> {
     if let Some(known) = FRONTS.own().0.lock().entries.get(&hash)
         && let Some(entry) = known.iter().find(|entry| same(&entry.form))
     {
@@ -252,7 +255,7 @@ pub(crate) fn entry(
 }
 
 /// A new entry, or the one that another thread has made meanwhile.
-fn insert(hash: u64, form: Form) -> Arc<OwnEntry> {
+pub(crate) fn insert(hash: u64, form: Form) -> Arc<OwnEntry> {
     in_front(hash, insert_shared(hash, form))
 }
 
@@ -290,50 +293,8 @@ pub(crate) fn forms() -> Vec<Arc<PlanEntry>> {
         .collect()
 }
 
-/// The entry of a collection whose leaves have this data, if there is one.
-pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanEntry>> {
-    let entries = PLANS.lock().entries.peek(&collected.hash).cloned()?;
-    entries
-        .into_iter()
-        .find(|entry| collected.has_form(&entry.form, leaves.iter()))
-}
-
-/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
-pub(crate) fn prepare(
-    collected: &Collected,
-    leaves: &[(Array, bool)],
-    scalars: &[Scalar],
-    mode: Mode,
-) -> Result<Prepared> {
-    let arrays = || leaves.iter().map(|leaf| &leaf.0);
-    if collected.only_assigns() {
-        let graph = collected.form(arrays()).graph(scalars, &collected.lines());
-        return graph.map(Prepared::AtOnce);
-    }
-    let staged = |stages| Ok(Prepared::Staged(stages, collected.lines()));
-    let known = find(collected.hash, |form| collected.has_form(form, arrays()));
-    let entry = match known {
-        Some(entry) => match entry.stages(mode) {
-            Some(stages) => return staged(stages),
-            None => entry,
-        },
-        None => {
-            let form = collected.form(arrays());
-            if mode == Mode::Compiled
-                && let Some(stages) = positions::stages(&form)
-            {
-                return staged(stages);
-            }
-            insert(collected.hash, form)
-        }
-    };
-    let example = || {
-        let input = |(array, donated): &(Array, bool)| PlanInput {
-            array: array.clone(),
-            donated: *donated,
-        };
-        let inputs = leaves.iter().map(input).collect();
-        (inputs, scalars.to_vec())
-    };
-    entry.prepare(mode, &example, scalars, || collected.lines())
+/// The entry of this hash and form, if there is one, without counting as a use of it.
+pub(crate) fn peek(hash: u64, same: impl Fn(&Form) -> bool) -> Option<Arc<PlanEntry>> {
+    let entries = PLANS.lock().entries.peek(&hash).cloned()?;
+    entries.into_iter().find(|entry| same(&entry.form))
 }

@@ -1,15 +1,22 @@
 //! Flushing: computing what requested tensors need, and storing it.
 
+pub(crate) mod collect;
+pub(crate) mod collected;
+pub(crate) mod limit;
+pub(crate) mod prepare;
+mod store_rule;
+
 use crate::args::{TensorLike, borrowed};
 use crate::backend::{Plan, PlanInput, run_releasing};
-use crate::collect::{Outcome, Stores, collect};
-use crate::collected::{Collected, Lines, told};
-use crate::flight::Flight;
-use crate::jit_fn::trace;
+use crate::form::{Lines, told};
+use crate::node::flight::Flight;
+use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
-use crate::plans::{self, OwnEntry, Prepared};
-use crate::recycle::retire;
+use crate::plans::{OwnEntry, Prepared};
+use crate::trace;
 use crate::{Tensor, mode};
+use collect::{Outcome, Stores, collect};
+use collected::Collected;
 use ferrotrace_kernels::{Array, eager};
 use ferrotrace_runtime::{Activity, Channel, Counter, Error, Result, Scalar, Timer, count, log};
 use std::sync::{Arc, Weak};
@@ -210,7 +217,7 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let promise = Promise { nodes, flight };
     detach(&collected, &mut leaves);
     let scalars = collected.scalar_values();
-    let prepared = plans::prepare(&collected, &leaves, &scalars, mode::current());
+    let prepared = prepare::prepare(&collected, &leaves, &scalars, mode::current());
     let lines = match &prepared {
         Ok(Prepared::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
         _ => Lines::new(),

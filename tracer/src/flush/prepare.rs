@@ -1,0 +1,56 @@
+//! From a collection to what runs for it: a plan met before, a new one, or ready-made kernels.
+
+use super::collected::Collected;
+use crate::backend::PlanInput;
+use crate::mode::Mode;
+use crate::plans::{self, PlanEntry, Prepared};
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{Result, Scalar};
+use std::sync::Arc;
+
+/// The entry of a collection whose leaves have this data, if there is one.
+pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanEntry>> {
+    plans::peek(collected.hash, |form| {
+        collected.has_form(form, leaves.iter())
+    })
+}
+
+/// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
+pub(crate) fn prepare(
+    collected: &Collected,
+    leaves: &[(Array, bool)],
+    scalars: &[Scalar],
+    mode: Mode,
+) -> Result<Prepared> {
+    let arrays = || leaves.iter().map(|leaf| &leaf.0);
+    if collected.only_assigns() {
+        let graph = collected.form(arrays()).graph(scalars, &collected.lines());
+        return graph.map(Prepared::AtOnce);
+    }
+    let staged = |stages| Ok(Prepared::Staged(stages, collected.lines()));
+    let known = plans::find(collected.hash, |form| collected.has_form(form, arrays()));
+    let entry = match known {
+        Some(entry) => match entry.stages(mode) {
+            Some(stages) => return staged(stages),
+            None => entry,
+        },
+        None => {
+            let form = collected.form(arrays());
+            if mode == Mode::Compiled
+                && let Some(stages) = plans::stages_of(&form)
+            {
+                return staged(stages);
+            }
+            plans::insert(collected.hash, form)
+        }
+    };
+    let example = || {
+        let input = |(array, donated): &(Array, bool)| PlanInput {
+            array: array.clone(),
+            donated: *donated,
+        };
+        let inputs = leaves.iter().map(input).collect();
+        (inputs, scalars.to_vec())
+    };
+    entry.prepare(mode, &example, scalars, || collected.lines())
+}
