@@ -2,6 +2,7 @@
 
 use crate::graph::{Graph, NodeOp};
 use crate::native;
+use crate::target::Target;
 use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{
     Config, Counter, DType, Device, Error, FloatEnvironment, Result, Scalar, count,
@@ -34,7 +35,7 @@ pub(crate) fn run_ready_made(
     scalars: &[Scalar],
 ) -> Result<Vec<Array>> {
     let device = graph.device();
-    if device.is_cpu() {
+    if Target::of(&device).library.is_complete() {
         return run_nodes(graph, inputs, scalars, &device);
     }
     // Ready-made kernels are the host's: one copy of what goes in, one of what comes out.
@@ -117,7 +118,10 @@ fn taken_over(op: &Op, args: &mut [eager::Arg], dtype: DType) -> Result<Option<A
     let whole = |x: &Array| {
         let bytes = x.numel() * x.dtype.size();
         let starts = x.layout.is_contiguous() && x.layout.offset() == 0;
-        starts && x.dtype == dtype && x.buffer.device().is_cpu() && x.buffer.bytes() == bytes
+        starts
+            && x.dtype == dtype
+            && Target::of(x.buffer.device()).library.is_complete()
+            && x.buffer.bytes() == bytes
     };
     let [eager::Arg::Array(x), rest @ ..] = args else {
         return Ok(None);

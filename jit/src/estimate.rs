@@ -8,7 +8,7 @@ use crate::lower::Call;
 use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::{ConvolutionPart, Device, host};
+use ferrotrace_runtime::{ConvolutionPart, Device};
 
 /// What a machine does at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,10 +22,8 @@ pub struct Machine {
 impl Machine {
     /// What was measured of a device; `None` where nothing was (scheduler N-04).
     pub fn of(device: &Device) -> Option<Machine> {
-        match device.is_cpu() {
-            true => Machine::measured(host::bandwidth(), host::peak()),
-            false => None,
-        }
+        let peak = device.peak()?;
+        Machine::measured(device.bandwidth().ok()?, Some(peak))
     }
 
     /// A machine of these figures; `None` if one is missing or 0.

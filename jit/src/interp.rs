@@ -244,8 +244,9 @@ impl<'a> Memory<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::{Limits, Lowered, lower};
+    use crate::lower::{Lowered, lower};
     use crate::plan::draft;
+    use crate::policy::Policy;
     use ferrotrace_runtime::{Buffer, Device};
 
     fn array(shape: &[usize], data: &[f32]) -> Array {
@@ -290,7 +291,7 @@ mod tests {
                 f32::NAN,
             ],
         );
-        let draft = draft(graph, &Limits::default()).expect("a draft");
+        let draft = draft(graph, &Policy::default()).expect("a draft");
         let y = interpret(&draft, &[x], &[Scalar::Float(0.5)]).expect("it runs");
         assert_eq!(y[0].buffer.as_slice::<f32>()[0], 20.0);
         assert!(y[0].buffer.as_slice::<f32>()[1].is_nan());
@@ -300,7 +301,7 @@ mod tests {
     #[test]
     fn nests_run_one_by_one() {
         let graph: Graph = PROGRAM.parse().expect("a graph");
-        let lowering = lower(&graph, &Limits::default()).expect("it lowers");
+        let lowering = lower(&graph, &Policy::default()).expect("it lowers");
         let inputs = [array(&[2, 9], &[1.0; 18])];
         let mut memory = Memory::new(&graph, &inputs, &[Scalar::Float(1.0)], &lowering.sites);
         for step in &lowering.steps {
@@ -320,7 +321,7 @@ mod tests {
     #[test]
     fn reads_outside_and_holes_are_errors() {
         let graph: Graph = PROGRAM.parse().expect("a graph");
-        let lowering = lower(&graph, &Limits::default()).expect("it lowers");
+        let lowering = lower(&graph, &Policy::default()).expect("it lowers");
         let Lowered::Nest(nest) = &lowering.steps[0] else {
             panic!("no calls")
         };

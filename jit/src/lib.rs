@@ -19,9 +19,11 @@ pub mod lower;
 mod native;
 pub mod nest;
 mod plan;
+pub mod policy;
 pub mod print;
 pub mod schedule;
 pub mod simplify;
+pub mod target;
 pub mod text;
 pub mod tune;
 
@@ -31,6 +33,5 @@ pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
 pub use plan::{
-    Draft, GraphDecision, GraphLimits, Launches, Plan, PlanInput, Step, compile, compile_with,
-    draft,
+    Draft, GraphDecision, Launches, Plan, PlanInput, Step, compile, compile_with, draft,
 };

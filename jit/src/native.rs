@@ -4,6 +4,7 @@
 
 use crate::graph::{Graph, Precision};
 use crate::plan::{Plan, PlanInput, compile};
+use crate::target::Target;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::ops::matmul::After;
 use ferrotrace_kernels::{Array, Correlation, Op, OpBuilder, Operand, cuda};
@@ -91,7 +92,7 @@ pub fn run_operator(
     dtype: DType,
 ) -> Result<Array> {
     let _environment = FloatEnvironment::standard();
-    if device.is_cpu() {
+    if Target::of(device).library.is_complete() {
         return eager::run(op, args, shape, dtype);
     }
     if shape.numel() == 0 {

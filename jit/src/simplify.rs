@@ -14,35 +14,27 @@ mod shaping;
 mod windows;
 
 use crate::graph::{Graph, NodeOp, Precision, Rounding};
+use crate::policy::Policy;
 use ferrotrace_kernels::{
     Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
 };
-use ferrotrace_runtime::{Convolution, DType, Device, Error, Result, Scalar, Shape, convolves};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
 /// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.
-struct Simplifier {
+struct Simplifier<'a> {
     graph: Graph,
     precision: Precision,
     /// Whether what is appended gives its sums as computed.
     unrounded: bool,
     /// By hash of operator, operands, precision and rounding. Of several with one hash the last is known.
     known: FxHashMap<u64, ValueId>,
-    kernels: Kernels,
+    policy: &'a Policy,
 }
 
-/// What there are ready-made kernels for.
-#[derive(Clone, Copy, Debug)]
-pub enum Kernels {
-    /// All operators, as on the CPU.
-    All,
-    /// What a device's library has; which convolutions that are, the function says.
-    Few(fn(&Device, &Convolution) -> Result<bool>),
-}
-
-impl OpBuilder for Simplifier {
+impl OpBuilder for Simplifier<'_> {
     fn shape(&self, value: ValueId) -> &Shape {
         self.graph.shape(value)
     }
@@ -67,11 +59,11 @@ impl OpBuilder for Simplifier {
                 mask,
                 keepdim,
             } => return self.mean(mask, keepdim, operands),
-            Op::Pool(spec) if windows::are_loops(&spec, &self.sizes(operands)) => {
+            Op::Pool(spec) if windows::are_loops(&spec, &self.sizes(operands), self.taps()) => {
                 return pooling::define(&spec, self, operands);
             }
             Op::AdaptiveAvgPool { size }
-                if windows::are_adaptive_loops(size, &self.sizes(operands)) =>
+                if windows::are_adaptive_loops(size, &self.sizes(operands), self.taps()) =>
             {
                 return pooling::adaptive(size, self, operands);
             }
@@ -84,9 +76,14 @@ impl OpBuilder for Simplifier {
     }
 }
 
-impl Simplifier {
+impl Simplifier<'_> {
     fn is_for_device(&self) -> bool {
-        matches!(self.kernels, Kernels::Few(_))
+        !self.policy.target.library.is_complete()
+    }
+
+    /// Elements of a window up to which a pool is a loop.
+    fn taps(&self) -> usize {
+        self.policy.thresholds.pool_taps
     }
 
     /// The sizes of the first operand.
@@ -210,18 +207,14 @@ fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
 /// # Errors
 /// A decomposition's operators refuse their operands; the error names the composite.
 pub fn simplify(graph: &Graph) -> Result<Graph> {
-    let kernels = match graph.device().is_cpu() {
-        true => Kernels::All,
-        false => Kernels::Few(convolves),
-    };
-    simplify_for(graph, kernels)
+    simplify_for(graph, &Policy::of(&graph.device()))
 }
 
-/// As [`simplify`], for these kernels: what has none is decomposed.
+/// As [`simplify`], by a policy: what its target has no ready-made kernel for is decomposed.
 ///
 /// # Errors
 /// As there.
-pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
+pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
     let mut live = vec![false; graph.nodes().len()];
     for output in graph.outputs() {
         live[output.0 as usize] = true;
@@ -233,9 +226,9 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
             }
         }
     }
-    let sorts = match kernels {
-        Kernels::All => sorts_of_values(graph, &mut live),
-        Kernels::Few(_) => vec![None; live.len()],
+    let sorts = match policy.target.library.is_complete() {
+        true => sorts_of_values(graph, &mut live),
+        false => vec![None; live.len()],
     };
     let rounds = rounding::rounding(graph, &live);
     let nested = nested::nested(graph, &mut live, &rounds);
@@ -244,7 +237,7 @@ pub fn simplify_for(graph: &Graph, kernels: Kernels) -> Result<Graph> {
         precision: Precision::Fast,
         unrounded: false,
         known: FxHashMap::default(),
-        kernels,
+        policy,
     };
     builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];

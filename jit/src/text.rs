@@ -28,7 +28,7 @@ pub(crate) fn write_node(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node)
         NodeOp::Input(n) => {
             let spec = &graph.inputs()[*n as usize];
             write!(f, "input {n} {:?}", spec.layout.strides())?;
-            if !spec.device.is_cpu() {
+            if spec.device != Device::cpu() {
                 write!(f, " on {}", spec.device)?;
             }
         }

@@ -5,8 +5,9 @@ mod common;
 
 use common::ready_made::{KINDS, draw};
 use common::{difference, kept, values};
-use ferrotrace_jit::lower::Limits;
-use ferrotrace_jit::simplify::{Kernels, simplify_for};
+use ferrotrace_jit::policy::{Policy, Thresholds};
+use ferrotrace_jit::simplify::simplify_for;
+use ferrotrace_jit::target::{Library, Target};
 use ferrotrace_jit::{Graph, NodeOp, compile_with, run_eagerly};
 use ferrotrace_kernels::{Op, ScanKind};
 use ferrotrace_runtime::{Convolution, Device};
@@ -51,9 +52,13 @@ fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
     let start = number("FERROTRACE_FUZZ_SEED").unwrap_or(0);
     let count = number("FERROTRACE_FUZZ_COUNT").unwrap_or(8 * KINDS);
     let mut drawn = 0;
+    let partial = Policy::from(Target {
+        library: Library::Partial(has),
+        ..Target::default()
+    });
     for seed in start..start + count {
         let case = draw(seed, &Device::cpu());
-        let graph = simplify_for(&case.graph, Kernels::Few(has))
+        let graph = simplify_for(&case.graph, &partial)
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
         graph.verify().expect("it holds");
         let text = graph.to_string();
@@ -68,10 +73,10 @@ fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
         let want = run_eagerly(&case.graph, &case.arrays, &[])
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", case.graph));
         // As on a device: windows are straight-line code.
-        let limits = Limits {
+        let limits = Policy::from(Thresholds {
             window: 26,
-            ..Limits::default()
-        };
+            ..Thresholds::default()
+        });
         let got = compile_with(graph.clone(), &limits)
             .and_then(|plan| plan.run(&mut kept(&case.arrays), &[]))
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));

@@ -3,7 +3,8 @@
 #![allow(missing_docs)]
 
 use ferrotrace_jit::Graph;
-use ferrotrace_jit::lower::{Limits, Lowered, lower};
+use ferrotrace_jit::lower::{Lowered, lower};
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify;
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use std::path::Path;
 
 fn passes(graph: &Graph) -> String {
     let graph = simplify(graph).expect("the graph simplifies");
-    let limits = Limits::default();
+    let limits = Policy::default();
     let lowering = lower(&graph, &limits).expect("the graph lowers");
     let mut text = format!("==== simplified\n{graph}==== lowered\n");
     for step in &lowering.steps {

@@ -9,7 +9,7 @@ use common::rounding::oracle::{Rule, compared};
 use common::rounding::{self, Sizes};
 use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
-use ferrotrace_jit::lower::Limits as Thresholds;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::tune::{Choice, changes};
 use ferrotrace_jit::{
     Graph, NodeOp, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
@@ -36,24 +36,24 @@ type Runner = fn(Graph, &[Array], &[Scalar]) -> Result<Vec<Array>>;
 
 fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     // Small values may lie in any order too.
-    let limits = Thresholds {
+    let limits = Policy::from(Thresholds {
         order_elements: 0,
         again_bytes: 0,
         ..Thresholds::default()
-    };
+    });
     interpret(&draft(graph, &limits)?, arrays, scalars)
 }
 
 /// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
 /// computed as they are read, costly functions of small values again, and gathered rows of small tables are asked for ahead.
-fn placing() -> Thresholds {
-    Thresholds {
+fn placing() -> Policy {
+    Policy::from(Thresholds {
         cat_bytes: 0,
         prefetched_table: 0,
         prologue_long: 2,
         again_bytes: 0,
         ..Thresholds::default()
-    }
+    })
 }
 
 fn interpreted_in_place(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
@@ -170,7 +170,7 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
     let p = program(seed, limits);
     if let Some(why) = mismatch(&p, run) {
         let (q, small) = shrunk(&p, run);
-        let draft = draft(q.graph.clone(), &Thresholds::default());
+        let draft = draft(q.graph.clone(), &Policy::default());
         let text = draft.map_or_else(
             |e| e.to_string(),
             |d| ferrotrace_jit::Explanation::of(&d).summary(),
@@ -183,8 +183,8 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
 }
 
 /// Thresholds under which one of the changes that measuring would try is made, or some of them together.
-fn changed(graph: &Graph) -> Thresholds {
-    let standard = Thresholds::default();
+fn changed(graph: &Graph) -> Policy {
+    let standard = Policy::default();
     let Ok(planned) = draft(graph.clone(), &standard) else {
         return standard;
     };
@@ -195,7 +195,7 @@ fn changed(graph: &Graph) -> Thresholds {
     } else if !all.is_empty() {
         all = vec![all.swap_remove(which % all.len())];
     }
-    Choice::of(all).limits(&standard)
+    Choice::of(all).applied(&standard)
 }
 
 fn interpreted_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
@@ -247,7 +247,7 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
 }
 
 /// Compiles the kernels of many programs at once, so that the compiler runs once for many.
-fn prepare<'a>(graphs: impl Iterator<Item = &'a Graph>, thresholds: fn(&Graph) -> Thresholds) {
+fn prepare<'a>(graphs: impl Iterator<Item = &'a Graph>, thresholds: fn(&Graph) -> Policy) {
     let mut sources: Vec<KernelSource> = Vec::new();
     for graph in graphs {
         let Ok(draft) = draft(graph.clone(), &thresholds(graph)) else {
@@ -267,7 +267,7 @@ fn prepare<'a>(graphs: impl Iterator<Item = &'a Graph>, thresholds: fn(&Graph) -
 fn check_compiled(
     seeds: std::ops::Range<u64>,
     limits: &Limits,
-    thresholds: fn(&Graph) -> Thresholds,
+    thresholds: fn(&Graph) -> Policy,
     run: Runner,
 ) {
     batches(seeds, 32, |batch| {
@@ -303,7 +303,7 @@ fn check_held(seed: u64, limits: &Limits) {
     if results.is_err() || (0..p.graph.nodes().len()).any(shared) {
         return;
     }
-    let plan = draft(p.graph.clone(), &Thresholds::default()).expect("a draft");
+    let plan = draft(p.graph.clone(), &Policy::default()).expect("a draft");
     let (held, eager) = (plan.peaks()[0], eager.peak_bytes);
     assert!(
         held <= eager + (eager / limits.held_share).max(limits.held_least),
@@ -328,7 +328,7 @@ const MIDDLE: Limits = Limits {
 
 #[test]
 fn compiled_plans_give_the_results_of_eager_mode() {
-    check_compiled(seeds(500), &MIDDLE, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(500), &MIDDLE, |_| Policy::default(), compiled);
 }
 
 #[test]
@@ -339,7 +339,7 @@ fn compiled_exact_plans_give_the_results_of_eager_mode() {
             precision: Precision::EagerExact,
             ..MIDDLE
         },
-        |_| Thresholds::default(),
+        |_| Policy::default(),
         compiled,
     );
 }
@@ -353,7 +353,7 @@ fn exact_pointwise_programs_are_bit_for_bit_eager() {
         ops: 10,
         ..MIDDLE
     };
-    check_compiled(seeds(150), &limits, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(150), &limits, |_| Policy::default(), compiled);
 }
 
 const FEW: Sizes = Sizes {
@@ -375,7 +375,7 @@ fn against_oracle(seed: u64, p: &rounding::Program, rule: Rule, run: Runner) -> 
     let got = run(p.graph.clone(), &p.arrays, &p.scalars);
     let got = got.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", p.graph));
     compared(p, rule, &got).unwrap_or_else(|why| {
-        let draft = draft(p.graph.clone(), &Thresholds::default());
+        let draft = draft(p.graph.clone(), &Policy::default());
         let text = draft.map(|d| ferrotrace_jit::Explanation::of(&d).to_string());
         let text = text.unwrap_or_else(|e| e.to_string());
         panic!("seed {seed}: {why}\n{}\n{text}", p.graph)
@@ -415,7 +415,7 @@ fn plans_read_one_number_of_a_half_value() {
     batches(seeds(60), 32, |batch| {
         let draw = |seed| rounding::program(seed, MANY, Precision::Fast);
         let programs: Vec<rounding::Program> = batch.clone().map(draw).collect();
-        prepare(programs.iter().map(|p| &p.graph), |_| Thresholds::default());
+        prepare(programs.iter().map(|p| &p.graph), |_| Policy::default());
         for (seed, p) in batch.zip(&programs) {
             against_oracle(seed, p, Rule::Recorded, compiled);
         }
@@ -433,7 +433,7 @@ const LARGE: Limits = Limits {
 
 #[test]
 fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
-    check_compiled(seeds(30), &LARGE, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(30), &LARGE, |_| Policy::default(), compiled);
 }
 
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
@@ -461,7 +461,7 @@ fn compiled_slice_writes_give_the_results_of_eager_mode() {
         slices: true,
         ..MIDDLE
     };
-    check_compiled(seeds(120), &limits, |_| Thresholds::default(), compiled);
+    check_compiled(seeds(120), &limits, |_| Policy::default(), compiled);
 }
 
 /// In the memory of inputs.

@@ -8,10 +8,12 @@ mod common;
 
 use common::device_kernels;
 use common::generate::{Limits as Draw, program};
-use ferrotrace_jit::emit::{Emitted, Machine};
-use ferrotrace_jit::lower::{Limits, lower};
+use ferrotrace_jit::emit::Emitted;
+use ferrotrace_jit::lower::lower;
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify;
+use ferrotrace_jit::target::Target;
 use ferrotrace_jit::{Graph, Precision, emit};
 use ferrotrace_runtime::{CCompiler, DType, Isa};
 use std::fmt::Write as _;
@@ -23,24 +25,18 @@ const TARGETS: [(&str, usize); 4] = [("16", 16), ("32", 32), ("64", 64), ("cuda"
 /// The kernels of a graph.
 fn kernels(graph: &Graph, vector: usize) -> Vec<Emitted> {
     match vector {
-        0 => device_kernels::kernels(graph, &device_kernels::thresholds()),
+        0 => device_kernels::kernels(graph, &device_kernels::device()),
         _ => for_host(graph, vector),
     }
 }
 
 fn for_host(graph: &Graph, vector: usize) -> Vec<Emitted> {
     let graph = simplify(graph).expect("the graph simplifies");
-    let limits = Limits::default();
-    let lowering = lower(&graph, &limits).expect("the graph lowers");
-    let schedule = fuse(&graph, &lowering, &limits);
-    let machine = Machine {
-        vector,
-        l2: 1 << 20,
-        stream: 32 << 20,
-        crowd: 48 << 20,
-    };
+    let policy = Policy::from(Target::with_vectors(vector));
+    let lowering = lower(&graph, &policy).expect("the graph lowers");
+    let schedule = fuse(&graph, &lowering, &policy);
     let fused = schedule.steps.iter().filter_map(|step| match step {
-        Scheduled::Fused(fused) => Some(emit::emit(fused, &schedule.stored, &limits, &machine)),
+        Scheduled::Fused(fused) => Some(emit::emit(fused, &schedule.stored, &policy)),
         Scheduled::Call(_) => None,
     });
     fused.collect()

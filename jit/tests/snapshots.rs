@@ -2,27 +2,23 @@
 #![allow(missing_docs)]
 
 use ferrotrace_jit::Graph;
-use ferrotrace_jit::emit::{Emitted, Machine, emit};
-use ferrotrace_jit::lower::{Limits, lower};
+use ferrotrace_jit::emit::{Emitted, emit};
+use ferrotrace_jit::lower::lower;
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::schedule::{Scheduled, fuse};
 use ferrotrace_jit::simplify::simplify;
+use ferrotrace_jit::target::Target;
 use std::fmt::Write as _;
 
 /// The kernels of a graph, for registers of 64 bytes.
 fn kernels(text: &str) -> Vec<Emitted> {
     let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
     let graph = simplify(&graph).expect("the graph simplifies");
-    let limits = Limits::default();
-    let lowering = lower(&graph, &limits).expect("the graph lowers");
-    let schedule = fuse(&graph, &lowering, &limits);
-    let machine = Machine {
-        vector: 64,
-        l2: 1 << 20,
-        stream: 32 << 20,
-        crowd: 48 << 20,
-    };
+    let policy = Policy::from(Target::with_vectors(64));
+    let lowering = lower(&graph, &policy).expect("the graph lowers");
+    let schedule = fuse(&graph, &lowering, &policy);
     let fused = schedule.steps.iter().filter_map(|step| match step {
-        Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored, &limits, &machine)),
+        Scheduled::Fused(fused) => Some(emit(fused, &schedule.stored, &policy)),
         _ => None,
     });
     fused.collect()

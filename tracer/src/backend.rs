@@ -1,6 +1,6 @@
 //! The parts of the compiler that the trace uses.
 
-pub(crate) use ferrotrace_jit::lower::Limits;
+pub(crate) use ferrotrace_jit::policy::Policy;
 pub use ferrotrace_jit::tune::{Choice, Measured};
 pub(crate) use ferrotrace_jit::tune::{
     Clock, DeviceClock, Effort, Trial, compile_measured, remembered,

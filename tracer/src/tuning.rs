@@ -1,6 +1,6 @@
 //! Whether doubtful decisions of plans are measured: by scope, process, environment.
 
-use crate::backend::{self, Clock, DeviceClock, Effort, Graph, Limits, Plan, PlanInput, Trial};
+use crate::backend::{self, Clock, DeviceClock, Effort, Graph, Plan, PlanInput, Policy, Trial};
 use ferrotrace_runtime::{Config, Result, Scalar};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -74,14 +74,16 @@ pub(crate) fn compile(graph: Graph, example: Option<Example<'_>>) -> Result<Arc<
         clock,
         effort: Effort::default(),
     });
-    backend::compile_measured(graph, &Limits::default(), trial.as_ref())
+    let policy = Policy::of(&graph.device());
+    backend::compile_measured(graph, &policy, trial.as_ref())
 }
 
-/// The thresholds that a plan of a graph is made with now.
-pub(crate) fn limits(graph: &Graph) -> Limits {
+/// The policy that a plan of a graph is made by now.
+pub(crate) fn policy(graph: &Graph) -> Policy {
+    let policy = Policy::of(&graph.device());
     match is_on() {
-        true => backend::remembered(graph, &Limits::default()),
-        false => Limits::default(),
+        true => backend::remembered(graph, &policy),
+        false => policy,
     }
 }
 

@@ -337,9 +337,10 @@ fn differ(a: &Emitted, b: &Emitted) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::emit::{Machine, emit};
+    use crate::emit::emit;
     use crate::graph::Graph;
-    use crate::lower::{Limits, lower};
+    use crate::lower::lower;
+    use crate::policy::{Policy, Thresholds};
     use crate::schedule::{Scheduled, fuse};
     use crate::simplify::simplify;
 
@@ -348,19 +349,17 @@ mod tests {
         let graph: Graph = text.parse().expect("a graph");
         let graph = simplify(&graph).expect("primitive operators");
         // Kernels that share an input stay apart.
-        let limits = Limits {
+        let policy = Policy::from(Thresholds {
             shared_bytes: u64::MAX,
-            ..Limits::default()
-        };
-        let schedule = fuse(&graph, &lower(&graph, &limits).expect("nests"), &limits);
+            ..Thresholds::default()
+        });
+        let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
         let nodes = schedule.steps.iter().filter_map(|step| match step {
             Scheduled::Fused(node) => Some(&**node),
             Scheduled::Call(_) => None,
         });
         let (nodes, stored): (Vec<&FusedNode>, _) = (nodes.collect(), &schedule.stored);
-        let machine = Machine::default();
-        let write =
-            |node: &FusedNode, stored: &FxHashSet<ValueId>| emit(node, stored, &limits, &machine);
+        let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| emit(node, stored, &policy);
         let mut alike = Alike::of(nodes.iter().map(|n| (*n, stored)), &write);
         for node in &nodes {
             let emitted = alike.emit(node, stored).expect("a kernel");

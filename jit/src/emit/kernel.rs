@@ -15,12 +15,13 @@ use super::reciprocal::use_reciprocals;
 use super::reduce::Reduction;
 use super::stage::{Stages, stages};
 use super::tile::Tile;
-use super::{Emitted, Machine, Panels, Pointer};
+use super::{Emitted, Panels, Pointer};
 use crate::body::{MaskId, Source, Value};
 use crate::expr::Var;
-use crate::lower::Limits;
+use crate::policy::Policy;
 use crate::print::c::{INTEGERS, REPORT};
 use crate::schedule::{FusedNode, Moment};
+use crate::target::Target;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need};
 use ferrotrace_runtime::{DType, KernelSource};
@@ -92,19 +93,14 @@ pub(super) struct Writer<'a> {
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
-pub fn emit(
-    fused: &FusedNode,
-    stored: &FxHashSet<ValueId>,
-    limits: &Limits,
-    machine: &Machine,
-) -> Emitted {
+pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> Emitted {
     let mut node = merge_loops(fused.clone());
     let ordered = node.is_ordered();
     if node.red.is_empty() {
         // Without columns the last row variable is the vector axis.
         node.red = vec![node.iter.pop().unwrap_or(1)];
     }
-    let split = node.is_split(limits);
+    let split = node.is_split(policy);
     let outer = !split && !node.feeds && prefers_outer(&node);
     if !outer {
         node = use_reciprocals(node);
@@ -119,7 +115,7 @@ pub fn emit(
         node.iter.len() + node.red.len()
     };
     let differ = differ(&node, Var(vector as u32 - 1));
-    let lanes = lanes(&node, &stages, &differ, machine);
+    let lanes = lanes(&node, &stages, &differ, policy.target.vector);
     let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {
@@ -129,11 +125,11 @@ pub fn emit(
     let writer = Writer {
         node: &node,
         lanes,
-        registers: if machine.vector == 64 { 32 } else { 16 },
-        prefetched_table: limits.prefetched_table,
+        registers: policy.target.registers,
+        prefetched_table: policy.thresholds.prefetched_table,
         differ,
         needs: BTreeSet::new(),
-        outlined: outlined(&node, &stages, limits.outlined_calls),
+        outlined: outlined(&node, &stages, policy.thresholds.outlined_calls),
         outlines: Vec::new(),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
@@ -165,7 +161,7 @@ pub fn emit(
         tile: None,
         pitch: None,
     };
-    writer.kernel(&needed, machine)
+    writer.kernel(&needed, &policy.target)
 }
 
 impl Writer<'_> {
@@ -229,7 +225,7 @@ impl Writer<'_> {
         (first..if self.outer { n } else { n - 1 }).collect()
     }
 
-    pub(super) fn kernel(mut self, needed: &[usize], machine: &Machine) -> Emitted {
+    pub(super) fn kernel(mut self, needed: &[usize], target: &Target) -> Emitted {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
@@ -254,7 +250,7 @@ impl Writer<'_> {
         }
         let chunk_count = self.chunks.map_or(1, |c| c.count);
         let walked = self.walked();
-        let cut = self.cut(rows, vector, machine);
+        let cut = self.cut(rows, vector, target.l2);
         let walks = self.walks(&cut);
         let Cut {
             piece,
@@ -317,11 +313,11 @@ impl Writer<'_> {
         let out = |s: &usize| node.stores[*s].dtype.size() * rows * vector;
         // Where all that the kernel reads and writes is far more than the cache, little of a result is left of it there.
         let written: usize = needed.iter().map(out).sum();
-        let crowded = self.read_bytes() + written * walked.max(1) > machine.crowd;
+        let crowded = self.read_bytes() + written * walked.max(1) > target.crowd;
         let least = if crowded {
-            machine.stream / 4
+            target.stream / 4
         } else {
-            machine.stream
+            target.stream
         };
         for (_, id, wanted) in &mut self.streams {
             let bytes = needed

@@ -1,6 +1,5 @@
 //! The vector axis: which variable lanes run along, how many there are, and which values differ between them.
 
-use super::Machine;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
@@ -77,14 +76,9 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     cost(Var(row as u32)) < cost(Var(node.extents().len() as u32 - 1))
 }
 
-/// Lanes of every vector: as many of the widest type as a register holds. Indices that all lanes share do not count.
+/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not count.
 /// A kernel of single elements has one lane, whose code is shorter and as fast.
-pub(super) fn lanes(
-    node: &FusedNode,
-    stages: &Stages,
-    differ: &[bool],
-    machine: &Machine,
-) -> usize {
+pub(super) fn lanes(node: &FusedNode, stages: &Stages, differ: &[bool], vector: usize) -> usize {
     if node.extents().iter().all(|&n| n == 1) {
         return 1;
     }
@@ -109,5 +103,5 @@ pub(super) fn lanes(
             (_, dtype) => dtype.compute().size().max(4),
         }
     };
-    machine.vector / computed.iter().map(size).max().unwrap_or(4)
+    vector / computed.iter().map(size).max().unwrap_or(4)
 }

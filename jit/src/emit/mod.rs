@@ -43,30 +43,6 @@ pub(crate) use alike::Alike;
 pub use kernel::emit;
 pub(crate) use merge::merge_loops;
 
-/// Sizes of the machine that the launch configuration (never the source) depends on.
-#[derive(Clone, Debug)]
-pub struct Machine {
-    /// Bytes of a vector register.
-    pub vector: usize,
-    /// Bytes of a core's second cache.
-    pub l2: usize,
-    /// Outputs of more bytes are written past the cache.
-    pub stream: usize,
-    /// Outputs of a quarter as many are, too, in kernels that read and write more bytes than this in all.
-    pub crowd: usize,
-}
-
-impl Default for Machine {
-    fn default() -> Machine {
-        Machine {
-            vector: ferrotrace_runtime::Isa::host().vector_bytes(),
-            l2: 1 << 20,
-            stream: 32 << 20,
-            crowd: 48 << 20,
-        }
-    }
-}
-
 /// What one pointer of a kernel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pointer {

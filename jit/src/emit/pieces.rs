@@ -1,7 +1,7 @@
 //! How rows are cut into units of work, by sizes alone.
 
 use super::kernel::Writer;
-use super::{Machine, moments, tile};
+use super::{moments, tile};
 
 /// Elements of a piece of a long row of a kernel without reductions.
 const PIECE: usize = 1 << 14;
@@ -40,7 +40,7 @@ impl Writer<'_> {
     }
 
     /// The pieces of a row, of `rows` rows of `vector` elements along the vector axis.
-    pub(super) fn cut(&self, rows: usize, vector: usize, machine: &Machine) -> Cut {
+    pub(super) fn cut(&self, rows: usize, vector: usize, l2: usize) -> Cut {
         let node = self.node;
         let extent = match (self.outer, self.walked_vars().first()) {
             (false, Some(&v)) => self.extents[v],
@@ -66,7 +66,7 @@ impl Writer<'_> {
             let saved = self.stages.saved.len() * node.cols() * 4;
             let fit = match saved {
                 0 => BLOCK,
-                saved => (machine.l2 / 4 / saved).clamp(self.lanes, BLOCK),
+                saved => (l2 / 4 / saved).clamp(self.lanes, BLOCK),
             };
             // Enough units for the threads, by other rows or by pieces of this one.
             let spread = vector

@@ -8,9 +8,6 @@ use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Bytes from which two kernels that both touch a buffer are worth a hint: some tens of microseconds.
-const WORTH: u64 = 1 << 20;
-
 /// Something that costs time, and that its author may be able to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
@@ -58,23 +55,12 @@ impl Hint {
     }
 }
 
-/// Whether a call of a node runs on the host for another device: a device's libraries have what is left there of products,
-/// convolutions, sorts, scans and scatters, and copies parts into place.
+/// Whether a call of a node runs on the host for another device, whose library does not have it.
 pub(super) fn is_on_host(draft: &Draft, node: ValueId) -> bool {
-    let has = |op: &NodeOp| match op {
-        NodeOp::Op(op) => matches!(
-            op,
-            Op::Matmul
-                | Op::Correlate(_)
-                | Op::ArgSort { .. }
-                | Op::Scan { .. }
-                | Op::Scatter { .. }
-                | Op::Cat { .. }
-                | Op::Pad(_)
-        ),
-        NodeOp::Input(_) => true,
-    };
-    !draft.graph.device().is_cpu() && !has(&draft.graph.node(node).op)
+    match &draft.graph.node(node).op {
+        NodeOp::Op(op) => !draft.policy.target.library.has(op),
+        NodeOp::Input(_) => false,
+    }
 }
 
 /// The hints of a draft, by step and then by the most bytes.
@@ -119,7 +105,7 @@ pub(super) fn hints(draft: &Draft) -> Vec<Hint> {
             continue;
         };
         let bytes: u64 = touched[a].intersection(&touched[b]).map(size).sum();
-        if a != b && bytes >= WORTH {
+        if a != b && bytes >= draft.policy.thresholds.hint_bytes {
             pairs.entry((a.min(b), a.max(b))).or_insert(Hint::Apart {
                 first,
                 second,

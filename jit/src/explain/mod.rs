@@ -329,7 +329,7 @@ impl Explanation {
             rounds: draft.rounds.clone(),
             hints: hints::hints(draft),
             calls,
-            by_library: !draft.graph.device().is_cpu(),
+            by_library: !draft.policy.target.panels,
             sources,
             unfused: groups::one_by_one(&draft.graph),
             peak: draft.peak(&|_| false),

@@ -1,11 +1,12 @@
 //! Attention in a graph: a product, pointwise changes of it, a softmax over its columns, and the product with the values
 //! (scheduler T-09). One kernel computes all of it and never stores the scores.
 
-use super::{Expansion, Limits, Realized, Site, loops};
+use super::{Expansion, Realized, Site, loops};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::emit::cuda::attention as template;
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, flat_index};
+use crate::policy::Policy;
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Scalar, Shape};
@@ -57,9 +58,9 @@ pub struct Attention {
 
 /// All attention in a simplified graph; and pairs of a product and what reads a softmax of it that are none, with the
 /// reason.
-pub fn find(graph: &Graph, limits: &Limits) -> (Vec<Found>, Vec<(ValueId, ValueId, Refusal)>) {
+pub fn find(graph: &Graph, policy: &Policy) -> (Vec<Found>, Vec<(ValueId, ValueId, Refusal)>) {
     let (mut found, mut refusals) = (Vec::new(), Vec::new());
-    if limits.attention == 0 {
+    if policy.target.shared_memory == 0 {
         return (found, refusals);
     }
     for i in 0..graph.nodes().len() {
@@ -70,7 +71,7 @@ pub fn find(graph: &Graph, limits: &Limits) -> (Vec<Found>, Vec<(ValueId, ValueI
         let Some(product) = product_below(graph, softmax.scores) else {
             continue;
         };
-        match attention(graph, limits, result, product, &softmax) {
+        match attention(graph, policy, result, product, &softmax) {
             Ok(attention) => found.push(attention),
             Err(why) => refusals.push((product, result, why)),
         }
@@ -229,7 +230,7 @@ fn before_cast(graph: &Graph, id: ValueId, dtype: DType) -> Option<ValueId> {
 
 fn attention(
     graph: &Graph,
-    limits: &Limits,
+    policy: &Policy,
     result: ValueId,
     product: ValueId,
     softmax: &Softmax,
@@ -267,7 +268,7 @@ fn attention(
     };
     let fits = sizes.iter().all(|&n| n > 0 && n < 1 << 30) && sizes[1] > 1;
     let narrow = sizes[2].max(sizes[3]) <= template::WIDEST;
-    if !fits || !narrow || template::shared_bytes(dtype, sizes) > limits.attention {
+    if !fits || !narrow || template::shared_bytes(dtype, sizes) > policy.target.shared_memory {
         return Err(Refusal::TooWide);
     }
     // What lies between the products, the first of them included.

@@ -1,10 +1,11 @@
 //! In which order a stored value's elements lie in memory: row-major, unless what it reads lies otherwise and whoever
 //! reads it does not mind (ir L9 to L14).
 
-use super::{Limits, Realized};
+use super::Realized;
 use crate::body::{Body, BodyOp};
 use crate::expr::{Expr, Var};
 use crate::graph::{Graph, Node, NodeOp};
+use crate::policy::Policy;
 use ferrotrace_kernels::ops::{order, view};
 use ferrotrace_kernels::{Op, Operand, ValueId};
 use ferrotrace_runtime::{DType, Layout, Shape};
@@ -142,9 +143,9 @@ pub fn flexible(graph: &Graph, realized: &Realized, kept: &[Option<Order>]) -> V
 /// `a`. The reference counts accesses, and takes a broadcast dimension for an outer one; here an access weighs as much as
 /// it reads, so that one large operand outweighs several rows, and what is broadcast along either has no say, so that
 /// a column times a row does not turn the matrices beside it.
-pub fn vote(body: &Body, extents: &[usize], limits: &Limits) -> Option<Order> {
+pub fn vote(body: &Body, extents: &[usize], policy: &Policy) -> Option<Order> {
     let n = extents.len();
-    if n < 2 || extents.iter().product::<usize>() < limits.order_elements {
+    if n < 2 || extents.iter().product::<usize>() < policy.thresholds.order_elements {
         return None;
     }
     let loads: SmallVec<[&Expr; 8]> = body

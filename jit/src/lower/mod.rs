@@ -16,6 +16,7 @@ use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
+use crate::policy::Policy;
 use crate::schedule::Refusal;
 use expand::Expansion;
 pub(crate) use expand::PROVED;
@@ -27,7 +28,7 @@ use rustc_hash::FxHashSet;
 pub use attention::{Attention, Matrices};
 
 pub use pieces::{Piece, Pieces};
-pub use realize::{Limits, Realized, realize};
+pub use realize::{Realized, realize};
 pub(crate) use split::split_of;
 
 /// An operand of a library call.
@@ -92,8 +93,8 @@ pub struct Lowering {
 ///
 /// # Errors
 /// An internal error where an operator has no lowering.
-pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
-    let mut realized = realize(graph, limits);
+pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
+    let mut realized = realize(graph, policy);
     let kept = layout::kept(graph);
     let flexible = layout::flexible(graph, &realized, &kept);
     let mut output = vec![false; graph.nodes().len()];
@@ -144,7 +145,7 @@ pub fn lower(graph: &Graph, limits: &Limits) -> Result<Lowering> {
             }
             let order = || match output[i] {
                 true => kept[i].clone(),
-                false => layout::vote(&nest.body, &nest.iter, limits),
+                false => layout::vote(&nest.body, &nest.iter, policy),
             };
             if flexible[i]
                 && let Some(order) = order()

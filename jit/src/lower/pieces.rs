@@ -1,8 +1,9 @@
 //! Concatenations and paddings without copies: what is only computed to be a part of a larger result is written
 //! straight into its window of it (ir N1, N3).
 
-use super::{Limits, Realized};
+use super::Realized;
 use crate::graph::{Graph, NodeOp};
+use crate::policy::Policy;
 use ferrotrace_kernels::{Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{DType, Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
@@ -29,8 +30,8 @@ struct Part {
 /// Decides for each stored concatenation whether its parts are written in place. Those that cannot be are copied; all
 /// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
 /// is written in place if it would be stored: then only what surrounds it is left to fill.
-pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limits: &Limits) {
-    if limits.cat_bytes == u64::MAX {
+pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], policy: &Policy) {
+    if !policy.target.pitched_results {
         return;
     }
     for i in 0..graph.nodes().len() {
@@ -48,7 +49,7 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], limit
             part.window.is_some()
                 && (realized.is_stored(part.base) || ends_reduction(graph, realized, part.base))
         };
-        let least = i128::from(limits.cat_bytes) * parts.len() as i128;
+        let least = i128::from(policy.thresholds.cat_bytes) * parts.len() as i128;
         if parts.is_empty() || !parts.iter().all(nothing_left) && gain(realized, &parts) < least {
             continue;
         }

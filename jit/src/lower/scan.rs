@@ -2,11 +2,12 @@
 //! what has been folded so far (ir C1, C5).
 
 use super::expand::Expansion;
-use super::{Limits, Realized, Site};
+use super::{Realized, Site};
 use crate::body::{Body, BodyOp, Number, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, Precision};
 use crate::nest::LoopNest;
+use crate::policy::Policy;
 use ferrotrace_kernels::{BinaryOp, Operand, ReduceKind, ScanKind, UnaryOp, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 
@@ -20,16 +21,21 @@ pub(super) fn length(shape: &Shape, dim: usize) -> usize {
 /// - Running log Σ exp: two numbers in binary64 at a time, which the ready-made kernel bounds by their exponentials too.
 /// - ir C4: few long rows are scanned in blocks by all threads, which takes two passes.
 /// - Running sums and products of floats in eager mode's order, along rows that lie in memory as they are scanned: one
-///   addition after the other, of which the ready-made kernel has those of several rows under way. Not where each row
-///   is a thread's.
-pub(super) fn is_library_scan(node: &Node, kind: ScanKind, dim: usize, limits: &Limits) -> bool {
+///   addition after the other, of which the ready-made kernel has those of several rows under way. Not where the
+///   device has loops for them.
+pub(super) fn is_library_scan(node: &Node, kind: ScanKind, dim: usize, policy: &Policy) -> bool {
     let (n, numel) = (length(&node.shape, dim), node.shape.numel());
-    let is_long = n >= limits.scan_length && numel / n < limits.scan_rows;
+    let thresholds = &policy.thresholds;
+    let is_long = !policy.target.cuts_scans
+        && n >= thresholds.scan_length
+        && numel / n < thresholds.scan_rows;
     let is_contiguous = (dim + 1..node.shape.rank()).all(|d| node.shape[d] == 1);
     let in_order = node.precision == Precision::EagerExact
         && node.dtype.is_float()
         && matches!(kind, ScanKind::Sum | ScanKind::Prod);
-    kind == ScanKind::LogSumExp || is_long || (in_order && is_contiguous && !limits.in_order_scans)
+    kind == ScanKind::LogSumExp
+        || is_long
+        || (in_order && is_contiguous && !policy.target.ordered_scans)
 }
 
 /// The loop nest of a scan along a dimension of more than one element.

@@ -2,11 +2,12 @@
 //! meet; columns over what the indices cover, in order (ir P3, E18, E19).
 
 use super::expand::{Expansion, broadcast_index};
-use super::{Limits, Realized, Site};
+use super::{Realized, Site};
 use crate::body::BodyOp;
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, Target, Update};
+use crate::policy::Policy;
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -71,7 +72,7 @@ pub(super) fn rows(graph: &Graph, op: &Op, node: &Node) -> usize {
 /// Whether a ready-made kernel is to compute the scatter: where the back end has no loops for it; where places must be
 /// counted or cleared first; where half-precision values meet, which are rounded once, after all of them; where so many
 /// floats may meet in one place that a plain sum of them loses digits; and where the source has no elements.
-pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, limits: &Limits) -> bool {
+pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, policy: &Policy) -> bool {
     let Some(combine) = combine(op) else {
         return true;
     };
@@ -79,9 +80,9 @@ pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, limits: &L
     let half = combine.is_some() && node.dtype.is_half();
     let long = combine == Some(BinaryOp::Add) && node.dtype.is_float() && {
         let meeting = elements(graph, op, node) / rows(graph, op, node).max(1);
-        meeting > limits.meeting
+        meeting > policy.thresholds.meeting
     };
-    !limits.scatters || empty || half || long
+    !policy.target.scatters || empty || half || long
 }
 
 /// Whether lanes are written one by one, those of a source with at least one element for each `per` of what it is
@@ -101,9 +102,9 @@ fn elements(graph: &Graph, op: &Op, node: &Node) -> usize {
 
 /// Whether one thread would compute a large source while it writes it lane by lane. With fewer elements than a quarter
 /// of what it is written to, the copy that overwriting saves weighs more.
-pub(super) fn is_serial(graph: &Graph, op: &Op, node: &Node, limits: &Limits) -> bool {
+pub(super) fn is_serial(graph: &Graph, op: &Op, node: &Node, policy: &Policy) -> bool {
     rows(graph, op, node) == 1
-        && elements(graph, op, node) >= limits.serial_scatter
+        && elements(graph, op, node) >= policy.thresholds.serial_scatter
         && is_lane_by_lane(graph, op, node, 4)
 }
 

@@ -3,15 +3,16 @@
 use super::{Draft, Step};
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
+use crate::target::Language;
 use ferrotrace_kernels::Operand;
 use ferrotrace_runtime::{CCompiler, DType};
 use std::fmt::Write as _;
 
-/// Every kernel of the CPU that runs by itself, as a C file with a `main`: how to compile it, the kernel, memory of the
+/// Every kernel in C that runs by itself, as a file with a `main`: how to compile it, the kernel, memory of the
 /// sizes it has in the plan, and its arguments. Memory that is read as floats holds numbers of 0.5 to 1; all else zeros,
 /// which are indices within range.
 pub(super) fn programs(draft: &Draft) -> Vec<String> {
-    if !draft.graph.device().is_cpu() {
+    if draft.policy.target.language != Language::C {
         return Vec::new();
     }
     let origins = crate::explain::comments(draft);

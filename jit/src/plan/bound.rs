@@ -1,26 +1,29 @@
 //! A plan holds hardly more memory at once than the recorded operations one by one would: at most one part in
-//! [`Limits::held_share`] more, or [`Limits::held_least`] bytes (scheduler B-19).
+//! [`Thresholds::held_share`] more, or [`Thresholds::held_least`] bytes (scheduler B-19).
 
+use super::Draft;
 use super::cuts::give_up;
 use super::one_by_one::OneByOne;
-use super::{Draft, Limits};
 use crate::graph::Graph;
+use crate::policy::Policy;
 use ferrotrace_runtime::Result;
 use std::sync::Arc;
 
 /// A pass from a recorded and a simplified graph to a draft.
-type Pass = fn(Graph, Graph, &Limits) -> Result<Draft>;
+type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 
 /// The draft itself if it holds no more than the operations one by one allow. Else fusions are given up, those that have
-/// to do with what is held where it is too much, and it is made again, in at most [`Limits::held_rounds`] rounds; the one
+/// to do with what is held where it is too much, and it is made again, in at most [`Thresholds::held_rounds`] rounds; the one
 /// of least memory is kept. Each round takes time linear in the operations.
-pub(super) fn bounded(draft: Draft, limits: &Limits, pass: Pass) -> Result<Draft> {
+pub(super) fn bounded(draft: Draft, policy: &Policy, pass: Pass) -> Result<Draft> {
     let one_by_one = OneByOne::of(&draft.recorded);
     let allowed = |within: bool| {
         let peaks = one_by_one.peaks(within);
         peaks.map(|held| {
-            let more = held.checked_div(limits.held_share).unwrap_or(u64::MAX);
-            held.saturating_add(more.max(limits.held_least))
+            let more = held
+                .checked_div(policy.thresholds.held_share)
+                .unwrap_or(u64::MAX);
+            held.saturating_add(more.max(policy.thresholds.held_least))
         })
     };
     let over = |draft: &Draft, allowed: [u64; 2]| {
@@ -31,16 +34,16 @@ pub(super) fn bounded(draft: Draft, limits: &Limits, pass: Pass) -> Result<Draft
     if over(&draft, allowed(false)) == Some(0) {
         return Ok(draft);
     }
-    let allowed = allowed(draft.graph.device().is_cpu());
+    let allowed = allowed(policy.target.library.is_complete());
     let mut best = (over(&draft, allowed), draft);
-    let mut limits = limits.clone();
+    let mut policy = policy.clone();
     let mut last: Option<Draft> = None;
-    for _ in 0..limits.held_rounds {
+    for _ in 0..policy.thresholds.held_rounds {
         let draft = last.as_ref().unwrap_or(&best.1);
-        if best.0 == Some(0) || !give_up(draft, allowed, Arc::make_mut(&mut limits.given_up)) {
+        if best.0 == Some(0) || !give_up(draft, allowed, Arc::make_mut(&mut policy.given_up)) {
             break;
         }
-        let next = pass(draft.recorded.clone(), draft.graph.clone(), &limits)?;
+        let next = pass(draft.recorded.clone(), draft.graph.clone(), &policy)?;
         let held = over(&next, allowed);
         last = None;
         if held < best.0 {

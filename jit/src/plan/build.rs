@@ -1,16 +1,19 @@
 //! Building plans: passes in order, with a verifier between them.
 
+use super::combine::Sharing;
 use super::order::least_memory;
 use super::peak::Footprints;
 use super::report;
 use super::run::Places;
-use super::{Before, Captures, Draft, GraphLimits, Launches, Meter, Plan, Step, Template};
+use super::{Before, Captures, Draft, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
-use crate::emit::{self, Alike, Emitted, Machine, Pointer};
+use crate::emit::{self, Alike, Emitted, Pointer};
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Call, CallArg, Limits, Lowered, Piece, lower};
+use crate::lower::{Call, CallArg, Lowered, Piece, lower};
+use crate::policy::Policy;
 use crate::schedule::{FusedNode, Prologue, Scheduled, fuse, widen};
-use crate::simplify::simplify;
+use crate::simplify::simplify_for;
+use crate::target::Language;
 use crate::tune::Measured;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::{
@@ -26,19 +29,19 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
-pub fn draft(recorded: Graph, limits: &Limits) -> Result<Draft> {
+pub fn draft(recorded: Graph, policy: &Policy) -> Result<Draft> {
     let _environment = FloatEnvironment::standard();
     let number = next_plan();
     of_plan(number, || {
         recorded.on_one_device()?;
         let mut spans = Spans(Timer::start());
-        let graph = simplify(&recorded)?;
+        let graph = simplify_for(&recorded, policy)?;
         spans.end("simplify");
         if Config::get().verify {
             graph.verify()?;
         }
-        let draft = draft_of(recorded, graph, limits)?;
-        let draft = super::bound::bounded(draft, limits, draft_of)?;
+        let draft = draft_of(recorded, graph, policy)?;
+        let draft = super::bound::bounded(draft, policy, draft_of)?;
         Ok(Draft { number, ..draft })
     })
 }
@@ -55,39 +58,11 @@ impl Spans {
 }
 
 /// The passes after simplification.
-fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft> {
+fn draft_of(recorded: Graph, mut graph: Graph, policy: &Policy) -> Result<Draft> {
     let mut spans = Spans(Timer::start());
-    let (products, multiprocessors) = graph.device().capability().unwrap_or_default();
-    let limits = &Limits {
-        products,
-        multiprocessors,
-        cat_bytes: match graph.device().is_cpu() {
-            true => limits.cat_bytes,
-            false => u64::MAX,
-        },
-        scatters: limits.scatters && graph.device().is_cpu(),
-        // A thread a result: up to 5x5 taps.
-        window: match graph.device().is_cpu() {
-            true => limits.window,
-            false => limits.window.max(26),
-        },
-        window_ops: match graph.device().is_cpu() {
-            true => limits.window_ops,
-            false => u32::MAX,
-        },
-        in_order_scans: limits.in_order_scans || !graph.device().is_cpu(),
-        updates: limits.updates && graph.device().is_cpu(),
-        attention: graph.device().shared_memory().unwrap_or(0),
-        // Long rows are cut into pieces by the emitter.
-        scan_length: match graph.device().is_cpu() {
-            true => limits.scan_length,
-            false => usize::MAX,
-        },
-        ..limits.clone()
-    };
-    let lowering = lower(&graph, limits)?;
+    let lowering = lower(&graph, policy)?;
     spans.end("lower");
-    let mut schedule = fuse(&graph, &lowering, limits);
+    let mut schedule = fuse(&graph, &lowering, policy);
     widen(&mut graph, &lowering, &mut schedule);
     spans.end("fuse");
     report::loops(&lowering, &schedule);
@@ -105,7 +80,6 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
     if scheduled.sum::<usize>() != lowering.steps.len() {
         return Err(Error::internal("the schedule lost a step"));
     }
-    let (machine, device) = (Machine::default(), graph.device());
     let fed: FxHashSet<ValueId> = schedule
         .prologues
         .values()
@@ -121,11 +95,11 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
         .prologues
         .values()
         .flatten()
-        .filter(|_| device.is_cpu());
+        .filter(|_| policy.target.panels);
     let prologues = prologues.map(|p| (&p.kernel, &fed));
-    let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| match device.is_cpu() {
-        true => emit::emit(node, stored, limits, &machine),
-        false => emit::cuda::emit(node, stored),
+    let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| match policy.target.language {
+        Language::C => emit::emit(node, stored, policy),
+        Language::Cuda => emit::cuda::emit(node, stored),
     };
     let mut alike = Alike::of(fused.chain(prologues), &write);
     let steps = schedule.steps.iter().map(|step| {
@@ -136,7 +110,7 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
                 let before = step.and_then(|step| schedule.prologues.get(&step));
                 let before = before.map_or(&[][..], Vec::as_slice);
                 let kernel =
-                    emit::cuda::product::emit(&graph, &lowering, fused, before, stored, limits);
+                    emit::cuda::product::emit(&graph, &lowering, fused, before, stored, policy);
                 Step::Launch(Box::new(kernel))
             }
             Scheduled::Fused(fused) => {
@@ -178,7 +152,7 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
                     })),
                 },
                 Lowered::Attention(attention) => Step::Launch(Box::new(
-                    emit::cuda::attention::emit(attention, *at, limits),
+                    emit::cuda::attention::emit(attention, *at, policy),
                 )),
                 Lowered::Nest(_) => unreachable!("a nest is part of a fused node"),
             },
@@ -186,9 +160,9 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
     });
     let steps = steps.collect::<Result<Vec<Step>>>()?;
     spans.end("emit");
-    let footprints = Footprints::of(&graph, &steps, &lowering.outputs, &lowering.pieces);
+    let footprints = Footprints::of(&graph, policy, &steps, &lowering.outputs, &lowering.pieces);
     let mut steps: Vec<Option<Step>> = steps.into_iter().map(Some).collect();
-    let mut steps: Vec<Step> = least_memory(&footprints, limits.ready)
+    let mut steps: Vec<Step> = least_memory(&footprints, policy.thresholds.ready)
         .into_iter()
         .filter_map(|at| steps[at].take())
         .collect();
@@ -196,32 +170,26 @@ fn draft_of(recorded: Graph, mut graph: Graph, limits: &Limits) -> Result<Draft>
         &steps,
         &lowering.outputs.iter().map(|o| o.0).collect::<Vec<_>>(),
     );
-    let combine = Config::get().combine;
-    let limits = &match (device.is_cpu(), combine) {
-        (true, true) => limits.clone(),
-        (true, false) => Limits {
-            combined_members: 1,
-            ..limits.clone()
-        },
-        (false, _) => limits.of_device_launches(combine),
-    };
-    let mut launches = Launches::of(&steps, &frees, &lowering.pieces, limits);
-    match device.is_cpu() {
-        true => launches.leave_small_steps_to_one_thread(&graph, &steps, limits),
-        false => launches.take_tables(&mut steps, device.argument_bytes()),
+    let sharing = Sharing::of(policy, Config::get().combine);
+    let mut launches = Launches::of(
+        &steps,
+        &frees,
+        &lowering.pieces,
+        &sharing,
+        &policy.thresholds,
+    );
+    match policy.target.spreads_launches {
+        true => launches.leave_small_steps_to_one_thread(&graph, &steps, &policy.thresholds),
+        false => launches.take_tables(&mut steps, policy.target.table_bytes),
     }
-    let checks = match device.is_cpu() {
-        true => Vec::new(),
-        false => super::check::ahead(&mut steps, limits),
+    let checks = match policy.target.reports_late {
+        true => super::check::ahead(&mut steps, policy),
+        false => Vec::new(),
     };
     let draft = Draft {
         checks,
         launches,
-        graphs: GraphLimits {
-            least: limits.graph_least,
-            runs: limits.graph_runs,
-            forms: limits.graph_forms,
-        },
+        policy: policy.clone(),
         recorded,
         graph,
         steps,
@@ -405,20 +373,31 @@ impl Draft {
         (piece.whole == call.node).then_some(pads)
     }
 
+    /// What each step touches.
+    pub(super) fn footprints(&self) -> Footprints {
+        Footprints::of(
+            &self.graph,
+            &self.policy,
+            &self.steps,
+            &self.outputs,
+            &self.pieces,
+        )
+    }
+
     /// The most bytes that a run holds at once beyond those of its inputs (scheduler B-19), on this thread's number of
     /// threads: memory that a ready-made kernel or a launch needs for itself alone is not counted, but for the panels of
     /// a product. `donated` says which inputs the run may overwrite.
     pub fn peak(&self, donated: &dyn Fn(u32) -> bool) -> u64 {
-        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
+        let footprints = self.footprints();
         footprints.peak(0..self.steps.len(), donated)
     }
 
     /// The most bytes of results and of values between steps that a run holds at once beyond its inputs, where
     /// every input is kept, and where every one may be overwritten: [`peak`](Self::peak) without what a step needs for
-    /// itself alone, as the panels of a product. At most one part in [`Limits::held_share`] more than the recorded
+    /// itself alone, as the panels of a product. At most one part in [`Thresholds::held_share`](crate::policy::Thresholds::held_share) more than the recorded
     /// operations one by one.
     pub fn peaks(&self) -> [u64; 2] {
-        let footprints = Footprints::of(&self.graph, &self.steps, &self.outputs, &self.pieces);
+        let footprints = self.footprints();
         [false, true].map(|donated| {
             let donated = |_| donated;
             let held = footprints.held(0..self.steps.len(), &donated, false);

@@ -1,17 +1,24 @@
 //! Calls of ready-made kernels: where their results lie.
 
+use super::Draft;
 use super::run::{Run, is_whole};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Pieces};
 use crate::native;
+use crate::target::Target;
 use ferrotrace_kernels::{Array, Op, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
 
 /// The first operand of a call whose kernel may write its result there, if the operand dies with it (scheduler B-22):
 /// all of a buffer, which the call reads nowhere else.
-pub(super) fn overwritten(graph: &Graph, pieces: &Pieces, call: &Call) -> Option<Source> {
+pub(super) fn overwritten(
+    graph: &Graph,
+    target: &Target,
+    pieces: &Pieces,
+    call: &Call,
+) -> Option<Source> {
     let node = graph.node(call.node);
     let NodeOp::Op(op) = &node.op else {
         return None;
@@ -25,7 +32,7 @@ pub(super) fn overwritten(graph: &Graph, pieces: &Pieces, call: &Call) -> Option
         Source::Node(v) if pieces.contains_key(v) => return None,
         Source::Node(v) => graph.node(*v).shape.numel(),
     };
-    let fits = graph.device().is_cpu()
+    let fits = target.library.is_complete()
         && eager::writes_over(op, node.dtype)
         && !pieces.contains_key(&call.node)
         && call.args[1..].iter().all(alone)
@@ -34,6 +41,13 @@ pub(super) fn overwritten(graph: &Graph, pieces: &Pieces, call: &Call) -> Option
         && layout.numel() == elements
         && elements == node.shape.numel();
     fits.then_some(*over)
+}
+
+impl Draft {
+    /// The first operand of a call whose kernel may write its result there, if it may.
+    pub(super) fn overwritten(&self, call: &Call) -> Option<Source> {
+        overwritten(&self.graph, &self.policy.target, &self.pieces, call)
+    }
 }
 
 impl<'a> Run<'a> {
@@ -122,7 +136,7 @@ impl<'a> Run<'a> {
             eager::run_into(op, &args, &out).map_err(placed)?;
             return Ok(out);
         }
-        let over = overwritten(&self.draft.graph, &self.draft.pieces, call);
+        let over = self.draft.overwritten(call);
         if let Some(over) = over.filter(|over| frees.contains(over) && self.owns(*over)) {
             self.free(over);
             let bytes = node.shape.numel() * node.dtype.size();

@@ -5,21 +5,21 @@
 use super::combine::work;
 use super::{Plan, Step};
 use crate::emit::{Emitted, cuda};
-use crate::lower::Limits;
 use crate::plan::run::Run;
+use crate::policy::Policy;
 use ferrotrace_runtime::{Result, Verdict};
 
 /// Bytes of an index, about.
 const INDEX: u64 = 8;
 
 /// Kernels that check indices before the steps do; the steps whose indices they check report no more.
-pub(super) fn ahead(steps: &mut [Step], limits: &Limits) -> Vec<Emitted> {
+pub(super) fn ahead(steps: &mut [Step], policy: &Policy) -> Vec<Emitted> {
     let mut left: u64 = steps.iter().map(work).sum();
     let mut all: Vec<Emitted> = Vec::new();
-    if left < limits.checked_ahead {
+    if left < policy.thresholds.checked_ahead {
         return all;
     }
-    left /= limits.checked_share;
+    left /= policy.thresholds.checked_share;
     for step in steps {
         let Step::Launch(kernel) = step else { continue };
         if !kernel.grid.reports || kernel.products > 0 {

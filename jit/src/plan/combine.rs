@@ -17,7 +17,8 @@ use crate::body::Source;
 use crate::emit::{Emitted, Pointer, cuda};
 use crate::estimate::of_call;
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Limits, Pieces};
+use crate::lower::Pieces;
+use crate::policy::{Policy, Thresholds};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::Op;
 use ferrotrace_runtime::KernelSource;
@@ -37,6 +38,53 @@ pub struct Launches {
     pub solo: Vec<bool>,
     /// Most bytes that a combined launch may keep which its members, one by one, would have released by then.
     pub held: usize,
+}
+
+/// Which kernels may share a launch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sharing {
+    /// Most kernels; 1 launches each alone.
+    members: usize,
+    /// Kernels of less work each, on average, share none, unless there are `many`.
+    least: u64,
+    many: usize,
+    /// A kernel of more work is launched alone.
+    work: u64,
+    /// Most bytes kept longer than alone.
+    held: usize,
+}
+
+impl Sharing {
+    /// By a policy; none is shared where that is switched off.
+    pub(super) fn of(policy: &Policy, combine: bool) -> Sharing {
+        let thresholds = &policy.thresholds;
+        let sharing = match policy.target.spreads_launches {
+            true => Sharing {
+                members: thresholds.combined_members,
+                least: thresholds.combined_least,
+                many: thresholds.combined_many,
+                work: thresholds.combined_work,
+                held: thresholds.combined_held,
+            },
+            // Every launch costs the same, and each fills the device as it can.
+            false => Sharing {
+                members: thresholds
+                    .combined_members
+                    .saturating_mul(thresholds.table_members),
+                least: 0,
+                many: 0,
+                work: u64::MAX,
+                held: thresholds.combined_held.max(thresholds.table_held),
+            },
+        };
+        match combine {
+            true => sharing,
+            false => Sharing {
+                members: 1,
+                ..sharing
+            },
+        }
+    }
 }
 
 /// What the kernels of a group under construction touch; a part of a buffer stands for all of it.
@@ -102,15 +150,16 @@ impl Launches {
     }
 
     /// Groups of consecutive kernels that are independent of each other (scheduler C-06, C-07, C-17); with
-    /// `combined_members` 1 every step is alone.
+    /// one member at most every step is alone.
     pub(super) fn of(
         steps: &[Step],
         frees: &[Vec<Source>],
         pieces: &Pieces,
-        limits: &Limits,
+        sharing: &Sharing,
+        thresholds: &Thresholds,
     ) -> Launches {
         let work: Vec<u64> = steps.iter().map(work).collect();
-        let passes = passes(steps, frees, pieces, limits);
+        let passes = passes(steps, frees, pieces, (sharing, thresholds));
         let mut groups: Vec<Range<usize>> = Vec::new();
         // None after a step that nothing may join.
         let mut open: Option<Touched<'_>> = None;
@@ -124,9 +173,7 @@ impl Launches {
             }
             let kernel = match step {
                 // What a kernel updates is there before all of them are launched.
-                Step::Launch(kernel)
-                    if work[i] <= limits.combined_work && kernel.updates.is_empty() =>
-                {
+                Step::Launch(kernel) if work[i] <= sharing.work && kernel.updates.is_empty() => {
                     kernel
                 }
                 _ => {
@@ -136,7 +183,7 @@ impl Launches {
                 }
             };
             let joins = |group: &Touched<'_>| {
-                group.members < limits.combined_members && group.admits(kernel, &frees[i])
+                group.members < sharing.members && group.admits(kernel, &frees[i])
             };
             match (groups.last_mut(), &mut open) {
                 (Some(group), Some(touched)) if joins(touched) => {
@@ -151,8 +198,7 @@ impl Launches {
         }
         let worth = |group: &Range<usize>| {
             let total: u64 = work[group.clone()].iter().sum();
-            group.len() >= limits.combined_many
-                || total >= limits.combined_least.saturating_mul(group.len() as u64)
+            group.len() >= sharing.many || total >= sharing.least.saturating_mul(group.len() as u64)
         };
         let slices_of = |group: &Range<usize>| {
             let pass = passes.iter().find(|(pass, _)| pass == group);
@@ -169,7 +215,7 @@ impl Launches {
             groups,
             work,
             solo: Vec::new(),
-            held: limits.combined_held,
+            held: sharing.held,
         }
     }
 
@@ -178,22 +224,22 @@ impl Launches {
         self.solo.get(step).copied().unwrap_or(false)
     }
 
-    /// Has one thread do each launch or call of less work than `limits.solo_work`: other threads would take longer to fetch
+    /// Has one thread do each launch or call of less work than `solo_work`: other threads would take longer to fetch
     /// their part of the operands from this thread's cache than they save.
     pub(super) fn leave_small_steps_to_one_thread(
         &mut self,
         graph: &Graph,
         steps: &[Step],
-        limits: &Limits,
+        thresholds: &Thresholds,
     ) {
         let call = |step: &Step| {
             let Some(call) = step.call() else { return 0 };
             let operations = of_call(graph, call);
             match &graph.node(call.node).op {
                 NodeOp::Op(Op::Matmul | Op::Conv(_) | Op::Correlate(_)) => {
-                    operations / OPERATIONS_A_BYTE
+                    operations / thresholds.solo_product
                 }
-                _ => operations.saturating_mul(BYTES_AN_ELEMENT),
+                _ => operations.saturating_mul(thresholds.solo_element),
             }
         };
         let before = |step: &Step| {
@@ -209,29 +255,24 @@ impl Launches {
         let solo = self.groups.iter().flat_map(|group| {
             let members = steps[group.clone()].iter();
             let all = members.map(total).fold(0, u64::saturating_add);
-            std::iter::repeat_n(all < limits.solo_work, group.len())
+            std::iter::repeat_n(all < thresholds.solo_work, group.len())
         });
         self.solo = solo.collect();
     }
 }
-
-/// Bytes that other ready-made kernels move for an element.
-const BYTES_AN_ELEMENT: u64 = 8;
-/// Operations of a product that take as long as moving a byte.
-const OPERATIONS_A_BYTE: u64 = 8;
 
 /// Runs of consecutive independent kernels that go through one large tensor, and into how many slices they are cut.
 fn passes(
     steps: &[Step],
     frees: &[Vec<Source>],
     pieces: &Pieces,
-    limits: &Limits,
+    (sharing, thresholds): (&Sharing, &Thresholds),
 ) -> Vec<(Range<usize>, usize)> {
     let mut found = Vec::new();
     let walks = |i: usize| -> Vec<(Source, usize)> {
         match &steps[i] {
             Step::Launch(kernel) if kernel.updates.is_empty() => {
-                let large = |walk: &&(Source, usize)| walk.1 >= limits.abreast_bytes;
+                let large = |walk: &&(Source, usize)| walk.1 >= thresholds.abreast_bytes;
                 kernel.walks.iter().filter(large).copied().collect()
             }
             _ => Vec::new(),
@@ -244,7 +285,7 @@ fn passes(
         while let Some(Step::Launch(kernel)) = steps.get(at) {
             let mut shared = walks(at);
             shared.retain(|walk| common.contains(walk));
-            let joins = touched.members < limits.combined_members
+            let joins = touched.members < sharing.members
                 && !shared.is_empty()
                 && touched.admits(kernel, &frees[at]);
             if !joins {
@@ -263,7 +304,7 @@ fn passes(
             let slices = chunks
                 .min()
                 .unwrap_or(1)
-                .min(bytes / limits.abreast_slice.max(1));
+                .min(bytes / thresholds.abreast_slice.max(1));
             if slices > 1 {
                 found.push((start..at, slices));
             }
@@ -272,29 +313,6 @@ fn passes(
     }
     found
 }
-
-/// Most bytes that kernels sharing a launch of a CUDA device keep longer than they would alone.
-const HELD: usize = 256 << 20;
-
-impl Limits {
-    /// Those of launches on a CUDA device, where every launch costs the same and none is spread by hand.
-    pub(super) fn of_device_launches(&self, combine: bool) -> Limits {
-        Limits {
-            combined_members: match combine {
-                true => self.combined_members.saturating_mul(MEMBERS),
-                false => 1,
-            },
-            combined_least: 0,
-            combined_many: 0,
-            combined_work: u64::MAX,
-            combined_held: self.combined_held.max(HELD),
-            ..self.clone()
-        }
-    }
-}
-
-/// Kernels that may share a launch of a CUDA device, for one of the CPU.
-const MEMBERS: usize = 64;
 
 impl Launches {
     /// Makes the kernels of one text in a group kernels that take a table of at most `most` bytes; groups end where

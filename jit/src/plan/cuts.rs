@@ -11,16 +11,10 @@ use super::peak::Footprints;
 use super::{Draft, Step};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
-use crate::schedule::GivenUp;
+use crate::policy::GivenUp;
 use ferrotrace_kernels::ValueId;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
-
-/// Most values that are looked at in a round, for each operation of the graph.
-const VISITS: usize = 32;
-
-/// Steps of which one place is looked at.
-const RUN: usize = 32;
 
 /// What is to be done.
 enum Way {
@@ -36,7 +30,7 @@ pub(super) fn give_up(draft: &Draft, allowed: [u64; 2], given_up: &mut GivenUp) 
     let mut changed = false;
     for (donated, allowed) in [(false, allowed[0]), (true, allowed[1])] {
         let cuts = Cuts::of(draft, donated);
-        let mut visits = VISITS * draft.graph.nodes().len();
+        let mut visits = draft.policy.thresholds.held_visits * draft.graph.nodes().len();
         // Buffers by the step that touches them first, those that no step has touched yet last; and those that are held.
         let mut coming = cuts.buffers();
         let mut alive: Vec<usize> = Vec::new();
@@ -84,7 +78,7 @@ struct Cuts<'a> {
 impl<'a> Cuts<'a> {
     fn of(draft: &'a Draft, donated: bool) -> Cuts<'a> {
         let graph = &draft.graph;
-        let footprints = Footprints::of(graph, &draft.steps, &draft.outputs, &draft.pieces);
+        let footprints = draft.footprints();
         let mut spans: Vec<(usize, usize)> = vec![(usize::MAX, 0); footprints.bytes.len()];
         let mut touching = vec![Vec::new(); footprints.bytes.len()];
         for (i, step) in footprints.steps.iter().enumerate() {
@@ -144,7 +138,7 @@ impl<'a> Cuts<'a> {
     }
 
     /// Of each run of steps during which more is held than allowed, the step of most, and how much; of long runs, one of
-    /// every [`RUN`] steps.
+    /// every `held_run` steps.
     fn places(&self, allowed: u64) -> Vec<(usize, u64)> {
         let donated = |_| self.donated;
         let held = self
@@ -155,7 +149,9 @@ impl<'a> Cuts<'a> {
         for (step, held) in held.enumerate() {
             let over = held > allowed;
             match places.last_mut() {
-                Some(last) if over && before && step < run + RUN => {
+                Some(last)
+                    if over && before && step < run + self.draft.policy.thresholds.held_run =>
+                {
                     *last = if held > last.1 { (step, held) } else { *last };
                 }
                 _ if over => {

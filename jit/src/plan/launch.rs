@@ -7,6 +7,7 @@ use crate::emit::{Emitted, Panels, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::Pieces;
 use crate::native;
+use crate::policy::Policy;
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::cpu::panels;
 use ferrotrace_kernels::ops::{conv, matmul};
@@ -18,10 +19,6 @@ use ferrotrace_runtime::{
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Results of fewer bytes hold the product they are made of, which then needs no scratch memory: that is no more than
-/// an eighth of a larger result.
-const SCRATCH: usize = 8 << 20;
 
 /// Where a kernel's results go.
 #[derive(Default)]
@@ -81,13 +78,19 @@ impl Arguments<'_> {
 
 impl Template {
     /// Whether the product may pass through the memory of one of the kernel's results.
-    pub(super) fn may_lie_in(&self, node: ValueId, graph: &Graph, pieces: &Pieces) -> bool {
+    pub(super) fn may_lie_in(
+        &self,
+        node: ValueId,
+        graph: &Graph,
+        policy: &Policy,
+        pieces: &Pieces,
+    ) -> bool {
         let of = graph.node(node);
         let pair = (node, Source::Node(self.call.node));
         let shares = |kernel: &Emitted| kernel.in_place.contains(&pair);
         self.kernel.as_ref().is_some_and(shares)
             && (convolution(graph, self.call.node).is_some()
-                || of.shape.numel() * of.dtype.size() < SCRATCH)
+                || of.shape.numel() * of.dtype.size() < policy.thresholds.scratch_bytes)
             && !pieces.contains_key(&node)
     }
 }
@@ -308,9 +311,14 @@ impl Run<'_> {
             let product = self.given(id)?;
             self.store(id, product);
         } else if t.kernel.is_some() {
-            let Draft { graph, pieces, .. } = self.draft;
+            let Draft {
+                graph,
+                policy,
+                pieces,
+                ..
+            } = self.draft;
             let mut fresh = outputs.fresh.iter().map(|f| f.0);
-            let host = fresh.find(|node| t.may_lie_in(*node, graph, pieces));
+            let host = fresh.find(|node| t.may_lie_in(*node, graph, policy, pieces));
             outputs.passing = Some((id, host));
         }
         let dtype = self.draft.graph.node(id).dtype;

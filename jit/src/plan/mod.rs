@@ -22,7 +22,8 @@ use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Call, Limits, Pieces, Site};
+use crate::lower::{Call, Pieces, Site};
+use crate::policy::Policy;
 use crate::schedule::{Epilogue, Refusal};
 use crate::tune::Measured;
 use ferrotrace_kernels::ops::composite;
@@ -34,7 +35,7 @@ use std::time::Instant;
 pub(crate) use build::accesses;
 pub use build::draft;
 pub(crate) use capture::Captures;
-pub use capture::{GraphDecision, GraphLimits};
+pub use capture::GraphDecision;
 pub use combine::Launches;
 pub(crate) use meter::Meter;
 
@@ -136,8 +137,8 @@ pub struct Draft {
     pub checks: Vec<Emitted>,
     /// Which steps are launched together.
     pub launches: Launches,
-    /// When they become graphs of a device.
-    pub graphs: GraphLimits,
+    /// By what it was made.
+    pub policy: Policy,
     /// Buffers whose last use is each step.
     pub frees: Vec<Vec<Source>>,
     /// Where each output lies.
@@ -181,29 +182,30 @@ pub struct Plan {
 /// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
 /// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
 pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
-    compile_with(graph, &Limits::default())
+    let policy = Policy::of(&graph.device());
+    compile_with(graph, &policy)
 }
 
 /// As [`compile`], with other thresholds.
 ///
 /// # Errors
 /// As there.
-pub fn compile_with(graph: Graph, limits: &Limits) -> Result<Arc<Plan>> {
-    compile_as(graph, limits, None)
+pub fn compile_with(graph: Graph, policy: &Policy) -> Result<Arc<Plan>> {
+    compile_as(graph, policy, None)
 }
 
 /// As [`compile_with`], with thresholds that were chosen by measuring.
 pub(crate) fn compile_chosen(
     graph: Graph,
-    limits: &Limits,
+    policy: &Policy,
     measured: Arc<Measured>,
 ) -> Result<Arc<Plan>> {
-    compile_as(graph, limits, Some(measured))
+    compile_as(graph, policy, Some(measured))
 }
 
-fn compile_as(graph: Graph, limits: &Limits, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
+fn compile_as(graph: Graph, policy: &Policy, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
     let (timer, start) = (Timer::start(), Instant::now());
-    let draft = draft(graph, limits)?;
+    let draft = draft(graph, policy)?;
     timer.stop(Activity::Planning, || {
         (format!("{} operations", draft.graph.nodes().len()), 0)
     });
@@ -246,13 +248,10 @@ impl Draft {
 }
 
 impl Draft {
-    /// Bytes of a value from which there may be no memory for it.
-    const MUCH: usize = 1 << 20;
-
     /// Whether a run checks indices, calls ready-made kernels or takes much memory.
     fn fails(&self) -> bool {
         let nodes = self.graph.nodes().iter();
-        let much = |bytes: usize| bytes >= Draft::MUCH;
+        let much = |bytes: usize| bytes >= self.policy.thresholds.scarce_bytes;
         !self.sites.is_empty()
             || self.steps.iter().any(|step| step.call().is_some())
             || nodes

@@ -17,7 +17,7 @@ const SORTS: [(&str, Sort); 4] = [
 ];
 
 /// The order that needs least memory: the given one unless another is better whether inputs are donated or not.
-/// Time n log n in the steps and the buffers they touch. `window` is [`Limits::ready`](crate::lower::Limits::ready).
+/// Time n log n in the steps and the buffers they touch. `window` is [`Thresholds::ready`](crate::policy::Thresholds::ready).
 pub(super) fn least_memory(footprints: &Footprints, window: usize) -> Vec<usize> {
     let given: Vec<usize> = (0..footprints.steps.len()).collect();
     let peaks = |order: &[usize]| {

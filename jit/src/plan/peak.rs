@@ -8,6 +8,7 @@ use crate::body::Source;
 use crate::emit::Pointer;
 use crate::graph::Graph;
 use crate::lower::{CallArg, Pieces};
+use crate::policy::Policy;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::ops::{conv, matmul};
 use ferrotrace_runtime::Layout;
@@ -64,6 +65,7 @@ impl Footprints {
     /// Those of a plan's steps. What lies in another's memory is part of that buffer.
     pub fn of(
         graph: &Graph,
+        policy: &Policy,
         steps: &[Step],
         outputs: &[(Source, Layout)],
         pieces: &Pieces,
@@ -109,7 +111,7 @@ impl Footprints {
                 }
             }
             if let Step::Call(call) = step
-                && let Some(over) = overwritten(graph, pieces, call)
+                && let Some(over) = overwritten(graph, &policy.target, pieces, call)
             {
                 let node = number(&mut all, Source::Node(call.node));
                 footprint.in_place.push((node, number(&mut all, over)));
@@ -121,7 +123,7 @@ impl Footprints {
                 && !t.stored
                 && t.epilogue.is_none()
             {
-                let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, pieces);
+                let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, policy, pieces);
                 footprint.passing = scratch(graph, t, true);
                 let pointers = t.kernel.iter().flat_map(|kernel| &kernel.pointers);
                 let written = pointers.filter_map(|p| match p {

@@ -1,7 +1,6 @@
 //! Running plans: memory, launches, calls, faults.
 
 use super::build::accesses;
-use super::calls::overwritten;
 use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
@@ -374,7 +373,7 @@ pub(super) fn verify(draft: &Draft) -> Result<()> {
         let (reads, writes) = accesses(step);
         let writes: Vec<Source> = writes.into_iter().map(Source::Node).collect();
         if let Step::Call(call) = step
-            && let Some(over) = overwritten(&draft.graph, &draft.pieces, call)
+            && let Some(over) = draft.overwritten(call)
             && reads.iter().filter(|source| **source == over).count() != 1
         {
             return Err(Error::internal(format!(

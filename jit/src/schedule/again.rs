@@ -56,8 +56,8 @@ impl Fusion<'_> {
             |node: &ValueId| self.apart.contains(node) || lowering.pieces.contains_key(node);
         let others = |s: &Store| s.node != value && self.is_needed(producer, s.node);
         if readers.is_empty()
-            || self.limits.choice.stores(value)
-            || self.limits.given_up.stores(value)
+            || self.policy.choice.stores(value)
+            || self.policy.given_up.stores(value)
             || apart(&value)
             || kernel.updates()
             || !kernel.stores.iter().any(others)
@@ -71,9 +71,9 @@ impl Fusion<'_> {
             return None;
         }
         let bytes = self.sizes.get(&Source::Node(value)).copied()?;
-        let limits = self.limits;
-        if recipe.ops > limits.reuse_ops
-            || recipe.heavy && (bytes < limits.again_bytes || readers.len() > 1)
+        let policy = self.policy;
+        if recipe.ops > policy.thresholds.reuse_ops
+            || recipe.heavy && (bytes < policy.thresholds.again_bytes || readers.len() > 1)
         {
             return None;
         }
@@ -82,11 +82,11 @@ impl Fusion<'_> {
         for reader in readers {
             let before = self.graph[reader].as_ref()?;
             let after = recomputed(before, kernel, store, &recipe)?;
-            let large = operations(&after.body) > limits.fusion_ops;
-            let split = after.is_split(limits)
+            let large = operations(&after.body) > policy.thresholds.fusion_ops;
+            let split = after.is_split(policy)
                 && after
                     .moments()
-                    .is_none_or(|m| !m.is_empty() && !limits.moments);
+                    .is_none_or(|m| !m.is_empty() && !policy.target.merges_moments);
             if large || split {
                 return None;
             }

@@ -69,7 +69,7 @@ impl Fusion<'_> {
             return None;
         }
         let mut head =
-            reference(&node.shape, node.dtype, true, Activation::None, self.limits).ok()??;
+            reference(&node.shape, node.dtype, true, Activation::None, self.policy).ok()??;
         let rename = |source: Source| match source {
             Source::Input(0) => Source::Node(product.node),
             _ => sum.bias,
@@ -182,7 +182,8 @@ fn sum_of(graph: &Graph, kernel: &FusedNode, product: ValueId) -> Option<Sum> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lower::{Limits, lower};
+    use crate::lower::lower;
+    use crate::policy::Policy;
     use crate::schedule::Scheduled;
     use crate::simplify::simplify;
 
@@ -200,9 +201,9 @@ mod tests {
         );
         let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
         let graph = simplify(&graph).unwrap_or_else(|e| panic!("{e}"));
-        let limits = Limits::default();
-        let lowering = lower(&graph, &limits).unwrap_or_else(|e| panic!("{e}"));
-        let mut fusion = Fusion::new(&graph, &lowering, &limits);
+        let policy = Policy::default();
+        let lowering = lower(&graph, &policy).unwrap_or_else(|e| panic!("{e}"));
+        let mut fusion = Fusion::new(&graph, &lowering, &policy);
         while fusion.round() {}
         fusion.take_up_epilogues(&graph, &lowering);
         fusion.take_up_biases(&graph, &lowering);

@@ -9,7 +9,8 @@ use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Limits, Lowered, Lowering, lower};
+use crate::lower::{Lowered, Lowering, lower};
+use crate::policy::Policy;
 use crate::simplify::simplify;
 use ferrotrace_kernels::{
     BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
@@ -24,9 +25,6 @@ pub struct Epilogue {
     /// What follows.
     pub activation: Activation,
 }
-
-/// A kernel of more values is nothing that a library computes.
-const MOST: usize = 40;
 
 impl Fusion<'_> {
     /// Joins every product with the one kernel that reads it, where a library computes both.
@@ -53,7 +51,7 @@ impl Fusion<'_> {
                 self.refusals.insert((node, kernel.stores[0].node), why);
                 continue;
             }
-            let Some(epilogue) = epilogue(graph, kernel, node, self.limits) else {
+            let Some(epilogue) = epilogue(graph, kernel, node, self.policy) else {
                 continue;
             };
             if lowering.pieces.contains_key(&kernel.stores[0].node) || !may_fuse() {
@@ -76,7 +74,7 @@ fn epilogue(
     graph: &Graph,
     kernel: &FusedNode,
     product: ValueId,
-    limits: &Limits,
+    policy: &Policy,
 ) -> Option<Epilogue> {
     let node = graph.node(product);
     let [store] = &kernel.stores[..] else {
@@ -85,7 +83,7 @@ fn epilogue(
     let plain = !kernel.exact
         && !node.rounds()
         && kernel.product.is_none()
-        && kernel.body.values().len() <= MOST
+        && kernel.body.values().len() <= policy.thresholds.epilogue_values
         && store.update.is_none()
         && store.dtype == node.dtype
         && node.dtype.is_float()
@@ -105,7 +103,7 @@ fn epilogue(
         .find_map(|activation| {
             let bias = [true, false].into_iter().find_map(|biased| {
                 let reference =
-                    reference(&node.shape, node.dtype, biased, activation, limits).ok()??;
+                    reference(&node.shape, node.dtype, biased, activation, policy).ok()??;
                 matched(kernel, &reference, Source::Node(product))
             })?;
             (bias.is_some() || activation != Activation::None)
@@ -119,7 +117,7 @@ pub(super) fn reference(
     dtype: DType,
     biased: bool,
     activation: Activation,
-    limits: &Limits,
+    policy: &Policy,
 ) -> Result<Option<FusedNode>> {
     let (mut graph, host) = (Graph::new(), Device::cpu());
     let mut x = graph.input(&Layout::contiguous(shape.clone()), dtype, &host);
@@ -134,7 +132,7 @@ pub(super) fn reference(
         Activation::GeluTanh => graph.push(Op::Composite(Composite::GeluTanh), &[x.into()])?,
     };
     graph.set_outputs(vec![y]);
-    let lowering = lower(&simplify(&graph)?, limits)?;
+    let lowering = lower(&simplify(&graph)?, policy)?;
     Ok(match &lowering.steps[..] {
         [Lowered::Nest(nest)] => Some(FusedNode::of(0, nest)),
         _ => None,
@@ -230,9 +228,9 @@ mod tests {
     /// What the first product of a graph is joined with.
     fn first_epilogue(graph: &Graph) -> Option<Epilogue> {
         let graph = simplify(graph).expect("simplifies");
-        let limits = Limits::default();
-        let lowering = lower(&graph, &limits).expect("lowers");
-        let mut fusion = Fusion::new(&graph, &lowering, &limits);
+        let policy = Policy::default();
+        let lowering = lower(&graph, &policy).expect("lowers");
+        let mut fusion = Fusion::new(&graph, &lowering, &policy);
         while fusion.round() {}
         fusion.take_up_epilogues(&graph, &lowering);
         let schedule = fusion.finish(&lowering);
@@ -383,7 +381,7 @@ mod tests {
         let p = graph.push(Op::Matmul, &[x.into(), x.into()]).expect("fits");
         let y = gelu(&mut graph, p).expect("fits");
         graph.set_outputs(vec![y]);
-        let draft = draft(graph, &Limits::default()).expect("plans");
+        let draft = draft(graph, &Policy::default()).expect("plans");
         let [Step::Template(template)] = &draft.steps[..] else {
             panic!("{:?}", draft.steps);
         };

@@ -32,7 +32,7 @@ struct Candidate {
 impl Fusion<'_> {
     /// Makes kernels that compute operands of half-precision products part of these.
     pub(super) fn feed_generated(&mut self, graph: &Graph, lowering: &Lowering) {
-        if self.limits.products < 80 {
+        if self.policy.target.capability < 80 {
             return;
         }
         for (step, lowered) in lowering.steps.iter().enumerate() {
@@ -175,7 +175,7 @@ impl Fusion<'_> {
         if !dense || kernel.body.values().iter().any(|v| checks(&v.op)) {
             return Err(Refusal::AcrossPanels);
         }
-        Tiles::streams(sides, self.limits).ok_or(Refusal::NoTemplate)?;
+        Tiles::streams(sides, self.policy).ok_or(Refusal::NoTemplate)?;
         Ok(Prologue {
             kernel: matrix_of(kernel, lines, length, Some(CHUNK))?,
             operand,
@@ -190,28 +190,31 @@ impl Fusion<'_> {
         product: Product,
         candidates: &[Candidate],
     ) -> Result<(Tiles, Vec<bool>), Refusal> {
-        let limits = self.limits;
+        let policy = self.policy;
         let [m, n, k] = sides.sizes;
         let stored = [m * k, k * n].map(|n| 2 * n as u64);
-        let tiles = Tiles::streams(sides, limits).ok_or(Refusal::NoTemplate)?;
+        let tiles = Tiles::streams(sides, policy).ok_or(Refusal::NoTemplate)?;
         // Kernels before the product that stay, and the product.
         let with = |set: usize| {
             let (mut read, mut time) = (stored, 0);
             for (i, candidate) in candidates.iter().enumerate() {
                 match set >> i & 1 {
                     1 => read[candidate.prologue.operand] = candidate.read,
-                    _ => time += limits.product_launch + candidate.read + candidate.written,
+                    _ => {
+                        time +=
+                            policy.thresholds.product_launch + candidate.read + candidate.written
+                    }
                 }
             }
             (read, time)
         };
         let of = |set: usize| {
             let (read, time) = with(set);
-            time + stream_time(sides, read, limits)
+            time + stream_time(sides, read, policy)
         };
         let now = match product.tiles {
             Some(_) => of(0),
-            None => with(0).1 + library_time(sides, limits),
+            None => with(0).1 + library_time(sides, policy),
         };
         let sets = 1..1usize << candidates.len();
         let best = sets.min_by_key(|&set| of(set)).filter(|&set| of(set) < now);

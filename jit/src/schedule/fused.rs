@@ -6,8 +6,8 @@ use super::generated::Tiles;
 use super::{Epilogue, Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
-use crate::lower::Limits;
 use crate::nest::{LoopNest, Target, Update, flat_index, update_text};
+use crate::policy::Policy;
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -234,10 +234,10 @@ impl FusedNode {
     }
 
     /// Whether the reductions are split into chunks of columns, by sizes alone.
-    pub fn is_split(&self, limits: &Limits) -> bool {
+    pub fn is_split(&self, policy: &Policy) -> bool {
         self.reduces()
-            && self.rows() < limits.split_rows
-            && self.rows().saturating_mul(self.cols()) >= limits.split_elements
+            && self.rows() < policy.thresholds.split_rows
+            && self.rows().saturating_mul(self.cols()) >= policy.thresholds.split_elements
     }
 
     /// For each value: whether it varies within a row, and whether it depends on a reduction of the row.
@@ -277,19 +277,19 @@ impl FusedNode {
     pub fn fuse(
         earlier: &FusedNode,
         later: &FusedNode,
-        limits: &Limits,
+        policy: &Policy,
     ) -> Result<(FusedNode, bool), Refusal> {
         // L-26, L-27: what is written over other data is complete after the kernel, and not to be read in it.
         if earlier.updates() || later.updates() {
             return Err(Refusal::Scatter);
         }
-        if earlier.steps.len() + later.steps.len() > limits.fusion_nests {
+        if earlier.steps.len() + later.steps.len() > policy.thresholds.fusion_nests {
             return Err(Refusal::TooManyNests);
         }
-        if operations(&earlier.body) + operations(&later.body) > limits.fusion_ops {
+        if operations(&earlier.body) + operations(&later.body) > policy.thresholds.fusion_ops {
             return Err(Refusal::TooManyOps);
         }
-        if earlier.exceeds_with(later, limits.fusion_buffers) {
+        if earlier.exceeds_with(later, policy.thresholds.fusion_buffers) {
             return Err(Refusal::TooManyBuffers);
         }
         // M-15: the loops of one are those of the other, perhaps with more around them.
@@ -371,17 +371,21 @@ impl FusedNode {
             product: None,
             feeds: false,
         };
-        let refused = |moments: Vec<Moment>| !moments.is_empty() && !limits.moments;
+        let refused = |moments: Vec<Moment>| !moments.is_empty() && !policy.target.merges_moments;
         if fused.searches_scans() {
             return Err(Refusal::ScannedSearch);
         }
-        if fused.is_split(limits) && fused.scans() {
+        if fused.is_split(policy) && fused.scans() {
             return Err(Refusal::SplitScan);
         }
-        if fused.is_split(limits) && fused.moments().is_none_or(refused) {
+        if fused.is_split(policy) && fused.moments().is_none_or(refused) {
             return Err(Refusal::SplitReduction);
         }
-        let fewest = if fused.scans() { limits.split_rows } else { 32 };
+        let fewest = if fused.scans() {
+            policy.thresholds.split_rows
+        } else {
+            32
+        };
         if !fused.red.is_empty() && !fused.reduces() && fused.rows() < fewest && fused.cols() > 1024
         {
             return Err(Refusal::TooFewRows);

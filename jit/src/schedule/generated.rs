@@ -11,8 +11,9 @@ use crate::body::{Body, BodyOp, Source, Value};
 use crate::emit::cuda::product::{Sides, shared_bytes};
 use crate::expr::{Expr, Var};
 use crate::graph::{Graph, Precision};
-use crate::lower::{Limits, Lowered, Lowering};
+use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
+use crate::policy::Policy;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::NodeIndex;
 
@@ -43,24 +44,24 @@ pub enum Units {
 
 impl Tiles {
     /// The tiles with which a product takes least time, and that time in bytes moved; `None` where there are none.
-    pub fn of(sides: &Sides, limits: &Limits) -> Option<(Tiles, u64)> {
-        let widths: &[usize] = match limits.products {
+    pub fn of(sides: &Sides, policy: &Policy) -> Option<(Tiles, u64)> {
+        let widths: &[usize] = match policy.target.capability {
             80..90 => &[128],
             90 => &[256, 128],
             // Newer devices have no such groups, and other matrix units.
             91.. => &[128],
             _ => &[],
         };
-        let groups = limits.products == 90;
+        let groups = policy.target.capability == 90;
         let by = if groups { Units::Groups } else { Units::Warps };
-        let deficit = limits.product_deficit[usize::from(!groups)];
+        let deficit = policy.thresholds.product_deficit[usize::from(!groups)];
         let [m, n, k] = sides.sizes;
         let time = |columns: usize| {
             let tiles = sides.count() * m.div_ceil(128) * n.div_ceil(columns);
-            let turns = tiles.div_ceil(limits.multiprocessors.max(1)) as u64;
-            let multiply = turn(limits, columns, k) * (100 + deficit) / 100;
+            let turns = tiles.div_ceil(policy.target.multiprocessors.max(1)) as u64;
+            let multiply = turn(policy, columns, k) * (100 + deficit) / 100;
             // What follows a tile is done while the next is computed.
-            turns * multiply.max(limits.product_follow * columns as u64)
+            turns * multiply.max(policy.thresholds.product_follow * columns as u64)
         };
         let all = widths.iter().map(|&columns| {
             let rows = 128;
@@ -70,16 +71,21 @@ impl Tiles {
     }
 
     /// The tiles of a product of few rows, which is as fast as its right matrix is read.
-    pub fn streams(sides: &Sides, limits: &Limits) -> Option<Tiles> {
+    pub fn streams(sides: &Sides, policy: &Policy) -> Option<Tiles> {
         let [m, n, k] = sides.sizes;
-        let few = limits.products >= 80 && m <= limits.stream_rows && sides.batch.is_empty();
+        let few = policy.target.capability >= 80
+            && m <= policy.thresholds.stream_rows
+            && sides.batch.is_empty();
         let rows = if m > 16 { 32 } else { 16 };
         let (columns, all) = (n.div_ceil(64), m.div_ceil(rows) * n.div_ceil(64));
         // Blocks of a cluster have each other's sums: as many as run at once, two on every multiprocessor, and have 64 terms
         // for every warp.
         let mut blocks = 1;
-        let most = if limits.products >= 90 { 8 } else { 1 };
-        while blocks < most && all * blocks <= limits.multiprocessors && k >= 2 * blocks * 8 * 32 {
+        let most = if policy.target.capability >= 90 { 8 } else { 1 };
+        while blocks < most
+            && all * blocks <= policy.target.multiprocessors
+            && k >= 2 * blocks * 8 * 32
+        {
             blocks *= 2;
         }
         let tiles = Tiles {
@@ -87,7 +93,7 @@ impl Tiles {
             columns: 64,
             by: Units::Streams { blocks },
         };
-        let fits = shared_bytes(tiles) <= limits.attention && columns < 1 << 24;
+        let fits = shared_bytes(tiles) <= policy.target.shared_memory && columns < 1 << 24;
         // Rows of the left matrix are dense, as chunks are terms.
         (few && fits && sides.sides[0].inner).then_some(tiles)
     }
@@ -96,7 +102,7 @@ impl Tiles {
 impl Fusion<'_> {
     /// Joins products with the first kernel behind each that one generated kernel can compute with it.
     pub(super) fn take_up_generated(&mut self, graph: &Graph, lowering: &Lowering) {
-        if self.limits.products < 80 {
+        if self.policy.target.capability < 80 {
             return;
         }
         for (call, product) in self.products(graph, lowering) {
@@ -106,7 +112,7 @@ impl Fusion<'_> {
             let Some(sides) = Sides::of(graph, of) else {
                 continue;
             };
-            let tiles = tiles(&sides, self.limits);
+            let tiles = tiles(&sides, self.policy);
             self.take_behind(graph, lowering, call, product, tiles);
         }
     }
@@ -227,47 +233,48 @@ fn round_product(fused: &mut FusedNode, product: Value, dtype: DType) -> Value {
 }
 
 /// The time in which every multiprocessor multiplies a tile of so many columns, in bytes moved.
-fn turn(limits: &Limits, columns: usize, k: usize) -> u64 {
-    let operations = 2 * (limits.multiprocessors * 128 * columns) as u64 * k as u64;
-    operations / limits.product_work
+fn turn(policy: &Policy, columns: usize, k: usize) -> u64 {
+    let operations = 2 * (policy.target.multiprocessors * 128 * columns) as u64 * k as u64;
+    operations / policy.thresholds.product_work
 }
 
 /// The time of a product of few rows, in bytes moved, of operands of which so many bytes are read: each block reads its
 /// part of the left one again, of the second cache.
-pub(super) fn stream_time(sides: &Sides, read: [u64; 2], limits: &Limits) -> u64 {
+pub(super) fn stream_time(sides: &Sides, read: [u64; 2], policy: &Policy) -> u64 {
     let [m, n, k] = sides.sizes;
-    let again = (n.div_ceil(64) as u64).div_ceil(limits.stream_cached);
+    let again = (n.div_ceil(64) as u64).div_ceil(policy.thresholds.stream_cached);
     let bytes = read[1] + read[0] * again + 2 * (m * n) as u64;
-    let compute = limits.stream_element * (k * n) as u64;
-    limits.product_launch + compute.max(bytes * (100 + limits.stream_deficit) / 100)
+    let compute = policy.thresholds.stream_element * (k * n) as u64;
+    policy.thresholds.product_launch
+        + compute.max(bytes * (100 + policy.thresholds.stream_deficit) / 100)
 }
 
 /// The time of the library for the same: as long as it takes to read the operands, or to multiply.
-pub(super) fn library_time(sides: &Sides, limits: &Limits) -> u64 {
+pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
     let [m, n, k] = sides.sizes;
-    let multiply = 2 * (m * n) as u64 * k as u64 / limits.product_work;
+    let multiply = 2 * (m * n) as u64 * k as u64 / policy.thresholds.product_work;
     let bytes = 2 * (m * k + k * n + m * n) as u64;
-    limits.product_launch + bytes.max(multiply)
+    policy.thresholds.product_launch + bytes.max(multiply)
 }
 
 /// The tiles of a product, if one kernel with what follows is faster than two.
-fn tiles(sides: &Sides, limits: &Limits) -> Result<Tiles, Refusal> {
+fn tiles(sides: &Sides, policy: &Policy) -> Result<Tiles, Refusal> {
     let [m, n, k] = sides.sizes;
-    if let Some(tiles) = Tiles::streams(sides, limits) {
-        let behind = limits.product_launch + 2 * (m * n) as u64;
-        let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), limits);
-        if time < library_time(sides, limits) + behind {
+    if let Some(tiles) = Tiles::streams(sides, policy) {
+        let behind = policy.thresholds.product_launch + 2 * (m * n) as u64;
+        let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy);
+        if time < library_time(sides, policy) + behind {
             return Ok(tiles);
         }
     }
-    let (tiles, time) = Tiles::of(sides, limits).ok_or(Refusal::NoPanels)?;
-    if m.min(n).min(k) < limits.product_least {
+    let (tiles, time) = Tiles::of(sides, policy).ok_or(Refusal::NoPanels)?;
+    if m.min(n).min(k) < policy.thresholds.product_least {
         return Err(Refusal::NotWorthwhile);
     }
     let results = (sides.count() * m * n) as u64;
-    let alone = (2 * results * k as u64 / limits.product_work).max(turn(limits, 128, k));
+    let alone = (2 * results * k as u64 / policy.thresholds.product_work).max(turn(policy, 128, k));
     // The kernel behind it is launched, and reads the product.
-    let behind = limits.product_launch + 2 * results;
+    let behind = policy.thresholds.product_launch + 2 * results;
     match time < alone + behind {
         true => Ok(tiles),
         false => Err(Refusal::NotWorthwhile),

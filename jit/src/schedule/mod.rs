@@ -20,7 +20,8 @@ mod widen;
 use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::Graph;
-use crate::lower::{Limits, Lowered, Lowering};
+use crate::lower::{Lowered, Lowering};
+use crate::policy::Policy;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Channel, Counter, DType, count, log};
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
@@ -36,7 +37,6 @@ pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub use generated::{Tiles, Units};
-pub use given_up::GivenUp;
 pub use moments::Moment;
 pub use prologue::Prologue;
 pub use refusal::{Mismatch, Refusal};
@@ -69,7 +69,7 @@ pub struct Schedule {
 /// The graph of fused nodes while it shrinks.
 struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
-    limits: &'a Limits,
+    policy: &'a Policy,
     sizes: FxHashMap<Source, u64>,
     /// Values that a kernel of its own computes.
     apart: &'a FxHashSet<ValueId>,
@@ -117,18 +117,18 @@ struct Temporary {
 }
 
 /// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09).
-pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
+pub fn fuse(graph: &Graph, lowering: &Lowering, policy: &Policy) -> Schedule {
     let nests = lowering.steps.iter();
     let nests = nests.filter(|step| matches!(step, Lowered::Nest(_)));
     count(Counter::Nests, nests.count() as u64);
-    let mut fusion = Fusion::new(graph, lowering, limits);
+    let mut fusion = Fusion::new(graph, lowering, policy);
     fusion.rounds.push(fusion.graph.node_count());
-    for round in 1..=limits.rounds {
+    for round in 1..=policy.thresholds.rounds {
         let changed = fusion.round();
         let (before, after) = (fusion.rounds[round - 1], fusion.graph.node_count());
         fusion.rounds.push(after);
         log(Channel::Rounds, || {
-            let most = limits.rounds;
+            let most = policy.thresholds.rounds;
             format!("round {round} of at most {most}: {before} nodes, {after} left")
         });
         // F-01
@@ -137,7 +137,7 @@ pub fn fuse(graph: &Graph, lowering: &Lowering, limits: &Limits) -> Schedule {
         }
     }
     fusion.compute_again(lowering);
-    if graph.device().is_cpu() && limits.products == 0 {
+    if policy.target.panels {
         fusion.take_up_products(graph, lowering);
     } else {
         fusion.take_up_epilogues(graph, lowering);
@@ -159,7 +159,7 @@ pub(crate) fn node_of(step: &Lowered) -> ValueId {
 }
 
 impl<'a> Fusion<'a> {
-    fn new(graph: &Graph, lowering: &'a Lowering, limits: &'a Limits) -> Fusion<'a> {
+    fn new(graph: &Graph, lowering: &'a Lowering, policy: &'a Policy) -> Fusion<'a> {
         let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
         let mut producer: FxHashMap<ValueId, NodeIndex> = FxHashMap::default();
         let mut sizes = FxHashMap::default();
@@ -180,7 +180,7 @@ impl<'a> Fusion<'a> {
                 bases.insert(update.base.0);
                 // What is written over is read before: else it would have to be copied.
                 let before = readers.get(&update.base.0).into_iter().flatten();
-                for &reader in before.rev().take(limits.pairs) {
+                for &reader in before.rev().take(policy.thresholds.pairs) {
                     fused.update_edge(reader, index, ());
                 }
             }
@@ -214,7 +214,7 @@ impl<'a> Fusion<'a> {
         }
         Fusion {
             graph: fused,
-            limits,
+            policy,
             sizes,
             apart: &lowering.apart,
             temporaries,
@@ -254,7 +254,7 @@ impl<'a> Fusion<'a> {
         let mut scores: FxHashMap<(NodeIndex, NodeIndex), Score> = FxHashMap::default();
         for nodes in touching.values() {
             for (i, (a, of_a, at_a)) in nodes.iter().enumerate() {
-                for (b, of_b, at_b) in nodes.iter().skip(i + 1).take(self.limits.pairs) {
+                for (b, of_b, at_b) in nodes.iter().skip(i + 1).take(self.policy.thresholds.pairs) {
                     let (same, near) = access::shared(&of_a[at_a.clone()], &of_b[at_b.clone()]);
                     let pair = match self.span(*a).0 <= self.span(*b).0 {
                         true => (*a, *b),
@@ -386,11 +386,11 @@ impl<'a> Fusion<'a> {
             return Err(Refusal::HoldsMore);
         }
         if !vertical {
-            if bytes < self.limits.shared_bytes {
+            if bytes < self.policy.thresholds.shared_bytes {
                 return Err(Refusal::NoSharedData);
             }
             let ((a0, a1), (b0, b1)) = (self.span(a), self.span(b));
-            if a0.abs_diff(b1).max(a1.abs_diff(b0)) > self.limits.distance {
+            if a0.abs_diff(b1).max(a1.abs_diff(b0)) > self.policy.thresholds.distance {
                 return Err(Refusal::Distance);
             }
         }
@@ -398,7 +398,7 @@ impl<'a> Fusion<'a> {
         if self.is_between(a, b) {
             return Err(Refusal::NodeBetween);
         }
-        let (fused, reordered) = FusedNode::fuse(first, second, self.limits)?;
+        let (fused, reordered) = FusedNode::fuse(first, second, self.policy)?;
         self.holds_more(a, b, bytes)?;
         if !may_fuse() {
             return Err(Refusal::Limit);
@@ -411,18 +411,18 @@ impl<'a> Fusion<'a> {
     /// Whether measuring undid the fusion of two nodes.
     fn kept_apart(&self, a: &FusedNode, b: &FusedNode) -> bool {
         let holds = |fused: &FusedNode, node| fused.store(node).is_some();
-        let choice = &self.limits.choice;
+        let choice = &self.policy.choice;
         choice.keeps_apart(|node| holds(a, node), |node| holds(b, node))
     }
 
     /// Why a product and a kernel before or behind it stay apart, if they do.
     fn product_kept_apart(&self, product: Product, kernel: &FusedNode) -> Option<Refusal> {
         let (of_product, of_kernel) = (|v| v == product.node, |v| kernel.store(v).is_some());
-        if self.limits.choice.keeps_apart(of_product, of_kernel) {
+        if self.policy.choice.keeps_apart(of_product, of_kernel) {
             return Some(Refusal::Measured);
         }
         let given_up = self
-            .limits
+            .policy
             .given_up
             .separates(&[product.node], &given_up::nodes(kernel));
         given_up.then_some(Refusal::HoldsMore)

@@ -33,7 +33,7 @@ impl Fusion<'_> {
             sources.dedup();
             for source in sources {
                 let of = calls.get(&source).map_or(&[][..], Vec::as_slice);
-                for &(at, call) in of.iter().take(self.limits.pairs) {
+                for &(at, call) in of.iter().take(self.policy.thresholds.pairs) {
                     let pair = match first < at {
                         true => (node, call),
                         false => (call, node),

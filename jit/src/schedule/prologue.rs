@@ -108,12 +108,15 @@ impl Fusion<'_> {
         if !rows_first && !is_dense(&of.permute(&[1, 0])) || (operand == 0 && !by_rows) {
             return Err(Refusal::AcrossPanels);
         }
-        if short < 2 || short > self.limits.prologue_short || cut < self.limits.prologue_long {
+        if short < 2
+            || short > self.policy.thresholds.prologue_short
+            || cut < self.policy.thresholds.prologue_long
+        {
             return Err(Refusal::NotWorthwhile);
         }
         let (read, written) = self.moves(kernel, store.node);
         // T-04
-        if read * 10 > written * 11 {
+        if read * 100 > written * self.policy.thresholds.prologue_reads {
             return Err(Refusal::ReadsMore);
         }
         let kernel = matrix_of(kernel, rows, columns, None)?;

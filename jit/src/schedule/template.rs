@@ -23,13 +23,11 @@ impl Fusion<'_> {
         self.calls_of(graph, lowering, |op, _| matches!(op, Op::Matmul))
     }
 
-    /// The steps whose results kernels take up: matrix products, and on the CPU convolutions, whose planes are completed
-    /// piece by piece (ir X3 to X6).
+    /// The steps whose results kernels take up panel by panel: matrix products, and convolutions, whose planes are completed
+    /// piece by piece (ir X3 to X6: convolutions have epilogues).
     fn taken_up(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
-        let on_cpu = graph.device().is_cpu();
-        let mut found = self.calls_of(graph, lowering, |op, _| match op {
-            Op::Conv(_) => on_cpu,
-            op => matches!(op, Op::Matmul),
+        let mut found = self.calls_of(graph, lowering, |op, _| {
+            matches!(op, Op::Matmul | Op::Conv(_))
         });
         // A part of a larger result does not lie in one piece.
         found.retain(|(_, product)| {

@@ -13,10 +13,10 @@ impl Fusion<'_> {
     /// Apart, each of two nodes may run as soon as what it alone reads exists, and give that memory back before the
     /// other's is made; as one they need it all at once. Refused where that is many times what fusing saves.
     pub(super) fn holds_more(&self, a: NodeIndex, b: NodeIndex, saved: u64) -> Result<(), Refusal> {
-        let limits = self.limits;
+        let policy = self.policy;
         let allowed = saved
-            .saturating_mul(limits.veto_factor)
-            .max(limits.veto_bytes);
+            .saturating_mul(policy.thresholds.veto_factor)
+            .max(policy.thresholds.veto_bytes);
         let of_a = self.read_alone(a, b);
         if self.sum(&of_a, &[]) <= allowed {
             return Ok(());

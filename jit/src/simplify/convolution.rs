@@ -5,12 +5,13 @@
 //! every group has one input channel nothing would be shared by a product: the taps are summed directly.
 
 use super::shaping::{dims, inverse, pad, permute, reshape, slice, sum_as, value};
-use super::{Kernels, Simplifier, correlation};
+use super::{Simplifier, correlation};
+use crate::target::Library;
 use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Result, Scalar};
 
 /// The convolution by other operators, or by the device's library.
-pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier, args: &[Operand]) -> Result<ValueId> {
+pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier<'_>, args: &[Operand]) -> Result<ValueId> {
     let (x, w) = (value(args, 0)?, value(args, 1)?);
     let dtype = b.dtype(x).promote(b.dtype(w));
     let (x, w) = (b.cast(x, dtype)?, b.cast(w, dtype)?);
@@ -21,7 +22,7 @@ pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier, args: &[Operand]) -> R
         false => b.push(Op::Unsqueeze { dim: 0 }, &[x.into()])?,
     };
     let mut known = None;
-    if let Kernels::Few(has) = b.kernels {
+    if let Library::Partial(has) = b.policy.target.library {
         known = correlation::define(spec, b, (x, w), has)?;
     }
     if known.is_none() {

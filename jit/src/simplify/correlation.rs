@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 /// windows of one element, which are products, and groups of one channel.
 pub(super) fn define(
     spec: &ConvSpec,
-    b: &mut Simplifier,
+    b: &mut Simplifier<'_>,
     (x, w): (ValueId, ValueId),
     has: fn(&Device, &Convolution) -> Result<bool>,
 ) -> Result<Option<ValueId>> {
@@ -108,7 +108,7 @@ fn is_product(spec: &ConvSpec, weights: &[usize]) -> bool {
 /// other convolutions.
 pub(super) fn product(
     spec: &ConvSpec,
-    b: &mut Simplifier,
+    b: &mut Simplifier<'_>,
     (x, w): (ValueId, ValueId),
 ) -> Result<Option<ValueId>> {
     let weights = dims(b, w);
@@ -131,7 +131,7 @@ pub(super) fn product(
 
 /// The dimension along which a value's elements are neighbours in memory, as far as can be told: through permutations
 /// and pointwise operators, whose results lie as what they read does.
-fn innermost(b: &Simplifier, x: ValueId) -> Option<usize> {
+fn innermost(b: &Simplifier<'_>, x: ValueId) -> Option<usize> {
     let rank = b.shape(x).rank();
     let mut order: Vec<usize> = (0..rank).collect();
     let mut at = x;

@@ -7,11 +7,9 @@ use super::{Simplifier, convolution, ordering, pooling, scattering};
 use ferrotrace_kernels::{Composite, Op, Operand, ScanKind, ValueId, ops::composite};
 use ferrotrace_runtime::Result;
 
-/// Operands of a concatenation that one kernel reads.
-const PARTS: usize = 8;
-
 /// The operator by others; `None` for one that stays.
-pub(super) fn define(op: &Op, b: &mut Simplifier, args: &[Operand]) -> Option<Result<ValueId>> {
+pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Option<Result<ValueId>> {
+    let parts = b.policy.thresholds.cat_parts;
     Some(match op {
         Op::Composite(op @ Composite::Attention { .. }) => composite::decompose(op, b, args),
         Op::Conv(spec) => convolution::define(spec, b, args),
@@ -34,7 +32,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier, args: &[Operand]) -> Option<Re
             kind: ScanKind::LogSumExp,
             dim,
         } if !ordering::is_plain_scan(b, args, *dim) => ordering::logcumsumexp(*dim, b, args),
-        Op::Cat { dim } if args.len() > PARTS => ordering::concatenation((*dim, PARTS), b, args),
+        Op::Cat { dim } if args.len() > parts => ordering::concatenation((*dim, parts), b, args),
         Op::Matmul => return ordering::product(b, args).transpose(),
         Op::Scatter {
             dim,

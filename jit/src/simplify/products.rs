@@ -7,7 +7,7 @@ use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKi
 use ferrotrace_runtime::{Error, Result, Shape};
 use smallvec::SmallVec;
 
-impl Simplifier {
+impl Simplifier<'_> {
     /// Whether a matrix product on a device is bound by the reading of one operand, each of whose elements it needs
     /// once: that of a matrix and a vector. A generated reduction reads it at the speed of memory.
     pub(super) fn is_read_once(&self, operands: &[Operand]) -> bool {

@@ -56,7 +56,7 @@ fn checked(
 
 /// Rows of `src` meet those of `x`, `[places, width]`, at `places`, one number for each.
 fn rows(
-    b: &mut Simplifier,
+    b: &mut Simplifier<'_>,
     x: ValueId,
     src: ValueId,
     places: ValueId,
@@ -80,7 +80,7 @@ fn rows(
 
 /// `x` with elements of a source met along a dimension.
 pub(super) fn scatter(
-    b: &mut Simplifier,
+    b: &mut Simplifier<'_>,
     (dim, mode, include_self): (usize, ScatterMode, bool),
     args: &[Operand],
 ) -> Result<ValueId> {
@@ -149,7 +149,7 @@ pub(super) fn scatter(
 }
 
 /// Whether an index is one number a row, stretched over the rows.
-fn holds_rows(b: &Simplifier, index: ValueId) -> bool {
+fn holds_rows(b: &Simplifier<'_>, index: ValueId) -> bool {
     let node = b.graph.node(index);
     let (NodeOp::Op(Op::Expand(_)), Some(Operand::Value(from))) = (&node.op, node.args.first())
     else {
@@ -161,7 +161,7 @@ fn holds_rows(b: &Simplifier, index: ValueId) -> bool {
 
 /// `x` with a source written or added at advanced indices.
 pub(super) fn index_put(
-    b: &mut Simplifier,
+    b: &mut Simplifier<'_>,
     (axes, at, accumulate): (&[u8], usize, bool),
     args: &[Operand],
 ) -> Result<ValueId> {

@@ -4,23 +4,19 @@
 
 use ferrotrace_kernels::PoolSpec;
 
-/// Elements of a window that are taken in straight-line code. Larger ones are for the ready-made kernel, but those that
-/// are whole planes, which are reductions like others.
-const TAPS: usize = 9;
-
-/// Whether loops compute a pool of dimensions of these sizes.
-pub(super) fn are_loops(spec: &PoolSpec, sizes: &[usize]) -> bool {
-    spec.kernel.iter().product::<usize>() <= TAPS || is_whole(spec, sizes)
+/// Whether loops compute a pool of dimensions of these sizes, by windows of `most` elements at most.
+pub(super) fn are_loops(spec: &PoolSpec, sizes: &[usize], most: usize) -> bool {
+    spec.kernel.iter().product::<usize>() <= most || is_whole(spec, sizes)
 }
 
-/// Whether loops compute the means of `output` windows of each of the last dimensions.
-pub(super) fn are_adaptive_loops(output: [usize; 2], sizes: &[usize]) -> bool {
+/// Whether loops compute the means of `output` windows of each of the last dimensions, of `most` elements at most.
+pub(super) fn are_adaptive_loops(output: [usize; 2], sizes: &[usize], most: usize) -> bool {
     let Some(input) = sizes.last_chunk::<2>() else {
         return false;
     };
     let divides = (0..2).all(|d| output[d] > 0 && input[d].is_multiple_of(output[d]));
     let taps = || (0..2).map(|d| input[d] / output[d]).product::<usize>();
-    divides && (output == [1, 1] || taps() <= TAPS)
+    divides && (output == [1, 1] || taps() <= most)
 }
 
 /// Whether one window is all there is of the pooled dimensions.

@@ -1,11 +1,10 @@
 //! Which decisions of a draft are doubtful enough to be measured.
 
-use super::choice::{Change, Threshold};
 use crate::emit::Emitted;
 use crate::explain::{steps_of_nodes, traffic_of};
 use crate::graph::{Graph, NodeOp, Precision};
-use crate::lower::Limits;
 use crate::plan::{Draft, Step};
+use crate::policy::{Change, Policy, Threshold};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Op, ValueId};
 
@@ -36,7 +35,7 @@ fn is_elementwise(op: &Op) -> bool {
 }
 
 /// Changes worth a try, those first that concern most bytes moved; at most so many.
-pub(super) fn changes(draft: &Draft, limits: &Limits, most: usize) -> Vec<Change> {
+pub(super) fn changes(draft: &Draft, policy: &Policy, most: usize) -> Vec<Change> {
     let mut found: Vec<(u64, Change)> = Vec::new();
     for step in &draft.steps {
         let bytes = traffic_of(draft, step).total();
@@ -45,7 +44,7 @@ pub(super) fn changes(draft: &Draft, limits: &Limits, most: usize) -> Vec<Change
     }
     found.extend(stored(draft));
     found.extend(again(draft));
-    found.extend(thresholds(draft, limits));
+    found.extend(thresholds(draft, policy));
     // Stable: of equal weight in the order of the steps.
     found.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     let mut changes: Vec<Change> = Vec::new();
@@ -143,8 +142,7 @@ fn again(draft: &Draft) -> Vec<(u64, Change)> {
 }
 
 /// Thresholds that have a part in the draft.
-fn thresholds(draft: &Draft, limits: &Limits) -> Vec<(u64, Change)> {
-    let cpu = draft.graph.device().is_cpu();
+fn thresholds(draft: &Draft, policy: &Policy) -> Vec<(u64, Change)> {
     let bytes = |at: usize| traffic_of(draft, &draft.steps[at]).total();
     let mut found = Vec::new();
     let mut add = |bytes: u64, threshold| {
@@ -166,16 +164,14 @@ fn thresholds(draft: &Draft, limits: &Limits) -> Vec<(u64, Change)> {
         draft.refusals.iter().filter_map(held_back).sum(),
         Threshold::LargeProducts,
     );
-    if cpu {
+    if draft.policy.target.splits_reductions {
         let of = |split: bool| -> u64 {
-            let more = Limits {
-                split_rows: limits.split_rows * 8,
-                ..limits.clone()
-            };
+            let mut more = policy.clone();
+            more.thresholds.split_rows *= 8;
             let here = |step: &Step| match step {
-                Step::Launch(kernel) if split => kernel.node.is_split(limits),
+                Step::Launch(kernel) if split => kernel.node.is_split(policy),
                 Step::Launch(kernel) => {
-                    kernel.node.is_split(&more) && !kernel.node.is_split(limits)
+                    kernel.node.is_split(&more) && !kernel.node.is_split(policy)
                 }
                 _ => false,
             };

@@ -2,6 +2,7 @@
 
 use crate::emit::Emitted;
 use crate::plan::{Draft, Plan, PlanInput, Step};
+use crate::target::Target;
 use ferrotrace_kernels::{Array, eager};
 use ferrotrace_runtime::{Error, Result, Scalar, compile_unkept};
 use parking_lot::Mutex;
@@ -85,7 +86,8 @@ impl Trial<'_> {
                 && array.layout.offset() == 0
                 && array.buffer.bytes() == array.layout.numel() * array.dtype.size();
             // What a plan writes over, or gives back, is a copy; elsewhere it asks for memory that is there.
-            let given = *donated && whole && array.buffer.device().is_cpu();
+            let given =
+                *donated && whole && Target::of(array.buffer.device()).library.is_complete();
             Ok(PlanInput {
                 array: if given {
                     eager::copied(array)?

@@ -9,20 +9,19 @@
 //! whose numbers [`Precision::EagerExact`](crate::Precision) fixes but another schedule might change.
 
 mod candidates;
-mod choice;
 mod key;
 mod measure;
 mod report;
 
 use crate::graph::Graph;
-use crate::lower::Limits;
 use crate::plan::{Draft, Plan, compile_chosen, compile_with, draft};
+use crate::policy::Policy;
 use ferrotrace_runtime::{Activity, Config, Counter, Result, Timer, count, notes, uncounted};
 use measure::Timed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use choice::{Change, Choice, NoChange, Threshold};
+pub use crate::policy::{Change, Choice, NoChange, Threshold};
 pub use measure::{Clock, DeviceClock, Effort, Trial};
 pub use report::{Measured, Outcome, Row};
 
@@ -38,43 +37,43 @@ const MARGIN: f64 = 0.02;
 /// As there. A failure of a candidate, or while it runs, is none: the candidate is not chosen.
 pub fn compile_measured(
     graph: Graph,
-    limits: &Limits,
+    policy: &Policy,
     trial: Option<&Trial<'_>>,
 ) -> Result<Arc<Plan>> {
     if Config::get().fuse_limit.is_some() || candidates::may_change_numbers(&graph) {
-        return compile_with(graph, limits);
+        return compile_with(graph, policy);
     }
-    let key = key::of(&graph, limits);
+    let key = key::of(&graph, policy);
     let known = key.as_deref().and_then(recall);
     let measured = known.or_else(|| {
-        let measured = measured(&graph, limits, trial?)?;
+        let measured = measured(&graph, policy, trial?)?;
         if let Some(key) = &key {
             notes::remember(&[key], &measured.to_note());
         }
         Some(measured)
     });
     let Some(measured) = measured else {
-        return compile_with(graph, limits);
+        return compile_with(graph, policy);
     };
-    let chosen = measured.choice.limits(limits);
+    let chosen = measured.choice.applied(policy);
     let again = (!measured.choice.changes().is_empty()).then(|| graph.clone());
     match (compile_chosen(graph, &chosen, Arc::new(measured)), again) {
         // A note that does not fit.
-        (Err(_), Some(graph)) => compile_with(graph, limits),
+        (Err(_), Some(graph)) => compile_with(graph, policy),
         (made, _) => made,
     }
 }
 
 /// The changes that measuring would try on a draft, most bytes first, at most so many.
-pub fn changes(draft: &Draft, limits: &Limits, most: usize) -> Vec<Change> {
-    candidates::changes(draft, limits, most)
+pub fn changes(draft: &Draft, policy: &Policy, most: usize) -> Vec<Change> {
+    candidates::changes(draft, policy, most)
 }
 
-/// The thresholds of the schedule that was measured fastest for a graph, if that is remembered; else `limits`.
-pub fn remembered(graph: &Graph, limits: &Limits) -> Limits {
-    let key = key::of(graph, limits);
+/// The policy of the schedule that was measured fastest for a graph, if that is remembered; else `policy`.
+pub fn remembered(graph: &Graph, policy: &Policy) -> Policy {
+    let key = key::of(graph, policy);
     let known = key.as_deref().and_then(recall);
-    known.map_or_else(|| limits.clone(), |known| known.choice.limits(limits))
+    known.map_or_else(|| policy.clone(), |known| known.choice.applied(policy))
 }
 
 fn recall(key: &str) -> Option<Measured> {
@@ -83,10 +82,10 @@ fn recall(key: &str) -> Option<Measured> {
 
 /// Measures, without a trace in anybody's counts but those of measuring. `None` where there is nothing to choose, or where
 /// the plan cannot be run: whoever runs it next is told why.
-fn measured(graph: &Graph, limits: &Limits, trial: &Trial<'_>) -> Option<Measured> {
+fn measured(graph: &Graph, policy: &Policy, trial: &Trial<'_>) -> Option<Measured> {
     let (start, timer) = (Instant::now(), Timer::start());
     let (measured, tried) = uncounted(|| {
-        let mut session = Session::begin(graph, limits, trial).ok()??;
+        let mut session = Session::begin(graph, policy, trial).ok()??;
         let measured = session.verdict();
         Some((measured, session.timed.len()))
     })?;
@@ -106,7 +105,7 @@ fn measured(graph: &Graph, limits: &Limits, trial: &Trial<'_>) -> Option<Measure
 /// together.
 struct Session<'a> {
     graph: &'a Graph,
-    limits: &'a Limits,
+    policy: &'a Policy,
     trial: &'a Trial<'a>,
     /// By candidate; the first changes nothing.
     choices: Vec<Choice>,
@@ -119,14 +118,14 @@ impl<'a> Session<'a> {
     /// Makes the candidates, compiles them, and runs each some times.
     fn begin(
         graph: &'a Graph,
-        limits: &'a Limits,
+        policy: &'a Policy,
         trial: &'a Trial<'a>,
     ) -> Result<Option<Session<'a>>> {
-        let planned = draft(graph.clone(), limits)?;
-        let changes = candidates::changes(&planned, limits, trial.effort.changes);
+        let planned = draft(graph.clone(), policy)?;
+        let changes = candidates::changes(&planned, policy, trial.effort.changes);
         let mut session = Session {
             graph,
-            limits,
+            policy,
             trial,
             choices: vec![Choice::default()],
             timed: Vec::new(),
@@ -156,7 +155,7 @@ impl<'a> Session<'a> {
     }
 
     fn draft(&mut self, choice: &Choice) -> Option<Draft> {
-        match draft(self.graph.clone(), &choice.limits(self.limits)) {
+        match draft(self.graph.clone(), &choice.applied(self.policy)) {
             Ok(draft) => Some(draft),
             Err(why) => {
                 self.refused.push(Row {

@@ -1,7 +1,7 @@
 //! What was measured and chosen: as values, as the table of an explanation (scheduler Q-09), and as the note in which it is
 //! remembered.
 
-use super::choice::Choice;
+use crate::policy::Choice;
 use std::fmt;
 use std::time::Duration;
 

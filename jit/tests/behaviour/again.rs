@@ -2,7 +2,7 @@
 
 use super::{plan, read, run};
 use crate::common::{noise, values};
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::{Explanation, draft};
 
 /// A row softmax whose columns are summed.
@@ -16,10 +16,10 @@ fn summed_softmax(rows: usize, cols: usize) -> String {
 }
 
 fn written(text: &str, again_bytes: u64) -> u64 {
-    let limits = Limits {
+    let limits = Policy::from(Thresholds {
         again_bytes,
-        ..Limits::default()
-    };
+        ..Thresholds::default()
+    });
     let draft = draft(read(text), &limits).unwrap_or_else(|e| panic!("{e}"));
     Explanation::of(&draft).traffic().written
 }
@@ -117,10 +117,10 @@ fn operands_that_are_written_over_are_not_read_again() {
         return %3 %5";
     let arrays = [noise(&[64, 96], 7), noise(&[6, 96], 8)];
     run(text, &arrays, 1e-5);
-    let limits = Limits {
+    let limits = Policy::from(Thresholds {
         again_bytes: 0,
-        ..Limits::default()
-    };
+        ..Thresholds::default()
+    });
     let graph = read(text);
     let want = ferrotrace_jit::run_eagerly(&graph, &arrays, &[]).unwrap_or_else(|e| panic!("{e}"));
     let plan = ferrotrace_jit::compile_with(graph, &limits).unwrap_or_else(|e| panic!("{e}"));

@@ -2,7 +2,8 @@
 
 use super::{read, run};
 use crate::common::{copied, dense, filled, kept, noise, values};
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::Policy;
+use ferrotrace_jit::target::Target;
 use ferrotrace_jit::{Plan, PlanInput, compile_with};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Stats, stats_scope};
@@ -10,10 +11,10 @@ use std::sync::Arc;
 
 /// A plan whose scatters are ready-made.
 fn plan(text: &str) -> Arc<Plan> {
-    let limits = Limits {
+    let limits = Policy::from(Target {
         scatters: false,
-        ..Limits::default()
-    };
+        ..Target::default()
+    });
     compile_with(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
 }
 

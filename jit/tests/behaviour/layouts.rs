@@ -2,13 +2,14 @@
 
 use super::{read, run};
 use crate::common::{kept, noise};
-use ferrotrace_jit::lower::{Limits, Lowered, lower};
+use ferrotrace_jit::lower::{Lowered, lower};
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::run_eagerly;
 use ferrotrace_kernels::Array;
 
 /// The loops of each generated nest over its result, in the order in which it is stored.
 fn orders(text: &str) -> Vec<Vec<usize>> {
-    let lowering = lower(&read(text), &Limits::default()).unwrap_or_else(|e| panic!("{e}"));
+    let lowering = lower(&read(text), &Policy::default()).unwrap_or_else(|e| panic!("{e}"));
     let extents = |step: &Lowered| match step {
         Lowered::Nest(nest) => Some(nest.iter.clone()),
         Lowered::Call(_) | Lowered::Attention(_) => None,

@@ -4,7 +4,7 @@ use super::{plan, read, run};
 use crate::common::{copied, dense, difference, filled, kept, noise, values};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Pointer;
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
 use ferrotrace_jit::{PlanInput, Step, compile, draft, run_eagerly, run_releasing};
 use ferrotrace_kernels::Array;
@@ -323,13 +323,13 @@ fn two_sums(n: usize) -> String {
 // scheduler §21.33, L-15, B-12
 #[test]
 fn kernels_that_would_hold_twice_as_much_stay_apart() {
-    let willing = Limits {
+    let willing = Policy::from(Thresholds {
         veto_factor: u64::MAX,
-        ..Limits::default()
-    };
+        ..Thresholds::default()
+    });
     // Fusing saves one reading of the vector, 1 KiB; each product has 32 times as much at 32 rows, just allowed.
     let refused = |n: usize| {
-        let apart = draft(read(&two_sums(n)), &Limits::default()).expect("a draft");
+        let apart = draft(read(&two_sums(n)), &Policy::default()).expect("a draft");
         let one = draft(read(&two_sums(n)), &willing).expect("a draft");
         assert_eq!(one.steps.len(), 3);
         let why: Vec<Refusal> = apart.refusals.iter().map(|pair| pair.2).collect();
@@ -400,7 +400,7 @@ fn plans_hold_no_more_than_operations_one_by_one() {
     let x = filled::<f32>(&[n, n], |i| (i * 7 % 13) as f32 / 64.0);
     let matrix = (4 * n * n) as u64;
     let free = draft(read(&text), &unlimited()).expect("a draft");
-    let bound = draft(read(&text), &Limits::default()).expect("a draft");
+    let bound = draft(read(&text), &Policy::default()).expect("a draft");
     // A product, what is computed of it, and the first product: one by one two matrices and a row.
     assert_eq!(free.peak(&|_| false), 3 * matrix);
     let row = 4 * n as u64;
@@ -416,7 +416,7 @@ fn plans_that_hold_less_stay_fused() {
          %2: f32[512, 512] = add(%1, %0)
          %3: f32[512] = sum(%2) {dims: [1], keepdim: false}
          return %3";
-    let draft = draft(read(text), &Limits::default()).expect("a draft");
+    let draft = draft(read(text), &Policy::default()).expect("a draft");
     assert_eq!((draft.steps.len(), draft.peak(&|_| false)), (1, 4 * 512));
 }
 
@@ -464,7 +464,7 @@ fn a_running_sum_of_products_is_stored() {
         x = d;
     }
     text.push_str(&format!("return %{x}"));
-    let draft = draft(read(&text), &Limits::default()).expect("it is planned");
+    let draft = draft(read(&text), &Policy::default()).expect("it is planned");
     let calls = draft.steps.iter().filter(|step| step.call().is_some());
     assert_eq!((calls.count(), draft.steps.len()), (layers, 2 * layers));
     // The sum so far, its normalised form and the product.
@@ -505,7 +505,7 @@ fn inputs_given_to_an_eager_run_go_after_their_last_use() {
 }
 
 /// Kernels of a plan, its peak, and that of the operations one by one as a run measures it.
-fn kernels_and_peaks(text: &str, limits: &Limits) -> (usize, u64, u64) {
+fn kernels_and_peaks(text: &str, limits: &Policy) -> (usize, u64, u64) {
     let graph = read(text);
     let arrays: Vec<Array> = graph
         .inputs()
@@ -537,7 +537,7 @@ fn norms_of_small_groups_stay_fused() {
         %1: f32[512, 512] = input 1 [512, 1]
         %2: f32[512] = input 2 [1]\n";
     let short = format!("{inputs}%3: f32[128, 512] = neg(%0)\n{}", norm(3));
-    let (kernels, held, eager) = kernels_and_peaks(&short, &Limits::default());
+    let (kernels, held, eager) = kernels_and_peaks(&short, &Policy::default());
     assert_eq!(kernels, 3, "one before, two behind the product");
     assert!(held <= eager + eager / 16, "{held} for {eager}");
     let mut long = format!("{inputs}%3: f32[128, 512] = neg(%0)\n");
@@ -549,7 +549,7 @@ fn norms_of_small_groups_stay_fused() {
         );
     }
     long += &norm(23);
-    let (kernels, held, eager) = kernels_and_peaks(&long, &Limits::default());
+    let (kernels, held, eager) = kernels_and_peaks(&long, &Policy::default());
     assert_eq!(kernels, kernels_and_peaks(&long, &unlimited()).0);
     assert!(held <= eager + eager / 16, "{held} for {eager}");
 }
@@ -600,11 +600,11 @@ fn trees(blocks: usize, layers: usize) -> String {
     all.text + &format!("return %{x}")
 }
 
-fn unlimited() -> Limits {
-    Limits {
+fn unlimited() -> Policy {
+    Policy::from(Thresholds {
         held_share: 0,
-        ..Limits::default()
-    }
+        ..Thresholds::default()
+    })
 }
 
 // Operands are made when their products need them, sums when they can be; what lies between keeps its kernels.
@@ -613,7 +613,7 @@ fn only_fusions_that_hold_too_much_are_given_up() {
     for (blocks, layers) in [(1, 0), (1, 10), (6, 3)] {
         let text = trees(blocks, layers);
         let (fused, wide, _) = kernels_and_peaks(&text, &unlimited());
-        let (kernels, held, eager) = kernels_and_peaks(&text, &Limits::default());
+        let (kernels, held, eager) = kernels_and_peaks(&text, &Policy::default());
         assert!(wide > eager + eager / 16, "{wide} is allowed by {eager}");
         assert!(held <= eager + eager / 16, "{held} for {eager}");
         let more = kernels - fused;
@@ -679,7 +679,7 @@ fn solvers_stay_fused() {
     let operations = text.lines().count() - 3;
     assert!(operations > 1000);
     let fused = kernels_and_peaks(&text, &unlimited()).0;
-    let (kernels, held, eager) = kernels_and_peaks(&text, &Limits::default());
+    let (kernels, held, eager) = kernels_and_peaks(&text, &Policy::default());
     assert!(held <= eager + eager / 16, "{held} for {eager}");
     assert!(kernels <= 2 * fused, "{kernels} kernels for {fused}");
     assert!(kernels <= operations / 8, "{kernels} of {operations}");
@@ -694,7 +694,7 @@ fn solvers_stay_fused() {
 #[test]
 fn giving_fusions_up_takes_linear_work() {
     let nests = |blocks: usize| {
-        let (result, stats) = stats_scope(|| draft(read(&trees(blocks, 1)), &Limits::default()));
+        let (result, stats) = stats_scope(|| draft(read(&trees(blocks, 1)), &Policy::default()));
         result.expect("a draft");
         stats.nests as usize
     };

@@ -2,7 +2,7 @@
 
 use super::{plan, run};
 use crate::common::{filled, kept, noise};
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
 use ferrotrace_jit::{Step, compile_with};
 use ferrotrace_kernels::Array;
@@ -153,7 +153,7 @@ fn bits_are_those_of_a_stored_operand() {
         "mul(%1, %2)",
         &format!("%5: f32[{m}, {n}] = exp(%4)\n return %5"),
     );
-    let bits = |limits: &Limits, threads: usize| {
+    let bits = |limits: &Policy, threads: usize| {
         let graph = super::read(&text);
         let plan = compile_with(graph, limits).expect("a plan");
         with_threads(threads, || {
@@ -161,14 +161,14 @@ fn bits_are_those_of_a_stored_operand() {
             out[0].buffer.as_slice::<f32>().to_vec()
         })
     };
-    let stored = Limits {
+    let stored = Policy::from(Thresholds {
         prologue_short: 0,
-        ..Limits::default()
-    };
+        ..Thresholds::default()
+    });
     let want = bits(&stored, 1);
     for threads in [1, 2, 3, 8] {
         assert!(
-            bits(&Limits::default(), threads) == want,
+            bits(&Policy::default(), threads) == want,
             "{threads} threads"
         );
     }

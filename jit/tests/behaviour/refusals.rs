@@ -3,12 +3,12 @@
 use super::{kernels, plan, read, run};
 use crate::common::noise;
 use ferrotrace_jit::draft;
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
 use ferrotrace_kernels::ValueId;
 
 /// Why two nodes are not one kernel, under these thresholds.
-fn why_not(text: &str, pair: (u32, u32), limits: &Limits) -> Option<Refusal> {
+fn why_not(text: &str, pair: (u32, u32), limits: &Policy) -> Option<Refusal> {
     let draft = draft(read(text), limits).unwrap_or_else(|e| panic!("{e}"));
     let pair = (ValueId(pair.0), ValueId(pair.1));
     let found = draft.refusals.iter().find(|r| (r.0, r.1) == pair);
@@ -25,7 +25,7 @@ fn sums_over_either_axis_differ_in_their_loops() {
              %2: f32[{rows}] = sum(%0) {{dims: [1], keepdim: false}}
              return %1 %2"
         );
-        let why = why_not(&text, (1, 2), &Limits::default());
+        let why = why_not(&text, (1, 2), &Policy::default());
         assert!(matches!(why, Some(Refusal::Extents(_))), "{why:?}");
         assert_eq!(kernels(&text), 2);
         run(&text, &[noise(&[rows, cols], 1)], 1e-3);
@@ -100,7 +100,7 @@ fn sums(n: usize) -> String {
 // scheduler L-18: a device takes so many arguments, and no more.
 #[test]
 fn a_kernel_touches_a_bounded_number_of_buffers() {
-    let buffers = |limits: &Limits| {
+    let buffers = |limits: &Policy| {
         let draft = draft(read(&sums(300)), limits).unwrap_or_else(|e| panic!("{e}"));
         let all = draft
             .steps
@@ -108,12 +108,12 @@ fn a_kernel_touches_a_bounded_number_of_buffers() {
             .map(|step| step.kernel().map_or(0, |k| k.pointers.len()));
         (all.max().unwrap_or(0), draft.refusals)
     };
-    let (most, _) = buffers(&Limits::default());
-    assert!(most <= Limits::default().fusion_buffers, "{most}");
-    let few = Limits {
+    let (most, _) = buffers(&Policy::default());
+    assert!(most <= Thresholds::default().fusion_buffers, "{most}");
+    let few = Policy::from(Thresholds {
         fusion_buffers: 24,
-        ..Limits::default()
-    };
+        ..Thresholds::default()
+    });
     let (most, refusals) = buffers(&few);
     assert!(most > 12 && most <= 24, "{most}");
     assert!(refusals.iter().any(|r| r.2 == Refusal::TooManyBuffers));
@@ -173,7 +173,7 @@ fn kernels_beside_a_ready_made_one_are_listed() {
         %3: f32[40] = sum(%1) {dims: [1], keepdim: false}
         return %1 %2 %3";
     assert_eq!(
-        why_not(text, (1, 2), &Limits::default()),
+        why_not(text, (1, 2), &Policy::default()),
         Some(Refusal::Opaque)
     );
     run(text, &[noise(&[40, 30], 14)], 1e-5);

@@ -2,7 +2,7 @@
 
 use super::{read, run};
 use crate::common::{copied, noise, values};
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::{Draft, PlanInput, Step, compile, draft};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Stats, stats_scope};
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 use std::fmt::Write;
 
 fn drafted(text: &str) -> Draft {
-    draft(read(text), &Limits::default()).unwrap_or_else(|e| panic!("{e}"))
+    draft(read(text), &Policy::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Different kernels of a draft, by their texts.

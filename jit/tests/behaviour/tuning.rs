@@ -2,7 +2,7 @@
 
 use super::{plan, read, scalars};
 use crate::common::{bits, difference, kept, noise};
-use ferrotrace_jit::lower::Limits;
+use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::tune::{
     Change, Choice, Clock, DeviceClock, Effort, Outcome, Threshold, Trial, compile_measured,
     remembered,
@@ -22,15 +22,15 @@ const ROWS: &str = "
     return %2";
 
 /// Thresholds that no other test has, nor another run of this one: choices are remembered.
-fn fresh() -> Limits {
+fn fresh() -> Policy {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_nanos() as u64) % (1 << 40);
-    let standard = Limits::default();
-    Limits {
+    let standard = Thresholds::default();
+    Policy::from(Thresholds {
         product_follow: standard.product_follow + (now << 6) + NEXT.fetch_add(1, Relaxed),
         ..standard
-    }
+    })
 }
 
 /// A clock by which a launch takes what a function says of the numbers of nests in its kernels.
@@ -62,7 +62,7 @@ fn by_nests<F: Fn(usize) -> Result<u64> + Sync>(time: F) -> ByNests<F> {
     ByNests(time, AtomicU64::new(0))
 }
 
-fn measured(graph: Graph, limits: &Limits, arrays: &[Array], clock: &dyn Clock) -> Arc<Plan> {
+fn measured(graph: Graph, limits: &Policy, arrays: &[Array], clock: &dyn Clock) -> Arc<Plan> {
     let numbers = scalars(&graph);
     let inputs = kept(arrays);
     let trial = Trial {
@@ -305,7 +305,7 @@ fn exact_sums_are_left_as_they_are() {
 
 /// A plan of exactly these changes.
 fn changed(text: &str, changes: Vec<Change>) -> Arc<Plan> {
-    let limits = Choice::of(changes).limits(&Limits::default());
+    let limits = Choice::of(changes).applied(&Policy::default());
     ferrotrace_jit::compile_with(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
 }
 

@@ -105,13 +105,10 @@ fn attention_is_one_kernel() {
 /// aligned and there are enough of them.
 #[test]
 fn attention_by_groups_that_take_turns() {
-    let hopper = Thresholds {
-        products: 90,
-        ..thresholds()
-    };
+    let hopper = capable(90);
     let mut all = BTreeSet::new();
-    let mut one = |limits: &Thresholds, graph: &Graph, kernel: &str| {
-        let found = kernels_with(graph, limits);
+    let mut one = |policy: &Policy, graph: &Graph, kernel: &str| {
+        let found = kernels_with(graph, policy);
         let text = found[0].source.text();
         assert!(found.len() == 1 && text.contains(kernel), "{graph}{text}");
         all.insert(text);
@@ -121,7 +118,7 @@ fn attention_by_groups_that_take_turns() {
         let sizes = [5000, 5001, width];
         let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
         one(&hopper, &graph, ahead);
-        one(&thresholds(), &graph, "  ft_attend<");
+        one(&device(), &graph, "  ft_attend<");
         let graph = attention_of(dtype, sizes, |g, p| (causal(g, p), None));
         one(&hopper, &graph, ahead);
         let graph = attention_of(dtype, sizes, |g, p| (biased(g, p), None));
@@ -144,11 +141,11 @@ fn attention_by_groups_that_take_turns() {
 
 /// Steps of attention, and why there are none.
 fn attentions(graph: &Graph) -> (Vec<Emitted>, Vec<Refusal>) {
-    let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("the graph simplifies");
-    let lowering = lower(&graph, &thresholds()).expect("the graph lowers");
+    let graph = simplify_for(graph, &device()).expect("the graph simplifies");
+    let lowering = lower(&graph, &device()).expect("the graph lowers");
     let steps = lowering.steps.iter().enumerate();
     let steps = steps.filter_map(|(at, step)| match step {
-        Lowered::Attention(step) => Some(attention::emit(step, at, &thresholds())),
+        Lowered::Attention(step) => Some(attention::emit(step, at, &device())),
         _ => None,
     });
     let refusals = lowering.refusals.iter().map(|refusal| refusal.2);

@@ -8,16 +8,17 @@ mod common;
 mod attentions;
 mod products;
 
-use common::device_kernels::{kernels as kernels_with, thresholds};
+use common::device_kernels::{capable, device, kernels as kernels_with};
 use common::generate::{Limits, program};
 use common::ready_made::{KINDS, draw};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Emitted;
 use ferrotrace_jit::emit::Pointer;
 use ferrotrace_jit::emit::cuda::{attention, checks_of, table};
-use ferrotrace_jit::lower::{Limits as Thresholds, Lowered, lower};
+use ferrotrace_jit::lower::{Lowered, lower};
+use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::schedule::{Refusal, fuse};
-use ferrotrace_jit::simplify::{Kernels, simplify_for};
+use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::{Graph, Precision};
 use ferrotrace_kernels::{
     BinaryOp, Composite, Extent, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
@@ -52,7 +53,7 @@ fn sources(graph: &Graph) -> Vec<String> {
 
 /// A graph's kernels, as for a device.
 fn kernels(graph: &Graph) -> Vec<Emitted> {
-    let all = kernels_with(graph, &thresholds());
+    let all = kernels_with(graph, &device());
     for kernel in &all {
         // A graph may start a kernel early only if its text waits.
         let waits = kernel.source.body.contains("  FT_AFTER;\n");

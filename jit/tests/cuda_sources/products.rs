@@ -54,13 +54,9 @@ fn gated(g: &mut Graph, product: ValueId) -> ValueId {
 #[test]
 fn products_take_what_follows() {
     let mut texts = [BTreeSet::new(), BTreeSet::new()];
-    let hopper = |products: u32| Thresholds {
-        products,
-        ..thresholds()
-    };
     let mut one = |graph: &Graph| {
         for (at, capability) in [80, 90].into_iter().enumerate() {
-            let found = kernels_with(graph, &hopper(capability));
+            let found = kernels_with(graph, &capable(capability));
             assert_eq!(found.len(), 1, "{graph}");
             assert!(found[0].node.product.is_some());
             let groups = found[0].source.text().contains("ft_by_groups<");
@@ -110,12 +106,9 @@ fn products_take_what_follows() {
 /// What a generated product does not take stays the library's, and why is known.
 #[test]
 fn products_of_the_library() {
-    let limits = Thresholds {
-        products: 90,
-        ..thresholds()
-    };
+    let policy = capable(90);
     let none = |graph: &Graph| {
-        let found = kernels_with(graph, &limits);
+        let found = kernels_with(graph, &policy);
         assert!(
             found
                 .iter()
@@ -232,17 +225,13 @@ fn fed_product(
 fn products_take_what_computes_their_operands() {
     let mut texts = [BTreeSet::new(), BTreeSet::new()];
     let mut one = |graph: &Graph, operands: usize| {
-        for (at, products) in [80, 90].into_iter().enumerate() {
-            let limits = Thresholds {
-                products,
-                ..thresholds()
-            };
-            let found = kernels_with(graph, &limits);
+        for (at, capability) in [80, 90].into_iter().enumerate() {
+            let found = kernels_with(graph, &capable(capability));
             assert_eq!(found.len(), 1, "{graph}");
             assert_eq!(found[0].before.len(), operands, "{graph}");
             let text = found[0].source.text();
             assert!(text.contains("ft_by_streams<"), "{text}");
-            assert_eq!(text.contains("__cluster_dims__("), products == 90);
+            assert_eq!(text.contains("__cluster_dims__("), capability == 90);
             texts[at].insert(text);
         }
     };
@@ -280,14 +269,11 @@ fn products_take_what_computes_their_operands() {
 /// What a product of few rows does not take is stored, and why is known.
 #[test]
 fn operands_that_are_stored() {
-    let limits = Thresholds {
-        products: 90,
-        ..thresholds()
-    };
+    let policy = capable(90);
     let refused = |graph: &Graph, why: Refusal| {
-        let graph = simplify_for(graph, Kernels::Few(|_, _| Ok(false))).expect("simplifies");
-        let lowering = lower(&graph, &limits).expect("lowers");
-        let schedule = fuse(&graph, &lowering, &limits);
+        let graph = simplify_for(graph, &policy).expect("simplifies");
+        let lowering = lower(&graph, &policy).expect("lowers");
+        let schedule = fuse(&graph, &lowering, &policy);
         assert!(schedule.prologues.values().all(Vec::is_empty), "{graph}");
         let all: Vec<Refusal> = schedule.refusals.iter().map(|r| r.2).collect();
         assert!(all.contains(&why), "{graph}\n{all:?}");
@@ -333,9 +319,9 @@ fn operands_that_are_stored() {
     let p = g.push(Op::Matmul, &[x.into(), right.into()]).expect("fits");
     let y = g.unary(UnaryOp::Exp, p).expect("fits");
     g.set_outputs(vec![y, x]);
-    let graph = simplify_for(&g, Kernels::Few(|_, _| Ok(false))).expect("simplifies");
-    let lowering = lower(&graph, &limits).expect("lowers");
-    let schedule = fuse(&graph, &lowering, &limits);
+    let graph = simplify_for(&g, &policy).expect("simplifies");
+    let lowering = lower(&graph, &policy).expect("lowers");
+    let schedule = fuse(&graph, &lowering, &policy);
     let operands = schedule.prologues.values().flatten().map(|p| p.operand);
     assert_eq!(operands.collect::<Vec<_>>(), [1], "the left one is stored");
     // A left matrix whose columns are dense.

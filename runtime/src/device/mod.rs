@@ -57,6 +57,15 @@ impl Device {
         }
     }
 
+    /// Additions and multiplications of binary32 a second that the device does at most, measured at the first call; `None`
+    /// where that is not measured.
+    pub fn peak(&self) -> Option<u64> {
+        match self.cuda_index() {
+            None => host::peak(),
+            Some(_) => None,
+        }
+    }
+
     /// Gives all memory that is kept for reuse back, after everything launched has run.
     ///
     /// # Errors

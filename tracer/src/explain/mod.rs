@@ -3,7 +3,7 @@
 mod nearest;
 
 use crate::Tensor;
-use crate::backend::{Draft, Explanation, Graph, Launches, draft};
+use crate::backend::{Draft, Explanation, Graph, Launches, Policy, draft};
 use crate::flush::collect::{Outcome, Stores, collect};
 use crate::flush::collected::Collected;
 use crate::flush::prepare;
@@ -63,8 +63,8 @@ fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanat
     let graph = form
         .graph(&collected.scalar_values(), &collected.lines())
         .ok()?;
-    let limits = tuning::limits(&graph);
-    let draft = draft(graph, &limits).ok()?;
+    let policy = tuning::policy(&graph);
+    let draft = draft(graph, &policy).ok()?;
     Some(Explanation::of(&draft).with_key(key))
 }
 
@@ -76,7 +76,7 @@ fn nothing() -> Draft {
         steps: Vec::new(),
         checks: Vec::new(),
         launches: Launches::default(),
-        graphs: Default::default(),
+        policy: Policy::default(),
         frees: Vec::new(),
         outputs: Vec::new(),
         sites: Vec::new(),

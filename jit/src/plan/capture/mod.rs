@@ -61,21 +61,10 @@ pub enum GraphDecision {
     Skipped(Uncaptured),
 }
 
-/// When launches are captured.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GraphLimits {
-    /// Fewest launches in a row that become a graph.
-    pub least: usize,
-    /// Runs of a plan before its launches do.
-    pub runs: u32,
-    /// Most graphs of one run of launches, for inputs of different forms.
-    pub forms: usize,
-}
-
 impl Captures {
     /// Graphs for a plan, none made yet; `None` for a plan that has no use for them.
     pub(super) fn of(draft: &Draft) -> Option<Captures> {
-        let wanted = !draft.graph.device().is_cpu() && Config::get().graphs;
+        let wanted = draft.policy.target.records_launches && Config::get().graphs;
         wanted.then(|| {
             let barred = draft.launches.groups.iter().map(|group| {
                 let reports = |step: &Step| step.kernel().is_some_and(|k| k.grid.reports);
@@ -129,7 +118,7 @@ fn parts(draft: &Draft, barred: &[Option<Uncaptured>]) -> Vec<Part> {
     }
     for part in &mut parts {
         let n = part.groups.len();
-        if part.refused.is_none() && n < draft.graphs.least {
+        if part.refused.is_none() && n < draft.policy.thresholds.graph_least {
             part.refused = Some(Uncaptured::TooFew(n));
         }
         part.given = given(
@@ -172,7 +161,7 @@ impl Plan {
             return Ok(false);
         };
         let groups = &self.draft.launches.groups;
-        if captures.runs.load(Relaxed) < self.draft.graphs.runs {
+        if captures.runs.load(Relaxed) < self.draft.policy.thresholds.graph_runs {
             captures.runs.fetch_add(1, Relaxed);
             return Ok(false);
         }
@@ -226,7 +215,7 @@ impl Plan {
         let found = part.graphs.iter().position(|graph| graph.form == form);
         let at = match found {
             Some(at) => at,
-            None if part.graphs.len() >= self.draft.graphs.forms => {
+            None if part.graphs.len() >= self.draft.policy.thresholds.graph_forms => {
                 return Ok(Err((None, Uncaptured::Changing)));
             }
             None => match self.record(run, part, form)? {

@@ -101,7 +101,7 @@ impl Plan {
             Ok(done) => done,
             Err(why) => return Ok(Err((Some(at), why))),
         };
-        if recording.len() < self.draft.graphs.least {
+        if recording.len() < self.draft.policy.thresholds.graph_least {
             return Ok(Err((None, Uncaptured::TooFew(recording.len()))));
         }
         for number in &mut numbers {

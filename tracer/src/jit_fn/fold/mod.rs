@@ -340,8 +340,8 @@ impl Rest {
         let numbers: Vec<Scalar> = numbers.map(|n| trace.examples[n]).collect();
         let lines: Vec<_> = self.nodes.iter().map(|&n| lines[n]).collect();
         let graph = self.form.graph(&numbers, &lines).ok()?;
-        let limits = tuning::limits(&graph);
-        let peak = draft(graph, &limits).ok()?.peak(&|_| false);
+        let policy = tuning::policy(&graph);
+        let peak = draft(graph, &policy).ok()?.peak(&|_| false);
         usize::try_from(peak).ok()
     }
 }

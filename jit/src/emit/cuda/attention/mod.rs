@@ -13,7 +13,8 @@ mod specialized;
 use super::Emitted;
 use super::text;
 use crate::body::{BodyOp, Source};
-use crate::lower::{Attention, Limits};
+use crate::lower::Attention;
+use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{self, Need, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
@@ -117,7 +118,7 @@ pub fn shared_bytes(dtype: DType, sizes: [usize; 4]) -> usize {
 }
 
 /// Writes the kernel of attention, a step of this number.
-pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
+pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
     let node = fused(attention, step);
     let dtype = attention.nest.dtype;
     let [rows, keys, width, values] = attention.sizes;
@@ -130,7 +131,7 @@ pub fn emit(attention: &Attention, step: usize, limits: &Limits) -> Emitted {
         node.extents().len(),
         rows > 1,
     );
-    if let Some(specialized) = Specialized::of(attention, limits) {
+    if let Some(specialized) = Specialized::of(attention, policy) {
         return specialized::emit(attention, node, score, &specialized);
     }
     let blocks = rows.div_ceil(tiling.rows());

@@ -4,7 +4,8 @@
 use super::score::{self, Score};
 use super::{GROUP, HALF, TILES, argument, arguments, change, factors, indices, parts};
 use crate::emit::cuda::{ENGINE, Emitted, PANELS};
-use crate::lower::{Attention, Limits, Matrices};
+use crate::lower::{Attention, Matrices};
+use crate::policy::Policy;
 use crate::schedule::FusedNode;
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use std::fmt::Write as _;
@@ -39,10 +40,10 @@ pub(super) struct Specialized {
 
 impl Specialized {
     /// `None` where another form is to be taken: the copy engine needs aligned rows, and a device is to be filled.
-    pub fn of(attention: &Attention, limits: &Limits) -> Option<Specialized> {
+    pub fn of(attention: &Attention, policy: &Policy) -> Option<Specialized> {
         let [rows, keys, width, values] = attention.sizes;
         let batch: usize = attention.nest.rows() / rows;
-        if limits.products != 90 || !attention.nest.dtype.is_half() || rows <= 64 {
+        if policy.target.capability != 90 || !attention.nest.dtype.is_half() || rows <= 64 {
             return None;
         }
         let widths = [width, values].map(|n| n.next_multiple_of(64));
@@ -66,7 +67,7 @@ impl Specialized {
         };
         let blocks = rows.div_ceil(64 * groups);
         let tiles = batch.checked_mul(blocks).filter(|&n| n < 1 << 30)?;
-        let processors = limits.multiprocessors.max(1);
+        let processors = policy.target.multiprocessors.max(1);
         let work = Specialized {
             groups,
             stages,
@@ -76,7 +77,7 @@ impl Specialized {
             chunks: tiles.min(processors),
         };
         let enough = 4 * tiles >= 3 * processors && keys >= KEYS;
-        (enough && work.shared() <= limits.attention).then_some(work)
+        (enough && work.shared() <= policy.target.shared_memory).then_some(work)
     }
 
     /// Bytes that a block shares: two tiles of queries, stages of keys and values, descriptions, tiles' numbers, barriers.

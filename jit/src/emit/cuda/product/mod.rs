@@ -18,7 +18,8 @@ use super::{ENGINE, PANELS};
 use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
 use crate::graph::Graph;
-use crate::lower::{Limits, Lowered, Lowering};
+use crate::lower::{Lowered, Lowering};
+use crate::policy::Policy;
 use crate::schedule::{FusedNode, Prologue, Tiles, Units};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, SCALAR};
@@ -88,7 +89,7 @@ pub fn emit(
     fused: &FusedNode,
     prologues: &[Prologue],
     stored: &FxHashSet<ValueId>,
-    limits: &Limits,
+    policy: &Policy,
 ) -> Emitted {
     let product = fused.product.expect("a node with a product");
     let tiles = product.tiles.expect("a product that is generated");
@@ -122,7 +123,7 @@ pub fn emit(
         .in_place
         .retain(|(_, source)| !read.contains(source));
     let blocks = match tiles.by {
-        Units::Groups => count.min(limits.multiprocessors.max(1)),
+        Units::Groups => count.min(policy.target.multiprocessors.max(1)),
         Units::Warps => count,
         Units::Streams { blocks } => count * blocks,
     };

@@ -1,7 +1,7 @@
 //! What a candidate does otherwise than the planner by itself: changes, and their text form, in which a choice is
 //! remembered.
 
-use crate::lower::Limits;
+use super::Policy;
 use ferrotrace_kernels::ValueId;
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Change {
     Threshold(Threshold),
 }
 
-/// A threshold of [`Limits`] that is a guess, and another value of it.
+/// One of the [`Thresholds`](super::Thresholds) that is a guess, and another value of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Threshold {
     /// Every kernel is launched alone.
@@ -73,22 +73,25 @@ impl Choice {
         &self.changes
     }
 
-    /// Thresholds under which a plan is made with these changes.
-    pub fn limits(&self, limits: &Limits) -> Limits {
-        let mut limits = Limits {
+    /// The policy by which a plan is made with these changes.
+    pub fn applied(&self, policy: &Policy) -> Policy {
+        let mut policy = Policy {
             choice: self.clone(),
-            ..limits.clone()
+            ..policy.clone()
         };
+        let thresholds = &mut policy.thresholds;
         for change in &self.changes {
             match change {
-                Change::Threshold(Threshold::Alone) => limits.combined_members = 1,
-                Change::Threshold(Threshold::LargeProducts) => limits.prologue_short = usize::MAX,
-                Change::Threshold(Threshold::SplitMore) => limits.split_rows *= 8,
-                Change::Threshold(Threshold::SplitNone) => limits.split_rows = 0,
+                Change::Threshold(Threshold::Alone) => thresholds.combined_members = 1,
+                Change::Threshold(Threshold::LargeProducts) => {
+                    thresholds.prologue_short = usize::MAX;
+                }
+                Change::Threshold(Threshold::SplitMore) => thresholds.split_rows *= 8,
+                Change::Threshold(Threshold::SplitNone) => thresholds.split_rows = 0,
                 Change::Apart(_) | Change::Stored(_) | Change::Again(_) => {}
             }
         }
-        limits
+        policy
     }
 
     /// Whether a kernel may not hold nodes of which both `a` and `b` say that they are theirs.

@@ -1,0 +1,49 @@
+//! CUDA devices: a grid of blocks, memory that a block shares, a library with few operators.
+
+use super::{Language, Library, Target};
+use ferrotrace_runtime::{Device, convolves};
+
+impl Target {
+    /// What the driver says of a device; nothing is generated for its matrix units where it does not answer.
+    pub(super) fn of_cuda(device: &Device) -> Target {
+        let (capability, multiprocessors) = device.capability().unwrap_or_default();
+        Target {
+            table_bytes: device.argument_bytes(),
+            ..Target::cuda(
+                capability,
+                multiprocessors,
+                device.shared_memory().unwrap_or(0),
+            )
+        }
+    }
+
+    /// A CUDA device of a compute capability, as 90 for 9.0, so many multiprocessors, and so many bytes that a block's
+    /// threads share.
+    pub fn cuda(capability: u32, multiprocessors: usize, shared_memory: usize) -> Target {
+        Target {
+            language: Language::Cuda,
+            library: Library::Partial(convolves),
+            vector: 16,
+            registers: 0,
+            l2: 0,
+            stream: usize::MAX,
+            crowd: usize::MAX,
+            capability,
+            multiprocessors,
+            shared_memory,
+            table_bytes: 4096,
+            shares_windows: false,
+            pitched_results: false,
+            updates: false,
+            scatters: false,
+            ordered_scans: true,
+            cuts_scans: true,
+            splits_reductions: false,
+            merges_moments: true,
+            panels: false,
+            spreads_launches: false,
+            records_launches: true,
+            reports_late: true,
+        }
+    }
+}
