@@ -1,33 +1,28 @@
 //! Ready-made kernels of the CPU. All unsafe code of this crate is here.
 
 pub mod attention;
-pub mod binary;
-pub mod cast;
-pub mod conv;
-pub mod copy;
 pub mod create;
 pub mod dense;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub mod gather;
-pub mod interpolate;
+pub mod index;
 pub mod isa;
-mod long;
-pub mod matmul;
 pub mod number;
 pub mod operand;
 pub mod panels;
 pub mod par;
 pub mod pointwise;
-pub mod pool;
+pub mod product;
 pub mod quick;
 pub mod random;
 pub mod reduce;
 pub mod scan;
-pub mod scatter;
-pub mod shifted;
 pub mod sort;
-pub mod strided;
-pub mod tiles;
-pub mod unary;
-pub mod vector;
+pub mod window;
+
+pub use index::{gather, scatter};
+pub use operand::{cast, strided, tiles};
+pub use pointwise::{binary, copy, unary};
+use product::long;
+pub use product::{matmul, vector};
+pub use window::{conv, interpolate, pool, shifted};

@@ -6,11 +6,11 @@
 //! and taps: each result is a chain of fused multiply-adds in the order of the weight, or the sum of several, whatever
 //! the band.
 
-use super::conv::{Axis, Done, Geometry, Pieces};
-use super::dense::{Shared, ranges_on, scratch};
-use super::isa::{Loop, dispatch};
-use super::long::{Join, parts};
-use super::strided::prefetch;
+use crate::cpu::conv::{Axis, Done, Geometry, Pieces};
+use crate::cpu::dense::{Shared, ranges_on, scratch};
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::long::{Join, parts};
+use crate::cpu::strided::prefetch;
 use ferrotrace_runtime::Isa;
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ const VECTORS: usize = 3;
 const AHEAD: usize = 3;
 /// The most elements of a tile, of all its channels.
 const TILE: usize = 8 * 16 * VECTORS;
-/// Terms of a chain of additions, of results of so many terms at least ([`super::long`]). Ending a chain takes as long as
+/// Terms of a chain of additions, of results of so many terms at least ([`crate::cpu::long`]). Ending a chain takes as long as
 /// three of its terms.
 const CHAINS: [(usize, usize); 2] = [(4096, 64), (512, 256)];
 /// Chains that are added up in binary32 before they join a total in binary64.
@@ -366,7 +366,11 @@ macro_rules! tiles {
             /// # Safety
             /// The machine has the instruction set; what the tile describes may be read, and the tile written at `sums`.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn tile<const N: usize>(t: &Tile<'_>, sums: *mut f32, more: bool) {
+            pub(in crate::cpu) unsafe fn tile<const N: usize>(
+                t: &Tile<'_>,
+                sums: *mut f32,
+                more: bool,
+            ) {
                 // SAFETY: as the caller promises.
                 unsafe {
                     let mut acc = [[$zero(); N]; $channels];
@@ -440,7 +444,7 @@ mod tests {
         let mut got = vec![0.0; batch * groups * cout * g.outputs()];
         let mut want = vec![0.0; got.len()];
         convolve(&g, &x, &w, &mut got, None);
-        super::super::conv::direct(&g, &x, &w, &mut want);
+        crate::cpu::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
     }
 

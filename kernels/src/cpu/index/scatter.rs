@@ -1,11 +1,11 @@
 //! Writes at positions given by index tensors, deterministic: what meets at one place meets in row-major order of the
 //! source.
 
-use super::dense::{Shared, ranges, rows};
-use super::gather::{OutOfRange, Selection, wrap};
-use super::isa::{Loop, dispatch};
-use super::number::{Number, Wide};
 use crate::ScatterMode;
+use crate::cpu::dense::{Shared, ranges, rows};
+use crate::cpu::gather::{OutOfRange, Selection, wrap};
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::number::{Number, Wide};
 use ferrotrace_runtime::{DType, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -1,11 +1,11 @@
 //! Pooling of trailing spatial dimensions.
 
-use super::conv::Axis;
-use super::dense::rows;
-use super::isa::{Loop, dispatch};
-use super::long::join;
-use super::number::{Number, Wide};
 use crate::PoolKind;
+use crate::cpu::conv::Axis;
+use crate::cpu::dense::rows;
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::long::join;
+use crate::cpu::number::{Number, Wide};
 
 /// Pools each plane of `x`; axes are the spatial dimensions, outermost first.
 pub fn pool<T: Number>(kind: PoolKind, axes: [Axis; 3], x: &[T], out: &mut [T]) {

@@ -1,6 +1,6 @@
 //! Reads at positions given by index tensors.
 
-use super::dense::{Shared, ranges};
+use crate::cpu::dense::{Shared, ranges};
 use ferrotrace_runtime::{Element, Error, ErrorKind, Isa, Layout, Result, Shape, host};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

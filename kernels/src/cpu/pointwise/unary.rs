@@ -1,8 +1,8 @@
 //! The pointwise kernels of one operand.
 
-use super::isa::{Loop, dispatch};
-use super::pointwise::Kernel;
 use crate::UnaryOp::{self, *};
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::pointwise::Kernel;
 use crate::support::integer::Integer;
 use crate::support::math;
 use ferrotrace_runtime::DType;

@@ -3,12 +3,12 @@
 //! Columns of input windows are gathered for a tile of output positions small enough to stay in the second-level cache,
 //! and multiplied by the weight. Transposed, the product comes first and its columns are added up, by output channel.
 
-use super::dense::{Plain, Shared, ranges_on, rows, scratch};
-use super::isa::{Loop, dispatch};
-use super::long::{CHAIN, join};
-use super::matmul::{self, Sizes, View, multiply, multiply_shared};
-use super::number::Wide;
-use super::vector::Real;
+use crate::cpu::dense::{Plain, Shared, ranges_on, rows, scratch};
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::long::{CHAIN, join};
+use crate::cpu::matmul::{self, Sizes, View, multiply, multiply_shared};
+use crate::cpu::number::Wide;
+use crate::cpu::vector::Real;
 use ferrotrace_runtime::Result;
 use std::ops::Range;
 use std::sync::Mutex;
@@ -109,7 +109,7 @@ impl Geometry {
         self.axes.iter().map(|a| a.output).product()
     }
 
-    pub(super) fn taps(&self) -> usize {
+    pub(in crate::cpu) fn taps(&self) -> usize {
         self.axes.iter().map(|a| a.kernel).product()
     }
 

@@ -4,12 +4,16 @@
 //! first-level cache; an operand that is no dense run of the compute type there is gathered and converted into scratch
 //! first, and a result of another type, or one too large for the last cache, is written from scratch.
 
-use super::cast::convert;
-use super::operand::{Input, Rows, Scratch, TILE, fetch, load};
-use super::par::{GRAIN, Shared, ranges};
-use super::strided::{Window, fence, gather, prefetch, stream};
-use super::tiles::{ARRAYS, Tile, Tiles};
+pub mod binary;
+pub mod copy;
+pub mod unary;
+
 use crate::Array;
+use crate::cpu::cast::convert;
+use crate::cpu::operand::{Input, Rows, Scratch, TILE, fetch, load};
+use crate::cpu::par::{GRAIN, Shared, ranges};
+use crate::cpu::strided::{Window, fence, gather, prefetch, stream};
+use crate::cpu::tiles::{ARRAYS, Tile, Tiles};
 use ferrotrace_runtime::{DType, Device, Layout, Result, Shape, host};
 
 /// A pointwise loop: reads `n` elements from each of its operands, writes `n` results.

@@ -1,6 +1,6 @@
 //! Conversions of dense runs of elements.
 
-use super::isa::{Loop, dispatch};
+use crate::cpu::isa::{Loop, dispatch};
 use crate::support::cast::Cast;
 use ferrotrace_runtime::DType;
 use half::{bf16, f16};

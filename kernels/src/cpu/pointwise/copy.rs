@@ -1,9 +1,9 @@
 //! Copies: dense forms of strided arrays, and windows of a result written from other arrays.
 
-use super::operand::Input;
-use super::par::GRAIN;
-use super::pointwise::{Pointwise, map, write};
 use crate::Array;
+use crate::cpu::operand::Input;
+use crate::cpu::par::GRAIN;
+use crate::cpu::pointwise::{Pointwise, map, write};
 use ferrotrace_runtime::{DType, Layout, Result, Scalar, Shape};
 use ndarray::{ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Zip};
 
@@ -108,7 +108,7 @@ pub fn place(out: &Array, dim: usize, first: usize, source: &Array) -> bool {
 
 /// Writes a number in a window of `out`'s memory, as [`assign`].
 pub fn fill(out: &Array, window: &Layout, number: Scalar) -> Result<()> {
-    let one = super::create::full(out.buffer.device(), &Shape::scalar(), number, out.dtype)?;
+    let one = crate::cpu::create::full(out.buffer.device(), &Shape::scalar(), number, out.dtype)?;
     assign(out, window, &one)
 }
 

@@ -1,7 +1,7 @@
 //! Resampling of the last two dimensions.
 
-use super::dense::rows;
-use super::number::{Number, Wide};
+use crate::cpu::dense::rows;
+use crate::cpu::number::{Number, Wide};
 use ferrotrace_runtime::Element;
 
 /// The taps of one output position along a dimension: input positions and weights.

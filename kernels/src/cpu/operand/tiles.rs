@@ -1,6 +1,6 @@
 //! The index space of a result and its operands, cut into tiles that fit the first-level cache.
 
-use super::strided::Window;
+use crate::cpu::strided::Window;
 use ferrotrace_runtime::Shape;
 use smallvec::SmallVec;
 

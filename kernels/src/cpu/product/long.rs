@@ -4,11 +4,11 @@
 //! chains of [`CHAIN`] terms, some chains are added up in binary32 to a run, and runs in binary64. Cuts are by sizes
 //! alone. Sums that are kept in binary64 anyway are not cut.
 
-use super::dense::scratch_of_two;
-use super::isa::{Loop, dispatch};
-use super::matmul::{Sizes, View, by_library};
-use super::number::Wide;
-use super::vector::Real;
+use crate::cpu::dense::scratch_of_two;
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::matmul::{Sizes, View, by_library};
+use crate::cpu::number::Wide;
+use crate::cpu::vector::Real;
 use gemm_common::Parallelism;
 use std::ops::Range;
 
@@ -20,14 +20,14 @@ const WORTH: usize = 512;
 /// No panel of a result as large has fewer rows or columns.
 const LARGE: usize = 64;
 /// Terms of a chain.
-pub(super) const CHAIN: usize = 48;
+pub(in crate::cpu) const CHAIN: usize = 48;
 /// Terms of a run, whose chains are added up in binary32.
 const RUN: usize = 12 * CHAIN;
 /// Rows and columns of a tile of the result: its sums and totals stay in the second-level cache.
 const TILE: (usize, usize) = (128, 256);
 
 /// Whether the sums of a product are cut: the same for a product and its panels.
-pub(super) fn is_long<T>(s: Sizes) -> bool {
+pub(in crate::cpu) fn is_long<T>(s: Sizes) -> bool {
     let worth = s.m >= LARGE && s.n >= LARGE && s.k > WORTH;
     size_of::<T>() == 4 && (worth || s.k > LONG)
 }
@@ -39,12 +39,15 @@ fn part(range: &Range<usize>, most: usize, i: usize) -> Range<usize> {
 }
 
 /// `range`, cut evenly into parts that are at most `most` long.
-pub(super) fn parts(range: Range<usize>, most: usize) -> impl Iterator<Item = Range<usize>> {
+pub(in crate::cpu) fn parts(
+    range: Range<usize>,
+    most: usize,
+) -> impl Iterator<Item = Range<usize>> {
     (0..range.len().div_ceil(most)).map(move |i| part(&range, most, i))
 }
 
 /// Adds sums to totals, or begins the totals with them.
-pub(super) struct Join<'a, T: Wide> {
+pub(in crate::cpu) struct Join<'a, T: Wide> {
     pub totals: &'a mut [T::Total],
     pub sums: &'a [T],
     pub begin: bool,
@@ -65,7 +68,7 @@ impl<T: Wide> Loop for Join<'_, T> {
 
 /// Adds sums to totals and begins the sums anew.
 #[inline(always)]
-pub(super) fn join<T: Wide>(sums: &mut [T], totals: &mut [T::Total]) {
+pub(in crate::cpu) fn join<T: Wide>(sums: &mut [T], totals: &mut [T::Total]) {
     for (sum, total) in sums.iter_mut().zip(totals) {
         *total = T::both(*total, sum.total());
         *sum = T::ZERO;
@@ -76,7 +79,7 @@ pub(super) fn join<T: Wide>(sums: &mut [T], totals: &mut [T::Total]) {
 ///
 /// # Safety
 /// The operands are inside their memory; the result is inside one allocation, and no other thread touches it meanwhile.
-pub(super) unsafe fn product<T: Real>(
+pub(in crate::cpu) unsafe fn product<T: Real>(
     s: Sizes,
     a: View<'_, T>,
     b: View<'_, T>,

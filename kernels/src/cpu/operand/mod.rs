@@ -1,8 +1,12 @@
 //! Operands of kernels: strided arrays and numbers, brought to dense rows of the compute type a tile at a time.
 
-use super::cast::convert;
-use super::strided::{Window, gather};
+pub mod cast;
+pub mod strided;
+pub mod tiles;
+
 use crate::Array;
+use crate::cpu::cast::convert;
+use crate::cpu::strided::{Window, gather};
 use ferrotrace_runtime::{DType, Scalar, Shape, Strides};
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -13,9 +17,9 @@ pub struct Input<'a> {
     /// The first element; null for a number.
     base: *const u8,
     bits: u64,
-    pub(super) strides: Strides,
-    pub(super) dtype: DType,
-    pub(super) compute: DType,
+    pub(in crate::cpu) strides: Strides,
+    pub(in crate::cpu) dtype: DType,
+    pub(in crate::cpu) compute: DType,
     dense: bool,
     owner: PhantomData<&'a Array>,
 }
@@ -62,7 +66,7 @@ impl<'a> Input<'a> {
     }
 
     /// The first element. Little-endian bits of a number lie where a value of its type is read.
-    pub(super) fn ptr(&self) -> *const u8 {
+    pub(in crate::cpu) fn ptr(&self) -> *const u8 {
         if self.base.is_null() {
             (&raw const self.bits).cast()
         } else {
@@ -71,49 +75,49 @@ impl<'a> Input<'a> {
     }
 
     /// Whether the elements have the compute type.
-    pub(super) fn is_native(&self) -> bool {
+    pub(in crate::cpu) fn is_native(&self) -> bool {
         self.dtype == self.compute
     }
 
     /// The element `offset` elements after the first.
-    pub(super) fn at(&self, offset: isize) -> *const u8 {
+    pub(in crate::cpu) fn at(&self, offset: isize) -> *const u8 {
         self.ptr()
             .wrapping_offset(offset * self.dtype.size() as isize)
     }
 
     /// Whether it is a number.
-    pub(super) fn is_number(&self) -> bool {
+    pub(in crate::cpu) fn is_number(&self) -> bool {
         self.base.is_null()
     }
 
     /// Whether it is a dense run of the compute type, as long as the result.
-    pub(super) fn is_direct(&self) -> bool {
+    pub(in crate::cpu) fn is_direct(&self) -> bool {
         self.dense && self.dtype == self.compute
     }
 }
 
 /// Elements of a tile that passes through scratch, of any type; of narrow types it holds more.
-pub(super) const TILE: usize = 2048;
+pub(in crate::cpu) const TILE: usize = 2048;
 
 /// Scratch for `N` elements of 8 bytes, on a cache line.
 #[repr(align(64))]
-pub(super) struct Scratch<const N: usize>([MaybeUninit<u64>; N]);
+pub(in crate::cpu) struct Scratch<const N: usize>([MaybeUninit<u64>; N]);
 
 impl<const N: usize> Scratch<N> {
-    pub(super) const fn new() -> Scratch<N> {
+    pub(in crate::cpu) const fn new() -> Scratch<N> {
         Scratch([const { MaybeUninit::uninit() }; N])
     }
 
-    pub(super) fn ptr(&mut self) -> *mut u8 {
+    pub(in crate::cpu) fn ptr(&mut self) -> *mut u8 {
         self.0.as_mut_ptr().cast()
     }
 }
 
 /// Where a tile of an array is: its first element and the distance of its rows in elements.
 #[derive(Clone, Copy)]
-pub(super) struct Rows {
-    pub(super) ptr: *mut u8,
-    pub(super) pitch: usize,
+pub(in crate::cpu) struct Rows {
+    pub(in crate::cpu) ptr: *mut u8,
+    pub(in crate::cpu) pitch: usize,
 }
 
 /// The tile of an operand in its compute type: where it lies, if its rows are dense there, else in scratch.
@@ -121,7 +125,7 @@ pub(super) struct Rows {
 /// # Safety
 /// The window at `at` is inside the operand's buffer; each scratch holds as many elements as the window, unless it is
 /// dense and of the compute type. The result is read only.
-pub(super) unsafe fn fetch(
+pub(in crate::cpu) unsafe fn fetch(
     input: &Input<'_>,
     window: Window,
     at: isize,
@@ -163,7 +167,13 @@ pub(super) unsafe fn fetch(
 ///
 /// # Safety
 /// The window at `at` is inside the operand's buffer; `native` and `to` have room for as many elements.
-pub(super) unsafe fn load(input: &Input<'_>, window: Window, at: isize, native: *mut u8, to: Rows) {
+pub(in crate::cpu) unsafe fn load(
+    input: &Input<'_>,
+    window: Window,
+    at: isize,
+    native: *mut u8,
+    to: Rows,
+) {
     let size = input.dtype.size();
     let from = input.ptr().wrapping_offset(at * size as isize);
     // SAFETY: the window is inside the operand's buffer, `native` and `to` hold a tile.

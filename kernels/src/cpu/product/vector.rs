@@ -1,8 +1,8 @@
 //! Products of a vector and a matrix, at the speed of memory.
 
-use super::dense::{Plain, Shared, ranges};
-use super::matmul::View;
-use super::number::Wide;
+use crate::cpu::dense::{Plain, Shared, ranges};
+use crate::cpu::matmul::View;
+use crate::cpu::number::Wide;
 use crate::support::cast::Cast;
 use ferrotrace_runtime::Isa;
 use gemm_common::Parallelism;

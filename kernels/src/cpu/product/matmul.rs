@@ -5,25 +5,25 @@
 //! this, so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products,
 //! whose bits depend on nothing else either.
 
-use super::dense::{Shared, ranges};
-use super::long;
-use super::number::{Number, Wide};
-use super::vector::{Real, by_dots, row_dots};
+use crate::cpu::dense::{Shared, ranges};
+use crate::cpu::long;
+use crate::cpu::number::{Number, Wide};
+use crate::cpu::vector::{Real, by_dots, row_dots};
 use ferrotrace_runtime::{Error, Pool, Result};
 use gemm_common::Parallelism;
 use std::ops::Range;
 
 /// Multiply-adds below which a panel is not worth a task of its own.
-pub(super) const TASK: usize = 1 << 19;
+pub(in crate::cpu) const TASK: usize = 1 << 19;
 /// The narrowest panel: twice the width of the library's widest kernel, and past its special cases.
-pub(super) const COLUMNS: usize = 96;
+pub(in crate::cpu) const COLUMNS: usize = 96;
 /// The widest panel: wider ones are cut at half of this, so that the part of `b` that a thread packs stays in its second
 /// cache.
 const WIDE: usize = 1024;
 /// Rows below which wide panels are not cut.
 const TALL: usize = 256;
 /// The lowest panel, before its rows are rounded to vectors: more rows are left than dot products take.
-pub(super) const ROWS: usize = 80;
+pub(in crate::cpu) const ROWS: usize = 80;
 
 /// Sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn work(self) -> usize {
+    pub(in crate::cpu) fn work(self) -> usize {
         self.m.saturating_mul(self.n).saturating_mul(self.k)
     }
 }
@@ -115,7 +115,7 @@ pub fn panels(s: Sizes, tasks: usize) -> (usize, usize) {
     (columns, rows)
 }
 
-pub(super) fn part(n: usize, parts: usize, i: usize) -> usize {
+pub(in crate::cpu) fn part(n: usize, parts: usize, i: usize) -> usize {
     // Panels end at multiples of a vector, but for the last.
     if i == parts {
         n
@@ -230,7 +230,7 @@ fn multiply_panel<T: Real>(
 ///
 /// # Errors
 /// `Internal`: an operand leaves its memory.
-pub(super) unsafe fn multiply_to<T: Real>(
+pub(in crate::cpu) unsafe fn multiply_to<T: Real>(
     s: Sizes,
     a: View<'_, T>,
     b: View<'_, T>,
@@ -286,7 +286,7 @@ unsafe fn product_panel<T: Real>(
 ///
 /// # Safety
 /// The operands are inside their memory; the result is inside one allocation, and no other thread touches it meanwhile.
-pub(super) unsafe fn by_library<T: Real>(
+pub(in crate::cpu) unsafe fn by_library<T: Real>(
     s: Sizes,
     a: View<'_, T>,
     b: View<'_, T>,
@@ -417,12 +417,12 @@ fn product<T: Real>(
 ) -> Result<()> {
     // SAFETY: products have disjoint results; a vector's elements are next to each other.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
-    if s.m == 1 && super::vector::vector_matrix(s.k, s.n, a, b, whole()) {
+    if s.m == 1 && crate::cpu::vector::vector_matrix(s.k, s.n, a, b, whole()) {
         return Ok(());
     }
     if s.n == 1
         && row == 1
-        && super::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole())
+        && crate::cpu::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole())
     {
         return Ok(());
     }
@@ -482,7 +482,7 @@ pub fn integer_products<T: Number<Wide = T> + Wide>(
         }
         .check(s.k, s.n)?;
     }
-    super::dense::rows(out, s.n, s.n * s.k, |first, out| {
+    crate::cpu::dense::rows(out, s.n, s.n * s.k, |first, out| {
         for (r, out) in out.chunks_exact_mut(s.n).enumerate() {
             let (batch, i) = ((first + r) / s.m, (first + r) % s.m);
             let (a_start, b_start) = starts[batch];

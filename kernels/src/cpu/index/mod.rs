@@ -1,0 +1,4 @@
+//! Reads and writes at positions given by index tensors.
+
+pub mod gather;
+pub mod scatter;

@@ -1,0 +1,5 @@
+//! Sums of products: matrix by matrix, vector by matrix, and what keeps long sums exact enough.
+
+pub(in crate::cpu) mod long;
+pub mod matmul;
+pub mod vector;

@@ -1,0 +1,6 @@
+//! Kernels over windows of the trailing spatial dimensions: convolutions, pooling and resampling.
+
+pub mod conv;
+pub mod interpolate;
+pub mod pool;
+pub mod shifted;
