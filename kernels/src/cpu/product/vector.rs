@@ -4,7 +4,7 @@ use crate::cpu::dense::{Plain, Shared, ranges};
 use crate::cpu::matmul::View;
 use crate::cpu::number::Wide;
 use crate::support::cast::Cast;
-use ferrotrace_runtime::Isa;
+use ferrotrace_runtime::{Isa, Pool};
 use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
@@ -82,8 +82,12 @@ impl Real for f64 {
     }
 }
 
-/// Columns of one task: long runs of memory, whose running sums alone fit the first-level cache.
+/// Columns of one task at most: long runs of memory, whose running sums alone fit the first-level cache.
 const COLUMNS: usize = 4096;
+/// Tasks for each thread, below which tasks have fewer columns: one that comes late does not hold up the others then.
+const TASKS: usize = 4;
+/// Elements of the matrix that such a task has at least.
+const TASK: usize = 1 << 18;
 /// Rows of one task at least.
 const CHUNK: usize = 256;
 /// Chunks of rows at most: so many partial sums are kept.
@@ -219,12 +223,19 @@ fn sum_of_rows<T: Real, W: Weight<T>>(x: &[T], rows: &[W], stride: usize, out: &
     } else {
         (k / CHUNK).clamp(1, CHUNKS)
     };
+    // A column's sum is that of its chunks, whichever other columns are in the task.
+    let mut width = COLUMNS.min(n);
+    let tasks = TASKS * Pool::global().threads();
+    while n.div_ceil(width) * chunks < tasks && k / chunks * width >= 2 * TASK {
+        width /= 2;
+    }
+    let panels = n.div_ceil(width);
     let mut partial = vec![T::ZERO; if chunks > 1 { (chunks - 1) * n } else { 0 }];
     let (first, rest) = (Shared::new(out), Shared::new(&mut partial));
-    ranges(panels * chunks, k / chunks * n.min(COLUMNS) / 4, |range| {
+    ranges(panels * chunks, k / chunks * width / 4, |range| {
         for task in range {
             let (panel, chunk) = (task % panels, task / panels);
-            let columns = panel * COLUMNS..((panel + 1) * COLUMNS).min(n);
+            let columns = panel * width..((panel + 1) * width).min(n);
             // SAFETY: each task has its own columns of its own chunk.
             let sums = unsafe {
                 match chunk {
@@ -451,7 +462,7 @@ mod tests {
     #[test]
     fn vectors_times_matrices_of_every_height() {
         for k in (1..=2 * ROWS + 1).chain([300, 1031]) {
-            for n in [1, 3, 16, 100, COLUMNS + 5] {
+            for n in [1, 3, 16, 100, COLUMNS - 3, COLUMNS + 5] {
                 let x: Vec<f64> = (0..k).map(|i| (i * 37 % 19) as f64 - 9.0).collect();
                 let b: Vec<f64> = (0..k * n).map(|i| (i * 101 % 23) as f64 - 11.0).collect();
                 let narrow = |v: &[f64]| v.iter().map(|&x| x as f32).collect::<Vec<f32>>();
