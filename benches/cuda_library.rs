@@ -125,7 +125,7 @@ fn main() {
     drop((at, src, few));
     let image = normal(&[64, 256, 56, 56], DType::F16);
     let weight = normal(&[256, 256, 3, 3], DType::F16);
-    // Of input and result, batch and channels exchanged.
+    // Input and result with batch and channels exchanged.
     let gradient = [0, 1].map(|_| {
         let x = normal(&[64, 56, 56, 256], DType::BF16);
         x.permute([3, 0, 1, 2])
@@ -133,7 +133,7 @@ fn main() {
     time("conv 3x3 f16, 64x256x56x56", d, || {
         image.conv2d(&weight, None, 1, 1, 1, 1)
     });
-    // The same with channels innermost in memory.
+    // The tensors with channels innermost in memory.
     let last = |x: &Tensor| {
         let x = x.permute([0, 2, 3, 1]).contiguous();
         x.eval().expect("memory");

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// Answers a request, of this number, with this input.
 type Service = Box<dyn Fn(usize, &Tensor) -> Tensor + Send + Sync>;
 
-/// What is served.
+/// A model that is served.
 struct Case {
     name: &'static str,
     service: fn() -> Service,

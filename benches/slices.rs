@@ -56,7 +56,7 @@ fn writes(state: Vec<Tensor>) -> Vec<Tensor> {
     vec![x, row, part]
 }
 
-/// One row of the same, computed at once.
+/// Writes one row of the result, computed in one operation.
 fn write(state: Vec<Tensor>) -> Vec<Tensor> {
     let [x, row, part] = <[Tensor; 3]>::try_from(state).expect("three tensors");
     vec![x.slice_assign(0, 77, 78, 1, &row), row, part]

@@ -11,7 +11,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let softmax = x.softmax(-1).to_ndarray::<f64>()?;
     println!("{softmax:.3}");
 
-    // The same with ndarray alone.
+    // The same computation with ndarray alone, as the reference.
     let mut expected = array.mapv(f64::exp);
     for mut row in expected.axis_iter_mut(Axis(0)) {
         let sum = row.sum();

@@ -518,7 +518,7 @@ fn indices_are_checked_ahead() {
         assert_eq!(numbers(&again), sums);
         assert!(round < 2 || stats.graph_launches == 1, "{stats:?}");
     }
-    // Of two faults the error names one, and threads have verdicts of their own.
+    // Where two indices are out of range the error names one; each thread has a verdict of its own.
     let (low, high) = (places(Some((7, -999))), places(Some((9, 999))));
     std::thread::scope(|scope| {
         for _ in 0..4 {

@@ -121,7 +121,7 @@ impl Case {
         let weight = plain(&w, &self.w).to_dtype(dtype);
         first.eval().expect("memory");
         weight.eval().expect("memory");
-        // The same numbers with channels innermost, and with gaps between them.
+        // The input with channels innermost, and with gaps between its elements.
         let rank = self.x.len();
         let last: Vec<isize> = [0].into_iter().chain(2..rank as isize).chain([1]).collect();
         let mut back: Vec<isize> = vec![0, rank as isize - 1];

@@ -31,7 +31,7 @@ fn turns(x: &Tensor, n: usize) -> Tensor {
     z
 }
 
-/// The same by loops in binary64.
+/// The rotations by loops in binary64, as the reference.
 fn turns_of(data: &[f32], rows: usize, n: usize) -> Vec<f64> {
     let mut z: Vec<f64> = data.iter().map(|&v| v as f64).collect();
     let columns = z.len() / rows;

@@ -71,7 +71,7 @@ fn nans() {
             let column = large.reshape([40, 1]);
             let (product, line) = (large.reshape([1, 40]).matmul(&column), line!());
             refused(product.to_vec::<f32>(), "matmul", line, false, step);
-            // What is not finite from the beginning is nobody's fault, nor is what comes of it.
+            // Inputs that are not finite, and what is computed from them, are no error.
             let given = Tensor::from_slice(&[1.0f32, f32::NAN], [2], &Device::cpu());
             assert!((given + 1.0).to_vec::<f32>().expect("it runs")[1].is_nan());
             let hidden = x.masked_fill(&x.lt(0.0), f32::NEG_INFINITY).softmax(-1);
@@ -200,7 +200,7 @@ fn every_limit_of_fusions_gives_the_same_numbers() {
     }
 }
 
-// scheduler V-04, V-05, V-08, V-10, codegen B14.7
+// scheduler V-04, V-05, V-08, V-10: logs have channels; codegen B14.7: lines carry times and numbers.
 #[test]
 fn channels_tell_of_plans_by_number() {
     let folder = std::env::temp_dir().join(format!("ferrotrace-channels-{}", std::process::id()));
@@ -263,7 +263,8 @@ fn channels_tell_of_plans_by_number() {
     std::fs::remove_dir_all(folder).expect("it is removed");
 }
 
-/// Compiles a kernel that stands alone as its first line says, and runs it (codegen A11.2).
+/// Compiles a kernel that stands alone as its first line says, and runs it (codegen A11.2: a dumped source times
+/// itself).
 #[track_caller]
 fn timed_alone(path: &std::path::Path) {
     let text = std::fs::read_to_string(path).expect("it is read");
@@ -293,7 +294,7 @@ fn timed_alone(path: &std::path::Path) {
         "{said}"
     );
     assert!(!said.contains("out of range"), "{said}");
-    // Below it, what it computes (scheduler K-12).
+    // Below it, what it computes (scheduler K-12: sources show the lines that they compute).
     let second = text.lines().nth(1).expect("a line");
     assert!(
         second.starts_with("// %") && second.contains("tests/debugging.rs:"),

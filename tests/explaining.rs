@@ -198,7 +198,7 @@ fn combined_launches_show_their_members() {
     });
 }
 
-// scheduler K-12, codegen A12.3, B12.3
+// scheduler K-12, codegen A12.3, B12.3: kernels and profiles name the lines that they compute.
 #[test]
 fn sources_and_profiles_name_the_lines_that_recorded_them() {
     with_mode(Mode::Compiled, || {

@@ -40,7 +40,7 @@ fn together(name: &str, want: &[f64], f: impl Fn(&Tensor) -> Tensor) {
     });
 }
 
-/// The same, and `f` alone, which decides by the sum itself.
+/// Checks `f` of the sum twice: evaluated together with the sum, and alone, in the kernel that computes the sum.
 #[track_caller]
 fn decided(name: &str, want: &[f64], f: impl Fn(&Tensor) -> Tensor) {
     together(name, want, &f);
@@ -154,7 +154,7 @@ fn orders_and_positions_read_the_rounded_number() {
     });
 }
 
-/// Each row has its own maximum.
+/// A row's maximum, rounded, is one of the row's own elements.
 #[test]
 fn a_row_holds_its_maximum() {
     everywhere(|device| {

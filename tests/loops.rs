@@ -91,7 +91,7 @@ fn alternating(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
     })
 }
 
-/// Of two states read in turn.
+/// A loop of two states that are read in turn.
 fn in_turn(device: &Device) -> Box<dyn FnMut(usize) -> Result<Read>> {
     let (mut a, mut b) = (state(N, device), state(N, device));
     Box::new(move |step| {

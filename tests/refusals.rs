@@ -47,7 +47,7 @@ fn alike(name: &str, call: &dyn Fn() -> Tensor) -> Result<bool, String> {
     };
     same(&refused, &failed)?;
     let Some(error) = &refused else {
-        // That what is recorded also compiles is for other tests: here no kernel is made of it.
+        // Only recording is tested here: other tests compile what was recorded.
         let recorded = with_mode(Mode::Compiled, || call().error());
         return same(&recorded, &None).map(|()| false);
     };

@@ -30,7 +30,7 @@ fn resident() -> usize {
     kib.expect("a number of KiB") << 10
 }
 
-/// Elsewhere only what is counted is checked.
+/// Where resident memory cannot be read, the library's own counters are checked alone.
 #[cfg(not(target_os = "linux"))]
 fn resident() -> usize {
     0

@@ -41,7 +41,7 @@ fn written(data: &[f64], columns: usize, cut: Cut, f: impl Fn(usize, usize) -> f
     data
 }
 
-/// The same of tensors.
+/// Writes `source` to the cut of a tensor, in the way that [`written`] does to a list.
 fn assign(x: &Tensor, cut: Cut, source: &Tensor) -> Tensor {
     let of = |at: (usize, usize, usize)| (at.0 as isize, at.1 as isize, at.2);
     let (rows, columns) = (of(cut[0]), of(cut[1]));
@@ -254,7 +254,7 @@ fn a_loop_of_writes_copies_nothing() {
             );
             let want = |i: usize| if i < 4000 { 1.0 } else { 0.0 };
             assert_eq!(numbers(&x), (0..n).map(want).collect::<Vec<_>>());
-            // What is read of it is copied, not all of it.
+            // Only the window that is read is copied, not the whole tensor.
             let ((), stats) = stats_scope(|| {
                 for i in 0..40 {
                     let row = x.narrow(0, 100 * i, 100) * 1.0;

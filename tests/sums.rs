@@ -388,7 +388,7 @@ fn products_of_matrices() {
     }
 }
 
-/// The same of half types, whose sums are binary32: the result is the sum rounded once.
+/// Sums of half types, which are computed in binary32: the result is the sum rounded once.
 #[test]
 fn products_of_halves() {
     let n = most();

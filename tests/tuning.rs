@@ -55,7 +55,7 @@ fn program(x: &Tensor) -> [Tensor; 2] {
     [scaled.sum(0), (scaled - x).relu()]
 }
 
-/// The same by loops in binary64.
+/// The program's results by loops in binary64, as the reference.
 fn reference() -> [Vec<f64>; 2] {
     let (mut columns, mut rest) = (vec![0.0; COLUMNS], Vec::new());
     for i in 0..ROWS {
@@ -132,7 +132,7 @@ fn number(said: &str, name: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("{said}"))
 }
 
-// scheduler Q-01
+// scheduler Q-01: nothing is measured unless asked for.
 #[test]
 fn nothing_is_measured_unless_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -146,7 +146,7 @@ fn nothing_is_measured_unless_asked_for() {
     assert_eq!(number(&on, "candidates"), 0);
 }
 
-// codegen B11.4, B11.5, B11.6
+// codegen B11.4: nothing is kept while deciding; B11.5, B11.6: choices are remembered.
 #[test]
 fn a_second_process_measures_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -170,7 +170,7 @@ fn a_second_process_measures_nothing() {
     };
     assert_eq!(choice(&first), choice(&second));
     assert!(choice(&first).is_some_and(|choice| choice.starts_with("Some")));
-    // Another number of threads is another machine.
+    // Choices depend on the number of threads: another number measures again.
     let threads = in_a_child("once", folder.path(), &[on[0], ("FERROTRACE_THREADS", "3")]);
     assert!(number(&threads, "candidates") > 1, "{threads}");
     // A damaged note is measured again.
@@ -189,7 +189,7 @@ fn small(x: &Tensor) -> Tensor {
     (x + 2.0) / (x + 2.0).sum_keepdim(-1)
 }
 
-// scheduler Q-06
+// scheduler Q-06: a candidate that fails is refused.
 fn failures() {
     let x = input();
     let want = with_mode(Mode::Eager, || small(&x).to_vec::<f32>()).expect("it runs");
@@ -232,7 +232,7 @@ fn what_fails_while_it_is_measured_is_refused() {
     print!("{said}");
 }
 
-// codegen B11.3
+// codegen B11.3: the user's data is never written to.
 #[test]
 fn programs_in_place_are_run_once() {
     let steps = |tuned: bool| {

@@ -54,7 +54,7 @@ fn hidden(x: &Tensor) -> Tensor {
     (0..5).fold(x.clone(), |y, _| (y + 1.0) - 1.0)
 }
 
-// ir T33
+// ir T33: readers before a write see what was there.
 #[test]
 fn readers_before_a_write_see_what_was_there() {
     everywhere(|device| {
@@ -77,7 +77,7 @@ fn readers_before_a_write_see_what_was_there() {
     });
 }
 
-// ir T36
+// ir T36: a constant that is written to is another value.
 #[test]
 fn a_constant_that_is_written_to_is_another() {
     everywhere(|device| {
@@ -119,7 +119,7 @@ fn what_nobody_reads_is_never_computed() {
     });
 }
 
-// ir T73
+// ir T73: random numbers are drawn once for all readers.
 #[test]
 fn random_numbers_are_drawn_once_for_all_their_readers() {
     everywhere(|device| {
@@ -139,7 +139,7 @@ fn random_numbers_are_drawn_once_for_all_their_readers() {
     });
 }
 
-// ir T76
+// ir T76: integers wrap.
 #[test]
 fn integers_wrap() {
     everywhere(|device| {

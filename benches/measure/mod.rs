@@ -29,7 +29,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Those of the command line.
+    /// The options that the command line gives.
     pub fn from_args() -> Options {
         let mut options = Options {
             rounds: 21,

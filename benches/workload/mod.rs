@@ -34,7 +34,7 @@ pub enum Floor {
     Bytes(usize),
     /// Floating-point operations.
     Operations(usize),
-    /// Neither: small or irregular.
+    /// Neither bound applies: the workload is small or irregular.
     None,
 }
 
@@ -84,7 +84,7 @@ pub fn open(name: &str) -> Option<Workload> {
         .or_else(|| operators::workload(name))
 }
 
-/// What bounds it.
+/// What bounds the workload of this name.
 pub fn floor(name: &str) -> Floor {
     const BIG: usize = 4 * 4096 * 4096;
     const WIDE: usize = 4 * 4096 * 1024;

@@ -3,13 +3,13 @@
 //! Operands are cast to the operator's compute dtype and numbers rounded to it; half types are computed in binary32 and
 //! rounded once an operator. These are the numbers generated kernels give under exact precision.
 
-mod elsewhere;
 mod finite;
-mod given;
+mod host_fallback;
+mod out;
 
-pub use elsewhere::{as_view, run_on};
 pub use finite::{are_finite, check, is_finite, not_finite};
-pub use given::{fill_borders, run_into, run_over, takes_window, writes_over};
+pub use host_fallback::{as_view, run_on};
+pub use out::{fill_borders, run_into, run_over, takes_window, writes_over};
 
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};
@@ -45,8 +45,8 @@ impl Arg {
 /// # Errors
 /// Out of memory; an index out of range; an operand on a device without ready-made kernels.
 pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    let elsewhere = |arg: &Arg| matches!(arg, Arg::Array(x) if !x.buffer.device().is_cpu());
-    if args.iter().any(elsewhere) {
+    let on_device = |arg: &Arg| matches!(arg, Arg::Array(x) if !x.buffer.device().is_cpu());
+    if args.iter().any(on_device) {
         return Err(Error::unsupported(format!(
             "{} has no ready-made kernel on {}",
             op.name(),
@@ -62,7 +62,7 @@ pub fn run(op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> 
         }),
         Op::Where => order::kept(args, shape, |args, shape| run_where(args, shape, dtype)),
         Op::Cast(_) => match &args[0] {
-            // To the dtype it has: a dense copy of what is not dense, which is how a copy is asked for.
+            // A cast to the dtype that the operand has asks for a dense copy of what is not dense.
             Arg::Array(x) if x.dtype == dtype => contiguous(x),
             Arg::Array(_) => order::kept(args, shape, |args, _| cast(array(args, 0)?, dtype)),
             Arg::Scalar(number) => create::full(&Device::cpu(), shape, *number, dtype),

@@ -83,7 +83,7 @@ pub enum ErrorKind {
         /// What computed it, where that is more than the operation.
         step: String,
     },
-    /// A form that the library does not have.
+    /// A combination of operands or options that the library does not support.
     #[error("not supported: {0}")]
     Unsupported(String),
     /// A broken invariant of the library itself.
@@ -173,7 +173,7 @@ impl Error {
         })
     }
 
-    /// The same error tied to an operation; an error that already is keeps its own.
+    /// This error, tied to an operation; an error that is tied already keeps its operation.
     pub fn at(self, context: Context) -> Error {
         if self.0.context.is_some() {
             return self;
@@ -185,7 +185,7 @@ impl Error {
         }))
     }
 
-    /// The same error tied to operation number `node` of a graph, which may be another program's too.
+    /// This error, tied to operation number `node` of a graph, which may be another program's too.
     #[doc(hidden)]
     pub fn of_node(self, node: u32, context: Context) -> Error {
         if self.0.context.is_some() {
@@ -198,8 +198,8 @@ impl Error {
         }))
     }
 
-    /// The same error, of an operation of a graph, as the program recorded it that ran the graph: `recorded` gives the
-    /// name and the line of the operation of a number.
+    /// This error of an operation of a graph, told by the name and line under which the program that ran the graph
+    /// recorded it: `recorded` gives the name and the line of the operation of a number.
     #[doc(hidden)]
     pub fn as_recorded(
         self,

@@ -38,9 +38,9 @@ impl Activity {
 /// A span of time.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// What on.
+    /// What the time was spent on.
     pub activity: Activity,
-    /// Of a kernel the operators it computes; of a call the operator.
+    /// The operators that a kernel computes; the operator of a call.
     pub name: String,
     /// The calling thread, numbered in the order in which threads were first met.
     pub thread: u64,
@@ -50,8 +50,9 @@ pub struct Span {
     pub time: Duration,
     /// Bytes that it must at least read and write; 0 where that is not known.
     pub bytes: u64,
-    /// Of a kernel or call the lines of the program that recorded its operations, separated by commas; of a plan that
-    /// several places share, those of the first. Empty where none is known (codegen B12.3).
+    /// The lines of the program that recorded the operations of a kernel or call, separated by commas. A plan that
+    /// several places of a program share keeps the lines of the first. Empty where none is known (codegen B12.3:
+    /// kernels name the user's lines).
     pub lines: String,
     /// Where it took its time.
     pub device: Device,
@@ -125,7 +126,7 @@ impl Timer {
         timer
     }
 
-    /// Ends it; `what` gives its label, or a name and bytes. Returns how long it took.
+    /// Ends the span; `what` gives its label, or a name and bytes. Returns how long it took.
     #[inline]
     pub fn stop<L: Into<Label>>(
         self,
@@ -179,7 +180,7 @@ impl Scope {
                 ..span.clone()
             })
             .collect();
-        // A flush is noted after what it holds.
+        // A flush ends, and is noted, after the kernels in it: by their beginnings it comes first.
         spans.sort_by_key(|span| (span.start, std::cmp::Reverse(span.time)));
         spans
     }

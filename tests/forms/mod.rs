@@ -93,7 +93,7 @@ pub fn near(x: &Tensor, dims: &[usize], expected: &[f64], tolerance: f64) {
     }
 }
 
-/// What rounding of a result leaves of it.
+/// The relative error of one rounding to the dtype.
 pub fn unit(dtype: DType) -> f64 {
     match dtype {
         F64 => 1e-14,

@@ -10,7 +10,7 @@ pub struct Program {
     pub steps: usize,
     /// For each tensor of the last state, its sum and that weighted by position (see [`summary`]).
     pub expected: &'static [[f64; 2]],
-    /// Of the largest sum of magnitudes.
+    /// The tolerance, relative to the largest sum of magnitudes.
     pub tolerance: f64,
 }
 

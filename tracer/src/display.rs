@@ -76,7 +76,7 @@ struct Cells {
 }
 
 impl Cells {
-    /// `texts` are those of the elements shown, in order.
+    /// `texts` are the texts of the elements that are shown, in order.
     fn new(dims: &[usize], texts: impl Iterator<Item = String>) -> Cells {
         let texts: Vec<(usize, String)> = shown(dims).into_iter().zip(texts).collect();
         let width = texts

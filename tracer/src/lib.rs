@@ -74,7 +74,7 @@ pub use tuning::{set_tuning, with_tuning};
 
 pub(crate) use tensor::Input;
 
-/// What most programs use.
+/// The names that most programs use.
 pub mod prelude {
     pub use crate::{
         Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,

@@ -12,7 +12,7 @@ pub enum Mode {
     /// Recorded, and compiled together when a value is needed.
     #[default]
     Compiled,
-    /// Each at once, on ready-made kernels.
+    /// Each operation runs at once, on ready-made kernels.
     Eager,
     /// Recorded; a flush whose plan is not compiled yet runs on ready-made kernels while it compiles in the
     /// background.
@@ -48,19 +48,19 @@ pub(crate) fn current() -> Mode {
     }
 }
 
-/// That of the innermost scope, else of the thread.
+/// The mode of the innermost scope, else of the thread, if either is set.
 #[inline]
 pub(crate) fn own() -> Option<Mode> {
     SCOPE.get().or(THREAD.get())
 }
 
-/// The precision in force.
+/// The precision in force on this thread.
 #[inline]
 pub(crate) fn precision() -> Precision {
     own_precision().unwrap_or(Precision::Fast)
 }
 
-/// That of the innermost scope.
+/// The precision of the innermost scope, if there is one.
 #[inline]
 pub(crate) fn own_precision() -> Option<Precision> {
     PRECISION.get()

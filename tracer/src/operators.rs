@@ -32,7 +32,7 @@ macro_rules! left_numbers {
     )*};
 }
 
-// One implementation for everything on the right, so that the type of `&x * 4` is known before that of the literal.
+// One implementation for every type of right operand, so that the type of `&x * 4` is inferred before the literal's.
 macro_rules! binary_operators {
     ($($Trait:ident $method:ident, $Assign:ident $assign:ident => $op:ident;)*) => {$(
         impl<'a, R: Into<Operand<'a>>> $Trait<R> for &Tensor {

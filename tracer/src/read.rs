@@ -29,7 +29,7 @@ impl Tensor {
         }
     }
 
-    /// The same from a slice, which is copied.
+    /// A tensor with a copy of a slice's elements, in row-major order.
     #[track_caller]
     pub fn from_slice<T: Element>(data: &[T], shape: impl Into<Shape>, device: &Device) -> Tensor {
         let shape = shape.into();
@@ -176,7 +176,8 @@ impl Tensor {
         self.all_near(u, rtol, atol, false)
     }
 
-    /// The same, with NaN close to NaN (PyTorch's `equal_nan=True`).
+    /// Whether all elements are close as [`allclose`](Tensor::allclose) says, with NaN close to NaN (PyTorch's
+    /// `equal_nan=True`).
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

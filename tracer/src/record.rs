@@ -25,14 +25,14 @@ impl Tensor {
         record(None, op, None, inputs, Location::caller())
     }
 
-    /// The same, recorded by a method that is not called as the operator: errors name the method.
+    /// Records `op` for a method of another name, which errors tell instead of the operator's.
     #[inline]
     #[track_caller]
     pub(crate) fn record_as(name: &'static str, op: Op, inputs: &[Input<'_>]) -> Tensor {
         record(None, op, Some(name), inputs, Location::caller())
     }
 
-    /// The same for an operator without tensor operands (`Full`, `Arange`, `Iota`, `Random`), on `device`.
+    /// Records an operator without tensor operands (`Full`, `Arange`, `Iota`, `Random`), on `device`.
     #[inline]
     #[track_caller]
     pub(crate) fn record_on(device: &Device, op: Op, inputs: &[Input<'_>]) -> Tensor {
@@ -152,7 +152,7 @@ pub(crate) fn record(
     }
     let later = mode == Mode::Eager && is_done_later(&kind, device, inputs);
     if later {
-        // One assignment at a time waits.
+        // At most one assignment is pending in eager mode: earlier ones run now.
         flush_pending(inputs);
     } else if mode == Mode::Eager {
         if drawn {
@@ -266,7 +266,7 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
         return None;
     }
     if node.facts.argument != 0 {
-        // In eager mode the argument's data is looked at by the operation itself.
+        // A stand-in for an argument has no data to view; in eager mode the operation itself reads the argument.
         return None;
     }
     let view = kind.view(&node.array()?)?;

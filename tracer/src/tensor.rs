@@ -144,7 +144,7 @@ impl Tensor {
         &self.node.facts.shape
     }
 
-    /// The error, or nothing.
+    /// The error that the tensor carries, as a result.
     pub(crate) fn check(&self) -> Result<()> {
         self.node.error().map_or(Ok(()), Err)
     }

@@ -41,7 +41,8 @@ pub(crate) struct Trace {
     /// The mode and precision in force where the function was called, for threads that have none of their own.
     mode: Mode,
     precision: Precision,
-    /// It asked for sizes that may depend on an argument's: the trace holds for these sizes alone.
+    /// Whether the function asked for sizes that may depend on an argument's: the trace then holds for these sizes
+    /// alone.
     sizes: AtomicBool,
     /// Whether data of an argument, or of what is computed from one, was read: the trace holds for this call alone.
     values: AtomicU8,
@@ -53,9 +54,9 @@ pub(crate) struct Trace {
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub generator: Generator,
-    /// How many numbers.
+    /// How many numbers were drawn.
     pub numel: usize,
-    /// What came of it: key, and first offset.
+    /// The key and the first offset that it gave.
     pub position: (u64, u64),
 }
 
@@ -95,12 +96,12 @@ impl Recording {
         Recording(trace)
     }
 
-    /// Its number.
+    /// The trace's number, not 0.
     pub fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Runs `f` on this thread as a part of it.
+    /// Runs `f` on this thread as a part of the trace.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
         let _restore = self.0.clone().enter();
         f()
@@ -126,7 +127,7 @@ impl Recording {
         self.0.draws.lock().clone()
     }
 
-    /// From now on no values are read. False if some were before.
+    /// Forbids reading values from now on. False if some were read before.
     pub fn close(&self) -> bool {
         let values = &self.0.values;
         let closed = values.compare_exchange(UNREAD, CLOSED, AcqRel, Acquire);
@@ -135,7 +136,7 @@ impl Recording {
 }
 
 impl Trace {
-    /// What this thread records is a part of it, until the result goes.
+    /// Makes what this thread records a part of the trace, until the returned value is dropped.
     fn enter(self: Arc<Trace>) -> Restore {
         let id = CURRENT.replace(self.id);
         Restore(id, TRACE.replace(Some(self)))
@@ -243,7 +244,8 @@ pub(crate) fn observe_value(id: u64) -> bool {
     active(id).is_none_or(|trace| trace.note_values())
 }
 
-/// Notes a draw, and returns its number in the trace of this thread, or what else is to be said of it.
+/// Notes a draw, and returns its number in the trace of this thread: [`Draw::NONE`] where no trace is recorded,
+/// [`Draw::ELSEWHERE`] where other threads record one.
 pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u64)) -> u32 {
     if current() == 0 {
         return match ACTIVE.read().is_empty() {
@@ -265,7 +267,7 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
     })
 }
 
-/// What is said of an argument's data after the function that it was given to has returned.
+/// The error of reading an argument's data after the function that it was given to has returned.
 pub(crate) fn stale(location: &'static Location<'static>) -> Error {
     let why = "an argument of a recorded function, or what was computed from it, was used after the function \
                returned: a replay has no such value, so return it from the function";

@@ -164,7 +164,7 @@ fn by_default_no_call_needs_more_memory_than_eagerly() {
     let ((), s) = compiled(|| {
         for _ in 0..3 {
             let (got, kept, all) = run();
-            // One more than the one that a layer computes is more than eager mode has.
+            // Eager mode holds one such value at a time, so keeping a second one would need more memory.
             assert_eq!((kept, all), (0, 10));
             close(&got, &want.iter().map(|x| *x as f64).collect::<Vec<_>>());
         }

@@ -23,7 +23,7 @@ const LANES: usize = 16;
 /// Matrices of a batch: number `i` starts `starts[i]` into the view.
 #[derive(Debug)]
 pub struct Matrices<'a, T> {
-    /// Where each starts.
+    /// The element at which each matrix starts.
     pub starts: Vec<usize>,
     /// The memory, and the distances of rows and columns.
     pub view: View<'a, T>,
@@ -43,11 +43,11 @@ impl<'a, T: Copy> Matrices<'a, T> {
 /// Which keys a query sees.
 #[derive(Debug)]
 pub enum Mask<'a, T> {
-    /// All.
+    /// Every key.
     None,
-    /// Those at its own position and before.
+    /// The keys at its own position and before.
     Causal,
-    /// Those where the truth mask `[queries, keys]` holds.
+    /// The keys where the truth mask `[queries, keys]` holds.
     Truth(Matrices<'a, bool>),
     /// All, with these numbers added to the scores: −∞ hides a key.
     Added(Matrices<'a, T>),
@@ -256,7 +256,7 @@ impl<T: Real + Element + Plain> Block<T> {
 struct About<'a, T> {
     scores: &'a mut [T],
     n: usize,
-    /// For each row the greatest score so far, and the sum of weights about it.
+    /// For each row the greatest score so far; beside it, the sum of weights relative to that score.
     greatest: &'a mut [T],
     sums: &'a mut [T],
     /// Rows of `values`: weighted sums.
@@ -288,7 +288,7 @@ impl<T: Real> Loop for &mut About<'_, T> {
             }
             let rest = chunks.remainder().iter().copied();
             let most = rest.chain(lanes).fold(greatest[row], greater);
-            // Where nothing is seen yet, any number serves.
+            // Where no key is seen yet there is no greatest score: 0 stands for it.
             let about = if most == T::LOWEST { T::ZERO } else { most };
             for score in scores {
                 *score = score.minus(about);

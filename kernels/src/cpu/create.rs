@@ -37,7 +37,7 @@ pub(super) fn generate<T: Copy + Default>(
     Ok(out)
 }
 
-/// One number everywhere.
+/// An array with one number at every element.
 ///
 /// # Errors
 /// Out of memory.

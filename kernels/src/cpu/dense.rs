@@ -126,7 +126,8 @@ pub fn ranges(count: usize, cost: usize, f: impl Fn(Range<usize>) + Sync) {
     split(count, cost, &|range, _| f(range));
 }
 
-/// The same; `f` is also told which thread it runs on, of as many as the pool has: no two at a time on the same.
+/// Runs [`ranges`] with a function that is also given the index of its thread, below the pool's number of threads. No
+/// two calls have one index at the same time.
 pub fn ranges_on(count: usize, cost: usize, f: impl Fn(Range<usize>, usize) + Sync) {
     split(count, cost, &f);
 }
@@ -181,7 +182,7 @@ pub fn scratch<T: Plain, R>(len: usize, f: impl FnOnce(&mut [T]) -> R) -> R {
     scratch_of_two(len, 0, |memory, _: &mut [u8]| f(memory))
 }
 
-/// The same with elements of two types.
+/// Scratch memory, as of [`scratch`], with elements of two types.
 pub fn scratch_of_two<A: Plain, B: Plain, R>(
     first: usize,
     second: usize,

@@ -21,7 +21,7 @@ pub fn of(dtype: DType, dims: &[usize], values: &[f64]) -> Array {
     }
 }
 
-/// The same values behind strides: stored with dimensions in another order, after three other elements.
+/// An array of these values behind strides: stored with dimensions in another order, after three other elements.
 pub fn strided(dtype: DType, dims: &[usize], values: &[f64]) -> Array {
     let rank = dims.len();
     let order: Vec<usize> = (0..rank).rev().collect();

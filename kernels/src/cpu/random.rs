@@ -30,7 +30,7 @@ struct Words32<'a, T, F: Each<u32, T>> {
     f: F,
 }
 
-/// How bits become an element.
+/// The function that makes an element of random bits.
 trait Each<B, T>: Copy + Sync {
     fn value(self, bits: B) -> T;
 }

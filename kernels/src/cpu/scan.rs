@@ -14,7 +14,7 @@ const COLUMNS: usize = 2048;
 const BLOCK: usize = 1 << 14;
 /// Blocks of a long dimension.
 const LONG: usize = 4;
-/// What "few lanes" means.
+/// The greatest `inner` that counts as few lanes.
 const LANES: usize = 16;
 
 /// A row-major array seen from one of its dimensions.
@@ -22,7 +22,7 @@ const LANES: usize = 16;
 pub struct Extent {
     /// Elements before the dimension.
     pub outer: usize,
-    /// Its size.
+    /// The size of the dimension.
     pub len: usize,
     /// Elements after it.
     pub inner: usize,
@@ -165,7 +165,7 @@ impl<T: Number> Scan for LogSumExp<T> {
         } else if b.0 > a.0 {
             (b.0, a.1 * (a.0 - b.0).exp() + b.1)
         } else {
-            // Also where either is NaN: the sum is NaN from here on.
+            // This arm also takes NaN on either side: the sum is NaN from here on.
             (a.0, a.1 + b.1 * (b.0 - a.0).exp())
         }
     }
@@ -218,7 +218,7 @@ pub fn scan<S: Scan>(x: &[S::In], out: &mut [S::Out], e: Extent) {
 
 /// A stretch of adjacent elements to scan.
 struct Lane<S: Scan> {
-    /// Where they lie.
+    /// The range of the dimension that the block covers.
     span: Range<usize>,
     /// The running value before them.
     carry: Option<S::State>,
@@ -422,7 +422,7 @@ fn blocked<S: Scan>(x: &[S::In], out: Shared<'_, S::Out>, e: Extent) {
             }
         }
     });
-    // Each block's total becomes the running value before it.
+    // Each block's total is replaced by the running value before the block.
     for o in 0..e.outer {
         let mut before: Vec<Option<S::State>> = vec![None; e.inner];
         for b in 0..blocks {

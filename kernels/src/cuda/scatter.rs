@@ -29,7 +29,7 @@ const MODES: [ScatterMode; 6] = [
     ScatterMode::Mean,
 ];
 
-/// How a text is chosen besides its type and mode: whether places take 8 bytes, and definitions of its own.
+/// What selects a text besides its type and mode: whether places take 8 bytes, and its own definitions.
 type Choice<'a> = (bool, &'a [(&'a str, bool)]);
 
 fn text(dtype: DType, mode: ScatterMode, (wide, choice): Choice<'_>, of: &str) -> KernelSource {
@@ -47,7 +47,7 @@ fn text(dtype: DType, mode: ScatterMode, (wide, choice): Choice<'_>, of: &str) -
     };
     let element = match dtype {
         DType::Bool => "unsigned char",
-        // They are only moved.
+        // Half types are only moved here: any type of two bytes serves.
         DType::F16 | DType::BF16 => "unsigned short",
         other => scalar_type(other),
     };
@@ -223,7 +223,7 @@ impl Scatter {
         .start(|| text(dtype, mode, (wide, choice), of))
     }
 
-    /// By atomic operations.
+    /// Runs the scatter by atomic operations, in any order.
     fn at_once(&self) -> Result<()> {
         let arrays = [&self.out, &self.src, &self.index];
         let params = [self.rows as i64, self.width as i64];

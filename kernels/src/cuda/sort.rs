@@ -355,7 +355,7 @@ pub(super) fn top(
         return Ok(sort_rows(x, (rows, n), k, order, shape)?.positions);
     }
     let out = Array::empty(device, shape.clone(), DType::I64)?;
-    // A position's bits.
+    // Bits of a position in a row.
     let width = usize::BITS - (n - 1).leading_zeros();
     let none = empty(device, 0, DType::I32)?;
     let (mut chosen, mut at) = (none.clone(), none.clone());

@@ -1,4 +1,5 @@
-//! Looking for NaNs and infinities, for `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4).
+//! Looking for NaNs and infinities, for `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4: results can be checked for
+//! NaN).
 
 use super::{Arg, run};
 use crate::cpu::dense::elements;

@@ -17,7 +17,7 @@ fn of_array(x: &Array) -> Arg {
     Arg::Array(x.clone())
 }
 
-/// The same elements behind strides of every kind: dense, permuted, mirrored, every other element of a larger array.
+/// These elements behind strides of every kind: dense, permuted, mirrored, every other element of a larger array.
 fn forms(dtype: DType, dims: &[usize], values: &[f64]) -> Vec<Array> {
     let dense = of(dtype, dims, values);
     let mut forms = vec![dense.clone(), strided(dtype, dims, values)];

@@ -162,7 +162,7 @@ pub(super) fn entries() -> Vec<Entry> {
             ));
         }
     }
-    // Of lanes among which is no NaN.
+    // The extremes of lanes without NaN.
     for ty in ["f32", "f64"] {
         for kind in ["max_of", "min_of"] {
             entries.push(Entry::new(

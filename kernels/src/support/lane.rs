@@ -325,7 +325,7 @@ macro_rules! lane {
     };
 }
 
-// In binary32 what is rare is cheap enough to compute always, so that loops have no branch; in binary64 it is not.
+// In binary32 the rare case is computed always, so that loops have no branch; in binary64 that would cost too much.
 lane!(f32, i32, u32, 12582912.0, 23, 127, |m, default, f| {
     let value = f();
     if m { value } else { default }

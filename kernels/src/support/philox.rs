@@ -91,7 +91,7 @@ fn box_muller<F: Real>(u: F, v: F, odd: F::Int) -> F {
     let k = (n + magic).bits() - magic.bits() - odd;
     let one = F::Int::lit(1);
     let swap = (k & one).eq(one);
-    // The sign is that of cos in the quadrant: negative for k = 1 (−sin) and 2 (−cos).
+    // The sign is the sign of cos in the quadrant: negative for k = 1 (−sin) and 2 (−cos).
     let sign = ((k + one) & F::Int::lit(2)).shl(F::SIGN_SHIFT - 1);
     let wave = F::sel(swap, sin, cos).xor_sign(sign);
     (F::lit(-2.0) * log(u)).sqrt() * wave

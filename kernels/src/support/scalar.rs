@@ -64,7 +64,7 @@ pub(super) fn definition(name: &str) -> Option<Definition> {
         })
 }
 
-/// What is one instruction.
+/// Functions that are one instruction.
 fn float(name: &str, stem: &str, single: bool) -> Option<Definition> {
     let (c, int, f) = if single {
         ("float", "int", "f")
@@ -131,7 +131,7 @@ fn fast(rest: &str) -> Option<Definition> {
 ",
             &[],
         ),
-        // Of numbers up to 0: the result's relative error is |a| · 2⁻²⁴ and 2 ulp; results below 2⁻¹²⁶ are 0.
+        // exp of numbers up to 0. The result's relative error is |a| · 2⁻²⁴ and 2 ulp; results below 2⁻¹²⁶ are 0.
         "term_exp_f32" => (
             "FT_INLINE float ft_term_exp_f32(float a) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a * 0x1.715476p0f)); \
              return y; }\n",
@@ -169,8 +169,8 @@ fn fast(rest: &str) -> Option<Definition> {
 ",
             &["ft_fast_recip_f32"],
         ),
-        // Within 2⁻¹⁵ of the result, for what is rounded to a half type: tanh a is a below 2⁻⁷, and the quotient's error
-        // of 2⁻²³ is as little above.
+        // tanh within 2⁻¹⁵ of the result, for results that are rounded to a half type: below 2⁻⁷ tanh a is a, and above
+        // it the quotient's error of 2⁻²³ is that small.
         "half_tanh_f32" => (
             "FT_INLINE float ft_half_tanh_f32(float a) {
   float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(fabsf(a) * 0x1.715476p1f));

@@ -91,10 +91,10 @@ pub trait Marker: Copy + 'static {
     const WIDE: bool;
 }
 
-/// Marks binary32.
+/// The marker type of binary32.
 #[derive(Clone, Copy, Debug)]
 pub struct F32;
-/// Marks binary64.
+/// The marker type of binary64.
 #[derive(Clone, Copy, Debug)]
 pub struct F64;
 /// Marks integers of 32 bits.

@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// Whose command line a compiler understands.
+/// The compiler family whose command line is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     Gcc,
@@ -88,7 +88,7 @@ const COMMON_FLAGS: &[&str] = &[
     "-w",
 ];
 
-/// gcc's own: no calls of `memset` put in the place of loops.
+/// Flags of gcc alone: loops are not replaced by calls of `memset`.
 const GCC_FLAGS: &[&str] = &["-fno-tree-loop-distribute-patterns", "-fmax-errors=20"];
 const CLANG_FLAGS: &[&str] = &["-ferror-limit=20"];
 #[cfg(target_arch = "x86_64")]
@@ -185,7 +185,7 @@ impl CCompiler {
             Err(failure) if failure.cause == Cause::System => failure,
             done => return done,
         };
-        // A folder of its own, without what the stages left.
+        // The driver works in a folder without the stages' files.
         let work = WorkDir::new().map_err(|e| Failure {
             log: format!("{}{e}\n", failure.log),
             cause: Cause::System,
@@ -201,8 +201,8 @@ impl CCompiler {
     }
 }
 
-/// Runs that are late one after the other before the compiler is not run any more: a plan of many kernels would wait for
-/// each.
+/// After so many runs in a row that did not end in time the compiler is not run any more: a plan of many kernels would
+/// wait for each.
 const LATE_RUNS: u32 = 2;
 
 /// Lines of the log shown in an error.
@@ -225,9 +225,9 @@ pub(crate) fn saved_failure(source: &str, log: &str) -> Error {
     })
 }
 
-/// Uses the first folder for failures that can be.
+/// Runs `f` on the first folder for failures that can be opened.
 fn with_failures<R>(f: impl Fn(&Folder) -> Option<R>) -> Option<R> {
-    /// The process's own, where no folder is kept.
+    /// A private folder of the process, for where no folder of kernels is kept.
     static PRIVATE: OnceCell<Folder> = OnceCell::new();
     let config = Config::get();
     if let Some(dump) = &config.dump {

@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 /// The answer to a probe.
 pub(super) struct Probe {
     pub(super) compiler: Result<CCompiler>,
-    /// Known also from the record of a compiler that has gone.
+    /// The identity; it may come from the record of a compiler that is no longer installed.
     pub(super) identity: Option<String>,
-    /// Whether there is none because the system could not run it just now.
+    /// Whether a compiler is missing only because the system could not run it now.
     pub(super) for_now: bool,
 }
 
@@ -119,7 +119,7 @@ fn find(name: &OsStr) -> Option<(PathBuf, Metadata)> {
     std::env::split_paths(&path).find_map(|dir| executable(dir.join(name)))
 }
 
-/// Changes when the program does.
+/// A stamp of the program's file, which changes when the program does.
 fn stamp(program: &Path, m: &Metadata) -> String {
     format!(
         "{program:?} {} {} {}.{}",

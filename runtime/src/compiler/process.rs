@@ -23,7 +23,7 @@ pub(super) enum Cause {
     Source,
     /// The system: no more processes, no memory, a killed program.
     System,
-    /// Its time was over.
+    /// The time limit passed.
     Late,
 }
 
@@ -177,7 +177,7 @@ fn wait(child: &mut Child, deadline: Option<Instant>) -> io::Result<Option<ExitS
     }
 }
 
-/// Something that rings when a program ends.
+/// A descriptor that becomes readable when a program ends.
 struct Bell(#[cfg(target_os = "linux")] Option<rustix::fd::OwnedFd>);
 
 impl Bell {
@@ -317,7 +317,7 @@ pub(super) fn run_stages(
 
 /// Why a program did not answer.
 pub(super) enum Silence {
-    /// It ended with an error.
+    /// The program ended with an error.
     Refused,
     /// It did not run, or not to its end, for this reason; perhaps it would another time.
     NotRun { why: String, for_now: bool },

@@ -1,6 +1,6 @@
 //! Channels of diagnostics: what a process may tell of on standard error, each switched on by itself.
 
-/// An area of which can be told. `FERROTRACE_LOG` names those wanted, separated by commas.
+/// An area of diagnostics. `FERROTRACE_LOG` names those wanted, separated by commas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Channel {
@@ -57,7 +57,7 @@ impl Channel {
 pub struct Channels(u16);
 
 impl Channels {
-    /// The channels that a list names, `all` for all of them; and the names that are none.
+    /// The channels that a list names (`all`: every one), and the names that no channel has.
     pub fn named(list: &str) -> (Channels, Vec<String>) {
         let (mut set, mut unknown) = (Channels::default(), Vec::new());
         let names = list.split(',').map(str::trim);
@@ -71,7 +71,7 @@ impl Channels {
         (set, unknown)
     }
 
-    /// Those of a level of `FERROTRACE_DEBUG`: `1` flushes, `2` plans, `4` sources, `5` commands, each with those before.
+    /// The channels of a level of `FERROTRACE_DEBUG`: `1` flushes, `2` plans too, `4` sources too, `5` commands too.
     pub fn of_level(level: u8) -> Channels {
         let from = |least: u8, channels: &[Channel]| match level >= least {
             true => channels.iter().fold(0, |set, c| set | *c as u16),
@@ -86,7 +86,7 @@ impl Channels {
         )
     }
 
-    /// Those of both sets.
+    /// The channels of both sets.
     pub fn and(self, other: Channels) -> Channels {
         Channels(self.0 | other.0)
     }

@@ -26,7 +26,7 @@ pub struct Config {
     pub threads: usize,
     /// `FERROTRACE_LOG`, a list of channels, and those of the level `FERROTRACE_DEBUG`, 0 to 5.
     pub log: Channels,
-    /// What was not understood, a sentence each; those of the process are told when its settings are first asked for.
+    /// What was not understood, a sentence each. They are printed when the process first asks for its settings.
     pub complaints: Vec<String>,
     /// `FERROTRACE_DUMP`: where every source, explanation and log is written.
     pub dump: Option<PathBuf>,

@@ -17,7 +17,7 @@ pub(crate) fn is_off(value: &str) -> bool {
     is_among(&OFF, value)
 }
 
-/// Whether a value is a word of either side, or a number, and no path.
+/// Whether a value switches something on or off (a word or a number), rather than being a path.
 pub(crate) fn is_switch(value: &OsStr) -> bool {
     let text = value.to_str().map(str::trim);
     text.is_some_and(|text| is_off(text) || is_among(&ON, text) || text.parse::<i64>().is_ok())
@@ -87,7 +87,7 @@ impl<F: Fn(&str) -> Option<OsString>> Variables<F> {
         default
     }
 
-    /// A number that `fits`; `wanted` says which do. The words for off leave it unset, but for `0`.
+    /// A number that `fits`; `wanted` says which do. The words for off leave it unset; `0` is the number 0.
     pub(crate) fn number<T: FromStr>(
         &self,
         name: &str,

@@ -38,9 +38,9 @@ pub(crate) struct Context {
     /// A stream on which nothing runs: libraries' calls are captured on it, one at a time.
     pub(super) capture: Mutex<CaptureStream>,
     bandwidth: OnceCell<u64>,
-    /// Where kernels report faults, those that no verdict uses.
+    /// Places where kernels report faults, of those that no verdict uses now.
     pub(super) slots: Mutex<Vec<Slot>>,
-    /// Where kernels report that which others found before them.
+    /// Where kernels report faults that an earlier kernel has reported already: nobody reads it.
     nowhere: Slot,
 }
 
@@ -52,7 +52,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-// What the locks guard holds no state that a panic could leave half changed.
+// A panic leaves none of the guarded values half changed.
 impl std::panic::RefUnwindSafe for Context {}
 
 static CONTEXTS: Lazy<Vec<OnceCell<Result<Context>>>> = Lazy::new(|| {

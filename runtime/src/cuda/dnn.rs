@@ -34,8 +34,8 @@ pub enum ConvolutionPart {
 /// A convolution over 2 or 3 spatial dimensions, whose tensors are dense.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Convolution {
-    /// Of all tensors: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks
-    /// for 10 bits of the operands' fractions.
+    /// The dtype of all tensors, a float. Half types are summed in binary32; binary32 is IEEE's, unless
+    /// `FERROTRACE_TF32=1` asks for 10 bits of the operands' fractions.
     pub dtype: DType,
     /// Whether what is computed of half types is stored in binary32.
     pub wide: bool,

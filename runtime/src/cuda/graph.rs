@@ -1,4 +1,4 @@
-//! Graphs: recordings made into one launch (scheduler G-04).
+//! Graphs: recordings made into one launch (scheduler G-04: a recorded run becomes a graph).
 //!
 //! A graph's commands run one after another. What they work on is *given* at each launch, memory of the caller's and
 //! one block for all that lives within the recording; arguments that differ from the last launch's are patched. Results
@@ -17,7 +17,7 @@ use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
 
-/// Where an edge leaves a kernel that lets the next one begin before its end.
+/// The port of a kernel node whose dependents may begin before the kernel ends.
 const PROGRAMMATIC_PORT: u8 = 1;
 
 /// An argument that holds an address in given memory.

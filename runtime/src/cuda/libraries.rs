@@ -17,7 +17,7 @@ const FOLDERS: [&str; 2] = [
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) folder: PathBuf,
-    /// Whether it was named for this library: then no other will do.
+    /// Whether the folder was named for this library: then no other is searched.
     pub(super) decides: bool,
 }
 
@@ -28,8 +28,8 @@ pub(super) struct Wanted<'a> {
     pub(super) stem: &'a str,
     /// Versions of the name that the loader is asked for, the first first; empty for none.
     pub(super) versions: &'a [&'a str],
-    /// What it would ask the loader for by name, each before those that need it: found in its own folder if it is
-    /// there, since the loader knows a library that is loaded by its name.
+    /// Libraries that it asks the loader for by name, in the order in which they need each other. They are loaded
+    /// first, from its own folder where they lie there: the loader then finds them by name.
     pub(super) parts: &'a [&'a str],
 }
 

@@ -15,7 +15,7 @@ const SYMBOL: u64 = 1 << 62;
 /// Bits of a byte's place in a symbol.
 const PLACE: u32 = 44;
 
-/// Why work is not captured in a graph (codegen B9.5).
+/// Why work is not captured in a graph (codegen B9.5: what was not captured says why).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncaptured {
     /// The host waits for a kernel's verdict on indices.

@@ -50,7 +50,7 @@ enum Origin {
     Symbol,
     /// The memory of a vector of this capacity, given back by the function.
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
-    /// The memory of another buffer, which is none of these itself.
+    /// The memory of another buffer, whose own origin is not a twin.
     Twin(Buffer),
 }
 
@@ -77,7 +77,7 @@ impl Drop for Storage {
     }
 }
 
-/// Every element type's alignment divides this, and so does every buffer's address.
+/// A multiple of every element type's alignment; every buffer's address is a multiple of it.
 const ELEMENT_ALIGN: usize = 8;
 
 unsafe fn release_vec<T>(ptr: NonNull<u8>, capacity: usize) {
@@ -311,8 +311,9 @@ impl Buffer {
         matches!(self.0.origin, Origin::Twin(_))
     }
 
-    /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the same
-    /// time do not share a count. It is never the only handle, and no other is while it lives. Of a device's memory a clone.
+    /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the
+    /// same time do not share a count. It is never the only handle, and no other is while it lives. For a device's
+    /// memory it is a plain clone.
     pub fn twin(&self) -> Buffer {
         let base = self.base();
         if !matches!(base.origin, Origin::Host(_) | Origin::Vec(..)) {
@@ -332,13 +333,13 @@ impl Buffer {
         Arc::strong_count(&self.0) == 1 && !self.is_twin()
     }
 
-    /// What tells it apart from every other buffer. Keeps no memory, but its own few words, and no one from being
-    /// [the only handle](Self::is_unique).
+    /// An identity that no other buffer has. It keeps a few words alive, not the memory, and does not count as a handle
+    /// for [`is_unique`](Self::is_unique).
     pub fn id(&self) -> BufferId {
         BufferId(Arc::downgrade(self.base()))
     }
 
-    /// How many handles there are; of a [twin](Self::twin) with that of the buffer it is one of.
+    /// How many handles there are; a [twin](Self::twin) counts the buffer that it was made of too.
     #[inline]
     pub fn handles(&self) -> usize {
         Arc::strong_count(&self.0) + usize::from(self.is_twin())

@@ -46,7 +46,7 @@ impl Device {
         }
     }
 
-    /// What a large copy in its memory moves, reading and writing, in bytes a second: measured at the first call.
+    /// The bytes a second that a large copy within the device's memory reads and writes: measured at the first call.
     ///
     /// # Errors
     /// Out of memory; what the device's driver answers.
@@ -80,8 +80,8 @@ impl Device {
         }
     }
 
-    /// Most bytes of fast memory that the threads of a block share, on a CUDA device with matrix units for bfloat16
-    /// (compute capability 8.0); elsewhere 0.
+    /// Most bytes of shared memory of a block, on a CUDA device with matrix units for bfloat16 (compute capability
+    /// 8.0); elsewhere 0.
     ///
     /// ```
     /// assert_eq!(ferrotrace_runtime::Device::cpu().shared_memory()?, 0);

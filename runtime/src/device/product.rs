@@ -22,10 +22,10 @@ pub struct Matrix<'a> {
 /// c = f(a·b + bias) for each matrix of a batch: m×k by k×n into dense row-major m×n, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
-    /// Of the operands: a float. Half types are summed in binary32; binary32 is IEEE's, unless `FERROTRACE_TF32=1` asks
-    /// for 10 bits of the operands' fractions.
+    /// The dtype of the operands, a float. Half types are summed in binary32; binary32 is IEEE's, unless
+    /// `FERROTRACE_TF32=1` asks for 10 bits of the operands' fractions.
     pub dtype: DType,
-    /// Of the result and the bias: that of the operands, or, of half types without a bias, binary32.
+    /// The dtype of the result and the bias: the operands' own, or binary32 for half types without a bias.
     pub result: DType,
     /// Rows of `a`, columns of `b`, what is summed over.
     pub sizes: [usize; 3],
@@ -37,7 +37,7 @@ pub struct Product<'a> {
     pub b: Matrix<'a>,
     /// Dense numbers to add, one for each column: their memory, and the first element there.
     pub bias: Option<(&'a Buffer, usize)>,
-    /// What follows.
+    /// The activation that is applied to the result.
     pub activation: Activation,
     /// The result's memory, and its first element there.
     pub out: (&'a Buffer, usize),

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// Every block starts at a multiple of this: a cache line, and the widest vector.
 pub(crate) const ALIGN: usize = 64;
 const HUGE_PAGE: usize = 2 << 20;
-/// Classes of up to 64 KiB have a magazine a thread.
+/// Size classes with a magazine in each thread: blocks of up to 64 KiB.
 const MAGAZINES: usize = 36;
 const MAGAZINE: usize = 8;
 /// The class of blocks of [`plain`].

@@ -1,4 +1,4 @@
-//! What arithmetic gives.
+//! The rate of arithmetic that the processor reaches, measured.
 
 use crate::{Isa, Pool};
 use once_cell::sync::Lazy;

@@ -1,4 +1,4 @@
-//! What memory gives.
+//! The rate at which memory is read and written, measured.
 
 use crate::Pool;
 use once_cell::sync::Lazy;

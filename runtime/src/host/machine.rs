@@ -31,7 +31,7 @@ pub fn memory_bytes() -> usize {
 }
 
 static CACHES: Lazy<[usize; 4]> = Lazy::new(|| {
-    // Zen 3 and Skylake client values, where the system does not say.
+    // Sizes of Zen 3 and Skylake client processors, for systems that do not tell theirs.
     let mut sizes = [0, 32 << 10, 512 << 10, 8 << 20];
     for index in 0..8 {
         let read = |name: &str| {

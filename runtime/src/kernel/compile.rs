@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const COUNT_LIMIT: usize = 4096;
 const BYTE_LIMIT: usize = 256 << 20;
 
-/// A kernel in the making: who needs it too waits here.
+/// A kernel that is being compiled: other callers that need it wait here.
 #[derive(Default)]
 struct Pending {
     result: Mutex<Option<Result<Arc<Kernel>>>>,
@@ -53,7 +53,7 @@ struct Memory {
 pub(crate) struct Kernels {
     memory: Mutex<Memory>,
     store: Option<&'static Store>,
-    /// Whether what is compiled goes there too.
+    /// Whether kernels that are compiled are written to disk too.
     keeps: bool,
 }
 
@@ -75,13 +75,13 @@ pub fn compile_kernels_with(sources: &[KernelSource], jobs: usize) -> Vec<Result
     Kernels::global().get(&Toolchain::Host, sources, jobs)
 }
 
-/// Threads beyond which NVRTC gains nothing.
+/// Threads that NVRTC gains from at most.
 const NVRTC_JOBS: usize = 8;
 
 /// As [`compile_kernels`], for a device: sources are C for the CPU, CUDA C++ for a CUDA device.
 ///
 /// # Errors
-/// As there; `Device` for a device that is not there.
+/// As [`compile_kernels`]; `Device` for a device that is not there.
 pub fn compile_kernels_on(device: &Device, sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
     let threads = Config::get().threads;
     match Toolchain::of(device) {
@@ -92,10 +92,10 @@ pub fn compile_kernels_on(device: &Device, sources: &[KernelSource]) -> Vec<Resu
 }
 
 /// As [`compile_kernels_on`], but nothing of it is kept, in memory or on disk: for kernels that may never run again
-/// (codegen B11.4). What is on disk already is taken from there.
+/// (codegen B11.4: nothing is kept while deciding). A kernel that is on disk already is loaded.
 ///
 /// # Errors
-/// As there.
+/// As [`compile_kernels_on`].
 pub fn compile_unkept(device: &Device, sources: &[KernelSource]) -> Vec<Result<Arc<Kernel>>> {
     let threads = Config::get().threads;
     let (toolchain, jobs) = match Toolchain::of(device) {
@@ -226,7 +226,7 @@ impl Kernels {
                     count(Counter::KernelCacheHits, 1);
                     results.insert(key, Ok(kernel.clone()));
                 } else if let Some(pending) = memory.pending.get(&(place, key)) {
-                    // In the making by another thread, or a source given twice.
+                    // Another thread compiles it, or the source was given twice.
                     count(Counter::KernelCacheHits, 1);
                     others.push((key, pending.clone()));
                 } else {
@@ -287,7 +287,7 @@ impl Kernels {
             let mut mine: Vec<_> = mine.collect();
             let keys: Vec<u128> = mine.iter().map(|claim| claim.key).collect();
             if locks.are_kept() {
-                // Who held the locks before may have made them.
+                // The process that held the locks before may have compiled these meanwhile.
                 mine = from_disk(toolchain, store, mine);
             }
             compile(toolchain, Some((store, &locks)), mine, jobs);

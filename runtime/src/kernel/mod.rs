@@ -59,7 +59,7 @@ pub struct Kernel {
     key: u128,
     origin: KernelSource,
     text: OnceCell<String>,
-    /// Bytes of code, its share of the artifact's.
+    /// The kernel's share of the artifact's bytes of code.
     bytes: usize,
 }
 
@@ -115,7 +115,7 @@ impl Kernel {
         &self.code
     }
 
-    /// Bytes that the kernel keeps in memory, about.
+    /// Bytes of memory that the kernel takes, roughly.
     fn cost(&self) -> usize {
         self.bytes + self.origin.body.len()
     }

@@ -9,16 +9,16 @@ use std::sync::Arc;
 /// order, in the order in which kernels name them. A piece that uses another has the higher order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
-    /// Where it stands among the parts.
+    /// Parts of a lower order come first in a file.
     pub order: u32,
     /// C text.
     pub text: Cow<'static, str>,
 }
 
 impl Part {
-    /// The order of what a file has one of at most, which kernels of one file share.
+    /// The order of a base: a file has at most one, which all its kernels share.
     pub const BASE: u32 = u32::MAX - 1;
-    /// The order of what uses that.
+    /// The order of parts that use a base ([`BASE`](Part::BASE)).
     pub const LAST: u32 = u32::MAX;
 }
 
@@ -44,7 +44,7 @@ pub struct KernelSource {
     pub finish: bool,
 }
 
-/// What every file of C begins with. CUDA C++ has its arguments in a structure of each kernel's own.
+/// The beginning of every C file. In CUDA C++ each kernel has an argument structure of its own instead.
 const HEADER: &str = "\
 typedef struct {
   void *const *ptr;
@@ -91,7 +91,7 @@ fn support(sources: &[&KernelSource]) -> String {
     pieces(sources).concat()
 }
 
-/// That in pieces.
+/// The pieces of text that [`support`] joins.
 fn pieces<'a>(sources: &[&'a KernelSource]) -> Vec<&'a str> {
     let mut parts: Vec<&Part> = Vec::new();
     for part in sources.iter().flat_map(|s| &s.parts) {

@@ -25,7 +25,7 @@ pub(super) enum Image {
 /// The device that code is loaded on; none for the host.
 pub(super) type Place = Option<u32>;
 
-/// What keys of kernels for an architecture state: devices of one take the same machine code.
+/// What the keys of kernels for an architecture state. Devices of one architecture run the same machine code.
 fn cuda_identity(compiler: &Nvrtc, arch: &str) -> String {
     format!("cuda {}", compiler.identity(arch))
 }
@@ -38,7 +38,7 @@ impl Toolchain {
         })
     }
 
-    /// What kernels' keys state of it.
+    /// What kernels' keys state of the toolchain.
     pub(super) fn identity(&self) -> Result<String> {
         match self {
             Toolchain::Host => match CCompiler::identity() {
@@ -51,7 +51,7 @@ impl Toolchain {
         }
     }
 
-    /// Where its machine code is loaded: that of a CUDA device into the context of one alone.
+    /// Where machine code is loaded: on a CUDA device into that device's context, not into another's.
     pub(super) fn place(&self) -> Place {
         match self {
             Toolchain::Host => None,
@@ -59,8 +59,7 @@ impl Toolchain {
         }
     }
 
-    /// Whether kernels share a file only with such as have the same base, and only where there are more of them than
-    /// compile at a time.
+    /// Whether only kernels of one base share a file, and only where there are more kernels than compile at a time.
     pub(super) fn has_bases(&self) -> bool {
         matches!(self, Toolchain::Cuda(_))
     }
@@ -131,7 +130,7 @@ impl Image {
 mod tests {
     use super::*;
 
-    /// Two devices of one model find what either compiled; an architecture is another compiler's.
+    /// Two devices of one model find what either compiled; another architecture has other keys.
     #[test]
     fn keys_name_the_architecture_and_no_device() {
         let Ok(nvrtc) = Nvrtc::get() else {

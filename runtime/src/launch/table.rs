@@ -1,4 +1,5 @@
-//! Launches of one kernel of a CUDA device whose arguments travel in a table (scheduler C-12 to C-14).
+//! Launches of one kernel of a CUDA device whose arguments travel in a table (scheduler C-12: members may have any
+//! sizes).
 
 use super::{Launch, resolve};
 use crate::kernel::Code;
@@ -36,8 +37,7 @@ pub(super) fn launch_tables(all: &[&Launch<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The first block of each launch, of those that are none `u32::MAX`, as many as a power of two, two at least; then the
-/// arguments of each.
+/// The first block of each launch, padded with `u32::MAX` to a power of two, at least two; then the arguments of each.
 fn table(index: u32, part: &[&Launch<'_>], members: usize) -> Result<Vec<u64>> {
     let firsts = members.next_power_of_two().max(2);
     let (mut first, mut next) = (vec![u32::MAX; firsts], 0usize);
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    // scheduler C-12
+    // scheduler C-12: members may have any sizes.
     #[test]
     fn tables_hold_first_blocks_and_arguments() {
         let source = crate::KernelSource {

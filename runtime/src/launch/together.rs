@@ -37,10 +37,10 @@ struct Running {
 }
 
 /// Runs several kernels of the CPU as one job of the pool, and returns when all is done; on a CUDA device those of one
-/// kernel that takes a table are put on the stream as one launch. None may read or write what
-/// another writes. Each member's chunks and results are those of a [`launch`](super::launch) of its own, so results
-/// do not depend on what is combined (scheduler C-14, codegen A10.4). Of several faults the first member's is returned,
-/// with its position; what kernels of a device report becomes part of `verdict`, as of
+/// kernel that takes a table are put on the stream as one launch. None may read or write what another writes. Each
+/// member's chunks and results are those of a [`launch`](super::launch) of its own, so results do not depend on what is
+/// combined (scheduler C-14: one launch goes over all members' chunks). Of several faults the first member's is
+/// returned, with its position; what kernels of a device report becomes part of `verdict`, as of
 /// [`launch_noting`](super::launch_noting).
 ///
 /// With `slices` above 0 the members run **abreast**: each one's chunks are cut into so many runs in order, and a task is
@@ -179,7 +179,7 @@ fn share(chunks: usize, slice: usize, slices: usize) -> usize {
 }
 
 /// Where to cut the chunks of all members into tasks of about equal work: small members together, large ones apart
-/// (scheduler C-13). None: all of it is too little to hand off.
+/// (scheduler C-13: work is divided evenly). None: all of it is too little to hand off.
 fn cuts(members: &[Running], threads: usize) -> Option<Vec<usize>> {
     let total: u64 = members.iter().map(|m| m.work).sum();
     if threads <= 1 || total < INLINE && members.iter().all(|m| m.chunks <= 1) {
@@ -236,7 +236,7 @@ mod tests {
         members.iter().map(of).collect()
     }
 
-    // scheduler C-13; codegen D T48
+    // scheduler C-13: work is divided evenly over the threads.
     #[test]
     fn tasks_are_balanced_and_cover_every_chunk() {
         let mut members = vec![(1, 4096); 500];
@@ -269,7 +269,7 @@ mod tests {
     fn little_work_is_not_handed_off() {
         assert!(cuts(&running(&[(1, 4096); 3]), 4).is_none());
         assert!(cuts(&running(&[(1, 1 << 20); 3]), 1).is_none());
-        // Chunks would have been handed off before.
+        // So much work was handed off to the pool already with fewer members.
         assert!(cuts(&running(&[(8, 4096); 3]), 4).is_some());
     }
 }

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A thing counted. Bytes alive are kept apart, by the allocator.
+/// What can be counted. Bytes alive are not among these: the allocator keeps them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum Counter {
@@ -111,18 +111,20 @@ pub struct Stats {
     pub host_runs: u64,
     /// Launches of several independent kernels at once; each of the kernels counts among those launched.
     pub combined_launches: u64,
-    /// Loop nests before fusion (scheduler V-09).
+    /// Loop nests before fusion (scheduler V-09: work is counted).
     pub nests: u64,
     /// Operations computed where their result is used, and pairs of nodes made one kernel: what `FERROTRACE_FUSE_LIMIT`
     /// counts.
     pub fusions: u64,
-    /// Fused pairs of which one walks its loops in another order, split or merged (scheduler R-15).
+    /// Fused pairs of which one walks its loops in another order, split or merged (scheduler R-15: reorderings are
+    /// counted).
     pub loop_reorders: u64,
-    /// Graphs made of runs of launches on a device (scheduler G-04).
+    /// Graphs made of runs of launches on a device (scheduler G-04: a recorded run becomes a graph).
     pub graphs_captured: u64,
     /// Launches of such graphs; the kernels in them count among those launched.
     pub graph_launches: u64,
-    /// Candidates of plans whose launches were timed; nothing else that measuring does is counted (codegen A11.3).
+    /// Candidates of plans whose launches were timed; nothing else that measuring does is counted (codegen A11.3:
+    /// fusions are chosen by measuring).
     pub candidates_measured: u64,
     /// Microseconds that making, compiling and timing candidates took.
     pub measuring_microseconds: u64,
@@ -189,7 +191,7 @@ impl Block {
         std::array::from_fn(|i| self.counts[i].load(Relaxed))
     }
 
-    /// What of `live` is not counted in [`LIVE`] yet, wrapping.
+    /// The part of `live` that [`LIVE`] does not count yet, wrapping.
     fn untold(&self) -> u64 {
         self.live
             .load(Relaxed)
@@ -222,7 +224,7 @@ static ORPHANS: Block = Block::new();
 static LIVE: Apart<AtomicU64> = Apart(AtomicU64::new(0));
 /// The largest number of bytes alive that a thread has seen.
 static PEAK: Apart<AtomicU64> = Apart(AtomicU64::new(0));
-/// Most bytes that a thread does not tell.
+/// Most bytes that a thread leaves out of [`LIVE`].
 const UNTOLD: u64 = 64 << 10;
 
 thread_local! {
@@ -291,7 +293,7 @@ pub(crate) fn add_live(bytes: u64) {
         }
         None => LIVE.fetch_add(bytes, Relaxed).wrapping_add(bytes),
     };
-    // What others have not told may make it a little less than nothing.
+    // Other threads' untold releases may make the sum slightly negative.
     if seen as i64 > PEAK.load(Relaxed) as i64 {
         PEAK.fetch_max(seen, Relaxed);
     }
@@ -390,7 +392,7 @@ pub fn stats_scope<R>(f: impl FnOnce() -> R) -> (R, Stats) {
     (result, stats)
 }
 
-/// Cells of nobody, for [`uncounted`].
+/// Cells that belong to no thread, for [`uncounted`].
 static SPARE: Mutex<Vec<&'static Block>> = Mutex::new(Vec::new());
 
 /// Runs `f` without counting what this thread does meanwhile: for work that no program asked for. Bytes alive, and the

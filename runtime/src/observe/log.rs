@@ -1,5 +1,5 @@
-//! What a process tells on standard error of what it decides: named channels, each switched on by itself
-//! (scheduler V-04, codegen B14.7, B14.9).
+//! What a process prints on standard error about its decisions, on named channels that are switched on one by one
+//! (scheduler V-04: logs have channels; codegen B14.7: lines carry times and numbers).
 
 use crate::{Channel, Config};
 use once_cell::sync::Lazy;
@@ -12,15 +12,15 @@ pub fn is_logged(channel: Channel) -> bool {
     Config::get().log.has(channel)
 }
 
-/// Tells of something on a channel, if it is switched on: one line, or several of which the first says when, of which
-/// plan and on which channel.
+/// Prints a text on a channel, if the channel is switched on. Its first line begins with the time, the plan's number
+/// and the channel's name.
 pub fn log(channel: Channel, text: impl FnOnce() -> String) {
     if is_logged(channel) {
         eprintln!("{}{}", place(channel), text().trim_end());
     }
 }
 
-/// `ferrotrace: 1.204 s, plan 3, fusion: `.
+/// What a line begins with, such as `ferrotrace: 1.204 s, plan 3, fusion: `.
 fn place(channel: Channel) -> String {
     static START: Lazy<Instant> = Lazy::new(Instant::now);
     let (time, name) = (START.elapsed().as_secs_f64(), channel.name());
@@ -41,7 +41,7 @@ pub fn next_plan() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Runs `f`; what this thread tells of meanwhile belongs to that plan.
+/// Runs `f`; lines that this thread logs meanwhile carry that plan's number.
 pub fn of_plan<R>(number: u64, f: impl FnOnce() -> R) -> R {
     /// Sets the number back, also when `f` panics.
     struct Before(u64);

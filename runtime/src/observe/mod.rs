@@ -1,4 +1,4 @@
-//! What a process tells of itself: counters and logs; and failures that tests ask for.
+//! Diagnostics of a process: counters, logs, and failures that tests ask for.
 
 pub(crate) mod counters;
 pub mod inject;

@@ -1,4 +1,5 @@
-//! 128-bit digests: names of kernels and checksums of files. Not against an adversary; the folder's owner is checked.
+//! 128-bit digests: names of kernels and checksums of files. They guard against accidents, not adversaries: the
+//! folder's owner is checked for that.
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 

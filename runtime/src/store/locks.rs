@@ -17,7 +17,7 @@ impl Locks {
         Locks(folder.lock_file(name))
     }
 
-    /// No locks: the system has none of an open file's own.
+    /// No locks: this system has no locks that belong to an open file.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn of(_: &Folder, _: &str) -> Locks {
         Locks(None)
@@ -33,7 +33,7 @@ impl Locks {
         let Some(file) = &self.0 else { return true };
         match set(file, key, true) {
             Ok(()) => true,
-            // Another file system's refusal is no reason to wait.
+            // A file system that cannot lock is no reason to wait.
             Err(e) => !matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)),
         }
     }

@@ -34,7 +34,7 @@ const TRAILER: usize = 8 + 4 + 4 + 8 + 16;
 const LIMIT: u64 = 1 << 30;
 /// A temporary file this old is left over from a process that died.
 const STALE: Duration = Duration::from_secs(3600);
-/// An artifact's time of use is noted this exactly.
+/// How exactly an artifact's time of use is kept.
 const USE_RESOLUTION: Duration = Duration::from_secs(60);
 
 /// Compiled kernels: a shared object, and the keys of its kernels by symbol position.
@@ -236,7 +236,7 @@ impl Store {
         text
     }
 
-    /// Keeps a text under a key. One that cannot be kept is found out again.
+    /// Keeps a text under a key. A text that cannot be written is computed again later.
     pub(crate) fn write_note(&self, key: u128, text: &str) {
         let mut bytes = text.as_bytes().to_vec();
         bytes.extend_from_slice(&digest::of(text.as_bytes()).to_le_bytes());

@@ -1,5 +1,5 @@
 //! What was found out at some cost and is remembered: short texts by key, in memory and beside the compiled kernels on
-//! disk (codegen B11.5, B11.6).
+//! disk (codegen B11.5: choices are remembered).
 
 use super::{FORMAT, Store, digest};
 use lru::LruCache;

@@ -22,7 +22,7 @@ const STALE: Duration = Duration::from_secs(3600);
 /// systems have, or that of compiled kernels.
 ///
 /// # Errors
-/// Why the temporary directory is none.
+/// Why the temporary directory cannot be used.
 pub(crate) fn base() -> io::Result<Folder> {
     static TOLD: Once = Once::new();
     let why = match Folder::open(&std::env::temp_dir(), Sharing::Sticky) {

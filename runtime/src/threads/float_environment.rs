@@ -8,7 +8,7 @@
 mod control {
     use std::arch::asm;
 
-    /// All exceptions masked; nearest; no flushing.
+    /// All exceptions masked; rounding to nearest; no flushing of subnormal numbers.
     pub const DEFAULT: u32 = 0x1f80;
     /// The flags of exceptions that occurred: they change nothing.
     const FLAGS: u32 = 0x3f;
@@ -37,7 +37,7 @@ mod control {
 mod control {
     use std::arch::asm;
 
-    /// Nearest; no flushing, no default NaNs, no traps.
+    /// Rounding to nearest; no flushing of subnormal numbers, no default NaNs, no traps.
     pub const DEFAULT: u64 = 0;
 
     #[inline(always)]
@@ -85,9 +85,9 @@ pub type Control = u32;
 #[derive(Debug)]
 #[must_use]
 pub struct FloatEnvironment {
-    /// What to restore; none where it was the default.
+    /// The control word to restore; none where it was the default.
     before: Option<Control>,
-    /// It belongs to its thread.
+    /// Keeps the value on its thread: the environment is a thread's.
     here: std::marker::PhantomData<*const ()>,
 }
 

@@ -12,12 +12,12 @@ pub const STRIPES: usize = 64;
 
 /// A bit for each stripe that a living thread has for itself.
 static TAKEN: AtomicU64 = AtomicU64::new(0);
-/// Threads that found none free.
+/// Threads that found no stripe free, and share one.
 static SHARING: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     static OWN: Cell<Option<usize>> = const { Cell::new(None) };
-    /// Whether no other living thread has it.
+    /// Whether no other living thread has this thread's stripe.
     static ALONE: Cell<bool> = const { Cell::new(false) };
     static GUARD: Guard = const { Guard };
 }
@@ -62,7 +62,7 @@ fn choose() -> usize {
     own
 }
 
-/// On cache lines of its own; some processors fetch them in pairs.
+/// A value on cache lines of its own: two, since some processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 pub struct Apart<T>(pub T);
@@ -95,19 +95,19 @@ impl<T: fmt::Debug> fmt::Debug for Apart<T> {
 pub struct Striped<T>([OnceLock<Box<Apart<T>>>; STRIPES]);
 
 impl<T> Striped<T> {
-    /// None made yet.
+    /// No value is made yet.
     pub const fn new() -> Striped<T> {
         Striped([const { OnceLock::new() }; STRIPES])
     }
 
-    /// Those that were made.
+    /// The values made so far, one for each stripe that asked.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().filter_map(|own| own.get().map(|own| &own.0))
     }
 }
 
 impl<T: Default> Striped<T> {
-    /// That of this thread's stripe.
+    /// The value of this thread's stripe.
     #[inline]
     pub fn own(&self) -> &T {
         self.0[stripe()].get_or_init(Box::default)

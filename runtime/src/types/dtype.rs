@@ -83,7 +83,7 @@ impl DType {
         matches!(self.category(), Category::Int)
     }
 
-    /// The least and the greatest value of an integer type; `None` of others.
+    /// The least and the greatest value of an integer type; `None` for other types.
     ///
     /// ```
     /// use ferrotrace_runtime::DType::*;
@@ -113,7 +113,7 @@ impl DType {
         }
     }
 
-    /// The type of `a op b` for two tensors of one or more dimensions (PyTorch's table; ir T81).
+    /// The type of `a op b` for two tensors of one or more dimensions (PyTorch's table; ir T81: promotion).
     ///
     /// ```
     /// use ferrotrace_runtime::DType::*;

@@ -22,7 +22,7 @@ pub struct Layout {
 }
 
 impl Clone for Layout {
-    // Copies of memory: lists clone element by element.
+    // `SmallVec::clone` goes element by element: these are copied as memory.
     #[inline]
     fn clone(&self) -> Layout {
         Layout {
@@ -79,7 +79,8 @@ impl Layout {
         self.shape.numel()
     }
 
-    /// Whether the window is row-major and dense; dimensions of size 1 are ignored (ir L3), empty ones are contiguous.
+    /// Whether the window is row-major and dense; dimensions of size 1 are ignored (ir L3: dimensions of size 1 do not
+    /// count), empty ones are contiguous.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1isize;
@@ -97,7 +98,8 @@ impl Layout {
         true
     }
 
-    /// Element positions touched, as a half-open range of buffer offsets; empty for no elements (ir L2).
+    /// Element positions touched, as a half-open range of buffer offsets; empty for no elements (ir L2: a layout knows
+    /// what it spans).
     pub fn span(&self) -> std::ops::Range<usize> {
         if self.numel() == 0 {
             return 0..0;
@@ -114,7 +116,7 @@ impl Layout {
         low as usize..high as usize + 1
     }
 
-    /// The same window with dimensions in another order: dimension `i` of the result is dimension `order[i]`.
+    /// The window with its dimensions in another order: dimension `i` of the result is dimension `order[i]`.
     pub fn permute(&self, order: &[usize]) -> Layout {
         Layout {
             shape: order.iter().map(|&d| self.shape[d]).collect(),

@@ -86,7 +86,7 @@ impl Scalar {
             return match self {
                 Scalar::Bool(_) => true,
                 Scalar::Int(i) => i <= high && (i >= low || (dtype == DType::U8 && i >= -high)),
-                // 2⁶³, which is no i64, is what the greatest of them rounds to.
+                // The greatest i64 rounds to 2⁶³ in binary64, which is no i64 any more: the range ends before it.
                 Scalar::Float(f) if dtype == DType::I64 => (low as f64..-(low as f64)).contains(&f),
                 Scalar::Float(f) => (low as f64..=high as f64).contains(&f),
             };
@@ -174,7 +174,8 @@ impl From<f32> for Scalar {
     #[inline]
     fn from(value: f32) -> Scalar {
         if value.is_subnormal() {
-            // A conversion may take it for zero: that depends on the thread's floating-point environment.
+            // A subnormal number is converted by its bits: a conversion may flush it to zero, as the thread's
+            // environment says.
             let bits = value.to_bits();
             let size = (bits & 0x7f_ffff) as f64 * f64::from_bits((1023 - 149) << 52);
             return Scalar::Float(if bits >> 31 == 0 { size } else { -size });

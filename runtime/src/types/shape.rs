@@ -11,13 +11,13 @@ use std::ops::Deref;
 /// let shape = Shape::from([2, 3]);
 /// assert_eq!((shape.rank(), shape.numel()), (2, 6));
 /// ```
-// The equality below is the derived one.
+// Equality is written by hand, for speed, and agrees with the derived hash.
 #[allow(clippy::derived_hash_with_manual_eq)]
 #[derive(Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
 
 impl Clone for Shape {
-    /// A copy of the sizes at once: `SmallVec`'s own goes through an iterator.
+    /// The sizes are copied at once: `SmallVec::clone` goes through an iterator.
     #[inline]
     fn clone(&self) -> Shape {
         Shape(SmallVec::from_slice(&self.0))
@@ -25,7 +25,7 @@ impl Clone for Shape {
 }
 
 impl PartialEq for Shape {
-    /// Size by size: shapes are too short for a call of `memcmp`.
+    /// Compared size by size: shapes are too short for a call of `memcmp`.
     #[inline]
     fn eq(&self, other: &Shape) -> bool {
         let (a, b) = (self.0.as_slice(), other.0.as_slice());

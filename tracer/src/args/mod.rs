@@ -31,7 +31,7 @@ impl Dim {
         wrap_dim(self.0, rank)
     }
 
-    /// The same for work along a dimension, which a 0-d tensor takes as one of size 1, as PyTorch does.
+    /// The dimension counted from the front, for work along it: a 0-d tensor counts as one of size 1, as in PyTorch.
     ///
     /// # Errors
     /// A tensor of this rank has no such dimension.
@@ -39,7 +39,7 @@ impl Dim {
         wrap_dim(self.0, rank.max(1))
     }
 
-    /// The same of a dimension that is about to be added to a tensor of this rank.
+    /// The dimension counted from the front, for one that is about to be added to a tensor of this rank.
     ///
     /// # Errors
     /// It would not stand in the result.
@@ -100,7 +100,7 @@ impl Dims {
         Ok(list)
     }
 
-    /// The same of a reduction, which an empty list makes one over all dimensions, as in PyTorch.
+    /// The dimensions of a reduction as a mask. An empty list means all dimensions, as in PyTorch.
     ///
     /// # Errors
     /// As [`list`](Self::list).
@@ -338,7 +338,7 @@ pub enum Operand<'a> {
 }
 
 impl Operand<'_> {
-    /// What inference looks at.
+    /// What shape and dtype inference reads of the operand.
     pub(crate) fn meta(&self) -> ArgMeta<'_> {
         match self {
             Operand::Tensor(tensor) => ArgMeta::Tensor(tensor.sizes(), tensor.dtype()),

@@ -62,12 +62,12 @@ impl From<(usize, usize, usize)> for Sizes {
 /// How far a convolution's window leaves its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Padding {
-    /// By so many zeros on both sides of each dimension.
+    /// So many zeros on both sides of each dimension.
     By(Sizes),
-    /// So that the result has the input's sizes (of a stride of 1); where the number of zeros is odd, the last stands at
-    /// the end. Converts from `"same"`.
+    /// As many zeros as give the result the input's sizes, at a stride of 1; where the number of zeros is odd, the last
+    /// stands at the end. Converts from `"same"`.
     Same,
-    /// Not at all. Converts from `"valid"`.
+    /// No padding. Converts from `"valid"`.
     Valid,
     /// A word that means nothing: an error where it is used.
     Unknown(String),
@@ -190,7 +190,7 @@ impl Pool {
         }
     }
 
-    /// The distance of windows.
+    /// The distance from a window to the next.
     pub fn stride(mut self, stride: impl Into<Sizes>) -> Pool {
         self.stride = Some(stride.into());
         self

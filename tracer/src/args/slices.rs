@@ -13,11 +13,11 @@ pub enum Slice {
     /// Every `step`-th index from `start` until before `end`, both clamped and negative from the end. Without them the
     /// whole dimension, in the direction of the step, which may be negative and must not be 0.
     Range {
-        /// The first.
+        /// The first index; `None` for the dimension's first.
         start: Option<isize>,
         /// The first that is not taken.
         end: Option<isize>,
-        /// The distance.
+        /// The step from an index to the next.
         step: isize,
     },
     /// As many whole dimensions as the others leave (Python's `...`); once at most.

@@ -1,4 +1,4 @@
-//! What a flush does, or did.
+//! Explanations of what a flush will do, or did.
 
 mod nearest;
 

@@ -33,7 +33,7 @@ pub(crate) enum Stores {
     /// The requested ones alone, and nothing will run: no node is marked as being computed, and nothing is donated. For
     /// a `jit` trace.
     Trace,
-    /// As [`Rule`](Stores::Rule), but nothing will run. For an explanation.
+    /// The nodes that [`Rule`](Stores::Rule) stores, but nothing will run. For an explanation.
     Shown,
 }
 
@@ -59,10 +59,10 @@ pub(crate) enum Outcome {
 struct Frame {
     /// Where its node stands among the collection's operands.
     place: u32,
-    /// Where its own start there, and end.
+    /// Where its own operands start in that list, and where they end.
     first: u32,
     end: u32,
-    /// The next of them to visit.
+    /// The next operand to visit.
     next: u32,
     /// Whether the edge that led here is all that holds the node.
     alone: bool,
@@ -71,7 +71,7 @@ struct Frame {
 /// The numbers of the nodes that a collection met.
 struct Numbers {
     hold: Hold,
-    /// Those of data of other domains.
+    /// Numbers of data that belongs to other domains.
     others: FxHashMap<*const Node, u32>,
 }
 
@@ -106,7 +106,7 @@ struct Visit {
     stack: Vec<Frame>,
     /// Numbers of the operations that more than one edge holds, in ascending order.
     shared: Vec<u32>,
-    /// What failed operations held.
+    /// States that failed operations held, dropped once the domain is released.
     garbage: Vec<State>,
     /// Whether an earlier flush computed one of the operations.
     again: bool,
@@ -119,15 +119,15 @@ struct Visit {
 
 /// What becomes of a place that is visited.
 enum Met {
-    /// It is numbered.
+    /// The node has a number.
     Numbered,
-    /// It is an operation, whose operands come next.
+    /// The node is an operation, whose operands are visited next.
     Opened,
-    /// Another flush computes it.
+    /// Another flush computes the node.
     Flying(Arc<Flight>),
 }
 
-// What was written a moment ago is read as it was written, field by field: loads that span several stores wait for them.
+// Fields written a moment ago are read one by one: a load that spans several stores waits for all of them.
 impl Visit {
     /// The operands from `first` on are those of the node at a place: they are visited next.
     #[inline(always)]
@@ -167,13 +167,13 @@ impl Visit {
         };
         operands[place as usize] = taken;
         match opened {
-            // Nothing else leads here: it is numbered when it is left.
+            // No other edge leads to the node: it is numbered when it is left.
             true => self.open(place, first, true),
             false => self.enter_shared(place),
         }
     }
 
-    /// The same for a node that more than this edge holds, or that is no operation.
+    /// Numbers or opens a node that more than this edge holds, or that is no operation.
     #[inline(never)]
     fn enter_shared(&mut self, place: u32) -> Met {
         let Visit {
@@ -693,7 +693,7 @@ mod tests {
             let lazy = v(&[4.0, 0.0]) * 2.0;
             let y = &lazy + v(&[5.0, 0.0]);
             assert_eq!(given(&[&y]), [5.0]);
-            // So does one that only an operation outside of the flush uses.
+            // A node that only an operation outside of the flush uses needs its data too.
             let inner = v(&[6.0, 0.0]) * 2.0;
             let (y, outside) = (&inner + v(&[7.0, 0.0]), &inner - 1.0);
             drop(inner);

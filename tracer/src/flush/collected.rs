@@ -150,7 +150,7 @@ impl Collected {
             })
     }
 
-    /// Its form, for leaves with this data.
+    /// The canonical form of the collection, for leaves with this data.
     pub fn form<'a>(&self, leaves: impl Iterator<Item = &'a Array>) -> Form {
         let node = |entry: &Entry| FormNode {
             kind: self.node(entry.place).facts.kind.clone(),

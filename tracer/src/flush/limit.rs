@@ -29,7 +29,7 @@ static DEFAULT: Lazy<u64> = Lazy::new(|| (host::memory_bytes() as u64 / 16).max(
 /// What was set, or 0.
 static RETAINED_LIMIT: AtomicU64 = AtomicU64::new(0);
 
-/// The lesser of that and [`FEW`].
+/// The lesser of the limit set and [`FEW`].
 static GLANCE: AtomicU64 = AtomicU64::new(FEW);
 
 /// The bytes at which the next flush happens; 0 for the limit. It rises where a flush could not help, since what is kept

@@ -188,7 +188,8 @@ fn detach(collected: &Collected, leaves: &mut [(Array, bool)]) {
             continue;
         }
         for i in windows {
-            // Without memory for it the tensor is copied instead, or that is the error.
+            // Without memory for the copy, the window stays where it is: the write then copies the whole tensor, or
+            // fails.
             if let Ok(copy) = eager::copied(&leaves[i].0) {
                 leaves[i].0 = copy;
             }

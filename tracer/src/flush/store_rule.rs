@@ -116,7 +116,7 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
 /// A place of the program, and what it recorded: a line may record several operations.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Place {
-    /// Where its line lies in memory, which is told from others by that.
+    /// The address of its source location, which identifies the line.
     location: usize,
     kind: u64,
 }
@@ -135,7 +135,7 @@ thread_local! {
     static REPEATED: RefCell<HashSet<Place>> = RefCell::default();
 }
 
-/// So many are remembered; then all are forgotten.
+/// Places remembered at most; the next one forgets all.
 const MOST_REPEATED: usize = 4096;
 
 fn remember(place: Place) {
@@ -225,7 +225,7 @@ fn is_worth_storing(collected: &Collected, number: usize, is_output: &[bool]) ->
 struct Repeated(Vec<usize>);
 
 impl Repeated {
-    /// That of an operation. What is stored before it is final.
+    /// The elements for an operation. Which operations before it are stored must be settled.
     fn of(&mut self, number: usize, collected: &Collected, is_output: &[bool]) -> usize {
         for next in self.0.len()..=number {
             let facts = &collected.entry_node(next as u32).facts;

@@ -10,7 +10,7 @@ use std::hash::{Hash, Hasher};
 pub(crate) struct Mix(u64);
 
 impl Mix {
-    /// Takes in one word.
+    /// Mixes one word into the hash.
     #[inline]
     pub fn word(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word ^ 0x9e37_79b9_7f4a_7c15) * 0xd6e8_feb8_6659_fd93;

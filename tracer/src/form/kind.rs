@@ -110,7 +110,7 @@ fn place(location: &'static Location<'static>, op: &Op, args: &[ArgMeta<'_>]) ->
 }
 
 impl Kind {
-    /// That of data from outside, in the precision in force.
+    /// The kind of data from outside, in the precision in force.
     pub fn of_data(shape: &Shape, dtype: DType, device: &Device) -> Kind {
         Kind {
             op: None,
@@ -134,7 +134,7 @@ impl Kind {
         self.name.unwrap_or_else(|| self.op().name())
     }
 
-    /// Where it lies: equal for one kind alone, for as long as it is held.
+    /// The address of a kind, which identifies it for as long as it is held.
     #[inline]
     pub fn address(kind: &Arc<Kind>) -> usize {
         Arc::as_ptr(kind) as usize
@@ -161,7 +161,7 @@ impl Kind {
         Some(array.with_layout(layout))
     }
 
-    /// The same operation on operands that give another shape; `kinds` are those of [`operand_kinds`].
+    /// The kind of the operation on operands that give another shape; `kinds` is their [`operand_kinds`].
     pub fn with_shape(&self, shape: Shape, kinds: u64) -> Kind {
         let (precision, dtype) = (self.precision, self.dtype);
         Kind {
@@ -175,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// That of `op` on these operands, recorded at `location`, by a method of another name if one is given.
+    /// The kind of `op` on these operands, recorded at `location`, by a method of another name if one is given.
     ///
     /// # Errors
     /// The operands do not fit; the operation comes back with the error.

@@ -7,9 +7,9 @@ use std::panic::Location;
 /// How a program recorded an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    /// What it called.
+    /// The name of the method or operator that was called.
     pub called: &'static str,
-    /// The line that did.
+    /// The line that called it.
     pub location: &'static Location<'static>,
 }
 

@@ -64,7 +64,7 @@ pub(crate) struct FormLeaf {
 }
 
 impl FormLeaf {
-    /// That of an array.
+    /// The leaf that stands for an array.
     pub fn of(array: &Array) -> FormLeaf {
         let strides = SmallVec::from_slice(array.layout.strides());
         FormLeaf {
@@ -74,7 +74,7 @@ impl FormLeaf {
         }
     }
 
-    /// Whether it is that of this array.
+    /// Whether it stands for this array's layout, dtype and device.
     pub fn is_of(&self, array: &Array) -> bool {
         self.dtype == array.dtype
             && self.layout.shape() == array.shape()
@@ -88,17 +88,17 @@ impl FormLeaf {
 pub(crate) struct FormHash(Mix);
 
 impl FormHash {
-    /// The next node.
+    /// Adds the next node.
     #[inline]
     pub fn node(&mut self, hash: u64, edges: &[Edge]) {
-        // The inner products of one node do not wait for those of another.
+        // Each node is folded by itself first, so that its multiplications do not wait for another node's.
         let take = |word: u64, edge: &Edge| {
             (word.rotate_left(25) ^ edge.code()).wrapping_mul(0xd6e8_feb8_6659_fd93)
         };
         self.0.word(edges.iter().fold(hash, take));
     }
 
-    /// The next leaf.
+    /// Adds the next leaf.
     pub fn leaf(&mut self, layout: &Layout, dtype: DType) {
         self.0
             .word((layout.shape().rank() as u64) << 8 | dtype as u64);
@@ -108,7 +108,7 @@ impl FormHash {
         }
     }
 
-    /// The nodes stored; the whole hash.
+    /// Adds the stored nodes, and gives the hash.
     pub fn finish(mut self, outputs: &[u32]) -> u64 {
         for &output in outputs {
             self.0.word(output as u64);
@@ -120,19 +120,19 @@ impl FormHash {
 /// The canonical form of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Form {
-    /// In topological order.
+    /// The operations in topological order.
     pub nodes: Vec<FormNode>,
     /// The operands of all nodes, one node after the other.
     pub edges: Vec<Edge>,
     pub leaves: Vec<FormLeaf>,
     /// The nodes whose values are stored.
     pub outputs: Vec<u32>,
-    /// Where it runs: a trace without leaves does not say.
+    /// The device that it runs on: in a trace without leaves no input tells.
     pub device: Device,
 }
 
 impl Form {
-    /// Its hash.
+    /// The hash that [`FormHash`] gives for the whole form.
     pub fn hash(&self) -> u64 {
         let mut hash = FormHash::default();
         for (node, edges) in self.operands() {

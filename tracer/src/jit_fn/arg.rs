@@ -25,7 +25,7 @@ pub trait JitArg {
     type Kind: ArgKind;
 }
 
-/// A number, length, size or truth value of an argument: what of it is part of the signature.
+/// A number, length, size or truth value of an argument, which is part of the signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct ArgValue {

@@ -66,9 +66,9 @@ where
     F: JitFn<S>,
 {
     function: F,
-    /// Those of the function.
+    /// The function's traces, whichever thread recorded them.
     traces: Mutex<Traces<<F::Output as JitResult>::Form>>,
-    /// Those that the threads of each stripe called, for themselves.
+    /// For each stripe of threads the traces that it called, so that stripes share no reference count.
     own: Striped<Mutex<Traces<<F::Output as JitResult>::Form>>>,
     folds: Folds,
     bound: Bound,
@@ -139,7 +139,7 @@ enum Traced<R: JitResult> {
 }
 
 impl<F: JitFn<S>, S> Jit<F, S> {
-    /// The same function, which keeps what it computes of the tensors it captured alone, at the cost of memory.
+    /// Makes the function keep all that it computes from the tensors it captured alone, at the cost of memory.
     ///
     /// Without it, such values (weights transposed, cast, joined or scaled) are computed once and kept only as far as a
     /// call then needs no more memory than in eager mode, which holds them for a part of the call: those of one layer, or
@@ -302,12 +302,12 @@ struct Parts {
     values: SmallVec<[ArgValue; 6]>,
     /// Which tensors are given away.
     given: SmallVec<[bool; 6]>,
-    /// Their data.
+    /// The arguments' data.
     arrays: Arrays,
 }
 
 impl Parts {
-    /// Takes in those of `argument`, whose pending tensors are flushed.
+    /// Adds the tensors of `argument`; pending ones are flushed.
     fn fill<K: ArgKind>(&mut self, argument: &K::Of<'_>) -> Filled {
         let mut visit = ArgVisit::default();
         K::visit(argument, &mut visit);

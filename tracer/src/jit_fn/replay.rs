@@ -38,7 +38,7 @@ impl Source {
 /// Where a number comes from.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Slot {
-    /// The same at each replay.
+    /// The number recorded, at every replay.
     Fixed(Scalar),
     /// The key, or else the offset, of the draw of this number.
     Draw { index: u32, offset: bool },
@@ -219,7 +219,7 @@ impl Replay {
                 .iter()
                 .any(|slot| matches!(slot, Slot::Draw { index, .. } if *index as usize == draw))
         };
-        // How much an unused draw takes at another size is not known without running the function.
+        // Without running the function, it is not known how many numbers an unused draw takes at another size.
         let draws = recording.draws();
         let generic = !recording.asked_sizes() && (0..draws.len()).all(used);
         Some(Replay {
@@ -236,7 +236,7 @@ impl Replay {
         })
     }
 
-    /// The same trace for arguments of other sizes.
+    /// The trace for arguments of other sizes.
     ///
     /// # Errors
     /// An operator refuses the sizes, or gives another dtype: the function has to run again.
@@ -303,7 +303,7 @@ impl Replay {
         })
     }
 
-    /// The same, such that threads that run both at the same time count their users of what is in it apart.
+    /// A replay that shares no reference count with this one, for other threads to run at the same time.
     pub fn apart(&self) -> Replay {
         let source = |source: &Source| match source {
             Source::Argument(number) => Source::Argument(*number),
@@ -372,7 +372,7 @@ impl Replay {
         self.draws.iter().map(|drawn| drawn.position).collect()
     }
 
-    /// Draws anew.
+    /// Takes new numbers from every generator that the function draws from.
     pub fn draw(&self) -> Draws {
         self.draws
             .iter()

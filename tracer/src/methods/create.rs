@@ -31,7 +31,7 @@ fn filled(
     }
 }
 
-/// The same of a number that has to fit `of`.
+/// A tensor filled with a number that has to fit the dtype `of`.
 #[track_caller]
 fn filled_with(
     name: &'static str,

@@ -119,7 +119,7 @@ impl Tensor {
         self.unary(UnaryOp::BitwiseNot)
     }
 
-    /// The same elements as another dtype: as Rust's `as` converts (floats truncate and saturate, NaN becomes 0,
+    /// The elements converted to another dtype: as Rust's `as` converts (floats truncate and saturate, NaN becomes 0,
     /// integers wrap), and `!= 0` for `Bool`.
     ///
     /// ```

@@ -41,7 +41,7 @@ macro_rules! attempt {
     };
 }
 
-/// The same in a method with two results.
+/// [`attempt`] in a method with two results: both carry the error.
 macro_rules! attempt_both {
     ($name:literal, $result:expr, $tensor:expr) => {
         match $result {
@@ -107,7 +107,7 @@ impl Tensor {
         self.apply(Op::Unary(op))
     }
 
-    /// The same, by a method that is not called as the operator.
+    /// Applies `op` for a method of another name, which errors tell instead of the operator's.
     #[track_caller]
     pub(crate) fn apply_as(&self, name: &'static str, op: Op) -> Tensor {
         Tensor::record_as(name, op, &[Input::Tensor(self)])

@@ -1,5 +1,5 @@
-//! Random tensors from the process-wide generator ([`manual_seed`](crate::manual_seed)); those of one's own
-//! [`Generator`](crate::Generator) are its methods.
+//! Random tensors: from the process-wide generator ([`manual_seed`](crate::manual_seed)) here, from another
+//! [`Generator`](crate::Generator) by its own methods.
 
 mod generator;
 

@@ -1,4 +1,4 @@
-//! The same elements under another shape.
+//! Reshaping, permuting and expanding: the elements under another shape.
 
 use super::attempt;
 use crate::Tensor;
@@ -187,8 +187,8 @@ impl Tensor {
     }
 
     /// The tensor itself. Compiled code stores it, by a kernel that computes this tensor alone: nothing before or after
-    /// it is fused into that (scheduler L-08). For looking at one operation by itself, and for numbers that are to be
-    /// rounded to the tensor's dtype here.
+    /// it is fused into that (scheduler L-08: a value that must not fuse is kept apart). For looking at one operation
+    /// by itself, and for numbers that are to be rounded to the tensor's dtype here.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

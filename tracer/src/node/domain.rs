@@ -29,16 +29,16 @@ pub(crate) struct Hold {
 }
 
 impl Domain {
-    /// All of them.
+    /// The domain of nodes that depend on several: collecting one takes every lock.
     const ALL: Domain = Domain(u8::MAX);
 
-    /// That of this thread.
+    /// The domain of what this thread records from stored data alone.
     #[inline]
     pub fn own() -> Domain {
         Domain(stripe() as u8)
     }
 
-    /// That of a node with pending operands of both.
+    /// The domain of a node with pending operands of both.
     #[inline]
     pub fn with(self, other: Domain) -> Domain {
         if self == other { self } else { Domain::ALL }
@@ -48,7 +48,7 @@ impl Domain {
     pub fn hold(self) -> Hold {
         let epochs = match EPOCHS.get(self.0 as usize) {
             Some(own) => std::slice::from_ref(own),
-            // In this order on every thread.
+            // Every thread takes the locks in this order, so that none waits for another in a circle.
             None => &EPOCHS[..],
         };
         let mut locks: SmallVec<[MutexGuard<'static, u64>; 1]> = SmallVec::new();

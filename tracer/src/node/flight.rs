@@ -18,7 +18,7 @@ impl Flight {
         }
     }
 
-    /// Lets everyone go on.
+    /// Marks the flush as done, and wakes those who wait for it.
     pub fn land(&self) {
         *self.landed.lock() = true;
         self.wake.notify_all();

@@ -98,9 +98,9 @@ pub(crate) struct Stored {
 /// How data were computed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origin {
-    /// The plan.
+    /// The plan that computed them.
     pub plan: Weak<OwnEntry>,
-    /// Of a `jit` function's result, what of the function was computed once.
+    /// For a result of a `jit` function: which of the function's values were computed once and kept.
     pub folded: Option<Arc<[Folded]>>,
 }
 
@@ -158,7 +158,7 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Those of data from outside.
+    /// The facts of data from outside.
     pub(crate) fn of_data(array: &Array, location: &'static Location<'static>) -> Facts {
         let device = array.buffer.device();
         Facts::of_kind(
@@ -167,7 +167,7 @@ impl Facts {
         )
     }
 
-    /// Those of data of this kind.
+    /// The facts of data of this kind.
     pub(crate) fn of_kind(kind: Arc<Kind>, location: &'static Location<'static>) -> Facts {
         Facts {
             kind,
@@ -205,7 +205,7 @@ pub(crate) struct Node {
     status: AtomicU8,
     /// Whether a flush computed it and stored it nowhere.
     computed: AtomicBool,
-    /// Of data, that of the thread which made it.
+    /// The domain whose collections number it; for data the domain of the thread that made it.
     domain: Domain,
     state: Mutex<State>,
     /// Bytes counted in [`RETAINED`].
@@ -269,7 +269,7 @@ impl Node {
         Node::computed(facts, array, Origin::default())
     }
 
-    /// The same, computed so.
+    /// Data that a plan computed, with one handle.
     pub fn computed(facts: Facts, array: Array, origin: Origin) -> Node {
         Node::new(
             facts,
@@ -308,7 +308,7 @@ impl Node {
         std::mem::replace(&mut *guard, state)
     }
 
-    /// Whose collections may number it.
+    /// The domain whose collections may number it.
     #[inline]
     pub fn domain(&self) -> Domain {
         self.domain
@@ -498,7 +498,7 @@ pub(crate) fn release_inputs(inputs: Inputs) {
         let NodeInput::Tensor(node) = input else {
             continue;
         };
-        // Of several threads that drop the last references at once, exactly one gets the node.
+        // Where several threads drop the last references at once, exactly one gets the node.
         let Some(mut node) = NodeArc::into_unique(node) else {
             continue;
         };

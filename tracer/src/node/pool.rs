@@ -1,4 +1,4 @@
-//! Memory of nodes: taken again after they died, and released without recursion.
+//! The node pool: memory of dead nodes is used again for new ones, and nodes are released without recursion.
 
 use crate::node::{Node, NodeArc, NodeInput};
 use std::cell::RefCell;
@@ -40,7 +40,8 @@ pub(crate) fn retire(operands: Vec<NodeInput>) {
             dead.push(node);
         }
     }
-    // Nothing above recorded: a node's own operands are among these.
+    // The place is still empty: nothing above records, and collected nodes hold no operands, which stand in this list
+    // themselves.
     let _ = DEAD.try_with(|place| place.replace(dead));
 }
 

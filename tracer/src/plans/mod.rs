@@ -47,7 +47,7 @@ impl Deref for OwnEntry {
 }
 
 impl OwnEntry {
-    /// The same for a stripe of its own.
+    /// The entry for another holder, whose threads count their uses apart from this one's.
     pub fn again(&self) -> Arc<OwnEntry> {
         Arc::new(OwnEntry(self.0.clone()))
     }
@@ -137,16 +137,16 @@ pub fn clear_plans() {
     }
 }
 
-/// How a form is run.
+/// How a collection is run.
 #[derive(Debug)]
 pub(crate) enum Prepared {
-    /// Compiled.
+    /// By a compiled plan.
     Plan(Arc<OwnEntry>),
     /// On ready-made kernels, while it compiles in the background.
     Eagerly(Unplanned),
     /// On ready-made kernels, which have nothing to gain from a plan.
     AtOnce(Graph),
-    /// By the plans of its parts; with how each node was recorded.
+    /// In stages, each by a plan of its own or by ready-made kernels; with how each node was recorded.
     Staged(Stages, Lines),
 }
 
@@ -224,7 +224,7 @@ impl OwnEntry {
         }))
     }
 
-    /// How to run it without a plan of its own, if it has none and should get none.
+    /// The stages to run it in, if it has no plan and should get none: see [`positions`].
     pub fn stages(&self, mode: Mode) -> Option<Stages> {
         match self.plan.get() {
             None if mode == Mode::Compiled => positions::stages(&self.form),

@@ -33,7 +33,7 @@ struct Family {
     forms: u32,
 }
 
-/// By the hash of the form without positions; a collision only changes how a form is run.
+/// Families by the hash of their forms without positions. A collision changes how a form is run, not its results.
 static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
     Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
 
@@ -80,8 +80,7 @@ fn without_positions(form: &Form) -> (u64, Vec<Position>) {
     (mix.finish(), positions)
 }
 
-/// How to run a form without a plan of its own, if it has none yet and so many were made for others that differ from it in
-/// positions alone.
+/// The stages to run a form in, if more than [`MOST`] forms were met that differ from it in positions alone.
 pub(crate) fn stages(form: &Form) -> Option<Stages> {
     let has_any = |node: &FormNode| position(node.kind.op()).is_some();
     if !form.device.is_cpu() || !form.nodes.iter().any(has_any) {

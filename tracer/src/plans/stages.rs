@@ -23,7 +23,7 @@ struct Value {
     last: u32,
 }
 
-/// After every stage.
+/// The number of a stage after all others, for what the form stores.
 const RESULT: u32 = u32::MAX;
 
 impl Value {
@@ -62,7 +62,7 @@ impl Values {
 struct Part {
     /// Its nodes in the whole form.
     nodes: Vec<u32>,
-    /// It as a form of its own, but for its leaves.
+    /// The stage as a form of its own; its leaves are set when it runs.
     form: Form,
     /// What it reads of other stages: its leaves.
     reads: Vec<Edge>,

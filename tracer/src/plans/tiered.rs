@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 struct Queue {
     jobs: VecDeque<(Arc<PlanEntry>, Arc<Graph>)>,
-    /// The same, while a worker compiles them.
+    /// Entries that workers compile now.
     running: Vec<Arc<PlanEntry>>,
     workers: usize,
 }

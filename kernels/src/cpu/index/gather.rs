@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct OutOfRange(AtomicUsize);
 
 impl OutOfRange {
-    /// None yet.
+    /// No index was out of range yet.
     pub fn new() -> OutOfRange {
         OutOfRange(AtomicUsize::new(usize::MAX))
     }
@@ -87,7 +87,7 @@ pub struct Selection {
     pub post: Vec<usize>,
     /// Elements in a run.
     pub run: usize,
-    /// Their distance.
+    /// Elements from one of them to the next.
     pub step: isize,
 }
 
@@ -146,7 +146,7 @@ pub fn select<T: Element>(x: &[T], out: &mut [T], s: &Selection) {
     let (blocks, posts) = (s.block.len(), s.post.len());
     if s.run == 1 && posts == 1 {
         let from = s.post[0] as isize;
-        // One element a step: rows are cut too, for there may be only one.
+        // The run is one element, so rows are divided among threads too: there may be only one row.
         ranges(s.pre.len() * blocks, 4, |range| {
             // SAFETY: ranges are disjoint.
             let out = unsafe { shared.part(range.clone()) };

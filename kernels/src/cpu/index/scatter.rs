@@ -25,9 +25,9 @@ fn rounds<T: Number>() -> bool {
 
 /// Places of a selection at which many sources meet.
 struct Crowds {
-    /// Which of them each index points to, or −1.
+    /// For each index the crowded place that it points to, or −1.
     of: Vec<i32>,
-    /// Their offsets.
+    /// The offsets of the crowded places.
     offsets: Vec<isize>,
 }
 
@@ -58,7 +58,7 @@ impl Crowds {
         Crowds { of, offsets }
     }
 
-    /// The same by sorting: where there are many more places than sources.
+    /// The crowded places found by sorting, for where there are many more places than sources.
     fn sorted(block: &[isize]) -> Crowds {
         let mut all = block.to_vec();
         all.sort_unstable();
@@ -328,7 +328,7 @@ impl Places<'_> {
         if self.dim.1 <= 2 * self.len {
             return self.add_to_totals(out, src);
         }
-        // How many meet at each place; then, of those where many do, which of the totals is theirs.
+        // First how many values meet at each place; then, for places where many meet, the number of the place's total.
         let mut marks = vec![0i32; out.len()];
         self.update(&mut marks, |n, _| n.saturating_add(1))?;
         let crowds = AtomicI32::new(0);

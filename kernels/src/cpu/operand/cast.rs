@@ -60,7 +60,7 @@ macro_rules! saturate {
         impl Saturate<$i> for $f {
             #[inline(always)]
             fn saturate(self) -> $i {
-                // Both are powers of two or zero, so exact; NaN is in no range.
+                // Both bounds are powers of two or zero, so exact in the float type; NaN is in no range.
                 const LOW: $f = <$i>::MIN as $f;
                 const END: $f = (<$i>::MAX / 2 + 1) as $f * 2.0;
                 let inside = if (LOW..END).contains(&self) { self } else { 0.0 };

@@ -9,7 +9,7 @@ pub struct Window {
     pub cols: usize,
     /// Distance of rows, in elements; may be zero or negative.
     pub row: isize,
-    /// Distance of columns.
+    /// Elements from a column to the next.
     pub col: isize,
 }
 
@@ -51,7 +51,7 @@ unsafe fn rows<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize) {
             return dst.copy_from_nonoverlapping(src, rows * cols);
         }
         if row == 0 && rows > 1 {
-            // One row, repeated by doubling where rows adjoin.
+            // All rows are equal: one is copied, and repeated by doubling where rows adjoin.
             self::rows(Window { rows: 1, ..w }, src, dst, pitch);
             if pitch == cols {
                 let mut done = 1;

@@ -10,7 +10,7 @@ pub const ARRAYS: usize = 4;
 /// A dimension: its size, and the stride of each array in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Axis {
-    /// How many positions.
+    /// The size of the dimension.
     pub size: usize,
     /// The stride of each array.
     pub strides: [isize; ARRAYS],

@@ -75,7 +75,7 @@ impl Cut {
         cut.in_columns(if right { panels } else { 1 })
     }
 
-    /// The same, cut into so many panels of columns, or about as many.
+    /// This cut with about so many panels of columns.
     fn in_columns(mut self, columns: usize) -> Cut {
         let (n, cut) = (self.sizes.n, &mut self);
         if columns > 1 {
@@ -86,7 +86,7 @@ impl Cut {
             } else {
                 n / columns / 16 * 16
             };
-            // The last panel takes what is left.
+            // The last panel takes the columns that are left.
             cut.columns = if last >= LAST {
                 n.div_ceil(even)
             } else {
@@ -143,7 +143,8 @@ impl Scratch {
             Some(right) if count == 1 => Cut::fed(s, right, threads, size),
             _ => Cut::of(s, count, threads, size),
         };
-        // One matrix on one thread gains nothing; `products` knows vectors. An operand is the whole batch's.
+        // Panels gain nothing for one matrix on one thread; `products` handles vectors; and an operand that a kernel
+        // computes belongs to the whole batch.
         let small = cut.panels() == 1 || s.k == 0 || s.m == 1 || s.n == 1;
         let at_once = small || (right.is_some() && count > 1);
         let (highest, widest) = cut.largest();

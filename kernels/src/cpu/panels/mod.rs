@@ -1,5 +1,5 @@
-//! Products whose result a generated kernel takes up panel by panel, or one of whose operands a generated kernel computes
-//! so (scheduler T-01, T-02, T-08, codegen A10.1).
+//! Products whose result a generated kernel takes up panel by panel, or one of whose operands a generated kernel
+//! computes so (scheduler T-01, T-02, T-08: a pointwise kernel before or behind a product works panel by panel).
 //!
 //! A panel is computed, then the kernel runs over it while it is in the second cache, on the same thread. The kernel's
 //! units are (piece of the columns, row), so that those of a panel follow each other. Results do not depend on how a
@@ -28,7 +28,7 @@ const PIECE: usize = 1 << 14;
 /// A generated kernel that takes up a product. Its units are (piece of the columns, row), pieces outermost.
 #[derive(Clone, Copy, Debug)]
 pub struct Epilogue<'a> {
-    /// Its launch; the number of chunks is not looked at.
+    /// The kernel's launch; its number of chunks is not used.
     pub launch: Launch<'a>,
     /// Which of the launch's buffers the product is.
     pub pointer: usize,
@@ -46,7 +46,7 @@ pub struct Epilogue<'a> {
 /// over the rows and columns of the operand's matrix as it would lie in memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Prologue<'a> {
-    /// Its launch; the number of chunks is not looked at.
+    /// The kernel's launch; its number of chunks is not used.
     pub launch: Launch<'a>,
     /// Which of the launch's buffers the operand is.
     pub pointer: usize,

@@ -14,7 +14,7 @@ use std::ops::Range;
 pub(super) struct Feeding {
     params: SmallVec<[i64; 32]>,
     memory: Buffer,
-    /// Elements of each thread.
+    /// Elements of scratch memory for each thread.
     each: usize,
     /// Distances of the operand's elements along what panels cut, and along k.
     strides: (isize, isize),

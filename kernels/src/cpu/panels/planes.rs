@@ -1,4 +1,5 @@
-//! Results of convolutions that a generated kernel takes up piece by piece, as they are completed (ir X3 to X6).
+//! Results of convolutions that a generated kernel takes up piece by piece, as they are completed (ir X3 to X6:
+//! pointwise kernels join convolutions).
 //!
 //! The rows of the kernel are planes, one a channel of an image, and its columns their positions.
 

@@ -24,11 +24,11 @@ pub type Kernel = unsafe fn(n: usize, operands: [*const u8; 3], result: *mut u8)
 pub struct Pointwise {
     /// The loop; none copies the one operand.
     pub kernel: Option<Kernel>,
-    /// What it writes.
+    /// The dtype that the kernel writes.
     pub produced: DType,
 }
 
-/// The same for small results, which cannot pay for touching more stack.
+/// Elements of a tile for small results, which cannot pay for touching more of the stack.
 const SMALL: usize = 128;
 /// Elements of a tile that does not.
 const DIRECT: usize = 1 << 14;

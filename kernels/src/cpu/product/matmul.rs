@@ -169,7 +169,7 @@ pub fn library_product<T: Real>(
     multiply_panel(s, a, b, &Shared::new(c), 0, s.n, all, false, parallelism)
 }
 
-/// As [`multiply`], to a matrix that starts at `start` of memory other threads write too.
+/// [`multiply`] into a matrix that starts at `start` of memory that other threads write too.
 ///
 /// # Safety
 /// No other thread touches the elements of the result meanwhile.
@@ -241,7 +241,7 @@ pub(in crate::cpu) unsafe fn multiply_to<T: Real>(
     unsafe { product_panel(s, a, b, c, panel, false, Parallelism::None) }
 }
 
-/// As [`multiply_to`], with the library's threads.
+/// [`multiply_to`] with the library's threads.
 unsafe fn product_panel<T: Real>(
     s: Sizes,
     a: View<'_, T>,
@@ -300,8 +300,8 @@ pub(in crate::cpu) unsafe fn by_library<T: Real>(
         (a, b) = (a.from(0, s.k - 1), b.from(s.k - 1, 0));
         (a.col, b.row) = (-a.col, -b.row);
     }
-    // Its results are column-major: the product of the transposes.
-    // SAFETY: as the caller promises.
+    // The library's results are column-major, so the product of the transposes is asked for. SAFETY: as the caller
+    // promises.
     unsafe {
         T::product()(
             s.n,
@@ -351,7 +351,8 @@ pub fn products<T: Real>(
     products_into(s, a, b, &starts, &Shared::new(out), s.n)
 }
 
-/// As [`products`], but number `i` is written where its third start says, its rows dense and `row` apart. Matrices of the result have no element in common, and nobody else uses them meanwhile.
+/// [`products`] into memory: result number `i` is written where its third start says, its rows dense and `row` apart.
+/// Matrices of the result have no element in common, and nobody else uses them meanwhile.
 ///
 /// # Errors
 /// `Internal`: a matrix leaves its memory.

@@ -162,8 +162,9 @@ fn each_dot<'a, T: Real, W: Weight<T> + 'a, const R: usize>(
 
 /// Most rows of a product that is computed by dot products.
 const FEW: usize = 64;
-/// And columns that the sums of one dot product repay, for each of these rows. The library packs a matrix of dense
-/// columns element by element, at 9 cycles each, for all rows together; the lanes of a dot product's sums take 14 to add up.
+/// Terms of a dot product, for each of these rows, from which adding up its lanes pays. The library packs a matrix of
+/// dense columns element by element, at 9 cycles each, for all rows together; the lanes of a dot product's sums take 14
+/// to add up.
 const LONG: usize = 4;
 
 /// Whether `m` rows of `k` elements by a matrix of dense columns are dot products.
@@ -368,7 +369,8 @@ fn dots_body<T: Real, W: Weight<T>, const R: usize, const FUSED: bool>(
             }
         }
     }
-    // By number: sums stay in registers, and `map` may leave a call, without the instructions of its caller.
+    // Indexed by a constant, so that sums stay in registers: `map` may become a call, compiled without this function's
+    // instruction set.
     let mut all = [T::ZERO; R];
     for r in 0..R {
         let sums: [T; 32] = halves(sums[r]);

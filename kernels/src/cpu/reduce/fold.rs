@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 /// Lanes of a fold: independent states, so that one join need not wait for the one before it.
 pub(super) const LANES: usize = 64;
-/// Elements that a lane joins before they are joined to those of some more such runs, and how many more.
+/// Elements that a lane joins into one run; then how many such runs are joined.
 const DEPTH: usize = 16;
 const RUNS: usize = 8;
 
@@ -128,7 +128,7 @@ impl<F: Fold> Cascade<F> {
         self.latest = 0;
     }
 
-    /// The state of all.
+    /// The state of everything joined so far.
     pub fn state(self) -> F::State {
         let mut state = self.run;
         for (level, &tree) in self.trees.iter().enumerate() {

@@ -20,7 +20,7 @@ use ferrotrace_runtime::{Buffer, DType, Device, Error, Result, Scalar, Shape};
 use fold::{Fold, Max, Min, Prod, Sum};
 use plan::Plan;
 
-/// Reduces the dimensions of `mask`: `shape` and `dtype` are those of the result, as the rules gave them.
+/// Reduces the dimensions of `mask`. `shape` and `dtype` are the result's, as inference gave them.
 ///
 /// # Errors
 /// Out of memory.

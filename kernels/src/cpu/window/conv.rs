@@ -78,7 +78,7 @@ pub type Done<'a> = dyn Fn(Range<usize>, usize, usize) + Sync + 'a;
 pub struct Pieces {
     /// Columns of a piece; the last has what is left.
     pub piece: usize,
-    /// How many.
+    /// The number of pieces.
     pub count: usize,
 }
 
@@ -248,7 +248,7 @@ pub fn convolve<T: Real + Plain>(
     failure.take()
 }
 
-/// The same by its definition, a plane at a time.
+/// The convolution by its definition, a plane at a time.
 fn direct_planes<T: Wide>(g: &Geometry, x: &[T], w: &[T], out: &mut [T], done: &Done<'_>) {
     let plane = g.outputs();
     let lines = plane / g.axes[2].output;
@@ -330,7 +330,7 @@ fn convolve_tile<T: Real + Plain>(
 
 /// A stretch of a row of columns that comes from one input row: zeros, elements, zeros.
 struct Stretch {
-    /// Where it starts in the row of columns.
+    /// Where the run starts in the row of columns.
     to: usize,
     /// Zeros before the elements, elements, and zeros after.
     parts: [usize; 3],

@@ -22,8 +22,8 @@ pub fn nearest<T: Element>(input: [usize; 2], size: [usize; 2], x: &[T], out: &m
     });
 }
 
-/// Where output position `i` lies in the input: centres of pixels are half a pixel from their edges, unless corners
-/// are aligned.
+/// The position in the input of output position `i`: centres of pixels are half a pixel from their edges, unless
+/// corners are aligned.
 fn position(i: usize, input: usize, output: usize, align_corners: bool) -> f64 {
     if !align_corners {
         return (i as f64 + 0.5) * (input as f64 / output as f64) - 0.5;

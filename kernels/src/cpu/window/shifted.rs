@@ -170,7 +170,7 @@ struct Band<'a> {
     weights: &'a [f32],
     /// Distance of rows in a padded plane.
     pitch: usize,
-    /// Distance of planes.
+    /// Elements from a plane to the next.
     plane: usize,
     /// Distance of what each tap reads from the output position.
     shifts: Vec<usize>,
@@ -186,7 +186,7 @@ struct Tile<'a> {
     plane: usize,
     cin: usize,
     shifts: &'a [usize],
-    /// Those of a chain, in a block of [`pack`].
+    /// Weights of the chain, in the order in which [`pack`] lays out a block.
     weights: *const f32,
 }
 

@@ -21,7 +21,7 @@ pub fn exp<F: Real>(x: F) -> F {
     F::exp_reduced(r).scale(n)
 }
 
-/// The same bits for x ≤ 0 and NaN, with nothing done about greater numbers: what a softmax adds up.
+/// exp with the same bits for x ≤ 0 and NaN; greater numbers give no meaningful result. A softmax sums such terms.
 #[inline(always)]
 pub fn exp_of_nonpositive<F: Real>(x: F) -> F {
     let (n, r) = reduce(F::lit(F::EXP_RANGE[0]).max_of(x));

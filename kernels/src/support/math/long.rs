@@ -138,7 +138,7 @@ pub(super) static TURNS: [f64; 128] = [
     f64::NAN,
 ];
 
-/// What [`TURNS`] leaves out.
+/// What each number of [`TURNS`] leaves out: its next digits.
 pub(super) static TURNS_REST: [f64; 128] = [
     7.988144046604513e-10,
     1.5976288093209026e-09,

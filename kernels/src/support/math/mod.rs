@@ -103,8 +103,7 @@ pub(super) fn entries() -> Vec<Entry> {
             "FT_INLINE {ty}x@ ft_both_parts_{ty}x@({ty}x@ s, {ty}x@ e) {{ return s + ({ty}x@)(({mask})e & ({mask})(e == e)); }}\n"
         );
         entries.push(Entry::text(format!("ft_both_parts_{ty}"), &[], text));
-        // A running sum owes what its last addition rounded up, which the next one takes off (Kahan); the sum of it and of
-        // what comes behind it.
+        // Compensated summation (Kahan): `e` is what the last addition to `s` rounded up, which the next one takes off.
         let text = format!(
             "FT_INLINE void ft_carry_{ty}x@({ty}x@ *s, {ty}x@ *e, {ty}x@ x) {{ \
              const {ty}x@ a = *s, y = x - ({ty}x@)(({mask})*e & ({mask})(*e == *e)), t = a + y, d = t - a; \

@@ -34,7 +34,7 @@ where
     F::narrow(fmod_f64(a.widen(), b.widen()))
 }
 
-/// The remainder with the sign of the divisor, from that of the dividend.
+/// The remainder with the sign of the divisor, from the remainder with the sign of the dividend.
 #[inline(always)]
 pub(super) fn floored<F: Float>(m: F, b: F) -> F {
     let zero = F::lit(0.0);

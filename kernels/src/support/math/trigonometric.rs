@@ -11,7 +11,7 @@ pub trait Angle: Real {
     const NEAR: f64;
     /// (r, k) with x = k·π/2 + r, for x without sign; k modulo 4 at least.
     fn reduce_angle(x: Self) -> (Self, Self::Int);
-    /// The same for x ≤ [`NEAR`](Self::NEAR).
+    /// Reduces x ≤ [`NEAR`](Self::NEAR) to a quarter turn, and counts the turns.
     fn reduce_near(x: Self) -> (Self, Self::Int);
 }
 

@@ -17,7 +17,7 @@ const KINDS: usize = 4096;
 /// What the library is to compute, in its own terms (columns first): all but the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Request {
-    /// Of the operands.
+    /// The dtype of both operands.
     pub dtype: DType,
     pub result: DType,
     /// Whether binary32 may be shortened to TF32.
@@ -25,7 +25,7 @@ pub(crate) struct Request {
     /// Rows, columns, depth.
     pub sizes: [u64; 3],
     pub count: i32,
-    /// Of both operands: whether transposed, the distance of lines, that of matrices.
+    /// For each operand: whether it is transposed, the distance of its lines, and of the matrices of a batch.
     pub transposed: [bool; 2],
     pub lines: [u64; 2],
     pub batches: [i64; 2],
@@ -38,7 +38,7 @@ pub(crate) struct Request {
 /// A request's descriptors, and the algorithm.
 struct Kind {
     operation: sys::cublasLtMatmulDesc_t,
-    /// Of both operands and the result.
+    /// Layouts of both operands and of the result.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     /// None: the library has no algorithm for it.
     algorithm: Option<sys::cublasLtMatmulAlgo_t>,

@@ -78,7 +78,7 @@ fn arena<'a>(symbols: impl Iterator<Item = &'a Symbol>) -> (Vec<usize>, usize) {
     let (mut offsets, mut end) = (Vec::new(), 0);
     for symbol in symbols {
         let size = symbol.bytes.next_multiple_of(ALIGN);
-        // In the order of offsets; who died before this was born is of no account.
+        // In the order of offsets, without the symbols that died before this one was born.
         placed.retain(|p| p.2 > symbol.born);
         let mut at = 0;
         let mut position = placed.len();

@@ -9,14 +9,14 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Who came so long ago at most counts as a caller.
+/// A thread that came this long ago, or later, counts as a caller.
 const RECENT: Duration = Duration::from_millis(1);
 /// How often callers are counted at most.
 const COUNTING: Duration = Duration::from_micros(100);
 
 /// The callers of the pool.
 pub(super) struct Crowd {
-    /// By stripe, the nanosecond at which it came last, or 0.
+    /// For each stripe the time at which a thread of it came last, in nanoseconds; 0 for never.
     came: [Apart<AtomicU64>; STRIPES],
     /// How many there were when they were counted last, and when that was. Read by all, written rarely.
     callers: Apart<(AtomicUsize, AtomicU64)>,
@@ -71,7 +71,7 @@ mod tests {
                     .expect("no panic");
             }
         });
-        // Threads one after another may have had one stripe.
+        // Threads that ran one after another may have shared a stripe.
         let all = crowd.callers(second + 500_000);
         assert!((2..=4).contains(&all), "{all}");
         assert_eq!(crowd.callers(3 * second), 1);

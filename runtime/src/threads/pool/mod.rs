@@ -266,7 +266,7 @@ impl Pool {
         // SAFETY: `BUSY` is ours and the job is not open, so nobody else reads or writes it.
         unsafe { *self.board.0.job.get() = Some(job) };
         let open = (epoch as u64) << EPOCH_SHIFT | (threads as u64) << THREADS_SHIFT | OPEN | BUSY;
-        // SeqCst, as the sleeper's steps are: either it sees this job before it parks, or we see it asleep.
+        // SeqCst, as in `sleep`: either the worker sees this job before it parks, or this thread sees it asleep.
         self.board.0.state.swap(open, SeqCst);
         if self.sleepers.0.load(SeqCst) > 0 {
             self.wake(threads);
@@ -402,7 +402,7 @@ impl Pool {
         }
     }
 
-    /// Whether a worker that has been in job `seen` may enter the job of `state`.
+    /// Whether a worker whose last job had epoch `seen` may enter the job of `state`.
     #[inline]
     fn wanted(&self, state: u64, index: usize, seen: u32) -> bool {
         state & OPEN != 0 && epoch_of(state) != seen && index < threads_of(state)

@@ -9,11 +9,11 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Trace<'a> {
     pub form: &'a Form,
-    /// Of each leaf, its data if it is a constant.
+    /// For each leaf its data, if it is a constant.
     pub constants: Vec<Option<&'a Array>>,
-    /// Of each number, its value if it is the same at every call.
+    /// For each number its value, if it is the same at every call.
     pub numbers: Vec<Option<Scalar>>,
-    /// Of each number, some value.
+    /// For each number a value to estimate with.
     pub examples: Vec<Scalar>,
     /// Where each node's operands stand among the edges.
     pub edges: Vec<Range<usize>>,
@@ -26,7 +26,7 @@ pub(super) struct Trace<'a> {
 enum Of {
     /// Something that may differ from call to call: an argument, or what is drawn.
     Arguments,
-    /// Numbers alone: code generates it where it is used (codegen B3.9).
+    /// Numbers alone: code generates it where it is used (codegen B3.9: values of constants are kept).
     Nothing,
     /// Constants.
     Constants,
@@ -176,7 +176,7 @@ impl<'a> Trace<'a> {
     }
 
     /// The values that a run would use, are computed of constants alone, are no larger than the constants that they are
-    /// computed of (codegen B3.9), and cost more than reading them. In order of computation.
+    /// computed of (codegen B3.9: values of constants are kept), and cost more than reading them. In order of computation.
     ///
     /// The results of the function are not among them: their memory is the caller's. Nor are views, which cost nothing.
     pub fn candidates(&self) -> Vec<Candidate> {

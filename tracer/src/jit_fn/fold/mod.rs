@@ -1,4 +1,5 @@
-//! Values that a `jit` function computes of its constants alone: computed once, and kept (codegen B3.8, B3.9).
+//! Values that a `jit` function computes of its constants alone: computed once, and kept (codegen B3.8, B3.9: values of
+//! constants are computed once, as memory allows).
 //!
 //! Tensors are values: a constant never changes, and neither does what is computed of it, so nothing that is kept is ever
 //! out of date. What is kept takes memory between calls; how much of it may be is said by [`Bound`].
@@ -20,8 +21,8 @@ use std::sync::Arc;
 /// computed of, and all of a function together are no larger than the constants that a trace's are computed of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
-    /// So much that a call, with all that is kept, needs no more than one in eager mode, which holds these values for
-    /// a part of the call.
+    /// As much as lets a call need no more memory, with all that is kept, than in eager mode, which holds these values
+    /// for a part of the call only.
     Eager,
     /// As much as the constants.
     Constants,
@@ -154,8 +155,8 @@ fn part(
 }
 
 impl Folds {
-    /// The same trace without the operations whose values are kept from now on. `numbers` says whether the call has
-    /// numbers among its arguments: what is computed with a number may then differ from call to call.
+    /// The trace without the operations whose values are kept from now on. `numbers` says whether the call has numbers
+    /// among its arguments: what is computed with a number may then differ from call to call.
     pub fn fold(&self, replay: Replay, bound: Bound, numbers: bool) -> Replay {
         let number = |slot: &Slot| match slot {
             Slot::Fixed(scalar) if !numbers => Some(*scalar),
@@ -272,7 +273,7 @@ impl Folds {
         }
         let value = cone.compute()?;
         let mut all = self.kept.lock();
-        // Another thread may have kept the same meanwhile.
+        // Another thread may have kept this value meanwhile.
         if let Some(value) = known(&all) {
             return Ok(value);
         }
@@ -305,7 +306,7 @@ fn report(folded: &[Folded]) {
 struct Rest {
     form: Form,
     nodes: Vec<usize>,
-    /// Its leaves but for the kept values, which come after them.
+    /// The leaves of the trace that stay; the kept values come after them.
     leaves: Vec<usize>,
 }
 
@@ -347,7 +348,7 @@ impl Rest {
 }
 
 impl Replay {
-    /// The same trace, which reads the values of `kept` nodes instead of computing them.
+    /// The trace that reads the values of `kept` nodes instead of computing them.
     fn without(
         mut self,
         trace: &Trace<'_>,

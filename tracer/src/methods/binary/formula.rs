@@ -9,7 +9,7 @@ use ferrotrace_runtime::{DType, Error, Result};
 /// What [`divide`](Tensor::divide) does with a fractional quotient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
-    /// It stays, and integers give floats: the operator `/`.
+    /// No rounding, as of the operator `/`: integers give floats.
     True,
     /// Towards zero, as C and Rust divide integers.
     Trunc,
@@ -83,7 +83,7 @@ impl Tensor {
         let most = x.binary(BinaryOp::Maximum, &y);
         let apart = x.binary(BinaryOp::Sub, &y).abs().neg();
         let sum = apart.exp().log1p().binary(BinaryOp::Add, &most);
-        // Of two equal infinities the difference is no number.
+        // The difference of two equal infinities is NaN, but they are close.
         let equal = x.isinf().logical_and(&x.eq(&y));
         let result = equal.where_cond(&x, &sum);
         result.to_dtype(dtype).called("logaddexp", &[self])
@@ -143,7 +143,8 @@ impl Tensor {
             close = close.logical_or(&self.isnan().logical_and(&u.isnan()));
         }
         if rtol != 0.0 || atol != 0.0 {
-            // Differences of integers leave their type; those of floats are computed in what holds both.
+            // Integers are compared in a wider type, since their difference may leave their own; floats in the promoted
+            // type.
             let wide = match self.dtype() {
                 DType::F32 | DType::F16 | DType::BF16 => DType::F32,
                 _ => DType::F64,

@@ -25,7 +25,7 @@ impl Window {
         let (start, end, step) = match slice {
             Slice::Index(index) => {
                 check_index(x, dim, index)?;
-                // Nothing follows the last one, which −1 is.
+                // Index −1 is the last: its range has no end, since 0 would be the first element.
                 let end = index.checked_add(1).filter(|&end| end != 0);
                 (Some(index), end, 1)
             }

@@ -43,8 +43,8 @@ impl Tensor {
         )))
     }
 
-    /// Of a vector, the square matrix with it on diagonal `k` (0 the main one, positive above it) and zeros elsewhere;
-    /// of a matrix, its diagonal `k`.
+    /// For a vector, the square matrix with it on diagonal `k` (0 the main one, positive above it) and zeros elsewhere;
+    /// for a matrix, its diagonal `k`.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

@@ -99,7 +99,7 @@ impl Tensor {
         sum.called("index_add", &[self, idx, src])
     }
 
-    /// The tensor; of a number, a vector of it alone.
+    /// The tensor itself, or a vector of one element for a number.
     #[track_caller]
     fn as_row(&self) -> Tensor {
         match self.rank() {

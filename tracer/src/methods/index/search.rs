@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 /// Equal neighbours of a sorted vector as groups.
 struct Groups {
-    /// The first of each.
+    /// The first element of each group of equals.
     values: Tensor,
     /// The number of the group that each element of the sorted vector belongs to.
     number: Tensor,
@@ -32,9 +32,9 @@ fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Ten
 struct Rows {
     /// A row of each kind, in ascending order.
     first: Vec<i64>,
-    /// Which kind each row is of.
+    /// The number of the distinct row that each row equals.
     number: Vec<i64>,
-    /// How many rows are of each kind.
+    /// How many rows equal each distinct row.
     counts: Vec<i64>,
 }
 
@@ -131,7 +131,7 @@ impl Tensor {
                 1 => self.index(&[Some(&at)]),
                 _ => self.gather(-1, &at),
             };
-            // Not above rather than below: a value that is NaN stands at the end.
+            // Compared as "not above" rather than "below", so that NaN stands at the end.
             let below = there.binary(passed, values).logical_not();
             place = inside.logical_and(&below).where_cond(&next, &place);
         }
@@ -231,7 +231,7 @@ impl Tensor {
             );
             return Err(Error::shape(why));
         }
-        // Both hold every number of the dtypes that are read as them.
+        // `F64` and `I64` hold every number of the dtypes that are converted to them.
         let grouped = match self.dtype().is_float() {
             true => grouped(&rows.to_dtype(DType::F64).to_vec::<f64>()?, n),
             false => grouped(&rows.to_dtype(DType::I64).to_vec::<i64>()?, n),

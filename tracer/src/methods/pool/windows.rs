@@ -57,7 +57,7 @@ impl Axis {
         })
     }
 
-    /// From a window's first place to behind its last.
+    /// The distance from a window's first place to just past its last.
     fn span(&self) -> usize {
         (self.kernel - 1) * self.dilation + 1
     }
@@ -201,7 +201,7 @@ impl Tensor {
         Ok(reduce(&windows, ReduceKind::Max, mask, false))
     }
 
-    /// The same, and the positions of these in the input's last `n` dimensions.
+    /// Maxima of windows, and their positions in the input's last `n` dimensions.
     #[track_caller]
     fn window_argmax(&self, name: &str, pool: &Pool, n: usize) -> Result<(Tensor, Tensor)> {
         let axes = axes(self, pool, n)?;

@@ -1,4 +1,5 @@
-//! Results in memory that the caller has (ir E2): windows of larger results, and operands that nothing else needs.
+//! Out-variants of operators (ir E2: results are written to memory that is given): into windows of larger results, and
+//! over operands that nothing else needs.
 
 use super::{Arg, array, scalar, window};
 use crate::cpu::{copy, create};
@@ -51,7 +52,7 @@ pub fn fill_borders(pads: &[(isize, isize)], args: &[Arg], out: &Array) -> Resul
 }
 
 /// Whether the operator's kernel changes a few elements of its first operand, of `dtype` as the result, so that it can
-/// do so in the operand's own memory (scheduler B-22).
+/// do so in the operand's own memory (scheduler B-22: library calls may write over an operand).
 pub fn writes_over(op: &Op, dtype: DType) -> bool {
     match op {
         Op::SliceAssign { .. } => true,

@@ -1,5 +1,5 @@
-//! Operators on devices: views need no copy; matrix products, sorting and scatters have libraries. For the rest operands are
-//! copied to the host, the CPU's kernels run, and the result is copied back.
+//! Operators on devices, with the fallback to the host. Views need no copy; matrix products, sorting and scatters have
+//! libraries. For the rest operands are copied to the host, the CPU's kernels run, and the result is copied back.
 
 use super::{Arg, array, contiguous, run};
 use crate::cuda::{self, Dense};
@@ -7,9 +7,9 @@ use crate::ops::view::view_map;
 use crate::{Array, Op, ops};
 use ferrotrace_runtime::{Channel, Counter, DType, Device, Result, Shape, count, log};
 
-/// Runs one operator for a device, where its result will lie; otherwise as [`run`]. Where that device is not the CPU, a
-/// result that is no view is dense and row-major. `dense` copies an array of the device that a library does not take as
-/// it lies.
+/// Runs one operator for the device that its result will lie on. On the CPU it is [`run`]. On other devices a result
+/// that is no view is dense and row-major. `dense` copies an array of the device that a library does not take as it
+/// lies.
 ///
 /// # Errors
 /// As [`run`]; what a device's driver answers.

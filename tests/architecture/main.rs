@@ -1,0 +1,236 @@
+//! The shape of the sources: which way imports run, and how large folders, files and functions are. Comments are for
+//! readers to judge, but for a few phrases that make sense beside their neighbours alone.
+
+mod graph;
+mod source;
+
+use graph::{Graph, cycles, declared};
+use source::{Source, sources};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The crates, in the order of their dependencies.
+const CRATES: [&str; 4] = ["runtime", "kernels", "jit", "tracer"];
+
+/// Crates whose root declares its modules in the order of their dependencies.
+const ORDERED: [&str; 2] = ["runtime", "tracer"];
+
+/// Modules that import each other in a circle. A module that has left its circle must be taken out of this list.
+const KNOWN_CYCLES: [(&str, &[&str]); 2] = [
+    ("kernels", &["builder", "cpu", "cuda", "eager", "op", "ops"]),
+    (
+        "jit",
+        &[
+            "eager", "emit", "estimate", "explain", "graph", "lower", "native", "plan", "schedule",
+            "text", "tune",
+        ],
+    ),
+];
+
+/// Folders of more files than [`MOST_FILES`], with how many. One that shrinks must be corrected here.
+const KNOWN_FOLDERS: [(&str, usize); 3] = [
+    ("jit/src/emit", 30),
+    ("jit/tests/behaviour", 28),
+    ("tests", 36),
+];
+
+/// Files longer than [`MOST_FILE_LINES`]: lists, an entry a line.
+const LISTS: [&str; 1] = ["tests/api_uses.rs"];
+
+/// Files in a folder, its subfolders apart.
+const MOST_FILES: usize = 20;
+
+const MOST_FILE_LINES: usize = 800;
+
+/// Lines of a function, its signature included.
+const MOST_FUNCTION_LINES: usize = 80;
+
+/// Beginnings that no comment may have, and why: a comment must be understood without those beside it.
+const BANNED: [(&str, &str); 11] = [
+    ("As there", "says where, not what: say it here"),
+    ("See there", "says where, not what: say it here"),
+    ("The same of", "name what is meant"),
+    ("The same, ", "name what is meant"),
+    ("The same for", "name what is meant"),
+    ("The same as ones", "name what is meant"),
+    ("Those of", "name the things"),
+    ("Those that", "name the things"),
+    ("That of", "name the thing"),
+    ("That which", "name the thing"),
+    ("So do", "name the things, and say what they do"),
+];
+
+/// Comments of `jit`, and of the operators in `kernels`, that still begin so: at most so many.
+const KNOWN_PHRASES: usize = 36;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every Rust source of the workspace, read once.
+fn all() -> &'static [Source] {
+    static ALL: OnceLock<Vec<Source>> = OnceLock::new();
+    ALL.get_or_init(read_all)
+}
+
+fn read_all() -> Vec<Source> {
+    let mut folders = ["src", "tests", "benches", "examples"]
+        .map(PathBuf::from)
+        .to_vec();
+    for name in CRATES {
+        folders.extend(["src", "tests", "examples"].map(|part| Path::new(name).join(part)));
+    }
+    let all = folders.iter().flat_map(|folder| sources(&root(), folder));
+    let found: Vec<Source> = all.collect();
+    assert!(found.len() > 400, "only {} sources were found", found.len());
+    found
+}
+
+fn of_crate(name: &str) -> Vec<&'static Source> {
+    let folder = Path::new(name).join("src");
+    let within = |source: &&Source| source.path.starts_with(&folder);
+    all().iter().filter(within).collect()
+}
+
+/// Fails with a complaint a line, if there are any.
+fn expect_none(complaints: Vec<String>) {
+    assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+}
+
+#[test]
+fn modules_import_each_other_in_no_circle() {
+    let mut complaints = Vec::new();
+    for name in CRATES {
+        let graph = Graph::of(&of_crate(name));
+        let of_crate = KNOWN_CYCLES.iter().filter(|(of, _)| *of == name);
+        let known: BTreeSet<&str> = of_crate
+            .flat_map(|(_, modules)| modules.iter().copied())
+            .collect();
+        let mut met = BTreeSet::new();
+        for cycle in cycles(&graph) {
+            if cycle.iter().any(|module| !known.contains(module.as_str())) {
+                complaints.push(format!("{name}: {}", cycle.join(", ")));
+                complaints.extend(graph.edges_within(&cycle));
+            }
+            met.extend(cycle);
+        }
+        let left = known.iter().filter(|module| !met.contains(**module));
+        complaints.extend(
+            left.map(|module| format!("{name}: {module} has left its circle: KNOWN_CYCLES")),
+        );
+    }
+    expect_none(complaints);
+}
+
+#[test]
+fn modules_import_what_is_declared_before_them() {
+    let mut complaints = Vec::new();
+    for name in ORDERED {
+        let sources = of_crate(name);
+        let order = declared(&sources);
+        assert!(order.len() > 5, "{name} declares {order:?}");
+        let place = |module: &str| order.iter().position(|other| other == module);
+        for (from, to, file) in Graph::of(&sources).edges() {
+            if place(from) < place(to) {
+                complaints.push(format!(
+                    "{name}: {file} imports {to}, declared after {from}"
+                ));
+            }
+        }
+    }
+    expect_none(complaints);
+}
+
+#[test]
+fn folders_hold_few_files() {
+    let mut folders: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for source in all() {
+        let folder = source.path.parent().expect("every source lies in a folder");
+        *folders.entry(folder.to_path_buf()).or_default() += 1;
+    }
+    let mut complaints = Vec::new();
+    for (folder, files) in &folders {
+        let known = KNOWN_FOLDERS.iter().find(|(of, _)| Path::new(of) == folder);
+        let most = known.map_or(MOST_FILES, |(_, files)| *files);
+        if *files > most || known.is_some() && *files < most {
+            let folder = folder.display();
+            complaints.push(format!("{folder}: {files} files, {most} expected"));
+        }
+    }
+    expect_none(complaints);
+}
+
+#[test]
+fn files_are_short() {
+    let mut complaints = Vec::new();
+    for source in all() {
+        let (path, lines) = (source.path.to_string_lossy(), source.text.lines().count());
+        if (lines > MOST_FILE_LINES) != LISTS.contains(&&*path) {
+            complaints.push(format!("{path}: {lines} lines"));
+        }
+    }
+    expect_none(complaints);
+}
+
+/// The names in `long_functions.txt`, by the crate or folder that they are in.
+fn known_functions() -> BTreeSet<(String, String)> {
+    let lines = include_str!("long_functions.txt").lines();
+    let pair = |line: &str| {
+        let (place, name) = line.split_once(' ')?;
+        Some((place.to_owned(), name.to_owned()))
+    };
+    lines
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(pair)
+        .collect()
+}
+
+#[test]
+fn functions_are_short() {
+    let known = known_functions();
+    let (mut complaints, mut met) = (Vec::new(), BTreeSet::new());
+    for source in all() {
+        let path = source.path.display();
+        let place = source
+            .path
+            .iter()
+            .next()
+            .expect("every path has a beginning");
+        for (name, line, lines) in source.functions() {
+            if lines <= MOST_FUNCTION_LINES {
+                continue;
+            }
+            let key = (place.to_string_lossy().into_owned(), name);
+            if !known.contains(&key) {
+                complaints.push(format!("{path}:{line}: `{}` has {lines} lines", key.1));
+            }
+            met.insert(key);
+        }
+    }
+    for (place, name) in known.difference(&met) {
+        complaints.push(format!("{place}: {name} is short now: long_functions.txt"));
+    }
+    expect_none(complaints);
+}
+
+#[test]
+fn comments_stand_by_themselves() {
+    let (mut complaints, mut known) = (Vec::new(), 0);
+    for source in all() {
+        let path = source.path.to_string_lossy();
+        let later = path.starts_with("jit/")
+            || path.starts_with("kernels/src/op")
+            || path == "kernels/src/builder.rs";
+        for (line, text) in &source.comments {
+            let banned = BANNED.iter().find(|(phrase, _)| text.starts_with(phrase));
+            let Some((_, why)) = banned else { continue };
+            match later {
+                true => known += 1,
+                false => complaints.push(format!("{path}:{line}: {text:?}: {why}")),
+            }
+        }
+    }
+    assert!(known <= KNOWN_PHRASES, "{known} of {KNOWN_PHRASES}");
+    expect_none(complaints);
+}
