@@ -329,3 +329,25 @@ fn the_library_keeps_its_own() {
     let want: Vec<f64> = want.map(|(i, p)| (p + column[i % 256]).max(0.0)).collect();
     close("bias and relu", &y, &want);
 }
+
+/// Sums of rows that are no multiples of 16 bytes are read by the one kernel that adds the bias and does what follows.
+#[test]
+fn ragged_rows_have_their_bias_from_one_kernel() {
+    let Some(d) = device() else { return };
+    let (x, w) = (noise(&[96, 64], BF16, 1, &d), noise(&[50, 64], BF16, 2, &d));
+    let bias = noise(&[50], BF16, 3, &d);
+    let ((y, z), stats) = stats_scope(|| {
+        let y = x.linear(&w, Some(&bias));
+        let z = y.relu() * 2.0;
+        eval([&y, &z]).unwrap_or_else(|e| panic!("{e}"));
+        (y, z)
+    });
+    // The product is the library's, or a part of that kernel.
+    assert_eq!(stats.kernels_launched, 1);
+    let (sums, column) = (product(&x, &w.t()), numbers(&bias));
+    let want = sums.iter().enumerate().map(|(i, p)| p + column[i % 50]);
+    let want: Vec<f64> = want.collect();
+    let after: Vec<f64> = want.iter().map(|y| y.max(0.0) * 2.0).collect();
+    close("linear", &y, &want);
+    close("what follows", &z, &after);
+}

@@ -48,7 +48,7 @@ pub use compiler::CCompiler;
 pub use config::{Channel, Channels, Config, MAX_THREADS};
 pub use cuda::{
     Activation, Capture, Convolution, ConvolutionPart, Grid, Recording, Uncaptured, Verdict,
-    compile_for, convolves, record, recorded, take_refusal,
+    adds_bias, compile_for, convolves, record, recorded, take_refusal,
 };
 pub use device::{Buffer, BufferId, Matrix, Product, convolve, product};
 pub use error::{Context, Error, ErrorKind, Fault, Result};

@@ -8,14 +8,14 @@
 use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
-use crate::graph::{Graph, NodeOp};
+use crate::graph::{Graph, Node, NodeOp};
 use crate::lower::{Lowered, Lowering, lower};
 use crate::policy::Policy;
 use crate::simplify::simplify;
 use ferrotrace_kernels::{
     BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
 };
-use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape};
+use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape, adds_bias};
 
 /// What a library does with each element of a product before it stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,7 +101,8 @@ fn epilogue(
         .into_iter()
         .filter(exact)
         .find_map(|activation| {
-            let bias = [true, false].into_iter().find_map(|biased| {
+            let mut biased = [true, false].into_iter().filter(|b| !b || takes_bias(node));
+            let bias = biased.find_map(|biased| {
                 let reference =
                     reference(&node.shape, node.dtype, biased, activation, policy).ok()??;
                 matched(kernel, &reference, Source::Node(product))
@@ -109,6 +110,13 @@ fn epilogue(
             (bias.is_some() || activation != Activation::None)
                 .then_some(Epilogue { bias, activation })
         })
+}
+
+/// Whether a library adds a bias for each column to a product or convolution before it rounds. Where it does not, a kernel reads
+/// the sums as they were computed.
+pub(super) fn takes_bias(node: &Node) -> bool {
+    let columns = node.shape.last().copied().unwrap_or(0);
+    !matches!(node.op, NodeOp::Op(Op::Matmul)) || adds_bias(node.dtype, columns)
 }
 
 /// The loops of what the library computes, of a product (input 0) and a bias (input 1).
@@ -210,15 +218,20 @@ mod tests {
 
     type Tail = dyn Fn(&mut Graph, ValueId, ValueId) -> Result<ValueId>;
 
-    /// What becomes of a product 6x5 by 5x4 and what follows it, of a bias of 4.
+    /// What becomes of a product 6x5 by 5x8 and what follows it, of a bias of 8.
     fn found(dtype: DType, tail: &Tail) -> Option<Epilogue> {
+        found_of(dtype, 8, tail)
+    }
+
+    /// What becomes of a product of so many columns and what follows it.
+    fn found_of(dtype: DType, columns: usize, tail: &Tail) -> Option<Epilogue> {
         let mut graph = Graph::new();
         let host = Device::cpu();
         let mut input = |dims: &[usize]| {
             let layout = Layout::contiguous(dims.iter().copied().collect());
             graph.input(&layout, dtype, &host)
         };
-        let (a, b, bias) = (input(&[6, 5]), input(&[5, 4]), input(&[4]));
+        let (a, b, bias) = (input(&[6, 5]), input(&[5, columns]), input(&[columns]));
         let product = graph.push(Op::Matmul, &[a.into(), b.into()]).expect("fits");
         let y = tail(&mut graph, product, bias).expect("fits");
         graph.set_outputs(vec![y]);
@@ -272,6 +285,16 @@ mod tests {
             None,
             "the library's tanh is too rough"
         );
+    }
+
+    /// A library may round the sums of such rows before it adds a bias.
+    #[test]
+    fn ragged_rows_of_half_precision_have_their_bias_from_a_kernel() {
+        let add: &Tail = &|g, p, b| g.add(p, b);
+        assert_eq!(found_of(DType::BF16, 12, add), None);
+        assert!(found_of(DType::F32, 3, add).is_some());
+        let relu = found_of(DType::BF16, 12, &|g, p, _| g.unary(UnaryOp::Relu, p));
+        assert_eq!(relu.expect("relu").activation, Activation::Relu);
     }
 
     /// A convolution whose channels lie innermost, as programs say it: theirs are second.

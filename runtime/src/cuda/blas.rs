@@ -8,7 +8,7 @@ pub(crate) use library::Request;
 use super::libraries::{self, Wanted, functions};
 use super::record::{self, Command, Work};
 use super::{Context, context};
-use crate::{Error, ErrorKind, Result};
+use crate::{DType, Error, ErrorKind, Result};
 use cudarc::cublaslt::sys::{self, cublasLtMatrixLayout_t as Layout, cublasStatus_t as Status};
 use once_cell::sync::Lazy;
 use parking_lot::{Mutex, MutexGuard};
@@ -118,6 +118,12 @@ impl Blas {
 /// Whether the library was found.
 pub(crate) fn is_present() -> bool {
     FOUND.is_ok()
+}
+
+/// Whether the library adds a bias to the sums of a product before it rounds them to `result`. Of half precision it may not,
+/// where rows of so many columns are no multiples of 16 bytes.
+pub fn adds_bias(result: DType, columns: usize) -> bool {
+    !result.is_half() || (columns * result.size()).is_multiple_of(16)
 }
 
 /// Puts a product on the device's stream; `words` are the addresses of the right and left operand, as the library orders

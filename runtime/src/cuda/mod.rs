@@ -21,8 +21,8 @@ mod peer;
 mod record;
 mod verdict;
 
-pub use blas::Activation;
 pub(crate) use blas::describe as describe_cublas;
+pub use blas::{Activation, adds_bias};
 pub(crate) use blas::{Request, is_present as multiplies, multiply};
 pub(crate) use context::{Context, context};
 pub(crate) use copy::{device_to_device, device_to_host, host_to_device};

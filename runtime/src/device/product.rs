@@ -74,9 +74,7 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
     if !p.dtype.is_float() || !(wide || p.result == p.dtype) || i32::try_from(p.count).is_err() {
         return Ok(false);
     }
-    // Of rows that are no multiples of 16 bytes, the library may round sums before it adds a bias.
-    let ragged = !(n * p.result.size()).is_multiple_of(16);
-    if p.bias.is_some() && p.dtype.is_half() && ragged {
+    if p.bias.is_some() && !cuda::adds_bias(p.result, n) {
         return Ok(false);
     }
     // Row-major matrices are the transposes of the library's: cᵀ = bᵀ·aᵀ.
