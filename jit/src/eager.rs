@@ -16,19 +16,20 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
     run_releasing(graph, inputs.to_vec(), scalars)
 }
 
-/// The same, and each input goes after its last use, as in eager mode where nobody else holds it.
+/// Runs every node of the graph by itself, as [`run_eagerly`] does, and releases each input after its last use, as in eager mode
+/// where nobody else holds it.
 ///
 /// # Errors
-/// As there.
+/// The first operator's error, with its place in the user's program.
 pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> Result<Vec<Array>> {
     let _environment = FloatEnvironment::standard();
     run_nodes(graph, inputs, scalars, &graph.device())
 }
 
-/// The same on ready-made kernels alone: where compiling failed.
+/// Runs every node of the graph on ready-made kernels alone: where compiling failed.
 ///
 /// # Errors
-/// As there.
+/// The first operator's error, with its place in the user's program.
 pub(crate) fn run_ready_made(
     graph: &Graph,
     inputs: Vec<Array>,

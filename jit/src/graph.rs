@@ -20,7 +20,7 @@ pub enum Precision {
 /// How a value of a half type, which is computed in binary32, is read; [`simplify`](crate::simplify::simplify) decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rounding {
-    /// As computed where a kernel computes it, rounded where it lies in memory.
+    /// The value is unrounded where a kernel computes it, and rounded where it lies in memory.
     #[default]
     Stored,
     /// Rounded, in memory or not.
@@ -75,7 +75,7 @@ pub struct InputSpec {
     pub layout: Layout,
     /// The element type.
     pub dtype: DType,
-    /// Where it lies.
+    /// The device that holds it.
     pub device: Device,
 }
 

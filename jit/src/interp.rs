@@ -115,7 +115,7 @@ impl<'a> Memory<'a> {
     /// Runs a loop nest and stores its node.
     ///
     /// # Errors
-    /// As [`interpret`].
+    /// The errors of [`interpret`].
     pub fn run_nest(&mut self, nest: &LoopNest) -> Result<()> {
         self.run(&FusedNode::of(0, nest), &[nest.node])
     }
@@ -123,7 +123,7 @@ impl<'a> Memory<'a> {
     /// Runs a fused node and stores those of its nodes that are in `stored`.
     ///
     /// # Errors
-    /// As [`interpret`].
+    /// The errors of [`interpret`].
     pub fn run(&mut self, node: &FusedNode, stored: &[ValueId]) -> Result<()> {
         let written = Frame::new(self, node).run(stored)?;
         for (id, array) in written {
@@ -200,7 +200,7 @@ impl<'a> Memory<'a> {
         )))
     }
 
-    /// How a stored node lies in memory: a part of another as far apart as there, with nothing between.
+    /// How a stored node lies in memory: dense, but for a part of a larger value, which has the strides of its window there.
     fn layout(&self, id: ValueId) -> Layout {
         match self.pieces.and_then(|pieces| pieces.get(&id)) {
             Some(Piece { window, .. }) => {

@@ -126,7 +126,7 @@ pub fn run_operator(
 /// An operator that stays a step of a plan: by a library of the device, else by the host.
 ///
 /// # Errors
-/// As [`run_operator`].
+/// The errors of [`run_operator`].
 pub(crate) fn call(
     device: &Device,
     op: &Op,
@@ -140,7 +140,7 @@ pub(crate) fn call(
 /// A convolution of a device, and what follows it, as one call of its library; `None` where that has no such form.
 ///
 /// # Errors
-/// As [`run_operator`].
+/// The errors of [`run_operator`].
 pub(crate) fn convolve(op: &Correlation, args: &[Arg], after: &After<'_>) -> Result<Option<Array>> {
     cuda::convolution::run(op, args, after, &dense)
 }
@@ -212,10 +212,11 @@ fn graph(device: &Device, op: &Op, args: &[Arg]) -> Result<Graph> {
     Ok(graph)
 }
 
-/// As [`run_operator`], with a look at the result where that is asked for (scheduler K-17).
+/// Runs one operator as [`run_operator`] does, and looks for NaN in the result where `FERROTRACE_NANS` asks for it (scheduler
+/// K-17).
 ///
 /// # Errors
-/// As there; a NaN or an infinity made of finite operands.
+/// The errors of [`run_operator`]; a NaN or an infinity made of finite operands.
 pub(crate) fn checked(
     device: &Device,
     op: &Op,

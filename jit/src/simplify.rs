@@ -210,10 +210,10 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
     simplify_for(graph, &Policy::of(&graph.device()))
 }
 
-/// As [`simplify`], by a policy: what its target has no ready-made kernel for is decomposed.
+/// Simplifies a graph as [`simplify`] does, by a policy: operators for which its target has no ready-made kernel are decomposed.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`simplify`].
 pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
     let mut live = vec![false; graph.nodes().len()];
     for output in graph.outputs() {

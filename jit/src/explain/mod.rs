@@ -78,9 +78,9 @@ pub struct CombinedInfo {
 struct StepInfo {
     /// Operators it computes, those that are not stored included.
     name: String,
-    /// Its position among the kernels; none for a call.
+    /// The step's position among the kernels; none for a call.
     kernel: Option<usize>,
-    /// That of the kernel that computes an operand of its product.
+    /// The position among the kernels of the one that computes an operand of this step's product.
     before: Option<usize>,
     traffic: Traffic,
     operations: u64,
@@ -190,7 +190,7 @@ fn origins(draft: &Draft, nodes: &[ValueId]) -> String {
     text
 }
 
-/// The same of every step, as comments of C.
+/// For every step, the operators it computes and their lines in the program, as comments of C.
 pub(crate) fn comments(draft: &Draft) -> Vec<String> {
     let groups = groups::steps_of_nodes(draft);
     let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
@@ -340,25 +340,25 @@ impl Explanation {
         }
     }
 
-    /// The same, with what is said of the plan's place in the cache.
+    /// This explanation, with what is said of the plan's place in the cache.
     pub fn with_key(mut self, key: String) -> Explanation {
         self.key = key;
         self
     }
 
-    /// The same, with what became of its launches on a device.
+    /// This explanation, with what became of the plan's launches on a device.
     pub(crate) fn with_graphs(mut self, graphs: Vec<(Range<usize>, GraphDecision)>) -> Explanation {
         self.graphs = graphs;
         self
     }
 
-    /// The same, with what was measured for the plan.
+    /// This explanation, with what was measured for the plan.
     pub(crate) fn with_measured(mut self, measured: Option<Arc<Measured>>) -> Explanation {
         self.measured = measured;
         self
     }
 
-    /// The same, with what of a compiled function was computed once.
+    /// This explanation, with what of a compiled function was computed once.
     pub fn with_folded(mut self, folded: Option<Arc<[Folded]>>) -> Explanation {
         self.folded = folded;
         self

@@ -12,7 +12,7 @@ const LOOKED_AT: usize = 32;
 pub(super) struct LastUse(Vec<u32>);
 
 impl LastUse {
-    /// That of a graph's values; outputs are used at the end.
+    /// The last users of a graph's values; outputs are used at the end.
     pub fn of(graph: &Graph) -> LastUse {
         let mut last = vec![0; graph.nodes().len()];
         for i in 0..last.len() {

@@ -27,8 +27,8 @@ struct Part {
     bytes: u64,
 }
 
-/// Decides for each stored concatenation whether its parts are written in place. Those that cannot be are copied; all
-/// of them are where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
+/// Decides for each stored concatenation whether its parts are written in place. Parts that cannot be are copied; all
+/// parts are copied where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
 /// is written in place if it would be stored: then only what surrounds it is left to fill.
 pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], policy: &Policy) {
     if !policy.target.pitched_results {

@@ -90,7 +90,7 @@ fn draft_of(recorded: Graph, mut graph: Graph, policy: &Policy) -> Result<Draft>
         Scheduled::Fused(fused) => Some((&**fused, &schedule.stored)),
         Scheduled::Call(_) => None,
     });
-    // Those of generated products are part of their kernels.
+    // On a device, what is computed before a generated product is part of the product's kernel.
     let prologues = schedule
         .prologues
         .values()

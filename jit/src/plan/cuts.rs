@@ -286,7 +286,7 @@ impl<'a> Cuts<'a> {
                 kept.insert(buffer, values);
             }
         }
-        // Those that keep one buffer go together.
+        // Values that keep one buffer alive are given up together.
         let mut buffers: Vec<usize> = kept.keys().copied().collect();
         buffers.sort_unstable();
         let mut seen: FxHashSet<usize> = FxHashSet::default();

@@ -33,9 +33,9 @@ struct Outputs {
 /// Where a kernel's results will go.
 #[derive(Default)]
 struct Targets {
-    /// Those that get memory.
+    /// Results that get memory of their own.
     fresh: SmallVec<[ValueId; 2]>,
-    /// Those that are written over dying buffers.
+    /// Results that are written over dying buffers.
     aliased: SmallVec<[(ValueId, Source); 2]>,
 }
 
@@ -46,7 +46,7 @@ struct Arguments<'a> {
     scalars: SmallVec<[u64; 8]>,
     /// Integers of kernels whose own are changed.
     params: Vec<i64>,
-    /// Where those of each kernel end in the three lists.
+    /// For each kernel, where its arguments end in the three lists.
     ends: SmallVec<[[usize; 3]; 1]>,
 }
 

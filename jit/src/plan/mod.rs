@@ -97,7 +97,7 @@ impl Step {
         }
     }
 
-    /// The same, to be changed.
+    /// The generated kernel, if there is one, to be changed.
     fn kernel_mut(&mut self) -> Option<&mut Emitted> {
         match self {
             Step::Launch(kernel) => Some(kernel),
@@ -161,9 +161,9 @@ pub struct Plan {
     draft: Draft,
     /// The kernel of each step that has one.
     kernels: Vec<Option<Arc<Kernel>>>,
-    /// Those of the draft's checks.
+    /// The kernels that check indices ahead of the plan, in the draft's order.
     checks: Vec<Arc<Kernel>>,
-    /// Those before products, by step.
+    /// For each step that is a product, the kernel that computes an operand of it, if one does.
     before: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
@@ -186,15 +186,15 @@ pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
     compile_with(graph, &policy)
 }
 
-/// As [`compile`], with other thresholds.
+/// Compiles a graph as [`compile`] does, with other thresholds.
 ///
 /// # Errors
-/// As there.
+/// The errors of [`compile`].
 pub fn compile_with(graph: Graph, policy: &Policy) -> Result<Arc<Plan>> {
     compile_as(graph, policy, None)
 }
 
-/// As [`compile_with`], with thresholds that were chosen by measuring.
+/// Compiles a graph as [`compile_with`] does, with thresholds that were chosen by measuring.
 pub(crate) fn compile_chosen(
     graph: Graph,
     policy: &Policy,

@@ -61,7 +61,7 @@ fn least_possible(footprints: &Footprints) -> u64 {
 struct Dependencies {
     /// For each step, those that write what it reads.
     before: Vec<Vec<usize>>,
-    /// The other way round.
+    /// For each step, those that read what it writes.
     after: Vec<Vec<usize>>,
     /// For each buffer, the steps that touch it.
     users: Vec<Vec<usize>>,

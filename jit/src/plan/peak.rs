@@ -32,9 +32,9 @@ pub(super) struct Footprints {
 /// The buffers of one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footprint {
-    /// Those read, each once.
+    /// The buffers that the step reads, each once.
     pub reads: Vec<usize>,
-    /// Those written, also in part, each once, in the order in which they get their memory.
+    /// The buffers that the step writes, also in part, each once, in the order in which they get their memory.
     pub writes: Vec<usize>,
     /// Pairs (written, read) that may share memory, the first that fits first.
     pub in_place: Vec<(usize, usize)>,
@@ -62,7 +62,7 @@ impl Footprint {
 }
 
 impl Footprints {
-    /// Those of a plan's steps. What lies in another's memory is part of that buffer.
+    /// The buffers of a plan's steps. A value that lies in another's memory is part of the other's buffer.
     pub fn of(
         graph: &Graph,
         policy: &Policy,
@@ -183,7 +183,8 @@ impl Footprints {
         self.held(order, donated, true).max().unwrap_or(0)
     }
 
-    /// The same at each step, with panels or without what steps need for themselves alone.
+    /// The bytes held at each step beyond those of the inputs, as [`peak`](Footprints::peak) counts them; without `panels` the panels
+    /// of products are not counted.
     pub fn held<'a>(
         &'a self,
         order: impl Iterator<Item = usize> + 'a,

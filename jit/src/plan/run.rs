@@ -80,7 +80,7 @@ impl Plan {
         Ok(())
     }
 
-    /// The same, told to no profile.
+    /// Launches one group of steps without timing it for a profile.
     pub(super) fn launch_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
         let group = &self.draft.launches.groups[at];
         if group.len() > 1 {
@@ -168,7 +168,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    /// Those of a draft's steps.
+    /// The places of the nodes that a draft's steps store.
     pub fn of(draft: &Draft) -> Places {
         let mut places = Places {
             of: vec![u32::MAX; draft.graph.nodes().len()],

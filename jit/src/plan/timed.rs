@@ -38,7 +38,7 @@ impl Plan {
     /// Runs the plan launch by launch; results are thrown away. The time of each launch.
     ///
     /// # Errors
-    /// As [`run`](Plan::run).
+    /// The errors of [`run`](Plan::run).
     pub(crate) fn run_timed(
         &self,
         inputs: Vec<PlanInput>,

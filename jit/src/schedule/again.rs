@@ -109,7 +109,7 @@ impl Fusion<'_> {
         (moved && held <= bytes + bytes / 4).then_some(found)
     }
 
-    /// The other kernels that read a value, if it is no result and all that read it are generated kernels.
+    /// The kernels beside its producer that read a value, if it is no result and all that read it are generated kernels.
     fn readers(&self, producer: NodeIndex, value: ValueId) -> Option<Vec<NodeIndex>> {
         let steps = &self.temporaries.get(&value)?.read;
         let mut readers: Vec<NodeIndex> = steps.iter().map(|&step| self.owner[step]).collect();

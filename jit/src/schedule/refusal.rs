@@ -5,13 +5,13 @@ use std::fmt;
 /// A reason not to fuse a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// One of them is a ready-made kernel (L-04).
+    /// One of the two nodes is a ready-made kernel (L-04).
     Opaque,
     /// As many fusions were done as `FERROTRACE_FUSE_LIMIT` says (codegen B1.5).
     Limit,
-    /// One is to be a kernel of its own: a barrier follows it (L-08).
+    /// One node is to be a kernel of its own: a barrier follows it (L-08).
     Barrier,
-    /// They run on different devices (L-09).
+    /// The two nodes run on different devices (L-09).
     Device,
     /// Their loops cover different extents, and no reordering or splitting makes them agree (L-30 to L-32, L-40); how
     /// they differ on a buffer that both touch.
@@ -22,7 +22,7 @@ pub enum Refusal {
     NodeBetween,
     /// Nothing is saved: they share no data, or too few bytes (L-13, L-17).
     NoSharedData,
-    /// They lie too far apart in the trace (L-16).
+    /// The two nodes lie too far apart in the trace (L-16).
     Distance,
     /// Too many nests in one kernel (L-14).
     TooManyNests,
@@ -45,7 +45,7 @@ pub enum Refusal {
     SplitScan,
     /// The position of a NaN is searched for in a second walk over the row, which has no running values of a scan.
     ScannedSearch,
-    /// It reduces, reads or stores across the rows and columns of the product before it (codegen A10.2).
+    /// The kernel reduces, reads or stores across the rows and columns of the product before it (codegen A10.2).
     AcrossPanels,
     /// A product of integers, of half-precision numbers, or with a vector: none is computed by panels.
     NoPanels,
@@ -57,9 +57,9 @@ pub enum Refusal {
     NoTemplate,
     /// Attention over more than its kernels hold in registers.
     TooWide,
-    /// It has other readers than the product, or other results (T-03).
+    /// The kernel before a product has other readers than the product, or other results (T-03).
     SeveralUses,
-    /// It reads more than it stores (T-04).
+    /// The kernel before a product reads more than it stores (T-04).
     ReadsMore,
     /// The product is so large that its operand's traffic does not weigh, or too small to be cut.
     NotWorthwhile,

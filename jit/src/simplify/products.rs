@@ -33,7 +33,7 @@ impl Simplifier<'_> {
             false => (b, right.rank().saturating_sub(2)),
         };
         let once = products > 0 && products == self.shape(matrix).numel();
-        // Those of stacks may be parts of attention.
+        // A product of stacks of matrices may be a part of attention, whose kernel needs it as a product.
         let lead = |s: &Shape| s[..s.rank().saturating_sub(2)].iter().product::<usize>();
         let alone = lead(left) == 1 && lead(right) == 1;
         inner > 1 && once && alone && self.is_unit_stride(matrix, dim)

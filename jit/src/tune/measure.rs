@@ -15,7 +15,7 @@ pub trait Clock: Sync + std::fmt::Debug {
     /// Does `run`, which launches group `group` of the draft's launches once, and says how long that took.
     ///
     /// # Errors
-    /// Those of `run`.
+    /// The errors of `run`.
     fn time(
         &self,
         draft: &Draft,

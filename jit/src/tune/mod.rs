@@ -28,13 +28,13 @@ pub use report::{Measured, Outcome, Row};
 /// What is not undone must be faster by this part of what it replaces: more than the medians of equal kernels differ.
 const MARGIN: f64 = 0.02;
 
-/// As [`compile_with`], of the schedule that is fastest: as it was measured before, else as it is
+/// Compiles a graph as [`compile_with`] does, with the schedule that is fastest: as it was measured before, else as it is
 /// measured now with `trial`. Without one nothing is run.
 ///
 /// Every number is what the planner's own schedule gives, but for the rounding of [`Precision::Fast`](crate::Precision).
 ///
 /// # Errors
-/// As there. A failure of a candidate, or while it runs, is none: the candidate is not chosen.
+/// The errors of [`compile_with`]. A candidate that fails to compile or to run is no error: it is not chosen.
 pub fn compile_measured(
     graph: Graph,
     policy: &Policy,
@@ -110,7 +110,7 @@ struct Session<'a> {
     /// By candidate; the first changes nothing.
     choices: Vec<Choice>,
     timed: Vec<Timed>,
-    /// Those that could not even be planned.
+    /// The candidates that could not be planned.
     refused: Vec<Row>,
 }
 
@@ -245,7 +245,7 @@ impl<'a> Session<'a> {
             let best = gains.max_by(|a, b| a.0.total_cmp(&b.0));
             if self.timed[0].failure().is_none() {
                 chosen = best.map_or(0, |(_, at)| at);
-                // The others were timed beside the first round's.
+                // The finalists have been timed again, beside each other: their rows show these times.
                 finals[1..]
                     .iter()
                     .for_each(|&at| rows[at - 1] = self.row(at));
