@@ -690,9 +690,13 @@ mod tests {
             let y = (&held + v(&[2.0, 0.0])) * v(&[3.0, 0.0]);
             assert_eq!(given(&[&y]), [2.0, 3.0]);
             // A node that stays recorded needs its data.
-            let lazy = v(&[4.0, 0.0]) * 2.0;
+            let lazy = v(&[4.0]).expand([2]) * 2.0;
             let y = &lazy + v(&[5.0, 0.0]);
             assert_eq!(given(&[&y]), [5.0]);
+            // A node that would keep as much data as it has is stored, in the data's place.
+            let stored = v(&[8.0, 0.0]) * 2.0;
+            let y = &stored + v(&[9.0, 0.0]);
+            assert_eq!(given(&[&y]), [8.0, 9.0]);
             // A node that only an operation outside of the flush uses needs its data too.
             let inner = v(&[6.0, 0.0]) * 2.0;
             let (y, outside) = (&inner + v(&[7.0, 0.0]), &inner - 1.0);

@@ -70,8 +70,9 @@ fn is_library(op: &Op) -> bool {
 }
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
-/// those with a live handle, the costly ones and those that would keep more bytes alive than they have if they stayed
-/// recorded; of what pending operations alone hold, what would repeat a library call with a result as large as its own.
+/// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
+/// recorded; of what pending operations alone hold, what would repeat a library call with a result as large as its own; of both, what
+/// earlier flushes had to compute twice ([`is_state`]).
 ///
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
@@ -104,12 +105,14 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         if entry.held == Held::Operations {
             // They will need it; a handle may be one of a chain of calls.
             let kept = repeated.of(number, collected, is_output);
-            is_output[number] = elements > 0 && kept >= elements;
+            is_output[number] =
+                elements > 0 && kept >= elements || is_state(collected, number, is_output);
             continue;
         }
-        let costly = facts.op.as_ref().is_some_and(is_costly) || is_state(collected, number);
+        let costly =
+            facts.op.as_ref().is_some_and(is_costly) || is_state(collected, number, is_output);
         let bytes = elements.saturating_mul(facts.dtype.size());
-        is_output[number] = costly || search.keeps_more_than(number, bytes, is_output);
+        is_output[number] = costly || search.keeps_as_much_as(number, bytes, is_output);
     }
 }
 
@@ -150,31 +153,29 @@ fn remember(place: Place) {
 
 /// Marks what an earlier flush computed and something outside of the collection needs: what a loop reads of its state at
 /// each step is computed from the step before, however long it runs. The places that recorded it are noted, and what they
-/// recorded last is stored instead where a tensor holds it: the next step then begins from there.
+/// recorded last is stored instead where something holds it: the next step then begins from there.
 pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
     let mut found = is_output.to_vec();
     mark_computed(collected, &mut found);
     for number in (0..found.len()).filter(|&n| found[n] && !is_output[n]) {
         remember(Place::of(collected.entry_node(number as u32)));
     }
-    for (number, output) in is_output.iter_mut().enumerate() {
-        *output |= is_state(collected, number);
+    for number in 0..is_output.len() {
+        is_output[number] = is_output[number] || is_state(collected, number, is_output);
     }
     mark_computed(collected, is_output);
 }
 
-/// Whether a tensor holds a value of which those before had to be computed twice.
-fn is_state(collected: &Collected, number: usize) -> bool {
+/// Whether a tensor or a pending operation holds a value, and earlier values of its place had to be computed twice.
+fn is_state(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
     let entry = collected.entries[number];
-    if entry.held != Held::Handles {
+    if entry.held == Held::Nothing {
         return false;
     }
-    let node = collected.node(entry.place);
-    let reads = |edge: &Edge| !matches!(edge, Edge::Slot(_));
-    let computes = !node.facts.op().is_view() && collected.entry_edges(number).iter().any(reads);
+    let place = || Place::of(collected.node(entry.place));
     // A thread that ends remembers nothing.
-    let known = REPEATED.try_with(|repeated| repeated.borrow().contains(&Place::of(node)));
-    computes && known.unwrap_or(false)
+    let known = REPEATED.try_with(|repeated| repeated.borrow().contains(&place()));
+    known.unwrap_or(false) && is_worth_storing(collected, number, is_output)
 }
 
 /// Marks the values that an earlier flush computed and that something outside of the collection needs. Of several in a row
@@ -255,8 +256,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether the node would keep more than `bytes` alive; if not, what it keeps is marked.
-    fn keeps_more_than(&mut self, number: usize, bytes: usize, is_output: &[bool]) -> bool {
+    /// Whether the node would keep `bytes` or more alive, so that storing it costs no memory; if not, what it keeps is marked.
+    fn keeps_as_much_as(&mut self, number: usize, bytes: usize, is_output: &[bool]) -> bool {
         let mut stack = vec![number];
         let (mut nodes, mut leaves) = (vec![number], Vec::new());
         let mut kept = 0usize;
@@ -281,7 +282,7 @@ impl Search<'_> {
                 }
             }
             self.budget = self.budget.saturating_sub(1);
-            if kept > bytes || self.budget == 0 {
+            if kept >= bytes && kept > 0 || self.budget == 0 {
                 nodes.iter().for_each(|&n| self.seen[n] = false);
                 leaves.iter().for_each(|&n| self.charged[n] = false);
                 return true;
