@@ -188,3 +188,59 @@ fn kalman_filter() {
     }
     .check();
 }
+
+/// Steps of a beam search: the best 4 of all continuations of 4 sequences, by scores of pairs of words.
+fn beams(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [scores, words, pairs] = <[Tensor; 3]>::try_from(s).expect("three tensors");
+    let count = pairs.dims()[0];
+    let last = words.at((.., -1));
+    let all = scores.unsqueeze(1) + pairs.log_softmax(1).index_select(0, &last);
+    let (best, at) = all.flatten(0, 1).topk(4, 0, true);
+    let (parent, word) = (at.floor_divide(count as i64), &at % count as i64);
+    let length = words.dims()[1];
+    let before = words.gather(0, &parent.unsqueeze(1).expand([4, length]));
+    let words = Tensor::cat([before.at((.., 1..)), word.unsqueeze(1)], 1);
+    vec![&best - best.max(0), words, pairs]
+}
+
+#[test]
+fn beam_search() {
+    Program {
+        state: || {
+            let words = Tensor::arange(0, 24, 1, I64, &Device::cpu()).reshape([4, 6]);
+            vec![noise(&[4], 5), words % 12, noise(&[12, 12], 2)]
+        },
+        step: beams,
+        steps: 24,
+        expected: BEAMS,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
+/// A filter by particles, which are drawn again by evenly spread positions in their weights' running sum.
+fn particles(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [at, time, spread] = <[Tensor; 3]>::try_from(s).expect("three tensors");
+    let n = at.numel();
+    let moved = &at * 0.9 + (&time * 0.3).sin() + &spread * 0.1;
+    let weights = ((&moved - (&time * 0.2).cos()).square() * -2.0).exp();
+    let running = weights.cumsum(0);
+    let evenly = Tensor::arange(0, n as i64, 1, F64, &Device::cpu()) + 0.5;
+    let drawn = running.searchsorted(evenly * (running.at(-1) / n as f64), false);
+    vec![moved.index_select(0, &drawn), time + 1.0, spread.roll(7, 0)]
+}
+
+#[test]
+fn particle_filter() {
+    Program {
+        state: || {
+            let time = Tensor::scalar(0.0, F64, &Device::cpu());
+            vec![noise(&[100], 0), time, noise(&[100], 1)]
+        },
+        step: particles,
+        steps: 24,
+        expected: PARTICLES,
+        tolerance: 1e-11,
+    }
+    .check();
+}

@@ -233,6 +233,52 @@ def recurrent(h, c, xs, w, u):
     return h, c, xs, w, u
 
 
+def rolling(last, time, told):
+    windows = np.lib.stride_tricks.sliding_window_view(last, 8)
+    mean = windows.mean(1)
+    came = np.sin(0.7 * time) + 0.5 * np.sort(last)[len(last) // 2] + 0.25 * mean[-1]
+    return np.append(last[1:], came), time + 1, np.array([mean, windows.std(1, ddof=1)])
+
+
+def levinson(r):
+    # The normal equations of the greatest order, whose error the first element is.
+    n = len(r) - 1
+    matrix = r[np.abs(np.subtract.outer(np.arange(n), np.arange(n)))]
+    a = np.linalg.solve(matrix, -r[1:])
+    return [0.75 * r + 0.05 * np.abs(np.append(r[0] + a @ r[1:], a))]
+
+
+def beams(scores, words, pairs):
+    logs, found = log_softmax(pairs, 1), []
+    for i in range(4):
+        for w in range(len(pairs)):
+            found.append((scores[i] + logs[words[i, -1], w], -len(found), i, w))
+    best = sorted(found, reverse=True)[:4]
+    words = np.array([[*words[i, 1:], w] for _, _, i, w in best])
+    return np.array([b[0] - best[0][0] for b in best]), words, pairs
+
+
+def particles(at, time, spread):
+    at = 0.9 * at + np.sin(0.3 * time) + 0.1 * spread
+    running = np.exp(-2 * (at - np.cos(0.2 * time)) ** 2).cumsum()
+    drawn = np.searchsorted(running, (np.arange(len(at)) + 0.5) * running[-1] / len(at))
+    return at[drawn], time + 1, np.roll(spread, 7)
+
+
+def both_ways(xs, w, u, b):
+    def walk(way, order):
+        h, states = np.zeros((xs.shape[1], u.shape[2])), {}
+        for t in order:
+            x, y = xs[t] @ w[way].T + b[way], h @ u[way].T
+            (xr, xz, xn), (hr, hz, hn) = np.split(x, 3, axis=1), np.split(y, 3, axis=1)
+            r, z = 1 / (1 + np.exp(-xr - hr)), 1 / (1 + np.exp(-xz - hz))
+            h = states[t] = (1 - z) * np.tanh(xn + r * hn) + z * h
+        return np.stack([states[t] for t in range(len(xs))])
+
+    forth, back = walk(0, range(len(xs))), walk(1, reversed(range(len(xs))))
+    return np.concatenate([forth, back], 2) + 0.5 * xs, w, u, b
+
+
 print("//! What NumPy gives: printed by `expected.py`.\n")
 show("LIFE", life, 24, (noise(34, 34) > 0.7).astype(int))
 show("RED_BLACK", red_black, 24, noise(30, 30), noise(30, 30, seed=3))
@@ -258,3 +304,10 @@ show("EXPERTS", experts, 8, noise(20, 8), noise(8, 5, seed=1), noise(5, 8, 8, se
 state = np.zeros((3, 8))
 gates = noise(32, 5, seed=1) * 0.2, noise(32, 8, seed=2) * 0.2
 show("RECURRENT", recurrent, 8, state, state, noise(30, 3, 5), *gates)
+show("ROLLING", rolling, 24, noise(40), np.zeros(1), noise(2, 33, seed=1))
+show("LEVINSON", levinson, 8, 1 / (np.arange(24) + 1))
+words = np.arange(24).reshape(4, 6) % 12
+show("BEAMS", beams, 24, noise(4, seed=5), words, noise(12, 12, seed=2))
+show("PARTICLES", particles, 24, noise(100), 0.0, noise(100, seed=1))
+gates = noise(2, 12, 8, seed=1) * 0.2, noise(2, 12, 4, seed=2) * 0.2, noise(2, 12, seed=3) * 0.1
+show("BOTH_WAYS", both_ways, 8, noise(15, 3, 8), *gates)

@@ -134,3 +134,43 @@ fn recurrent_layer() {
     }
     .check();
 }
+
+/// A recurrent layer with update and reset gates, of which one half walks the inputs backwards.
+fn both_ways(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [inputs, w, u, bias] = <[Tensor; 4]>::try_from(s).expect("four tensors");
+    let length = inputs.dims()[0] as isize;
+    let walk = |way: isize, order: Vec<isize>| {
+        let (w, u, bias) = (w.at(way), u.at(way), bias.at(way));
+        let mut h = Tensor::zeros([inputs.dims()[1], u.dims()[1]], F64, &Device::cpu());
+        let mut states = Vec::new();
+        for t in order {
+            let x = inputs.at(t).linear(&w, Some(&bias)).chunk(3, 1);
+            let from = h.linear(&u, None).chunk(3, 1);
+            let (reset, update) = ((&x[0] + &from[0]).sigmoid(), (&x[1] + &from[1]).sigmoid());
+            let new = (&x[2] + reset * &from[2]).tanh();
+            h = (1.0 - &update) * new + update * &h;
+            states.push(h.clone());
+        }
+        states
+    };
+    let forth = walk(0, (0..length).collect());
+    let mut back = walk(1, (0..length).rev().collect());
+    back.reverse();
+    let states = Tensor::cat([Tensor::stack(forth, 0), Tensor::stack(back, 0)], 2);
+    vec![states + &inputs * 0.5, w, u, bias]
+}
+
+#[test]
+fn recurrent_layer_both_ways() {
+    Program {
+        state: || {
+            let (w, u) = (noise(&[2, 12, 8], 1) * 0.2, noise(&[2, 12, 4], 2) * 0.2);
+            vec![noise(&[15, 3, 8], 0), w, u, noise(&[2, 12], 3) * 0.1]
+        },
+        step: both_ways,
+        steps: 8,
+        expected: BOTH_WAYS,
+        tolerance: 1e-12,
+    }
+    .check();
+}

@@ -120,3 +120,58 @@ fn wavelet_transform() {
     }
     .check();
 }
+
+/// The last numbers of a signal, of which one comes and one goes: their median, and mean and deviation of each window of 8.
+fn rolling(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [last, time, told] = <[Tensor; 3]>::try_from(s).expect("three tensors");
+    let windows = last.unfold(0, 8, 1);
+    let (deviation, mean) = windows.var_mean(1, 1);
+    let half = last.numel() as isize / 2;
+    let median = last.sort(0, false).0.at(half..half + 1);
+    let came = (&time * 0.7).sin() + median * 0.5 + mean.at(-1) * 0.25;
+    let told = told.assign((0, ..), &mean);
+    let told = told.assign((1, ..), &deviation.sqrt());
+    vec![Tensor::cat([last.at(1..), came], 0), time + 1.0, told]
+}
+
+#[test]
+fn rolling_windows() {
+    Program {
+        state: || {
+            let time = Tensor::zeros([1], F64, &Device::cpu());
+            vec![noise(&[40], 0), time, noise(&[2, 33], 1)]
+        },
+        step: rolling,
+        steps: 24,
+        expected: ROLLING,
+        tolerance: 1e-11,
+    }
+    .check();
+}
+
+/// Levinson and Durbin's recursion: the filter of each order from that of the order before.
+fn levinson(s: Vec<Tensor>) -> Vec<Tensor> {
+    let r = &s[0];
+    let mut filter = (-r.at(1..2)) / r.at(0..1);
+    let mut error = r.at(0..1) * (1.0 - filter.square());
+    for order in 1..r.numel() as isize - 1 {
+        let known = r.at(1..order + 1).flip(0);
+        let next = -(r.at(order + 1..order + 2) + (&filter * known).sum_keepdim(0)) / &error;
+        filter = Tensor::cat([&filter + &next * filter.flip(0), next.clone()], 0);
+        error *= 1.0 - next.square();
+    }
+    let filter = Tensor::cat([error, filter], 0);
+    vec![r * 0.75 + filter.abs() * 0.05]
+}
+
+#[test]
+fn linear_prediction() {
+    Program {
+        state: || vec![1.0 / (Tensor::arange(0, 24, 1, F64, &Device::cpu()) + 1.0)],
+        step: levinson,
+        steps: 8,
+        expected: LEVINSON,
+        tolerance: 1e-10,
+    }
+    .check();
+}
