@@ -3,9 +3,9 @@
 use super::index::fits_32_bits;
 use super::kernel::Writer;
 use super::name::Param;
-use super::value::memory_type;
 use crate::body::{BodyOp, Source, Value};
 use crate::emit::Pointer;
+use crate::print::cuda::memory_type;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::scalar_type;
 use ferrotrace_runtime::DType;

@@ -5,9 +5,15 @@ use super::kernel::Writer;
 use super::reduce::Reduction;
 use super::shape::Form;
 use super::stage::Loop;
-use super::value::memory_type;
-use crate::body::{BodyOp, Value};
+use crate::body::{BodyOp, Source, Value};
+use crate::expr::Var;
+use crate::kernel::ir::{
+    self, Axis, Block, Cached, Expr, Extent, Function, Local, Name, Part, Stmt, Type, ValueType,
+};
+use crate::print::cuda::memory_type;
+use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 impl Writer<'_> {
     /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
@@ -34,9 +40,11 @@ impl Writer<'_> {
     /// Loads what more than one loop of a row needs, of the values of this one: the row, or the chunks of some turns.
     pub(super) fn keep(&mut self, out: &mut String, threads: u32, values: &[Value]) {
         let (lanes, turns) = (self.shape.lanes, self.shape.turns.max(self.shape.batch));
-        let mut chunk = String::new();
-        self.decode_chunk(&mut chunk);
-        let (again, span) = (self.reads_again(values), self.span());
+        let mut chunk = self.decode_chunk();
+        let cached = match self.reads_again(values) {
+            true => Cached::Stays,
+            false => Cached::Leaves,
+        };
         for v in self.shape.kept.clone() {
             if !values.contains(&v) {
                 continue;
@@ -44,12 +52,12 @@ impl Writer<'_> {
             let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op else {
                 continue;
             };
-            let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-            let index = self.indices[&v].at(Position::Chunk);
+            let ty = memory_type(dtype);
             let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
-            let load = if again { "ft_load" } else { "ft_load_last" };
-            let _ = writeln!(chunk, "    {load}(h{v}[k], {pointer} + {index}, {span});");
+            let kept = Expr::from(Name::of(Part::Kept, v)).element(Local::Held);
+            chunk.push(self.load_elements(kept, v, source, cached));
         }
+        let chunk = self.lines(&chunk, 4);
         out.push_str(&self.turns(threads, &chunk));
         for v in &self.shape.saved {
             let _ = writeln!(out, "  float k{v}[{turns}][{lanes}];");
@@ -57,50 +65,60 @@ impl Writer<'_> {
     }
 
     /// Where chunk `c` of a row lies: the positions of its first element, and how many count.
-    pub(super) fn decode_chunk(&mut self, out: &mut String) {
-        let lanes = self.shape.lanes;
-        let first = self.node.iter.len();
-        let last = self.extents.len() - 1;
+    pub(super) fn decode_chunk(&mut self) -> Block {
+        let mut out = Block::new();
+        let lanes = self.shape.lanes as i64;
+        let (first, last) = (self.node.iter.len(), self.extents.len() - 1);
+        let chunk = || Expr::from(Local::Index);
+        let column = |value| Stmt::constant(Local::Column, Type::INDEX, value);
         if self.shape.tile.is_some() {
-            out.push_str("    const ft_int j = c0 + tc;\n");
+            out.push(column(Expr::text("c0 + tc")));
         } else if self.shape.shifted.is_some() {
-            let _ = writeln!(out, "    const ft_int j = c * {lanes} - shift;");
+            out.push(column(chunk() * lanes - Local::Shift));
         } else if first == last {
-            let _ = writeln!(out, "    const ft_int j = c * {lanes};");
+            out.push(column(chunk() * lanes));
         } else {
             let line = self.divisor(self.shape.line as i64);
-            let _ = writeln!(
-                out,
-                "    const ft_int j = c % {line} * {lanes}; ft_int walked = c / {line};"
-            );
-            for v in (first + 1..last).rev() {
-                let n = self.divisor(self.extents[v] as i64);
-                let _ = writeln!(
-                    out,
-                    "    const ft_int i{v} = walked % {n}; walked = walked / {n};"
-                );
-            }
-            let _ = writeln!(out, "    const ft_int i{first} = walked;");
+            out.push(column(chunk() % line * lanes));
+            let walked = Name::from(Local::Chunks);
+            out.push(Stmt::variable(walked, Type::INDEX, chunk() / line));
+            self.take_apart(&mut out, walked, first..last);
         }
-        let on = match self.scans && !self.full_tiles() {
-            true => "!on ? 0 : ",
-            false => "",
-        };
+        let count = |value| Stmt::constant(Local::Count, Type::INT, value);
+        let last = self.extents[last];
+        if self.middle || !self.has_heads() && last.is_multiple_of(lanes as usize) {
+            out.push(count(self.on_row(Expr::Integer(lanes))));
+            return out;
+        }
+        let left = Expr::from(self.param(last as i64)) - Local::Column;
+        let left = left.least(lanes).cast(Type::INT);
         if self.has_heads() {
-            let n = self.param(self.extents[last] as i64);
-            let _ = writeln!(
-                out,
-                "    const int m = (int)ft_least({n} - j, {lanes}), h = (int)ft_most(-j, 0);"
-            );
-        } else if self.middle || self.extents[last].is_multiple_of(lanes) {
-            let _ = writeln!(out, "    const int m = {on}{lanes};");
+            let head = (-Expr::from(Local::Column)).greatest(0).cast(Type::INT);
+            out.extend([count(left), Stmt::constant(Local::Head, Type::INT, head)]);
         } else {
-            let n = self.param(self.extents[last] as i64);
-            let _ = writeln!(
-                out,
-                "    const int m = {on}(int)ft_least({n} - j, {lanes});"
-            );
+            out.push(count(self.on_row(left)));
         }
+        out
+    }
+
+    /// How many elements of a chunk count, none where it is beyond the row.
+    fn on_row(&self, count: Expr) -> Expr {
+        match self.scans && !self.full_tiles() {
+            true => (!Expr::from(Local::OnRow)).choose(0, count),
+            false => count,
+        }
+    }
+
+    /// The variables of a part of the loop nest from their number, which is left in `rest`.
+    pub(super) fn take_apart(&mut self, out: &mut Block, rest: Name, variables: Range<usize>) {
+        let of = |v: usize| Name::Loop(Var(v as u32));
+        let first = variables.start;
+        for v in variables.skip(1).rev() {
+            let n = self.divisor(self.extents[v] as i64);
+            out.push(Stmt::constant(of(v), Type::INDEX, Expr::from(rest) % n));
+            out.push(Stmt::assign(rest, Expr::from(rest) / n));
+        }
+        out.push(Stmt::constant(of(first), Type::INDEX, rest));
     }
 
     /// Whether chunks may begin before their row.
@@ -109,11 +127,17 @@ impl Writer<'_> {
     }
 
     /// The elements of a chunk that an access is of: where they end and begin.
-    pub(super) fn span(&self) -> &'static str {
-        match self.has_heads() {
-            true => "m, h",
-            false => "m",
-        }
+    pub(super) fn span(&self) -> impl Iterator<Item = Expr> {
+        let head = self.has_heads().then_some(Local::Head);
+        [Local::Count].into_iter().chain(head).map(Expr::from)
+    }
+
+    /// Loads the elements of a chunk.
+    fn load_elements(&self, to: Expr, v: Value, source: Source, cached: Cached) -> Stmt {
+        let index = self.indices[&v].at(Position::Chunk);
+        let place = Expr::from(self.pointer(source)) + index;
+        let arguments = [to, place].into_iter().chain(self.span());
+        Stmt::Call(Expr::call(Function::LoadChunk(cached), arguments))
     }
 
     /// A loop over a long row whose first and last chunks, alone, may not be whole: the others without a thought of
@@ -146,55 +170,67 @@ impl Writer<'_> {
     }
 
     /// The whole loads of a chunk that a thread does not keep.
-    pub(super) fn load_chunk(&mut self, out: &mut String, l: &Loop) {
-        let (lanes, span) = (self.shape.lanes, self.span());
+    pub(super) fn load_chunk(&self, out: &mut Block, l: &Loop) {
+        let extent = Extent::Aligned(self.shape.lanes as u32);
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
                 && self.whole.contains(&v)
                 && !self.shape.kept.contains(&v)
             {
-                let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-                let index = self.indices[&v].at(Position::Chunk);
-                let _ = writeln!(
-                    out,
-                    "    __align__(16) {ty} g{v}[{lanes}]; ft_load(g{v}, {pointer} + {index}, {span});"
-                );
+                let loaded = Name::of(Part::Loaded, v);
+                out.push(Stmt::array(loaded, ValueType::Memory(dtype), extent));
+                out.push(self.load_elements(loaded.into(), v, source, Cached::Stays));
             }
         }
     }
 
+    /// A loop over the elements `l` of a chunk.
+    pub(super) fn each_element(&self, step: usize, body: impl Into<Block>) -> Stmt {
+        ir::Loop::over(Local::Lane, 0, self.shape.lanes as i64)
+            .of_type(ValueType::Scalar(DType::I32))
+            .along(Axis::Lane)
+            .by(step)
+            .unrolled()
+            .each(body)
+    }
+
     /// The chunk of a loop of stage `s`: its whole loads, each element, its stores.
     pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
-        let (mut out, lanes) = (String::new(), self.shape.lanes);
         let stores = if self.silent { &[][..] } else { &l.stores };
-        self.decode_chunk(&mut out);
+        let mut out = self.decode_chunk();
         // A product's template loads before it calls.
         if self.given.is_none() && !self.gives {
             self.load_chunk(&mut out, l);
         }
         self.declare_stored(&mut out, stores);
         if s == 0 {
-            self.declare_elements(&mut out);
+            self.verbatim(&mut out, |w, text| w.declare_elements(text));
         }
-        let _ = writeln!(
-            out,
-            "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
-        );
-        self.element(&mut out, s, l, reductions);
-        self.element_stored(&mut out, stores);
-        out.push_str("    }\n");
+        let mut element = self.element(s, l, reductions);
+        self.element_stored(&mut element, stores);
+        out.push(self.each_element(1, element));
         if s == 0 {
-            self.take_pairs(&mut out);
+            self.verbatim(&mut out, |w, text| w.take_pairs(text));
         }
         if s == 0 && !self.moments.is_empty() {
-            out.push_str("    counted += m;\n");
+            out.push(Stmt::Verbatim("    counted += m;\n".to_owned()));
         }
         self.store_chunk(&mut out, stores);
-        out
+        self.lines(&out, 4)
+    }
+
+    /// Adds text that is not taken apart yet.
+    fn verbatim(&mut self, out: &mut Block, write: impl FnOnce(&mut Self, &mut String)) {
+        let mut text = String::new();
+        write(self, &mut text);
+        if !text.is_empty() {
+            out.push(Stmt::Verbatim(text));
+        }
     }
 
     /// What a loop of stage `s` computes and reduces of element `l`.
-    fn element(&mut self, out: &mut String, s: usize, l: &Loop, reductions: &[Reduction]) {
+    fn element(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> Block {
+        let mut out = Block::new();
         let at = self.in_chunk();
         let first = match self.shape.form {
             Form::Outer { .. } => "lo + ty",
@@ -205,28 +241,38 @@ impl Writer<'_> {
             let earlier = self.stages.loops[..s]
                 .iter()
                 .any(|l| l.compute.contains(&v));
+            let kept = || {
+                let kept = Expr::from(Name::of(Part::Row, v));
+                kept.element(Local::Held).element(Local::Lane)
+            };
             if saved && earlier {
                 // What it was computed from is left unused, and so not computed.
-                let _ = writeln!(out, "      const float v{v} = k{v}[k][l];");
+                let f32 = Type::scalar(DType::F32);
+                out.push(Stmt::constant(Name::value(v), f32, kept()));
                 continue;
             }
-            let text = self.statement(v, at);
-            out.push_str(&text);
-            self.take_shift(out, v, first);
+            out.push(self.statement(v, &at));
+            self.verbatim(&mut out, |w, text| w.take_shift(text, v, first));
             if s == 0 {
-                self.keep_element(out, v);
+                self.verbatim(&mut out, |w, text| w.keep_element(text, v));
             }
             if saved {
-                let _ = writeln!(out, "      k{v}[k][l] = v{v};");
+                out.push(Stmt::assign(kept(), Name::value(v)));
             }
         }
         for r in reductions {
             let position = self.position(r.id, at.position);
-            self.accumulate(out, r, &position, at.pad);
+            self.verbatim(&mut out, |w, text| {
+                w.accumulate(text, r, &position, "      ");
+            });
         }
         if self.gives {
-            let _ = writeln!(out, "      out[l] = l < m ? v{} : 0.0f;", self.unrounded(0));
+            let value = Expr::from(Name::value(self.unrounded(0)));
+            let counts = Expr::from(Local::Lane).less(Local::Count);
+            let given = counts.choose(value, Expr::float(DType::F32, 0.0));
+            out.push(Stmt::assign(Expr::text("out[l]"), given));
         }
+        out
     }
 
     /// Whether a loop after that of these values reads a row again.
@@ -246,7 +292,10 @@ impl Writer<'_> {
                 position: Some(e), ..
             } => {
                 let e = e.clone();
-                self.index(&e).at(at).to_string()
+                {
+                    let index = self.index(&e).at(at);
+                    self.text(&index)
+                }
             }
             _ => String::new(),
         }

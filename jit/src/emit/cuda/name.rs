@@ -1,5 +1,7 @@
-//! What a kernel's text calls its arguments and what it computes of them.
+//! A kernel's arguments and what it computes of them, as names of the kernel IR; for text that is not taken apart yet, also
+//! as they are spelled.
 
+use crate::kernel::ir::{Expr, Name};
 use std::fmt::{self, Display, Formatter};
 
 /// An integer argument, by its position.
@@ -39,6 +41,34 @@ impl Display for Place {
 impl Display for Base {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "b{}", self.0)
+    }
+}
+
+impl From<Param> for Expr {
+    fn from(name: Param) -> Expr {
+        // A kernel has far fewer than 2³² of anything.
+        Name::Param(name.0 as u32).into()
+    }
+}
+
+impl From<Divisor> for Expr {
+    fn from(name: Divisor) -> Expr {
+        // A kernel has far fewer than 2³² of anything.
+        Name::Divisor(name.0 as u32).into()
+    }
+}
+
+impl From<Place> for Expr {
+    fn from(name: Place) -> Expr {
+        // A kernel has far fewer than 2³² of anything.
+        Name::Pointer(name.0 as u32).into()
+    }
+}
+
+impl From<Base> for Expr {
+    fn from(name: Base) -> Expr {
+        // A kernel has far fewer than 2³² of anything.
+        Name::Base(name.0 as u32).into()
     }
 }
 

@@ -105,10 +105,10 @@ impl Writer<'_> {
     pub(super) fn take_pairs(&mut self, out: &mut String) {
         let lanes = self.shape.lanes;
         for Online { max, sum, .. } in self.online.clone() {
-            let exp = |w: &mut Self, x: &str| w.call("fast_exp", DType::F32, &[x]);
+            let exp = |w: &mut Self, x: &str| w.call("fast_exp", DType::F32, x);
             let scale = exp(self, &format!("a{max}[0] - to"));
             // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
-            let term = self.call("term_exp", DType::F32, &[&format!("x{max}[l] - z{max}")]);
+            let term = self.call("term_exp", DType::F32, &format!("x{max}[l] - z{max}"));
             let all = tree(&format!("x{max}"), 0, lanes);
             let scaled = match self.is_long(&self.reduction(sum)) {
                 true => {
@@ -149,7 +149,7 @@ impl Writer<'_> {
             self.settle(out, sum, 1);
         }
         for Online { max, sum, .. } in &all {
-            let scale = self.call("fast_exp", DType::F32, &[&format!("own{max} - a{max}[0]")]);
+            let scale = self.call("fast_exp", DType::F32, &format!("own{max} - a{max}[0]"));
             let _ = writeln!(out, "  a{sum}[0] *= {scale};");
         }
         self.gather(out, &sums, 1, form);

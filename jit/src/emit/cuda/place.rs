@@ -4,6 +4,8 @@ use super::index::Position;
 use super::kernel::Writer;
 use super::shape::Form;
 use super::value::At;
+use crate::expr::Var;
+use crate::kernel::ir::{Block, Expr, Local, Name, Stmt, Type};
 use std::fmt::Write as _;
 
 impl Writer<'_> {
@@ -66,38 +68,37 @@ impl Writer<'_> {
 
     /// Which chunk of all rows is this thread's.
     fn place_chunk(&mut self, out: &mut String, row_count: i64, chunk_count: i64) {
-        let threads = self.shape.threads;
         let units = self.param(row_count.saturating_mul(chunk_count));
-        let _ = writeln!(
-            out,
-            "  const ft_int u = (ft_int)ft_block * {threads} + (ft_int)threadIdx.x;\n  if (u >= {units}) return;"
-        );
+        let chunk = || Expr::from(Local::Chunk);
+        let first = Expr::from(Local::Block) * i64::from(self.shape.threads);
+        let constant = |name: Local, value| Stmt::constant(name, Type::INDEX, value);
+        let mut block = Block::from([
+            constant(Local::Chunk, first + Local::Thread),
+            Stmt::when(chunk().at_least(units), Stmt::Leave),
+        ]);
         if row_count == 1 {
-            out.push_str("  const ft_int c = u;\n");
+            block.push(constant(Local::Index, chunk()));
         } else {
             let chunks = self.divisor(chunk_count);
-            let _ = writeln!(out, "  const ft_int row = u / {chunks}, c = u % {chunks};");
+            block.push(constant(Local::RowNumber, chunk() / chunks));
+            block.push(constant(Local::Index, chunk() % chunks));
         }
+        *out += &self.lines(&block, 2);
     }
 
     /// The variables of a row from its number.
     pub(super) fn decode_row(&mut self, out: &mut String) {
         let rows = self.node.iter.len();
-        if rows == 0 {
-            return;
+        let mut block = Block::new();
+        if rows > 0 && self.node.rows() == 1 {
+            let of = |v: usize| Name::Loop(Var(v as u32));
+            block.extend((0..rows).map(|v| Stmt::constant(of(v), Type::INDEX, 0)));
+        } else if rows > 0 {
+            let rest = Name::from(Local::Rows);
+            block.push(Stmt::variable(rest, Type::INDEX, Local::RowNumber));
+            self.take_apart(&mut block, rest, 0..rows);
         }
-        if self.node.rows() == 1 {
-            for v in 0..rows {
-                let _ = writeln!(out, "  const ft_int i{v} = 0;");
-            }
-            return;
-        }
-        out.push_str("  ft_int rest = row;\n");
-        for v in (1..rows).rev() {
-            let n = self.divisor(self.extents[v] as i64);
-            let _ = writeln!(out, "  const ft_int i{v} = rest % {n}; rest = rest / {n};");
-        }
-        out.push_str("  const ft_int i0 = rest;\n");
+        *out += &self.lines(&block, 2);
     }
 
     /// A row's values of one stage, and its stores of such where `writes` holds.
@@ -105,20 +106,20 @@ impl Writer<'_> {
         let at = At {
             position: Position::First,
             guard: None,
-            pad: "  ",
         };
+        let mut block = Block::new();
         for v in self.stages.row[s].clone() {
-            let text = self.statement(v, at);
-            out.push_str(&text);
+            block.push(self.statement(v, &at));
         }
-        let Some(writes) = writes.filter(|_| !self.silent) else {
-            return;
-        };
-        for store in self.stages.row_stores[s].clone() {
-            let (value, dtype) = (self.node.stores[store].value, self.node.stores[store].dtype);
-            let element = self.narrow(dtype, &format!("v{value}"));
-            let place = self.stored_at(store, Position::First);
-            let _ = writeln!(out, "  if ({writes}) {place} = {element};");
+        if let Some(writes) = writes.filter(|_| !self.silent) {
+            for &store in &self.stages.row_stores[s] {
+                let place = self.stored_at(store, Position::First);
+                let store = &self.node.stores[store];
+                let element = self.narrow(store.dtype, Name::value(store.value).into());
+                let writes = Expr::text(writes);
+                block.push(Stmt::when(writes, Stmt::assign(place, element)));
+            }
         }
+        *out += &self.lines(&block, 2);
     }
 }

@@ -295,16 +295,16 @@ impl Writer<'_> {
             for r in &now {
                 let _ = writeln!(out, "  {} e{}[{held}][{lanes}];", r.ty(), r.id);
             }
-            let mut chunk = String::new();
-            self.decode_chunk(&mut chunk);
-            self.load_chunk(&mut chunk, &plain);
+            let mut place = self.decode_chunk();
+            self.load_chunk(&mut place, &plain);
+            let mut chunk = self.lines(&place, 4);
             let _ = writeln!(
                 chunk,
                 "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) {{"
             );
             for &v in &plain.compute {
-                let text = self.statement(v, self.in_chunk());
-                chunk.push_str(&text);
+                let statement = self.statement(v, &self.in_chunk());
+                chunk += &self.lines(&statement.into(), 6);
             }
             for r in &now {
                 let _ = writeln!(

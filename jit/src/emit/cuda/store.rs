@@ -2,68 +2,93 @@
 
 use super::index::Position;
 use super::kernel::Writer;
-use super::value::memory_type;
 use crate::body::{BodyOp, Value};
 use crate::emit::Pointer;
 use crate::expr::Term;
-use std::fmt::Write as _;
+use crate::kernel::ir::{
+    Access, Block, Cached, Expr, Extent, Function, Local, Name, Part, PointerType, Space, Stmt,
+    Type, ValueType,
+};
+use ferrotrace_runtime::DType;
 
 impl Writer<'_> {
     /// Declares the elements of a chunk that are stored.
-    pub(super) fn declare_stored(&self, out: &mut String, stores: &[usize]) {
-        let lanes = self.shape.lanes;
+    pub(super) fn declare_stored(&self, out: &mut Block, stores: &[usize]) {
         for &s in stores {
             let ty = match self.packs(s) {
-                true => "float",
-                false => memory_type(self.node.stores[s].dtype),
+                true => ValueType::Scalar(DType::F32),
+                false => ValueType::Memory(self.node.stores[s].dtype),
             };
-            let _ = writeln!(out, "    __align__(16) {ty} o{s}[{lanes}];");
+            out.push(Stmt::array(stored(s), ty, self.extent()));
         }
     }
 
+    /// The size of an array of a chunk's elements.
+    fn extent(&self) -> Extent {
+        Extent::Aligned(self.shape.lanes as u32)
+    }
+
     /// Keeps element `l` of what is stored.
-    pub(super) fn element_stored(&mut self, out: &mut String, stores: &[usize]) {
+    pub(super) fn element_stored(&self, out: &mut Block, stores: &[usize]) {
         for &s in stores {
+            let store = &self.node.stores[s];
             let element = match self.packs(s) {
-                true => format!("v{}", self.unrounded(s)),
-                false => {
-                    let (value, dtype) = (self.node.stores[s].value, self.node.stores[s].dtype);
-                    self.narrow(dtype, &format!("v{value}"))
-                }
+                true => Name::value(self.unrounded(s)).into(),
+                false => self.narrow(store.dtype, Name::value(store.value).into()),
             };
-            let _ = writeln!(out, "      o{s}[l] = {element};");
+            out.push(Stmt::assign(
+                Expr::from(stored(s)).element(Local::Lane),
+                element,
+            ));
         }
     }
 
     /// Writes the elements of a chunk.
-    pub(super) fn store_chunk(&self, out: &mut String, stores: &[usize]) {
-        let lanes = self.shape.lanes;
+    pub(super) fn store_chunk(&self, out: &mut Block, stores: &[usize]) {
         for &s in stores.iter().filter(|&&s| self.packs(s)) {
-            let dtype = self.node.stores[s].dtype;
-            let _ = writeln!(
-                out,
-                "    __align__(16) unsigned short n{s}[{lanes}];\n    #pragma unroll\n    \
-                 for (int l = 0; l < {lanes}; l += 2) ((unsigned *)n{s})[l >> 1] = ft_pack_{dtype}(o{s}[l], o{s}[l + 1]);"
-            );
+            self.pack(out, s);
         }
         for &s in stores {
-            let name = if self.packs(s) { "n" } else { "o" };
-            if self.store_indices[&s].unit && lanes > 1 {
-                let (place, span) = (self.stored_at(s, Position::Chunk), self.span());
+            let name = if self.packs(s) { packed(s) } else { stored(s) };
+            if self.store_indices[&s].unit && self.shape.lanes > 1 {
                 // What is read again, of a row or a table, is to stay in the cache; what is written is not.
-                let store = match self.shape.batch > 0 || self.gathers() {
-                    true => "ft_store_last",
-                    false => "ft_store",
+                let cached = match self.shape.batch > 0 || self.gathers() {
+                    true => Cached::Leaves,
+                    false => Cached::Stays,
                 };
-                let _ = writeln!(out, "    {store}(&{place}, {name}{s}, {span});");
+                let place = self.stored_at(s, Position::Chunk).address();
+                let arguments = [place, name.into()].into_iter().chain(self.span());
+                out.push(Stmt::Call(Expr::call(
+                    Function::StoreChunk(cached),
+                    arguments,
+                )));
             } else {
-                let (place, guard) = (self.stored_at(s, Position::Lane), self.guard());
-                let _ = writeln!(
-                    out,
-                    "    #pragma unroll\n    for (int l = 0; l < {lanes}; l++) if ({guard}) {place} = {name}{s}[l];"
-                );
+                let place = self.stored_at(s, Position::Lane);
+                let store = Stmt::assign(place, Expr::from(name).element(Local::Lane));
+                out.push(self.each_element(1, Stmt::when(self.counts(), store)));
             }
         }
+    }
+
+    /// Narrows the elements of a store, two by one instruction.
+    fn pack(&self, out: &mut Block, s: usize) {
+        let dtype = self.node.stores[s].dtype;
+        out.push(Stmt::array(
+            packed(s),
+            ValueType::Memory(dtype),
+            self.extent(),
+        ));
+        let words = Type::Pointer(PointerType {
+            to: ValueType::Word,
+            space: Space::Private,
+            access: Access::Write,
+            unaligned: false,
+        });
+        let lane = || Expr::from(Local::Lane);
+        let pair = [lane(), lane() + 1].map(|l| Expr::from(stored(s)).element(l));
+        let word = Expr::from(packed(s)).cast(words).element(lane() / 2);
+        let packing = Stmt::assign(word, Expr::call(Function::Pack(dtype), pair));
+        out.push(self.each_element(2, packing));
     }
 
     /// Whether whole chunks are read where a row's values say.
@@ -90,9 +115,19 @@ impl Writer<'_> {
     }
 
     /// The element a store writes.
-    pub(super) fn stored_at(&self, store: usize, position: Position) -> String {
+    pub(super) fn stored_at(&self, store: usize, position: Position) -> Expr {
         let pointer = self.place_of(Pointer::Write(self.node.stores[store].node));
         let index = self.store_indices[&store].at(position);
-        format!("{pointer}[{index}]")
+        Expr::from(pointer).element(index)
     }
+}
+
+/// The elements that a store writes.
+fn stored(store: usize) -> Name {
+    Name::of(Part::Stored, store as Value)
+}
+
+/// Those as half values.
+fn packed(store: usize) -> Name {
+    Name::of(Part::Packed, store as Value)
 }

@@ -7,9 +7,9 @@
 use super::index::Position;
 use super::kernel::Writer;
 use super::stage::Stages;
-use super::value::memory_type;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Var};
+use crate::print::cuda::memory_type;
 use crate::schedule::FusedNode;
 use std::fmt::Write as _;
 
@@ -112,7 +112,8 @@ impl Writer<'_> {
             let (line, turns) = (SIDE / width, SIDE * SIDE / width / threads);
             let start = index.sub(&Expr::from(Var(tile.row as u32)));
             let start = self.sum(&start);
-            let start = start.at(Position::Column);
+            let start = start.at(&Position::Column.into());
+            let start = self.text(&start);
             let pitch = pitch(dtype.size());
             let _ = write!(
                 out,

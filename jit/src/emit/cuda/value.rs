@@ -1,32 +1,36 @@
-//! Values as CUDA C++ statements, one element each.
+//! Values as statements of the kernel IR, one element each.
 
 use super::index::Position;
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
+use crate::kernel::ir::{Expr, Function, Infix, Local, Name, Part, Stmt, Type, ValueType};
 use crate::lower::PROVED;
 use crate::schedule::FusedNode;
-use ferrotrace_kernels::support::{self, SCALAR, scalar_type};
 use ferrotrace_kernels::{BinaryOp, Distribution, UnaryOp};
 use ferrotrace_runtime::DType;
 
 /// Where a statement stands.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct At<'a> {
+#[derive(Clone, Debug)]
+pub(super) struct At {
     /// The position along the vector axis.
     pub position: Position,
     /// A condition without which no memory is touched.
-    pub guard: Option<&'a str>,
-    /// What precedes each line.
-    pub pad: &'a str,
+    pub guard: Option<Expr>,
 }
 
-/// The C++ type of an element in memory.
-pub(super) fn memory_type(dtype: DType) -> &'static str {
-    match dtype {
-        DType::Bool => "unsigned char",
-        DType::F16 | DType::BF16 => "unsigned short",
-        other => scalar_type(other),
-    }
+/// A value that is computed before.
+fn of(value: Value) -> Expr {
+    Name::value(value).into()
+}
+
+/// A support function of one element.
+fn support(stem: &'static str, dtype: DType, arguments: impl IntoIterator<Item = Expr>) -> Expr {
+    Expr::call(Function::Support(stem, dtype, 0), arguments)
+}
+
+/// A value of one computed dtype as another.
+fn cast(from: DType, to: DType, value: Expr) -> Expr {
+    Expr::call(Function::Cast(from, to, 0), [value])
 }
 
 /// By value, whether it is of binary32 and nothing but products and sums, themselves rounded to half types, is made of it.
@@ -67,6 +71,17 @@ impl Writer<'_> {
     }
 
     /// Which elements `l` of a chunk count.
+    pub(super) fn counts(&self) -> Expr {
+        let before_end = Expr::from(Local::Lane).less(Local::Count);
+        match self.has_heads() {
+            true => Expr::from(Local::Lane)
+                .at_least(Local::Head)
+                .and(before_end),
+            false => before_end,
+        }
+    }
+
+    /// The same as text.
     pub(super) fn guard(&self) -> &'static str {
         match self.has_heads() {
             true => "l >= h && l < m",
@@ -75,136 +90,143 @@ impl Writer<'_> {
     }
 
     /// The loop over a chunk's elements.
-    pub(super) fn in_chunk(&self) -> At<'static> {
+    pub(super) fn in_chunk(&self) -> At {
         At {
             position: Position::Lane,
-            guard: Some(self.guard()),
-            pad: "      ",
+            guard: Some(self.counts()),
         }
     }
 
-    /// A call of the support function `ft_{stem}_{dtype}`.
-    pub(super) fn call(&mut self, stem: &str, dtype: DType, args: &[&str]) -> String {
-        support::call(&mut self.needs, stem, dtype, SCALAR, args)
-    }
-
-    fn function(&mut self, name: &str, args: &[&str]) -> String {
-        self.needs.insert(support::need(name, SCALAR));
-        format!("{name}({})", args.join(", "))
+    /// A call of the support function `ft_{stem}_{dtype}`, as text.
+    pub(super) fn call(&mut self, stem: &'static str, dtype: DType, arg: &str) -> String {
+        self.text(&support(stem, dtype, [Expr::text(arg)]))
     }
 
     /// An element of memory as a value.
-    pub(super) fn widen(&mut self, memory: DType, element: &str) -> String {
+    pub(super) fn widen(&self, memory: DType, element: Expr) -> Expr {
         match memory {
-            DType::Bool => format!("({element} != 0)"),
-            DType::F16 => self.function("ft_from_f16", &[element]),
-            DType::BF16 => self.function("ft_from_bf16", &[element]),
-            _ => element.to_owned(),
+            DType::Bool => Expr::infix(Infix::Unequal, element, 0),
+            DType::F16 | DType::BF16 => support("from", memory, [element]),
+            _ => element,
         }
     }
 
     /// A value as an element of memory.
-    pub(super) fn narrow(&mut self, memory: DType, value: &str) -> String {
+    pub(super) fn narrow(&self, memory: DType, value: Expr) -> Expr {
         match memory {
-            DType::Bool => format!("(unsigned char)({value})"),
-            DType::F16 => self.function("ft_to_f16", &[value]),
-            DType::BF16 => self.function("ft_to_bf16", &[value]),
-            _ => value.to_owned(),
+            DType::Bool => value.cast(ValueType::Memory(DType::Bool)),
+            DType::F16 | DType::BF16 => support("to", memory, [value]),
+            _ => value,
         }
     }
 
     /// The condition of a mask at a position, together with the guard.
-    fn condition(&self, mask: Option<MaskId>, at: At<'_>) -> Option<String> {
+    fn condition(&self, mask: Option<MaskId>, at: &At) -> Option<Expr> {
         let conditions = mask.map(|m| self.masks[&m].as_slice()).unwrap_or_default();
-        let each = conditions
-            .iter()
-            .map(|c| format!("{} >= 0", c.at(at.position)));
-        let all: Vec<String> = at
-            .guard
-            .map(str::to_owned)
-            .into_iter()
-            .chain(each)
-            .collect();
-        (!all.is_empty()).then(|| all.join(" && "))
+        let each = conditions.iter().map(|c| c.at(at.position).at_least(0));
+        Expr::all(at.guard.clone().into_iter().chain(each))
     }
 
-    /// The statement that declares `v{value}`.
-    pub(super) fn statement(&mut self, value: Value, at: At<'_>) -> String {
+    /// The statement that declares a value.
+    pub(super) fn statement(&mut self, value: Value, at: &At) -> Stmt {
+        let dtype = self.node.body.value(value).dtype;
+        let expr = self.value(value, at);
+        Stmt::constant(Name::value(value), Type::scalar(dtype), expr)
+    }
+
+    /// What a value is.
+    fn value(&mut self, value: Value, at: &At) -> Expr {
         let node = self.node;
         let body = &node.body;
         let dtype = body.value(value).dtype;
-        let of = |v: &Value| format!("v{v}");
-        let expr = match &body.value(value).op {
+        let unary = |op: UnaryOp, a: Value| {
+            Expr::call(Function::Unary(op, body.value(a).dtype, 0), [of(a)])
+        };
+        match &body.value(value).op {
             BodyOp::Load {
                 source,
                 dtype: memory,
                 mask,
                 ..
             } => self.load(value, *source, *memory, *mask, at),
-            BodyOp::Number(n) => format!("s{n}"),
-            BodyOp::Index(_) => format!("(long long){}", self.indices[&value].at(at.position)),
+            BodyOp::Number(n) => Name::Number(*n).into(),
+            BodyOp::Index(_) => self.indices[&value].at(at.position).cast(Type::LONG),
             BodyOp::Mask(mask) => {
-                let unguarded = At { guard: None, ..at };
-                let condition = self.condition(Some(*mask), unguarded);
-                condition.unwrap_or_else(|| "true".to_owned())
+                let unguarded = At {
+                    guard: None,
+                    ..at.clone()
+                };
+                let condition = self.condition(Some(*mask), &unguarded);
+                condition.unwrap_or(Expr::Integer(1))
             }
             BodyOp::Unary(UnaryOp::Tanh, a) if !node.exact && self.coarse[value as usize] => {
-                self.call("half_tanh", dtype, &[&of(a)])
+                support("half_tanh", dtype, [of(*a)])
             }
-            BodyOp::Unary(op @ (UnaryOp::Exp | UnaryOp::Tanh | UnaryOp::Sigmoid), a)
-                if !node.exact && dtype == DType::F32 =>
-            {
-                self.call(&format!("fast_{}", op.name()), dtype, &[&of(a)])
-            }
-            BodyOp::Unary(op, a) => op.scalar_expr(body.value(*a).dtype, &of(a), &mut self.needs),
-            BodyOp::Binary(op, a, b) => {
-                op.scalar_expr(body.value(*a).dtype, &of(a), &of(b), &mut self.needs)
-            }
-            BodyOp::Divide(a, b, _) => format!("ft_divide(v{a}, v{b})"),
-            BodyOp::Select(m, a, b) => format!("v{m} ? v{a} : v{b}"),
-            BodyOp::Cast(a) => {
-                let from = body.value(*a).dtype;
-                self.call(&format!("cast_{}", from.name()), dtype, &[&of(a)])
-            }
-            BodyOp::Round(a, half) if self.gives && self.is_rounded(*a, *half) => of(a),
-            BodyOp::Round(a, half) => self.call("round", *half, &[&of(a)]),
-            BodyOp::Check {
-                index, mask, site, ..
-            } if *site == PROVED => match self.condition(*mask, at) {
-                Some(condition) => format!("({condition}) ? v{index} : 0"),
-                None => of(index),
+            BodyOp::Unary(op, a) => match op {
+                UnaryOp::Exp if !node.exact && dtype == DType::F32 => {
+                    support("fast_exp", dtype, [of(*a)])
+                }
+                UnaryOp::Tanh if !node.exact && dtype == DType::F32 => {
+                    support("fast_tanh", dtype, [of(*a)])
+                }
+                UnaryOp::Sigmoid if !node.exact && dtype == DType::F32 => {
+                    support("fast_sigmoid", dtype, [of(*a)])
+                }
+                _ => unary(*op, *a),
             },
+            BodyOp::Binary(op, a, b) => {
+                let function = Function::Binary(*op, body.value(*a).dtype, 0);
+                Expr::call(function, [of(*a), of(*b)])
+            }
+            BodyOp::Divide(a, b, _) => Expr::call(Function::Divide, [of(*a), of(*b)]),
+            BodyOp::Select(m, a, b) => of(*m).choose(of(*a), of(*b)),
+            BodyOp::Cast(a) => cast(body.value(*a).dtype, dtype, of(*a)),
+            BodyOp::Round(a, half) if self.gives && self.is_rounded(*a, *half) => of(*a),
+            BodyOp::Round(a, half) => support("round", *half, [of(*a)]),
             BodyOp::Check {
                 index,
                 size,
                 mask,
                 site,
-            } => {
-                self.reports |= !self.setting.checked;
-                let (size, site) = (self.param(*size), self.param(*site as i64));
-                let call = match self.setting.checked {
-                    true => format!("ft_within(v{index}, {size}, {site})"),
-                    false => format!("ft_index(a.fault, v{index}, {size}, {site})"),
-                };
-                match self.condition(*mask, at) {
-                    Some(condition) => format!("({condition}) ? {call} : 0"),
-                    None => call,
-                }
-            }
+            } => self.check(*index, *size, (*mask, *site), at),
             BodyOp::Random {
                 dist, dtype, args, ..
             } => {
-                let index = self.indices[&value].at(at.position).to_string();
-                self.random(*dist, *dtype, args, &index)
+                let index = self.indices[&value].at(at.position);
+                self.random(*dist, *dtype, args, index)
             }
-            BodyOp::Reduce { .. } => format!("r{value}"),
-            BodyOp::Scan { .. } => format!("e{value}[k][l]"),
+            BodyOp::Reduce { .. } => Name::of(Part::Result, value).into(),
+            BodyOp::Scan { .. } => {
+                let scanned = Expr::from(Name::of(Part::Partial, value));
+                scanned.element(Local::Held).element(Local::Lane)
+            }
+        }
+    }
+
+    /// An index that is wrapped and in range, 0 where it is not used.
+    fn check(
+        &mut self,
+        index: Value,
+        size: i64,
+        (mask, site): (Option<MaskId>, u32),
+        at: &At,
+    ) -> Expr {
+        let checked = match site == PROVED {
+            true => of(index),
+            false => {
+                self.reports |= !self.setting.checked;
+                let function = match self.setting.checked {
+                    true => Function::Within,
+                    false => Function::Check,
+                };
+                let (size, site) = (self.param(size), self.param(i64::from(site)));
+                Expr::call(function, [of(index), size.into(), site.into()])
+            }
         };
-        format!(
-            "{}const {} v{value} = {expr};\n",
-            at.pad,
-            scalar_type(dtype)
-        )
+        match self.condition(mask, at) {
+            Some(condition) => condition.choose(checked, 0),
+            None => checked,
+        }
     }
 
     fn load(
@@ -213,90 +235,90 @@ impl Writer<'_> {
         source: Source,
         memory: DType,
         mask: Option<MaskId>,
-        at: At<'_>,
-    ) -> String {
+        at: &At,
+    ) -> Expr {
         if self.given == Some(source) {
+            let given = Expr::text("given[l]");
             return match self.node.exact {
-                true => self.call("round", memory, &["given[l]"]),
-                false => "given[l]".to_owned(),
+                true => support("round", memory, [given]),
+                false => given,
             };
         }
         if let Some(element) = self.staged(value) {
-            return self.widen(memory, &element);
+            return self.widen(memory, Expr::text(element));
         }
         if self.whole.contains(&value) && at.guard.is_some() {
-            let kept = self.shape.kept.contains(&value);
-            let chunk = if kept { "h" } else { "g" };
-            let turn = if kept { "[k]" } else { "" };
-            let element = format!("{chunk}{value}{turn}");
+            let chunk = match self.shape.kept.contains(&value) {
+                true => Expr::from(Name::of(Part::Kept, value)).element(Local::Held),
+                false => Name::of(Part::Loaded, value).into(),
+            };
             if memory == DType::BF16 {
-                return format!("ft_bf16_at({element}, l)");
+                return Expr::call(Function::ElementOf, [chunk, Local::Lane.into()]);
             }
-            return self.widen(memory, &format!("{element}[l]"));
+            return self.widen(memory, chunk.element(Local::Lane));
         }
-        let pointer = self.pointer(source);
-        let place = format!("{pointer}[{}]", self.indices[&value].at(at.position));
-        let element = self.widen(memory, &place);
+        let place = Expr::from(self.pointer(source));
+        let element = place.element(self.indices[&value].at(at.position));
+        let element = self.widen(memory, element);
         match self.condition(mask, at) {
             Some(condition) => {
-                let ty = scalar_type(memory);
-                format!("({condition}) ? {element} : ({ty})0")
+                let zero = Expr::Integer(0).cast(Type::scalar(memory));
+                condition.choose(element, zero)
             }
             None => element,
         }
     }
 
     /// The same numbers as the ready-made kernels draw: Philox by (key, offset, element).
-    fn random(&mut self, dist: Distribution, dtype: DType, args: &[Value], index: &str) -> String {
-        let (node, before) = (self.node, self.first_number);
+    fn random(&self, dist: Distribution, dtype: DType, args: &[Value], index: Expr) -> Expr {
+        let (node, before) = (self.node, self.first_number as u32);
         let bits = |v: Value| match node.body.value(v).op {
-            BodyOp::Number(n) => format!("a.s{}", before + n as usize),
-            _ => format!("v{v}"),
+            BodyOp::Number(n) => Expr::from(Name::Bits(before + n)),
+            _ => of(v),
         };
-        let word = |v: Value| format!("(unsigned long long){}", bits(v));
-        let (key, offset) = (word(args[0]), word(args[1]));
-        let index = format!("(long long){index}");
-        let common = [key.as_str(), &offset, &index];
+        let word = |e: Expr| e.cast(ValueType::LongWord);
+        let (key, offset) = (word(bits(args[0])), word(bits(args[1])));
+        let common = [key, offset, index.cast(Type::LONG)];
         match dist {
-            Distribution::Uniform => self.call("uniform", dtype, &common),
-            Distribution::Normal => self.call("normal", dtype, &common),
+            Distribution::Uniform => support("uniform", dtype, common),
+            Distribution::Normal => support("normal", dtype, common),
             Distribution::Int => {
-                let (low, high) = (bits(args[2]), bits(args[3]));
-                let low = format!("(long long){low}");
-                let range = format!("(unsigned long long){high} - (unsigned long long){low}");
-                let list = [common[0], common[1], common[2], &low, &range];
-                let draw = self.call("randint", DType::I64, &list);
-                self.drawn(DType::I64, dtype, draw)
+                let low = bits(args[2]).cast(Type::LONG);
+                let range = word(bits(args[3])) - word(low.clone());
+                let draw = support(
+                    "randint",
+                    DType::I64,
+                    common.into_iter().chain([low, range]),
+                );
+                drawn(DType::I64, dtype, draw)
             }
             Distribution::Bernoulli => {
                 let p = match node.body.value(args[2]).op {
                     BodyOp::Number(n) => {
-                        format!(
-                            "__longlong_as_double((long long)a.s{})",
-                            before + n as usize
-                        )
+                        let bits = Expr::from(Name::Bits(before + n)).cast(Type::LONG);
+                        Expr::call(Function::OfBits(DType::F64), [bits])
                     }
-                    _ => format!("v{}", args[2]),
+                    _ => of(args[2]),
                 };
-                let list = [common[0], common[1], common[2], &p];
-                let draw = self.function("ft_bernoulli", &list);
-                self.drawn(DType::Bool, dtype, draw)
+                let draw = Expr::call(Function::Bernoulli(0), common.into_iter().chain([p]));
+                drawn(DType::Bool, dtype, draw)
             }
             Distribution::Bits => {
-                let draw = self.call("bits63", DType::I64, &common);
-                self.drawn(DType::I64, dtype, draw)
+                let draw = support("bits63", DType::I64, common);
+                drawn(DType::I64, dtype, draw)
             }
         }
     }
+}
 
-    fn drawn(&mut self, from: DType, to: DType, expr: String) -> String {
-        if from == to.compute() {
-            return expr;
-        }
-        let value = self.call(&format!("cast_{}", from.name()), to.compute(), &[&expr]);
-        match to.is_half() {
-            true => self.call("round", to, &[&value]),
-            false => value,
-        }
+/// What is drawn, as the dtype that is asked for.
+fn drawn(from: DType, to: DType, expr: Expr) -> Expr {
+    if from == to.compute() {
+        return expr;
+    }
+    let value = cast(from, to.compute(), expr);
+    match to.is_half() {
+        true => support("round", to, [value]),
+        false => value,
     }
 }

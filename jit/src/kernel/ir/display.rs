@@ -2,10 +2,10 @@
 
 use super::block::Block;
 use super::expr::{Expr, Infix, Prefix};
-use super::function::Function;
+use super::function::{Cached, Function};
 use super::kernel::{Kernel, Role};
 use super::name::{Copy, Name};
-use super::stmt::{Extent, Stmt};
+use super::stmt::{Extent, Stmt, Unroll};
 use super::types::{Access, Space, Type, ValueType};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -13,6 +13,7 @@ impl Display for ValueType {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             ValueType::Index => f.write_str("index"),
+            ValueType::Divisor => f.write_str("divisor"),
             ValueType::Word => f.write_str("word"),
             ValueType::LongWord => f.write_str("longword"),
             ValueType::Byte => f.write_str("byte"),
@@ -49,7 +50,9 @@ impl Display for Name {
         match self {
             Name::Param(i) => write!(f, "param{i}"),
             Name::Pointer(i) => write!(f, "pointer{i}"),
+            Name::Divisor(i) => write!(f, "divisor{i}"),
             Name::Number(i) => write!(f, "number{i}"),
+            Name::Bits(i) => write!(f, "bits{i}"),
             Name::Base(i) => write!(f, "base{i}"),
             Name::Loop(v) => write!(f, "loop{}", v.0),
             Name::Streams(i) => write!(f, "streams{i}"),
@@ -129,6 +132,20 @@ impl Display for Function {
             Function::Bernoulli(lanes) => write!(f, "bernoulli.x{lanes}"),
             Function::Fence(lanes) => write!(f, "fence.x{lanes}"),
             Function::Prefetch(level) => write!(f, "prefetch.{level}"),
+            Function::LoadChunk(cached) | Function::StoreChunk(cached) => {
+                let name = match self {
+                    Function::LoadChunk(_) => "loadchunk",
+                    _ => "storechunk",
+                };
+                f.write_str(name)?;
+                f.write_str(if cached == Cached::Leaves {
+                    ".last"
+                } else {
+                    ""
+                })
+            }
+            Function::Pack(dtype) => write!(f, "pack.{}", dtype.name()),
+            Function::OfBits(dtype) => write!(f, "ofbits.{}", dtype.name()),
             Function::Own(number, _) => write!(f, "own{number}"),
             ref other => lower(f, other),
         }
@@ -244,6 +261,11 @@ fn statement(f: &mut Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
             write!(f, " to {} by {}", l.to, l.step)?;
             f.write_str(if l.whole { " whole along " } else { " along " })?;
             lower(f, &l.axis)?;
+            f.write_str(if l.unroll == Unroll::Whole {
+                " unrolled"
+            } else {
+                ""
+            })?;
             inner(f, &l.body, "\n")
         }
         Stmt::While(test, body) => {
@@ -257,6 +279,7 @@ fn statement(f: &mut Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
         Stmt::Unused(name) => writeln!(f, "unused {name}"),
         Stmt::Opaque(name) => writeln!(f, "opaque {name}"),
         Stmt::Return(value) => writeln!(f, "return {value}"),
+        Stmt::Leave => f.write_str("leave\n"),
         Stmt::Verbatim(text) => writeln!(f, "verbatim {text:?}"),
     }
 }

@@ -40,8 +40,32 @@ pub enum Function {
     IsNormal,
     /// Asks for the memory at an address, for a cache of level 1 (3) or 2 (2).
     Prefetch(u8),
+    /// Loads the elements of a chunk by as few accesses as their place allows: (to, place, how many count, and, where the
+    /// chunk may begin before its row, the first that counts).
+    LoadChunk(Cached),
+    /// Stores them: (place, elements, how many count, and the first that counts).
+    StoreChunk(Cached),
+    /// An element of a chunk of bf16 that was loaded, two by two: (elements, position).
+    ElementOf,
+    /// Two numbers rounded to a half type, as one word, the first in its lower half.
+    Pack(DType),
+    /// A row's division, by the reciprocal of its divisor.
+    Divide,
+    /// An index, wrapped once and kept in range, of those that were checked before: (index, size, site).
+    Within,
+    /// The floating-point number with these bits.
+    OfBits(DType),
     /// A function of the kernel's own, that is not inlined; and what it gives.
     Own(u32, ValueType),
+}
+
+/// Whether memory stays in the cache behind an access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cached {
+    /// It does.
+    Stays,
+    /// It is needed once.
+    Leaves,
 }
 
 impl Function {
@@ -59,9 +83,18 @@ impl Function {
                 Type::from(lane(dtype, lanes))
             }
             Function::Bernoulli(lanes) => Type::from(lane(DType::Bool, lanes)),
-            Function::Transpose(..) | Function::Fence(_) | Function::Prefetch(_) => Type::Void,
+            Function::Transpose(..)
+            | Function::Fence(_)
+            | Function::Prefetch(_)
+            | Function::LoadChunk(_)
+            | Function::StoreChunk(_) => Type::Void,
+            Function::ElementOf => Type::scalar(DType::F32),
+            Function::Pack(_) => Type::Value(ValueType::Word),
+            Function::OfBits(dtype) => Type::scalar(dtype),
+            // Of both floating-point types.
+            Function::Divide => Type::scalar(DType::F64),
             Function::Any(_) | Function::IsNormal => Type::INT,
-            Function::Check => Type::LONG,
+            Function::Check | Function::Within => Type::LONG,
             Function::Least | Function::Greatest | Function::FloorDiv | Function::FloorMod => {
                 Type::INDEX
             }
@@ -77,16 +110,23 @@ impl Function {
             | Function::Convert(..)
             | Function::Any(_)
             | Function::IsNormal
-            | Function::Prefetch(_) => Some(1),
+            | Function::Prefetch(_)
+            | Function::OfBits(_) => Some(1),
             Function::Binary(..)
             | Function::Least
             | Function::Greatest
             | Function::FloorDiv
-            | Function::FloorMod => Some(2),
-            Function::Check => Some(3),
+            | Function::FloorMod
+            | Function::ElementOf
+            | Function::Pack(_)
+            | Function::Divide => Some(2),
+            Function::Check | Function::Within => Some(3),
             Function::Transpose(..) | Function::Bernoulli(_) => Some(4),
             Function::Fence(_) => Some(0),
-            Function::Support(..) | Function::Own(..) => None,
+            Function::Support(..)
+            | Function::Own(..)
+            | Function::LoadChunk(_)
+            | Function::StoreChunk(_) => None,
         }
     }
 }
@@ -107,6 +147,7 @@ fn support_result(stem: &str, dtype: DType, lanes: u16) -> Type {
             Type::scalar(dtype)
         }
         "nans" => Type::Value(ValueType::Word),
+        "to" if lanes == 0 => Type::Value(ValueType::Memory(dtype)),
         _ => Type::from(lane(dtype, lanes)),
     }
 }

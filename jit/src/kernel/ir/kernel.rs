@@ -52,6 +52,7 @@ impl Arguments {
     pub fn type_of(&self, name: Name, lanes: u16) -> Option<Type> {
         match name {
             Name::Param(i) => (i < self.params).then_some(Type::INDEX),
+            Name::Divisor(i) => (i + 2 < self.params).then_some(Type::Value(ValueType::Divisor)),
             Name::Pointer(i) => self.pointers.get(i as usize).map(|p| Type::Pointer(*p)),
             Name::Number(i) => {
                 let dtype = self.numbers.get(i as usize)?.compute();
@@ -60,6 +61,7 @@ impl Arguments {
                     _ => ValueType::Vector(dtype, lanes),
                 }))
             }
+            Name::Bits(_) => Some(Type::Value(ValueType::LongWord)),
             _ => None,
         }
     }

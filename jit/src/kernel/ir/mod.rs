@@ -29,9 +29,9 @@ mod verify;
 
 pub use block::Block;
 pub use expr::{Call, Expr, Infix, Prefix};
-pub use function::Function;
+pub use function::{Cached, Function};
 pub use kernel::{Arguments, Body, Kernel, Role};
 pub use name::{Copy, Local, Name, Part};
-pub use stmt::{Axis, Extent, Loop, Stmt, Variable};
+pub use stmt::{Axis, Extent, Loop, Stmt, Unroll, Variable};
 pub use types::{Access, PointerType, Space, Type, ValueType};
 pub use verify::{Fault, Rule, verify};

@@ -10,8 +10,12 @@ pub enum Name {
     Param(u32),
     /// A pointer argument.
     Pointer(u32),
+    /// The integer argument with this position, to divide numbers by that are not negative; the two after it say how.
+    Divisor(u32),
     /// A number that every run fills in.
     Number(u32),
+    /// The 64 bits of the number with this position among a launch's.
+    Bits(u32),
     /// The part of an index that a row fixes.
     Base(u32),
     /// A variable of the loop nest.
@@ -73,6 +77,14 @@ pub enum Part {
     Run,
     /// Whether a divisor and its reciprocal are normal numbers.
     Normal,
+    /// The elements of a chunk that a thread loaded.
+    Loaded,
+    /// The elements of a row that a thread keeps, chunk by chunk.
+    Kept,
+    /// The elements of a chunk that a store, by its number, writes.
+    Stored,
+    /// Those, two half values a word.
+    Packed,
 }
 
 /// Which of several variables for one thing.
@@ -161,6 +173,26 @@ pub enum Local {
     TileColumn,
     /// The column after its last.
     TileColumnEnd,
+    /// The number of a thread in its block.
+    Thread,
+    /// The number of a block among those of a launch.
+    Block,
+    /// A chunk among those of all rows.
+    Chunk,
+    /// The number of a row.
+    RowNumber,
+    /// What is left of the number of a chunk while it is taken apart.
+    Chunks,
+    /// What is left of the number of a row while it is taken apart.
+    Rows,
+    /// By how many elements the chunks of a row begin before it.
+    Shift,
+    /// The first element of a chunk that counts, where it may begin before its row.
+    Head,
+    /// Whether a chunk of a tile is one of the row.
+    OnRow,
+    /// The turn of a loop over the chunks that a thread holds.
+    Held,
 }
 
 impl Name {

@@ -28,6 +28,8 @@ pub enum Stmt {
     Opaque(Name),
     /// Gives a function's result.
     Return(Expr),
+    /// Ends the work of this thread.
+    Leave,
     /// Text that is not taken apart yet.
     Verbatim(String),
 }
@@ -54,7 +56,7 @@ pub enum Extent {
     One,
     /// An array's.
     Array(u32),
-    /// An array's that begins at a multiple of 64 bytes.
+    /// An array's that begins where the widest access may.
     Aligned(u32),
 }
 
@@ -75,6 +77,8 @@ pub struct Loop {
     pub whole: bool,
     /// What it goes along.
     pub axis: Axis,
+    /// How many turns of it are written out.
+    pub unroll: Unroll,
     /// What it does with each.
     pub body: Block,
 }
@@ -94,6 +98,15 @@ pub enum Axis {
     Lane,
     /// Accumulators, or partial results.
     Accumulator,
+}
+
+/// How many turns of a loop are written out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unroll {
+    /// As the compiler likes.
+    AsIs,
+    /// All.
+    Whole,
 }
 
 impl Stmt {
@@ -165,6 +178,7 @@ impl Loop {
             step: 1,
             whole: false,
             axis: Axis::Column,
+            unroll: Unroll::AsIs,
             body: Block::new(),
         }
     }
@@ -178,6 +192,12 @@ impl Loop {
     /// Along another axis.
     pub fn along(mut self, axis: Axis) -> Loop {
         self.axis = axis;
+        self
+    }
+
+    /// With all turns written out, so that arrays that it indexes stay in registers.
+    pub fn unrolled(mut self) -> Loop {
+        self.unroll = Unroll::Whole;
         self
     }
 

@@ -18,6 +18,8 @@ pub enum Type {
 pub enum ValueType {
     /// A position or a size: 64 bits; on a device 32 where a proof says that they suffice.
     Index,
+    /// What divides numbers that are not negative.
+    Divisor,
     /// 32 bits without a sign.
     Word,
     /// 64 bits without a sign.
@@ -97,14 +99,14 @@ impl Type {
     pub fn is_integer(&self) -> bool {
         match self {
             Type::Value(ValueType::Scalar(dtype) | ValueType::Memory(dtype)) => !dtype.is_float(),
-            Type::Value(value) => !matches!(value, ValueType::Vector(..)),
+            Type::Value(value) => !matches!(value, ValueType::Vector(..) | ValueType::Divisor),
             _ => false,
         }
     }
 
     /// Whether it is a number without lanes.
     pub fn is_scalar(&self) -> bool {
-        matches!(self, Type::Value(value) if !matches!(value, ValueType::Vector(..)))
+        matches!(self, Type::Value(value) if !matches!(value, ValueType::Vector(..) | ValueType::Divisor))
     }
 
     /// The lanes of a vector.

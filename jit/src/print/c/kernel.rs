@@ -1,9 +1,9 @@
 //! A kernel's functions in C.
 
-use super::Printer;
 use crate::kernel::ir::{
     Access, Arguments, Expr, Function, Kernel, Name, PointerType, Role, Type, ValueType,
 };
+use crate::print::{Language, Printer};
 use ferrotrace_kernels::support::Need;
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ pub struct Printed {
 
 /// Writes a kernel.
 pub fn print(kernel: &Kernel) -> Printed {
-    let mut printer = Printer::default();
+    let mut printer = Printer::new(Language::C);
     let mut functions = String::new();
     for function in &kernel.functions {
         match &function.role {

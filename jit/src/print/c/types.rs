@@ -1,28 +1,15 @@
 //! Types in C.
 
-use super::Printer;
-use crate::kernel::ir::{Access, Type, ValueType};
+use crate::kernel::ir::ValueType;
+use crate::print::Printer;
 use ferrotrace_kernels::support;
 use ferrotrace_runtime::DType;
 
 impl Printer<'_> {
-    pub(super) fn ty(&mut self, ty: Type) {
-        let pointer = match ty {
-            Type::Void => return self.out.push_str("void"),
-            Type::Value(value) => return self.value_type(value),
-            Type::Pointer(pointer) => pointer,
-        };
-        if pointer.access == Access::Read {
-            self.out.push_str("const ");
-        }
-        self.value_type(pointer.to);
-        self.out
-            .push_str(if pointer.unaligned { "u *" } else { " *" });
-    }
-
-    pub(super) fn value_type(&mut self, ty: ValueType) {
+    pub(in crate::print) fn c_value_type(&mut self, ty: ValueType) {
         let text = match ty {
-            ValueType::Index => "long long",
+            // C divides by a number of 64 bits as it is.
+            ValueType::Index | ValueType::Divisor => "long long",
             ValueType::Word => "unsigned",
             ValueType::LongWord => "unsigned long",
             ValueType::Byte => "char",

@@ -146,7 +146,6 @@ pub(super) fn write(
         let at = At {
             position: Position::Chunk,
             guard: None,
-            pad: "  ",
         };
         let mut statements = String::new();
         for &v in &values {
@@ -154,7 +153,10 @@ pub(super) fn write(
                 true => {
                     let _ = writeln!(statements, "  const float v{v} = score;");
                 }
-                false => statements.push_str(&writer.statement(v, at)),
+                false => {
+                    let statement = writer.statement(v, &at);
+                    statements += &writer.lines(&statement.into(), 2);
+                }
             }
         }
         let rows = 0..extents.len() - 1;

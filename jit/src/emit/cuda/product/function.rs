@@ -12,6 +12,8 @@ use super::LANES;
 use crate::body::{BodyOp, Number, Source, Value};
 use crate::emit::Pointer;
 use crate::expr::{Term, Var};
+use crate::kernel::ir::Expr;
+use crate::print::cuda::{self, memory_type};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need, SCALAR};
@@ -101,8 +103,8 @@ impl Function {
         writer.print_indices(needed);
         let mut values = String::new();
         writer.row_stage(&mut values, 0, None);
-        let mut place = String::new();
-        writer.decode_chunk(&mut place);
+        let place = writer.decode_chunk();
+        let place = writer.lines(&place, 4);
         let reads = Reads::of(&writer, given.is_some());
         let whole = match given {
             Some(_) => None,
@@ -211,8 +213,10 @@ impl Reads {
                 true => (&mut of_row, "x"),
                 false => (&mut of_all, "y"),
             };
-            let from = format!("{pointer} + {}", writer.indices[&v].at(Position::Chunk));
-            to.add(value::memory_type(dtype), v, &from, of, !given);
+            let index = writer.indices[&v].at(Position::Chunk);
+            // An index calls no support function.
+            let from = cuda::expr(&(Expr::from(pointer) + index), &mut BTreeSet::new());
+            to.add(memory_type(dtype), v, &from, of, !given);
             to.bytes += LANES * dtype.size();
         }
         Reads {

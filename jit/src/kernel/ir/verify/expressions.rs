@@ -82,6 +82,13 @@ impl Checker<'_> {
             return Ok(Some(Type::INT));
         }
         let types = (self.expr(&both.0)?, self.expr(&both.1)?);
+        if types.1 == Some(Type::Value(ValueType::Divisor)) {
+            let divides = matches!(op, Infix::Divide | Infix::Remainder);
+            return match types.0 {
+                Some(ty) if !divides || !ty.is_integer() => fault(Rule::Divisor, e),
+                _ => Ok(Some(Type::INDEX)),
+            };
+        }
         if let (Infix::Add, (Some(Type::Pointer(p)), offset)) = (op, types) {
             return match offset {
                 Some(ty) if !ty.is_integer() => fault(Rule::Agree, e),

@@ -41,6 +41,8 @@ pub enum Rule {
     Loop,
     /// An array has elements, and a first value none of its own.
     Array,
+    /// A divisor divides an integer, and does nothing else.
+    Divisor,
     /// There is one function that does the work and at most one that finishes; a function of the kernel's own is
     /// before those that call it, and gives what it says.
     Functions,
@@ -205,6 +207,10 @@ impl Checker<'_> {
                 }
                 _ => Ok(()),
             },
+            Stmt::Leave if self.gives.is_some() => {
+                fault(Rule::Functions, &Block::from(stmt.clone()))
+            }
+            Stmt::Leave => Ok(()),
             Stmt::Verbatim(_) => {
                 self.opaque = true;
                 Ok(())
@@ -313,7 +319,10 @@ impl Checker<'_> {
         if let Some(known) = self.scopes.iter().rev().find_map(|s| s.0.get(&name)) {
             return Ok(Some(*known));
         }
-        let argument = matches!(name, Name::Param(_) | Name::Pointer(_) | Name::Number(_));
+        let argument = matches!(
+            name,
+            Name::Param(_) | Name::Divisor(_) | Name::Pointer(_) | Name::Number(_)
+        );
         match self.kernel.arguments.type_of(name, self.kernel.lanes) {
             Some(ty) => Ok(Some(Known {
                 ty,

@@ -279,3 +279,32 @@ fn text_that_is_not_taken_apart_may_declare_anything() {
     ];
     assert_eq!(verify(&kernel(work)), Ok(()));
 }
+
+#[test]
+fn divisors_divide_integers() {
+    let kernel = |value: Expr| {
+        let mut kernel = kernel(Stmt::constant(Local::Sum, Type::INDEX, value));
+        kernel.arguments.params = 3;
+        verify(&kernel).map_err(|fault| fault.rule)
+    };
+    let begin = || name(Local::Begin);
+    assert_eq!(kernel(begin() / Name::Divisor(0)), Ok(()));
+    assert_eq!(kernel(begin() % Name::Divisor(0)), Ok(()));
+    assert_eq!(kernel(begin() * Name::Divisor(0)), Err(Rule::Divisor));
+    let number = Expr::float(DType::F32, 1.0);
+    assert_eq!(kernel(number / Name::Divisor(0)), Err(Rule::Divisor));
+    // How to divide by an argument is said by the two after it.
+    assert_eq!(kernel(begin() / Name::Divisor(1)), Err(Rule::Argument));
+}
+
+#[test]
+fn a_function_that_gives_something_is_not_left() {
+    let own = function(Role::Own(0, vec![F32X8], F32X8), Stmt::Leave);
+    let early = Stmt::when(name(Local::Begin).less(1), Stmt::Leave);
+    assert_eq!(verify(&kernel(early)), Ok(()));
+    let kernel = Kernel {
+        functions: vec![own, function(Role::Work, Block::new())],
+        ..kernel(Block::new())
+    };
+    assert_eq!(verify(&kernel).map_err(|f| f.rule), Err(Rule::Functions));
+}

@@ -1,4 +1,4 @@
-//! Names in C.
+//! Names in languages that are written as C is.
 
 use super::Printer;
 use crate::kernel::ir::{Copy, Local, Name, Part};
@@ -8,7 +8,9 @@ impl Printer<'_> {
         let (stem, number) = match name {
             Name::Param(i) => ("P", i),
             Name::Pointer(i) => ("p", i),
+            Name::Divisor(i) => ("D", i),
             Name::Number(i) => ("s", i),
+            Name::Bits(i) => ("a.s", i),
             Name::Base(i) => ("b", i),
             Name::Loop(v) => ("i", v.0),
             Name::Streams(i) => ("t", i),
@@ -63,6 +65,10 @@ fn stem(part: Part) -> &'static str {
         Part::Row => "k",
         Part::Staged => "g",
         Part::Normal => "d",
+        Part::Loaded => "g",
+        Part::Kept => "h",
+        Part::Stored => "o",
+        Part::Packed => "n",
     }
 }
 
@@ -104,5 +110,15 @@ fn spelled(local: Local) -> &'static str {
         Local::TileRows => "rows",
         Local::TileColumn => "jb",
         Local::TileColumnEnd => "je",
+        Local::Thread => "(ft_int)threadIdx.x",
+        Local::Block => "(ft_int)ft_block",
+        Local::Chunk => "u",
+        Local::RowNumber => "row",
+        Local::Chunks => "walked",
+        Local::Rows => "rest",
+        Local::Shift => "shift",
+        Local::Head => "h",
+        Local::OnRow => "on",
+        Local::Held => "k",
     }
 }

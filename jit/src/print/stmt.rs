@@ -1,7 +1,7 @@
-//! Statements in C, a line each.
+//! Statements in languages that have C's, a line each.
 
-use super::Printer;
-use crate::kernel::ir::{Block, Expr, Extent, Loop, Stmt, Type, Variable};
+use super::{Language, Printer};
+use crate::kernel::ir::{Block, Expr, Extent, Loop, Stmt, Type, Unroll, Variable};
 
 impl Printer<'_> {
     pub(super) fn block(&mut self, block: &Block) {
@@ -59,6 +59,7 @@ impl Printer<'_> {
                 self.name(*name);
                 self.out.push_str("))");
             }
+            Stmt::Leave => self.out.push_str("return"),
             Stmt::Return(value) => {
                 self.out.push_str("return ");
                 self.expr(value);
@@ -69,6 +70,10 @@ impl Printer<'_> {
     }
 
     fn declare(&mut self, variable: &Variable) {
+        let aligned = matches!(variable.extent, Extent::Aligned(_));
+        if aligned && self.language == Language::Cuda {
+            self.out.push_str("__align__(16) ");
+        }
         if variable.constant && !matches!(variable.ty, Type::Pointer(_)) {
             self.out.push_str("const ");
         }
@@ -82,7 +87,7 @@ impl Printer<'_> {
             self.number(n.into());
             self.out.push(']');
         }
-        if matches!(variable.extent, Extent::Aligned(_)) {
+        if aligned && self.language == Language::C {
             self.out.push_str(" __attribute__((aligned(64)))");
         }
         if let Some(value) = &variable.value {
@@ -106,6 +111,10 @@ impl Printer<'_> {
     }
 
     fn range(&mut self, l: &Loop) {
+        if l.unroll == Unroll::Whole {
+            self.out.push_str("#pragma unroll\n");
+            self.line();
+        }
         self.out.push_str("for (");
         if let Some(from) = &l.from {
             self.value_type(l.ty);
@@ -141,7 +150,9 @@ impl Printer<'_> {
     /// What a condition or loop is of: one plain statement without braces, or a block.
     fn body(&mut self, block: &Block) {
         match &block.0[..] {
-            [one @ (Stmt::Assign(..) | Stmt::Call(_) | Stmt::Return(_))] => self.simple(one),
+            [one @ (Stmt::Assign(..) | Stmt::Call(_) | Stmt::Return(_) | Stmt::Leave)] => {
+                self.simple(one)
+            }
             _ => self.braces(block),
         }
     }

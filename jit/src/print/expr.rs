@@ -1,7 +1,7 @@
-//! Expressions in C, with no more parentheses than precedence asks for.
+//! Expressions in languages that have C's operators, with no more parentheses than precedence asks for.
 
-use super::Printer;
-use crate::kernel::ir::{Call, Expr, Function, Infix, Prefix, Type, ValueType};
+use super::{Language, Printer};
+use crate::kernel::ir::{Call, Expr, Infix, Prefix};
 use ferrotrace_kernels::support::{self, need};
 use ferrotrace_runtime::DType;
 
@@ -128,91 +128,29 @@ impl Printer<'_> {
     }
 
     fn float(&mut self, dtype: DType, number: f64) {
-        let single = dtype.compute() == DType::F32;
-        if number.is_sign_negative() && !number.is_nan() {
-            self.out.push('-');
+        match self.language {
+            Language::C => self.c_float(dtype, number),
+            Language::Cuda => self.cuda_float(dtype, number),
         }
-        let text = match (number.is_nan(), number.is_infinite()) {
-            (true, _) if single => "__builtin_nanf(\"\")",
-            (true, _) => "__builtin_nan(\"\")",
-            (_, true) if single => "__builtin_inff()",
-            (_, true) => "__builtin_inf()",
-            _ => {
-                let text = format!("{:?}", number.abs());
-                self.out.push_str(&text);
-                if single { "f" } else { "" }
-            }
-        };
-        self.out.push_str(text);
     }
 
     fn call(&mut self, call: &Call) {
-        let arguments = &call.arguments[..];
-        match call.function {
-            Function::Unary(op, dtype, lanes) => {
-                let a = self.apart(&arguments[0]);
-                let needs = self.needs.set();
-                let text = op.c_expr(dtype, lanes.into(), &[&a], needs);
-                return self.out.push_str(&text);
-            }
-            Function::Binary(op, dtype, lanes) => {
-                let (a, b) = (self.apart(&arguments[0]), self.apart(&arguments[1]));
-                let needs = self.needs.set();
-                let text = op.c_expr(dtype, lanes.into(), &[&a, &b], needs);
-                return self.out.push_str(&text);
-            }
-            Function::Support(stem, dtype, lanes) => {
-                self.support(&format!("ft_{stem}_{}", dtype.name()), lanes);
-            }
-            Function::Cast(from, to, lanes) => {
-                self.support(&format!("ft_cast_{}_{}", from.name(), to.name()), lanes);
-            }
-            Function::Transpose(bytes, lanes) => {
-                self.support(&format!("ft_transpose_i{}", bytes * 8), lanes);
-            }
-            Function::Any(lanes) => self.support("ft_any_i32", lanes),
-            Function::Bernoulli(lanes) => self.support("ft_bernoulli", lanes),
-            Function::Fence(lanes) => self.support("ft_fence", lanes),
-            Function::Least => self.out.push_str("ft_min"),
-            Function::Greatest => self.out.push_str("ft_max"),
-            Function::FloorDiv => self.out.push_str("ft_floor_div"),
-            Function::FloorMod => self.out.push_str("ft_floor_mod"),
-            Function::IsNormal => self.out.push_str("__builtin_isnormal"),
-            Function::Check => {
-                self.reports = true;
-                self.out.push_str("ft_index");
-            }
-            Function::Prefetch(_) => self.out.push_str("__builtin_prefetch"),
-            Function::Convert(..) => self.out.push_str("__builtin_convertvector"),
-            Function::Own(number, _) => {
-                self.out.push_str("FT_SYMBOL_f");
-                self.number(number.into());
-            }
+        match self.language {
+            Language::C => self.c_call(call),
+            Language::Cuda => self.cuda_call(call),
         }
-        self.out.push('(');
-        if call.function == Function::Check {
-            self.out.push_str("a, ");
-        }
+    }
+
+    /// Arguments of a call, one after another.
+    pub(super) fn list(&mut self, arguments: &[Expr]) {
         for (i, argument) in arguments.iter().enumerate() {
             self.out.push_str(if i == 0 { "" } else { ", " });
             self.expr(argument);
         }
-        match call.function {
-            Function::Prefetch(level) => {
-                self.out.push_str(", 0, ");
-                self.number(level.into());
-            }
-            Function::Convert(dtype, lanes) => {
-                self.out.push_str(", ");
-                self.ty(Type::Value(ValueType::Vector(dtype, lanes)));
-            }
-            _ => {}
-        }
-        self.out.push(')');
     }
 
     /// The name of a support function, which is noted.
-    fn support(&mut self, name: &str, lanes: u16) {
+    pub(super) fn support(&mut self, name: &str, lanes: u16) {
         self.needs.set().insert(need(name, lanes.into()));
         self.out.push_str(name);
         if usize::from(lanes) != support::SCALAR {
@@ -222,7 +160,7 @@ impl Printer<'_> {
     }
 
     /// An operand's text, in parentheses unless nothing binds more tightly than it.
-    fn apart(&mut self, e: &Expr) -> String {
+    pub(super) fn apart(&mut self, e: &Expr) -> String {
         let before = self.out.len();
         self.operand(e, |b| b >= Binding::Postfix);
         self.out.split_off(before)
