@@ -5,6 +5,10 @@ use super::kernel::Writer;
 use super::name::Param;
 use crate::body::{BodyOp, Source, Value};
 use crate::emit::Pointer;
+use crate::kernel::ir::{
+    Access, Arguments, Block, Body, Expr, Kernel, Local, PointerType, Role, Stmt, Type, ValueType,
+    verify,
+};
 use crate::print::cuda::memory_type;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::scalar_type;
@@ -98,8 +102,10 @@ impl Writer<'_> {
         if let Some(v) = self.shape.shifted
             && let Some(base) = self.indices.get(&v).and_then(|i| i.base)
         {
-            let mask = self.shape.lanes - 1;
-            let _ = writeln!(self.preamble, "  const int shift = (int)({base} & {mask});");
+            let mask = self.shape.lanes as i64 - 1;
+            let shift = (Expr::from(base) & mask).cast(Type::INT);
+            self.preamble
+                .push(Stmt::constant(Local::Shift, Type::INT, shift));
         }
         for &s in needed {
             let printed = self.index(&self.node.stores[s].index.clone());
@@ -125,6 +131,39 @@ impl Writer<'_> {
                 .chain(stores)
                 .chain(positions)
                 .all(|e| fits_32_bits(e, &self.extents, &node.body))
+    }
+
+    /// Checks statements that are all of a kernel's work, with debug assertions.
+    pub(super) fn check_block(&self, block: &Block) {
+        if !cfg!(debug_assertions) {
+            return;
+        }
+        let pointer = |(pointer, dtype): (&Pointer, &DType)| {
+            let access = match pointer {
+                Pointer::Read(_) => Access::Read,
+                Pointer::Write(_) => Access::Write,
+            };
+            PointerType::global(ValueType::Memory(*dtype), access)
+        };
+        let numbers = self.node.body.numbers().iter();
+        let kernel = Kernel {
+            arguments: Arguments {
+                params: self.params.len() as u32,
+                pointers: self
+                    .pointers
+                    .iter()
+                    .zip(&self.pointer_types)
+                    .map(pointer)
+                    .collect(),
+                numbers: numbers.map(|number| number.dtype).collect(),
+            },
+            lanes: 0,
+            functions: vec![Body {
+                role: Role::Work,
+                block: block.clone(),
+            }],
+        };
+        debug_assert_eq!(verify(&kernel), Ok(()), "{kernel}");
     }
 
     /// The structure of the kernel's arguments.

@@ -196,6 +196,12 @@ impl Writer<'_> {
 
     /// The chunk of a loop of stage `s`: its whole loads, each element, its stores.
     pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
+        let block = self.chunk_block(s, l, reductions);
+        self.lines(&block, 4)
+    }
+
+    /// Its statements.
+    pub(super) fn chunk_block(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> Block {
         let stores = if self.silent { &[][..] } else { &l.stores };
         let mut out = self.decode_chunk();
         // A product's template loads before it calls.
@@ -216,7 +222,7 @@ impl Writer<'_> {
             out.push(Stmt::Verbatim("    counted += m;\n".to_owned()));
         }
         self.store_chunk(&mut out, stores);
-        self.lines(&out, 4)
+        out
     }
 
     /// Adds text that is not taken apart yet.

@@ -51,7 +51,7 @@ impl Writer<'_> {
         for s in next..self.stages.row.len() {
             self.row_stage(&mut body, s, Some("t == 0"));
         }
-        out.push_str(&self.preamble);
+        out.push_str(&self.preamble_text());
         out.push_str(&body);
         out
     }

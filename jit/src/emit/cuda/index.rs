@@ -120,8 +120,7 @@ impl Writer<'_> {
         let base = Base(self.bases);
         self.bases += 1;
         let declared = Stmt::constant(Name::Base(base.0 as u32), Type::INDEX, value);
-        let line = self.lines(&declared.into(), 2);
-        self.preamble.push_str(&line);
+        self.preamble.push(declared);
         base
     }
 
@@ -181,6 +180,11 @@ impl Writer<'_> {
     /// An expression as text, for text that is not taken apart yet.
     pub(super) fn text(&mut self, e: &Expr) -> String {
         crate::print::cuda::expr(e, &mut self.needs)
+    }
+
+    /// What is computed of a row's indices as text, for text that is not taken apart yet.
+    pub(super) fn preamble_text(&mut self) -> String {
+        crate::print::cuda::lines(&self.preamble, 2, &mut self.needs)
     }
 
     /// Statements as text, for text that is not taken apart yet.

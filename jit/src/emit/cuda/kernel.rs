@@ -23,6 +23,7 @@ use crate::emit::Pointer;
 use crate::emit::merge::merge_loops;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
+use crate::kernel::ir::Block;
 use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, Need, SCALAR};
@@ -94,7 +95,7 @@ pub(super) struct Writer<'a> {
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
     /// What is computed of a row's indices.
-    pub preamble: String,
+    pub preamble: Block,
     pub bases: usize,
 }
 
@@ -191,7 +192,7 @@ impl<'a> Writer<'a> {
             divisors: Vec::new(),
             pointers: Vec::new(),
             pointer_types: Vec::new(),
-            preamble: String::new(),
+            preamble: Block::new(),
             bases: 0,
         }
     }
@@ -282,6 +283,11 @@ impl Writer<'_> {
             (true, Some(_)) => {
                 let main = self.scan_text(form, Pass::Folds);
                 (main, Some(self.scan_text(form, Pass::Pieces)))
+            }
+            (false, None) if form == Form::Pointwise => {
+                let block = self.pointwise();
+                self.check_block(&block);
+                (self.lines(&block, 2), None)
             }
             (false, _) => {
                 let main = self.main_text(form, split.is_some());

@@ -1,4 +1,4 @@
-//! A kernel without scans: its place, then stage by stage a row's values and the loop over its columns.
+//! A kernel without scans that is not pointwise: its place, then stage by stage a row's values and the loop over its columns.
 
 use super::kernel::Writer;
 use super::reduce::Reduction;
@@ -29,7 +29,7 @@ impl Writer<'_> {
         match &tile {
             Some(tile) => self.tile_text(&mut out, tile, &body),
             None => {
-                out.push_str(&self.preamble);
+                out.push_str(&self.preamble_text());
                 out.push_str(&body);
             }
         }

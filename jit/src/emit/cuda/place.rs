@@ -5,16 +5,13 @@ use super::kernel::Writer;
 use super::shape::Form;
 use super::value::At;
 use crate::expr::Var;
-use crate::kernel::ir::{Block, Expr, Local, Name, Stmt, Type};
+use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Stmt, Type};
 use std::fmt::Write as _;
 
 impl Writer<'_> {
     /// Which row and which chunks are this thread's.
     pub(super) fn place(&mut self, out: &mut String, form: Form, split: bool) {
         let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
-        if form == Form::Pointwise {
-            return self.place_chunk(out, row_count, chunk_count);
-        }
         let rows = self.param(row_count);
         let chunks = self.param(chunk_count);
         let block = match self.shape.looks_back {
@@ -67,7 +64,8 @@ impl Writer<'_> {
     }
 
     /// Which chunk of all rows is this thread's.
-    fn place_chunk(&mut self, out: &mut String, row_count: i64, chunk_count: i64) {
+    fn place_chunk(&mut self) -> Block {
+        let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
         let units = self.param(row_count.saturating_mul(chunk_count));
         let chunk = || Expr::from(Local::Chunk);
         let first = Expr::from(Local::Block) * i64::from(self.shape.threads);
@@ -83,11 +81,16 @@ impl Writer<'_> {
             block.push(constant(Local::RowNumber, chunk() / chunks));
             block.push(constant(Local::Index, chunk() % chunks));
         }
-        *out += &self.lines(&block, 2);
+        block
     }
 
     /// The variables of a row from its number.
     pub(super) fn decode_row(&mut self, out: &mut String) {
+        let block = self.row_variables();
+        *out += &self.lines(&block, 2);
+    }
+
+    fn row_variables(&mut self) -> Block {
         let rows = self.node.iter.len();
         let mut block = Block::new();
         if rows > 0 && self.node.rows() == 1 {
@@ -98,11 +101,16 @@ impl Writer<'_> {
             block.push(Stmt::variable(rest, Type::INDEX, Local::RowNumber));
             self.take_apart(&mut block, rest, 0..rows);
         }
-        *out += &self.lines(&block, 2);
+        block
     }
 
     /// A row's values of one stage, and its stores of such where `writes` holds.
     pub(super) fn row_stage(&mut self, out: &mut String, s: usize, writes: Option<&str>) {
+        let block = self.row_values(s, writes.map(Expr::text));
+        *out += &self.lines(&block, 2);
+    }
+
+    fn row_values(&mut self, s: usize, writes: Option<Expr>) -> Block {
         let at = At {
             position: Position::First,
             guard: None,
@@ -116,10 +124,27 @@ impl Writer<'_> {
                 let place = self.stored_at(store, Position::First);
                 let store = &self.node.stores[store];
                 let element = self.narrow(store.dtype, Name::value(store.value).into());
-                let writes = Expr::text(writes);
-                block.push(Stmt::when(writes, Stmt::assign(place, element)));
+                block.push(Stmt::when(writes.clone(), Stmt::assign(place, element)));
             }
         }
-        *out += &self.lines(&block, 2);
+        block
+    }
+
+    /// All of a pointwise kernel: a thread a chunk of all rows.
+    pub(super) fn pointwise(&mut self) -> Block {
+        let mut place = self.place_chunk();
+        place.append(self.row_variables());
+        let first = Expr::infix(Infix::Equal, Local::Index, 0);
+        let values = self.row_values(0, Some(first));
+        let l = self.stages.loops[0].clone();
+        let chunk = match l.stores.is_empty() {
+            true => Block::new(),
+            false => self.chunk_block(0, &l, &[]),
+        };
+        let preamble = std::mem::take(&mut self.preamble);
+        [place, preamble, values, chunk]
+            .into_iter()
+            .flatten()
+            .collect()
     }
 }

@@ -162,7 +162,7 @@ impl Writer<'_> {
                 self.finished(&mut body, r);
             }
         }
-        out.push_str(&self.preamble);
+        out.push_str(&self.preamble_text());
         out.push_str(&body);
         out
     }

@@ -135,12 +135,13 @@ impl Writer<'_> {
         let rows = self.param(self.extents[tile.row] as i64);
         let columns = self.param(self.extents[self.extents.len() - 1] as i64);
         let turns = SIDE * line / threads;
+        let preamble = self.preamble_text();
         let _ = writeln!(
             out,
             "  #pragma unroll\n  for (int k = 0; k < {turns}; k++) {{\n    const int q = tid + k * {threads}, tr = q / {line}, \
              tc = q % {line} * {};\n    const ft_int i{} = r0 + tr;\n    if (i{} >= {rows} || c0 + tc >= {columns}) continue;\n\
              {}{body}  }}",
-            self.shape.lanes, tile.row, tile.row, self.preamble
+            self.shape.lanes, tile.row, tile.row, preamble
         );
     }
 

@@ -159,6 +159,7 @@ pub(super) fn write(
                 }
             }
         }
+        let preamble = writer.preamble_text();
         let rows = 0..extents.len() - 1;
         let loops: String = rows.map(|v| format!("ft_int i{v}, ")).collect();
         let _ = write!(
@@ -166,7 +167,7 @@ pub(super) fn write(
             "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{}{}{statements}  \
              return v{};\n}}\n",
             writer.head(&[]),
-            writer.preamble,
+            preamble,
             score.rest
         );
     }

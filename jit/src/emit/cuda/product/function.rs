@@ -118,7 +118,7 @@ impl Function {
             None => Vec::new(),
         };
         let head = writer.head(&in_place);
-        let start = format!("{head}{row}{}", writer.preamble);
+        let start = format!("{head}{row}{}", writer.preamble_text());
         let text = Text {
             head,
             start,

@@ -135,6 +135,8 @@ impl Checker<'_> {
         });
         let local = |local| (Name::Local(local), Type::INDEX);
         let given: Vec<(Name, Type)> = match role {
+            // Threads of a device know themselves by their numbers.
+            Role::Work if self.kernel.lanes == 0 => vec![local(Local::Thread), local(Local::Block)],
             Role::Work => vec![
                 local(Local::Begin),
                 local(Local::End),

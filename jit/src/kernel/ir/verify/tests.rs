@@ -308,3 +308,14 @@ fn a_function_that_gives_something_is_not_left() {
     };
     assert_eq!(verify(&kernel).map_err(|f| f.rule), Err(Rule::Functions));
 }
+
+#[test]
+fn threads_of_a_device_alone_have_numbers() {
+    let work = Stmt::constant(Local::Sum, Type::INDEX, name(Local::Thread) + Local::Block);
+    rejects(Rule::Declared, work.clone());
+    let device = Kernel {
+        lanes: 0,
+        ..kernel(work)
+    };
+    assert_eq!(verify(&device), Ok(()));
+}
