@@ -1,11 +1,9 @@
 //! Pooling with every option, adaptive pooling and resampling, against references worked out in the test, in both modes.
 
-mod forms;
-
+use crate::forms::*;
 use ferrotrace::DType::*;
 use ferrotrace::Interpolation;
 use ferrotrace::prelude::*;
-use forms::*;
 
 /// Windows of `n` spatial dimensions behind `lead` others, by their elements' places.
 struct Reference {

@@ -1,6 +1,7 @@
 //! The forms of kernels on a CUDA device: tiles, long rows, scans, and the errors of approximated functions.
 //! References are computed here in binary64. Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{data, device, near, value};

@@ -2,12 +2,10 @@
 //! worked out in the test, in both modes.
 #![allow(clippy::reversed_empty_ranges)]
 
-mod forms;
-
+use crate::forms::*;
 use ferrotrace::DType::*;
 use ferrotrace::eval;
 use ferrotrace::prelude::*;
-use forms::*;
 
 /// Python's `range(*slice(start, end, step).indices(n))`.
 fn python(n: usize, start: Option<isize>, end: Option<isize>, step: isize) -> Vec<usize> {

@@ -1,6 +1,7 @@
 //! A CUDA device against the CPU's eager mode: every family of methods, compiled and eager. Where there is no device, or
 //! no NVRTC, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{FLOATS, agree, device, epsilon, index, noise, numbers};

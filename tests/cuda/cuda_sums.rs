@@ -1,6 +1,7 @@
 //! Sums on a CUDA device: about a mean, of what is the same along them, of many terms that round alike. References are
 //! computed here in binary64. Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{data, device, near};

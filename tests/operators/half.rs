@@ -1,9 +1,7 @@
 //! Half precision: all uses of a value read one number, and a sum with its bias is rounded once. On the CPU in every mode, and
 //! on a CUDA device where there is one.
 
-mod common;
-
-use common::{device, numbers};
+use crate::common::{device, numbers};
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 

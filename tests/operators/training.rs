@@ -1,10 +1,8 @@
 //! Losses reduced as asked, norms by the batch's statistics, and convolutions by options, against binary64, in both modes.
 
-mod forms;
-
+use crate::forms::*;
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
-use forms::*;
 
 /// A loss of a prediction and a target, in binary64.
 type Reference<'a> = &'a dyn Fn(f64, f64) -> f64;

@@ -1,8 +1,6 @@
 //! What programs may rely on whatever is fused, on the CPU in both modes, and on a CUDA device where there is one.
 
-mod common;
-
-use common::{device, numbers};
+use crate::common::{device, numbers};
 use ferrotrace::DType::*;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;

@@ -1,6 +1,7 @@
 //! Graphs of a CUDA device: replayed plans launched at once give what their launches one by one give, whatever happens
 //! to arguments and results. Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::device;

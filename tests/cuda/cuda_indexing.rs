@@ -1,6 +1,7 @@
 //! Indexing, sorting, selecting, scattering and scanning on a CUDA device, against the CPU's eager mode. Where there is no
 //! device every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{FLOATS, agree, device, epsilon, index, noise, numbers};

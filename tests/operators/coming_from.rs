@@ -90,7 +90,7 @@ fn cells() -> Vec<(&'static str, Result<()>)> {
 
 /// The code of the table's last column, without spaces; a cell holds one expression.
 fn column() -> Vec<String> {
-    let page = include_str!("../README.md");
+    let page = include_str!("../../README.md");
     let section = page
         .split("### Coming from PyTorch, candle, ndarray")
         .nth(1)

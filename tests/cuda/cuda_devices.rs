@@ -1,5 +1,6 @@
 //! Two CUDA devices in one process. Where there are not two, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::two_devices;

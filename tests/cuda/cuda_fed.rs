@@ -1,6 +1,7 @@
 //! Products of few rows of half precision whose operands are computed as they are read, as one generated kernel of a CUDA
 //! device, against binary64. Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{device, numbers};

@@ -2,6 +2,7 @@
 //! orientation, sizes on both sides of tiles, batches, several results, rounding. Where there is no device, every test
 //! says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{device, numbers};

@@ -1,6 +1,7 @@
 //! What goes wrong on a CUDA device gives an error, and the process works on. Where there is no device, every test says
 //! so and passes. What is of the whole process happens in children.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::device;

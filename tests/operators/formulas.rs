@@ -1,11 +1,9 @@
 //! Functions of two elements that others express, against binary64, in both modes.
 
-mod forms;
-
+use crate::forms::*;
 use ferrotrace::DType::*;
 use ferrotrace::Rounding;
 use ferrotrace::prelude::*;
-use forms::*;
 
 /// Runs `f` on every form of two operands of every floating-point dtype, broadcast, against `g` of each pair.
 fn pairs(f: impl Fn(&Tensor, &Tensor) -> Tensor, g: impl Fn(f64, f64) -> f64) {

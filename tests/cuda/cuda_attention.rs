@@ -1,6 +1,7 @@
 //! Attention on a CUDA device against its definition in binary64: types, masks, changes of scores, strides, widths, and
 //! that one kernel does it on the device. Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::{device, numbers};

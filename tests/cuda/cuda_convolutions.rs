@@ -1,6 +1,7 @@
 //! Convolutions on a CUDA device, by cuDNN or without it (`FERROTRACE_CUDNN=0`): references are computed here in binary64.
 //! Where there is no device, every test says so and passes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::device;

@@ -1,0 +1,19 @@
+//! Operators and methods in both modes, against references that the tests compute by themselves or that NumPy and PyTorch
+//! gave. One program for all: nothing here sets what the whole process has, or counts what other threads do.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod forms;
+
+mod coming_from;
+mod formulas;
+mod half;
+mod indexing;
+mod methods;
+mod numbers;
+mod pooling;
+mod refusals;
+mod slices;
+mod sums;
+mod training;
+mod values;
