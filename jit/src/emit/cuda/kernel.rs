@@ -37,7 +37,7 @@ pub(super) const NAME: &str = "FT_SYMBOL";
 /// What a kernel of one set of arguments begins with.
 const ENTRY: &str =
     "const __grid_constant__ FT_SYMBOL_args a) {\n  const unsigned ft_block = blockIdx.x;\n";
-/// Rows of more chunks a thread that are only reduced are not worth the registers that hold them.
+/// Most chunks of a row that a thread holds in registers, of rows whose sum about a maximum could be found in one pass.
 const FEW_TURNS: usize = 4;
 
 /// How a kernel is run, as far as its text depends on that.
@@ -62,9 +62,10 @@ pub(super) struct Writer<'a> {
     pub online: Vec<Online>,
     /// Whether anything is scanned.
     pub scans: bool,
-    /// Chunks are written that are whole, of rows whose first and last are not.
+    /// Whether the chunks between the first and the last of a row are written: these two alone may not be whole.
     pub middle: bool,
-    /// By value, whether an error far below that of a half type does not matter.
+    /// By value, whether it is rounded to a half type before anything but sums and products uses it: a function with less than
+    /// the precision of binary32 is enough.
     pub coarse: Vec<bool>,
     /// By value, whether it varies within a row.
     pub inner: Vec<bool>,
@@ -75,9 +76,9 @@ pub(super) struct Writer<'a> {
     pub store_indices: FxHashMap<usize, Index>,
     /// Loads of a whole chunk by one access.
     pub whole: FxHashSet<Value>,
-    /// A buffer whose elements of a chunk are at hand, as `given`, not yet rounded to their type.
+    /// The product whose sums a template hands to its epilogue, as `given`, not yet rounded to their type.
     pub given: Option<Source>,
-    /// Whether each element of its one store is given to a template instead, as `out`.
+    /// Whether it is a prologue: each element of its one store is handed to a template, as `out`.
     pub gives: bool,
     /// How many numbers of other functions come before its own among the kernel's arguments.
     pub first_number: usize,
@@ -94,7 +95,7 @@ pub(super) struct Writer<'a> {
     pub divisors: Vec<Divisor>,
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
-    /// What is computed of a row's indices.
+    /// What is computed of indices once a row.
     pub preamble: Block,
     pub bases: usize,
 }
@@ -339,7 +340,7 @@ impl Writer<'_> {
         parts
     }
 
-    /// Bytes of partial results.
+    /// Bytes of memory for the partial results of pieces.
     fn scratch(&self) -> usize {
         match self.shape.split {
             Some(_) if self.shape.looks_back => self.look_back_bytes(),

@@ -1,4 +1,5 @@
-//! A kernel without scans that is not pointwise: its place, then stage by stage a row's values and the loop over its columns.
+//! Kernels of rows and of tiles, without scans: where a thread works, then stage by stage a row's values and the loop over
+//! its columns.
 
 use super::kernel::Writer;
 use super::reduce::Reduction;
@@ -6,7 +7,7 @@ use super::shape::Form;
 use super::stage::Loop;
 use std::fmt::Write as _;
 
-/// Loops of up to this many values are bound by memory alone.
+/// Most values of a loop that is unrolled four times: memory bounds it, so several loads are to be in flight.
 const LIGHT: usize = 12;
 
 impl Writer<'_> {
@@ -39,8 +40,8 @@ impl Writer<'_> {
     /// A stage: what a row computes before its loop, the loop, and the combination of what the row's threads reduced.
     fn stage(&mut self, out: &mut String, s: usize, form: Form, split: bool) {
         let writes = match form {
-            Form::Pointwise => "c == 0",
-            Form::Tiled => "c0 + tc == 0",
+            // Pointwise kernels are built whole elsewhere.
+            Form::Pointwise | Form::Tiled => "c0 + tc == 0",
             Form::Inner { .. } => "t == 0",
             Form::Outer { .. } => "live && ty == 0",
         };

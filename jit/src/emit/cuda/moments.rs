@@ -12,13 +12,13 @@ use ferrotrace_kernels::support::scalar_type;
 use std::fmt::Write as _;
 
 impl Writer<'_> {
-    /// The reductions about a mean, and the others, of those that one loop runs.
+    /// The reductions of a loop in two parts: those about a mean, and the others.
     pub(super) fn parted(&self, all: &[Reduction]) -> (Vec<Reduction>, Vec<Reduction>) {
         all.iter()
             .partition(|r| self.moments.iter().any(|m| m.reduce == r.id))
     }
 
-    /// The means that moments are about, each with the value that it is the mean of, in order of the latter.
+    /// The means that sums are about, each after the value that it is the mean of, in order of these values.
     fn means(&self) -> Vec<(Value, Value)> {
         let body = &self.node.body;
         let of = |m: &Moment| match body.value(m.plain).op {
@@ -58,7 +58,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Elements of the chunks before one of a row.
+    /// How many elements of a row come before a chunk.
     fn elements_before(&mut self, chunk: &str) -> String {
         let last = self.extents.len() - 1;
         let n = self.param(self.extents[last] as i64);

@@ -22,7 +22,8 @@ pub(super) struct Online {
     pub of: Value,
 }
 
-/// The sums that the second loop runs, if it does nothing else. Their bits are not those of two passes.
+/// The sums of exponentials that the second loop runs, if it does nothing else. Summed in the first pass, they round
+/// otherwise.
 pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Vec<Online>> {
     let body = &node.body;
     let second = stages.loops.get(1)?;
@@ -57,13 +58,13 @@ pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Vec<Online>> {
 }
 
 impl Writer<'_> {
-    /// The reductions of a loop that are not computed by pairs.
+    /// The reductions of a loop but maxima and the sums of exponentials about them, which are computed together.
     pub(super) fn single(&self, all: &[Reduction]) -> Vec<Reduction> {
         let paired = |id: Value| self.online.iter().any(|o| o.max == id || o.sum == id);
         all.iter().filter(|r| !paired(r.id)).copied().collect()
     }
 
-    /// The sums that follow a maximum, of those that one loop runs.
+    /// The sums of exponentials about a maximum among the reductions of a loop.
     pub(super) fn paired(&self, all: &[Reduction]) -> Vec<Reduction> {
         let paired = |id: Value| self.online.iter().any(|o| o.sum == id);
         all.iter().filter(|r| paired(r.id)).copied().collect()
@@ -82,14 +83,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Before the elements of a chunk: where they are kept.
+    /// Declares the array that keeps a chunk's elements until their maximum is known.
     pub(super) fn declare_elements(&self, out: &mut String) {
         for o in &self.online {
             let _ = writeln!(out, "    float x{}[{}];", o.max, self.shape.lanes);
         }
     }
 
-    /// Keeps an element.
+    /// Keeps element `l` of a chunk, −∞ where it does not count.
     pub(super) fn keep_element(&self, out: &mut String, value: Value) {
         for o in self.online.iter().filter(|o| o.of == value) {
             let _ = writeln!(
@@ -101,7 +102,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Takes a chunk's elements. Nothing is summed about −∞.
+    /// Takes the elements of a chunk into a thread's maxima and sums. Where all are −∞, 0 is summed about instead.
     pub(super) fn take_pairs(&mut self, out: &mut String) {
         let lanes = self.shape.lanes;
         for Online { max, sum, .. } in self.online.clone() {
@@ -131,7 +132,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Combines the pairs of a row's threads.
+    /// Combines the maxima of a row's threads, then their sums, each scaled to the row's maximum.
     pub(super) fn gather_pairs(&mut self, out: &mut String, form: &Form) {
         if self.online.is_empty() {
             return;

@@ -19,16 +19,16 @@ use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
-/// What a kernel with scans does.
+/// Which part of a node's scans a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pass {
-    /// All of it.
+    /// All of them.
     Whole,
     /// The folds of the pieces.
     Folds,
     /// The scans of the pieces, behind what the folds before them give.
     Pieces,
-    /// The scans of pieces of one tile, which leave their folds for each other.
+    /// The scans of pieces of one tile each, which look back at the folds that the tiles before them leave.
     LookBack,
 }
 
@@ -271,7 +271,7 @@ impl Writer<'_> {
         out.push_str("  }\n");
     }
 
-    /// A tile: phase by phase its scans, then what the loop is for.
+    /// A tile of a loop: phase by phase its scans, then what is stored and reduced of them.
     fn tile_of_scans(
         &mut self,
         s: usize,

@@ -117,7 +117,7 @@ impl Stages {
             .collect()
     }
 
-    /// Makes the second loop part of the first: sums about a mean need not wait for it (see `moments`).
+    /// Makes the second loop part of the first, for sums about a mean that need not wait for the mean.
     pub fn join(&mut self) {
         let second = std::mem::take(&mut self.loops[1]);
         let first = &mut self.loops[0];
@@ -127,7 +127,7 @@ impl Stages {
         first.reduces.extend(second.reduces);
     }
 
-    /// Makes the second loop's reductions part of the first, which computes what they need itself (see `online`).
+    /// Makes the second loop's reductions part of the first, for sums of exponentials that follow a running maximum.
     pub fn join_sums(&mut self) {
         let second = std::mem::take(&mut self.loops[1]);
         self.loops[0].reduces.extend(second.reduces);

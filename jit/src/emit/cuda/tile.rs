@@ -2,7 +2,7 @@
 //!
 //! A load that is contiguous along a row variable and strided along the columns would touch a line for each element.
 //! Such kernels work on square tiles, a block each: the lines of a tile are read whole and turned in shared memory, the
-//! rest of the kernel works on it as on any other row. Blocks walk along the rows of what is written.
+//! rest of the kernel reads a tile's rows there. Blocks walk along the rows of what is written.
 
 use super::index::Position;
 use super::kernel::Writer;
@@ -73,7 +73,7 @@ pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Tile> {
 }
 
 impl Writer<'_> {
-    /// Which tile is this block's: the other row variables, and where the tile begins.
+    /// Which tile is this block's: where it begins, and the row variables that it does not go along.
     pub(super) fn place_tile(&mut self, out: &mut String, tile: &Tile) {
         let column = self.extents.len() - 1;
         let across = self.divisor(self.extents[column].div_ceil(SIDE) as i64);
@@ -90,7 +90,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads what is turned into shared memory.
+    /// Reads the lines of a tile and writes them to shared memory turned, so that its rows are contiguous there.
     pub(super) fn fill_tile(&mut self, out: &mut String, tile: &Tile) {
         let threads = self.shape.threads as usize;
         let column = self.vector_var();

@@ -122,11 +122,7 @@ pub fn emit(
     arguments
         .in_place
         .retain(|(_, source)| !read.contains(source));
-    let blocks = match tiles.by {
-        Units::Groups => count.min(policy.target.multiprocessors.max(1)),
-        Units::Warps => count,
-        Units::Streams { blocks } => count * blocks,
-    };
+    let blocks = blocks_of(tiles, count, policy);
     let mut parts = support::parts(&arguments.needs);
     parts.extend(text::template(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
@@ -213,6 +209,15 @@ fn operands(
         }
     }
     operands
+}
+
+/// Blocks of threads for so many tiles: groups of warps go on to the next tile, as many as run at once.
+fn blocks_of(tiles: Tiles, count: usize, policy: &Policy) -> usize {
+    match tiles.by {
+        Units::Groups => count.min(policy.target.multiprocessors.max(1)),
+        Units::Warps => count,
+        Units::Streams { blocks } => count * blocks,
+    }
 }
 
 /// The texts of which a product's template is made.
