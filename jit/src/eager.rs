@@ -130,7 +130,7 @@ fn taken_over(op: &Op, args: &mut [eager::Arg], dtype: DType) -> Result<Option<A
     if !whole(x) || !eager::writes_over(op, dtype) || Config::get().nans {
         return Ok(None);
     }
-    if let (Op::SliceAssign { .. }, [eager::Arg::Array(source)]) = (op, &mut *rest)
+    if let (Some(_), [eager::Arg::Array(source)]) = (op.as_slice_assign(), &mut *rest)
         && source.buffer.same(&x.buffer)
         && source.layout.span().len().saturating_mul(2) <= x.numel()
     {

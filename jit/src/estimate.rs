@@ -7,8 +7,9 @@ use crate::graph::{Graph, NodeOp};
 use crate::lower::Call;
 use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
-use ferrotrace_kernels::{BinaryOp, Composite, Op, UnaryOp};
-use ferrotrace_runtime::{ConvolutionPart, Device};
+use ferrotrace_kernels::Sizes;
+pub use ferrotrace_kernels::{WEIGHTS, Weights};
+use ferrotrace_runtime::Device;
 
 /// What a machine does at most.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,37 +86,6 @@ impl Work {
     }
 }
 
-/// How many additions a costlier operation counts as.
-#[derive(Clone, Copy, Debug)]
-pub struct Weights {
-    /// A division or root.
-    pub division: u64,
-    /// A function such as `exp`, and a random number.
-    pub function: u64,
-}
-
-/// The text of `exp` has some 16 instructions; the throughput of vector divisions is a quarter to an eighth of additions'.
-pub const WEIGHTS: Weights = Weights {
-    division: 4,
-    function: 16,
-};
-
-fn of_unary(op: UnaryOp) -> u64 {
-    match op {
-        UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Recip => WEIGHTS.division,
-        op if op.heavy() => WEIGHTS.function,
-        _ => 1,
-    }
-}
-
-fn of_binary(op: BinaryOp) -> u64 {
-    match op {
-        BinaryOp::Div => WEIGHTS.division,
-        op if op.heavy() => WEIGHTS.function,
-        _ => 1,
-    }
-}
-
 /// Operations of a kernel, each value computed once: what differs within a row counts at every column, what does not
 /// once a row.
 pub fn of_kernel(kernel: &FusedNode) -> u64 {
@@ -124,8 +94,8 @@ pub fn of_kernel(kernel: &FusedNode) -> u64 {
     let values = kernel.body.values().iter().zip(dependence);
     let operations = values.map(|(value, of)| {
         let weight = match &value.op {
-            BodyOp::Unary(op, _) => of_unary(*op),
-            BodyOp::Binary(op, ..) => of_binary(*op),
+            BodyOp::Unary(op, _) => op.work(),
+            BodyOp::Binary(op, ..) => op.work(),
             BodyOp::Divide(..) => 1,
             BodyOp::Random { .. } => WEIGHTS.function,
             BodyOp::Select(..)
@@ -151,49 +121,10 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
         .operands(call.node)
         .map(|v| &graph.node(v).shape)
         .collect();
-    let result = node.shape.numel() as u64;
-    let numel = |i: usize| operands.get(i).map_or(0, |shape| shape.numel() as u64);
-    let size = |i: usize, d: usize| {
-        operands
-            .get(i)
-            .and_then(|s| s.get(d))
-            .map_or(1, |&n| n as u64)
-    };
-    let last = |i: usize, back: usize| {
-        let rank = operands.get(i).map_or(0, |shape| shape.rank());
-        rank.checked_sub(back).map_or(1, |d| size(i, d))
-    };
-    match op {
-        // 2 m n k for each product.
-        Op::Matmul => 2 * result * last(0, 1),
-        // A weight is [out, in / groups, ..]; transposed [in, out / groups, ..], and every input meets its row.
-        Op::Conv(spec) if spec.transposed => 2 * numel(0) * (numel(1) / size(1, 0).max(1)),
-        Op::Conv(_) => 2 * result * (numel(1) / size(1, 0).max(1)),
-        Op::Correlate(op) => {
-            let (y, w) = match op.part {
-                ConvolutionPart::Result => (result, numel(1) / size(1, 0).max(1)),
-                ConvolutionPart::Input => (numel(0), numel(1) / size(1, 0).max(1)),
-                ConvolutionPart::Weight => (numel(1), result / node.shape[0].max(1) as u64),
-            };
-            2 * y * w
-        }
-        Op::Pool(spec) => result * spec.kernel.iter().product::<usize>() as u64,
-        Op::Sort { dim, .. }
-        | Op::ArgSort { dim, .. }
-        | Op::TopK { dim, .. }
-        | Op::ArgTopK { dim, .. } => {
-            let n = size(0, *dim).max(2);
-            numel(0) * u64::from(n.next_power_of_two().ilog2())
-        }
-        // Scores, their softmax, and the weighted sum of the values.
-        Op::Composite(Composite::Attention { .. }) => {
-            let (queries, keys) = (numel(0) / last(0, 1).max(1), last(1, 2));
-            let of_a_score = 2 * last(0, 1) + WEIGHTS.function + 3 + 2 * last(2, 1);
-            queries * keys * of_a_score
-        }
-        Op::Cat { .. } => 0,
-        _ => result.max(numel(0)),
-    }
+    op.entry().work(&Sizes {
+        operands: &operands,
+        result: &node.shape,
+    })
 }
 
 /// Operations of a step.

@@ -1,6 +1,6 @@
 //! The typed operator graph of one flush: what a recorded trace becomes, before anything is lowered.
 
-use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ValueId};
+use ferrotrace_kernels::{ArgMeta, Class, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Context, DType, Device, Error, ErrorKind, Layout, Result, Shape};
 use smallvec::SmallVec;
 use std::fmt;
@@ -62,6 +62,24 @@ pub struct Node {
 }
 
 impl Node {
+    /// The operator; `None` of an input.
+    pub fn operator(&self) -> Option<&Op> {
+        match &self.op {
+            NodeOp::Op(op) => Some(op),
+            NodeOp::Input(_) => None,
+        }
+    }
+
+    /// Whether it is an operator of which this holds.
+    pub fn is(&self, of: impl FnOnce(&Op) -> bool) -> bool {
+        self.operator().is_some_and(of)
+    }
+
+    /// Whether it is an operator of this class.
+    pub fn is_of(&self, class: Class) -> bool {
+        self.is(|op| op.class() == class)
+    }
+
     /// Whether all that use it read it rounded to its half type.
     pub fn rounds(&self) -> bool {
         self.rounding == Rounding::Always
@@ -389,7 +407,7 @@ impl OpBuilder for Graph {
     }
 }
 
-/// `%3: f32[2, 3] = mul(%1, $0=1.5)`, a line a node: the form that [`text`](crate::text) describes and reads.
+/// `%3: f32[2, 3] = mul(%1, $0=1.5)`, a line a node: the form that [`text`](crate::op::text) describes and reads.
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, node) in self.nodes.iter().enumerate() {

@@ -6,6 +6,7 @@ use crate::graph::{Graph, Precision};
 use crate::plan::{Plan, PlanInput, compile};
 use crate::target::Target;
 use ferrotrace_kernels::eager::{self, Arg};
+use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::ops::matmul::After;
 use ferrotrace_kernels::{Array, Correlation, Op, OpBuilder, Operand, cuda};
 use ferrotrace_runtime::{
@@ -151,7 +152,13 @@ fn dense(x: &Array) -> Result<Array> {
         return Ok(x.clone());
     }
     let (device, arg) = (x.buffer.device().clone(), Arg::Array(x.clone()));
-    run_operator(&device, &Op::Cast(x.dtype), &[arg], x.shape(), x.dtype)
+    run_operator(
+        &device,
+        &Op::from(Cast(x.dtype)),
+        &[arg],
+        x.shape(),
+        x.dtype,
+    )
 }
 
 /// The plan of one operator on such operands.
@@ -202,9 +209,9 @@ fn graph(device: &Device, op: &Op, args: &[Arg]) -> Result<Graph> {
         });
     }
     // Eager mode promises no order of running sums, and theirs would be one thread's.
-    let precision = match op {
-        Op::Scan { .. } => Precision::Fast,
-        _ => Precision::EagerExact,
+    let precision = match op.as_scan() {
+        Some(_) => Precision::Fast,
+        None => Precision::EagerExact,
     };
     graph.set_origin(None, precision);
     let result = graph.push(op.clone(), &operands)?;

@@ -15,9 +15,8 @@ mod windows;
 
 use crate::graph::{Graph, NodeOp, Precision, Rounding};
 use crate::policy::Policy;
-use ferrotrace_kernels::{
-    Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, ops::composite,
-};
+use ferrotrace_kernels::op::{Gather, Unrounded};
+use ferrotrace_kernels::{Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
@@ -49,28 +48,31 @@ impl OpBuilder for Simplifier<'_> {
         {
             return defined;
         }
-        match op {
-            // A kernel of its own, which never holds the scores.
-            Op::Composite(Composite::Attention { .. }) => {}
-            Op::Unrounded(op) => return self.unrounded(*op, operands),
-            Op::Composite(composite) => return composite::decompose(&composite, self, operands),
-            Op::Reduce {
-                kind: ReduceKind::Mean,
-                mask,
-                keepdim,
-            } => return self.mean(mask, keepdim, operands),
-            Op::Pool(spec) if windows::are_loops(&spec, &self.sizes(operands), self.taps()) => {
-                return pooling::define(&spec, self, operands);
-            }
-            Op::AdaptiveAvgPool { size }
-                if windows::are_adaptive_loops(size, &self.sizes(operands), self.taps()) =>
-            {
-                return pooling::adaptive(size, self, operands);
-            }
-            Op::Matmul if self.is_for_device() && self.is_read_once(operands) => {
-                return self.sum_of_products(operands);
-            }
-            _ => {}
+        if let Some(Unrounded(op)) = op.as_unrounded() {
+            return self.unrounded((**op).clone(), operands);
+        }
+        if let Some(composite) = op.as_composite().map(Composite::entry)
+            && !composite.has_kernel()
+        {
+            return composite.define(self, operands);
+        }
+        if let Some(of) = op.as_reduce().filter(|of| of.kind == ReduceKind::Mean) {
+            return self.mean(of.mask, of.keepdim, operands);
+        }
+        let (sizes, taps) = (self.sizes(operands), self.taps());
+        if let Some(spec) = op
+            .as_pool()
+            .filter(|spec| windows::are_loops(spec, &sizes, taps))
+        {
+            return pooling::define(spec, self, operands);
+        }
+        let adaptive = op.as_adaptive_avg_pool();
+        if let Some(pool) = adaptive.filter(|of| windows::are_adaptive_loops(of.size, &sizes, taps))
+        {
+            return pooling::adaptive(pool.size, self, operands);
+        }
+        if op.is_matmul() && self.is_for_device() && self.is_read_once(operands) {
+            return self.sum_of_products(operands);
         }
         self.keep(op, operands)
     }
@@ -179,20 +181,18 @@ fn sorts_of_values(graph: &Graph, live: &mut [bool]) -> Vec<Option<Op>> {
     let uses = uses(graph, live);
     let mut sorts = vec![None; live.len()];
     for (v, node) in graph.nodes().iter().enumerate() {
-        let NodeOp::Op(Op::Gather { dim }) = &node.op else {
+        let Some(Gather { dim }) = node.operator().and_then(Op::as_gather) else {
             continue;
         };
         let [Operand::Value(x), Operand::Value(order)] = node.args[..] else {
             continue;
         };
         let by = graph.node(order);
-        let NodeOp::Op(by_op) = &by.op else { continue };
-        let (of, values) = match *by_op {
-            Op::ArgSort { dim, descending } => (dim, Op::Sort { dim, descending }),
-            Op::ArgTopK { k, dim, largest } => (dim, Op::TopK { k, dim, largest }),
-            _ => continue,
+        let Some(by_op) = by.operator() else { continue };
+        let (Some(values), Some(of)) = (by_op.of_values(), by_op.positions_in()) else {
+            continue;
         };
-        let same = matches!(by.args[..], [Operand::Value(y)] if y == x) && of == *dim;
+        let same = matches!(by.args[..], [Operand::Value(y)] if y == x) && of == 1 << dim;
         if live[v] && same && uses[order.0 as usize] == 1 {
             live[order.0 as usize] = false;
             sorts[v] = Some(values);

@@ -12,11 +12,9 @@
 //! numbers; inputs have their number and strides, and `on` a device that is not the CPU. Lines of blanks and those that
 //! start with `#` are skipped. Reading gives back an equal graph, the users' lines apart.
 
-mod attributes;
-
 use crate::graph::{Graph, Node, NodeOp, Precision};
-use attributes::{Attribute, Attributes};
-use ferrotrace_kernels::{OpBuilder, Operand, ValueId};
+use ferrotrace_kernels::op::text::{Attribute, Line};
+use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape};
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
@@ -43,7 +41,7 @@ pub(crate) fn write_node(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node)
                 }
             }
             f.write_str(")")?;
-            let attributes = attributes::of(op);
+            let attributes = op.entry().attributes();
             if !attributes.is_empty() {
                 let each = |(name, value): &(&str, Attribute)| format!("{name}: {value}");
                 write!(
@@ -279,7 +277,9 @@ impl<'a> Reader<'a> {
                 v.0
             )));
         }
-        let op = Attributes::new(self.attributes()?, &shape, dtype).operator(name)?;
+        let line = Line::new(self.attributes()?, &shape, dtype);
+        let unknown = || Error::argument(format!("there is no operator {name:?}"));
+        let op = Op::read(name, &line)?.ok_or_else(unknown)?;
         let precision = if self.take("exact") {
             Precision::EagerExact
         } else {

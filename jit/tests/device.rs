@@ -9,28 +9,29 @@ use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::target::{Library, Target};
 use ferrotrace_jit::{Graph, NodeOp, compile_with, run_eagerly};
+use ferrotrace_kernels::op::{ArgSort, ArgTopK, Scan, Scatter};
 use ferrotrace_kernels::{Op, ScanKind};
 use ferrotrace_runtime::{Convolution, Device};
 
 /// Whether a device's library has the operator.
 fn is_known(op: &Op, rank: usize) -> bool {
     match op {
-        Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => dim + 1 >= rank,
-        Op::Scan {
+        Op::ArgSort(ArgSort { dim, .. }) | Op::ArgTopK(ArgTopK { dim, .. }) => dim + 1 >= rank,
+        Op::Scan(Scan {
             kind: ScanKind::LogSumExp,
             dim,
-        } => dim + 1 >= rank,
-        Op::Scatter { dim, .. } => *dim == 0 && rank == 2,
-        Op::Cat { .. } | Op::Scan { .. } | Op::Matmul => true,
+        }) => dim + 1 >= rank,
+        Op::Scatter(Scatter { dim, .. }) => *dim == 0 && rank == 2,
+        Op::Cat(_) | Op::Scan(_) | Op::Matmul => true,
         other => !matches!(
             other,
-            Op::Sort { .. }
-                | Op::TopK { .. }
+            Op::Sort(_)
+                | Op::TopK(_)
                 | Op::Conv(_)
                 | Op::Pool(_)
-                | Op::AdaptiveAvgPool { .. }
-                | Op::Interpolate { .. }
-                | Op::IndexPut { .. }
+                | Op::AdaptiveAvgPool(_)
+                | Op::Interpolate(_)
+                | Op::IndexPut(_)
                 | Op::Composite(_)
         ),
     }

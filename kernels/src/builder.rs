@@ -1,7 +1,8 @@
 //! The seam through which operators are defined by other operators.
 
-use crate::{BinaryOp, Op, ReduceKind, UnaryOp};
-use ferrotrace_runtime::{DType, Result, Scalar, Shape};
+use crate::op::{Cast, Reduce};
+use crate::{BinaryOp, Composite, Op, ReduceKind, UnaryOp};
+use ferrotrace_runtime::{Activation, DType, Result, Scalar, Shape};
 
 /// A value of the graph (or eager computation) being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -88,6 +89,20 @@ pub trait OpBuilderExt: OpBuilder {
         self.binary(BinaryOp::Div, a, b)
     }
 
+    /// The matrix product.
+    fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.push(Op::Matmul, &[a.into(), b.into()])
+    }
+
+    /// What a library's product ends with.
+    fn activation(&mut self, activation: Activation, x: ValueId) -> Result<ValueId> {
+        match activation {
+            Activation::None => Ok(x),
+            Activation::Relu => self.unary(UnaryOp::Relu, x),
+            Activation::GeluTanh => self.push(Op::Composite(Composite::GeluTanh), &[x.into()]),
+        }
+    }
+
     /// `a` where `mask` is true, else `b`.
     fn select(
         &mut self,
@@ -103,7 +118,7 @@ pub trait OpBuilderExt: OpBuilder {
         if self.dtype(x) == dtype {
             return Ok(x);
         }
-        self.push(Op::Cast(dtype), &[x.into()])
+        self.push(Op::Cast(Cast(dtype)), &[x.into()])
     }
 
     /// A reduction over the dimensions of `mask`.
@@ -115,11 +130,11 @@ pub trait OpBuilderExt: OpBuilder {
         keepdim: bool,
     ) -> Result<ValueId> {
         self.push(
-            Op::Reduce {
+            Op::Reduce(Reduce {
                 kind,
                 mask,
                 keepdim,
-            },
+            }),
             &[x.into()],
         )
     }

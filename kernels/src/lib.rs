@@ -1,23 +1,26 @@
 //! The operator vocabulary and the ready-made kernels.
 //!
-//! An operator is one place under [`ops`]: its arity, shape rule, dtype rule, C text or decomposition, and ready-made
-//! kernel. [`Op`] is the attribute-carrying name by which the trace, the graph and eager mode refer to it.
+//! An operator is one place under [`ops`]: a type that holds its attributes, with the rules, the text form, the cost, the
+//! class and the ready-made kernel that [`op::operator::Operator`] asks of it. [`Op`] is any of them, as the trace, the graph
+//! and eager mode hold it.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod array;
 mod builder;
+mod class;
 pub mod cpu;
 pub mod cuda;
 pub mod eager;
-mod op;
+pub mod op;
 pub mod ops;
 pub mod support;
 
 pub use array::Array;
 pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
+pub use class::{Class, Sizes, WEIGHTS, Weights};
 pub use op::{
     ArgMeta, Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolKind, PoolSpec,
-    ReduceKind, Reduction, ScanKind, ScatterMode,
+    ReduceKind, Reduction, ScanKind, ScatterMode, Unrounded,
 };
 pub use ops::binary::BinaryOp;
 pub use ops::unary::UnaryOp;

@@ -230,3 +230,54 @@ fn comments_stand_by_themselves() {
     assert!(known <= KNOWN_PHRASES, "{known} of {KNOWN_PHRASES}");
     expect_none(complaints);
 }
+
+/// Files that name operators: those where an operator stands, where programs record one, and where the compiler says what
+/// its loops compute and what a device makes of it. All others ask the operator.
+const NAMING: [&str; 10] = [
+    "kernels/src/op.rs",
+    "kernels/src/op",
+    "kernels/src/ops",
+    "kernels/src/builder.rs",
+    "kernels/src/cpu/quick.rs",
+    "jit/src/lower/expand.rs",
+    "jit/src/simplify/device.rs",
+    "tracer/src/methods",
+    "tracer/src/operators.rs",
+    "tracer/src/read.rs",
+];
+
+/// Whether a line of code names a variant of a list of operators.
+fn names_operator(code: &str) -> bool {
+    ["Op::", "Composite::"].into_iter().any(|list| {
+        code.match_indices(list).any(|(at, _)| {
+            let before = code[..at].chars().next_back();
+            let after = code[at + list.len()..].chars().next();
+            !before.is_some_and(|c| c.is_alphanumeric() || c == '_')
+                && after.is_some_and(char::is_uppercase)
+        })
+    })
+}
+
+#[test]
+fn operators_are_named_in_their_own_place_alone() {
+    assert!(names_operator("if matches!(op, Op::Matmul) {"));
+    assert!(names_operator("Composite::Gelu => 1,"));
+    assert!(!names_operator("BodyOp::Reduce { .. }"));
+    assert!(!names_operator("Op::from(Flip { mask })"));
+    let compiler = ["kernels/src", "jit/src", "tracer/src"];
+    let mut complaints = Vec::new();
+    for source in all() {
+        let within = |folder: &str| source.path.starts_with(folder);
+        let is_test = source.path.ends_with("tests.rs");
+        if !compiler.iter().any(|f| within(f)) || NAMING.iter().any(|f| within(f)) || is_test {
+            continue;
+        }
+        let tests = source.text.lines().position(|line| line == "#[cfg(test)]");
+        let code = source.code.lines().take(tests.unwrap_or(usize::MAX));
+        for (n, line) in code.enumerate().filter(|(_, line)| names_operator(line)) {
+            let (path, line) = (source.path.display(), line.trim());
+            complaints.push(format!("{path}:{}: ask the operator: {line}", n + 1));
+        }
+    }
+    expect_none(complaints);
+}

@@ -2,6 +2,7 @@
 
 use crate::flush::{flush_tensors, stored_array};
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
     Buffer, Counter, DType, Device, Element, Error, FloatEnvironment, Layout, Result, Shape, count,
@@ -239,7 +240,7 @@ impl Tensor {
     /// The same values, computed anew.
     #[track_caller]
     fn copied(&self) -> Tensor {
-        Tensor::record(Op::Cast(self.dtype()), &[Input::Tensor(self)])
+        Tensor::record(Op::Cast(Cast(self.dtype())), &[Input::Tensor(self)])
     }
 
     /// The same values, cut off from what they were computed from.

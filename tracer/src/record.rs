@@ -209,7 +209,7 @@ fn is_done_later(kind: &Kind, device: &Device, inputs: &[Input<'_>]) -> bool {
         Input::Tensor(tensor) => !tensor.node().facts.traced,
         _ => true,
     };
-    matches!(kind.op(), Op::SliceAssign { .. })
+    kind.op().as_slice_assign().is_some()
         && kind.shape.numel().saturating_mul(kind.dtype.size()) >= WORTH_WAITING
         && device.is_cpu()
         && trace::current() == 0

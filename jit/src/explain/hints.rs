@@ -71,7 +71,7 @@ pub(super) fn hints(draft: &Draft) -> Vec<Hint> {
         let node = graph.node(call.node);
         if is_on_host(draft, call.node) {
             found.push(Hint::OnHost(call.node));
-        } else if matches!(node.op, NodeOp::Op(Op::Matmul)) && node.dtype.is_int() {
+        } else if node.is(Op::is_matmul) && node.dtype.is_int() {
             found.push(Hint::IntegerProduct(call.node, node.dtype));
         }
     }

@@ -8,7 +8,8 @@ use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, flat_index};
 use crate::policy::Policy;
 use crate::schedule::Refusal;
-use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
+use ferrotrace_kernels::op::Reduce;
+use ferrotrace_kernels::{BinaryOp, Class, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Scalar, Shape};
 
 /// Where attention stands in a graph.
@@ -96,35 +97,23 @@ fn value(operand: &Operand) -> Option<ValueId> {
 
 /// The operand of a conversion.
 fn cast_of(graph: &Graph, id: ValueId) -> Option<ValueId> {
-    match op_of(graph, id)? {
-        (Op::Cast(_), node) => value(&node.args[0]),
-        _ => None,
-    }
+    let (op, node) = op_of(graph, id)?;
+    op.as_cast().and_then(|_| value(&node.args[0]))
 }
 
 /// Both operands of a function of two values.
 fn binary_of(graph: &Graph, id: ValueId, wanted: BinaryOp) -> Option<[ValueId; 2]> {
-    match op_of(graph, id)? {
-        (Op::Binary(op), node) if *op == wanted => {
-            Some([value(&node.args[0])?, value(&node.args[1])?])
-        }
-        _ => None,
+    let (op, node) = op_of(graph, id)?;
+    match op.as_binary() == Some(wanted) {
+        true => Some([value(&node.args[0])?, value(&node.args[1])?]),
+        false => None,
     }
 }
 
 /// The operand of a reduction over the last dimension that keeps it.
 fn row_reduction(graph: &Graph, id: ValueId, wanted: ReduceKind) -> Option<ValueId> {
-    let (
-        Op::Reduce {
-            kind,
-            mask,
-            keepdim: true,
-        },
-        node,
-    ) = op_of(graph, id)?
-    else {
-        return None;
-    };
+    let (op, node) = op_of(graph, id)?;
+    let Reduce { kind, mask, .. } = op.as_reduce().filter(|of| of.keepdim)?;
     let x = value(&node.args[0])?;
     let rank = graph.node(x).shape.rank();
     (*kind == wanted && rank > 0 && *mask == 1 << (rank - 1)).then_some(x)
@@ -132,14 +121,13 @@ fn row_reduction(graph: &Graph, id: ValueId, wanted: ReduceKind) -> Option<Value
 
 /// `number` where `hidden` says that the greatest score is −∞, else a value: that value.
 fn unless_hidden(graph: &Graph, id: ValueId, greatest: ValueId, number: f64) -> Option<ValueId> {
-    let (Op::Where, node) = op_of(graph, id)? else {
-        return None;
-    };
+    let (_, node) = op_of(graph, id).filter(|(op, _)| op.is_where())?;
     let is =
         |operand: &Operand, x: f64| matches!(operand, Operand::Const(Scalar::Float(y)) if *y == x);
-    let (Op::Binary(BinaryOp::Eq), hidden) = op_of(graph, value(&node.args[0])?)? else {
+    let (equals, hidden) = op_of(graph, value(&node.args[0])?)?;
+    if equals.as_binary() != Some(BinaryOp::Eq) {
         return None;
-    };
+    }
     let compares = value(&hidden.args[0])? == greatest && is(&hidden.args[1], f64::NEG_INFINITY);
     (compares && is(&node.args[1], number)).then(|| value(&node.args[2]))?
 }
@@ -155,15 +143,14 @@ struct Softmax {
 impl Softmax {
     /// The softmax that is the left operand of a product.
     fn before(graph: &Graph, result: ValueId) -> Option<Softmax> {
-        let (Op::Matmul, node) = op_of(graph, result)? else {
-            return None;
-        };
+        let (_, node) = op_of(graph, result).filter(|(op, _)| op.is_matmul())?;
         let weights = value(&node.args[0])?;
         let divided = cast_of(graph, weights).unwrap_or(weights);
         let [e, divisor] = binary_of(graph, divided, BinaryOp::Div)?;
-        let (Op::Unary(UnaryOp::Exp), exp) = op_of(graph, e)? else {
+        let (function, exp) = op_of(graph, e)?;
+        if function.as_unary() != Some(UnaryOp::Exp) {
             return None;
-        };
+        }
         let [scores, origin] = binary_of(graph, value(&exp.args[0])?, BinaryOp::Sub)?;
         let (greatest, sum, zeros) = match row_reduction(graph, origin, ReduceKind::Max) {
             Some(_) => (origin, divisor, false),
@@ -199,12 +186,11 @@ fn product_below(graph: &Graph, scores: ValueId) -> Option<ValueId> {
         if node.shape != graph.node(scores).shape || !seen.insert(id) {
             continue;
         }
-        match op {
-            Op::Matmul => return Some(id),
-            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) => {
-                pending.extend(node.args.iter().filter_map(value));
-            }
-            _ => {}
+        if op.is_matmul() {
+            return Some(id);
+        }
+        if op.is_elementwise() {
+            pending.extend(node.args.iter().filter_map(value));
         }
     }
     None
@@ -216,15 +202,11 @@ fn before_cast(graph: &Graph, id: ValueId, dtype: DType) -> Option<ValueId> {
     loop {
         let (op, node) = op_of(graph, at)?;
         let x = value(node.args.first()?)?;
-        match op {
-            Op::Cast(DType::F32) if graph.node(x).dtype == dtype => return Some(x),
-            _ if op.is_view()
-                && view::view_map(op, &graph.node(x).shape, &node.shape).is_some() =>
-            {
-                at = x
-            }
-            _ => return None,
+        if op.as_cast() == Some(DType::F32) && graph.node(x).dtype == dtype {
+            return Some(x);
         }
+        view::view_map(op, &graph.node(x).shape, &node.shape)?;
+        at = x;
     }
 }
 
@@ -295,8 +277,8 @@ fn attention(
         if id == product {
             continue;
         }
-        let pointwise = matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_));
-        let row = matches!(op, Op::Reduce { .. });
+        let pointwise = op.is_elementwise();
+        let row = op.class() == Class::Reduce;
         let seen = node.shape == *shape || last(id) == 1;
         if !(pointwise || row) || !seen {
             return Err(Refusal::NoTemplate);
@@ -336,7 +318,7 @@ fn rows_below(graph: &Graph, scores: ValueId, product: ValueId, between: &[bool]
         if id == product || !between[id.0 as usize] || !seen.insert(id) {
             continue;
         }
-        if matches!(op_of(graph, id), Some((Op::Reduce { .. }, _))) {
+        if graph.node(id).is_of(Class::Reduce) {
             return true;
         }
         pending.extend(graph.operands(id));
@@ -357,11 +339,9 @@ pub(super) fn is_light(graph: &Graph, realized: &Realized, id: ValueId) -> bool 
             continue;
         };
         count += 1;
-        let light = match op {
-            Op::Unary(op) => !op.heavy(),
-            Op::Binary(op) => !op.heavy(),
-            Op::Where | Op::Cast(_) | Op::Iota { .. } | Op::Full { .. } | Op::Arange { .. } => true,
-            op => op.is_view(),
+        let light = match op.class() {
+            Class::Pointwise | Class::Create | Class::View => op.entry().is_light(),
+            _ => false,
         };
         if !light || count > MOST {
             return false;
@@ -483,12 +463,9 @@ fn product_rounds(graph: &Graph, found: &Found) -> bool {
             .find(|&id| graph.operands(id).any(|x| x == at));
         let commutes = |op: &Op| {
             use {BinaryOp as B, UnaryOp as U};
-            matches!(
-                op,
-                Op::Unary(U::Neg | U::Abs | U::Relu)
-                    | Op::Binary(B::Maximum | B::Minimum)
-                    | Op::Where
-            )
+            op.is_where()
+                || matches!(op.as_unary(), Some(U::Neg | U::Abs | U::Relu))
+                || matches!(op.as_binary(), Some(B::Maximum | B::Minimum))
         };
         match user.filter(|&id| op_of(graph, id).is_some_and(|(op, _)| commutes(op))) {
             Some(id) => at = id,

@@ -8,6 +8,9 @@ use super::{Realized, Site, realize};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp};
+use ferrotrace_kernels::op::{
+    Arange, Cast, Cat, Gather, Index, Iota, Pad, Random, Reduce, Scan, SliceAssign,
+};
 use ferrotrace_kernels::{
     BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, ValueId, ops::pointwise, ops::view,
 };
@@ -95,7 +98,7 @@ impl<'a> Expansion<'a> {
         )
     }
 
-    /// The expansion of an operator at an index, not rounded.
+    /// The expansion of an operator at an index, not rounded: this is where every operator says what its loops compute.
     pub fn node(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
         let graph = self.graph;
         let node = graph.node(id);
@@ -103,12 +106,12 @@ impl<'a> Expansion<'a> {
             return Err(Error::internal("an input is always stored"));
         };
         let value = match op {
-            Op::Full { .. } => self.number(&node.args[0], node.dtype),
-            Op::Arange { dtype, .. } => self.arange(node, *dtype, &index[0]),
-            Op::Iota { dim, .. } => self
+            Op::Full(_) => self.number(&node.args[0], node.dtype),
+            Op::Arange(Arange { dtype, .. }) => self.arange(node, *dtype, &index[0]),
+            Op::Iota(Iota { dim, .. }) => self
                 .body
                 .push(BodyOp::Index(index[*dim].clone()), DType::I64),
-            Op::Random { dist, .. } => self.random(node, *dist, index),
+            Op::Random(Random { dist, .. }) => self.random(node, *dist, index),
             Op::Unary(op) => {
                 let compute = pointwise::unary_compute(*op, &graph.metas(&node.args))?;
                 let a = self.operand(node, 0, compute, index, mask)?;
@@ -134,21 +137,21 @@ impl<'a> Expansion<'a> {
                 self.body
                     .push(BodyOp::Select(m, a, b), node.dtype.compute())
             }
-            Op::Cast(dtype) => {
+            Op::Cast(Cast(dtype)) => {
                 let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
                 let a = self.boundary(node, a, 0, *dtype);
                 self.cast(a, dtype.compute())
             }
-            Op::Reduce { kind, .. } => self.inline_reduction(id, *kind, index, mask)?,
-            Op::Scan { kind, .. } => self.scan_of_one(node, *kind, index, mask)?,
-            Op::Pad(pads) => self.pad(node, pads, index, mask)?,
-            Op::Cat { dim } => self.cat(node, *dim, index, mask)?,
-            Op::SliceAssign {
+            Op::Reduce(Reduce { kind, .. }) => self.inline_reduction(id, *kind, index, mask)?,
+            Op::Scan(Scan { kind, .. }) => self.scan_of_one(node, *kind, index, mask)?,
+            Op::Pad(Pad(pads)) => self.pad(node, pads, index, mask)?,
+            Op::Cat(Cat { dim }) => self.cat(node, *dim, index, mask)?,
+            Op::SliceAssign(SliceAssign {
                 dim,
                 start,
                 end,
                 step,
-            } => self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?,
+            }) => self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?,
             Op::Repeat(_) => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let lead = index.len() - shape.rank();
@@ -157,7 +160,7 @@ impl<'a> Expansion<'a> {
                     .collect();
                 self.value(x, &inner, mask)?
             }
-            Op::Gather { dim } => {
+            Op::Gather(Gather { dim }) => {
                 let (x, shape) = self.tensor(node, 0)?;
                 let (idx, _) = self.tensor(node, 1)?;
                 // A 0-d tensor is indexed as one of size 1.
@@ -170,13 +173,42 @@ impl<'a> Expansion<'a> {
                 let value = self.value(x, &inner, mask)?;
                 self.guarded(value, &[at])
             }
-            Op::Index { axes, at } => self.index(id, node, axes, *at, index, mask)?,
-            view if view.is_view() => {
+            Op::Index(Index { axes, at }) => self.index(id, node, axes, *at, index, mask)?,
+            Op::Reshape(_)
+            | Op::Expand(_)
+            | Op::Permute(_)
+            | Op::Squeeze(_)
+            | Op::Unsqueeze(_)
+            | Op::Flatten(_)
+            | Op::Slice(_)
+            | Op::Narrow(_)
+            | Op::Select(_)
+            | Op::Flip(_)
+            | Op::Barrier
+            | Op::Diagonal(_)
+            | Op::Unfold(_) => {
                 let (x, shape) = self.tensor(node, 0)?;
-                let inner = self.through_view(view, &shape, &node.shape, index);
+                let inner = self.through_view(op, &shape, &node.shape, index);
                 return self.value(x, &inner, mask);
             }
-            other => return Err(Error::internal(format!("{} has no lowering", other.name()))),
+            // Loops of their own (`scatter.rs`), or calls: stored.
+            Op::Scatter(_)
+            | Op::IndexPut(_)
+            | Op::Matmul
+            | Op::Conv(_)
+            | Op::Correlate(_)
+            | Op::Pool(_)
+            | Op::AdaptiveAvgPool(_)
+            | Op::Interpolate(_)
+            | Op::Sort(_)
+            | Op::ArgSort(_)
+            | Op::TopK(_)
+            | Op::ArgTopK(_)
+            | Op::Unrounded(_)
+            | Op::Composite(_) => {
+                let name = op.name();
+                return Err(Error::internal(format!("{name} has no element by index")));
+            }
         };
         Ok(value)
     }
@@ -329,11 +361,11 @@ impl<'a> Expansion<'a> {
     ) -> Result<Value> {
         let graph = self.graph;
         let node = graph.node(id);
-        let NodeOp::Op(Op::Reduce {
+        let Some(Reduce {
             mask: dims,
             keepdim,
             ..
-        }) = &node.op
+        }) = node.operator().and_then(Op::as_reduce)
         else {
             return Err(Error::internal("not a reduction"));
         };

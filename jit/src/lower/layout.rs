@@ -6,8 +6,8 @@ use crate::body::{Body, BodyOp};
 use crate::expr::{Expr, Var};
 use crate::graph::{Graph, Node, NodeOp};
 use crate::policy::Policy;
-use ferrotrace_kernels::ops::{order, view};
-use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_kernels::ops::order;
+use ferrotrace_kernels::{Class, Op, Operand, ValueId};
 use ferrotrace_runtime::{DType, Layout, Shape};
 use smallvec::SmallVec;
 
@@ -22,7 +22,7 @@ pub fn kept(graph: &Graph) -> Vec<Option<Order>> {
         .inputs()
         .iter()
         .any(|input| !input.layout.is_contiguous());
-    let turns = |node: &Node| matches!(node.op, NodeOp::Op(Op::Permute(_)));
+    let turns = |node: &Node| node.is(|op| op.as_permute().is_some());
     if !turned && !nodes.iter().any(turns) {
         return vec![None; nodes.len()];
     }
@@ -39,10 +39,9 @@ pub fn kept(graph: &Graph) -> Vec<Option<Order>> {
             (NodeOp::Input(n), _) => graph.inputs()[*n as usize].layout.clone(),
             (NodeOp::Op(op), Some(x)) if op.is_view() => {
                 let layout = &layouts[x.0 as usize];
-                let seen = match view::view_map(op, layout.shape(), &node.shape) {
-                    Some(map) => Some(map.apply(layout, &node.shape)),
-                    None => layout.reshape(&node.shape),
-                };
+                let seen = op
+                    .as_view()
+                    .and_then(|view| view.layout(layout, &node.shape));
                 seen.unwrap_or_else(dense)
             }
             (NodeOp::Op(op), _) if is_elementwise(graph, op, first) => {
@@ -58,12 +57,9 @@ pub fn kept(graph: &Graph) -> Vec<Option<Order>> {
 
 /// Whether a result lies as what it reads: for a cast that depends on its operand.
 fn is_elementwise(graph: &Graph, op: &Op, first: Option<ValueId>) -> bool {
-    match (op, first) {
-        (Op::Cast(to), Some(x)) => {
-            op.keeps_order(graph.node(x).dtype) && *to != graph.node(x).dtype
-        }
-        (op, _) => op.keeps_order(DType::F32),
-    }
+    // Of a cast of a number F32 is no worse than another dtype.
+    let from = first.map_or(DType::F32, |x| graph.node(x).dtype);
+    op.keeps_order(from)
 }
 
 /// The order of the first operand that has the result's shape and repeats no element, if it is not row-major.
@@ -92,13 +88,7 @@ pub fn flexible(graph: &Graph, realized: &Realized, kept: &[Option<Order>]) -> V
             let id = ValueId(i as u32);
             let generated = !matches!(nodes[i].op, NodeOp::Input(_)) && !realized.is_call(id);
             // A scan stores along its rows, which are another dimension's; a scatter where it is told to.
-            let fixed = |op: &Op| {
-                matches!(
-                    op,
-                    Op::Scan { .. } | Op::Scatter { .. } | Op::IndexPut { .. }
-                )
-            };
-            let fixed = matches!(&nodes[i].op, NodeOp::Op(op) if fixed(op));
+            let fixed = nodes[i].is_of(Class::Scan) || nodes[i].is_of(Class::Scatter);
             generated && !fixed && realized.write(id).is_none()
         })
         .collect();
@@ -109,20 +99,19 @@ pub fn flexible(graph: &Graph, realized: &Realized, kept: &[Option<Order>]) -> V
         output[i] = true;
         flexible[i] &= kept[i].is_some() && !realized.pieces.contains_key(v);
         // What is not stored may be a reshaped value, which is no view of one that lies in another order.
-        turned[i] = matches!(&nodes[i].op, NodeOp::Op(Op::Permute(_)))
+        turned[i] = nodes[i].is(|op| op.as_permute().is_some())
             && graph.operands(*v).all(|from| realized.is_stored(from));
     }
     for i in (0..nodes.len()).rev() {
         let id = ValueId(i as u32);
-        let reduces = matches!(&nodes[i].op, NodeOp::Op(Op::Reduce { .. }))
+        let reduces = nodes[i].is_of(Class::Reduce)
             && !realized.is_inline_reduction(id)
             && realized.is_stored(id);
         // A library that copies what does not lie as it wants.
-        let copies = matches!(&nodes[i].op, NodeOp::Op(Op::Correlate(_)));
+        let copies = nodes[i].is(|op| op.as_correlation().is_some());
         // Generated loops read results wherever they lie.
         let first = graph.operands(id).next();
-        let elementwise =
-            matches!(&nodes[i].op, NodeOp::Op(op) if is_elementwise(graph, op, first));
+        let elementwise = nodes[i].is(|op| is_elementwise(graph, op, first));
         if !flexible[i] && !reduces && !turned[i] {
             let fixed = |v: &ValueId| {
                 let result = elementwise && output[v.0 as usize] && kept[v.0 as usize].is_some();

@@ -20,7 +20,8 @@ use crate::policy::Policy;
 use crate::schedule::Refusal;
 use expand::Expansion;
 pub(crate) use expand::PROVED;
-use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId};
+use ferrotrace_kernels::op::Scan;
+use ferrotrace_kernels::{Class, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;
 use rustc_hash::FxHashSet;
@@ -181,23 +182,21 @@ fn lower_node(
     let NodeOp::Op(op) = &node.op else {
         unreachable!("inputs have no nest")
     };
-    if let Op::Scan { kind, dim } = op
-        && scan::length(&node.shape, *dim) > 1
+    if let Some(&Scan { kind, dim }) = op.as_scan()
+        && scan::length(&node.shape, dim) > 1
     {
-        return scan::lower_scan(graph, realized, id, (*kind, *dim), sites);
+        return scan::lower_scan(graph, realized, id, (kind, dim), sites);
     }
     if let Some(write) = realized.write(id) {
         return update::lower_write(graph, realized, (id, write), sites);
     }
-    if matches!(op, Op::Scatter { .. } | Op::IndexPut { .. }) {
+    if op.class() == Class::Scatter {
         return scatter::lower_scatter(graph, realized, id, sites);
     }
     let iter;
     let mut red = Vec::new();
-    let reduce = match op {
-        Op::Reduce { kind, mask, .. } if !realized.is_inline_reduction(id) => Some((*kind, *mask)),
-        _ => None,
-    };
+    let reduce = op.as_reduce().map(|of| (of.kind, of.mask));
+    let reduce = reduce.filter(|_| !realized.is_inline_reduction(id));
     let (body, result);
     if let Some((kind, mask)) = reduce {
         let Operand::Value(x) = node.args[0] else {

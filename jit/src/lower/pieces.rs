@@ -4,7 +4,8 @@
 use super::Realized;
 use crate::graph::{Graph, NodeOp};
 use crate::policy::Policy;
-use ferrotrace_kernels::{Op, Operand, ValueId, eager};
+use ferrotrace_kernels::op::Pad;
+use ferrotrace_kernels::{Class, Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{DType, Layout, Shape, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -39,9 +40,10 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], polic
         if !realized.stored[i] || realized.pieces.contains_key(&id) {
             continue;
         }
-        let parts = match &node.op {
-            NodeOp::Op(Op::Cat { dim }) => parts(graph, realized, users, id, *dim),
-            NodeOp::Op(Op::Pad(pads)) => padded(graph, realized, users, id, pads),
+        let Some(op) = node.operator() else { continue };
+        let parts = match (op.as_cat(), op.as_pad()) {
+            (Some(cat), _) => parts(graph, realized, users, id, cat.dim),
+            (_, Some(Pad(pads))) => padded(graph, realized, users, id, pads),
             _ => continue,
         };
         // Parts that kernels store anyway and that can all be placed leave nothing for a kernel of the whole to do.
@@ -141,11 +143,10 @@ fn ends_reduction(graph: &Graph, realized: &Realized, value: ValueId) -> bool {
         if node.shape.numel() != graph.node(value).shape.numel() || next > 8 {
             return false;
         }
-        match &node.op {
-            NodeOp::Op(Op::Reduce { .. }) if realized.is_stored(v) => found = true,
-            NodeOp::Op(Op::Unary(_) | Op::Binary(_) | Op::Cast(_)) if !realized.is_stored(v) => {
-                open.extend(graph.operands(v));
-            }
+        let follows = |op: &Op| op.is_elementwise() && !op.is_where();
+        match realized.is_stored(v) {
+            true if node.is_of(Class::Reduce) => found = true,
+            false if node.is(follows) => open.extend(graph.operands(v)),
             _ => return false,
         }
     }
@@ -164,8 +165,7 @@ fn part(
     let (base, alone) = base_of(graph, users, operand);
     let of = graph.node(base);
     // A scatter's memory holds other data before.
-    let updates = |op: &Op| matches!(op, Op::Scatter { .. } | Op::IndexPut { .. });
-    let computed = matches!(&of.op, NodeOp::Op(op) if !op.is_view() && !updates(op));
+    let computed = of.is(|op| !op.is_view() && op.class() != Class::Scatter);
     let free = computed
         && realized.write(base).is_none()
         && alone
@@ -196,10 +196,7 @@ fn base_of(graph: &Graph, users: &[u32], part: ValueId) -> (ValueId, bool) {
         let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
             break;
         };
-        let reshapes = matches!(
-            op,
-            Op::Reshape(_) | Op::Flatten { .. } | Op::Unsqueeze { .. } | Op::Squeeze { .. }
-        );
+        let reshapes = op.as_view().is_some_and(|view| view.is_reshape());
         let sizes =
             |shape: &Shape| -> Vec<usize> { shape.iter().copied().filter(|&n| n != 1).collect() };
         if !reshapes || sizes(&graph.node(*from).shape) != sizes(&node.shape) {

@@ -11,7 +11,8 @@ use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
 use crate::policy::Policy;
 use crate::schedule::Refusal;
-use ferrotrace_kernels::{Op, Operand, ReduceKind, ValueId, ops::view};
+use ferrotrace_kernels::op::{Reduce, Scan};
+use ferrotrace_kernels::{Class, Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -119,10 +120,7 @@ impl Realized {
             let NodeOp::Op(op) = &node.op else {
                 return None;
             };
-            layout = match view::view_map(op, layout.shape(), &node.shape) {
-                Some(map) => map.apply(&layout, &node.shape),
-                None => layout.reshape(&node.shape)?,
-            };
+            layout = op.as_view()?.layout(&layout, &node.shape)?;
         }
         Some((source, layout))
     }
@@ -158,7 +156,7 @@ impl Realized {
             return false;
         }
         for operand in graph.operands(id) {
-            let product = matches!(graph.node(id).op, NodeOp::Op(Op::Matmul));
+            let product = graph.node(id).is(Op::is_matmul);
             if !product
                 && !self.is_inside_attention(operand)
                 && !attention::is_light(graph, self, operand)
@@ -172,24 +170,19 @@ impl Realized {
 
 /// Whether only a ready-made kernel computes the operator.
 fn is_library(graph: &Graph, op: &Op, policy: &Policy, node: &Node) -> bool {
-    match op {
-        Op::IndexPut { .. } | Op::Scatter { .. } => {
-            scatter::is_library_scatter(graph, op, node, policy)
-        }
-        Op::Scan { kind, dim } => scan::is_library_scan(node, *kind, *dim, policy),
-        Op::Sort { .. }
-        | Op::ArgSort { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::Matmul
-        | Op::Conv(_)
-        | Op::Correlate(_)
-        | Op::Pool(_)
-        | Op::AdaptiveAvgPool { .. }
-        | Op::Interpolate { .. }
-        | Op::Composite(_) => true,
-        Op::Cat { .. } => node.args.len() > policy.thresholds.cat,
-        _ => false,
+    match op.class() {
+        Class::Library | Class::Window => true,
+        Class::Scatter => scatter::is_library_scatter(graph, op, node, policy),
+        Class::Scan => op
+            .as_scan()
+            .is_some_and(|scan| scan::is_library_scan(node, scan.kind, scan.dim, policy)),
+        Class::Arrange => op.as_cat().is_some() && node.args.len() > policy.thresholds.cat,
+        Class::View
+        | Class::Create
+        | Class::Random
+        | Class::Pointwise
+        | Class::Gather
+        | Class::Reduce => op.as_composite().is_some(),
     }
 }
 
@@ -230,7 +223,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         }
     }
     let lasts = LastUse::of(graph);
-    let assigns = |node: &Node| matches!(node.op, NodeOp::Op(Op::SliceAssign { .. }));
+    let assigns = |node: &Node| node.is(|op| op.as_slice_assign().is_some());
     let assigns = policy.target.updates && graph.nodes().iter().any(assigns);
     let readers = match assigns {
         true => update::readers(graph),
@@ -256,7 +249,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         if realized.place_attention(graph, &mut costs, id) {
             continue;
         }
-        let scatters = matches!(op, Op::IndexPut { .. } | Op::Scatter { .. });
+        let scatters = op.class() == Class::Scatter;
         let in_memory = |v: ValueId| realized.window(graph, v).is_some();
         let plain = scatters
             && (scatter::is_serial(graph, op, node, policy)
@@ -265,7 +258,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         if plain || is_library(graph, op, policy, node) {
             realized.call[i] = true;
             for operand in graph.operands(id) {
-                match matches!(op, Op::Correlate(_)) {
+                match op.as_correlation().is_some() {
                     true => need_dense(graph, &mut realized, &mut costs, operand),
                     false => need_memory(graph, &mut realized, &mut costs, operand),
                 }
@@ -274,7 +267,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             continue;
         }
         let assigned =
-            matches!(op, Op::SliceAssign { .. }) && assigns && !nested.get(i).is_some_and(|&n| n);
+            op.as_slice_assign().is_some() && assigns && !nested.get(i).is_some_and(|&n| n);
         if assigned
             && let Some(write) = update::written(graph, id)
             && !update::is_read_through(graph, &realized, &readers, id, &write)
@@ -288,7 +281,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         }
-        if matches!(op, Op::Barrier)
+        if op.is_barrier()
             && let Some(x) = graph.operands(id).next()
         {
             need_memory(graph, &mut realized, &mut costs, x);
@@ -304,7 +297,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             cost.heavy |= from.heavy;
         };
         let mut times = 1;
-        if let Op::Reduce { kind, mask, .. } = op {
+        if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {
             let count = reduced_count(graph, id, *mask);
             // ir R7, R8, R9: one element, or a few into more than one result.
             let (taps, window_ops) = windows(policy);
@@ -349,11 +342,12 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             }
         }
         // ir C5: what follows a scan cannot compute an element of it alone.
-        if matches!(op, Op::Scan { dim, .. } if scan::length(&node.shape, *dim) > 1) {
+        let runs = |scan: &Scan| scan::length(&node.shape, scan.dim) > 1;
+        if op.as_scan().is_some_and(runs) {
             store(&mut realized, &mut costs, id);
             continue;
         }
-        if matches!(op, Op::IndexPut { .. } | Op::Scatter { .. }) {
+        if scatters {
             if let Some(Operand::Value(x)) = node.args.first().copied() {
                 need_memory(graph, &mut realized, &mut costs, x);
             }
@@ -367,7 +361,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         }
-        if matches!(op, Op::Gather { .. } | Op::Index { .. }) {
+        if op.class() == Class::Gather {
             // An indexed value is recomputed per index only where that is cheap.
             if let Some(Operand::Value(x)) = node.args.first().copied() {
                 let of = costs[x.0 as usize];
@@ -383,11 +377,9 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         if !op.is_view() {
             cost.ops = cost.ops.saturating_add(times);
         }
-        cost.heavy |= match op {
-            Op::Unary(op) => op.heavy(),
-            Op::Binary(op) => op.heavy(),
-            Op::Random { .. } => true,
-            _ => false,
+        cost.heavy |= match op.class() {
+            Class::Pointwise => !op.entry().is_light(),
+            class => class == Class::Random,
         };
         costs[i] = cost;
         let reused = users[i] > 1
@@ -478,22 +470,19 @@ fn windowed(graph: &Graph, id: ValueId) -> Option<Windows> {
     let (mut found, mut plain) = (None, true);
     for _ in 0..32 {
         let Some(v) = next.pop() else { break };
-        match &graph.node(v).op {
-            NodeOp::Op(Op::Unfold { .. }) => {
-                found = graph.operands(v).next();
-                next = found.into_iter().collect();
-            }
-            NodeOp::Op(Op::Pad(_)) if found == Some(v) => {
-                found = graph.operands(v).next();
-            }
-            NodeOp::Op(op)
-                if found.is_none()
-                    && (op.is_view() || matches!(op, Op::Cast(_) | Op::Binary(_))) =>
-            {
-                plain &= !matches!(op, Op::Binary(_));
-                next.extend(graph.operands(v));
-            }
-            _ => {}
+        let Some(op) = graph.node(v).operator() else {
+            continue;
+        };
+        if op.as_unfold().is_some() {
+            found = graph.operands(v).next();
+            next = found.into_iter().collect();
+        } else if op.as_pad().is_some() && found == Some(v) {
+            found = graph.operands(v).next();
+        } else if found.is_none()
+            && (op.is_view() || op.as_cast().is_some() || op.as_binary().is_some())
+        {
+            plain &= op.as_binary().is_none();
+            next.extend(graph.operands(v));
         }
     }
     found.map(|of| Windows { of, plain })

@@ -8,25 +8,24 @@ use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, Target, Update};
 use crate::policy::Policy;
+use ferrotrace_kernels::op::{IndexPut, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
 /// How a value joins what is at its place; the outer `None` where it needs more than that.
 fn combine(op: &Op) -> Option<Option<BinaryOp>> {
-    match op {
-        Op::IndexPut { accumulate, .. } => Some(accumulate.then_some(BinaryOp::Add)),
-        Op::Scatter {
-            mode, include_self, ..
-        } => match mode {
-            ScatterMode::Assign => Some(None),
-            _ if !include_self => None,
-            ScatterMode::Sum => Some(Some(BinaryOp::Add)),
-            ScatterMode::Prod => Some(Some(BinaryOp::Mul)),
-            ScatterMode::Amax => Some(Some(BinaryOp::Maximum)),
-            ScatterMode::Amin => Some(Some(BinaryOp::Minimum)),
-            ScatterMode::Mean => None,
-        },
-        _ => None,
+    if let Some(put) = op.as_index_put() {
+        return Some(put.accumulate.then_some(BinaryOp::Add));
+    }
+    let scatter = op.as_scatter()?;
+    match scatter.mode {
+        ScatterMode::Assign => Some(None),
+        _ if !scatter.include_self => None,
+        ScatterMode::Sum => Some(Some(BinaryOp::Add)),
+        ScatterMode::Prod => Some(Some(BinaryOp::Mul)),
+        ScatterMode::Amax => Some(Some(BinaryOp::Maximum)),
+        ScatterMode::Amin => Some(Some(BinaryOp::Minimum)),
+        ScatterMode::Mean => None,
     }
 }
 
@@ -36,29 +35,25 @@ fn source(graph: &Graph, op: &Op, node: &Node) -> Option<(Shape, Vec<bool>)> {
         Some(Operand::Value(v)) => Some(graph.node(*v).shape.clone()),
         _ => None,
     };
-    match op {
-        Op::Scatter { dim, .. } => {
-            let index = shape(1)?;
-            let scattered = (0..index.rank()).map(|d| d == *dim).collect();
-            Some((index, scattered))
-        }
-        Op::IndexPut { axes, at, .. } => {
-            let mut block = Shape::scalar();
-            for which in 2..node.args.len() {
-                block = block.broadcast(&shape(which)?)?;
-            }
-            let kept: Vec<usize> = (0..node.shape.rank())
-                .filter(|&d| !axes.contains(&(d as u8)))
-                .map(|d| node.shape[d])
-                .collect();
-            let all = kept[..*at].iter().chain(block.iter()).chain(&kept[*at..]);
-            let scattered = (0..kept.len() + block.rank())
-                .map(|d| (*at..*at + block.rank()).contains(&d))
-                .collect();
-            Some((all.copied().collect(), scattered))
-        }
-        _ => None,
+    if let Some(scatter) = op.as_scatter() {
+        let index = shape(1)?;
+        let scattered = (0..index.rank()).map(|d| d == scatter.dim).collect();
+        return Some((index, scattered));
     }
+    let IndexPut { axes, at, .. } = op.as_index_put()?;
+    let mut block = Shape::scalar();
+    for which in 2..node.args.len() {
+        block = block.broadcast(&shape(which)?)?;
+    }
+    let kept: Vec<usize> = (0..node.shape.rank())
+        .filter(|&d| !axes.contains(&(d as u8)))
+        .map(|d| node.shape[d])
+        .collect();
+    let all = kept[..*at].iter().chain(block.iter()).chain(&kept[*at..]);
+    let scattered = (0..kept.len() + block.rank())
+        .map(|d| (*at..*at + block.rank()).contains(&d))
+        .collect();
+    Some((all.copied().collect(), scattered))
 }
 
 /// Rows of the nest: what can run in parallel.
@@ -90,8 +85,9 @@ pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, policy: &P
 /// overwriting in place saves is the lesser part, and the ready-made kernel writes its lanes with less about it.
 pub(super) fn is_lane_by_lane(graph: &Graph, op: &Op, node: &Node, per: usize) -> bool {
     let rank = node.shape.rank();
-    let runs = matches!(op, Op::IndexPut { axes, at, .. }
-        if *at < rank - axes.len() && axes.iter().all(|&a| (a as usize) + 1 < rank));
+    let runs = op.as_index_put().is_some_and(|IndexPut { axes, at, .. }| {
+        *at < rank - axes.len() && axes.iter().all(|&a| (a as usize) + 1 < rank)
+    });
     !runs && elements(graph, op, node).saturating_mul(per) >= node.shape.numel()
 }
 
@@ -145,8 +141,8 @@ pub(super) fn lower_scatter(
     let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
     let mut expansion = Expansion::new(graph, realized, extents, sites);
     let mut place = Vec::with_capacity(node.shape.rank());
-    let which = match op {
-        Op::IndexPut { axes, .. } => {
+    let which = match (op.as_index_put(), op.as_scatter()) {
+        (Some(IndexPut { axes, .. }), _) => {
             let block: Vec<Expr> = index
                 .iter()
                 .zip(&scattered)
@@ -166,7 +162,7 @@ pub(super) fn lower_scatter(
             }
             1
         }
-        Op::Scatter { dim, .. } => {
+        (_, Some(Scatter { dim, .. })) => {
             let (idx, _) = expansion.tensor(node, 1)?;
             place.extend_from_slice(&index);
             if let Some(at) = place.get_mut(*dim) {
@@ -179,10 +175,8 @@ pub(super) fn lower_scatter(
     let same_rank = matches!(node.args.get(which), Some(Operand::Value(v))
         if graph.node(*v).shape.rank() == index.len());
     // A scatter's source covers its index, and may be larger; any other is broadcast.
-    let result = match (&node.args[which], op) {
-        (Operand::Value(v), Op::Scatter { .. }) if same_rank => {
-            expansion.element(*v, node.dtype, &index)?
-        }
+    let result = match (&node.args[which], op.as_scatter()) {
+        (Operand::Value(v), Some(_)) if same_rank => expansion.element(*v, node.dtype, &index)?,
         _ => expansion.operand(node, which, node.dtype, &index, None)?,
     };
     let mut flat = Expr::default();

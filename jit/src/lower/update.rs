@@ -8,8 +8,9 @@ use crate::body::BodyOp;
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp, Precision};
 use crate::nest::{LoopNest, Target, Update};
+use ferrotrace_kernels::op::SliceAssign;
 use ferrotrace_kernels::ops::view;
-use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_kernels::{Class, Op, Operand, ValueId};
 use ferrotrace_runtime::{Error, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -28,32 +29,21 @@ pub(super) struct Write {
 }
 
 /// The window of an assignment in a layout of its base.
-fn window_of(op: &Op, layout: &Layout) -> Option<Layout> {
-    let Op::SliceAssign {
-        dim,
-        start,
-        end,
-        step,
-    } = op
-    else {
-        return None;
-    };
+fn window_of(op: &SliceAssign, layout: &Layout) -> Layout {
     let mut shape = layout.shape().clone();
     let mut strides = Strides::from_slice(layout.strides());
-    let (first, len) = view::clamp_slice(shape[*dim], *start, *end, *step);
-    let offset = layout.offset() as isize + first as isize * strides[*dim];
-    shape.dims_mut()[*dim] = len;
-    strides[*dim] *= *step as isize;
-    Some(Layout::new(shape, strides, offset as usize))
+    let (first, len) = op.slice().span(&shape);
+    let offset = layout.offset() as isize + first as isize * strides[op.dim];
+    shape.dims_mut()[op.dim] = len;
+    strides[op.dim] *= op.step as isize;
+    Layout::new(shape, strides, offset as usize)
 }
 
-fn assignment(graph: &Graph, id: ValueId) -> Option<(&Op, ValueId, ValueId)> {
+fn assignment(graph: &Graph, id: ValueId) -> Option<(&SliceAssign, ValueId, ValueId)> {
     let node = graph.node(id);
-    match (&node.op, &node.args[..]) {
-        (
-            NodeOp::Op(op @ Op::SliceAssign { .. }),
-            [Operand::Value(x), Operand::Value(source), ..],
-        ) => Some((op, *x, *source)),
+    let op = node.operator()?.as_slice_assign()?;
+    match node.args[..] {
+        [Operand::Value(x), Operand::Value(source), ..] => Some((op, x, source)),
         _ => None,
     }
 }
@@ -93,7 +83,7 @@ pub(super) fn written(graph: &Graph, id: ValueId) -> Option<Write> {
     let mut write = Write {
         base,
         holder: id,
-        window: window_of(op, &whole)?,
+        window: window_of(op, &whole),
     };
     while let Some((op, part, inner)) = assignment(graph, source) {
         let same = graph.node(source).dtype == node.dtype
@@ -104,7 +94,7 @@ pub(super) fn written(graph: &Graph, id: ValueId) -> Option<Write> {
         }
         write = Write {
             holder: source,
-            window: window_of(op, &write.window)?,
+            window: window_of(op, &write.window),
             ..write
         };
         source = inner;
@@ -155,13 +145,10 @@ pub(super) fn is_read_through(
 ) -> bool {
     let once = match readers[id.0 as usize][..] {
         [user] => {
-            matches!(
-                &graph.node(ValueId(user)).op,
-                NodeOp::Op(
-                    Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) | Op::Reduce { .. }
-                )
-            ) || assignment(graph, ValueId(user))
-                .is_some_and(|(_, base, source)| source == id && base != id)
+            let walks = |op: &Op| op.is_elementwise() || op.class() == Class::Reduce;
+            graph.node(ValueId(user)).is(walks)
+                || assignment(graph, ValueId(user))
+                    .is_some_and(|(_, base, source)| source == id && base != id)
         }
         _ => false,
     };

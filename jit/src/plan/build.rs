@@ -8,14 +8,15 @@ use super::run::Places;
 use super::{Before, Captures, Draft, Launches, Meter, Plan, Step, Template};
 use crate::body::Source;
 use crate::emit::{self, Alike, Emitted, Pointer};
-use crate::graph::{Graph, NodeOp};
+use crate::graph::Graph;
 use crate::lower::{Call, CallArg, Lowered, Piece, lower};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Prologue, Scheduled, fuse, widen};
 use crate::simplify::simplify_for;
 use crate::target::Language;
 use crate::tune::Measured;
-use ferrotrace_kernels::{Op, ValueId};
+use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::op::Pad;
 use ferrotrace_runtime::{
     Activity, Config, Counter, Error, FloatEnvironment, KernelSource, Layout, Result, Timer,
     compile_kernels_on, count, next_plan, of_plan,
@@ -338,9 +339,7 @@ impl Draft {
     /// Of a concatenation whose parts were written in place: its dimension, and those that were not, each with where it
     /// starts. `None` for other calls. A part that comes twice is written once.
     pub(crate) fn joined<'a>(&self, call: &'a Call) -> Option<(usize, Vec<Copied<'a>>)> {
-        let NodeOp::Op(Op::Cat { dim }) = self.graph.node(call.node).op else {
-            return None;
-        };
+        let dim = self.graph.node(call.node).operator()?.as_cat()?.dim;
         let stride = self.graph.node(call.node).shape.strides()[dim] as usize;
         let (mut start, mut any, mut copied) = (0, false, Vec::new());
         for arg in &call.args {
@@ -364,9 +363,8 @@ impl Draft {
 
     /// Of a padding whose operand was written in place: how much it adds in each dimension.
     pub(crate) fn padded<'a>(&'a self, call: &Call) -> Option<&'a [(isize, isize)]> {
-        let (NodeOp::Op(Op::Pad(pads)), Some(CallArg::Window(Source::Node(part), _))) =
-            (&self.graph.node(call.node).op, call.args.first())
-        else {
+        let Pad(pads) = self.graph.node(call.node).operator()?.as_pad()?;
+        let Some(CallArg::Window(Source::Node(part), _)) = call.args.first() else {
             return None;
         };
         let piece = self.pieces.get(part)?;

@@ -16,7 +16,7 @@ use super::Step;
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer, cuda};
 use crate::estimate::of_call;
-use crate::graph::{Graph, NodeOp};
+use crate::graph::Graph;
 use crate::lower::Pieces;
 use crate::policy::{Policy, Thresholds};
 use crate::schedule::FusedNode;
@@ -235,11 +235,9 @@ impl Launches {
         let call = |step: &Step| {
             let Some(call) = step.call() else { return 0 };
             let operations = of_call(graph, call);
-            match &graph.node(call.node).op {
-                NodeOp::Op(Op::Matmul | Op::Conv(_) | Op::Correlate(_)) => {
-                    operations / thresholds.solo_product
-                }
-                _ => operations.saturating_mul(thresholds.solo_element),
+            match graph.node(call.node).is(Op::is_product) {
+                true => operations / thresholds.solo_product,
+                false => operations.saturating_mul(thresholds.solo_element),
             }
         };
         let before = |step: &Step| {

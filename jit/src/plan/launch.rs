@@ -4,14 +4,14 @@ use super::run::Run;
 use super::{Draft, Step, Template, placed};
 use crate::body::Source;
 use crate::emit::{Emitted, Panels, Pointer};
-use crate::graph::{Graph, NodeOp};
+use crate::graph::Graph;
 use crate::lower::Pieces;
 use crate::native;
 use crate::policy::Policy;
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::cpu::panels;
 use ferrotrace_kernels::ops::{conv, matmul};
-use ferrotrace_kernels::{Array, ConvSpec, Op, ValueId};
+use ferrotrace_kernels::{Array, ConvSpec, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
     launch_noting, launch_together,
@@ -97,10 +97,7 @@ impl Template {
 
 /// The attributes of a convolution, which takes no less memory in scratch than in a result.
 pub(super) fn convolution(graph: &Graph, node: ValueId) -> Option<&ConvSpec> {
-    match &graph.node(node).op {
-        NodeOp::Op(Op::Conv(spec)) => Some(spec),
-        _ => None,
-    }
+    graph.node(node).operator()?.as_conv()
 }
 
 /// How a kernel walks the panels of a product.
@@ -414,12 +411,12 @@ impl Run<'_> {
             activation: epilogue.activation,
         };
         let device = draft.graph.device();
-        let done = match op {
-            Op::Correlate(op) => native::convolve(op, &args, &after).map(|array| {
+        let done = match op.as_correlation() {
+            Some(op) => native::convolve(op, &args, &after).map(|array| {
                 let lies = |array: Array| array.with_layout(Layout::contiguous(node.shape.clone()));
                 array.map(lies)
             }),
-            _ => matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after),
+            None => matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after),
         };
         if let Some(array) = done.map_err(placed)? {
             count(Counter::LibraryCalls, 1);

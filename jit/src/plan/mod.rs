@@ -26,8 +26,7 @@ use crate::lower::{Call, Pieces, Site};
 use crate::policy::Policy;
 use crate::schedule::{Epilogue, Refusal};
 use crate::tune::Measured;
-use ferrotrace_kernels::ops::composite;
-use ferrotrace_kernels::{Array, Op, ValueId};
+use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Activity, Config, Error, Kernel, Layout, Result, Timer};
 use std::sync::Arc;
 use std::time::Instant;
@@ -241,7 +240,7 @@ impl Draft {
     /// An index out of range as the program gave it to the operation that a node comes from.
     fn told(&self, id: ValueId, index: i64, size: usize) -> i64 {
         match self.recorded(id).map(|v| &self.recorded.node(v).op) {
-            Some(NodeOp::Op(Op::Composite(op))) => composite::told(op, index, size),
+            Some(NodeOp::Op(op)) => op.told(index, size),
             _ => index,
         }
     }

@@ -101,7 +101,7 @@ impl<'a> OneByOne<'a> {
     /// What a composite operator holds at most, its result included.
     fn within(&self, i: usize) -> u64 {
         let node = &self.graph.nodes()[i];
-        let NodeOp::Op(Op::Composite(op)) = &node.op else {
+        let Some(op) = node.operator().and_then(Op::as_composite) else {
             return 0;
         };
         let meta = |arg: &Operand| match arg {

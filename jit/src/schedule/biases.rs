@@ -6,9 +6,9 @@ use super::{Epilogue, FusedNode, Fusion, Product, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;
-use crate::graph::{Graph, NodeOp, Rounding};
+use crate::graph::{Graph, Rounding};
 use crate::lower::Lowering;
-use ferrotrace_kernels::{BinaryOp, Op, ValueId};
+use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::Activation;
 use petgraph::stable_graph::NodeIndex;
 
@@ -126,11 +126,12 @@ fn result_of(graph: &Graph, product: ValueId) -> Option<ValueId> {
         let (Some(user), None) = (users.next(), users.next()) else {
             return None;
         };
-        match &graph.node(user).op {
-            NodeOp::Op(Op::Cast(to)) if *to == dtype && added => return Some(user),
-            NodeOp::Op(Op::Cast(to)) if *to == dtype.compute() && !added => {}
-            NodeOp::Op(Op::Binary(BinaryOp::Add)) if !added => added = true,
-            NodeOp::Op(op) if op.is_view() && !added => {}
+        let op = graph.node(user).operator()?;
+        match (op.as_cast(), op.as_binary()) {
+            (Some(to), _) if to == dtype && added => return Some(user),
+            (Some(to), _) if to == dtype.compute() && !added => {}
+            (_, Some(BinaryOp::Add)) if !added => added = true,
+            _ if op.is_view() && !added => {}
             _ => return None,
         }
         at = user;

@@ -8,13 +8,11 @@
 use super::{FusedNode, Fusion, Product};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Number, Source, Value};
-use crate::graph::{Graph, Node, NodeOp};
+use crate::graph::{Graph, Node};
 use crate::lower::{Lowered, Lowering, lower};
 use crate::policy::Policy;
 use crate::simplify::simplify;
-use ferrotrace_kernels::{
-    BinaryOp, Composite, Op, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId,
-};
+use ferrotrace_kernels::{BinaryOp, Op, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Activation, DType, Device, Layout, Result, Shape, adds_bias};
 
 /// What a library does with each element of a product before it stores it.
@@ -95,7 +93,7 @@ fn epilogue(
     let activations = [Activation::None, Activation::Relu, Activation::GeluTanh];
     // The library's tanh is an approximation that half precision does not show.
     let rough = node.dtype.compute() == node.dtype;
-    let product_of = matches!(node.op, NodeOp::Op(Op::Matmul));
+    let product_of = node.is(Op::is_matmul);
     let exact = |a: &Activation| !rough && product_of || *a != Activation::GeluTanh;
     activations
         .into_iter()
@@ -116,7 +114,7 @@ fn epilogue(
 /// the sums as they were computed.
 pub(super) fn takes_bias(node: &Node) -> bool {
     let columns = node.shape.last().copied().unwrap_or(0);
-    !matches!(node.op, NodeOp::Op(Op::Matmul)) || adds_bias(node.dtype, columns)
+    !node.is(Op::is_matmul) || adds_bias(node.dtype, columns)
 }
 
 /// The loops of what the library computes, of a product (input 0) and a bias (input 1).
@@ -134,11 +132,7 @@ pub(super) fn reference(
         let bias = graph.input(&Layout::contiguous(columns), dtype, &host);
         x = graph.add(x, bias)?;
     }
-    let y = match activation {
-        Activation::None => x,
-        Activation::Relu => graph.unary(UnaryOp::Relu, x)?,
-        Activation::GeluTanh => graph.push(Op::Composite(Composite::GeluTanh), &[x.into()])?,
-    };
+    let y = graph.activation(activation, x)?;
     graph.set_outputs(vec![y]);
     let lowering = lower(&simplify(&graph)?, policy)?;
     Ok(match &lowering.steps[..] {
@@ -213,7 +207,8 @@ fn matched(kernel: &FusedNode, reference: &FusedNode, product: Source) -> Option
 mod tests {
     use super::*;
     use crate::plan::{Step, draft};
-    use ferrotrace_kernels::{Correlation, Extent};
+    use ferrotrace_kernels::op::{Permute, Reshape};
+    use ferrotrace_kernels::{Composite, Correlation, Extent, OpBuilder, UnaryOp};
     use ferrotrace_runtime::{ConvolutionPart, Scalar};
 
     type Tail = dyn Fn(&mut Graph, ValueId, ValueId) -> Result<ValueId>;
@@ -232,7 +227,7 @@ mod tests {
             graph.input(&layout, dtype, &host)
         };
         let (a, b, bias) = (input(&[6, 5]), input(&[5, columns]), input(&[columns]));
-        let product = graph.push(Op::Matmul, &[a.into(), b.into()]).expect("fits");
+        let product = graph.matmul(a, b).expect("fits");
         let y = tail(&mut graph, product, bias).expect("fits");
         graph.set_outputs(vec![y]);
         first_epilogue(&graph)
@@ -323,14 +318,14 @@ mod tests {
                     false => Shape::from([2, 4, 4, 5]),
                 },
             };
-            let order = |list: [u8; 4]| Op::Permute(list.into_iter().collect());
+            let order = |list: [u8; 4]| Op::from(Permute(list.into_iter().collect()));
             let mut y = graph
-                .push(Op::Correlate(Box::new(op)), &[x.into(), w.into()])
+                .push(Op::from(op), &[x.into(), w.into()])
                 .expect("fits");
             if channels_last {
                 y = graph.push(order([0, 3, 1, 2]), &[y.into()]).expect("fits");
             }
-            let column = Op::Reshape([4, 1, 1].map(Extent::Size).into_iter().collect());
+            let column = Op::from(Reshape([4, 1, 1].map(Extent::Size).into_iter().collect()));
             let bias = graph.push(column, &[bias.into()]).expect("fits");
             y = graph.add(y, bias).expect("fits");
             y = match gelu_follows {
@@ -359,7 +354,7 @@ mod tests {
                 shape: graph.shape(y).clone(),
             };
             let y = graph
-                .push(Op::Correlate(Box::new(next)), &[y.into(), w.into()])
+                .push(Op::from(next), &[y.into(), w.into()])
                 .expect("fits");
             graph.set_outputs(vec![y]);
             first_epilogue(&graph)
@@ -401,7 +396,7 @@ mod tests {
         let mut graph = Graph::new();
         let layout = Layout::contiguous(Shape::from([64, 64]));
         let x = graph.input(&layout, DType::F32, &Device::cpu());
-        let p = graph.push(Op::Matmul, &[x.into(), x.into()]).expect("fits");
+        let p = graph.matmul(x, x).expect("fits");
         let y = gelu(&mut graph, p).expect("fits");
         graph.set_outputs(vec![y]);
         let draft = draft(graph, &Policy::default()).expect("plans");

@@ -10,7 +10,7 @@ use super::{FusedNode, Fusion, Product, Prologue, Refusal, Store, Tiles};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source};
 use crate::emit::cuda::product::Sides;
-use crate::graph::{Graph, NodeOp, Precision};
+use crate::graph::{Graph, Precision};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
 use ferrotrace_kernels::Op;
@@ -40,7 +40,7 @@ impl Fusion<'_> {
                 continue;
             };
             let of = graph.node(call.node);
-            if !matches!(of.op, NodeOp::Op(Op::Matmul)) || !of.dtype.is_half() {
+            if !of.is(Op::is_matmul) || !of.dtype.is_half() {
                 continue;
             }
             let alone = Product {

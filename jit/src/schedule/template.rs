@@ -20,14 +20,14 @@ use petgraph::stable_graph::NodeIndex;
 impl Fusion<'_> {
     /// The steps that are matrix products, as they are before fusion.
     pub(super) fn products(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
-        self.calls_of(graph, lowering, |op, _| matches!(op, Op::Matmul))
+        self.calls_of(graph, lowering, |op, _| op.is_matmul())
     }
 
     /// The steps whose results kernels take up panel by panel: matrix products, and convolutions, whose planes are completed
     /// piece by piece (ir X3 to X6: convolutions have epilogues).
     fn taken_up(&self, graph: &Graph, lowering: &Lowering) -> Vec<(NodeIndex, Product)> {
         let mut found = self.calls_of(graph, lowering, |op, _| {
-            matches!(op, Op::Matmul | Op::Conv(_))
+            op.is_matmul() || op.as_conv().is_some()
         });
         // A part of a larger result does not lie in one piece.
         found.retain(|(_, product)| {
@@ -42,11 +42,10 @@ impl Fusion<'_> {
         graph: &Graph,
         lowering: &Lowering,
     ) -> Vec<(NodeIndex, Product)> {
-        self.calls_of(graph, lowering, |op, dtype| match op {
-            Op::Correlate(op) => {
+        self.calls_of(graph, lowering, |op, dtype| {
+            op.as_correlation().is_some_and(|op| {
                 dtype.is_half() && op.channels_last && op.part == ConvolutionPart::Result
-            }
-            _ => false,
+            })
         })
     }
 
@@ -112,7 +111,7 @@ impl Fusion<'_> {
 }
 
 fn is_product(graph: &Graph, node: ValueId) -> bool {
-    matches!(graph.node(node).op, NodeOp::Op(Op::Matmul))
+    graph.node(node).is(Op::is_matmul)
 }
 
 /// The kernel with the rows and columns of the product as its own; those of a convolution are the planes of images and
@@ -123,10 +122,8 @@ fn after_product(
     product: Product,
 ) -> Result<FusedNode, Refusal> {
     let node = graph.node(product.node);
-    let inner = match &node.op {
-        NodeOp::Op(Op::Conv(spec)) => spec.stride.len(),
-        _ => 1,
-    };
+    let convolution = node.operator().and_then(Op::as_conv);
+    let inner = convolution.map_or(1, |spec| spec.stride.len());
     let columns: usize = node.shape.iter().rev().take(inner).product();
     let rows = node.shape.numel() / columns.max(1);
     if !matches!(node.dtype, DType::F32 | DType::F64)

@@ -3,9 +3,9 @@
 use super::{FusedNode, Schedule, Scheduled, moved, roots};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;
-use crate::graph::{Graph, NodeOp, Rounding};
+use crate::graph::{Graph, Rounding};
 use crate::lower::{Lowered, Lowering};
-use ferrotrace_kernels::{Op, ValueId};
+use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashSet;
 
@@ -17,7 +17,7 @@ pub(crate) fn widen(graph: &mut Graph, lowering: &Lowering, schedule: &mut Sched
             return None;
         };
         let node = graph.node(call.node);
-        let is_sum = matches!(node.op, NodeOp::Op(Op::Matmul | Op::Conv(_)));
+        let is_sum = node.is(|op| op.is_matmul() || op.as_conv().is_some());
         let never = is_sum && node.dtype.is_half() && node.rounding == Rounding::Never;
         let placed = lowering.pieces.contains_key(&call.node);
         let own = Source::Node(call.node);

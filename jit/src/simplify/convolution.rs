@@ -7,6 +7,7 @@
 use super::shaping::{dims, inverse, pad, permute, reshape, slice, sum_as, value};
 use super::{Simplifier, correlation};
 use crate::target::Library;
+use ferrotrace_kernels::op::{Flip, Squeeze, Unfold, Unsqueeze};
 use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Result, Scalar};
 
@@ -19,7 +20,7 @@ pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
     let batched = b.shape(x).rank() == spatial + 2;
     let x = match batched {
         true => x,
-        false => b.push(Op::Unsqueeze { dim: 0 }, &[x.into()])?,
+        false => b.push(Op::from(Unsqueeze { dim: 0 }), &[x.into()])?,
     };
     let mut known = None;
     if let Library::Partial(has) = b.policy.target.library {
@@ -45,7 +46,7 @@ pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
     };
     match batched {
         true => Ok(y),
-        false => b.push(Op::Squeeze { mask: 1 }, &[y.into()]),
+        false => b.push(Op::from(Squeeze { mask: 1 }), &[y.into()]),
     }
 }
 
@@ -73,11 +74,11 @@ fn plain(windows: &Windows<'_>, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) -
     for i in 0..spatial {
         let (kernel, step) = (weights[2 + i], windows.dilation[i]);
         let size = (kernel - 1) * step + 1;
-        let unfold = Op::Unfold {
+        let unfold = Op::from(Unfold {
             dim: 2 + i,
             size,
             step: windows.stride[i],
-        };
+        });
         x = b.push(unfold, &[x.into()])?;
         x = slice(b, x, 2 + spatial + i, (0, size), step)?;
     }
@@ -98,7 +99,7 @@ fn plain(windows: &Windows<'_>, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) -
         let x = permute(b, x, &order)?;
         let x = reshape(b, x, &[n, taken * taps, area])?;
         let w = reshape(b, w, &[out, taken * taps])?;
-        let y = b.push(Op::Matmul, &[w.into(), x.into()])?;
+        let y = b.matmul(w, x)?;
         let mut shape = vec![n, out];
         shape.extend_from_slice(positions);
         return reshape(b, y, &shape);
@@ -114,7 +115,7 @@ fn plain(windows: &Windows<'_>, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) -
     let x = permute(b, x, &order)?;
     let x = reshape(b, x, &[groups, taken * taps, n * area])?;
     let w = reshape(b, w, &[groups, out / groups, taken * taps])?;
-    let y = b.push(Op::Matmul, &[w.into(), x.into()])?;
+    let y = b.matmul(w, x)?;
     let y = reshape(b, y, &[groups, out / groups, n, area])?;
     let y = permute(b, y, &[2, 0, 1, 3])?;
     let mut shape = vec![n, out];
@@ -189,7 +190,7 @@ fn transposed(spec: &ConvSpec, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) ->
         .collect();
     let (groups, out) = (spec.groups, weights[1]);
     let mask = (0..spatial).fold(0, |mask, i| mask | 1u64 << (2 + i));
-    let w = b.push(Op::Flip { mask }, &[w.into()])?;
+    let w = b.push(Op::from(Flip { mask }), &[w.into()])?;
     let mut split = vec![groups, weights[0] / groups, out];
     split.extend_from_slice(&weights[2..]);
     let w = reshape(b, w, &split)?;

@@ -7,8 +7,11 @@
 use super::Simplifier;
 use super::shaping::{dims, inverse, permute, reshape};
 use crate::graph::NodeOp;
+use ferrotrace_kernels::op::operator::Operator;
+use ferrotrace_kernels::op::{Permute, Squeeze, Unsqueeze};
 use ferrotrace_kernels::{
-    ArgMeta, ConvSpec, Correlation, Op, OpBuilder, Operand, ValueId, ops::correlation::form,
+    ArgMeta, ConvSpec, Correlation, Op, OpBuilder, OpBuilderExt, Operand, ValueId,
+    ops::correlation::form,
 };
 use ferrotrace_runtime::{Convolution, ConvolutionPart, Device, Result, Shape};
 use smallvec::SmallVec;
@@ -34,15 +37,17 @@ pub(super) fn define(
         wide.padding.insert(0, 0);
         wide.dilation.insert(0, 1);
         wide.output_padding.insert(0, 0);
-        let x = b.push(Op::Unsqueeze { dim: 2 }, &[x.into()])?;
-        let w = b.push(Op::Unsqueeze { dim: 2 }, &[w.into()])?;
+        let x = b.push(Op::from(Unsqueeze { dim: 2 }), &[x.into()])?;
+        let w = b.push(Op::from(Unsqueeze { dim: 2 }), &[w.into()])?;
         let Some(y) = define(&wide, b, (x, w), has)? else {
             return Ok(None);
         };
-        return b.push(Op::Squeeze { mask: 1 << 2 }, &[y.into()]).map(Some);
+        return b
+            .push(Op::from(Squeeze { mask: 1 << 2 }), &[y.into()])
+            .map(Some);
     }
     let metas = [x, w].map(|v| ArgMeta::Tensor(b.shape(v), dtype));
-    let (shape, _) = Op::Conv(Box::new(spec.clone())).infer(&metas)?;
+    let (shape, _) = spec.infer(&metas)?;
     let area = |dims: &[usize]| dims[2..].iter().product::<usize>();
     let part = match spec.transposed {
         true => ConvolutionPart::Input,
@@ -91,7 +96,7 @@ pub(super) fn define(
             continue;
         }
         let operands = [permute(b, x, &order)?.into(), permute(b, w, &order)?.into()];
-        let y = b.keep(Op::Correlate(Box::new(op)), &operands)?;
+        let y = b.keep(Op::from(op), &operands)?;
         return permute(b, y, &inverse(&order)).map(Some);
     }
     Ok(None)
@@ -123,7 +128,7 @@ pub(super) fn product(
     let x = reshape(b, x, &[rows, weights[1]])?;
     let w = reshape(b, w, &weights[..2])?;
     let w = permute(b, w, &[1, 0])?;
-    let y = b.push(Op::Matmul, &[x.into(), w.into()])?;
+    let y = b.matmul(x, w)?;
     sizes[rank - 1] = weights[0];
     let y = reshape(b, y, &sizes)?;
     permute(b, y, &inverse(&last)).map(Some)
@@ -147,13 +152,13 @@ fn innermost(b: &Simplifier<'_>, x: ValueId) -> Option<usize> {
             NodeOp::Op(op) => op,
         };
         let same = |arg: &&Operand| matches!(arg, Operand::Value(v) if b.shape(*v) == b.shape(at));
-        match op {
-            Op::Permute(by) => order = order.iter().map(|&d| by[d] as usize).collect(),
-            Op::Unary(_) | Op::Binary(_) | Op::Cast(_) | Op::Where => {}
-            _ => return order.iter().position(|&d| d + 1 == node.shape.rank()),
+        match op.as_permute() {
+            Some(Permute(by)) => order = order.iter().map(|&d| by[d] as usize).collect(),
+            None if op.is_elementwise() => {}
+            None => return order.iter().position(|&d| d + 1 == node.shape.rank()),
         }
-        at = match (op, node.args.iter().find(same)) {
-            (Op::Permute(_), _) => match node.args.first() {
+        at = match (op.as_permute(), node.args.iter().find(same)) {
+            (Some(_), _) => match node.args.first() {
                 Some(Operand::Value(from)) => *from,
                 _ => return None,
             },

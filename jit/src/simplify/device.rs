@@ -4,46 +4,83 @@
 //! first of them, scatters of one form, and running log Σ exp along the last dimension.
 
 use super::{Simplifier, convolution, ordering, pooling, scattering};
-use ferrotrace_kernels::{Composite, Op, Operand, ScanKind, ValueId, ops::composite};
+use ferrotrace_kernels::op::{
+    AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Interpolate, Scan, Scatter, Sort, TopK,
+};
+use ferrotrace_kernels::{Op, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::Result;
 
 /// The operator by others; `None` for one that stays.
 pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Option<Result<ValueId>> {
     let parts = b.policy.thresholds.cat_parts;
     Some(match op {
-        Op::Composite(op @ Composite::Attention { .. }) => composite::decompose(op, b, args),
+        Op::Composite(op) if op.entry().has_kernel() => op.entry().define(b, args),
         Op::Conv(spec) => convolution::define(spec, b, args),
         Op::Pool(spec) => pooling::define(spec, b, args),
-        Op::AdaptiveAvgPool { size } => pooling::adaptive(*size, b, args),
-        Op::Interpolate {
+        Op::AdaptiveAvgPool(AdaptiveAvgPool { size }) => pooling::adaptive(*size, b, args),
+        Op::Interpolate(Interpolate {
             size,
             order,
             align_corners,
-        } => pooling::interpolate((*size, *order, *align_corners), b, args),
-        Op::Sort { dim, descending } => ordering::sort((*dim, *descending), b, args),
-        Op::ArgSort { dim, descending } if !ordering::is_last(b, args, *dim) => {
+        }) => pooling::interpolate((*size, *order, *align_corners), b, args),
+        Op::Sort(Sort { dim, descending }) => ordering::sort((*dim, *descending), b, args),
+        Op::ArgSort(ArgSort { dim, descending }) if !ordering::is_last(b, args, *dim) => {
             ordering::argsort((*dim, *descending), b, args)
         }
-        Op::TopK { k, dim, largest } => ordering::topk((*k, *dim, *largest), b, args),
-        Op::ArgTopK { k, dim, largest } if !ordering::is_selected(b, args, (*k, *dim)) => {
+        Op::TopK(TopK { k, dim, largest }) => ordering::topk((*k, *dim, *largest), b, args),
+        Op::ArgTopK(ArgTopK { k, dim, largest }) if !ordering::is_selected(b, args, (*k, *dim)) => {
             ordering::argtopk((*k, *dim, *largest), b, args)
         }
-        Op::Scan {
+        Op::Scan(Scan {
             kind: ScanKind::LogSumExp,
             dim,
-        } if !ordering::is_plain_scan(b, args, *dim) => ordering::logcumsumexp(*dim, b, args),
-        Op::Cat { dim } if args.len() > parts => ordering::concatenation((*dim, parts), b, args),
+        }) if !ordering::is_plain_scan(b, args, *dim) => ordering::logcumsumexp(*dim, b, args),
+        Op::Cat(Cat { dim }) if args.len() > parts => {
+            ordering::concatenation((*dim, parts), b, args)
+        }
         Op::Matmul => return ordering::product(b, args).transpose(),
-        Op::Scatter {
+        Op::Scatter(Scatter {
             dim,
             mode,
             include_self,
-        } => scattering::scatter(b, (*dim, *mode, *include_self), args),
-        Op::IndexPut {
+        }) => scattering::scatter(b, (*dim, *mode, *include_self), args),
+        Op::IndexPut(IndexPut {
             axes,
             at,
             accumulate,
-        } => scattering::index_put(b, (axes, *at, *accumulate), args),
-        _ => return None,
+        }) => scattering::index_put(b, (axes, *at, *accumulate), args),
+        // Generated loops, or a kernel of the library.
+        Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
+        // Definitions, which the caller takes apart.
+        Op::Composite(_) | Op::Unrounded(_) => return None,
+        // Generated loops.
+        Op::Unary(_)
+        | Op::Binary(_)
+        | Op::Where
+        | Op::Cast(_)
+        | Op::Full(_)
+        | Op::Arange(_)
+        | Op::Iota(_)
+        | Op::Random(_)
+        | Op::Reshape(_)
+        | Op::Expand(_)
+        | Op::Permute(_)
+        | Op::Squeeze(_)
+        | Op::Unsqueeze(_)
+        | Op::Flatten(_)
+        | Op::Slice(_)
+        | Op::Narrow(_)
+        | Op::Select(_)
+        | Op::Flip(_)
+        | Op::Barrier
+        | Op::Diagonal(_)
+        | Op::Unfold(_)
+        | Op::Repeat(_)
+        | Op::Pad(_)
+        | Op::Cat(_)
+        | Op::SliceAssign(_)
+        | Op::Reduce(_)
+        | Op::Gather(_)
+        | Op::Index(_) => return None,
     })
 }

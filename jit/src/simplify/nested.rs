@@ -4,6 +4,7 @@
 use super::uses;
 use super::windows::is_whole;
 use crate::graph::{Graph, NodeOp, Precision};
+use ferrotrace_kernels::op::{Reduce, Reshape};
 use ferrotrace_kernels::{Extent, Op, OpBuilder, Operand, PoolKind, ReduceKind, ValueId};
 use ferrotrace_runtime::{Result, Shape};
 
@@ -53,17 +54,17 @@ pub(super) fn nested(graph: &Graph, live: &mut [bool], rounds: &[bool]) -> Vec<O
 
 /// Builds the reduction of both.
 pub(super) fn define(nested: &Nested, b: &mut dyn OpBuilder, x: Operand) -> Result<ValueId> {
-    let op = Op::Reduce {
+    let op = Op::from(Reduce {
         kind: nested.kind,
         mask: nested.mask,
         keepdim: false,
-    };
+    });
     let reduced = b.push(op, &[x])?;
     if *b.shape(reduced) == nested.shape {
         return Ok(reduced);
     }
     let extents = nested.shape.iter().map(|&n| Extent::Size(n)).collect();
-    b.push(Op::Reshape(extents), &[reduced.into()])
+    b.push(Op::from(Reshape(extents)), &[reduced.into()])
 }
 
 /// A node as a reduction: its kind, and the dimensions of its operand.
@@ -73,18 +74,18 @@ fn reduction(graph: &Graph, id: ValueId) -> Option<(ReduceKind, u64)> {
     };
     let shape = &graph.node(graph.operands(id).next()?).shape;
     let last = |n: usize| (shape.rank() - n..shape.rank()).fold(0, |mask, d| mask | 1u64 << d);
-    match op {
-        Op::Reduce { kind, mask, .. } => Some((*kind, *mask)),
-        Op::AdaptiveAvgPool { size: [1, 1] } => Some((ReduceKind::Mean, last(2))),
-        Op::Pool(spec) if is_whole(spec, &shape[..]) => {
-            let kind = match spec.kind {
-                PoolKind::Max => ReduceKind::Max,
-                PoolKind::Avg => ReduceKind::Mean,
-            };
-            Some((kind, last(spec.kernel.len())))
-        }
-        _ => None,
+    if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {
+        return Some((*kind, *mask));
     }
+    if let Some(pool) = op.as_adaptive_avg_pool() {
+        return (pool.size == [1, 1]).then(|| (ReduceKind::Mean, last(2)));
+    }
+    let spec = op.as_pool().filter(|spec| is_whole(spec, &shape[..]))?;
+    let kind = match spec.kind {
+        PoolKind::Max => ReduceKind::Max,
+        PoolKind::Avg => ReduceKind::Mean,
+    };
+    Some((kind, last(spec.kernel.len())))
 }
 
 /// The node that a reduction's operand is, perhaps with other dimensions of size 1, and the views between: each used once.
@@ -98,10 +99,7 @@ fn inner(graph: &Graph, uses: &[usize], id: ValueId) -> Option<(ValueId, Vec<Val
         let NodeOp::Op(op) = &graph.node(at).op else {
             return None;
         };
-        let reshapes = matches!(
-            op,
-            Op::Reshape(_) | Op::Flatten { .. } | Op::Unsqueeze { .. } | Op::Squeeze { .. }
-        );
+        let reshapes = op.as_view().is_some_and(|view| view.is_reshape());
         if !reshapes {
             return Some((at, between));
         }

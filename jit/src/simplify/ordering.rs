@@ -2,6 +2,7 @@
 
 use super::shaping::{dims, inverse, permute, slice, value};
 use ferrotrace_kernels::cuda::selects;
+use ferrotrace_kernels::op::{ArgSort, ArgTopK, Cat, Gather, Scan, Unsqueeze};
 use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Result};
 
@@ -37,7 +38,7 @@ pub(super) fn argsort(
     args: &[Operand],
 ) -> Result<ValueId> {
     along(b, value(args, 0)?, dim, |b, x, dim| {
-        b.push(Op::ArgSort { dim, descending }, &[x.into()])
+        b.push(Op::from(ArgSort { dim, descending }), &[x.into()])
     })
 }
 
@@ -51,8 +52,8 @@ pub(super) fn sort(
         if b.shape(x).rank() == 0 {
             return Ok(x);
         }
-        let order = b.push(Op::ArgSort { dim, descending }, &[x.into()])?;
-        b.push(Op::Gather { dim }, &[x.into(), order.into()])
+        let order = b.push(Op::from(ArgSort { dim, descending }), &[x.into()])?;
+        b.push(Op::from(Gather { dim }), &[x.into(), order.into()])
     })
 }
 
@@ -69,7 +70,7 @@ pub(super) fn topk(
 ) -> Result<ValueId> {
     let x = value(args, 0)?;
     let at = argtopk((k, dim, largest), b, args)?;
-    b.push(Op::Gather { dim }, &[x.into(), at.into()])
+    b.push(Op::from(Gather { dim }), &[x.into(), at.into()])
 }
 
 /// The positions of the first `k` of a sorted dimension: selected where they are few, otherwise of all that are sorted.
@@ -81,9 +82,9 @@ pub(super) fn argtopk(
     let descending = largest;
     along(b, value(args, 0)?, dim, |b, x, dim| {
         if selects(k) {
-            return b.push(Op::ArgTopK { k, dim, largest }, &[x.into()]);
+            return b.push(Op::from(ArgTopK { k, dim, largest }), &[x.into()]);
         }
-        let order = b.push(Op::ArgSort { dim, descending }, &[x.into()])?;
+        let order = b.push(Op::from(ArgSort { dim, descending }), &[x.into()])?;
         match b.shape(x).rank() {
             0 => Ok(order),
             _ => slice(b, order, dim, (0, k), 1),
@@ -98,7 +99,7 @@ pub(super) fn logcumsumexp(dim: usize, b: &mut dyn OpBuilder, args: &[Operand]) 
     let wide = b.cast(x, dtype.compute())?;
     let kind = ScanKind::LogSumExp;
     let y = along(b, wide, dim, |b, x, dim| {
-        b.push(Op::Scan { kind, dim }, &[x.into()])
+        b.push(Op::from(Scan { kind, dim }), &[x.into()])
     })?;
     b.cast(y, dtype)
 }
@@ -120,10 +121,10 @@ pub(super) fn concatenation(
     for group in args.chunks(each) {
         parts.push(match group {
             [one] => *one,
-            group => b.push(Op::Cat { dim }, group)?.into(),
+            group => b.push(Op::from(Cat { dim }), group)?.into(),
         });
     }
-    b.push(Op::Cat { dim }, &parts)
+    b.push(Op::from(Cat { dim }), &parts)
 }
 
 /// A product whose operands a library does not take: of integers a sum of products, of nothing zeros, of several dtypes
@@ -138,7 +139,7 @@ pub(super) fn product(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Option<
             return Ok(None);
         }
         let (x, y) = (b.cast(x, dtype)?, b.cast(y, dtype)?);
-        return b.push(Op::Matmul, &[x.into(), y.into()]).map(Some);
+        return b.matmul(x, y).map(Some);
     }
     let (x, y) = (b.cast(x, dtype)?, b.cast(y, dtype)?);
     // [.., rows, 1, depth] by [.., 1, columns, depth].
@@ -155,15 +156,15 @@ pub(super) fn product(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Option<
     let (x, y) = match rows && columns {
         true => (
             b.push(
-                Op::Unsqueeze {
+                Op::from(Unsqueeze {
                     dim: left.len() - 1,
-                },
+                }),
                 &[x.into()],
             )?,
             b.push(
-                Op::Unsqueeze {
+                Op::from(Unsqueeze {
                     dim: right.len() - 2,
-                },
+                }),
                 &[y.into()],
             )?,
         ),

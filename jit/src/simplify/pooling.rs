@@ -2,6 +2,7 @@
 
 use super::shaping::{dims, iota, pad, permute, reshape, value, with_int};
 use super::windows::is_whole;
+use ferrotrace_kernels::op::{Index, Unfold};
 use ferrotrace_kernels::{
     BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ReduceKind, UnaryOp,
     ValueId,
@@ -35,11 +36,11 @@ pub(super) fn define(spec: &PoolSpec, b: &mut dyn OpBuilder, args: &[Operand]) -
     pads.extend(spec.padding.iter().map(|&p| (p as isize, p as isize)));
     let mut x = pad(b, x, &pads, with)?;
     for i in 0..spatial {
-        let unfold = Op::Unfold {
+        let unfold = Op::from(Unfold {
             dim: lead + i,
             size: spec.kernel[i],
             step: spec.stride[i],
-        };
+        });
         x = b.push(unfold, &[x.into()])?;
     }
     // The innermost tap is not the last dimension reduced: neighbouring threads read neighbouring elements.
@@ -54,7 +55,7 @@ pub(super) fn define(spec: &PoolSpec, b: &mut dyn OpBuilder, args: &[Operand]) -
 fn picked(b: &mut dyn OpBuilder, x: ValueId, rows: ValueId, columns: ValueId) -> Result<ValueId> {
     let rank = b.shape(x).rank();
     let axes = SmallVec::from_slice(&[rank as u8 - 2, rank as u8 - 1]);
-    let op = Op::Index { axes, at: rank - 2 };
+    let op = Op::from(Index { axes, at: rank - 2 });
     b.push(op, &[x.into(), rows.into(), columns.into()])
 }
 
@@ -206,10 +207,10 @@ fn cubic(b: &mut dyn OpBuilder, sizes: (usize, usize), align_corners: bool) -> R
 fn combined(b: &mut dyn OpBuilder, x: ValueId, dim: usize, taps: &Taps) -> Result<ValueId> {
     let wide = b.dtype(x).compute();
     let rank = b.shape(x).rank();
-    let op = Op::Index {
+    let op = Op::from(Index {
         axes: SmallVec::from_slice(&[dim as u8]),
         at: dim,
-    };
+    });
     let mut sum = None;
     for &(at, weight) in taps {
         let mut shape = vec![b.shape(at)[0]];

@@ -3,6 +3,8 @@
 
 use super::Simplifier;
 use crate::graph::{NodeOp, Precision};
+use ferrotrace_kernels::op::operator::Operator;
+use ferrotrace_kernels::op::{Matmul, Permute, Unsqueeze};
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{Error, Result, Shape};
 use smallvec::SmallVec;
@@ -23,7 +25,7 @@ impl Simplifier<'_> {
             ArgMeta::Tensor(left, self.dtype(a)),
             ArgMeta::Tensor(right, self.dtype(b)),
         ];
-        let Ok((out, _)) = Op::Matmul.infer(&metas) else {
+        let Ok((out, _)) = Matmul.infer(&metas) else {
             return false;
         };
         let inner = left.last().copied().unwrap_or(1);
@@ -50,10 +52,10 @@ impl Simplifier<'_> {
                 }
                 NodeOp::Op(op) => op,
             };
-            dim = match op {
-                Op::Permute(order) => order[dim] as usize,
-                Op::Unsqueeze { dim: new } if dim != *new => dim - usize::from(dim > *new),
-                Op::Cast(_) => dim,
+            dim = match (op.as_permute(), op.as_unsqueeze()) {
+                (Some(Permute(order)), _) => order[dim] as usize,
+                (_, Some(new)) if dim != new.dim => dim - usize::from(dim > new.dim),
+                _ if op.as_cast().is_some() => dim,
                 _ => return dim + 1 == self.graph.shape(at).rank(),
             };
             match node.args.first() {
@@ -79,12 +81,12 @@ impl Simplifier<'_> {
             let rank = self.shape(columns).rank();
             let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
             order.swap(rank - 2, rank - 1);
-            columns = self.push(Op::Permute(order), &[columns.into()])?;
+            columns = self.push(Op::from(Permute(order)), &[columns.into()])?;
         }
         if m && n {
             for (x, from_end) in [(&mut rows, 1), (&mut columns, 2)] {
                 let dim = self.shape(*x).rank() - from_end;
-                *x = self.push(Op::Unsqueeze { dim }, &[(*x).into()])?;
+                *x = self.push(Op::from(Unsqueeze { dim }), &[(*x).into()])?;
             }
         }
         let products = self.mul(rows, columns)?;

@@ -6,7 +6,7 @@
 //! recorded: a composite is one use of its operands.
 
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::{Op, Operand};
+use ferrotrace_kernels::Operand;
 
 /// By node of a recorded graph, whether it rounds, of those that are `live`.
 pub(super) fn rounding(graph: &Graph, live: &[bool]) -> Vec<bool> {
@@ -22,7 +22,7 @@ pub(super) fn rounding(graph: &Graph, live: &[bool]) -> Vec<bool> {
             continue;
         }
         // A cast to a half type is for its rounding.
-        rounds[v] |= matches!(op, Op::Cast(_));
+        rounds[v] |= op.as_cast().is_some();
         for (operand, arg) in node.args.iter().enumerate() {
             if let Operand::Value(x) = arg {
                 let (at, from) = (x.0 as usize, graph.node(*x).dtype);

@@ -7,7 +7,7 @@
 
 use super::Simplifier;
 use super::shaping::{dims, expand, inverse, iota, permute, reshape, slice, value, with_int};
-use crate::graph::NodeOp;
+use ferrotrace_kernels::op::{Full, Gather, Index, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::SmallVec;
@@ -29,7 +29,7 @@ fn source(b: &mut dyn OpBuilder, args: &[Operand], i: usize, dtype: DType) -> Re
         Some(Operand::Value(v)) => b.cast(*v, dtype),
         Some(number) => {
             let shape = Shape::scalar();
-            b.push(Op::Full { shape, dtype }, &[*number])
+            b.push(Op::from(Full { shape, dtype }), &[*number])
         }
         None => Err(Error::argument("a scatter needs a source")),
     }
@@ -46,10 +46,10 @@ fn checked(
     shape[dim] = size;
     let all = iota(b, &shape, dim)?;
     let n = b.shape(index).numel();
-    let op = Op::Index {
+    let op = Op::from(Index {
         axes: SmallVec::from_slice(&[dim as u8]),
         at: dim,
-    };
+    });
     let taken = b.push(op, &[all.into(), index.into()])?;
     reshape(b, taken, &[n])
 }
@@ -70,11 +70,11 @@ fn rows(
     };
     let column = reshape(b, places, &[shape[0], 1])?;
     let index = expand(b, column, &shape)?;
-    let op = Op::Scatter {
+    let op = Op::from(Scatter {
         dim: 0,
         mode,
         include_self,
-    };
+    });
     b.keep(op, &[x.into(), index.into(), src.into()])
 }
 
@@ -122,7 +122,7 @@ pub(super) fn scatter(
     } else {
         let index = reshape(b, index, &sizes)?;
         let all = iota(b, &of, dim)?;
-        let along = b.push(Op::Gather { dim }, &[all.into(), index.into()])?;
+        let along = b.push(Op::from(Gather { dim }), &[all.into(), index.into()])?;
         let mut place = None;
         let strides = Shape::new(&of).strides();
         for (d, &stride) in strides.iter().enumerate() {
@@ -151,8 +151,8 @@ pub(super) fn scatter(
 /// Whether an index is one number a row, stretched over the rows.
 fn holds_rows(b: &Simplifier<'_>, index: ValueId) -> bool {
     let node = b.graph.node(index);
-    let (NodeOp::Op(Op::Expand(_)), Some(Operand::Value(from))) = (&node.op, node.args.first())
-    else {
+    let expanded = node.is(|op| op.as_expand().is_some());
+    let Some(Operand::Value(from)) = node.args.first().filter(|_| expanded) else {
         return false;
     };
     let (from, to) = (b.shape(*from), &node.shape);

@@ -1,5 +1,6 @@
 //! Short forms for moving elements about.
 
+use ferrotrace_kernels::op::{Expand, Iota, Pad, Permute, Reshape, Slice};
 use ferrotrace_kernels::{
     BinaryOp, Extent, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId,
 };
@@ -27,7 +28,7 @@ pub(super) fn reshape(b: &mut dyn OpBuilder, x: ValueId, to: &[usize]) -> Result
         return Ok(x);
     }
     let extents = to.iter().map(|&n| Extent::Size(n)).collect();
-    b.push(Op::Reshape(extents), &[x.into()])
+    b.push(Op::from(Reshape(extents)), &[x.into()])
 }
 
 /// Sizes of 1 stretched, dimensions added in front.
@@ -36,7 +37,7 @@ pub(super) fn expand(b: &mut dyn OpBuilder, x: ValueId, to: &[usize]) -> Result<
         return Ok(x);
     }
     let extents = to.iter().map(|&n| Extent::Size(n)).collect();
-    b.push(Op::Expand(extents), &[x.into()])
+    b.push(Op::from(Expand(extents)), &[x.into()])
 }
 
 /// Dimension `i` of the result is dimension `order[i]`.
@@ -45,7 +46,7 @@ pub(super) fn permute(b: &mut dyn OpBuilder, x: ValueId, order: &[usize]) -> Res
         return Ok(x);
     }
     let order = order.iter().map(|&d| d as u8).collect();
-    b.push(Op::Permute(order), &[x.into()])
+    b.push(Op::from(Permute(order)), &[x.into()])
 }
 
 /// The order that undoes a permutation.
@@ -67,7 +68,7 @@ pub(super) fn pad(
     if pads.iter().all(|p| *p == (0, 0)) {
         return Ok(x);
     }
-    let op = Op::Pad(pads.iter().copied().collect());
+    let op = Op::from(Pad(pads.iter().copied().collect()));
     b.push(op, &[x.into(), Operand::Const(with)])
 }
 
@@ -83,19 +84,19 @@ pub(super) fn slice(
         return Ok(x);
     }
     let (start, end) = (start as isize, end as isize);
-    let op = Op::Slice {
+    let op = Op::from(Slice {
         dim,
         start,
         end,
         step,
-    };
+    });
     b.push(op, &[x.into()])
 }
 
 /// The position along a dimension of a shape.
 pub(super) fn iota(b: &mut dyn OpBuilder, shape: &[usize], dim: usize) -> Result<ValueId> {
     let shape = Shape::new(shape);
-    b.push(Op::Iota { shape, dim }, &[])
+    b.push(Op::from(Iota { shape, dim }), &[])
 }
 
 /// The sum over the dimensions of `mask` in the accumulator's type of `dtype`.

@@ -9,7 +9,7 @@
 mod cuda;
 mod host;
 
-use ferrotrace_kernels::Op;
+use ferrotrace_kernels::{Class, Op};
 use ferrotrace_runtime::{Convolution, Device, Result};
 use parking_lot::Mutex;
 use std::sync::LazyLock;
@@ -120,18 +120,8 @@ impl Library {
 
     /// Whether a call of an operator runs on the device. Others are copied to the host and back.
     pub fn has(&self, op: &Op) -> bool {
-        let partial = || {
-            matches!(
-                op,
-                Op::Matmul
-                    | Op::Correlate(_)
-                    | Op::ArgSort { .. }
-                    | Op::Scan { .. }
-                    | Op::Scatter { .. }
-                    | Op::Cat { .. }
-                    | Op::Pad(_)
-            )
-        };
+        // Parts are copied into the place where their results lie.
+        let partial = || op.entry().as_library().is_some() || op.class() == Class::Arrange;
         self.is_complete() || partial()
     }
 }

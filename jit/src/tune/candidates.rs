@@ -6,7 +6,7 @@ use crate::graph::{Graph, NodeOp, Precision};
 use crate::plan::{Draft, Step};
 use crate::policy::{Change, Policy, Threshold};
 use crate::schedule::Refusal;
-use ferrotrace_kernels::{Op, ValueId};
+use ferrotrace_kernels::{Class, Op, ValueId};
 
 /// A kernel of more values is not computed again elsewhere.
 const LIGHT: usize = 60;
@@ -23,15 +23,11 @@ pub(super) fn may_change_numbers(graph: &Graph) -> bool {
 }
 
 fn is_elementwise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Where
-            | Op::Cast(_)
-            | Op::Full { .. }
-            | Op::Random { .. }
-    )
+    match op.class() {
+        Class::Pointwise | Class::Random => true,
+        Class::Create => op.as_full().is_some(),
+        _ => false,
+    }
 }
 
 /// Changes worth a try, those first that concern most bytes moved; at most so many.

@@ -4,6 +4,7 @@ use super::run;
 use crate::common::{kept, noise, values};
 use ferrotrace_jit::{Graph, Plan, PlanInput, Step, compile};
 use ferrotrace_kernels::eager::cast;
+use ferrotrace_kernels::op::{Cast, Flip};
 use ferrotrace_kernels::{Array, BinaryOp, ConvSpec, Op, OpBuilder, UnaryOp};
 use ferrotrace_runtime::{DType, Device, Layout, Shape, stats_scope, with_threads};
 use smallvec::SmallVec;
@@ -188,7 +189,7 @@ fn a_narrower_result_and_doubles() {
     for (i, case) in CASES.iter().enumerate() {
         let graph = case.graph(|graph, _, [y, bias, _]| {
             let y = add(graph, y, bias);
-            let half = graph.push(Op::Cast(DType::BF16), &[y.0.into()]);
+            let half = graph.push(Op::Cast(Cast(DType::BF16)), &[y.0.into()]);
             Operand(half.expect("fits"))
         });
         let arrays = inputs(&graph);
@@ -226,7 +227,9 @@ fn others_may_read_the_convolution_too() {
         run(&graph.to_string(), &arrays, 1e-3);
         let flipped = case.graph(|graph, shape, [y, _, other]| {
             let mask = 1 << (shape.rank() - 1);
-            let turned = graph.push(Op::Flip { mask }, &[y.0.into()]).expect("fits");
+            let turned = graph
+                .push(Op::Flip(Flip { mask }), &[y.0.into()])
+                .expect("fits");
             add(graph, Operand(turned), other)
         });
         let plan = compile(flipped.clone()).expect("compiles");

@@ -8,6 +8,7 @@ use ferrotrace_jit::tune::{
     remembered,
 };
 use ferrotrace_jit::{Draft, Graph, Plan, PlanInput, Precision, run_eagerly};
+use ferrotrace_kernels::op::Reduce;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Error, Result, stats_scope};
 use std::sync::Arc;
@@ -272,11 +273,11 @@ fn exact_sums_are_left_as_they_are() {
     let e = graph.unary(UnaryOp::Exp, input).expect("fits");
     let two = graph.binary(BinaryOp::Mul, e, e).expect("fits");
     let pointwise = graph.clone();
-    let sum = ferrotrace_kernels::Op::Reduce {
+    let sum = ferrotrace_kernels::Op::Reduce(Reduce {
         kind: ferrotrace_kernels::ReduceKind::Sum,
         mask: 2,
         keepdim: true,
-    };
+    });
     let sum = graph.push(sum, &[two.into()]).expect("fits");
     let y = graph.binary(BinaryOp::Div, two, sum).expect("fits");
     graph.set_outputs(vec![y]);

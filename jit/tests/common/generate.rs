@@ -9,6 +9,10 @@ use super::rng::Rng;
 use super::track::{self, Track};
 use super::window;
 use ferrotrace_jit::{Graph, Precision};
+use ferrotrace_kernels::op::{
+    Arange, ArgSort, Cast, Full, Iota, LayerNorm, LogSoftmax, Random, Reduce, RmsNorm, Softmax,
+    Triangle, Var,
+};
 use ferrotrace_kernels::ops::pointwise;
 use ferrotrace_kernels::{
     Array, BinaryOp, Composite, Distribution, Op, OpBuilder, Operand, PoolKind, PoolSpec,
@@ -424,7 +428,7 @@ impl Generator<'_> {
         let x = self.any();
         let to = self.rng.pick(self.limits.dtypes);
         let track = track::cast(self.track(x), self.dtype_of(x), to);
-        self.push(Op::Cast(to), &[x.into()], track);
+        self.push(Op::Cast(Cast(to)), &[x.into()], track);
     }
 
     fn create(&mut self) {
@@ -435,10 +439,10 @@ impl Generator<'_> {
                 let number = Scalar::Float(self.rng.between(-8, 8) as f64 / 4.0);
                 let operand = self.number(number);
                 self.push(
-                    Op::Full {
+                    Op::Full(Full {
                         shape: Shape::new(&shape),
                         dtype,
-                    },
+                    }),
                     &[operand],
                     Some(Track::exact(2.0)),
                 );
@@ -460,16 +464,20 @@ impl Generator<'_> {
                 let (span, limit) = (3.0 + 3.0 * len as f64, track::limit(dtype));
                 let wraps = dtype.is_int() && (dtype == DType::U8 || span > limit);
                 let bound = if wraps { limit } else { span.min(limit) };
-                self.push(Op::Arange { len, dtype }, &args, Some(Track::exact(bound)));
+                self.push(
+                    Op::Arange(Arange { len, dtype }),
+                    &args,
+                    Some(Track::exact(bound)),
+                );
             }
             2 | 3 if !shape.is_empty() => {
                 let dim = self.rng.below(shape.len());
                 let bound = shape[dim] as f64;
                 self.push(
-                    Op::Iota {
+                    Op::Iota(Iota {
                         shape: Shape::new(&shape),
                         dim,
-                    },
+                    }),
                     &[],
                     Some(Track::exact(bound)),
                 );
@@ -490,11 +498,11 @@ impl Generator<'_> {
                     args.push(self.number(Scalar::Float(0.4)));
                 }
                 self.push(
-                    Op::Random {
+                    Op::Random(Random {
                         dist,
                         shape: Shape::new(&shape),
                         dtype,
-                    },
+                    }),
                     &args,
                     Some(Track::exact(8.0)),
                 );
@@ -526,11 +534,11 @@ impl Generator<'_> {
             .filter(|d| mask >> d & 1 == 1)
             .map(|d| shape[d])
             .product();
-        let op = Op::Reduce {
+        let op = Op::Reduce(Reduce {
             kind,
             mask,
             keepdim,
-        };
+        });
         let Ok((_, to)) = op.infer(&self.program.graph.metas(&[x.into()])) else {
             return;
         };
@@ -557,27 +565,30 @@ impl Generator<'_> {
         let of = |bound, slope| track::composite(t, bound, slope, dtype, precision);
         let dim = self.rng.below(rank);
         let (op, track) = match self.rng.below(7) {
-            0 | 1 if rank > 0 && shape[dim] > 0 => (Composite::Softmax { dim }, of(1.0, 8.0)),
-            2 if rank > 0 && shape[dim] > 0 => {
-                (Composite::LogSoftmax { dim }, of(2.0 * b + 10.0, 8.0))
+            0 | 1 if rank > 0 && shape[dim] > 0 => {
+                (Composite::Softmax(Softmax { dim }), of(1.0, 8.0))
             }
+            2 if rank > 0 && shape[dim] > 0 => (
+                Composite::LogSoftmax(LogSoftmax { dim }),
+                of(2.0 * b + 10.0, 8.0),
+            ),
             3 => (Composite::Gelu, of(b, 4.0)),
             4 => (Composite::Silu, of(b, 4.0)),
             5 if rank > 0 && shape[dim] > 1 => {
                 let n = shape[dim] as f64;
-                let op = Composite::Var {
+                let op = Composite::Var(Var {
                     mask: 1 << dim,
                     keepdim: self.rng.chance(50),
                     correction: 1,
                     root: false,
-                };
+                });
                 (op, of(2.0 * b * b, 8.0 * b * n))
             }
             6 if rank > 1 => (
-                Composite::Triangle {
+                Composite::Triangle(Triangle {
                     k: self.rng.between(-1, 1) as isize,
                     upper: self.rng.chance(50),
-                },
+                }),
                 Some(t),
             ),
             _ => (Composite::Softsign, of(1.0, 4.0)),
@@ -597,15 +608,15 @@ impl Generator<'_> {
         let track = track::composite(t, 8.0 * b, 64.0 * b * b, dtype, self.limits.precision);
         let eps = self.number(Scalar::Float(0.25));
         let op = match self.rng.below(2) {
-            0 => Composite::LayerNorm {
+            0 => Composite::LayerNorm(LayerNorm {
                 n: 1,
                 weight: false,
                 bias: false,
-            },
-            _ => Composite::RmsNorm {
+            }),
+            _ => Composite::RmsNorm(RmsNorm {
                 n: 1,
                 weight: false,
-            },
+            }),
         };
         self.push(Op::Composite(op), &[x.into(), eps], track);
     }
@@ -623,7 +634,7 @@ impl Generator<'_> {
             2 if t.is_exact() && t.bound.is_finite() => {
                 let descending = self.rng.chance(50);
                 self.push(
-                    Op::ArgSort { dim, descending },
+                    Op::ArgSort(ArgSort { dim, descending }),
                     &[x.into()],
                     Some(Track::exact(64.0)),
                 );

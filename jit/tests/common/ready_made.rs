@@ -2,6 +2,10 @@
 
 use super::{Rng, window};
 use ferrotrace_jit::{Graph, Precision};
+use ferrotrace_kernels::op::{
+    AdaptiveAvgPool, ArgSort, ArgTopK, Attention, Cat, Expand, Full, Index, IndexPut, Interpolate,
+    Scan, Scatter, Sort, TopK,
+};
 use ferrotrace_kernels::{
     Array, Composite, ConvSpec, Op, OpBuilder, Operand, PoolKind, PoolSpec, ScanKind, ScatterMode,
     ValueId,
@@ -148,7 +152,7 @@ impl Draft {
         let size = [self.rng.pick(&[1, 3, 7, 8]), self.rng.pick(&[2, 5, 12])];
         if self.rng.chance(40) {
             let dtype = self.float();
-            let op = Op::AdaptiveAvgPool { size };
+            let op = Op::AdaptiveAvgPool(AdaptiveAvgPool { size });
             return (op, vec![self.input(&sizes, dtype).into()]);
         }
         let order = self.rng.below(3) as u8;
@@ -156,11 +160,11 @@ impl Draft {
             0 => self.any(),
             _ => self.float(),
         };
-        let op = Op::Interpolate {
+        let op = Op::Interpolate(Interpolate {
             size,
             order,
             align_corners: self.rng.chance(50),
-        };
+        });
         (op, vec![self.input(&sizes, dtype).into()])
     }
 
@@ -178,10 +182,10 @@ impl Draft {
         let k = 1 + self.rng.below(n);
         let largest = descending;
         let op = match self.rng.below(4) {
-            0 => Op::Sort { dim, descending },
-            1 => Op::ArgSort { dim, descending },
-            2 => Op::TopK { k, dim, largest },
-            _ => Op::ArgTopK { k, dim, largest },
+            0 => Op::Sort(Sort { dim, descending }),
+            1 => Op::ArgSort(ArgSort { dim, descending }),
+            2 => Op::TopK(TopK { k, dim, largest }),
+            _ => Op::ArgTopK(ArgTopK { k, dim, largest }),
         };
         (op, vec![self.input(&shape, dtype).into()])
     }
@@ -190,7 +194,7 @@ impl Draft {
         let (shape, dtype) = (self.shape(), self.float());
         let dim = self.rng.below(shape.len().max(1));
         let kind = self.rng.pick(&[ScanKind::LogSumExp, ScanKind::Sum]);
-        let op = Op::Scan { kind, dim };
+        let op = Op::Scan(Scan { kind, dim });
         (op, vec![self.input(&shape, dtype).into()])
     }
 
@@ -264,11 +268,11 @@ impl Draft {
         if dtype == DType::Bool && mode == ScatterMode::Mean {
             mode = ScatterMode::Sum;
         }
-        let op = Op::Scatter {
+        let op = Op::Scatter(Scatter {
             dim,
             mode,
             include_self: self.rng.chance(60),
-        };
+        });
         let x = self.input(&shape, dtype);
         let index = match dim == 0 && own.len() > 1 && self.rng.chance(40) {
             // One number a row.
@@ -279,7 +283,7 @@ impl Draft {
                 own[1..].copy_from_slice(&shape[1..]);
                 let column = self.indices(&column, size);
                 let to = own.iter().map(|&n| ferrotrace_kernels::Extent::Size(n));
-                let expand = Op::Expand(to.collect());
+                let expand = Op::Expand(Expand(to.collect()));
                 self.graph.push(expand, &[column.into()]).expect("it fits")
             }
             false => self.indices(&own, size),
@@ -311,19 +315,19 @@ impl Draft {
             };
             indices.push(self.indices(own, shape[axis as usize]).into());
         }
-        let read = Op::Index {
+        let read = Op::Index(Index {
             axes: axes.clone(),
             at,
-        };
+        });
         let args: Vec<Operand> = std::iter::once(x.into()).chain(indices.clone()).collect();
         let (region, _) = read.infer(&self.graph.metas(&args)).expect("indices");
         let drop = self.rng.below(region.rank() + 1);
         let src = self.input(&region[drop..], dtype);
-        let op = Op::IndexPut {
+        let op = Op::IndexPut(IndexPut {
             axes,
             at,
             accumulate: self.rng.chance(60),
-        };
+        });
         let mut all: Vec<Operand> = vec![x.into(), src.into()];
         all.extend(indices);
         (op, all)
@@ -341,11 +345,11 @@ impl Draft {
             let kind = self.rng.pick(&[DType::Bool, DType::F32]);
             args.push(self.input(&[l, s], kind).into());
         }
-        let op = Composite::Attention {
+        let op = Composite::Attention(Attention {
             mask,
             causal: !mask && self.rng.chance(50),
             scale: f64::NAN.to_bits(),
-        };
+        });
         (Op::Composite(op), args)
     }
 
@@ -357,7 +361,7 @@ impl Draft {
             self.input(&[3, own, 2], dtype).into()
         });
         let parts = parts.collect();
-        (Op::Cat { dim: 1 }, parts)
+        (Op::Cat(Cat { dim: 1 }), parts)
     }
 }
 
@@ -392,10 +396,10 @@ pub fn draw(seed: u64, device: &Device) -> Use {
             d.graph = Graph::new();
             d.graph.set_device(device);
             let shape = Shape::scalar();
-            let full = Op::Full {
+            let full = Op::Full(Full {
                 shape,
                 dtype: DType::F32,
-            };
+            });
             let one = Operand::Const(Scalar::Int(1));
             d.graph.push(full, &[one]).expect("a number")
         }
@@ -403,13 +407,13 @@ pub fn draw(seed: u64, device: &Device) -> Use {
     d.graph.set_outputs(vec![result]);
     let exact = matches!(
         op,
-        Op::Sort { .. }
-            | Op::ArgSort { .. }
-            | Op::TopK { .. }
-            | Op::ArgTopK { .. }
-            | Op::Scatter { .. }
-            | Op::IndexPut { .. }
-            | Op::Cat { .. }
+        Op::Sort(_)
+            | Op::ArgSort(_)
+            | Op::TopK(_)
+            | Op::ArgTopK(_)
+            | Op::Scatter(_)
+            | Op::IndexPut(_)
+            | Op::Cat(_)
     );
     let tolerance = match d.graph.node(result).dtype {
         _ if exact => 0.0,

@@ -1,6 +1,7 @@
 //! Sources of attention.
 
 use super::*;
+use ferrotrace_kernels::op::{Iota, Permute, Softmax};
 
 /// Attention written out over 4 heads of `[rows, width]` and `[keys, width]`: `change` makes scores in binary32 of the
 /// product, and says what else is an output.
@@ -29,10 +30,10 @@ fn attention_under(
         let args: Vec<Operand> = args.iter().map(|&x| x.into()).collect();
         g.push(op, &args).unwrap_or_else(|e| panic!("{e}"))
     };
-    let turned = push(Op::Permute(SmallVec::from_slice(&[0, 2, 1])), &[k]);
+    let turned = push(Op::Permute(Permute(SmallVec::from_slice(&[0, 2, 1]))), &[k]);
     let product = push(Op::Matmul, &[q, turned]);
     let (scores, other) = change(&mut g, product);
-    let softmax = Op::Composite(Composite::Softmax { dim: 2 });
+    let softmax = Op::Composite(Composite::Softmax(Softmax { dim: 2 }));
     let weights = g.push(softmax, &[scores.into()]).expect("a softmax");
     let weights = g.cast(weights, dtype).expect("a cast");
     let result = g.push(Op::Matmul, &[weights.into(), v.into()]);
@@ -51,7 +52,7 @@ fn causal(g: &mut Graph, product: ValueId) -> ValueId {
     let (rows, keys) = (g.shape(product)[1], g.shape(product)[2]);
     let mut iota = |shape: [usize; 2], dim: usize| {
         let shape = Shape::from(shape);
-        g.push(Op::Iota { shape, dim }, &[]).expect("numbers")
+        g.push(Op::Iota(Iota { shape, dim }), &[]).expect("numbers")
     };
     let (row, column) = (iota([rows, 1], 0), iota([1, keys], 1));
     let seen = g.binary(BinaryOp::Ge, row, column).expect("a mask");

@@ -1,6 +1,7 @@
 //! Sources of products with what follows them, and of those that are left to the library.
 
 use super::*;
+use ferrotrace_kernels::op::{Permute, Reshape, Softmax};
 
 /// A product of `[batch.., m, k]` and `[batch.., k, n]`, whose matrices lie row by row or, where it says so, column by
 /// column, and what follows it.
@@ -28,7 +29,8 @@ fn product_of(
         let mut order: SmallVec<[usize; 6]> = (0..batch.len() + 2).collect();
         order.swap(batch.len(), batch.len() + 1);
         let order = order.iter().map(|&d| d as _).collect();
-        g.push(Op::Permute(order), &[x.into()]).expect("a view")
+        g.push(Op::Permute(Permute(order)), &[x.into()])
+            .expect("a view")
     };
     let (a, b) = (operand(m, k, turned[0]), operand(k, n, turned[1]));
     let product = g.push(Op::Matmul, &[a.into(), b.into()]).expect("fits");
@@ -143,11 +145,11 @@ fn products_of_the_library() {
     none(&tail(&|g, p| g.unary(UnaryOp::Relu, p).expect("fits")));
     none(&tail(&|g, p| {
         let y = g.unary(UnaryOp::Exp, p).expect("fits");
-        let sum = Op::Composite(Composite::Softmax { dim: 1 });
+        let sum = Op::Composite(Composite::Softmax(Softmax { dim: 1 }));
         g.push(sum, &[y.into()]).expect("fits")
     }));
     none(&tail(&|g, p| {
-        let turned = Op::Permute(SmallVec::from_slice(&[1, 0]));
+        let turned = Op::Permute(Permute(SmallVec::from_slice(&[1, 0])));
         let turned = g.push(turned, &[p.into()]).expect("a view");
         g.add(p, turned).expect("fits")
     }));
@@ -176,7 +178,7 @@ fn scaled(g: &mut Graph, [k, n]: [usize; 2], turned: bool, groups: bool) -> Valu
     let w = g.cast(w, DType::BF16).expect("a cast");
     let shape = |sizes: &[usize]| {
         let all = sizes.iter().map(|&n| Extent::Size(n));
-        Op::Reshape(all.collect())
+        Op::Reshape(Reshape(all.collect()))
     };
     let w = match groups {
         true => g
@@ -190,7 +192,10 @@ fn scaled(g: &mut Graph, [k, n]: [usize; 2], turned: bool, groups: bool) -> Valu
     }
     match turned {
         true => g
-            .push(Op::Permute(SmallVec::from_slice(&[1, 0])), &[w.into()])
+            .push(
+                Op::Permute(Permute(SmallVec::from_slice(&[1, 0]))),
+                &[w.into()],
+            )
             .expect("a view"),
         false => w,
     }
@@ -289,8 +294,11 @@ fn operands_that_are_stored() {
     );
     // A sum over the operand's row, as in a softmax.
     let softmax = |g: &mut Graph, x: ValueId| {
-        g.push(Op::Composite(Composite::Softmax { dim: 1 }), &[x.into()])
-            .expect("fits")
+        g.push(
+            Op::Composite(Composite::Softmax(Softmax { dim: 1 })),
+            &[x.into()],
+        )
+        .expect("fits")
     };
     let stored = |g: &mut Graph| {
         let w = g.input(
@@ -333,8 +341,11 @@ fn operands_that_are_stored() {
             &Device::cpu(),
         );
         let _ = x;
-        g.push(Op::Permute(SmallVec::from_slice(&[1, 0])), &[x2.into()])
-            .expect("a view")
+        g.push(
+            Op::Permute(Permute(SmallVec::from_slice(&[1, 0]))),
+            &[x2.into()],
+        )
+        .expect("a view")
     };
     refused(
         &fed_product(FEW, fast, w, turned, same),

@@ -7,6 +7,7 @@ use super::par::GRAIN;
 use super::pointwise::Kernel;
 use super::strided::{Window, gather};
 use super::{binary, reduce, unary};
+use crate::op::Reduce;
 use crate::{Array, Op};
 use ferrotrace_runtime::{Buffer, DType, Device, FloatEnvironment, Result, Scalar, Shape};
 
@@ -62,7 +63,7 @@ impl Operand<'_> {
 pub fn knows(op: &Op) -> bool {
     matches!(
         op,
-        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) | Op::Reduce { .. }
+        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_) | Op::Reduce(_)
     )
 }
 
@@ -112,7 +113,7 @@ pub fn run(
                 binary::kernel(*op, from).filter(|_| computes && lesser(a) && lesser(b))?;
             pointwise(kernel, [a, b], from, shape, dtype)
         }
-        (Op::Reduce { kind, mask, .. }, [x @ Operand::Run { shape: of, .. }]) => {
+        (Op::Reduce(Reduce { kind, mask, .. }), [x @ Operand::Run { shape: of, .. }]) => {
             let (all, n) = (of.numel(), shape.numel());
             // The dimensions reduced are the last ones.
             let lead = mask.trailing_zeros() as usize;
@@ -194,6 +195,7 @@ mod tests {
     use super::*;
     use crate::cpu::fixture::{integers, metas, of};
     use crate::eager::{self, Arg};
+    use crate::op::Cast;
     use crate::{BinaryOp, ReduceKind, UnaryOp};
 
     fn operand(arg: &Arg) -> Operand<'_> {
@@ -249,16 +251,16 @@ mod tests {
                     known
                 );
                 assert!(same(&Op::Where, &[mask, x.clone(), y]));
-                assert!(same(&Op::Cast(DType::F32), &pair[..1]));
+                assert!(same(&Op::Cast(Cast(DType::F32)), &pair[..1]));
                 for mask in [0b11, 0b10, 0b01] {
                     for kind in [ReduceKind::Max, ReduceKind::ArgMin, ReduceKind::Sum] {
                         let keepdim = false;
                         let taken = same(
-                            &Op::Reduce {
+                            &Op::Reduce(Reduce {
                                 kind,
                                 mask,
                                 keepdim,
-                            },
+                            }),
                             &pair[..1],
                         );
                         let native = dtype != DType::U8;

@@ -20,7 +20,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
 ///
 /// # Errors
 /// Out of memory; what the driver answers.
-pub(super) fn logcumsumexp(x: &Array) -> Result<Array> {
+pub(crate) fn logcumsumexp(x: &Array) -> Result<Array> {
     let device = x.buffer.device();
     let out = Array::empty(device, x.shape().clone(), x.dtype)?;
     let n = x.shape().last().copied().unwrap_or(1);

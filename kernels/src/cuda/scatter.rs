@@ -146,7 +146,7 @@ struct Scatter {
 ///
 /// # Errors
 /// Out of memory; what the driver answers.
-pub(super) fn rows(
+pub(crate) fn rows(
     args: &[Arg],
     (mode, include_self): (ScatterMode, bool),
     dense: Dense<'_>,

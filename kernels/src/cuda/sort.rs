@@ -112,7 +112,7 @@ pub(super) fn sources() -> Vec<KernelSource> {
 }
 
 /// What sorting gives: the positions (`I64`), and, where they are kept, the keys in their order and what went with them.
-pub(super) struct Sorted {
+pub(crate) struct Sorted {
     pub positions: Array,
     pub keys: Array,
     pub payload: Array,
@@ -120,7 +120,7 @@ pub(super) struct Sorted {
 
 /// How rows are sorted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Order<'a> {
+pub(crate) struct Order<'a> {
     pub descending: bool,
     /// The lowest bits of a key that tell.
     pub width: u32,
@@ -169,7 +169,7 @@ pub(super) fn is_short(dtype: DType, n: usize) -> bool {
 ///
 /// # Errors
 /// Out of memory; what the driver answers; rows of 2³² elements or more.
-pub(super) fn argsort(x: &Array, n: usize, order: Order<'_>) -> Result<Sorted> {
+pub(crate) fn argsort(x: &Array, n: usize, order: Order<'_>) -> Result<Sorted> {
     check(n)?;
     let rows = x.numel().checked_div(n).unwrap_or(0);
     if rows == 0 || is_short(x.dtype, n) {
@@ -341,7 +341,7 @@ pub fn selects(k: usize) -> bool {
 ///
 /// # Errors
 /// As [`argsort`].
-pub(super) fn top(
+pub(crate) fn top(
     x: &Array,
     (n, k): (usize, usize),
     descending: bool,

@@ -3,6 +3,7 @@
 
 use super::{Arg, run};
 use crate::cpu::dense::elements;
+use crate::op::Reduce;
 use crate::{Array, Op, ReduceKind, UnaryOp};
 use ferrotrace_runtime::{Category, DType, Device, Error, ErrorKind, Result, Scalar, Shape};
 
@@ -11,12 +12,12 @@ fn holds(x: &Array, truth: UnaryOp, kind: ReduceKind) -> Result<bool> {
     let x = x.to_device(&Device::cpu())?;
     let shape = x.shape().clone();
     let mask = (1u64 << shape.rank()) - 1;
-    let bits = run(&Op::Unary(truth), &[Arg::Array(x)], &shape, DType::Bool)?;
-    let reduce = Op::Reduce {
+    let bits = run(&Op::from(truth), &[Arg::Array(x)], &shape, DType::Bool)?;
+    let reduce = Op::from(Reduce {
         kind,
         mask,
         keepdim: false,
-    };
+    });
     let one = run(&reduce, &[Arg::Array(bits)], &Shape::scalar(), DType::Bool)?;
     Ok(elements::<u8>(&one)?.contains(&1))
 }

@@ -1,10 +1,9 @@
 //! Operators on devices, with the fallback to the host. Views need no copy; matrix products, sorting and scatters have
 //! libraries. For the rest operands are copied to the host, the CPU's kernels run, and the result is copied back.
 
-use super::{Arg, array, contiguous, run};
-use crate::cuda::{self, Dense};
-use crate::ops::view::view_map;
-use crate::{Array, Op, ops};
+use super::{Arg, contiguous, run};
+use crate::cuda::Dense;
+use crate::{Array, Op};
 use ferrotrace_runtime::{Channel, Counter, DType, Device, Result, Shape, count, log};
 
 /// Runs one operator for the device that its result will lie on. On the CPU it is [`run`]. On other devices a result
@@ -52,29 +51,15 @@ fn by_library(
     dtype: DType,
     dense: Dense<'_>,
 ) -> Result<Option<Array>> {
-    let op = match op {
-        Op::Unrounded(op) => op,
-        op => op,
-    };
-    if *op != Op::Matmul {
-        return cuda::run(op, args, shape, dtype, dense);
+    match op.rounded().entry().as_library() {
+        Some(op) => op.run_on(device, args, shape, dtype, dense),
+        None => Ok(None),
     }
-    if let Some(out) = ops::matmul::run_by_library(device, args, shape, dtype, &Default::default())?
-    {
-        return Ok(Some(out));
-    }
-    // Operands whose rows and columns are both strided are copied first.
-    let operand = |i| dense(array(args, i)?).map(Arg::Array);
-    let args = [operand(0)?, operand(1)?];
-    ops::matmul::run_by_library(device, &args, shape, dtype, &Default::default())
 }
 
 /// The result of an operator that only looks at its operand's memory another way.
 pub fn as_view(op: &Op, args: &[Arg], shape: &Shape) -> Option<Array> {
     let [Arg::Array(x)] = args else { return None };
-    let layout = match op {
-        Op::Reshape(_) | Op::Flatten { .. } => x.layout.reshape(shape)?,
-        _ => view_map(op, x.shape(), shape)?.apply(&x.layout, shape),
-    };
+    let layout = op.as_view()?.layout(&x.layout, shape)?;
     Some(x.with_layout(layout))
 }

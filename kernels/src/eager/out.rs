@@ -1,16 +1,15 @@
 //! Out-variants of operators (ir E2: results are written to memory that is given): into windows of larger results, and
 //! over operands that nothing else needs.
 
-use super::{Arg, array, scalar, window};
+use super::{Arg, scalar, window};
 use crate::cpu::{copy, create};
-use crate::ops::view::clamp_slice;
-use crate::ops::{index, matmul};
+use crate::ops::matmul;
 use crate::{Array, Op};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
 
 /// Whether the operator's kernel can write a result of `dtype` to a window of a larger one, on the CPU.
 pub fn takes_window(op: &Op, dtype: DType, window: &Layout) -> bool {
-    matches!(op, Op::Matmul) && matmul::takes_window(dtype, window)
+    op.is_matmul() && matmul::takes_window(dtype, window)
 }
 
 /// Runs one operator, its result written to the window `out` of memory whose other elements stay as they are. Nothing
@@ -54,12 +53,8 @@ pub fn fill_borders(pads: &[(isize, isize)], args: &[Arg], out: &Array) -> Resul
 /// Whether the operator's kernel changes a few elements of its first operand, of `dtype` as the result, so that it can
 /// do so in the operand's own memory (scheduler B-22: library calls may write over an operand).
 pub fn writes_over(op: &Op, dtype: DType) -> bool {
-    match op {
-        Op::SliceAssign { .. } => true,
-        Op::IndexPut { accumulate, .. } => index::combining(dtype, *accumulate) == dtype,
-        Op::Scatter { mode, .. } => index::scatter_type(dtype, *mode) == dtype,
-        _ => false,
-    }
+    let update = op.entry().as_update();
+    update.is_some_and(|update| update.writes_over(dtype))
 }
 
 /// Runs one operator in the memory of its first operand, which is `x`: dense from the start of a buffer that nothing
@@ -69,32 +64,13 @@ pub fn writes_over(op: &Op, dtype: DType) -> bool {
 /// Out of memory; an index out of range; an internal error where [`writes_over`] does not hold, or `x` is not as said.
 pub fn run_over(op: &Op, mut x: Array, args: &[Arg]) -> Result<Array> {
     let whole = x.layout.is_contiguous() && x.layout.offset() == 0 && x.buffer.is_unique();
-    if !whole || !writes_over(op, x.dtype) {
-        let name = op.name();
-        return Err(Error::internal(format!("{name} over a shared operand")));
-    }
-    match op {
-        Op::SliceAssign {
-            dim,
-            start,
-            end,
-            step,
-        } => {
-            let (first, len) = clamp_slice(x.shape()[*dim], *start, *end, *step);
-            let part = window(&x.layout, *dim, first, len, *step);
-            copy::assign(&x, &part, array(args, 1)?)?;
+    let update = op.entry().as_update();
+    match update.filter(|update| whole && update.writes_over(x.dtype)) {
+        Some(update) => update.run_over(&mut x, args)?,
+        None => {
+            let name = op.name();
+            return Err(Error::internal(format!("{name} over a shared operand")));
         }
-        Op::IndexPut {
-            axes,
-            at,
-            accumulate,
-        } => index::put_over(&mut x, axes, *at, *accumulate, args)?,
-        Op::Scatter {
-            dim,
-            mode,
-            include_self,
-        } => index::scatter_over(&mut x, *dim, *mode, *include_self, args)?,
-        other => return Err(Error::internal(format!("{} in place", other.name()))),
     }
     Ok(x)
 }

@@ -1,8 +1,12 @@
 use super::*;
 use crate::cpu::fixture::{flat, index_of, integers, of, read, strided};
-use crate::{Distribution, Extent};
+use crate::op::{
+    Arange, Cast, Cat, Expand, Flatten, Flip, Full, Iota, Pad, Permute, Random, Repeat, Reshape,
+    Slice, SliceAssign,
+};
+use crate::{BinaryOp, Distribution, Extent, UnaryOp};
 use ferrotrace_runtime::with_threads;
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 /// Runs an operator with the rules' shape and dtype.
 fn go(op: &Op, args: &[Arg]) -> Array {
@@ -24,19 +28,19 @@ fn forms(dtype: DType, dims: &[usize], values: &[f64]) -> Vec<Array> {
     let all: u64 = (1 << dims.len()) - 1;
     let mirrored: Vec<f64> = values.iter().rev().copied().collect();
     forms.push(go(
-        &Op::Flip { mask: all },
+        &Op::Flip(Flip { mask: all }),
         &[Arg::Array(of(dtype, dims, &mirrored))],
     ));
     if let Some(&last) = dims.last() {
         let sparse: Vec<f64> = values.iter().flat_map(|&v| [0.0, v]).collect();
         let mut wide = dims.to_vec();
         *wide.last_mut().expect("a dimension") = 2 * last;
-        let op = Op::Slice {
+        let op = Op::Slice(Slice {
             dim: dims.len() - 1,
             start: 1,
             end: isize::MAX,
             step: 2,
-        };
+        });
         let sliced = go(&op, &[Arg::Array(of(dtype, &wide, &sparse))]);
         forms.push(sliced);
     }
@@ -270,7 +274,7 @@ fn casts_saturate_and_wrap() {
         let x = of(from, &[values.len()], &values);
         let held = read(&x);
         for to in DType::ALL {
-            let got = read(&go(&Op::Cast(to), &[of_array(&x)]));
+            let got = read(&go(&Op::Cast(Cast(to)), &[of_array(&x)]));
             let number = |v: f64| {
                 if floats {
                     Scalar::Float(v)
@@ -282,7 +286,7 @@ fn casts_saturate_and_wrap() {
             assert_same(&got, &expected, &format!("{from} to {to}"));
             for form in forms(from, &[4, values.len() / 4], &values) {
                 assert_same(
-                    &read(&go(&Op::Cast(to), &[of_array(&form)])),
+                    &read(&go(&Op::Cast(Cast(to)), &[of_array(&form)])),
                     &expected,
                     "strided",
                 );
@@ -343,26 +347,32 @@ fn copies() {
         let values = small(dtype, 60, 8);
         for x in forms(dtype, &dims, &values) {
             let x = of_array(&x);
-            let flat_op = Op::Reshape(smallvec![Extent::Size(12), Extent::Auto]);
+            let flat_op = Op::Reshape(Reshape(smallvec![Extent::Size(12), Extent::Auto]));
             assert_same(
                 &read(&go(&flat_op, std::slice::from_ref(&x))),
                 &values,
                 "reshape",
             );
-            let flatten = Op::Flatten { start: 0, end: 1 };
+            let flatten = Op::Flatten(Flatten { start: 0, end: 1 });
             assert_same(
                 &read(&go(&flatten, std::slice::from_ref(&x))),
                 &values,
                 "flatten",
             );
-            let repeat = go(&Op::Repeat(smallvec![2, 1, 3, 2]), std::slice::from_ref(&x));
+            let repeat = go(
+                &Op::Repeat(Repeat(smallvec![2, 1, 3, 2])),
+                std::slice::from_ref(&x),
+            );
             let expected: Vec<f64> = (0..repeat.numel())
                 .map(|i| index_of(i, repeat.shape()))
                 .map(|i| values[flat(&[i[1] % 3, i[2] % 4, i[3] % 5], &dims)])
                 .collect();
             assert_same(&read(&repeat), &expected, "repeat");
             let pads: SmallVec<[(isize, isize); 4]> = smallvec![(1, 0), (-1, 2), (2, -3)];
-            let pad = go(&Op::Pad(pads), &[x.clone(), Arg::Scalar(Scalar::Int(7))]);
+            let pad = go(
+                &Op::Pad(Pad(pads)),
+                &[x.clone(), Arg::Scalar(Scalar::Int(7))],
+            );
             let inside = |i: &[usize]| i[0] >= 1 && i[1] < 3 && i[2] >= 2;
             let expected: Vec<f64> = (0..pad.numel())
                 .map(|i| index_of(i, pad.shape()))
@@ -376,7 +386,7 @@ fn copies() {
                 .collect();
             assert_same(&read(&pad), &expected, "pad");
             for dim in 0..3 {
-                let cat = go(&Op::Cat { dim }, &[x.clone(), x.clone()]);
+                let cat = go(&Op::Cat(Cat { dim }), &[x.clone(), x.clone()]);
                 let expected: Vec<f64> = (0..120)
                     .map(|i| index_of(i, cat.shape()))
                     .map(|mut i| {
@@ -385,19 +395,19 @@ fn copies() {
                     })
                     .collect();
                 assert_same(&read(&cat), &expected, "cat");
-                let assign = Op::SliceAssign {
+                let assign = Op::SliceAssign(SliceAssign {
                     dim,
                     start: -2,
                     end: isize::MAX,
                     step: 1,
-                };
+                });
                 check_assign(&assign, &x, dim, &dims, &values, |i, n| i + 2 >= n);
-                let assign = Op::SliceAssign {
+                let assign = Op::SliceAssign(SliceAssign {
                     dim,
                     start: 0,
                     end: isize::MAX,
                     step: 2,
-                };
+                });
                 check_assign(&assign, &x, dim, &dims, &values, |i, _| i % 2 == 0);
             }
         }
@@ -433,7 +443,7 @@ fn cat_of_columns_and_nothing() {
     );
     let none = of(DType::F32, &[3, 0], &[]);
     let got = go(
-        &Op::Cat { dim: 1 },
+        &Op::Cat(Cat { dim: 1 }),
         &[of_array(&a), of_array(&none), of_array(&b)],
     );
     assert_eq!(
@@ -445,10 +455,14 @@ fn cat_of_columns_and_nothing() {
 #[test]
 fn views_share_memory() {
     let x = of(DType::F32, &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
-    let got = go(&Op::Permute(smallvec![1, 0]), &[of_array(&x)]);
+    let got = go(&Op::Permute(Permute(smallvec![1, 0])), &[of_array(&x)]);
     assert!(got.buffer.same(&x.buffer));
     assert_eq!(read(&got), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-    let expand = Op::Expand(smallvec![Extent::Size(2), Extent::Auto, Extent::Auto]);
+    let expand = Op::Expand(Expand(smallvec![
+        Extent::Size(2),
+        Extent::Auto,
+        Extent::Auto
+    ]));
     let sum = go(
         &Op::Binary(F),
         &[
@@ -464,32 +478,32 @@ fn views_share_memory() {
 fn created() {
     for dtype in DType::ALL {
         let full = go(
-            &Op::Full {
+            &Op::Full(Full {
                 shape: Shape::from([3, 2]),
                 dtype,
-            },
+            }),
             &[Arg::Scalar(Scalar::Float(1.0))],
         );
         assert_eq!(read(&full), [1.0; 6]);
         let full = go(
-            &Op::Full {
+            &Op::Full(Full {
                 shape: Shape::from([70_000]),
                 dtype,
-            },
+            }),
             &[Arg::Scalar(Scalar::Int(1))],
         );
         assert!(read(&full).iter().all(|&v| v == 1.0));
     }
     let int = |a: i64, b: i64| [Arg::Scalar(Scalar::Int(a)), Arg::Scalar(Scalar::Int(b))];
-    let op = Op::Arange {
+    let op = Op::Arange(Arange {
         len: 4,
         dtype: DType::I64,
-    };
+    });
     assert_eq!(read(&go(&op, &int(5, -2))), [5.0, 3.0, 1.0, -1.0]);
-    let op = Op::Arange {
+    let op = Op::Arange(Arange {
         len: 50_001,
         dtype: DType::F32,
-    };
+    });
     let got = read(&go(
         &op,
         &[
@@ -505,10 +519,10 @@ fn created() {
     let shape = Shape::from([7, 300, 11]);
     for dim in 0..3 {
         let got = read(&go(
-            &Op::Iota {
+            &Op::Iota(Iota {
                 shape: shape.clone(),
                 dim,
-            },
+            }),
             &[],
         ));
         assert!(
@@ -519,10 +533,10 @@ fn created() {
     }
     assert!(
         read(&go(
-            &Op::Full {
+            &Op::Full(Full {
                 shape: Shape::from([0, 3]),
                 dtype: DType::F16
-            },
+            }),
             &int(1, 1)[..1]
         ))
         .is_empty()
@@ -540,11 +554,11 @@ fn random_elements_depend_on_their_index_alone() {
             Arg::Scalar(Scalar::Int(offset as i64)),
         ];
         args.extend(more.iter().map(|&s| Arg::Scalar(s)));
-        let op = Op::Random {
+        let op = Op::Random(Random {
             dist,
             shape: Shape::from([n]),
             dtype,
-        };
+        });
         let one = with_threads(1, || read(&go(&op, &args)));
         assert_same(&with_threads(3, || read(&go(&op, &args))), &one, "threads");
         one
@@ -595,7 +609,7 @@ fn a_cast_to_its_own_dtype_makes_a_copy_dense() {
     let x = crate::cpu::fixture::strided(DType::F32, &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert!(!x.layout.is_contiguous());
     let args = [Arg::Array(x.clone())];
-    let out = run(&Op::Cast(DType::F32), &args, x.shape(), DType::F32).expect("memory");
+    let out = run(&Op::Cast(Cast(DType::F32)), &args, x.shape(), DType::F32).expect("memory");
     assert!(out.layout.is_contiguous());
     assert_eq!(
         crate::cpu::fixture::read(&out),

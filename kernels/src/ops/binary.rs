@@ -1,6 +1,7 @@
 //! The pointwise operators of two operands: dtype rules and C text.
 
 use super::unary::unsigned;
+use crate::WEIGHTS;
 use crate::support::{Need, SCALAR, call, mask, scalar_type};
 use ferrotrace_runtime::{Category, DType};
 use std::collections::BTreeSet;
@@ -143,6 +144,25 @@ impl BinaryOp {
     /// Whether computing the value again costs more than loading it (ir B9).
     pub const fn heavy(self) -> bool {
         matches!(self, FloorDiv | Mod | Fmod | Pow | Atan2)
+    }
+
+    /// Whether the result jumps where operand number `operand` passes some number. A power of a negative base is a number
+    /// for whole exponents alone.
+    pub const fn jumps(self, operand: usize) -> bool {
+        match self {
+            Pow => operand == 1,
+            FloorDiv | Mod | Fmod => true,
+            _ => false,
+        }
+    }
+
+    /// Additions that computing one element takes as long as.
+    pub const fn work(self) -> u64 {
+        match self {
+            Div => WEIGHTS.division,
+            op if op.heavy() => WEIGHTS.function,
+            _ => 1,
+        }
     }
 
     /// The C expression of the operator on `args[0]` and `args[1]`, expressions of the vector type that represents

@@ -1,6 +1,6 @@
 //! Convolutions, plain and transposed.
 
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::conv::{
     Axis, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed, pieces,
 };
@@ -9,8 +9,93 @@ use crate::cpu::panels::{Epilogue, planes_then};
 use crate::cpu::shifted;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::{ArgMeta, Array, ConvSpec};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question};
+use crate::op::text::Line;
+use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{Category, DType, Element, Error, Fault, Result, Shape};
+use smallvec::SmallVec;
+
+/// A convolution over 1, 2 or 3 spatial dimensions: operands x `[n, c, ...]`, weight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvSpec {
+    /// Step of the window (or spread of the input, transposed).
+    pub stride: SmallVec<[usize; 3]>,
+    /// Zeros added on both sides (or cropped, transposed).
+    pub padding: SmallVec<[usize; 3]>,
+    /// Spacing of the weight's taps.
+    pub dilation: SmallVec<[usize; 3]>,
+    /// Sizes added at the end of a transposed result; zeros otherwise.
+    pub output_padding: SmallVec<[usize; 3]>,
+    /// Channel groups.
+    pub groups: usize,
+    /// Whether the convolution is transposed (weight `[in, out / groups, ...]`).
+    pub transposed: bool,
+}
+
+impl ConvSpec {
+    /// Reads the attributes of the convolution of this name; `None` if none is called so.
+    pub(super) fn named(name: &str, line: &Line<'_>) -> Result<Option<ConvSpec>> {
+        let plain = ["conv1d", "conv2d", "conv3d"];
+        let transposed = ["conv_transpose1d", "conv_transpose2d", "conv_transpose3d"];
+        if !plain.contains(&name) && !transposed.contains(&name) {
+            return Ok(None);
+        }
+        Ok(Some(ConvSpec {
+            stride: line.value("stride")?,
+            padding: line.value("padding")?,
+            dilation: line.value("dilation")?,
+            output_padding: line.value("output_padding")?,
+            groups: line.value("groups")?,
+            transposed: transposed.contains(&name),
+        }))
+    }
+}
+
+question! {
+    /// The convolution that it is.
+    as_conv: Conv(ConvSpec)
+}
+
+impl Operator for ConvSpec {
+    fn name(&self) -> &'static str {
+        name(self)
+    }
+
+    attributes!(
+        stride = stride,
+        padding = padding,
+        dilation = dilation,
+        output_padding = output_padding,
+        groups = groups,
+    );
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<ConvSpec>> {
+        match line.has("bias") {
+            // A composite of this name.
+            true => Ok(None),
+            false => ConvSpec::named(name, line),
+        }
+    }
+
+    facts! {
+        class: Class::Library,
+        light: false,
+        jumps: false,
+        // A weight is [out, in / groups, ..]; transposed [in, out / groups, ..], and every input meets its row.
+        work: |op, of| {
+            let row = of.numel(1) / of.size(1, 0).max(1);
+            2 * row * if op.transposed { of.numel(0) } else { of.result() }
+        }
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(self, args, shape, dtype)
+    }
+}
 
 /// The name, by spatial rank.
 pub(super) fn name(spec: &ConvSpec) -> &'static str {

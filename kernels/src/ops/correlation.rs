@@ -1,13 +1,115 @@
 //! Convolutions and their gradients in the forms of a device's library, with the same on the CPU in terms of
 //! convolutions: what a device does where its library fails.
 
-use super::{Inferred, conv, tensor};
+use super::{conv, tensor};
+use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast};
-use crate::{ArgMeta, Array, ConvSpec, Correlation};
+use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
+use crate::op::text::Line;
+use crate::{ArgMeta, Array, Class, ConvSpec};
 use ferrotrace_runtime::{
-    Activation, Convolution, ConvolutionPart, DType, Error, Layout, Result, Shape,
+    Activation, Convolution, ConvolutionPart, DType, Device, Error, Layout, Result, Shape,
 };
 use smallvec::SmallVec;
+
+/// Attributes of a convolution as a library of devices has it: the result or a gradient, in one of two orders of
+/// dimensions, over 2 or 3 spatial ones. Programs do not record it; plans for devices do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Correlation {
+    /// Which of input, weight and result is computed of the two others, which are the operands in this order, but for
+    /// the input's gradient, whose operands are the result's gradient and the weight.
+    pub part: ConvolutionPart,
+    /// Whether dimensions are `[n, .., channels]` and the weight's `[out, .., in / groups]`, instead of
+    /// `[n, channels, ..]` and `[out, in / groups, ..]`.
+    pub channels_last: bool,
+    /// Step of the window over the input.
+    pub stride: SmallVec<[usize; 3]>,
+    /// Zeros added on both sides of the input.
+    pub padding: SmallVec<[usize; 3]>,
+    /// Spacing of the weight's taps.
+    pub dilation: SmallVec<[usize; 3]>,
+    /// Whether what is computed of half-precision operands is binary32, as its sums are.
+    pub wide: bool,
+    /// Of what is computed.
+    pub shape: Shape,
+}
+
+question! {
+    /// The convolution, or gradient of one, of a library of devices that it is.
+    as_correlation: Correlate(Correlation)
+}
+
+impl Operator for Correlation {
+    fn name(&self) -> &'static str {
+        "correlate"
+    }
+
+    attributes!(
+        part = part,
+        channels_last = channels_last,
+        stride = stride,
+        padding = padding,
+        dilation = dilation,
+        wide = wide,
+    );
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Correlation>> {
+        if name != "correlate" {
+            return Ok(None);
+        }
+        Ok(Some(Correlation {
+            part: line.value("part")?,
+            channels_last: line.value("channels_last")?,
+            stride: line.value("stride")?,
+            padding: line.value("padding")?,
+            dilation: line.value("dilation")?,
+            wide: line.value("wide")?,
+            shape: line.shape.clone(),
+        }))
+    }
+
+    facts! {
+        class: Class::Library,
+        light: false,
+        jumps: false,
+        // Of each element of the result y, products with a row of the weight.
+        work: |op, of| {
+            let row = of.numel(1) / of.size(1, 0).max(1);
+            let rows = of.result.first().map_or(1, |&n| n as u64);
+            let (y, row) = match op.part {
+                ConvolutionPart::Result => (of.result(), row),
+                ConvolutionPart::Input => (of.numel(0), row),
+                ConvolutionPart::Weight => (of.numel(1), of.result() / rows.max(1)),
+            };
+            2 * y * row
+        }
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(self, args, shape, dtype)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Correlation {
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        _: &Shape,
+        _: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        cuda::convolution::run(self, args, &Default::default(), dense)
+    }
+}
 
 /// What a library is asked for, with operands of these shapes; `None` for those of no convolution.
 pub fn form(op: &Correlation, operands: [&Shape; 2], dtype: DType) -> Option<Convolution> {

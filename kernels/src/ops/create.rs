@@ -2,21 +2,116 @@
 
 use crate::cpu::create::{arange, full, iota};
 use crate::eager::{Arg, scalar};
-use crate::{Array, Op};
-use ferrotrace_runtime::{Device, Error, Result};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question};
+use crate::op::text::{Line, Named};
+use crate::{ArgMeta, Array, Class};
+use ferrotrace_runtime::{DType, Device, Result, Shape};
 
-/// Runs `Op::Full`, `Op::Arange` or `Op::Iota` on the CPU.
-///
-/// # Errors
-/// Out of memory; a tensor where a number is needed.
-pub fn run(op: &Op, args: &[Arg]) -> Result<Array> {
-    let device = Device::cpu();
-    match op {
-        Op::Full { shape, dtype } => full(&device, shape, scalar(args, 0)?, *dtype),
-        Op::Arange { len, dtype } => {
-            arange(&device, *len, scalar(args, 0)?, scalar(args, 1)?, *dtype)
+/// One number everywhere: a number operand.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Full {
+    /// The shape.
+    pub shape: Shape,
+    /// The dtype.
+    pub dtype: DType,
+}
+
+question! {
+    /// The number everywhere that it is.
+    as_full: Full(Full)
+}
+
+impl Operator for Full {
+    fn name(&self) -> &'static str {
+        "full"
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Full>> {
+        let (shape, dtype) = (line.shape.clone(), line.dtype);
+        Ok((name == "full").then_some(Full { shape, dtype }))
+    }
+
+    facts! { class: Class::Create, light: true, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
+        Ok((self.shape.clone(), self.dtype))
+    }
+
+    fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
+        full(&Device::cpu(), &self.shape, scalar(args, 0)?, self.dtype)
+    }
+}
+
+/// start + i·step, computed in `I64` or `F64`: number operands start, step.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Arange {
+    /// How many.
+    pub len: usize,
+    /// The dtype.
+    pub dtype: DType,
+}
+
+impl Operator for Arange {
+    fn name(&self) -> &'static str {
+        "arange"
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Arange>> {
+        let (len, dtype) = (line.shape.numel(), line.dtype);
+        Ok((name == "arange").then_some(Arange { len, dtype }))
+    }
+
+    facts! { class: Class::Create, light: true, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
+        Ok((Shape::from(self.len), self.dtype))
+    }
+
+    fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
+        let (start, step) = (scalar(args, 0)?, scalar(args, 1)?);
+        arange(&Device::cpu(), self.len, start, step, self.dtype)
+    }
+}
+
+/// The position along a dimension, as `I64`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Iota {
+    /// The shape.
+    pub shape: Shape,
+    /// The dimension counted.
+    pub dim: usize,
+}
+
+impl Operator for Iota {
+    fn name(&self) -> &'static str {
+        "iota"
+    }
+
+    attributes!(dim = dim);
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Iota>> {
+        if name != "iota" {
+            return Ok(None);
         }
-        Op::Iota { shape, dim } => iota(&device, shape, *dim),
-        other => Err(Error::internal(format!("{} makes no array", other.name()))),
+        let (shape, dim) = (line.shape.clone(), line.value("dim")?);
+        Ok(Some(Iota { shape, dim }))
+    }
+
+    facts! { class: Class::Create, light: true, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
+        Ok((self.shape.clone(), DType::I64))
+    }
+
+    fn run(&self, _: &[Arg], _: &Shape, _: DType) -> Result<Array> {
+        iota(&Device::cpu(), &self.shape, self.dim)
     }
 }

@@ -1,16 +1,191 @@
 //! Reads and writes at positions given by index tensors.
 
 use super::scan::check_dim;
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::copy::copy;
 use crate::cpu::create::full;
 use crate::cpu::dense::{elements, elements_mut};
-use crate::cpu::gather::{Gather, Selection, add_offsets, gather, select};
+use crate::cpu::gather::{self, Selection, add_offsets, gather, select};
 use crate::cpu::number::with_type;
 use crate::cpu::scatter::{Places, put, scatter};
+use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::{ArgMeta, Array, ScatterMode};
+use crate::op::operator::{Inferred, OnDevice, Operator, Update, facts, question, text};
+use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Error, ErrorKind, Layout, Result, Shape, Strides};
+use smallvec::SmallVec;
+
+/// How scattered values meet the value already there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScatterMode {
+    /// The last in row-major order of the source stays.
+    Assign,
+    /// Added.
+    Sum,
+    /// Multiplied.
+    Prod,
+    /// The greater stays.
+    Amax,
+    /// The lesser stays.
+    Amin,
+    /// The mean of all, of the old value too if included.
+    Mean,
+}
+
+/// `out[i] = x[i with i[dim] replaced by index[i]]`: operands x, index (same rank).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gather {
+    /// The dimension.
+    pub dim: usize,
+}
+
+question! {
+    /// The gathering along a dimension that it is.
+    as_gather: Gather(Gather)
+}
+
+impl Operator for Gather {
+    text!("gather" { dim });
+    facts! { class: Class::Gather, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_gather(self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_gather(self.dim, args, shape, dtype)
+    }
+}
+
+/// Advanced indexing: operands x, then one index tensor for each axis; they broadcast to a block of dimensions that
+/// stands at `at` in the result, with the axes not indexed around it in order.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Index {
+    /// Indexed axes, ascending.
+    pub axes: SmallVec<[u8; 4]>,
+    /// Position of the block of index dimensions among the kept axes.
+    pub at: usize,
+}
+
+impl Operator for Index {
+    text!("index" { axes, at });
+    facts! { class: Class::Gather, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_index(&self.axes, self.at, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_index(&self.axes, self.at, args, shape, dtype)
+    }
+}
+
+/// `x` with `src` written (or added) at advanced indices: operands x, src (broadcast to the indexed shape), indices.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct IndexPut {
+    /// Indexed axes, ascending.
+    pub axes: SmallVec<[u8; 4]>,
+    /// As in [`Index`].
+    pub at: usize,
+    /// Add instead of writing.
+    pub accumulate: bool,
+}
+
+question! {
+    /// The writing at advanced indices that it is.
+    as_index_put: IndexPut(IndexPut)
+}
+
+impl Operator for IndexPut {
+    text!("index_put" { axes, at, accumulate });
+    facts! { class: Class::Scatter, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_index_put(&self.axes, self.at, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_index_put(&self.axes, self.at, self.accumulate, args, shape, dtype)
+    }
+
+    fn as_update(&self) -> Option<&dyn Update> {
+        Some(self)
+    }
+}
+
+impl Update for IndexPut {
+    fn writes_over(&self, dtype: DType) -> bool {
+        combining(dtype, self.accumulate) == dtype
+    }
+
+    fn run_over(&self, x: &mut Array, args: &[Arg]) -> Result<()> {
+        put_over(x, &self.axes, self.at, self.accumulate, args)
+    }
+}
+
+/// `x` with `src[i]` met at `i with i[dim] replaced by index[i]`: operands x, index, src.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scatter {
+    /// The dimension.
+    pub dim: usize,
+    /// How values meet.
+    pub mode: ScatterMode,
+    /// Whether the value already in `x` takes part.
+    pub include_self: bool,
+}
+
+question! {
+    /// The scatter along a dimension that it is.
+    as_scatter: Scatter(Scatter)
+}
+
+impl Operator for Scatter {
+    text!("scatter" { dim, mode, include_self });
+    facts! { class: Class::Scatter, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_scatter(self.dim, self.mode, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_scatter(self.dim, self.mode, self.include_self, args, shape, dtype)
+    }
+
+    fn as_update(&self) -> Option<&dyn Update> {
+        Some(self)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Scatter {
+    /// Along dimension 0 of a matrix, its index one number in range for each row.
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        _: &Shape,
+        _: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        match self.dim {
+            0 => cuda::scatter::rows(args, (self.mode, self.include_self), dense),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Update for Scatter {
+    fn writes_over(&self, dtype: DType) -> bool {
+        scatter_type(dtype, self.mode) == dtype
+    }
+
+    fn run_over(&self, x: &mut Array, args: &[Arg]) -> Result<()> {
+        scatter_over(x, self.dim, self.mode, self.include_self, args)
+    }
+}
 
 /// `dtype` may index: it is an integer type, not `Bool`.
 fn check_index(dtype: DType) -> Result<()> {
@@ -240,7 +415,7 @@ pub fn run_gather(dim: usize, args: &[Arg], shape: &Shape, dtype: DType) -> Resu
     let (lead, step) = (&strides[..last], strides.get(last).copied().unwrap_or(0));
     let rows = Layout::new(Shape::new(&shape[..last]), lead.into(), x.layout.offset());
     let starts: Vec<usize> = rows.offsets().collect();
-    let g = Gather {
+    let g = gather::Gather {
         index: elements(&index)?,
         starts: &starts,
         row: shape.get(last).copied().unwrap_or(1),

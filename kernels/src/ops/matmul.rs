@@ -1,17 +1,78 @@
 //! Matrix products.
 
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, Prologue, Then, products_then, scratch_elements};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
+use crate::cuda::Dense;
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::{ArgMeta, Array};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
+use crate::{ArgMeta, Array, Class, Op};
 use ferrotrace_runtime::{
     Activation, Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result,
     Shape, Strides, product,
 };
+
+/// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Matmul;
+
+impl Operator for Matmul {
+    text!("matmul");
+    facts! {
+        class: Class::Library,
+        light: false,
+        jumps: false,
+        // 2 m n k for each product.
+        work: |_, of| 2 * of.result() * of.last(0, 1)
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(args, shape, dtype)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Matmul {
+    /// Of equal floats.
+    fn run_on(
+        &self,
+        device: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        let after = After::default();
+        if let Some(out) = run_by_library(device, args, shape, dtype, &after)? {
+            return Ok(Some(out));
+        }
+        // Operands whose rows and columns are both strided are copied first.
+        let operand = |i| dense(array(args, i)?).map(Arg::Array);
+        run_by_library(device, &[operand(0)?, operand(1)?], shape, dtype, &after)
+    }
+}
+
+impl Op {
+    /// Whether it is a matrix product.
+    pub fn is_matmul(&self) -> bool {
+        matches!(self, Op::Matmul)
+    }
+
+    /// Whether its time is that of multiplications: matrix products and convolutions.
+    pub fn is_product(&self) -> bool {
+        self.is_matmul() || self.as_conv().is_some() || self.as_correlation().is_some()
+    }
+}
 
 /// The parts of a product's shape.
 #[derive(Clone, Debug, PartialEq, Eq)]

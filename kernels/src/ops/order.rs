@@ -15,11 +15,12 @@ impl Op {
     /// Whether the operator computes each element of its result of those at the same place, and its result lies in memory
     /// as an operand does. A cast to the type that the operand has makes it dense and row-major; `from` is that type.
     pub fn keeps_order(&self, from: DType) -> bool {
-        match self {
-            Op::Unary(_) | Op::Binary(_) | Op::Where => true,
-            Op::Cast(to) => *to != from,
-            _ => false,
-        }
+        self.is_elementwise() && !self.is_copy(from)
+    }
+
+    /// Whether it converts its operand, of dtype `from`, to the dtype that it has: what is asked for is a copy.
+    pub fn is_copy(&self, from: DType) -> bool {
+        self.as_cast() == Some(from)
     }
 }
 

@@ -1,8 +1,183 @@
 //! Rules of pointwise operators: broadcasting and PyTorch's type promotion.
 
-use super::{Inferred, tensor};
-use crate::{ArgMeta, BinaryOp, UnaryOp};
-use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+mod run;
+
+use super::{order, tensor};
+use crate::cpu::create;
+use crate::eager::{Arg, array, cast, contiguous};
+use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::op::text::{Line, Named};
+use crate::{ArgMeta, Array, BinaryOp, Class, Op, Sizes, UnaryOp};
+use ferrotrace_runtime::{Category, DType, Device, Error, Result, Shape};
+use run::{run_binary, run_unary, run_where};
+
+impl Operator for UnaryOp {
+    fn name(&self) -> &'static str {
+        UnaryOp::name(*self)
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    fn read(name: &str, _: &Line<'_>) -> Result<Option<UnaryOp>> {
+        Ok(UnaryOp::from_name(name))
+    }
+
+    fn class(&self) -> Class {
+        Class::Pointwise
+    }
+
+    fn is_light(&self) -> bool {
+        !self.heavy()
+    }
+
+    fn jumps(&self, _: usize) -> bool {
+        UnaryOp::jumps(*self)
+    }
+
+    fn work(&self, of: &Sizes<'_>) -> u64 {
+        of.elements()
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_unary(*self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        order::kept(args, shape, |args, shape| {
+            run_unary(*self, args, shape, dtype)
+        })
+    }
+}
+
+impl Operator for BinaryOp {
+    fn name(&self) -> &'static str {
+        BinaryOp::name(*self)
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    fn read(name: &str, _: &Line<'_>) -> Result<Option<BinaryOp>> {
+        Ok(BinaryOp::from_name(name))
+    }
+
+    fn class(&self) -> Class {
+        Class::Pointwise
+    }
+
+    fn is_light(&self) -> bool {
+        !self.heavy()
+    }
+
+    fn jumps(&self, operand: usize) -> bool {
+        BinaryOp::jumps(*self, operand)
+    }
+
+    fn work(&self, of: &Sizes<'_>) -> u64 {
+        of.elements()
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_binary(*self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        order::kept(args, shape, |args, shape| {
+            run_binary(*self, args, shape, dtype)
+        })
+    }
+}
+
+/// Operands mask, a, b, broadcast: a where the mask is true.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Where;
+
+impl Operator for Where {
+    text!("where_cond");
+    facts! { class: Class::Pointwise, light: true, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_where(args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        order::kept(args, shape, |args, shape| run_where(args, shape, dtype))
+    }
+}
+
+/// The elements in another dtype, by Rust's `as` (saturating, NaN to 0) and `!= 0` for `Bool`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Cast(pub DType);
+
+impl Operator for Cast {
+    fn name(&self) -> &'static str {
+        "to_dtype"
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Cast>> {
+        Ok((name == "to_dtype").then_some(Cast(line.dtype)))
+    }
+
+    facts! { class: Class::Pointwise, light: true, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        Ok((args[0].shape(), self.0))
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        match &args[0] {
+            // To the dtype it has: a dense copy of what is not dense, which is how a copy is asked for.
+            Arg::Array(x) if x.dtype == dtype => contiguous(x),
+            Arg::Array(_) => order::kept(args, shape, |args, _| cast(array(args, 0)?, dtype)),
+            Arg::Scalar(number) => create::full(&Device::cpu(), shape, *number, dtype),
+        }
+    }
+}
+
+impl Op {
+    /// Whether it computes each element of its result of those at the same place, by itself: composites are defined by
+    /// such operators.
+    #[inline]
+    pub fn is_elementwise(&self) -> bool {
+        matches!(self, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_))
+    }
+
+    /// The dtype that it converts to.
+    pub fn as_cast(&self) -> Option<DType> {
+        match self {
+            Op::Cast(Cast(to)) => Some(*to),
+            _ => None,
+        }
+    }
+
+    /// The function of one element that it is.
+    pub fn as_unary(&self) -> Option<UnaryOp> {
+        match self {
+            Op::Unary(op) => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// The function of two elements that it is.
+    pub fn as_binary(&self) -> Option<BinaryOp> {
+        match self {
+            Op::Binary(op) => Some(*op),
+            _ => None,
+        }
+    }
+
+    /// Whether it chooses between two operands by a third.
+    pub fn is_where(&self) -> bool {
+        matches!(self, Op::Where)
+    }
+}
 
 /// The dtype operands promote to (ir T81): tensors of one or more dimensions come first, then 0-d tensors, then
 /// numbers; a later class takes part only where its category is higher than that of the classes before it.

@@ -1,14 +1,135 @@
 //! Pooling and resampling of trailing spatial dimensions.
 
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::conv::Axis;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::interpolate::{bicubic, bilinear, nearest};
 use crate::cpu::number::with_type;
 use crate::cpu::pool::{adaptive, pool};
 use crate::eager::{Arg, array, contiguous};
-use crate::{ArgMeta, Array, PoolKind, PoolSpec};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
+use crate::op::text::Line;
+use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
+use smallvec::SmallVec;
+
+/// What a pooling window computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolKind {
+    /// The greatest; padding never wins.
+    Max,
+    /// The mean, padding counted.
+    Avg,
+}
+
+/// A pooling over the trailing spatial dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PoolSpec {
+    /// What a window computes.
+    pub kind: PoolKind,
+    /// Window sizes, one a spatial dimension.
+    pub kernel: SmallVec<[usize; 3]>,
+    /// Steps.
+    pub stride: SmallVec<[usize; 3]>,
+    /// Padding on both sides, at most half the window.
+    pub padding: SmallVec<[usize; 3]>,
+}
+
+question! {
+    /// The pooling that it is.
+    as_pool: Pool(PoolSpec)
+}
+
+impl Operator for PoolSpec {
+    fn name(&self) -> &'static str {
+        name(self)
+    }
+
+    attributes!(kernel = kernel, stride = stride, padding = padding);
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<PoolSpec>> {
+        let kind = match name {
+            "max_pool1d" | "max_pool2d" | "max_pool3d" => PoolKind::Max,
+            "avg_pool1d" | "avg_pool2d" | "avg_pool3d" => PoolKind::Avg,
+            _ => return Ok(None),
+        };
+        Ok(Some(PoolSpec {
+            kind,
+            kernel: line.value("kernel")?,
+            stride: line.value("stride")?,
+            padding: line.value("padding")?,
+        }))
+    }
+
+    facts! {
+        class: Class::Window,
+        light: false,
+        jumps: false,
+        work: |op, of| of.result() * op.kernel.iter().product::<usize>() as u64
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(self, args, shape, dtype)
+    }
+}
+
+/// Mean over adaptive windows of the last two dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AdaptiveAvgPool {
+    /// Result sizes.
+    pub size: [usize; 2],
+}
+
+question! {
+    /// The pooling of adaptive windows that it is.
+    as_adaptive_avg_pool: AdaptiveAvgPool(AdaptiveAvgPool)
+}
+
+impl Operator for AdaptiveAvgPool {
+    text!("adaptive_avg_pool2d" { size });
+    facts! { class: Class::Window, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_adaptive(self.size, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_adaptive(self.size, args, shape, dtype)
+    }
+}
+
+/// Resampling of the last two dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Interpolate {
+    /// Result sizes.
+    pub size: [usize; 2],
+    /// 0 nearest, 1 bilinear, 2 bicubic.
+    pub order: u8,
+    /// Whether corners map to corners.
+    pub align_corners: bool,
+}
+
+impl Operator for Interpolate {
+    text!("interpolate" { size, order, align_corners });
+    facts! { class: Class::Window, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_interpolate(self.size, self.order, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        let Interpolate {
+            size,
+            order,
+            align_corners,
+        } = *self;
+        run_interpolate(size, order, align_corners, args, shape, dtype)
+    }
+}
 
 /// The name, by kind and spatial rank.
 pub(super) fn name(spec: &PoolSpec) -> &'static str {

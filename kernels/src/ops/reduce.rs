@@ -1,9 +1,91 @@
 //! Reductions over dimensions: shape and dtype rules, and the ready-made kernel.
 
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::eager::{Arg, array};
-use crate::{ArgMeta, Array, ReduceKind};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question};
+use crate::op::text::Line;
+use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
+
+/// What a reduction computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceKind {
+    /// Σ; integers and bools give `I64`.
+    Sum,
+    /// Π; integers and bools give `I64`.
+    Prod,
+    /// Σ / n, of floats.
+    Mean,
+    /// The greatest; NaN propagates.
+    Max,
+    /// The least; NaN propagates.
+    Min,
+    /// Whether any element is not zero (NaN counts).
+    Any,
+    /// Whether no element is zero.
+    All,
+    /// Row-major position, in the reduced dimensions, of the first greatest element (the first NaN if any): `I64`.
+    ArgMax,
+    /// Row-major position, in the reduced dimensions, of the first least element (the first NaN if any): `I64`.
+    ArgMin,
+}
+
+const KINDS: [ReduceKind; 9] = [
+    ReduceKind::Sum,
+    ReduceKind::Prod,
+    ReduceKind::Mean,
+    ReduceKind::Max,
+    ReduceKind::Min,
+    ReduceKind::Any,
+    ReduceKind::All,
+    ReduceKind::ArgMax,
+    ReduceKind::ArgMin,
+];
+
+/// A reduction over dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Reduce {
+    /// What is computed.
+    pub kind: ReduceKind,
+    /// Bit per reduced dimension.
+    pub mask: u64,
+    /// Whether they stay as 1.
+    pub keepdim: bool,
+}
+
+question! {
+    /// The reduction that it is.
+    as_reduce: Reduce(Reduce)
+}
+
+impl Operator for Reduce {
+    fn name(&self) -> &'static str {
+        name(self.kind)
+    }
+
+    attributes!(dims = mask as dims, keepdim = keepdim);
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Reduce>> {
+        let Some(kind) = KINDS.into_iter().find(|&kind| self::name(kind) == name) else {
+            return Ok(None);
+        };
+        Ok(Some(Reduce {
+            kind,
+            mask: line.dims("dims")?,
+            keepdim: line.value("keepdim")?,
+        }))
+    }
+
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.kind, self.mask, self.keepdim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(self.kind, self.mask, args, shape, dtype)
+    }
+}
 
 /// The reduction's name.
 pub fn name(kind: ReduceKind) -> &'static str {

@@ -1,11 +1,119 @@
 //! Scans along a dimension.
 
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
+use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::{ArgMeta, Array, ScanKind};
-use ferrotrace_runtime::{DType, Element, Error, ErrorKind, Result, Shape};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, question};
+use crate::op::text::{Line, Named, Value};
+use crate::{ArgMeta, Array, Class};
+use ferrotrace_runtime::{DType, Device, Element, Error, ErrorKind, Result, Shape};
+
+/// What a scan computes along a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanKind {
+    /// Running sum; integers and bools give `I64`.
+    Sum,
+    /// Running product; integers and bools give `I64`.
+    Prod,
+    /// Running log Σ exp, of floats.
+    LogSumExp,
+    /// Running maximum; NaN propagates.
+    Max,
+    /// Running minimum; NaN propagates.
+    Min,
+    /// Index of the running maximum, the last among equals: `I64`.
+    ArgMax,
+    /// Index of the running minimum, the last among equals: `I64`.
+    ArgMin,
+}
+
+const KINDS: [ScanKind; 7] = [
+    ScanKind::Sum,
+    ScanKind::Prod,
+    ScanKind::LogSumExp,
+    ScanKind::Max,
+    ScanKind::Min,
+    ScanKind::ArgMax,
+    ScanKind::ArgMin,
+];
+
+/// A scan along a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Scan {
+    /// What is computed.
+    pub kind: ScanKind,
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl Scan {
+    /// Whether the result is positions.
+    fn is_of_indices(&self) -> bool {
+        matches!(self.kind, ScanKind::ArgMax | ScanKind::ArgMin)
+    }
+}
+
+question! {
+    /// The scan that it is.
+    as_scan: Scan(Scan)
+}
+
+impl Operator for Scan {
+    fn name(&self) -> &'static str {
+        name(self.kind)
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        let mut list = vec![("dim", self.dim.write())];
+        list.extend(self.is_of_indices().then(|| ("indices", true.write())));
+        list
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Scan>> {
+        let of_kind = |kind| Scan { kind, dim: 0 };
+        let named = KINDS.map(of_kind).into_iter();
+        let mut named = named.filter(|op| op.name() == name);
+        let Some(op) = named.find(|op| op.is_of_indices() == line.has("indices")) else {
+            return Ok(None);
+        };
+        let dim = line.value("dim")?;
+        Ok(Some(Scan { dim, ..op }))
+    }
+
+    facts! { class: Class::Scan, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.kind, self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run(self.kind, self.dim, args, shape, dtype)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for Scan {
+    /// Running log Σ exp along the last dimension, in binary32 or binary64.
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        dtype: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        let floats = matches!(dtype, DType::F32 | DType::F64);
+        if self.kind != ScanKind::LogSumExp || self.dim + 1 < shape.rank() || !floats {
+            return Ok(None);
+        }
+        cuda::scan::logcumsumexp(&dense(array(args, 0)?)?).map(Some)
+    }
+}
 
 /// The name of the scan.
 pub(super) fn name(kind: ScanKind) -> &'static str {

@@ -1,13 +1,183 @@
 //! Sorting and selection.
 
 use super::scan::check_dim;
-use super::{Inferred, tensor};
+use super::tensor;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::number::with_type;
 use crate::cpu::sort::{argsort, argtopk, sort, topk};
+use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, contiguous};
-use crate::{ArgMeta, Array};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
+use crate::op::{Reduce, Scan};
+use crate::{ArgMeta, Array, Class, Op, ReduceKind, ScanKind};
+use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
+
+/// A dimension in order, equal elements as they stood; NaN is the greatest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Sort {
+    /// The dimension.
+    pub dim: usize,
+    /// Greatest first.
+    pub descending: bool,
+}
+
+impl Operator for Sort {
+    text!("sort" { dim, descending });
+    facts! { class: Class::Library, light: false, jumps: true, work: |op, of| of.sort(op.dim) }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_sort(self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
+        run_sort(self.dim, self.descending, args, shape)
+    }
+}
+
+/// Positions (`I64`) that sort a dimension, stable; NaN sorts as the greatest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArgSort {
+    /// The dimension.
+    pub dim: usize,
+    /// Greatest first.
+    pub descending: bool,
+}
+
+impl Operator for ArgSort {
+    text!("argsort" { dim, descending });
+    facts! { class: Class::Library, light: false, jumps: true, work: |op, of| of.sort(op.dim) }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_argsort(self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_argsort(self.dim, self.descending, args, shape, dtype)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for ArgSort {
+    /// Along the last dimension.
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        _: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        if self.dim + 1 < shape.rank() {
+            return Ok(None);
+        }
+        let x = dense(array(args, 0)?)?;
+        let n = shape.last().copied().unwrap_or(1);
+        let order = cuda::sort::Order::positions(x.dtype, self.descending);
+        Ok(Some(cuda::sort::argsort(&x, n, order)?.positions))
+    }
+}
+
+/// The k greatest (or least) of a dimension, in order, ties by position; NaN is the greatest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TopK {
+    /// How many.
+    pub k: usize,
+    /// The dimension.
+    pub dim: usize,
+    /// Greatest instead of least.
+    pub largest: bool,
+}
+
+impl Operator for TopK {
+    text!("topk_values" { k, dim, largest });
+    facts! { class: Class::Library, light: false, jumps: true, work: |op, of| of.sort(op.dim) }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_topk(self.k, self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
+        run_topk(self.k, self.dim, self.largest, args, shape)
+    }
+}
+
+/// Positions (`I64`) of the k greatest (or least) of a dimension, in order, ties by position.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ArgTopK {
+    /// How many.
+    pub k: usize,
+    /// The dimension.
+    pub dim: usize,
+    /// Greatest instead of least.
+    pub largest: bool,
+}
+
+impl Operator for ArgTopK {
+    text!("topk" { k, dim, largest });
+    facts! { class: Class::Library, light: false, jumps: true, work: |op, of| of.sort(op.dim) }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_argtopk(self.k, self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_argtopk(self.k, self.dim, self.largest, args, shape, dtype)
+    }
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
+}
+
+impl OnDevice for ArgTopK {
+    /// Of few elements along the last dimension.
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        shape: &Shape,
+        _: DType,
+        dense: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        if self.dim + 1 < shape.rank() || !cuda::selects(self.k) {
+            return Ok(None);
+        }
+        let x = dense(array(args, 0)?)?;
+        let n = x.shape().last().copied().unwrap_or(1);
+        cuda::sort::top(&x, (n, self.k), self.largest, shape).map(Some)
+    }
+}
+
+impl Op {
+    /// The operator that gives the sorted values, where this gives the positions that sort them.
+    pub fn of_values(&self) -> Option<Op> {
+        match *self {
+            Op::ArgSort(ArgSort { dim, descending }) => Some(Op::Sort(Sort { dim, descending })),
+            Op::ArgTopK(ArgTopK { k, dim, largest }) => Some(Op::TopK(TopK { k, dim, largest })),
+            _ => None,
+        }
+    }
+
+    /// The dimensions of the first operand in which the result is positions, a bit each: one that there is.
+    pub fn positions_in(&self) -> Option<u64> {
+        match *self {
+            Op::ArgSort(ArgSort { dim, .. }) | Op::ArgTopK(ArgTopK { dim, .. }) => Some(1 << dim),
+            Op::Scan(Scan {
+                kind: ScanKind::ArgMax | ScanKind::ArgMin,
+                dim,
+            }) => Some(1 << dim),
+            Op::Reduce(Reduce {
+                kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
+                mask,
+                ..
+            }) => Some(mask),
+            _ => None,
+        }
+    }
+}
 
 pub(super) fn infer_sort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
     let (shape, dtype) = tensor(args, 0)?;

@@ -1,5 +1,6 @@
 //! The pointwise operators of one operand: dtype rules and C text.
 
+use crate::WEIGHTS;
 use crate::support::{Need, SCALAR, call, scalar_type};
 use ferrotrace_runtime::{Category, DType};
 use std::collections::BTreeSet;
@@ -203,6 +204,20 @@ impl UnaryOp {
                 | IsInf
                 | IsFinite
         )
+    }
+
+    /// Whether the result jumps where the operand passes some number.
+    pub const fn jumps(self) -> bool {
+        matches!(self, Floor | Ceil | Round | Trunc | Sign)
+    }
+
+    /// Additions that computing one element takes as long as.
+    pub const fn work(self) -> u64 {
+        match self {
+            Sqrt | Rsqrt | Recip => WEIGHTS.division,
+            op if op.heavy() => WEIGHTS.function,
+            _ => 1,
+        }
     }
 
     /// The C expression of the operator on the one argument `args[0]`, an expression of the vector type that

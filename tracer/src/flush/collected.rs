@@ -116,7 +116,7 @@ impl Collected {
     pub fn assigns(&self) -> bool {
         let assigns = |entry: &Entry| {
             let op = &self.node(entry.place).facts.op;
-            matches!(op, Some(Op::SliceAssign { .. }))
+            op.as_ref().is_some_and(|op| op.as_slice_assign().is_some())
         };
         self.entries.iter().any(assigns)
     }
@@ -126,7 +126,8 @@ impl Collected {
     pub fn only_assigns(&self) -> bool {
         let assigns = |entry: &Entry| {
             let facts = &self.node(entry.place).facts;
-            matches!(facts.op, Some(Op::SliceAssign { .. })) && facts.device.is_cpu()
+            let op = facts.op.as_ref().and_then(Op::as_slice_assign);
+            op.is_some() && facts.device.is_cpu()
         };
         !self.entries.is_empty() && self.entries.iter().all(assigns)
     }

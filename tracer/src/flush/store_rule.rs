@@ -3,71 +3,9 @@
 use super::collected::{Collected, Held};
 use crate::form::Edge;
 use crate::node::NodeArc;
-use ferrotrace_kernels::{Composite, Loss, Op, Reduction};
+use ferrotrace_kernels::Class;
 use std::cell::RefCell;
 use std::collections::HashSet;
-
-/// Whether computing the operator again costs far more than reading its result: reductions, random numbers, library
-/// calls and scatters.
-fn is_costly(op: &Op) -> bool {
-    match op {
-        Op::Reduce { .. }
-        | Op::Random { .. }
-        | Op::Scan { .. }
-        | Op::Sort { .. }
-        | Op::ArgSort { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. }
-        | Op::IndexPut { .. }
-        | Op::Scatter { .. }
-        | Op::Matmul
-        | Op::Conv(_)
-        | Op::Pool(_)
-        | Op::AdaptiveAvgPool { .. }
-        | Op::Interpolate { .. } => true,
-        Op::Composite(op) => matches!(
-            op,
-            Composite::Dropout { .. }
-                | Composite::Softmax { .. }
-                | Composite::LogSoftmax { .. }
-                | Composite::LogSumExp { .. }
-                | Composite::Var { .. }
-                | Composite::Norm { .. }
-                | Composite::CountNonzero { .. }
-                | Composite::LayerNorm { .. }
-                | Composite::RmsNorm { .. }
-                | Composite::GroupNorm { .. }
-                | Composite::Linear { .. }
-                | Composite::ConvBias(_)
-                | Composite::Einsum { .. }
-                | Composite::Attention { .. }
-                | Composite::Loss(_, Reduction::Sum | Reduction::Mean)
-                | Composite::Loss(Loss::CrossEntropy, Reduction::None)
-        ),
-        _ => false,
-    }
-}
-
-/// Whether the operator is computed into memory of its own however its result is used, so that storing what follows it
-/// element by element costs nothing.
-fn is_library(op: &Op) -> bool {
-    match op {
-        Op::Matmul
-        | Op::Conv(_)
-        | Op::Sort { .. }
-        | Op::ArgSort { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. } => true,
-        Op::Composite(op) => matches!(
-            op,
-            Composite::Linear { .. }
-                | Composite::ConvBias(_)
-                | Composite::Einsum { .. }
-                | Composite::Attention { .. }
-        ),
-        _ => false,
-    }
-}
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
@@ -109,8 +47,8 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
                 elements > 0 && kept >= elements || is_state(collected, number, is_output);
             continue;
         }
-        let costly =
-            facts.op.as_ref().is_some_and(is_costly) || is_state(collected, number, is_output);
+        let costly = facts.op.as_ref().is_some_and(|op| op.class().is_costly())
+            || is_state(collected, number, is_output);
         let bytes = elements.saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_as_much_as(number, bytes, is_output);
     }
@@ -230,9 +168,9 @@ impl Repeated {
     fn of(&mut self, number: usize, collected: &Collected, is_output: &[bool]) -> usize {
         for next in self.0.len()..=number {
             let facts = &collected.entry_node(next as u32).facts;
-            let own = match is_library(facts.op()) {
-                true => facts.shape.numel(),
-                false => 0,
+            let own = match facts.op().class() {
+                Class::Library => facts.shape.numel(),
+                _ => 0,
             };
             let elements = |edge: &Edge| match *edge {
                 Edge::Node(n) if !is_output[n as usize] => self.0[n as usize],

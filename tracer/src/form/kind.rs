@@ -3,7 +3,6 @@
 use super::hash::{node_hash, operand_kinds};
 use crate::backend::Precision;
 use crate::mode;
-use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{Category, DType, Device, Error, Shape};
 use smallvec::SmallVec;
@@ -91,13 +90,7 @@ thread_local! {
 
 #[inline]
 fn place(location: &'static Location<'static>, op: &Op, args: &[ArgMeta<'_>]) -> usize {
-    let salt = match op {
-        Op::Unary(op) => *op as usize,
-        Op::Binary(op) => *op as usize + 97,
-        Op::Reduce { kind, .. } => *kind as usize + 193,
-        _ => 0,
-    };
-    let mut mixed = std::ptr::from_ref(location) as u64 >> 3 ^ (salt as u64) << 40;
+    let mut mixed = std::ptr::from_ref(location) as u64 >> 3 ^ u64::from(op.salt()) << 40;
     for arg in args {
         if let ArgMeta::Tensor(shape, _) = arg {
             for &size in shape.iter() {
@@ -154,10 +147,7 @@ impl Kind {
     /// What a view of this kind shows of data, unless it needs a copy.
     pub fn view(&self, array: &Array) -> Option<Array> {
         let (op, shape) = (self.op(), &self.shape);
-        let layout = match op {
-            Op::Reshape(_) | Op::Flatten { .. } => array.layout.reshape(shape)?,
-            _ => view_map(op, array.shape(), shape)?.apply(&array.layout, shape),
-        };
+        let layout = op.as_view()?.layout(&array.layout, shape)?;
         Some(array.with_layout(layout))
     }
 

@@ -4,13 +4,18 @@ mod options;
 
 use crate::args::Window;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::ConvBias;
 use ferrotrace_kernels::{Composite, ConvSpec, Op};
 
 #[track_caller]
 fn convolved(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, spec: ConvSpec) -> Tensor {
     let spec = Box::new(spec);
     match bias {
-        Some(_) => x.with_tensors(Composite::ConvBias(spec), &[Some(weight), bias], &[]),
+        Some(_) => x.with_tensors(
+            Composite::ConvBias(ConvBias(spec)),
+            &[Some(weight), bias],
+            &[],
+        ),
         None => Tensor::record(Op::Conv(spec), &[Input::Tensor(x), Input::Tensor(weight)]),
     }
 }

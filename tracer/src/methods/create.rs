@@ -3,7 +3,8 @@
 use super::{attempt, element, made_as};
 use crate::record::record;
 use crate::{Input, Tensor};
-use ferrotrace_kernels::ops::check_size;
+use ferrotrace_kernels::op::check_size;
+use ferrotrace_kernels::op::{Arange, Full, Iota};
 use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{DType, Device, Error, FloatEnvironment, Result, Scalar, Shape};
 use std::panic::Location;
@@ -18,7 +19,7 @@ fn filled(
 ) -> Tensor {
     match check_size(&shape, dtype) {
         Ok(()) => {
-            let op = Op::Full { shape, dtype };
+            let op = Op::Full(Full { shape, dtype });
             record(
                 Some(device),
                 op,
@@ -172,7 +173,7 @@ impl Tensor {
                     false => number,
                 };
                 let numbers = [start, step].map(|number| Input::Scalar(whole(number)));
-                Tensor::record_on(device, Op::Arange { len, dtype }, &numbers)
+                Tensor::record_on(device, Op::Arange(Arange { len, dtype }), &numbers)
             }
             Err(error) => Tensor::failed("arange", error, &[]),
         }
@@ -209,10 +210,10 @@ impl Tensor {
         if let Err(error) = check_size(&Shape::from(n), DType::F64) {
             return Tensor::failed("linspace", error, &[]);
         }
-        let op = Op::Arange {
+        let op = Op::Arange(Arange {
             len: n,
             dtype: DType::F64,
-        };
+        });
         let numbers = [
             Input::Scalar(Scalar::Float(0.0)),
             Input::Scalar(Scalar::Float(1.0)),
@@ -251,9 +252,11 @@ impl Tensor {
         if let Err(error) = check_size(&shape, DType::I64) {
             return Tensor::failed("eye", error, &[]);
         }
-        let along = |dim| Op::Iota {
-            shape: shape.clone(),
-            dim,
+        let along = |dim| {
+            Op::Iota(Iota {
+                shape: shape.clone(),
+                dim,
+            })
         };
         let row = Tensor::record_on(device, along(0), &[]);
         let column = Tensor::record_on(device, along(1), &[]);

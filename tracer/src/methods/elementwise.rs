@@ -2,6 +2,7 @@
 
 use super::unary_methods;
 use crate::Tensor;
+use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::{Composite, Op, UnaryOp};
 use ferrotrace_runtime::DType;
 
@@ -133,6 +134,6 @@ impl Tensor {
         if self.dtype() == dtype {
             return self.clone();
         }
-        self.apply(Op::Cast(dtype))
+        self.apply(Op::Cast(Cast(dtype)))
     }
 }

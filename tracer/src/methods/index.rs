@@ -9,6 +9,7 @@ mod search;
 use super::attempt;
 use crate::args::Dim;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{Gather, Index, OneHot};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result};
 use smallvec::SmallVec;
@@ -120,7 +121,7 @@ impl Tensor {
             return row.gather(0, &at).squeeze(0);
         }
         Tensor::record(
-            Op::Gather { dim },
+            Op::Gather(Gather { dim }),
             &[Input::Tensor(self), Input::Tensor(idx)],
         )
     }
@@ -153,10 +154,10 @@ impl Tensor {
             let (row, at) = (self.unsqueeze(0), idx.reshape(1));
             return row.index_select(0, &at).squeeze(0);
         }
-        let op = Op::Index {
+        let op = Op::Index(Index {
             axes: SmallVec::from_slice(&[dim as u8]),
             at: dim,
-        };
+        });
         match idx.rank() {
             0 => {
                 let at = idx.unsqueeze(0);
@@ -198,7 +199,7 @@ impl Tensor {
         }
         let mut inputs = vec![Input::Tensor(self)];
         inputs.extend(indices.iter().map(Input::Tensor));
-        Tensor::record(Op::Index { axes, at }, &inputs)
+        Tensor::record(Op::Index(Index { axes, at }), &inputs)
     }
 
     /// The rows of this weight at the positions of an index of any shape.
@@ -213,10 +214,10 @@ impl Tensor {
     #[track_caller]
     pub fn embedding(&self, idx: &Tensor) -> Tensor {
         attempt!("embedding", Dim::from(0).wrap(self.rank()), self, idx);
-        let op = Op::Index {
+        let op = Op::Index(Index {
             axes: SmallVec::from_slice(&[0]),
             at: 0,
-        };
+        });
         let inputs = [Input::Tensor(self), Input::Tensor(idx)];
         Tensor::record_as("embedding", op, &inputs)
     }
@@ -232,7 +233,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn one_hot(&self, n: usize) -> Tensor {
-        self.apply(Op::Composite(Composite::OneHot { n }))
+        self.apply(Op::Composite(Composite::OneHot(OneHot { n })))
     }
 
     /// The positions of what is not zero, as `I64` of shape `[count, rank]`, in row-major order. The values are read

@@ -3,6 +3,7 @@
 use crate::args::{Dim, TensorLike, borrowed};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
+use ferrotrace_kernels::op::{Cat, Narrow, Unsqueeze};
 use ferrotrace_runtime::{Error, Result};
 
 impl Tensor {
@@ -53,7 +54,7 @@ impl Tensor {
         }
         let mut rows = Vec::with_capacity(tensors.len());
         for tensor in tensors {
-            rows.push(tensor.apply(Op::Unsqueeze { dim }));
+            rows.push(tensor.apply(Op::Unsqueeze(Unsqueeze { dim })));
         }
         joined("stack", &rows.iter().collect::<Vec<_>>(), dim)
     }
@@ -164,7 +165,7 @@ impl Tensor {
         let mut start = 0isize;
         let mut parts = Vec::with_capacity(sizes.len());
         for &len in sizes {
-            parts.push(self.apply(Op::Narrow { dim, start, len }));
+            parts.push(self.apply(Op::Narrow(Narrow { dim, start, len })));
             start += len as isize;
         }
         parts
@@ -212,5 +213,5 @@ fn joined(name: &'static str, tensors: &[&Tensor], dim: usize) -> Tensor {
         .iter()
         .map(|&tensor| Input::Tensor(tensor))
         .collect();
-    Tensor::record_as(name, Op::Cat { dim }, &inputs)
+    Tensor::record_as(name, Op::Cat(Cat { dim }), &inputs)
 }

@@ -3,6 +3,7 @@
 mod reduced;
 
 use crate::Tensor;
+use ferrotrace_kernels::op::ReducedLoss;
 use ferrotrace_kernels::{Composite, Loss, Reduction};
 use ferrotrace_runtime::Scalar;
 
@@ -10,7 +11,11 @@ impl Tensor {
     /// A loss of this tensor and `t`, beside numbers.
     #[track_caller]
     fn loss(&self, loss: Loss, t: &Tensor, numbers: &[Scalar], reduction: Reduction) -> Tensor {
-        self.with_tensors(Composite::Loss(loss, reduction), &[Some(t)], numbers)
+        self.with_tensors(
+            Composite::Loss(ReducedLoss { loss, reduction }),
+            &[Some(t)],
+            numbers,
+        )
     }
 
     /// The mean of (x − t)².

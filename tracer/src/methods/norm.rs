@@ -3,6 +3,7 @@
 use super::attempt;
 use crate::Tensor;
 use crate::args::Dim;
+use ferrotrace_kernels::op::{BatchNorm, GroupNorm, LayerNorm, LogSoftmax, RmsNorm, Softmax};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
@@ -18,7 +19,7 @@ impl Tensor {
     #[track_caller]
     pub fn softmax(&self, dim: impl Into<Dim>) -> Tensor {
         let dim = attempt!("softmax", dim.into().wrap_along(self.rank()), self);
-        self.apply(Op::Composite(Composite::Softmax { dim }))
+        self.apply(Op::Composite(Composite::Softmax(Softmax { dim })))
     }
 
     /// x − log Σ eˣ along a dimension: the logarithm of [`softmax`](Tensor::softmax).
@@ -33,7 +34,7 @@ impl Tensor {
     #[track_caller]
     pub fn log_softmax(&self, dim: impl Into<Dim>) -> Tensor {
         let dim = attempt!("log_softmax", dim.into().wrap_along(self.rank()), self);
-        self.apply(Op::Composite(Composite::LogSoftmax { dim }))
+        self.apply(Op::Composite(Composite::LogSoftmax(LogSoftmax { dim })))
     }
 
     /// (x − mean) / √(var + eps) over the last `n_dims` dimensions, then times `weight` plus `bias` of their shape
@@ -53,11 +54,11 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: impl Into<Scalar>,
     ) -> Tensor {
-        let op = Composite::LayerNorm {
+        let op = Composite::LayerNorm(LayerNorm {
             n: n_dims,
             weight: weight.is_some(),
             bias: bias.is_some(),
-        };
+        });
         self.with_tensors(op, &[weight, bias], &[eps.into()])
     }
 
@@ -78,10 +79,10 @@ impl Tensor {
         weight: Option<&Tensor>,
         eps: impl Into<Scalar>,
     ) -> Tensor {
-        let op = Composite::RmsNorm {
+        let op = Composite::RmsNorm(RmsNorm {
             n: n_dims,
             weight: weight.is_some(),
-        };
+        });
         self.with_tensors(op, &[weight], &[eps.into()])
     }
 
@@ -102,11 +103,11 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: impl Into<Scalar>,
     ) -> Tensor {
-        let op = Composite::GroupNorm {
+        let op = Composite::GroupNorm(GroupNorm {
             groups,
             weight: weight.is_some(),
             bias: bias.is_some(),
-        };
+        });
         self.with_tensors(op, &[weight, bias], &[eps.into()])
     }
 
@@ -130,10 +131,10 @@ impl Tensor {
         bias: Option<&Tensor>,
         eps: impl Into<Scalar>,
     ) -> Tensor {
-        let op = Composite::BatchNorm {
+        let op = Composite::BatchNorm(BatchNorm {
             weight: weight.is_some(),
             bias: bias.is_some(),
-        };
+        });
         self.with_tensors(op, &[Some(mean), Some(var), weight, bias], &[eps.into()])
     }
 

@@ -4,6 +4,7 @@ mod adaptive;
 mod resample;
 mod windows;
 
+use ferrotrace_kernels::op::AdaptiveAvgPool;
 pub use resample::Interpolation;
 
 use crate::Tensor;
@@ -110,6 +111,6 @@ impl Tensor {
     pub fn adaptive_avg_pool2d(&self, size: impl Into<Window<2>>) -> Tensor {
         let sizes = size.into().sizes();
         let size = [sizes[0], sizes[1]];
-        self.apply(Op::AdaptiveAvgPool { size })
+        self.apply(Op::AdaptiveAvgPool(AdaptiveAvgPool { size }))
     }
 }

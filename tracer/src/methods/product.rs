@@ -2,6 +2,7 @@
 
 use super::attempt;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{Attention, Einsum, Linear};
 use ferrotrace_kernels::{BinaryOp, Composite, Op};
 use ferrotrace_runtime::{Error, Result};
 
@@ -77,9 +78,9 @@ impl Tensor {
     #[track_caller]
     pub fn linear(&self, w: &Tensor, bias: Option<&Tensor>) -> Tensor {
         self.with_tensors(
-            Composite::Linear {
+            Composite::Linear(Linear {
                 bias: bias.is_some(),
-            },
+            }),
             &[Some(w), bias],
             &[],
         )
@@ -101,9 +102,9 @@ impl Tensor {
             return Tensor::failed("einsum", Error::argument("no operands are given"), &[]);
         }
         let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
-        let op = Composite::Einsum {
+        let op = Composite::Einsum(Einsum {
             equation: equation.into(),
-        };
+        });
         let inputs: Vec<Input<'_>> = operands.iter().map(|&x| Input::Tensor(x)).collect();
         Tensor::record(Op::Composite(op), &inputs)
     }
@@ -129,11 +130,11 @@ impl Tensor {
         is_causal: bool,
         scale: Option<f64>,
     ) -> Tensor {
-        let op = Composite::Attention {
+        let op = Composite::Attention(Attention {
             mask: mask.is_some(),
             causal: is_causal,
             scale: scale.unwrap_or(f64::NAN).to_bits(),
-        };
+        });
         q.with_tensors(op, &[Some(k), Some(v), mask], &[])
     }
 }

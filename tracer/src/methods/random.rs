@@ -7,6 +7,7 @@ use super::attempt;
 use crate::generator::process;
 use crate::trace;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::Dropout;
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Device, Error, Shape};
 
@@ -131,7 +132,7 @@ impl Tensor {
         }
         let _trace = trace::follow(self.node());
         let [key, offset] = process().take(self.sizes().numel());
-        let op = Op::Composite(Composite::Dropout { p: p.to_bits() });
+        let op = Op::Composite(Composite::Dropout(Dropout { p: p.to_bits() }));
         Tensor::record(op, &[Input::Tensor(self), key, offset])
     }
 }

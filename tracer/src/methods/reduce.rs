@@ -3,6 +3,7 @@
 use super::{attempt, attempt_both};
 use crate::Tensor;
 use crate::args::{Dim, Dims};
+use ferrotrace_kernels::op::{CountNonzero, LogSumExp, Norm, Reduce, Var};
 use ferrotrace_kernels::{Composite, Op, ReduceKind};
 use ferrotrace_runtime::Result;
 
@@ -62,7 +63,7 @@ reductions! {
     /// assert_eq!(x.sum([0, -1]).dims(), [3]);
     /// # Ok::<(), Error>(())
     /// ```
-    sum sum_keepdim "sum" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Sum, mask, keepdim };
+    sum sum_keepdim "sum" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Sum, mask, keepdim });
 
     /// The arithmetic mean of floats over dimensions; NaN of none.
     ///
@@ -72,7 +73,7 @@ reductions! {
     /// assert_eq!(x.mean(-1).to_vec::<f64>()?, [1.5, 3.5]);
     /// # Ok::<(), Error>(())
     /// ```
-    mean mean_keepdim "mean" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Mean, mask, keepdim };
+    mean mean_keepdim "mean" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Mean, mask, keepdim });
 
     /// The product over dimensions; 1 of none. Integers and bools give `I64`.
     ///
@@ -82,7 +83,7 @@ reductions! {
     /// assert_eq!(x.prod(0).to_vec::<f64>()?, [3.0, 8.0]);
     /// # Ok::<(), Error>(())
     /// ```
-    prod prod_keepdim "prod" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Prod, mask, keepdim };
+    prod prod_keepdim "prod" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Prod, mask, keepdim });
 
     /// The greatest over dimensions, of the same dtype; NaN if any is NaN; an error of none.
     ///
@@ -92,7 +93,7 @@ reductions! {
     /// assert_eq!(x.max(1).to_vec::<f64>()?, [4.0, 3.0]);
     /// # Ok::<(), Error>(())
     /// ```
-    max max_keepdim "max" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Max, mask, keepdim };
+    max max_keepdim "max" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Max, mask, keepdim });
 
     /// The least over dimensions, of the same dtype; NaN if any is NaN; an error of none.
     ///
@@ -102,7 +103,7 @@ reductions! {
     /// assert_eq!(x.min(1).to_vec::<f64>()?, [1.0, 2.0]);
     /// # Ok::<(), Error>(())
     /// ```
-    min min_keepdim "min" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Min, mask, keepdim };
+    min min_keepdim "min" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Min, mask, keepdim });
 
     /// Whether any element is not zero (NaN is not), as `Bool`; false of none.
     ///
@@ -112,7 +113,7 @@ reductions! {
     /// assert_eq!(x.gt(3).any(1).to_vec::<bool>()?, [true, false]);
     /// # Ok::<(), Error>(())
     /// ```
-    any any_keepdim "any" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::Any, mask, keepdim };
+    any any_keepdim "any" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::Any, mask, keepdim });
 
     /// Whether no element is zero, as `Bool`; true of none.
     ///
@@ -122,7 +123,7 @@ reductions! {
     /// assert_eq!(x.ge(2).all(1).to_vec::<bool>()?, [false, true]);
     /// # Ok::<(), Error>(())
     /// ```
-    all all_keepdim "all" () => |mask, keepdim| Op::Reduce { kind: ReduceKind::All, mask, keepdim };
+    all all_keepdim "all" () => |mask, keepdim| Op::Reduce(Reduce { kind: ReduceKind::All, mask, keepdim });
 
     /// log Σ eˣ over dimensions, without overflow.
     ///
@@ -133,7 +134,7 @@ reductions! {
     /// # Ok::<(), Error>(())
     /// ```
     logsumexp logsumexp_keepdim "logsumexp" () => |mask, keepdim| {
-        Op::Composite(Composite::LogSumExp { mask, keepdim })
+        Op::Composite(Composite::LogSumExp(LogSumExp { mask, keepdim }))
     };
 
     /// How many elements are not zero, as `I64`.
@@ -145,7 +146,7 @@ reductions! {
     /// # Ok::<(), Error>(())
     /// ```
     count_nonzero count_nonzero_keepdim "count_nonzero" () => |mask, keepdim| {
-        Op::Composite(Composite::CountNonzero { mask, keepdim })
+        Op::Composite(Composite::CountNonzero(CountNonzero { mask, keepdim }))
     };
 
     /// The norm (Σ |x|ᵖ)^(1/p) over dimensions: p = 0 counts what is not zero, ±∞ gives the greatest or least |x|.
@@ -157,7 +158,7 @@ reductions! {
     /// # Ok::<(), Error>(())
     /// ```
     norm norm_keepdim "norm" (p: f64) => |mask, keepdim| {
-        Op::Composite(Composite::Norm { p: p.to_bits(), mask, keepdim })
+        Op::Composite(Composite::Norm(Norm { p: p.to_bits(), mask, keepdim }))
     };
 }
 
@@ -169,14 +170,14 @@ macro_rules! positions {
             #[track_caller]
             pub fn $name(&self, dim: impl Into<Dim>) -> Tensor {
                 let mask = attempt!($text, Dims::from(dim.into()).mask(self.rank()), self);
-                self.apply(Op::Reduce { kind: ReduceKind::$kind, mask, keepdim: false })
+                self.apply(Op::Reduce(Reduce { kind: ReduceKind::$kind, mask, keepdim: false }))
             }
 
             #[doc = twin!($text)]
             #[track_caller]
             pub fn $twin(&self, dim: impl Into<Dim>) -> Tensor {
                 let mask = attempt!($text, Dims::from(dim.into()).mask(self.rank()), self);
-                self.apply(Op::Reduce { kind: ReduceKind::$kind, mask, keepdim: true })
+                self.apply(Op::Reduce(Reduce { kind: ReduceKind::$kind, mask, keepdim: true }))
             }
         )*}
     };
@@ -212,7 +213,7 @@ macro_rules! with_index {
             #[track_caller]
             pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
-                let reduce = |kind| Op::Reduce { kind, mask, keepdim: false };
+                let reduce = |kind| Op::Reduce(Reduce { kind, mask, keepdim: false });
                 let values = self.apply_as($text, reduce(ReduceKind::$value));
                 (values, self.apply_as($text, reduce(ReduceKind::$index)))
             }
@@ -221,7 +222,7 @@ macro_rules! with_index {
             #[track_caller]
             pub fn $twin(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
-                let reduce = |kind| Op::Reduce { kind, mask, keepdim: true };
+                let reduce = |kind| Op::Reduce(Reduce { kind, mask, keepdim: true });
                 let values = self.apply_as($text, reduce(ReduceKind::$value));
                 (values, self.apply_as($text, reduce(ReduceKind::$index)))
             }
@@ -261,14 +262,14 @@ macro_rules! moments {
             #[track_caller]
             pub fn $name(&self, dims: impl Into<Dims>, correction: usize) -> Tensor {
                 let mask = attempt!($text, reduced($text, dims.into(), self.rank()), self);
-                self.apply(Op::Composite(Composite::Var { mask, keepdim: false, correction, root: $root }))
+                self.apply(Op::Composite(Composite::Var(Var { mask, keepdim: false, correction, root: $root })))
             }
 
             #[doc = twin!($text)]
             #[track_caller]
             pub fn $twin(&self, dims: impl Into<Dims>, correction: usize) -> Tensor {
                 let mask = attempt!($text, reduced($text, dims.into(), self.rank()), self);
-                self.apply(Op::Composite(Composite::Var { mask, keepdim: true, correction, root: $root }))
+                self.apply(Op::Composite(Composite::Var(Var { mask, keepdim: true, correction, root: $root })))
             }
         )*}
     };

@@ -3,6 +3,7 @@
 use super::{attempt, attempt_both};
 use crate::args::Dim;
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{ArgSort, ArgTopK, Gather, Scan};
 use ferrotrace_kernels::{Op, ScanKind};
 
 macro_rules! scans {
@@ -20,7 +21,7 @@ macro_rules! scans {
             #[track_caller]
             pub fn $name(&self, dim: impl Into<Dim>) -> Tensor {
                 let dim = attempt!($text, dim.into().wrap_along(self.rank()), self);
-                self.apply(Op::Scan { kind: ScanKind::$kind, dim })
+                self.apply(Op::Scan(Scan { kind: ScanKind::$kind, dim }))
             }
         )*}
     };
@@ -51,7 +52,7 @@ macro_rules! running_extremes {
             #[track_caller]
             pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let dim = attempt_both!($text, dim.into().wrap_along(self.rank()), self);
-                let scan = |kind| Op::Scan { kind, dim };
+                let scan = |kind| Op::Scan(Scan { kind, dim });
                 let values = self.apply_as($text, scan(ScanKind::$value));
                 (values, self.apply_as($text, scan(ScanKind::$index)))
             }
@@ -81,7 +82,7 @@ impl Tensor {
     #[track_caller]
     pub fn sort(&self, dim: impl Into<Dim>, descending: bool) -> (Tensor, Tensor) {
         let dim = attempt_both!("sort", dim.into().wrap_along(self.rank()), self);
-        let indices = self.apply_as("sort", Op::ArgSort { dim, descending });
+        let indices = self.apply_as("sort", Op::ArgSort(ArgSort { dim, descending }));
         (self.taken(dim, &indices), indices)
     }
 
@@ -96,7 +97,7 @@ impl Tensor {
     #[track_caller]
     pub fn argsort(&self, dim: impl Into<Dim>, descending: bool) -> Tensor {
         let dim = attempt!("argsort", dim.into().wrap_along(self.rank()), self);
-        self.apply(Op::ArgSort { dim, descending })
+        self.apply(Op::ArgSort(ArgSort { dim, descending }))
     }
 
     /// The `k` greatest (or least) along a dimension in order, and their positions (`I64`); an error where the
@@ -113,7 +114,7 @@ impl Tensor {
     #[track_caller]
     pub fn topk(&self, k: usize, dim: impl Into<Dim>, largest: bool) -> (Tensor, Tensor) {
         let dim = attempt_both!("topk", dim.into().wrap_along(self.rank()), self);
-        let indices = self.apply(Op::ArgTopK { k, dim, largest });
+        let indices = self.apply(Op::ArgTopK(ArgTopK { k, dim, largest }));
         (self.taken(dim, &indices), indices)
     }
 
@@ -121,7 +122,7 @@ impl Tensor {
     #[track_caller]
     fn taken(&self, dim: usize, indices: &Tensor) -> Tensor {
         Tensor::record(
-            Op::Gather { dim },
+            Op::Gather(Gather { dim }),
             &[Input::Tensor(self), Input::Tensor(indices)],
         )
     }

@@ -5,6 +5,7 @@ use super::attempt;
 use super::index::Indexing;
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{IndexPut, Scatter, SliceAssign};
 use ferrotrace_kernels::{Op, ScatterMode};
 use ferrotrace_runtime::{Error, Result};
 
@@ -71,11 +72,11 @@ impl Tensor {
             idx,
             src
         );
-        let op = Op::Scatter {
+        let op = Op::Scatter(Scatter {
             dim,
             mode: ScatterMode::Assign,
             include_self: true,
-        };
+        });
         self.scattered("scatter", op, idx, src)
     }
 
@@ -98,11 +99,11 @@ impl Tensor {
             idx,
             src
         );
-        let op = Op::Scatter {
+        let op = Op::Scatter(Scatter {
             dim,
             mode: ScatterMode::Sum,
             include_self: true,
-        };
+        });
         self.scattered("scatter_add", op, idx, src)
     }
 
@@ -144,11 +145,11 @@ impl Tensor {
         };
         self.scattered(
             "scatter_reduce",
-            Op::Scatter {
+            Op::Scatter(Scatter {
                 dim,
                 mode,
                 include_self,
-            },
+            }),
             idx,
             src,
         )
@@ -179,11 +180,11 @@ impl Tensor {
         let mut inputs = vec![Input::Tensor(self), Input::Tensor(src)];
         inputs.extend(indices.iter().map(Input::Tensor));
         Tensor::record(
-            Op::IndexPut {
+            Op::IndexPut(IndexPut {
                 axes,
                 at,
                 accumulate,
-            },
+            }),
             &inputs,
         )
     }
@@ -214,12 +215,12 @@ impl Tensor {
     ) -> Tensor {
         let src = &attempt!("slice_assign", self.source(src.into()), self);
         let dim = attempt!("slice_assign", dim.into().wrap(self.rank()), self, src);
-        let op = Op::SliceAssign {
+        let op = Op::SliceAssign(SliceAssign {
             dim,
             start,
             end,
             step,
-        };
+        });
         Tensor::record(op, &[Input::Tensor(self), Input::Tensor(src)])
     }
 }

@@ -3,6 +3,9 @@
 use super::attempt;
 use crate::Tensor;
 use crate::args::{Dim, Dims, Extents};
+use ferrotrace_kernels::op::{
+    Expand, Flatten, Flip, Permute, Repeat, Reshape, Roll, Squeeze, Unsqueeze,
+};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{Error, Result};
 use smallvec::SmallVec;
@@ -43,7 +46,7 @@ impl Tensor {
     #[track_caller]
     pub fn reshape(&self, shape: impl Into<Extents>) -> Tensor {
         let extents = attempt!("reshape", shape.into().resolve(), self);
-        self.apply(Op::Reshape(extents))
+        self.apply(Op::Reshape(Reshape(extents)))
     }
 
     /// Dimensions `a` to `b`, both included, merged into one; a 0-d tensor gets one dimension of size 1.
@@ -59,7 +62,7 @@ impl Tensor {
         let rank = self.rank().max(1);
         let start = attempt!("flatten", a.into().wrap(rank), self);
         let end = attempt!("flatten", b.into().wrap(rank), self);
-        self.apply(Op::Flatten { start, end })
+        self.apply(Op::Flatten(Flatten { start, end }))
     }
 
     /// The dimensions in another order: dimension `i` of the result is dimension `dims[i]`.
@@ -73,7 +76,7 @@ impl Tensor {
     pub fn permute(&self, dims: impl Into<Dims>) -> Tensor {
         let rank = self.rank();
         let order = dims.into().list(rank).and_then(|dims| order(&dims, rank));
-        self.apply(Op::Permute(attempt!("permute", order, self)))
+        self.apply(Op::Permute(Permute(attempt!("permute", order, self))))
     }
 
     /// Dimensions `a` and `b` exchanged; of a 0-d tensor, itself.
@@ -93,7 +96,11 @@ impl Tensor {
         }
         let mut dims = attempt!("transpose", Dims::from(..).list(rank), self);
         dims.swap(a, b);
-        self.apply(Op::Permute(attempt!("transpose", order(&dims, rank), self)))
+        self.apply(Op::Permute(Permute(attempt!(
+            "transpose",
+            order(&dims, rank),
+            self
+        ))))
     }
 
     /// The transpose of a matrix; tensors of one dimension or none stay, more are an error.
@@ -107,7 +114,7 @@ impl Tensor {
     pub fn t(&self) -> Tensor {
         match self.rank() {
             0 | 1 => self.clone(),
-            2 => self.apply(Op::Permute(SmallVec::from_slice(&[1, 0]))),
+            2 => self.apply(Op::Permute(Permute(SmallVec::from_slice(&[1, 0])))),
             rank => {
                 let why = format!("a tensor of rank {rank} is no matrix: use transpose or permute");
                 Tensor::failed("t", Error::shape(why), &[self])
@@ -127,7 +134,7 @@ impl Tensor {
     #[track_caller]
     pub fn expand(&self, shape: impl Into<Extents>) -> Tensor {
         let extents = attempt!("expand", shape.into().resolve(), self);
-        self.apply(Op::Expand(extents))
+        self.apply(Op::Expand(Expand(extents)))
     }
 
     /// The tensor broadcast to a shape: another name of [`expand`](Tensor::expand).
@@ -141,7 +148,7 @@ impl Tensor {
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl Into<Extents>) -> Tensor {
         let extents = attempt!("broadcast_to", shape.into().resolve(), self);
-        self.apply_as("broadcast_to", Op::Expand(extents))
+        self.apply_as("broadcast_to", Op::Expand(Expand(extents)))
     }
 
     /// A dimension of size 1 removed (any of several); other sizes stay.
@@ -155,7 +162,7 @@ impl Tensor {
     #[track_caller]
     pub fn squeeze(&self, dim: impl Into<Dims>) -> Tensor {
         let mask = attempt!("squeeze", dim.into().mask(self.rank()), self);
-        self.apply(Op::Squeeze { mask })
+        self.apply(Op::Squeeze(Squeeze { mask }))
     }
 
     /// A dimension of size 1 added, to stand at `dim` in the result.
@@ -169,7 +176,7 @@ impl Tensor {
     #[track_caller]
     pub fn unsqueeze(&self, dim: impl Into<Dim>) -> Tensor {
         let dim = attempt!("unsqueeze", dim.into().wrap_new(self.rank()), self);
-        self.apply(Op::Unsqueeze { dim })
+        self.apply(Op::Unsqueeze(Unsqueeze { dim }))
     }
 
     /// Dimensions in reverse order.
@@ -183,7 +190,7 @@ impl Tensor {
     #[track_caller]
     pub fn flip(&self, dims: impl Into<Dims>) -> Tensor {
         let mask = attempt!("flip", dims.into().mask(self.rank()), self);
-        self.apply(Op::Flip { mask })
+        self.apply(Op::Flip(Flip { mask }))
     }
 
     /// The tensor itself. Compiled code stores it, by a kernel that computes this tensor alone: nothing before or after
@@ -213,7 +220,7 @@ impl Tensor {
     #[track_caller]
     pub fn roll(&self, shift: isize, dim: impl Into<Dim>) -> Tensor {
         let dim = attempt!("roll", dim.into().wrap_along(self.rank()), self);
-        self.apply(Op::Composite(Composite::Roll { shift, dim }))
+        self.apply(Op::Composite(Composite::Roll(Roll { shift, dim })))
     }
 
     /// The whole repeated, so many times a dimension; counts beyond the rank add leading dimensions.
@@ -226,6 +233,6 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Tensor {
-        self.apply(Op::Repeat(SmallVec::from_slice(counts)))
+        self.apply(Op::Repeat(Repeat(SmallVec::from_slice(counts))))
     }
 }

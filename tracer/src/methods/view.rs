@@ -3,6 +3,7 @@
 mod border;
 
 pub use border::PadMode;
+use ferrotrace_kernels::op::{Diagonal, Narrow, Pad, Select, Slice, Triangle, Unfold};
 
 use super::{attempt, element};
 use crate::args::Dim;
@@ -23,7 +24,7 @@ impl Tensor {
     #[track_caller]
     pub fn narrow(&self, dim: impl Into<Dim>, start: isize, len: usize) -> Tensor {
         let dim = attempt!("narrow", dim.into().wrap(self.rank()), self);
-        self.apply(Op::Narrow { dim, start, len })
+        self.apply(Op::Narrow(Narrow { dim, start, len }))
     }
 
     /// Every `step`-th element of a dimension from `start` until before `end`, both clamped as in Python and negative
@@ -38,12 +39,12 @@ impl Tensor {
     #[track_caller]
     pub fn slice(&self, dim: impl Into<Dim>, start: isize, end: isize, step: usize) -> Tensor {
         let dim = attempt!("slice", dim.into().wrap(self.rank()), self);
-        self.apply(Op::Slice {
+        self.apply(Op::Slice(Slice {
             dim,
             start,
             end,
             step,
-        })
+        }))
     }
 
     /// One index of a dimension (negative: from the end), which goes away.
@@ -57,7 +58,7 @@ impl Tensor {
     #[track_caller]
     pub fn select(&self, dim: impl Into<Dim>, index: isize) -> Tensor {
         let dim = attempt!("select", dim.into().wrap(self.rank()), self);
-        self.apply(Op::Select { dim, index })
+        self.apply(Op::Select(Select { dim, index }))
     }
 
     /// Elements of value `v`, which has to [fit](Scalar::fits) the dtype, put before and after each dimension, from the
@@ -73,7 +74,7 @@ impl Tensor {
     #[track_caller]
     pub fn pad(&self, pads: &[(isize, isize)], v: impl Into<Scalar>) -> Tensor {
         let v = attempt!("pad", element(v.into(), self.dtype()), self);
-        let op = Op::Pad(SmallVec::from_slice(pads));
+        let op = Op::Pad(Pad(SmallVec::from_slice(pads)));
         Tensor::record(op, &[Input::Tensor(self), Input::Scalar(v)])
     }
 
@@ -88,7 +89,10 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn tril(&self, k: isize) -> Tensor {
-        self.apply(Op::Composite(Composite::Triangle { k, upper: false }))
+        self.apply(Op::Composite(Composite::Triangle(Triangle {
+            k,
+            upper: false,
+        })))
     }
 
     /// The upper triangle of the last two dimensions, from diagonal `k` on; zeros elsewhere.
@@ -101,7 +105,10 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn triu(&self, k: isize) -> Tensor {
-        self.apply(Op::Composite(Composite::Triangle { k, upper: true }))
+        self.apply(Op::Composite(Composite::Triangle(Triangle {
+            k,
+            upper: true,
+        })))
     }
 
     /// The diagonal of dimensions `a` (rows) and `b` (columns), which go away, as a new last dimension; `offset` is
@@ -118,7 +125,7 @@ impl Tensor {
     pub fn diagonal(&self, offset: isize, a: impl Into<Dim>, b: impl Into<Dim>) -> Tensor {
         let a = attempt!("diagonal", a.into().wrap(self.rank()), self);
         let b = attempt!("diagonal", b.into().wrap(self.rank()), self);
-        self.apply(Op::Diagonal { offset, a, b })
+        self.apply(Op::Diagonal(Diagonal { offset, a, b }))
     }
 
     /// Windows of `size` elements of a dimension, `step` apart: that dimension counts them, and a new last one holds
@@ -144,6 +151,6 @@ impl Tensor {
             attempt!("unfold", fits, self);
             return self.unsqueeze(0).narrow(0, 0, size);
         }
-        self.apply(Op::Unfold { dim, size, step })
+        self.apply(Op::Unfold(Unfold { dim, size, step }))
     }
 }

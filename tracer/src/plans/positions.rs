@@ -6,7 +6,6 @@
 
 use super::stages::Stages;
 use crate::form::{Form, FormNode, Mix};
-use ferrotrace_kernels::Op;
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
@@ -37,29 +36,12 @@ struct Family {
 static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
     Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
 
-/// The position of a slice, if it is one.
-fn position(op: &Op) -> Option<Position> {
-    match *op {
-        Op::Slice { start, end, .. } | Op::SliceAssign { start, end, .. } => Some([start, end]),
-        Op::Narrow { start, .. } => Some([start, 0]),
-        Op::Select { index, .. } => Some([index, 0]),
-        _ => None,
-    }
-}
-
 /// Takes in a node without its position.
 fn hash_node(mix: &mut Mix, node: &FormNode) {
     let op = node.kind.op();
-    match *op {
-        Op::Slice { dim, step, .. } | Op::SliceAssign { dim, step, .. } => {
-            std::mem::discriminant(op).hash(mix);
-            (dim, step).hash(mix);
-        }
-        Op::Narrow { dim, .. } | Op::Select { dim, .. } => {
-            std::mem::discriminant(op).hash(mix);
-            dim.hash(mix);
-        }
-        _ => mix.word(node.kind.hash),
+    match op.without_position() {
+        Some(rest) => (std::mem::discriminant(op), rest).hash(mix),
+        None => mix.word(node.kind.hash),
     }
     (node.kind.dtype, &node.kind.shape).hash(mix);
 }
@@ -71,7 +53,7 @@ fn without_positions(form: &Form) -> (u64, Vec<Position>) {
     for (node, edges) in form.operands() {
         hash_node(&mut mix, node);
         edges.iter().for_each(|edge| mix.word(edge.code()));
-        positions.extend(position(node.kind.op()));
+        positions.extend(node.kind.op().position());
     }
     for leaf in &form.leaves {
         (leaf.dtype, leaf.layout.shape(), leaf.layout.strides()).hash(&mut mix);
@@ -82,7 +64,7 @@ fn without_positions(form: &Form) -> (u64, Vec<Position>) {
 
 /// The stages to run a form in, if more than [`MOST`] forms were met that differ from it in positions alone.
 pub(crate) fn stages(form: &Form) -> Option<Stages> {
-    let has_any = |node: &FormNode| position(node.kind.op()).is_some();
+    let has_any = |node: &FormNode| node.kind.op().position().is_some();
     if !form.device.is_cpu() || !form.nodes.iter().any(has_any) {
         return None;
     }

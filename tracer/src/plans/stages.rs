@@ -3,7 +3,7 @@
 use crate::backend::{PlanInput, run_releasing};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::plans;
-use ferrotrace_kernels::{Array, Op};
+use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Device, Error, Result, Scalar};
 use std::collections::HashMap;
 
@@ -100,7 +100,7 @@ impl Stages {
             };
             let before = edges.iter().map(stage).max().unwrap_or(0);
             // Data is written over once the first plan has read what was there.
-            let writes = matches!(node.kind.op(), Op::SliceAssign { .. });
+            let writes = node.kind.op().as_slice_assign().is_some();
             of.push(match cut {
                 true => before.next_multiple_of(2).max(2 * u32::from(writes)),
                 false => before | 1,

@@ -7,7 +7,7 @@ use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp};
 use crate::lower::Site;
 use crate::lower::realize::reduced_count;
-use ferrotrace_kernels::{BinaryOp, Op, Operand, ReduceKind, ScanKind, ValueId};
+use ferrotrace_kernels::{BinaryOp, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 use rustc_hash::FxHashSet;
 
@@ -234,20 +234,12 @@ fn positions(graph: &Graph, mut id: ValueId) -> Option<usize> {
         let Some(Operand::Value(x)) = node.args.first() else {
             return None;
         };
-        let size = |dim: usize| graph.node(*x).shape.get(dim).copied().unwrap_or(1);
-        match op {
-            Op::ArgSort { dim, .. } | Op::ArgTopK { dim, .. } => return Some(size(*dim)),
-            Op::Scan {
-                kind: ScanKind::ArgMax | ScanKind::ArgMin,
-                dim,
-            } => return Some(size(*dim)),
-            Op::Reduce {
-                kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
-                mask,
-                ..
-            } => return Some(reduced_count(graph, id, *mask)),
-            view if view.is_view() => id = *x,
-            _ => return None,
+        if let Some(mask) = op.positions_in() {
+            return Some(reduced_count(graph, id, mask));
         }
+        if !op.is_view() {
+            return None;
+        }
+        id = *x;
     }
 }

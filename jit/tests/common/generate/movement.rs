@@ -2,6 +2,10 @@
 
 use super::super::track::{self, Track};
 use super::Generator;
+use ferrotrace_kernels::op::{
+    Cat, Diagonal, Expand, Flatten, Flip, Gather, Index, Narrow, Pad, Permute, Repeat, Reshape,
+    Select, Slice, SliceAssign, Squeeze, Unfold, Unsqueeze,
+};
 use ferrotrace_kernels::{Extent, Op, Operand, UnaryOp, ValueId};
 use ferrotrace_runtime::{Scalar, Shape};
 use smallvec::SmallVec;
@@ -17,7 +21,7 @@ impl Generator<'_> {
             0 | 1 => {
                 let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
                 self.rng.shuffle(&mut order);
-                Op::Permute(order)
+                Op::Permute(Permute(order))
             }
             2 => self.expansion(&shape),
             3 | 4 if rank > 0 => {
@@ -27,56 +31,56 @@ impl Generator<'_> {
                 } else {
                     self.rng.between(-2, size as i64 + 2) as isize
                 };
-                Op::Slice {
+                Op::Slice(Slice {
                     dim,
                     start,
                     end,
                     step: self.rng.pick(&[1, 1, 1, 2, 3]),
-                }
+                })
             }
-            5 if rank > 0 => Op::Flip {
+            5 if rank > 0 => Op::Flip(Flip {
                 mask: self.rng.next() & ((1 << rank) - 1),
-            },
+            }),
             6..=8 => self.reshape(&shape),
-            9 if rank > 0 => Op::Squeeze {
+            9 if rank > 0 => Op::Squeeze(Squeeze {
                 mask: self.rng.next() & ((1 << rank) - 1),
-            },
-            10 => Op::Unsqueeze {
+            }),
+            10 => Op::Unsqueeze(Unsqueeze {
                 dim: self.rng.below(rank + 1),
-            },
+            }),
             11 if size > 0 => match self.rng.below(3) {
-                0 => Op::Select {
+                0 => Op::Select(Select {
                     dim,
                     index: self.rng.between(-(size as i64), size as i64 - 1) as isize,
-                },
+                }),
                 1 => {
                     let start = self.rng.below(size);
-                    Op::Narrow {
+                    Op::Narrow(Narrow {
                         dim,
                         start: start as isize,
                         len: self.rng.below(size - start + 1),
-                    }
+                    })
                 }
                 _ => {
                     let window = 1 + self.rng.below(size);
-                    Op::Unfold {
+                    Op::Unfold(Unfold {
                         dim,
                         size: window,
                         step: 1 + self.rng.below(3),
-                    }
+                    })
                 }
             },
             12 if rank > 1 => {
                 let b = (dim + 1 + self.rng.below(rank - 1)) % rank;
-                Op::Diagonal {
+                Op::Diagonal(Diagonal {
                     offset: self.rng.between(-2, 2) as isize,
                     a: dim,
                     b,
-                }
+                })
             }
             _ if rank > 0 => {
                 let end = dim + self.rng.below(rank - dim);
-                Op::Flatten { start: dim, end }
+                Op::Flatten(Flatten { start: dim, end })
             }
             _ => return,
         };
@@ -87,7 +91,7 @@ impl Generator<'_> {
     pub(super) fn reshape(&mut self, shape: &Shape) -> Op {
         let total = shape.numel();
         if total == 0 {
-            return Op::Reshape(shape.iter().map(|&n| Extent::Size(n)).collect());
+            return Op::Reshape(Reshape(shape.iter().map(|&n| Extent::Size(n)).collect()));
         }
         let mut factors = Vec::new();
         let mut rest = total;
@@ -120,7 +124,7 @@ impl Generator<'_> {
                 Extent::Size(n)
             }
         };
-        Op::Reshape(dims.into_iter().enumerate().map(extent).collect())
+        Op::Reshape(Reshape(dims.into_iter().enumerate().map(extent).collect()))
     }
 
     pub(super) fn pad(&mut self) {
@@ -140,7 +144,7 @@ impl Generator<'_> {
         let track = self
             .track(x)
             .join(Track::exact(2.0f64.min(track::limit(self.dtype_of(x)))));
-        self.push(Op::Pad(pads), &[x.into(), operand], Some(track));
+        self.push(Op::Pad(Pad(pads)), &[x.into(), operand], Some(track));
     }
 
     pub(super) fn cat(&mut self) {
@@ -174,7 +178,7 @@ impl Generator<'_> {
             });
         }
         let args: Vec<Operand> = parts.iter().map(|&v| v.into()).collect();
-        let op = Op::Cat { dim };
+        let op = Op::Cat(Cat { dim });
         let Ok((_, dtype)) = op.infer(&self.program.graph.metas(&args)) else {
             return;
         };
@@ -210,7 +214,7 @@ impl Generator<'_> {
                 true => Extent::Size(self.dim()),
                 false => Extent::Auto,
             });
-        Op::Expand(extents.collect())
+        Op::Expand(Expand(extents.collect()))
     }
 
     pub(super) fn repeat(&mut self) {
@@ -220,7 +224,7 @@ impl Generator<'_> {
         let counts = (0..rank + lead)
             .map(|_| self.rng.pick(&[1, 1, 2, 3]))
             .collect();
-        self.push(Op::Repeat(counts), &[x.into()], Some(self.track(x)));
+        self.push(Op::Repeat(Repeat(counts)), &[x.into()], Some(self.track(x)));
     }
 
     pub(super) fn gather(&mut self) {
@@ -248,7 +252,7 @@ impl Generator<'_> {
         }
         let index = self.indices(&own, shape[dim]);
         self.push(
-            Op::Gather { dim },
+            Op::Gather(Gather { dim }),
             &[x.into(), index.into()],
             Some(self.track(x)),
         );
@@ -276,7 +280,7 @@ impl Generator<'_> {
             args.push(self.indices(&own, shape[axis as usize]).into());
         }
         let at = self.rng.below(rank - axes.len() + 1);
-        self.push(Op::Index { axes, at }, &args, Some(self.track(x)));
+        self.push(Op::Index(Index { axes, at }), &args, Some(self.track(x)));
     }
 
     /// Appends an operator and gives its value, if it was.
@@ -310,11 +314,13 @@ impl Generator<'_> {
         let span = (len - 1) * step + 1;
         let mut first = || self.rng.below(shape[dim] - span + 1) as isize;
         let (from, to) = (first(), first());
-        let slice = |start: isize| Op::Slice {
-            dim,
-            start,
-            end: start + span as isize,
-            step,
+        let slice = |start: isize| {
+            Op::Slice(Slice {
+                dim,
+                start,
+                end: start + span as isize,
+                step,
+            })
         };
         let track = Some(self.track(x));
         let mut source = self.pushed(slice(from), &[x.into()], track)?;
@@ -334,27 +340,27 @@ impl Generator<'_> {
             let len = 1 + self.rng.below(size);
             let start = self.rng.below(size - len + 1) as isize;
             let from = self.rng.below(size - len + 1) as isize;
-            let narrow = Op::Narrow {
+            let narrow = Op::Narrow(Narrow {
                 dim,
                 start: from,
                 len,
-            };
+            });
             let cut = self.pushed(narrow, &[source.into()], Some(self.track(source)))?;
-            let op = Op::SliceAssign {
+            let op = Op::SliceAssign(SliceAssign {
                 dim,
                 start,
                 end: start + len as isize,
                 step: 1,
-            };
+            });
             let track = self.track(part).join(self.track(cut));
             source = self.pushed(op, &[part.into(), cut.into()], Some(track))?;
         }
-        let op = Op::SliceAssign {
+        let op = Op::SliceAssign(SliceAssign {
             dim,
             start: to,
             end: to + span as isize,
             step,
-        };
+        });
         let track = self.track(x).join(self.track(source));
         self.pushed(op, &[x.into(), source.into()], Some(track))
     }
@@ -389,12 +395,12 @@ impl Generator<'_> {
         };
         let track = self.track(x).join(self.track(source));
         self.push(
-            Op::SliceAssign {
+            Op::SliceAssign(SliceAssign {
                 dim,
                 start,
                 end,
                 step,
-            },
+            }),
             &[x.into(), source.into()],
             Some(track),
         );

@@ -2,6 +2,7 @@
 
 use super::Generator;
 use crate::common::track::{self, Track, epsilon};
+use ferrotrace_kernels::op::{Expand, Permute, Reduce};
 use ferrotrace_kernels::{Extent, Op, ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
 
@@ -38,7 +39,7 @@ impl Generator<'_> {
         if self.rng.chance(25) {
             let mut order: Vec<u8> = (0..shape.rank() as u8).collect();
             order.swap(shape.rank() - 1, shape.rank() - 2);
-            self.push(Op::Permute(order.into()), &[x.into()], Some(t));
+            self.push(Op::Permute(Permute(order.into())), &[x.into()], Some(t));
             x = self.last();
             shape = self.shape_of(x);
         }
@@ -90,16 +91,16 @@ impl Generator<'_> {
             let (dtype, precision) = (DType::F32, self.limits.precision);
             let track = track::reduce(kind, self.track(x), k, dtype, dtype, precision);
             let (mask, keepdim) = (2, self.rng.chance(50));
-            let op = Op::Reduce {
+            let op = Op::Reduce(Reduce {
                 kind,
                 mask,
                 keepdim,
-            };
+            });
             return self.push(op, &[x.into()], track);
         }
         let y = self.rows(n, k);
         self.push(
-            Op::Permute([1, 0].into_iter().collect()),
+            Op::Permute(Permute([1, 0].into_iter().collect())),
             &[y.into()],
             Some(self.track(y)),
         );
@@ -114,7 +115,7 @@ impl Generator<'_> {
             return self.numbers(&[m, k], DType::F32);
         }
         let x = self.numbers(&[m, 1], DType::F32);
-        let op = Op::Expand([m, k].map(Extent::Size).into_iter().collect());
+        let op = Op::Expand(Expand([m, k].map(Extent::Size).into_iter().collect()));
         self.push(op, &[x.into()], Some(self.track(x)));
         self.last()
     }

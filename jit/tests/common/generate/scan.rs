@@ -3,6 +3,7 @@
 use super::Generator;
 use crate::common::track::{self, Track};
 use ferrotrace_jit::Precision;
+use ferrotrace_kernels::op::Scan;
 use ferrotrace_kernels::{Op, ReduceKind, ScanKind};
 
 impl Generator<'_> {
@@ -19,7 +20,7 @@ impl Generator<'_> {
         };
         let dim = self.rng.below(shape.rank().max(1));
         let n = if shape.rank() == 0 { 1 } else { shape[dim] };
-        let op = Op::Scan { kind, dim };
+        let op = Op::Scan(Scan { kind, dim });
         let Ok((_, to)) = op.infer(&self.program.graph.metas(&[x.into()])) else {
             return;
         };

@@ -2,6 +2,7 @@
 
 use super::Generator;
 use crate::common::track::{Track, epsilon};
+use ferrotrace_kernels::op::{Index, IndexPut, Scatter};
 use ferrotrace_kernels::{Op, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::DType;
 use smallvec::SmallVec;
@@ -74,11 +75,11 @@ impl Generator<'_> {
         if dtype == DType::Bool && mode == ScatterMode::Mean {
             return;
         }
-        let op = Op::Scatter {
+        let op = Op::Scatter(Scatter {
             dim,
             mode,
             include_self: self.rng.chance(80),
-        };
+        });
         let track = self.joined(x, src, own.get(dim).copied().unwrap_or(1));
         self.push(op, &[x.into(), index.into(), src.into()], track);
     }
@@ -106,10 +107,10 @@ impl Generator<'_> {
             indices.push(self.indices(&own, shape[axis as usize]).into());
         }
         let at = self.rng.below(rank - axes.len() + 1);
-        let read = Op::Index {
+        let read = Op::Index(Index {
             axes: axes.clone(),
             at,
-        };
+        });
         let args: Vec<Operand> = std::iter::once(x.into()).chain(indices.clone()).collect();
         let Ok((region, _)) = read.infer(&self.program.graph.metas(&args)) else {
             return;
@@ -124,11 +125,11 @@ impl Generator<'_> {
         };
         let src = self.source(&region[drop..], dtype);
         let track = self.joined(x, src, block[0] * block[1]);
-        let op = Op::IndexPut {
+        let op = Op::IndexPut(IndexPut {
             axes,
             at,
             accumulate: self.rng.chance(60),
-        };
+        });
         let args: Vec<Operand> = [x.into(), src.into()].into_iter().chain(indices).collect();
         self.push(op, &args, track);
     }

@@ -5,6 +5,9 @@ pub mod oracle;
 use super::rng::Rng;
 use super::window;
 use ferrotrace_jit::{Graph, Precision};
+use ferrotrace_kernels::op::{
+    ArgSort, Cast, Cat, Flatten, Flip, Linear, Permute, Reduce, Scan, Slice, Sort,
+};
 use ferrotrace_kernels::{
     Array, BinaryOp, Composite, Op, OpBuilder, Operand, ReduceKind, ScanKind, UnaryOp, ValueId,
 };
@@ -190,7 +193,7 @@ impl Generator {
                 ];
                 let to = self.rng.pick(&all);
                 let from = self.value(DType::is_float).unwrap_or(x);
-                self.push(Op::Cast(to), &[from.into()]);
+                self.push(Op::Cast(Cast(to)), &[from.into()]);
             }
             14 | 15 => {
                 if let Some(m) = self.value(|d| d == DType::Bool) {
@@ -205,33 +208,36 @@ impl Generator {
                 let keepdim = self.rng.chance(80);
                 let mask = 1 << dim;
                 self.push(
-                    Op::Reduce {
+                    Op::Reduce(Reduce {
                         kind,
                         mask,
                         keepdim,
-                    },
+                    }),
                     &[x.into()],
                 );
             }
             21 if rank > 0 => {
                 use ScanKind::*;
                 let kind = self.rng.pick(&[Sum, Max, Min, ArgMax, ArgMin]);
-                self.push(Op::Scan { kind, dim }, &[x.into()]);
+                self.push(Op::Scan(Scan { kind, dim }), &[x.into()]);
             }
             22 if rank > 0 => {
                 let descending = self.rng.chance(50);
                 let op = match self.rng.chance(50) {
-                    true => Op::Sort { dim, descending },
-                    false => Op::ArgSort { dim, descending },
+                    true => Op::Sort(Sort { dim, descending }),
+                    false => Op::ArgSort(ArgSort { dim, descending }),
                 };
                 self.push(op, &[x.into()]);
             }
-            23 if rank == 2 => self.push(Op::Permute([1, 0].into_iter().collect()), &[x.into()]),
+            23 if rank == 2 => self.push(
+                Op::Permute(Permute([1, 0].into_iter().collect())),
+                &[x.into()],
+            ),
             24 => self.push(
-                Op::Flatten {
+                Op::Flatten(Flatten {
                     start: 0,
                     end: rank.saturating_sub(1),
-                },
+                }),
                 &[x.into()],
             ),
             25 if rank > 0 => {
@@ -239,24 +245,24 @@ impl Generator {
                 let step = 1 + self.rng.below(2);
                 let end = isize::MAX;
                 self.push(
-                    Op::Slice {
+                    Op::Slice(Slice {
                         dim,
                         start,
                         end,
                         step,
-                    },
+                    }),
                     &[x.into()],
                 );
             }
-            26 if rank > 0 => self.push(Op::Flip { mask: 1 << dim }, &[x.into()]),
+            26 if rank > 0 => self.push(Op::Flip(Flip { mask: 1 << dim }), &[x.into()]),
             27 if rank > 0 => {
                 let y = self.half();
-                self.push(Op::Cat { dim }, &[x.into(), y.into()]);
+                self.push(Op::Cat(Cat { dim }), &[x.into(), y.into()]);
             }
             28 => self.push(Op::Composite(Composite::Frac), &[x.into()]),
             29 if rank == 2 && shape[1] <= 64 => {
                 let (w, b) = (self.input(&[3, shape[1]]), self.input(&[3]));
-                let op = Op::Composite(Composite::Linear { bias: true });
+                let op = Op::Composite(Composite::Linear(Linear { bias: true }));
                 self.push(op, &[x.into(), w.into(), b.into()]);
             }
             _ => {}

@@ -7,6 +7,7 @@
 use super::super::{buffer_of, difference, values};
 use super::Program;
 use ferrotrace_jit::{Graph, NodeOp};
+use ferrotrace_kernels::op::{ArgSort, Cast, Cat, Linear, Reduce, Scan, Sort};
 use ferrotrace_kernels::ops::view::view_map;
 use ferrotrace_kernels::{
     Array, BinaryOp, Composite, Op, Operand, ReduceKind, ScanKind, UnaryOp, ValueId,
@@ -120,13 +121,13 @@ fn rounding(graph: &Graph) -> Vec<bool> {
                 let compares = matches!(op, Eq | Ne | Lt | Le | Gt | Ge);
                 compares || matches!(op, FloorDiv | Mod | Fmod | LogicalAnd | LogicalOr)
             }
-            Op::Cast(_) | Op::Sort { .. } | Op::ArgSort { .. } => true,
-            Op::Reduce { kind, .. } => {
+            Op::Cast(_) | Op::Sort(_) | Op::ArgSort(_) => true,
+            Op::Reduce(Reduce { kind, .. }) => {
                 use ReduceKind::*;
                 matches!(kind, ArgMax | ArgMin | Any | All)
             }
-            Op::Scan { kind, .. } => matches!(kind, ScanKind::ArgMax | ScanKind::ArgMin),
-            Op::Composite(op) => matches!(op, Composite::Frac | Composite::CountNonzero { .. }),
+            Op::Scan(Scan { kind, .. }) => matches!(kind, ScanKind::ArgMax | ScanKind::ArgMin),
+            Op::Composite(op) => matches!(op, Composite::Frac | Composite::CountNonzero(_)),
             _ => false,
         };
         rounds[v] |= matches!(op, Op::Cast(_));
@@ -242,13 +243,13 @@ fn operator(graph: &Graph, id: ValueId, op: &Op, all: &[Known]) -> Known {
         Op::Unary(op) => each(&|i| unary(*op, element(0, i))),
         Op::Binary(op) => each(&|i| binary(*op, element(0, i), element(1, i))),
         Op::Where => each(&|i| element(if element(0, i) != 0.0 { 1 } else { 2 }, i)),
-        Op::Cast(to) => each(&|i| match element(0, i) {
+        Op::Cast(Cast(to)) => each(&|i| match element(0, i) {
             x if *to == DType::Bool => f64::from(x != 0.0),
             x if to.is_int() => x.trunc(),
             x => x,
         }),
         Op::Composite(Composite::Frac) => each(&|i| element(0, i).fract()),
-        Op::Composite(Composite::Linear { bias: true }) => {
+        Op::Composite(Composite::Linear(Linear { bias: true })) => {
             let ((_, x), (w, weights), (_, bias)) = (of(0), of(1), of(2));
             let k = w[1];
             let mut exact = true;
@@ -265,13 +266,13 @@ fn operator(graph: &Graph, id: ValueId, op: &Op, all: &[Known]) -> Known {
                 counts: exact,
             }
         }
-        Op::Reduce { kind, mask, .. } => lines(of(0), *mask, node.shape.numel(), &|line| {
+        Op::Reduce(Reduce { kind, mask, .. }) => lines(of(0), *mask, node.shape.numel(), &|line| {
             reduced(*kind, line)
         }),
-        Op::Scan { kind, dim } => scanned(of(0), *kind, *dim),
-        Op::Sort { dim, descending } => sorted(of(0), (*dim, *descending), false),
-        Op::ArgSort { dim, descending } => sorted(of(0), (*dim, *descending), true),
-        Op::Cat { dim } => each(&|i| {
+        Op::Scan(Scan { kind, dim }) => scanned(of(0), *kind, *dim),
+        Op::Sort(Sort { dim, descending }) => sorted(of(0), (*dim, *descending), false),
+        Op::ArgSort(ArgSort { dim, descending }) => sorted(of(0), (*dim, *descending), true),
+        Op::Cat(Cat { dim }) => each(&|i| {
             let mut inner = i.to_vec();
             for which in 0..node.args.len() {
                 let (shape, data) = of(which);

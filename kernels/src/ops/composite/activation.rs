@@ -1,9 +1,14 @@
 //! Functions of one element, some with a number beside it.
 
 use super::build::{float, in_float, operand, value};
-use crate::ops::Inferred;
-use crate::{ArgMeta, BinaryOp, Composite, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId};
-use ferrotrace_runtime::{Error, Result, Scalar};
+use super::{Definition, infer_by_definition, run_definition};
+use crate::eager::Arg;
+use crate::op::operator::{Inferred, Operator};
+use crate::op::text::{Line, Named};
+use crate::{
+    ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, Sizes, UnaryOp, ValueId,
+};
+use ferrotrace_runtime::{DType, Result, Scalar, Shape};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 /// α and λ of selu (Klambauer et al., Self-Normalizing Neural Networks, 2017).
@@ -13,40 +18,270 @@ const SELU_SCALE: f64 = 1.0507009873554805;
 /// Beyond it softplus is the identity.
 const SOFTPLUS_THRESHOLD: f64 = 20.0;
 
-pub(super) fn decompose(
-    op: &Composite,
-    b: &mut dyn OpBuilder,
-    args: &[Operand],
-) -> Result<ValueId> {
-    let x = value(args, 0)?;
-    match op {
-        // Exact in every dtype, integers included.
-        Composite::Hardtanh => clip(b, x, -1, 1),
-        Composite::Relu6 => clip(b, x, 0, 6),
-        Composite::Frac => {
-            let whole = b.unary(UnaryOp::Trunc, x)?;
-            b.sub(x, whole)
+/// A function of elements at the same place, without attributes: operands x, then tensors or numbers.
+#[derive(Debug)]
+pub struct Function {
+    name: &'static str,
+    /// See [`Operator::is_light`].
+    light: bool,
+    /// The operand where the result jumps.
+    jumps: Option<usize>,
+    rule: Rule,
+    define: fn(&mut dyn OpBuilder, &[Operand]) -> Result<ValueId>,
+}
+
+/// The shape and dtype of a [`Function`]'s result.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    /// The shape of x, and its dtype or F32, where so many numbers follow it.
+    Float(usize),
+    /// The shape and dtype that the definition gives.
+    Defined,
+}
+
+impl Function {
+    /// A function of x and so many numbers, which is defined on floats.
+    const fn of_float(
+        name: &'static str,
+        numbers: usize,
+        define: fn(&mut dyn OpBuilder, &[Operand]) -> Result<ValueId>,
+    ) -> Function {
+        Function {
+            name,
+            light: false,
+            jumps: None,
+            rule: Rule::Float(numbers),
+            define,
         }
-        Composite::LeakyRelu | Composite::Elu | Composite::Celu => {
-            let a = operand(args, 1)?;
-            in_float(b, x, |b, x| with_number(op, b, x, a))
+    }
+
+    /// A function that is light, with the rule of its definition.
+    pub(super) const fn light(
+        name: &'static str,
+        define: fn(&mut dyn OpBuilder, &[Operand]) -> Result<ValueId>,
+    ) -> Function {
+        Function {
+            name,
+            light: true,
+            jumps: None,
+            rule: Rule::Defined,
+            define,
         }
-        _ => in_float(b, x, |b, x| plain(op, b, x)),
+    }
+
+    /// This function, said to be light.
+    const fn made_light(self) -> Function {
+        Function {
+            light: true,
+            ..self
+        }
+    }
+
+    /// This function, said to jump where x passes some number.
+    pub(super) const fn jumping(self) -> Function {
+        Function {
+            jumps: Some(0),
+            ..self
+        }
     }
 }
 
-/// The direct rule: `x`'s shape, and its dtype or F32. `None` where the decomposition is the rule.
-pub(super) fn infer(op: &Composite, args: &[ArgMeta<'_>]) -> Option<Inferred> {
-    use Composite::*;
-    match op {
-        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardswish | Hardsigmoid
-        | LogSigmoid | Selu => {}
-        LeakyRelu | Elu | Celu if matches!(args.get(1), Some(ArgMeta::Scalar(_))) => {}
-        _ => return None,
+impl Operator for Function {
+    fn name(&self) -> &'static str {
+        self.name
     }
-    let (shape, dtype) = args.first()?.tensor()?;
-    Some(Ok((shape.clone(), float(dtype))))
+
+    fn attributes(&self) -> Vec<Named> {
+        Vec::new()
+    }
+
+    /// The list of composites finds functions by their names.
+    fn read(_: &str, _: &Line<'_>) -> Result<Option<Function>> {
+        Ok(None)
+    }
+
+    fn class(&self) -> Class {
+        Class::Pointwise
+    }
+
+    fn is_light(&self) -> bool {
+        self.light
+    }
+
+    fn jumps(&self, operand: usize) -> bool {
+        self.jumps == Some(operand)
+    }
+
+    fn work(&self, of: &Sizes<'_>) -> u64 {
+        of.elements()
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        let is_number = |arg: &ArgMeta<'_>| matches!(arg, ArgMeta::Scalar(_));
+        let direct = match self.rule {
+            Rule::Float(numbers) => args.get(1..=numbers).filter(|of| of.iter().all(is_number)),
+            Rule::Defined => None,
+        };
+        match (direct, args.first().and_then(ArgMeta::tensor)) {
+            (Some(_), Some((shape, dtype))) => Ok((shape.clone(), float(dtype))),
+            _ => infer_by_definition(self, args),
+        }
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_definition(self, args, shape, dtype)
+    }
 }
+
+impl Definition for Function {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        (self.define)(b, args)
+    }
+}
+
+/// x·Φ(x).
+pub(super) const GELU: Function = Function::of_float("gelu", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let z = b.mul(x, FRAC_1_SQRT_2)?;
+        let t = b.unary(UnaryOp::Erf, z)?;
+        half_of(b, x, t)
+    })
+});
+
+/// The tanh form of gelu.
+pub(super) const GELU_TANH: Function = Function::of_float("gelu_tanh", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let square = b.unary(UnaryOp::Square, x)?;
+        let cube = b.mul(square, x)?;
+        let bend = b.mul(cube, 0.044715)?;
+        let sum = b.add(x, bend)?;
+        let z = b.mul(sum, FRAC_2_PI.sqrt())?;
+        let t = b.unary(UnaryOp::Tanh, z)?;
+        half_of(b, x, t)
+    })
+});
+
+/// x·σ(x).
+pub(super) const SILU: Function = Function::of_float("silu", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let gate = b.unary(UnaryOp::Sigmoid, x)?;
+        b.mul(x, gate)
+    })
+});
+
+/// x·tanh(softplus(x)).
+pub(super) const MISH: Function = Function::of_float("mish", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let soft = softplus(b, x)?;
+        let gate = b.unary(UnaryOp::Tanh, soft)?;
+        b.mul(x, gate)
+    })
+});
+
+/// log(1 + eˣ), linear beyond 20.
+pub(super) const SOFTPLUS: Function = Function::of_float("softplus", 0, |b, args| {
+    in_float(b, value(args, 0)?, softplus)
+});
+
+/// x / (1 + |x|).
+pub(super) const SOFTSIGN: Function = Function::of_float("softsign", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let abs = b.unary(UnaryOp::Abs, x)?;
+        let below = b.add(abs, 1.0)?;
+        b.div(x, below)
+    })
+})
+.made_light();
+
+/// x·clamp(x + 3, 0, 6) / 6.
+pub(super) const HARDSWISH: Function = Function::of_float("hardswish", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let gate = shifted_clip(b, x)?;
+        let product = b.mul(x, gate)?;
+        b.div(product, 6.0)
+    })
+})
+.made_light();
+
+/// clamp(x + 3, 0, 6) / 6.
+pub(super) const HARDSIGMOID: Function = Function::of_float("hardsigmoid", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let gate = shifted_clip(b, x)?;
+        b.div(gate, 6.0)
+    })
+})
+.made_light();
+
+/// log σ(x).
+pub(super) const LOG_SIGMOID: Function = Function::of_float("logsigmoid", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let least = b.binary(BinaryOp::Minimum, x, 0.0)?;
+        let tail = log1p_exp_neg_abs(b, x)?;
+        b.sub(least, tail)
+    })
+});
+
+/// The self-normalising elu.
+pub(super) const SELU: Function = Function::of_float("selu", 0, |b, args| {
+    in_float(b, value(args, 0)?, |b, x| {
+        let greater = b.binary(BinaryOp::Gt, x, 0.0)?;
+        let rest = b.select(greater, 0.0, x)?;
+        let e = b.unary(UnaryOp::Expm1, rest)?;
+        let below = b.mul(e, SELU_ALPHA * SELU_SCALE)?;
+        let above = b.mul(x, SELU_SCALE)?;
+        b.select(greater, above, below)
+    })
+});
+
+/// x or a·x: operands x, a.
+pub(super) const LEAKY_RELU: Function = Function::of_float("leaky_relu", 1, |b, args| {
+    let (x, a) = (value(args, 0)?, operand(args, 1)?);
+    in_float(b, x, |b, x| {
+        let greater = b.binary(BinaryOp::Gt, x, Operand::Const(Scalar::Int(0)))?;
+        let below = b.mul(x, a)?;
+        b.select(greater, x, below)
+    })
+})
+.made_light();
+
+/// x or a(eˣ − 1): operands x, a.
+pub(super) const ELU: Function = Function::of_float("elu", 1, |b, args| {
+    let (x, a) = (value(args, 0)?, operand(args, 1)?);
+    in_float(b, x, |b, x| {
+        above_or(b, x, 0.0, |b, x| {
+            let e = b.unary(UnaryOp::Expm1, x)?;
+            b.mul(e, a)
+        })
+    })
+});
+
+/// max(0, x) + min(0, a(e^(x/a) − 1)): operands x, a.
+pub(super) const CELU: Function = Function::of_float("celu", 1, |b, args| {
+    let (x, a) = (value(args, 0)?, operand(args, 1)?);
+    in_float(b, x, |b, x| {
+        above_or(b, x, 0.0, |b, x| {
+            let ratio = b.div(x, a)?;
+            let e = b.unary(UnaryOp::Expm1, ratio)?;
+            b.mul(e, a)
+        })
+    })
+});
+
+/// clamp(x, −1, 1), exact in every dtype, integers included.
+pub(super) const HARDTANH: Function =
+    Function::light("hardtanh", |b, args| clip(b, value(args, 0)?, -1, 1));
+
+/// min(max(x, 0), 6), exact in every dtype, integers included.
+pub(super) const RELU6: Function =
+    Function::light("relu6", |b, args| clip(b, value(args, 0)?, 0, 6));
+
+/// x − trunc(x), of x's sign.
+pub(super) const FRAC: Function = Function::light("frac", |b, args| {
+    let x = value(args, 0)?;
+    let whole = b.unary(UnaryOp::Trunc, x)?;
+    b.sub(x, whole)
+})
+.jumping();
 
 /// min(max(x, lo), hi), which passes NaN on.
 fn clip(b: &mut dyn OpBuilder, x: ValueId, lo: i64, hi: i64) -> Result<ValueId> {
@@ -91,92 +326,18 @@ fn half_of(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<ValueId> {
     b.mul(half, gate)
 }
 
-fn plain(op: &Composite, b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
-    match op {
-        Composite::Gelu => {
-            let z = b.mul(x, FRAC_1_SQRT_2)?;
-            let t = b.unary(UnaryOp::Erf, z)?;
-            half_of(b, x, t)
-        }
-        Composite::GeluTanh => {
-            let square = b.unary(UnaryOp::Square, x)?;
-            let cube = b.mul(square, x)?;
-            let bend = b.mul(cube, 0.044715)?;
-            let sum = b.add(x, bend)?;
-            let z = b.mul(sum, FRAC_2_PI.sqrt())?;
-            let t = b.unary(UnaryOp::Tanh, z)?;
-            half_of(b, x, t)
-        }
-        Composite::Silu => {
-            let gate = b.unary(UnaryOp::Sigmoid, x)?;
-            b.mul(x, gate)
-        }
-        Composite::Mish => {
-            let soft = softplus(b, x)?;
-            let gate = b.unary(UnaryOp::Tanh, soft)?;
-            b.mul(x, gate)
-        }
-        Composite::Softplus => softplus(b, x),
-        Composite::Softsign => {
-            let abs = b.unary(UnaryOp::Abs, x)?;
-            let below = b.add(abs, 1.0)?;
-            b.div(x, below)
-        }
-        Composite::Hardswish | Composite::Hardsigmoid => {
-            let shifted = b.add(x, 3.0)?;
-            let gate = clip(b, shifted, 0, 6)?;
-            if matches!(op, Composite::Hardsigmoid) {
-                return b.div(gate, 6.0);
-            }
-            let product = b.mul(x, gate)?;
-            b.div(product, 6.0)
-        }
-        Composite::LogSigmoid => {
-            let least = b.binary(BinaryOp::Minimum, x, 0.0)?;
-            let tail = log1p_exp_neg_abs(b, x)?;
-            b.sub(least, tail)
-        }
-        Composite::Selu => {
-            let greater = b.binary(BinaryOp::Gt, x, 0.0)?;
-            let rest = b.select(greater, 0.0, x)?;
-            let e = b.unary(UnaryOp::Expm1, rest)?;
-            let below = b.mul(e, SELU_ALPHA * SELU_SCALE)?;
-            let above = b.mul(x, SELU_SCALE)?;
-            b.select(greater, above, below)
-        }
-        other => Err(Error::internal(format!(
-            "{other:?} is no function of one element"
-        ))),
-    }
-}
-
-fn with_number(op: &Composite, b: &mut dyn OpBuilder, x: ValueId, a: Operand) -> Result<ValueId> {
-    match op {
-        Composite::LeakyRelu => {
-            let greater = b.binary(BinaryOp::Gt, x, Operand::Const(Scalar::Int(0)))?;
-            let below = b.mul(x, a)?;
-            b.select(greater, x, below)
-        }
-        Composite::Elu => above_or(b, x, 0.0, |b, x| {
-            let e = b.unary(UnaryOp::Expm1, x)?;
-            b.mul(e, a)
-        }),
-        Composite::Celu => above_or(b, x, 0.0, |b, x| {
-            let ratio = b.div(x, a)?;
-            let e = b.unary(UnaryOp::Expm1, ratio)?;
-            b.mul(e, a)
-        }),
-        other => Err(Error::internal(format!("{other:?} takes no number"))),
-    }
+/// clamp(x + 3, 0, 6).
+fn shifted_clip(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
+    let shifted = b.add(x, 3.0)?;
+    clip(b, shifted, 0, 6)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use Composite::*;
+    use crate::Composite::{self, *};
     use DType::{Bool, F16, F32, I32, I64};
-    use ferrotrace_runtime::DType;
 
     /// The error function by its series, for |x| < 3.
     fn erf(x: f64) -> f64 {

@@ -2,14 +2,63 @@
 
 use super::build::{float, promoted, transpose, value};
 use super::softmax;
+use super::{Definition, infer_by_definition};
 use crate::cpu::attention::{Extent, Mask, Matrices, attention};
 use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::matmul::View;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast};
+use crate::op::Iota;
+use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::matmul::batched;
-use crate::{Array, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use crate::{
+    ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ValueId, WEIGHTS,
+};
 use ferrotrace_runtime::{DType, Element, Error, Result, Scalar, Shape};
+
+/// Attention: operands q, k, v, mask if present.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Attention {
+    /// Whether a mask is among the operands.
+    pub mask: bool,
+    /// Whether later keys are hidden.
+    pub causal: bool,
+    /// Bits of the scale (binary64); NaN: 1/√d.
+    pub scale: u64,
+}
+
+impl Operator for Attention {
+    text!("scaled_dot_product_attention" { mask = mask, causal = causal, scale = scale as bits });
+    facts! {
+        class: Class::Library,
+        light: false,
+        jumps: false,
+        // Scores, their softmax, and the weighted sum of the values.
+        work: |_, of| {
+            let (queries, keys) = (of.numel(0) / of.last(0, 1).max(1), of.last(1, 2));
+            queries * keys * (2 * of.last(0, 1) + WEIGHTS.function + 3 + 2 * of.last(2, 1))
+        }
+    }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_by_definition(self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        let scale = f64::from_bits(self.scale);
+        run(args, self.mask, self.causal, scale, shape, dtype)
+    }
+}
+
+impl Definition for Attention {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        decompose(b, args, self.mask, self.causal, f64::from_bits(self.scale))
+    }
+
+    fn has_kernel(&self) -> bool {
+        true
+    }
+}
 
 /// softmax(q·kᵀ·scale + mask)·v over `[.., l, e]`, `[.., s, e]` and `[.., s, d]` (Vaswani et al., Attention Is All You
 /// Need, 2017).
@@ -93,17 +142,17 @@ fn causally_masked(b: &mut dyn OpBuilder, scores: ValueId) -> Result<ValueId> {
     let shape = b.shape(scores);
     let (rows, columns) = (shape[shape.rank() - 2], shape[shape.rank() - 1]);
     let row = b.push(
-        Op::Iota {
+        Op::Iota(Iota {
             shape: Shape::from([rows, 1]),
             dim: 0,
-        },
+        }),
         &[],
     )?;
     let column = b.push(
-        Op::Iota {
+        Op::Iota(Iota {
             shape: Shape::from([1, columns]),
             dim: 1,
-        },
+        }),
         &[],
     )?;
     let seen = b.binary(BinaryOp::Ge, row, column)?;
@@ -219,6 +268,7 @@ fn matrices<'a, T: Element>(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::Attention;
     use crate::Composite;
     use ferrotrace_runtime::DType::{self, *};
 
@@ -245,11 +295,11 @@ mod tests {
     }
 
     fn attention(mask: bool, causal: bool, scale: f64) -> Composite {
-        Composite::Attention {
+        Composite::Attention(Attention {
             mask,
             causal,
             scale: scale.to_bits(),
-        }
+        })
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! The builders that composites are run through, and what decompositions share.
 
 use crate::eager::{self, Arg};
-use crate::ops::{Inferred, pointwise};
+use crate::op::operator::Inferred;
+use crate::op::{Full, Permute, Reshape};
+use crate::ops::pointwise;
 use crate::{ArgMeta, Array, Extent, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
@@ -233,10 +235,10 @@ pub(super) fn tensor_of(b: &mut dyn OpBuilder, operand: Operand, dtype: DType) -
     match operand {
         Operand::Value(value) => b.cast(value, dtype),
         number => b.push(
-            Op::Full {
+            Op::Full(Full {
                 shape: Shape::scalar(),
                 dtype,
-            },
+            }),
             &[number],
         ),
     }
@@ -293,7 +295,7 @@ pub(super) fn reshape(b: &mut dyn OpBuilder, x: ValueId, dims: &[usize]) -> Resu
         return Ok(x);
     }
     let extents = dims.iter().map(|&n| Extent::Size(n)).collect();
-    b.push(Op::Reshape(extents), &[x.into()])
+    b.push(Op::Reshape(Reshape(extents)), &[x.into()])
 }
 
 /// The dimensions of `x` in the order given; `x` itself if that is theirs.
@@ -302,7 +304,7 @@ pub(super) fn permute(b: &mut dyn OpBuilder, x: ValueId, order: &[usize]) -> Res
         return Ok(x);
     }
     b.push(
-        Op::Permute(order.iter().map(|&d| d as u8).collect()),
+        Op::Permute(Permute(order.iter().map(|&d| d as u8).collect())),
         &[x.into()],
     )
 }

@@ -4,9 +4,31 @@
 //! label must be equal or 1 (which is broadcast), and equal within one operand (whose diagonal is taken).
 
 use super::build::{permute, promoted, reshape, value};
-use crate::{Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
+use super::{Definition, defined};
+use crate::op::operator::{Operator, facts, text};
+use crate::op::{Diagonal, Squeeze, Unsqueeze};
+use crate::{Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result};
 use smallvec::SmallVec;
+
+/// An Einstein sum; explicit or implicit output, repeated labels, ellipsis.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Einsum {
+    /// The equation, without blanks.
+    pub equation: Box<str>,
+}
+
+impl Operator for Einsum {
+    text!("einsum" { equation });
+    facts! { class: Class::Library, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for Einsum {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        einsum(b, args, &self.equation)
+    }
+}
 
 /// A letter's ASCII code, or the number of an ellipsis dimension, below the codes of letters.
 type Label = u8;
@@ -174,11 +196,11 @@ impl Term {
                 )));
             }
             self.value = b.push(
-                Op::Diagonal {
+                Op::Diagonal(Diagonal {
                     offset: 0,
                     a: i,
                     b: j,
-                },
+                }),
                 &[self.value.into()],
             )?;
             self.labels.remove(j);
@@ -196,7 +218,7 @@ impl Term {
             .filter(broadcast)
             .fold(0, |mask, d| mask | 1u64 << d);
         if mask != 0 {
-            self.value = b.push(Op::Squeeze { mask }, &[self.value.into()])?;
+            self.value = b.push(Op::Squeeze(Squeeze { mask }), &[self.value.into()])?;
             let mut d = 0;
             self.labels.retain(|_| {
                 d += 1;
@@ -231,7 +253,7 @@ impl Term {
             .enumerate()
             .filter(|(_, l)| self.at(**l).is_none())
         {
-            value = b.push(Op::Unsqueeze { dim: d }, &[value.into()])?;
+            value = b.push(Op::Unsqueeze(Unsqueeze { dim: d }), &[value.into()])?;
         }
         Ok(value)
     }
@@ -358,15 +380,16 @@ pub(super) fn einsum(b: &mut dyn OpBuilder, args: &[Operand], equation: &str) ->
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::Einsum;
     use crate::Composite;
     use crate::eager::Arg;
     use ferrotrace_runtime::DType::{self, *};
     use std::collections::BTreeMap;
 
     fn op(equation: &str) -> Composite {
-        Composite::Einsum {
+        Composite::Einsum(Einsum {
             equation: equation.into(),
-        }
+        })
     }
 
     /// The sum by one loop over all labels; `equation` names every dimension by a letter. Returns shape and elements.

@@ -3,10 +3,122 @@
 use super::activation::log1p_exp_neg_abs;
 use super::arrange;
 use super::build::{all_dims, float, operand, promoted, tensor_of, value};
+use super::{Definition, defined};
+use crate::op::operator::Operator;
+use crate::op::text::{Line, Named, Value};
+use crate::op::{Gather, Squeeze, Unsqueeze};
 use crate::{
-    BinaryOp, Loss, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, Reduction, UnaryOp, ValueId,
+    BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, Sizes, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+
+/// What a loss is of one element, or of one sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Loss {
+    /// (x − t)².
+    Mse,
+    /// The Huber-like loss: operands x, t, beta.
+    SmoothL1,
+    /// eᵗ-free KL terms: operands log-probabilities x, probabilities t.
+    KlDiv,
+    /// `−x[class]`: operands log-probabilities (classes in dimension 1), class indices.
+    Nll,
+    /// Cross entropy of logits with class indices or probabilities.
+    CrossEntropy,
+    /// Binary cross entropy of logits.
+    BceWithLogits,
+}
+
+const LOSSES: [Loss; 6] = [
+    Loss::Mse,
+    Loss::SmoothL1,
+    Loss::KlDiv,
+    Loss::Nll,
+    Loss::CrossEntropy,
+    Loss::BceWithLogits,
+];
+
+/// What becomes of the losses of the elements (or samples).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// They stay.
+    None,
+    /// Their sum.
+    Sum,
+    /// Their mean: the loss without `_reduced`.
+    Mean,
+}
+
+/// A loss of x and t, and what becomes of those of elements or samples.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ReducedLoss {
+    /// The loss.
+    pub loss: Loss,
+    /// What becomes of them.
+    pub reduction: Reduction,
+}
+
+impl Operator for ReducedLoss {
+    fn name(&self) -> &'static str {
+        name(self.loss)
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        match self.reduction {
+            Reduction::Mean => Vec::new(),
+            other => vec![("reduction", other.write())],
+        }
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<ReducedLoss>> {
+        let Some(loss) = LOSSES.into_iter().find(|&loss| self::name(loss) == name) else {
+            return Ok(None);
+        };
+        let reduction = match line.has("reduction") {
+            true => line.value("reduction")?,
+            false => Reduction::Mean,
+        };
+        Ok(Some(ReducedLoss { loss, reduction }))
+    }
+
+    fn class(&self) -> Class {
+        match (self.reduction, self.loss) {
+            (Reduction::Sum | Reduction::Mean, _) => Class::Reduce,
+            (Reduction::None, Loss::CrossEntropy) => Class::Reduce,
+            (Reduction::None, Loss::Nll) => Class::Gather,
+            (Reduction::None, Loss::Mse | Loss::SmoothL1 | Loss::KlDiv | Loss::BceWithLogits) => {
+                Class::Pointwise
+            }
+        }
+    }
+
+    fn is_light(&self) -> bool {
+        false
+    }
+
+    fn jumps(&self, _: usize) -> bool {
+        false
+    }
+
+    fn work(&self, of: &Sizes<'_>) -> u64 {
+        of.elements()
+    }
+
+    defined!();
+}
+
+impl Definition for ReducedLoss {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        decompose(self.loss, self.reduction, b, args)
+    }
+
+    fn told(&self, index: i64, size: usize) -> i64 {
+        match self.loss {
+            Loss::Nll | Loss::CrossEntropy => arrange::class_given(index, size),
+            Loss::Mse | Loss::SmoothL1 | Loss::KlDiv | Loss::BceWithLogits => index,
+        }
+    }
+}
 
 /// The operands x and t in the dtype of their arithmetic, and the dtype of the result.
 fn pair(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, ValueId, DType)> {
@@ -94,7 +206,7 @@ fn separate(b: &mut dyn OpBuilder, losses: &Losses) -> Result<ValueId> {
     match losses.classes {
         None => Ok(values),
         Some(dim) if b.shape(values)[dim] == 1 => {
-            b.push(Op::Squeeze { mask: 1 << dim }, &[values.into()])
+            b.push(Op::Squeeze(Squeeze { mask: 1 << dim }), &[values.into()])
         }
         Some(dim) => b.reduce(ReduceKind::Sum, values, 1 << dim, false),
     }
@@ -213,16 +325,16 @@ fn at_classes(b: &mut dyn OpBuilder, x: ValueId, t: ValueId) -> Result<(ValueId,
         )));
     }
     let n = shape[dim];
-    let index = b.push(Op::Unsqueeze { dim }, &[t.into()])?;
+    let index = b.push(Op::Unsqueeze(Unsqueeze { dim }), &[t.into()])?;
     if b.dtype(t) == DType::U8 {
-        let taken = b.push(Op::Gather { dim }, &[x.into(), index.into()])?;
+        let taken = b.push(Op::Gather(Gather { dim }), &[x.into(), index.into()])?;
         return Ok((taken, None));
     }
     let index = b.cast(index, DType::I64)?;
     let ignored = b.binary(BinaryOp::Eq, index, IGNORED)?;
     let index = arrange::classes(b, index, n)?;
     let index = b.select(ignored, 0i64, index)?;
-    let taken = b.push(Op::Gather { dim }, &[x.into(), index.into()])?;
+    let taken = b.push(Op::Gather(Gather { dim }), &[x.into(), index.into()])?;
     Ok((taken, Some(ignored)))
 }
 
@@ -299,6 +411,7 @@ fn cross_entropy(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<Losses> {
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::ReducedLoss;
     use crate::Composite;
     use crate::Loss::{self, *};
     use crate::Reduction::Mean;
@@ -307,7 +420,11 @@ mod tests {
     const NAN: f64 = f64::NAN;
 
     fn loss(of: Loss) -> Composite {
-        Composite::Loss(of, Mean)
+        let reduction = Mean;
+        Composite::Loss(ReducedLoss {
+            loss: of,
+            reduction,
+        })
     }
 
     fn average(values: impl IntoIterator<Item = f64>) -> [f64; 1] {

@@ -8,184 +8,156 @@
 //! Half-precision operands are taken to F32 first and the result rounded once, except where an operator is of one
 //! rounding anyway. Functions of floats take integers and truth values as F32.
 
-mod activation;
-mod arrange;
-mod attention;
+pub(crate) mod activation;
+pub(crate) mod arrange;
+pub(crate) mod attention;
 mod build;
-mod einsum;
-mod loss;
-mod norm;
-mod product;
-mod random;
-mod reduction;
-mod softmax;
-mod ternary;
+pub(crate) mod einsum;
+pub(crate) mod loss;
+pub(crate) mod norm;
+pub(crate) mod product;
+pub(crate) mod random;
+pub(crate) mod reduction;
+pub(crate) mod softmax;
+pub(crate) mod ternary;
 #[cfg(test)]
 mod testing;
 
-use super::Inferred;
 use crate::eager::Arg;
-use crate::{ArgMeta, Array, Composite, Loss, OpBuilder, Operand, ValueId};
+use crate::op::operator::{Inferred, Operator, operators};
+use crate::{ArgMeta, Array, OpBuilder, Operand, ValueId};
 use build::{Recorder, ShapeBuilder};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
 
-/// Builds the operator from others.
-///
-/// The result may be an operand itself where the operator changes nothing (a roll by 0, dropout of nothing).
-///
-/// # Errors
-/// The operands do not fit the operator: the error names what is wrong (shape, dtype, dimension, argument).
-pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
-    use Composite::*;
-    match op {
-        Gelu | GeluTanh | Silu | Mish | Softplus | Softsign | Hardtanh | Hardswish
-        | Hardsigmoid | LogSigmoid | Relu6 | LeakyRelu | Elu | Selu | Celu | Frac => {
-            activation::decompose(op, b, args)
-        }
-        Clamp => ternary::clamp(b, args),
-        Lerp => ternary::lerp(b, args),
-        Addcmul => ternary::addcmul(b, args),
-        Addcdiv => ternary::addcdiv(b, args),
-        NanToNum => ternary::nan_to_num(b, args),
-        Dropout { p } => random::dropout(b, args, f64::from_bits(*p)),
-        Softmax { dim } => softmax::softmax(b, args, *dim),
-        LogSoftmax { dim } => softmax::log_softmax(b, args, *dim),
-        LogSumExp { mask, keepdim } => softmax::logsumexp(b, args, *mask, *keepdim),
-        Var {
-            mask,
-            keepdim,
-            correction,
-            root,
-        } => reduction::var(b, args, *mask, *keepdim, *correction, *root),
-        Norm { p, mask, keepdim } => reduction::norm(b, args, f64::from_bits(*p), *mask, *keepdim),
-        CountNonzero { mask, keepdim } => reduction::count_nonzero(b, args, *mask, *keepdim),
-        LayerNorm { n, weight, bias } => norm::layer_norm(b, args, *n, *weight, *bias),
-        RmsNorm { n, weight } => norm::rms_norm(b, args, *n, *weight),
-        GroupNorm {
-            groups,
-            weight,
-            bias,
-        } => norm::group_norm(b, args, *groups, *weight, *bias),
-        BatchNorm { weight, bias } => norm::batch_norm(b, args, *weight, *bias),
-        Linear { bias } => product::linear(b, args, *bias),
-        ConvBias(spec) => product::conv_bias(b, args, spec),
-        Einsum { equation } => einsum::einsum(b, args, equation),
-        Attention {
-            mask,
-            causal,
-            scale,
-        } => attention::decompose(b, args, *mask, *causal, f64::from_bits(*scale)),
-        Triangle { k, upper } => arrange::triangle(b, args, *k, *upper),
-        Roll { shift, dim } => arrange::roll(b, args, *shift, *dim),
-        OneHot { n } => arrange::one_hot(b, args, *n),
-        Loss(loss, reduction) => loss::decompose(*loss, *reduction, b, args),
+/// What an operator that is defined by others answers beside what every operator does.
+pub trait Definition: Operator {
+    /// Builds the operator from others. The result may be an operand itself where the operator changes nothing (a roll
+    /// by 0, dropout of nothing).
+    ///
+    /// # Errors
+    /// The operands do not fit the operator: the error names what is wrong (shape, dtype, dimension, argument).
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId>;
+
+    /// Whether one ready-made kernel of the CPU does the whole with less memory than the definition: it is not taken
+    /// apart there.
+    fn has_kernel(&self) -> bool {
+        false
+    }
+
+    /// An index that the definition finds out of range, as the program gave it.
+    fn told(&self, index: i64, _size: usize) -> i64 {
+        index
     }
 }
 
-/// The shape and dtype of the result: a direct rule for what is recorded most, else the decomposition run on shapes.
-///
-/// # Errors
-/// Those of [`decompose`].
-pub fn infer(op: &Composite, args: &[ArgMeta<'_>]) -> Inferred {
-    let direct = match op {
-        Composite::Softmax { dim } | Composite::LogSoftmax { dim } => {
-            Some(softmax::infer(*dim, args))
+operators! {
+    /// Operators defined by a decomposition into others.
+    pub enum Composite: Definition {
+        values {
+            Dropout(random::Dropout),
+            Softmax(softmax::Softmax),
+            LogSoftmax(softmax::LogSoftmax),
+            LogSumExp(softmax::LogSumExp),
+            Var(reduction::Var),
+            Norm(reduction::Norm),
+            CountNonzero(reduction::CountNonzero),
+            LayerNorm(norm::LayerNorm),
+            RmsNorm(norm::RmsNorm),
+            GroupNorm(norm::GroupNorm),
+            BatchNorm(norm::BatchNorm),
+            Linear(product::Linear),
+            ConvBias(product::ConvBias),
+            Einsum(einsum::Einsum),
+            Attention(attention::Attention),
+            Triangle(arrange::Triangle),
+            Roll(arrange::Roll),
+            OneHot(arrange::OneHot),
+            Loss(loss::ReducedLoss),
         }
-        Composite::LayerNorm { n, weight, bias } => Some(norm::infer(*n, *weight, *bias, args)),
-        Composite::RmsNorm { n, weight } => Some(norm::infer(*n, *weight, false, args)),
-        _ => activation::infer(op, args),
-    };
-    direct.unwrap_or_else(|| infer_by_decomposition(op, args))
+        boxed {}
+        constants {
+            Gelu = activation::GELU,
+            GeluTanh = activation::GELU_TANH,
+            Silu = activation::SILU,
+            Mish = activation::MISH,
+            Softplus = activation::SOFTPLUS,
+            Softsign = activation::SOFTSIGN,
+            Hardtanh = activation::HARDTANH,
+            Hardswish = activation::HARDSWISH,
+            Hardsigmoid = activation::HARDSIGMOID,
+            LogSigmoid = activation::LOG_SIGMOID,
+            Relu6 = activation::RELU6,
+            LeakyRelu = activation::LEAKY_RELU,
+            Elu = activation::ELU,
+            Selu = activation::SELU,
+            Celu = activation::CELU,
+            Frac = activation::FRAC,
+            Clamp = ternary::CLAMP,
+            Lerp = ternary::LERP,
+            Addcmul = ternary::ADDCMUL,
+            Addcdiv = ternary::ADDCDIV,
+            NanToNum = ternary::NAN_TO_NUM,
+        }
+        lists {}
+    }
 }
 
-fn infer_by_decomposition(op: &Composite, args: &[ArgMeta<'_>]) -> Inferred {
+/// The shape and dtype rule and the ready-made form that follow from a definition.
+macro_rules! defined {
+    () => {
+        fn infer(&self, args: &[crate::ArgMeta<'_>]) -> crate::op::operator::Inferred {
+            super::infer_by_definition(self, args)
+        }
+
+        fn run(
+            &self,
+            args: &[crate::eager::Arg],
+            shape: &ferrotrace_runtime::Shape,
+            dtype: DType,
+        ) -> Result<crate::Array> {
+            super::run_definition(self, args, shape, dtype)
+        }
+    };
+}
+use defined;
+
+/// Builds the operator from others.
+///
+/// # Errors
+/// The operands do not fit: see [`Definition::define`].
+pub fn decompose(op: &Composite, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    op.entry().define(b, args)
+}
+
+/// The definition run on shapes and dtypes.
+fn infer_by_definition(op: &dyn Definition, args: &[ArgMeta<'_>]) -> Inferred {
     let (mut b, operands) = ShapeBuilder::new(args);
-    let result = decompose(op, &mut b, &operands)?;
+    let result = op.define(&mut b, &operands)?;
     b.take(result)
 }
 
-/// The operator's name, as errors and text forms give it.
-pub fn name(op: &Composite) -> &'static str {
-    use Composite::*;
-    match op {
-        Gelu => "gelu",
-        GeluTanh => "gelu_tanh",
-        Silu => "silu",
-        Mish => "mish",
-        Softplus => "softplus",
-        Softsign => "softsign",
-        Hardtanh => "hardtanh",
-        Hardswish => "hardswish",
-        Hardsigmoid => "hardsigmoid",
-        LogSigmoid => "logsigmoid",
-        Relu6 => "relu6",
-        LeakyRelu => "leaky_relu",
-        Elu => "elu",
-        Selu => "selu",
-        Celu => "celu",
-        Frac => "frac",
-        Clamp => "clamp",
-        Lerp => "lerp",
-        Addcmul => "addcmul",
-        Addcdiv => "addcdiv",
-        NanToNum => "nan_to_num",
-        Dropout { .. } => "dropout",
-        Softmax { .. } => "softmax",
-        LogSoftmax { .. } => "log_softmax",
-        LogSumExp { .. } => "logsumexp",
-        Var { root: false, .. } => "var",
-        Var { root: true, .. } => "std",
-        Norm { .. } => "norm",
-        CountNonzero { .. } => "count_nonzero",
-        LayerNorm { .. } => "layer_norm",
-        RmsNorm { .. } => "rms_norm",
-        GroupNorm { .. } => "group_norm",
-        BatchNorm { .. } => "batch_norm",
-        Linear { .. } => "linear",
-        ConvBias(spec) => super::conv::name(spec),
-        Einsum { .. } => "einsum",
-        Attention { .. } => "scaled_dot_product_attention",
-        Triangle { upper: false, .. } => "tril",
-        Triangle { upper: true, .. } => "triu",
-        Roll { .. } => "roll",
-        OneHot { .. } => "one_hot",
-        Loss(loss, _) => loss::name(*loss),
-    }
-}
-
-/// The most bytes that [`run`] holds at once beyond those of its operands, its result included; what one ready-made
-/// kernel needs for itself is not counted.
+/// The most bytes that running the operator holds at once beyond those of its operands, its result included; what one
+/// ready-made kernel needs for itself is not counted.
 ///
 /// # Errors
-/// Those of [`decompose`].
+/// The operands do not fit the operator.
 pub fn held(op: &Composite, args: &[ArgMeta<'_>]) -> Result<u64> {
-    if let Composite::Attention { .. } = op {
-        let (shape, dtype) = infer(op, args)?;
+    let op = op.entry();
+    if op.has_kernel() {
+        let (shape, dtype) = op.infer(args)?;
         return Ok((shape.numel() * dtype.size()) as u64);
     }
     let (mut b, operands) = Recorder::new(args);
-    let result = decompose(op, &mut b, &operands)?;
+    let result = op.define(&mut b, &operands)?;
     Ok(b.held(result))
 }
 
-/// An index out of range as the program gave it: that of a class below 0 was moved (by `arrange::classes`).
-pub fn told(op: &Composite, index: i64, size: usize) -> i64 {
-    match op {
-        Composite::OneHot { .. } | Composite::Loss(Loss::Nll | Loss::CrossEntropy, _)
-            if index < 0 =>
-        {
-            index.saturating_add(size as i64)
-        }
-        _ => index,
-    }
-}
-
-/// The same of an error.
-fn told_error(op: &Composite, error: Error) -> Error {
+/// An error with an index out of range as the program gave it.
+fn told(op: &dyn Definition, error: Error) -> Error {
     match *error.kind() {
         ErrorKind::Index { index, dim, size } => Error::new(ErrorKind::Index {
-            index: told(op, index, size),
+            index: op.told(index, size),
             dim,
             size,
         }),
@@ -193,37 +165,19 @@ fn told_error(op: &Composite, error: Error) -> Error {
     }
 }
 
-/// What the rules know of an argument.
-fn meta(arg: &Arg) -> ArgMeta<'_> {
-    match arg {
-        Arg::Array(array) => ArgMeta::Tensor(array.shape(), array.dtype),
-        Arg::Scalar(scalar) => ArgMeta::Scalar(*scalar),
-    }
-}
-
-/// Runs the operator on ready-made kernels: its own, or one for each operator of the decomposition. `shape` and `dtype` are those
-/// that [`infer`] gives.
+/// Runs the definition operator by operator on ready-made kernels; `shape` and `dtype` are those of its result.
 ///
 /// # Errors
-/// Those of [`decompose`], and those of the kernels: an index out of range, out of memory.
-pub fn run(op: &Composite, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    if let Composite::Attention {
-        mask,
-        causal,
-        scale,
-    } = op
-    {
-        return attention::run(args, *mask, *causal, f64::from_bits(*scale), shape, dtype);
-    }
-    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
+/// The operands do not fit the operator; an index is out of range; out of memory.
+fn run_definition(op: &dyn Definition, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(Arg::meta).collect();
     let (mut b, operands) = Recorder::new(&metas);
-    let result = decompose(op, &mut b, &operands)?;
-    let array = b.run(args, result).map_err(|error| told_error(op, error))?;
+    let result = op.define(&mut b, &operands)?;
+    let array = b.run(args, result).map_err(|error| told(op, error))?;
     if array.shape() != shape || array.dtype != dtype {
-        let (got, ty) = (array.shape(), array.dtype);
+        let (name, got, ty) = (op.name(), array.shape(), array.dtype);
         return Err(Error::internal(format!(
-            "{} gave {ty}{got} for {dtype}{shape}",
-            name(op)
+            "{name} gave {ty}{got} for {dtype}{shape}"
         )));
     }
     Ok(array)

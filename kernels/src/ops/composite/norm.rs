@@ -1,9 +1,116 @@
 //! Normalisations: statistics in F32 for the half types, the result in the operand's dtype.
 
 use super::build::{in_float, last_dims, operand, reshape, value};
-use crate::ops::{Inferred, tensor};
-use crate::{ArgMeta, BinaryOp, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use super::{Definition, defined, run_definition};
+use crate::eager::Arg;
+use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::ops::tensor;
+use crate::{
+    ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
+
+/// Layer norm over the last `n` dimensions: operands x, then weight and bias if present, then eps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LayerNorm {
+    /// How many trailing dimensions.
+    pub n: usize,
+    /// Whether a weight is among the operands.
+    pub weight: bool,
+    /// Whether a bias is.
+    pub bias: bool,
+}
+
+impl Operator for LayerNorm {
+    text!("layer_norm" { n, weight, bias });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.n, self.weight, self.bias, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_definition(self, args, shape, dtype)
+    }
+}
+
+impl Definition for LayerNorm {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        layer_norm(b, args, self.n, self.weight, self.bias)
+    }
+}
+
+/// Root-mean-square norm over the last `n` dimensions: operands x, weight if present, eps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct RmsNorm {
+    /// How many trailing dimensions.
+    pub n: usize,
+    /// Whether a weight is among the operands.
+    pub weight: bool,
+}
+
+impl Operator for RmsNorm {
+    text!("rms_norm" { n, weight });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.n, self.weight, false, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_definition(self, args, shape, dtype)
+    }
+}
+
+impl Definition for RmsNorm {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        rms_norm(b, args, self.n, self.weight)
+    }
+}
+
+/// Group norm over channel groups of dimension 1: operands x, weight and bias if present, eps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct GroupNorm {
+    /// How many groups.
+    pub groups: usize,
+    /// Whether a weight is among the operands.
+    pub weight: bool,
+    /// Whether a bias is.
+    pub bias: bool,
+}
+
+impl Operator for GroupNorm {
+    text!("group_norm" { groups, weight, bias });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for GroupNorm {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        group_norm(b, args, self.groups, self.weight, self.bias)
+    }
+}
+
+/// Batch norm with given statistics: operands x, mean, var, weight and bias if present, eps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct BatchNorm {
+    /// Whether a weight is among the operands.
+    pub weight: bool,
+    /// Whether a bias is.
+    pub bias: bool,
+}
+
+impl Operator for BatchNorm {
+    text!("batch_norm" { weight, bias });
+    facts! { class: Class::Pointwise, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for BatchNorm {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        batch_norm(b, args, self.weight, self.bias)
+    }
+}
 
 /// What is normalised is of floats, and has `n` dimensions or more.
 fn check_operand(shape: &Shape, dtype: DType, n: usize) -> Result<()> {
@@ -241,6 +348,7 @@ pub(super) fn batch_norm(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};
     use crate::Composite::*;
     use ferrotrace_runtime::DType::*;
 
@@ -263,10 +371,12 @@ mod tests {
             for (n_dims, len) in [(1, 3), (2, 6)] {
                 let of_last = &dims[3 - n_dims..];
                 let plain: Vec<f64> = x.chunks(len).flat_map(|row| normal(row, EPS)).collect();
-                let op = |weight, bias| LayerNorm {
-                    n: n_dims,
-                    weight,
-                    bias,
+                let op = |weight, bias| {
+                    LayerNorm(LayerNorm {
+                        n: n_dims,
+                        weight,
+                        bias,
+                    })
                 };
                 let x = t(&dims, dtype, &x);
                 let (wt, bt) = (t(of_last, dtype, &w[..len]), t(of_last, dtype, &b[..len]));
@@ -307,11 +417,11 @@ mod tests {
 
     #[test]
     fn large_means_and_mixed_weights() {
-        let op = LayerNorm {
+        let op = LayerNorm(LayerNorm {
             n: 1,
             weight: true,
             bias: false,
-        };
+        });
         let args = [
             t(&[2], BF16, &[256.0, 258.0]),
             t(&[2], F32, &[1.0, 3.0]),
@@ -319,11 +429,11 @@ mod tests {
         ];
         check(op.clone(), &args, &[2], BF16, &[-1.0, 3.0]);
         let x = [10000.0, 10001.0, 10002.0, 10003.0];
-        let plain = LayerNorm {
+        let plain = LayerNorm(LayerNorm {
             n: 1,
             weight: false,
             bias: false,
-        };
+        });
         check(
             plain.clone(),
             &[t(&[4], F32, &x), n(0)],
@@ -356,11 +466,11 @@ mod tests {
         refused(&plain, &[t(&[2], I32, &[1.0, 2.0]), n(EPS)]);
         refused(&plain, &[t(&[2], F32, &[1.0, 2.0])]);
         refused(
-            &LayerNorm {
+            &LayerNorm(LayerNorm {
                 n: 0,
                 weight: false,
                 bias: false,
-            },
+            }),
             &[t(&[2], F32, &[1.0, 2.0]), n(EPS)],
         );
         let message = refused(
@@ -384,10 +494,10 @@ mod tests {
                 .collect();
             let x = t(&dims, dtype, &x);
             check(
-                RmsNorm {
+                RmsNorm(RmsNorm {
                     n: 1,
                     weight: false,
-                },
+                }),
                 &[x.clone(), n(EPS)],
                 &dims,
                 dtype,
@@ -399,12 +509,18 @@ mod tests {
                 .map(|(i, y)| y * w[i % 4])
                 .collect();
             let args = [x, t(&[4], dtype, &w), n(EPS)];
-            check(RmsNorm { n: 1, weight: true }, &args, &dims, dtype, &scaled);
+            check(
+                RmsNorm(RmsNorm { n: 1, weight: true }),
+                &args,
+                &dims,
+                dtype,
+                &scaled,
+            );
         }
-        let whole = RmsNorm {
+        let whole = RmsNorm(RmsNorm {
             n: 2,
             weight: false,
-        };
+        });
         check(
             whole,
             &[t(&[1, 2], F16, &[300.0, 400.0]), n(0.0)],
@@ -423,11 +539,11 @@ mod tests {
                 for groups in [1, 2, 4] {
                     let len = 4 / groups * inner;
                     let plain: Vec<f64> = x.chunks(len).flat_map(|row| normal(row, EPS)).collect();
-                    let op = GroupNorm {
+                    let op = GroupNorm(GroupNorm {
                         groups,
                         weight: false,
                         bias: false,
-                    };
+                    });
                     check(op, &[t(dims, dtype, &x), n(EPS)], dims, dtype, &plain);
                     let channel = |i: usize| i / inner % 4;
                     let affine = plain
@@ -435,11 +551,11 @@ mod tests {
                         .enumerate()
                         .map(|(i, y)| y * w[channel(i)] + b[channel(i)]);
                     let affine: Vec<f64> = affine.collect();
-                    let op = GroupNorm {
+                    let op = GroupNorm(GroupNorm {
                         groups,
                         weight: true,
                         bias: true,
-                    };
+                    });
                     let args = [
                         t(dims, dtype, &x),
                         t(&[4], dtype, &w),
@@ -450,10 +566,12 @@ mod tests {
                 }
             }
         }
-        let op = |groups| GroupNorm {
-            groups,
-            weight: false,
-            bias: false,
+        let op = |groups| {
+            GroupNorm(GroupNorm {
+                groups,
+                weight: false,
+                bias: false,
+            })
         };
         check(
             op(2),
@@ -483,10 +601,10 @@ mod tests {
                 let mut args = statistics.to_vec();
                 args.push(n(EPS));
                 check(
-                    BatchNorm {
+                    BatchNorm(BatchNorm {
                         weight: false,
                         bias: false,
-                    },
+                    }),
                     &args,
                     dims,
                     dtype,
@@ -498,10 +616,10 @@ mod tests {
                 let mut args = statistics.to_vec();
                 args.extend([t(&[3], dtype, &w), t(&[3], dtype, &b), n(EPS)]);
                 check(
-                    BatchNorm {
+                    BatchNorm(BatchNorm {
                         weight: true,
                         bias: true,
-                    },
+                    }),
                     &args,
                     dims,
                     dtype,
@@ -517,10 +635,10 @@ mod tests {
         ];
         assert!(
             refused(
-                &BatchNorm {
+                &BatchNorm(BatchNorm {
                     weight: false,
                     bias: false
-                },
+                }),
                 &args
             )
             .contains("mean")

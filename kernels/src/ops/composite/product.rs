@@ -1,12 +1,68 @@
 //! Matrix products and convolutions with what surrounds them.
 
 use super::build::{reshape, transpose, value};
-use crate::{ArgMeta, BinaryOp, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use super::{Definition, defined};
+use crate::op::operator::{Operator, facts, text};
+use crate::op::text::{Line, Named, Value};
+use crate::{
+    ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, Unrounded, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
+
+/// x·wᵀ (+ b).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// Whether a bias is among the operands.
+    pub bias: bool,
+}
+
+impl Operator for Linear {
+    text!("linear" { bias });
+    facts! { class: Class::Library, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for Linear {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        linear(b, args, self.bias)
+    }
+}
+
+/// Convolution with bias: operands x, weight, bias.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConvBias(pub Box<ConvSpec>);
+
+impl Operator for ConvBias {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn attributes(&self) -> Vec<Named> {
+        let mut list = self.0.attributes();
+        list.push(("bias", true.write()));
+        list
+    }
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<ConvBias>> {
+        match line.has("bias") {
+            true => Ok(ConvSpec::named(name, line)?.map(|spec| ConvBias(Box::new(spec)))),
+            false => Ok(None),
+        }
+    }
+
+    facts! { class: Class::Library, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for ConvBias {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        conv_bias(b, args, &self.0)
+    }
+}
 
 /// The operator's result as it was summed: a bias is to be added before it is rounded.
 fn summed(b: &mut dyn OpBuilder, op: Op, operands: &[Operand; 2]) -> Result<ValueId> {
-    b.push(Op::Unrounded(Box::new(op)), operands)
+    b.push(Op::Unrounded(Unrounded(Box::new(op))), operands)
 }
 
 /// The sum `y` of operands whose common dtype is `dtype`, with a bias that must not change its shape, rounded once.
@@ -76,12 +132,14 @@ pub(super) fn conv_bias(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::{ConvBias, Linear};
     use crate::{Composite, ConvSpec};
     use ferrotrace_runtime::DType::*;
     use smallvec::smallvec;
 
     #[test]
     fn linears() {
+        let linear = |bias| Composite::from(Linear { bias });
         let (x, w, b) = (sample(24, 27), sample(20, 28), sample(5, 29));
         for dtype in FLOATS {
             for dims in [&[6usize, 4][..], &[2, 3, 4], &[24 / 4, 1, 4]] {
@@ -99,20 +157,8 @@ mod tests {
                     t(&[5, 4], dtype, &w),
                     t(&[5], dtype, &b),
                 );
-                check(
-                    Composite::Linear { bias: false },
-                    &[xt.clone(), wt.clone()],
-                    &to,
-                    dtype,
-                    &plain,
-                );
-                check(
-                    Composite::Linear { bias: true },
-                    &[xt, wt, bt],
-                    &to,
-                    dtype,
-                    &moved,
-                );
+                check(linear(false), &[xt.clone(), wt.clone()], &to, dtype, &plain);
+                check(linear(true), &[xt, wt, bt], &to, dtype, &moved);
             }
             let row: Vec<f64> = (0..5)
                 .map(|j| (0..4).map(|k| x[k] * w[j * 4 + k]).sum::<f64>() + b[j])
@@ -122,39 +168,21 @@ mod tests {
                 t(&[5, 4], dtype, &w),
                 t(&[5], dtype, &b),
             ];
-            check(Composite::Linear { bias: true }, &args, &[5], dtype, &row);
+            check(linear(true), &args, &[5], dtype, &row);
         }
         let z = |dims: &[usize]| t(dims, F32, &vec![0.0; dims.iter().product()]);
         check(
-            Composite::Linear { bias: true },
+            linear(true),
             &[z(&[0, 4]), z(&[5, 4]), z(&[5])],
             &[0, 5],
             F32,
             &[],
         );
-        check(
-            Composite::Linear { bias: false },
-            &[z(&[2, 4]), z(&[4])],
-            &[2],
-            F32,
-            &[0.0; 2],
-        );
-        refused(
-            &Composite::Linear { bias: false },
-            &[z(&[2, 4]), z(&[5, 3])],
-        );
-        refused(
-            &Composite::Linear { bias: false },
-            &[z(&[2, 4]), z(&[1, 5, 4])],
-        );
-        refused(
-            &Composite::Linear { bias: true },
-            &[z(&[2, 4]), z(&[5, 4]), z(&[3])],
-        );
-        refused(
-            &Composite::Linear { bias: true },
-            &[z(&[2, 4]), z(&[5, 4]), z(&[3, 2, 5])],
-        );
+        check(linear(false), &[z(&[2, 4]), z(&[4])], &[2], F32, &[0.0; 2]);
+        refused(&linear(false), &[z(&[2, 4]), z(&[5, 3])]);
+        refused(&linear(false), &[z(&[2, 4]), z(&[1, 5, 4])]);
+        refused(&linear(true), &[z(&[2, 4]), z(&[5, 4]), z(&[3])]);
+        refused(&linear(true), &[z(&[2, 4]), z(&[5, 4]), z(&[3, 2, 5])]);
     }
 
     #[test]
@@ -176,14 +204,14 @@ mod tests {
         );
         let want = [13.0, 15.0, 19.0, 19.0];
         check(
-            Composite::ConvBias(spec(1)),
+            Composite::ConvBias(ConvBias(spec(1))),
             &[x.clone(), w.clone(), b],
             &[1, 2, 2],
             F32,
             &want,
         );
         refused(
-            &Composite::ConvBias(spec(1)),
+            &Composite::ConvBias(ConvBias(spec(1))),
             &[x, w, t(&[3], F32, &[0.0; 3])],
         );
         let x = t(&[1, 1, 2, 2], F64, &[1.0, 2.0, 3.0, 4.0]);
@@ -192,7 +220,7 @@ mod tests {
             t(&[2], F64, &[10.0, 20.0]),
         );
         check(
-            Composite::ConvBias(spec(2)),
+            Composite::ConvBias(ConvBias(spec(2))),
             &[x, w, b],
             &[1, 2, 2, 1],
             F64,

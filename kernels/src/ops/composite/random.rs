@@ -1,8 +1,30 @@
 //! Random composites.
 
 use super::build::{float, in_float, operand, value};
-use crate::{Distribution, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use super::{Definition, defined};
+use crate::op::operator::{Operator, facts, text};
+use crate::op::{Full, Random};
+use crate::{Class, Distribution, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, Result};
+
+/// Zeroed with probability p, else scaled by 1/(1 − p): operands x, key, offset.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Dropout {
+    /// Bits of the probability (binary64).
+    pub p: u64,
+}
+
+impl Operator for Dropout {
+    text!("dropout" { p = p as bits });
+    facts! { class: Class::Random, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for Dropout {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        dropout(b, args, f64::from_bits(self.p))
+    }
+}
 
 /// Zero with probability `p`, else x / (1 − p) (Srivastava et al., Dropout, 2014). The operands key and offset place
 /// the draw, one number an element; p = 0 and p = 1 draw nothing.
@@ -18,14 +40,14 @@ pub(super) fn dropout(b: &mut dyn OpBuilder, args: &[Operand], p: f64) -> Result
     }
     let shape = b.shape(x).clone();
     if p == 1.0 {
-        return b.push(Op::Full { shape, dtype }, &[0.0.into()]);
+        return b.push(Op::Full(Full { shape, dtype }), &[0.0.into()]);
     }
     let keep = 1.0 - p;
-    let random = Op::Random {
+    let random = Op::Random(Random {
         dist: Distribution::Bernoulli,
         shape,
         dtype: DType::Bool,
-    };
+    });
     let kept = b.push(random, &[key, offset, keep.into()])?;
     in_float(b, x, |b, x| {
         let scaled = b.mul(x, 1.0 / keep)?;
@@ -36,11 +58,12 @@ pub(super) fn dropout(b: &mut dyn OpBuilder, args: &[Operand], p: f64) -> Result
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::Dropout;
     use crate::Composite;
     use ferrotrace_runtime::DType::*;
 
     fn dropout(p: f64) -> Composite {
-        Composite::Dropout { p: p.to_bits() }
+        Composite::Dropout(Dropout { p: p.to_bits() })
     }
 
     #[test]

@@ -1,8 +1,122 @@
 //! Reductions made of others.
 
 use super::build::{in_float, reduced_count, value};
-use crate::{BinaryOp, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use super::{Definition, defined};
+use crate::op::operator::{Operator, attributes, facts, text};
+use crate::op::text::Line;
+use crate::{
+    BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, ReduceKind, Sizes, UnaryOp, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Result};
+
+/// Variance over dimensions, divided by max(0, n − correction).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Var {
+    /// Bit per reduced dimension.
+    pub mask: u64,
+    /// Whether they stay as 1.
+    pub keepdim: bool,
+    /// Taken from the count.
+    pub correction: usize,
+    /// Whether the square root is taken.
+    pub root: bool,
+}
+
+impl Operator for Var {
+    fn name(&self) -> &'static str {
+        if self.root { "std" } else { "var" }
+    }
+
+    attributes!(
+        dims = mask as dims,
+        keepdim = keepdim,
+        correction = correction
+    );
+
+    fn read(name: &str, line: &Line<'_>) -> Result<Option<Var>> {
+        let root = match name {
+            "var" => false,
+            "std" => true,
+            _ => return Ok(None),
+        };
+        Ok(Some(Var {
+            mask: line.dims("dims")?,
+            keepdim: line.value("keepdim")?,
+            correction: line.value("correction")?,
+            root,
+        }))
+    }
+
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for Var {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        var(b, args, self.mask, self.keepdim, self.correction, self.root)
+    }
+}
+
+/// (Σ |x|ᵖ)^(1/p) over dimensions; infinities as max and min.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Norm {
+    /// Bits of the order (binary64).
+    pub p: u64,
+    /// Bit per reduced dimension.
+    pub mask: u64,
+    /// Whether they stay as 1.
+    pub keepdim: bool,
+}
+
+impl Operator for Norm {
+    text!("norm" { dims = mask as dims, keepdim = keepdim, p = p as bits });
+
+    fn class(&self) -> Class {
+        Class::Reduce
+    }
+
+    fn is_light(&self) -> bool {
+        false
+    }
+
+    /// Of order 0 it is how many are not zero.
+    fn jumps(&self, _: usize) -> bool {
+        f64::from_bits(self.p) == 0.0
+    }
+
+    fn work(&self, of: &Sizes<'_>) -> u64 {
+        of.elements()
+    }
+
+    defined!();
+}
+
+impl Definition for Norm {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        norm(b, args, f64::from_bits(self.p), self.mask, self.keepdim)
+    }
+}
+
+/// How many are not zero, over dimensions: `I64`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CountNonzero {
+    /// Bit per reduced dimension.
+    pub mask: u64,
+    /// Whether they stay as 1.
+    pub keepdim: bool,
+}
+
+impl Operator for CountNonzero {
+    text!("count_nonzero" { dims = mask as dims, keepdim = keepdim });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for CountNonzero {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        count_nonzero(b, args, self.mask, self.keepdim)
+    }
+}
 
 /// Σ (x − mean)² / max(0, n − correction) over the dimensions of `mask`, in two passes; its root if `root`. NaN for no
 /// elements, or for one and correction 1. What the mean lacks by its rounding is taken off again (the corrected two-pass
@@ -100,27 +214,28 @@ pub(super) fn count_nonzero(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
-    use crate::Composite::{self, CountNonzero};
+    use super::{CountNonzero, Norm, Var};
+    use crate::Composite;
     use ferrotrace_runtime::DType::*;
 
     const NAN: f64 = f64::NAN;
     const INF: f64 = f64::INFINITY;
 
     fn var(mask: u64, keepdim: bool, correction: usize, root: bool) -> Composite {
-        Composite::Var {
+        Composite::Var(Var {
             mask,
             keepdim,
             correction,
             root,
-        }
+        })
     }
 
     fn norm(p: f64, mask: u64, keepdim: bool) -> Composite {
-        Composite::Norm {
+        Composite::Norm(Norm {
             p: p.to_bits(),
             mask,
             keepdim,
-        }
+        })
     }
 
     fn variance(row: &[f64], correction: f64) -> f64 {
@@ -265,7 +380,7 @@ mod tests {
     #[test]
     fn counts() {
         let x = [0.0, 1.0, NAN, -0.0, 2.0, 0.0];
-        let count = |mask, keepdim| CountNonzero { mask, keepdim };
+        let count = |mask, keepdim| Composite::CountNonzero(CountNonzero { mask, keepdim });
         for dtype in FLOATS {
             check(
                 count(0b10, false),

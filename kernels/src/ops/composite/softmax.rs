@@ -1,11 +1,89 @@
 //! Exponentials over a dimension, shifted by its greatest element.
 
 use super::build::{check_dim, float, in_float, reduced_count, value};
-use crate::ops::{Inferred, tensor};
+use super::{Definition, defined, run_definition};
+use crate::eager::Arg;
+use crate::op::Squeeze;
+use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::ops::tensor;
 use crate::{
-    ArgMeta, BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId,
+    ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp,
+    ValueId,
 };
-use ferrotrace_runtime::Result;
+use ferrotrace_runtime::{DType, Result, Shape};
+
+/// eˣ / Σ eˣ along a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Softmax {
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl Operator for Softmax {
+    text!("softmax" { dim });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_definition(self, args, shape, dtype)
+    }
+}
+
+impl Definition for Softmax {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        softmax(b, args, self.dim)
+    }
+}
+
+/// x − log Σ eˣ along a dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LogSoftmax {
+    /// The dimension.
+    pub dim: usize,
+}
+
+impl Operator for LogSoftmax {
+    text!("log_softmax" { dim });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer(self.dim, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        run_definition(self, args, shape, dtype)
+    }
+}
+
+impl Definition for LogSoftmax {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        log_softmax(b, args, self.dim)
+    }
+}
+
+/// log Σ eˣ over dimensions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LogSumExp {
+    /// Bit per reduced dimension.
+    pub mask: u64,
+    /// Whether they stay as 1.
+    pub keepdim: bool,
+}
+
+impl Operator for LogSumExp {
+    text!("logsumexp" { dims = mask as dims, keepdim = keepdim });
+    facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
+    defined!();
+}
+
+impl Definition for LogSumExp {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        logsumexp(b, args, self.mask, self.keepdim)
+    }
+}
 
 /// The direct rule of softmax and log-softmax.
 pub(super) fn infer(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {
@@ -59,7 +137,7 @@ pub(super) fn log_softmax(b: &mut dyn OpBuilder, args: &[Operand], dim: usize) -
     })
 }
 
-/// The same, but that rows of −∞ throughout give zeros, as in PyTorch's attention.
+/// Softmax over the dimensions of `mask`, but that rows of −∞ throughout give zeros, as in PyTorch's attention.
 pub(super) fn over_masked(b: &mut dyn OpBuilder, x: ValueId, mask: u64) -> Result<ValueId> {
     if b.shape(x).numel() == 0 {
         return Ok(x);
@@ -99,7 +177,7 @@ pub(super) fn logsumexp(
         if keepdim || mask == 0 {
             Ok(y)
         } else {
-            b.push(Op::Squeeze { mask }, &[y.into()])
+            b.push(Op::Squeeze(Squeeze { mask }), &[y.into()])
         }
     })
 }
@@ -107,6 +185,7 @@ pub(super) fn logsumexp(
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
+    use super::{LogSoftmax, LogSumExp, Softmax};
     use crate::Composite::*;
     use ferrotrace_runtime::DType::*;
 
@@ -128,9 +207,15 @@ mod tests {
                     row.iter().map(|x| x - logs(row)).collect()
                 });
                 let soft: Vec<f64> = log.iter().map(|x| x.exp()).collect();
-                check(Softmax { dim }, &[t(&dims, dtype, &x)], &dims, dtype, &soft);
                 check(
-                    LogSoftmax { dim },
+                    Softmax(Softmax { dim }),
+                    &[t(&dims, dtype, &x)],
+                    &dims,
+                    dtype,
+                    &soft,
+                );
+                check(
+                    LogSoftmax(LogSoftmax { dim }),
                     &[t(&dims, dtype, &x)],
                     &dims,
                     dtype,
@@ -148,20 +233,20 @@ mod tests {
                     _ => along(&dims, 2, &x, |row| vec![logs(row)]),
                 };
                 check(
-                    LogSumExp {
+                    LogSumExp(LogSumExp {
                         mask,
                         keepdim: false,
-                    },
+                    }),
                     &[t(&dims, dtype, &x)],
                     &shape,
                     dtype,
                     &want,
                 );
                 check(
-                    LogSumExp {
+                    LogSumExp(LogSumExp {
                         mask,
                         keepdim: true,
-                    },
+                    }),
                     &[t(&dims, dtype, &x)],
                     &kept,
                     dtype,
@@ -176,10 +261,10 @@ mod tests {
         let x = [1e30, 1e30, -INF, 0.0, INF, 0.0, NAN, 0.0, -INF, -INF];
         let args = [t(&[5, 2], F32, &x)];
         let soft = [0.5, 0.5, 0.0, 1.0, NAN, NAN, NAN, NAN, NAN, NAN];
-        check(Softmax { dim: 1 }, &args, &[5, 2], F32, &soft);
+        check(Softmax(Softmax { dim: 1 }), &args, &[5, 2], F32, &soft);
         let soft = [1.0, NAN, 0.0, NAN];
         check(
-            Softmax { dim: 0 },
+            Softmax(Softmax { dim: 0 }),
             &[t(&[2, 2], F32, &[0.0, -INF, -INF, -INF])],
             &[2, 2],
             F32,
@@ -197,12 +282,12 @@ mod tests {
             NAN,
             NAN,
         ];
-        check(LogSoftmax { dim: 1 }, &args, &[5, 2], F32, &log);
+        check(LogSoftmax(LogSoftmax { dim: 1 }), &args, &[5, 2], F32, &log);
         check(
-            LogSumExp {
+            LogSumExp(LogSumExp {
                 mask: 0b10,
                 keepdim: false,
-            },
+            }),
             &args,
             &[5],
             F32,
@@ -210,10 +295,10 @@ mod tests {
         );
         let half = t(&[2], F16, &[60000.0, 60000.0]);
         check(
-            LogSumExp {
+            LogSumExp(LogSumExp {
                 mask: 1,
                 keepdim: false,
-            },
+            }),
             &[half],
             &[],
             F16,
@@ -224,9 +309,15 @@ mod tests {
     #[test]
     fn empty_0d_and_integers() {
         for dims in [[2, 0], [0, 2]] {
-            check(Softmax { dim: 1 }, &[t(&dims, BF16, &[])], &dims, BF16, &[]);
             check(
-                LogSoftmax { dim: 0 },
+                Softmax(Softmax { dim: 1 }),
+                &[t(&dims, BF16, &[])],
+                &dims,
+                BF16,
+                &[],
+            );
+            check(
+                LogSoftmax(LogSoftmax { dim: 0 }),
                 &[t(&dims, F32, &[])],
                 &dims,
                 F32,
@@ -234,56 +325,62 @@ mod tests {
             );
         }
         check(
-            LogSumExp {
+            LogSumExp(LogSumExp {
                 mask: 0b10,
                 keepdim: false,
-            },
+            }),
             &[t(&[2, 0], F32, &[])],
             &[2],
             F32,
             &[-INF, -INF],
         );
         check(
-            LogSumExp {
+            LogSumExp(LogSumExp {
                 mask: 0b10,
                 keepdim: true,
-            },
+            }),
             &[t(&[0, 2], F32, &[])],
             &[0, 1],
             F32,
             &[],
         );
         check(
-            LogSumExp {
+            LogSumExp(LogSumExp {
                 mask: 0,
                 keepdim: false,
-            },
+            }),
             &[t(&[], F32, &[2.5])],
             &[],
             F32,
             &[2.5],
         );
-        check(Softmax { dim: 0 }, &[t(&[], F32, &[2.5])], &[], F32, &[1.0]);
         check(
-            LogSoftmax { dim: 0 },
+            Softmax(Softmax { dim: 0 }),
+            &[t(&[], F32, &[2.5])],
+            &[],
+            F32,
+            &[1.0],
+        );
+        check(
+            LogSoftmax(LogSoftmax { dim: 0 }),
             &[t(&[], F64, &[2.5])],
             &[],
             F64,
             &[0.0],
         );
         check(
-            Softmax { dim: 0 },
+            Softmax(Softmax { dim: 0 }),
             &[t(&[2], I64, &[3.0, 3.0])],
             &[2],
             F32,
             &[0.5, 0.5],
         );
-        refused(&Softmax { dim: 2 }, &[t(&[2, 2], F32, &[0.0; 4])]);
+        refused(&Softmax(Softmax { dim: 2 }), &[t(&[2, 2], F32, &[0.0; 4])]);
         refused(
-            &LogSumExp {
+            &LogSumExp(LogSumExp {
                 mask: 0b100,
                 keepdim: false,
-            },
+            }),
             &[t(&[2, 2], F32, &[0.0; 4])],
         );
     }

@@ -1,11 +1,27 @@
 //! Pointwise functions of several operands.
 
+use super::activation::Function;
 use super::build::{float, operand, promoted, tensor_of, value};
 use crate::{BinaryOp, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId};
 use ferrotrace_runtime::{DType, Error, Result};
 
+/// min(max(x, lo), hi): operands x, lo, hi.
+pub(super) const CLAMP: Function = Function::light("clamp", clamp);
+
+/// start + w(end − start): operands start, end, w.
+pub(super) const LERP: Function = Function::light("lerp", lerp);
+
+/// x + v·a·b: operands x, a, b, v.
+pub(super) const ADDCMUL: Function = Function::light("addcmul", addcmul);
+
+/// x + v·a/b: operands x, a, b, v.
+pub(super) const ADDCDIV: Function = Function::light("addcdiv", addcdiv);
+
+/// NaN, ∞, −∞ replaced: operands x, nan, posinf, neginf.
+pub(super) const NAN_TO_NUM: Function = Function::light("nan_to_num", nan_to_num).jumping();
+
 /// min(max(x, lo), hi): NaN in any operand is passed on; `hi` where `lo > hi`.
-pub(super) fn clamp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+fn clamp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let (x, lo, hi) = (value(args, 0)?, operand(args, 1)?, operand(args, 2)?);
     let dtype = promoted(b, &[x.into(), lo, hi]);
     let x = b.cast(x, dtype)?;
@@ -14,7 +30,7 @@ pub(super) fn clamp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> 
 }
 
 /// start + w(end − start) for |w| < ½, else end − (end − start)(1 − w): exact at both ends.
-pub(super) fn lerp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+fn lerp(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let (start, end, w) = (value(args, 0)?, value(args, 1)?, operand(args, 2)?);
     let dtype = float(promoted(b, &[start.into(), end.into(), w]));
     let (start, end) = (
@@ -52,7 +68,7 @@ fn scaled(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<([ValueId; 3], Oper
 }
 
 /// x + v·a·b.
-pub(super) fn addcmul(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+fn addcmul(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let ([x, p, q], v, dtype) = scaled(b, args)?;
     let scaled = b.mul(p, v)?;
     let product = b.mul(scaled, q)?;
@@ -61,7 +77,7 @@ pub(super) fn addcmul(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId
 }
 
 /// x + v·a/b; two integer tensors have no quotient here, as in PyTorch.
-pub(super) fn addcdiv(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+fn addcdiv(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let quotient = [operand(args, 1)?, operand(args, 2)?];
     let of_quotient = promoted(b, &quotient);
     if !of_quotient.is_float() {
@@ -77,7 +93,7 @@ pub(super) fn addcdiv(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId
 }
 
 /// NaN, ∞ and −∞ replaced by numbers; integers stay.
-pub(super) fn nan_to_num(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+fn nan_to_num(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
     let x = value(args, 0)?;
     let (nan, posinf, neginf) = (operand(args, 1)?, operand(args, 2)?, operand(args, 3)?);
     if !b.dtype(x).is_float() {

@@ -1,7 +1,11 @@
 //! What the tests of composites share: tensors of any dtype from binary64 numbers, and comparison with references.
 
-use super::{decompose, infer, infer_by_decomposition, meta, name, run};
+use super::{decompose, infer_by_definition};
 use crate::eager::Arg;
+use crate::op::{
+    Attention, Einsum, GroupNorm, LayerNorm, LogSoftmax, LogSumExp, ReducedLoss, RmsNorm, Roll,
+    Softmax, Triangle, Var,
+};
 use crate::{ArgMeta, Array, Composite, Loss, Reduction};
 use ferrotrace_runtime::{Buffer, DType, Device, ErrorKind, Layout, Scalar, Shape};
 use half::{bf16, f16};
@@ -81,22 +85,27 @@ pub(super) fn sample(n: usize, seed: u64) -> Vec<f64> {
 }
 
 fn metas(args: &[Arg]) -> Vec<ArgMeta<'_>> {
-    args.iter().map(meta).collect()
+    args.iter().map(Arg::meta).collect()
 }
 
 /// The result, after the rule and the decomposition on shapes were found to agree with it.
 pub(super) fn apply(op: &Composite, args: &[Arg]) -> Array {
-    let rule = infer(op, &metas(args)).unwrap_or_else(|e| panic!("{}: {e}", name(op)));
-    let derived = infer_by_decomposition(op, &metas(args))
+    let rule = op
+        .entry()
+        .infer(&metas(args))
+        .unwrap_or_else(|e| panic!("{}: {e}", op.entry().name()));
+    let derived = infer_by_definition(op.entry(), &metas(args))
         .expect("the decomposition takes what the rule takes");
     assert_eq!(rule, derived, "{op:?}");
-    run(op, args, &rule.0, rule.1).unwrap_or_else(|e| panic!("{}: {e}", name(op)))
+    op.entry()
+        .run(args, &rule.0, rule.1)
+        .unwrap_or_else(|e| panic!("{}: {e}", op.entry().name()))
 }
 
 /// The message with which both the rule and the decomposition refuse the operands.
 pub(super) fn refused(op: &Composite, args: &[Arg]) -> String {
-    let rule = infer(op, &metas(args)).expect_err("must be refused");
-    infer_by_decomposition(op, &metas(args))
+    let rule = op.entry().infer(&metas(args)).expect_err("must be refused");
+    infer_by_definition(op.entry(), &metas(args))
         .expect_err("the decomposition must refuse what the rule refuses");
     rule.to_string()
 }
@@ -104,9 +113,12 @@ pub(super) fn refused(op: &Composite, args: &[Arg]) -> String {
 /// How far a result of `dtype` may be from the exact one, by its magnitude.
 /// The index that running the operator finds out of range, and the size it was to be below.
 pub(super) fn outside(op: &Composite, args: &[Arg]) -> (i64, usize) {
-    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
-    let (shape, dtype) = infer(op, &metas).expect("fits");
-    let error = run(op, args, &shape, dtype).expect_err("an index is out of range");
+    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(Arg::meta).collect();
+    let (shape, dtype) = op.entry().infer(&metas).expect("fits");
+    let error = op
+        .entry()
+        .run(args, &shape, dtype)
+        .expect_err("an index is out of range");
     match *error.kind() {
         ErrorKind::Index { index, size, .. } => (index, size),
         _ => panic!("{error}"),
@@ -181,30 +193,37 @@ fn decompositions_are_blind_to_numbers() {
         (Composite::Addcmul, 3, 1),
         (Composite::Addcdiv, 3, 1),
         (Composite::NanToNum, 1, 3),
-        (Composite::Loss(Loss::SmoothL1, Reduction::Mean), 2, 1),
         (
-            Composite::LayerNorm {
+            Composite::Loss(ReducedLoss {
+                loss: Loss::SmoothL1,
+                reduction: Reduction::Mean,
+            }),
+            2,
+            1,
+        ),
+        (
+            Composite::LayerNorm(LayerNorm {
                 n: 1,
                 weight: false,
                 bias: false,
-            },
+            }),
             1,
             1,
         ),
         (
-            Composite::RmsNorm {
+            Composite::RmsNorm(RmsNorm {
                 n: 2,
                 weight: false,
-            },
+            }),
             1,
             1,
         ),
         (
-            Composite::GroupNorm {
+            Composite::GroupNorm(GroupNorm {
                 groups: 3,
                 weight: false,
                 bias: false,
-            },
+            }),
             1,
             1,
         ),
@@ -242,65 +261,81 @@ fn strided_operands() {
     let dense = array(&dims, DType::F32, &read(&strided));
     let mut row = array(&[1, 1, 2], DType::F32, &sample(2, 41));
     row.layout = Layout::new(Shape::from(dims), smallvec::smallvec![0, 0, 1], 0);
-    let op = |equation: &str| Composite::Einsum {
-        equation: equation.into(),
+    let op = |equation: &str| {
+        Composite::Einsum(Einsum {
+            equation: equation.into(),
+        })
     };
     let cases: Vec<(Composite, usize, Vec<Arg>)> = vec![
         (Composite::Gelu, 1, vec![]),
         (Composite::Selu, 1, vec![]),
         (Composite::Lerp, 2, vec![n(0.25)]),
-        (Composite::Softmax { dim: 0 }, 1, vec![]),
-        (Composite::LogSoftmax { dim: 2 }, 1, vec![]),
+        (Composite::Softmax(Softmax { dim: 0 }), 1, vec![]),
+        (Composite::LogSoftmax(LogSoftmax { dim: 2 }), 1, vec![]),
         (
-            Composite::LogSumExp {
+            Composite::LogSumExp(LogSumExp {
                 mask: 0b101,
                 keepdim: false,
-            },
+            }),
             1,
             vec![],
         ),
         (
-            Composite::Var {
+            Composite::Var(Var {
                 mask: 0b110,
                 keepdim: true,
                 correction: 1,
                 root: true,
-            },
+            }),
             1,
             vec![],
         ),
         (
-            Composite::LayerNorm {
+            Composite::LayerNorm(LayerNorm {
                 n: 2,
                 weight: false,
                 bias: false,
-            },
+            }),
             1,
             vec![n(1e-5)],
         ),
         (
-            Composite::GroupNorm {
+            Composite::GroupNorm(GroupNorm {
                 groups: 3,
                 weight: false,
                 bias: false,
-            },
+            }),
             1,
             vec![n(1e-5)],
         ),
-        (Composite::Loss(Loss::Mse, Reduction::Mean), 2, vec![]),
         (
-            Composite::Loss(Loss::CrossEntropy, Reduction::None),
+            Composite::Loss(ReducedLoss {
+                loss: Loss::Mse,
+                reduction: Reduction::Mean,
+            }),
             2,
             vec![],
         ),
-        (Composite::Triangle { k: 0, upper: true }, 1, vec![]),
-        (Composite::Roll { shift: 1, dim: 1 }, 1, vec![]),
         (
-            Composite::Attention {
+            Composite::Loss(ReducedLoss {
+                loss: Loss::CrossEntropy,
+                reduction: Reduction::None,
+            }),
+            2,
+            vec![],
+        ),
+        (
+            Composite::Triangle(Triangle { k: 0, upper: true }),
+            1,
+            vec![],
+        ),
+        (Composite::Roll(Roll { shift: 1, dim: 1 }), 1, vec![]),
+        (
+            Composite::Attention(Attention {
                 mask: false,
                 causal: true,
                 scale: f64::NAN.to_bits(),
-            },
+            }),
             3,
             vec![],
         ),

@@ -1,7 +1,7 @@
 //! Which values of a traced function are computed of constants alone, and which of them are worth keeping.
 
 use crate::form::{Edge, Form, FormLeaf};
-use ferrotrace_kernels::{Array, Composite, Op};
+use ferrotrace_kernels::{Array, Class, Op};
 use ferrotrace_runtime::{Layout, Scalar};
 use std::ops::Range;
 
@@ -111,11 +111,10 @@ impl<'a> Trace<'a> {
             let shape = &self.form.nodes[node].kind.shape;
             layout.layout.reshape(shape).is_none()
         };
-        match (op, self.operands(node)) {
-            (Op::Reshape(_) | Op::Flatten { .. }, [Edge::Leaf(leaf)]) => {
-                !copies(&self.form.leaves[*leaf as usize])
-            }
-            _ => op.is_view(),
+        let view = op.as_view();
+        match (view.filter(|view| view.is_reshape()), self.operands(node)) {
+            (Some(_), [Edge::Leaf(leaf)]) => !copies(&self.form.leaves[*leaf as usize]),
+            _ => view.is_some(),
         }
     }
 
@@ -167,7 +166,7 @@ impl<'a> Trace<'a> {
                     _ => all,
                 };
             }
-            if matches!(self.op(node), Op::Random { .. }) {
+            if self.op(node).class() == Class::Random {
                 all = Of::Arguments;
             }
             of.push(all);
@@ -225,7 +224,7 @@ impl<'a> Trace<'a> {
             let memory = if view {
                 stored[node]
             } else {
-                reads_memory(self.op(node))
+                self.op(node).class().reads_memory()
             };
             for operand in self.operand_nodes(node) {
                 needed[operand] = true;
@@ -309,53 +308,7 @@ impl<'a, 'b> Cones<'a, 'b> {
 }
 
 /// Whether computing the operator at each use costs more than reading a kept result: cheap functions of an element are
-/// computed by the kernel that reads the element anyway. `same` says that the dtype is the operand's.
+/// computed by the kernel that reads the element anyway. `same` says that the dtype is the operand's: a cast is a copy then.
 fn is_dear(op: &Op, same: bool) -> bool {
-    match op {
-        Op::Full { .. } | Op::Arange { .. } | Op::Iota { .. } | Op::Where | Op::Pad(_) => false,
-        Op::Unary(op) => op.heavy(),
-        Op::Binary(op) => op.heavy(),
-        Op::Cast(_) => same,
-        Op::Composite(op) => !matches!(
-            op,
-            Composite::Softsign
-                | Composite::Hardtanh
-                | Composite::Hardswish
-                | Composite::Hardsigmoid
-                | Composite::Relu6
-                | Composite::LeakyRelu
-                | Composite::Frac
-                | Composite::Clamp
-                | Composite::Lerp
-                | Composite::Addcmul
-                | Composite::Addcdiv
-                | Composite::NanToNum
-                | Composite::Triangle { .. }
-        ),
-        _ => true,
-    }
-}
-
-/// Whether the operator reads its operands from memory, so that what computes them is a pass of its own.
-fn reads_memory(op: &Op) -> bool {
-    match op {
-        Op::Matmul
-        | Op::Conv(_)
-        | Op::Correlate(_)
-        | Op::Pool(_)
-        | Op::AdaptiveAvgPool { .. }
-        | Op::Interpolate { .. }
-        | Op::Sort { .. }
-        | Op::ArgSort { .. }
-        | Op::TopK { .. }
-        | Op::ArgTopK { .. } => true,
-        Op::Composite(op) => matches!(
-            op,
-            Composite::Linear { .. }
-                | Composite::ConvBias(_)
-                | Composite::Einsum { .. }
-                | Composite::Attention { .. }
-        ),
-        _ => false,
-    }
+    !op.entry().is_light() || same && op.as_cast().is_some()
 }

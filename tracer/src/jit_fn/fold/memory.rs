@@ -56,5 +56,5 @@ pub(super) fn peak(trace: &Trace<'_>, computed: &[bool], over: bool) -> usize {
 }
 
 fn is_pointwise(op: &Op) -> bool {
-    matches!(op, Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast(_))
+    op.is_elementwise()
 }

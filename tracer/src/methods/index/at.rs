@@ -4,6 +4,8 @@ use super::super::attempt;
 use crate::args::{Dim, Operand, Slice, Slices, forward};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
+use ferrotrace_kernels::op;
+use ferrotrace_kernels::op::{Flip, Select, SliceAssign, Squeeze, Unsqueeze};
 use ferrotrace_runtime::{Error, ErrorKind, Result, Shape};
 
 /// One dimension's slice as operators take it: where, walking forward, and whether of the reversed dimension.
@@ -46,22 +48,22 @@ impl Window {
 
     #[track_caller]
     fn read(&self, x: &Tensor) -> Tensor {
-        self.directed(x).apply(Op::Slice {
+        self.directed(x).apply(Op::Slice(op::Slice {
             dim: self.dim,
             start: self.start,
             end: self.end,
             step: self.step,
-        })
+        }))
     }
 
     #[track_caller]
     fn write(&self, x: &Tensor, src: &Tensor) -> Tensor {
-        let op = Op::SliceAssign {
+        let op = Op::SliceAssign(SliceAssign {
             dim: self.dim,
             start: self.start,
             end: self.end,
             step: self.step,
-        };
+        });
         let inputs = [&self.directed(x), src];
         self.directed(&Tensor::record(op, &inputs.map(Input::Tensor)))
     }
@@ -71,9 +73,9 @@ impl Window {
     fn directed(&self, x: &Tensor) -> Tensor {
         match self.reversed {
             false => x.clone(),
-            true => x.apply(Op::Flip {
+            true => x.apply(Op::Flip(Flip {
                 mask: 1 << self.dim,
-            }),
+            })),
         }
     }
 }
@@ -113,7 +115,7 @@ fn aligned(src: Tensor, windows: &[Window], rank: usize) -> Result<Tensor> {
     for window in windows.iter().rev().filter(|w| w.single) {
         let behind = rank - 1 - window.dim;
         if let Some(dim) = src.rank().checked_sub(behind).filter(|&before| before > 0) {
-            src = src.apply(Op::Unsqueeze { dim });
+            src = src.apply(Op::Unsqueeze(Unsqueeze { dim }));
         }
     }
     Ok(src)
@@ -164,7 +166,7 @@ impl Tensor {
             part = match slice {
                 Slice::Index(index) => {
                     gone += 1;
-                    part.apply(Op::Select { dim, index })
+                    part.apply(Op::Select(Select { dim, index }))
                 }
                 slice => match Window::of(dim, slice, self) {
                     Ok(window) => window.read(&part),
@@ -207,7 +209,7 @@ impl Tensor {
         src.check()?;
         let slices = self.slices(slices)?;
         if self.rank() == 0 {
-            let row = self.apply(Op::Unsqueeze { dim: 0 });
+            let row = self.apply(Op::Unsqueeze(Unsqueeze { dim: 0 }));
             let all = Slice::Range {
                 start: None,
                 end: None,
@@ -215,7 +217,7 @@ impl Tensor {
             };
             let src = aligned(src, &[], 0)?;
             let whole = Window::of(0, all, &row)?.write(&row, &src);
-            return Ok(whole.apply(Op::Squeeze { mask: 1 }));
+            return Ok(whole.apply(Op::Squeeze(Squeeze { mask: 1 })));
         }
         let windows = slices
             .iter()

@@ -2,6 +2,7 @@
 
 use super::super::attempt;
 use crate::Tensor;
+use ferrotrace_kernels::op::{Diagonal, Reduce};
 use ferrotrace_kernels::{BinaryOp, Op, ReduceKind};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -17,16 +18,16 @@ impl Tensor {
     #[track_caller]
     pub fn trace(&self) -> Tensor {
         attempt!("trace", self.check_rank(2, "a matrix"), self);
-        let diagonal = Op::Diagonal {
+        let diagonal = Op::Diagonal(Diagonal {
             offset: 0,
             a: 0,
             b: 1,
-        };
-        let sum = Op::Reduce {
+        });
+        let sum = Op::Reduce(Reduce {
             kind: ReduceKind::Sum,
             mask: 1,
             keepdim: false,
-        };
+        });
         self.apply(diagonal).apply(sum)
     }
 

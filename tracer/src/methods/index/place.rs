@@ -4,6 +4,7 @@ use super::super::attempt;
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
+use ferrotrace_kernels::op::{Flatten, Gather, IndexPut, Squeeze, Unsqueeze};
 use ferrotrace_runtime::{Error, Result, Shape};
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ impl Tensor {
     pub fn take_along_dim(&self, idx: &Tensor, dim: impl Into<Dim>) -> Tensor {
         let aligned = self.along(idx, dim.into());
         let (x, at, dim) = attempt!("take_along_dim", aligned, self, idx);
-        let op = Op::Gather { dim };
+        let op = Op::Gather(Gather { dim });
         Tensor::record_as(
             "take_along_dim",
             op,
@@ -83,16 +84,16 @@ impl Tensor {
             idx,
             src
         );
-        let op = Op::IndexPut {
+        let op = Op::IndexPut(IndexPut {
             axes: SmallVec::from_slice(&[dim as u8]),
             at: dim,
             accumulate: true,
-        };
+        });
         let inputs = [self.as_row(), src.as_row(), idx.as_row()];
         let inputs = [0, 1, 2].map(|i: usize| Input::Tensor(&inputs[i]));
         let sum = Tensor::record_as("index_add", op, &inputs);
         let sum = if self.rank() == 0 {
-            sum.apply(Op::Squeeze { mask: 1 })
+            sum.apply(Op::Squeeze(Squeeze { mask: 1 }))
         } else {
             sum
         };
@@ -103,7 +104,7 @@ impl Tensor {
     #[track_caller]
     fn as_row(&self) -> Tensor {
         match self.rank() {
-            0 => self.apply(Op::Unsqueeze { dim: 0 }),
+            0 => self.apply(Op::Unsqueeze(Unsqueeze { dim: 0 })),
             _ => self.clone(),
         }
     }
@@ -172,11 +173,13 @@ impl Tensor {
         }
         let mut sizes = self.shape().clone();
         sizes.dims_mut().insert(dim + 1, n as usize);
-        let wide = self.apply(Op::Unsqueeze { dim: dim + 1 }).expand(sizes);
-        Ok(wide.apply(Op::Flatten {
+        let wide = self
+            .apply(Op::Unsqueeze(Unsqueeze { dim: dim + 1 }))
+            .expand(sizes);
+        Ok(wide.apply(Op::Flatten(Flatten {
             start: dim,
             end: dim + 1,
-        }))
+        })))
     }
 
     #[track_caller]

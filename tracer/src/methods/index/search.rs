@@ -3,6 +3,7 @@
 use super::super::attempt;
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{Scan, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, ScanKind, ScatterMode};
 use ferrotrace_runtime::{DType, Error, Result};
 use std::cmp::Ordering;
@@ -20,11 +21,11 @@ struct Groups {
 /// `src` written or added into a vector at positions.
 #[track_caller]
 fn scattered(mode: ScatterMode, into: &Tensor, at: &Tensor, src: &Tensor) -> Tensor {
-    let op = Op::Scatter {
+    let op = Op::Scatter(Scatter {
         dim: 0,
         mode,
         include_self: true,
-    };
+    });
     Tensor::record(op, &[into, at, src].map(Input::Tensor))
 }
 
@@ -258,10 +259,10 @@ impl Tensor {
         let later = sorted.narrow(0, n as isize - rest as isize, rest);
         let differs = later.ne(&sorted.narrow(0, 0, rest));
         let starts = Tensor::cat(&[&first, &differs], 0);
-        let scan = Op::Scan {
+        let scan = Op::Scan(Scan {
             kind: ScanKind::Sum,
             dim: 0,
-        };
+        });
         let number = starts.apply(scan).binary(BinaryOp::Sub, 1);
         let values = sorted.masked_select(&starts);
         values.recorded()?;

@@ -2,6 +2,7 @@
 
 use crate::Tensor;
 use crate::args::Sizes;
+use ferrotrace_kernels::op::Interpolate;
 use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -109,11 +110,11 @@ impl Tensor {
             Interpolation::Bicubic,
         ];
         if let (&[height, width], true) = (size, own.contains(&kind)) {
-            return Ok(self.apply(Op::Interpolate {
+            return Ok(self.apply(Op::Interpolate(Interpolate {
                 size: [height, width],
                 order,
                 align_corners: align && order > 0,
-            }));
+            })));
         }
         let rank = self.rank();
         if rank != n + 1 && rank != n + 2 {

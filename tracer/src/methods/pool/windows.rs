@@ -3,6 +3,7 @@
 use super::super::{attempt, attempt_both};
 use crate::Tensor;
 use crate::args::Pool;
+use ferrotrace_kernels::op::Reduce;
 use ferrotrace_kernels::{BinaryOp, Op, PoolKind, PoolSpec, ReduceKind};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
@@ -134,11 +135,11 @@ pub(super) fn least(dtype: DType) -> Scalar {
 
 #[track_caller]
 pub(super) fn reduce(x: &Tensor, kind: ReduceKind, mask: u64, keepdim: bool) -> Tensor {
-    x.apply(Op::Reduce {
+    x.apply(Op::Reduce(Reduce {
         kind,
         mask,
         keepdim,
-    })
+    }))
 }
 
 /// The least position among those whose value is the greatest (or NaN, if any is), over the dimensions of `mask`;

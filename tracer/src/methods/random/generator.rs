@@ -3,6 +3,7 @@
 use crate::generator::Generator;
 use crate::node::Draw;
 use crate::{Input, Tensor, trace};
+use ferrotrace_kernels::op::{ArgSort, Random};
 use ferrotrace_kernels::{Distribution, Op};
 use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
@@ -38,7 +39,7 @@ impl Generator {
     ) -> Tensor {
         let mut inputs: SmallVec<[Input<'_>; 4]> = self.take(shape.numel()).into_iter().collect();
         inputs.extend(arguments.iter().copied().map(Input::Scalar));
-        Tensor::record_on(device, Op::Random { dist, shape, dtype }, &inputs)
+        Tensor::record_on(device, Op::Random(Random { dist, shape, dtype }), &inputs)
     }
 
     /// Numbers uniform in [0, 1), of a floating-point dtype.
@@ -113,10 +114,10 @@ impl Generator {
     pub fn randperm(&self, n: usize, device: &Device) -> Tensor {
         let keys = self.draw(Distribution::Bits, Shape::from(n), DType::I64, device, &[]);
         Tensor::record(
-            Op::ArgSort {
+            Op::ArgSort(ArgSort {
                 dim: 0,
                 descending: false,
-            },
+            }),
             &[Input::Tensor(&keys)],
         )
     }

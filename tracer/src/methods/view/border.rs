@@ -3,6 +3,7 @@
 use super::super::attempt;
 use crate::Tensor;
 use ferrotrace_kernels::Op;
+use ferrotrace_kernels::op::Narrow;
 use ferrotrace_runtime::{Error, Result};
 
 /// What [`pad_with`](Tensor::pad_with) puts around a dimension.
@@ -94,7 +95,7 @@ impl Tensor {
     #[track_caller]
     fn part(&self, dim: usize, start: usize, len: usize) -> Tensor {
         let start = start as isize;
-        self.apply(Op::Narrow { dim, start, len })
+        self.apply(Op::Narrow(Narrow { dim, start, len }))
     }
 
     /// A dimension of 1 stretched to `n`.

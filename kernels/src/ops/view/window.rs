@@ -1,0 +1,315 @@
+//! Parts of dimensions: slices, single positions, reversed dimensions, diagonals, windows.
+
+use super::{View, ViewMap, along, check_dim, clamp_slice, same, view, wrap_index};
+use crate::eager::{Arg, array, contiguous};
+use crate::op::SliceAssign;
+use crate::op::operator::{Inferred, Operator, question, text};
+use crate::ops::tensor;
+use crate::{ArgMeta, Array, Class, Op, Sizes};
+use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
+use smallvec::SmallVec;
+
+/// Python's `start:end:step` of one dimension.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// The dimension.
+    pub dim: usize,
+    /// Start, negative from the end, clamped.
+    pub start: isize,
+    /// End, negative from the end, clamped.
+    pub end: isize,
+    /// Step, at least 1.
+    pub step: usize,
+}
+
+impl Slice {
+    /// The first position in a tensor of this shape, and how many there are.
+    pub fn span(&self, of: &Shape) -> (usize, usize) {
+        clamp_slice(of[self.dim], self.start, self.end, self.step)
+    }
+}
+
+impl Operator for Slice {
+    text!("slice" { dim, start, end, step });
+    view!();
+}
+
+impl View for Slice {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        check_dim(self.dim, of)?;
+        if self.step == 0 {
+            return Err(Error::argument("a slice's step must be at least 1"));
+        }
+        let mut to = of.clone();
+        to.dims_mut()[self.dim] = self.span(of).1;
+        Ok(to)
+    }
+
+    fn map(&self, from: &Shape, _: &Shape) -> Option<ViewMap> {
+        let first = self.span(from).0 as isize;
+        let mut dims = same(from.rank());
+        dims[self.dim] = (
+            first,
+            SmallVec::from_slice(&[(self.dim, self.step as isize)]),
+        );
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// `len` elements of one dimension from `start`, which must exist.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Narrow {
+    /// The dimension.
+    pub dim: usize,
+    /// Start, negative from the end.
+    pub start: isize,
+    /// Length.
+    pub len: usize,
+}
+
+impl Narrow {
+    /// The first position, counted from the front, in a dimension of `size`.
+    fn first(&self, size: usize) -> isize {
+        match self.start < 0 {
+            true => self.start + size as isize,
+            false => self.start,
+        }
+    }
+}
+
+impl Operator for Narrow {
+    text!("narrow" { dim, start, len });
+    view!();
+}
+
+impl View for Narrow {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        let Narrow { dim, start, len } = *self;
+        check_dim(dim, of)?;
+        let size = of[dim];
+        let first = self.first(size);
+        let ends_after = |first: usize| first.checked_add(len).is_none_or(|end| end > size);
+        if first < 0 || ends_after(first as usize) {
+            return Err(Error::argument(format!(
+                "narrow of {len} from {start} leaves dimension {dim} of size {size}"
+            )));
+        }
+        let mut to = of.clone();
+        to.dims_mut()[dim] = len;
+        Ok(to)
+    }
+
+    fn map(&self, from: &Shape, _: &Shape) -> Option<ViewMap> {
+        let mut dims = same(from.rank());
+        dims[self.dim].0 = self.first(from[self.dim]);
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// One index of a dimension, which goes away.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Select {
+    /// The dimension.
+    pub dim: usize,
+    /// The index, negative from the end.
+    pub index: isize,
+}
+
+impl Operator for Select {
+    text!("select" { dim, index });
+    view!();
+}
+
+impl View for Select {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        check_dim(self.dim, of)?;
+        wrap_index(self.index, self.dim, of[self.dim])?;
+        let mut to = of.clone();
+        to.dims_mut().remove(self.dim);
+        Ok(to)
+    }
+
+    fn map(&self, from: &Shape, _: &Shape) -> Option<ViewMap> {
+        let at = match self.index < 0 {
+            true => self.index + from[self.dim] as isize,
+            false => self.index,
+        };
+        let mut dims = same(from.rank() - 1);
+        dims.insert(self.dim, (at, SmallVec::new()));
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// Dimensions in reverse; a bit each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Flip {
+    /// Bit per dimension.
+    pub mask: u64,
+}
+
+impl Operator for Flip {
+    text!("flip" { dims = mask as dims });
+    view!();
+}
+
+impl View for Flip {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        Ok(of.clone())
+    }
+
+    fn map(&self, from: &Shape, _: &Shape) -> Option<ViewMap> {
+        let mut dims = same(from.rank());
+        for d in (0..from.rank()).filter(|d| self.mask >> d & 1 == 1) {
+            dims[d] = (from[d] as isize - 1, SmallVec::from_slice(&[(d, -1)]));
+        }
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// The diagonal of two dimensions, as a new last one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Diagonal {
+    /// Offset: positive above the main diagonal.
+    pub offset: isize,
+    /// The row dimension.
+    pub a: usize,
+    /// The column dimension.
+    pub b: usize,
+}
+
+impl Diagonal {
+    fn len(&self, of: &Shape) -> usize {
+        let (rows, columns) = (of[self.a] as isize, of[self.b] as isize);
+        let len = if self.offset >= 0 {
+            rows.min(columns - self.offset)
+        } else {
+            (rows + self.offset).min(columns)
+        };
+        len.max(0) as usize
+    }
+}
+
+impl Operator for Diagonal {
+    text!("diagonal" { offset, a, b });
+    view!();
+}
+
+impl View for Diagonal {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        let Diagonal { a, b, .. } = *self;
+        check_dim(a, of)?;
+        check_dim(b, of)?;
+        if a == b {
+            return Err(Error::argument("a diagonal needs two different dimensions"));
+        }
+        let rest = (0..of.rank()).filter(|&d| d != a && d != b);
+        Ok(rest.map(|d| of[d]).chain([self.len(of)]).collect())
+    }
+
+    fn map(&self, from: &Shape, to: &Shape) -> Option<ViewMap> {
+        let last = to.rank() - 1;
+        let from_first = |first: isize| (first, SmallVec::from_slice(&[(last, 1)]));
+        let mut rest = 0..;
+        let index = |d: usize| match d {
+            d if d == self.a => Some(from_first(self.offset.saturating_neg().max(0))),
+            d if d == self.b => Some(from_first(self.offset.max(0))),
+            _ => rest.next().map(along),
+        };
+        let dims = (0..from.rank()).map(index).collect::<Option<_>>()?;
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// Windows of one dimension, as a new last dimension of `size`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unfold {
+    /// The dimension.
+    pub dim: usize,
+    /// Window length.
+    pub size: usize,
+    /// Distance of windows.
+    pub step: usize,
+}
+
+question! {
+    /// The windows that it is.
+    as_unfold: Unfold(Unfold)
+}
+
+impl Operator for Unfold {
+    text!("unfold" { dim, size, step });
+    view!();
+}
+
+impl View for Unfold {
+    fn shape(&self, of: &Shape) -> Result<Shape> {
+        let Unfold { dim, size, step } = *self;
+        check_dim(dim, of)?;
+        if step == 0 || size > of[dim] {
+            return Err(Error::argument(format!(
+                "windows of {size} by {step} in a dimension of {}",
+                of[dim]
+            )));
+        }
+        let mut to = of.clone();
+        to.dims_mut()[dim] = (of[dim] - size) / step + 1;
+        to.dims_mut().push(size);
+        Ok(to)
+    }
+
+    fn map(&self, from: &Shape, _: &Shape) -> Option<ViewMap> {
+        let (within, window) = ((from.rank(), 1), (self.dim, self.step as isize));
+        let mut dims = same(from.rank());
+        dims[self.dim] = (0, SmallVec::from_slice(&[window, within]));
+        Some(ViewMap { dims })
+    }
+
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+impl Op {
+    /// Where a slice starts and ends, or the one number that says where it lies: what varies from step to step in loops
+    /// over slices.
+    pub fn position(&self) -> Option<[isize; 2]> {
+        match *self {
+            Op::Slice(Slice { start, end, .. })
+            | Op::SliceAssign(SliceAssign { start, end, .. }) => Some([start, end]),
+            Op::Narrow(Narrow { start, .. }) => Some([start, 0]),
+            Op::Select(Select { index, .. }) => Some([index, 0]),
+            _ => None,
+        }
+    }
+
+    /// The dimension and the step of an operator that has a [position](Op::position).
+    pub fn without_position(&self) -> Option<(usize, usize)> {
+        match *self {
+            Op::Slice(Slice { dim, step, .. }) | Op::SliceAssign(SliceAssign { dim, step, .. }) => {
+                Some((dim, step))
+            }
+            Op::Narrow(Narrow { dim, .. }) | Op::Select(Select { dim, .. }) => Some((dim, 1)),
+            _ => None,
+        }
+    }
+}
