@@ -4,13 +4,13 @@ use super::Buffer;
 use crate::cuda::{self, Convolution};
 use crate::{Error, Result};
 
-/// Puts a convolution on the device's stream: of two operands, in the order that [`ConvolutionPart`] names them in,
-/// each from a byte of a buffer on, at a multiple of 16, and so the bias that the form asks for; the result starts its
-/// buffer.
+/// Puts a convolution on the device's stream: of two operands in the order that
+/// [`ConvolutionPart`](crate::ConvolutionPart) names them in, each from a byte of a buffer on, at a multiple of 16, and
+/// so the bias that the form asks for; the result starts its buffer.
 ///
 /// # Errors
-/// `Internal` for a form that [`convolves`] refuses, or memory that does not fit it; `OutOfMemory` for what the
-/// algorithm needs besides; `Device` for what the library answers.
+/// `Internal` for a form that [`convolves`](crate::convolves) refuses or memory that does not fit it; `OutOfMemory` for
+/// what the algorithm needs besides; `Device` for what the library answers.
 pub fn convolve(
     form: &Convolution,
     operands: [(&Buffer, usize); 2],
