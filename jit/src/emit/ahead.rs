@@ -5,10 +5,13 @@ use super::index::Step;
 use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::stage::Loop;
-use super::value::{At, memory_type};
+use super::value::At;
 use crate::body::{BodyOp, Source, Value};
-use crate::expr::{Expr, Term, Var};
-use std::fmt::Write as _;
+use crate::expr::{Term, Var};
+use crate::kernel::ir::{
+    self, Block, Expr, Extent, Function, Infix, Local, Name, Stmt, Type, ValueType,
+};
+use ferrotrace_runtime::DType;
 
 /// Bytes of gathered rows that are on their way at a time: a part of the first cache.
 const AHEAD: usize = 1 << 13;
@@ -35,13 +38,9 @@ impl Writer<'_> {
     }
 
     /// The prefetches of a vector position.
-    pub(super) fn prefetches(&self, at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
-        let each = self.ahead.iter().map(|place| {
-            let place = place.replace('@', at.position);
-            format!("{pad}__builtin_prefetch({place}, 0, 2);\n")
-        });
-        each.collect()
+    pub(super) fn prefetches(&self, out: &mut Block, at: At<'_>) {
+        let ask = |place: &Expr| prefetch(2, place.at(at.position));
+        out.extend(self.ahead.iter().map(ask));
     }
 
     /// Asks for what the contiguous loads of the first loop read `steps` further along a variable.
@@ -64,9 +63,9 @@ impl Writer<'_> {
             let is_run =
                 !taken_up && self.indices[&v].step == Step::Unit && !self.staged.contains_key(&v);
             if is_run && ahead != 0 {
-                let (pointer, text) = (self.pointer(*source), self.indices[&v].text.clone());
+                let place = Expr::from(self.pointer(*source)) + self.indices[&v].expr.clone();
                 let ahead = self.param(ahead);
-                self.ahead.push(format!("{pointer} + {text} + {ahead}"));
+                self.ahead.push(place + ahead);
             }
         }
     }
@@ -79,8 +78,8 @@ impl Writer<'_> {
         l: &Loop,
         shared: &[Value],
         cut: &Pieces,
-        (start, width): (&str, Option<usize>),
-        out: &mut String,
+        (start, width): (Name, Option<usize>),
+        out: &mut Block,
     ) {
         let Some(&walked) = self.walked_vars().last() else {
             return;
@@ -131,59 +130,36 @@ impl Writer<'_> {
             let n = self.param(self.extents[walked] as i64);
             let (distance, size) = (self.param(distance as i64), self.param(size));
             let (pointer, table) = (self.pointer(*source), self.pointer(*table));
-            let next = |w: &mut Self, e: &Expr| match row.map_or(0, |row| e.coefficient(row)) {
-                0 => String::new(),
-                c => format!(" + r * {}", w.param(c)),
+            let next = |w: &mut Self, e: &crate::expr::Expr| match row {
+                Some(row) if e.coefficient(row) != 0 => Some(w.param(e.coefficient(row))),
+                _ => None,
             };
             let (from, by) = (next(self, at), next(self, index));
-            let at = self.indices[&load].at("lo");
-            let step = (64 / dtype.size()).max(1);
-            let (wrap, more) = match (row, width) {
-                (None, _) => (String::new(), String::new()),
-                (Some(_), None) => (
-                    format!("if (n >= {n}) {{ n -= {n}; r = 1; }} "),
-                    format!(" && u + r * {} < end", cut.pieces),
-                ),
-                (Some(_), Some(w)) => (
-                    format!(
-                        "if (n >= {n} && {start} + {w} < hi) {{ n -= {n}; from += {w}; }} \
-                         else if (n >= {n}) {{ n -= {n}; r = 1; from = lo; }} "
-                    ),
-                    format!(" && u + r * {} < end", cut.pieces),
-                ),
+            let gather = Gather {
+                column: Self::loop_name(walked),
+                columns: n,
+                distance,
+                size,
+                check,
+                position: *position,
+                place: later(Expr::from(pointer) + self.indices[&v].expr.clone(), by),
+                table: Expr::from(table)
+                    .element(later(self.indices[&load].at(&Local::Low.into()), from)),
+                pieces: row.map(|_| cut.pieces),
+                line: (64 / dtype.size()).max(1),
             };
-            let address = |position: &str| {
-                let place = self.indices[&v].at(position);
-                format!("{pointer} + {place}{by}")
-            };
-            let ask = match width {
-                // Past the end of a row it asks in vain, which does no harm.
-                Some(w) => {
-                    let first = address("from");
-                    let places = (0..w).step_by(step);
-                    places
-                        .map(|c| format!("__builtin_prefetch({first} + {c}, 0, 3); "))
-                        .collect::<String>()
-                }
-                None => format!(
-                    "for (long long j = from; j < hi; j += {step}) __builtin_prefetch({}, 0, 3); ",
-                    address("j")
-                ),
-            };
-            let _ = write!(
-                out,
-                "      {{ long long n = i{walked} + {distance}, r = 0, from = {start}; (void)r; {wrap}if (n < {n}{more}) {{\n        \
-                 const long long i{walked} = n; const {ty} x = {table}[{at}{from}];\n        \
-                 const long v{check}[1] = {{x < 0 ? x + {size} : x}};\n        \
-                 {ask}}} }}\n",
-                ty = memory_type(*position),
-            );
+            out.push(gather.ask(start, width));
         }
     }
 
     /// The check that a gathering index rests on and the load it checks, if that load moves with the column and lies in
     /// memory as it is.
-    fn index_of(&self, index: &Expr, shared: &[Value], column: Var) -> Option<(Value, Value)> {
+    fn index_of(
+        &self,
+        index: &crate::expr::Expr,
+        shared: &[Value],
+        column: Var,
+    ) -> Option<(Value, Value)> {
         let body = &self.node.body;
         let check = index.terms().iter().find_map(|(term, _)| match term {
             Term::Value(v) if shared.contains(v) => Some(*v),
@@ -205,4 +181,106 @@ impl Writer<'_> {
             _ => None,
         }
     }
+}
+
+/// What asking for a later row of a table takes.
+struct Gather {
+    /// The variable of the columns, and how many there are.
+    column: Name,
+    columns: Name,
+    /// How many columns later.
+    distance: Name,
+    /// The rows of the table.
+    size: Name,
+    /// The checked index of a row.
+    check: Value,
+    /// The type of an index in memory.
+    position: DType,
+    /// An element of a table's row, and the index that says which row that is.
+    place: Expr,
+    table: Expr,
+    /// The pieces of a row, where the next row's columns follow.
+    pieces: Option<Name>,
+    /// Elements of a cache line.
+    line: usize,
+}
+
+impl Gather {
+    /// Asks for the row of a later column, or of the next row's first ones.
+    fn ask(self, start: Name, width: Option<usize>) -> Stmt {
+        let (n, r, from) = (Local::Length, Local::Later, Local::From);
+        let mut block = Block::from([
+            Stmt::variable(n, Type::INDEX, Expr::from(self.column) + self.distance),
+            Stmt::variable(r, Type::INDEX, 0),
+            Stmt::variable(from, Type::INDEX, start),
+            Stmt::Unused(r.into()),
+        ]);
+        let left = |test: Expr, more: &[Stmt]| {
+            let mut block = Block::from(Stmt::update(n, Infix::Subtract, self.columns));
+            block.extend(more.iter().cloned());
+            Stmt::when(test, block)
+        };
+        let past = Expr::from(n).at_least(self.columns);
+        let mut within = Expr::from(n).less(self.columns);
+        if let Some(pieces) = self.pieces {
+            let next_row = Stmt::assign(r, 1);
+            block.push(match width {
+                None => left(past, &[next_row]),
+                Some(w) => {
+                    let more = (Expr::from(start) + w as i64).less(Local::High);
+                    let on = Stmt::update(from, Infix::Add, w as i64);
+                    let anew = Stmt::assign(from, Local::Low);
+                    let this = left(past.clone().and(more.clone()), &[on]);
+                    let next = left(past, &[next_row, anew]);
+                    either_of(this, next)
+                }
+            });
+            let unit = Expr::from(Local::Unit) + Expr::from(r) * pieces;
+            within = within.and(unit.less(Local::End));
+        }
+        let x = || Expr::from(Local::Element);
+        let wrapped = x().less(0).choose(x() + self.size, x());
+        let check = Name::value(self.check);
+        let mut ask = Block::from([
+            Stmt::constant(self.column, Type::INDEX, n),
+            Stmt::constant(Local::Element, ValueType::Memory(self.position), self.table),
+            Stmt::array(check, Type::LONG, Extent::Array(1)),
+            Stmt::assign(Expr::from(check).element(0), wrapped),
+        ]);
+        match width {
+            // Past the end of a row it asks in vain, which does no harm.
+            Some(w) => {
+                let first = self.place.at(&from.into());
+                let lines = (0..w).step_by(self.line);
+                ask.extend(lines.map(|c| prefetch(3, first.clone() + c as i64)));
+            }
+            None => {
+                let each = prefetch(3, self.place.at(&Local::Column.into()));
+                let columns = ir::Loop::over(Local::Column, from, Local::High);
+                ask.push(columns.by(self.line).each(each));
+            }
+        }
+        block.push(Stmt::when(within, ask));
+        Stmt::Scope(block)
+    }
+}
+
+/// The first statement, which is conditional, or else the second.
+fn either_of(first: Stmt, second: Stmt) -> Stmt {
+    match first {
+        Stmt::If(test, then, _) => Stmt::If(test, then, second.into()),
+        other => Stmt::Scope(Block::from([other, second])),
+    }
+}
+
+/// A place of this row in a later one.
+fn later(place: Expr, by: Option<Name>) -> Expr {
+    match by {
+        Some(by) => place + Expr::from(Local::Later) * by,
+        None => place,
+    }
+}
+
+fn prefetch(level: u8, place: Expr) -> Stmt {
+    Stmt::Call(Expr::call(Function::Prefetch(level), [place]))
 }

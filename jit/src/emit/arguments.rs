@@ -3,11 +3,10 @@
 use super::Pointer;
 use super::kernel::Writer;
 use super::lanes::place;
-use super::value::{lane_type, memory_type};
 use crate::body::{BodyOp, Source, Value};
+use crate::kernel::ir::{Access, Arguments, Expr, Local, PointerType, Type, ValueType};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 impl Writer<'_> {
     pub(super) fn computed(&self) -> Vec<Value> {
@@ -91,37 +90,36 @@ impl Writer<'_> {
         at
     }
 
-    /// The argument that is the place of a value's scratch row.
-    pub(super) fn scratch_row(&self, v: Value) -> String {
+    /// Where a value's scratch row begins, and the dtype it has there.
+    pub(super) fn scratch_row(&self, v: Value) -> (Expr, DType) {
+        let dtype = match self.node.body.value(v).dtype {
+            DType::Bool => DType::I32,
+            other => other,
+        };
         let row = self.scratch_rows.iter().find(|r| r.0 == v);
-        row.map_or_else(|| "0".to_owned(), |r| r.1.clone())
+        let offset = row.map_or(Expr::Integer(0), |r| r.1.into());
+        let start = Expr::from(Local::Memory) + offset;
+        let ty = Type::write(ValueType::Scalar(dtype));
+        (start.cast(ty), dtype)
     }
 
-    /// Constants at the start of a function: arguments by name.
-    pub(super) fn head(&mut self) -> String {
-        let mut text = String::new();
-        for i in 0..self.params.len() {
-            let _ = writeln!(text, "  const long long P{i} = a->param[{i}];");
-        }
-        for (i, (pointer, dtype)) in self.pointers.iter().zip(&self.pointer_types).enumerate() {
-            let qualifier = if matches!(pointer, Pointer::Read(_)) {
-                "const "
-            } else {
-                ""
+    /// What the functions of the kernel are given.
+    pub(super) fn arguments(&self) -> Arguments {
+        let pointer = |(pointer, dtype): (&Pointer, &DType)| {
+            let access = match pointer {
+                Pointer::Read(_) => Access::Read,
+                Pointer::Write(_) => Access::Write,
             };
-            let ty = memory_type(*dtype);
-            let _ = writeln!(
-                text,
-                "  {qualifier}{ty} *p{i} = ({qualifier}{ty} *)a->ptr[{i}];"
-            );
+            PointerType::global(ValueType::Memory(*dtype), access)
+        };
+        let pointers = self.pointers.iter().zip(&self.pointer_types);
+        let numbers = self.node.body.numbers().iter();
+        Arguments {
+            // A kernel has far fewer arguments than 2³².
+            params: self.params.len() as u32,
+            pointers: pointers.map(pointer).collect(),
+            numbers: numbers.map(|number| number.dtype).collect(),
         }
-        for (i, number) in self.node.body.numbers().to_vec().iter().enumerate() {
-            let dtype = number.dtype.compute();
-            let value = format!("*(const {} *)&a->scalar[{i}]", lane_type(dtype));
-            let set = self.call("set", dtype, &[&value]);
-            let _ = writeln!(text, "  const {} s{i} = {set};", self.vector(dtype));
-        }
-        text
     }
 
     /// Pairs (node written, buffer read) that may share memory: every load of the buffer is of the very element that

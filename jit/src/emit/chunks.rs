@@ -9,8 +9,10 @@ use super::reduce::Reduction;
 use super::stage::Loop;
 use super::value::lane_type;
 use crate::body::BodyOp;
+use crate::kernel::ir::{
+    self, Access, Axis, Block, Expr, Local, Name, Part, PointerType, Stmt, Type, ValueType,
+};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 /// Most rows of a unit: their accumulators stay in the first cache.
 pub(super) const PANEL: usize = 4096;
@@ -90,95 +92,129 @@ impl Writer<'_> {
         })
     }
 
-    /// Declares a reduction's accumulators as arrays, and starts them.
-    pub(super) fn array_accumulators(&mut self, out: &mut String, r: &Reduction, vectors: &str) {
-        let (id, most) = (r.id, self.most());
-        let mut arrays = vec![("a", r.dtype, self.identity(r))];
-        if r.has_position() {
-            arrays.push(("q", DType::I64, self.call("set", DType::I64, &["-1"])));
-        }
-        for (name, dtype, start) in arrays {
-            let _ = writeln!(
-                out,
-                "    {} {name}{id}[{most}];\n    for (int c = 0; c < {vectors}; c++) {name}{id}[c] = {start};",
-                self.vector(dtype)
-            );
+    /// Declares a reduction's accumulators as arrays, and starts those of `vectors` vectors.
+    pub(super) fn array_accumulators(&self, out: &mut Block, r: &Reduction, vectors: Expr) {
+        for (name, dtype, start) in self.array_starts(r) {
+            self.block_array(out, name, dtype);
+            let start = Stmt::assign(Self::of_accumulator(name), start);
+            out.push(Self::each_accumulator(vectors.clone(), start));
         }
     }
 
+    /// The arrays of a reduction's accumulators, and how they start.
+    pub(super) fn array_starts(&self, r: &Reduction) -> Vec<(Name, DType, Expr)> {
+        let mut arrays = vec![(r.part(Part::Accumulator), r.dtype, self.identity(r))];
+        if r.has_position() {
+            let unset = self.set(DType::I64, -1);
+            arrays.push((r.part(Part::Places), DType::I64, unset));
+        }
+        arrays
+    }
+
     /// Declares the accumulators of a unit as pointers to its part of the scratch.
-    pub(super) fn chunk_accumulators(&mut self, out: &mut String, names: (&str, &str), unit: &str) {
+    pub(super) fn chunk_accumulators(&mut self, out: &mut Block, parts: (Part, Part), unit: Expr) {
         let Some(chunks) = self.chunks else { return };
         let bytes = self.param(chunks.bytes as i64);
-        let (value, place) = names;
+        let (value, place) = parts;
         let mut at = 0;
         for r in self.all_reductions() {
-            let mut declare = |w: &mut Self, name: &str, dtype: DType| {
-                let (ty, offset) = (w.vector(dtype), w.param(at as i64));
-                let id = r.id;
-                let _ = writeln!(
-                    out,
-                    "    {ty}u *{name}{id} = ({ty}u *)(a->scratch + ({unit}) * {bytes} + {offset});"
-                );
-                at += w.block * lane_bytes(dtype);
-            };
-            declare(self, value, r.dtype);
-            if r.has_position() {
-                declare(self, place, DType::I64);
+            let places = r.has_position().then_some((place, DType::I64));
+            for (part, dtype) in [(value, r.dtype)].into_iter().chain(places) {
+                let offset = self.param(at as i64);
+                let ty = Type::Pointer(PointerType {
+                    unaligned: true,
+                    ..PointerType::global(ValueType::vector(dtype, self.lanes), Access::Write)
+                });
+                let start = Expr::from(Local::Scratch) + unit.clone() * bytes + offset;
+                out.push(Stmt::variable(r.part(part), ty, start.cast(ty)));
+                at += self.block * lane_bytes(dtype);
             }
         }
     }
 
     /// The loop over units: (row, panel of rows, chunk of columns).
-    pub(super) fn chunk_loop(&mut self, out: &mut String, body: &str, cut: &Pieces) {
-        let Some(chunks) = self.chunks else { return };
+    pub(super) fn chunk_loop(&mut self, body: Block, cut: &Pieces) -> Block {
+        let Some(chunks) = self.chunks else {
+            return Block::new();
+        };
         let first = self.extents[self.walked_vars()[0]];
         let (count, length, extent) = (
             self.param(chunks.count as i64),
             self.param(chunks.length as i64),
             self.param(first as i64),
         );
-        let _ = writeln!(
-            out,
-            "  for (long long u = begin; u < end; u++) {{\n    \
-             const long long c0 = u % {count} * {length}, c1 = ft_min(c0 + {length}, {extent});\n    \
-             long long row = u / {count};"
-        );
-        self.decode_panel(out, cut);
-        out.push_str(body);
-        out.push_str("  }\n");
+        let unit = || Expr::from(Local::Unit);
+        let low = Expr::from(Local::ChunkLow);
+        let mut each = Block::from([
+            Stmt::constant(Local::ChunkLow, Type::INDEX, unit() % count * length),
+            Stmt::constant(Local::ChunkHigh, Type::INDEX, (low + length).least(extent)),
+            Stmt::variable(Local::Row, Type::INDEX, unit() / count),
+        ]);
+        self.decode_panel(&mut each, cut);
+        each.append(body);
+        Self::each_unit(each).into()
     }
 
     /// The panel of a unit, and its row.
-    fn decode_panel(&mut self, out: &mut String, cut: &Pieces) {
-        let Pieces {
-            piece,
-            pieces,
-            extent,
-        } = cut;
-        let _ = writeln!(
-            out,
-            "    const long long lo = row % {pieces} * {piece}, hi = ft_min(lo + {piece}, {extent}); row /= {pieces}; (void)row;"
-        );
+    fn decode_panel(&mut self, out: &mut Block, cut: &Pieces) {
+        let row = || Expr::from(Local::Row);
+        let high = (Expr::from(Local::Low) + cut.piece).least(cut.extent);
+        out.push(Stmt::constant(
+            Local::Low,
+            Type::INDEX,
+            row() % cut.pieces * cut.piece,
+        ));
+        out.push(Stmt::constant(Local::High, Type::INDEX, high));
+        out.push(Stmt::assign(row(), row() / cut.pieces));
+        out.push(Stmt::Unused(Local::Row.into()));
         self.decode_row(out);
-        out.push_str(&self.preamble);
+        out.append(self.preamble.clone());
+    }
+
+    /// The unit of a panel's chunk with the number that a loop over chunks is at.
+    pub(super) fn unit_of_chunk(count: Name) -> Expr {
+        Expr::from(Local::First) * count + Local::Index
+    }
+
+    /// A loop over the vectors of a panel.
+    pub(super) fn each_vector_of_panel(&self, body: Block) -> Stmt {
+        ir::Loop::over(Local::Other, 0, self.vectors())
+            .along(Axis::Accumulator)
+            .each(body)
+    }
+
+    /// The vector of an array over a panel that a loop over its vectors is at.
+    pub(super) fn of_panel(name: Name) -> Expr {
+        Expr::from(name).element(Local::Other)
     }
 
     /// The chunks of each panel combined in order, then what follows for its rows.
-    pub(super) fn chunk_finish(&mut self, out: &mut String, rows: &str, cut: &Pieces) {
-        let Some(chunks) = self.chunks else { return };
+    pub(super) fn chunk_finish(&mut self, rows: Name, cut: &Pieces) -> Block {
+        let Some(chunks) = self.chunks else {
+            return Block::new();
+        };
         let count = self.param(chunks.count as i64);
-        let _ = writeln!(
-            out,
-            "  for (long long first = 0; first < {rows} * {}; first++) {{\n    long long row = first;",
-            cut.pieces
-        );
-        // Printing the stores adds to the preamble.
-        let mut body = String::new();
+        // The stores add to the preamble.
+        let mut body = Block::new();
         self.row_arrays(&mut body);
         self.outer_row(&mut body, 0, true);
-        let width = self.lanes;
-        let vectors = format!("(hi - lo + {width} - 1) / {width}");
+        self.combine_chunks(&mut body, count);
+        for s in 1..self.stages.row.len() {
+            self.outer_row(&mut body, s, true);
+            if s == 1 && !self.moments.is_empty() {
+                self.merge_chunk_moments(&mut body, count);
+            }
+        }
+        let mut each = Block::from(Stmt::variable(Local::Row, Type::INDEX, Local::First));
+        self.decode_panel(&mut each, cut);
+        each.append(body);
+        let panels = ir::Loop::over(Local::First, 0, Expr::from(rows) * cut.pieces);
+        panels.along(Axis::Row).each(each).into()
+    }
+
+    /// Combines the accumulators of a panel's chunks in order in those of its first, or, where the chunks' sums are needed
+    /// once more, in arrays.
+    fn combine_chunks(&mut self, body: &mut Block, count: Name) {
         let reductions: Vec<Reduction> = match self.moments.is_empty() {
             true => self.all_reductions(),
             false => {
@@ -187,47 +223,53 @@ impl Writer<'_> {
             }
         };
         let from = if self.moments.is_empty() {
-            self.chunk_accumulators(&mut body, ("a", "q"), &format!("first * {count}"));
+            let first = Expr::from(Local::First) * count;
+            self.chunk_accumulators(body, (Part::Accumulator, Part::Places), first);
             1
         } else {
-            // The chunks' sums are needed once more.
-            reductions
-                .iter()
-                .for_each(|r| self.array_accumulators(&mut body, r, &vectors));
+            for r in &reductions {
+                self.array_accumulators(body, r, self.vectors());
+            }
             0
         };
         for r in reductions.iter().filter(|r| r.is_rounded_sum()) {
-            self.declare_low(&mut body, r, &vectors);
+            self.declare_low(body, r);
         }
-        let _ = writeln!(body, "    for (long long c = {from}; c < {count}; c++) {{");
-        self.chunk_accumulators(&mut body, ("e", "f"), &format!("first * {count} + c"));
-        let _ = writeln!(body, "    for (long long k = 0; k < {vectors}; k++) {{");
-        for r in &reductions {
-            // A later chunk is taken in as one more value.
-            let (id, value, ty) = (r.id, r.value, self.vector(r.dtype));
-            let (acc, place) = (format!("a{id}[k]"), format!("q{id}[k]"));
-            if r.is_rounded_sum() {
-                // The place in the scratch has no alignment of its own.
-                let both = self.two_sum(r, &format!("e{id}[k]"), "s", &format!("low{id}[k]"));
-                let _ = writeln!(body, "      {{ {ty} s = {acc}; {both} {acc} = s; }}");
-                continue;
-            }
-            let update = self.update(r, &acc, &place, &format!("f{id}[k]"), None);
-            let _ = writeln!(body, "      {{ const {ty} v{value} = e{id}[k]; {update} }}");
-        }
-        body.push_str("    } }\n");
+        let mut chunk = Block::new();
+        let unit = Self::unit_of_chunk(count);
+        self.chunk_accumulators(&mut chunk, (Part::Partial, Part::PartialPlaces), unit);
+        let each = reductions.iter().map(|r| self.take_partial(r)).collect();
+        chunk.push(self.each_vector_of_panel(each));
+        body.push(
+            ir::Loop::over(Local::Index, from, count)
+                .along(Axis::Accumulator)
+                .each(chunk),
+        );
         for r in reductions.iter().filter(|r| r.is_rounded_sum()) {
-            self.add_low(&mut body, r, &vectors);
+            self.add_low(body, r);
         }
-        for s in 1..self.stages.row.len() {
-            self.outer_row(&mut body, s, true);
-            if s == 1 && !self.moments.is_empty() {
-                self.merge_chunk_moments(&mut body, &count, &vectors);
-            }
-        }
-        self.decode_panel(out, cut);
-        out.push_str(&body);
-        out.push_str("  }\n");
+    }
+
+    /// Takes a chunk's accumulator in as one more value.
+    fn take_partial(&self, r: &Reduction) -> Stmt {
+        let of = |part| Self::of_panel(r.part(part));
+        let (acc, places) = (of(Part::Accumulator), of(Part::Places));
+        let ty = self.vector_type(r.dtype);
+        Stmt::Scope(if r.is_rounded_sum() {
+            // The place in the scratch has no alignment of its own.
+            let sum = Expr::from(Local::Sum);
+            Block::from([
+                Stmt::variable(Local::Sum, ty, acc.clone()),
+                self.two_sum(r, of(Part::Partial), sum.clone(), of(Part::Low)),
+                Stmt::assign(acc, sum),
+            ])
+        } else {
+            let position = r.has_position().then(|| of(Part::PartialPlaces));
+            Block::from([
+                Stmt::constant(Name::value(r.value), ty, of(Part::Partial)),
+                self.update(r, (acc, places), position, None),
+            ])
+        })
     }
 }
 

@@ -5,14 +5,13 @@
 
 use super::index::Step;
 use super::kernel::Writer;
-use super::reduce::Reduction;
+use super::reduce::{Reduction, complement};
 use super::stage::Loop;
-use super::value::At;
+use super::value::{At, COLUMN, COUNT};
 use crate::body::{BodyOp, Value};
-use ferrotrace_kernels::support::need;
+use crate::kernel::ir::{Block, Expr, Function, Infix, Local, Name, Part, Stmt, Type};
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 impl Writer<'_> {
     /// Whether the positions of all the loop's extremes follow from the number of the vector.
@@ -32,8 +31,8 @@ impl Writer<'_> {
                 })
     }
 
-    /// The position of the element at vector position `at`.
-    fn position_at(&mut self, id: Value, at: &str) -> String {
+    /// The position of the element at a vector position.
+    fn position_at(&mut self, id: Value, at: &Expr) -> Expr {
         match &self.node.body.value(id).op {
             BodyOp::Reduce {
                 position: Some(e), ..
@@ -41,152 +40,176 @@ impl Writer<'_> {
                 let e = e.clone();
                 self.index(&e).at(at)
             }
-            _ => at.to_owned(),
+            _ => at.clone(),
         }
     }
 
-    pub(super) fn declare_extreme(&mut self, out: &mut String, r: &Reduction, copies: usize) {
-        let (id, ty) = (r.id, self.vector(DType::I32));
-        let zero = self.call("set", DType::I32, &["0"]);
-        for c in 0..copies {
-            let _ = writeln!(out, "    {ty} q{id}_{c} = {zero};");
-        }
-        if r.dtype.is_float() {
-            let _ = writeln!(out, "    {ty} n{id} = {zero};");
-        }
+    pub(super) fn declare_extreme(&self, out: &mut Block, r: &Reduction, copies: usize) {
+        let (ty, zero) = (self.vector_type(DType::I32), self.set(DType::I32, 0));
+        let places = (0..copies).map(|c| Name::copy(Part::Places, r.id, c));
+        let nans = r.dtype.is_float().then(|| r.part(Part::Nans));
+        let all = places.chain(nans);
+        out.extend(all.map(|name| Stmt::variable(name, ty, zero.clone())));
     }
 
-    fn beats(&mut self, r: &Reduction, a: &str, b: &str) -> String {
+    fn beats(&self, r: &Reduction, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
         let op = match r.kind {
             ReduceKind::ArgMax => BinaryOp::Gt,
             _ => BinaryOp::Lt,
         };
-        op.c_expr(r.dtype, self.lanes, &[a, b], &mut self.needs)
+        self.binary(op, r.dtype, a.into(), b.into())
     }
 
-    fn is_nan(&mut self, r: &Reduction, v: &str) -> String {
-        UnaryOp::IsNan.c_expr(r.dtype, self.lanes, &[v], &mut self.needs)
+    fn is_nan(&self, r: &Reduction, v: Name) -> Expr {
+        self.unary(UnaryOp::IsNan, r.dtype, v.into())
     }
 
-    /// Takes the reduced value of vector `z`, or its first lanes, into accumulator `copy`.
-    pub(super) fn update_extreme(
-        &mut self,
-        r: &Reduction,
-        copy: usize,
-        lanes: Option<&str>,
-    ) -> String {
-        let (id, w) = (r.id, self.lanes);
-        let mut value = format!("v{}", r.value);
-        let mut text = "{ ".to_owned();
+    /// One of two vectors of 32-bit integers, lane by lane as a mask says.
+    fn choose(&self, mask: Name, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+        self.support("sel", DType::I32, [mask.into(), a.into(), b.into()])
+    }
+
+    /// Takes the reduced value of the vector that is counted, or its first lanes, into accumulator `copy`.
+    pub(super) fn update_extreme(&self, r: &Reduction, copy: usize, lanes: Option<&Expr>) -> Stmt {
+        let mut value = Name::value(r.value);
+        let mut block = Block::new();
         if let Some(m) = lanes {
-            let (live, identity) = (self.live_lanes(m), self.identity(r));
-            let kept = self.call("sel", r.dtype, &[&live, &value, &identity]);
-            let _ = write!(text, "const {} x{id} = {kept}; ", self.vector(r.dtype));
-            value = format!("x{id}");
+            let kept = [self.live_lanes(m), value.into(), self.identity(r)];
+            value = r.part(Part::Live);
+            let kept = self.support("sel", r.dtype, kept);
+            block.push(Stmt::constant(value, self.vector_type(r.dtype), kept));
         }
-        let (acc, place, mask) = (
-            format!("a{id}_{copy}"),
-            format!("q{id}_{copy}"),
-            format!("t{id}"),
-        );
-        let better = self.beats(r, &value, &acc);
-        let best = self.call("sel", r.dtype, &[&mask, &value, &acc]);
-        let at = self.call("sel", DType::I32, &[&mask, "z", &place]);
-        let _ = write!(
-            text,
-            "const i32x{w} {mask} = {better}; {acc} = {best}; {place} = {at};"
-        );
+        let (acc, places) = (r.accumulator(copy), Name::copy(Part::Places, r.id, copy));
+        let mask = r.part(Part::Better);
+        let best = self.support("sel", r.dtype, [mask.into(), value.into(), acc.into()]);
+        block.push(Stmt::constant(
+            mask,
+            self.vector_type(DType::Bool),
+            self.beats(r, value, acc),
+        ));
+        block.push(Stmt::assign(acc, best));
+        block.push(Stmt::assign(
+            places,
+            self.choose(mask, Local::Vector, places),
+        ));
         if r.dtype.is_float() {
-            let nan = self.is_nan(r, &value);
-            let _ = write!(text, " n{id} |= {nan};");
+            let nan = self.is_nan(r, value);
+            block.push(Stmt::update(r.part(Part::Nans), Infix::BitOr, nan));
         }
-        text.push_str(" }");
-        text
+        Stmt::Scope(block)
     }
 
-    /// Leaves in `w{id}` and `y{id}` the best value and its position.
+    /// Joins an accumulator's copy `c` to the first: the better element, the earlier of equals.
+    fn join_extremes(&self, r: &Reduction, c: usize) -> Stmt {
+        let (acc, other) = (r.accumulator(0), r.accumulator(c));
+        let places = Name::copy(Part::Places, r.id, 0);
+        let others = || Expr::from(Name::copy(Part::Places, r.id, c)) + c as i64;
+        let (mask, ty) = (Name::from(Local::Mask), self.vector_type(DType::Bool));
+        let earlier = others().less(places).cast(ty);
+        let better = self.beats(r, other, acc);
+        let equal = complement(self.beats(r, acc, other)) & earlier;
+        let best = self.support("sel", r.dtype, [mask.into(), other.into(), acc.into()]);
+        Stmt::Scope(Block::from([
+            Stmt::constant(mask, ty, better | equal),
+            Stmt::assign(acc, best),
+            Stmt::assign(places, self.choose(mask, others(), places)),
+        ]))
+    }
+
+    /// The first lane of a mask.
+    fn first_lane(&self, mask: Name) -> Expr {
+        let none = self.set(DType::I32, i64::from(i32::MAX));
+        let lanes = self.choose(mask, self.iota(DType::I32), none);
+        self.support("hmin", DType::I32, [lanes])
+    }
+
+    /// Leaves the best value and its position.
     pub(super) fn end_extreme(
         &mut self,
-        out: &mut String,
+        out: &mut Block,
         l: &Loop,
         r: &Reduction,
         copies: usize,
-        (start, end): (&str, &str),
+        (start, end): (&Expr, &Expr),
     ) {
-        let (id, w) = (r.id, self.lanes);
-        for c in 1..copies {
-            let (acc, other) = (format!("a{id}_0"), format!("a{id}_{c}"));
-            let better = self.beats(r, &other, &acc);
-            let worse = self.beats(r, &acc, &other);
-            let best = self.call("sel", r.dtype, &["t", &other, &acc]);
-            let at = self.call(
-                "sel",
-                DType::I32,
-                &["t", &format!("(q{id}_{c} + {c})"), &format!("q{id}_0")],
-            );
-            let _ = writeln!(
-                out,
-                "    {{ const i32x{w} t = ({better}) | (~({worse}) & (i32x{w})(q{id}_{c} + {c} < q{id}_0)); {acc} = {best}; q{id}_0 = {at}; }}"
-            );
-        }
-        let best = self.horizontal(r, &format!("a{id}_0"));
-        let all = self.call("set", r.dtype, &[&format!("w{id}")]);
-        let equal = BinaryOp::Eq.c_expr(
-            r.dtype,
-            w,
-            &[&format!("a{id}_0"), &format!("({all})")],
-            &mut self.needs,
-        );
-        let none = self.call("set", DType::I32, &["0x7fffffff"]);
-        let vectors = self.call("sel", DType::I32, &["t", &format!("q{id}_0"), &none]);
-        let first = self.call("hmin", DType::I32, &["f"]);
-        let iota = self.call("iota", DType::I32, &[]);
-        let lanes = self.call("sel", DType::I32, &["t", &iota, &none]);
-        let lane = self.call("hmin", DType::I32, &[&lanes]);
-        let from = self.position_at(id, start);
-        let c = super::value::lane_type(r.dtype);
-        let _ = write!(
-            out,
-            "    {c} w{id} = {best}; long y{id};\n    \
-             {{ i32x{w} t = {equal}; const i32x{w} f = {vectors}; const int k = {first}; \
-             t = (i32x{w})(f == k);\n      y{id} = {from} + (long)k * {w} + {lane}; }}\n"
-        );
+        out.extend((1..copies).map(|c| self.join_extremes(r, c)));
+        let (acc, places) = (r.accumulator(0), Name::copy(Part::Places, r.id, 0));
+        let (best, place) = (r.part(Part::Best), r.part(Part::Place));
+        let mask = Name::from(Local::Mask);
+        let (bits, ints) = (self.vector_type(DType::Bool), self.vector_type(DType::I32));
+        let all = self.set(r.dtype, best);
+        let equal = self.binary(BinaryOp::Eq, r.dtype, acc.into(), all);
+        let none = self.set(DType::I32, i64::from(i32::MAX));
+        let vectors = self.choose(mask, places, none);
+        let first = self.support("hmin", DType::I32, [Local::First.into()]);
+        let same = Expr::from(Local::First).equals(Local::Other).cast(bits);
+        let from = self.position_at(r.id, start);
+        let vector = Expr::from(Local::Other).cast(Type::LONG) * self.lanes as i64;
+        let position = from + vector + self.first_lane(mask);
+        let horizontal = self.horizontal(r, acc);
+        out.push(Stmt::variable(best, Type::scalar(r.dtype), horizontal));
+        out.push(Stmt::unset(place, Type::LONG));
+        out.push(Stmt::Scope(Block::from([
+            Stmt::variable(mask, bits, equal),
+            Stmt::constant(Local::First, ints, vectors),
+            Stmt::constant(Local::Other, Type::INT, first),
+            Stmt::assign(mask, same),
+            Stmt::assign(place, position),
+        ])));
         if r.dtype.is_float() {
             self.first_nan(out, l, r, (start, end));
         }
     }
 
     /// Where a NaN was seen, it and its position take the place of the best.
-    fn first_nan(&mut self, out: &mut String, l: &Loop, r: &Reduction, (start, end): (&str, &str)) {
-        let (id, w) = (r.id, self.lanes);
-        let name = format!("ft_any_i32x{w}");
-        self.needs.insert(need("ft_any_i32", w));
-        let nan = self.is_nan(r, &format!("v{}", r.value));
-        let none = self.call("set", DType::I32, &["0x7fffffff"]);
-        let iota = self.call("iota", DType::I32, &[]);
-        let lanes = self.call("sel", DType::I32, &["t", &iota, &none]);
-        let lane = self.call("hmin", DType::I32, &[&lanes]);
-        let from = self.position_at(id, "j");
-        let take =
-            format!("if ({name}(t)) {{ y{id} = {from} + {lane}; w{id} = __builtin_nanf(\"\"); }}");
-        let step = |w: &mut Self, lanes: Option<&str>| {
-            let at = At {
-                position: "j",
-                lanes,
-                indent: 8,
-            };
-            l.compute
-                .iter()
-                .map(|&v| w.statement(v, at))
-                .collect::<String>()
-        };
-        let (full, tail) = (step(self, None), step(self, Some("m")));
-        let live = self.live_lanes("m");
-        let _ = write!(
-            out,
-            "    if ({name}(n{id})) {{ y{id} = -1; long long j = {start};\n      \
-             for (; y{id} < 0 && j + {w} <= {end}; j += {w}) {{\n{full}        const i32x{w} t = {nan}; {take}\n      }}\n      \
-             if (y{id} < 0) {{ const long m = {end} - j;\n{tail}        const i32x{w} t = {nan} & {live}; {take}\n      }}\n    }}\n"
+    fn first_nan(
+        &mut self,
+        out: &mut Block,
+        l: &Loop,
+        r: &Reduction,
+        (start, end): (&Expr, &Expr),
+    ) {
+        let (best, place) = (r.part(Part::Best), r.part(Part::Place));
+        let (mask, ty) = (Name::from(Local::Mask), self.vector_type(DType::Bool));
+        let any = |mask: Name| Expr::call(Function::Any(self.lanes as u16), [mask.into()]);
+        let found = any(mask);
+        let seen = any(r.part(Part::Nans));
+        let position = self.position_at(r.id, &COLUMN) + self.first_lane(mask);
+        let take = Stmt::when(
+            found,
+            [
+                Stmt::assign(place, position),
+                Stmt::assign(best, Expr::float(r.dtype, f64::NAN)),
+            ],
         );
+        let nan = self.is_nan(r, Name::value(r.value));
+        let step = |w: &mut Self, out: &mut Block, lanes: Option<&Expr>| {
+            let at = At {
+                position: &COLUMN,
+                lanes,
+            };
+            for &v in &l.compute {
+                w.statement(out, v, at);
+            }
+        };
+        let (mut full, mut tail) = (Block::new(), Block::new());
+        step(self, &mut full, None);
+        full.push(Stmt::constant(mask, ty, nan.clone()));
+        full.push(take.clone());
+        full.push(Stmt::update(Local::Column, Infix::Add, self.lanes as i64));
+        let left = end.clone() - Local::Column;
+        tail.push(Stmt::constant(Local::Count, Type::LONG, left));
+        step(self, &mut tail, Some(&COUNT));
+        tail.push(Stmt::constant(mask, ty, nan & self.live_lanes(&COUNT)));
+        tail.push(take);
+        let searching = || Expr::from(place).less(0);
+        let whole = (COLUMN + self.lanes as i64).at_most(end.clone());
+        let search = Block::from([
+            Stmt::assign(place, -1),
+            Stmt::variable(Local::Column, Type::INDEX, start.clone()),
+            Stmt::While(searching().and(whole), full),
+            Stmt::when(searching(), tail),
+        ]);
+        out.push(Stmt::when(seen, search));
     }
 }

@@ -9,11 +9,10 @@ use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::reduce::Reduction;
 use super::stage::Loop;
-use super::totals::{RUN, declare_turn, turn_of};
-use super::value::{At, memory_type};
+use super::totals::{RUN, turn_of};
+use super::value::{At, COLUMN};
 use crate::body::{BodyOp, Value};
-use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
+use crate::kernel::ir::{self, Axis, Block, Copy, Expr, Local, Name, Part, Stmt, Type, ValueType};
 
 /// Most statements of all vectors together.
 const STATEMENTS: usize = 64;
@@ -40,73 +39,70 @@ impl Writer<'_> {
     /// the first position that is left. Whether there is such a loop.
     pub(super) fn held_loop(
         &mut self,
-        out: &mut String,
+        out: &mut Block,
         l: &Loop,
         (available, shared): (&[Value], &[Value]),
         cut: &Pieces,
-        (left, sums): (&str, &[Reduction]),
+        (left, sums): (Name, &[Reduction]),
     ) -> bool {
         let Some(vectors) = self.held_vectors(l, shared) else {
             return false;
         };
-        let (w, width) = (self.lanes, vectors * self.lanes);
-        let mut accumulators = Vec::new();
-        for &id in &l.reduces {
-            let r = self.reduction(id);
-            accumulators.push((format!("a{id}"), self.vector(r.dtype), self.identity(&r)));
-            if r.has_position() {
-                let unset = self.call("set", DType::I64, &["-1"]);
-                accumulators.push((format!("q{id}"), self.vector(DType::I64), unset));
-            }
+        let width = vectors * self.lanes;
+        let all = l.reduces.iter().map(|&id| self.reduction(id));
+        let starts: Vec<_> = all.flat_map(|r| self.array_starts(&r)).collect();
+        let numbered = |name: Name, c: usize| match name {
+            Name::Of(part, value, _) => Name::copy(part, value, c),
+            other => other,
+        };
+        let mut block = Block::new();
+        for (name, dtype, start) in &starts {
+            let ty = self.vector_type(*dtype);
+            let begin = |c| Stmt::variable(numbered(*name, c), ty, start.clone());
+            block.extend((0..vectors).map(begin));
         }
-        let _ = writeln!(
-            out,
-            "    long long {left} = lo;\n    for (; {left} + {width} <= hi; {left} += {width}) {{"
-        );
-        for (name, ty, start) in &accumulators {
-            for c in 0..vectors {
-                let _ = writeln!(out, "    {ty} {name}_{c} = {start};");
-            }
-        }
-        let mut body = String::new();
+        let mut body = Block::new();
         self.shared_statements(shared, available, &mut body);
         self.gather_ahead(l, shared, cut, (left, Some(width)), &mut body);
         let mut own = l.clone();
         own.compute.retain(|v| !shared.contains(v));
         let at = At {
-            position: "j",
+            position: &COLUMN,
             lanes: None,
-            indent: 8,
         };
         let before = self.point_at_rows(&own, available, shared, left, &mut body);
         for c in 0..vectors {
-            let recalled = self.recalled(&own, available, at);
-            let column = self.outer_column(&own, at, &format!("_{c}"));
-            let _ = writeln!(
-                body,
-                "      {{ const long long j = {left} + {};\n{recalled}{column}      }}",
-                c * w
-            );
+            let column = Expr::from(left) + (c * self.lanes) as i64;
+            let mut vector = Block::from(Stmt::constant(Local::Column, Type::INDEX, column));
+            self.recalled(&mut vector, &own, available);
+            self.outer_column(&mut vector, &own, at, Some(Copy::Number(c as u8)));
+            body.push(Stmt::Scope(vector));
         }
         for (v, index) in before {
             self.staged.remove(&v);
             self.indices.insert(v, index);
         }
         if !sums.is_empty() {
-            let (moved, turn) = (self.move_held(sums, vectors, left), turn_of(sums));
-            let _ = writeln!(
-                body,
-                "      if (++{turn} >= {RUN}) {{\n      {turn} = 0;\n{moved}      }}"
-            );
-            out.push_str(&declare_turn(sums));
+            let moved = self.move_held(sums, vectors, left);
+            body.append(self.every(sums, RUN as i64, moved));
+            block.push(Stmt::variable(turn_of(sums), Type::INDEX, 0));
         }
-        self.walk(out, None, &body);
-        for (name, ..) in &accumulators {
-            for c in 0..vectors {
-                let _ = writeln!(out, "    {name}[({left} - lo) / {w} + {c}] = {name}_{c};");
-            }
+        self.walk(&mut block, None, body);
+        for (name, ..) in &starts {
+            let leave = |c| {
+                let to = Expr::from(*name).element(self.vector_at(left, c));
+                Stmt::assign(to, numbered(*name, c))
+            };
+            block.extend((0..vectors).map(leave));
         }
-        out.push_str("    }\n");
+        out.push(Stmt::variable(left, Type::INDEX, Local::Low));
+        out.push(
+            ir::Loop::over(left, 0, Local::High)
+                .from_here()
+                .by_whole(width)
+                .along(Axis::Vector)
+                .each(block),
+        );
         true
     }
 
@@ -118,8 +114,8 @@ impl Writer<'_> {
         l: &Loop,
         available: &[Value],
         shared: &[Value],
-        left: &str,
-        out: &mut String,
+        left: Name,
+        out: &mut Block,
     ) -> Vec<(Value, Index)> {
         let mut before = Vec::new();
         for &v in &l.compute {
@@ -138,17 +134,16 @@ impl Writer<'_> {
             if !is_run || !self.node.body.operands(v).iter().all(known) {
                 continue;
             }
-            let (pointer, ty) = (self.pointer(*source), memory_type(*dtype));
-            let _ = writeln!(
-                out,
-                "      const {ty} *h{v} = {pointer} + {}; __asm__(\"\" : \"+r\"(h{v}));",
-                index.at(left)
-            );
-            self.staged.insert(v, format!("h{v}"));
-            let text = format!("(@ - {left})");
-            let step = Step::Unit;
+            let run = Name::of(Part::Run, v);
+            let place = Expr::from(self.pointer(*source)) + index.at(&left.into());
+            let ty = Type::read(ValueType::Memory(*dtype));
+            out.push(Stmt::variable(run, ty, place));
+            out.push(Stmt::Opaque(run));
+            self.staged.insert(v, run);
             before.push((v, index));
-            self.indices.insert(v, Index { text, step });
+            let expr = Expr::Position - left;
+            let step = Step::Unit;
+            self.indices.insert(v, Index { expr, step });
         }
         before
     }

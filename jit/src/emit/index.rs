@@ -1,19 +1,20 @@
-//! Index expressions as C: a row's part computed once, the rest a template over the vector position.
+//! Indices: a row's part is computed once, the rest is an expression of the position along the vector axis.
 
 use super::kernel::Writer;
 use super::lanes::moves_irregularly;
 use crate::expr::{Expr, Term, Var};
+use crate::kernel::ir::{self, Function, Local, Name, Stmt, Type};
 
-/// A printed index. In `text`, `@` stands for the position along the vector axis.
+/// An index of a row's element.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    /// The C expression.
-    pub text: String,
-    /// How it moves with the vector position.
+    /// The index, with [`ir::Expr::Position`] for the position along the vector axis.
+    pub expr: ir::Expr,
+    /// How it moves with that position.
     pub step: Step,
 }
 
-/// How an index moves with the vector position.
+/// How an index moves with the position along the vector axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Not at all.
@@ -31,14 +32,14 @@ pub(super) enum Step {
 }
 
 impl Index {
-    /// The expression at a position.
-    pub fn at(&self, position: &str) -> String {
-        self.text.replace('@', position)
+    /// The index at a position.
+    pub fn at(&self, position: &ir::Expr) -> ir::Expr {
+        self.expr.at(position)
     }
 }
 
 impl Writer<'_> {
-    /// Prints an index. `hoist` names a row variable to keep the row's part in; it is declared in the row's preamble.
+    /// An index as the row's part, which is computed in the row's preamble, and the rest.
     pub(super) fn index(&mut self, e: &Expr) -> Index {
         let vector = self.vector_var();
         let coefficient = vector.map_or(0, |v| e.coefficient(v));
@@ -51,32 +52,33 @@ impl Writer<'_> {
             2 => Step::Even,
             _ => Step::Strided,
         };
-        let mut row = Vec::new();
-        let mut inner = Vec::new();
+        let (mut row, mut inner) = (Vec::new(), Vec::new());
         for (term, c) in e.terms() {
             let of_row = !Expr::from(term.clone()).any(&mut |t| self.is_inner_term(t));
-            let text = self.term(term);
-            let text = match *c {
-                1 => text,
-                -1 => format!("-{text}"),
-                c => format!("{text}*{}", self.param(c)),
+            let printed = self.term(term);
+            let scaled = match *c {
+                1 => printed,
+                -1 => -printed,
+                c => printed * self.param(c),
             };
-            if of_row { &mut row } else { &mut inner }.push(text);
+            if of_row { &mut row } else { &mut inner }.push(scaled);
         }
         if e.constant() != 0 {
-            row.push(self.param(e.constant()));
+            row.push(self.param(e.constant()).into());
         }
-        if !row.is_empty() {
-            let name = format!("b{}", self.next_base());
-            self.row_line(&format!("const long long {name} = {};", row.join(" + ")));
-            inner.insert(0, name);
+        let base = ir::Expr::sum(row).map(|row| ir::Expr::from(self.base(row)));
+        let expr = ir::Expr::sum(base.into_iter().chain(inner));
+        Index {
+            expr: expr.unwrap_or(ir::Expr::Integer(0)),
+            step,
         }
-        let text = if inner.is_empty() {
-            "0".to_owned()
-        } else {
-            format!("({})", inner.join(" + "))
-        };
-        Index { text, step }
+    }
+
+    /// The name of a row's part of an index.
+    pub(super) fn base(&mut self, row: ir::Expr) -> Name {
+        let name = Name::Base(self.next_base());
+        self.preamble.push(Stmt::constant(name, Type::INDEX, row));
+        name
     }
 
     fn is_inner_term(&self, term: &Term) -> bool {
@@ -87,55 +89,58 @@ impl Writer<'_> {
         }
     }
 
-    fn term(&mut self, term: &Term) -> String {
+    fn term(&mut self, term: &Term) -> ir::Expr {
         match term {
             Term::Var(v) => self.var(*v),
-            Term::Value(v) if self.differ[*v as usize] => format!("v{v}[l]"),
-            Term::Value(v) => format!("v{v}[0]"),
+            Term::Value(v) => {
+                let lane = match self.differ[*v as usize] {
+                    true => Local::Lane.into(),
+                    false => ir::Expr::Integer(0),
+                };
+                ir::Expr::from(Name::value(*v)).element(lane)
+            }
             Term::Div(e, c) => {
                 let non_negative = e.is_non_negative(self.extents());
                 let (e, c) = (self.nested(e), self.param(*c));
-                if non_negative {
-                    format!("({e}/{c})")
-                } else {
-                    format!("ft_floor_div({e}, {c})")
+                match non_negative {
+                    true => e / c,
+                    false => ir::Expr::call(Function::FloorDiv, [e, c.into()]),
                 }
             }
             Term::Mod(e, c) => {
                 let non_negative = e.is_non_negative(self.extents());
                 let (e, c) = (self.nested(e), self.param(*c));
-                if non_negative {
-                    format!("({e}%{c})")
-                } else {
-                    format!("ft_floor_mod({e}, {c})")
+                match non_negative {
+                    true => e % c,
+                    false => ir::Expr::call(Function::FloorMod, [e, c.into()]),
                 }
             }
-            Term::Mul(a, b) => format!("({}*{})", self.nested(a), self.nested(b)),
-            Term::Min(a, b) => format!("ft_min({}, {})", self.nested(a), self.nested(b)),
-            Term::Max(a, b) => format!("ft_max({}, {})", self.nested(a), self.nested(b)),
+            Term::Mul(a, b) => self.nested(a) * self.nested(b),
+            Term::Min(a, b) => self.nested(a).least(self.nested(b)),
+            Term::Max(a, b) => self.nested(a).greatest(self.nested(b)),
         }
     }
 
-    pub(super) fn nested(&mut self, e: &Expr) -> String {
+    /// An index with all of its parts.
+    pub(super) fn nested(&mut self, e: &Expr) -> ir::Expr {
         let mut parts = Vec::new();
         for (term, c) in e.terms() {
-            let text = self.term(term);
+            let printed = self.term(term);
             parts.push(match *c {
-                1 => text,
-                c => format!("{text}*{}", self.param(c)),
+                1 => printed,
+                c => printed * self.param(c),
             });
         }
         if e.constant() != 0 || parts.is_empty() {
-            parts.push(self.param(e.constant()));
+            parts.push(self.param(e.constant()).into());
         }
-        format!("({})", parts.join(" + "))
+        ir::Expr::sum(parts).unwrap_or(ir::Expr::Integer(0))
     }
 
-    fn var(&self, v: Var) -> String {
-        if Some(v) == self.vector_var() {
-            "@".to_owned()
-        } else {
-            format!("i{}", v.0)
+    fn var(&self, v: Var) -> ir::Expr {
+        match Some(v) == self.vector_var() {
+            true => ir::Expr::Position,
+            false => Name::Loop(v).into(),
         }
     }
 }

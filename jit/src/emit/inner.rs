@@ -2,52 +2,77 @@
 
 use super::index::Step;
 use super::kernel::{UNROLL, Writer};
-use super::pieces::Pieces;
-use super::reduce::{Reduction, better};
+use super::reduce::Reduction;
 use super::stage::Loop;
-use super::totals::{RUN, declare_turn, turn_of};
-use super::value::{At, lane_type};
+use super::totals::{RUN, turn_of};
+use super::value::{At, COLUMN, COUNT};
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{
+    self, Axis, Block, Expr, Function, Infix, Local, Name, Part, Stmt, Type, ValueType,
+};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
+
+/// The columns of a loop: from the first to before the last.
+pub(super) type Bounds = (Expr, Expr);
+
+/// How a loop over the columns of a row is written.
+struct Shape {
+    /// Copies of the accumulators, and vectors at a time.
+    copies: usize,
+    /// Whether the copies are written in turns.
+    lockstep: bool,
+    /// Sums that are moved to totals.
+    sums: Vec<Reduction>,
+    /// Whether they are moved after runs of columns; otherwise after so many columns of the loops around.
+    runs: bool,
+    start: Expr,
+    end: Expr,
+}
 
 impl Writer<'_> {
     /// Nested loops over the walked columns, `body` inside; the outermost within `bounds`.
-    pub(super) fn walk(&mut self, out: &mut String, bounds: Option<(&str, &str)>, body: &str) {
-        for (k, v) in self.walked_vars().into_iter().enumerate() {
-            let (low, high) = self.bounds(k, v, bounds);
-            let _ = writeln!(
-                out,
-                "    for (long long i{v} = {low}; i{v} < {high}; i{v}++)"
-            );
+    pub(super) fn walk(&mut self, out: &mut Block, bounds: Option<Bounds>, body: Block) {
+        let all = self.all_bounds(bounds);
+        if all.is_empty() {
+            return out.push(Stmt::Scope(body));
         }
-        let _ = writeln!(out, "    {{\n{body}    }}");
+        out.append(nested(all, body));
     }
 
     /// The same, with the innermost taken several at a time by a body for `w`, `w + 1`, .. as long as it can.
     pub(super) fn walk_several(
         &mut self,
-        out: &mut String,
-        bounds: Option<(&str, &str)>,
-        (several, bodies): (usize, &str),
-        body: &str,
+        out: &mut Block,
+        bounds: Option<Bounds>,
+        (several, bodies): (usize, Block),
+        body: Block,
     ) {
-        let vars = self.walked_vars();
-        for (k, &v) in vars.iter().enumerate() {
-            let (low, high) = self.bounds(k, v, bounds);
-            if k + 1 < vars.len() {
-                let _ = writeln!(
-                    out,
-                    "    for (long long i{v} = {low}; i{v} < {high}; i{v}++)"
-                );
-            } else {
-                let _ = writeln!(
-                    out,
-                    "    {{ long long w = {low};\n    for (; w + {several} <= {high}; w += {several}) {{\n{bodies}    }}\n    \
-                     for (; w < {high}; w++) {{ const long long i{v} = w;\n{body}    }} }}"
-                );
-            }
+        let mut all = self.all_bounds(bounds);
+        let Some((v, (low, high))) = all.pop() else {
+            return;
+        };
+        let range = || ir::Loop::over(Local::Walked, 0, high.clone()).from_here();
+        let mut single = Block::from(Stmt::constant(v, Type::INDEX, Local::Walked));
+        single.append(body);
+        let both = Stmt::Scope(Block::from([
+            Stmt::variable(Local::Walked, Type::INDEX, low),
+            range().by_whole(several).each(bodies),
+            range().each(single),
+        ]));
+        out.append(nested(all, both.into()));
+    }
+
+    /// The walked variables with their bounds, outermost first.
+    fn all_bounds(&mut self, bounds: Option<Bounds>) -> Vec<(Name, Bounds)> {
+        let (mut all, mut given) = (Vec::new(), bounds);
+        for v in self.walked_vars() {
+            let bounds = match given.take() {
+                Some(bounds) => bounds,
+                None => (0.into(), self.param(self.extents[v] as i64).into()),
+            };
+            all.push((Self::loop_name(v), bounds));
         }
+        all
     }
 
     pub(super) fn is_heavy(&self, v: Value) -> bool {
@@ -58,17 +83,9 @@ impl Writer<'_> {
         }
     }
 
-    /// The bounds of the `k`th walked variable.
-    fn bounds(&mut self, k: usize, v: usize, bounds: Option<(&str, &str)>) -> (String, String) {
-        match bounds {
-            Some((low, high)) if k == 0 => (low.to_owned(), high.to_owned()),
-            _ => ("0".to_owned(), self.param(self.extents[v] as i64)),
-        }
-    }
-
-    /// The flat column at vector position `position`.
-    pub(super) fn flat_column(&mut self, position: &str) -> String {
-        let mut parts = vec![position.to_owned()];
+    /// The summands of the flat column at a vector position.
+    pub(super) fn flat_column(&mut self, position: Expr) -> Vec<Expr> {
+        let mut parts = vec![position];
         let mut stride = if self.outer {
             1
         } else {
@@ -76,126 +93,106 @@ impl Writer<'_> {
         };
         for v in self.walked_vars().into_iter().rev() {
             let by = self.param(stride);
-            parts.push(format!("i{v}*{by}"));
+            parts.push(Expr::from(Self::loop_name(v)) * by);
             stride *= self.extents[v] as i64;
         }
-        parts.join(" + ")
+        parts
     }
 
-    pub(super) fn declare_accumulators(&mut self, out: &mut String, l: &Loop, copies: usize) {
+    fn declare_accumulators(&mut self, out: &mut Block, l: &Loop, copies: usize) {
         for &id in &l.reduces {
             let r = self.reduction(id);
-            let (ty, identity) = (self.vector(r.dtype), self.identity(&r));
+            let (ty, identity) = (self.vector_type(r.dtype), self.identity(&r));
             for c in 0..copies {
-                let _ = writeln!(out, "    {ty} a{id}_{c} = {identity};");
+                out.push(Stmt::variable(r.accumulator(c), ty, identity.clone()));
             }
             if r.has_position() && self.counting {
                 self.declare_extreme(out, &r, copies);
             } else if r.has_position() {
-                let set = self.call("set", DType::I64, &["-1"]);
-                let _ = writeln!(out, "    {} q{id} = {set};", self.vector(DType::I64));
+                let unset = self.set(DType::I64, -1);
+                let ty = self.vector_type(DType::I64);
+                out.push(Stmt::variable(r.part(Part::Places), ty, unset));
             }
         }
     }
 
     /// The place of a value in its scratch row, and the dtype it has there.
-    fn scratch_place(&mut self, v: Value, at: At<'_>) -> (String, DType) {
-        let row = self.scratch_row(v);
-        let column = self.flat_column(at.position);
-        let dtype = self.node.body.value(v).dtype;
-        let memory = match dtype {
-            DType::Bool => DType::I32,
-            other => other,
-        };
-        (
-            format!("({} *)(local + {row}) + {column}", lane_type(dtype)),
-            memory,
-        )
+    fn scratch_place(&mut self, v: Value, at: At<'_>) -> (Expr, DType) {
+        let (row, dtype) = self.scratch_row(v);
+        let column = self.flat_column(at.position.clone());
+        let place = column.into_iter().fold(row, |place, part| place + part);
+        (place, dtype)
     }
 
-    /// The statement that reads a value back from its scratch row.
-    pub(super) fn restore(&mut self, v: Value, at: At<'_>) -> String {
+    /// Reads a value back from its scratch row.
+    pub(super) fn restore(&mut self, out: &mut Block, v: Value, at: At<'_>) {
         let (place, memory) = self.scratch_place(v, at);
-        let load = self.call("load", memory, &[&place]);
-        let (pad, ty) = (
-            " ".repeat(at.indent),
-            self.vector(self.node.body.value(v).dtype),
-        );
-        format!("{pad}const {ty} {} = {load};\n", self.name(v))
+        let load = self.support("load", memory, [place]);
+        let ty = self.vector_type(self.node.body.value(v).dtype);
+        out.push(Stmt::constant(self.name(v), ty, load));
     }
 
-    /// The statement that puts a value into its scratch row.
-    pub(super) fn save(&mut self, v: Value, at: At<'_>) -> String {
+    /// Puts a value into its scratch row.
+    pub(super) fn save(&mut self, out: &mut Block, v: Value, at: At<'_>) {
         let (place, memory) = self.scratch_place(v, at);
-        let name = self.name(v);
-        let store = self.call("store", memory, &[&place, &name]);
-        format!("{}{store};\n", " ".repeat(at.indent))
+        let store = self.support("store", memory, [place, self.name(v).into()]);
+        out.push(Stmt::Call(store));
     }
 
     /// One iteration of an inner loop at a vector position.
-    pub(super) fn inner_step(&mut self, l: &Loop, at: At<'_>, copy: usize) -> String {
-        let mut text = String::new();
-        let pad = " ".repeat(at.indent);
+    pub(super) fn inner_step(&mut self, out: &mut Block, l: &Loop, at: At<'_>, copy: usize) {
         if at.lanes.is_none() {
-            text.push_str(&self.prefetches(at));
+            self.prefetches(out, at);
         }
         for &v in &l.restore {
-            text.push_str(&self.restore(v, at));
+            self.restore(out, v, at);
         }
         for &v in &l.compute {
-            text.push_str(&self.statement(v, at));
+            self.statement(out, v, at);
             if l.save.contains(&v) {
-                text.push_str(&self.save(v, at));
+                self.save(out, v, at);
             }
         }
         for &id in &l.reduces {
             let r = self.reduction(id);
             if r.has_position() && self.counting {
                 let update = self.update_extreme(&r, copy, at.lanes);
-                let _ = writeln!(text, "{pad}{update}");
+                out.push(update);
                 continue;
             }
-            let position = if r.has_position() {
-                self.position(id, at)
-            } else {
-                String::new()
-            };
-            let update = self.update(
-                &r,
-                &format!("a{id}_{copy}"),
-                &format!("q{id}"),
-                &position,
-                at.lanes,
-            );
-            let _ = writeln!(text, "{pad}{update}");
+            let position = self.position(&r, at);
+            let into = (r.accumulator(copy).into(), r.part(Part::Places).into());
+            out.push(self.update(&r, into, position, at.lanes));
         }
         for &s in &l.stores {
-            text.push_str(&self.store(s, at));
+            self.store(out, s, at);
         }
-        text
     }
 
-    /// The vector of row-major positions in the reduced dimensions.
-    pub(super) fn position(&mut self, id: Value, at: At<'_>) -> String {
+    /// The vector of row-major positions in the reduced dimensions, of a reduction that keeps one.
+    pub(super) fn position(&mut self, r: &Reduction, at: At<'_>) -> Option<Expr> {
         let BodyOp::Reduce {
             position: Some(e), ..
-        } = &self.node.body.value(id).op
+        } = &self.node.body.value(r.id).op
         else {
-            return String::new();
+            return None;
         };
-        let printed = self.index(&e.clone());
-        let set = self.call("set", DType::I64, &[&printed.at(at.position)]);
-        match printed.step {
-            Step::Unit => format!("({set} + {})", self.call("iota", DType::I64, &[])),
-            _ => format!("({set})"),
+        if !r.has_position() {
+            return None;
         }
+        let index = self.index(&e.clone());
+        let set = self.set(DType::I64, index.at(at.position));
+        Some(match index.step {
+            Step::Unit => set + self.iota(DType::I64),
+            _ => set,
+        })
     }
 
     /// Declares the totals of a loop's long sums; of columns walked in runs too short for that, the number of runs after
     /// which accumulators move to them.
     fn declare_runs(
         &mut self,
-        out: &mut String,
+        out: &mut Block,
         l: &Loop,
         copies: usize,
     ) -> (Vec<Reduction>, Option<usize>) {
@@ -206,25 +203,34 @@ impl Writer<'_> {
         self.declare_totals(out, &sums);
         let walked = !self.walked_vars().is_empty();
         if walked && !sums.is_empty() {
-            out.push_str(&declare_turn(&sums));
+            out.push(Stmt::variable(turn_of(&sums), Type::INDEX, 0));
         }
         let short = walked && steps <= RUN;
         let several = short.then(|| RUN / (steps + rest).clamp(1, RUN));
         (sums, several)
     }
 
+    /// Declares of a loop's divisions by a row's number whether that and its reciprocal are normal.
+    fn declare_normals(&self, out: &mut Block, l: &Loop) {
+        for &v in &l.compute {
+            if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
+                let normal = |v| {
+                    let number = Expr::from(Name::value(v)).element(0);
+                    Expr::call(Function::IsNormal, [number])
+                };
+                let name = Name::of(Part::Normal, v);
+                out.push(Stmt::constant(name, Type::INT, normal(b).and(normal(r))));
+            }
+        }
+    }
+
     /// The loop of one stage: full vectors, several at once where the body is light, then the rest.
-    pub(super) fn inner_loop(&mut self, out: &mut String, l: &Loop) {
+    pub(super) fn inner_loop(&mut self, out: &mut Block, l: &Loop) {
         let position = l.reduces.iter().any(|&r| self.reduction(r).has_position());
         self.counting = position && self.counts_vectors(l);
         let light = self.is_light(l);
         let copies = if light && self.lanes > 1 { UNROLL } else { 1 };
-        for &v in &l.compute {
-            if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
-                let normal = format!("__builtin_isnormal(v{b}[0]) && __builtin_isnormal(v{r}[0])");
-                let _ = writeln!(out, "    const int d{v} = {normal};");
-            }
-        }
+        self.declare_normals(out, l);
         self.declare_accumulators(out, l, copies);
         let lockstep = copies > 1 && self.in_lockstep(l);
         let (sums, several) = self.declare_runs(out, l, copies);
@@ -233,265 +239,175 @@ impl Writer<'_> {
             .filter(|r| lockstep && self.pairs(r))
             .map(|r| r.id)
             .collect();
-        for id in &flagged {
-            let _ = writeln!(out, "    unsigned n{id} = 0;");
+        for &id in &flagged {
+            let nans = Name::of(Part::Nans, id);
+            out.push(Stmt::variable(nans, ValueType::Word, 0));
         }
         self.declare_carries(out, l);
-        self.decide_late(out, l);
-        let (w, walked) = (self.lanes, !self.walked_vars().is_empty());
-        let mut body = String::new();
+        let left = self.decide_late(out, l);
+        let walked = !self.walked_vars().is_empty();
         let whole_rows = (self.node.reduces() || self.ordered) && !self.split;
         let (start, end) = if walked || whole_rows {
             let n = self.param(*self.extents.last().unwrap_or(&1) as i64);
-            ("0".to_owned(), n)
+            (Expr::Integer(0), n.into())
         } else {
-            ("lo".to_owned(), "hi".to_owned())
+            (Local::Low.into(), Local::High.into())
         };
-        let _ = writeln!(body, "      long long j = {start};");
-        let next = |n: usize| match self.counting {
-            true => format!("        z += {n};\n"),
-            false => String::new(),
+        let shape = Shape {
+            copies,
+            lockstep,
+            runs: !sums.is_empty() && several.is_none(),
+            sums,
+            start,
+            end,
         };
-        let (next, next_several) = (next(1), next(copies));
-        if self.counting {
-            let zero = self.call("set", DType::I32, &["0"]);
-            let _ = writeln!(body, "      i32x{w} z = {zero};");
+        let mut body = self.columns(l, &shape);
+        if walked && !shape.sums.is_empty() {
+            let times = self.param(several.unwrap_or(1) as i64);
+            let moved = self.move_copies(&shape.sums, copies);
+            body.append(self.every(&shape.sums, times, moved));
         }
-        // Whole runs, then the accumulators' move to the totals.
-        let width = copies * w;
-        let runs = !sums.is_empty() && several.is_none();
-        let stop = match runs {
+        let bounds = (self.split && walked).then(|| (Local::Low.into(), Local::High.into()));
+        match left {
             true => {
-                let _ = writeln!(
-                    body,
-                    "      while (j + {width} <= {end}) {{\n      const long long stop = ft_min({end}, j + {});",
-                    RUN * width
-                );
-                "stop".to_owned()
+                let mut own = Block::new();
+                self.walk(&mut own, bounds, body);
+                out.push(Stmt::when(!Expr::from(Local::Late), own));
             }
-            false => end.clone(),
-        };
-        let moved = self.move_copies(&sums, copies, "      ");
-        let run_end = match runs {
-            true => format!("{moved}      }}\n"),
-            false => String::new(),
-        };
-        if lockstep {
-            body.push_str(&self.lockstep_loop(l, &stop));
-            body.push_str(&run_end);
-        } else if copies > 1 {
-            let _ = writeln!(
-                body,
-                "      for (; j + {} <= {stop}; j += {}) {{",
-                copies * w,
-                copies * w
-            );
-            for c in 0..copies {
-                let position = format!("(j + {})", c * w);
-                let step = self.inner_step(
-                    l,
-                    At {
-                        position: &position,
-                        lanes: None,
-                        indent: 10,
-                    },
-                    c,
-                );
-                let _ = writeln!(body, "        {{\n{step}        }}");
-            }
-            let _ = writeln!(body, "{next_several}      }}");
-            body.push_str(&run_end);
-        } else if self.has_usual_case(l) {
-            body.push_str(&self.usual_loop(l, &end));
+            false => self.walk(out, bounds, body),
         }
-        let at = At {
-            position: "j",
-            lanes: None,
-            indent: 8,
-        };
-        let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
-        let (stop, run_end) = match copies {
-            1 => (&stop, &*run_end),
-            _ => (&end, ""),
-        };
-        let _ = write!(
-            body,
-            "      for (; j + {w} <= {stop}; j += {w}) {{\n{late}{step}{next}      }}\n{run_end}"
-        );
-        if w > 1 {
-            let at = At {
-                lanes: Some("m"),
-                ..at
-            };
-            let (late, step) = (self.late_steps(l, &[at]), self.inner_step(l, at, 0));
-            let _ = writeln!(
-                body,
-                "      if (j < {end}) {{ const long m = {end} - j;\n{late}{step}      }}"
-            );
-        }
-        if walked && !sums.is_empty() {
-            let times = several.unwrap_or(1);
-            let (times, turn) = (self.param(times as i64), turn_of(&sums));
-            let _ = writeln!(
-                body,
-                "      if (++{turn} >= {times}) {{\n      {turn} = 0;\n{moved}      }}"
-            );
-        }
-        let bounds = (self.split && walked).then_some(("lo", "hi"));
-        self.walk(out, bounds, &body);
-        out.push_str(&self.move_copies(&sums, copies, "    "));
+        out.append(self.move_copies(&shape.sums, copies));
         for &id in &l.reduces {
             let r = self.reduction(id);
             if r.has_position() && self.counting {
-                self.end_extreme(out, l, &r, copies, (&start, &end));
+                self.end_extreme(out, l, &r, copies, (&shape.start, &shape.end));
             } else if r.has_position() {
-                let (best, place) = (format!("w{id}"), format!("y{id}"));
-                let (acc, at) = (format!("a{id}_0"), format!("q{id}"));
-                let choice = self.best_lane(&r, &acc, &at, &best, &place);
-                let declared = self.declare_best(&r, &best, &place);
-                let _ = writeln!(out, "    {declared}\n    {choice}");
+                self.declare_best(out, &r);
+                out.push(self.best_lane(&r, r.accumulator(0), r.part(Part::Places)));
             }
-            let long = sums.iter().any(|s| s.id == id);
+            let long = shape.sums.iter().any(|s| s.id == id);
             self.end_reduction(out, &r, copies, (flagged.contains(&id), long));
         }
         self.counting = false;
     }
 
-    /// The accumulators of a finished loop as one uniform vector `r{id}`, or as a partial result in the scratch.
-    /// Of an extreme whose NaN are `flagged`, only the first accumulator may hold one; a `long` sum is in its total.
-    fn end_reduction(
-        &mut self,
-        out: &mut String,
-        r: &Reduction,
-        copies: usize,
-        (flagged, long): (bool, bool),
-    ) {
-        let id = r.id;
-        let slot = self.slot_of(id, "u");
-        if r.has_position() {
-            let (best, place) = (format!("w{id}"), format!("y{id}"));
-            if self.split {
-                let c = lane_type(r.dtype);
-                let _ = writeln!(
-                    out,
-                    "    *({c} *){slot} = {best}; ((long *){slot})[1] = {place};"
-                );
-            } else {
-                let set = self.call("set", DType::I64, &[&place]);
-                let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
-            }
-            return;
+    /// Moves the accumulators of sums every so many times.
+    pub(super) fn every(&self, sums: &[Reduction], times: impl Into<Expr>, moved: Block) -> Block {
+        let turn = turn_of(sums);
+        let mut then = Block::from(Stmt::assign(turn, 0));
+        then.append(moved);
+        Block::from([
+            Stmt::update(turn, Infix::Add, 1),
+            Stmt::when(Expr::from(turn).at_least(times), then),
+        ])
+    }
+
+    /// The loops over the columns of a row.
+    fn columns(&mut self, l: &Loop, shape: &Shape) -> Block {
+        let (w, copies) = (self.lanes, shape.copies);
+        let width = (copies * w) as i64;
+        let mut body = Block::from(Stmt::variable(
+            Local::Column,
+            Type::INDEX,
+            shape.start.clone(),
+        ));
+        if self.counting {
+            let zero = self.set(DType::I32, 0);
+            let ty = self.vector_type(DType::I32);
+            body.push(Stmt::variable(Local::Vector, ty, zero));
         }
-        let mut width = if long { 1 } else { copies };
-        while width > 1 {
-            width /= 2;
-            for c in 0..width {
-                let (a, b) = (format!("a{id}_{c}"), format!("a{id}_{}", c + width));
-                let sum = match flagged {
-                    // The second operand stays where one is NaN.
-                    true => self.call(r.extreme_of(), r.dtype, &[&b, &a]),
-                    false => self.combine(r, &a, &b),
-                };
-                let _ = writeln!(out, "    a{id}_{c} = {sum};");
-            }
-        }
-        let first = format!("a{id}_0");
-        if self.split && r.is_rounded_sum() {
-            let (total, low) = match long {
-                true => (format!("sum{id}"), Some(format!("low{id}"))),
-                false => (first, None),
-            };
-            let sum = self.wide_sum(r, &total, low.as_deref());
-            let _ = writeln!(out, "    {sum}\n    *(double *){slot} = h{id};");
-            return;
-        }
-        if long {
-            let both = self.both_parts(r, &format!("sum{id}"), &format!("low{id}"));
-            let _ = writeln!(out, "    {first} = {both};");
-        }
-        let lane = if flagged {
-            let stem = format!("h{}", r.extreme_of());
-            let (seen, best) = (format!("n{id}"), self.call(&stem, r.dtype, &[&first]));
-            let seen = self.call("nans", r.dtype, &[&seen, &first, &first]);
-            format!("({seen} ? __builtin_nanf(\"\") : {best})")
-        } else {
-            self.horizontal(r, &first)
+        let stop = match shape.runs {
+            true => Expr::from(Local::Stop),
+            false => shape.end.clone(),
         };
-        if self.split {
-            let c = lane_type(r.dtype);
-            let _ = writeln!(out, "    *({c} *){slot} = {lane};");
+        let mut first = match copies {
+            1 => Block::new(),
+            _ if shape.lockstep => self.lockstep_loop(l, stop.clone()),
+            _ => self.unrolled_loop(l, copies, stop.clone()),
+        };
+        if copies == 1 && self.has_usual_case(l) {
+            body.append(self.usual_loop(l, shape.end.clone()));
+        }
+        let single = if copies == 1 { &stop } else { &shape.end };
+        let single = self.vector_loop(l, single.clone());
+        let mut rest = Block::new();
+        if copies == 1 { &mut first } else { &mut rest }.push(single);
+        if shape.runs {
+            let least = shape.end.clone().least(COLUMN + (RUN as i64 * width));
+            let mut run = Block::from(Stmt::constant(Local::Stop, Type::INDEX, least));
+            run.append(first);
+            run.append(self.move_copies(&shape.sums, copies));
+            let more = (COLUMN + width).at_most(shape.end.clone());
+            body.push(Stmt::While(more, run));
         } else {
-            let set = self.call("set", r.dtype, &[&lane]);
-            let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(r.dtype));
+            body.append(first);
         }
+        body.append(rest);
+        if w > 1 {
+            let at = At {
+                position: &COLUMN,
+                lanes: Some(&COUNT),
+            };
+            let left = shape.end.clone() - Local::Column;
+            let mut tail = Block::from(Stmt::constant(Local::Count, Type::LONG, left));
+            self.late_steps(&mut tail, l, &[at]);
+            self.inner_step(&mut tail, l, at, 0);
+            body.push(Stmt::when(COLUMN.less(shape.end.clone()), tail));
+        }
+        body
     }
 
-    /// The place of a reduction's partial result, in the scratch of a unit.
-    pub(super) fn slot_of(&self, id: Value, unit: &str) -> String {
-        let all = self.all_reductions();
-        let at = all.iter().position(|r| r.id == id).unwrap_or_default();
-        format!("(a->scratch + ({unit} * {} + {at}) * 16)", all.len())
+    /// A loop over vectors, by so many lanes at a time.
+    pub(super) fn along_vectors(to: Expr, lanes: usize, body: Block) -> Stmt {
+        ir::Loop::over(Local::Column, 0, to)
+            .from_here()
+            .by_whole(lanes)
+            .along(Axis::Vector)
+            .each(body)
     }
 
-    /// Split reductions: the chunks' partial results in order, then what follows for each row.
-    pub(super) fn finish_text(&mut self, out: &mut String, rows: &str, cut: &Pieces) {
-        let _ = writeln!(
-            out,
-            "  for (long long first = 0; first < {rows}; first++) {{\n    long long row = first;"
-        );
-        self.decode_row(out);
-        let _ = writeln!(out, "    const long long lo = 0; (void)lo; (void)row;");
-        out.push_str(&self.preamble);
-        for s in 0..self.stages.row.len() {
-            if s > 0 {
-                self.row_stage(out, s, true);
-            }
-            for id in self.stages.loops[s].reduces.clone() {
-                match self.moments.iter().find(|m| m.reduce == id).copied() {
-                    Some(m) => self.merge_moment(out, &m, cut),
-                    None => self.merge(out, id, cut),
-                }
-            }
-            if s == 0 {
-                self.row_stage(out, s, true);
-            }
-        }
-        out.push_str("  }\n");
+    /// The loop over single vectors.
+    fn vector_loop(&mut self, l: &Loop, to: Expr) -> Stmt {
+        let at = At {
+            position: &COLUMN,
+            lanes: None,
+        };
+        let mut body = Block::new();
+        self.late_steps(&mut body, l, &[at]);
+        self.inner_step(&mut body, l, at, 0);
+        self.count_vectors(&mut body, 1);
+        Self::along_vectors(to, self.lanes, body)
     }
 
-    /// The row's value of a reduction, from the pieces' in order.
-    fn merge(&mut self, out: &mut String, id: Value, cut: &Pieces) {
-        let pieces = &cut.pieces;
-        let r = self.reduction(id);
-        let slot = self.slot_of(id, &format!("(first * {pieces} + c)"));
-        let (c, ty) = (lane_type(r.dtype), self.vector(r.dtype));
-        if r.has_position() {
-            let (best, place) = (format!("w{id}"), format!("y{id}"));
-            let _ = writeln!(out, "    {}", self.declare_best(&r, &best, &place));
-            let wins = better(&r, "x", "i", &best, &place);
-            let _ = writeln!(
-                out,
-                "    for (long long c = 0; c < {pieces}; c++) {{ {c} x = *({c} *){slot}; long i = ((long *){slot})[1]; if (i >= 0 && {wins}) {{ {best} = x; {place} = i; }} }}"
-            );
-            let set = self.call("set", DType::I64, &[&place]);
-            let _ = writeln!(out, "    const {} r{id} = {set};", self.vector(DType::I64));
-            return;
+    /// The loop over as many vectors at a time as there are copies, one after another.
+    fn unrolled_loop(&mut self, l: &Loop, copies: usize, to: Expr) -> Block {
+        let mut body = Block::new();
+        for c in 0..copies {
+            let position = COLUMN + (c * self.lanes) as i64;
+            let at = At {
+                position: &position,
+                lanes: None,
+            };
+            let mut step = Block::new();
+            self.inner_step(&mut step, l, at, c);
+            body.push(Stmt::Scope(step));
         }
-        if r.is_rounded_sum() {
-            let set = self.call("set", r.dtype, &[&format!("({c})h{id}")]);
-            let _ = writeln!(
-                out,
-                "    double h{id} = 0;\n    for (long long c = 0; c < {pieces}; c++) h{id} += *(double *){slot};\n    const {ty} r{id} = {set};"
-            );
-            return;
-        }
-        let identity = self.identity(&r);
-        let set = self.call("set", r.dtype, &[&format!("*({c} *){slot}")]);
-        let sum = self.combine(&r, &format!("r{id}"), &format!("({set})"));
-        let _ = writeln!(out, "    {ty} r{id} = {identity};");
-        let _ = writeln!(
-            out,
-            "    for (long long c = 0; c < {pieces}; c++) r{id} = {sum};"
-        );
+        self.count_vectors(&mut body, copies);
+        Self::along_vectors(to, copies * self.lanes, body).into()
     }
+
+    /// Goes on in the count of vectors, if there is one.
+    fn count_vectors(&self, body: &mut Block, vectors: usize) {
+        if self.counting {
+            body.push(Stmt::update(Local::Vector, Infix::Add, vectors as i64));
+        }
+    }
+}
+
+/// Loops over variables, outermost first, around a body.
+fn nested(all: Vec<(Name, Bounds)>, body: Block) -> Block {
+    let around = |body: Block, (v, (low, high)): (Name, Bounds)| -> Block {
+        ir::Loop::over(v, low, high).each(body).into()
+    };
+    all.into_iter().rev().fold(body, around)
 }

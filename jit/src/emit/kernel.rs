@@ -18,16 +18,16 @@ use super::tile::Tile;
 use super::{Emitted, Panels, Pointer};
 use crate::body::{MaskId, Source, Value};
 use crate::expr::Var;
+use crate::kernel::ir::{self, Block, Expr, Kernel, Name, Role, Stmt};
 use crate::policy::Policy;
-use crate::print::c::{INTEGERS, REPORT};
+use crate::print::c::{Printed, print};
 use crate::schedule::{FusedNode, Moment};
 use crate::target::Target;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_kernels::support::{self, Need};
+use ferrotrace_kernels::support;
 use ferrotrace_runtime::{DType, KernelSource};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 /// Accumulators of a light reduction loop.
 pub(super) const UNROLL: usize = 4;
@@ -41,16 +41,13 @@ pub(super) struct Writer<'a> {
     pub prefetched_table: usize,
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
-    pub needs: BTreeSet<Need>,
     /// Functions that are not inlined, each with the number of its definition once that is written.
-    pub outlined: FxHashMap<Function, Option<usize>>,
+    pub outlined: FxHashMap<Function, Option<u32>>,
     /// Their definitions.
-    pub outlines: Vec<String>,
-    /// Printed indices of loads, index values and random values.
+    pub outlines: Vec<ir::Body>,
+    /// Indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
     pub masks: FxHashMap<MaskId, Vec<Index>>,
-    /// Whether an index is checked.
-    pub reports: bool,
     pub stages: Stages,
     pub extents: Vec<usize>,
     pub outer: bool,
@@ -65,10 +62,11 @@ pub(super) struct Writer<'a> {
     pub params: Vec<i64>,
     pub pointers: Vec<Pointer>,
     pub pointer_types: Vec<DType>,
-    pub preamble: String,
-    pub bases: usize,
+    /// What is computed of a row's indices.
+    pub preamble: Block,
+    pub bases: u32,
     pub streams: Vec<(usize, ValueId, bool)>,
-    pub scratch_rows: Vec<(Value, String)>,
+    pub scratch_rows: Vec<(Value, Name)>,
     pub block: usize,
     /// Whether positions in the loop being written are kept as numbers of vectors.
     pub counting: bool,
@@ -76,20 +74,20 @@ pub(super) struct Writer<'a> {
     pub copy: Option<usize>,
     /// The values of which every copy has its own.
     pub stepped: FxHashSet<Value>,
-    /// While a loop's usual case is written: the tests that it holds.
-    pub usual: Option<Vec<String>>,
+    /// While a loop's usual case is written: the flags that it depends on.
+    pub usual: Option<BTreeSet<Name>>,
     /// The loop that the next row takes along.
     pub late: Option<Late>,
     /// Scans whose carry is declared: a later loop that computes one again starts it anew.
     pub carried: FxHashSet<Value>,
     /// Addresses to prefetch in the loop being written.
-    pub ahead: Vec<String>,
+    pub ahead: Vec<Expr>,
     /// Loads that read a staging array, and its name.
-    pub staged: FxHashMap<Value, String>,
+    pub staged: FxHashMap<Value, Name>,
     /// The tile the rows are walked in.
     pub tile: Option<Tile>,
     /// The argument that is the distance of the rows of the product that is taken up, or of the operand computed.
-    pub pitch: Option<usize>,
+    pub pitch: Option<Name>,
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
@@ -128,12 +126,10 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
         registers: policy.target.registers,
         prefetched_table: policy.thresholds.prefetched_table,
         differ,
-        needs: BTreeSet::new(),
         outlined: outlined(&node, &stages, policy.thresholds.outlined_calls),
         outlines: Vec::new(),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
-        reports: false,
         stages,
         extents,
         outer,
@@ -145,7 +141,7 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
         params: Vec::new(),
         pointers: Vec::new(),
         pointer_types: Vec::new(),
-        preamble: String::new(),
+        preamble: Block::new(),
         bases: 0,
         streams: Vec::new(),
         scratch_rows: Vec::new(),
@@ -185,28 +181,22 @@ impl Writer<'_> {
     }
 
     /// An integer argument with this value.
-    pub(super) fn param(&mut self, value: i64) -> String {
+    pub(super) fn param(&mut self, value: i64) -> Name {
         self.params.push(value);
-        format!("P{}", self.params.len() - 1)
+        // A kernel has far fewer arguments than 2³².
+        Name::Param(self.params.len() as u32 - 1)
     }
 
-    pub(super) fn next_base(&mut self) -> usize {
+    pub(super) fn next_base(&mut self) -> u32 {
         self.bases += 1;
         self.bases - 1
     }
 
-    /// Adds a line to what is computed at the start of a row.
-    pub(super) fn row_line(&mut self, line: &str) {
-        let _ = writeln!(self.preamble, "    {line}");
-    }
-
-    /// The name of the pointer to a buffer.
-    pub(super) fn pointer(&mut self, source: Source) -> String {
-        let at = self
-            .pointers
-            .iter()
-            .position(|p| *p == Pointer::Read(source));
-        format!("p{}", at.unwrap_or_default())
+    /// The pointer to a buffer.
+    pub(super) fn pointer(&self, source: Source) -> Name {
+        let read = Pointer::Read(source);
+        let at = self.pointers.iter().position(|p| *p == read);
+        Name::Pointer(at.unwrap_or_default() as u32)
     }
 
     /// Whether an outer kernel's columns are cut into chunks.
@@ -261,55 +251,32 @@ impl Writer<'_> {
         self.block = width;
         let local = self.local_layout(cols, width);
         self.late = self.find_late();
-        let mut body = String::new();
+        let mut body = Block::new();
         let cut = Pieces {
             piece: self.param(piece as i64),
             pieces: self.param(pieces as i64),
             extent: self.param(extent as i64),
         };
-        self.stage_text(&mut body, piece, &cut);
+        self.stages_of_row(&mut body, piece, &cut);
         let reductions: Vec<Reduction> = self.all_reductions();
-        let (mut main, mut finish) = (String::new(), String::new());
         let two_phases = self.split || self.is_chunked();
         let rows_of_piece = by_panels.then(|| self.param(rows as i64));
-        if self.is_chunked() {
-            self.chunk_loop(&mut main, &body, &cut);
+        let main = if self.is_chunked() {
+            self.chunk_loop(body, &cut)
         } else if let Some(rows) = rows_of_piece {
-            self.panel_loop(&mut main, &body, &cut, &rows);
+            self.panel_loop(body, &cut, rows)
         } else {
-            self.row_loop(&mut main, &body, &cut);
-        }
-        if two_phases {
-            let rows_param = self.param(rows as i64);
-            if self.split {
-                self.finish_text(&mut finish, &rows_param, &cut);
-            } else {
-                self.chunk_finish(&mut finish, &rows_param, &cut);
+            self.row_loop(body, &cut)
+        };
+        let finish = two_phases.then(|| {
+            let rows = self.param(rows as i64);
+            match self.split {
+                true => self.finish_rows(rows, &cut),
+                false => self.chunk_finish(rows, &cut),
             }
-        }
-        let head = self.head();
-        let mut text = String::new();
-        text.push_str(INTEGERS);
-        if self.reports {
-            text.push_str(REPORT);
-        }
-        text.extend(self.outlines.drain(..));
-        let _ = write!(
-            text,
-            "void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {{\n{head}{main}"
-        );
-        if !self.streams.is_empty() {
-            self.needs.insert(support::need("ft_fence", self.lanes));
-            let _ = writeln!(text, "  ft_fencex{}();", self.lanes);
-        }
-        text.push_str("}\n");
-        if two_phases {
-            let _ = write!(
-                text,
-                "void FT_SYMBOL_finish(const ft_args *a, char *local) {{\n{head}{finish}}}\n"
-            );
-        }
-        let parts = support::parts(&self.needs);
+        });
+        let Printed { text, needs } = print(&self.functions(main, finish));
+        let parts = support::parts(&needs);
         let out = |s: &usize| node.stores[*s].dtype.size() * rows * vector;
         // Where all that the kernel reads and writes is far more than the cache, little of a result is left of it there.
         let written: usize = needed.iter().map(out).sum();
@@ -329,7 +296,10 @@ impl Writer<'_> {
             *wanted = bytes * walked.max(1) > least && !node.feeds;
         }
         let in_place = self.in_place(needed);
-        let position = |name: &str| name.strip_prefix('P').and_then(|n| n.parse().ok());
+        let position = |name: Name| match name {
+            Name::Param(i) => Some(i as usize),
+            _ => None,
+        };
         let passing = match node.product {
             Some(product) => Some(Pointer::Read(Source::Node(product.node))),
             None => (node.feeds).then(|| Pointer::Write(node.stores[0].node)),
@@ -337,9 +307,9 @@ impl Writer<'_> {
         let panels = passing.and_then(|pointer| {
             Some(Panels {
                 pointer: self.pointers.iter().position(|p| *p == pointer)?,
-                pitch: self.pitch?,
-                piece: position(&cut.piece)?,
-                pieces: position(&cut.pieces)?,
+                pitch: position(self.pitch?)?,
+                piece: position(cut.piece)?,
+                pieces: position(cut.pieces)?,
             })
         });
         Emitted {
@@ -378,6 +348,25 @@ impl Writer<'_> {
                 .count(),
             node: node.clone(),
         }
+    }
+
+    /// The functions of the kernel.
+    fn functions(&mut self, mut main: Block, finish: Option<Block>) -> Kernel {
+        let lanes = self.lanes as u16;
+        if !self.streams.is_empty() {
+            main.push(Stmt::Call(Expr::call(ir::Function::Fence(lanes), [])));
+        }
+        let mut functions = std::mem::take(&mut self.outlines);
+        let work = (Role::Work, main);
+        let all = [work].into_iter().chain(finish.map(|f| (Role::Finish, f)));
+        functions.extend(all.map(|(role, block)| ir::Body { role, block }));
+        let kernel = Kernel {
+            arguments: self.arguments(),
+            lanes,
+            functions,
+        };
+        debug_assert_eq!(ir::verify(&kernel), Ok(()), "{kernel}");
+        kernel
     }
 
     pub(super) fn all_reductions(&self) -> Vec<Reduction> {

@@ -8,10 +8,12 @@
 
 use super::index::{Index, Step};
 use super::kernel::Writer;
+use super::lockstep::usual_tests;
 use super::stage::Loop;
-use super::value::At;
+use super::value::{At, COLUMN};
 use crate::body::{BodyOp, Value};
-use std::fmt::Write as _;
+use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Part, Stmt, Type};
+use std::collections::BTreeSet;
 
 /// Most values of a loop that is taken along: registers are scarce in a loop of functions.
 const VALUES: usize = 6;
@@ -23,8 +25,8 @@ pub(super) struct Late {
     pub host: usize,
     /// The last loop of a row.
     pub guest: usize,
-    /// What the guest needs of its row, as (type, name).
-    carried: Vec<(String, String)>,
+    /// What the guest needs of its row.
+    carried: Vec<(Name, Type)>,
 }
 
 impl Writer<'_> {
@@ -57,7 +59,7 @@ impl Writer<'_> {
     }
 
     /// What a loop needs of its row, if it is fit to run in another: it stores runs, and computes little.
-    fn carried_by(&self, l: &Loop) -> Option<Vec<(String, String)>> {
+    fn carried_by(&self, l: &Loop) -> Option<Vec<(Name, Type)>> {
         let body = &self.node.body;
         let fit = l.reduces.is_empty()
             && l.save.is_empty()
@@ -97,67 +99,66 @@ impl Writer<'_> {
         }
         for v in values {
             if !l.compute.contains(&v) && !l.restore.contains(&v) {
-                let ty = self.vector(body.value(v).dtype);
-                carried.push((ty, self.name(v)));
+                let ty = self.vector_type(body.value(v).dtype);
+                carried.push((self.name(v), ty));
             }
         }
-        carried.sort_unstable();
+        carried.sort_unstable_by_key(|&(name, ty)| (ty == Type::INDEX, name));
         carried.dedup();
         fit.then_some(carried)
     }
 
     /// Declares what is carried from a row to the next, before the loop over rows.
-    pub(super) fn declare_late(&self, out: &mut String) {
+    pub(super) fn declare_late(&self, out: &mut Block) {
         let Some(late) = &self.late else { return };
-        out.push_str("  int late = 0;\n");
-        for (ty, name) in &late.carried {
-            let _ = writeln!(out, "  {ty} {name}_late = {{0}};");
-        }
+        out.push(Stmt::variable(Local::Late, Type::INT, 0));
+        let declare = |&(name, ty): &(Name, Type)| match ty {
+            Type::INDEX => Stmt::variable(carried(name), ty, 0),
+            _ => Stmt::variable(carried(name), ty, Expr::Zeros),
+        };
+        out.extend(late.carried.iter().map(declare));
     }
 
     /// The guest's steps of as many vectors as there are positions, where its row is late.
-    pub(super) fn late_steps(&mut self, l: &Loop, places: &[At<'_>]) -> String {
+    pub(super) fn late_steps(&mut self, out: &mut Block, l: &Loop, places: &[At<'_>]) {
         let Some(late) = self.late.clone().filter(|late| self.is_loop(l, late.host)) else {
-            return String::new();
+            return;
         };
         let guest = self.stages.loops[late.guest].clone();
         let (usual, ahead) = (self.usual.take(), std::mem::take(&mut self.ahead));
-        self.usual = Some(Vec::new());
-        let mut text = "        if (late) {\n".to_owned();
-        for (ty, name) in &late.carried {
-            let _ = writeln!(text, "          const {ty} {name} = {name}_late;");
-        }
+        self.usual = Some(BTreeSet::new());
+        let declare = |&(name, ty): &(Name, Type)| Stmt::constant(name, ty, carried(name));
+        let mut steps: Block = late.carried.iter().map(declare).collect();
         for &at in places {
-            let step = self.inner_step(&guest, At { indent: 12, ..at }, 0);
-            let _ = writeln!(text, "          {{\n{step}          }}");
+            let mut step = Block::new();
+            self.inner_step(&mut step, &guest, at, 0);
+            steps.push(Stmt::Scope(step));
         }
-        text.push_str("        }\n");
+        out.push(Stmt::when(Local::Late.into(), steps));
         (self.usual, self.ahead) = (usual, ahead);
-        text
     }
 
-    /// Whether the row is left to the next one, and what is carried there; before the guest's own loop.
-    pub(super) fn decide_late(&mut self, out: &mut String, l: &Loop) {
+    /// Decides whether the row is left to the next one, and what is carried there; before the guest's own loop. Whether
+    /// there is such a decision.
+    pub(super) fn decide_late(&mut self, out: &mut Block, l: &Loop) -> bool {
         let Some(late) = self.late.clone().filter(|late| self.is_loop(l, late.guest)) else {
-            return;
+            return false;
         };
         // The tests of the steps that the host takes are those of a whole vector.
-        self.usual = Some(Vec::new());
+        self.usual = Some(BTreeSet::new());
         let at = At {
-            position: "j",
+            position: &COLUMN,
             lanes: None,
-            indent: 0,
         };
-        let _ = self.inner_step(l, at, 0);
-        let mut tests = self.usual.take().unwrap_or_default();
-        tests.push("u + 1 < end".to_owned());
-        tests.sort_unstable();
-        tests.dedup();
-        let _ = writeln!(out, "    late = {};", tests.join(" && "));
-        for (_, name) in &late.carried {
-            let _ = writeln!(out, "    {name}_late = {name};");
+        self.inner_step(&mut Block::new(), l, at, 0);
+        let mut tests = usual_tests(&self.usual.take().unwrap_or_default());
+        tests.push((Expr::from(Local::Unit) + 1).less(Local::End));
+        if let Some(test) = Expr::all(tests) {
+            out.push(Stmt::assign(Local::Late, test));
         }
-        out.push_str("    if (!late)\n");
+        let keep = |&(name, _): &(Name, Type)| Stmt::assign(carried(name), name);
+        out.extend(late.carried.iter().map(keep));
+        true
     }
 
     fn is_loop(&self, l: &Loop, at: usize) -> bool {
@@ -182,16 +183,25 @@ impl Writer<'_> {
 }
 
 /// The name of the row's part of an index, if the rest is the position alone.
-fn base(index: &Index) -> Option<Option<(String, String)>> {
+fn base(index: &Index) -> Option<Option<(Name, Type)>> {
     if index.step != Step::Unit {
         return None;
     }
-    let inner = index.text.strip_prefix('(')?.strip_suffix(')')?;
-    if inner == "@" {
-        return Some(None);
+    match &index.expr {
+        Expr::Position => Some(None),
+        Expr::Infix(Infix::Add, both) => match **both {
+            (Expr::Name(name @ Name::Base(_)), Expr::Position) => Some(Some((name, Type::INDEX))),
+            _ => None,
+        },
+        _ => None,
     }
-    let name = inner.strip_suffix(" + @")?;
-    let digits = name.strip_prefix('b')?;
-    let is_base = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
-    is_base.then(|| Some(("long long".to_owned(), name.to_owned())))
+}
+
+/// What the row before left under a name.
+fn carried(name: Name) -> Name {
+    match name {
+        Name::Of(_, value, copy) => Name::Of(Part::Late, value, copy),
+        Name::Base(base) => Name::LateBase(base),
+        other => other,
+    }
 }

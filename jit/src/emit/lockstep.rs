@@ -9,29 +9,33 @@ use super::kernel::{UNROLL, Writer};
 use super::outline::support_function;
 use super::reduce::Reduction;
 use super::stage::Loop;
-use super::value::At;
+use super::value::{At, COLUMN};
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{Block, Expr, Name, Part, Stmt};
 use ferrotrace_kernels::{ReduceKind, support};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
+use std::collections::BTreeSet;
 
 impl Writer<'_> {
     /// The name of a value in the copy of the loop's body that is being written.
-    pub(super) fn name(&self, v: Value) -> String {
+    pub(super) fn name(&self, v: Value) -> Name {
         match self.copy {
-            Some(copy) if self.stepped.contains(&v) => format!("v{v}_{copy}"),
-            _ => format!("v{v}"),
+            Some(copy) if self.stepped.contains(&v) => Name::copy(Part::Value, v, copy),
+            _ => Name::value(v),
         }
     }
 
-    /// The function on four vectors that computes a value, if there is one.
-    fn function_of_four(&self, v: Value) -> Option<(String, Value)> {
+    /// The function on four vectors that computes a value, if there is one, and its operand.
+    fn function_of_four(&self, v: Value) -> Option<(&'static str, Value)> {
         let BodyOp::Unary(op, a) = self.node.body.value(v).op else {
             return None;
         };
         let single = self.node.body.value(a).dtype.compute() == DType::F32;
-        let stem = format!("four_{}", support_function(self.node, op, a));
-        (single && support::has(&format!("ft_{stem}_f32"))).then_some((stem, a))
+        let name = format!("ft_four_{}_f32", support_function(self.node, op, a));
+        let known =
+            (single && support::has(&name)).then(|| support::need(&name, self.lanes).name)?;
+        let stem = known.strip_prefix("ft_")?.strip_suffix("_f32")?;
+        Some((stem, a))
     }
 
     /// Whether NaN among the operands of a reduction is looked for in two vectors by one comparison.
@@ -72,80 +76,80 @@ impl Writer<'_> {
             && reductions().all(|r| !r.has_position())
     }
 
-    /// The loop over as many vectors at a time as there are copies, up to the column `end`.
-    pub(super) fn lockstep_loop(&mut self, l: &Loop, end: &str) -> String {
-        let w = self.lanes;
+    /// The loop over as many vectors at a time as there are copies, up to a column.
+    pub(super) fn lockstep_loop(&mut self, l: &Loop, end: Expr) -> Block {
         self.stepped = l.compute.iter().chain(&l.restore).copied().collect();
-        let positions: Vec<String> = (0..UNROLL).map(|c| format!("(j + {})", c * w)).collect();
+        let positions: Vec<Expr> = (0..UNROLL)
+            .map(|c| COLUMN + (c * self.lanes) as i64)
+            .collect();
         let at = |copy: usize| At {
             position: &positions[copy],
             lanes: None,
-            indent: 8,
         };
         let places: Vec<At<'_>> = (0..UNROLL).map(at).collect();
-        let mut step = self.late_steps(l, &places);
+        let mut step = Block::new();
+        self.late_steps(&mut step, l, &places);
         for copy in 0..UNROLL {
-            step.push_str(&self.prefetches(at(copy)));
+            self.prefetches(&mut step, at(copy));
         }
         for &v in &l.restore {
-            self.each_copy(&mut step, |w, copy| w.restore(v, at(copy)));
+            self.each_copy(|w, copy| w.restore(&mut step, v, at(copy)));
         }
         for &v in &l.compute {
             match self.function_of_four(v) {
-                Some((stem, a)) => {
-                    let ty = self.vector(DType::F32);
-                    self.each_copy(&mut step, |w, _| {
-                        format!("        {ty} {} = {};\n", w.name(v), w.name(a))
-                    });
-                    let mut places = Vec::new();
-                    self.each_copy(&mut step, |w, _| {
-                        places.push(format!("&{}", w.name(v)));
-                        String::new()
-                    });
-                    let places: Vec<&str> = places.iter().map(String::as_str).collect();
-                    let call = self.call(&stem, DType::F32, &places);
-                    let _ = writeln!(step, "        {call};");
-                }
-                None => self.each_copy(&mut step, |w, copy| w.statement(v, at(copy))),
+                Some((stem, a)) => self.call_of_four(&mut step, v, (stem, a)),
+                None => self.each_copy(|w, copy| w.statement(&mut step, v, at(copy))),
             }
             if l.save.contains(&v) {
-                self.each_copy(&mut step, |w, copy| w.save(v, at(copy)));
+                self.each_copy(|w, copy| w.save(&mut step, v, at(copy)));
             }
         }
         for &id in &l.reduces {
             let r = self.reduction(id);
-            let value = r.value;
-            if !self.pairs(&r) {
-                self.each_copy(&mut step, |w, copy| {
-                    let update = w.update(&r, &format!("a{id}_{copy}"), "", "", None);
-                    format!("        {update}\n")
-                });
+            if self.pairs(&r) {
+                self.update_pairs(&mut step, &r);
                 continue;
             }
-            let stem = r.extreme_of();
-            let mut names = Vec::new();
-            self.each_copy(&mut step, |w, copy| {
-                let acc = format!("a{id}_{copy}");
-                names.push(w.name(value));
-                let best = w.call(stem, r.dtype, &[&names[copy], &acc]);
-                format!("        {acc} = {best};\n")
+            self.each_copy(|w, copy| {
+                let into = (r.accumulator(copy).into(), r.part(Part::Places).into());
+                step.push(w.update(&r, into, None, None));
             });
-            for pair in names.chunks(2) {
-                let seen = format!("n{id}");
-                let seen = self.call("nans", r.dtype, &[&seen, &pair[0], &pair[pair.len() - 1]]);
-                let _ = writeln!(step, "        n{id} = {seen};");
-            }
         }
         self.stepped.clear();
-        let n = UNROLL * w;
-        format!("      for (; j + {n} <= {end}; j += {n}) {{\n{step}      }}\n")
+        Self::along_vectors(end, UNROLL * self.lanes, step).into()
     }
 
-    fn each_copy(&mut self, out: &mut String, mut text: impl FnMut(&mut Self, usize) -> String) {
+    /// Computes the copies of a value by a function that overwrites its arguments.
+    fn call_of_four(&mut self, step: &mut Block, v: Value, (stem, a): (&'static str, Value)) {
+        let ty = self.vector_type(DType::F32);
+        let mut places = Vec::new();
+        self.each_copy(|w, _| {
+            step.push(Stmt::variable(w.name(v), ty, w.name(a)));
+            places.push(Expr::from(w.name(v)).address());
+        });
+        step.push(Stmt::Call(self.support(stem, DType::F32, places)));
+    }
+
+    /// Takes the copies of an extreme's operand in, and notes NaN among them, two vectors by one comparison.
+    fn update_pairs(&mut self, step: &mut Block, r: &Reduction) {
+        let mut values = Vec::new();
+        self.each_copy(|w, copy| {
+            let (acc, value) = (r.accumulator(copy), w.name(r.value));
+            let best = w.support(r.extreme_of(), r.dtype, [value.into(), acc.into()]);
+            step.push(Stmt::assign(acc, best));
+            values.push(value);
+        });
+        let nans = r.part(Part::Nans);
+        for pair in values.chunks(2) {
+            let two = [nans.into(), pair[0].into(), pair[pair.len() - 1].into()];
+            step.push(Stmt::assign(nans, self.support("nans", r.dtype, two)));
+        }
+    }
+
+    fn each_copy(&mut self, mut write: impl FnMut(&mut Self, usize)) {
         for copy in 0..UNROLL {
             self.copy = Some(copy);
-            let text = text(self, copy);
-            out.push_str(&text);
+            write(self, copy);
         }
         self.copy = None;
     }
@@ -163,24 +167,32 @@ impl Writer<'_> {
     }
 
     /// The loop of the usual case, over several vectors at a time; what is left is for the general one.
-    pub(super) fn usual_loop(&mut self, l: &Loop, end: &str) -> String {
-        let (w, n) = (self.lanes, UNROLL * self.lanes);
-        self.usual = Some(Vec::new());
-        let mut steps = String::new();
+    pub(super) fn usual_loop(&mut self, l: &Loop, end: Expr) -> Block {
+        self.usual = Some(BTreeSet::new());
+        let mut steps = Block::new();
         for copy in 0..UNROLL {
-            let position = format!("(j + {})", copy * w);
+            let position = COLUMN + (copy * self.lanes) as i64;
             let at = At {
                 position: &position,
                 lanes: None,
-                indent: 10,
             };
-            let step = self.inner_step(l, at, 0);
-            let _ = writeln!(steps, "        {{\n{step}        }}");
+            let mut step = Block::new();
+            self.inner_step(&mut step, l, at, 0);
+            steps.push(Stmt::Scope(step));
         }
-        let mut tests = self.usual.take().unwrap_or_default();
-        tests.sort_unstable();
-        tests.dedup();
-        let test = tests.join(" && ");
-        format!("      if ({test}) for (; j + {n} <= {end}; j += {n}) {{\n{steps}      }}\n")
+        let tests = self.usual.take().unwrap_or_default();
+        let all = Self::along_vectors(end, UNROLL * self.lanes, steps);
+        match Expr::all(usual_tests(&tests)) {
+            Some(test) => Stmt::when(test, all).into(),
+            None => all.into(),
+        }
     }
+}
+
+/// The tests of the usual case: what is stored stays in the cache, what is divided by is normal.
+pub(super) fn usual_tests(flags: &BTreeSet<Name>) -> Vec<Expr> {
+    let streams = |name: &&Name| matches!(name, Name::Streams(_));
+    let stored = flags.iter().filter(streams).map(|&name| !Expr::from(name));
+    let normal = flags.iter().filter(|name| !streams(name));
+    stored.chain(normal.map(|&name| name.into())).collect()
 }

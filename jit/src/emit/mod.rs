@@ -7,6 +7,7 @@ mod arguments;
 mod chunks;
 pub mod cuda;
 mod extreme;
+mod finish;
 mod held;
 mod index;
 mod inner;

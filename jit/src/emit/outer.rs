@@ -5,12 +5,12 @@ use super::kernel::Writer;
 use super::pieces::{BLOCK, Pieces};
 use super::reduce::Reduction;
 use super::stage::Loop;
-use super::totals::{RUN, declare_turn, turn_of};
-use super::value::{At, lane_type};
+use super::totals::{RUN, turn_of};
+use super::value::{At, COLUMN, COUNT};
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{Block, Copy, Expr, Local, Name, Part, Stmt, Type, ValueType};
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 /// Columns that a unit in chunks takes at a time: each is a run of memory of its own, and the processor fetches ahead along
 /// several at once.
@@ -20,11 +20,12 @@ const LIGHT_COLUMNS: usize = 8;
 
 impl Writer<'_> {
     /// The stages of a block of rows; of a chunk of its columns, the first, and what sums about the chunk's means.
-    pub(super) fn outer_stages(&mut self, out: &mut String, cut: &Pieces) {
+    pub(super) fn outer_stages(&mut self, out: &mut Block, cut: &Pieces) {
         self.row_arrays(out);
         let all = !self.is_chunked();
         if !all {
-            self.chunk_accumulators(out, ("a", "q"), "u");
+            let parts = (Part::Accumulator, Part::Places);
+            self.chunk_accumulators(out, parts, Local::Unit.into());
         }
         let loops = match (all, self.moments.is_empty()) {
             (true, _) => self.stages.loops.len(),
@@ -56,18 +57,17 @@ impl Writer<'_> {
     }
 
     /// Row values that a loop or a later stage reads are arrays over the block.
-    pub(super) fn row_arrays(&mut self, out: &mut String) {
-        let most = self.most();
+    pub(super) fn row_arrays(&mut self, out: &mut Block) {
         for &v in self.stages.row.iter().flatten() {
             if !self.is_constant(v) {
-                let ty = self.vector(self.node.body.value(v).dtype);
-                let _ = writeln!(out, "    {ty} k{v}[{most}];");
+                let dtype = self.node.body.value(v).dtype;
+                self.block_array(out, Name::of(Part::Row, v), dtype);
             }
         }
     }
 
     /// The row values of one stage.
-    pub(super) fn outer_row(&mut self, out: &mut String, s: usize, stores: bool) {
+    pub(super) fn outer_row(&mut self, out: &mut Block, s: usize, stores: bool) {
         let row = self.stages.row[s].clone();
         let row_stores = if stores {
             self.stages.row_stores[s].clone()
@@ -78,68 +78,67 @@ impl Writer<'_> {
         if row.iter().all(|&v| self.is_constant(v)) && row_stores.is_empty() {
             return;
         }
-        let mut step = |w: &mut Self, at: At<'_>| {
-            let mut text = String::new();
-            let pad = " ".repeat(at.indent);
+        let mut step = |w: &mut Self, text: &mut Block, at: At<'_>| {
             let wanted: BTreeSet<Value> = row
                 .iter()
                 .flat_map(|&v| w.node.body.operands(v))
                 .chain(row_stores.iter().map(|&s| w.node.stores[s].value))
                 .collect();
             for &v in earlier.iter().filter(|v| wanted.contains(v)) {
-                text.push_str(&w.recall(v, &pad));
+                text.push(w.recall(v));
             }
-            let k = w.vector_of_block();
             for &v in &row {
-                if matches!(w.node.body.value(v).op, BodyOp::Reduce { .. }) {
-                    let ty = w.vector(w.node.body.value(v).dtype);
-                    let array = if w.reduction(v).has_position() {
-                        "q"
-                    } else {
-                        "a"
-                    };
-                    let _ = writeln!(text, "{pad}const {ty} r{v} = {array}{v}[{k}];");
-                }
-                text.push_str(&w.statement(v, at));
-                if !w.is_constant(v) {
-                    let _ = writeln!(text, "{pad}k{v}[{k}] = v{v};");
-                }
+                w.row_value(text, v, at);
             }
             for &s in &row_stores {
-                text.push_str(&w.store(s, at));
+                w.store(text, s, at);
             }
-            text
         };
-        self.block_loop(out, "lo", &mut step, 4);
+        self.block_loop(out, Local::Low.into(), &mut step);
+    }
+
+    /// Computes a row's value of a vector of the block, and keeps it in its array.
+    fn row_value(&mut self, out: &mut Block, v: Value, at: At<'_>) {
+        let k = self.vector_of_block();
+        if matches!(self.node.body.value(v).op, BodyOp::Reduce { .. }) {
+            let ty = self.vector_type(self.node.body.value(v).dtype);
+            let part = match self.reduction(v).has_position() {
+                true => Part::Places,
+                false => Part::Accumulator,
+            };
+            let result = Expr::from(Name::of(part, v)).element(k.clone());
+            out.push(Stmt::constant(Name::of(Part::Result, v), ty, result));
+        }
+        self.statement(out, v, at);
+        if !self.is_constant(v) {
+            let kept = Expr::from(Name::of(Part::Row, v)).element(k);
+            out.push(Stmt::assign(kept, Name::value(v)));
+        }
+    }
+
+    /// Declares the accumulators of a loop, and starts them.
+    fn begin_accumulators(&mut self, out: &mut Block, l: &Loop) {
+        for &id in &l.reduces {
+            let r = self.reduction(id);
+            if !self.is_chunked() {
+                let most = Expr::Integer(self.most() as i64);
+                self.array_accumulators(out, &r, most);
+                continue;
+            }
+            for (name, _, start) in self.array_starts(&r) {
+                let start = Stmt::assign(Self::of_accumulator(name), start);
+                out.push(Self::each_accumulator(self.vectors(), start));
+            }
+        }
     }
 
     /// The loop over the columns of one stage.
-    fn outer_loop(&mut self, out: &mut String, s: usize, cut: &Pieces) {
+    fn outer_loop(&mut self, out: &mut Block, s: usize, cut: &Pieces) {
         let mut l = self.stages.loops[s].clone();
         if l.reduces.is_empty() && l.stores.is_empty() {
             return;
         }
-        let most = self.most();
-        for &id in &l.reduces {
-            let r = self.reduction(id);
-            let unset = self.call("set", DType::I64, &["-1"]);
-            let mut arrays = vec![("a", r.dtype, self.identity(&r))];
-            if r.has_position() {
-                arrays.push(("q", DType::I64, unset));
-            }
-            for (name, dtype, start) in arrays {
-                let count = if self.is_chunked() {
-                    format!("(hi - lo + {w} - 1) / {w}", w = self.lanes)
-                } else {
-                    let _ = writeln!(out, "    {} {name}{id}[{most}];", self.vector(dtype));
-                    most.to_string()
-                };
-                let _ = writeln!(
-                    out,
-                    "    for (int c = 0; c < {count}; c++) {name}{id}[c] = {start};"
-                );
-            }
-        }
+        self.begin_accumulators(out, &l);
         let several = self.columns_at_once(&l, s);
         let terms = self.terms_of_lane();
         // Columns that are added together first are one term of the accumulator.
@@ -148,34 +147,41 @@ impl Writer<'_> {
         self.declare_carries(out, &l);
         let available: Vec<Value> = self.stages.row[..=s].iter().flatten().copied().collect();
         let shared = self.shared_values(&l, &available);
-        let left = format!("left{s}");
-        let held = self.held_loop(out, &l, (&available, &shared), cut, (&left, &sums));
+        let left = Name::Left(s as u32);
+        let held = self.held_loop(out, &l, (&available, &shared), cut, (left, &sums));
         if !sums.is_empty() {
-            out.push_str(&declare_turn(&sums));
+            out.push(Stmt::variable(turn_of(&sums), Type::INDEX, 0));
         }
-        let start = if held { &*left } else { "lo" };
-        let mut body = String::new();
+        let start = if held { left } else { Local::Low.into() };
+        let mut body = Block::new();
         self.shared_statements(&shared, &available, &mut body);
         self.gather_ahead(&l, &shared, cut, (start, None), &mut body);
         l.compute.retain(|v| !shared.contains(v));
-        let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, 1);
-        self.block_loop(&mut body, start, &mut step, 6);
+        let mut step =
+            |w: &mut Self, out: &mut Block, at: At<'_>| w.outer_step(out, &l, &available, at, 1);
+        self.block_loop(&mut body, start.into(), &mut step);
         let ended = self.end_run(&sums, several);
-        body.push_str(&ended);
-        let bounds = self.is_chunked().then_some(("c0", "c1"));
+        body.append(ended.clone());
+        let bounds = self
+            .is_chunked()
+            .then(|| (Local::ChunkLow.into(), Local::ChunkHigh.into()));
         if several == 1 {
-            if held {
-                let _ = writeln!(out, "    if ({left} < hi)");
+            let mut walk = Block::new();
+            self.walk(&mut walk, bounds, body);
+            match held {
+                true => out.push(Stmt::when(Expr::from(left).less(Local::High), walk)),
+                false => out.append(walk),
             }
-            self.walk(out, bounds, &body);
             self.end_block(out, &sums);
             return;
         }
-        let mut step = |w: &mut Self, at: At<'_>| w.outer_step(&l, &available, at, several);
-        let mut bodies = String::new();
-        self.block_loop(&mut bodies, "lo", &mut step, 6);
-        bodies.push_str(&ended);
-        self.walk_several(out, bounds, (several, &bodies), &body);
+        let mut step = |w: &mut Self, out: &mut Block, at: At<'_>| {
+            w.outer_step(out, &l, &available, at, several);
+        };
+        let mut bodies = Block::new();
+        self.block_loop(&mut bodies, Local::Low.into(), &mut step);
+        bodies.append(ended);
+        self.walk_several(out, bounds, (several, bodies), body);
         self.end_block(out, &sums);
     }
 
@@ -201,20 +207,18 @@ impl Writer<'_> {
     }
 
     /// After a term of the accumulators, made of at most so many columns: whether they are moved to the totals.
-    fn end_run(&mut self, sums: &[Reduction], columns: usize) -> String {
+    fn end_run(&mut self, sums: &[Reduction], columns: usize) -> Block {
         if sums.is_empty() {
-            return String::new();
+            return Block::new();
         }
-        let (moved, turn) = (self.move_block(sums, "        "), turn_of(sums));
-        format!(
-            "      if (++{turn} >= {}) {{\n        {turn} = 0;\n{moved}      }}\n",
-            RUN + 1 - columns
-        )
+        let moved = self.move_block(sums);
+        self.every(sums, (RUN + 1 - columns) as i64, moved)
     }
 
-    /// Which vector of the block the position `j` is in.
-    pub(super) fn vector_of_block(&self) -> String {
-        format!("(unsigned long)(j - lo) / {}", self.lanes)
+    /// Which vector of the block the position is in.
+    pub(super) fn vector_of_block(&self) -> Expr {
+        let offset = Expr::from(Local::Column) - Local::Low;
+        offset.cast(ValueType::LongWord) / self.lanes as i64
     }
 
     /// The values of a loop that all lanes share.
@@ -235,51 +239,43 @@ impl Writer<'_> {
         &mut self,
         shared: &[Value],
         available: &[Value],
-        out: &mut String,
+        out: &mut Block,
     ) {
-        let (pad, at) = (
-            " ".repeat(6),
-            At {
-                position: "lo",
-                lanes: None,
-                indent: 6,
-            },
-        );
         if shared.is_empty() {
             return;
         }
+        let low = Expr::from(Local::Low);
+        let at = At {
+            position: &low,
+            lanes: None,
+        };
         let wanted: BTreeSet<Value> = shared
             .iter()
             .flat_map(|&v| self.node.body.operands(v))
             .collect();
         // A row value that all lanes share is the same in every vector of its array.
-        let _ = writeln!(out, "{pad}const long long j = lo; (void)j;");
+        out.push(Stmt::constant(Local::Column, Type::INDEX, Local::Low));
+        out.push(Stmt::Unused(Local::Column.into()));
         for &v in available.iter().filter(|v| wanted.contains(v)) {
-            out.push_str(&self.recall(v, &pad));
+            out.push(self.recall(v));
         }
         for &v in shared {
-            out.push_str(&self.statement(v, at));
+            self.statement(out, v, at);
         }
     }
 
-    /// A row value read back from its array.
-    pub(super) fn recall(&self, v: Value, pad: &str) -> String {
-        if let BodyOp::Number(n) = self.node.body.value(v).op {
-            return format!(
-                "{pad}const {} v{v} = s{n};\n",
-                self.vector(self.node.body.value(v).dtype)
-            );
-        }
-        format!(
-            "{pad}const {} v{v} = k{v}[{}];\n",
-            self.vector(self.node.body.value(v).dtype),
-            self.vector_of_block()
-        )
+    /// Reads a row value back from its array.
+    pub(super) fn recall(&self, v: Value) -> Stmt {
+        let value = match self.node.body.value(v).op {
+            BodyOp::Number(n) => Name::Number(n).into(),
+            _ => Expr::from(Name::of(Part::Row, v)).element(self.vector_of_block()),
+        };
+        let ty = self.vector_type(self.node.body.value(v).dtype);
+        Stmt::constant(Name::value(v), ty, value)
     }
 
-    /// The row values that a loop uses.
-    pub(super) fn recalled(&self, l: &Loop, available: &[Value], at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
+    /// Reads back the row values that a loop uses.
+    pub(super) fn recalled(&self, out: &mut Block, l: &Loop, available: &[Value]) {
         let reduced = l.reduces.iter().map(|&r| self.reduction(r).value);
         let stored = l.stores.iter().map(|&s| self.node.stores[s].value);
         let wanted: BTreeSet<Value> = l
@@ -291,137 +287,131 @@ impl Writer<'_> {
             .chain(l.stores.iter().flat_map(|&s| self.place_operands(s)))
             .collect();
         let used = available.iter().filter(|v| wanted.contains(v));
-        used.map(|&v| self.recall(v, &pad)).collect()
+        out.extend(used.map(|&v| self.recall(v)));
     }
 
     /// The values and updates of one vector of rows at `columns` columns, of which the first is the loop's.
-    fn outer_step(&mut self, l: &Loop, available: &[Value], at: At<'_>, columns: usize) -> String {
-        let mut text = self.recalled(l, available, at);
-        let pad = " ".repeat(at.indent);
+    fn outer_step(
+        &mut self,
+        out: &mut Block,
+        l: &Loop,
+        available: &[Value],
+        at: At<'_>,
+        columns: usize,
+    ) {
+        self.recalled(out, l, available);
         if columns == 1 {
-            text.push_str(&self.outer_column(l, at, ""));
-            return text;
+            return self.outer_column(out, l, at, None);
         }
         // Accumulators stay in registers from one column to the next. Sums of the columns begin anew, and are one term of
         // the accumulator: so fewer additions are rounded one after the other.
         let k = self.vector_of_block();
-        let mut ends = String::new();
+        let mut ends = Block::new();
         for &id in &l.reduces {
             let r = self.reduction(id);
-            let (ty, kept) = (self.vector(r.dtype), format!("a{id}[{k}]"));
+            let kept = |part| Expr::from(r.part(part)).element(k.clone());
+            let register = |part| Name::Of(part, id, Copy::Register);
+            let (acc, all) = (register(Part::Accumulator), kept(Part::Accumulator));
             let (start, end) = match r.is_rounded_sum() {
-                true => (
-                    self.identity(&r),
-                    self.combine(&r, &kept, &format!("a{id}_")),
-                ),
-                false => (kept.clone(), format!("a{id}_")),
+                true => (self.identity(&r), self.combine(&r, all.clone(), acc)),
+                false => (all.clone(), acc.into()),
             };
-            let _ = writeln!(text, "{pad}{ty} a{id}_ = {start};");
-            let _ = writeln!(ends, "{pad}{kept} = {end};");
+            out.push(Stmt::variable(acc, self.vector_type(r.dtype), start));
+            ends.push(Stmt::assign(all, end));
             if r.has_position() {
-                let ty = self.vector(DType::I64);
-                let _ = writeln!(text, "{pad}{ty} q{id}_ = q{id}[{k}];");
-                let _ = writeln!(ends, "{pad}q{id}[{k}] = q{id}_;");
+                let (places, all) = (register(Part::Places), kept(Part::Places));
+                let ty = self.vector_type(DType::I64);
+                out.push(Stmt::variable(places, ty, all.clone()));
+                ends.push(Stmt::assign(all, places));
             }
         }
         let walked = self.walked_vars().last().copied().unwrap_or_default();
         for c in 0..columns {
-            let column = self.outer_column(l, at, "_");
-            let _ = writeln!(
-                text,
-                "{pad}{{ const long long i{walked} = w + {c};\n{column}{pad}}}"
-            );
+            let column = Expr::from(Local::Walked) + c as i64;
+            let name = Self::loop_name(walked);
+            let mut block = Block::from(Stmt::constant(name, Type::INDEX, column));
+            self.outer_column(&mut block, l, at, Some(Copy::Register));
+            out.push(Stmt::Scope(block));
         }
-        text.push_str(&ends);
-        text
+        out.append(ends);
     }
 
-    /// What one column adds: `kept` ends the names of accumulators that are in registers.
-    pub(super) fn outer_column(&mut self, l: &Loop, at: At<'_>, kept: &str) -> String {
-        let mut text = String::new();
-        let pad = " ".repeat(at.indent);
+    /// What one column adds: to accumulators in arrays over the block, or to those in registers.
+    pub(super) fn outer_column(
+        &mut self,
+        out: &mut Block,
+        l: &Loop,
+        at: At<'_>,
+        registers: Option<Copy>,
+    ) {
         for &v in &l.restore {
             let (place, dtype) = self.outer_place(v);
-            let load = self.call("load", kept_type(dtype), &[&place]);
-            let _ = writeln!(text, "{pad}const {} v{v} = {load};", self.vector(dtype));
+            let load = self.support("load", kept_type(dtype), [place]);
+            out.push(Stmt::constant(
+                Name::value(v),
+                self.vector_type(dtype),
+                load,
+            ));
         }
         for &v in &l.compute {
-            text.push_str(&self.statement(v, at));
+            self.statement(out, v, at);
             if l.save.contains(&v) {
                 let (place, dtype) = self.outer_place(v);
-                let store = self.call("store", kept_type(dtype), &[&place, &format!("v{v}")]);
-                let _ = writeln!(text, "{pad}{store};");
+                let value = Name::value(v).into();
+                let store = self.support("store", kept_type(dtype), [place, value]);
+                out.push(Stmt::Call(store));
             }
         }
         for &id in &l.reduces {
             let r = self.reduction(id);
-            let position = if r.has_position() {
-                self.position(id, at)
-            } else {
-                String::new()
+            let position = self.position(&r, at);
+            let of = |part| match registers {
+                Some(copy) => Name::Of(part, id, copy).into(),
+                None => Expr::from(r.part(part)).element(self.vector_of_block()),
             };
-            let lane = if kept.is_empty() {
-                format!("[{}]", self.vector_of_block())
-            } else {
-                kept.to_owned()
-            };
-            let (acc, place) = (format!("a{id}{lane}"), format!("q{id}{lane}"));
-            let update = self.update(&r, &acc, &place, &position, None);
-            let _ = writeln!(text, "{pad}{update}");
+            let into = (of(Part::Accumulator), of(Part::Places));
+            out.push(self.update(&r, into, position, None));
         }
         for &s in &l.stores {
-            text.push_str(&self.store(s, at));
+            self.store(out, s, at);
         }
-        text
     }
 
     /// The place in the scratch rows of a kept value, and its type.
-    fn outer_place(&mut self, v: Value) -> (String, DType) {
-        let row = self.scratch_row(v);
-        let column = self.flat_column("0");
+    fn outer_place(&mut self, v: Value) -> (Expr, DType) {
+        let (row, _) = self.scratch_row(v);
+        let column = Expr::sum(self.flat_column(Expr::Integer(0)));
         let block = self.param(self.block as i64);
-        let dtype = self.node.body.value(v).dtype;
-        let place = format!(
-            "({} *)(local + {row}) + ({column}) * {block} + (j - lo)",
-            lane_type(dtype)
-        );
-        (place, dtype)
+        let column = column.unwrap_or(Expr::Integer(0)) * block;
+        let offset = Expr::from(Local::Column) - Local::Low;
+        (row + column + offset, self.node.body.value(v).dtype)
     }
 
     /// A loop over the vectors of a block from a position on, full ones and the last.
     pub(super) fn block_loop(
         &mut self,
-        out: &mut String,
-        start: &str,
-        step: &mut dyn FnMut(&mut Self, At<'_>) -> String,
-        indent: usize,
+        out: &mut Block,
+        start: Expr,
+        step: &mut dyn FnMut(&mut Self, &mut Block, At<'_>),
     ) {
-        let (w, pad) = (self.lanes, " ".repeat(indent));
-        let full = step(
-            self,
-            At {
-                position: "j",
-                lanes: None,
-                indent: indent + 4,
-            },
-        );
-        let tail = step(
-            self,
-            At {
-                position: "j",
-                lanes: Some("m"),
-                indent: indent + 4,
-            },
-        );
-        let _ = writeln!(out, "{pad}{{ long long j = {start};");
-        let _ = writeln!(
-            out,
-            "{pad}  for (; j + {w} <= hi; j += {w}) {{\n{full}{pad}  }}"
-        );
-        let _ = writeln!(
-            out,
-            "{pad}  if (j < hi) {{ const long m = hi - j;\n{tail}{pad}  }}\n{pad}}}"
-        );
+        let at = At {
+            position: &COLUMN,
+            lanes: None,
+        };
+        let (mut full, mut tail) = (Block::new(), Block::new());
+        step(self, &mut full, at);
+        let left = Expr::from(Local::High) - Local::Column;
+        tail.push(Stmt::constant(Local::Count, Type::LONG, left));
+        let at = At {
+            lanes: Some(&COUNT),
+            ..at
+        };
+        step(self, &mut tail, at);
+        out.push(Stmt::Scope(Block::from([
+            Stmt::variable(Local::Column, Type::INDEX, start),
+            Self::along_vectors(Local::High.into(), self.lanes, full),
+            Stmt::when(COLUMN.less(Local::High), tail),
+        ])));
     }
 }
 

@@ -4,10 +4,12 @@
 use super::kernel::Writer;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{self, Expr, Name, Role, Stmt, ValueType};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// A function of values of one dtype.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -24,7 +26,7 @@ pub(super) fn outlined(
     node: &FusedNode,
     stages: &Stages,
     least: usize,
-) -> FxHashMap<Function, Option<usize>> {
+) -> FxHashMap<Function, Option<u32>> {
     let mut calls: FxHashMap<Function, usize> = FxHashMap::default();
     let columns = stages.loops.iter().flat_map(|l| &l.compute);
     for &v in stages.row.iter().flatten().chain(columns) {
@@ -52,47 +54,48 @@ fn function(node: &FusedNode, v: Value) -> Option<Function> {
 
 impl Writer<'_> {
     /// The operation of a unary or binary value: an expression, or a call of an outlined function that computes it.
-    pub(super) fn operation(&mut self, value: Value) -> String {
+    pub(super) fn operation(&mut self, value: Value) -> Expr {
         let node = self.node;
         let operands = node.body.operands(value);
-        let names: Vec<String> = operands.iter().map(|&o| self.name(o)).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = operands.iter().map(|&o| Expr::from(self.name(o)));
+        let names: SmallVec<[Expr; 2]> = names.collect();
         let function = function(node, value);
         let Some(known) = function.and_then(|f| self.outlined.get(&f).copied()) else {
-            return self.inlined(value, &names);
+            return self.inlined(value, names);
         };
+        let lanes = self.lanes;
+        let typed = |v: Value| ValueType::vector(node.body.value(v).dtype, lanes);
+        let result = typed(value);
         let number = known.unwrap_or_else(|| {
-            let number = self.outlines.len();
-            let arguments = ["x", "y"];
-            let typed: Vec<String> = operands
-                .iter()
-                .zip(arguments)
-                .map(|(&o, x)| format!("{} {x}", self.vector(node.body.value(o).dtype)))
-                .collect();
-            let result = self.vector(node.body.value(value).dtype);
-            let computed = self.inlined(value, &arguments[..operands.len()]);
-            self.outlines.push(format!(
-                "static __attribute__((noinline)) {result} FT_SYMBOL_f{number}({}) {{ return {computed}; }}\n",
-                typed.join(", ")
-            ));
+            // A kernel has as many such functions as there are costly operators.
+            let number = self.outlines.len() as u32;
+            let arguments = operands.iter().map(|&o| typed(o)).collect();
+            let given = (0..operands.len() as u32).map(|i| Name::Argument(i).into());
+            let computed = self.inlined(value, given.collect());
+            self.outlines.push(ir::Body {
+                role: Role::Own(number, arguments, result),
+                block: Stmt::Return(computed).into(),
+            });
             self.outlined.extend(function.map(|f| (f, Some(number))));
             number
         });
-        format!("FT_SYMBOL_f{number}({})", names.join(", "))
+        Expr::call(ir::Function::Own(number, result), names)
     }
 
     /// The expression that computes a unary or binary value of these arguments.
-    fn inlined(&mut self, value: Value, args: &[&str]) -> String {
-        let node = self.node;
+    fn inlined(&self, value: Value, args: SmallVec<[Expr; 2]>) -> Expr {
+        let (node, lanes) = (self.node, self.lanes as u16);
         let dtype = |v: &Value| node.body.value(*v).dtype;
-        match &node.body.value(value).op {
+        let function = match &node.body.value(value).op {
             BodyOp::Unary(op, a) if support_function(node, *op, *a) != op.name() => {
-                self.call(support_function(node, *op, *a), dtype(a).compute(), args)
+                let stem = support_function(node, *op, *a);
+                ir::Function::Support(stem, dtype(a).compute(), lanes)
             }
-            BodyOp::Unary(op, a) => op.c_expr(dtype(a), self.lanes, args, &mut self.needs),
-            BodyOp::Binary(op, a, _) => op.c_expr(dtype(a), self.lanes, args, &mut self.needs),
-            _ => String::new(),
-        }
+            BodyOp::Unary(op, a) => ir::Function::Unary(*op, dtype(a), lanes),
+            BodyOp::Binary(op, a, _) => ir::Function::Binary(*op, dtype(a), lanes),
+            _ => unreachable!("only operators are asked for"),
+        };
+        Expr::call(function, args)
     }
 }
 

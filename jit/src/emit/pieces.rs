@@ -2,6 +2,7 @@
 
 use super::kernel::Writer;
 use super::{moments, tile};
+use crate::kernel::ir::Name;
 
 /// Elements of a piece of a long row of a kernel without reductions.
 const PIECE: usize = 1 << 14;
@@ -10,14 +11,14 @@ const CHUNK: usize = 1 << 16;
 /// Most columns of a block of an outer reduction.
 pub(super) const BLOCK: usize = 512;
 
-/// How the rows are cut: names of arguments.
+/// How the rows are cut: the arguments that say so.
 pub(super) struct Pieces {
     /// Length of a piece.
-    pub piece: String,
+    pub piece: Name,
     /// Pieces of a row.
-    pub pieces: String,
+    pub pieces: Name,
     /// Length of the row along what is cut.
-    pub extent: String,
+    pub extent: Name,
 }
 
 /// How the rows are cut: numbers.

@@ -1,8 +1,10 @@
-//! Reductions as C: accumulators, their updates, and their combination in a fixed order (DESIGN: determinism).
+//! Reductions: accumulators, their updates, and their combination in a fixed order (DESIGN: determinism).
 
 use super::kernel::Writer;
-use super::value::lane_type;
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{
+    Axis, Block, Expr, Function, Infix, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
+};
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
 
@@ -26,22 +28,48 @@ impl Reduction {
     }
 
     /// The value no element changes (ir R5).
-    pub fn identity(&self) -> &'static str {
+    pub fn identity(&self) -> Expr {
         let (least, greatest) = match self.dtype {
-            DType::F32 => ("-__builtin_inff()", "__builtin_inff()"),
-            DType::F64 => ("-__builtin_inf()", "__builtin_inf()"),
-            DType::I64 => ("(-0x7fffffffffffffffL - 1)", "0x7fffffffffffffffL"),
-            DType::I32 => ("(-0x7fffffff - 1)", "0x7fffffff"),
-            DType::I16 => ("-32768", "32767"),
-            DType::I8 => ("-128", "127"),
-            DType::U8 => ("0", "255"),
-            DType::Bool | DType::F16 | DType::BF16 => ("0", "1"),
+            DType::F32 | DType::F64 => (
+                Expr::float(self.dtype, f64::NEG_INFINITY),
+                Expr::float(self.dtype, f64::INFINITY),
+            ),
+            DType::I64 => (Expr::Integer(i64::MIN), Expr::Integer(i64::MAX)),
+            DType::I32 => (
+                Expr::Integer(i32::MIN.into()),
+                Expr::Integer(i32::MAX.into()),
+            ),
+            DType::I16 => (
+                Expr::Integer(i16::MIN.into()),
+                Expr::Integer(i16::MAX.into()),
+            ),
+            DType::I8 => (Expr::Integer(i8::MIN.into()), Expr::Integer(i8::MAX.into())),
+            DType::U8 => (Expr::Integer(0), Expr::Integer(u8::MAX.into())),
+            DType::Bool | DType::F16 | DType::BF16 => (Expr::Integer(0), Expr::Integer(1)),
         };
         match self.kind {
-            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any => "0",
-            ReduceKind::Prod | ReduceKind::All => "1",
+            ReduceKind::Sum | ReduceKind::Mean | ReduceKind::Any => Expr::Integer(0),
+            ReduceKind::Prod | ReduceKind::All => Expr::Integer(1),
             ReduceKind::Max | ReduceKind::ArgMax => least,
             ReduceKind::Min | ReduceKind::ArgMin => greatest,
+        }
+    }
+
+    /// The accumulator of one copy of a loop's body.
+    pub fn accumulator(&self, copy: usize) -> Name {
+        Name::copy(Part::Accumulator, self.id, copy)
+    }
+
+    /// Something of the reduction that there is one of.
+    pub fn part(&self, part: Part) -> Name {
+        Name::of(part, self.id)
+    }
+
+    /// Whether one number is better than another.
+    fn comparison(&self) -> (BinaryOp, Infix) {
+        match self.kind {
+            ReduceKind::ArgMax => (BinaryOp::Gt, Infix::Greater),
+            _ => (BinaryOp::Lt, Infix::Less),
         }
     }
 
@@ -80,81 +108,82 @@ impl Writer<'_> {
     }
 
     /// A vector of the reduction's identity.
-    pub(super) fn identity(&mut self, r: &Reduction) -> String {
-        self.call("set", r.dtype, &[r.identity()])
+    pub(super) fn identity(&self, r: &Reduction) -> Expr {
+        self.set(r.dtype, r.identity())
+    }
+
+    /// An operator of two vectors of one dtype.
+    pub(super) fn binary(&self, op: BinaryOp, dtype: DType, a: Expr, b: Expr) -> Expr {
+        Expr::call(Function::Binary(op, dtype, self.lanes as u16), [a, b])
+    }
+
+    /// An operator of a vector.
+    pub(super) fn unary(&self, op: UnaryOp, dtype: DType, a: Expr) -> Expr {
+        Expr::call(Function::Unary(op, dtype, self.lanes as u16), [a])
     }
 
     /// The combination of two accumulators of a reduction without position.
-    pub(super) fn combine(&mut self, r: &Reduction, a: &str, b: &str) -> String {
-        r.operator()
-            .c_expr(r.dtype, self.lanes, &[a, b], &mut self.needs)
+    pub(super) fn combine(&self, r: &Reduction, a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+        self.binary(r.operator(), r.dtype, a.into(), b.into())
     }
 
-    /// Statements that take value `v` (of lanes `lanes`, or all) into accumulator `acc` (and `acc`'s position `pos`).
+    /// Takes the reduced value (of lanes `lanes`, or all) into accumulator `acc` (and its position `at` into `places`).
     /// ir R3: a greater value wins, NaN over all, the first of equals stays.
     pub(super) fn update(
-        &mut self,
+        &self,
         r: &Reduction,
-        acc: &str,
-        pos: &str,
-        at: &str,
-        lanes: Option<&str>,
-    ) -> String {
-        let v = self.name(r.value);
-        if !r.has_position() {
-            let mut value = v;
-            if let Some(m) = lanes {
-                let identity = self.identity(r);
-                let live = self.live_lanes(m);
-                value = self.call("sel", r.dtype, &[&live, &value, &identity]);
-            }
+        (acc, places): (Expr, Expr),
+        at: Option<Expr>,
+        lanes: Option<&Expr>,
+    ) -> Stmt {
+        let v = Expr::from(self.name(r.value));
+        let Some(at) = at else {
+            let value = match lanes {
+                Some(m) => {
+                    let live = self.live_lanes(m);
+                    self.support("sel", r.dtype, [live, v, self.identity(r)])
+                }
+                None => v,
+            };
             // NaN is looked for in the value, which no earlier update delays; one that is held stays.
             let extreme = matches!(r.kind, ReduceKind::Max | ReduceKind::Min);
-            let next = if extreme && r.dtype.is_float() {
-                self.combine(r, &value, acc)
-            } else {
-                self.combine(r, acc, &value)
+            let next = match extreme && r.dtype.is_float() {
+                true => self.combine(r, value, acc.clone()),
+                false => self.combine(r, acc.clone(), value),
             };
-            return format!("{acc} = {next};");
-        }
-        let greater = if r.kind == ReduceKind::ArgMax {
-            BinaryOp::Gt
-        } else {
-            BinaryOp::Lt
+            return Stmt::assign(acc, next);
         };
-        let mut better = greater.c_expr(r.dtype, self.lanes, &[&v, acc], &mut self.needs);
+        let mut better = self.binary(r.comparison().0, r.dtype, v.clone(), acc.clone());
         if r.dtype.is_float() {
-            let nan = UnaryOp::IsNan.c_expr(r.dtype, self.lanes, &[&v], &mut self.needs);
-            let held = UnaryOp::IsNan.c_expr(r.dtype, self.lanes, &[acc], &mut self.needs);
-            better = format!("({better} | ({nan} & ~{held}))");
+            let nan = self.unary(UnaryOp::IsNan, r.dtype, v.clone());
+            let held = self.unary(UnaryOp::IsNan, r.dtype, acc.clone());
+            better = better | (nan & complement(held));
         }
-        let unset = BinaryOp::Lt.c_expr(
-            DType::I64,
-            self.lanes,
-            &[pos, &format!("(i64x{}){{0}}", self.lanes)],
-            &mut self.needs,
-        );
-        let mut take = format!("({better} | {unset})");
+        let zeros = Expr::Zeros.cast(self.vector_type(DType::I64));
+        let unset = self.binary(BinaryOp::Lt, DType::I64, places.clone(), zeros);
+        let mut take = better | unset;
         if let Some(m) = lanes {
-            take = format!("({take} & {})", self.live_lanes(m));
+            take = take & self.live_lanes(m);
         }
-        let mask = format!("t{}", r.id);
-        let value = self.call("sel", r.dtype, &[&mask, &v, acc]);
-        let place = self.call("sel", DType::I64, &[&mask, at, pos]);
-        format!(
-            "{{ const i32x{} {mask} = {take}; {acc} = {value}; {pos} = {place}; }}",
-            self.lanes
-        )
+        let mask = r.part(Part::Better);
+        let value = self.support("sel", r.dtype, [mask.into(), v, acc.clone()]);
+        let place = self.support("sel", DType::I64, [mask.into(), at, places.clone()]);
+        Stmt::Scope(Block::from([
+            Stmt::constant(mask, self.vector_type(DType::Bool), take),
+            Stmt::assign(acc, value),
+            Stmt::assign(places, place),
+        ]))
     }
 
     /// The mask of the first `m` lanes.
-    pub(super) fn live_lanes(&mut self, m: &str) -> String {
-        let iota = self.call("iota", DType::I32, &[]);
-        format!("((i32x{})({iota} < (int)({m})))", self.lanes)
+    pub(super) fn live_lanes(&self, m: &Expr) -> Expr {
+        let count = m.clone().cast(Type::INT);
+        let live = self.iota(DType::I32).less(count);
+        live.cast(self.vector_type(DType::Bool))
     }
 
     /// A scalar expression of the accumulator's lanes combined, in a fixed tree.
-    pub(super) fn horizontal(&mut self, r: &Reduction, acc: &str) -> String {
+    pub(super) fn horizontal(&self, r: &Reduction, acc: impl Into<Expr>) -> Expr {
         let stem = match r.kind {
             ReduceKind::Sum | ReduceKind::Mean => "hsum",
             ReduceKind::Prod => "hprod",
@@ -163,40 +192,47 @@ impl Writer<'_> {
             ReduceKind::Max | ReduceKind::ArgMax => "hmax",
             ReduceKind::Min | ReduceKind::ArgMin => "hmin",
         };
-        self.call(stem, r.dtype, &[acc])
+        self.support(stem, r.dtype, [acc.into()])
     }
 
-    /// Statements that leave in `best` and `place` the best of the lanes of `acc` and `pos`.
-    pub(super) fn best_lane(
-        &self,
-        r: &Reduction,
-        acc: &str,
-        pos: &str,
-        best: &str,
-        place: &str,
-    ) -> String {
-        let better = better(r, &format!("{acc}[l]"), &format!("{pos}[l]"), best, place);
-        format!(
-            "for (int l = 0; l < {}; l++) if ({pos}[l] >= 0 && {better}) {{ {best} = {acc}[l]; {place} = {pos}[l]; }}",
-            self.lanes
-        )
+    /// Leaves in the best and its place the best of the lanes of `acc` and `places`.
+    pub(super) fn best_lane(&self, r: &Reduction, acc: Name, places: Name) -> Stmt {
+        let (best, place) = (r.part(Part::Best), r.part(Part::Place));
+        let lane = |name: Name| Expr::from(name).element(Local::Lane);
+        let taken = lane(places).at_least(0);
+        let better = better(r, &lane(acc), &lane(places));
+        let take = Block::from([
+            Stmt::assign(best, lane(acc)),
+            Stmt::assign(place, lane(places)),
+        ]);
+        Loop::over(Local::Lane, 0, self.lanes as i64)
+            .of_type(ValueType::Scalar(DType::I32))
+            .along(Axis::Lane)
+            .each(Stmt::when(taken.and(better), take))
     }
 
-    /// The declaration of a scalar best and its place, unset.
-    pub(super) fn declare_best(&self, r: &Reduction, best: &str, place: &str) -> String {
-        format!("{} {best} = 0; long {place} = -1;", lane_type(r.dtype))
+    /// Declares a scalar best and its place, unset.
+    pub(super) fn declare_best(&self, out: &mut Block, r: &Reduction) {
+        let ty = Type::scalar(r.dtype);
+        out.push(Stmt::variable(r.part(Part::Best), ty, 0));
+        out.push(Stmt::variable(r.part(Part::Place), Type::LONG, -1));
     }
 }
 
-/// Whether (x, i) is to replace (best, place), for C scalars.
-pub(super) fn better(r: &Reduction, x: &str, i: &str, best: &str, place: &str) -> String {
-    let greater = if r.kind == ReduceKind::ArgMax {
-        ">"
-    } else {
-        "<"
-    };
-    format!(
-        "({place} < 0 || {x} {greater} {best} || ({x} != {x} && {best} == {best}) || \
-         (({x} == {best} || ({x} != {x} && {best} != {best})) && {i} < {place}))"
-    )
+/// Every bit of a mask turned.
+pub(super) fn complement(mask: Expr) -> Expr {
+    Expr::Prefix(Prefix::Complement, Box::new(mask))
+}
+
+/// Whether number `x` at position `i` is to replace the best and its place.
+pub(super) fn better(r: &Reduction, x: &Expr, i: &Expr) -> Expr {
+    let best = || Expr::from(r.part(Part::Best));
+    let place = || Expr::from(r.part(Part::Place));
+    let (x, i) = (|| x.clone(), || i.clone());
+    let differs = |a: Expr, b: Expr| Expr::infix(Infix::Unequal, a, b);
+    let greater = Expr::infix(r.comparison().1, x(), best());
+    let first_nan = differs(x(), x()).and(best().equals(best()));
+    let both_nan = differs(x(), x()).and(differs(best(), best()));
+    let earlier = x().equals(best()).or(both_nan).and(i().less(place()));
+    place().less(0).or(greater).or(first_nan).or(earlier)
 }

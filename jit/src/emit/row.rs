@@ -4,90 +4,98 @@ use super::index::{Index, Step};
 use super::kernel::Writer;
 use super::pieces::Pieces;
 use super::value::At;
+use crate::kernel::ir::{self, Axis, Block, Expr, Local, Name, Stmt, Type};
 use crate::nest::flat_index;
-use std::fmt::Write as _;
 
 impl Writer<'_> {
+    /// The name of a variable of the loop nest.
+    pub(super) fn loop_name(v: usize) -> Name {
+        Name::Loop(crate::expr::Var(v as u32))
+    }
+
+    /// A loop over the units of work.
+    pub(super) fn each_unit(body: Block) -> Stmt {
+        ir::Loop::over(Local::Unit, Local::Begin, Local::End)
+            .along(Axis::Parallel)
+            .each(body)
+    }
+
+    /// Declares the row of a unit, and where its piece of the columns begins and ends.
+    pub(super) fn declare_unit(out: &mut Block, row: Expr, low: Expr, high: Expr) {
+        out.push(Stmt::variable(Local::Row, Type::INDEX, row));
+        out.push(Stmt::constant(Local::Low, Type::INDEX, low));
+        out.push(Stmt::constant(Local::High, Type::INDEX, high));
+        out.push(Stmt::Unused(Local::High.into()));
+    }
+
     /// The loop over units of work: (row, piece of it).
-    pub(super) fn row_loop(&mut self, out: &mut String, body: &str, cut: &Pieces) {
-        let Pieces {
-            piece,
-            pieces,
-            extent,
-        } = cut;
-        self.declare_late(out);
-        let _ = writeln!(out, "  for (long long u = begin; u < end; u++) {{");
-        let _ = writeln!(
-            out,
-            "    long long row = u / {pieces}; const long long lo = u % {pieces} * {piece};"
-        );
-        let _ = writeln!(
-            out,
-            "    const long long hi = ft_min(lo + {piece}, {extent}); (void)hi;"
-        );
-        self.decode_row(out);
+    pub(super) fn row_loop(&mut self, body: Block, cut: &Pieces) -> Block {
+        let mut out = Block::new();
+        self.declare_late(&mut out);
+        let unit = || Expr::from(Local::Unit);
+        let high = (Expr::from(Local::Low) + cut.piece).least(cut.extent);
+        let mut each = Block::new();
+        let low = unit() % cut.pieces * cut.piece;
+        Self::declare_unit(&mut each, unit() / cut.pieces, low, high);
+        self.decode_row(&mut each);
         match self.tile.clone() {
-            Some(tile) => self.tile_text(out, &tile, body),
+            Some(tile) => self.tiles_of_unit(&mut each, &tile, body),
             None => {
-                out.push_str(&self.preamble);
-                out.push_str(body);
+                each.append(self.preamble.clone());
+                each.append(body);
             }
         }
-        out.push_str("  }\n");
+        out.push(Self::each_unit(each));
+        out
     }
 
     /// The loop over units of work of a kernel that takes up a product: (piece of the columns, row), so that those of a
     /// panel follow each other. The last piece is what is left.
-    pub(super) fn panel_loop(&mut self, out: &mut String, body: &str, cut: &Pieces, rows: &str) {
-        let Pieces {
-            piece,
-            pieces,
-            extent,
-        } = cut;
-        let _ = writeln!(
-            out,
-            "  for (long long u = begin; u < end; u++) {{\n    \
-             long long row = u % {rows}; const long long part = u / {rows}, lo = part * {piece};\n    \
-             const long long hi = part + 1 == {pieces} ? {extent} : lo + {piece}; (void)hi;"
-        );
-        self.decode_row(out);
-        out.push_str(&self.preamble);
-        out.push_str(body);
-        out.push_str("  }\n");
+    pub(super) fn panel_loop(&mut self, body: Block, cut: &Pieces, rows: Name) -> Block {
+        let (unit, part) = (|| Expr::from(Local::Unit), || Expr::from(Local::Piece));
+        let last = (part() + 1).equals(cut.pieces);
+        let high = last.choose(cut.extent, Expr::from(Local::Low) + cut.piece);
+        let mut each = Block::from(Stmt::constant(Local::Piece, Type::INDEX, unit() / rows));
+        Self::declare_unit(&mut each, unit() % rows, part() * cut.piece, high);
+        self.decode_row(&mut each);
+        each.append(self.preamble.clone());
+        each.append(body);
+        Self::each_unit(each).into()
     }
 
     /// Where the element of a row and column lies in a product with a distance of rows of its own.
     pub(super) fn place_in_panel(&mut self) -> Index {
-        let pitch = self.pitch.unwrap_or_else(|| {
-            self.param(self.node.cols() as i64);
-            self.params.len() - 1
-        });
+        let pitch = match self.pitch {
+            Some(pitch) => pitch,
+            None => self.param(self.node.cols() as i64),
+        };
         self.pitch = Some(pitch);
         let row = self.nested(&flat_index(&self.node.iter, 0));
-        let name = format!("b{}", self.next_base());
-        self.row_line(&format!("const long long {name} = {row}*P{pitch};"));
+        let base = self.base(row * pitch);
         Index {
-            text: format!("({name} + @)"),
+            expr: Expr::from(base) + Expr::Position,
             step: Step::Unit,
         }
     }
 
-    pub(super) fn decode_row(&mut self, out: &mut String) {
+    pub(super) fn decode_row(&mut self, out: &mut Block) {
         let vars = self.row_vars();
+        let row = || Expr::from(Local::Row);
         for (k, &v) in vars.iter().enumerate().rev() {
             if let Some(tile) = self.tile.clone().filter(|t| t.row == v) {
                 self.decode_tile(out, &tile, k == 0);
             } else if k == 0 {
-                let _ = writeln!(out, "    const long long i{v} = row;");
+                out.push(Stmt::constant(Self::loop_name(v), Type::INDEX, row()));
             } else {
                 let n = self.param(self.extents[v] as i64);
-                let _ = writeln!(out, "    const long long i{v} = row % {n}; row /= {n};");
+                out.push(Stmt::constant(Self::loop_name(v), Type::INDEX, row() % n));
+                out.push(Stmt::assign(row(), row() / n));
             }
         }
     }
 
     /// All stages of a row, or of a piece of `piece` columns of it.
-    pub(super) fn stage_text(&mut self, out: &mut String, piece: usize, cut: &Pieces) {
+    pub(super) fn stages_of_row(&mut self, out: &mut Block, piece: usize, cut: &Pieces) {
         if self.outer {
             self.outer_stages(out, cut);
             return;
@@ -115,26 +123,22 @@ impl Writer<'_> {
     }
 
     /// A row's values of one stage, uniform over the lanes, and the stores of such.
-    pub(super) fn row_stage(&mut self, out: &mut String, s: usize, stores: bool) {
+    pub(super) fn row_stage(&mut self, out: &mut Block, s: usize, stores: bool) {
+        let (zero, one) = (Expr::Integer(0), Expr::Integer(1));
         let at = At {
-            position: "0",
+            position: &zero,
             lanes: None,
-            indent: 4,
         };
         for v in self.stages.row[s].clone() {
-            let text = self.statement(v, at);
-            out.push_str(&text);
+            self.statement(out, v, at);
         }
         if stores {
+            let at = At {
+                lanes: Some(&one),
+                ..at
+            };
             for store in self.stages.row_stores[s].clone() {
-                let text = self.store(
-                    store,
-                    At {
-                        lanes: Some("1"),
-                        ..at
-                    },
-                );
-                out.push_str(&text);
+                self.store(out, store, at);
             }
         }
     }

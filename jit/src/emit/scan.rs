@@ -1,4 +1,4 @@
-//! Scans as C. With lanes over columns, the lanes of each vector are folded in registers and the value carried from the
+//! Scans. With lanes over columns, the lanes of each vector are folded in registers and the value carried from the
 //! vectors before is joined to all of them; with lanes over rows, an accumulator is stored at every column. Only the
 //! carry makes one vector wait for another: one operation.
 
@@ -6,11 +6,13 @@ use super::kernel::Writer;
 use super::reduce::Reduction;
 use super::stage::Loop;
 use super::totals::RUN;
-use super::value::{At, lane_type};
+use super::value::At;
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{
+    self, Axis, Block, Expr, Extent, Function, Infix, Local, Name, Part, Stmt, Type, ValueType,
+};
 use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 impl Writer<'_> {
     /// A scan as the fold it is.
@@ -30,64 +32,54 @@ impl Writer<'_> {
     }
 
     /// A vector of what no element changes; −0 for sums of floats, which +0 would turn into +0.
-    fn scan_identity(&mut self, r: &Reduction) -> String {
-        if r.kind == ReduceKind::Sum && r.dtype.is_float() {
-            return self.call("set", r.dtype, &["-0.0"]);
+    fn scan_identity(&self, r: &Reduction) -> Expr {
+        match r.kind == ReduceKind::Sum && r.dtype.is_float() {
+            true => self.set(r.dtype, Expr::float(r.dtype, -0.0)),
+            false => self.identity(r),
         }
-        self.identity(r)
     }
 
     /// Declares what each scan of a loop carries from column to column.
-    pub(super) fn declare_carries(&mut self, out: &mut String, l: &Loop) {
+    pub(super) fn declare_carries(&mut self, out: &mut Block, l: &Loop) {
         for &v in &l.compute {
             let Some(r) = self.fold_of(v) else { continue };
-            let (ty, identity) = (self.vector(r.dtype), self.scan_identity(&r));
-            let most = if self.outer {
-                format!("[{}]", self.most())
-            } else {
-                String::new()
-            };
             let first = self.carried.insert(v);
+            let (carry, owed) = (r.part(Part::Carry), r.part(Part::Owed));
             if self.scans_in_order(&r) || self.owes_wide(&r) {
-                let wide = match self.outer {
-                    true => self.vector(DType::F64),
-                    false => "double".to_owned(),
+                let zero = Expr::float(DType::F64, -0.0);
+                let (ty, zero) = match self.outer {
+                    true => (self.vector_type(DType::F64), self.set(DType::F64, zero)),
+                    false => (Type::scalar(DType::F64), zero),
                 };
-                if first {
-                    let _ = writeln!(out, "    {wide} c{v}{most};");
-                }
-                let zero = match self.outer {
-                    true => self.call("set", DType::F64, &["-0.0"]),
-                    false => "-0.0".to_owned(),
-                };
-                let _ = match self.outer {
-                    true => writeln!(
-                        out,
-                        "    for (int c = 0; c < {}; c++) c{v}[c] = {zero};",
-                        self.most()
-                    ),
-                    false => writeln!(out, "    c{v} = {zero};"),
-                };
+                self.begin_carry(out, first, (carry, ty), zero);
                 continue;
             }
-            let mut names = vec![(format!("c{v}"), identity)];
+            let ty = self.vector_type(r.dtype);
+            self.begin_carry(out, first, (carry, ty), self.scan_identity(&r));
             if self.owes(&r) {
-                names.push((format!("owed{v}"), self.identity(&r)));
-            }
-            for (name, start) in names {
-                if first {
-                    let _ = writeln!(out, "    {ty} {name}{most};");
-                }
-                let _ = match self.outer {
-                    true => writeln!(
-                        out,
-                        "    for (int c = 0; c < {}; c++) {name}[c] = {start};",
-                        self.most()
-                    ),
-                    false => writeln!(out, "    {name} = {start};"),
-                };
+                self.begin_carry(out, first, (owed, ty), self.identity(&r));
             }
         }
+    }
+
+    /// Begins what is carried, of which a block of rows has an array; the `first` time it is declared too.
+    fn begin_carry(&self, out: &mut Block, first: bool, (name, ty): (Name, Type), start: Expr) {
+        let most = self.most();
+        let extent = match self.outer {
+            true => Extent::Array(most as u32),
+            false => Extent::One,
+        };
+        if first {
+            out.push(Stmt::array(name, ty, extent));
+        }
+        let index = Expr::from(Local::Index);
+        out.push(match self.outer {
+            true => ir::Loop::over(Local::Index, 0, most as i64)
+                .of_type(ValueType::Scalar(DType::I32))
+                .along(Axis::Accumulator)
+                .each(Stmt::assign(Expr::from(name).element(index), start)),
+            false => Stmt::assign(name, start),
+        });
     }
 
     /// Whether sums of binary32 are those of eager mode: one element after the other, kept in binary64.
@@ -110,55 +102,63 @@ impl Writer<'_> {
         !self.outer && self.owes(r) && r.dtype == DType::F32
     }
 
-    /// The statements that declare a scan's value at a position, and carry it on.
-    pub(super) fn scan(&mut self, v: Value, at: At<'_>) -> String {
-        let Some(r) = self.fold_of(v) else {
-            return String::new();
-        };
-        let (pad, ty) = (" ".repeat(at.indent), self.vector(r.dtype));
-        let x = format!("v{}", r.value);
-        if self.outer {
-            let block = self.vector_of_block();
-            let carry = format!("c{v}[{block}]");
-            if self.scans_in_order(&r) {
-                let wide = self.vector(DType::F64);
-                return format!(
-                    "{pad}{carry} += __builtin_convertvector({x}, {wide}); const {ty} v{v} = __builtin_convertvector({carry}, {ty});\n"
-                );
-            }
-            if self.owes(&r) {
-                let owed = format!("owed{v}[{block}]");
-                let value = self.call("behind", r.dtype, &[&carry, &owed, &x]);
-                let next = [format!("&{carry}"), format!("&{owed}"), x];
-                let next = self.call("carry", r.dtype, &[&next[0], &next[1], &next[2]]);
-                return format!("{pad}const {ty} v{v} = {value}; {next};\n");
-            }
-            let next = self.combine(&r, &carry, &x);
-            return format!("{pad}const {ty} v{v} = {next}; {carry} = v{v};\n");
+    /// Declares a scan's value at a position, and carries it on.
+    pub(super) fn scan(&mut self, out: &mut Block, v: Value, at: At<'_>) {
+        let Some(r) = self.fold_of(v) else { return };
+        match self.outer {
+            true => self.scan_of_rows(out, &r),
+            false => self.scan_of_columns(out, &r, at),
         }
-        let identity = self.scan_identity(&r);
+    }
+
+    /// Lanes over rows: an accumulator is stored at every column.
+    fn scan_of_rows(&self, out: &mut Block, r: &Reduction) {
+        let (value, ty) = (Name::value(r.id), self.vector_type(r.dtype));
+        let x = Expr::from(Name::value(r.value));
+        let block = self.vector_of_block();
+        let of_block = |part| Expr::from(r.part(part)).element(block.clone());
+        let carry = of_block(Part::Carry);
+        if self.scans_in_order(r) {
+            let convert = |e, dtype| {
+                let function = Function::Convert(dtype, self.lanes as u16);
+                Expr::call(function, [e])
+            };
+            let wide = convert(x, DType::F64);
+            out.push(Stmt::update(carry.clone(), Infix::Add, wide));
+            out.push(Stmt::constant(value, ty, convert(carry, r.dtype)));
+        } else if self.owes(r) {
+            let owed = of_block(Part::Owed);
+            let now = [carry.clone(), owed.clone(), x.clone()];
+            out.push(Stmt::constant(
+                value,
+                ty,
+                self.support("behind", r.dtype, now),
+            ));
+            let next = [carry.address(), owed.address(), x];
+            out.push(Stmt::Call(self.support("carry", r.dtype, next)));
+        } else {
+            let next = self.combine(r, carry.clone(), x);
+            out.push(Stmt::constant(value, ty, next));
+            out.push(Stmt::assign(carry, value));
+        }
+    }
+
+    /// Lanes over columns: the lanes of a vector are folded, and what was before is joined to them.
+    fn scan_of_columns(&self, out: &mut Block, r: &Reduction, at: At<'_>) {
+        let (value, ty) = (Name::value(r.id), self.vector_type(r.dtype));
+        let x = Expr::from(Name::value(r.value));
+        let identity = self.scan_identity(r);
         // Lanes past the end must not reach the next run of columns.
         let x = match at.lanes {
             Some(m) => {
                 let live = self.live_lanes(m);
-                self.call("sel", r.dtype, &[&live, &x, &identity])
+                self.support("sel", r.dtype, [live, x, identity.clone()])
             }
             None => x,
         };
-        if self.scans_in_order(&r) {
-            let (c, w) = (lane_type(r.dtype), self.lanes);
-            return format!(
-                "{pad}{ty} v{v} = {x}; for (int l = 0; l < {w}; l++) {{ c{v} += v{v}[l]; v{v}[l] = ({c})c{v}; }}\n"
-            );
-        }
         let is_sum = matches!(r.kind, ReduceKind::Sum | ReduceKind::Prod);
-        if self.node.exact && is_sum && r.dtype.is_float() {
-            let (c, w) = (lane_type(r.dtype), self.lanes);
-            let op = if r.kind == ReduceKind::Sum { "+" } else { "*" };
-            let set = self.call("set", r.dtype, &["s"]);
-            return format!(
-                "{pad}{ty} v{v} = {x}; {{ {c} s = c{v}[0]; for (int l = 0; l < {w}; l++) {{ s = s {op} v{v}[l]; v{v}[l] = s; }} c{v} = {set}; }}\n"
-            );
+        if self.scans_in_order(r) || (self.node.exact && is_sum && r.dtype.is_float()) {
+            return self.scan_in_order(out, r, x);
         }
         let stem = match r.kind {
             ReduceKind::Prod => "prefix_prod",
@@ -168,26 +168,68 @@ impl Writer<'_> {
             ReduceKind::Min | ReduceKind::ArgMin => "prefix_min",
             ReduceKind::Sum | ReduceKind::Mean => "prefix_sum",
         };
-        let prefix = self.call(stem, r.dtype, &[&x, &identity]);
-        let (part, carry) = (format!("f{v}"), format!("c{v}"));
-        if self.owes_wide(&r) {
-            let before = self.call("set", r.dtype, &[&format!("(float){carry}")]);
-            let value = self.combine(&r, &before, &part);
-            let last = self.lanes - 1;
-            return format!(
-                "{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{carry} += (double){part}[{last}];\n"
-            );
+        let (part, carry) = (r.part(Part::Prefix), Expr::from(r.part(Part::Carry)));
+        let prefix = self.support(stem, r.dtype, [x, identity]);
+        out.push(Stmt::constant(part, ty, prefix));
+        if self.owes_wide(r) {
+            let single = Type::scalar(DType::F32);
+            let before = self.set(r.dtype, carry.clone().cast(single));
+            out.push(Stmt::constant(value, ty, self.combine(r, before, part)));
+            let last = Expr::from(part).element(self.lanes as i64 - 1);
+            let last = last.cast(Type::scalar(DType::F64));
+            return out.push(Stmt::update(carry, Infix::Add, last));
         }
-        let last = self.call("last", r.dtype, &[&part]);
-        if self.owes(&r) {
-            let owed = format!("owed{v}");
-            let value = self.call("behind", r.dtype, &[&carry, &owed, &part]);
-            let (carry, owed) = (format!("&{carry}"), format!("&{owed}"));
-            let next = self.call("carry", r.dtype, &[&carry, &owed, &last]);
-            return format!("{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{next};\n");
+        let last = self.support("last", r.dtype, [part.into()]);
+        if self.owes(r) {
+            let owed = Expr::from(r.part(Part::Owed));
+            let now = [carry.clone(), owed.clone(), part.into()];
+            out.push(Stmt::constant(
+                value,
+                ty,
+                self.support("behind", r.dtype, now),
+            ));
+            let next = [carry.address(), owed.address(), last];
+            return out.push(Stmt::Call(self.support("carry", r.dtype, next)));
         }
-        let value = self.combine(&r, &carry, &part);
-        let next = self.combine(&r, &carry, &last);
-        format!("{pad}const {ty} {part} = {prefix}, v{v} = {value};\n{pad}{carry} = {next};\n")
+        out.push(Stmt::constant(
+            value,
+            ty,
+            self.combine(r, carry.clone(), part),
+        ));
+        out.push(Stmt::assign(carry.clone(), self.combine(r, carry, last)));
+    }
+
+    /// One element after the other, as eager mode does it.
+    fn scan_in_order(&self, out: &mut Block, r: &Reduction, x: Expr) {
+        let (value, ty) = (Name::value(r.id), self.vector_type(r.dtype));
+        let carry = Expr::from(r.part(Part::Carry));
+        let lane = || Expr::from(value).element(Local::Lane);
+        let scalar = Type::scalar(r.dtype);
+        let each = |body: [Stmt; 2]| {
+            ir::Loop::over(Local::Lane, 0, self.lanes as i64)
+                .of_type(ValueType::Scalar(DType::I32))
+                .along(Axis::Lane)
+                .each(Block::from(body))
+        };
+        out.push(Stmt::variable(value, ty, x));
+        if self.scans_in_order(r) {
+            return out.push(each([
+                Stmt::update(carry.clone(), Infix::Add, lane()),
+                Stmt::assign(lane(), carry.cast(scalar)),
+            ]));
+        }
+        let op = match r.kind {
+            ReduceKind::Sum => Infix::Add,
+            _ => Infix::Multiply,
+        };
+        let sum = || Expr::from(Local::Sum);
+        out.push(Stmt::Scope(Block::from([
+            Stmt::variable(Local::Sum, scalar, carry.clone().element(0)),
+            each([
+                Stmt::assign(sum(), Expr::infix(op, sum(), lane())),
+                Stmt::assign(lane(), sum()),
+            ]),
+            Stmt::assign(carry, self.set(r.dtype, sum())),
+        ])));
     }
 }

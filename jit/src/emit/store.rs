@@ -1,67 +1,64 @@
-//! Stores as C, past the cache where the run asks for it.
+//! Stores, past the cache where the run asks for it.
 
 use super::Pointer;
 use super::index::{Index, Step};
 use super::kernel::Writer;
-use super::value::{At, memory_type};
+use super::value::{At, element_array};
 use crate::body::{BodyOp, Source};
 use crate::expr::Var;
+use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Stmt, Type, ValueType};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use std::collections::HashMap;
 
 impl Writer<'_> {
-    /// The store of a value at a position.
-    pub(super) fn store(&mut self, s: usize, at: At<'_>) -> String {
+    /// Stores a value at a position.
+    pub(super) fn store(&mut self, out: &mut Block, s: usize, at: At<'_>) {
         let store = &self.node.stores[s];
         let (dtype, value, id) = (store.dtype, store.value, store.node);
-        let pad = " ".repeat(at.indent);
-        let pointer = self
+        let number = self
             .pointers
             .iter()
             .position(|p| *p == Pointer::Write(id))
             .unwrap_or_default();
+        // A kernel has far fewer pointers than 2³².
+        let pointer = Name::Pointer(number as u32);
         if let Some(update) = store.update.as_ref().filter(|u| u.at().is_some()) {
-            return self.update_store(s, update.combine, pointer, at);
+            return self.update_store(out, s, update.combine, pointer, at);
         }
         let index = self.store_indices[&s].clone();
-        let place = format!("p{pointer} + {}", index.at(at.position));
-        let v = format!("v{value}");
-        match (index.step, at.lanes) {
+        let place = Expr::from(pointer) + index.at(at.position);
+        let v = Expr::from(Name::value(value));
+        let one = Expr::Integer(1);
+        out.push(match (index.step, at.lanes) {
             (Step::Unit, None) => {
-                let plain = self.call("store", dtype, &[&place, &v]);
+                let plain = self.support("store", dtype, [place.clone(), v.clone()]);
+                let plain = Stmt::Call(plain);
                 if !matches!(dtype, DType::F32 | DType::F64) {
-                    return format!("{pad}{plain};\n");
+                    return out.push(plain);
                 }
-                let flag = self.stream_flag(pointer, id, &index);
+                let flag = self.stream_flag(number, id, &index);
                 if let Some(tests) = &mut self.usual {
-                    tests.push(format!("!{flag}"));
-                    return format!("{pad}{plain};\n");
+                    tests.insert(flag);
+                    return out.push(plain);
                 }
-                let stream = self.call("stream", dtype, &[&place, &v]);
-                format!("{pad}if ({flag}) {stream}; else {plain};\n")
+                let stream = self.support("stream", dtype, [place, v]);
+                Stmt::either(flag.into(), Stmt::Call(stream), plain)
             }
             (Step::Unit, Some(m)) | (Step::Uniform, Some(m)) => {
-                let call = self.call("storen", dtype, &[&place, &v, m]);
-                format!("{pad}{call};\n")
+                Stmt::Call(self.support("storen", dtype, [place, v, m.clone()]))
             }
-            (Step::Uniform, None) => {
-                let call = self.call("storen", dtype, &[&place, &v, "1"]);
-                format!("{pad}{call};\n")
-            }
+            (Step::Uniform, None) => Stmt::Call(self.support("storen", dtype, [place, v, one])),
             _ => {
-                let position = format!("({} + l)", at.position);
-                let count = at
-                    .lanes
-                    .map_or_else(|| self.lanes.to_string(), str::to_owned);
-                let (c, w) = (memory_type(dtype), self.lanes);
-                let call = self.call("store", dtype, &["g", &v]);
-                format!(
-                    "{pad}{{ {c} g[{w}]; {call}; for (long l = 0; l < {count}; l++) p{pointer}[{}] = g[l]; }}\n",
-                    index.at(&position)
-                )
+                let all = self.support("store", dtype, [Local::Elements.into(), v]);
+                let to = Expr::from(pointer).element(index.at(&at.lane()));
+                Stmt::Scope(Block::from([
+                    element_array(ValueType::Memory(dtype), self.lanes, false),
+                    Stmt::Call(all),
+                    self.each_lane(at, Stmt::assign(to, Self::element())),
+                ]))
             }
-        }
+        });
     }
 
     /// The bytes that loads at places known in advance read, each buffer counted once.
@@ -89,23 +86,22 @@ impl Writer<'_> {
     }
 
     /// The name of a row's flag that a store bypasses the cache: asked for by the run, and its address aligned.
-    pub(super) fn stream_flag(&mut self, pointer: usize, id: ValueId, index: &Index) -> String {
-        let name = format!("t{pointer}");
+    fn stream_flag(&mut self, pointer: usize, id: ValueId, index: &Index) -> Name {
+        let name = Name::Streams(pointer as u32);
         if self.streams.iter().all(|s| s.1 != id) {
             let wanted = self.param(0);
             self.streams.push((self.params.len() - 1, id, false));
-            let line = if self.walked_vars().is_empty() && !self.outer {
+            // Only a row that is one run keeps its alignment.
+            let value = if self.walked_vars().is_empty() && !self.outer {
                 let bytes = self.lanes * self.pointer_types[pointer].size();
-                let start = index.at("lo");
-                format!(
-                    "{wanted} && ((unsigned long)(p{pointer} + {start}) & {}) == 0",
-                    bytes - 1
-                )
+                let start =
+                    Expr::from(Name::Pointer(pointer as u32)) + index.at(&Local::Low.into());
+                let low = start.cast(ValueType::LongWord) & (bytes as i64 - 1);
+                Expr::from(wanted).and(Expr::infix(Infix::Equal, low, 0))
             } else {
-                // Only a row that is one run keeps its alignment.
-                "0".to_owned()
+                Expr::Integer(0)
             };
-            self.row_line(&format!("const int {name} = {line};"));
+            self.preamble.push(Stmt::constant(name, Type::INT, value));
         }
         name
     }

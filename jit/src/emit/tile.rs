@@ -7,11 +7,12 @@
 
 use super::index::{Index, Step};
 use super::kernel::Writer;
-use super::value::memory_type;
 use crate::body::{BodyOp, Value};
-use crate::expr::{Expr, Var};
-use ferrotrace_kernels::support::need;
-use std::fmt::Write as _;
+use crate::expr::Var;
+use crate::kernel::ir::{
+    self, Axis, Block, Expr, Extent, Function, Local, Name, Part, Stmt, Type, ValueType,
+};
+use ferrotrace_runtime::DType;
 
 /// Rows of a tile.
 const ROWS: usize = 64;
@@ -81,15 +82,11 @@ impl Writer<'_> {
     /// Makes the staged loads read their arrays.
     pub(super) fn stage_loads(&mut self, tile: &Tile) {
         for &v in &tile.loads {
-            let text = format!("((i{} - r0)*{COLUMNS} + @ - jb)", tile.row);
-            self.indices.insert(
-                v,
-                Index {
-                    text,
-                    step: Step::Unit,
-                },
-            );
-            self.staged.insert(v, format!("g{v}"));
+            let row = Expr::from(Self::loop_name(tile.row)) - Local::TileRow;
+            let expr = row * COLUMNS as i64 + Expr::Position - Local::TileColumn;
+            let step = Step::Unit;
+            self.indices.insert(v, Index { expr, step });
+            self.staged.insert(v, Name::of(Part::Staged, v));
         }
     }
 
@@ -105,89 +102,129 @@ impl Writer<'_> {
         self.extents[tile.row].div_ceil(ROWS)
     }
 
-    /// The body of a unit: its tiles, each staged and then computed row by row.
-    pub(super) fn tile_text(&mut self, out: &mut String, tile: &Tile, body: &str) {
+    /// A unit: its tiles, each staged and then computed row by row.
+    pub(super) fn tiles_of_unit(&mut self, out: &mut Block, tile: &Tile, body: Block) {
         let rows = self.param(self.extents[tile.row] as i64);
-        let _ = writeln!(
-            out,
-            "    const long long r1 = ft_min(r0 + {ROWS}, {rows}); const long rows = r1 - r0;"
-        );
-        let _ = writeln!(
-            out,
-            "    for (long long jb = lo; jb < hi; jb += {COLUMNS}) {{"
-        );
-        let _ = writeln!(out, "    const long long je = ft_min(jb + {COLUMNS}, hi);");
+        let first = || Expr::from(Local::TileRow);
+        let end = (first() + ROWS as i64).least(rows);
+        let count = Expr::from(Local::TileRowEnd) - Local::TileRow;
+        out.push(Stmt::constant(Local::TileRowEnd, Type::INDEX, end));
+        out.push(Stmt::constant(Local::TileRows, Type::LONG, count));
+        let columns = (Expr::from(Local::TileColumn) + COLUMNS as i64).least(Local::High);
+        let column_end = Stmt::constant(Local::TileColumnEnd, Type::INDEX, columns);
+        let mut each = Block::from(column_end);
         for &v in &tile.loads {
-            let BodyOp::Load {
-                source,
-                dtype,
-                index,
-                ..
-            } = &self.node.body.value(v).op
-            else {
-                continue;
-            };
-            let (source, ty) = (*source, memory_type(*dtype));
-            let along = self.vector_var().unwrap_or(Var(0));
-            let stride = self.param(index.coefficient(along));
-            let start = self.nested(&index.sub(&Expr::from(Var(tile.row as u32))));
-            let pointer = self.pointer(source);
-            let size = dtype.size();
-            let at = |column: &str| format!("{pointer} + {} + r0", start.replace('@', column));
-            let _ = writeln!(
-                out,
-                "    {ty} g{v}[{}] __attribute__((aligned(64)));",
-                ROWS * COLUMNS
-            );
-            let _ = writeln!(
-                out,
-                "    for (long long j = jb + {COLUMNS}; j < ft_min(je + {COLUMNS}, hi); j++) \
-                 for (long l = 0; l < rows; l += {}) __builtin_prefetch({} + l, 0, 2);",
-                64 / size,
-                at("j")
-            );
-            // Squares of whole vectors, then the edges.
-            let (mut whole_rows, mut whole_columns) = ("0".to_owned(), "jb".to_owned());
-            let (w, integer) = (self.lanes, format!("i{}", size * 8));
-            if size > 1 && w > 1 {
-                self.needs
-                    .insert(need(&format!("ft_transpose_{integer}"), w));
-                let _ = writeln!(
-                    out,
-                    "    for (long long j = jb; j + {w} <= je; j += {w}) for (long l = 0; l + {w} <= rows; l += {w}) \
-                     ft_transpose_{integer}x{w}({} + l, {stride}, g{v} + l*{COLUMNS} + j - jb, {COLUMNS});",
-                    at("j")
-                );
-                whole_rows = format!("rows - rows % {w}");
-                whole_columns = format!("je - (je - jb) % {w}");
-            }
-            let _ = writeln!(
-                out,
-                "    for (long long j = jb; j < je; j++) {{ const {ty} *q = {};\n      \
-                 for (long l = j < {whole_columns} ? {whole_rows} : 0; l < rows; l++) g{v}[l*{COLUMNS} + j - jb] = q[l]; }}",
-                at("j")
-            );
+            self.stage_load(&mut each, tile, v);
         }
-        let i = format!("i{}", tile.row);
-        let _ = writeln!(
-            out,
-            "    for (long long {i} = r0; {i} < r1; {i}++) {{ const long long lo = jb, hi = je;"
-        );
-        out.push_str(&self.preamble);
-        out.push_str(body);
-        out.push_str("    }\n    }\n");
+        let mut row = Block::from([
+            Stmt::constant(Local::Low, Type::INDEX, Local::TileColumn),
+            Stmt::constant(Local::High, Type::INDEX, Local::TileColumnEnd),
+        ]);
+        row.append(self.preamble.clone());
+        row.append(body);
+        let i = Self::loop_name(tile.row);
+        let rows = ir::Loop::over(i, Local::TileRow, Local::TileRowEnd).along(Axis::Row);
+        each.push(rows.each(row));
+        let tiles = ir::Loop::over(Local::TileColumn, Local::Low, Local::High);
+        out.push(tiles.by(COLUMNS).each(each));
     }
 
-    /// The line that decodes a tile's first row from the unit's row number.
-    pub(super) fn decode_tile(&mut self, out: &mut String, tile: &Tile, outermost: bool) {
-        if outermost {
-            let _ = writeln!(out, "    const long long r0 = row * {ROWS};");
-        } else {
-            let n = self.param(self.tiles(tile) as i64);
-            let _ = writeln!(
-                out,
-                "    const long long r0 = row % {n} * {ROWS}; row /= {n};"
-            );
-        }
+    /// Fills the array of a load with a tile, whole squares of vectors first, and asks for the next tile.
+    fn stage_load(&mut self, out: &mut Block, tile: &Tile, v: Value) {
+        let BodyOp::Load {
+            source,
+            dtype,
+            index,
+            ..
+        } = &self.node.body.value(v).op
+        else {
+            return;
+        };
+        let (source, dtype) = (*source, *dtype);
+        let along = self.vector_var().unwrap_or(Var(0));
+        let stride = self.param(index.coefficient(along));
+        let start = self.nested(&index.sub(&crate::expr::Expr::from(Var(tile.row as u32))));
+        let pointer = Expr::from(self.pointer(source));
+        let column = || Expr::from(Local::Column);
+        let first = pointer + start.at(&column()) + Local::TileRow;
+        let memory = ValueType::Memory(dtype);
+        let staged = Name::of(Part::Staged, v);
+        out.push(Stmt::array(
+            staged,
+            memory,
+            Extent::Aligned((ROWS * COLUMNS) as u32),
+        ));
+        out.push(ask_for_next(&first, 64 / dtype.size()));
+        // Squares of whole vectors, then the edges.
+        let (width, size) = (self.lanes as i64, dtype.size());
+        let squares = size > 1 && width > 1;
+        let begin = Expr::from(Local::TileColumn);
+        let (whole_rows, whole_columns) = match squares {
+            true => {
+                out.push(self.transpose_squares((&first, stride), staged, size));
+                let (rows, end) = (Expr::from(Local::TileRows), Local::TileColumnEnd);
+                let odd = (Expr::from(end) - Local::TileColumn) % width;
+                (rows.clone() - rows % width, Expr::from(end) - odd)
+            }
+            false => (Expr::Integer(0), begin),
+        };
+        let from = column().less(whole_columns).choose(whole_rows, 0);
+        let element = Expr::from(Local::Place).element(Local::Lane);
+        let to = Expr::from(staged).element(in_tile());
+        let lanes = over_rows(from).each(Stmt::assign(to, element));
+        let place = Stmt::variable(Local::Place, Type::read(memory), first);
+        let columns = ir::Loop::over(Local::Column, Local::TileColumn, Local::TileColumnEnd);
+        out.push(columns.each([place, lanes]));
     }
+
+    /// Transposes the squares of whole vectors of a tile in registers.
+    fn transpose_squares(&self, (first, stride): (&Expr, Name), staged: Name, size: usize) -> Stmt {
+        let to = Expr::from(staged) + Expr::from(Local::Lane) * COLUMNS as i64;
+        let to = to + Local::Column - Local::TileColumn;
+        let from = first.clone() + Local::Lane;
+        let transpose = Expr::call(
+            Function::Transpose(size as u16, self.lanes as u16),
+            [from, stride.into(), to, Expr::Integer(COLUMNS as i64)],
+        );
+        let rows = ir::Loop::over(Local::Lane, 0, Local::TileRows)
+            .of_type(ValueType::Scalar(DType::I64))
+            .by_whole(self.lanes);
+        ir::Loop::over(Local::Column, Local::TileColumn, Local::TileColumnEnd)
+            .by_whole(self.lanes)
+            .each(rows.each(Stmt::Call(transpose)))
+    }
+
+    /// Decodes a tile's first row from the unit's row number.
+    pub(super) fn decode_tile(&mut self, out: &mut Block, tile: &Tile, outermost: bool) {
+        let row = || Expr::from(Local::Row);
+        if outermost {
+            let first = row() * ROWS as i64;
+            return out.push(Stmt::constant(Local::TileRow, Type::INDEX, first));
+        }
+        let n = self.param(self.tiles(tile) as i64);
+        let first = row() % n * ROWS as i64;
+        out.push(Stmt::constant(Local::TileRow, Type::INDEX, first));
+        out.push(Stmt::assign(row(), row() / n));
+    }
+}
+
+/// The place in a staging array of the row and column that loops are at.
+fn in_tile() -> Expr {
+    Expr::from(Local::Lane) * COLUMNS as i64 + Local::Column - Local::TileColumn
+}
+
+/// A loop over the rows of a tile.
+fn over_rows(from: impl Into<Expr>) -> ir::Loop {
+    ir::Loop::over(Local::Lane, from, Local::TileRows)
+        .of_type(ValueType::Scalar(DType::I64))
+        .along(Axis::Row)
+}
+
+/// Asks for the next tile, a cache line at a time; `first` is the place of its first row in a column.
+fn ask_for_next(first: &Expr, line: usize) -> Stmt {
+    let ask = Expr::call(Function::Prefetch(2), [first.clone() + Local::Lane]);
+    let rows = over_rows(0).by(line).each(Stmt::Call(ask));
+    let next = |column: Local| Expr::from(column) + COLUMNS as i64;
+    let end = next(Local::TileColumnEnd).least(Local::High);
+    ir::Loop::over(Local::Column, next(Local::TileColumn), end).each(rows)
 }

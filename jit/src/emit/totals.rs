@@ -6,9 +6,11 @@
 use super::kernel::Writer;
 use super::reduce::Reduction;
 use super::stage::Loop;
+use crate::kernel::ir::{
+    self, Axis, Block, Expr, Extent, Infix, Local, Name, Part, Stmt, Type, ValueType,
+};
 use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 /// Terms that an accumulator takes in before it is moved, where it would take in more. An addition is rounded by at most
 /// 2⁻²⁴ of its result: by RUN / 2 of these units of the sum, all together, where terms are alike.
@@ -33,150 +35,181 @@ impl Writer<'_> {
     }
 
     /// Declares the totals of sums.
-    pub(super) fn declare_totals(&mut self, out: &mut String, sums: &[Reduction]) {
+    pub(super) fn declare_totals(&mut self, out: &mut Block, sums: &[Reduction]) {
         for r in sums {
-            let (id, ty, zero) = (r.id, self.vector(r.dtype), self.identity(r));
-            let _ = writeln!(out, "    {ty} sum{id} = {zero}, low{id} = {zero};");
+            let (ty, zero) = (self.vector_type(r.dtype), self.identity(r));
+            for part in [Part::Total, Part::Low] {
+                out.push(Stmt::variable(r.part(part), ty, zero.clone()));
+            }
         }
     }
 
-    /// Declares those of a block of rows.
-    pub(super) fn declare_block_totals(&mut self, out: &mut String, sums: &[Reduction]) {
-        let (most, w) = (self.most(), self.lanes);
+    /// The number of vectors of the block at hand.
+    pub(super) fn vectors(&self) -> Expr {
+        let width = self.lanes as i64;
+        (Expr::from(Local::High) - Local::Low + width - 1) / width
+    }
+
+    /// A loop over so many accumulators of a block.
+    pub(super) fn each_accumulator(count: impl Into<Expr>, body: impl Into<Block>) -> Stmt {
+        ir::Loop::over(Local::Index, 0, count)
+            .of_type(ValueType::Scalar(DType::I32))
+            .along(Axis::Accumulator)
+            .each(body)
+    }
+
+    /// The element of an array over a block that a loop over accumulators is at.
+    pub(super) fn of_accumulator(name: Name) -> Expr {
+        Expr::from(name).element(Local::Index)
+    }
+
+    /// Declares an array over a block.
+    pub(super) fn block_array(&self, out: &mut Block, name: Name, dtype: DType) {
+        let extent = Extent::Array(self.most() as u32);
+        out.push(Stmt::array(name, self.vector_type(dtype), extent));
+    }
+
+    /// Declares the totals of a block of rows.
+    pub(super) fn declare_block_totals(&mut self, out: &mut Block, sums: &[Reduction]) {
         for r in sums {
-            let (id, ty, zero) = (r.id, self.vector(r.dtype), self.identity(r));
-            let _ = writeln!(
-                out,
-                "    {ty} sum{id}[{most}], low{id}[{most}];\n    \
-                 for (int c = 0; c < (hi - lo + {w} - 1) / {w}; c++) sum{id}[c] = low{id}[c] = {zero};"
-            );
+            let (total, low) = (r.part(Part::Total), r.part(Part::Low));
+            self.block_array(out, total, r.dtype);
+            self.block_array(out, low, r.dtype);
+            let begin = |name| Stmt::assign(Self::of_accumulator(name), self.identity(r));
+            let begin = [begin(low), begin(total)];
+            out.push(Self::each_accumulator(self.vectors(), begin));
         }
     }
 
     /// Adds `term` to a total and what is lost to its low part.
-    pub(super) fn two_sum(&mut self, r: &Reduction, term: &str, total: &str, low: &str) -> String {
-        let (total, low) = (format!("&{total}"), format!("&{low}"));
-        format!("{};", self.call("two_sum", r.dtype, &[&total, &low, term]))
+    pub(super) fn two_sum(&self, r: &Reduction, term: Expr, total: Expr, low: Expr) -> Stmt {
+        let args = [total.address(), low.address(), term];
+        Stmt::Call(self.support("two_sum", r.dtype, args))
     }
 
     /// A total and its low part as one.
-    pub(super) fn both_parts(&mut self, r: &Reduction, total: &str, low: &str) -> String {
-        self.call("both_parts", r.dtype, &[total, low])
+    pub(super) fn both_parts(
+        &self,
+        r: &Reduction,
+        total: impl Into<Expr>,
+        low: impl Into<Expr>,
+    ) -> Expr {
+        self.support("both_parts", r.dtype, [total.into(), low.into()])
     }
 
     /// Moves the copies of accumulators to the totals, and begins them anew.
-    pub(super) fn move_copies(&mut self, sums: &[Reduction], copies: usize, pad: &str) -> String {
-        let mut text = String::new();
+    pub(super) fn move_copies(&self, sums: &[Reduction], copies: usize) -> Block {
+        let mut block = Block::new();
         for r in sums {
-            let (id, zero) = (r.id, self.identity(r));
-            let term = tree(&format!("a{id}"), 0, copies);
-            let both = self.two_sum(r, &term, &format!("sum{id}"), &format!("low{id}"));
-            let anew: String = (0..copies).map(|c| format!("a{id}_{c} = ")).collect();
-            let _ = writeln!(text, "{pad}{both} {anew}{zero};");
+            let (total, low) = (r.part(Part::Total), r.part(Part::Low));
+            let term = tree(r, 0, copies);
+            block.push(self.two_sum(r, term, total.into(), low.into()));
+            // From the last, as an assignment of all at once is.
+            for c in (0..copies).rev() {
+                let value = match c + 1 == copies {
+                    true => self.identity(r),
+                    false => r.accumulator(c + 1).into(),
+                };
+                block.push(Stmt::assign(r.accumulator(c), value));
+            }
         }
-        text
+        block
     }
 
     /// Moves the accumulators of a block to the totals, and begins them anew.
-    pub(super) fn move_block(&mut self, sums: &[Reduction], pad: &str) -> String {
-        let mut text = String::new();
-        for r in sums {
-            let (id, zero) = (r.id, self.identity(r));
-            let names = (
-                format!("a{id}[c]"),
-                format!("sum{id}[c]"),
-                format!("low{id}[c]"),
-            );
-            let both = self.two_sum(r, &names.0, &names.1, &names.2);
-            let w = self.lanes;
-            let _ = writeln!(
-                text,
-                "{pad}for (int c = 0; c < (hi - lo + {w} - 1) / {w}; c++) {{ {both} a{id}[c] = {zero}; }}"
-            );
-        }
-        text
+    pub(super) fn move_block(&self, sums: &[Reduction]) -> Block {
+        let moved = |r: &Reduction| {
+            let of = |part| Self::of_accumulator(r.part(part));
+            let (acc, total, low) = (of(Part::Accumulator), of(Part::Total), of(Part::Low));
+            let both = self.two_sum(r, acc.clone(), total, low);
+            let anew = Stmt::assign(acc, self.identity(r));
+            Self::each_accumulator(self.vectors(), [both, anew])
+        };
+        sums.iter().map(moved).collect()
     }
 
     /// Moves accumulators that are in registers, of `vectors` from position `left` on, and begins them anew.
-    pub(super) fn move_held(&mut self, sums: &[Reduction], vectors: usize, left: &str) -> String {
-        let mut text = String::new();
+    pub(super) fn move_held(&self, sums: &[Reduction], vectors: usize, left: Name) -> Block {
+        let mut block = Block::new();
         for r in sums {
-            let (id, zero, w) = (r.id, self.identity(r), self.lanes);
             for c in 0..vectors {
-                let at = format!("[({left} - lo) / {w} + {c}]");
-                let acc = format!("a{id}_{c}");
-                let both = self.two_sum(r, &acc, &format!("sum{id}{at}"), &format!("low{id}{at}"));
-                let _ = writeln!(text, "      {both} {acc} = {zero};");
+                let at = self.vector_at(left, c);
+                let acc = r.accumulator(c);
+                let of = |part| Expr::from(r.part(part)).element(at.clone());
+                let both = self.two_sum(r, acc.into(), of(Part::Total), of(Part::Low));
+                block.push(both);
+                block.push(Stmt::assign(acc, self.identity(r)));
             }
         }
-        text
+        block
+    }
+
+    /// Which vector of the block is the one so many after a position.
+    pub(super) fn vector_at(&self, position: Name, vectors: usize) -> Expr {
+        (Expr::from(position) - Local::Low) / self.lanes as i64 + vectors as i64
     }
 
     /// Leaves the totals of a block in its accumulators.
-    pub(super) fn end_block(&mut self, out: &mut String, sums: &[Reduction]) {
-        out.push_str(&self.move_block(sums, "    "));
+    pub(super) fn end_block(&self, out: &mut Block, sums: &[Reduction]) {
+        out.append(self.move_block(sums));
         for r in sums {
-            let id = r.id;
-            let sum = self.both_parts(r, &format!("sum{id}[c]"), &format!("low{id}[c]"));
-            let w = self.lanes;
-            let _ = writeln!(
-                out,
-                "    for (int c = 0; c < (hi - lo + {w} - 1) / {w}; c++) a{id}[c] = {sum};"
-            );
+            let of = |part| Self::of_accumulator(r.part(part));
+            let sum = self.both_parts(r, of(Part::Total), of(Part::Low));
+            let leave = Stmt::assign(of(Part::Accumulator), sum);
+            out.push(Self::each_accumulator(self.vectors(), leave));
         }
     }
 
-    /// Declares the low parts of a block's accumulators, of which the first `vectors` are in use.
-    pub(super) fn declare_low(&mut self, out: &mut String, r: &Reduction, vectors: &str) {
-        let (id, ty, zero, most) = (r.id, self.vector(r.dtype), self.identity(r), self.most());
-        let _ = writeln!(
-            out,
-            "    {ty} low{id}[{most}];\n    for (int c = 0; c < {vectors}; c++) low{id}[c] = {zero};"
-        );
+    /// Declares the low parts of a block's accumulators.
+    pub(super) fn declare_low(&self, out: &mut Block, r: &Reduction) {
+        let low = r.part(Part::Low);
+        self.block_array(out, low, r.dtype);
+        let begin = Stmt::assign(Self::of_accumulator(low), self.identity(r));
+        out.push(Self::each_accumulator(self.vectors(), begin));
     }
 
     /// Adds the low parts of a block's accumulators to them.
-    pub(super) fn add_low(&mut self, out: &mut String, r: &Reduction, vectors: &str) {
-        let id = r.id;
-        let sum = self.both_parts(r, &format!("a{id}[c]"), &format!("low{id}[c]"));
-        let _ = writeln!(
-            out,
-            "    for (int c = 0; c < {vectors}; c++) a{id}[c] = {sum};"
-        );
+    pub(super) fn add_low(&self, out: &mut Block, r: &Reduction) {
+        let of = |part| Self::of_accumulator(r.part(part));
+        let sum = self.both_parts(r, of(Part::Accumulator), of(Part::Low));
+        let add = Stmt::assign(of(Part::Accumulator), sum);
+        out.push(Self::each_accumulator(self.vectors(), add));
     }
 
-    /// A scalar of type `double`: the lanes of a sum that is too long for its own type, with their low parts.
-    pub(super) fn wide_sum(&mut self, r: &Reduction, total: &str, low: Option<&str>) -> String {
-        let (id, w) = (r.id, self.lanes);
+    /// Declares in binary64 the sum of the lanes of a sum that is too long for its own type, with their low parts.
+    pub(super) fn wide_sum(&self, out: &mut Block, r: &Reduction, total: Name, low: Option<Name>) {
+        let (wide, double) = (r.part(Part::Wide), Type::scalar(DType::F64));
+        let lane = |name: Name| Expr::from(name).element(Local::Lane);
         let term = match low {
-            Some(low) => format!("{total}[l] + ({low}[l] == {low}[l] ? (double){low}[l] : 0)"),
-            None => format!("{total}[l]"),
+            Some(low) => {
+                let known = lane(low).equals(lane(low));
+                let lost = known.choose(lane(low).cast(double), 0);
+                lane(total).cast(double) + lost
+            }
+            None => lane(total).cast(double),
         };
-        format!("double h{id} = 0; for (int l = 0; l < {w}; l++) h{id} += (double){term};")
+        out.push(Stmt::variable(wide, double, 0));
+        out.push(
+            ir::Loop::over(Local::Lane, 0, self.lanes as i64)
+                .of_type(ValueType::Scalar(DType::I32))
+                .along(Axis::Lane)
+                .each(Stmt::update(wide, Infix::Add, term)),
+        );
     }
 }
 
 /// The variable that counts the terms, or the runs of them, that accumulators took in since they were moved.
-pub(super) fn turn_of(sums: &[Reduction]) -> String {
-    format!("turn{}", sums.first().map_or(0, |r| r.id))
-}
-
-/// Its declaration.
-pub(super) fn declare_turn(sums: &[Reduction]) -> String {
-    format!("    long long {} = 0;\n", turn_of(sums))
+pub(super) fn turn_of(sums: &[Reduction]) -> Name {
+    Name::of(Part::Turn, sums.first().map_or(0, |r| r.id))
 }
 
 /// The sum of copies `from` to `to` of an accumulator, by halves.
-fn tree(name: &str, from: usize, to: usize) -> String {
+fn tree(r: &Reduction, from: usize, to: usize) -> Expr {
     match to - from {
-        1 => format!("{name}_{from}"),
+        1 => r.accumulator(from).into(),
         n => {
             let middle = from + n / 2;
-            format!(
-                "({} + {})",
-                tree(name, from, middle),
-                tree(name, middle, to)
-            )
+            tree(r, from, middle) + tree(r, middle, to)
         }
     }
 }

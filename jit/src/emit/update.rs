@@ -1,12 +1,13 @@
-//! Scatters as C: stores at positions that depend on values, joined to what is there. Lanes whose places follow each other
+//! Scatters: stores at positions that depend on values, joined to what is there. Lanes whose places follow each other
 //! are written at once; all others one by one, in order, since two of them may have one place.
 
 use super::index::Step;
 use super::kernel::Writer;
-use super::value::{At, memory_type};
+use super::value::{At, element_array};
 use super::{Overwrite, Pointer};
 use crate::body::{BodyOp, Source, Value};
 use crate::expr::Expr;
+use crate::kernel::ir::{self, Block, Infix, Local, Name, Stmt, Type, ValueType};
 use crate::nest::{Target, Update};
 use crate::schedule::Store;
 use ferrotrace_kernels::{BinaryOp, ValueId};
@@ -72,57 +73,67 @@ impl Writer<'_> {
     /// The store of a scatter at a position.
     pub(super) fn update_store(
         &mut self,
+        out: &mut Block,
         s: usize,
         combine: Option<BinaryOp>,
-        pointer: usize,
+        pointer: Name,
         at: At<'_>,
-    ) -> String {
+    ) {
         let store = &self.node.stores[s];
-        let (dtype, v) = (store.dtype, format!("v{}", store.value));
-        let pad = " ".repeat(at.indent);
+        let (dtype, v) = (store.dtype, ir::Expr::from(Name::value(store.value)));
         let index = self.store_indices[&s].clone();
         if index.step == Step::Unit {
-            let place = format!("p{pointer} + {}", index.at(at.position));
-            let (load, store, count) = match at.lanes {
-                None => ("load", "store", vec![]),
-                Some(m) => ("loadn", "storen", vec![m]),
+            let place = || ir::Expr::from(pointer) + index.at(at.position);
+            let (load, store) = match at.lanes {
+                None => ("load", "store"),
+                Some(_) => ("loadn", "storen"),
             };
+            let count = || at.lanes.cloned();
             let value = match combine {
                 None => v,
                 Some(op) => {
-                    let args: Vec<&str> =
-                        [place.as_str()].into_iter().chain(count.clone()).collect();
-                    let old = self.call(load, dtype, &args);
-                    op.c_expr(dtype.compute(), self.lanes, &[&old, &v], &mut self.needs)
+                    let old = self.support(load, dtype, [place()].into_iter().chain(count()));
+                    self.binary(op, dtype.compute(), old, v)
                 }
             };
-            let args: Vec<&str> = [place.as_str(), &value].into_iter().chain(count).collect();
-            return format!("{pad}{};\n", self.call(store, dtype, &args));
+            let args = [place(), value].into_iter().chain(count());
+            return out.push(Stmt::Call(self.support(store, dtype, args)));
         }
-        let count = at
-            .lanes
-            .map_or_else(|| self.lanes.to_string(), str::to_owned);
-        let (c, w) = (memory_type(dtype), self.lanes);
-        let lanes = self.call("store", dtype, &["g", &v]);
-        let place = index.at(&format!("({} + l)", at.position));
-        let joined = match combine {
-            None => "g[l]".to_owned(),
-            Some(BinaryOp::Maximum) => "*q > g[l] || *q != *q ? *q : g[l]".to_owned(),
-            Some(BinaryOp::Minimum) => "*q < g[l] || *q != *q ? *q : g[l]".to_owned(),
-            Some(op) => {
-                let sign = match (op, dtype == DType::Bool) {
-                    (BinaryOp::Mul, true) => "&",
-                    (BinaryOp::Mul, false) => "*",
-                    (_, true) => "|",
-                    (_, false) => "+",
-                };
-                format!("*q {sign} g[l]")
-            }
-        };
-        format!(
-            "{pad}{{ {c} g[{w}]; {lanes}; for (long l = 0; l < {count}; l++) {{ {c} *q = p{pointer} + {place}; *q = {joined}; }} }}\n"
-        )
+        let memory = ValueType::Memory(dtype);
+        let all = self.support("store", dtype, [Local::Elements.into(), v]);
+        let place = ir::Expr::from(pointer) + index.at(&at.lane());
+        let there = || ir::Expr::from(Local::Place).dereference();
+        let each = Block::from([
+            Stmt::variable(Local::Place, Type::write(memory), place),
+            Stmt::assign(there(), joined(combine, dtype, there(), Self::element())),
+        ]);
+        out.push(Stmt::Scope(Block::from([
+            element_array(memory, self.lanes, false),
+            Stmt::Call(all),
+            self.each_lane(at, each),
+        ])));
     }
+}
+
+/// An element in memory joined with another.
+fn joined(combine: Option<BinaryOp>, dtype: DType, there: ir::Expr, element: ir::Expr) -> ir::Expr {
+    let op = match (combine, dtype == DType::Bool) {
+        (None, _) => return element,
+        (Some(BinaryOp::Maximum | BinaryOp::Minimum), _) => {
+            let op = match combine {
+                Some(BinaryOp::Maximum) => Infix::Greater,
+                _ => Infix::Less,
+            };
+            let nan = ir::Expr::infix(Infix::Unequal, there.clone(), there.clone());
+            let stays = ir::Expr::infix(op, there.clone(), element.clone()).or(nan);
+            return stays.choose(there, element);
+        }
+        (Some(BinaryOp::Mul), true) => Infix::BitAnd,
+        (Some(BinaryOp::Mul), false) => Infix::Multiply,
+        (_, true) => Infix::BitOr,
+        (_, false) => Infix::Add,
+    };
+    ir::Expr::infix(op, there, element)
 }
 
 /// Whether two positions in a dense buffer of this layout never meet, whatever the variables are in each: in some

@@ -1,393 +1,458 @@
-//! Values as C statements.
+//! Values as statements.
 
 use super::index::{Index, Step};
 use super::kernel::Writer;
 use crate::body::{BodyOp, MaskId, Source, Value};
-pub(super) use crate::print::c::{lane_type, memory_type};
-use ferrotrace_kernels::support;
+use crate::kernel::ir::{
+    Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
+};
+pub(super) use crate::print::c::lane_type;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 /// Where a statement stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At<'a> {
-    /// The C expression of the vector position of lane 0.
-    pub position: &'a str,
+    /// The vector position of lane 0.
+    pub position: &'a Expr,
     /// How many lanes count, where not all do.
-    pub lanes: Option<&'a str>,
-    /// Indentation.
-    pub indent: usize,
+    pub lanes: Option<&'a Expr>,
+}
+
+impl At<'_> {
+    /// The position of the lane that a loop over lanes is at.
+    pub fn lane(&self) -> Expr {
+        self.position.clone() + Local::Lane
+    }
+}
+
+/// The position along the vector axis, as a variable.
+pub(super) const COLUMN: Expr = Expr::Name(Name::Local(Local::Column));
+/// How many lanes count, as a variable.
+pub(super) const COUNT: Expr = Expr::Name(Name::Local(Local::Count));
+
+/// The array that a loop over lanes fills or empties.
+pub(super) fn element_array(ty: ValueType, lanes: usize, zeroed: bool) -> Stmt {
+    let extent = Extent::Array(lanes as u32);
+    match zeroed {
+        true => Stmt::zeros(Local::Elements, ty, extent),
+        false => Stmt::array(Local::Elements, ty, extent),
+    }
 }
 
 impl Writer<'_> {
     /// The vector type of a value of this dtype.
-    pub(super) fn vector(&self, dtype: DType) -> String {
-        format!("{}x{}", support::c_type(dtype), self.lanes)
+    pub(super) fn vector_type(&self, dtype: DType) -> Type {
+        Type::vector(dtype, self.lanes)
     }
 
-    /// A call of a support function `ft_{stem}_{dtype}xW`.
-    pub(super) fn call(&mut self, stem: &str, dtype: DType, args: &[&str]) -> String {
-        support::call(&mut self.needs, stem, dtype, self.lanes, args)
+    /// A call of a support function of vectors by its stem.
+    pub(super) fn support(
+        &self,
+        stem: &'static str,
+        dtype: DType,
+        args: impl IntoIterator<Item = Expr>,
+    ) -> Expr {
+        let function = Function::Support(stem, dtype, self.lanes as u16);
+        Expr::call(function, args)
     }
 
-    /// The statement that declares `v{value}`.
-    pub(super) fn statement(&mut self, value: Value, at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
+    /// A vector whose lanes are all one number.
+    pub(super) fn set(&self, dtype: DType, number: impl Into<Expr>) -> Expr {
+        self.support("set", dtype, [number.into()])
+    }
+
+    /// A vector of the numbers of the lanes.
+    pub(super) fn iota(&self, dtype: DType) -> Expr {
+        self.support("iota", dtype, [])
+    }
+
+    /// The number of lanes that count.
+    pub(super) fn lane_count(&self, at: At<'_>) -> Expr {
+        at.lanes
+            .map_or_else(|| Expr::Integer(self.lanes as i64), Expr::clone)
+    }
+
+    /// A loop over the lanes that count.
+    pub(super) fn each_lane(&self, at: At<'_>, body: impl Into<Block>) -> Stmt {
+        Loop::over(Local::Lane, 0, self.lane_count(at))
+            .of_type(ValueType::Scalar(DType::I64))
+            .along(Axis::Lane)
+            .each(body)
+    }
+
+    /// The lane of the array of elements that a loop over lanes is at.
+    pub(super) fn element() -> Expr {
+        Expr::from(Local::Elements).element(Local::Lane)
+    }
+
+    /// Declares a value.
+    pub(super) fn statement(&mut self, out: &mut Block, value: Value, at: At<'_>) {
         let node = self.node;
         let body = &node.body;
         let dtype = body.value(value).dtype;
-        let ty = self.vector(dtype);
-        let of = |v: &Value| self.name(*v);
+        let lanes = self.lanes as u16;
+        let of = |w: &Self, v: Value| Expr::from(w.name(v));
         let expr = match &body.value(value).op {
             BodyOp::Load {
                 source,
                 dtype: memory,
                 mask,
                 ..
-            } => {
-                return self.load(value, *source, *memory, *mask, at);
-            }
-            BodyOp::Number(n) => format!("s{n}"),
-            BodyOp::Index(_) => return self.lane_index(value, at),
-            BodyOp::Mask(mask) => return self.mask_value(value, *mask, at),
+            } => return self.load(out, value, (*source, *memory), *mask, at),
+            BodyOp::Number(n) => Name::Number(*n).into(),
+            BodyOp::Index(_) => return self.lane_index(out, value, at),
+            BodyOp::Mask(mask) => return self.mask_value(out, value, *mask, at),
             BodyOp::Unary(..) | BodyOp::Binary(..) => self.operation(value),
             BodyOp::Divide(a, b, r) => {
-                let (of_a, of_b, of_r) = (of(a), of(b), of(r));
+                let multiplied = of(self, *a) * of(self, *r);
+                let normal = Name::of(Part::Normal, value);
                 match &mut self.usual {
                     Some(tests) => {
-                        tests.push(format!("d{value}"));
-                        format!("{of_a} * {of_r}")
+                        tests.insert(normal);
+                        multiplied
                     }
-                    None => format!("(d{value} ? {of_a} * {of_r} : {of_a} / {of_b})"),
+                    None => Expr::from(normal).choose(multiplied, of(self, *a) / of(self, *b)),
                 }
             }
             BodyOp::Select(m, a, b) => {
-                let (of_m, of_a, of_b) = (of(m), of(a), of(b));
-                self.call("sel", dtype, &[&of_m, &of_a, &of_b])
+                let args = [of(self, *m), of(self, *a), of(self, *b)];
+                self.support("sel", dtype, args)
             }
             BodyOp::Cast(a) => {
-                let (from, of_a) = (body.value(*a).dtype, of(a));
-                self.call(&format!("cast_{}", from.name()), dtype, &[&of_a])
+                let cast = Function::Cast(body.value(*a).dtype, dtype, lanes);
+                Expr::call(cast, [of(self, *a)])
             }
-            BodyOp::Round(a, half) => {
-                let of_a = of(a);
-                self.call("round", *half, &[&of_a])
+            BodyOp::Round(a, half) => self.support("round", *half, [of(self, *a)]),
+            BodyOp::Check { index, mask, .. } => {
+                return self.check(out, value, *index, *mask, at);
             }
-            BodyOp::Check { index, mask, .. } => return self.check(value, *index, *mask, at),
-            BodyOp::Random { .. } => return self.random(value, at),
-            BodyOp::Reduce { .. } => format!("r{value}"),
-            BodyOp::Scan { .. } => return self.scan(value, at),
+            BodyOp::Random { .. } => return self.random(out, value, at),
+            BodyOp::Reduce { .. } => Name::of(Part::Result, value).into(),
+            BodyOp::Scan { .. } => return self.scan(out, value, at),
         };
-        format!("{pad}const {ty} {} = {expr};\n", self.name(value))
+        self.declare_value(out, value, dtype, expr);
     }
 
-    fn lane_count(&self, at: At<'_>) -> String {
-        at.lanes
-            .map_or_else(|| self.lanes.to_string(), str::to_owned)
+    /// Declares a value that is known at once.
+    fn declare_value(&self, out: &mut Block, value: Value, dtype: DType, expr: Expr) {
+        let (name, ty) = (self.name(value), self.vector_type(dtype));
+        out.push(Stmt::constant(name, ty, expr));
     }
 
     fn load(
         &mut self,
+        out: &mut Block,
         value: Value,
-        source: Source,
-        memory: DType,
+        (source, memory): (Source, DType),
         mask: Option<MaskId>,
         at: At<'_>,
-    ) -> String {
-        let pad = " ".repeat(at.indent);
-        let pointer = self
-            .staged
-            .get(&value)
-            .cloned()
-            .unwrap_or_else(|| self.pointer(source));
+    ) {
+        let staged = self.staged.get(&value).copied();
+        let pointer = staged.unwrap_or_else(|| self.pointer(source));
         let index = self.indices[&value].clone();
-        let ty = self.vector(memory);
-        let whole = self.whole_load(&pointer, memory, &index, at);
-        let mask = mask.map(|m| self.masks[&m].clone());
-        match (whole, mask) {
-            (Some(load), None) => {
-                format!("{pad}const {ty} {} = {load};\n", self.name(value))
-            }
-            (whole, mask) => {
-                let test = mask
-                    .as_deref()
-                    .map(|conditions| self.all_lanes(conditions, at));
-                let mut text = format!("{pad}{ty} v{value} = {{0}};\n");
-                let part = mask.as_deref().and_then(|conditions| {
-                    self.part_load(&pointer, memory, &index, conditions, at)
-                });
-                let lanes = match part {
-                    Some((range, load)) => format!("{{ {range} v{value} = {load}; }}\n"),
-                    None => self.lane_load(value, &pointer, memory, &index, mask.as_deref(), at),
-                };
-                match (whole, test) {
-                    (Some(load), Some(Some((test, uniform)))) => {
-                        let _ = writeln!(text, "{pad}if ({test}) v{value} = {load};");
-                        if !uniform {
-                            let _ = write!(text, "{pad}else {lanes}");
-                        }
-                    }
-                    _ => {
-                        let _ = write!(text, "{pad}{lanes}");
-                    }
+        let whole = self.whole_load(pointer, memory, &index, at);
+        let Some(mask) = mask.map(|m| self.masks[&m].clone()) else {
+            match whole {
+                Some(load) => self.declare_value(out, value, memory, load),
+                None => {
+                    let ty = self.vector_type(memory);
+                    out.push(Stmt::zeros(Name::value(value), ty, Extent::One));
+                    let lanes = self.lane_load(value, (pointer, memory), &index, None, at);
+                    out.push(Stmt::Scope(lanes));
                 }
-                text
             }
+            return;
+        };
+        let ty = self.vector_type(memory);
+        out.push(Stmt::zeros(Name::value(value), ty, Extent::One));
+        let part = self.part_load(value, (pointer, memory), &index, &mask, at);
+        let lanes = part
+            .unwrap_or_else(|| self.lane_load(value, (pointer, memory), &index, Some(&mask), at));
+        match (whole, self.all_lanes(&mask, at)) {
+            (Some(load), Some((test, uniform))) => {
+                let otherwise = if uniform { Block::new() } else { lanes };
+                let all = Stmt::assign(Name::value(value), load);
+                out.push(Stmt::either(test, all, otherwise));
+            }
+            _ => out.push(Stmt::Scope(lanes)),
         }
     }
 
     /// One vector access where the index allows it.
-    fn whole_load(
-        &mut self,
-        pointer: &str,
-        memory: DType,
-        index: &Index,
-        at: At<'_>,
-    ) -> Option<String> {
-        let place = format!("{pointer} + {}", index.at(at.position));
-        match (index.step, at.lanes) {
+    fn whole_load(&self, pointer: Name, memory: DType, index: &Index, at: At<'_>) -> Option<Expr> {
+        let here = index.at(at.position);
+        let place = Expr::from(pointer) + here.clone();
+        let count = at.lanes.cloned();
+        Some(match (index.step, count) {
             (Step::Uniform, _) if memory.is_half() => {
-                let one = self.call("loadn", memory, &[&place, "1"]);
-                Some(self.call("set", DType::F32, &[&format!("{one}[0]")]))
+                let one = self.support("loadn", memory, [place, Expr::Integer(1)]);
+                self.set(DType::F32, one.element(0))
             }
-            (Step::Uniform, _) => Some(self.call(
-                "set",
-                memory,
-                &[&format!("{pointer}[{}]", index.at(at.position))],
-            )),
-            (Step::Unit, None) => Some(self.call("load", memory, &[&place])),
-            (Step::Unit, Some(m)) => Some(self.call("loadn", memory, &[&place, m])),
-            (Step::Back, None) => Some(self.call("reversed", memory, &[&place])),
-            (Step::Even, None) => Some(self.call("evens", memory, &[&place])),
-            (Step::Even, Some(m)) => Some(self.call("evensr", memory, &[&place, "0", m])),
-            _ => None,
-        }
+            (Step::Uniform, _) => self.set(memory, Expr::from(pointer).element(here)),
+            (Step::Unit, None) => self.support("load", memory, [place]),
+            (Step::Unit, Some(m)) => self.support("loadn", memory, [place, m]),
+            (Step::Back, None) => self.support("reversed", memory, [place]),
+            (Step::Even, None) => self.support("evens", memory, [place]),
+            (Step::Even, Some(m)) => self.support("evensr", memory, [place, Expr::Integer(0), m]),
+            _ => return None,
+        })
     }
 
-    /// One vector access to the lanes for which all conditions hold, and before it the statements that say which these
-    /// are: conditions are linear in the position.
+    /// One vector access to the lanes for which all conditions hold, which are linear in the position.
     fn part_load(
-        &mut self,
-        pointer: &str,
-        memory: DType,
+        &self,
+        value: Value,
+        (pointer, memory): (Name, DType),
         index: &Index,
         conditions: &[Index],
         at: At<'_>,
-    ) -> Option<(String, String)> {
+    ) -> Option<Block> {
         let stem = match index.step {
             Step::Unit => "loadr",
             Step::Even => "evensr",
             _ => return None,
         };
-        let range = self.lane_range(conditions, at)?;
-        let place = format!("{pointer} + {}", index.at(at.position));
-        let load = self.call(stem, memory, &[&place, "from", "to"]);
-        Some((range, load))
+        let mut block = self.lane_range(conditions, at)?;
+        let place = Expr::from(pointer) + index.at(at.position);
+        let load = self.support(stem, memory, [place, Local::From.into(), Local::To.into()]);
+        block.push(Stmt::assign(Name::value(value), load));
+        Some(block)
     }
 
-    /// Statements that declare the range `from..to` of the lanes for which all conditions hold.
-    fn lane_range(&self, conditions: &[Index], at: At<'_>) -> Option<String> {
-        let mut text = format!("long from = 0, to = {};", self.lane_count(at));
+    /// Declares the range of the lanes for which all conditions hold.
+    fn lane_range(&self, conditions: &[Index], at: At<'_>) -> Option<Block> {
+        let (from, to) = (|| Expr::from(Local::From), || Expr::from(Local::To));
+        let mut block = Block::from([
+            Stmt::variable(Local::From, Type::LONG, 0),
+            Stmt::variable(Local::To, Type::LONG, self.lane_count(at)),
+        ]);
         for condition in conditions {
             let c = condition.at(at.position);
-            let _ = match condition.step {
+            block.push(match condition.step {
                 Step::Irregular => return None,
-                Step::Uniform => write!(text, " if ({c} < 0) to = 0;"),
-                Step::Unit => write!(text, " from = ft_max(from, -({c}));"),
-                Step::Back => write!(text, " to = ft_min(to, {c} + 1);"),
+                Step::Uniform => Stmt::when(c.less(0), Stmt::assign(to(), 0)),
+                Step::Unit => Stmt::assign(from(), from().greatest(-c)),
+                Step::Back => Stmt::assign(to(), to().least(c + 1)),
                 Step::Even | Step::Strided => {
-                    let next = condition.at(&format!("({} + 1)", at.position));
-                    write!(
-                        text,
-                        " {{ const long c = {c}, d = {next} - c; if (d > 0) from = ft_max(from, -ft_floor_div(c, d)); \
-                         else to = ft_min(to, ft_floor_div(c, -d) + 1); }}"
-                    )
+                    let next = condition.at(&(at.position.clone() + 1));
+                    let (here, by) = (
+                        || Expr::from(Local::Index),
+                        || Expr::from(Local::Difference),
+                    );
+                    let quotient = |by| Expr::call(Function::FloorDiv, [here(), by]);
+                    Stmt::Scope(Block::from([
+                        Stmt::constant(Local::Index, Type::LONG, c),
+                        Stmt::constant(Local::Difference, Type::LONG, next - here()),
+                        Stmt::either(
+                            by().greater(0),
+                            Stmt::assign(from(), from().greatest(-quotient(by()))),
+                            Stmt::assign(to(), to().least(quotient(-by()) + 1)),
+                        ),
+                    ]))
                 }
-            };
+            });
         }
-        let _ = write!(
-            text,
-            " from = ft_min(from, {}); to = ft_max(from, to);",
-            self.lanes
-        );
-        Some(text)
+        block.push(Stmt::assign(from(), from().least(self.lanes as i64)));
+        block.push(Stmt::assign(to(), from().greatest(to())));
+        Some(block)
     }
 
-    /// A block that loads lane by lane, those inside the mask alone.
+    /// Loads lane by lane, those inside the mask alone.
     fn lane_load(
-        &mut self,
+        &self,
         value: Value,
-        pointer: &str,
-        memory: DType,
+        (pointer, memory): (Name, DType),
         index: &Index,
         mask: Option<&[Index]>,
         at: At<'_>,
-    ) -> String {
-        let position = format!("({} + l)", at.position);
-        let guard = mask.map_or(String::new(), |conditions| {
-            format!(
-                "if ({}) ",
-                conditions
-                    .iter()
-                    .map(|c| format!("{} >= 0", c.at(&position)))
-                    .collect::<Vec<_>>()
-                    .join(" && ")
-            )
-        });
-        let count = self.lane_count(at);
-        let load = self.call("load", memory, &["g"]);
-        let (c, w) = (memory_type(memory), self.lanes);
-        format!(
-            "{{ {c} g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) {guard}g[l] = {pointer}[{}]; v{value} = {load}; }}\n",
-            index.at(&position)
-        )
+    ) -> Block {
+        let position = at.lane();
+        let element = Expr::from(pointer).element(index.at(&position));
+        let read = Stmt::assign(Self::element(), element);
+        let guard = mask.and_then(|conditions| holds(conditions, &position));
+        let read = match guard {
+            Some(guard) => Stmt::when(guard, read),
+            None => read,
+        };
+        let load = self.support("load", memory, [Local::Elements.into()]);
+        Block::from([
+            element_array(ValueType::Memory(memory), self.lanes, true),
+            self.each_lane(at, read),
+            Stmt::assign(Name::value(value), load),
+        ])
     }
 
     /// A test that proves the mask for all lanes, and whether it decides it: conditions are linear in the position,
     /// so they hold between two positions where they hold at both.
-    fn all_lanes(&self, conditions: &[Index], at: At<'_>) -> Option<(String, bool)> {
-        let last = format!("({} + {} - 1)", at.position, self.lane_count(at));
+    fn all_lanes(&self, conditions: &[Index], at: At<'_>) -> Option<(Expr, bool)> {
+        let last = at.position.clone() + self.lane_count(at) - 1;
         let mut tests = Vec::new();
         let mut uniform = true;
         for condition in conditions {
+            tests.push(condition.at(at.position).at_least(0));
             match condition.step {
                 Step::Irregular => return None,
-                Step::Uniform => tests.push(format!("{} >= 0", condition.at(at.position))),
+                Step::Uniform => {}
                 Step::Unit | Step::Back | Step::Even | Step::Strided => {
                     uniform = false;
-                    tests.push(format!(
-                        "{} >= 0 && {} >= 0",
-                        condition.at(at.position),
-                        condition.at(&last)
-                    ));
+                    tests.push(condition.at(&last).at_least(0));
                 }
             }
         }
-        Some((tests.join(" && "), uniform))
+        Some((Expr::all(tests)?, uniform))
     }
 
-    fn lane_index(&mut self, value: Value, at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
+    fn lane_index(&mut self, out: &mut Block, value: Value, at: At<'_>) {
         let index = self.indices[&value].clone();
-        let ty = self.vector(DType::I64);
+        let here = index.at(at.position);
         match index.step {
             Step::Uniform => {
-                let set = self.call("set", DType::I64, &[&index.at(at.position)]);
-                format!("{pad}const {ty} v{value} = {set};\n")
+                let set = self.set(DType::I64, here);
+                self.declare_value(out, value, DType::I64, set);
             }
             Step::Unit => {
-                let set = self.call("set", DType::I64, &[&index.at(at.position)]);
-                let iota = self.call("iota", DType::I64, &[]);
-                format!("{pad}const {ty} v{value} = {set} + {iota};\n")
+                let lanes = self.set(DType::I64, here) + self.iota(DType::I64);
+                self.declare_value(out, value, DType::I64, lanes);
             }
             _ => {
-                let position = format!("({} + l)", at.position);
-                let (count, w) = (self.lane_count(at), self.lanes);
-                let load = self.call("load", DType::I64, &["g"]);
-                format!(
-                    "{pad}{ty} v{value}; {{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = {}; v{value} = {load}; }}\n",
-                    index.at(&position)
-                )
+                let position = index.at(&at.lane());
+                self.fill_lanes(out, (value, DType::I64), None, position, at);
             }
         }
     }
 
-    fn mask_value(&mut self, value: Value, mask: MaskId, at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
-        let conditions = self.masks[&mask].clone();
-        let ty = self.vector(DType::Bool);
-        let position = format!("({} + l)", at.position);
-        let each: Vec<String> = conditions
-            .iter()
-            .map(|c| format!("{} >= 0", c.at(&position)))
-            .collect();
-        let (count, w) = (self.lane_count(at), self.lanes);
-        let load = self.call("load", DType::I32, &["g"]);
-        let lanes = format!(
-            "{{ int g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = -({}); v{value} = {load}; }}\n",
-            each.join(" && ")
-        );
-        let lanes = match self.lane_range(&conditions, at) {
-            Some(range) => {
-                let between = self.call("between", DType::Bool, &["from", "to"]);
-                format!("{{ {range} v{value} = {between}; }}\n")
-            }
-            None => lanes,
+    /// Declares a value of 64-bit integers that is computed lane by lane, where a condition holds.
+    fn fill_lanes(
+        &self,
+        out: &mut Block,
+        (value, dtype): (Value, DType),
+        guard: Option<Expr>,
+        lane: Expr,
+        at: At<'_>,
+    ) {
+        let (name, long) = (Name::value(value), ValueType::Scalar(DType::I64));
+        let fill = Stmt::assign(Self::element(), lane);
+        let fill = match guard {
+            Some(guard) => Stmt::when(guard, fill),
+            None => fill,
         };
-        match self.all_lanes(&conditions, at) {
-            Some((test, true)) => {
-                let set = self.call("set", DType::Bool, &[&test]);
-                format!("{pad}const {ty} v{value} = {set};\n")
-            }
-            Some((test, false)) => {
-                format!(
-                    "{pad}{ty} v{value}; if ({test}) v{value} = ~({ty}){{0}};\n{pad}else {lanes}"
-                )
-            }
-            None => format!("{pad}{ty} v{value}; {lanes}"),
+        let load = self.support("load", dtype, [Local::Elements.into()]);
+        out.push(Stmt::unset(name, self.vector_type(dtype)));
+        out.push(Stmt::Scope(Block::from([
+            element_array(long, self.lanes, true),
+            self.each_lane(at, fill),
+            Stmt::assign(name, load),
+        ])));
+    }
+
+    fn mask_value(&mut self, out: &mut Block, value: Value, mask: MaskId, at: At<'_>) {
+        let conditions = self.masks[&mask].clone();
+        let (name, ty) = (Name::value(value), self.vector_type(DType::Bool));
+        let all = self.all_lanes(&conditions, at);
+        if let Some((test, true)) = all {
+            let set = self.set(DType::Bool, test);
+            return self.declare_value(out, value, DType::Bool, set);
         }
+        out.push(Stmt::unset(name, ty));
+        let lanes = match self.lane_range(&conditions, at) {
+            Some(mut block) => {
+                let between = [Local::From.into(), Local::To.into()];
+                let between = self.support("between", DType::Bool, between);
+                block.push(Stmt::assign(name, between));
+                block
+            }
+            None => {
+                let each = holds(&conditions, &at.lane()).unwrap_or(Expr::Integer(1));
+                let load = self.support("load", DType::I32, [Local::Elements.into()]);
+                Block::from([
+                    element_array(ValueType::Scalar(DType::I32), self.lanes, true),
+                    self.each_lane(at, Stmt::assign(Self::element(), -each)),
+                    Stmt::assign(name, load),
+                ])
+            }
+        };
+        out.push(match all {
+            Some((test, _)) => {
+                let zeros = Expr::Zeros.cast(ty);
+                let ones = Expr::Prefix(Prefix::Complement, Box::new(zeros));
+                Stmt::either(test, Stmt::assign(name, ones), lanes)
+            }
+            None => Stmt::Scope(lanes),
+        });
     }
 
     /// ir G7, codegen A6.6: one wrap of a negative index, then the bounds, relaxed by the mask.
-    fn check(&mut self, value: Value, index: Value, mask: Option<MaskId>, at: At<'_>) -> String {
-        let pad = " ".repeat(at.indent);
+    fn check(
+        &mut self,
+        out: &mut Block,
+        value: Value,
+        index: Value,
+        mask: Option<MaskId>,
+        at: At<'_>,
+    ) {
         let BodyOp::Check { size, site, .. } = self.node.body.value(value).op else {
-            return String::new();
+            return;
         };
         let (size, site) = (self.param(size), self.param(site as i64));
-        let position = format!("({} + l)", at.position);
-        let guard = mask.map_or(String::new(), |m| {
-            let conditions = &self.masks[&m];
-            let each: Vec<String> = conditions
-                .iter()
-                .map(|c| format!("{} >= 0", c.at(&position)))
-                .collect();
-            format!("if ({}) ", each.join(" && "))
-        });
-        self.reports = true;
-        let ty = self.vector(DType::I64);
-        if !self.differ[value as usize] {
-            let set = self.call("set", DType::I64, &["g"]);
-            return format!(
-                "{pad}{ty} v{value}; {{ long g = 0; {guard}g = ft_index(a, v{index}[0], {size}, {site}); v{value} = {set}; }}\n"
-            );
+        let guard = mask.and_then(|m| holds(&self.masks[&m], &at.lane()));
+        let lane = match self.differ[value as usize] {
+            true => Local::Lane.into(),
+            false => Expr::Integer(0),
+        };
+        let checked = Expr::from(Name::value(index)).element(lane);
+        let checked = Expr::call(Function::Check, [checked, size.into(), site.into()]);
+        if self.differ[value as usize] {
+            return self.fill_lanes(out, (value, DType::I64), guard, checked, at);
         }
-        let (count, w) = (self.lane_count(at), self.lanes);
-        let load = self.call("load", DType::I64, &["g"]);
-        format!(
-            "{pad}{ty} v{value}; {{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) {guard}g[l] = ft_index(a, v{index}[l], {size}, {site}); v{value} = {load}; }}\n"
-        )
+        let (name, long) = (Name::value(value), Type::LONG);
+        let set = self.set(DType::I64, Local::Elements);
+        let check = Stmt::assign(Local::Elements, checked);
+        let check = match guard {
+            Some(guard) => Stmt::when(guard, check),
+            None => check,
+        };
+        out.push(Stmt::unset(name, self.vector_type(DType::I64)));
+        out.push(Stmt::Scope(Block::from([
+            Stmt::variable(Local::Elements, long, 0),
+            check,
+            Stmt::assign(name, set),
+        ])));
     }
 
-    fn random(&mut self, value: Value, at: At<'_>) -> String {
+    fn random(&mut self, out: &mut Block, value: Value, at: At<'_>) {
         let BodyOp::Random {
             dist, dtype, args, ..
         } = &self.node.body.value(value).op
         else {
-            return String::new();
+            return;
         };
         let (dist, dtype, args) = (*dist, *dtype, args.clone());
-        let pad = " ".repeat(at.indent);
         let index = self.indices[&value].clone();
-        let lanes_index = match index.step {
-            Step::Unit => {
-                let set = self.call("set", DType::I64, &[&index.at(at.position)]);
-                let iota = self.call("iota", DType::I64, &[]);
-                format!("({set} + {iota})")
-            }
-            Step::Uniform => self.call("set", DType::I64, &[&index.at(at.position)]),
+        let here = index.at(at.position);
+        let positions = match index.step {
+            Step::Unit => self.set(DType::I64, here) + self.iota(DType::I64),
+            Step::Uniform => self.set(DType::I64, here),
             _ => {
-                let position = format!("({} + l)", at.position);
-                let (count, w) = (self.lane_count(at), self.lanes);
-                let load = self.call("load", DType::I64, &["g"]);
-                let at = index.at(&position);
-                format!(
-                    "({{ long g[{w}] = {{0}}; for (long l = 0; l < {count}; l++) g[l] = {at}; {load}; }})"
-                )
+                let name = Name::of(Part::Positions, value);
+                let ty = self.vector_type(DType::I64);
+                let load = self.support("load", DType::I64, [Local::Elements.into()]);
+                let position = index.at(&at.lane());
+                let long = ValueType::Scalar(DType::I64);
+                out.push(Stmt::unset(name, ty));
+                out.push(Stmt::Scope(Block::from([
+                    element_array(long, self.lanes, true),
+                    self.each_lane(at, Stmt::assign(Self::element(), position)),
+                    Stmt::assign(name, load),
+                ])));
+                name.into()
             }
         };
-        let ty = self.vector(dtype);
-        let expr = super::random::expression(self, dist, dtype, &args, &lanes_index);
-        format!("{pad}const {ty} v{value} = {expr};\n")
+        let drawn = super::random::expression(self, dist, dtype, &args, positions);
+        self.declare_value(out, value, dtype, drawn);
     }
+}
+
+/// Whether all conditions hold at a position.
+pub(super) fn holds(conditions: &[Index], position: &Expr) -> Option<Expr> {
+    Expr::all(conditions.iter().map(|c| c.at(position).at_least(0)))
 }

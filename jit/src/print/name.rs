@@ -12,6 +12,7 @@ impl Printer<'_> {
             Name::Number(i) => ("s", i),
             Name::Bits(i) => ("a.s", i),
             Name::Base(i) => ("b", i),
+            Name::LateBase(i) => ("late_b", i),
             Name::Loop(v) => ("i", v.0),
             Name::Streams(i) => ("t", i),
             Name::Left(i) => ("left", i),
@@ -69,12 +70,18 @@ fn stem(part: Part) -> &'static str {
         Part::Kept => "h",
         Part::Stored => "o",
         Part::Packed => "n",
+        Part::Late => "late_v",
+        Part::Positions => "at",
+        Part::Live => "x",
+        Part::Moved => "t",
     }
 }
 
 fn spelled(local: Local) -> &'static str {
     match local {
         Local::Arguments => "a",
+        Local::Numbers => "a->scalar",
+        Local::Scratch => "a->scratch",
         Local::Memory => "local",
         Local::Begin => "begin",
         Local::End => "end",
@@ -120,5 +127,7 @@ fn spelled(local: Local) -> &'static str {
         Local::Head => "h",
         Local::OnRow => "on",
         Local::Held => "k",
+        Local::Later => "r",
+        Local::Late => "late",
     }
 }

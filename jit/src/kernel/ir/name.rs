@@ -18,6 +18,8 @@ pub enum Name {
     Bits(u32),
     /// The part of an index that a row fixes.
     Base(u32),
+    /// The same of the row before, whose last loop this row takes along.
+    LateBase(u32),
     /// A variable of the loop nest.
     Loop(Var),
     /// Something of one value of the body.
@@ -85,6 +87,14 @@ pub enum Part {
     Stored,
     /// Those, two half values a word.
     Packed,
+    /// The value of the row before, whose last loop this row takes along.
+    Late,
+    /// The positions that random values are drawn for.
+    Positions,
+    /// The value in the lanes that count, and what changes nothing in the others.
+    Live,
+    /// A sum about a mean, moved to another mean.
+    Moved,
 }
 
 /// Which of several variables for one thing.
@@ -103,6 +113,10 @@ pub enum Copy {
 pub enum Local {
     /// The structure of the arguments.
     Arguments,
+    /// The numbers among the arguments, each in 64 bits.
+    Numbers,
+    /// The memory that units share.
+    Scratch,
     /// The memory of one thread.
     Memory,
     /// The first unit of work.
@@ -193,6 +207,10 @@ pub enum Local {
     OnRow,
     /// The turn of a loop over the chunks that a thread holds.
     Held,
+    /// How many rows later something is.
+    Later,
+    /// Whether the last loop of the row before is left to this one.
+    Late,
 }
 
 impl Name {

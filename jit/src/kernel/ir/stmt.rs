@@ -136,6 +136,17 @@ impl Stmt {
         }))
     }
 
+    /// Declares a variable or an array whose lanes or elements are zero.
+    pub fn zeros(name: impl Into<Name>, ty: impl Into<Type>, extent: Extent) -> Stmt {
+        Stmt::Declare(Box::new(Variable {
+            name: name.into(),
+            ty: ty.into(),
+            constant: false,
+            extent,
+            value: Some(Expr::Zeros),
+        }))
+    }
+
     fn declare(name: Name, ty: Type, constant: bool, value: Option<Expr>) -> Stmt {
         Stmt::Declare(Box::new(Variable {
             name,

@@ -109,7 +109,7 @@ impl Printer<'_> {
 }
 
 /// Integer functions of every kernel.
-pub(crate) const INTEGERS: &str = "\
+pub(super) const INTEGERS: &str = "\
 #ifndef FT_INTEGERS
 #define FT_INTEGERS
 FT_INLINE long long ft_min(long long a, long long b) { return a < b ? a : b; }
@@ -122,7 +122,7 @@ FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b
 /// The check of an index: wraps it once, reports it if it is out of range, and gives one that is in range. Which of several
 /// is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges calls of a library that
 /// kernels are not linked with.
-pub(crate) const REPORT: &str = "\
+const REPORT: &str = "\
 #ifndef FT_REPORT
 #define FT_REPORT
 static long ft_index(const ft_args *a, long i, long long size, long long site) {

@@ -1,12 +1,23 @@
 //! What C text is made of.
 
-use super::*;
+use super::kernel::INTEGERS;
+use super::print;
 use crate::kernel::ir::{
-    Access, Arguments, Axis, Body, Extent, Function, Infix, Kernel, Local, Loop, Part, PointerType,
-    Role, Stmt, ValueType, verify,
+    Access, Arguments, Axis, Block, Body, Expr, Extent, Function, Infix, Kernel, Local, Loop, Name,
+    Part, PointerType, Role, Stmt, Type, ValueType, verify,
 };
+use crate::print::{Language, Printer};
+use ferrotrace_kernels::support::Need;
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
 use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+
+/// An expression as text, and what it calls for.
+fn expr(e: &Expr, needs: &mut BTreeSet<Need>) -> String {
+    let mut printer = Printer::within(Language::C, needs, 0);
+    printer.expr(e);
+    printer.out
+}
 
 fn text(e: Expr) -> String {
     expr(&e, &mut BTreeSet::new())

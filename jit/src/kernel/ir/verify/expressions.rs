@@ -89,7 +89,8 @@ impl Checker<'_> {
                 _ => Ok(Some(Type::INDEX)),
             };
         }
-        if let (Infix::Add, (Some(Type::Pointer(p)), offset)) = (op, types) {
+        let moves = matches!(op, Infix::Add | Infix::Subtract);
+        if let (true, (Some(Type::Pointer(p)), offset)) = (moves, types) {
             return match offset {
                 Some(ty) if !ty.is_integer() => fault(Rule::Agree, e),
                 _ => Ok(Some(Type::Pointer(p))),

@@ -133,16 +133,21 @@ impl Checker<'_> {
             access: Access::Write,
             unaligned: false,
         });
-        let local = |local| (Name::Local(local), Type::INDEX);
+        let of = |local: Local, ty| (Name::Local(local), ty);
+        let shared = [
+            of(Local::Memory, memory),
+            of(Local::Scratch, Type::write(ValueType::Byte)),
+            of(Local::Numbers, Type::read(ValueType::LongWord)),
+        ];
+        let units = [of(Local::Begin, Type::INDEX), of(Local::End, Type::INDEX)];
         let given: Vec<(Name, Type)> = match role {
             // Threads of a device know themselves by their numbers.
-            Role::Work if self.kernel.lanes == 0 => vec![local(Local::Thread), local(Local::Block)],
-            Role::Work => vec![
-                local(Local::Begin),
-                local(Local::End),
-                (Local::Memory.into(), memory),
+            Role::Work if self.kernel.lanes == 0 => vec![
+                of(Local::Thread, Type::INDEX),
+                of(Local::Block, Type::INDEX),
             ],
-            Role::Finish => vec![(Local::Memory.into(), memory)],
+            Role::Work => [&shared[..], &units[..]].concat(),
+            Role::Finish => shared.to_vec(),
             Role::Own(_, arguments, result) => {
                 self.gives = Some(Type::Value(*result));
                 let all = (0u32..).zip(arguments);
@@ -277,9 +282,14 @@ impl Checker<'_> {
         }
         let types = (self.expr(to)?, self.expr(value)?);
         let joined = op.is_some_and(|op| op.compares() || op.joins());
-        match types {
-            (Some(to), Some(value)) if joined || !agree(value, to) => fault(Rule::Agree, &here()),
-            _ => Ok(()),
+        let (Some(to), Some(value)) = types else {
+            return Ok(());
+        };
+        // A number is one of every lane.
+        let spread = op.is_some() && to.lanes().is_some() && value.is_scalar();
+        match !joined && (spread || agree(value, to)) {
+            true => Ok(()),
+            false => fault(Rule::Agree, &here()),
         }
     }
 
