@@ -57,7 +57,7 @@ pub fn kept(graph: &Graph) -> Vec<Option<Order>> {
 
 /// Whether a result lies as what it reads: for a cast that depends on its operand.
 fn is_elementwise(graph: &Graph, op: &Op, first: Option<ValueId>) -> bool {
-    // Of a cast of a number F32 is no worse than another dtype.
+    // A number has no elements to lie in an order: F32 stands for its dtype.
     let from = first.map_or(DType::F32, |x| graph.node(x).dtype);
     op.keeps_order(from)
 }

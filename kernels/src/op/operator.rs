@@ -2,9 +2,9 @@
 //!
 //! An operator is a value of a type of its own, which holds its attributes and stands with its rules and its ready-made
 //! kernel in one file under [`ops`](crate::ops). [`Op`](crate::Op) is any of them: its list is the one other place that
-//! names an operator in this crate. What a pass asks of every operator is a method of [`Operator`] without a default: one
-//! that leaves a question open does not compile. What concerns a few operators is a question of [`Op`](crate::Op) that
-//! their file answers, such as `as_reduce`.
+//! names an operator in this crate. What a pass asks of every operator is a method of [`Operator`] without a default: an
+//! operator that leaves one open does not compile. What concerns a few has a trait of its own ([`View`], [`Update`],
+//! [`OnDevice`]) or is a question of [`Op`](crate::Op) that their file answers, such as `as_reduce`.
 
 use crate::cuda::Dense;
 use crate::eager::Arg;
