@@ -29,7 +29,7 @@ const KNOWN_CYCLES: [(&str, &[&str]); 2] = [
 ];
 
 /// Folders of more files than [`MOST_FILES`], with how many. One that shrinks must be corrected here.
-const KNOWN_FOLDERS: [(&str, usize); 2] = [("jit/src/emit", 30), ("jit/tests/behaviour", 28)];
+const KNOWN_FOLDERS: [(&str, usize); 2] = [("jit/src/emit", 31), ("jit/tests/behaviour", 28)];
 
 /// Files longer than [`MOST_FILE_LINES`]: lists, an entry a line.
 const LISTS: [&str; 1] = ["tests/api_uses.rs"];
