@@ -11,7 +11,7 @@ mod measure;
 mod workload;
 
 use ferrotrace::{Activity, DType, Device, Shape, profile, stats};
-use ferrotrace_jit::{Graph, draft, policy::Policy};
+use ferrotrace_jit::{Draft, Graph, policy::Policy};
 use ferrotrace_kernels::{BinaryOp, OpBuilderExt, ReduceKind, UnaryOp, ValueId};
 use ferrotrace_runtime::Layout;
 use measure::table::{Table, verdict};
@@ -125,7 +125,7 @@ fn passes(options: &Options) -> Outcome {
             .collect::<Outcome<Vec<_>>>()?;
         let mut contenders: Vec<Contender<'_>> = graphs
             .iter()
-            .map(|graph| whole(|| drop(black_box(draft(graph.clone(), &Policy::default())))))
+            .map(|graph| whole(|| drop(black_box(Draft::of(graph.clone(), &Policy::default())))))
             .collect();
         let samples = interleaved(&mut contenders, options);
         for (i, &length) in lengths.iter().enumerate() {

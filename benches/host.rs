@@ -12,7 +12,7 @@ mod measure;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
 use ferrotrace_jit::emit::{Emitted, Pointer};
-use ferrotrace_jit::{Graph, Step, body::Source, draft, policy::Policy};
+use ferrotrace_jit::{Draft, Graph, Step, body::Source, policy::Policy};
 use ferrotrace_kernels::OpBuilderExt;
 use ferrotrace_runtime::{Binding, Buffer, Kernel, Launch, Layout, compile_kernels, launch};
 use measure::input::normal;
@@ -266,7 +266,7 @@ impl Alone {
         }
         graph.set_outputs(vec![sum]);
         let mut steps = Vec::new();
-        for step in draft(graph, &Policy::default())?.steps {
+        for step in Draft::of(graph, &Policy::default())?.steps {
             let Step::Launch(emitted) = step else {
                 return Err("a chain is of kernels".into());
             };

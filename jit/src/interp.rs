@@ -245,7 +245,7 @@ impl<'a> Memory<'a> {
 mod tests {
     use super::*;
     use crate::lower::{Lowered, lower};
-    use crate::plan::draft;
+    use crate::plan::Draft;
     use crate::policy::Policy;
     use ferrotrace_runtime::{Buffer, Device};
 
@@ -291,7 +291,7 @@ mod tests {
                 f32::NAN,
             ],
         );
-        let draft = draft(graph, &Policy::default()).expect("a draft");
+        let draft = Draft::of(graph, &Policy::default()).expect("a draft");
         let y = interpret(&draft, &[x], &[Scalar::Float(0.5)]).expect("it runs");
         assert_eq!(y[0].buffer.as_slice::<f32>()[0], 20.0);
         assert!(y[0].buffer.as_slice::<f32>()[1].is_nan());

@@ -3,7 +3,7 @@
 //! layouts are one kernel, compiled once and kept on disk.
 
 use crate::graph::{Graph, Precision};
-use crate::plan::{Plan, PlanInput, compile};
+use crate::plan::{Plan, PlanInput};
 use crate::target::Target;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::op::Cast;
@@ -178,7 +178,7 @@ fn plan(device: &Device, op: &Op, args: &[Arg]) -> Result<Arc<Plan>> {
         count(Counter::PlanCacheHits, 1);
         return Ok(known.plan.clone());
     }
-    let plan = compile(graph(device, op, args)?)?;
+    let plan = Plan::of(graph(device, op, args)?)?;
     let made = Arc::new(Known {
         op: op.clone(),
         operands: args.iter().map(Class::of).collect(),

@@ -10,7 +10,7 @@ use common::ready_made::{KINDS, draw};
 use common::rounding::oracle::{Rule, compared};
 use common::rounding::{self, Sizes};
 use common::{difference, kept, values};
-use ferrotrace_jit::{Explanation, Graph, PlanInput, Precision, compile, run_eagerly};
+use ferrotrace_jit::{Explanation, Graph, Plan, PlanInput, Precision, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, stats_scope};
 
@@ -54,7 +54,7 @@ fn run_on_device(
     donated: bool,
     device: &Device,
 ) -> Result<Vec<Array>> {
-    let plan = compile(moved(graph, device)?)?;
+    let plan = Plan::of(moved(graph, device)?)?;
     let given = || -> Result<Vec<Array>> { inputs.iter().map(|a| a.to_device(device)).collect() };
     let (mut arrays, mut runs) = (given()?, Vec::new());
     for run in 0..RUNS {
@@ -107,7 +107,7 @@ fn report(seed: u64, p: &Program, why: &str, donated: bool, device: &Device) -> 
         let mut q = p.clone();
         q.graph.set_outputs(vec![ValueId(v as u32)]);
         if let Some(why) = mismatch(&q, donated, device) {
-            let plan = moved(&q.graph, device).and_then(compile);
+            let plan = moved(&q.graph, device).and_then(Plan::of);
             let text = plan.map_or_else(
                 |e| e.to_string(),
                 |p| Explanation::of(p.draft()).to_string(),
@@ -126,7 +126,7 @@ fn misused(seed: u64, device: &Device) -> Option<String> {
     let greatest = greatest.fold(1.0, |most: f64, x| most.max(x.abs()));
     let arrays = host.arrays.iter().map(|x| x.to_device(device));
     let arrays: Vec<Array> = arrays.collect::<Result<_>>().expect("memory");
-    let compiled = || compile(there.graph.clone())?.run(&mut kept(&arrays), &[]);
+    let compiled = || Plan::of(there.graph.clone())?.run(&mut kept(&arrays), &[]);
     let eager = || run_eagerly(&there.graph, &arrays, &[]);
     let read = |result: Result<Vec<Array>>| result?[0].to_device(&Device::cpu());
     let ((first, all), stats) = stats_scope(|| {

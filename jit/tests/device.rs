@@ -8,7 +8,7 @@ use common::{difference, kept, values};
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::simplify::simplify_for;
 use ferrotrace_jit::target::{Library, Target};
-use ferrotrace_jit::{Graph, NodeOp, compile_with, run_eagerly};
+use ferrotrace_jit::{Graph, NodeOp, Plan, run_eagerly};
 use ferrotrace_kernels::op::{ArgSort, ArgTopK, Scan, Scatter};
 use ferrotrace_kernels::{Op, ScanKind};
 use ferrotrace_runtime::{Convolution, Device};
@@ -78,7 +78,7 @@ fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
             window: 26,
             ..Thresholds::default()
         });
-        let got = compile_with(graph.clone(), &limits)
+        let got = Plan::by(graph.clone(), &limits)
             .and_then(|plan| plan.run(&mut kept(&case.arrays), &[]))
             .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
         let greatest = values(&want[0])

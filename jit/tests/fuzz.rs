@@ -11,9 +11,7 @@ use common::{copied, difference, kept};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::tune::{Choice, changes};
-use ferrotrace_jit::{
-    Graph, NodeOp, Plan, PlanInput, Precision, Step, compile, compile_with, draft, run_eagerly,
-};
+use ferrotrace_jit::{Draft, Graph, NodeOp, Plan, PlanInput, Precision, Step, run_eagerly};
 use ferrotrace_kernels::{Array, Op, ValueId};
 use ferrotrace_runtime::{
     DType, Error, KernelSource, Result, Scalar, compile_kernels, stats_scope,
@@ -41,7 +39,7 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
         again_bytes: 0,
         ..Thresholds::default()
     });
-    interpret(&draft(graph, &limits)?, arrays, scalars)
+    interpret(&Draft::of(graph, &limits)?, arrays, scalars)
 }
 
 /// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
@@ -57,16 +55,16 @@ fn placing() -> Policy {
 }
 
 fn interpreted_in_place(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    interpret(&draft(graph, &placing())?, arrays, scalars)
+    interpret(&Draft::of(graph, &placing())?, arrays, scalars)
 }
 
 fn compiled_in_place(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    let plan = compile_with(graph, &placing())?;
+    let plan = Plan::by(graph, &placing())?;
     measured(&plan, &mut kept(arrays), scalars)
 }
 
 fn compiled(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    let plan = compile(graph)?;
+    let plan = Plan::of(graph)?;
     measured(&plan, &mut kept(arrays), scalars)
 }
 
@@ -107,7 +105,7 @@ fn donated(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Arr
             donated: true,
         })
         .collect();
-    let plan = compile_with(same, &placing())?;
+    let plan = Plan::by(same, &placing())?;
     measured(&plan, &mut inputs, scalars)
 }
 
@@ -170,7 +168,7 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
     let p = program(seed, limits);
     if let Some(why) = mismatch(&p, run) {
         let (q, small) = shrunk(&p, run);
-        let draft = draft(q.graph.clone(), &Policy::default());
+        let draft = Draft::of(q.graph.clone(), &Policy::default());
         let text = draft.map_or_else(
             |e| e.to_string(),
             |d| ferrotrace_jit::Explanation::of(&d).summary(),
@@ -185,7 +183,7 @@ fn check(seed: u64, limits: &Limits, run: Runner) {
 /// Thresholds under which one of the changes that measuring would try is made, or some of them together.
 fn changed(graph: &Graph) -> Policy {
     let standard = Policy::default();
-    let Ok(planned) = draft(graph.clone(), &standard) else {
+    let Ok(planned) = Draft::of(graph.clone(), &standard) else {
         return standard;
     };
     let mut all = changes(&planned, &standard, 100);
@@ -200,12 +198,12 @@ fn changed(graph: &Graph) -> Policy {
 
 fn interpreted_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     let limits = changed(&graph);
-    interpret(&draft(graph, &limits)?, arrays, scalars)
+    interpret(&Draft::of(graph, &limits)?, arrays, scalars)
 }
 
 fn compiled_changed(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
     let limits = changed(&graph);
-    let plan = compile_with(graph, &limits)?;
+    let plan = Plan::by(graph, &limits)?;
     measured(&plan, &mut kept(arrays), scalars)
 }
 
@@ -250,7 +248,7 @@ fn interpreted_exact_drafts_give_the_results_of_eager_mode() {
 fn prepare<'a>(graphs: impl Iterator<Item = &'a Graph>, thresholds: fn(&Graph) -> Policy) {
     let mut sources: Vec<KernelSource> = Vec::new();
     for graph in graphs {
-        let Ok(draft) = draft(graph.clone(), &thresholds(graph)) else {
+        let Ok(draft) = Draft::of(graph.clone(), &thresholds(graph)) else {
             continue;
         };
         for step in draft.steps {
@@ -303,7 +301,7 @@ fn check_held(seed: u64, limits: &Limits) {
     if results.is_err() || (0..p.graph.nodes().len()).any(shared) {
         return;
     }
-    let plan = draft(p.graph.clone(), &Policy::default()).expect("a draft");
+    let plan = Draft::of(p.graph.clone(), &Policy::default()).expect("a draft");
     let (held, eager) = (plan.peaks()[0], eager.peak_bytes);
     assert!(
         held <= eager + (eager / limits.held_share).max(limits.held_least),
@@ -375,7 +373,7 @@ fn against_oracle(seed: u64, p: &rounding::Program, rule: Rule, run: Runner) -> 
     let got = run(p.graph.clone(), &p.arrays, &p.scalars);
     let got = got.unwrap_or_else(|e| panic!("seed {seed}: {e}\n{}", p.graph));
     compared(p, rule, &got).unwrap_or_else(|why| {
-        let draft = draft(p.graph.clone(), &Policy::default());
+        let draft = Draft::of(p.graph.clone(), &Policy::default());
         let text = draft.map(|d| ferrotrace_jit::Explanation::of(&d).to_string());
         let text = text.unwrap_or_else(|e| e.to_string());
         panic!("seed {seed}: {why}\n{}\n{text}", p.graph)

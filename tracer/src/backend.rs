@@ -3,11 +3,11 @@
 pub(crate) use ferrotrace_jit::policy::Policy;
 pub use ferrotrace_jit::tune::{Choice, Measured};
 pub(crate) use ferrotrace_jit::tune::{
-    Clock, DeviceClock, Effort, Trial, compile_measured, remembered,
+    Clock, DeviceClock, Effort, Trial, plan_measured, remembered,
 };
 pub use ferrotrace_jit::{
     Bound, Explanation, Folded, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };
 pub(crate) use ferrotrace_jit::{
-    Draft, Graph, Launches, Plan, PlanInput, compile, draft, run_operator, run_releasing,
+    Draft, Graph, Launches, Plan, PlanInput, run_operator, run_releasing,
 };

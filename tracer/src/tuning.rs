@@ -62,9 +62,9 @@ pub fn with_tuning<R>(on: bool, f: impl FnOnce() -> R) -> R {
 pub(crate) type Example<'a> = &'a dyn Fn() -> (Vec<PlanInput>, Vec<Scalar>);
 
 /// The plan of a graph: measured where that is on and there is an example to measure with.
-pub(crate) fn compile(graph: Graph, example: Option<Example<'_>>) -> Result<Arc<Plan>> {
+pub(crate) fn plan(graph: Graph, example: Option<Example<'_>>) -> Result<Arc<Plan>> {
     if !is_on() {
-        return backend::compile(graph);
+        return Plan::of(graph);
     }
     let data = example.map(|example| example());
     let clock: &dyn Clock = &DeviceClock;
@@ -75,7 +75,7 @@ pub(crate) fn compile(graph: Graph, example: Option<Example<'_>>) -> Result<Arc<
         effort: Effort::default(),
     });
     let policy = Policy::of(&graph.device());
-    backend::compile_measured(graph, &policy, trial.as_ref())
+    backend::plan_measured(graph, &policy, trial.as_ref())
 }
 
 /// The policy that a plan of a graph is made by now.

@@ -3,10 +3,20 @@
 use super::{CallArg, Lowered};
 use crate::body::{BodyOp, Source};
 use crate::nest::LoopNest;
+use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashSet;
 
 impl Lowered {
+    /// The node that it computes.
+    pub(crate) fn node(&self) -> ValueId {
+        match self {
+            Lowered::Nest(nest) => nest.node,
+            Lowered::Call(call) => call.node,
+            Lowered::Attention(attention) => attention.nest.node,
+        }
+    }
+
     /// What it reads, each once.
     pub(crate) fn reads(&self) -> Vec<Source> {
         let mut all: Vec<Source> = match self {

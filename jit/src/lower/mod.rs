@@ -11,6 +11,7 @@ mod scan;
 mod scatter;
 mod split;
 mod update;
+mod verify;
 
 use crate::body::{Body, BodyOp, Source};
 use crate::expr::Expr;

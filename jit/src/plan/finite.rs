@@ -1,6 +1,6 @@
 //! Which operation first made a NaN or an infinity, under `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4).
 
-use super::build::accesses;
+use super::compile::accesses;
 use super::run::Run;
 use crate::body::Source;
 use crate::explain;

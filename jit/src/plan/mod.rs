@@ -1,19 +1,22 @@
 //! Plans: a compiled graph, run any number of times.
 
 mod alone;
+mod arrange;
 mod bound;
-mod build;
 mod calls;
 mod capture;
 mod check;
 mod combine;
+mod compile;
 mod cuts;
 mod finite;
+mod kernels;
 mod launch;
 mod meter;
 mod one_by_one;
 mod order;
 mod peak;
+mod pipeline;
 mod report;
 mod run;
 mod timed;
@@ -31,11 +34,10 @@ use ferrotrace_runtime::{Activity, Config, Error, Kernel, Layout, Result, Timer}
 use std::sync::Arc;
 use std::time::Instant;
 
-pub(crate) use build::accesses;
-pub use build::draft;
 pub(crate) use capture::Captures;
 pub use capture::GraphDecision;
 pub use combine::Launches;
+pub(crate) use compile::accesses;
 pub(crate) use meter::Meter;
 
 /// An input of a run.
@@ -175,40 +177,38 @@ pub struct Plan {
     measured: Option<Arc<Measured>>,
 }
 
-/// Compiles a graph: every pass, then its kernels, in as few files as there are cores.
-///
-/// # Errors
-/// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
-/// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
-pub fn compile(graph: Graph) -> Result<Arc<Plan>> {
-    let policy = Policy::of(&graph.device());
-    compile_with(graph, &policy)
-}
+impl Plan {
+    /// Plans a graph for its device: every pass, then its kernels, in as few files as there are cores.
+    ///
+    /// # Errors
+    /// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
+    /// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
+    pub fn of(graph: Graph) -> Result<Arc<Plan>> {
+        let policy = Policy::of(&graph.device());
+        Plan::by(graph, &policy)
+    }
 
-/// Compiles a graph as [`compile`] does, with other thresholds.
-///
-/// # Errors
-/// The errors of [`compile`].
-pub fn compile_with(graph: Graph, policy: &Policy) -> Result<Arc<Plan>> {
-    compile_as(graph, policy, None)
-}
+    /// Plans a graph as [`of`](Plan::of) does, by another policy.
+    ///
+    /// # Errors
+    /// The errors of [`of`](Plan::of).
+    pub fn by(graph: Graph, policy: &Policy) -> Result<Arc<Plan>> {
+        Plan::measured(graph, policy, None)
+    }
 
-/// Compiles a graph as [`compile_with`] does, with thresholds that were chosen by measuring.
-pub(crate) fn compile_chosen(
-    graph: Graph,
-    policy: &Policy,
-    measured: Arc<Measured>,
-) -> Result<Arc<Plan>> {
-    compile_as(graph, policy, Some(measured))
-}
-
-fn compile_as(graph: Graph, policy: &Policy, measured: Option<Arc<Measured>>) -> Result<Arc<Plan>> {
-    let (timer, start) = (Timer::start(), Instant::now());
-    let draft = draft(graph, policy)?;
-    timer.stop(Activity::Planning, || {
-        (format!("{} operations", draft.graph.nodes().len()), 0)
-    });
-    build::compile(draft, start.elapsed(), measured)
+    /// As [`by`](Plan::by), by a policy that was chosen by measuring, if any was.
+    pub(crate) fn measured(
+        graph: Graph,
+        policy: &Policy,
+        measured: Option<Arc<Measured>>,
+    ) -> Result<Arc<Plan>> {
+        let (timer, start) = (Timer::start(), Instant::now());
+        let draft = Draft::of(graph, policy)?;
+        timer.stop(Activity::Planning, || {
+            (format!("{} operations", draft.graph.nodes().len()), 0)
+        });
+        compile::compile(draft, start.elapsed(), measured)
+    }
 }
 
 /// An error of a whole kernel, tied to the first operation whose result the kernel stores.

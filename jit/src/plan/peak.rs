@@ -1,7 +1,7 @@
 //! How much memory an order of steps needs (scheduler B-19).
 
-use super::build::accesses;
 use super::calls::overwritten;
+use super::compile::accesses;
 use super::launch::convolution;
 use super::{Step, Template};
 use crate::body::Source;

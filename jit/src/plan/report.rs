@@ -4,7 +4,7 @@
 use super::{Draft, Plan};
 use crate::explain::Explanation;
 use crate::lower::{Lowered, Lowering};
-use crate::schedule::{Schedule, Scheduled, node_of};
+use crate::schedule::{Schedule, Scheduled};
 use ferrotrace_runtime::{Channel, Config, is_logged, log};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -103,7 +103,7 @@ fn dumped(
 pub(super) fn loops(lowering: &Lowering, schedule: &Schedule) {
     log(Channel::Loops, || {
         let mut text = String::from("before fusion\n");
-        let call = |at: usize| format!("call %{}\n", node_of(&lowering.steps[at]).0);
+        let call = |at: usize| format!("call %{}\n", lowering.steps[at].node().0);
         for (at, step) in lowering.steps.iter().enumerate() {
             match step {
                 Lowered::Nest(nest) => text += &nest.to_string(),

@@ -1,6 +1,6 @@
 //! Running plans: memory, launches, calls, faults.
 
-use super::build::accesses;
+use super::compile::accesses;
 use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;

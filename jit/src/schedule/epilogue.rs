@@ -206,7 +206,7 @@ fn matched(kernel: &FusedNode, reference: &FusedNode, product: Source) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Step, draft};
+    use crate::plan::{Draft, Step};
     use ferrotrace_kernels::op::{Permute, Reshape};
     use ferrotrace_kernels::{Composite, Correlation, Extent, OpBuilder, UnaryOp};
     use ferrotrace_runtime::{ConvolutionPart, Scalar};
@@ -399,7 +399,7 @@ mod tests {
         let p = graph.matmul(x, x).expect("fits");
         let y = gelu(&mut graph, p).expect("fits");
         graph.set_outputs(vec![y]);
-        let draft = draft(graph, &Policy::default()).expect("plans");
+        let draft = Draft::of(graph, &Policy::default()).expect("plans");
         let [Step::Template(template)] = &draft.steps[..] else {
             panic!("{:?}", draft.steps);
         };

@@ -14,6 +14,7 @@ mod opaque;
 mod prologue;
 mod refusal;
 mod template;
+mod verify;
 mod veto;
 mod widen;
 
@@ -67,7 +68,7 @@ pub struct Schedule {
 }
 
 /// The graph of fused nodes while it shrinks.
-struct Fusion<'a> {
+pub(crate) struct Fusion<'a> {
     graph: StableDiGraph<Option<FusedNode>, ()>,
     policy: &'a Policy,
     sizes: FxHashMap<Source, u64>,
@@ -116,49 +117,51 @@ struct Temporary {
     read: Vec<usize>,
 }
 
-/// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09).
+/// Fuses a lowered graph: pairs that share data, most bytes first, until nothing changes (scheduler F-01 to F-09), then
+/// products with what is around them.
 pub fn fuse(graph: &Graph, lowering: &Lowering, policy: &Policy) -> Schedule {
-    let nests = lowering.steps.iter();
-    let nests = nests.filter(|step| matches!(step, Lowered::Nest(_)));
-    count(Counter::Nests, nests.count() as u64);
-    let mut fusion = Fusion::new(graph, lowering, policy);
-    fusion.rounds.push(fusion.graph.node_count());
-    for round in 1..=policy.thresholds.rounds {
-        let changed = fusion.round();
-        let (before, after) = (fusion.rounds[round - 1], fusion.graph.node_count());
-        fusion.rounds.push(after);
-        log(Channel::Rounds, || {
-            let most = policy.thresholds.rounds;
-            format!("round {round} of at most {most}: {before} nodes, {after} left")
-        });
-        // F-01
-        if !changed || after == 1 {
-            break;
-        }
-    }
-    fusion.compute_again(lowering);
-    if policy.target.panels {
-        fusion.take_up_products(graph, lowering);
-    } else {
-        fusion.take_up_epilogues(graph, lowering);
-        fusion.take_up_generated(graph, lowering);
-        fusion.feed_generated(graph, lowering);
-        fusion.take_up_biases(graph, lowering);
-    }
-    fusion.list_ready_made(lowering);
-    fusion.finish(lowering)
-}
-
-/// The node that a lowered step computes.
-pub(crate) fn node_of(step: &Lowered) -> ValueId {
-    match step {
-        Lowered::Nest(nest) => nest.node,
-        Lowered::Call(call) => call.node,
-        Lowered::Attention(attention) => attention.nest.node,
-    }
+    Fusion::of(graph, lowering, policy).with_products(graph, lowering)
 }
 
 impl<'a> Fusion<'a> {
+    /// Pairs made one in rounds, and values computed again where that saves more.
+    pub(crate) fn of(graph: &Graph, lowering: &'a Lowering, policy: &'a Policy) -> Fusion<'a> {
+        let nests = lowering.steps.iter();
+        let nests = nests.filter(|step| matches!(step, Lowered::Nest(_)));
+        count(Counter::Nests, nests.count() as u64);
+        let mut fusion = Fusion::new(graph, lowering, policy);
+        fusion.rounds.push(fusion.graph.node_count());
+        let most = policy.thresholds.rounds;
+        for round in 1..=most {
+            let changed = fusion.round();
+            let (before, after) = (fusion.rounds[round - 1], fusion.graph.node_count());
+            fusion.rounds.push(after);
+            log(Channel::Rounds, || {
+                format!("round {round} of at most {most}: {before} nodes, {after} left")
+            });
+            // scheduler F-01: until nothing changes.
+            if !changed || after == 1 {
+                break;
+            }
+        }
+        fusion.compute_again(lowering);
+        fusion
+    }
+
+    /// The schedule, after products have taken up the kernels around them as far as a template or the library accepts.
+    pub(crate) fn with_products(mut self, graph: &Graph, lowering: &Lowering) -> Schedule {
+        if self.policy.target.panels {
+            self.take_up_products(graph, lowering);
+        } else {
+            self.take_up_epilogues(graph, lowering);
+            self.take_up_generated(graph, lowering);
+            self.feed_generated(graph, lowering);
+            self.take_up_biases(graph, lowering);
+        }
+        self.list_ready_made(lowering);
+        self.finish(lowering)
+    }
+
     fn new(graph: &Graph, lowering: &'a Lowering, policy: &'a Policy) -> Fusion<'a> {
         let mut fused: StableDiGraph<Option<FusedNode>, ()> = StableDiGraph::new();
         let mut producer: FxHashMap<ValueId, NodeIndex> = FxHashMap::default();
@@ -205,7 +208,7 @@ impl<'a> Fusion<'a> {
                 };
                 sizes.insert(source, size);
             }
-            producer.insert(node_of(step), index);
+            producer.insert(step.node(), index);
         }
         for (source, _) in &lowering.outputs {
             if let Source::Node(node) = source {

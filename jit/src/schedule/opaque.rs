@@ -1,6 +1,6 @@
 //! Kernels that read what a ready-made kernel reads too: listed among what is not fused (scheduler L-04, V-01).
 
-use super::{Fusion, Refusal, node_of};
+use super::{Fusion, Refusal};
 use crate::body::Source;
 use crate::lower::{Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
@@ -16,10 +16,10 @@ impl Fusion<'_> {
             let whole = |node| lowering.pieces.values().any(|piece| piece.whole == node);
             if matches!(step, Lowered::Call(_))
                 && matches!(alone, Some(None))
-                && !whole(node_of(step))
+                && !whole(step.node())
             {
                 for source in step.reads() {
-                    calls.entry(source).or_default().push((at, node_of(step)));
+                    calls.entry(source).or_default().push((at, step.node()));
                 }
             }
         }

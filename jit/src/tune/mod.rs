@@ -1,7 +1,7 @@
 //! Choices that are measured (scheduler, codegen A11.3, B11).
 //!
 //! A plan is made by rules, some of which are guesses: that a fusion pays, that a value is cheaper computed again than
-//! stored, that a reduction is worth splitting. Where that is asked for, [`compile_measured`] makes drafts of the same
+//! stored, that a reduction is worth splitting. Where that is asked for, [`plan_measured`] makes drafts of the same
 //! graph with one decision changed each, compiles and runs them on the program's own data, and keeps the changes that
 //! made the launches they concern faster. What was chosen is remembered, so that it is measured once a machine.
 //!
@@ -14,7 +14,7 @@ mod measure;
 mod report;
 
 use crate::graph::Graph;
-use crate::plan::{Draft, Plan, compile_chosen, compile_with, draft};
+use crate::plan::{Draft, Plan};
 use crate::policy::Policy;
 use ferrotrace_runtime::{Activity, Config, Counter, Result, Timer, count, notes, uncounted};
 use measure::Timed;
@@ -28,20 +28,20 @@ pub use report::{Measured, Outcome, Row};
 /// What is not undone must be faster by this part of what it replaces: more than the medians of equal kernels differ.
 const MARGIN: f64 = 0.02;
 
-/// Compiles a graph as [`compile_with`] does, with the schedule that is fastest: as it was measured before, else as it is
+/// Plans a graph as [`Plan::by`] does, with the schedule that is fastest: as it was measured before, else as it is
 /// measured now with `trial`. Without one nothing is run.
 ///
 /// Every number is what the planner's own schedule gives, but for the rounding of [`Precision::Fast`](crate::Precision).
 ///
 /// # Errors
-/// The errors of [`compile_with`]. A candidate that fails to compile or to run is no error: it is not chosen.
-pub fn compile_measured(
+/// The errors of [`Plan::by`]. A candidate that fails to compile or to run is no error: it is not chosen.
+pub fn plan_measured(
     graph: Graph,
     policy: &Policy,
     trial: Option<&Trial<'_>>,
 ) -> Result<Arc<Plan>> {
     if Config::get().fuse_limit.is_some() || candidates::may_change_numbers(&graph) {
-        return compile_with(graph, policy);
+        return Plan::by(graph, policy);
     }
     let key = key::of(&graph, policy);
     let known = key.as_deref().and_then(recall);
@@ -53,13 +53,16 @@ pub fn compile_measured(
         Some(measured)
     });
     let Some(measured) = measured else {
-        return compile_with(graph, policy);
+        return Plan::by(graph, policy);
     };
     let chosen = measured.choice.applied(policy);
     let again = (!measured.choice.changes().is_empty()).then(|| graph.clone());
-    match (compile_chosen(graph, &chosen, Arc::new(measured)), again) {
+    match (
+        Plan::measured(graph, &chosen, Some(Arc::new(measured))),
+        again,
+    ) {
         // A note that does not fit.
-        (Err(_), Some(graph)) => compile_with(graph, policy),
+        (Err(_), Some(graph)) => Plan::by(graph, policy),
         (made, _) => made,
     }
 }
@@ -121,7 +124,7 @@ impl<'a> Session<'a> {
         policy: &'a Policy,
         trial: &'a Trial<'a>,
     ) -> Result<Option<Session<'a>>> {
-        let planned = draft(graph.clone(), policy)?;
+        let planned = Draft::of(graph.clone(), policy)?;
         let changes = candidates::changes(&planned, policy, trial.effort.changes);
         let mut session = Session {
             graph,
@@ -155,7 +158,7 @@ impl<'a> Session<'a> {
     }
 
     fn draft(&mut self, choice: &Choice) -> Option<Draft> {
-        match draft(self.graph.clone(), &choice.applied(self.policy)) {
+        match Draft::of(self.graph.clone(), &choice.applied(self.policy)) {
             Ok(draft) => Some(draft),
             Err(why) => {
                 self.refused.push(Row {

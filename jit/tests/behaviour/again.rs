@@ -3,7 +3,7 @@
 use super::{plan, read, run};
 use crate::common::{noise, values};
 use ferrotrace_jit::policy::{Policy, Thresholds};
-use ferrotrace_jit::{Explanation, draft};
+use ferrotrace_jit::{Draft, Explanation};
 
 /// A row softmax whose columns are summed.
 fn summed_softmax(rows: usize, cols: usize) -> String {
@@ -20,7 +20,7 @@ fn written(text: &str, again_bytes: u64) -> u64 {
         again_bytes,
         ..Thresholds::default()
     });
-    let draft = draft(read(text), &limits).unwrap_or_else(|e| panic!("{e}"));
+    let draft = Draft::of(read(text), &limits).unwrap_or_else(|e| panic!("{e}"));
     Explanation::of(&draft).traffic().written
 }
 
@@ -123,7 +123,7 @@ fn operands_that_are_written_over_are_not_read_again() {
     });
     let graph = read(text);
     let want = ferrotrace_jit::run_eagerly(&graph, &arrays, &[]).unwrap_or_else(|e| panic!("{e}"));
-    let plan = ferrotrace_jit::compile_with(graph, &limits).unwrap_or_else(|e| panic!("{e}"));
+    let plan = ferrotrace_jit::Plan::by(graph, &limits).unwrap_or_else(|e| panic!("{e}"));
     let mut inputs = crate::common::kept(&arrays);
     let got = plan.run(&mut inputs, &[]).unwrap_or_else(|e| panic!("{e}"));
     for (g, w) in got.iter().zip(&want) {

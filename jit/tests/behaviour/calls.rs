@@ -4,7 +4,7 @@ use super::{read, run};
 use crate::common::{copied, dense, filled, kept, noise, values};
 use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::target::Target;
-use ferrotrace_jit::{Plan, PlanInput, compile_with};
+use ferrotrace_jit::{Plan, PlanInput};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Stats, stats_scope};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn plan(text: &str) -> Arc<Plan> {
         scatters: false,
         ..Target::default()
     });
-    compile_with(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
+    Plan::by(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Results and counts of a run that may overwrite those of its inputs, copied first, that are marked.

@@ -2,7 +2,7 @@
 
 use super::run;
 use crate::common::{kept, noise, values};
-use ferrotrace_jit::{Graph, Plan, PlanInput, Step, compile};
+use ferrotrace_jit::{Graph, Plan, PlanInput, Step};
 use ferrotrace_kernels::eager::cast;
 use ferrotrace_kernels::op::{Cast, Flip};
 use ferrotrace_kernels::{Array, BinaryOp, ConvSpec, Op, OpBuilder, UnaryOp};
@@ -122,10 +122,10 @@ fn a_kernel_takes_up_a_convolution() {
         let graph = block(case);
         let arrays = inputs(&graph);
         let text = graph.to_string();
-        let plan = compile(graph).expect("compiles");
+        let plan = Plan::of(graph).expect("compiles");
         assert!(is_one_step(&plan), "case {i}: {}", plan.explain());
         // What the bare convolution gives, which has tests of its own, in the order of the definition.
-        let bare = compile(case.graph(|_, _, [y, _, _]| y)).expect("compiles");
+        let bare = Plan::of(case.graph(|_, _, [y, _, _]| y)).expect("compiles");
         let [bias, other] = [2, 3].map(|n| values(&arrays[n]));
         let plane = other.len() / case.0[0] / bias.len();
         let want: Vec<f64> = outcome(&bare, &arrays)
@@ -150,7 +150,7 @@ fn the_other_operand_is_overwritten_where_it_dies() {
     for (i, case) in CASES.iter().enumerate() {
         let graph = block(case);
         let arrays = inputs(&graph);
-        let plan = compile(graph).expect("compiles");
+        let plan = Plan::of(graph).expect("compiles");
         let want = outcome(&plan, &arrays);
         for threads in [1, 2] {
             let mut given = kept(&arrays);
@@ -175,7 +175,7 @@ fn the_other_operand_is_overwritten_where_it_dies() {
 #[test]
 fn the_convolution_has_no_memory_beside_the_result() {
     for (i, case) in CASES.iter().enumerate() {
-        let plan = compile(block(case)).expect("compiles");
+        let plan = Plan::of(block(case)).expect("compiles");
         let arrays = inputs(&plan.draft().graph);
         let (_, stats) = stats_scope(|| outcome(&plan, &arrays));
         let bytes = arrays[3].layout.numel() as u64 * 4;
@@ -194,7 +194,7 @@ fn a_narrower_result_and_doubles() {
         });
         let arrays = inputs(&graph);
         let text = graph.to_string();
-        let plan = compile(graph).expect("compiles");
+        let plan = Plan::of(graph).expect("compiles");
         // The cast is apart where the input, a narrower result and the convolution at once are more than eager mode has.
         let taken = |step: &Step| matches!(step, Step::Template(_));
         assert!(plan.draft().steps.iter().any(taken), "case {i}");
@@ -204,7 +204,7 @@ fn a_narrower_result_and_doubles() {
             relu(graph, y)
         });
         let text = graph.to_string();
-        assert!(is_one_step(&compile(graph).expect("compiles")), "case {i}");
+        assert!(is_one_step(&Plan::of(graph).expect("compiles")), "case {i}");
         let doubles: Vec<Array> = arrays
             .iter()
             .map(|x| crate::common::dense(x.shape(), &values(x)))
@@ -232,7 +232,7 @@ fn others_may_read_the_convolution_too() {
                 .expect("fits");
             add(graph, Operand(turned), other)
         });
-        let plan = compile(flipped.clone()).expect("compiles");
+        let plan = Plan::of(flipped.clone()).expect("compiles");
         assert!(!is_one_step(&plan), "case {i}");
         run(&flipped.to_string(), &arrays, 1e-3);
     }

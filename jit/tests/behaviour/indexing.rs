@@ -327,7 +327,7 @@ fn positions_along_a_dimension_need_no_check_there() {
     };
     let greatest = "%2: i64[30] = argmax(%0) {dims: [1], keepdim: false}";
     let checks = |text: &str| {
-        let draft = ferrotrace_jit::draft(read(text), &Policy::default());
+        let draft = ferrotrace_jit::Draft::of(read(text), &Policy::default());
         draft.unwrap_or_else(|e| panic!("{e}")).sites.len()
     };
     for (rows, count) in [(50, 0), (60, 0), (49, 1)] {
@@ -353,7 +353,7 @@ fn truth_values_as_indices_need_no_check() {
         )
     };
     for (rows, count) in [(2, 0), (1, 1)] {
-        let draft = ferrotrace_jit::draft(read(&text(rows)), &Policy::default());
+        let draft = ferrotrace_jit::Draft::of(read(&text(rows)), &Policy::default());
         let sites = draft.unwrap_or_else(|e| panic!("{e}")).sites.len();
         assert_eq!(sites, count, "{rows}");
     }

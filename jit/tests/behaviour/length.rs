@@ -3,7 +3,7 @@
 use super::run;
 use crate::common::{buffer_of, filled, kept, noise, values};
 use ferrotrace_jit::policy::Policy;
-use ferrotrace_jit::{Graph, compile, draft, run_eagerly};
+use ferrotrace_jit::{Draft, Graph, Plan, run_eagerly};
 use ferrotrace_kernels::{Array, OpBuilderExt, ValueId};
 use ferrotrace_runtime::{DType, Device, Layout, Shape};
 
@@ -25,7 +25,7 @@ fn a_chain_of_100_000_operations_needs_little_stack() {
     let work = || {
         let graph = chain(100_000);
         let x = noise(&[3], 1);
-        let plan = draft(graph.clone(), &Policy::default()).expect("the chain lowers");
+        let plan = Draft::of(graph.clone(), &Policy::default()).expect("the chain lowers");
         // codegen B2.7: a kernel holds a bounded number of operations.
         assert!(
             plan.steps.len() >= 100_000 / 200,
@@ -51,7 +51,7 @@ fn a_chain_of_100_000_operations_needs_little_stack() {
 fn a_chain_of_2000_operations_compiles_to_few_sources() {
     let graph = chain(2000);
     let x = noise(&[3], 2);
-    let plan = compile(graph.clone()).expect("it compiles");
+    let plan = Plan::of(graph.clone()).expect("it compiles");
     let mut sources = plan.explain().sources().to_vec();
     sources.sort();
     sources.dedup();
@@ -76,7 +76,7 @@ fn a_thousand_readers_of_one_tensor_are_scheduled() {
         .map(|i| graph.add(x, i as f64).expect("a number"))
         .collect();
     graph.set_outputs(outputs);
-    let draft = draft(graph, &Policy::default()).expect("it lowers");
+    let draft = Draft::of(graph, &Policy::default()).expect("it lowers");
     assert!(
         (16..=400).contains(&draft.steps.len()),
         "{}",

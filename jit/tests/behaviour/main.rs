@@ -33,7 +33,7 @@ mod tiles;
 mod tuning;
 
 use common::{difference, kept};
-use ferrotrace_jit::{Graph, Plan, compile, run_eagerly};
+use ferrotrace_jit::{Graph, Plan, run_eagerly};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::Scalar;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn read(text: &str) -> Graph {
 }
 
 fn plan(text: &str) -> Arc<Plan> {
-    compile(read(text)).unwrap_or_else(|e| panic!("{e}"))
+    Plan::of(read(text)).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// How many kernels a graph becomes.
@@ -68,7 +68,7 @@ fn run(text: &str, arrays: &[Array], error: f64) -> Vec<Array> {
     let graph = read(text);
     let numbers = scalars(&graph);
     let want = run_eagerly(&graph, arrays, &numbers).unwrap_or_else(|e| panic!("eager: {e}"));
-    let plan = compile(graph).unwrap_or_else(|e| panic!("{e}"));
+    let plan = Plan::of(graph).unwrap_or_else(|e| panic!("{e}"));
     let got = plan
         .run(&mut kept(arrays), &numbers)
         .unwrap_or_else(|e| panic!("{e}"));

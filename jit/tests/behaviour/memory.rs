@@ -6,7 +6,7 @@ use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Pointer;
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{PlanInput, Step, compile, draft, run_eagerly, run_releasing};
+use ferrotrace_jit::{Draft, Plan, PlanInput, Step, run_eagerly, run_releasing};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::stats_scope;
 use std::collections::HashSet;
@@ -329,8 +329,8 @@ fn kernels_that_would_hold_twice_as_much_stay_apart() {
     });
     // Fusing saves one reading of the vector, 1 KiB; each product has 32 times as much at 32 rows, just allowed.
     let refused = |n: usize| {
-        let apart = draft(read(&two_sums(n)), &Policy::default()).expect("a draft");
-        let one = draft(read(&two_sums(n)), &willing).expect("a draft");
+        let apart = Draft::of(read(&two_sums(n)), &Policy::default()).expect("a draft");
+        let one = Draft::of(read(&two_sums(n)), &willing).expect("a draft");
         assert_eq!(one.steps.len(), 3);
         let why: Vec<Refusal> = apart.refusals.iter().map(|pair| pair.2).collect();
         let vetoed = why.contains(&Refusal::PeakMemory);
@@ -399,8 +399,8 @@ fn plans_hold_no_more_than_operations_one_by_one() {
     );
     let x = filled::<f32>(&[n, n], |i| (i * 7 % 13) as f32 / 64.0);
     let matrix = (4 * n * n) as u64;
-    let free = draft(read(&text), &unlimited()).expect("a draft");
-    let bound = draft(read(&text), &Policy::default()).expect("a draft");
+    let free = Draft::of(read(&text), &unlimited()).expect("a draft");
+    let bound = Draft::of(read(&text), &Policy::default()).expect("a draft");
     // A product, what is computed of it, and the first product: one by one two matrices and a row.
     assert_eq!(free.peak(&|_| false), 3 * matrix);
     let row = 4 * n as u64;
@@ -416,7 +416,7 @@ fn plans_that_hold_less_stay_fused() {
          %2: f32[512, 512] = add(%1, %0)
          %3: f32[512] = sum(%2) {dims: [1], keepdim: false}
          return %3";
-    let draft = draft(read(text), &Policy::default()).expect("a draft");
+    let draft = Draft::of(read(text), &Policy::default()).expect("a draft");
     assert_eq!((draft.steps.len(), draft.peak(&|_| false)), (1, 4 * 512));
 }
 
@@ -433,7 +433,7 @@ fn a_store_that_a_loop_repeats_is_not_in_place() {
     let graph = read(text);
     let (x, y) = (noise(&[40, 1], 1), noise(&[40, 52], 2));
     let want = run_eagerly(&graph, &[x.clone(), y.clone()], &[]).expect("it runs eagerly");
-    let plan = compile(graph).expect("it compiles");
+    let plan = Plan::of(graph).expect("it compiles");
     let mut inputs: Vec<PlanInput> = [&x, &y]
         .into_iter()
         .flat_map(|a| donated(copied(a)))
@@ -464,7 +464,7 @@ fn a_running_sum_of_products_is_stored() {
         x = d;
     }
     text.push_str(&format!("return %{x}"));
-    let draft = draft(read(&text), &Policy::default()).expect("it is planned");
+    let draft = Draft::of(read(&text), &Policy::default()).expect("it is planned");
     let calls = draft.steps.iter().filter(|step| step.call().is_some());
     assert_eq!((calls.count(), draft.steps.len()), (layers, 2 * layers));
     // The sum so far, its normalised form and the product.
@@ -514,7 +514,7 @@ fn kernels_and_peaks(text: &str, limits: &Policy) -> (usize, u64, u64) {
         .collect();
     let (result, stats) = stats_scope(|| run_eagerly(&graph, &arrays, &[]));
     result.expect("it runs");
-    let plan = draft(graph, limits).expect("a draft");
+    let plan = Draft::of(graph, limits).expect("a draft");
     let kernels = plan.steps.iter().filter(|step| step.kernel().is_some());
     (kernels.count(), plan.peak(&|_| false), stats.peak_bytes)
 }
@@ -694,7 +694,8 @@ fn solvers_stay_fused() {
 #[test]
 fn giving_fusions_up_takes_linear_work() {
     let nests = |blocks: usize| {
-        let (result, stats) = stats_scope(|| draft(read(&trees(blocks, 1)), &Policy::default()));
+        let (result, stats) =
+            stats_scope(|| Draft::of(read(&trees(blocks, 1)), &Policy::default()));
         result.expect("a draft");
         stats.nests as usize
     };

@@ -4,7 +4,7 @@ use super::{plan, run};
 use crate::common::{filled, kept, noise};
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{Step, compile_with};
+use ferrotrace_jit::{Plan, Step};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{stats_scope, with_threads};
 
@@ -155,7 +155,7 @@ fn bits_are_those_of_a_stored_operand() {
     );
     let bits = |limits: &Policy, threads: usize| {
         let graph = super::read(&text);
-        let plan = compile_with(graph, limits).expect("a plan");
+        let plan = Plan::by(graph, limits).expect("a plan");
         with_threads(threads, || {
             let out = plan.run(&mut kept(&data(m, k, n)), &[]).expect("it runs");
             out[0].buffer.as_slice::<f32>().to_vec()

@@ -2,7 +2,7 @@
 
 use super::{kernels, plan, read, run};
 use crate::common::{Rng, dense, filled, noise, values, window};
-use ferrotrace_jit::compile;
+use ferrotrace_jit::Plan;
 use ferrotrace_runtime::DType;
 use half::f16;
 
@@ -75,7 +75,7 @@ fn reductions_of_one_element_are_copies() {
         let x = dense::<f32>(&[5, 1], &[1.0, -2.0, f32::NAN, f32::INFINITY, 0.5]);
         run(&text, &[x], 0.0);
         assert!(
-            !compile(read(&text))
+            !Plan::of(read(&text))
                 .expect("it compiles")
                 .explain()
                 .sources()
@@ -424,7 +424,7 @@ fn long_sums_have_the_same_bits_each_time() {
 }
 
 fn same_bits_each_time(text: &str, x: &ferrotrace_kernels::Array) {
-    let plan = compile(read(text)).expect("it compiles");
+    let plan = Plan::of(read(text)).expect("it compiles");
     let once = || {
         values(
             &plan

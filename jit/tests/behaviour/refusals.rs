@@ -2,14 +2,14 @@
 
 use super::{kernels, plan, read, run};
 use crate::common::noise;
-use ferrotrace_jit::draft;
+use ferrotrace_jit::Draft;
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
 use ferrotrace_kernels::ValueId;
 
 /// Why two nodes are not one kernel, under these thresholds.
 fn why_not(text: &str, pair: (u32, u32), limits: &Policy) -> Option<Refusal> {
-    let draft = draft(read(text), limits).unwrap_or_else(|e| panic!("{e}"));
+    let draft = Draft::of(read(text), limits).unwrap_or_else(|e| panic!("{e}"));
     let pair = (ValueId(pair.0), ValueId(pair.1));
     let found = draft.refusals.iter().find(|r| (r.0, r.1) == pair);
     found.map(|r| r.2)
@@ -101,7 +101,7 @@ fn sums(n: usize) -> String {
 #[test]
 fn a_kernel_touches_a_bounded_number_of_buffers() {
     let buffers = |limits: &Policy| {
-        let draft = draft(read(&sums(300)), limits).unwrap_or_else(|e| panic!("{e}"));
+        let draft = Draft::of(read(&sums(300)), limits).unwrap_or_else(|e| panic!("{e}"));
         let all = draft
             .steps
             .iter()

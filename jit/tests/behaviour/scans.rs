@@ -4,7 +4,7 @@ use super::{kernels, plan, read, run};
 use crate::common::{Rng, difference};
 use crate::common::{dense, filled, kept, noise, values, window};
 use ferrotrace_jit::schedule::Refusal;
-use ferrotrace_jit::{PlanInput, Step, compile, run_eagerly};
+use ferrotrace_jit::{Plan, PlanInput, Step, run_eagerly};
 use ferrotrace_runtime::DType;
 
 fn scan(name: &str, shape: &[usize], strides: &[isize], dim: usize, exact: &str) -> String {
@@ -16,7 +16,7 @@ fn scan(name: &str, shape: &[usize], strides: &[isize], dim: usize, exact: &str)
 }
 
 fn calls(text: &str) -> usize {
-    let draft = ferrotrace_jit::draft(read(text), &Default::default()).expect("a draft");
+    let draft = ferrotrace_jit::Draft::of(read(text), &Default::default()).expect("a draft");
     let is_call = |s: &&Step| matches!(s, Step::Call(_));
     draft.steps.iter().filter(is_call).count()
 }
@@ -132,7 +132,7 @@ fn exact_scans_add_in_the_order_of_eager_mode() {
             let x = x.with_layout(layout);
             let graph = read(&text);
             let want = run_eagerly(&graph, std::slice::from_ref(&x), &[]).expect("eager");
-            let got = compile(graph)
+            let got = Plan::of(graph)
                 .expect("it compiles")
                 .run(&mut kept(&[x]), &[]);
             let bits = |a: &ferrotrace_kernels::Array| -> Vec<u32> {

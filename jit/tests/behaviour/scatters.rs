@@ -8,7 +8,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{ErrorKind, stats_scope};
 
 fn calls(text: &str) -> usize {
-    let draft = ferrotrace_jit::draft(read(text), &Default::default()).expect("a draft");
+    let draft = ferrotrace_jit::Draft::of(read(text), &Default::default()).expect("a draft");
     let is_call = |s: &&Step| matches!(s, Step::Call(_));
     draft.steps.iter().filter(is_call).count()
 }

@@ -3,14 +3,14 @@
 use super::{read, run};
 use crate::common::{copied, noise, values};
 use ferrotrace_jit::policy::Policy;
-use ferrotrace_jit::{Draft, PlanInput, Step, compile, draft};
+use ferrotrace_jit::{Draft, Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Stats, stats_scope};
 use std::collections::HashSet;
 use std::fmt::Write;
 
 fn drafted(text: &str) -> Draft {
-    draft(read(text), &Policy::default()).unwrap_or_else(|e| panic!("{e}"))
+    Draft::of(read(text), &Policy::default()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Different kernels of a draft, by their texts.
@@ -23,7 +23,7 @@ fn texts(draft: &Draft) -> usize {
 /// Results, checked against ready-made kernels, and counts of a run that may overwrite the first input or none.
 fn counted(text: &str, arrays: &[Array], donated: bool) -> (Vec<Array>, Stats) {
     let want = run(text, arrays, 1e-5);
-    let plan = compile(read(text)).unwrap_or_else(|e| panic!("{e}"));
+    let plan = Plan::of(read(text)).unwrap_or_else(|e| panic!("{e}"));
     let inputs = arrays.iter().enumerate();
     let mut inputs: Vec<PlanInput> = inputs
         .map(|(i, array)| PlanInput {

@@ -4,7 +4,7 @@ use super::{plan, read, scalars};
 use crate::common::{bits, difference, kept, noise};
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::tune::{
-    Change, Choice, Clock, DeviceClock, Effort, Outcome, Threshold, Trial, compile_measured,
+    Change, Choice, Clock, DeviceClock, Effort, Outcome, Threshold, Trial, plan_measured,
     remembered,
 };
 use ferrotrace_jit::{Draft, Graph, Plan, PlanInput, Precision, run_eagerly};
@@ -72,7 +72,7 @@ fn measured(graph: Graph, limits: &Policy, arrays: &[Array], clock: &dyn Clock) 
         clock,
         effort: Effort::default(),
     };
-    compile_measured(graph, limits, Some(&trial)).unwrap_or_else(|e| panic!("{e}"))
+    plan_measured(graph, limits, Some(&trial)).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[track_caller]
@@ -221,7 +221,7 @@ fn data_counts_and_results_are_left_alone() {
         clock: &DeviceClock,
         effort: Effort::default(),
     };
-    let (plan, stats) = stats_scope(|| compile_measured(graph, &fresh(), Some(&trial)));
+    let (plan, stats) = stats_scope(|| plan_measured(graph, &fresh(), Some(&trial)));
     let plan = plan.expect("compiles");
     assert_eq!(arrays.iter().map(bits).collect::<Vec<_>>(), before);
     assert!(stats.candidates_measured > 1, "{stats:?}");
@@ -307,7 +307,7 @@ fn exact_sums_are_left_as_they_are() {
 /// A plan of exactly these changes.
 fn changed(text: &str, changes: Vec<Change>) -> Arc<Plan> {
     let limits = Choice::of(changes).applied(&Policy::default());
-    ferrotrace_jit::compile_with(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
+    ferrotrace_jit::Plan::by(read(text), &limits).unwrap_or_else(|e| panic!("{e}"))
 }
 
 #[test]

@@ -3,10 +3,10 @@
 mod nearest;
 
 use crate::Tensor;
-use crate::backend::{Draft, Explanation, Graph, Launches, Policy, draft};
+use crate::backend::{Draft, Explanation, Graph, Launches, Policy};
 use crate::flush::collect::{Outcome, Stores, collect};
 use crate::flush::collected::Collected;
-use crate::flush::prepare;
+use crate::flush::planned;
 use crate::node::{NodeArc, NodeInput, State};
 use crate::tuning;
 use ferrotrace_kernels::Array;
@@ -56,7 +56,7 @@ fn explain_pending(pending: &[NodeArc]) -> Option<Explanation> {
 fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanation> {
     let form = collected.form(arrays.iter());
     let key = nearest::describe(&form, collected.hash);
-    let known = prepare::known(collected, arrays);
+    let known = planned::known(collected, arrays);
     if let Some(plan) = known.as_ref().and_then(|entry| entry.plan()) {
         return Some(plan.explain().with_key(key));
     }
@@ -64,7 +64,7 @@ fn explain_collected(collected: &Collected, arrays: &[Array]) -> Option<Explanat
         .graph(&collected.scalar_values(), &collected.lines())
         .ok()?;
     let policy = tuning::policy(&graph);
-    let draft = draft(graph, &policy).ok()?;
+    let draft = Draft::of(graph, &policy).ok()?;
     Some(Explanation::of(&draft).with_key(key))
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod collect;
 pub(crate) mod collected;
 pub(crate) mod limit;
-pub(crate) mod prepare;
+pub(crate) mod planned;
 mod store_rule;
 
 use crate::args::{TensorLike, borrowed};
@@ -12,7 +12,7 @@ use crate::form::{Lines, told};
 use crate::node::flight::Flight;
 use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
-use crate::plans::{OwnEntry, Prepared};
+use crate::plans::{OwnEntry, Planned};
 use crate::trace;
 use crate::{Tensor, mode};
 use collect::{Outcome, Stores, collect};
@@ -218,9 +218,9 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     let promise = Promise { nodes, flight };
     detach(&collected, &mut leaves);
     let scalars = collected.scalar_values();
-    let prepared = prepare::prepare(&collected, &leaves, &scalars, mode::current());
-    let lines = match &prepared {
-        Ok(Prepared::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
+    let planned = planned::plan(&collected, &leaves, &scalars, mode::current());
+    let lines = match &planned {
+        Ok(Planned::Plan(entry)) if entry.plan().is_some_and(Plan::fails) => collected.lines(),
         _ => Lines::new(),
     };
     // What the trace alone kept alive goes before anything runs.
@@ -230,9 +230,9 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
         .map(|(array, donated)| PlanInput { array, donated })
         .collect();
     let leaves = inputs.len();
-    match prepared {
-        Ok(prepared) => {
-            let (result, plan) = execute(prepared, inputs, &scalars);
+    match planned {
+        Ok(planned) => {
+            let (result, plan) = execute(planned, inputs, &scalars);
             let result = result.map_err(|error| told(error, leaves, &lines));
             promise.keep(result, &plan);
         }
@@ -241,24 +241,24 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     timer.stop(Activity::Flush, || (format!("{operations} operations"), 0));
 }
 
-/// Runs what was prepared.
+/// Runs what was planned.
 pub(crate) fn execute(
-    prepared: Prepared,
+    planned: Planned,
     mut inputs: Vec<PlanInput>,
     scalars: &[Scalar],
 ) -> (Result<Vec<Array>>, Weak<OwnEntry>) {
-    match prepared {
-        Prepared::Plan(entry) => {
+    match planned {
+        Planned::Plan(entry) => {
             let missing = || Error::internal("a plan was not compiled");
             let run = |plan: &Plan| plan.run(&mut inputs, scalars);
             let result = entry.plan().ok_or_else(missing).and_then(run);
             (result, Arc::downgrade(&entry))
         }
-        Prepared::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
-        Prepared::AtOnce(graph) => {
+        Planned::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
+        Planned::AtOnce(graph) => {
             let arrays = inputs.into_iter().map(|input| input.array).collect();
             (run_releasing(&graph, arrays, scalars), Weak::new())
         }
-        Prepared::Staged(stages, lines) => (stages.run(inputs, scalars, &lines), Weak::new()),
+        Planned::Staged(stages, lines) => (stages.run(inputs, scalars, &lines), Weak::new()),
     }
 }

@@ -8,7 +8,7 @@ use crate::flush::{execute, flush_nodes};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds, told};
 use crate::mode::Mode;
 use crate::node::{Draw, Facts, Node, NodeArc, NodeInput, Origin, Status};
-use crate::plans::{self, OwnEntry, Prepared};
+use crate::plans::{self, OwnEntry, Planned};
 use crate::trace::{self, Drawn, Recording};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
@@ -456,12 +456,12 @@ impl Replay {
             (inputs.iter().map(input).collect(), scalars.to_vec())
         };
         let lines = || Lines::from_slice(&self.lines);
-        let prepared = match self.plan.stages(mode) {
-            Some(stages) => Prepared::Staged(stages, lines()),
-            None => self.plan.prepare(mode, &example, &scalars, lines)?,
+        let planned = match self.plan.stages(mode) {
+            Some(stages) => Planned::Staged(stages, lines()),
+            None => self.plan.planned(mode, &example, &scalars, lines)?,
         };
         let leaves = inputs.len();
-        let (arrays, plan) = execute(prepared, inputs, &scalars);
+        let (arrays, plan) = execute(planned, inputs, &scalars);
         let arrays = arrays.map_err(|error| told(error, leaves, &self.lines));
         Ok((arrays?, plan))
     }

@@ -12,7 +12,7 @@ pub(crate) use positions::stages as stages_of;
 use crate::backend::{Graph, Plan, PlanInput, run_releasing};
 use crate::form::{Form, Lines};
 use crate::mode::Mode;
-use crate::tuning::{Example, compile};
+use crate::tuning::{self, Example};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Counter, Result, Scalar, Striped, count};
 use lru::LruCache;
@@ -139,7 +139,7 @@ pub fn clear_plans() {
 
 /// How a collection is run.
 #[derive(Debug)]
-pub(crate) enum Prepared {
+pub(crate) enum Planned {
     /// By a compiled plan.
     Plan(Arc<OwnEntry>),
     /// On ready-made kernels, while it compiles in the background.
@@ -185,7 +185,7 @@ impl Unplanned {
 impl PlanEntry {
     /// The plan, compiled at the first call, with `example` to choose by if it is measured; others that call meanwhile wait
     /// for it. An error is not kept.
-    pub fn compile(
+    pub fn make_plan(
         &self,
         example: Option<Example<'_>>,
         graph: impl FnOnce() -> Result<Graph>,
@@ -194,7 +194,7 @@ impl PlanEntry {
             count(Counter::PlanCacheHits, 1);
             return Ok(plan);
         }
-        let made = || compile(graph()?, example);
+        let made = || tuning::plan(graph()?, example);
         self.plan.get_or_try_init(made).map(|plan| &**plan)
     }
 
@@ -206,19 +206,19 @@ impl PlanEntry {
 
 impl OwnEntry {
     /// What to run in `mode`.
-    pub fn prepare(
+    pub fn planned(
         self: &Arc<OwnEntry>,
         mode: Mode,
         example: Example<'_>,
         scalars: &[Scalar],
         lines: impl FnOnce() -> Lines,
-    ) -> Result<Prepared> {
+    ) -> Result<Planned> {
         let graph = || self.form.graph(scalars, &lines());
         if mode != Mode::Tiered || self.plan().is_some() {
-            self.compile(Some(example), graph)?;
-            return Ok(Prepared::Plan(self.clone()));
+            self.make_plan(Some(example), graph)?;
+            return Ok(Planned::Plan(self.clone()));
         }
-        Ok(Prepared::Eagerly(Unplanned {
+        Ok(Planned::Eagerly(Unplanned {
             entry: self.0.clone(),
             graph: Arc::new(graph()?),
         }))

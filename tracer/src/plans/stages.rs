@@ -214,7 +214,7 @@ impl Part {
             run_releasing(&graph()?, arrays, &self.scalars)?
         } else {
             let entry = plans::entry(form.hash(), |other| *other == form, || form.clone());
-            let plan = entry.compile(None, graph)?;
+            let plan = entry.make_plan(None, graph)?;
             let (leaves, run) = (inputs.len(), plan.run(&mut inputs, &self.scalars));
             run.map_err(|error| told(error, leaves, &self.lines))?
         };

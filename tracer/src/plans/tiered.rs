@@ -56,7 +56,7 @@ fn work() {
         };
         // An error comes up again where the form is compiled in the foreground.
         let compiled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            entry.compile(None, || Ok(Graph::clone(&graph))).map(drop)
+            entry.make_plan(None, || Ok(Graph::clone(&graph))).map(drop)
         }));
         drop(compiled);
         QUEUE.lock().running.retain(|job| !Arc::ptr_eq(job, &entry));

@@ -9,7 +9,7 @@
 mod form;
 mod recording;
 
-use super::build::accesses;
+use super::compile::accesses;
 use super::run::Run;
 use super::{Draft, Plan, Step};
 use crate::body::Source;

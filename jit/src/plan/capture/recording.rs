@@ -4,7 +4,7 @@ use super::Part;
 use super::form::{EMPTY, Form, patched};
 use crate::body::{Number, Source};
 use crate::plan::Plan;
-use crate::plan::build::accesses;
+use crate::plan::compile::accesses;
 use crate::plan::run::Run;
 use ferrotrace_kernels::{Array, Operand, ValueId};
 use ferrotrace_runtime::{

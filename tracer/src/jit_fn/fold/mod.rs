@@ -8,7 +8,7 @@ mod choose;
 mod memory;
 
 use super::replay::{Replay, Slot, Source};
-use crate::backend::{Folded, PlanInput, draft, run_releasing};
+use crate::backend::{Draft, Folded, PlanInput, run_releasing};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::{plans, tuning};
 use choose::{Candidate, Trace};
@@ -95,7 +95,7 @@ impl Cone {
             run_releasing(&graph()?, leaves, &self.scalars)?
         } else {
             let entry = plans::entry(self.form.hash(), |f| *f == self.form, || self.form.clone());
-            let plan = entry.compile(None, graph)?;
+            let plan = entry.make_plan(None, graph)?;
             let input = |array| PlanInput {
                 array,
                 donated: false,
@@ -342,7 +342,7 @@ impl Rest {
         let lines: Vec<_> = self.nodes.iter().map(|&n| lines[n]).collect();
         let graph = self.form.graph(&numbers, &lines).ok()?;
         let policy = tuning::policy(&graph);
-        let peak = draft(graph, &policy).ok()?.peak(&|_| false);
+        let peak = Draft::of(graph, &policy).ok()?.peak(&|_| false);
         usize::try_from(peak).ok()
     }
 }

@@ -3,7 +3,7 @@
 use super::collected::Collected;
 use crate::backend::PlanInput;
 use crate::mode::Mode;
-use crate::plans::{self, PlanEntry, Prepared};
+use crate::plans::{self, PlanEntry, Planned};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Result, Scalar};
 use std::sync::Arc;
@@ -16,18 +16,18 @@ pub(crate) fn known(collected: &Collected, leaves: &[Array]) -> Option<Arc<PlanE
 }
 
 /// What to run for a collection whose leaves have this data, and may be overwritten or not, with these numbers.
-pub(crate) fn prepare(
+pub(crate) fn plan(
     collected: &Collected,
     leaves: &[(Array, bool)],
     scalars: &[Scalar],
     mode: Mode,
-) -> Result<Prepared> {
+) -> Result<Planned> {
     let arrays = || leaves.iter().map(|leaf| &leaf.0);
     if collected.only_assigns() {
         let graph = collected.form(arrays()).graph(scalars, &collected.lines());
-        return graph.map(Prepared::AtOnce);
+        return graph.map(Planned::AtOnce);
     }
-    let staged = |stages| Ok(Prepared::Staged(stages, collected.lines()));
+    let staged = |stages| Ok(Planned::Staged(stages, collected.lines()));
     let known = plans::find(collected.hash, |form| collected.has_form(form, arrays()));
     let entry = match known {
         Some(entry) => match entry.stages(mode) {
@@ -52,5 +52,5 @@ pub(crate) fn prepare(
         let inputs = leaves.iter().map(input).collect();
         (inputs, scalars.to_vec())
     };
-    entry.prepare(mode, &example, scalars, || collected.lines())
+    entry.planned(mode, &example, scalars, || collected.lines())
 }

@@ -1,0 +1,69 @@
+//! The passes from a recorded graph to a draft of its plan, in order, each with what checks its result.
+
+use super::bound::bounded;
+use super::{Draft, arrange, kernels, report, run};
+use crate::graph::Graph;
+use crate::lower::lower;
+use crate::policy::Policy;
+use crate::schedule::{Fusion, widen};
+use crate::simplify::simplify_for;
+use ferrotrace_runtime::{Activity, Config, FloatEnvironment, Result, Timer, next_plan, of_plan};
+
+impl Draft {
+    /// Plans a graph: every pass but the compiler.
+    ///
+    /// # Errors
+    /// A decomposition or lowering fails, or, under verification, an invariant between passes does not hold.
+    pub fn of(recorded: Graph, policy: &Policy) -> Result<Draft> {
+        let _environment = FloatEnvironment::standard();
+        let number = next_plan();
+        let draft = of_plan(number, || planned(recorded, policy))?;
+        Ok(Draft { number, ..draft })
+    }
+}
+
+/// All passes. Where the draft would hold more memory than the operations one by one, those after simplification run again
+/// with fusions given up.
+fn planned(recorded: Graph, policy: &Policy) -> Result<Draft> {
+    recorded.on_one_device()?;
+    let simplified = || simplify_for(&recorded, policy);
+    let graph = pass("simplify", simplified, Graph::verify)?;
+    let draft = scheduled(recorded, graph, policy)?;
+    bounded(draft, policy, scheduled)
+}
+
+/// The passes after simplification.
+fn scheduled(recorded: Graph, mut graph: Graph, policy: &Policy) -> Result<Draft> {
+    let lowered = || lower(&graph, policy);
+    let lowering = pass("lower", lowered, |it| it.verify(&graph))?;
+    let fused = || Ok(Fusion::of(&graph, &lowering, policy));
+    let fusion = pass("fuse", fused, Fusion::verify)?;
+    let joined = || fusion.with_products(&graph, &lowering).complete(&lowering);
+    let mut schedule = pass("templates", joined, |it| it.verify(&graph, &lowering))?;
+    widen(&mut graph, &lowering, &mut schedule);
+    report::loops(&lowering, &schedule);
+    let emitted = || kernels::steps(&graph, &lowering, &schedule, policy);
+    let steps = pass("emit", emitted, |it| kernels::verify(it))?;
+    let ordered = || {
+        Ok(arrange::draft(
+            recorded, graph, lowering, schedule, steps, policy,
+        ))
+    };
+    pass("order", ordered, run::verify)
+}
+
+/// Runs a pass, as a span within that of planning while somebody profiles (scheduler V-11, codegen B12.7: times by pass),
+/// and checks what it made where checks are on.
+fn pass<T>(
+    name: &'static str,
+    run: impl FnOnce() -> Result<T>,
+    verify: impl FnOnce(&T) -> Result<()>,
+) -> Result<T> {
+    let timer = Timer::start();
+    let made = run()?;
+    timer.stop(Activity::Planning, || (name.to_owned(), 0));
+    if Config::get().verify {
+        verify(&made)?;
+    }
+    Ok(made)
+}
