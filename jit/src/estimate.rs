@@ -5,7 +5,6 @@
 use crate::body::BodyOp;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::Call;
-use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::Sizes;
 pub use ferrotrace_kernels::{WEIGHTS, Weights};
@@ -125,17 +124,4 @@ pub fn of_call(graph: &Graph, call: &Call) -> u64 {
         operands: &operands,
         result: &node.shape,
     })
-}
-
-/// Operations of a step.
-pub fn of_step(draft: &Draft, step: &Step) -> u64 {
-    let call = step.call().map_or(0, |call| of_call(&draft.graph, call));
-    let kernel = step.kernel().map_or(0, |kernel| {
-        let before = kernel.before.iter().map(of_kernel).sum::<u64>();
-        of_kernel(&kernel.node)
-            .saturating_add(kernel.products)
-            .saturating_add(before)
-    });
-    let before = step.before().map_or(0, |b| of_kernel(&b.kernel.node));
-    call.saturating_add(kernel).saturating_add(before)
 }

@@ -4,11 +4,13 @@
 //! An expression is `constant + Σ coefficient · term`; a term is a variable, a product, a floor division, a modulo, a
 //! minimum or maximum, or a value loaded at run time. Equal expressions under the rules below have equal forms.
 
+mod apart;
 mod range;
 
 use smallvec::SmallVec;
 use std::fmt;
 
+pub(crate) use apart::are_apart;
 pub use range::{Range, Ranges};
 
 /// A loop variable or a symbolic size.

@@ -3,7 +3,6 @@
 use ferrotrace_kernels::{ArgMeta, Class, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Context, DType, Device, Error, ErrorKind, Layout, Result, Shape};
 use smallvec::SmallVec;
-use std::fmt;
 use std::panic::Location;
 
 /// How faithful compiled arithmetic is to operator-by-operator execution.
@@ -404,22 +403,6 @@ impl OpBuilder for Graph {
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
         let (shape, dtype) = op.infer(&self.metas(operands))?;
         Ok(self.append(NodeOp::Op(op), SmallVec::from_slice(operands), shape, dtype))
-    }
-}
-
-/// `%3: f32[2, 3] = mul(%1, $0=1.5)`, a line a node: the form that [`text`](crate::op::text) describes and reads.
-impl fmt::Display for Graph {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, node) in self.nodes.iter().enumerate() {
-            write!(f, "%{i}: ")?;
-            crate::text::write_node(f, self, node)?;
-            writeln!(f)?;
-        }
-        f.write_str("return")?;
-        for v in &self.outputs {
-            write!(f, " %{}", v.0)?;
-        }
-        writeln!(f)
     }
 }
 

@@ -21,9 +21,11 @@ pub mod nest;
 mod plan;
 pub mod policy;
 pub mod print;
+mod refusal;
 pub mod schedule;
 pub mod simplify;
 pub mod target;
+mod template;
 pub mod text;
 pub mod tune;
 

@@ -8,7 +8,7 @@ use std::fmt;
 
 /// Where an update stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum Destination {
     /// At positions that depend on values: an [`Index`](crate::body::BodyOp::Index) value (ir P3). The positions of two
     /// rows are never equal, those of two columns may be: columns are walked in order, on one thread.
     At(Value),
@@ -20,7 +20,7 @@ pub enum Target {
 #[derive(Clone, Debug)]
 pub struct Update {
     /// Where.
-    pub target: Target,
+    pub target: Destination,
     /// How the value joins what is there; it takes its place where this is none.
     pub combine: Option<BinaryOp>,
     /// The data before, in the node's shape.
@@ -55,16 +55,16 @@ impl Update {
     /// The value that says where, if one does.
     pub fn at(&self) -> Option<Value> {
         match self.target {
-            Target::At(value) => Some(value),
-            Target::Window(_) => None,
+            Destination::At(value) => Some(value),
+            Destination::Window(_) => None,
         }
     }
 
     /// The window that is written, if all of it is known beforehand.
     pub fn window(&self) -> Option<&Layout> {
         match &self.target {
-            Target::At(_) => None,
-            Target::Window(window) => Some(window),
+            Destination::At(_) => None,
+            Destination::Window(window) => Some(window),
         }
     }
 }
@@ -131,8 +131,8 @@ pub(crate) fn update_text(update: Option<&Update>) -> String {
     };
     let combine = update.combine.map_or("write", BinaryOp::name);
     match &update.target {
-        Target::At(at) => format!(" {combine} at v{at} of {base}"),
-        Target::Window(window) => {
+        Destination::At(at) => format!(" {combine} at v{at} of {base}"),
+        Destination::Window(window) => {
             let (offset, sizes, strides) = (window.offset(), window.shape(), window.strides());
             format!(" {combine} {offset} {sizes} {strides:?} of {base}")
         }

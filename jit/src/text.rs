@@ -19,6 +19,22 @@ use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape};
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
+/// The lines of the nodes, and what is returned.
+impl fmt::Display for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, node) in self.nodes().iter().enumerate() {
+            write!(f, "%{i}: ")?;
+            write_node(f, self, node)?;
+            writeln!(f)?;
+        }
+        f.write_str("return")?;
+        for v in self.outputs() {
+            write!(f, " %{}", v.0)?;
+        }
+        writeln!(f)
+    }
+}
+
 /// A node's line, without its number.
 pub(crate) fn write_node(f: &mut fmt::Formatter<'_>, graph: &Graph, node: &Node) -> fmt::Result {
     write!(f, "{}{} = ", node.dtype, node.shape)?;

@@ -19,17 +19,11 @@ const ORDERED: [&str; 2] = ["runtime", "tracer"];
 /// Modules that import each other in a circle. A module that has left its circle must be taken out of this list.
 const KNOWN_CYCLES: [(&str, &[&str]); 2] = [
     ("kernels", &["builder", "cpu", "cuda", "eager", "op", "ops"]),
-    (
-        "jit",
-        &[
-            "eager", "emit", "estimate", "explain", "graph", "lower", "native", "plan", "schedule",
-            "text", "tune",
-        ],
-    ),
+    ("jit", &["eager", "explain", "native", "plan"]),
 ];
 
 /// Folders of more files than [`MOST_FILES`], with how many. One that shrinks must be corrected here.
-const KNOWN_FOLDERS: [(&str, usize); 2] = [("jit/src/emit", 31), ("jit/tests/behaviour", 28)];
+const KNOWN_FOLDERS: [(&str, usize); 2] = [("jit/src/emit", 30), ("jit/tests/behaviour", 28)];
 
 /// Files longer than [`MOST_FILE_LINES`]: lists, an entry a line.
 const LISTS: [&str; 1] = ["tests/api_uses.rs"];

@@ -15,7 +15,6 @@ mod kernel;
 mod lanes;
 mod late;
 mod lockstep;
-mod merge;
 mod moments;
 mod outer;
 mod outline;
@@ -31,7 +30,6 @@ mod tile;
 mod totals;
 mod update;
 
-pub(crate) use update::are_apart;
 mod value;
 mod walk;
 
@@ -42,7 +40,6 @@ use ferrotrace_runtime::{Grid, KernelSource, Layout};
 
 pub(crate) use alike::Alike;
 pub use kernel::emit;
-pub(crate) use merge::merge_loops;
 
 /// What one pointer of a kernel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

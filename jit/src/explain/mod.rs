@@ -9,9 +9,9 @@ mod svg;
 
 use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
-use crate::plan::{Draft, GraphDecision, Meter};
+use crate::plan::{Draft, GraphDecision, Meter, Step};
+use crate::policy::Measured;
 use crate::schedule::{Refusal, Tiles};
-use crate::tune::Measured;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{DType, Label, Shape};
 use std::collections::BTreeSet;
@@ -202,6 +202,23 @@ fn commented(lines: &str) -> String {
     lines.lines().map(|line| format!("// {line}\n")).collect()
 }
 
+/// Operations of a step.
+fn operations(draft: &Draft, step: &Step) -> u64 {
+    let call = step
+        .call()
+        .map_or(0, |call| estimate::of_call(&draft.graph, call));
+    let kernel = step.kernel().map_or(0, |kernel| {
+        let before = kernel.before.iter().map(estimate::of_kernel).sum::<u64>();
+        estimate::of_kernel(&kernel.node)
+            .saturating_add(kernel.products)
+            .saturating_add(before)
+    });
+    let before = step
+        .before()
+        .map_or(0, |b| estimate::of_kernel(&b.kernel.node));
+    call.saturating_add(kernel).saturating_add(before)
+}
+
 /// At most so many operators are named.
 const NAMED: usize = 8;
 
@@ -233,7 +250,7 @@ impl Explanation {
         for (at, group, i) in placed {
             let step = &draft.steps[i];
             let traffic = groups::of_step(draft, step);
-            let operations = estimate::of_step(draft, step);
+            let operations = operations(draft, step);
             let mut measured = meter.and_then(|meter| meter.mean(at));
             let mut member = None;
             if group.len() > 1 {

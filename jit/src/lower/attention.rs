@@ -3,11 +3,11 @@
 
 use super::{Expansion, Realized, Site, loops};
 use crate::body::{Body, BodyOp, Source, Value};
-use crate::emit::cuda::attention as template;
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::nest::{LoopNest, flat_index};
 use crate::policy::Policy;
-use crate::schedule::Refusal;
+use crate::refusal::Refusal;
+use crate::template::attention as template;
 use ferrotrace_kernels::op::Reduce;
 use ferrotrace_kernels::{BinaryOp, Class, Op, Operand, ReduceKind, UnaryOp, ValueId, ops::view};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Scalar, Shape};
@@ -327,9 +327,8 @@ fn rows_below(graph: &Graph, scores: ValueId, product: ValueId, between: &[bool]
 }
 
 /// Whether a value that changes scores is computed with each of them: the causal mask is, what costs more or may fail is
-/// not.
-pub(super) fn is_light(graph: &Graph, realized: &Realized, id: ValueId) -> bool {
-    const MOST: usize = 24;
+/// not, nor are more than so many operations.
+pub(super) fn is_light(graph: &Graph, realized: &Realized, id: ValueId, most: usize) -> bool {
     let (mut pending, mut count) = (vec![id], 0);
     while let Some(id) = pending.pop() {
         if realized.is_stored(id) {
@@ -343,7 +342,7 @@ pub(super) fn is_light(graph: &Graph, realized: &Realized, id: ValueId) -> bool 
             Class::Pointwise | Class::Create | Class::View => op.entry().is_light(),
             _ => false,
         };
-        if !light || count > MOST {
+        if !light || count > most {
             return false;
         }
         pending.extend(node.args.iter().filter_map(value));

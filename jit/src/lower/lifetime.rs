@@ -5,9 +5,6 @@ use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::ValueId;
 use smallvec::SmallVec;
 
-/// Values looked at behind one.
-const LOOKED_AT: usize = 32;
-
 /// The last user of every value.
 pub(super) struct LastUse(Vec<u32>);
 
@@ -33,11 +30,17 @@ impl LastUse {
 
     /// Whether storing a value would let more than one other result go, each at least half as large: computing it again
     /// for later users would keep them all. Inputs alone, which often cannot go, do not count. `realized` says what is
-    /// stored of what comes before.
-    pub fn frees_several(&self, graph: &Graph, realized: &Realized, id: ValueId) -> bool {
+    /// stored of what comes before, of which at most so many values are looked at.
+    pub fn frees_several(
+        &self,
+        graph: &Graph,
+        realized: &Realized,
+        id: ValueId,
+        most: usize,
+    ) -> bool {
         let bytes = |v: ValueId| graph.node(v).shape.numel() * graph.node(v).dtype.size();
         let least = bytes(id) / 2;
-        let mut seen: SmallVec<[ValueId; LOOKED_AT]> = SmallVec::from_slice(&[id]);
+        let mut seen: SmallVec<[ValueId; 32]> = SmallVec::from_slice(&[id]);
         let mut freed: SmallVec<[ValueId; 4]> = SmallVec::new();
         let mut next = 0;
         while let Some(&value) = seen.get(next) {
@@ -50,7 +53,7 @@ impl LastUse {
                 let large = bytes(operand) > 0 && bytes(operand) >= least;
                 match realized.is_stored(operand) {
                     true if large && !freed.contains(&operand) => freed.push(operand),
-                    false if seen.len() < LOOKED_AT && !seen.contains(&operand) => {
+                    false if seen.len() < most && !seen.contains(&operand) => {
                         seen.push(operand);
                     }
                     _ => {}

@@ -18,7 +18,7 @@ use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
 use crate::policy::Policy;
-use crate::schedule::Refusal;
+use crate::refusal::Refusal;
 use expand::Expansion;
 pub(crate) use expand::PROVED;
 use ferrotrace_kernels::op::Scan;
@@ -96,6 +96,7 @@ pub struct Lowering {
 /// # Errors
 /// An internal error where an operator has no lowering.
 pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
+    let splits = policy.thresholds.splits;
     let mut realized = realize(graph, policy);
     let kept = layout::kept(graph);
     let flexible = layout::flexible(graph, &realized, &kept);
@@ -142,7 +143,7 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
                 sites.truncate(known);
                 realized.set_stored(source);
                 let apart = lower_node(graph, &realized, source, None, &mut sites)?;
-                steps.push(Lowered::Nest(Box::new(split::split_loops(apart))));
+                steps.push(Lowered::Nest(Box::new(split::split_loops(apart, splits))));
                 nest = lower_node(graph, &realized, id, None, &mut sites)?;
             }
             let order = || match output[i] {
@@ -156,7 +157,7 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
                 nest = lower_node(graph, &realized, id, Some(&order), &mut sites)?;
                 realized.set_order(id, order);
             }
-            steps.push(Lowered::Nest(Box::new(split::split_loops(nest))));
+            steps.push(Lowered::Nest(Box::new(split::split_loops(nest, splits))));
         }
     }
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");

@@ -10,7 +10,7 @@ use crate::bisect::may_fuse;
 use crate::body::Source;
 use crate::graph::{Graph, Node, NodeOp};
 use crate::policy::Policy;
-use crate::schedule::Refusal;
+use crate::refusal::Refusal;
 use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::{Class, Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::Layout;
@@ -141,7 +141,13 @@ impl Realized {
 
     /// A node of attention: it has no memory but the result, whose operands have; and what changes scores, if it is not
     /// computed with each of them. Other nodes: `false`, and nothing done.
-    fn place_attention(&mut self, graph: &Graph, costs: &mut [Cost], id: ValueId) -> bool {
+    fn place_attention(
+        &mut self,
+        graph: &Graph,
+        policy: &Policy,
+        costs: &mut [Cost],
+        id: ValueId,
+    ) -> bool {
         if let Some(found) = self.attention(id).copied() {
             self.call[id.0 as usize] = true;
             for operand in found.operands {
@@ -159,7 +165,7 @@ impl Realized {
             let product = graph.node(id).is(Op::is_matmul);
             if !product
                 && !self.is_inside_attention(operand)
-                && !attention::is_light(graph, self, operand)
+                && !attention::is_light(graph, self, operand, policy.thresholds.score_ops)
             {
                 need_memory(graph, self, costs, operand);
             }
@@ -235,7 +241,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         output[v.0 as usize] = true;
     }
     let nested = match assigns {
-        true => update::nested(graph, &users),
+        true => update::nested(graph, &users, policy.thresholds.update_values),
         false => Vec::new(),
     };
     let mut costs = vec![Cost::default(); n];
@@ -246,7 +252,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             store(&mut realized, &mut costs, id);
             continue;
         };
-        if realized.place_attention(graph, &mut costs, id) {
+        if realized.place_attention(graph, policy, &mut costs, id) {
             continue;
         }
         let scatters = op.class() == Class::Scatter;
@@ -269,12 +275,19 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         let assigned =
             op.as_slice_assign().is_some() && assigns && !nested.get(i).is_some_and(|&n| n);
         if assigned
-            && let Some(write) = update::written(graph, id)
+            && let Some(write) = update::written(graph, id, policy.thresholds.update_values)
             && !update::is_read_through(graph, &realized, &readers, id, &write)
         {
             need_memory(graph, &mut realized, &mut costs, write.base);
             let at = (id, write.base);
-            for kept in update::kept_before(graph, &realized, &readers, &lasts, at) {
+            for kept in update::kept_before(
+                graph,
+                &realized,
+                &readers,
+                &lasts,
+                at,
+                policy.thresholds.update_values,
+            ) {
                 store(&mut realized, &mut costs, kept);
             }
             realized.writes.insert(id, write);
@@ -387,7 +400,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 || cost.ops > policy.thresholds.reuse_ops
                 || cost.heavy)
             && (cost.reads > 0 || cost.heavy);
-        let frees = || lasts.frees_several(graph, &realized, id);
+        let frees = || lasts.frees_several(graph, &realized, id, policy.thresholds.freed_values);
         let costly = reused
             || (users[i] > 1 && cost.reads > 1 && !op.is_view() && frees())
             || cost.reads > policy.thresholds.reads

@@ -6,7 +6,7 @@ use super::{Realized, Site};
 use crate::body::BodyOp;
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp, Precision};
-use crate::nest::{LoopNest, Target, Update};
+use crate::nest::{Destination, LoopNest, Update};
 use crate::policy::Policy;
 use ferrotrace_kernels::op::{IndexPut, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, Operand, ScatterMode, ValueId};
@@ -195,7 +195,7 @@ pub(super) fn lower_scatter(
         result,
         place: Expr::default(),
         update: Some(Update {
-            target: Target::At(at),
+            target: Destination::At(at),
             combine,
             base,
         }),

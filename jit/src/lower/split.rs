@@ -2,14 +2,11 @@
 
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
-use crate::nest::{LoopNest, Target, Update};
+use crate::nest::{Destination, LoopNest, Update};
 
-/// Most splits of one nest.
-const MOST: usize = 8;
-
-/// Splits loops of the nest while an index holds a division or modulo that one split removes.
-pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
-    for _ in 0..MOST {
+/// Splits loops of the nest while an index holds a division or modulo that one split removes, at most so many times.
+pub(super) fn split_loops(mut nest: LoopNest, most: usize) -> LoopNest {
+    for _ in 0..most {
         let Some((var, by)) = find_split(&nest.body, &nest.extents()) else {
             break;
         };
@@ -45,7 +42,7 @@ pub(super) fn split_loops(mut nest: LoopNest) -> LoopNest {
         nest.place = nest.place.substitute(&of, extents.as_slice());
         nest.result = roots[0];
         if let (Some(update), Some(_)) = (&mut nest.update, at) {
-            update.target = Target::At(roots[1]);
+            update.target = Destination::At(roots[1]);
         }
     }
     nest

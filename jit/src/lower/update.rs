@@ -7,15 +7,12 @@ use super::{Realized, Site, loops};
 use crate::body::BodyOp;
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp, Precision};
-use crate::nest::{LoopNest, Target, Update};
+use crate::nest::{Destination, LoopNest, Update};
 use ferrotrace_kernels::op::SliceAssign;
 use ferrotrace_kernels::ops::view;
 use ferrotrace_kernels::{Class, Op, Operand, ValueId};
 use ferrotrace_runtime::{Error, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
-
-/// Values looked at for what still reads a tensor that is written to.
-const LOOKED_AT: usize = 64;
 
 /// What an assignment writes, and where.
 #[derive(Clone, Debug)]
@@ -48,15 +45,20 @@ fn assignment(graph: &Graph, id: ValueId) -> Option<(&SliceAssign, ValueId, Valu
     }
 }
 
-/// The elements of `x` that a chain of views of it shows, in a layout of `x`.
-fn shown(graph: &Graph, x: ValueId, mut part: ValueId, layout: &Layout) -> Option<Layout> {
+/// The elements of `x` that a chain of at most so many views of it shows, in a layout of `x`.
+fn shown(
+    graph: &Graph,
+    (x, mut part): (ValueId, ValueId),
+    layout: &Layout,
+    most: usize,
+) -> Option<Layout> {
     let mut chain: SmallVec<[ValueId; 4]> = SmallVec::new();
     while part != x {
         let node = graph.node(part);
         let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
             return None;
         };
-        if !op.is_view() || chain.len() == LOOKED_AT {
+        if !op.is_view() || chain.len() == most {
             return None;
         }
         chain.push(part);
@@ -75,8 +77,9 @@ fn shown(graph: &Graph, x: ValueId, mut part: ValueId, layout: &Layout) -> Optio
 }
 
 /// What the assignment writes, if it has any elements. A slice of several dimensions is an assignment to a slice of the
-/// tensor that the result is assigned to: of such, only what the innermost writes is written.
-pub(super) fn written(graph: &Graph, id: ValueId) -> Option<Write> {
+/// tensor that the result is assigned to: of such, only what the innermost writes is written. Chains of
+/// more than so many views are not looked through.
+pub(super) fn written(graph: &Graph, id: ValueId, most: usize) -> Option<Write> {
     let (op, base, mut source) = assignment(graph, id)?;
     let node = graph.node(id);
     let whole = Layout::contiguous(node.shape.clone());
@@ -88,7 +91,7 @@ pub(super) fn written(graph: &Graph, id: ValueId) -> Option<Write> {
     while let Some((op, part, inner)) = assignment(graph, source) {
         let same = graph.node(source).dtype == node.dtype
             && graph.node(source).shape == *write.window.shape()
-            && shown(graph, base, part, &whole).as_ref() == Some(&write.window);
+            && shown(graph, (base, part), &whole, most).as_ref() == Some(&write.window);
         if !same {
             break;
         }
@@ -102,8 +105,9 @@ pub(super) fn written(graph: &Graph, id: ValueId) -> Option<Write> {
     (write.window.numel() > 0).then_some(write)
 }
 
-/// Assignments, by their numbers, that are nowhere used but as the source of the one around them.
-pub(super) fn nested(graph: &Graph, users: &[u32]) -> Vec<bool> {
+/// Assignments, by their numbers, that are nowhere used but as the source of the one around them, through at most so many
+/// views.
+pub(super) fn nested(graph: &Graph, users: &[u32], most: usize) -> Vec<bool> {
     let mut nested = Vec::new();
     for i in 0..graph.nodes().len() {
         let outer = ValueId(i as u32);
@@ -111,7 +115,7 @@ pub(super) fn nested(graph: &Graph, users: &[u32]) -> Vec<bool> {
             continue;
         };
         if users[source.0 as usize] == 1
-            && written(graph, outer).is_some_and(|write| write.holder != outer)
+            && written(graph, outer, most).is_some_and(|write| write.holder != outer)
         {
             nested.resize(graph.nodes().len(), false);
             nested[source.0 as usize] = true;
@@ -158,13 +162,15 @@ pub(super) fn is_read_through(
 }
 
 /// Values computed where they are used, of what a tensor is before it is written to, that are used afterwards too: a
-/// tensor that they keep alive would have to be copied. None if they are not much smaller than it.
+/// tensor that they keep alive would have to be copied. None if they are not much smaller than it, or
+/// more than so many values are to be looked at.
 pub(super) fn kept_before(
     graph: &Graph,
     realized: &Realized,
     readers: &[SmallVec<[u32; 2]>],
     lasts: &LastUse,
     (id, base): (ValueId, ValueId),
+    most: usize,
 ) -> SmallVec<[ValueId; 4]> {
     let mut kept: SmallVec<[ValueId; 4]> = SmallVec::new();
     let mut root = base;
@@ -187,7 +193,7 @@ pub(super) fn kept_before(
                 elements = elements.saturating_add(graph.node(v).shape.numel());
                 kept.push(v);
             }
-            if seen.len() == LOOKED_AT {
+            if seen.len() == most {
                 return SmallVec::new();
             }
             seen.push(user);
@@ -244,7 +250,7 @@ pub(super) fn lower_write(
         result,
         place: place.recombine(),
         update: Some(Update {
-            target: Target::Window(write.window.clone()),
+            target: Destination::Window(write.window.clone()),
             combine: None,
             base,
         }),
@@ -271,7 +277,7 @@ pub(super) fn reads_across(nest: &LoopNest, elements: usize) -> bool {
                 ..
             } if from == source => {
                 *index != nest.place
-                    && !crate::emit::are_apart(index, &nest.place, layout, &extents)
+                    && !crate::expr::are_apart(index, &nest.place, layout, &extents)
             }
             _ => false,
         })

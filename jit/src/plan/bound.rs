@@ -1,5 +1,5 @@
 //! A plan holds hardly more memory at once than the recorded operations one by one would: at most one part in
-//! [`Thresholds::held_share`] more, or [`Thresholds::held_least`] bytes (scheduler B-19).
+//! `Thresholds::held_share` more, or `Thresholds::held_least` bytes (scheduler B-19).
 
 use super::Draft;
 use super::cuts::give_up;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 
 /// The draft itself if it holds no more than the operations one by one allow. Else fusions are given up, those that have
-/// to do with what is held where it is too much, and it is made again, in at most [`Thresholds::held_rounds`] rounds; the one
+/// to do with what is held where it is too much, and it is made again, in at most `Thresholds::held_rounds` rounds; the one
 /// of least memory is kept. Each round takes time linear in the operations.
 pub(super) fn bounded(draft: Draft, policy: &Policy, pass: Pass) -> Result<Draft> {
     let one_by_one = OneByOne::of(&draft.recorded);

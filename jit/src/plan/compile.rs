@@ -7,7 +7,7 @@ use super::{Captures, Draft, Meter, Plan, Step};
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::lower::{Call, CallArg, Piece};
-use crate::tune::Measured;
+use crate::policy::Measured;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::op::Pad;
 use ferrotrace_runtime::{

@@ -3,10 +3,12 @@
 
 mod choice;
 mod given_up;
+mod measured;
 mod thresholds;
 
 pub use choice::{Change, Choice, NoChange, Threshold};
 pub use given_up::GivenUp;
+pub use measured::{Measured, Outcome, Row};
 pub use thresholds::Thresholds;
 
 use crate::target::Target;
@@ -34,7 +36,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// That of a device, with the standard bounds.
+    /// The policy of a device, with the standard bounds.
     pub fn of(device: &Device) -> Policy {
         Policy {
             target: Target::of(device).clone(),
@@ -43,7 +45,7 @@ impl Policy {
     }
 }
 
-/// That of the CPU, with these bounds.
+/// The policy of the CPU, with these bounds.
 impl From<Thresholds> for Policy {
     fn from(thresholds: Thresholds) -> Policy {
         Policy {
@@ -53,7 +55,7 @@ impl From<Thresholds> for Policy {
     }
 }
 
-/// That of a target, with the standard bounds.
+/// The policy of a target, with the standard bounds.
 impl From<Target> for Policy {
     fn from(target: Target) -> Policy {
         Policy {

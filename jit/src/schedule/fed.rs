@@ -4,12 +4,12 @@
 //! A product of few rows reads its right operand once, so that computing it there saves writing and reading it, whatever
 //! it is computed of: the time of all bytes decides. Other templates take operands as they lie in memory.
 
-use super::generated::{behind, library_time, stream_time};
+use super::generated::behind;
 use super::prologue::matrix_of;
-use super::{FusedNode, Fusion, Product, Prologue, Refusal, Store, Tiles};
+use super::tiles::{library_time, stream_time};
+use super::{FusedNode, Fusion, Product, Prologue, Refusal, Sides, Store, Tiles};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source};
-use crate::emit::cuda::product::Sides;
 use crate::graph::{Graph, Precision};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
@@ -76,14 +76,11 @@ impl Fusion<'_> {
                 continue;
             }
             let operand = self.operand(lowering, &kernel, product);
-            let apart = self.product_kept_apart(product, &kernel);
-            let found = match (apart, Sides::of(graph, call)) {
-                _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
-                    Err(Refusal::Barrier)
-                }
-                (Some(why), _) => Err(why),
-                (None, None) => Err(Refusal::NoTemplate),
-                (None, Some(sides)) => {
+            let joins = self.may_join(product, producer, &kernel);
+            let found = match (joins, Sides::of(graph, call)) {
+                (Err(why), _) => Err(why),
+                (Ok(()), None) => Err(Refusal::NoTemplate),
+                (Ok(()), Some(sides)) => {
                     operand.and_then(|at| self.before_generated(&kernel, &sides, at))
                 }
             };

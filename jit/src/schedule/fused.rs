@@ -2,11 +2,11 @@
 
 use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
-use super::generated::Tiles;
+use super::tiles::Tiles;
 use super::{Epilogue, Mismatch, Moment, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
-use crate::nest::{LoopNest, Target, Update, flat_index, update_text};
+use crate::nest::{Destination, LoopNest, Update, flat_index, update_text};
 use crate::policy::Policy;
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
@@ -60,11 +60,11 @@ pub(crate) fn moved(
     for store in stores {
         let value = next(store.value);
         let update = store.update.clone().map(|u| match u.target {
-            Target::At(at) => Update {
-                target: Target::At(next(at)),
+            Destination::At(at) => Update {
+                target: Destination::At(next(at)),
                 ..u
             },
-            Target::Window(_) => u,
+            Destination::Window(_) => u,
         });
         all.push(Store {
             value,

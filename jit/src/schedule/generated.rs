@@ -5,99 +5,16 @@
 //! product again in a kernel of its own.
 
 use super::template::walking;
-use super::{FusedNode, Fusion, Product, Refusal, Store, moved, roots};
+use super::tiles::worthwhile;
+use super::{FusedNode, Fusion, Product, Refusal, Sides, Store, Tiles, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
-use crate::emit::cuda::product::{Sides, shared_bytes};
 use crate::expr::{Expr, Var};
 use crate::graph::{Graph, Precision};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
-use crate::policy::Policy;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::NodeIndex;
-
-/// How a generated product is cut into tiles.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tiles {
-    /// Rows of a tile.
-    pub rows: usize,
-    /// Columns of a tile.
-    pub columns: usize,
-    /// What multiplies.
-    pub by: Units,
-}
-
-/// What multiplies the tiles of a generated product.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Units {
-    /// Warps, from panels in shared memory.
-    Warps,
-    /// Groups of warps together, which Hopper has.
-    Groups,
-    /// Warps, of few rows, from memory: so many blocks share what is summed over.
-    Streams {
-        /// Blocks of a cluster.
-        blocks: usize,
-    },
-}
-
-impl Tiles {
-    /// The tiles with which a product takes least time, and that time in bytes moved; `None` where there are none.
-    pub fn of(sides: &Sides, policy: &Policy) -> Option<(Tiles, u64)> {
-        let widths: &[usize] = match policy.target.capability {
-            80..90 => &[128],
-            90 => &[256, 128],
-            // Newer devices have no such groups, and other matrix units.
-            91.. => &[128],
-            _ => &[],
-        };
-        let groups = policy.target.capability == 90;
-        let by = if groups { Units::Groups } else { Units::Warps };
-        let deficit = policy.thresholds.product_deficit[usize::from(!groups)];
-        let [m, n, k] = sides.sizes;
-        let time = |columns: usize| {
-            let tiles = sides.count() * m.div_ceil(128) * n.div_ceil(columns);
-            let turns = tiles.div_ceil(policy.target.multiprocessors.max(1)) as u64;
-            let multiply = turn(policy, columns, k) * (100 + deficit) / 100;
-            // What follows a tile is done while the next is computed.
-            turns * multiply.max(policy.thresholds.product_follow * columns as u64)
-        };
-        let all = widths.iter().map(|&columns| {
-            let rows = 128;
-            (Tiles { rows, columns, by }, time(columns))
-        });
-        all.min_by_key(|(_, time)| *time)
-    }
-
-    /// The tiles of a product of few rows, which is as fast as its right matrix is read.
-    pub fn streams(sides: &Sides, policy: &Policy) -> Option<Tiles> {
-        let [m, n, k] = sides.sizes;
-        let few = policy.target.capability >= 80
-            && m <= policy.thresholds.stream_rows
-            && sides.batch.is_empty();
-        let rows = if m > 16 { 32 } else { 16 };
-        let (columns, all) = (n.div_ceil(64), m.div_ceil(rows) * n.div_ceil(64));
-        // Blocks of a cluster have each other's sums: as many as run at once, two on every multiprocessor, and have 64 terms
-        // for every warp.
-        let mut blocks = 1;
-        let most = if policy.target.capability >= 90 { 8 } else { 1 };
-        while blocks < most
-            && all * blocks <= policy.target.multiprocessors
-            && k >= 2 * blocks * 8 * 32
-        {
-            blocks *= 2;
-        }
-        let tiles = Tiles {
-            rows,
-            columns: 64,
-            by: Units::Streams { blocks },
-        };
-        let fits = shared_bytes(tiles) <= policy.target.shared_memory && columns < 1 << 24;
-        // Rows of the left matrix are dense, as chunks are terms.
-        (few && fits && sides.sides[0].inner).then_some(tiles)
-    }
-}
 
 impl Fusion<'_> {
     /// Joins products with the first kernel behind each that one generated kernel can compute with it.
@@ -112,7 +29,7 @@ impl Fusion<'_> {
             let Some(sides) = Sides::of(graph, of) else {
                 continue;
             };
-            let tiles = tiles(&sides, self.policy);
+            let tiles = worthwhile(&sides, self.policy);
             self.take_behind(graph, lowering, call, product, tiles);
         }
     }
@@ -133,12 +50,11 @@ impl Fusion<'_> {
                 continue;
             };
             let first = kernel.stores[0].node;
-            let apart = self.apart.contains(&product.node) || self.is_apart(reader);
-            let fused = match self.product_kept_apart(product, kernel) {
-                _ if apart || lowering.pieces.contains_key(&product.node) => Err(Refusal::Barrier),
-                Some(why) => Err(why),
-                _ if self.is_between(at, reader) => Err(Refusal::NodeBetween),
-                None => tiles
+            let fused = match self.may_join(product, reader, kernel) {
+                _ if lowering.pieces.contains_key(&product.node) => Err(Refusal::Barrier),
+                Err(why) => Err(why),
+                Ok(()) if self.is_between(at, reader) => Err(Refusal::NodeBetween),
+                Ok(()) => tiles
                     .and_then(|tiles| behind(graph, kernel, product, tiles))
                     .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
             };
@@ -230,53 +146,4 @@ fn round_product(fused: &mut FusedNode, product: Value, dtype: DType) -> Value {
     fused.stores = moved(&fused.stores, copies, &Expr::clone);
     fused.body = body;
     rounded
-}
-
-/// The time in which every multiprocessor multiplies a tile of so many columns, in bytes moved.
-fn turn(policy: &Policy, columns: usize, k: usize) -> u64 {
-    let operations = 2 * (policy.target.multiprocessors * 128 * columns) as u64 * k as u64;
-    operations / policy.thresholds.product_work
-}
-
-/// The time of a product of few rows, in bytes moved, of operands of which so many bytes are read: each block reads its
-/// part of the left one again, of the second cache.
-pub(super) fn stream_time(sides: &Sides, read: [u64; 2], policy: &Policy) -> u64 {
-    let [m, n, k] = sides.sizes;
-    let again = (n.div_ceil(64) as u64).div_ceil(policy.thresholds.stream_cached);
-    let bytes = read[1] + read[0] * again + 2 * (m * n) as u64;
-    let compute = policy.thresholds.stream_element * (k * n) as u64;
-    policy.thresholds.product_launch
-        + compute.max(bytes * (100 + policy.thresholds.stream_deficit) / 100)
-}
-
-/// The time of the library for the same: as long as it takes to read the operands, or to multiply.
-pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
-    let [m, n, k] = sides.sizes;
-    let multiply = 2 * (m * n) as u64 * k as u64 / policy.thresholds.product_work;
-    let bytes = 2 * (m * k + k * n + m * n) as u64;
-    policy.thresholds.product_launch + bytes.max(multiply)
-}
-
-/// The tiles of a product, if one kernel with what follows is faster than two.
-fn tiles(sides: &Sides, policy: &Policy) -> Result<Tiles, Refusal> {
-    let [m, n, k] = sides.sizes;
-    if let Some(tiles) = Tiles::streams(sides, policy) {
-        let behind = policy.thresholds.product_launch + 2 * (m * n) as u64;
-        let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy);
-        if time < library_time(sides, policy) + behind {
-            return Ok(tiles);
-        }
-    }
-    let (tiles, time) = Tiles::of(sides, policy).ok_or(Refusal::NoPanels)?;
-    if m.min(n).min(k) < policy.thresholds.product_least {
-        return Err(Refusal::NotWorthwhile);
-    }
-    let results = (sides.count() * m * n) as u64;
-    let alone = (2 * results * k as u64 / policy.thresholds.product_work).max(turn(policy, 128, k));
-    // The kernel behind it is launched, and reads the product.
-    let behind = policy.thresholds.product_launch + 2 * results;
-    match time < alone + behind {
-        true => Ok(tiles),
-        false => Err(Refusal::NotWorthwhile),
-    }
 }

@@ -9,11 +9,13 @@ mod fed;
 mod fused;
 mod generated;
 mod given_up;
+mod merge;
 mod moments;
 mod opaque;
 mod prologue;
-mod refusal;
+mod sides;
 mod template;
+mod tiles;
 mod verify;
 mod veto;
 mod widen;
@@ -32,15 +34,17 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
+pub use crate::refusal::{Mismatch, Refusal};
 use access::Access;
 pub(crate) use access::bytes_read;
 pub use epilogue::Epilogue;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
-pub use generated::{Tiles, Units};
+pub(crate) use merge::merge_loops;
 pub use moments::Moment;
 pub use prologue::Prologue;
-pub use refusal::{Mismatch, Refusal};
+pub use sides::{Side, Sides};
+pub use tiles::{Tiles, Units};
 pub(crate) use widen::widen;
 
 /// One step of a schedule.
@@ -429,6 +433,20 @@ impl<'a> Fusion<'a> {
             .given_up
             .separates(&[product.node], &given_up::nodes(kernel));
         given_up.then_some(Refusal::HoldsMore)
+    }
+
+    /// Whether a product and the kernel of a node before or behind it may be one step, as far as barriers, measuring and
+    /// what is given up for memory say.
+    fn may_join(
+        &self,
+        product: Product,
+        node: NodeIndex,
+        kernel: &FusedNode,
+    ) -> Result<(), Refusal> {
+        if self.apart.contains(&product.node) || self.is_apart(node) {
+            return Err(Refusal::Barrier);
+        }
+        self.product_kept_apart(product, kernel).map_or(Ok(()), Err)
     }
 
     /// Whether a barrier follows what a node stores (scheduler L-08).

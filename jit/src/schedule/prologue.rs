@@ -4,10 +4,9 @@
 //! A panel of columns of the product needs the same columns of the right operand, one of rows the same rows of the left.
 //! It pays where each is computed once and the operand's traffic weighs: where the product's other side is short.
 
-use super::{FusedNode, Fusion, Product, Refusal, access};
+use super::{FusedNode, Fusion, Product, Refusal, access, merge_loops};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Source};
-use crate::emit::merge_loops;
 use crate::expr::Var;
 use crate::graph::Graph;
 use crate::lower::{CallArg, Lowered, Lowering};
@@ -47,13 +46,10 @@ impl Fusion<'_> {
                 continue;
             };
             let first = kernel.stores[0].node;
-            let found = match self.product_kept_apart(product, kernel) {
+            let found = match self.may_join(product, producer, kernel) {
                 _ if fed => Err(Refusal::TakenUp),
-                _ if self.apart.contains(&product.node) || self.is_apart(producer) => {
-                    Err(Refusal::Barrier)
-                }
-                Some(why) => Err(why),
-                None => self.before_product(graph, lowering, kernel, product),
+                Err(why) => Err(why),
+                Ok(()) => self.before_product(graph, lowering, kernel, product),
             };
             match found.and_then(|p| may_fuse().then_some(p).ok_or(Refusal::Limit)) {
                 Ok(prologue) => {

@@ -5,10 +5,9 @@
 //! is tried when pointwise nodes have been fused with each other.
 
 use super::access::difference;
-use super::{FusedNode, Fusion, Mismatch, Product, Refusal};
+use super::{FusedNode, Fusion, Mismatch, Product, Refusal, merge_loops};
 use crate::bisect::may_fuse;
 use crate::body::{BodyOp, Source};
-use crate::emit::merge_loops;
 use crate::expr::Var;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Lowered, Lowering};
@@ -86,14 +85,11 @@ impl Fusion<'_> {
                     continue;
                 };
                 let first = kernel.stores[0].node;
-                let fused = match self.product_kept_apart(product, kernel) {
+                let fused = match self.may_join(product, reader, kernel) {
                     _ if taken => Err(Refusal::TakenUp),
-                    _ if self.apart.contains(&product.node) || self.is_apart(reader) => {
-                        Err(Refusal::Barrier)
-                    }
-                    Some(why) => Err(why),
-                    _ if self.is_between(call, reader) => Err(Refusal::NodeBetween),
-                    None => after_product(graph, kernel, product)
+                    Err(why) => Err(why),
+                    Ok(()) if self.is_between(call, reader) => Err(Refusal::NodeBetween),
+                    Ok(()) => after_product(graph, kernel, product)
                         .and_then(|fused| may_fuse().then_some(fused).ok_or(Refusal::Limit)),
                 };
                 match fused {

@@ -11,7 +11,6 @@
 mod candidates;
 mod key;
 mod measure;
-mod report;
 
 use crate::graph::Graph;
 use crate::plan::{Draft, Plan};
@@ -21,9 +20,8 @@ use measure::Timed;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use crate::policy::{Change, Choice, NoChange, Threshold};
+pub use crate::policy::{Change, Choice, Measured, NoChange, Outcome, Row, Threshold};
 pub use measure::{Clock, DeviceClock, Effort, Trial};
-pub use report::{Measured, Outcome, Row};
 
 /// What is not undone must be faster by this part of what it replaces: more than the medians of equal kernels differ.
 const MARGIN: f64 = 0.02;

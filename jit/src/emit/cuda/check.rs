@@ -115,7 +115,7 @@ fn over(node: &FusedNode, variables: &BTreeSet<Var>, values: &[Value]) -> FusedN
 
 /// The kernel of such a node.
 fn emit_silent(node: &FusedNode) -> Emitted {
-    let mut node = crate::emit::merge_loops(node.clone());
+    let mut node = crate::schedule::merge_loops(node.clone());
     node.red = vec![node.iter.pop().unwrap_or(1)];
     let needed: Vec<usize> = (0..node.stores.len()).collect();
     let stages = stages(&node, &needed);

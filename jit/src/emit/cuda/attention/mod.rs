@@ -16,6 +16,7 @@ use crate::body::{BodyOp, Source};
 use crate::lower::Attention;
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
+use crate::template::attention::Tiling;
 use ferrotrace_kernels::support::{self, Need, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use score::Score;
@@ -23,8 +24,6 @@ use specialized::Specialized;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// The widest keys and values that a kernel holds in registers.
-pub const WIDEST: usize = 256;
 /// Threads of a block: four warps, each with queries of its own.
 const THREADS: u32 = 128;
 /// Blocks that fill a device: fewer are split over keys.
@@ -52,69 +51,6 @@ mod argument {
     pub const DIAGONAL: usize = 16;
     /// For each dimension of the batch its size, and the distances of queries, keys and values.
     pub const BATCH: usize = 17;
-}
-
-/// How a block's tiles are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tiling {
-    /// 16 queries of a warp, times this.
-    queries: usize,
-    /// Keys of a block.
-    keys: usize,
-    /// Padded widths of keys and values.
-    widths: [usize; 2],
-    /// Blocks that a multiprocessor is to hold at once.
-    resident: usize,
-    /// Whether groups of warps multiply together where the device has that.
-    groups: bool,
-}
-
-impl Tiling {
-    fn of(dtype: DType, [rows, _, width, values]: [usize; 4]) -> Tiling {
-        let padded = |unit: usize| [width, values].map(|n| n.next_multiple_of(unit));
-        let widest = width.max(values);
-        // Panels of 64 columns, of which at most a quarter is padding.
-        let panels = padded(64);
-        let full = |(n, m): (usize, usize)| 4 * n >= 3 * m;
-        let mostly = full((width, panels[0])) && full((values, panels[1]));
-        let groups = dtype.is_half() && rows > 64 && widest <= 128 && mostly;
-        let widths = match widest {
-            _ if groups => panels,
-            0..=128 => padded(16),
-            _ => padded(32),
-        };
-        let (queries, keys, resident) = match (dtype, widest) {
-            (DType::F32, 0..=64) => (1, 64, 2),
-            (DType::F32, 65..=128) => (1, 32, 2),
-            (DType::F32, _) => (1, 32, 1),
-            (_, 0..=128) if rows <= 64 => (1, 64, 2),
-            (_, 0..=128) => (2, 64, 2),
-            _ => (1, 32, 2),
-        };
-        Tiling {
-            queries,
-            keys,
-            widths,
-            resident,
-            groups,
-        }
-    }
-
-    /// Queries of a block.
-    fn rows(&self) -> usize {
-        64 * self.queries
-    }
-
-    /// Bytes of a block's tiles: queries, and two stages of keys and values.
-    fn bytes(&self, element: usize) -> usize {
-        let [d, e] = self.widths.map(|n| n * element + 16);
-        (self.rows() + 2 * self.keys) * d + 2 * self.keys * e
-    }
-}
-
-/// Bytes that a block shares, for queries, keys, their width and that of values.
-pub fn shared_bytes(dtype: DType, sizes: [usize; 4]) -> usize {
-    Tiling::of(dtype, sizes).bytes(dtype.size())
 }
 
 /// Writes the kernel of attention, a step of this number.

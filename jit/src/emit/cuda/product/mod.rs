@@ -8,7 +8,6 @@
 //! the host knows when a graph is made.
 
 mod function;
-mod sides;
 
 use super::super::Emitted;
 use super::arguments::structure;
@@ -16,19 +15,16 @@ use super::attention::{GROUP, HALF, TILES};
 use super::text;
 use super::{ENGINE, PANELS};
 use crate::emit::Pointer;
-use crate::emit::merge::merge_loops;
 use crate::graph::Graph;
 use crate::lower::{Lowered, Lowering};
 use crate::policy::Policy;
-use crate::schedule::{FusedNode, Prologue, Tiles, Units};
+use crate::schedule::{FusedNode, Prologue, Sides, Tiles, Units, merge_loops};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support::{self, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use function::{Arguments, Function};
 use rustc_hash::FxHashSet;
 use std::fmt::Write as _;
-
-pub use sides::{Side, Sides};
 
 const WARPS: &str = include_str!("warps.cu");
 const GROUPS: &str = include_str!("groups.cu");
@@ -39,15 +35,10 @@ const LOAD: &str = include_str!("load.cu");
 
 /// Columns that what follows is given at once.
 const LANES: usize = 8;
-/// Rows of a tile, and what is summed over at once.
-const ROWS: usize = 128;
-const STEP: usize = 64;
 /// Bytes of registers that hold what a thread reads before it is needed.
 const PREFETCHED: usize = 64;
 /// Bytes that a thread may read of a right operand's 8 chunks where two blocks share a multiprocessor.
 const STREAM: usize = 64;
-/// Bytes of a block's two descriptions for the copy engine.
-const MAPS: usize = 256;
 
 /// Integer arguments by their positions.
 mod argument {
@@ -59,27 +50,6 @@ mod argument {
     pub const TILES: usize = 7;
     /// For each dimension of the batch its size, and the distances of both.
     pub const BATCH: usize = 10;
-}
-
-/// How many tiles' panels are in shared memory at once, and threads of a block.
-fn stages_of(tiles: Tiles) -> (usize, u32) {
-    match (tiles.by, tiles.columns) {
-        (Units::Groups, 256) => (3, 384),
-        (Units::Groups, _) => (6, 384),
-        (Units::Warps, _) => (3, 256),
-        (Units::Streams { .. }, _) => (0, 256),
-    }
-}
-
-/// Bytes of shared memory of a block: of streams the sums of its 8 warps, rows of 64 columns and padding; else panels, and
-/// behind them a finished tile, a description, and the barriers.
-pub(crate) fn shared_bytes(tiles: Tiles) -> usize {
-    let panels = stages_of(tiles).0 * (ROWS + tiles.columns) * STEP * 2;
-    match tiles.by {
-        Units::Streams { .. } => 8 * tiles.rows * (tiles.columns + 4) * 4,
-        Units::Groups => panels + ROWS * tiles.columns * 2 + MAPS,
-        Units::Warps => panels,
-    }
 }
 
 /// Writes the kernel of a fused node with its product, and with what computes its operands.
@@ -143,14 +113,14 @@ pub fn emit(
         numbers: arguments.numbers,
         chunks: blocks,
         scratch: match tiles.by {
-            Units::Groups => blocks * MAPS,
+            Units::Groups => blocks * Tiles::MAPS,
             _ => 0,
         },
         local: 0,
         products: 2 * (sides.count() * m * n) as u64 * k as u64,
         grid: Grid {
-            threads: stages_of(tiles).1,
-            shared: shared_bytes(tiles) as u32,
+            threads: tiles.stages().1,
+            shared: tiles.shared_bytes() as u32,
             reports: arguments.reports,
             waits: true,
             ..Grid::default()
@@ -289,7 +259,7 @@ fn entry(
     ahead: usize,
     operands: [Operand; 2],
 ) -> String {
-    let (stages, threads) = stages_of(tiles);
+    let (stages, threads) = tiles.stages();
     let mut out = String::new();
     let batch = sides.batch.len();
     let (shares, cluster) = match tiles.by {

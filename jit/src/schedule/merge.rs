@@ -1,8 +1,8 @@
 //! Merging adjacent loops that every index walks as one (ir F6, codegen A1.10, scheduler R-09).
 
+use super::{FusedNode, moved, roots};
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
-use crate::schedule::{FusedNode, moved, roots};
 
 /// The fused node with as few loops as its indices allow. Rows merge with rows, columns with columns.
 pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {

@@ -1,7 +1,7 @@
 //! What was measured and chosen: as values, as the table of an explanation (scheduler Q-09), and as the note in which it is
 //! remembered.
 
-use crate::policy::Choice;
+use super::Choice;
 use std::fmt;
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn durations(text: &str) -> Option<Vec<Duration>> {
 
 impl Measured {
     /// The note: without what was refused, which is refused for this process's reasons.
-    pub(super) fn to_note(&self) -> String {
+    pub(crate) fn to_note(&self) -> String {
         let mut text = format!("{FORM}\n{}\n{}\n", self.choice, nanoseconds(&self.times));
         for Row { choice, outcome } in &self.rows {
             if let Outcome::Timed { planned, changed } = outcome {
@@ -134,7 +134,7 @@ impl Measured {
     }
 
     /// What a note says; `None` for one of another form.
-    pub(super) fn of_note(text: &str) -> Option<Measured> {
+    pub(crate) fn of_note(text: &str) -> Option<Measured> {
         let mut lines = text.lines();
         if lines.next()? != FORM {
             return None;
