@@ -5,6 +5,8 @@
 //! `offset + i / 4` as its 32 bits ([`bits32`]), or words 2(i mod 2) and 2(i mod 2) + 1 (the high half) of block
 //! `offset + i / 2` as its 64 bits ([`bits64`]); [`blocks`] says by how much a draw advances the counter.
 
+mod run;
+
 use super::lane::Int;
 use super::math::{Real, log};
 use super::{Definition, Entry, halved, need, trace};
@@ -171,7 +173,7 @@ const ROUNDS: &str = "FT_INLINE void ft_philoxx@(unsigned long key, u64x@ counte
 ";
 
 const RAND32: &str =
-    "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
+    "FT_INLINE u32x@ ft_scattered_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ odd = (u64x@)-(index & 1), high = (u64x@)((index & 2) == 2);
@@ -181,7 +183,7 @@ const RAND32: &str =
 ";
 
 const RAND64: &str =
-    "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
+    "FT_INLINE u64x@ ft_scattered_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ odd = (u64x@)-(index & 1);
@@ -190,7 +192,7 @@ const RAND64: &str =
 }
 ";
 
-const NORMAL_F32: &str = "FT_INLINE f32x@ ft_normal_f32x@(unsigned long key, unsigned long offset, i64x@ index) {
+const NORMAL_F32: &str = "FT_INLINE f32x@ ft_scattered_normal_f32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ high = (u64x@)((index & 2) == 2);
@@ -200,7 +202,7 @@ const NORMAL_F32: &str = "FT_INLINE f32x@ ft_normal_f32x@(unsigned long key, uns
 }
 ";
 
-const NORMAL_F64: &str = "FT_INLINE f64x@ ft_normal_f64x@(unsigned long key, unsigned long offset, i64x@ index) {
+const NORMAL_F64: &str = "FT_INLINE f64x@ ft_scattered_normal_f64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ u = ((c[0] & 0xffffffffUL) | (c[1] << 32)) >> 11, v = ((c[2] & 0xffffffffUL) | (c[3] << 32)) >> 11;
@@ -280,32 +282,40 @@ fn draw(
 }
 
 pub(super) fn entries() -> Vec<Entry> {
+    // A word is below a bound if it is below the least integer that is not.
     let bernoulli = "FT_INLINE i32x@ ft_bernoullix@(unsigned long key, unsigned long offset, i64x@ index, double p) {\n  \
-                     f64x@ u = __builtin_convertvector(__builtin_convertvector(ft_rand_u32x@(key, offset, index), i64x@), \
-                     f64x@);\n  return __builtin_convertvector((i64x@)(u < p * 4294967296.0), i32x@);\n}\n";
+                     const double t = p * 4294967296.0;\n  \
+                     const unsigned long whole = t >= 4294967296.0 ? 1UL << 32 : t > 0 ? (unsigned long)t : 0;\n  \
+                     const unsigned long bound = whole + ((double)whole < t && whole >> 32 == 0);\n  \
+                     const int all = -(int)(bound >> 32);\n  \
+                     return (i32x@)(ft_rand_u32x@(key, offset, index) < (unsigned)bound) | all;\n}\n";
     let bits63 = "FT_INLINE i64x@ ft_bits63_i64x@(unsigned long key, unsigned long offset, i64x@ index) {\n  \
                   return (i64x@)(ft_rand_u64x@(key, offset, index) >> 1);\n}\n";
     let mut entries = vec![
         mul32(),
         Entry::text("ft_philox", &["ft_mul32_u64"], ROUNDS),
-        draw("ft_rand_u32", &["ft_philox"], "u32", &[], RAND32),
-        draw("ft_rand_u64", &["ft_philox"], "u64", &[], RAND64),
+        draw("ft_scattered_u32", &["ft_philox"], "u32", &[], RAND32),
+        draw("ft_scattered_u64", &["ft_philox"], "u64", &[], RAND64),
         Entry::new("ft_box_muller_f32", |n, w| box_muller_text(n, w, false)),
         Entry::new("ft_box_muller_f64", |n, w| box_muller_text(n, w, true)),
         draw(
-            "ft_normal_f32",
+            "ft_scattered_normal_f32",
             &["ft_philox", "ft_box_muller_f32"],
             "f32",
             &[],
             NORMAL_F32,
         ),
         draw(
-            "ft_normal_f64",
+            "ft_scattered_normal_f64",
             &["ft_philox", "ft_box_muller_f64"],
             "f64",
             &[],
             NORMAL_F64,
         ),
+    ];
+    // A part stands before those that use it.
+    entries.extend(run::entries());
+    entries.extend([
         draw(
             "ft_randint_i64",
             &["ft_rand_u64"],
@@ -313,29 +323,17 @@ pub(super) fn entries() -> Vec<Entry> {
             &[("long", "low"), ("unsigned long", "range")],
             RANDINT,
         ),
-        draw(
-            "ft_bernoulli",
-            &["ft_rand_u32"],
-            "i32",
-            &[("double", "p")],
-            bernoulli,
-        ),
+        Entry::text("ft_bernoulli", &["ft_rand_u32"], bernoulli),
         draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], bits63),
-    ];
+    ]);
     for (ty, bits, shift, unit) in [
         ("f32", "ft_rand_u32", 8, 5.9604644775390625e-08),
         ("f16", "ft_rand_u32", 21, 0.00048828125),
         ("bf16", "ft_rand_u32", 24, 0.00390625),
         ("f64", "ft_rand_u64", 11, 1.1102230246251565e-16),
     ] {
-        let result = if ty == "f64" { "f64" } else { "f32" };
-        entries.push(draw(
-            format!("ft_uniform_{ty}"),
-            &[bits],
-            result,
-            &[],
-            uniform(ty, shift, unit),
-        ));
+        let name = format!("ft_uniform_{ty}");
+        entries.push(Entry::text(name, &[bits], uniform(ty, shift, unit)));
     }
     for half in ["f16", "bf16"] {
         let text = format!(

@@ -445,7 +445,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 26] = [
+    const VECTOR_ONLY: [&str; 27] = [
         "behind",
         "carry",
         "both",
@@ -472,6 +472,7 @@ mod tests {
         "last",
         "nans",
         "four",
+        "scattered",
     ];
 
     #[test]

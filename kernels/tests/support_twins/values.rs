@@ -138,28 +138,37 @@ fn selections_and_lane_sums() {
     each!(1 2 4 8 16);
 }
 
+/// Names of cases, functions, and what they give.
+const DRAWS: [(&str, &str, DType); 13] = [
+    ("bits", "ft_bits63_i64", DType::I64),
+    ("uniform_f32", "ft_uniform_f32", DType::F32),
+    ("uniform_f64", "ft_uniform_f64", DType::F64),
+    ("uniform_f16", "ft_uniform_f16", DType::F16),
+    ("uniform_bf16", "ft_uniform_bf16", DType::BF16),
+    ("normal_f32", "ft_normal_f32", DType::F32),
+    ("normal_f64", "ft_normal_f64", DType::F64),
+    ("randint", "ft_randint_i64", DType::I64),
+    ("randint_wide", "ft_randint_i64", DType::I64),
+    ("bernoulli", "ft_bernoulli", DType::Bool),
+    ("always", "ft_bernoulli", DType::Bool),
+    ("never", "ft_bernoulli", DType::Bool),
+    ("seldom", "ft_bernoulli", DType::Bool),
+];
+
 #[test]
 fn random_numbers() {
     let libraries = libraries(|lanes| {
         let mut source = Source::default();
         let index = "a";
-        for (name, call, to) in [
-            ("bits", "ft_bits63_i64", DType::I64),
-            ("uniform_f32", "ft_uniform_f32", DType::F32),
-            ("uniform_f64", "ft_uniform_f64", DType::F64),
-            ("uniform_f16", "ft_uniform_f16", DType::F16),
-            ("uniform_bf16", "ft_uniform_bf16", DType::BF16),
-            ("normal_f32", "ft_normal_f32", DType::F32),
-            ("normal_f64", "ft_normal_f64", DType::F64),
-            ("randint", "ft_randint_i64", DType::I64),
-            ("randint_wide", "ft_randint_i64", DType::I64),
-            ("bernoulli", "ft_bernoulli", DType::Bool),
-        ] {
+        for (name, call, to) in DRAWS {
             source.needs.insert(need(call, lanes));
             let more = match name {
                 "randint" => ", -7, 1000UL",
                 "randint_wide" => ", -7, 1UL << 40",
                 "bernoulli" => ", 0.3",
+                "always" => ", 1.0",
+                "never" => ", 0.0",
+                "seldom" => ", 1e-3",
                 _ => "",
             };
             let e = format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})");
@@ -167,7 +176,12 @@ fn random_numbers() {
         }
         source
     });
-    let x: Vec<i64> = (0..40_003).collect();
+    // Neighbours from the first element of a block on, from others on, and elements apart.
+    let x: Vec<i64> = (0..20_003)
+        .chain(1..5_000)
+        .chain((0..5_000).map(|i| i * 3))
+        .chain((0..5_000).rev())
+        .collect();
     let (key, offset) = (0x123456789abcdef1, 0xfffffff0);
     fn one<B: Bits>(libraries: &[Library], name: &str, x: &[i64], f: impl Fn(u64) -> B) {
         let want: Vec<B> = x.iter().map(|i| f(*i as u64)).collect();
@@ -204,4 +218,9 @@ fn random_numbers() {
     one(&libraries, "bernoulli", &x, |i| {
         philox::bernoulli(key, offset, i, 0.3)
     });
+    for (name, p) in [("always", 1.0), ("never", 0.0), ("seldom", 1e-3)] {
+        one(&libraries, name, &x, |i| {
+            philox::bernoulli(key, offset, i, p)
+        });
+    }
 }
