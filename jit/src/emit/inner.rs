@@ -210,10 +210,13 @@ impl Writer<'_> {
         (sums, several)
     }
 
-    /// Declares of a loop's divisions by a row's number whether that and its reciprocal are normal.
-    fn declare_normals(&self, out: &mut Block, l: &Loop) {
+    /// Declares of a loop's divisions by a row's number whether that and its reciprocal are normal, unless a loop of the row
+    /// before it, which computes them too, has.
+    fn declare_normals(&mut self, out: &mut Block, l: &Loop) {
         for &v in &l.compute {
-            if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op {
+            if let BodyOp::Divide(_, b, r) = self.node.body.value(v).op
+                && self.normals.insert(v)
+            {
                 let normal = |v| {
                     let number = Expr::from(Name::value(v)).element(0);
                     Expr::call(Function::IsNormal, [number])

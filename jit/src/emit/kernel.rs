@@ -80,6 +80,8 @@ pub(super) struct Writer<'a> {
     pub late: Option<Late>,
     /// Scans whose carry is declared: a later loop that computes one again starts it anew.
     pub carried: FxHashSet<Value>,
+    /// Divisions of which it is declared whether they may be multiplications.
+    pub normals: FxHashSet<Value>,
     /// Addresses to prefetch in the loop being written.
     pub ahead: Vec<Expr>,
     /// Loads that read a staging array, and its name.
@@ -152,6 +154,7 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
         usual: None,
         late: None,
         carried: FxHashSet::default(),
+        normals: FxHashSet::default(),
         ahead: Vec::new(),
         staged: FxHashMap::default(),
         tile: None,

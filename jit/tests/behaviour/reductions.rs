@@ -622,3 +622,18 @@ fn a_reduction_of_a_reduction_is_one_where_it_gives_the_same() {
         run(&text, std::slice::from_ref(&x), 1e-5);
     }
 }
+
+// A quotient that two loops of a row compute is told once whether it may be a product.
+#[test]
+fn a_row_divided_by_its_sum_is_normalised_again() {
+    let text = "
+        %0: f32[9, 300] = input 0 [300, 1]
+        %1: f32[9, 1] = sum(%0) {dims: [1], keepdim: true}
+        %2: f32[9, 300] = div(%0, %1)
+        %3: f32[9, 300] = add(%2, $0=0.5)
+        %4: f32[9, 1] = sum(%3) {dims: [1], keepdim: true}
+        %5: f32[9, 300] = div(%2, %4)
+        return %5";
+    assert_eq!(kernels(text), 1);
+    run(text, &[noise(&[9, 300], 1)], 1e-5);
+}
