@@ -102,14 +102,20 @@ fn a_dropped_value_is_overwritten_and_a_held_one_is_not() {
 
 #[test]
 fn data_that_a_lazy_value_needs_is_kept() {
-    let ((), s) = compiled(|| {
-        let lazy = v(&[1.0, 2.0]) * 2.0;
-        // `lazy` is as large as what it keeps, and stays recorded.
-        let sum = lazy.sum(0);
-        assert_eq!(read(&sum.reshape(1)), [6.0]);
-        assert_eq!(read(&lazy), [2.0, 4.0]);
-    });
-    assert_eq!(s.flushes, 2);
+    let flushes = |x: Tensor| {
+        let ((), s) = compiled(|| {
+            let lazy = x * 2.0;
+            let sum = lazy.sum(0);
+            assert_eq!(read(&sum.reshape(1)), [6.0]);
+            let twice = read(&lazy);
+            assert_eq!((twice.len(), twice.iter().sum()), (2, 6.0));
+        });
+        s.flushes
+    };
+    // A value that is larger than what it keeps stays recorded.
+    assert_eq!(flushes(v(&[1.5]).expand([2])), 2);
+    // One that is as large is stored in the place of that data.
+    assert_eq!(flushes(v(&[1.0, 2.0])), 1);
 }
 
 #[test]
