@@ -1,5 +1,6 @@
 //! The list of operators.
 
+pub mod gradient;
 pub mod operator;
 pub mod text;
 

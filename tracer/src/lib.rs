@@ -31,6 +31,9 @@ mod node;
 // What is noted of a `jit` function while it is traced.
 mod trace;
 
+// What values remember of how they were computed, for gradients.
+mod history;
+
 // Handles of nodes.
 mod tensor;
 
@@ -42,6 +45,9 @@ mod flush;
 
 // Recording operations. It may flush: in eager mode, and at a trace's limits.
 mod record;
+
+// Gradients: the trace gone through backwards.
+mod grad;
 
 // What is built on these.
 mod display;
@@ -63,6 +69,7 @@ pub use explain::explain;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, manual_seed};
+pub use grad::{custom_grad, grad, no_grad};
 pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
@@ -78,8 +85,8 @@ pub(crate) use tensor::Input;
 pub mod prelude {
     pub use crate::{
         Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,
-        Rounding, Slice, SliceBy, Tensor, eval, explain, jit, manual_seed, set_mode, with_mode,
-        with_precision,
+        Rounding, Slice, SliceBy, Tensor, custom_grad, eval, explain, grad, jit, manual_seed,
+        no_grad, set_mode, with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

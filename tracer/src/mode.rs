@@ -23,6 +23,7 @@ thread_local! {
     static SCOPE: Cell<Option<Mode>> = const { Cell::new(None) };
     static THREAD: Cell<Option<Mode>> = const { Cell::new(None) };
     static PRECISION: Cell<Option<Precision>> = const { Cell::new(None) };
+    static GRADIENTS: Cell<bool> = const { Cell::new(true) };
 }
 
 /// 0 when not set; else 1 + the mode.
@@ -113,6 +114,18 @@ pub fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
 /// Runs `f` with operations recorded in `precision` on this thread.
 pub fn with_precision<R>(precision: Precision, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(&PRECISION, PRECISION.replace(Some(precision)));
+    f()
+}
+
+/// Whether operations of this thread keep what their gradients need.
+#[inline]
+pub(crate) fn keeps_history() -> bool {
+    GRADIENTS.get()
+}
+
+/// Runs `f` with operations of this thread that keep what their gradients need, or do not.
+pub(crate) fn with_history<R>(keep: bool, f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(&GRADIENTS, GRADIENTS.replace(keep));
     f()
 }
 

@@ -1,7 +1,8 @@
 //! Where data enters and leaves the library.
 
 use crate::flush::{flush_tensors, stored_array};
-use crate::{Input, Tensor};
+use crate::history::{self, Of, Rule};
+use crate::{Input, Tensor, mode, trace};
 use ferrotrace_kernels::op::Cast;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
@@ -9,6 +10,7 @@ use ferrotrace_runtime::{
 };
 use half::{bf16, f16};
 use ndarray::ArrayD;
+use std::panic::Location;
 
 impl Tensor {
     /// A tensor of these elements in row-major order. The vector's memory becomes the tensor's where it can.
@@ -222,9 +224,21 @@ impl Tensor {
             return self.clone();
         }
         match stored_array(self.node()).and_then(|array| array.to_device(device)) {
-            Ok(array) => Tensor::from_array(array),
+            Ok(array) => self.moved(Tensor::from_array(array)),
             Err(error) => Tensor::failed("to_device", error, &[self]),
         }
+    }
+
+    /// This tensor's copy on another device, with its gradient.
+    #[track_caller]
+    fn moved(&self, copy: Tensor) -> Tensor {
+        if self.history().is_none() || !mode::keeps_history() {
+            return copy;
+        }
+        let (handle, location) = (&copy.value().handle, Location::caller());
+        let of = [Of::Value(self.value())];
+        let history = history::of_rule(Rule::Same, handle, &of, location, trace::current());
+        copy.with_history(history)
     }
 
     /// The same values in dense row-major order: a copy if they are stored in another.
@@ -241,11 +255,6 @@ impl Tensor {
     #[track_caller]
     fn copied(&self) -> Tensor {
         Tensor::record(Op::Cast(Cast(self.dtype())), &[Input::Tensor(self)])
-    }
-
-    /// The same values, cut off from what they were computed from.
-    pub fn detach(&self) -> Tensor {
-        self.clone()
     }
 }
 

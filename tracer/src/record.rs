@@ -3,6 +3,7 @@
 use crate::backend::run_operator;
 use crate::flush::limit;
 use crate::form::Kind;
+use crate::history::{self, Of};
 use crate::node::domain::Domain;
 use crate::node::{Draw, Facts, Inputs, Node, State, Status};
 use crate::trace;
@@ -75,7 +76,42 @@ fn tie(
     })
 }
 
+/// Records `op`, on `device` if it has no tensor operands; where an operand has a history, the result has one too.
 pub(crate) fn record(
+    device: Option<&Device>,
+    op: Op,
+    name: Option<&'static str>,
+    inputs: &[Input<'_>],
+    location: &'static Location<'static>,
+) -> Tensor {
+    let result = record_value(device, op, name, inputs, location);
+    let has_history = |input: &Input<'_>| match input {
+        Input::Tensor(tensor) => tensor.history().is_some(),
+        _ => false,
+    };
+    match inputs.iter().any(has_history) && mode::keeps_history() {
+        true => with_history(result, inputs, location),
+        false => result,
+    }
+}
+
+#[cold]
+fn with_history(
+    result: Tensor,
+    inputs: &[Input<'_>],
+    location: &'static Location<'static>,
+) -> Tensor {
+    let of = |input| match input {
+        &Input::Tensor(tensor) => Of::Value(tensor.value()),
+        number => Of::Number(number.to_node_input()),
+    };
+    let operands: SmallVec<[Of<'_>; 4]> = inputs.iter().map(of).collect();
+    let handle = &result.value().handle;
+    let history = history::of_result(handle, &operands, location, trace::current());
+    result.with_history(history)
+}
+
+fn record_value(
     device: Option<&Device>,
     op: Op,
     name: Option<&'static str>,

@@ -1,8 +1,9 @@
 //! The tensor handle, and what can be asked of it without running anything.
 
 use crate::form::Kind;
+use crate::history::{History, Value};
 use crate::mode;
-use crate::node::pool::share;
+use crate::node::handle::Handle;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
 use crate::trace;
 use ferrotrace_kernels::Array;
@@ -19,8 +20,9 @@ use std::sync::Arc;
 ///
 /// An invalid operation returns a tensor that carries the error and has shape `[0]`; so does everything computed from
 /// it, and whatever reads it returns the error.
+#[derive(Clone)]
 pub struct Tensor {
-    node: NodeArc,
+    value: Value,
 }
 
 /// An operand of [`Tensor::record`].
@@ -44,26 +46,10 @@ impl Input<'_> {
     #[inline]
     pub(crate) fn to_node_input(&self) -> NodeInput {
         match self {
-            Input::Tensor(tensor) => NodeInput::Tensor(tensor.node.clone()),
+            Input::Tensor(tensor) => NodeInput::Tensor(tensor.node().clone()),
             Input::Scalar(scalar) => NodeInput::Scalar(*scalar),
             Input::Draw(draw) => NodeInput::Draw(*draw),
         }
-    }
-}
-
-impl Clone for Tensor {
-    #[inline]
-    fn clone(&self) -> Tensor {
-        let node = self.node.clone();
-        node.add_handle();
-        Tensor { node }
-    }
-}
-
-impl Drop for Tensor {
-    #[inline]
-    fn drop(&mut self) {
-        Node::remove_handle(&self.node);
     }
 }
 
@@ -71,13 +57,47 @@ impl Tensor {
     /// The handle that a fresh node counts already.
     #[inline(always)]
     pub(crate) fn of_fresh(node: Node) -> Tensor {
-        Tensor { node: share(node) }
+        Tensor {
+            value: Value {
+                handle: Handle::of_fresh(node),
+                history: None,
+            },
+        }
+    }
+
+    /// The tensor of a value.
+    pub(crate) fn of_value(value: Value) -> Tensor {
+        Tensor { value }
+    }
+
+    /// The tensor of a value without a history.
+    pub(crate) fn of_handle(handle: Handle) -> Tensor {
+        let history = None;
+        Tensor::of_value(Value { handle, history })
+    }
+
+    /// Its value, with the history.
+    #[inline]
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// The value with another history.
+    pub(crate) fn with_history(&self, history: Option<Arc<History>>) -> Tensor {
+        let handle = self.value.handle.clone();
+        Tensor::of_value(Value { handle, history })
+    }
+
+    /// How it was computed from what requires a gradient.
+    #[inline]
+    pub(crate) fn history(&self) -> Option<&Arc<History>> {
+        self.value.history.as_ref()
     }
 
     /// The node.
     #[inline]
     pub(crate) fn node(&self) -> &NodeArc {
-        &self.node
+        self.value.handle.node()
     }
 
     /// A tensor of data that exists.
@@ -92,8 +112,8 @@ impl Tensor {
     #[track_caller]
     pub(crate) fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
         let location = Location::caller();
-        trace::observe_refusal(operands.iter().map(|tensor| &*tensor.node));
-        let earlier = operands.iter().find_map(|t| t.node.error());
+        trace::observe_refusal(operands.iter().map(|tensor| &**tensor.node()));
+        let earlier = operands.iter().find_map(|t| t.node().error());
         let error = earlier.unwrap_or_else(|| {
             let operands = operands
                 .iter()
@@ -126,6 +146,7 @@ impl Tensor {
             device: device.clone(),
             precision: mode::precision(),
             hash: 0,
+            reads: Default::default(),
         };
         let facts = Facts {
             kind: Arc::new(kind),
@@ -141,18 +162,18 @@ impl Tensor {
     /// that end up in an operator's attributes are read with [`shape`](Self::shape).
     #[inline]
     pub(crate) fn sizes(&self) -> &Shape {
-        &self.node.facts.shape
+        &self.node().facts.shape
     }
 
     /// The error that the tensor carries, as a result.
     pub(crate) fn check(&self) -> Result<()> {
-        self.node.error().map_or(Ok(()), Err)
+        self.node().error().map_or(Ok(()), Err)
     }
 
     /// The sizes of the dimensions; `[0]` where the tensor carries an error.
     #[inline]
     pub fn shape(&self) -> &Shape {
-        trace::observe_sizes(&self.node);
+        trace::observe_sizes(self.node());
         self.sizes()
     }
 
@@ -175,12 +196,12 @@ impl Tensor {
     /// The element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.node.facts.dtype
+        self.node().facts.dtype
     }
 
     /// The device it lies on.
     pub fn device(&self) -> Device {
-        self.node.facts.device.clone()
+        self.node().facts.device.clone()
     }
 
     fn exact_dims<const N: usize>(&self) -> Result<[usize; N]> {
@@ -224,12 +245,12 @@ impl Tensor {
     /// The error that the tensor carries: of an invalid operation, or of a flush that failed. Nothing runs to find out.
     pub fn error(&self) -> Option<Error> {
         // Whether operations on an argument of a `jit` function fit depends on its sizes.
-        trace::observe_sizes(&self.node);
-        self.node.error()
+        trace::observe_sizes(self.node());
+        self.node().error()
     }
 
     /// Whether the operation has not run yet.
     pub(crate) fn is_pending(&self) -> bool {
-        self.node.status() == Status::Pending
+        self.node().status() == Status::Pending
     }
 }

@@ -8,9 +8,10 @@
 
 use crate::cuda::Dense;
 use crate::eager::Arg;
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::text::{Line, Named};
 use crate::ops::view::View;
-use crate::{ArgMeta, Array, Class, Sizes};
+use crate::{ArgMeta, Array, Class, OpBuilder, Sizes};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
 
 /// The shape and dtype of a result.
@@ -49,6 +50,13 @@ pub trait Operator {
 
     /// Additions and multiplications, or what takes as long, for operands of these sizes.
     fn work(&self, of: &Sizes<'_>) -> u64;
+
+    /// The gradients of the operands from that of the result, built by operators: a vector-Jacobian product. At kinks and
+    /// singular points they are PyTorch's.
+    ///
+    /// # Errors
+    /// Those of the operators that it builds.
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients>;
 
     /// Runs the ready-made kernel of the CPU, where the operands lie; `shape` and `dtype` are those that
     /// [`infer`](Operator::infer) gives.
@@ -240,6 +248,38 @@ macro_rules! facts {
     };
 }
 pub(crate) use facts;
+
+/// [`Operator::vjp`] of what has no operand that a gradient could be asked of, or whose result does not change with them but
+/// where it jumps.
+macro_rules! no_gradient {
+    () => {
+        fn vjp(
+            &self,
+            _: &mut dyn $crate::OpBuilder,
+            of: &$crate::op::gradient::Adjoint<'_>,
+        ) -> Result<$crate::op::gradient::Gradients> {
+            Ok(of.none())
+        }
+    };
+}
+pub(crate) use no_gradient;
+
+/// [`Operator::vjp`] of an operator whose rule is still to be written.
+macro_rules! open_gradient {
+    () => {
+        fn vjp(
+            &self,
+            _: &mut dyn $crate::OpBuilder,
+            _: &$crate::op::gradient::Adjoint<'_>,
+        ) -> Result<$crate::op::gradient::Gradients> {
+            Err(ferrotrace_runtime::Error::argument(format!(
+                "{} has no gradient yet",
+                self.name()
+            )))
+        }
+    };
+}
+pub(crate) use open_gradient;
 
 /// A question of [`Op`](crate::Op): the operator of one type that it is.
 macro_rules! question {

@@ -1,11 +1,12 @@
 //! Elements at other places in new memory: repeated, padded, joined, assigned to a slice.
 
 use super::tensor;
-use super::view::{Slice, View, check_dim};
+use super::view::{Narrow, Slice, View, check_dim};
 use crate::cpu::copy;
 use crate::eager::{Arg, array, fill_borders, place, window};
+use crate::op::gradient::{Adjoint, Gradients, full, reshaped};
 use crate::op::operator::{Inferred, Operator, Update, facts, question, text};
-use crate::{ArgMeta, Array, Class, Op};
+use crate::{ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, ReduceKind};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -32,6 +33,23 @@ impl Operator for Repeat {
         let large = || Error::argument("no size is as great as a repeated dimension");
         let result = sizes.collect::<Option<_>>().ok_or_else(large)?;
         Ok((result, dtype))
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // Each repeated dimension is two: how often, and the operand's.
+        let from = b.shape(of.value(0)?).clone();
+        let lead = self.0.len() - from.rank();
+        let (mut split, mut mask) = (Shape::scalar(), 0u64);
+        for (d, &times) in self.0.iter().enumerate() {
+            mask |= 1 << split.rank();
+            split.dims_mut().push(times);
+            if d >= lead {
+                split.dims_mut().push(from[d - lead]);
+            }
+        }
+        let parts = reshaped(b, of.gradient, &split)?;
+        let sum = b.reduce(ReduceKind::Sum, parts, mask, false)?;
+        Ok(of.first(sum))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
@@ -97,6 +115,28 @@ impl Operator for Pad {
         Ok((result, dtype))
     }
 
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let (mut gradients, x) = (of.none(), of.value(0)?);
+        if of.wants(0) {
+            let back = self
+                .0
+                .iter()
+                .map(|&(before, after)| (-before, -after))
+                .collect();
+            let crop = Op::Pad(Pad(back));
+            gradients[0] = Some(b.push(crop, &[of.gradient.into(), 0.0.into()])?);
+        }
+        if of.wants(1) {
+            // The value stands wherever no element of x does.
+            let (from, dtype) = (b.shape(x).clone(), b.dtype(of.gradient));
+            let ones = full(b, &from, 1.0, dtype)?;
+            let inside = b.push(Op::Pad(self.clone()), &[ones.into(), 0.0.into()])?;
+            let outside = b.sub(1.0, inside)?;
+            gradients[1] = Some(b.mul(of.gradient, outside)?);
+        }
+        Ok(gradients)
+    }
+
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
         let x = array(args, 0)?;
         let out = Array::empty(x.buffer.device(), shape.clone(), x.dtype)?;
@@ -147,6 +187,23 @@ impl Operator for Cat {
         }
         let dtype = dtype.ok_or_else(|| Error::argument("cat of no tensors"))?;
         Ok((dims, dtype))
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let (mut gradients, mut start) = (of.none(), 0);
+        for i in 0..of.args.len() {
+            let len = b.shape(of.value(i)?)[self.dim];
+            if of.wants(i) {
+                let part = Narrow {
+                    dim: self.dim,
+                    start,
+                    len,
+                };
+                gradients[i] = Some(b.push(Op::Narrow(part), &[of.gradient.into()])?);
+            }
+            start += len as isize;
+        }
+        Ok(gradients)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -216,6 +273,20 @@ impl Operator for SliceAssign {
             )));
         }
         Ok((shape.clone(), dtype))
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let mut gradients = of.none();
+        if of.wants(0) {
+            let keep = Op::SliceAssign(self.clone());
+            let dtype = b.dtype(of.gradient);
+            let zero = full(b, &Shape::scalar(), 0.0, dtype)?;
+            gradients[0] = Some(b.push(keep, &[of.gradient.into(), zero.into()])?);
+        }
+        if of.wants(1) {
+            gradients[1] = Some(b.push(Op::Slice(self.slice()), &[of.gradient.into()])?);
+        }
+        Ok(gradients)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

@@ -9,7 +9,7 @@ use crate::cpu::panels::{Epilogue, planes_then};
 use crate::cpu::shifted;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{Inferred, Operator, attributes, facts, question};
+use crate::op::operator::{Inferred, Operator, attributes, facts, open_gradient, question};
 use crate::op::text::Line;
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{Category, DType, Element, Error, Fault, Result, Shape};
@@ -91,6 +91,8 @@ impl Operator for ConvSpec {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)

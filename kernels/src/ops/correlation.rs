@@ -4,7 +4,9 @@
 use super::{conv, tensor};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast};
-use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
+use crate::op::operator::{
+    Inferred, OnDevice, Operator, attributes, facts, open_gradient, question,
+};
 use crate::op::text::Line;
 use crate::{ArgMeta, Array, Class, ConvSpec};
 use ferrotrace_runtime::{
@@ -88,6 +90,8 @@ impl Operator for Correlation {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)

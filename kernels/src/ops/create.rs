@@ -2,7 +2,7 @@
 
 use crate::cpu::create::{arange, full, iota};
 use crate::eager::{Arg, scalar};
-use crate::op::operator::{Inferred, Operator, attributes, facts, question};
+use crate::op::operator::{Inferred, Operator, attributes, facts, no_gradient, question};
 use crate::op::text::{Line, Named};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
@@ -41,6 +41,8 @@ impl Operator for Full {
         Ok((self.shape.clone(), self.dtype))
     }
 
+    no_gradient!();
+
     fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
         full(&Device::cpu(), &self.shape, scalar(args, 0)?, self.dtype)
     }
@@ -74,6 +76,8 @@ impl Operator for Arange {
     fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
         Ok((Shape::from(self.len), self.dtype))
     }
+
+    no_gradient!();
 
     fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
         let (start, step) = (scalar(args, 0)?, scalar(args, 1)?);
@@ -110,6 +114,8 @@ impl Operator for Iota {
     fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
         Ok((self.shape.clone(), DType::I64))
     }
+
+    no_gradient!();
 
     fn run(&self, _: &[Arg], _: &Shape, _: DType) -> Result<Array> {
         iota(&Device::cpu(), &self.shape, self.dim)

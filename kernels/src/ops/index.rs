@@ -10,7 +10,9 @@ use crate::cpu::number::with_type;
 use crate::cpu::scatter::{Places, put, scatter};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{Inferred, OnDevice, Operator, Update, facts, question, text};
+use crate::op::operator::{
+    Inferred, OnDevice, Operator, Update, facts, open_gradient, question, text,
+};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
@@ -52,6 +54,8 @@ impl Operator for Gather {
         infer_gather(self.dim, args)
     }
 
+    open_gradient!();
+
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_gather(self.dim, args, shape, dtype)
     }
@@ -74,6 +78,8 @@ impl Operator for Index {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_index(&self.axes, self.at, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_index(&self.axes, self.at, args, shape, dtype)
@@ -103,6 +109,8 @@ impl Operator for IndexPut {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_index_put(&self.axes, self.at, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_index_put(&self.axes, self.at, self.accumulate, args, shape, dtype)
@@ -146,6 +154,8 @@ impl Operator for Scatter {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_scatter(self.dim, self.mode, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_scatter(self.dim, self.mode, self.include_self, args, shape, dtype)

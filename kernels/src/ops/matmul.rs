@@ -1,5 +1,7 @@
 //! Matrix products.
 
+mod gradient;
+
 use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
@@ -8,12 +10,14 @@ use crate::cpu::panels::{Epilogue, Prologue, Then, products_then, scratch_elemen
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::cuda::Dense;
 use crate::eager::{Arg, array, cast, contiguous};
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
-use crate::{ArgMeta, Array, Class, Op};
+use crate::{ArgMeta, Array, Class, Op, OpBuilder};
 use ferrotrace_runtime::{
     Activation, Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result,
     Shape, Strides, product,
 };
+pub(crate) use gradient::folded;
 
 /// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +35,10 @@ impl Operator for Matmul {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(args)
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::vjp(b, of)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

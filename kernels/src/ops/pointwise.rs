@@ -5,9 +5,10 @@ mod run;
 use super::{order, tensor};
 use crate::cpu::create;
 use crate::eager::{Arg, array, cast, contiguous};
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::op::text::{Line, Named};
-use crate::{ArgMeta, Array, BinaryOp, Class, Op, Sizes, UnaryOp};
+use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Sizes, UnaryOp};
 use ferrotrace_runtime::{Category, DType, Device, Error, Result, Shape};
 use run::{run_binary, run_unary, run_where};
 
@@ -42,6 +43,10 @@ impl Operator for UnaryOp {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_unary(*self, args)
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        UnaryOp::vjp(*self, b, of)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -84,6 +89,10 @@ impl Operator for BinaryOp {
         infer_binary(*self, args)
     }
 
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        BinaryOp::vjp(*self, b, of)
+    }
+
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         order::kept(args, shape, |args, shape| {
             run_binary(*self, args, shape, dtype)
@@ -101,6 +110,17 @@ impl Operator for Where {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_where(args)
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let (mask, mut gradients) = (of.value(0)?, of.none());
+        if of.wants(1) {
+            gradients[1] = Some(b.select(mask, of.gradient, 0.0)?);
+        }
+        if of.wants(2) {
+            gradients[2] = Some(b.select(mask, 0.0, of.gradient)?);
+        }
+        Ok(gradients)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -129,6 +149,12 @@ impl Operator for Cast {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         Ok((args[0].shape(), self.0))
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let dtype = b.dtype(of.value(0)?);
+        b.cast(of.gradient, dtype)
+            .map(|gradient| of.first(gradient))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

@@ -7,7 +7,7 @@ use crate::cpu::interpolate::{bicubic, bilinear, nearest};
 use crate::cpu::number::with_type;
 use crate::cpu::pool::{adaptive, pool};
 use crate::eager::{Arg, array, contiguous};
-use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
+use crate::op::operator::{Inferred, Operator, attributes, facts, open_gradient, question, text};
 use crate::op::text::Line;
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
@@ -72,6 +72,8 @@ impl Operator for PoolSpec {
         infer(self, args)
     }
 
+    open_gradient!();
+
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)
     }
@@ -97,6 +99,8 @@ impl Operator for AdaptiveAvgPool {
         infer_adaptive(self.size, args)
     }
 
+    open_gradient!();
+
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_adaptive(self.size, args, shape, dtype)
     }
@@ -120,6 +124,8 @@ impl Operator for Interpolate {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_interpolate(self.size, self.order, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let Interpolate {

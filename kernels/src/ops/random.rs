@@ -1,7 +1,7 @@
 //! Random numbers by counter.
 
 use crate::eager::{Arg, scalar};
-use crate::op::operator::{Inferred, Operator, facts};
+use crate::op::operator::{Inferred, Operator, facts, no_gradient};
 use crate::op::text::{Line, Named};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
@@ -64,6 +64,8 @@ impl Operator for Random {
     fn infer(&self, _: &[ArgMeta<'_>]) -> Inferred {
         Ok((self.shape.clone(), self.dtype))
     }
+
+    no_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self.dist, args, shape, dtype)

@@ -2,10 +2,13 @@
 
 use super::tensor;
 use crate::eager::{Arg, array};
+use crate::op::gradient::{Adjoint, Gradients, expanded, kept, reshaped, wide};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
 use crate::op::text::Line;
-use crate::{ArgMeta, Array, Class};
+use crate::op::{Flip, Pad, Permute, Scan};
+use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
+use smallvec::{SmallVec, smallvec};
 
 /// What a reduction computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,9 +85,81 @@ impl Operator for Reduce {
         infer(self.kind, self.mask, self.keepdim, args)
     }
 
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let (x, mut gradients) = (of.value(0)?, of.none());
+        let shape = b.shape(x).clone();
+        let g = kept(b, of.gradient, &shape, self.mask)?;
+        gradients[0] = match self.kind {
+            ReduceKind::Any | ReduceKind::All | ReduceKind::ArgMax | ReduceKind::ArgMin => None,
+            ReduceKind::Sum => Some(expanded(b, g, &shape)?),
+            ReduceKind::Mean => {
+                let all = (0..shape.rank()).filter(|d| self.mask >> d & 1 == 1);
+                let count: usize = all.map(|d| shape[d]).product();
+                let part = b.div(g, count as f64)?;
+                Some(expanded(b, part, &shape)?)
+            }
+            // Shared evenly by all that are extreme.
+            ReduceKind::Max | ReduceKind::Min => {
+                let y = kept(b, of.result, &shape, self.mask)?;
+                let extreme = b.binary(BinaryOp::Eq, x, y)?;
+                let one = b.cast(extreme, b.dtype(g).compute())?;
+                let count = b.reduce(ReduceKind::Sum, one, self.mask, true)?;
+                let wide = wide(b, g)?;
+                let part = b.div(wide, count)?;
+                Some(b.select(extreme, part, 0.0)?)
+            }
+            ReduceKind::Prod => Some(pull_product(b, x, g, self.mask)?),
+        };
+        Ok(gradients)
+    }
+
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self.kind, self.mask, args, shape, dtype)
     }
+}
+
+/// The gradient of a product over the dimensions of `mask`, from `g`: for each element the product of all others, those
+/// before it and those behind it, so that zeros among them do no harm.
+fn pull_product(b: &mut dyn OpBuilder, x: ValueId, g: ValueId, mask: u64) -> Result<ValueId> {
+    let shape = b.shape(x).clone();
+    let rank = shape.rank();
+    let reduces = |d: &usize| mask >> d & 1 == 1;
+    let order: SmallVec<[usize; 6]> = (0..rank)
+        .filter(|d| !reduces(d))
+        .chain((0..rank).filter(reduces))
+        .collect();
+    let permute = |order: &[usize]| Op::Permute(Permute(order.iter().map(|&d| d as u8).collect()));
+    let lined: Shape = order.iter().map(|&d| shape[d]).collect();
+    let lead = (0..rank).filter(|d| !reduces(d)).count();
+    let mut row: Shape = Shape::new(&lined[..lead]);
+    let count: usize = lined[lead..].iter().product();
+    row.dims_mut().push(count);
+    let x = b.push(permute(&order), &[x.into()])?;
+    let x = reshaped(b, x, &row)?;
+    let scan = Op::Scan(Scan {
+        kind: ScanKind::Prod,
+        dim: lead,
+    });
+    let flip = Op::Flip(Flip { mask: 1 << lead });
+    // The products of all that stand before each element, 1 for the first.
+    let before = |b: &mut dyn OpBuilder, x: ValueId| {
+        let mut pads: SmallVec<[(isize, isize); 4]> = smallvec![(0, 0); lead];
+        pads.push((1, -1));
+        let shifted = b.push(Op::Pad(Pad(pads)), &[x.into(), 1.0.into()])?;
+        b.push(scan.clone(), &[shifted.into()])
+    };
+    let ahead = before(b, x)?;
+    let reversed = b.push(flip.clone(), &[x.into()])?;
+    let behind = before(b, reversed)?;
+    let behind = b.push(flip, &[behind.into()])?;
+    let others = b.mul(ahead, behind)?;
+    let others = reshaped(b, others, &lined)?;
+    let mut inverse = order.clone();
+    for (out, &d) in order.iter().enumerate() {
+        inverse[d] = out;
+    }
+    let others = b.push(permute(&inverse), &[others.into()])?;
+    b.mul(g, others)
 }
 
 /// The reduction's name.

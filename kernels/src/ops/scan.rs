@@ -5,7 +5,7 @@ use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{Inferred, OnDevice, Operator, facts, question};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, open_gradient, question};
 use crate::op::text::{Line, Named, Value};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Element, Error, ErrorKind, Result, Shape};
@@ -87,6 +87,8 @@ impl Operator for Scan {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self.kind, self.dim, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self.kind, self.dim, args, shape, dtype)

@@ -7,7 +7,7 @@ use crate::cpu::number::with_type;
 use crate::cpu::sort::{argsort, argtopk, sort, topk};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, contiguous};
-use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, open_gradient, text};
 use crate::op::{Reduce, Scan};
 use crate::{ArgMeta, Array, Class, Op, ReduceKind, ScanKind};
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
@@ -28,6 +28,8 @@ impl Operator for Sort {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_sort(self.dim, args)
     }
+
+    open_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
         run_sort(self.dim, self.descending, args, shape)
@@ -50,6 +52,8 @@ impl Operator for ArgSort {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_argsort(self.dim, args)
     }
+
+    no_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_argsort(self.dim, self.descending, args, shape, dtype)
@@ -99,6 +103,8 @@ impl Operator for TopK {
         infer_topk(self.k, self.dim, args)
     }
 
+    open_gradient!();
+
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
         run_topk(self.k, self.dim, self.largest, args, shape)
     }
@@ -122,6 +128,8 @@ impl Operator for ArgTopK {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_argtopk(self.k, self.dim, args)
     }
+
+    no_gradient!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_argtopk(self.k, self.dim, self.largest, args, shape, dtype)

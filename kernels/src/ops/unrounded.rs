@@ -1,9 +1,10 @@
 //! Sums of a half type that are not rounded.
 
 use crate::eager::{self, Arg};
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, question};
 use crate::op::text::{Line, Named};
-use crate::{ArgMeta, Array, Class, Op, Sizes};
+use crate::{ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, Sizes};
 use ferrotrace_runtime::{DType, Result, Shape};
 
 /// A matrix product or convolution whose result of a half type is left as it was summed, in binary32: what a definition
@@ -49,6 +50,12 @@ impl Operator for Unrounded {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         let (shape, dtype) = self.0.infer(args)?;
         Ok((shape, dtype.compute()))
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let dtype = b.dtype(of.value(0)?);
+        let gradient = b.cast(of.gradient, dtype)?;
+        self.0.entry().vjp(b, &Adjoint { gradient, ..*of })
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

@@ -6,8 +6,8 @@ mod window;
 pub use reshape::{Barrier, Expand, Flatten, Permute, Reshape, Squeeze, Unsqueeze};
 pub use window::{Diagonal, Flip, Narrow, Select, Slice, Unfold};
 
-use crate::Op;
 use crate::op::operator::Operator;
+use crate::{Op, OpBuilder, ValueId};
 use ferrotrace_runtime::{Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -34,6 +34,12 @@ pub trait View: Operator {
 
     /// Whether the result has the operand's elements in the same row-major order, under another shape.
     fn is_reshape(&self) -> bool;
+
+    /// The gradient of the operand, of shape `from`, from that of the result.
+    ///
+    /// # Errors
+    /// Those of the operators that it builds.
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId>;
 
     /// The window of shape `to` on memory that lies so; `None` where a new shape needs a copy.
     fn layout(&self, of: &Layout, to: &Shape) -> Option<Layout> {
@@ -66,6 +72,11 @@ macro_rules! view {
 
         fn work(&self, _: &Sizes<'_>) -> u64 {
             0
+        }
+
+        fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+            let from = b.shape(of.value(0)?).clone();
+            Ok(of.first(self.pullback(b, of.gradient, &from)?))
         }
 
         fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {

@@ -3,8 +3,10 @@
 use super::hash::{node_hash, operand_kinds};
 use crate::backend::Precision;
 use crate::mode;
+use ferrotrace_kernels::op::gradient::Reads;
 use ferrotrace_kernels::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{Category, DType, Device, Error, Shape};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;
@@ -27,6 +29,8 @@ pub(crate) struct Kind {
     pub precision: Precision,
     /// Hash of the operation, its precision and result type, and the kinds of its operands, not of what they are.
     pub hash: u64,
+    /// What the operator's gradient rule reads, where the gradients of the operands of these bits are asked for.
+    pub reads: Mutex<Option<(u64, Arc<Reads>)>>,
 }
 
 /// What inference looks at of an operand: of a number its category alone.
@@ -113,6 +117,7 @@ impl Kind {
             device: device.clone(),
             precision: mode::precision(),
             hash: 0,
+            reads: Mutex::default(),
         }
     }
 
@@ -162,6 +167,7 @@ impl Kind {
             dtype,
             device: self.device.clone(),
             precision,
+            reads: Mutex::default(),
         }
     }
 
@@ -211,6 +217,7 @@ impl Kind {
             dtype,
             device: device.clone(),
             precision,
+            reads: Mutex::default(),
         });
         let known = Known {
             operands: args.iter().map(Operand::of).collect(),

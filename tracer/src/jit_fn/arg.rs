@@ -34,6 +34,14 @@ pub struct ArgValue {
 }
 
 impl ArgValue {
+    /// Whether a gradient can be asked of a tensor.
+    pub(crate) fn of_required(required: bool) -> ArgValue {
+        ArgValue {
+            kind: 11,
+            bits: u64::from(required),
+        }
+    }
+
     /// Whether it is a number, and no length, size or truth value.
     pub(crate) fn is_number(&self) -> bool {
         (1..=6).contains(&self.kind)

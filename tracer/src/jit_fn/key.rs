@@ -74,6 +74,11 @@ impl<'a> Probe<'a> {
 }
 
 impl Probe<'_> {
+    /// The signature's hash.
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
     /// Whether there are numbers in it that a program may change from call to call, and compute with.
     pub fn has_numbers(&self) -> bool {
         self.values.iter().any(ArgValue::is_number)

@@ -8,6 +8,8 @@ pub mod result;
 
 use crate::Tensor;
 use crate::flush::flush_tensors;
+use crate::grad::leaves_trace;
+use crate::history::History;
 use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
 use crate::trace::{self, Recording};
@@ -19,6 +21,7 @@ use key::{Probe, Traces};
 use parking_lot::Mutex;
 use replay::{Arrays, Draws, Replay, Tensors};
 use result::JitResult;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
@@ -72,6 +75,8 @@ where
     own: Striped<Mutex<Traces<<F::Output as JitResult>::Form>>>,
     folds: Folds,
     bound: Bound,
+    /// Signatures whose results have gradients by what is outside of the function: it is simply called.
+    differentiable: Mutex<FxHashSet<u64>>,
     signature: PhantomData<fn(S)>,
 }
 
@@ -96,7 +101,7 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// Threads that the function starts record what they compute of its arguments as its own thread does. An argument, or
 /// what is computed from one, that outlives the function without being returned carries an error.
 /// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
-/// Random operations draw anew at each call. In eager mode, and inside of another traced function, the function is
+/// Random operations draw anew at each call. Where a gradient can be asked of an argument or of a captured tensor, in eager mode, and inside of another traced function, the function is
 /// simply called.
 ///
 /// A function of several arguments takes one tuple of them:
@@ -123,6 +128,7 @@ where
         own: Striped::new(),
         folds: Folds::default(),
         bound: Bound::Eager,
+        differentiable: Mutex::default(),
         signature: PhantomData,
     }
 }
@@ -136,6 +142,8 @@ enum Traced<R: JitResult> {
     Replay(Replay, R::Form),
     /// The result, which cannot be replayed.
     Result(R),
+    /// A gradient can be asked of the result by an argument or a captured tensor, and a replay has no history.
+    Differentiable,
 }
 
 impl<F: JitFn<S>, S> Jit<F, S> {
@@ -188,6 +196,9 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             arrays,
         } = &mut parts;
         let probe = Probe::new(values, arrays, mode::precision());
+        if self.differentiable.lock().contains(&probe.hash()) {
+            return self.function.run(argument);
+        }
         if let Some((replay, form)) = self.known(&probe) {
             if !Config::get().check {
                 let drawn = replay.draw();
@@ -217,6 +228,10 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                     (Arc::new(folded), form, drawn)
                 }
                 Traced::Result(result) => return result,
+                Traced::Differentiable => {
+                    self.differentiable.lock().insert(probe.hash());
+                    return self.function.run(argument);
+                }
             },
         };
         self.traces.lock().insert(&probe, &replay, &form);
@@ -261,7 +276,15 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             facts.traced = true;
             Tensor::of_fresh(Node::stored(facts, array.clone()))
         };
-        let tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
+        let mut tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
+        let mut visit = ArgVisit::default();
+        F::Kind::visit(argument, &mut visit);
+        for (tensor, (of, _)) in tensors.iter_mut().zip(&visit.tensors) {
+            if of.has_grad() && mode::keeps_history() {
+                // A leaf of outside of the trace.
+                *tensor = tensor.with_history(Some(History::leaf(0)));
+            }
+        }
         let result = recording.run(|| {
             let argument = F::Kind::rebuild(argument, &mut tensors.iter());
             self.function.run(argument)
@@ -270,6 +293,10 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         let Some(form) = result.flatten(&mut results) else {
             return Traced::Result(result);
         };
+        let leaves = |tensor: &Tensor| tensor.history().is_some_and(|h| leaves_trace(h, id));
+        if results.iter().any(leaves) {
+            return Traced::Differentiable;
+        }
         // What the function reads it may decide by, also on another thread; nothing is read from here on.
         let replay = match recording.read_values() {
             false => Replay::new(&results, &recording),
@@ -324,6 +351,10 @@ impl Parts {
             self.given.push(*given);
         }
         self.values = visit.values;
+        let required = visit.tensors.iter().map(|(tensor, _)| tensor.has_grad());
+        if mode::keeps_history() && required.clone().any(|required| required) {
+            self.values.extend(required.map(ArgValue::of_required));
+        }
         Filled::Data
     }
 }

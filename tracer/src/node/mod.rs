@@ -2,6 +2,7 @@
 
 pub(crate) mod domain;
 pub(crate) mod flight;
+pub(crate) mod handle;
 pub(crate) mod pool;
 
 use crate::backend::Folded;

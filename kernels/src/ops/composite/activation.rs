@@ -3,6 +3,7 @@
 use super::build::{float, in_float, operand, value};
 use super::{Definition, infer_by_definition, run_definition};
 use crate::eager::Arg;
+use crate::op::gradient::{Adjoint, Gradients, by_definition};
 use crate::op::operator::{Inferred, Operator};
 use crate::op::text::{Line, Named};
 use crate::{
@@ -126,6 +127,10 @@ impl Operator for Function {
             (Some(_), Some((shape, dtype))) => Ok((shape.clone(), float(dtype))),
             _ => infer_by_definition(self, args),
         }
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        by_definition(b, of, self.define)
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

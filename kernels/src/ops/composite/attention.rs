@@ -2,7 +2,7 @@
 
 use super::build::{float, promoted, transpose, value};
 use super::softmax;
-use super::{Definition, infer_by_definition};
+use super::{Definition, derived, infer_by_definition};
 use crate::cpu::attention::{Extent, Mask, Matrices, attention};
 use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::matmul::View;
@@ -43,6 +43,8 @@ impl Operator for Attention {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_by_definition(self, args)
     }
+
+    derived!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let scale = f64::from_bits(self.scale);

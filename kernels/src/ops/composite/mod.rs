@@ -103,8 +103,31 @@ operators! {
     }
 }
 
-/// The shape and dtype rule and the ready-made form that follow from a definition.
+/// The gradient that follows from a definition.
+macro_rules! derived {
+    () => {
+        fn vjp(
+            &self,
+            b: &mut dyn crate::OpBuilder,
+            of: &crate::op::gradient::Adjoint<'_>,
+        ) -> Result<crate::op::gradient::Gradients> {
+            crate::op::gradient::by_definition(b, of, |b, args| self.define(b, args))
+        }
+    };
+}
+use derived;
+
+/// All that follows from a definition: the gradient, the shape and dtype rule, and the ready-made form.
 macro_rules! defined {
+    () => {
+        super::derived!();
+        super::inferred!();
+    };
+}
+use defined;
+
+/// The shape and dtype rule and the ready-made form that follow from a definition.
+macro_rules! inferred {
     () => {
         fn infer(&self, args: &[crate::ArgMeta<'_>]) -> crate::op::operator::Inferred {
             super::infer_by_definition(self, args)
@@ -120,7 +143,7 @@ macro_rules! defined {
         }
     };
 }
-use defined;
+use inferred;
 
 /// Builds the operator from others.
 ///

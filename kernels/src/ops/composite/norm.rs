@@ -1,7 +1,7 @@
 //! Normalisations: statistics in F32 for the half types, the result in the operand's dtype.
 
 use super::build::{in_float, last_dims, operand, reshape, value};
-use super::{Definition, defined, run_definition};
+use super::{Definition, defined, derived, run_definition};
 use crate::eager::Arg;
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
@@ -28,6 +28,8 @@ impl Operator for LayerNorm {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self.n, self.weight, self.bias, args)
     }
+
+    derived!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_definition(self, args, shape, dtype)
@@ -56,6 +58,8 @@ impl Operator for RmsNorm {
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self.n, self.weight, false, args)
     }
+
+    derived!();
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_definition(self, args, shape, dtype)

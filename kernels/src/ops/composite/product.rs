@@ -1,11 +1,14 @@
 //! Matrix products and convolutions with what surrounds them.
 
 use super::build::{reshape, transpose, value};
-use super::{Definition, defined};
+use super::{Definition, defined, inferred};
+use crate::op::gradient::{Adjoint, Gradients, reshaped, transposed};
 use crate::op::operator::{Operator, facts, text};
 use crate::op::text::{Line, Named, Value};
+use crate::ops::matmul::folded;
 use crate::{
-    ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, Unrounded, ValueId,
+    ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind,
+    Unrounded, ValueId,
 };
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -19,7 +22,34 @@ pub struct Linear {
 impl Operator for Linear {
     text!("linear" { bias });
     facts! { class: Class::Library, light: false, jumps: false, work: |_, of| of.elements() }
-    defined!();
+    inferred!();
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let (x, w, mut gradients) = (of.value(0)?, of.value(1)?, of.none());
+        let whole = b.shape(x).clone();
+        let (rows, out) = match whole.rank() {
+            // A vector is one row.
+            1 => (
+                Shape::from([1, whole[0]]),
+                Shape::from([1, b.shape(of.gradient).numel()]),
+            ),
+            _ => (folded(&whole), folded(b.shape(of.gradient))),
+        };
+        if of.wants(0) {
+            let product = b.matmul(of.gradient, w)?;
+            gradients[0] = Some(product);
+        }
+        let gradient = reshaped(b, of.gradient, &out)?;
+        if of.wants(1) {
+            let x = reshaped(b, x, &rows)?;
+            let columns = transposed(b, gradient)?;
+            gradients[1] = Some(b.matmul(columns, x)?);
+        }
+        if self.bias && of.wants(2) {
+            gradients[2] = Some(b.reduce(ReduceKind::Sum, gradient, 1, false)?);
+        }
+        Ok(gradients)
+    }
 }
 
 impl Definition for Linear {

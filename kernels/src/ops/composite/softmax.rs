@@ -4,6 +4,7 @@ use super::build::{check_dim, float, in_float, reduced_count, value};
 use super::{Definition, defined, run_definition};
 use crate::eager::Arg;
 use crate::op::Squeeze;
+use crate::op::gradient::{Adjoint, Gradients, wide};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
 use crate::{
@@ -25,6 +26,16 @@ impl Operator for Softmax {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self.dim, args)
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // y (g − Σ g y).
+        let (_, mask) = operand_of(b, of.args, self.dim)?;
+        let (y, g) = (wide(b, of.result)?, wide(b, of.gradient)?);
+        let product = b.mul(g, y)?;
+        let sum = b.reduce(ReduceKind::Sum, product, mask, true)?;
+        let part = b.mul(y, sum)?;
+        b.sub(product, part).map(|g| of.first(g))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -51,6 +62,16 @@ impl Operator for LogSoftmax {
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer(self.dim, args)
+    }
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // g − eʸ Σ g.
+        let (_, mask) = operand_of(b, of.args, self.dim)?;
+        let (y, g) = (wide(b, of.result)?, wide(b, of.gradient)?);
+        let sum = b.reduce(ReduceKind::Sum, g, mask, true)?;
+        let share = b.unary(UnaryOp::Exp, y)?;
+        let part = b.mul(share, sum)?;
+        b.sub(g, part).map(|g| of.first(g))
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {

@@ -2,9 +2,10 @@
 
 use super::{AffineIndex, View, ViewMap, along, check_dim, same, view};
 use crate::eager::{Arg, array, contiguous};
+use crate::op::gradient::{Adjoint, Gradients, fit, reshaped};
 use crate::op::operator::{Inferred, Operator, question, text};
 use crate::ops::tensor;
-use crate::{ArgMeta, Array, Class, Extent, Op, Sizes};
+use crate::{ArgMeta, Array, Class, Extent, Op, OpBuilder, Sizes, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Layout, Result, Shape};
 use smallvec::SmallVec;
 
@@ -28,6 +29,10 @@ impl View for Reshape {
 
     fn is_reshape(&self) -> bool {
         true
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        reshaped(b, gradient, from)
     }
 }
 
@@ -62,6 +67,11 @@ impl View for Expand {
 
     fn is_reshape(&self) -> bool {
         false
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        let dtype = b.dtype(gradient);
+        fit(b, gradient, from, dtype)
     }
 }
 
@@ -107,6 +117,14 @@ impl View for Permute {
     fn is_reshape(&self) -> bool {
         false
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, _: &Shape) -> Result<ValueId> {
+        let mut inverse = self.0.clone();
+        for (out, &d) in self.0.iter().enumerate() {
+            inverse[d as usize] = out as u8;
+        }
+        b.push(Op::Permute(Permute(inverse)), &[gradient.into()])
+    }
 }
 
 /// Dimensions of size 1 removed; a bit each (other sizes stay).
@@ -145,6 +163,10 @@ impl View for Squeeze {
 
     fn is_reshape(&self) -> bool {
         true
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        reshaped(b, gradient, from)
     }
 }
 
@@ -186,6 +208,10 @@ impl View for Unsqueeze {
 
     fn is_reshape(&self) -> bool {
         true
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        reshaped(b, gradient, from)
     }
 }
 
@@ -230,6 +256,10 @@ impl View for Flatten {
     fn is_reshape(&self) -> bool {
         true
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        reshaped(b, gradient, from)
+    }
 }
 
 /// The operand, which compiled code stores, by a kernel that computes nothing else (scheduler L-08).
@@ -253,6 +283,10 @@ impl View for Barrier {
 
     fn is_reshape(&self) -> bool {
         false
+    }
+
+    fn pullback(&self, _: &mut dyn OpBuilder, gradient: ValueId, _: &Shape) -> Result<ValueId> {
+        Ok(gradient)
     }
 }
 

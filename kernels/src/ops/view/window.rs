@@ -2,10 +2,13 @@
 
 use super::{View, ViewMap, along, check_dim, clamp_slice, same, view, wrap_index};
 use crate::eager::{Arg, array, contiguous};
-use crate::op::SliceAssign;
+use crate::op::gradient::{Adjoint, Gradients, expanded, full, reshaped};
 use crate::op::operator::{Inferred, Operator, question, text};
+use crate::op::{Iota, Permute, Scatter, SliceAssign};
 use crate::ops::tensor;
-use crate::{ArgMeta, Array, Class, Op, Sizes};
+use crate::{
+    ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ScatterMode, Sizes, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
 use smallvec::SmallVec;
 
@@ -23,6 +26,17 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// `len` positions of a dimension from `start` on, counted from the front.
+    pub fn between(dim: usize, start: isize, len: usize) -> Slice {
+        let end = start + len as isize;
+        Slice {
+            dim,
+            start,
+            end,
+            step: 1,
+        }
+    }
+
     /// The first position in a tensor of this shape, and how many there are.
     pub fn span(&self, of: &Shape) -> (usize, usize) {
         clamp_slice(of[self.dim], self.start, self.end, self.step)
@@ -58,6 +72,29 @@ impl View for Slice {
     fn is_reshape(&self) -> bool {
         false
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        placed(b, gradient, from, self)
+    }
+}
+
+/// Zeros of `shape` with `x` in a slice.
+fn placed(b: &mut dyn OpBuilder, x: ValueId, shape: &Shape, at: &Slice) -> Result<ValueId> {
+    let dtype = b.dtype(x);
+    let zeros = full(b, shape, 0.0, dtype)?;
+    let Slice {
+        dim,
+        start,
+        end,
+        step,
+    } = *at;
+    let assign = SliceAssign {
+        dim,
+        start,
+        end,
+        step,
+    };
+    b.push(Op::SliceAssign(assign), &[zeros.into(), x.into()])
 }
 
 /// `len` elements of one dimension from `start`, which must exist.
@@ -112,6 +149,16 @@ impl View for Narrow {
     fn is_reshape(&self) -> bool {
         false
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        let start = self.first(from[self.dim]);
+        placed(
+            b,
+            gradient,
+            from,
+            &Slice::between(self.dim, start, self.len),
+        )
+    }
 }
 
 /// One index of a dimension, which goes away.
@@ -150,6 +197,14 @@ impl View for Select {
     fn is_reshape(&self) -> bool {
         false
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        let start = wrap_index(self.index, self.dim, from[self.dim])? as isize;
+        let mut one = from.clone();
+        one.dims_mut()[self.dim] = 1;
+        let row = reshaped(b, gradient, &one)?;
+        placed(b, row, from, &Slice::between(self.dim, start, 1))
+    }
 }
 
 /// Dimensions in reverse; a bit each.
@@ -179,6 +234,10 @@ impl View for Flip {
 
     fn is_reshape(&self) -> bool {
         false
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, _: &Shape) -> Result<ValueId> {
+        b.push(Op::Flip(self.clone()), &[gradient.into()])
     }
 }
 
@@ -238,6 +297,41 @@ impl View for Diagonal {
     fn is_reshape(&self) -> bool {
         false
     }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        // A row of zeros with one element of the diagonal in it, for each row of the matrix.
+        let (rows, columns) = (from[self.a], from[self.b]);
+        let first = self.offset.saturating_neg().max(0);
+        let mut shape = b.shape(gradient).clone();
+        let last = shape.rank() - 1;
+        shape.dims_mut()[last] = rows;
+        let len = self.len(from);
+        let column = placed(b, gradient, &shape, &Slice::between(last, first, len))?;
+        shape.dims_mut().push(1);
+        let column = reshaped(b, column, &shape)?;
+        shape.dims_mut()[last + 1] = columns;
+        let dim = |dim| {
+            Op::Iota(Iota {
+                shape: Shape::from([rows, columns]),
+                dim,
+            })
+        };
+        let (row, at) = (b.push(dim(0), &[])?, b.push(dim(1), &[])?);
+        let met = b.add(row, self.offset as i64)?;
+        let met = b.binary(BinaryOp::Eq, met, at)?;
+        let whole = b.select(met, column, 0.0)?;
+        // The matrix stands in the last two dimensions.
+        let mut order: SmallVec<[u8; 6]> = SmallVec::new();
+        let mut rest = 0..;
+        for d in 0..from.rank() {
+            order.push(match d {
+                d if d == self.a => last as u8,
+                d if d == self.b => last as u8 + 1,
+                _ => rest.next().unwrap_or(0),
+            });
+        }
+        b.push(Op::Permute(Permute(order)), &[whole.into()])
+    }
 }
 
 /// Windows of one dimension, as a new last dimension of `size`.
@@ -286,6 +380,43 @@ impl View for Unfold {
 
     fn is_reshape(&self) -> bool {
         false
+    }
+
+    fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId> {
+        // Each window's elements are added where they came from, windows side by side along the dimension.
+        let Unfold { dim, size, step } = *self;
+        let windows = b.shape(gradient)[dim];
+        let rank = from.rank();
+        let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
+        order.insert(dim + 1, rank as u8);
+        let beside = b.push(Op::Permute(Permute(order)), &[gradient.into()])?;
+        let mut shape = from.clone();
+        shape.dims_mut()[dim] = windows * size;
+        let beside = reshaped(b, beside, &shape)?;
+        let position = |dim| {
+            Op::Iota(Iota {
+                shape: Shape::from([windows, size]),
+                dim,
+            })
+        };
+        let (window, within) = (b.push(position(0), &[])?, b.push(position(1), &[])?);
+        let first = b.mul(window, step as i64)?;
+        let place = b.add(first, within)?;
+        let mut along: Shape = (0..rank).map(|_| 1).collect();
+        along.dims_mut()[dim] = windows * size;
+        let place = reshaped(b, place, &along)?;
+        let place = expanded(b, place, &shape)?;
+        let dtype = b.dtype(gradient);
+        let zeros = full(b, from, 0.0, dtype)?;
+        let add = Scatter {
+            dim,
+            mode: ScatterMode::Sum,
+            include_self: true,
+        };
+        b.push(
+            Op::Scatter(add),
+            &[zeros.into(), place.into(), beside.into()],
+        )
     }
 }
 

@@ -1,0 +1,3 @@
+//! Gradients and training.
+
+mod api;

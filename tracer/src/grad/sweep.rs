@@ -1,0 +1,283 @@
+//! Goes through histories backwards.
+
+use super::builder::Recorder;
+use super::{at, like};
+use crate::history::{History, Operand as Kept, Operation, Rule, Source, Value};
+use crate::record::record;
+use crate::{Input, Tensor, trace};
+use ferrotrace_kernels::op::gradient::{Adjoint, fit};
+use ferrotrace_kernels::{BinaryOp, Op};
+use ferrotrace_runtime::{Error, Result};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::panic::Location;
+use std::sync::Arc;
+
+type Address = *const History;
+
+/// The histories that one was computed from, itself included, down to those of an order, in ascending order.
+pub(super) fn reachable(from: &Arc<History>, least: u64) -> Vec<Arc<History>> {
+    let mut seen: FxHashSet<Address> = FxHashSet::default();
+    let (mut stack, mut found) = (vec![from.clone()], Vec::new());
+    while let Some(history) = stack.pop() {
+        if history.order < least || !seen.insert(Arc::as_ptr(&history)) {
+            continue;
+        }
+        if let Source::Operation(operation) = &history.source
+            && let Some(operation) = &*operation.lock()
+        {
+            stack.extend(operation.operands.iter().filter_map(Kept::live).cloned());
+        }
+        found.push(history);
+    }
+    found.sort_unstable_by_key(|history| history.order);
+    found
+}
+
+/// The gradients of `tensors`, zeros for those that the loss does not depend on.
+pub(super) fn gradients(
+    loss: &Tensor,
+    seed: Tensor,
+    tensors: &[&Tensor],
+    location: &'static Location<'static>,
+) -> Result<Vec<Tensor>> {
+    for tensor in tensors {
+        if let Some(error) = tensor.node().error() {
+            return Err(error);
+        }
+        if !tensor.dtype().is_float() {
+            let why = format!(
+                "the gradient by a tensor of {}: it needs floats",
+                tensor.dtype()
+            );
+            return Err(Error::dtype(why));
+        }
+    }
+    let mut found: FxHashMap<Address, Tensor> = FxHashMap::default();
+    if let Some(history) = loss.history().filter(|history| history.is_live()) {
+        let asked = || tensors.iter().filter_map(|tensor| tensor.history());
+        let least = asked().map(|history| history.order).min();
+        let histories = least.map_or_else(Vec::new, |least| reachable(history, least));
+        // Those through which a gradient that is asked for flows.
+        let mut through: FxHashSet<Address> = asked().map(Arc::as_ptr).collect();
+        let targets = through.clone();
+        for history in &histories {
+            if let Source::Operation(operation) = &history.source
+                && let Some(operation) = &*operation.lock()
+            {
+                let mut operands = operation.operands.iter().filter_map(Kept::live);
+                if operands.any(|operand| through.contains(&Arc::as_ptr(operand))) {
+                    through.insert(Arc::as_ptr(history));
+                }
+            }
+        }
+        let mut note = |history: &Arc<History>, gradient: &Tensor| {
+            let address = Arc::as_ptr(history);
+            if targets.contains(&address) {
+                found.insert(address, gradient.clone());
+            }
+            Ok(())
+        };
+        run(loss, seed, &histories, &through, &mut note)?;
+    }
+    let of = |tensor: &&Tensor| {
+        let gradient = tensor.history().and_then(|h| found.get(&Arc::as_ptr(h)));
+        gradient
+            .cloned()
+            .unwrap_or_else(|| like(tensor, 0.0, location))
+    };
+    Ok(tensors.iter().map(of).collect())
+}
+
+/// Adds the gradients of all leaves to theirs, and ends the histories gone through.
+pub(super) fn backward(
+    loss: &Tensor,
+    seed: Tensor,
+    location: &'static Location<'static>,
+) -> Result<()> {
+    let Some(history) = loss.history() else {
+        return Ok(());
+    };
+    let histories = reachable(history, 0);
+    let outside = |history: &&Arc<History>| {
+        matches!(history.source, Source::Leaf(_)) && history.trace != trace::current()
+    };
+    if trace::current() != 0 && histories.iter().any(|history| outside(&history)) {
+        return Err(Error::argument(
+            "a function given to jit goes backward to a leaf that was made outside of it, which a replay would not \
+             do: return gradients from the function, `grad(&loss, &[&w])`",
+        ));
+    }
+    let through = histories.iter().map(Arc::as_ptr).collect();
+    let mut sums: Vec<(Arc<History>, Tensor)> = Vec::new();
+    let mut note = |history: &Arc<History>, gradient: &Tensor| {
+        if matches!(history.source, Source::Leaf(_)) {
+            sums.push((history.clone(), gradient.clone()));
+        }
+        Ok(())
+    };
+    run(loss, seed, &histories, &through, &mut note)?;
+    for (history, gradient) in sums {
+        if let Source::Leaf(sum) = &history.source {
+            let mut sum = sum.lock();
+            let total = match sum.take() {
+                Some(before) => added(&Tensor::of_handle(before), &gradient, location),
+                None => gradient,
+            };
+            *sum = Some(total.value().handle.clone());
+        }
+    }
+    histories.iter().for_each(|history| history.end());
+    Ok(())
+}
+
+/// The error becomes the gradient of all leaves.
+pub(super) fn fail_leaves(loss: &Tensor, error: &Error, location: &'static Location<'static>) {
+    let Some(history) = loss.history() else {
+        return;
+    };
+    for history in reachable(history, 0) {
+        if let Source::Leaf(sum) = &history.source {
+            let failed = Tensor::of_error(error.clone(), loss.dtype(), &loss.device(), location);
+            let before = sum.lock().replace(failed.value().handle.clone());
+            drop(before);
+        }
+    }
+}
+
+fn added(a: &Tensor, b: &Tensor, location: &'static Location<'static>) -> Tensor {
+    let add = Op::from(BinaryOp::Add);
+    record(
+        None,
+        add,
+        None,
+        &[Input::Tensor(a), Input::Tensor(b)],
+        location,
+    )
+}
+
+/// Carries the gradient of the loss back through `histories`, which stand in ascending order, as far as `through` goes;
+/// `note` is shown the whole gradient of each.
+fn run(
+    loss: &Tensor,
+    seed: Tensor,
+    histories: &[Arc<History>],
+    through: &FxHashSet<Address>,
+    note: &mut dyn FnMut(&Arc<History>, &Tensor) -> Result<()>,
+) -> Result<()> {
+    let Some(root) = loss.history() else {
+        return Ok(());
+    };
+    let mut gradients: FxHashMap<Address, Tensor> = FxHashMap::default();
+    gradients.insert(Arc::as_ptr(root), seed);
+    for history in histories.iter().rev() {
+        let address = Arc::as_ptr(history);
+        if !through.contains(&address) {
+            continue;
+        }
+        let Some(gradient) = gradients.remove(&address) else {
+            continue;
+        };
+        note(history, &gradient)?;
+        let Source::Operation(operation) = &history.source else {
+            continue;
+        };
+        let Some(operation) = operation.lock().clone() else {
+            return Err(Error::argument(
+                "an earlier backward pass ended its history: ask `grad` for several gradients of one loss",
+            ));
+        };
+        let flows = |operand: &Kept| {
+            let live = operand.live();
+            live.is_some_and(|history| through.contains(&Arc::as_ptr(history)))
+        };
+        let wanted: SmallVec<[bool; 4]> = operation.operands.iter().map(flows).collect();
+        if !wanted.contains(&true) {
+            continue;
+        }
+        let found = pull(history, &operation, &gradient, &wanted)?;
+        for (operand, found) in operation.operands.iter().zip(found) {
+            let (Some(history), Some(found)) = (operand.live(), found) else {
+                continue;
+            };
+            let address = Arc::as_ptr(history);
+            let sum = match gradients.remove(&address) {
+                Some(before) => added(&before, &found, operation.location),
+                None => found,
+            };
+            gradients.insert(address, sum);
+        }
+    }
+    Ok(())
+}
+
+/// The gradients of the wanted operands of an operation, each of its operand's shape and dtype.
+fn pull(
+    history: &Arc<History>,
+    operation: &Operation,
+    gradient: &Tensor,
+    wanted: &[bool],
+) -> Result<Vec<Option<Tensor>>> {
+    match &operation.rule {
+        Rule::Operator => by_operator(history, operation, gradient, wanted),
+        Rule::Same => {
+            let same = |operand: &Kept| match operand {
+                Kept::Tensor { kind, .. } => Some(gradient.to_device(&kind.device)),
+                Kept::Number(_) => None,
+            };
+            Ok(operation.operands.iter().map(same).collect())
+        }
+        Rule::Custom(rule) => {
+            let result = of_result(history, operation);
+            let result = result.ok_or_else(|| Error::internal("a result was not kept"))?;
+            let found = rule.pull(result.value(), gradient.value())?;
+            let tensor = |value: Option<Value>| value.map(Tensor::of_value);
+            Ok(found.into_iter().map(tensor).collect())
+        }
+    }
+}
+
+/// The result of an operation, if it was kept, with its history.
+fn of_result(history: &Arc<History>, operation: &Operation) -> Option<Tensor> {
+    let handle = operation.result.clone()?;
+    let history = Some(history.clone());
+    Some(Tensor::of_value(Value { handle, history }))
+}
+
+fn by_operator(
+    history: &Arc<History>,
+    operation: &Operation,
+    gradient: &Tensor,
+    wanted: &[bool],
+) -> Result<Vec<Option<Tensor>>> {
+    let result = of_result(history, operation);
+    let (mut recorder, args, result, gradient) = Recorder::new(operation, result, gradient);
+    let adjoint = Adjoint {
+        args: &args,
+        result,
+        gradient,
+        wanted,
+    };
+    let op = operation.kind.op();
+    let mut pulled = || {
+        let found = op.entry().vjp(&mut recorder, &adjoint)?;
+        let mut fitted = Vec::with_capacity(found.len());
+        for ((found, wanted), operand) in found.into_iter().zip(wanted).zip(&operation.operands) {
+            fitted.push(match (found, operand) {
+                (Some(found), Kept::Tensor { kind, .. }) if *wanted => {
+                    let found = fit(&mut recorder, found, &kind.shape, kind.dtype)?;
+                    Some(recorder.tensor(found)?.clone())
+                }
+                _ => None,
+            });
+        }
+        Ok(fitted)
+    };
+    pulled().map_err(|error: Error| {
+        let called = operation.kind.called();
+        match error.context().is_some() {
+            true => error,
+            false => at(error, called, &[], operation.location),
+        }
+    })
+}

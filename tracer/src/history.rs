@@ -1,0 +1,318 @@
+//! What a tensor remembers of how it was computed, for its gradient.
+//!
+//! A history is recorded beside the trace, by operations on tensors that require a gradient: it outlives flushes, which the
+//! trace does not. It keeps the operands and results that the operator's gradient rule reads, and of the others their shapes
+//! alone.
+
+use crate::form::Kind;
+use crate::node::NodeInput;
+use crate::node::handle::Handle;
+use ferrotrace_kernels::op::gradient::{Reads, reads};
+use ferrotrace_kernels::{ArgMeta, Op};
+use ferrotrace_runtime::{Error, Result, Scalar};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A value, and how it was computed from those that require a gradient: what a tensor is.
+#[derive(Clone, Debug)]
+pub(crate) struct Value {
+    /// The value.
+    pub handle: Handle,
+    /// Nothing for what no gradient is asked of.
+    pub history: Option<Arc<History>>,
+}
+
+/// How a value was computed.
+#[derive(Debug)]
+pub(crate) struct History {
+    /// Greater than the order of all that it was computed from.
+    pub order: u64,
+    /// The `jit` trace it was recorded in; 0 outside of one.
+    pub trace: u64,
+    pub source: Source,
+}
+
+/// Where a gradient goes to.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// A tensor that a gradient was required of, with what backward passes summed up.
+    Leaf(Mutex<Option<Handle>>),
+    /// On to the operands of an operation; nothing once a backward pass has ended the history.
+    Operation(Mutex<Option<Operation>>),
+    /// Nowhere: of integers, and of what was computed of them alone, no gradient can be asked.
+    Integers {
+        /// The first operation that gave integers.
+        op: &'static str,
+        location: &'static Location<'static>,
+    },
+}
+
+/// An operation with what its gradient needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub rule: Rule,
+    pub kind: Arc<Kind>,
+    pub location: &'static Location<'static>,
+    pub operands: SmallVec<[Operand; 2]>,
+    /// The result, if the rule reads it.
+    pub result: Option<Handle>,
+}
+
+/// How the gradients of the operands are found.
+#[derive(Clone)]
+pub(crate) enum Rule {
+    /// By the operator.
+    Operator,
+    /// The gradient is that of the operand, on its device.
+    Same,
+    /// By a function of the program's.
+    Custom(Arc<dyn Pullback>),
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Rule::Operator => "Operator",
+            Rule::Same => "Same",
+            Rule::Custom(_) => "Custom",
+        })
+    }
+}
+
+/// A gradient rule that is no operator's.
+pub(crate) trait Pullback: Send + Sync {
+    /// The gradients of the operands from the result and its gradient.
+    ///
+    /// # Errors
+    /// What they give does not fit the operands.
+    fn pull(&self, result: &Value, gradient: &Value) -> Result<Vec<Option<Value>>>;
+}
+
+/// An operand of an operation with a history.
+#[derive(Clone, Debug)]
+pub(crate) enum Operand {
+    /// A tensor.
+    Tensor {
+        /// Its shape, dtype and device.
+        kind: Arc<Kind>,
+        /// Its elements, if the rule reads them.
+        value: Option<Handle>,
+        /// Where its gradient goes.
+        history: Option<Arc<History>>,
+    },
+    /// A number.
+    Number(NodeInput),
+}
+
+impl Operand {
+    /// Where its gradient goes, if it has one.
+    pub fn live(&self) -> Option<&Arc<History>> {
+        match self {
+            Operand::Tensor { history, kind, .. } if kind.dtype.is_float() => {
+                history.as_ref().filter(|history| history.is_live())
+            }
+            _ => None,
+        }
+    }
+}
+
+static ORDER: AtomicU64 = AtomicU64::new(0);
+
+impl History {
+    fn new(source: Source, trace: u64) -> Arc<History> {
+        Arc::new(History {
+            order: ORDER.fetch_add(1, Relaxed) + 1,
+            trace,
+            source,
+        })
+    }
+
+    /// Of a tensor that a gradient is required of.
+    pub fn leaf(trace: u64) -> Arc<History> {
+        History::new(Source::Leaf(Mutex::new(None)), trace)
+    }
+
+    /// Of the result of an operation.
+    pub fn operation(operation: Operation, trace: u64) -> Arc<History> {
+        History::new(Source::Operation(Mutex::new(Some(operation))), trace)
+    }
+
+    /// Of the result of an operation that gives integers.
+    fn integers(op: &'static str, location: &'static Location<'static>) -> Arc<History> {
+        History::new(Source::Integers { op, location }, 0)
+    }
+
+    /// Whether gradients go anywhere from here.
+    pub fn is_live(&self) -> bool {
+        !matches!(self.source, Source::Integers { .. })
+    }
+
+    /// Ends the history of an operation: what it kept goes.
+    pub fn end(&self) {
+        if let Source::Operation(operation) = &self.source
+            && let Some(operation) = operation.lock().take()
+        {
+            release(operation);
+        }
+    }
+}
+
+/// Drops an operation without recursion: whatever histories go with it go here, one after the other.
+fn release(operation: Operation) {
+    let mut stack: SmallVec<[Operation; 4]> = SmallVec::new();
+    stack.push(operation);
+    while let Some(operation) = stack.pop() {
+        for operand in operation.operands {
+            let Operand::Tensor {
+                history: Some(history),
+                ..
+            } = operand
+            else {
+                continue;
+            };
+            // Where several threads drop the last references at once, exactly one gets the history.
+            if let Some(mut history) = Arc::into_inner(history)
+                && let Source::Operation(operation) = &mut history.source
+            {
+                stack.extend(operation.get_mut().take());
+            }
+        }
+    }
+}
+
+impl Drop for History {
+    fn drop(&mut self) {
+        if let Source::Operation(operation) = &mut self.source
+            && let Some(operation) = operation.get_mut().take()
+        {
+            release(operation);
+        }
+    }
+}
+
+/// An operand, as [`of_result`] takes it.
+pub(crate) enum Of<'a> {
+    Value(&'a Value),
+    Number(NodeInput),
+}
+
+impl Of<'_> {
+    fn history(&self) -> Option<Arc<History>> {
+        match self {
+            Of::Value(value) => value.history.clone(),
+            Of::Number(_) => None,
+        }
+    }
+
+    /// Where its gradient goes, if it has one.
+    fn live(&self) -> Option<Arc<History>> {
+        match self {
+            Of::Value(value) if value.handle.node().facts.dtype.is_float() => {
+                self.history().filter(|history| history.is_live())
+            }
+            _ => None,
+        }
+    }
+
+    /// What an operation keeps of it, with its elements or without.
+    fn kept(&self, elements: bool) -> Operand {
+        match self {
+            Of::Value(value) => Operand::Tensor {
+                kind: value.handle.node().facts.kind.clone(),
+                value: elements.then(|| value.handle.clone()),
+                history: value.history.clone(),
+            },
+            Of::Number(number) => Operand::Number(number.clone()),
+        }
+    }
+
+    fn meta(&self) -> ArgMeta<'_> {
+        match self {
+            Of::Value(value) => {
+                let kind = &value.handle.node().facts.kind;
+                ArgMeta::Tensor(&kind.shape, kind.dtype)
+            }
+            Of::Number(number) => ArgMeta::Scalar(number.scalar().unwrap_or(Scalar::Int(0))),
+        }
+    }
+}
+
+/// The history of the result of what is no operator.
+pub(crate) fn of_rule(
+    rule: Rule,
+    result: &Handle,
+    operands: &[Of<'_>],
+    location: &'static Location<'static>,
+    trace: u64,
+) -> Option<Arc<History>> {
+    let is_live = |operand: &Of<'_>| operand.live().is_some();
+    if !operands.iter().any(is_live) {
+        return operands.iter().find_map(Of::history);
+    }
+    let kind = result.node().facts.kind.clone();
+    if !kind.dtype.is_float() {
+        return Some(History::integers("custom_grad", location));
+    }
+    let operation = Operation {
+        rule,
+        kind,
+        location,
+        operands: operands.iter().map(|operand| operand.kept(false)).collect(),
+        result: Some(result.clone()),
+    };
+    Some(History::operation(operation, trace))
+}
+
+/// The history of the result of an operator on operands of which one has a history.
+pub(crate) fn of_result(
+    result: &Handle,
+    operands: &[Of<'_>],
+    location: &'static Location<'static>,
+    trace: u64,
+) -> Option<Arc<History>> {
+    let kind = &result.node().facts.kind;
+    let op = kind.op.as_ref()?;
+    let wanted: SmallVec<[bool; 4]> = operands.iter().map(|x| x.live().is_some()).collect();
+    if !wanted.contains(&true) {
+        return operands.iter().find_map(Of::history);
+    }
+    if !kind.dtype.is_float() {
+        return Some(History::integers(kind.called(), location));
+    }
+    let reads = reads_of(kind, op, operands, &wanted);
+    let keep = |(i, operand): (usize, &Of<'_>)| operand.kept(reads.operands[i]);
+    let operation = Operation {
+        rule: Rule::Operator,
+        kind: kind.clone(),
+        location,
+        operands: operands.iter().enumerate().map(keep).collect(),
+        result: reads.result.then(|| result.clone()),
+    };
+    Some(History::operation(operation, trace))
+}
+
+/// What the operator's rule reads, found once for a kind. A rule that fails is given everything, and fails again where its
+/// error is seen.
+fn reads_of(kind: &Kind, op: &Op, operands: &[Of<'_>], wanted: &[bool]) -> Arc<Reads> {
+    let bits = wanted
+        .iter()
+        .rev()
+        .fold(0u64, |bits, &w| bits << 1 | u64::from(w));
+    let known = kind.reads.lock().clone();
+    if let Some((_, reads)) = known.filter(|(of, _)| *of == bits) {
+        return reads;
+    }
+    let metas: SmallVec<[ArgMeta<'_>; 4]> = operands.iter().map(Of::meta).collect();
+    let everything = |_: Error| Reads {
+        operands: operands.iter().map(|_| true).collect(),
+        result: true,
+    };
+    let found = reads(op, &metas, (&kind.shape, kind.dtype), wanted).unwrap_or_else(everything);
+    let found = Arc::new(found);
+    *kind.reads.lock() = Some((bits, found.clone()));
+    found
+}
