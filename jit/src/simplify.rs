@@ -74,6 +74,12 @@ impl OpBuilder for Simplifier<'_> {
         if op.is_matmul() && self.is_for_device() && self.is_read_once(operands) {
             return self.sum_of_products(operands);
         }
+        if op.is_matmul()
+            && !self.is_for_device()
+            && let Some(dtype) = self.copied_to(operands)?
+        {
+            return self.product_of_casts(operands, dtype);
+        }
         self.keep(op, operands)
     }
 }

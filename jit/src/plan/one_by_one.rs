@@ -1,9 +1,10 @@
 //! What the operations of a graph hold when each runs by itself, in the order of recording: a result has memory of its
 //! own, a view has none, and what nothing reads again is released. What a ready-made kernel needs for itself alone is not
-//! counted.
+//! counted, but for the copies that a product makes of its operands.
 
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::{ArgMeta, Op, Operand, ValueId, ops::composite};
+use ferrotrace_kernels::ops::{composite, matmul};
+use ferrotrace_kernels::{ArgMeta, Op, Operand, ValueId};
 use smallvec::SmallVec;
 
 /// When each value has memory.
@@ -37,8 +38,8 @@ impl<'a> OneByOne<'a> {
     }
 
     /// The most bytes held at once beyond the inputs: first where inputs are kept, then where they are released after
-    /// their last use. `within` says whether what composite operators hold while they run is counted: they run operator
-    /// by operator too.
+    /// their last use. `within` says whether what composite operators and products hold while they run is counted: the
+    /// former run operator by operator too.
     pub fn peaks(&self, within: bool) -> [u64; 2] {
         let mut peaks = [0i64; 2];
         let mut live = [0i64; 2];
@@ -98,12 +99,13 @@ impl<'a> OneByOne<'a> {
         self.root[i] == i && !self.is_input(i)
     }
 
-    /// What a composite operator holds at most, its result included.
+    /// What a composite operator or a product holds at most, its result included.
     fn within(&self, i: usize) -> u64 {
         let node = &self.graph.nodes()[i];
-        let Some(op) = node.operator().and_then(Op::as_composite) else {
+        let composite = node.operator().and_then(Op::as_composite);
+        if composite.is_none() && !node.is(Op::is_matmul) {
             return 0;
-        };
+        }
         let meta = |arg: &Operand| match arg {
             Operand::Value(v) => {
                 let node = self.graph.node(*v);
@@ -112,7 +114,11 @@ impl<'a> OneByOne<'a> {
             Operand::Slot(_, number) | Operand::Const(number) => ArgMeta::Scalar(*number),
         };
         let args: SmallVec<[ArgMeta<'_>; 6]> = node.args.iter().map(meta).collect();
-        composite::held(op, &args).unwrap_or(0)
+        let held = match composite {
+            Some(op) => composite::held(op, &args),
+            None => matmul::held(&args),
+        };
+        held.unwrap_or(0)
     }
 
     /// The buffers that nothing reads after a node.

@@ -1,12 +1,14 @@
-//! Products of a matrix and a vector for a device: sums of products, which a generated reduction reads at the speed of
-//! memory, and which fuse with what is around them.
+//! Matrix products that are replaced: on the CPU those whose operands the library would copy to another type, by casts and
+//! a product; on a device those of a matrix and a vector by sums of products, which a generated reduction reads at the
+//! speed of memory, and which fuse with what is around them.
 
 use super::Simplifier;
 use crate::graph::{NodeOp, Precision};
 use ferrotrace_kernels::op::operator::Operator;
 use ferrotrace_kernels::op::{Matmul, Permute, Unsqueeze};
+use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
-use ferrotrace_runtime::{Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::SmallVec;
 
 impl Simplifier<'_> {
@@ -63,6 +65,37 @@ impl Simplifier<'_> {
                 _ => return false,
             }
         }
+    }
+
+    /// The type to which the library would copy operands of a matrix product that have another.
+    pub(super) fn copied_to(&self, operands: &[Operand]) -> Result<Option<DType>> {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return Ok(None);
+        };
+        let meta = |x| ArgMeta::Tensor(self.shape(x), self.dtype(x));
+        matmul::copied_to(&[meta(a), meta(b)])
+    }
+
+    /// A matrix product whose operands are cast to the type that it computes in. Casts have memory that is planned, join
+    /// the kernels that compute the operands, and are shared by products of one operand.
+    pub(super) fn product_of_casts(
+        &mut self,
+        operands: &[Operand],
+        compute: DType,
+    ) -> Result<ValueId> {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return Err(Error::argument("a matrix product needs two tensors"));
+        };
+        let dtype = self.dtype(a).promote(self.dtype(b));
+        // The sum is not of a half type: a definition that wants it as summed has it.
+        let unrounded = std::mem::replace(&mut self.unrounded, false);
+        let (a, b) = (self.cast(a, compute)?, self.cast(b, compute)?);
+        let sum = self.matmul(a, b)?;
+        self.unrounded = unrounded;
+        if unrounded {
+            return Ok(sum);
+        }
+        self.cast(sum, dtype)
     }
 
     /// A matrix product as products and their sums, in the accumulator's type, rounded once.

@@ -1,7 +1,10 @@
 //! Where half-precision values round.
 
-use super::{kernels, run};
-use crate::common::{filled, values};
+use super::{kernels, plan, run};
+use crate::common::{filled, kept, values};
+use ferrotrace_jit::NodeOp;
+use ferrotrace_kernels::{Op, Operand, ValueId};
+use ferrotrace_runtime::stats_scope;
 use half::{bf16, f16};
 
 // ir T81: the 0-d tensor becomes what the other one is before anything is computed with it.
@@ -88,4 +91,74 @@ fn a_bias_is_added_to_sums_that_are_not_rounded() {
         let inputs = [of([16.0, 1.0]), of([16.0, 0.5]), bias.clone()];
         assert_eq!(values(&run(&text, &inputs, 0.01)[0]), [0.5]);
     }
+}
+
+// The library would copy operands of other types while it runs: the copies are casts that are planned.
+#[test]
+fn products_of_other_types_hold_what_is_expected() {
+    let (m, k, n) = (300, 33, 20);
+    let input = |dtype: &str, shape: &[usize]| match dtype {
+        "f16" => filled::<f16>(shape, |i| f16::from_f32((i * 7 % 23) as f32 / 8.0 - 1.0)),
+        "bf16" => filled::<bf16>(shape, |i| bf16::from_f32((i * 7 % 23) as f32 / 8.0 - 1.0)),
+        "f32" => filled(shape, |i| (i * 7 % 23) as f32 / 8.0 - 1.0),
+        _ => filled(shape, |i| (i * 7 % 23) as f64 / 8.0 - 1.0),
+    };
+    for (left, right, result) in [
+        ("f16", "f16", "f16"),
+        ("f16", "bf16", "f32"),
+        ("bf16", "f32", "f32"),
+        ("bf16", "f64", "f64"),
+        ("f32", "f64", "f64"),
+    ] {
+        for exact in ["", " exact"] {
+            let text = format!(
+                "%0: {left}[{m}, {k}] = input 0 [{k}, 1]
+                 %1: {right}[{n}, {k}] = input 1 [{k}, 1]
+                 %2: {right}[{n}] = input 2 [1]
+                 %3: {left}[{m}, {k}] = add(%0, 0.5){exact}
+                 %4: {result}[{m}, {n}] = linear(%3, %1, %2) {{bias: true}}{exact}
+                 %5: {result}[{m}, {n}] = relu(%4){exact}
+                 return %5"
+            );
+            let arrays = [
+                input(left, &[m, k]),
+                input(right, &[n, k]),
+                input(right, &[n]),
+            ];
+            run(&text, &arrays, 1e-2);
+            let plan = plan(&text);
+            let (_, stats) = stats_scope(|| plan.run(&mut kept(&arrays), &[]).expect("it runs"));
+            assert_eq!(
+                stats.peak_bytes,
+                plan.draft().peak(&|_| false),
+                "{left} {right}"
+            );
+        }
+    }
+}
+
+// Queries, keys and values of one half-precision tensor: it is converted once.
+#[test]
+fn products_of_one_operand_share_its_conversion() {
+    let text = "%0: bf16[40, 32] = input 0 [32, 1]
+                %1: bf16[32, 24] = input 1 [24, 1]
+                %2: bf16[32, 24] = input 2 [24, 1]
+                %3: bf16[40, 24] = matmul(%0, %1)
+                %4: bf16[40, 24] = matmul(%0, %2)
+                return %3 %4";
+    let casts = |text: &str, of: u32| {
+        let plan = plan(text);
+        let graph = &plan.draft().graph;
+        let operators = graph.nodes().iter().filter(|node| {
+            let cast = matches!(node.op, NodeOp::Op(Op::Cast(_)));
+            cast && matches!(node.args[..], [Operand::Value(ValueId(x))] if x == of)
+        });
+        operators.count()
+    };
+    assert_eq!(casts(text, 0), 1);
+    let of = |shape: &[usize], by| filled(shape, |i| bf16::from_f32((i * by % 23) as f32 / 8.0));
+    let arrays = [of(&[40, 32], 7), of(&[32, 24], 5), of(&[32, 24], 3)];
+    run(text, &arrays, 1e-2);
+    // A vector by a matrix: its elements are converted where they are multiplied.
+    assert_eq!(casts(&text.replace("[40,", "[1,"), 1), 0);
 }

@@ -245,17 +245,63 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     cast(&out, dtype)
 }
 
+/// The type to which a product copies those operands that have another, before it multiplies them: the one that it
+/// computes in. `None`: it reads its operands as they are, or is one of a vector and a matrix of half precision.
+///
+/// # Errors
+/// The operands are not those of a product.
+pub fn copied_to(args: &[ArgMeta<'_>]) -> Result<Option<DType>> {
+    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
+    let parts = Parts::of(a, b)?;
+    let compute = a_dtype.promote(b_dtype).compute();
+    let as_it_is = compute == a_dtype && compute == b_dtype;
+    let matrix = half_operand(&parts, compute).map(|right| if right { b_dtype } else { a_dtype });
+    Ok((!as_it_is && !matrix.is_some_and(DType::is_half)).then_some(compute))
+}
+
+/// The most bytes that a product holds at once while it runs by itself, its result included.
+///
+/// # Errors
+/// The operands are not those of a product.
+pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
+    let (shape, dtype) = infer(args)?;
+    let compute = dtype.compute();
+    let mut copies = 0;
+    if copied_to(args)?.is_some() {
+        for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
+            let other = dtype != compute;
+            copies += if other {
+                shape.numel() * compute.size()
+            } else {
+                0
+            };
+        }
+    }
+    let rounded = if dtype == compute { 0 } else { dtype.size() };
+    let results = shape.numel() * compute.size();
+    Ok((results + copies.max(shape.numel() * rounded)) as u64)
+}
+
+/// Whether the matrix of a product of a vector and a matrix is the right operand, if its elements are converted where they
+/// are multiplied where it is of half precision.
+fn half_operand(parts: &Parts, compute: DType) -> Option<bool> {
+    let Sizes { m, n, .. } = parts.sizes;
+    let vector = compute == DType::F32 && parts.batch.numel() == 1 && m.min(n) == 1;
+    // A column on the right is a row on the left of the transposes.
+    vector.then_some(m == 1)
+}
+
 /// The product of a vector and a matrix of half precision, whose elements are converted where they are multiplied
 /// (scheduler T-02): a converted copy would take three times the matrix's memory traffic. `None`: it is another product.
 fn half_matrix(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Option<Array>> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let parts = Parts::of(a.shape(), b.shape())?;
     let Sizes { m, n, .. } = parts.sizes;
-    if dtype.compute() != DType::F32 || parts.batch.numel() != 1 || m.min(n) != 1 {
-        return Ok(None);
-    }
-    // A column on the right is a row on the left of the transposes.
-    let (x, matrix, columns) = if m == 1 { (a, b, n) } else { (b, a, m) };
+    let (x, matrix, columns) = match half_operand(&parts, dtype.compute()) {
+        Some(true) => (a, b, n),
+        Some(false) => (b, a, m),
+        None => return Ok(None),
+    };
     match matrix.dtype {
         DType::BF16 => half_matrix_of::<half::bf16>(&parts, x, matrix, columns, shape, dtype),
         DType::F16 => half_matrix_of::<half::f16>(&parts, x, matrix, columns, shape, dtype),

@@ -3,7 +3,7 @@
 use crate::eager::{self, Arg};
 use crate::op::operator::Inferred;
 use crate::op::{Full, Permute, Reshape};
-use crate::ops::pointwise;
+use crate::ops::{matmul, pointwise};
 use crate::{ArgMeta, Array, Extent, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
@@ -116,7 +116,8 @@ impl Recorder {
     }
 
     /// The most bytes that [`run`](Self::run) holds at once beyond those of the operands: each result has memory of its
-    /// own up to its last use, a view has none, and what an operator needs for itself alone is not counted.
+    /// own up to its last use, a view has none, and what an operator needs for itself alone is not counted, but for the
+    /// copies that a product makes of its operands.
     pub(super) fn held(&self, result: ValueId) -> u64 {
         let count = self.shapes.values.len();
         // The value whose memory each lies in, and the step that reads it last.
@@ -145,6 +146,9 @@ impl Recorder {
             if root[made] == made {
                 let own = match op {
                     Op::Composite(op) => super::held(op, &metas(self, operands)).unwrap_or(0),
+                    _ if op.rounded().is_matmul() => {
+                        matmul::held(&metas(self, operands)).unwrap_or(0)
+                    }
                     _ => 0,
                 };
                 peak = peak.max(live + own.max(bytes(made)));

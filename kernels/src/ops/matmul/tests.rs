@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
-use ferrotrace_runtime::{Context, with_threads};
+use ferrotrace_runtime::{Context, stats_scope, with_threads};
 
 fn apply(a: &Array, b: &Array) -> Result<Array> {
     let args = [Arg::Array(a.clone()), Arg::Array(b.clone())];
@@ -188,6 +188,35 @@ fn half_matrices_are_converted_as_they_are_read() {
                     );
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn a_product_holds_what_is_said() {
+    use DType::{BF16, F16, F32, F64, I32, I64};
+    for (left, right) in [
+        (F32, F32),
+        (F16, F16),
+        (F16, BF16),
+        (BF16, F32),
+        (F32, F64),
+        (I32, I64),
+    ] {
+        for (m, n) in [(30, 40), (300, 2), (1, 90), (70, 1)] {
+            let k = 64;
+            let a = of(left, &[m, k], &integers(m * k, 1, -3, 3));
+            let b = of(right, &[k, n], &integers(k * n, 2, -3, 3));
+            let args = [Arg::Array(a.clone()), Arg::Array(b.clone())];
+            let said = held(&metas(&args)).expect("a product");
+            let (_, stats) = stats_scope(|| apply(&a, &b).expect("a product"));
+            // Of a vector and a matrix in half precision the copy of the vector is left out.
+            let vector = u64::from(m == 1 || n == 1) * (k * 4) as u64;
+            assert!(
+                (said..=said + vector).contains(&stats.peak_bytes),
+                "{left} {right} {m} {n}: {} for {said}",
+                stats.peak_bytes
+            );
         }
     }
 }
