@@ -37,9 +37,9 @@ pub use ferrotrace_tracer::{
     ArgKind, Bound, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
     GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode,
     Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp, Reduction, Rounding, Sizes,
-    Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, custom_grad, eval, explain, grad,
-    jit, manual_seed, no_grad, set_mode, set_retained_limit, set_thread_mode, set_trace_limit,
-    set_tuning, with_mode, with_precision, with_tuning,
+    Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, checkpoint, custom_grad,
+    detect_anomaly, eval, explain, grad, jit, manual_seed, no_grad, set_mode, set_retained_limit,
+    set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision, with_tuning,
 };
 
 /// The names that most programs use.

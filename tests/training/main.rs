@@ -1,3 +1,5 @@
 //! Gradients and training.
 
 mod api;
+mod history;
+mod loops;

@@ -5,13 +5,14 @@
 //! alone.
 
 use crate::form::Kind;
+use crate::mode;
 use crate::node::NodeInput;
-use crate::node::handle::Handle;
+use crate::node::handle::{Handle, Kept};
 use ferrotrace_kernels::op::gradient::{Reads, reads};
 use ferrotrace_kernels::{ArgMeta, Op};
-use ferrotrace_runtime::{Error, Result, Scalar};
+use ferrotrace_runtime::{Result, Scalar};
 use parking_lot::Mutex;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -42,7 +43,7 @@ pub(crate) enum Source {
     /// A tensor that a gradient was required of, with what backward passes summed up.
     Leaf(Mutex<Option<Handle>>),
     /// On to the operands of an operation; nothing once a backward pass has ended the history.
-    Operation(Mutex<Option<Operation>>),
+    Operation(Mutex<Option<Arc<Operation>>>),
     /// Nowhere: of integers, and of what was computed of them alone, no gradient can be asked.
     Integers {
         /// The first operation that gave integers.
@@ -52,14 +53,14 @@ pub(crate) enum Source {
 }
 
 /// An operation with what its gradient needs.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Operation {
     pub rule: Rule,
     pub kind: Arc<Kind>,
     pub location: &'static Location<'static>,
     pub operands: SmallVec<[Operand; 2]>,
     /// The result, if the rule reads it.
-    pub result: Option<Handle>,
+    pub result: Option<Kept>,
 }
 
 /// How the gradients of the operands are found.
@@ -85,27 +86,38 @@ impl fmt::Debug for Rule {
 
 /// A gradient rule that is no operator's.
 pub(crate) trait Pullback: Send + Sync {
-    /// The gradients of the operands from the result and its gradient.
+    /// The gradients of the operands from the result, if it was kept, and its gradient.
     ///
     /// # Errors
     /// What they give does not fit the operands.
-    fn pull(&self, result: &Value, gradient: &Value) -> Result<Vec<Option<Value>>>;
+    fn pull(&self, result: Option<&Value>, gradient: &Value) -> Result<Vec<Option<Value>>>;
 }
 
 /// An operand of an operation with a history.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) enum Operand {
     /// A tensor.
     Tensor {
         /// Its shape, dtype and device.
         kind: Arc<Kind>,
         /// Its elements, if the rule reads them.
-        value: Option<Handle>,
+        value: Option<Kept>,
         /// Where its gradient goes.
         history: Option<Arc<History>>,
     },
     /// A number.
     Number(NodeInput),
+}
+
+impl Operation {
+    /// Notes that the gradient has been taken of what is kept for it.
+    pub fn take(&self) {
+        let values = self.operands.iter().filter_map(|operand| match operand {
+            Operand::Tensor { value, .. } => value.as_ref(),
+            Operand::Number(_) => None,
+        });
+        values.chain(&self.result).for_each(Kept::take);
+    }
 }
 
 impl Operand {
@@ -121,6 +133,27 @@ impl Operand {
 }
 
 static ORDER: AtomicU64 = AtomicU64::new(0);
+
+/// The order of the latest history.
+pub(crate) fn latest() -> u64 {
+    ORDER.load(Relaxed)
+}
+
+/// Values that are dropped without recursion.
+pub(crate) struct Free(pub Vec<Value>);
+
+impl Drop for Free {
+    fn drop(&mut self) {
+        for value in self.0.drain(..) {
+            if let Some(mut history) = value.history.and_then(Arc::into_inner)
+                && let Source::Operation(operation) = &mut history.source
+                && let Some(operation) = operation.get_mut().take()
+            {
+                release(operation);
+            }
+        }
+    }
+}
 
 impl History {
     fn new(source: Source, trace: u64) -> Arc<History> {
@@ -138,7 +171,10 @@ impl History {
 
     /// Of the result of an operation.
     pub fn operation(operation: Operation, trace: u64) -> Arc<History> {
-        History::new(Source::Operation(Mutex::new(Some(operation))), trace)
+        History::new(
+            Source::Operation(Mutex::new(Some(Arc::new(operation)))),
+            trace,
+        )
     }
 
     /// Of the result of an operation that gives integers.
@@ -162,20 +198,20 @@ impl History {
 }
 
 /// Drops an operation without recursion: whatever histories go with it go here, one after the other.
-fn release(operation: Operation) {
-    let mut stack: SmallVec<[Operation; 4]> = SmallVec::new();
+fn release(operation: Arc<Operation>) {
+    let mut stack: SmallVec<[Arc<Operation>; 4]> = SmallVec::new();
     stack.push(operation);
     while let Some(operation) = stack.pop() {
+        // Where several threads drop the last references at once, exactly one gets what they hold.
+        let Some(operation) = Arc::into_inner(operation) else {
+            continue;
+        };
         for operand in operation.operands {
-            let Operand::Tensor {
+            if let Operand::Tensor {
                 history: Some(history),
                 ..
             } = operand
-            else {
-                continue;
-            };
-            // Where several threads drop the last references at once, exactly one gets the history.
-            if let Some(mut history) = Arc::into_inner(history)
+                && let Some(mut history) = Arc::into_inner(history)
                 && let Source::Operation(operation) = &mut history.source
             {
                 stack.extend(operation.get_mut().take());
@@ -223,7 +259,7 @@ impl Of<'_> {
         match self {
             Of::Value(value) => Operand::Tensor {
                 kind: value.handle.node().facts.kind.clone(),
-                value: elements.then(|| value.handle.clone()),
+                value: elements.then(|| Kept::new(value.handle.clone())),
                 history: value.history.clone(),
             },
             Of::Number(number) => Operand::Number(number.clone()),
@@ -241,9 +277,9 @@ impl Of<'_> {
     }
 }
 
-/// The history of the result of what is no operator.
+/// The history of the result of what is no operator; whether the rule reads the result.
 pub(crate) fn of_rule(
-    rule: Rule,
+    (rule, reads): (Rule, bool),
     result: &Handle,
     operands: &[Of<'_>],
     location: &'static Location<'static>,
@@ -262,7 +298,7 @@ pub(crate) fn of_rule(
         kind,
         location,
         operands: operands.iter().map(|operand| operand.kept(false)).collect(),
-        result: Some(result.clone()),
+        result: reads.then(|| Kept::new(result.clone())),
     };
     Some(History::operation(operation, trace))
 }
@@ -283,16 +319,26 @@ pub(crate) fn of_result(
     if !kind.dtype.is_float() {
         return Some(History::integers(kind.called(), location));
     }
-    let reads = reads_of(kind, op, operands, &wanted);
+    let reads = match mode::keeps_all() {
+        true => Arc::new(everything(operands.len())),
+        false => reads_of(kind, op, operands, &wanted),
+    };
     let keep = |(i, operand): (usize, &Of<'_>)| operand.kept(reads.operands[i]);
     let operation = Operation {
         rule: Rule::Operator,
         kind: kind.clone(),
         location,
         operands: operands.iter().enumerate().map(keep).collect(),
-        result: reads.result.then(|| result.clone()),
+        result: reads.result.then(|| Kept::new(result.clone())),
     };
     Some(History::operation(operation, trace))
+}
+
+fn everything(operands: usize) -> Reads {
+    Reads {
+        operands: smallvec![true; operands],
+        result: true,
+    }
 }
 
 /// What the operator's rule reads, found once for a kind. A rule that fails is given everything, and fails again where its
@@ -307,11 +353,8 @@ fn reads_of(kind: &Kind, op: &Op, operands: &[Of<'_>], wanted: &[bool]) -> Arc<R
         return reads;
     }
     let metas: SmallVec<[ArgMeta<'_>; 4]> = operands.iter().map(Of::meta).collect();
-    let everything = |_: Error| Reads {
-        operands: operands.iter().map(|_| true).collect(),
-        result: true,
-    };
-    let found = reads(op, &metas, (&kind.shape, kind.dtype), wanted).unwrap_or_else(everything);
+    let found = reads(op, &metas, (&kind.shape, kind.dtype), wanted);
+    let found = found.unwrap_or_else(|_| everything(operands.len()));
     let found = Arc::new(found);
     *kind.reads.lock() = Some((bits, found.clone()));
     found

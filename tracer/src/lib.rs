@@ -69,12 +69,12 @@ pub use explain::explain;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, manual_seed};
-pub use grad::{custom_grad, grad, no_grad};
+pub use grad::{checkpoint, custom_grad, grad, no_grad};
 pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
-pub use mode::{Mode, set_mode, set_thread_mode, with_mode, with_precision};
+pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
 pub use tensor::Tensor;
 pub use tuning::{set_tuning, with_tuning};
@@ -85,8 +85,8 @@ pub(crate) use tensor::Input;
 pub mod prelude {
     pub use crate::{
         Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,
-        Rounding, Slice, SliceBy, Tensor, custom_grad, eval, explain, grad, jit, manual_seed,
-        no_grad, set_mode, with_mode, with_precision,
+        Rounding, Slice, SliceBy, Tensor, checkpoint, custom_grad, detect_anomaly, eval, explain,
+        grad, jit, manual_seed, no_grad, set_mode, with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

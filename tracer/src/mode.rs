@@ -24,6 +24,8 @@ thread_local! {
     static THREAD: Cell<Option<Mode>> = const { Cell::new(None) };
     static PRECISION: Cell<Option<Precision>> = const { Cell::new(None) };
     static GRADIENTS: Cell<bool> = const { Cell::new(true) };
+    static WHOLE: Cell<bool> = const { Cell::new(false) };
+    static NANS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// 0 when not set; else 1 + the mode.
@@ -127,6 +129,40 @@ pub(crate) fn keeps_history() -> bool {
 pub(crate) fn with_history<R>(keep: bool, f: impl FnOnce() -> R) -> R {
     let _restore = Restore(&GRADIENTS, GRADIENTS.replace(keep));
     f()
+}
+
+/// Whether operations of this thread keep all their operands, whether their gradients need them or not.
+#[inline]
+pub(crate) fn keeps_all() -> bool {
+    WHOLE.get()
+}
+
+/// Runs `f` with operations of this thread that keep all their operands.
+pub(crate) fn keeping_all<R>(f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(&WHOLE, WHOLE.replace(true));
+    f()
+}
+
+/// Whether operations that run at once fail where they make a NaN or an infinity of numbers that are none.
+#[inline]
+pub(crate) fn checks_nans() -> bool {
+    Config::get().nans || NANS.get()
+}
+
+/// Runs `f` operation by operation, and fails the first that makes a NaN or an infinity of numbers that are none: what it
+/// computes, and what is computed of it, carries an error with the operation's name and line. For the operations of a
+/// gradient, the line is that of the operation that is differentiated.
+///
+/// ```
+/// # use ferrotrace_tracer::prelude::*;
+/// let x = Tensor::from_slice(&[0.0, 1.0], 2, &Device::cpu()).requires_grad();
+/// let gradient = detect_anomaly(|| grad(&x.sqrt().sum(..), &[&x]).remove(0));
+/// assert!(gradient.error().is_some_and(|error| error.to_string().contains("sqrt")));
+/// # Ok::<(), Error>(())
+/// ```
+pub fn detect_anomaly<R>(f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(&NANS, NANS.replace(true));
+    with_mode(Mode::Eager, f)
 }
 
 #[cfg(test)]

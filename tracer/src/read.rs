@@ -237,7 +237,8 @@ impl Tensor {
         }
         let (handle, location) = (&copy.value().handle, Location::caller());
         let of = [Of::Value(self.value())];
-        let history = history::of_rule(Rule::Same, handle, &of, location, trace::current());
+        let history =
+            history::of_rule((Rule::Same, false), handle, &of, location, trace::current());
         copy.with_history(history)
     }
 

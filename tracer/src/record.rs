@@ -11,9 +11,7 @@ use crate::{Input, Mode, Tensor, flush, mode};
 use ferrotrace_kernels::cpu::quick;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::{ArgMeta, Array, Op};
-use ferrotrace_runtime::{
-    Config, Context, Counter, DType, Device, Error, ErrorKind, Result, count,
-};
+use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, count};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -250,7 +248,7 @@ fn is_done_later(kind: &Kind, device: &Device, inputs: &[Input<'_>]) -> bool {
         && device.is_cpu()
         && trace::current() == 0
         && inputs.iter().all(given)
-        && !Config::get().nans
+        && !mode::checks_nans()
 }
 
 fn flush_pending(inputs: &[Input<'_>]) {
@@ -316,7 +314,7 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
 #[inline]
 fn run_quickly(kind: &Kind, inputs: &[Input<'_>]) -> Option<Result<Array>> {
     let (op, shape, dtype) = (kind.op(), &kind.shape, kind.dtype);
-    if !quick::knows(op) || Config::get().nans {
+    if !quick::knows(op) || mode::checks_nans() {
         return None;
     }
     match inputs {
@@ -367,7 +365,7 @@ fn run_now(device: &Device, kind: &Kind, inputs: &[Input<'_>]) -> Result<Array> 
         });
     }
     let array = run_operator(device, kind.op(), &operands, &kind.shape, kind.dtype)?;
-    if Config::get().nans {
+    if mode::checks_nans() {
         eager::check(&operands, &array)?;
     }
     Ok(array)

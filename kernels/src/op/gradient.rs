@@ -6,6 +6,7 @@
 //! [`fit`] sums and rounds it to its operand's.
 
 use crate::op::{Expand, Extent, Full, Permute, Reduce, Reshape};
+use crate::ops::view::View;
 use crate::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -176,6 +177,29 @@ pub fn fit(
 
 fn misfit(from: &Shape, shape: &Shape) -> Error {
     Error::internal(format!("a gradient of shape {from} for {shape}"))
+}
+
+/// `before`, a gradient of the operand of a view, with that of the view's result added in its window; `op` has one.
+///
+/// # Errors
+/// Those of the builder.
+pub fn add_window(
+    b: &mut dyn OpBuilder,
+    op: &Op,
+    before: ValueId,
+    gradient: ValueId,
+) -> Result<ValueId> {
+    let from = b.shape(before).clone();
+    let window = op.as_view().and_then(|view| view.window(&from));
+    let window = window.ok_or_else(|| Error::internal("a gradient of no window"))?;
+    let shape = window.shape(&from)?;
+    let gradient = reshaped(b, gradient, &shape)?;
+    let part = b.push(Op::Slice(window.clone()), &[before.into()])?;
+    let sum = b.add(part, gradient)?;
+    b.push(
+        Op::SliceAssign(window.assigned()),
+        &[before.into(), sum.into()],
+    )
 }
 
 /// An operator that a definition records.

@@ -41,6 +41,11 @@ pub trait View: Operator {
     /// Those of the operators that it builds.
     fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId>;
 
+    /// The slice of one dimension that it is, of an operand of shape `from`, but for the shape of the result.
+    fn window(&self, _from: &Shape) -> Option<Slice> {
+        None
+    }
+
     /// The window of shape `to` on memory that lies so; `None` where a new shape needs a copy.
     fn layout(&self, of: &Layout, to: &Shape) -> Option<Layout> {
         match self.map(of.shape(), to) {

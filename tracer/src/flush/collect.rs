@@ -410,8 +410,15 @@ impl Visit {
 
 /// What holds a node that is not requested and that `uses` edges of the collection hold.
 fn held(node: &NodeArc, uses: u32) -> Held {
-    let handles = node.handles();
-    if handles > 0 {
+    if let Some(expected) = node.is_kept_alone() {
+        let beyond = NodeArc::strong_count(node) > uses as usize + node.handles() as usize;
+        return match (expected, beyond) {
+            (true, _) => Held::Saved,
+            (false, true) => Held::Operations,
+            (false, false) => Held::Spent,
+        };
+    }
+    if node.handles() > 0 {
         Held::Handles
     } else if NodeArc::strong_count(node) > uses as usize {
         Held::Operations

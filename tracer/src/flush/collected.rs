@@ -34,6 +34,10 @@ pub(crate) enum Held {
     Operations,
     /// Tensors, and perhaps operations.
     Handles,
+    /// Histories alone, for a gradient that is still to be taken.
+    Saved,
+    /// Histories alone, whose gradients have been taken: they may be asked for again, which is seldom.
+    Spent,
 }
 
 /// A collected leaf.

@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
-/// recorded; of what pending operations alone hold, what would repeat a library call with a result as large as its own; of both, what
-/// earlier flushes had to compute twice ([`is_state`]).
+/// recorded; of what pending operations alone hold, or a gradient still to be taken, what would repeat a library call with
+/// a result as large as its own; of all, what earlier flushes had to compute twice ([`is_state`]).
 ///
 /// What a node would keep alive is the data that no handle reaches and no earlier such node keeps alive already. The
 /// search is linear in the collection: beyond a budget, nodes are stored.
@@ -48,7 +48,15 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
                 elements > 0 && kept >= elements || is_state(collected, number, is_output);
             continue;
         }
-        let costly = facts.op.as_ref().is_some_and(|op| op.class().is_costly())
+        if entry.held == Held::Spent {
+            continue;
+        }
+        let again = entry.held == Held::Saved && {
+            let kept = repeated.of(number, collected, is_output);
+            elements > 0 && kept >= elements
+        };
+        let costly = again
+            || facts.op.as_ref().is_some_and(|op| op.class().is_costly())
             || is_state(collected, number, is_output);
         let bytes = elements.saturating_mul(facts.dtype.size());
         is_output[number] = costly || search.keeps_as_much_as(number, bytes, is_output);
@@ -108,7 +116,7 @@ pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
 /// Whether a tensor or a pending operation holds a value, and earlier values of its place had to be computed twice.
 fn is_state(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
     let entry = collected.entries[number];
-    if entry.held == Held::Nothing {
+    if matches!(entry.held, Held::Nothing | Held::Spent) {
         return false;
     }
     let place = || Place::of(collected.node(entry.place));
@@ -154,7 +162,8 @@ fn is_worth_storing(collected: &Collected, number: usize, is_output: &[bool]) ->
         Some(Edge::Node(n)) => {
             let of = collected.entries[*n as usize];
             let whole = collected.node(of.place).facts.shape.numel();
-            !is_output[*n as usize] && of.held != Held::Handles && whole > facts.shape.numel()
+            let held = matches!(of.held, Held::Handles | Held::Saved);
+            !is_output[*n as usize] && !held && whole > facts.shape.numel()
         }
         Some(_) => false,
     }

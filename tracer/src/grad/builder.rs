@@ -24,6 +24,8 @@ pub(super) struct Recorder {
     values: SmallVec<[Known; 8]>,
     numbers: SmallVec<[NodeInput; 2]>,
     device: Device,
+    /// What errors name: the operation that is differentiated, and its line.
+    called: &'static str,
     location: &'static Location<'static>,
 }
 
@@ -38,6 +40,7 @@ impl Recorder {
             values: SmallVec::new(),
             numbers: SmallVec::new(),
             device: operation.kind.device.clone(),
+            called: operation.kind.called(),
             location: operation.location,
         };
         let operand = |operand: &Kept| match operand {
@@ -46,8 +49,8 @@ impl Recorder {
                 value,
                 history,
             } => {
-                let tensor = value.clone().map(|handle| {
-                    let history = history.clone();
+                let tensor = value.as_ref().map(|kept| {
+                    let (handle, history) = (kept.handle().clone(), history.clone());
                     Tensor::of_value(Value { handle, history })
                 });
                 Operand::Value(recorder.know(kind.clone(), tensor))
@@ -109,7 +112,13 @@ impl OpBuilder for Recorder {
                 },
             });
         }
-        let tensor = record(Some(&self.device), op, None, &inputs, self.location);
+        let tensor = record(
+            Some(&self.device),
+            op,
+            Some(self.called),
+            &inputs,
+            self.location,
+        );
         drop(inputs);
         match tensor.node().error() {
             Some(error) => Err(error),

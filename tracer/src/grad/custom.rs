@@ -44,7 +44,13 @@ where
         let of: Vec<Of<'_>> = operands.iter().map(|x| Of::Value(x.value())).collect();
         let rule = Rule::Custom(rule(kept));
         let handle = &result.value().handle;
-        let history = history::of_rule(rule, handle, &of, Location::caller(), trace::current());
+        let history = history::of_rule(
+            (rule, true),
+            handle,
+            &of,
+            Location::caller(),
+            trace::current(),
+        );
         result.with_history(history)
     }
     move |operands| {
@@ -68,8 +74,9 @@ impl<B> Pullback for Custom<B>
 where
     B: Fn(&[&Tensor], &Tensor, &Tensor) -> Vec<Tensor> + Send + Sync,
 {
-    fn pull(&self, result: &Value, gradient: &Value) -> Result<Vec<Option<Value>>> {
+    fn pull(&self, result: Option<&Value>, gradient: &Value) -> Result<Vec<Option<Value>>> {
         let operands: Vec<&Tensor> = self.operands.iter().collect();
+        let result = result.ok_or_else(|| Error::internal("a result was not kept"))?;
         let (result, gradient) = (
             Tensor::of_value(result.clone()),
             Tensor::of_value(gradient.clone()),

@@ -6,9 +6,11 @@
 //! backward and update are flushed, fused and planned together.
 
 mod builder;
+mod checkpoint;
 mod custom;
 mod sweep;
 
+pub use checkpoint::checkpoint;
 pub use custom::custom_grad;
 
 use crate::args::{TensorLike, borrowed};

@@ -5,7 +5,7 @@ use super::{at, like};
 use crate::history::{History, Operand as Kept, Operation, Rule, Source, Value};
 use crate::record::record;
 use crate::{Input, Tensor, trace};
-use ferrotrace_kernels::op::gradient::{Adjoint, fit};
+use ferrotrace_kernels::op::gradient::{self, Adjoint, fit};
 use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -195,7 +195,13 @@ fn run(
         if !wanted.contains(&true) {
             continue;
         }
+        if let Some((to, before)) = in_window(&operation, &mut gradients) {
+            let sum = add_window(&operation, &gradient, before)?;
+            gradients.insert(to, sum);
+            continue;
+        }
         let found = pull(history, &operation, &gradient, &wanted)?;
+        operation.take();
         for (operand, found) in operation.operands.iter().zip(found) {
             let (Some(history), Some(found)) = (operand.live(), found) else {
                 continue;
@@ -209,6 +215,30 @@ fn run(
         }
     }
     Ok(())
+}
+
+/// The operand of a window, and its gradient so far, which the window's is added to in place: that of a tensor looked at
+/// piece by piece costs what the pieces cost, not as many whole tensors.
+fn in_window(
+    operation: &Operation,
+    gradients: &mut FxHashMap<Address, Tensor>,
+) -> Option<(Address, Tensor)> {
+    let (Rule::Operator, [operand]) = (&operation.rule, &operation.operands[..]) else {
+        return None;
+    };
+    let (Kept::Tensor { kind, .. }, address) = (operand, Arc::as_ptr(operand.live()?)) else {
+        return None;
+    };
+    operation.kind.op().as_view()?.window(&kind.shape)?;
+    Some((address, gradients.remove(&address)?))
+}
+
+/// `before` with the gradient of a window of it added.
+fn add_window(operation: &Operation, gradient: &Tensor, before: Tensor) -> Result<Tensor> {
+    let (mut recorder, _, _, gradient) = Recorder::new(operation, None, gradient);
+    let before = recorder.add(before);
+    let sum = gradient::add_window(&mut recorder, operation.kind.op(), before, gradient)?;
+    recorder.tensor(sum).cloned()
 }
 
 /// The gradients of the wanted operands of an operation, each of its operand's shape and dtype.
@@ -229,8 +259,7 @@ fn pull(
         }
         Rule::Custom(rule) => {
             let result = of_result(history, operation);
-            let result = result.ok_or_else(|| Error::internal("a result was not kept"))?;
-            let found = rule.pull(result.value(), gradient.value())?;
+            let found = rule.pull(result.as_ref().map(Tensor::value), gradient.value())?;
             let tensor = |value: Option<Value>| value.map(Tensor::of_value);
             Ok(found.into_iter().map(tensor).collect())
         }
@@ -239,7 +268,7 @@ fn pull(
 
 /// The result of an operation, if it was kept, with its history.
 fn of_result(history: &Arc<History>, operation: &Operation) -> Option<Tensor> {
-    let handle = operation.result.clone()?;
+    let handle = operation.result.as_ref()?.handle().clone();
     let history = Some(history.clone());
     Some(Tensor::of_value(Value { handle, history }))
 }

@@ -1,7 +1,8 @@
-//! A counted handle of a node: what a tensor holds, and what keeps a value for its gradient.
+//! Counted handles of nodes: what tensors hold, and what keeps values for gradients.
 
 use super::{Node, NodeArc};
 use crate::node::pool::share;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Holds a node, and is counted among its handles.
 #[derive(Debug)]
@@ -34,5 +35,42 @@ impl Drop for Handle {
     #[inline]
     fn drop(&mut self) {
         Node::remove_handle(&self.0);
+    }
+}
+
+/// A handle that keeps a value for a gradient. Until that gradient has been taken, the node counts it as expected.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    handle: Handle,
+    expected: AtomicBool,
+}
+
+impl Kept {
+    /// Keeps a value for a gradient that is still to be taken.
+    pub fn new(handle: Handle) -> Kept {
+        handle.node().keep();
+        Kept {
+            handle,
+            expected: AtomicBool::new(true),
+        }
+    }
+
+    /// The value.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Notes that the gradient has been taken.
+    pub fn take(&self) {
+        if self.expected.swap(false, Relaxed) {
+            self.handle.node().expect_less();
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.take();
+        self.handle.node().keep_less();
     }
 }

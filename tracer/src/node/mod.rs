@@ -208,6 +208,9 @@ pub(crate) struct Node {
     computed: AtomicBool,
     /// The domain whose collections number it; for data the domain of the thread that made it.
     domain: Domain,
+    /// Handles that keep it for a gradient, and how many of these gradients are still to be taken.
+    kept: AtomicU32,
+    expected: AtomicU32,
     state: Mutex<State>,
     /// Bytes counted in [`RETAINED`].
     retained: AtomicU64,
@@ -249,6 +252,8 @@ impl Node {
             epoch: AtomicU64::new(0),
             number: AtomicU32::new(0),
             retained: AtomicU64::new(0),
+            kept: AtomicU32::new(0),
+            expected: AtomicU32::new(0),
             state: Mutex::new(state),
         }
     }
@@ -382,6 +387,28 @@ impl Node {
     #[inline]
     pub fn add_handle(&self) {
         self.handles.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that one of its handles keeps it for a gradient that is still to be taken.
+    pub fn keep(&self) {
+        self.kept.fetch_add(1, Relaxed);
+        self.expected.fetch_add(1, Relaxed);
+    }
+
+    /// Notes that such a handle goes.
+    pub fn keep_less(&self) {
+        self.kept.fetch_sub(1, Relaxed);
+    }
+
+    /// Notes that such a gradient has been taken.
+    pub fn expect_less(&self) {
+        self.expected.fetch_sub(1, Relaxed);
+    }
+
+    /// Whether handles that keep it for gradients are all that it has; and if so, whether one is still to be taken.
+    pub fn is_kept_alone(&self) -> Option<bool> {
+        let (handles, kept) = (self.handles(), self.kept.load(Relaxed));
+        (handles > 0 && handles == kept).then(|| self.expected.load(Relaxed) > 0)
     }
 
     /// Counts one handle less, before its `Arc` goes.

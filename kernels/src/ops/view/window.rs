@@ -37,6 +37,22 @@ impl Slice {
         }
     }
 
+    /// The assignment to this slice.
+    pub fn assigned(&self) -> SliceAssign {
+        let Slice {
+            dim,
+            start,
+            end,
+            step,
+        } = *self;
+        SliceAssign {
+            dim,
+            start,
+            end,
+            step,
+        }
+    }
+
     /// The first position in a tensor of this shape, and how many there are.
     pub fn span(&self, of: &Shape) -> (usize, usize) {
         clamp_slice(of[self.dim], self.start, self.end, self.step)
@@ -49,6 +65,10 @@ impl Operator for Slice {
 }
 
 impl View for Slice {
+    fn window(&self, _: &Shape) -> Option<Slice> {
+        Some(self.clone())
+    }
+
     fn shape(&self, of: &Shape) -> Result<Shape> {
         check_dim(self.dim, of)?;
         if self.step == 0 {
@@ -82,19 +102,7 @@ impl View for Slice {
 fn placed(b: &mut dyn OpBuilder, x: ValueId, shape: &Shape, at: &Slice) -> Result<ValueId> {
     let dtype = b.dtype(x);
     let zeros = full(b, shape, 0.0, dtype)?;
-    let Slice {
-        dim,
-        start,
-        end,
-        step,
-    } = *at;
-    let assign = SliceAssign {
-        dim,
-        start,
-        end,
-        step,
-    };
-    b.push(Op::SliceAssign(assign), &[zeros.into(), x.into()])
+    b.push(Op::SliceAssign(at.assigned()), &[zeros.into(), x.into()])
 }
 
 /// `len` elements of one dimension from `start`, which must exist.
@@ -124,6 +132,11 @@ impl Operator for Narrow {
 }
 
 impl View for Narrow {
+    fn window(&self, from: &Shape) -> Option<Slice> {
+        let start = self.first(from[self.dim]);
+        Some(Slice::between(self.dim, start, self.len))
+    }
+
     fn shape(&self, of: &Shape) -> Result<Shape> {
         let Narrow { dim, start, len } = *self;
         check_dim(dim, of)?;
@@ -176,6 +189,11 @@ impl Operator for Select {
 }
 
 impl View for Select {
+    fn window(&self, from: &Shape) -> Option<Slice> {
+        let start = wrap_index(self.index, self.dim, from[self.dim]).ok()?;
+        Some(Slice::between(self.dim, start as isize, 1))
+    }
+
     fn shape(&self, of: &Shape) -> Result<Shape> {
         check_dim(self.dim, of)?;
         wrap_index(self.index, self.dim, of[self.dim])?;
