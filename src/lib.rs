@@ -35,15 +35,19 @@ pub use ferrotrace_runtime::{
 };
 pub use ferrotrace_tracer::{
     ArgKind, Bound, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
-    GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine, Measured, Mode,
-    Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp, Reduction, Rounding, Sizes,
-    Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, checkpoint, custom_grad,
-    detect_anomaly, eval, explain, grad, jit, manual_seed, no_grad, set_mode, set_retained_limit,
-    set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision, with_tuning,
+    GeneratorState, GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine,
+    Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp, Reduction,
+    Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, checkpoint,
+    custom_grad, detect_anomaly, eval, explain, grad, jit, manual_seed, no_grad, set_mode,
+    set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision,
+    with_tuning,
 };
+
+pub mod io;
 
 /// The names that most programs use.
 pub mod prelude {
+    pub use crate::io;
     pub use crate::{
         Conv, DType, Device, Element, Error, Mode, PadMode, Pool, Precision, Reduction, Result,
         Rounding, Scalar, Shape, Slice, SliceBy, Tensor, eval, explain, grad, jit, no_grad,

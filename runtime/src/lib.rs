@@ -52,7 +52,7 @@ pub use cuda::{
 };
 pub use device::{Buffer, BufferId, Matrix, Product, convolve, product};
 pub use error::{Context, Error, ErrorKind, Fault, Result};
-pub use host::Isa;
+pub use host::{FileMap, Isa};
 pub use kernel::{
     Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
     compile_unkept, identity,

@@ -10,12 +10,15 @@ use std::sync::Arc;
 /// recorded; so what it draws depends neither on when, where and how it runs, nor on what runs beside it. Clones share
 /// one counter. Where several threads draw, give each a generator of its own.
 #[derive(Clone, Debug)]
-pub struct Generator(Arc<Mutex<Position>>);
+pub struct Generator(Arc<Mutex<GeneratorState>>);
 
-#[derive(Clone, Copy, Debug)]
-struct Position {
-    key: u64,
-    offset: u64,
+/// Where a generator stands: what it draws from here on follows from this alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GeneratorState {
+    /// What it was seeded with.
+    pub key: u64,
+    /// How many numbers it gave away, counted as it takes them: by the operation, rounded up to a multiple of 4.
+    pub offset: u64,
 }
 
 static PROCESS: Lazy<Generator> = Lazy::new(|| Generator::new(0));
@@ -33,17 +36,43 @@ pub fn manual_seed(seed: u64) {
 impl Generator {
     /// A generator started from `seed`.
     pub fn new(seed: u64) -> Generator {
-        Generator(Arc::new(Mutex::new(Position {
+        Generator(Arc::new(Mutex::new(GeneratorState {
             key: seed,
             offset: 0,
         })))
     }
 
+    /// The process-wide generator, which [`Tensor::randn`](crate::Tensor::randn) and its like draw from.
+    pub fn process() -> Generator {
+        PROCESS.clone()
+    }
+
     fn seed(&self, seed: u64) {
-        *self.0.lock() = Position {
+        self.set_state(GeneratorState {
             key: seed,
             offset: 0,
-        };
+        });
+    }
+
+    /// Where it stands. Operations recorded before have drawn, whether they have run or not.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let generator = Generator::new(7);
+    /// let state = generator.state();
+    /// let x = generator.randn(3, DType::F32, &Device::cpu());
+    /// generator.set_state(state);
+    /// let y = generator.randn(3, DType::F32, &Device::cpu());
+    /// assert_eq!(x.to_vec::<f32>()?, y.to_vec::<f32>()?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn state(&self) -> GeneratorState {
+        *self.0.lock()
+    }
+
+    /// Goes on from where a generator stood, this one or another; so do its clones.
+    pub fn set_state(&self, state: GeneratorState) {
+        *self.0.lock() = state;
     }
 
     /// Key, and first of as many offsets as `numel` numbers take.
@@ -71,5 +100,10 @@ mod tests {
         assert_eq!(g.advance(1), (7, 12));
         g.seed(9);
         assert_eq!(g.advance(1), (9, 0));
+        let state = g.state();
+        assert_eq!((state.key, state.offset), (9, 4));
+        let other = Generator::new(1);
+        other.set_state(state);
+        assert_eq!(other.advance(1), g.advance(1));
     }
 }

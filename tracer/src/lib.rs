@@ -57,6 +57,9 @@ mod methods;
 mod operators;
 mod read;
 
+// What reads, by bytes.
+mod bytes;
+
 pub use args::{
     Conv, Dim, Dims, Extents, Operand, Padding, Pool, Sizes, Slice, SliceBy, Slices, TensorLike,
     Window,
@@ -68,7 +71,7 @@ pub use backend::{
 pub use explain::explain;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
-pub use generator::{Generator, manual_seed};
+pub use generator::{Generator, GeneratorState, manual_seed};
 pub use grad::{checkpoint, custom_grad, grad, no_grad};
 pub use jit_fn::arg::{ArgKind, JitArg};
 pub use jit_fn::result::JitResult;

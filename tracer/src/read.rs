@@ -270,7 +270,7 @@ fn matching(len: usize, shape: &Shape) -> Result<()> {
 }
 
 /// The array in host memory.
-fn on_host(array: Array) -> Result<Array> {
+pub(crate) fn on_host(array: Array) -> Result<Array> {
     if array.buffer.device().is_cpu() {
         return Ok(array);
     }
@@ -279,7 +279,7 @@ fn on_host(array: Array) -> Result<Array> {
 }
 
 /// The elements of an array in host memory, in row-major order.
-fn elements<T: Element>(array: &Array) -> Result<Vec<T>> {
+pub(crate) fn elements<T: Element>(array: &Array) -> Result<Vec<T>> {
     let all = array.buffer.as_slice::<T>();
     if array.numel() == 0 {
         return Ok(Vec::new());

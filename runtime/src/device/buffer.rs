@@ -2,7 +2,7 @@
 
 use crate::host::alloc;
 use crate::observe::counters::{Counter, add_live, count, sub_live};
-use crate::{DType, Device, Element, Error, Result, cuda};
+use crate::{DType, Device, Element, Error, FileMap, Result, cuda};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ptr::{self, NonNull};
@@ -50,6 +50,8 @@ enum Origin {
     Symbol,
     /// The memory of a vector of this capacity, given back by the function.
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
+    /// Bytes of a mapped file, which nobody may write, and the file, mapped for as long.
+    Map(#[expect(dead_code, reason = "it is dropped with the memory")] FileMap),
     /// The memory of another buffer, whose own origin is not a twin.
     Twin(Buffer),
 }
@@ -63,7 +65,7 @@ unsafe impl Sync for Storage {}
 impl Drop for Storage {
     fn drop(&mut self) {
         match self.origin {
-            Origin::Empty | Origin::Twin(_) => return,
+            Origin::Empty | Origin::Twin(_) | Origin::Map(_) => return,
             Origin::Host(class) => alloc::give(self.ptr, class),
             Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64, self.bytes),
             Origin::Symbol => {
@@ -273,6 +275,29 @@ impl Buffer {
         })))
     }
 
+    /// A buffer of the host over a range of a mapped file's bytes, without a copy, so that nobody may write it: it is
+    /// never the only handle. `None` where the range does not start at a multiple of 8 bytes.
+    ///
+    /// # Errors
+    /// `Argument` for a range beyond the file; `Io` for a file that is shorter now than when it was mapped.
+    pub fn of_map(map: &FileMap, range: std::ops::Range<usize>) -> Result<Option<Buffer>> {
+        let whole = map.bytes()?;
+        let beyond = || Error::argument(format!("bytes {range:?} of a file of {}", whole.len()));
+        let bytes = whole.get(range.clone()).ok_or_else(beyond)?;
+        if bytes.is_empty() {
+            return Ok(Some(Buffer::empty(&Device::cpu())));
+        }
+        if !(bytes.as_ptr() as usize).is_multiple_of(ELEMENT_ALIGN) {
+            return Ok(None);
+        }
+        Ok(Some(Buffer(Arc::new(Storage {
+            ptr: NonNull::from(bytes).cast(),
+            bytes: bytes.len(),
+            device: Device::cpu(),
+            origin: Origin::Map(map.clone()),
+        }))))
+    }
+
     /// The number of bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
@@ -306,9 +331,10 @@ impl Buffer {
         }
     }
 
+    /// Whether others have a share in the memory: the buffer that this is a twin of, or a file.
     #[inline]
-    fn is_twin(&self) -> bool {
-        matches!(self.0.origin, Origin::Twin(_))
+    fn is_shared(&self) -> bool {
+        matches!(self.0.origin, Origin::Twin(_) | Origin::Map(_))
     }
 
     /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the
@@ -316,7 +342,10 @@ impl Buffer {
     /// memory it is a plain clone.
     pub fn twin(&self) -> Buffer {
         let base = self.base();
-        if !matches!(base.origin, Origin::Host(_) | Origin::Vec(..)) {
+        if !matches!(
+            base.origin,
+            Origin::Host(_) | Origin::Vec(..) | Origin::Map(_)
+        ) {
             return self.clone();
         }
         Buffer(Arc::new(Storage {
@@ -327,10 +356,10 @@ impl Buffer {
         }))
     }
 
-    /// Whether this is the only handle.
+    /// Whether this is the only handle of memory that may be written.
     #[inline]
     pub fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.0) == 1 && !self.is_twin()
+        Arc::strong_count(&self.0) == 1 && !self.is_shared()
     }
 
     /// An identity that no other buffer has. It keeps a few words alive, not the memory, and does not count as a handle
@@ -339,10 +368,11 @@ impl Buffer {
         BufferId(Arc::downgrade(self.base()))
     }
 
-    /// How many handles there are; a [twin](Self::twin) counts the buffer that it was made of too.
+    /// How many handles there are; a [twin](Self::twin) counts the buffer that it was made of too, a window of a
+    /// [mapped file](Self::of_map) the file.
     #[inline]
     pub fn handles(&self) -> usize {
-        Arc::strong_count(&self.0) + usize::from(self.is_twin())
+        Arc::strong_count(&self.0) + usize::from(self.is_shared())
     }
 
     /// The number of the symbol that stands for the memory in a [recording](crate::record), if one does.
@@ -368,7 +398,7 @@ impl Buffer {
     /// As [`as_slice`](Self::as_slice), to write; `None` unless this is the only handle.
     pub fn get_mut<T: Element>(&mut self) -> Option<&mut [T]> {
         let n = self.elements::<T>();
-        if self.is_twin() {
+        if self.is_shared() {
             return None;
         }
         let storage = Arc::get_mut(&mut self.0)?;

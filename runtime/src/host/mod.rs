@@ -5,6 +5,7 @@ mod arithmetic;
 mod bandwidth;
 mod isa;
 mod machine;
+mod map;
 mod plain;
 pub(crate) mod size_class;
 
@@ -15,3 +16,4 @@ pub use isa::Isa;
 pub use machine::{
     cache_bytes, exceeds_caches, last_cache_bytes, lower_priority, memory_bytes, model_name,
 };
+pub use map::FileMap;
