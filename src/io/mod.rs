@@ -4,6 +4,8 @@
 //! |---|---|---|
 //! | NumPy | [`save_npy`], [`load_npy`] | [`save_npz`], [`save_npz_compressed`], [`load_npz`] |
 //! | safetensors | | [`save_safetensors`], [`load_safetensors`], [`SafeTensors`] |
+//! | PyTorch | | [`load_pt`], [`load_pt_tree`] |
+//! | a run to be resumed | | [`Checkpoint`] |
 //!
 //! ```
 //! use ferrotrace::prelude::*;
@@ -27,14 +29,18 @@
 //! is taken for what a file merely claims to hold.
 
 mod archive;
+mod checkpoint;
 mod file;
 mod json;
 mod npy;
+mod pytorch;
 mod safetensors;
 mod tensor_map;
 
+pub use checkpoint::{Checkpoint, Value};
 pub use npy::archive::{load_npz, save_npz, save_npz_compressed};
 pub use npy::{load_npy, save_npy};
+pub use pytorch::{PtTree, load_pt, load_pt_tree};
 pub use safetensors::{SafeTensors, load_safetensors, save_safetensors, save_safetensors_with};
 pub use tensor_map::TensorMap;
 

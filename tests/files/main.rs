@@ -1,8 +1,15 @@
 //! Files of tensors: what is written is read again, by this library and by those whose formats they are; what is damaged
 //! or hostile gives an error.
 
+#[allow(dead_code)]
+#[path = "../common/rng.rs"]
+mod rng;
+
+mod checkpoints;
 mod common;
+mod hostile;
 mod names;
 mod npy;
+mod pytorch;
 mod safetensors;
 mod saving;
