@@ -5,6 +5,7 @@ import sys
 
 import torch
 import torch.nn.functional as F
+import learning
 from inputs import ADAM, BLOCK, arguments
 from wire import serve
 
@@ -121,6 +122,8 @@ def adamw(given):
 
 
 def prepare(name):
+    if learning.offers(name):
+        return learning.torch_step(name, COMPILED)
     given = [torch.from_numpy(a) for a in arguments(name)]
     if name == "mlp_step":
         return perceptron(given)

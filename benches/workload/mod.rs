@@ -2,6 +2,7 @@
 #![allow(dead_code)] // Each benchmark uses a part.
 
 mod dense;
+mod learning;
 pub mod names;
 pub mod operators;
 mod pointwise;
@@ -64,6 +65,11 @@ pub const NAMES: &[&str] = &[
     "gemv_4096",
     "mm_bias_gelu",
     "mlp_step",
+    "train_mlp",
+    "train_digits",
+    "train_cnn",
+    "train_gpt_block",
+    "train_lstm",
     "tblock",
     "small_chain1000",
     "adamw100",
@@ -81,6 +87,7 @@ pub fn open(name: &str) -> Option<Workload> {
         .or_else(|| rows::open(name))
         .or_else(|| dense::open(name))
         .or_else(|| training::open(name))
+        .or_else(|| learning::open(name))
         .or_else(|| operators::workload(name))
 }
 

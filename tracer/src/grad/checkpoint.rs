@@ -8,7 +8,6 @@ use crate::history::{self, Free, History, Of, Operand, Operation, Pullback, Rule
 use crate::node::NodeInput;
 use crate::record::record;
 use crate::{Input, Tensor, mode, trace};
-use ferrotrace_kernels::Op;
 use ferrotrace_runtime::{Error, Result, Scalar};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
@@ -164,13 +163,7 @@ impl Pullback for Segment {
 /// A value of outside, apart from the forward pass, so that what is computed again is not taken for what was computed.
 fn again(value: &Value) -> Tensor {
     let tensor = Tensor::of_value(value.clone());
-    let apart = record(
-        None,
-        Op::Barrier,
-        None,
-        &[Input::Tensor(&tensor.detach())],
-        Location::caller(),
-    );
+    let apart = tensor.detach().barrier();
     let of = [Of::Value(value)];
     let handle = &apart.value().handle;
     let rule = (Rule::Same, false);
