@@ -1,6 +1,7 @@
 //! From the recorded graph to one of primitive operators: composites decomposed, equal nodes merged, unused ones gone.
 //! For a device, what only the CPU has ready-made kernels for is decomposed too.
 
+mod accumulated;
 mod convolution;
 mod correlation;
 mod device;
@@ -238,6 +239,8 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
     };
     let rounds = rounding::rounding(graph, &live);
     let nested = nested::nested(graph, &mut live, &rounds);
+    let length = policy.thresholds.summed_length;
+    let accumulated = accumulated::accumulated(graph, &mut live, &rounds, length);
     let mut builder = Simplifier {
         graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
@@ -270,13 +273,14 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         builder.precision = node.precision;
         builder.graph.set_origin(node.location, node.precision);
         builder.graph.set_recorded(ValueId(v as u32));
-        let pushed = match (&sorts[v], &nested[v]) {
-            (Some(sort), _) => builder.push(sort.clone(), &args[..1]),
-            (None, Some(both)) => {
+        let pushed = match (&sorts[v], &nested[v], &accumulated[v]) {
+            (Some(sort), ..) => builder.push(sort.clone(), &args[..1]),
+            (_, Some(both), _) => {
                 let x = Operand::Value(map[both.operand.0 as usize]);
                 nested::define(both, &mut builder, x)
             }
-            (None, None) => builder.push(op.clone(), &args),
+            (.., Some(sum)) => accumulated::define(sum, graph, &mut builder, |x| map[x.0 as usize]),
+            _ => builder.push(op.clone(), &args),
         };
         map[v] = pushed.map_err(|e| e.at(graph.context(ValueId(v as u32))))?;
         if rounds[v] {

@@ -143,3 +143,29 @@ fn a_compiled_step() {
         loss.to_scalar().unwrap()
     });
 }
+
+/// The gradient of a weight that every step of a recurrence uses is a product for many steps.
+#[test]
+fn weights_used_again_and_again() {
+    let (steps, batch) = (64, 32);
+    let x = noise(&[steps, batch, 24], 1.0);
+    let weights = [noise(&[48, 24], 2.0) * 0.3, noise(&[48, 48], 3.0) * 0.2];
+    let gradients = || {
+        let leaves: Vec<Tensor> = weights.iter().map(Tensor::requires_grad).collect();
+        let mut h = Tensor::zeros([batch, 48], DType::F32, &Device::cpu());
+        for t in 0..steps as isize {
+            h = (x.select(0, t).linear(&leaves[0], None) + h.linear(&leaves[1], None)).tanh();
+        }
+        let found = grad(&h.square().mean(..), &leaves);
+        eval(&found).unwrap();
+        found
+    };
+    gradients();
+    let (compiled, stats) = stats_scope(gradients);
+    let eager = with_mode(Mode::Eager, gradients);
+    for (a, b) in compiled.iter().zip(&eager) {
+        assert!(a.allclose(b, 1e-4, 1e-7).unwrap());
+    }
+    let most = (3 * steps + steps / 4) as u64;
+    assert!(stats.library_calls <= most, "{} calls", stats.library_calls);
+}

@@ -12,29 +12,31 @@ use std::sync::Arc;
 /// A pass from a recorded and a simplified graph to a draft.
 type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 
-/// The draft itself if it holds no more than the operations one by one allow. Else fusions are given up, those that have
-/// to do with what is held where it is too much, and it is made again, in at most `Thresholds::held_rounds` rounds; the one
+/// What the operations one by one allow a plan to hold; with what composites hold while they run or without.
+fn allowed(draft: &Draft, policy: &Policy, within: bool) -> [u64; 2] {
+    let bounds = &policy.thresholds;
+    OneByOne::of(&draft.recorded).peaks(within).map(|held| {
+        let more = held.checked_div(bounds.held_share).unwrap_or(u64::MAX);
+        held.saturating_add(more.max(bounds.held_least))
+    })
+}
+
+/// By how much a draft holds more than that.
+fn over(draft: &Draft, allowed: [u64; 2]) -> Option<u64> {
+    let beyond = draft.peaks().into_iter().zip(allowed);
+    beyond.map(|(held, most)| held.saturating_sub(most)).max()
+}
+
+/// Whether a draft may hold more than the operations one by one allow: what composites hold is not counted for them.
+pub(super) fn exceeds(draft: &Draft, policy: &Policy) -> bool {
+    over(draft, allowed(draft, policy, false)) != Some(0)
+}
+
+/// A draft that [exceeds] what is allowed, made again with fusions given up, those that have to do with what is held where
+/// it is too much, in at most `Thresholds::held_rounds` rounds; the one
 /// of least memory is kept. Each round takes time linear in the operations.
 pub(super) fn bounded(draft: Draft, policy: &Policy, pass: Pass) -> Result<Draft> {
-    let one_by_one = OneByOne::of(&draft.recorded);
-    let allowed = |within: bool| {
-        let peaks = one_by_one.peaks(within);
-        peaks.map(|held| {
-            let more = held
-                .checked_div(policy.thresholds.held_share)
-                .unwrap_or(u64::MAX);
-            held.saturating_add(more.max(policy.thresholds.held_least))
-        })
-    };
-    let over = |draft: &Draft, allowed: [u64; 2]| {
-        let beyond = draft.peaks().into_iter().zip(allowed);
-        beyond.map(|(held, most)| held.saturating_sub(most)).max()
-    };
-    // What composites hold while they run is asked only where that decides.
-    if over(&draft, allowed(false)) == Some(0) {
-        return Ok(draft);
-    }
-    let allowed = allowed(policy.target.library.is_complete());
+    let allowed = allowed(&draft, policy, policy.target.library.is_complete());
     let mut best = (over(&draft, allowed), draft);
     let mut policy = policy.clone();
     let mut last: Option<Draft> = None;

@@ -1,6 +1,6 @@
 //! The passes from a recorded graph to a draft of its plan, in order, each with what checks its result.
 
-use super::bound::bounded;
+use super::bound::{bounded, exceeds};
 use super::{Draft, arrange, kernels, report, run};
 use crate::graph::Graph;
 use crate::lower::lower;
@@ -22,14 +22,31 @@ impl Draft {
     }
 }
 
-/// All passes. Where the draft would hold more memory than the operations one by one, those after simplification run again
-/// with fusions given up.
+/// All passes. Where the draft would hold more memory than the operations one by one, products that are summed stay apart,
+/// and the passes after simplification run again with fusions given up.
 fn planned(recorded: Graph, policy: &Policy) -> Result<Draft> {
     recorded.on_one_device()?;
-    let simplified = || simplify_for(&recorded, policy);
-    let graph = pass("simplify", simplified, Graph::verify)?;
+    let graph = simplified(&recorded, policy)?;
     let draft = scheduled(recorded, graph, policy)?;
-    bounded(draft, policy, scheduled)
+    if !exceeds(&draft, policy) {
+        return Ok(draft);
+    }
+    let mut policy = policy.clone();
+    policy.thresholds.summed_length = 0;
+    let apart = simplified(&draft.recorded, &policy)?;
+    if apart.nodes().len() == draft.graph.nodes().len() {
+        return bounded(draft, &policy, scheduled);
+    }
+    let draft = scheduled(draft.recorded, apart, &policy)?;
+    match exceeds(&draft, &policy) {
+        true => bounded(draft, &policy, scheduled),
+        false => Ok(draft),
+    }
+}
+
+fn simplified(recorded: &Graph, policy: &Policy) -> Result<Graph> {
+    let simplified = || simplify_for(recorded, policy);
+    pass("simplify", simplified, Graph::verify)
 }
 
 /// The passes after simplification.

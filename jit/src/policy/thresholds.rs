@@ -50,6 +50,9 @@ thresholds! {
     /// Values of fewer elements are stored row-major, whatever they read (ir L12: small values have one order).
     order_elements: usize = 1 << 12, "elements", "an estimate";
 
+    /// Matrix products that are summed are one of rows of so many elements, where theirs are at most half as long.
+    summed_length: usize = 256, "elements", "an estimate: a product reads and writes the sum as often as it computes 256 terms";
+
     // Reductions, windows and pools.
 
     /// Reductions of fewer elements become straight-line code (ir R8: short reductions have no loop).
