@@ -29,18 +29,21 @@
 //! - **Names and meanings are PyTorch's**, its dtype promotion among them.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+// Derived code within this crate names it as programs do.
+extern crate self as ferrotrace;
+
 pub use ferrotrace_runtime::{
     Activity, Category, Context, DType, Device, Element, Error, ErrorKind, Profile, Result, Scalar,
     Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
     ArgKind, Bound, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
-    GeneratorState, GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Machine,
-    Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp, Reduction,
-    Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike, Window, Work, checkpoint,
-    custom_grad, detect_anomaly, eval, explain, grad, jit, manual_seed, no_grad, set_mode,
-    set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode, with_precision,
-    with_tuning,
+    GeneratorState, GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Leaf,
+    Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp,
+    Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike, TensorStruct, Window,
+    Work, checkpoint, custom_grad, derived, detect_anomaly, eval, explain, grad, jit, manual_seed,
+    no_grad, set_mode, set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode,
+    with_precision, with_tuning,
 };
 
 pub mod io;
@@ -50,8 +53,8 @@ pub mod prelude {
     pub use crate::io;
     pub use crate::{
         Conv, DType, Device, Element, Error, Mode, PadMode, Pool, Precision, Reduction, Result,
-        Rounding, Scalar, Shape, Slice, SliceBy, Tensor, eval, explain, grad, jit, no_grad,
-        set_mode, stats, with_mode,
+        Rounding, Scalar, Shape, Slice, SliceBy, Tensor, TensorStruct, eval, explain, grad, jit,
+        no_grad, set_mode, stats, with_mode,
     };
 }
 

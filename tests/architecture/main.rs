@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The crates, in the order of their dependencies.
-const CRATES: [&str; 4] = ["runtime", "kernels", "jit", "tracer"];
+const CRATES: [&str; 5] = ["runtime", "kernels", "jit", "tracer/derive", "tracer"];
 
 /// Crates whose root declares its modules in the order of their dependencies.
 const ORDERED: [&str; 2] = ["runtime", "tracer"];

@@ -3,3 +3,4 @@
 mod api;
 mod history;
 mod loops;
+mod structs;

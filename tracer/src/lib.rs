@@ -46,6 +46,9 @@ mod flush;
 // Recording operations. It may flush: in eager mode, and at a trace's limits.
 mod record;
 
+// Structs of tensors: what functions over many tensors take and give.
+mod structs;
+
 // Gradients: the trace gone through backwards.
 mod grad;
 
@@ -69,16 +72,16 @@ pub use backend::{
     Precision, Work,
 };
 pub use explain::explain;
+pub use ferrotrace_derive::TensorStruct;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, GeneratorState, manual_seed};
 pub use grad::{checkpoint, custom_grad, grad, no_grad};
-pub use jit_fn::arg::{ArgKind, JitArg};
-pub use jit_fn::result::JitResult;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
+pub use structs::{ArgKind, JitArg, JitResult, Leaf, TensorStruct, derived};
 pub use tensor::Tensor;
 pub use tuning::{set_tuning, with_tuning};
 
@@ -88,8 +91,8 @@ pub(crate) use tensor::Input;
 pub mod prelude {
     pub use crate::{
         Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,
-        Rounding, Slice, SliceBy, Tensor, checkpoint, custom_grad, detect_anomaly, eval, explain,
-        grad, jit, manual_seed, no_grad, set_mode, with_mode, with_precision,
+        Rounding, Slice, SliceBy, Tensor, TensorStruct, checkpoint, custom_grad, detect_anomaly,
+        eval, explain, grad, jit, manual_seed, no_grad, set_mode, with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

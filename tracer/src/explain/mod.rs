@@ -2,7 +2,7 @@
 
 mod nearest;
 
-use crate::Tensor;
+use crate::args::{TensorLike, borrowed};
 use crate::backend::{Draft, Explanation, Graph, Launches, Policy};
 use crate::flush::collect::{Outcome, Stores, collect};
 use crate::flush::collected::Collected;
@@ -14,7 +14,10 @@ use ferrotrace_kernels::Array;
 /// How tensors are (or were) computed together: fused nodes, refusals to fuse, sources. Of pending tensors, what their
 /// flush will do, without compiling or running anything; of stored ones, the plan that stored the first of them, as
 /// long as it is kept, and for results of a `jit` function what of the function was computed once. Empty for data that no plan computed.
-pub fn explain(tensors: &[&Tensor]) -> Explanation {
+///
+/// Of a struct of tensors: `explain(&model.tensors())`.
+pub fn explain<T: TensorLike>(tensors: &[T]) -> Explanation {
+    let tensors = borrowed(tensors);
     let pending: Vec<NodeArc> = tensors
         .iter()
         .filter(|tensor| tensor.is_pending())

@@ -1,9 +1,9 @@
 //! The signatures that a compiled function has met.
 
-use super::arg::ArgValue;
 use super::replay::Replay;
 use crate::backend::Precision;
 use crate::form::{FormLeaf, Mix};
+use crate::structs::ArgValue;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{DType, Device};
 use smallvec::SmallVec;

@@ -1,28 +1,25 @@
 //! Function compilation: `jit(f)` traces a function once for a signature and replays the plan afterwards.
 
-pub mod arg;
 mod fold;
 mod key;
+mod parts;
 mod replay;
-pub mod result;
 
 use crate::Tensor;
-use crate::flush::flush_tensors;
 use crate::grad::leaves_trace;
 use crate::history::History;
 use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
+use crate::structs::{ArgKind, JitArg, JitResult, Lender, Visit};
 use crate::trace::{self, Recording};
-use arg::{ArgKind, ArgValue, ArgVisit, JitArg};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, Striped, count};
 use fold::{Bound, Folds};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
-use replay::{Arrays, Draws, Replay, Tensors};
-use result::JitResult;
+use parts::{Filled, Parts};
+use replay::{Draws, Replay, Tensors};
 use rustc_hash::FxHashSet;
-use smallvec::SmallVec;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::Location;
@@ -34,8 +31,8 @@ use std::sync::Arc;
     message = "`jit` compiles functions of one argument: of several, take one tuple",
     label = "not a function from a `jit` argument to a `jit` result",
     note = "of two arguments: `jit(|(x, w): (&Tensor, &Tensor)| ..)`, called by `f.call((&x, &w))`",
-    note = "an argument is `&Tensor`, `Tensor`, a number, or an array, a vector or a tuple of them",
-    note = "a result is `Tensor`, or a tuple, an array, a vector or a `Result` of tensors"
+    note = "an argument is `&Tensor`, `Tensor`, a number, a struct with `#[derive(TensorStruct)]` or a reference to one, or an array, a vector or a tuple of them",
+    note = "a result is `Tensor`, a struct with `#[derive(TensorStruct)]`, or a tuple, an array, a vector or a `Result` of them"
 )]
 pub trait JitFn<Signature> {
     /// The family of its argument.
@@ -180,7 +177,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             return self.function.run(argument);
         }
         let mut parts = Parts::default();
-        match parts.fill::<F::Kind>(&argument) {
+        match parts.fill(&argument) {
             Filled::Data => {}
             // An argument carries an error, and so will the result.
             Filled::Failed => return self.function.run(argument),
@@ -190,38 +187,33 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                 return self.function.run(argument);
             }
         }
-        let Parts {
-            values,
-            given,
-            arrays,
-        } = &mut parts;
-        let probe = Probe::new(values, arrays, mode::precision());
+        let probe = Probe::new(&parts.values, &parts.arrays, mode::precision());
         if self.differentiable.lock().contains(&probe.hash()) {
             return self.function.run(argument);
         }
         if let Some((replay, form)) = self.known(&probe) {
             if !Config::get().check {
                 let drawn = replay.draw();
-                return replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode);
+                return replayed::<F, S>(argument, &mut parts, &replay, &form, &drawn, mode);
             }
             // The run that checks draws as the replay would.
-            return match self.trace(&argument, arrays) {
+            return match self.trace(&argument, &parts) {
                 Traced::Replay(again, _) if again.same(replay.traced()) => {
                     let drawn = again.traced_draws();
-                    replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
+                    replayed::<F, S>(argument, &mut parts, &replay, &form, &drawn, mode)
                 }
                 _ => differs(&replay, &form),
             };
         }
         let generic = self.traces.lock().generic(&probe);
         let resized = generic.and_then(|(replay, form)| {
-            let resized = Arc::new(replay.resized(arrays).ok()?);
+            let resized = Arc::new(replay.resized(&parts.arrays).ok()?);
             let drawn = resized.draw();
             Some((resized, form, drawn))
         });
         let (replay, form, drawn) = match resized {
             Some(resized) => resized,
-            None => match self.trace(&argument, arrays) {
+            None => match self.trace(&argument, &parts) {
                 Traced::Replay(replay, form) => {
                     let drawn = replay.traced_draws();
                     let folded = self.folds.fold(replay, self.bound, probe.has_numbers());
@@ -236,7 +228,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         };
         self.traces.lock().insert(&probe, &replay, &form);
         let replay = self.own_of(&probe, &replay, &form);
-        replayed::<F, S>(argument, given, &replay, &form, arrays, &drawn, mode)
+        replayed::<F, S>(argument, &mut parts, &replay, &form, &drawn, mode)
     }
 
     /// The trace of exactly this signature, for this thread.
@@ -261,11 +253,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     }
 
     /// Runs the function on stand-ins for the tensors of `argument`.
-    fn trace(
-        &self,
-        argument: &<F::Kind as ArgKind>::Of<'_>,
-        arrays: &[Array],
-    ) -> Traced<F::Output> {
+    fn trace(&self, argument: &<F::Kind as ArgKind>::Of<'_>, parts: &Parts) -> Traced<F::Output> {
         count(Counter::Traces, 1);
         let recording = Recording::start();
         let id = recording.id();
@@ -276,17 +264,21 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             facts.traced = true;
             Tensor::of_fresh(Node::stored(facts, array.clone()))
         };
-        let mut tensors: Vec<Tensor> = arrays.iter().enumerate().map(stand_in).collect();
-        let mut visit = ArgVisit::default();
-        F::Kind::visit(argument, &mut visit);
-        for (tensor, (of, _)) in tensors.iter_mut().zip(&visit.tensors) {
-            if of.has_grad() && mode::keeps_history() {
+        let found = Visit::of(argument).tensors;
+        let leaf = |(number, array): (usize, &Array)| {
+            let leaf = stand_in((number, array));
+            let of = &found[parts.places.first(number)].tensor;
+            match of.has_grad() && mode::keeps_history() {
                 // A leaf of outside of the trace.
-                *tensor = tensor.with_history(Some(History::leaf(0)));
+                true => leaf.with_history(Some(History::leaf(0))),
+                false => leaf,
             }
-        }
+        };
+        let leaves = parts.arrays.iter().enumerate().map(leaf).collect();
+        let tensors = parts.places.spread(leaves);
+        let kept = parts.places.for_borrows();
         let result = recording.run(|| {
-            let argument = F::Kind::rebuild(argument, &mut tensors.iter());
+            let argument = F::Kind::lend(argument, &mut Lender::new(&tensors, &kept));
             self.function.run(argument)
         });
         let mut results = Vec::new();
@@ -304,7 +296,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         };
         match replay.filter(|_| recording.close()) {
             Some(replay) => {
-                drop((result, results));
+                drop((result, results, kept));
                 trace::expire(tensors.iter().map(Tensor::node));
                 Traced::Replay(replay, form)
             }
@@ -313,73 +305,25 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     }
 }
 
-/// What came of looking at an argument.
-enum Filled {
-    /// All its tensors have data.
-    Data,
-    /// One carries an error.
-    Failed,
-    /// One was computed from an argument of a function that another thread is recording.
-    Traced(Tensor),
-}
-
-/// What an argument consists of.
-#[derive(Default)]
-struct Parts {
-    values: SmallVec<[ArgValue; 6]>,
-    /// Which tensors are given away.
-    given: SmallVec<[bool; 6]>,
-    /// The arguments' data.
-    arrays: Arrays,
-}
-
-impl Parts {
-    /// Adds the tensors of `argument`; pending ones are flushed.
-    fn fill<K: ArgKind>(&mut self, argument: &K::Of<'_>) -> Filled {
-        let mut visit = ArgVisit::default();
-        K::visit(argument, &mut visit);
-        let mut tensors = visit.tensors.iter().map(|(tensor, _)| *tensor);
-        if let Some(traced) = tensors.find(|tensor| trace::is_traced(tensor.node())) {
-            return Filled::Traced(traced.clone());
-        }
-        flush_tensors(visit.tensors.iter().map(|(tensor, _)| *tensor));
-        for (tensor, given) in &visit.tensors {
-            let Some(array) = tensor.node().array() else {
-                return Filled::Failed;
-            };
-            self.arrays.push(array);
-            self.given.push(*given);
-        }
-        self.values = visit.values;
-        let required = visit.tensors.iter().map(|(tensor, _)| tensor.has_grad());
-        if mode::keeps_history() && required.clone().any(|required| required) {
-            self.values.extend(required.map(ArgValue::of_required));
-        }
-        Filled::Data
-    }
-}
-
 /// Runs a trace on an argument whose tensors have these data.
 #[track_caller]
 fn replayed<F: JitFn<S>, S>(
     argument: <F::Kind as ArgKind>::Of<'_>,
-    given: &[bool],
+    parts: &mut Parts,
     replay: &Replay,
     form: &<F::Output as JitResult>::Form,
-    arrays: &mut Arrays,
     drawn: &Draws,
     mode: Mode,
 ) -> F::Output {
     let mut passed = Tensors::new();
     if replay.passed_through().next().is_some() {
-        let mut visit = ArgVisit::default();
-        F::Kind::visit(&argument, &mut visit);
-        let numbers = replay.passed_through();
-        passed.extend(numbers.map(|number| visit.tensors[number].0.clone()));
+        let found = Visit::of(&argument).tensors;
+        let leaves = replay.passed_through();
+        passed.extend(leaves.map(|leaf| found[parts.places.first(leaf)].tensor.as_ref().clone()));
     }
-    // Tensors given away go, so that `arrays` alone hold their buffers.
+    // Tensors given away go, so that `parts` alone hold their buffers.
     drop(argument);
-    let tensors = replay.run(arrays, given, passed, drawn, mode);
+    let tensors = replay.run(&mut parts.arrays, &parts.given, passed, drawn, mode);
     F::Output::unflatten(form, &mut tensors.into_iter())
 }
 
