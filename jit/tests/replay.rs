@@ -6,6 +6,7 @@
 #[path = "common/mod.rs"]
 mod common;
 
+use common::device_forms::TYPICAL;
 use common::device_kernels;
 use common::generate::{Limits as Draw, program};
 use ferrotrace_jit::emit::Emitted;
@@ -100,6 +101,11 @@ fn graphs() -> Vec<(String, Graph)> {
         })
         .collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));
+    let typical = TYPICAL.iter().enumerate().map(|(i, text)| {
+        let graph = text.parse().expect("a graph");
+        (format!("typical-{i}"), graph)
+    });
+    all.extend(typical);
     let count = std::env::var("FERROTRACE_REPLAY_COUNT").ok();
     let count = count.and_then(|n| n.parse().ok()).unwrap_or(60);
     let sizes: [&'static [usize]; 3] = [&[1, 3, 5, 17], &[64, 100, 257], &[1000, 4096]];

@@ -244,7 +244,7 @@ impl Gather {
         let mut ask = Block::from([
             Stmt::constant(self.column, Type::INDEX, n),
             Stmt::constant(Local::Element, ValueType::Memory(self.position), self.table),
-            Stmt::array(check, Type::LONG, Extent::Array(1)),
+            Stmt::array(check, Type::LONG, Extent::Array(1.into())),
             Stmt::assign(Expr::from(check).element(0), wrapped),
         ]);
         match width {

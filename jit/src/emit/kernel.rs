@@ -17,7 +17,7 @@ use super::tile::Tile;
 use super::{Emitted, Panels, Pointer};
 use crate::body::{MaskId, Source, Value};
 use crate::expr::Var;
-use crate::kernel::ir::{self, Block, Expr, Kernel, Name, Role, Stmt};
+use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role, Stmt};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
 use crate::schedule::merge_loops;
@@ -364,6 +364,7 @@ impl Writer<'_> {
         let all = [work].into_iter().chain(finish.map(|f| (Role::Finish, f)));
         functions.extend(all.map(|(role, block)| ir::Body { role, block }));
         let kernel = Kernel {
+            launch: Launch::default(),
             arguments: self.arguments(),
             lanes,
             functions,

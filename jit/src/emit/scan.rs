@@ -66,7 +66,7 @@ impl Writer<'_> {
     fn begin_carry(&self, out: &mut Block, first: bool, (name, ty): (Name, Type), start: Expr) {
         let most = self.most();
         let extent = match self.outer {
-            true => Extent::Array(most as u32),
+            true => Extent::Array(most.into()),
             false => Extent::One,
         };
         if first {

@@ -152,7 +152,7 @@ impl Writer<'_> {
         out.push(Stmt::array(
             staged,
             memory,
-            Extent::Aligned((ROWS * COLUMNS) as u32),
+            Extent::Aligned((ROWS * COLUMNS).into()),
         ));
         out.push(ask_for_next(&first, 64 / dtype.size()));
         // Squares of whole vectors, then the edges.

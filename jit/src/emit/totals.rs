@@ -65,7 +65,7 @@ impl Writer<'_> {
 
     /// Declares an array over a block.
     pub(super) fn block_array(&self, out: &mut Block, name: Name, dtype: DType) {
-        let extent = Extent::Array(self.most() as u32);
+        let extent = Extent::Array(self.most().into());
         out.push(Stmt::array(name, self.vector_type(dtype), extent));
     }
 

@@ -32,7 +32,7 @@ pub(super) const COUNT: Expr = Expr::Name(Name::Local(Local::Count));
 
 /// The array that a loop over lanes fills or empties.
 pub(super) fn element_array(ty: ValueType, lanes: usize, zeroed: bool) -> Stmt {
-    let extent = Extent::Array(lanes as u32);
+    let extent = Extent::Array(lanes.into());
     match zeroed {
         true => Stmt::zeros(Local::Elements, ty, extent),
         false => Stmt::array(Local::Elements, ty, extent),

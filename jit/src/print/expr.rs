@@ -16,6 +16,7 @@ enum Binding {
     BitAnd,
     Equality,
     Order,
+    Shift,
     Sum,
     Product,
     Prefix,
@@ -38,6 +39,7 @@ impl Binding {
         match op {
             Infix::Multiply | Infix::Divide | Infix::Remainder => Binding::Product,
             Infix::Add | Infix::Subtract => Binding::Sum,
+            Infix::ShiftRight => Binding::Shift,
             Infix::Less | Infix::AtMost | Infix::Greater | Infix::AtLeast => Binding::Order,
             Infix::Equal | Infix::Unequal => Binding::Equality,
             Infix::BitAnd => Binding::BitAnd,
@@ -56,6 +58,8 @@ impl Printer<'_> {
             Expr::Integer(n) => self.integer(*n),
             Expr::Float(dtype, bits) => self.float(*dtype, f64::from_bits(**bits)),
             Expr::Zeros => self.out.push_str("{0}"),
+            // Declarations alone have it.
+            Expr::Each(a) => self.expr(a),
             // The verifier rejects it.
             Expr::Position => self.out.push('@'),
             Expr::Prefix(op, a) => self.prefix(*op, a),

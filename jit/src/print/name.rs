@@ -1,7 +1,7 @@
 //! Names in languages that are written as C is.
 
-use super::Printer;
-use crate::kernel::ir::{Copy, Local, Name, Part};
+use super::{Language, Printer};
+use crate::kernel::ir::{Copy, Local, Name, OnDevice, Part};
 
 impl Printer<'_> {
     pub(super) fn name(&mut self, name: Name) {
@@ -18,7 +18,11 @@ impl Printer<'_> {
             Name::Left(i) => ("left", i),
             Name::Argument(i) => (if i == 0 { "x" } else { "y" }, 0),
             Name::Of(part, value, _) => (stem(part), value),
+            Name::Local(Local::Scratch) if self.language == Language::Cuda => {
+                return self.out.push_str("a.scratch");
+            }
             Name::Local(local) => return self.out.push_str(spelled(local)),
+            Name::OnDevice(local) => return self.out.push_str(spelled_on_device(local)),
         };
         self.out.push_str(stem);
         match name {
@@ -74,6 +78,20 @@ fn stem(part: Part) -> &'static str {
         Part::Positions => "at",
         Part::Live => "x",
         Part::Moved => "t",
+        // The names of shared memory are in the compiled code.
+        Part::Shared | Part::Turned => "w",
+        Part::SharedPlaces => "y",
+        Part::BlockFolds => "z",
+        Part::Before => "before",
+        Part::About => "about",
+        Part::PieceMean => "mean",
+        Part::Chunk => "chunk",
+        Part::Greatest => "most",
+        Part::Exponent => "exponent",
+        Part::Own => "own",
+        Part::WarpFolds => "folds",
+        Part::Fold => "fold",
+        Part::CarryFold => "on_carry",
     }
 }
 
@@ -117,8 +135,8 @@ fn spelled(local: Local) -> &'static str {
         Local::TileRows => "rows",
         Local::TileColumn => "jb",
         Local::TileColumnEnd => "je",
-        Local::Thread => "(ft_int)threadIdx.x",
-        Local::Block => "(ft_int)ft_block",
+        Local::Thread => "threadIdx.x",
+        Local::Block => "ft_block",
         Local::Chunk => "u",
         Local::RowNumber => "row",
         Local::Chunks => "walked",
@@ -129,5 +147,39 @@ fn spelled(local: Local) -> &'static str {
         Local::Held => "k",
         Local::Later => "r",
         Local::Late => "late",
+    }
+}
+
+fn spelled_on_device(local: OnDevice) -> &'static str {
+    match local {
+        OnDevice::InRow => "t",
+        OnDevice::Across => "tx",
+        OnDevice::Group => "ty",
+        OnDevice::Live => "live",
+        OnDevice::Counter => "mine",
+        OnDevice::Drawn => "drawn",
+        OnDevice::RowBlock => "block",
+        OnDevice::Pieces => "pieces",
+        OnDevice::Distance => "o",
+        OnDevice::Taken => "taken",
+        OnDevice::Run => "run",
+        OnDevice::FirstHeld => "base",
+        OnDevice::FirstOfTile => "first",
+        OnDevice::Counted => "counted",
+        OnDevice::FirstEdge => "first",
+        OnDevice::LastEdge => "last",
+        OnDevice::Copy => "turn",
+        OnDevice::All => "all",
+        OnDevice::Scale => "scale",
+        OnDevice::Most => "most",
+        OnDevice::Around => "about",
+        OnDevice::Slot => "slot",
+        OnDevice::Folds => "folds",
+        OnDevice::Cell => "cell",
+        OnDevice::InTileRow => "tr",
+        OnDevice::InTileColumn => "tc",
+        OnDevice::ReadRow => "r",
+        OnDevice::Left => "x",
+        OnDevice::Right => "y",
     }
 }

@@ -1,7 +1,9 @@
 //! Statements in languages that have C's, a line each.
 
 use super::{Language, Printer};
-use crate::kernel::ir::{Block, Expr, Extent, Loop, Stmt, Type, Unroll, Variable};
+use crate::kernel::ir::{
+    Block, Expr, Extent, Loop, Meeting, Operation, Space, Step, Stmt, Type, Unroll, Variable,
+};
 
 impl Printer<'_> {
     pub(super) fn block(&mut self, block: &Block) {
@@ -60,6 +62,10 @@ impl Printer<'_> {
                 self.out.push_str("))");
             }
             Stmt::Leave => self.out.push_str("return"),
+            Stmt::Barrier(Meeting::Block) => self.out.push_str("__syncthreads()"),
+            Stmt::Barrier(Meeting::Warp) => self.out.push_str("__syncwarp()"),
+            Stmt::Wait => self.out.push_str("FT_AFTER"),
+            Stmt::Define(operation) => self.define(operation),
             Stmt::Return(value) => {
                 self.out.push_str("return ");
                 self.expr(value);
@@ -74,6 +80,9 @@ impl Printer<'_> {
         if aligned && self.language == Language::Cuda {
             self.out.push_str("__align__(16) ");
         }
+        if variable.space == Space::Shared {
+            self.out.push_str("__shared__ ");
+        }
         if variable.constant && !matches!(variable.ty, Type::Pointer(_)) {
             self.out.push_str("const ");
         }
@@ -82,18 +91,43 @@ impl Printer<'_> {
             self.out.push(' ');
         }
         self.name(variable.name);
-        if let Extent::Array(n) | Extent::Aligned(n) = variable.extent {
-            self.out.push('[');
-            self.number(n.into());
-            self.out.push(']');
+        if let Extent::Array(sizes) | Extent::Aligned(sizes) = variable.extent {
+            for size in sizes.iter() {
+                self.out.push('[');
+                self.number(size.into());
+                self.out.push(']');
+            }
         }
         if aligned && self.language == Language::C {
             self.out.push_str(" __attribute__((aligned(64)))");
         }
-        if let Some(value) = &variable.value {
-            self.out.push_str(" = ");
-            self.expr(value);
+        match (&variable.value, variable.extent) {
+            (Some(Expr::Each(value)), Extent::Array(sizes) | Extent::Aligned(sizes)) => {
+                let count: u32 = sizes.iter().product();
+                let all = vec![Expr::clone(value); count as usize];
+                self.out.push_str(" = {");
+                self.list(&all);
+                self.out.push('}');
+            }
+            (Some(value), _) => {
+                self.out.push_str(" = ");
+                self.expr(value);
+            }
+            (None, _) => {}
         }
+    }
+
+    /// An operation as an object that functions are given.
+    fn define(&mut self, operation: &Operation) {
+        self.out.push_str("const auto ");
+        self.name(operation.name);
+        self.out.push_str(" = [](");
+        self.ty(operation.operands.0);
+        self.out.push_str(" x, ");
+        self.ty(operation.operands.1);
+        self.out.push_str(" y) { return ");
+        self.expr(&operation.value);
+        self.out.push_str("; }");
     }
 
     fn branch(&mut self, test: &Expr, then: &Block, otherwise: &Block) {
@@ -111,8 +145,16 @@ impl Printer<'_> {
     }
 
     fn range(&mut self, l: &Loop) {
-        if l.unroll == Unroll::Whole {
-            self.out.push_str("#pragma unroll\n");
+        match l.unroll {
+            Unroll::AsIs => {}
+            Unroll::Whole => self.out.push_str("#pragma unroll\n"),
+            Unroll::Times(turns) => {
+                self.out.push_str("#pragma unroll ");
+                self.number(turns.into());
+                self.out.push('\n');
+            }
+        }
+        if l.unroll != Unroll::AsIs {
             self.line();
         }
         self.out.push_str("for (");
@@ -125,24 +167,36 @@ impl Printer<'_> {
         }
         self.out.push_str("; ");
         self.name(l.variable);
-        if l.whole {
-            self.out.push_str(" + ");
-            self.integer(l.step);
-            self.out.push_str(" <= ");
-        } else {
-            self.out.push_str(" < ");
+        match l.step {
+            Step::Up(step) if l.whole => {
+                self.out.push_str(" + ");
+                self.integer(step);
+                self.out.push_str(" <= ");
+            }
+            Step::Up(_) => self.out.push_str(" < "),
+            Step::Down(_) => self.out.push_str(" >= "),
+            Step::Halves => self.out.push_str(" > "),
         }
         // A comparison binds less tightly than any bound but another comparison, which no bound is.
         self.expr(&l.to);
         self.out.push_str("; ");
         self.name(l.variable);
-        if l.step == 1 {
-            self.out.push_str("++) ");
-        } else {
-            self.out.push_str(" += ");
-            self.integer(l.step);
-            self.out.push_str(") ");
+        match l.step {
+            Step::Up(1) => self.out.push_str("++"),
+            Step::Up(step) | Step::Down(step) => {
+                let sign = if l.step == Step::Up(step) {
+                    " += "
+                } else {
+                    " -= "
+                };
+                self.out.push_str(sign);
+                self.integer(step);
+            }
+            Step::Halves => {
+                self.out.push_str(" >>= 1");
+            }
         }
+        self.out.push_str(") ");
         self.body(&l.body);
         self.out.push('\n');
     }

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod campaign;
+pub mod device_forms;
 pub mod device_kernels;
 pub mod generate;
 pub mod ready_made;

@@ -6,8 +6,8 @@ use super::name::Param;
 use crate::body::{BodyOp, Source, Value};
 use crate::emit::Pointer;
 use crate::kernel::ir::{
-    Access, Arguments, Block, Body, Expr, Kernel, Local, PointerType, Role, Stmt, Type, ValueType,
-    verify,
+    Access, Arguments, Block, Body, Expr, Kernel, Launch, Local, PointerType, Role, Stmt, Type,
+    ValueType, verify,
 };
 use crate::print::cuda::memory_type;
 use ferrotrace_kernels::ValueId;
@@ -133,11 +133,8 @@ impl Writer<'_> {
                 .all(|e| fits_32_bits(e, &self.extents, &node.body))
     }
 
-    /// Checks statements that are all of a kernel's work, with debug assertions.
-    pub(super) fn check_block(&self, block: &Block) {
-        if !cfg!(debug_assertions) {
-            return;
-        }
+    /// The kernel of these functions, which wait for the kernel before; verified with debug assertions.
+    pub(super) fn ir(&self, main: Block, finish: Option<Block>) -> Kernel {
         let pointer = |(pointer, dtype): (&Pointer, &DType)| {
             let access = match pointer {
                 Pointer::Read(_) => Access::Read,
@@ -145,25 +142,30 @@ impl Writer<'_> {
             };
             PointerType::global(ValueType::Memory(*dtype), access)
         };
+        let pointers = self.pointers.iter().zip(&self.pointer_types);
         let numbers = self.node.body.numbers().iter();
+        let function = |(role, statements): (Role, Block)| {
+            let mut block = Block::from(Stmt::Wait);
+            block.append(statements);
+            Body { role, block }
+        };
+        let finish = finish.map(|block| (Role::Finish, block));
+        let functions = [(Role::Work, main)].into_iter().chain(finish);
         let kernel = Kernel {
             arguments: Arguments {
                 params: self.params.len() as u32,
-                pointers: self
-                    .pointers
-                    .iter()
-                    .zip(&self.pointer_types)
-                    .map(pointer)
-                    .collect(),
+                pointers: pointers.map(pointer).collect(),
                 numbers: numbers.map(|number| number.dtype).collect(),
             },
             lanes: 0,
-            functions: vec![Body {
-                role: Role::Work,
-                block: block.clone(),
-            }],
+            functions: functions.map(function).collect(),
+            launch: Launch {
+                threads: self.shape.threads,
+                finish_threads: self.shape.finish_threads,
+            },
         };
         debug_assert_eq!(verify(&kernel), Ok(()), "{kernel}");
+        kernel
     }
 
     /// The structure of the kernel's arguments.

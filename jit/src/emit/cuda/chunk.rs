@@ -2,43 +2,45 @@
 
 use super::index::Position;
 use super::kernel::Writer;
+use super::place::index;
 use super::reduce::Reduction;
 use super::shape::Form;
 use super::stage::Loop;
 use crate::body::{BodyOp, Source, Value};
 use crate::expr::Var;
 use crate::kernel::ir::{
-    self, Axis, Block, Cached, Expr, Extent, Function, Local, Name, Part, Stmt, Type, ValueType,
+    self, Axis, Block, Cached, Expr, Extent, Function, Infix, Local, Name, OnDevice, Part, Stmt,
+    Type, ValueType,
 };
-use crate::print::cuda::memory_type;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 use std::ops::Range;
 
 impl Writer<'_> {
     /// A loop over the chunks that a thread keeps, unrolled, so that they stay in registers.
-    pub(super) fn turns(&self, threads: u32, chunk: &str) -> String {
+    pub(super) fn turns(&self, threads: u32, chunk: Block) -> Stmt {
         if self.scans {
             return self.scan_turns(chunk);
         }
         let (turns, start) = match self.shape.turns {
-            0 => (self.shape.batch, "base"),
-            turns => (turns, "lo + t"),
+            0 => (self.shape.batch, Expr::from(OnDevice::FirstHeld)),
+            turns => (turns, Expr::from(Local::Low) + OnDevice::InRow),
         };
         // All threads have as many chunks, or some have fewer.
         let all = self.shape.chunks.is_multiple_of(turns * threads as usize);
         let whole = self.shape.turns > 0 || self.shape.shifted.is_none();
-        let even = all && whole && self.shape.split.is_none();
-        let check = if even { "" } else { " if (c < hi) {" };
-        let end = if even { "" } else { "  }" };
-        format!(
-            "  #pragma unroll\n  for (int k = 0; k < {turns}; k++) {{\n    const ft_int c = {start} + k * {threads};{check}\n\
-             {chunk}{end}  }}\n"
-        )
+        let at = start + Expr::from(Local::Held) * i64::from(threads);
+        let mut each = Block::from(Stmt::constant(Local::Index, Type::INDEX, at));
+        if all && whole && self.shape.split.is_none() {
+            each.append(chunk);
+        } else {
+            let counts = Expr::from(Local::Index).less(Local::High);
+            each.push(Stmt::when(counts, chunk));
+        }
+        over_held(turns, each)
     }
 
     /// Loads what more than one loop of a row needs, of the values of this one: the row, or the chunks of some turns.
-    pub(super) fn keep(&mut self, out: &mut String, threads: u32, values: &[Value]) {
+    pub(super) fn keep(&mut self, out: &mut Block, threads: u32, values: &[Value]) {
         let (lanes, turns) = (self.shape.lanes, self.shape.turns.max(self.shape.batch));
         let mut chunk = self.decode_chunk();
         let cached = match self.reads_again(values) {
@@ -52,15 +54,17 @@ impl Writer<'_> {
             let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op else {
                 continue;
             };
-            let ty = memory_type(dtype);
-            let _ = writeln!(out, "  __align__(16) {ty} h{v}[{turns}][{lanes}];");
-            let kept = Expr::from(Name::of(Part::Kept, v)).element(Local::Held);
+            let kept = Name::of(Part::Kept, v);
+            let extent = Extent::Aligned([turns, lanes].into());
+            out.push(Stmt::array(kept, ValueType::Memory(dtype), extent));
+            let kept = Expr::from(kept).element(Local::Held);
             chunk.push(self.load_elements(kept, v, source, cached));
         }
-        let chunk = self.lines(&chunk, 4);
-        out.push_str(&self.turns(threads, &chunk));
-        for v in &self.shape.saved {
-            let _ = writeln!(out, "  float k{v}[{turns}][{lanes}];");
+        out.push(self.turns(threads, chunk));
+        for &v in &self.shape.saved {
+            let saved = Name::of(Part::Row, v);
+            let extent = Extent::array([turns, lanes]);
+            out.push(Stmt::array(saved, Type::scalar(DType::F32), extent));
         }
     }
 
@@ -72,7 +76,9 @@ impl Writer<'_> {
         let chunk = || Expr::from(Local::Index);
         let column = |value| Stmt::constant(Local::Column, Type::INDEX, value);
         if self.shape.tile.is_some() {
-            out.push(column(Expr::text("c0 + tc")));
+            out.push(column(
+                Expr::from(Local::TileColumn) + OnDevice::InTileColumn,
+            ));
         } else if self.shape.shifted.is_some() {
             out.push(column(chunk() * lanes - Local::Shift));
         } else if first == last {
@@ -146,32 +152,39 @@ impl Writer<'_> {
         &mut self,
         s: usize,
         reductions: &[Reduction],
-        middle: impl FnOnce(&mut Self, &str) -> String,
-    ) -> String {
+        middle: impl FnOnce(&mut Self, Block) -> Stmt,
+    ) -> Stmt {
+        let l = self.stages.loops[s].clone();
         self.middle = true;
-        let chunk = self.chunk(s, reductions);
-        let text = middle(self, &chunk);
+        let chunk = self.chunk(s, &l, reductions);
+        let middle = middle(self, chunk);
         self.middle = false;
         let kept = std::mem::take(&mut self.shape.kept);
-        let edge = self.chunk(s, reductions);
+        let edge = self.chunk(s, &l, reductions);
         self.shape.kept = kept;
         let n = self.param(self.extents[self.extents.len() - 1] as i64);
-        let lanes = self.shape.lanes;
-        format!(
-            "  {{\n  const ft_int first = lo, last = (ft_int)((unsigned)({n} + shift - 1) / {lanes});\n  {{\n  const ft_int lo = first + 1, hi = last;\n{text}  }}\n  \
-             if (t < 2) {{\n    const ft_int c = t == 0 ? first : last;\n{edge}  }}\n  }}\n"
-        )
-    }
-
-    /// Chunk `c` of a row.
-    pub(super) fn chunk(&mut self, s: usize, reductions: &[Reduction]) -> String {
-        let l = self.stages.loops[s].clone();
-        self.chunk_of(s, &l, reductions)
+        let elements = Expr::from(n) + Local::Shift - 1;
+        let last = elements.cast(ValueType::Word) / self.shape.lanes as i64;
+        let within = Block::from([
+            index(Local::Low, Expr::from(OnDevice::FirstEdge) + 1),
+            index(Local::High, OnDevice::LastEdge),
+            middle,
+        ]);
+        let is_first = Expr::from(OnDevice::InRow).equals(0);
+        let at = is_first.choose(OnDevice::FirstEdge, OnDevice::LastEdge);
+        let mut edges = Block::from(index(Local::Index, at));
+        edges.append(edge);
+        Stmt::Scope(Block::from([
+            index(OnDevice::FirstEdge, Local::Low),
+            index(OnDevice::LastEdge, last.cast(Type::INDEX)),
+            Stmt::Scope(within),
+            Stmt::when(Expr::from(OnDevice::InRow).less(2), edges),
+        ]))
     }
 
     /// The whole loads of a chunk that a thread does not keep.
     pub(super) fn load_chunk(&self, out: &mut Block, l: &Loop) {
-        let extent = Extent::Aligned(self.shape.lanes as u32);
+        let extent = Extent::Aligned(self.shape.lanes.into());
         for &v in &l.compute {
             if let BodyOp::Load { source, dtype, .. } = self.node.body.value(v).op
                 && self.whole.contains(&v)
@@ -194,14 +207,8 @@ impl Writer<'_> {
             .each(body)
     }
 
-    /// The chunk of a loop of stage `s`: its whole loads, each element, its stores.
-    pub(super) fn chunk_of(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> String {
-        let block = self.chunk_block(s, l, reductions);
-        self.lines(&block, 4)
-    }
-
-    /// Its statements.
-    pub(super) fn chunk_block(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> Block {
+    /// A chunk of a loop of stage `s`: its whole loads, each element, its stores.
+    pub(super) fn chunk(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> Block {
         let stores = if self.silent { &[][..] } else { &l.stores };
         let mut out = self.decode_chunk();
         // A product's template loads before it calls.
@@ -210,28 +217,19 @@ impl Writer<'_> {
         }
         self.declare_stored(&mut out, stores);
         if s == 0 {
-            self.verbatim(&mut out, |w, text| w.declare_elements(text));
+            self.declare_elements(&mut out);
         }
         let mut element = self.element(s, l, reductions);
         self.element_stored(&mut element, stores);
         out.push(self.each_element(1, element));
         if s == 0 {
-            self.verbatim(&mut out, |w, text| w.take_pairs(text));
+            self.take_pairs(&mut out);
         }
         if s == 0 && !self.moments.is_empty() {
-            out.push(Stmt::Verbatim("    counted += m;\n".to_owned()));
+            out.push(Stmt::update(OnDevice::Counted, Infix::Add, Local::Count));
         }
         self.store_chunk(&mut out, stores);
         out
-    }
-
-    /// Adds text that is not taken apart yet.
-    fn verbatim(&mut self, out: &mut Block, write: impl FnOnce(&mut Self, &mut String)) {
-        let mut text = String::new();
-        write(self, &mut text);
-        if !text.is_empty() {
-            out.push(Stmt::Verbatim(text));
-        }
     }
 
     /// What a loop of stage `s` computes and reduces of element `l`.
@@ -239,8 +237,8 @@ impl Writer<'_> {
         let mut out = Block::new();
         let at = self.in_chunk();
         let first = match self.shape.form {
-            Form::Outer { .. } => "lo + ty",
-            _ => "lo + t",
+            Form::Outer { .. } => Expr::from(Local::Low) + OnDevice::Group,
+            _ => Expr::from(Local::Low) + OnDevice::InRow,
         };
         for &v in &l.compute {
             let saved = self.shape.saved.contains(&v);
@@ -258,9 +256,9 @@ impl Writer<'_> {
                 continue;
             }
             out.push(self.statement(v, &at));
-            self.verbatim(&mut out, |w, text| w.take_shift(text, v, first));
+            self.take_shift(&mut out, v, &first);
             if s == 0 {
-                self.verbatim(&mut out, |w, text| w.keep_element(text, v));
+                self.keep_element(&mut out, v);
             }
             if saved {
                 out.push(Stmt::assign(kept(), Name::value(v)));
@@ -268,9 +266,7 @@ impl Writer<'_> {
         }
         for r in reductions {
             let position = self.position(r.id, at.position);
-            self.verbatim(&mut out, |w, text| {
-                w.accumulate(text, r, &position, "      ");
-            });
+            self.accumulate(&mut out, r, position);
         }
         if self.gives {
             let value = Expr::from(Name::value(self.unrounded(0)));
@@ -292,18 +288,22 @@ impl Writer<'_> {
     }
 
     /// The row-major position in the reduced dimensions, of a reduction that keeps it.
-    pub(super) fn position(&mut self, id: Value, at: Position) -> String {
-        match &self.node.body.value(id).op {
+    fn position(&mut self, id: Value, at: Position) -> Option<Expr> {
+        let node = self.node;
+        match &node.body.value(id).op {
             BodyOp::Reduce {
                 position: Some(e), ..
-            } => {
-                let e = e.clone();
-                {
-                    let index = self.index(&e).at(at);
-                    self.text(&index)
-                }
-            }
-            _ => String::new(),
+            } => Some(self.index(e).at(at)),
+            _ => None,
         }
     }
+}
+
+/// A loop over the chunks that a thread holds, unrolled.
+pub(super) fn over_held(turns: usize, each: impl Into<Block>) -> Stmt {
+    ir::Loop::over(Local::Held, 0, turns as i64)
+        .of_type(ValueType::Scalar(DType::I32))
+        .along(Axis::Chunk)
+        .unrolled()
+        .each(each)
 }

@@ -177,11 +177,6 @@ impl Writer<'_> {
         all.unwrap_or_else(|| self.param(0).into())
     }
 
-    /// An expression as text, for text that is not taken apart yet.
-    pub(super) fn text(&mut self, e: &Expr) -> String {
-        crate::print::cuda::expr(e, &mut self.needs)
-    }
-
     /// What is computed of a row's indices as text, for text that is not taken apart yet.
     pub(super) fn preamble_text(&mut self) -> String {
         crate::print::cuda::lines(&self.preamble, 2, &mut self.needs)

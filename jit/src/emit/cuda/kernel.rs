@@ -22,7 +22,7 @@ use crate::body::{MaskId, Source, Value};
 use crate::emit::Pointer;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
-use crate::kernel::ir::Block;
+use crate::kernel::ir::{Block, Kernel, Role};
 use crate::schedule::merge_loops;
 use crate::schedule::{FusedNode, Moment};
 use ferrotrace_kernels::ValueId;
@@ -117,8 +117,25 @@ pub(super) fn again(kernel: &Emitted, setting: Setting) -> Emitted {
     write(&kernel.node, written, setting)
 }
 
+/// The kernel IR of a kernel of this module.
+pub fn kernel(emitted: &Emitted) -> Kernel {
+    let written = |store| emitted.pointers.contains(&Pointer::Write(store));
+    let (mut writer, needed) = planned(&emitted.node, written, Setting::default());
+    writer.build(&needed)
+}
+
 /// Writes the kernel of a node whose loops are final.
 fn write(node: &FusedNode, is_stored: impl Fn(ValueId) -> bool, setting: Setting) -> Emitted {
+    let (writer, needed) = planned(node, is_stored, setting);
+    writer.kernel(&needed)
+}
+
+/// A writer that has decided on the form of a kernel, and which stores it has.
+fn planned(
+    node: &FusedNode,
+    is_stored: impl Fn(ValueId) -> bool,
+    setting: Setting,
+) -> (Writer<'_>, Vec<usize>) {
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| is_stored(node.stores[s].node))
         .collect();
@@ -149,7 +166,7 @@ fn write(node: &FusedNode, is_stored: impl Fn(ValueId) -> bool, setting: Setting
     (writer.moments, writer.online, writer.scans) = (moments, online, scans);
     writer.setting = setting;
     writer.coarse = value::coarse(node);
-    writer.kernel(&needed)
+    (writer, needed)
 }
 
 /// The sums about a mean of a node whose later loops compute nothing else, if all that moving them needs is computed.
@@ -231,19 +248,25 @@ impl Writer<'_> {
         Place(at.unwrap_or_default())
     }
 
-    pub(super) fn kernel(mut self, needed: &[usize]) -> Emitted {
+    /// Builds the kernel in the kernel IR.
+    fn build(&mut self, needed: &[usize]) -> Kernel {
         self.collect_pointers(needed);
         self.print_indices(needed);
         let (main, finish) = self.functions();
+        self.ir(main, finish)
+    }
+
+    pub(super) fn kernel(mut self, needed: &[usize]) -> Emitted {
+        let kernel = self.build(needed);
         let in_place = self.in_place(needed);
-        let body = self.body(&in_place, &main, finish.as_deref());
+        let body = self.body(&in_place, &kernel);
         let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
         Emitted {
             products: 0,
             source: KernelSource {
                 parts: self.parts(),
                 body: body.into(),
-                finish: finish.is_some(),
+                finish: kernel.functions.len() > 1,
             },
             updates: Vec::new(),
             in_place,
@@ -270,35 +293,31 @@ impl Writer<'_> {
         }
     }
 
-    /// The statements of the kernel, and of the second one where rows are split.
-    fn functions(&mut self) -> (String, Option<String>) {
+    /// The functions of the kernel: a second one where rows are split.
+    fn functions(&mut self) -> (Block, Option<Block>) {
         let Shape { form, split, .. } = self.shape;
         let all = self.stages.reductions();
         let reductions: Vec<Reduction> = all.iter().map(|&r| self.reduction(r)).collect();
         match (self.scans, split) {
-            (true, None) => (self.scan_text(form, Pass::Whole), None),
+            (true, None) => (self.scan_block(form, Pass::Whole), None),
             (true, Some(_)) if self.shape.looks_back => {
-                let finish = self.scan_text(form, Pass::LookBack);
-                (self.clear_text(), Some(finish))
+                let finish = self.scan_block(form, Pass::LookBack);
+                (self.clear_block(), Some(finish))
             }
             (true, Some(_)) => {
-                let main = self.scan_text(form, Pass::Folds);
-                (main, Some(self.scan_text(form, Pass::Pieces)))
+                let main = self.scan_block(form, Pass::Folds);
+                (main, Some(self.scan_block(form, Pass::Pieces)))
             }
-            (false, None) if form == Form::Pointwise => {
-                let block = self.pointwise();
-                self.check_block(&block);
-                (self.lines(&block, 2), None)
-            }
+            (false, None) if form == Form::Pointwise => (self.pointwise(), None),
             (false, _) => {
-                let main = self.main_text(form, split.is_some());
-                (main, split.map(|_| self.finish_text(&reductions)))
+                let main = self.main_block(form, split.is_some());
+                (main, split.map(|_| self.finish_block(&reductions)))
             }
         }
     }
 
     /// The types of its arguments, then the kernels.
-    fn body(&self, in_place: &[(ValueId, Source)], main: &str, finish: Option<&str>) -> String {
+    fn body(&mut self, in_place: &[(ValueId, Source)], kernel: &Kernel) -> String {
         let mut out = String::new();
         self.structure(&mut out);
         let entry = match &self.setting.table {
@@ -309,15 +328,16 @@ impl Writer<'_> {
             None => ENTRY.to_owned(),
         };
         let head = self.head(in_place);
-        let mut kernel = |suffix: &str, threads: u32, text: &str| {
+        for function in &kernel.functions {
+            let (suffix, threads) = match function.role {
+                Role::Finish => ("_finish", kernel.launch.finish_threads),
+                _ => ("", kernel.launch.threads),
+            };
+            let text = self.lines(&function.block, 2);
             let _ = writeln!(
                 out,
-                "extern \"C\" __global__ void __launch_bounds__({threads}) {NAME}{suffix}({entry}{head}  FT_AFTER;\n{text}}}"
+                "extern \"C\" __global__ void __launch_bounds__({threads}) {NAME}{suffix}({entry}{head}{text}}}"
             );
-        };
-        kernel("", self.shape.threads, main);
-        if let Some(finish) = finish {
-            kernel("_finish", self.shape.finish_threads, finish);
         }
         out
     }

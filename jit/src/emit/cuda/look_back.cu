@@ -1,9 +1,3 @@
-FT_INLINE unsigned ft_draw(char *counter) {
-  __shared__ unsigned mine;
-  if (threadIdx.x == 0) mine = atomicAdd((unsigned *)counter, 1u);
-  __syncthreads();
-  return mine;
-}
 template <typename T> struct ft_posted {
   static constexpr int N = sizeof(T) > 4 ? 2 : 1;
   union both { unsigned u[N]; T v; };

@@ -7,17 +7,22 @@
 //! of 1,024 tiles. The last tile of a group leaves the group's. Tiles are drawn from a counter, so that those before a
 //! running one run too, in whatever order a device starts blocks; a first small kernel clears counter and marks.
 
+use super::chunk::over_held;
 use super::kernel::Writer;
+use super::name::Param;
 use super::reduce::Reduction;
+use super::scan::{fold, held_element};
 use super::shape::Form;
-use std::fmt::Write as _;
+use crate::kernel::ir::{
+    Block, Expr, Extent, Function, Local, Meeting, OnDevice, Part, Stmt, Type, ValueType,
+};
 
 /// Bytes from a fold to the next: a line of the cache, for hundreds of blocks wait for few of them.
 const LINE: usize = 128;
 /// Threads of a block that clears.
 const CLEARING: u32 = 256;
 
-/// `ft_draw` gives the block's tile. A fold is in the lower halves of words whose upper ones say that it is there, so
+/// A fold is in the lower halves of words whose upper ones say that it is there, so
 /// that nothing has to be ordered. `ft_before` joins, in a warp, the folds of a row before tile `at` of `n`; S bytes are
 /// between two of them, and `mine` is the tile's own.
 pub(super) const HELPERS: &str = include_str!("look_back.cu");
@@ -36,66 +41,86 @@ impl Writer<'_> {
     }
 
     /// The kernel that clears them; its blocks are the shape's from here on.
-    pub(super) fn clear_text(&mut self) -> String {
+    pub(super) fn clear_block(&mut self) -> Block {
         let all = 1 + self.folds_of_rows();
         self.shape.threads = CLEARING;
         self.shape.blocks = all.div_ceil(CLEARING as usize);
         let all = self.param(all as i64);
-        format!(
-            "  const long long i = (long long)ft_block * {CLEARING} + threadIdx.x;\n  \
-             if (i < {all}) *(uint4 *)(a.scratch + i * {LINE}) = uint4{{0, 0, 0, 0}};\n"
-        )
+        let first = Expr::from(Local::Block).cast(Type::LONG) * i64::from(CLEARING);
+        let place = Expr::from(Local::Scratch) + Expr::from(Local::Place) * LINE as i64;
+        let words = place.cast(Type::write(ValueType::Words));
+        Block::from([
+            Stmt::constant(Local::Place, Type::LONG, first + Local::Thread),
+            Stmt::when(
+                Expr::from(Local::Place).less(all),
+                Stmt::assign(words.dereference(), Expr::call(Function::NoWords, [])),
+            ),
+        ])
     }
 
     /// Puts what the tiles before give before every element of a tile; its own folds are in the carries.
-    pub(super) fn look_back(&mut self, out: &mut String, now: &[Reduction], form: Form) {
+    pub(super) fn look_back(&mut self, out: &mut Block, now: &[Reduction], form: Form) {
         let Form::Inner { threads } = form else {
             return;
         };
-        let all = self.put_in_slots();
-        let step = all.len() * LINE;
-        let (held, lanes, pieces) = (self.shape.turns, self.shape.lanes, self.shape.pieces());
+        let pieces = self.shape.pieces();
         let per_row = pieces + pieces.div_ceil(32) + pieces.div_ceil(1024);
         let per_row = self.param(per_row as i64);
         for r in now {
-            let _ = writeln!(out, "  __shared__ {} before{};", r.ty(), r.id);
+            out.push(Stmt::shared(r.part(Part::Before), r.ty(), Extent::One));
         }
-        let warp = match threads {
-            32 => "{",
-            _ => "if (threadIdx.x < 32) {",
-        };
-        let _ = writeln!(
-            out,
-            "  {warp}\n    char *folds = a.scratch + {LINE} + (long long)row * {per_row} * {step};"
-        );
+        let warp = self.wait_for_folds(now, per_row);
+        out.push(match threads {
+            32 => Stmt::Scope(warp),
+            _ => {
+                let first = Expr::from(Local::Thread).less(32);
+                Stmt::when(first, warp)
+            }
+        });
+        out.push(Stmt::Barrier(Meeting::Block));
+        for r in now {
+            let element = || held_element(r, Local::Held.into(), Local::Lane.into());
+            let each = Stmt::assign(element(), fold(r, Local::Element.into(), element()));
+            out.push(Stmt::Scope(Block::from([
+                Stmt::constant(Local::Element, r.ty(), r.part(Part::Before)),
+                over_held(self.shape.turns, self.each_element(1, each)),
+            ])));
+        }
+    }
+
+    /// One warp's part: it leaves the folds of the tile, and joins those of the tiles before.
+    fn wait_for_folds(&self, now: &[Reduction], per_row: Param) -> Block {
+        let all = self.put_in_slots();
+        let step = all.len() * LINE;
+        let row = Expr::from(Local::RowNumber).cast(Type::LONG) * per_row * step as i64;
+        let folds = Expr::from(Local::Scratch) + LINE as i64 + row;
+        let bytes = Type::write(ValueType::Byte);
+        let mut out = Block::from(Stmt::constant(OnDevice::Folds, bytes, folds));
         let place = |r: &Reduction| {
             let at = all.iter().position(|&id| id == r.id).unwrap_or_default();
-            format!("folds + {}", at * LINE)
+            Expr::from(OnDevice::Folds) + (at * LINE) as i64
         };
+        let first = || Expr::from(Local::Thread).equals(0);
         for r in now {
-            let (id, place) = (r.id, place(r));
-            let _ = writeln!(
-                out,
-                "    if (threadIdx.x == 0) ft_post({place} + (long long)piece * {step}, c{id});"
-            );
+            let tile = Expr::from(Local::Piece).cast(Type::LONG) * step as i64;
+            let own = Expr::from(r.part(Part::Carry));
+            let post = Expr::call(Function::Post, [place(r) + tile, own]);
+            out.push(Stmt::when(first(), Stmt::Call(post)));
         }
         for r in now {
-            let (id, ty, none, place) = (r.id, r.ty(), r.identity(), place(r));
-            let _ = writeln!(
-                out,
-                "    const {ty} x{id} = ft_before<{step}>({place}, piece, pieces, c{id}, {none}, f{id});\n    \
-                 if (threadIdx.x == 0) before{id} = x{id};"
-            );
+            let arguments = [
+                place(r),
+                Local::Piece.into(),
+                OnDevice::Pieces.into(),
+                r.part(Part::Carry).into(),
+                r.identity(),
+                r.part(Part::Fold).into(),
+            ];
+            let before = Expr::call(Function::Before(step as u32, r.dtype), arguments);
+            out.push(Stmt::constant(r.part(Part::Prefix), r.ty(), before));
+            let leave = Stmt::assign(r.part(Part::Before), r.part(Part::Prefix));
+            out.push(Stmt::when(first(), leave));
         }
-        out.push_str("  }\n  __syncthreads();\n");
-        for r in now {
-            let id = r.id;
-            let _ = writeln!(
-                out,
-                "  {{\n    const {ty} x = before{id};\n    #pragma unroll\n    for (int k = 0; k < {held}; k++)\n      #pragma unroll\n      \
-                 for (int l = 0; l < {lanes}; l++) e{id}[k][l] = f{id}(x, e{id}[k][l]);\n  }}",
-                ty = r.ty()
-            );
-        }
+        out
     }
 }

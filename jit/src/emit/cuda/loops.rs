@@ -5,47 +5,46 @@ use super::kernel::Writer;
 use super::reduce::Reduction;
 use super::shape::Form;
 use super::stage::Loop;
-use std::fmt::Write as _;
+use crate::kernel::ir::{self, Axis, Block, Expr, Local, OnDevice, Part, Stmt, Unroll};
 
 /// Most values of a loop that is unrolled four times: memory bounds it, so several loads are to be in flight.
 const LIGHT: usize = 12;
 
+/// Sums that move their accumulators to a total, each with its number of accumulators.
+type Long = [(Reduction, usize)];
+
 impl Writer<'_> {
     /// The statements of the kernel, or of the first of two where rows are `split`.
-    pub(super) fn main_text(&mut self, form: Form, split: bool) -> String {
-        let mut out = String::new();
-        let tile = self.shape.tile.clone();
-        if let Some(tile) = &tile {
-            self.place_tile(&mut out, tile);
-            self.fill_tile(&mut out, tile);
-        } else {
-            self.place(&mut out, form, split);
-            self.decode_row(&mut out);
+    pub(super) fn main_block(&mut self, form: Form, split: bool) -> Block {
+        if let Some(tile) = self.shape.tile.clone() {
+            let mut out = self.place_tile(&tile);
+            self.fill_tile(&mut out, &tile);
+            let mut body = Block::new();
+            self.stages(&mut body, form, split);
+            self.walk_tile(&mut out, &tile, body);
+            return out;
         }
-        let mut body = String::new();
-        let stages = if split { 1 } else { self.stages.loops.len() };
-        for s in 0..stages {
-            self.stage(&mut body, s, form, split);
-        }
-        match &tile {
-            Some(tile) => self.tile_text(&mut out, tile, &body),
-            None => {
-                out.push_str(&self.preamble_text());
-                out.push_str(&body);
-            }
-        }
+        let mut out = self.place(form, split);
+        out.append(self.row_variables());
+        let mut body = Block::new();
+        self.stages(&mut body, form, split);
+        out.append(self.preamble.clone());
+        out.append(body);
         out
     }
 
+    fn stages(&mut self, out: &mut Block, form: Form, split: bool) {
+        let stages = if split { 1 } else { self.stages.loops.len() };
+        for s in 0..stages {
+            self.stage(out, s, form, split);
+        }
+    }
+
     /// A stage: what a row computes before its loop, the loop, and the combination of what the row's threads reduced.
-    fn stage(&mut self, out: &mut String, s: usize, form: Form, split: bool) {
-        let writes = match form {
-            // Pointwise kernels are built whole elsewhere.
-            Form::Pointwise | Form::Tiled => "c0 + tc == 0",
-            Form::Inner { .. } => "t == 0",
-            Form::Outer { .. } => "live && ty == 0",
-        };
-        self.row_stage(out, s, (!split).then_some(writes));
+    fn stage(&mut self, out: &mut Block, s: usize, form: Form, split: bool) {
+        let writes = writes(form);
+        let values = self.row_values(s, (!split).then(|| writes.clone()));
+        out.append(values);
         if let (0, Form::Inner { threads }, 1..) = (s, form, self.shape.turns) {
             let loads = self.shape.kept.clone();
             self.keep(out, threads, &loads);
@@ -88,10 +87,10 @@ impl Writer<'_> {
     }
 
     /// Once the means are known: the sums about them, of the row's threads, moved there and combined.
-    fn move_to_means(&mut self, out: &mut String, form: Form) {
+    fn move_to_means(&mut self, out: &mut Block, form: Form) {
         let moments = self.moments.iter().map(|m| self.reduction(m.reduce));
         let moments: Vec<Reduction> = moments.collect();
-        self.move_sums(out, &moments, "v");
+        self.move_sums(out, &moments, Part::Value);
         self.gather(out, &moments, 1, &form);
         for r in &moments {
             self.finished(out, r);
@@ -101,18 +100,18 @@ impl Writer<'_> {
     /// Leaves the partial results of a piece, its moments about its own means.
     fn put_piece(
         &mut self,
-        out: &mut String,
+        out: &mut Block,
         form: Form,
         (reductions, moments): (&[Reduction], &[Reduction]),
-        writes: &str,
+        writes: Expr,
     ) {
         if !moments.is_empty() {
             self.piece_means(out);
-            self.move_sums(out, moments, "e");
+            self.move_sums(out, moments, Part::PieceMean);
             self.gather(out, moments, 1, &form);
         }
         for r in reductions {
-            self.put(out, r, writes);
+            self.put(out, r, writes.clone());
         }
     }
 
@@ -120,46 +119,47 @@ impl Writer<'_> {
     /// sums that move their accumulators to a total.
     fn columns(
         &mut self,
-        out: &mut String,
+        out: &mut Block,
         s: usize,
         form: Form,
-        (alone, long): (&[Reduction], &[(Reduction, usize)]),
+        (alone, long): (&[Reduction], &Long),
     ) {
         let walks = self.shape.turns == 0;
         if let (true, Some(_), Form::Inner { threads }) = (walks, self.shape.shifted, form) {
-            let of = |w: &mut Self, chunk: &str| w.walk(s, threads, chunk, long);
-            let text = self.with_edges(s, alone, of);
-            out.push_str(&text);
-            return;
+            let of = |w: &mut Self, chunk: Block| w.walk(s, threads, chunk, long);
+            let edges = self.with_edges(s, alone, of);
+            return out.push(edges);
         }
-        let chunk = self.chunk(s, alone);
+        let l = self.stages.loops[s].clone();
+        let chunk = self.chunk(s, &l, alone);
         match form {
-            Form::Pointwise | Form::Tiled => out.push_str(&chunk),
+            Form::Pointwise | Form::Tiled => out.append(chunk),
             Form::Inner { threads } if walks => {
-                let text = self.walk(s, threads, &chunk, long);
-                out.push_str(&text);
+                let walk = self.walk(s, threads, chunk, long);
+                out.push(walk);
             }
-            Form::Inner { threads } => out.push_str(&self.turns(threads, &chunk)),
+            Form::Inner { threads } => out.push(self.turns(threads, chunk)),
             Form::Outer { groups, .. } => {
-                let parts = ("  #pragma unroll 8\n", &*chunk);
-                let text = self.in_runs(long, ("lo + ty", groups as usize), parts);
-                out.push_str(&text);
+                let start = Expr::from(Local::Low) + OnDevice::Group;
+                let eight = Unroll::Times(8);
+                out.push(self.in_runs(long, (start, groups as usize), (eight, chunk)));
             }
         }
     }
 
     /// A loop over the chunks of a row that a thread does not keep.
-    fn walk(&mut self, s: usize, threads: u32, chunk: &str, long: &[(Reduction, usize)]) -> String {
+    fn walk(&mut self, s: usize, threads: u32, chunk: Block, long: &Long) -> Stmt {
         let l = self.stages.loops[s].clone();
         if self.shape.batch > 0 {
             return self.walk_batches(&l, (s, threads), chunk, long);
         }
         // Several loads in flight where nothing but memory takes time.
         let unroll = match l.stores.is_empty() && l.compute.len() <= LIGHT {
-            true => "  #pragma unroll 4\n",
-            false => "",
+            true => Unroll::Times(4),
+            false => Unroll::AsIs,
         };
-        self.in_runs(long, ("lo + t", threads as usize), (unroll, chunk))
+        let start = Expr::from(Local::Low) + OnDevice::InRow;
+        self.in_runs(long, (start, threads as usize), (unroll, chunk))
     }
 
     /// A loop over the chunks of a row, some of which a thread loads before it works on them.
@@ -167,29 +167,40 @@ impl Writer<'_> {
         &mut self,
         l: &Loop,
         (s, threads): (usize, u32),
-        chunk: &str,
-        long: &[(Reduction, usize)],
-    ) -> String {
+        chunk: Block,
+        long: &Long,
+    ) -> Stmt {
         let step = self.shape.batch * threads as usize;
-        let mut out = match long.is_empty() {
-            true => "  {\n".to_owned(),
-            false => "  {\n  int taken = 0;\n".to_owned(),
-        };
-        let _ = match s {
-            0 => writeln!(
-                out,
-                "  for (ft_int base = lo + t; base < hi; base += {step}) {{"
-            ),
+        let mut each = Block::new();
+        self.keep(&mut each, threads, &l.compute);
+        each.push(self.turns(threads, chunk));
+        self.after_chunks(&mut each, long, self.shape.batch);
+        let start = || Expr::from(Local::Low) + OnDevice::InRow;
+        let batches = match s {
+            0 => ir::Loop::over(OnDevice::FirstHeld, start(), Local::High).by(step),
             // What was read last is still in the cache.
-            _ => writeln!(
-                out,
-                "  for (ft_int base = lo + t + (hi - lo - 1) / {step} * {step}; base >= lo + t; base -= {step}) {{"
-            ),
+            _ => {
+                let before = (Expr::from(Local::High) - Local::Low - 1) / step as i64;
+                let last = start() + before * step as i64;
+                ir::Loop::over(OnDevice::FirstHeld, last, start()).down_by(step)
+            }
         };
-        self.keep(&mut out, threads, &l.compute);
-        out.push_str(&self.turns(threads, chunk));
-        out.push_str(&self.after_chunks(long, self.shape.batch));
-        out.push_str("  }\n  }\n");
-        out
+        let mut out = Block::new();
+        Self::declare_taken(&mut out, long);
+        out.push(batches.along(Axis::Chunk).each(each));
+        Stmt::Scope(out)
+    }
+}
+
+/// Whether a thread is the one of its row that writes what the row has one of.
+pub(super) fn writes(form: Form) -> Expr {
+    match form {
+        Form::Tiled => (Expr::from(Local::TileColumn) + OnDevice::InTileColumn).equals(0),
+        Form::Pointwise => Expr::from(Local::Index).equals(0),
+        Form::Inner { .. } => Expr::from(OnDevice::InRow).equals(0),
+        Form::Outer { .. } => {
+            let first = Expr::from(OnDevice::Group).equals(0);
+            Expr::from(OnDevice::Live).and(first)
+        }
     }
 }

@@ -32,5 +32,5 @@ const ENGINE: &str = include_str!("engine.cu");
 const PANELS: &str = include_str!("panels.cu");
 
 pub use check::{checks_of, trust};
-pub use kernel::emit;
+pub use kernel::{emit, kernel};
 pub use table::table;

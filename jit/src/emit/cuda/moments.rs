@@ -7,9 +7,9 @@
 use super::kernel::Writer;
 use super::reduce::Reduction;
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{Block, Expr, Infix, Local, Name, OnDevice, Part, Stmt, Type};
 use crate::schedule::Moment;
-use ferrotrace_kernels::support::scalar_type;
-use std::fmt::Write as _;
+use ferrotrace_runtime::DType;
 
 impl Writer<'_> {
     /// The reductions of a loop in two parts: those about a mean, and the others.
@@ -34,116 +34,130 @@ impl Writer<'_> {
         all
     }
 
+    /// The type of a value.
+    fn type_of(&self, value: Value) -> Type {
+        Type::scalar(self.node.body.value(value).dtype)
+    }
+
     /// Declares what a thread sums about, and the number of its elements.
-    pub(super) fn declare_shifts(&self, out: &mut String) {
+    pub(super) fn declare_shifts(&self, out: &mut Block) {
         for (_, mean) in self.means() {
-            let ty = scalar_type(self.node.body.value(mean).dtype);
-            let _ = writeln!(out, "  {ty} f{mean} = 0;");
+            let about = Name::of(Part::About, mean);
+            out.push(Stmt::variable(about, self.type_of(mean), 0));
         }
         if !self.moments.is_empty() {
-            out.push_str("  ft_int counted = 0;\n");
+            out.push(Stmt::variable(OnDevice::Counted, Type::INDEX, 0));
         }
     }
 
-    /// After `value` of an element: makes the first one the number that is summed about, in the place of the mean.
-    pub(super) fn take_shift(&self, out: &mut String, value: Value, first: &str) {
+    /// After `value` of an element: makes the first one of a thread, in chunk `first`, the number that is summed about, in
+    /// the place of the mean.
+    pub(super) fn take_shift(&self, out: &mut Block, value: Value, first: &Expr) {
         for (x, mean) in self.means() {
             if x == value {
-                let ty = scalar_type(self.node.body.value(mean).dtype);
-                let _ = writeln!(
-                    out,
-                    "      if (l == 0 && c == {first}) f{mean} = v{x};\n      const {ty} v{mean} = f{mean};"
-                );
+                let about = Name::of(Part::About, mean);
+                let is_first = Expr::from(Local::Lane).equals(0);
+                let is_first = is_first.and(Expr::from(Local::Index).equals(first.clone()));
+                out.push(Stmt::when(is_first, Stmt::assign(about, Name::value(x))));
+                out.push(Stmt::constant(Name::value(mean), self.type_of(mean), about));
             }
         }
     }
 
     /// How many elements of a row come before a chunk.
-    fn elements_before(&mut self, chunk: &str) -> String {
+    fn elements_before(&mut self, chunk: Local) -> Expr {
         let last = self.extents.len() - 1;
         let n = self.param(self.extents[last] as i64);
-        let lanes = self.shape.lanes;
+        let lanes = self.shape.lanes as i64;
+        let chunk = || Expr::from(chunk);
         if self.node.iter.len() == last {
-            return format!("ft_least({chunk} * {lanes}, {n})");
+            return (chunk() * lanes).least(n);
         }
         let line = self.divisor(self.shape.line as i64);
-        format!("({chunk} / {line} * {n} + ft_least({chunk} % {line} * {lanes}, {n}))")
+        chunk() / line * n + (chunk() % line * lanes).least(n)
     }
 
     /// The means of a piece, from its sums.
-    pub(super) fn piece_means(&mut self, out: &mut String) {
-        let (end, lo) = (self.elements_before("end"), self.elements_before("lo"));
+    pub(super) fn piece_means(&mut self, out: &mut Block) {
+        let end = self.elements_before(Local::End);
+        let count = end - self.elements_before(Local::Low);
         let mut seen = Vec::new();
-        for m in self.moments.clone() {
+        for m in &self.moments {
             if !seen.contains(&m.mean) {
                 seen.push(m.mean);
-                let ty = scalar_type(self.node.body.value(m.mean).dtype);
-                let _ = writeln!(
-                    out,
-                    "  const {ty} e{} = a{}[0] / ({ty})({end} - {lo});",
-                    m.mean, m.sum
-                );
+                let ty = self.type_of(m.mean);
+                let mean = first_of(m.sum) / count.clone().cast(ty);
+                out.push(Stmt::constant(Name::of(Part::PieceMean, m.mean), ty, mean));
             }
         }
     }
 
-    /// Moves a thread's sums from its own number to the mean `{prefix}{mean}`, lanes folded.
-    pub(super) fn move_sums(&mut self, out: &mut String, moments: &[Reduction], prefix: &str) {
+    /// Moves a thread's sums from its own number to the mean that `part` of a mean's value is, lanes folded.
+    pub(super) fn move_sums(&mut self, out: &mut Block, moments: &[Reduction], part: Part) {
         for r in moments {
             self.fold_lanes(out, r, self.shape.lanes);
         }
-        out.push_str("  if (counted > 0) {\n");
         // The squares need the plain sums as they are.
         let mut ordered = self.moments.clone();
         ordered.sort_by_key(|m| !m.square);
-        for m in ordered {
-            let (id, plain, mean) = (m.reduce, m.plain, m.mean);
-            let ty = scalar_type(self.node.body.value(id).dtype);
+        let counted = || Expr::from(OnDevice::Counted);
+        let d = || Expr::from(Local::Difference);
+        let moved = ordered.into_iter().map(|m| {
+            let ty = self.type_of(m.reduce);
+            let all = counted().cast(ty) * d();
+            let far = Expr::from(Name::of(Part::About, m.mean)) - Name::of(part, m.mean);
             let moved = match m.square {
-                true => format!("d * (2 * a{plain}[0] + ({ty})counted * d)"),
-                false => format!("({ty})counted * d"),
+                true => d() * (Expr::Integer(2) * first_of(m.plain) + all),
+                false => all,
             };
-            let _ = writeln!(
-                out,
-                "    {{ const {ty} d = f{mean} - {prefix}{mean}; a{id}[0] += {moved}; }}"
-            );
-        }
-        out.push_str("  }\n");
+            Stmt::Scope(Block::from([
+                Stmt::constant(Local::Difference, ty, far),
+                Stmt::update(first_of(m.reduce), Infix::Add, moved),
+            ]))
+        });
+        out.push(Stmt::when(counted().greater(0), moved.collect::<Block>()));
     }
 
     /// Takes the moments of piece `c` of a row whose means are known: moved to them, in binary64.
-    pub(super) fn take_moments(&mut self, out: &mut String) {
+    pub(super) fn take_moments(&mut self, out: &mut Block) {
         let (per, chunks) = (self.shape.per_piece(), self.shape.chunks);
         let (per, chunks) = (self.param(per as i64), self.param(chunks as i64));
-        let _ = writeln!(
-            out,
-            "    const ft_int lo = c * {per}, end = ft_least(lo + {per}, {chunks});"
-        );
-        let (after, before) = (self.elements_before("end"), self.elements_before("lo"));
-        let _ = writeln!(out, "    const ft_int n = {after} - {before};");
-        for m in self.moments.clone() {
-            let ty = scalar_type(self.node.body.value(m.reduce).dtype);
-            let read = |w: &Self, id: Value| {
-                format!(
-                    "*(const {ty} *)({})",
-                    w.slot("row * pieces + c", &w.reduction(id))
-                )
-            };
-            let (sum, plain, this) = (read(self, m.sum), read(self, m.plain), read(self, m.reduce));
-            // Where the means are infinite or NaN, so are all differences.
-            let (far, near) = match m.square {
-                true => (
-                    "d * d",
-                    format!("{this} + d * (2 * (double){plain} + n * d)"),
-                ),
-                false => ("d", format!("{this} + n * d")),
-            };
-            let _ = writeln!(
-                out,
-                "    {{ const double d = (double)({sum} / ({ty})n) - (double)v{};\n      \
-                 a{}[0] += ({ty})(d - d == 0 ? {near} : {far}); }}",
-                m.mean, m.reduce
-            );
+        let low = Expr::from(Local::Index) * per;
+        out.push(Stmt::constant(Local::Low, Type::INDEX, low));
+        let end = (Expr::from(Local::Low) + per).least(chunks);
+        out.push(Stmt::constant(Local::End, Type::INDEX, end));
+        let after = self.elements_before(Local::End);
+        let count = after - self.elements_before(Local::Low);
+        out.push(Stmt::constant(Local::Length, Type::INDEX, count));
+        for m in &self.moments {
+            out.push(Stmt::Scope(self.take_moment(m)));
         }
     }
+
+    fn take_moment(&self, m: &Moment) -> Block {
+        let (ty, wide) = (self.type_of(m.reduce), Type::scalar(DType::F64));
+        let read = |id: Value| self.in_slot(&self.reduction(id));
+        let mean = read(m.sum) / Expr::from(Local::Length).cast(ty);
+        let far = mean.cast(wide) - Expr::from(Name::value(m.mean)).cast(wide);
+        let d = || Expr::from(Local::Difference);
+        let all = Expr::from(Local::Length) * d();
+        // Where the means are infinite or NaN, so are all differences.
+        let (far_off, near) = match m.square {
+            true => {
+                let plain = Expr::Integer(2) * read(m.plain).cast(wide);
+                (d() * d(), read(m.reduce) + d() * (plain + all))
+            }
+            false => (d(), read(m.reduce) + all),
+        };
+        let moved = (d() - d()).equals(0).choose(near, far_off).cast(ty);
+        Block::from([
+            Stmt::constant(Local::Difference, wide, far),
+            Stmt::update(first_of(m.reduce), Infix::Add, moved),
+        ])
+    }
+}
+
+/// The first accumulator of a sum.
+fn first_of(sum: Value) -> Expr {
+    Expr::from(Name::of(Part::Accumulator, sum)).element(0)
 }

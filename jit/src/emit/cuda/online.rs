@@ -6,10 +6,13 @@ use super::reduce::{Reduction, tree};
 use super::shape::Form;
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
+use crate::kernel::ir::{
+    Axis, Block, Expr, Extent, Function, Infix, Local, Loop, Name, OnDevice, Part, Stmt, Type,
+    ValueType,
+};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 /// A sum of exponentials about a maximum.
 #[derive(Clone, Copy, Debug)]
@@ -71,88 +74,121 @@ impl Writer<'_> {
     }
 
     /// Declares a thread's maxima, what it sums about, and its sums.
-    pub(super) fn declare_pairs(&self, out: &mut String) {
+    pub(super) fn declare_pairs(&self, out: &mut Block) {
+        let ty = Type::scalar(DType::F32);
         for Online { max, sum, .. } in &self.online {
-            let _ = writeln!(
-                out,
-                "  float a{max}[1] = {{__int_as_float(0xff800000)}}, z{max} = 0, a{sum}[1] = {{0}};"
+            let (most, all) = (
+                Name::of(Part::Accumulator, *max),
+                Name::of(Part::Accumulator, *sum),
             );
-            if self.is_long(&self.reduction(*sum)) {
-                let _ = writeln!(out, "  float sum{sum} = 0, low{sum} = 0;");
+            out.push(Stmt::filled(most, ty, 1, nothing()));
+            out.push(Stmt::variable(Name::of(Part::Exponent, *max), ty, 0));
+            out.push(Stmt::zeros(all, ty, Extent::array(1)));
+            let sum = self.reduction(*sum);
+            if self.is_long(&sum) {
+                self.declare_total(out, &sum);
             }
         }
     }
 
     /// Declares the array that keeps a chunk's elements until their maximum is known.
-    pub(super) fn declare_elements(&self, out: &mut String) {
+    pub(super) fn declare_elements(&self, out: &mut Block) {
         for o in &self.online {
-            let _ = writeln!(out, "    float x{}[{}];", o.max, self.shape.lanes);
+            let elements = Name::of(Part::Chunk, o.max);
+            let extent = Extent::array(self.shape.lanes);
+            out.push(Stmt::array(elements, Type::scalar(DType::F32), extent));
         }
     }
 
     /// Keeps element `l` of a chunk, −∞ where it does not count.
-    pub(super) fn keep_element(&self, out: &mut String, value: Value) {
+    pub(super) fn keep_element(&self, out: &mut Block, value: Value) {
         for o in self.online.iter().filter(|o| o.of == value) {
-            let _ = writeln!(
-                out,
-                "      x{}[l] = {} ? v{value} : __int_as_float(0xff800000);",
-                o.max,
-                self.guard()
-            );
+            let element = Expr::from(Name::of(Part::Chunk, o.max)).element(Local::Lane);
+            let kept = self.counts().choose(Name::value(value), nothing());
+            out.push(Stmt::assign(element, kept));
         }
     }
 
     /// Takes the elements of a chunk into a thread's maxima and sums. Where all are −∞, 0 is summed about instead.
-    pub(super) fn take_pairs(&mut self, out: &mut String) {
-        let lanes = self.shape.lanes;
-        for Online { max, sum, .. } in self.online.clone() {
-            let exp = |w: &mut Self, x: &str| w.call("fast_exp", DType::F32, x);
-            let scale = exp(self, &format!("a{max}[0] - to"));
-            // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
-            let term = self.call("term_exp", DType::F32, &format!("x{max}[l] - z{max}"));
-            let all = tree(&format!("x{max}"), 0, lanes);
-            let scaled = match self.is_long(&self.reduction(sum)) {
-                true => {
-                    format!(
-                        "const float s = {scale}; a{sum}[0] *= s; sum{sum} *= s; low{sum} *= s;"
-                    )
-                }
-                false => format!("a{sum}[0] *= {scale};"),
-            };
-            let _ = write!(
-                out,
-                "    float y{max} = x{max}[0];\n    #pragma unroll\n    \
-                 for (int l = 1; l < {lanes}; l++) y{max} = ft_greatest(y{max}, x{max}[l]);\n    \
-                 if (!(y{max} <= a{max}[0])) {{\n      const float most = ft_greatest(a{max}[0], y{max});\n      \
-                 const float to = most == __int_as_float(0xff800000) ? 0.0f : most;\n      \
-                 {scaled} a{max}[0] = most; z{max} = to;\n    }}\n    \
-                 #pragma unroll\n    for (int l = 0; l < {lanes}; l++) x{max}[l] = {term};\n    \
-                 a{sum}[0] += {all};\n"
-            );
+    pub(super) fn take_pairs(&self, out: &mut Block) {
+        for o in &self.online {
+            self.take_pair(out, *o);
         }
     }
 
-    /// Combines the maxima of a row's threads, then their sums, each scaled to the row's maximum.
-    pub(super) fn gather_pairs(&mut self, out: &mut String, form: &Form) {
-        if self.online.is_empty() {
-            return;
+    fn take_pair(&self, out: &mut Block, Online { max, sum, .. }: Online) {
+        let (lanes, ty) = (self.shape.lanes, Type::scalar(DType::F32));
+        let elements = Name::of(Part::Chunk, max);
+        let element = || Expr::from(elements).element(Local::Lane);
+        let greatest = || Expr::from(Name::of(Part::Greatest, max));
+        let before = || Expr::from(Name::of(Part::Accumulator, max)).element(0);
+        let about = || Expr::from(Name::of(Part::Exponent, max));
+        let first = Expr::from(elements).element(0);
+        out.push(Stmt::variable(Name::of(Part::Greatest, max), ty, first));
+        let greater = Expr::call(Function::Maximum, [greatest(), element()]);
+        let each = |from: i64, body: Stmt| {
+            Loop::over(Local::Lane, from, lanes as i64)
+                .of_type(ValueType::Scalar(DType::I32))
+                .along(Axis::Lane)
+                .unrolled()
+                .each(body)
+        };
+        out.push(each(1, Stmt::assign(greatest(), greater)));
+        let most = Expr::call(Function::Maximum, [before(), greatest()]);
+        let around = Expr::from(OnDevice::Most).equals(nothing());
+        let around = around.choose(Expr::float(DType::F32, 0.0), OnDevice::Most);
+        let scale = support("fast_exp", before() - OnDevice::Around);
+        let mut raise = Block::from([
+            Stmt::constant(OnDevice::Most, ty, most),
+            Stmt::constant(OnDevice::Around, ty, around),
+            Stmt::constant(OnDevice::Scale, ty, scale),
+        ]);
+        let sum = self.reduction(sum);
+        let totals = [Part::Total, Part::Low].map(|part| Expr::from(sum.part(part)));
+        let totals = totals.into_iter().filter(|_| self.is_long(&sum));
+        for part in [sum.lane(0)].into_iter().chain(totals) {
+            raise.push(Stmt::update(part, Infix::Multiply, OnDevice::Scale));
         }
-        let all = self.online.clone();
+        raise.push(Stmt::assign(before(), OnDevice::Most));
+        raise.push(Stmt::assign(about(), OnDevice::Around));
+        out.push(Stmt::when(!greatest().at_most(before()), raise));
+        // No sum of such terms, the greatest of which is 1, sees the rounding of exponents far below 0.
+        let term = support("term_exp", element() - about());
+        out.push(each(0, Stmt::assign(element(), term)));
+        out.push(Stmt::update(
+            sum.lane(0),
+            Infix::Add,
+            tree(elements, 0, lanes),
+        ));
+    }
+
+    /// Combines the maxima of a row's threads, then their sums, each scaled to the row's maximum.
+    pub(super) fn gather_pairs(&self, out: &mut Block, form: &Form) {
+        let all = self.online.iter();
         let (maxima, sums): (Vec<_>, Vec<_>) = all
-            .iter()
             .map(|o| (self.reduction(o.max), self.reduction(o.sum)))
             .unzip();
-        for o in &all {
-            let _ = writeln!(out, "  const float own{} = a{}[0];", o.max, o.max);
+        for max in &maxima {
+            out.push(Stmt::constant(max.part(Part::Own), max.ty(), max.lane(0)));
         }
         self.gather(out, &maxima, 1, form);
         for sum in &sums {
             self.settle(out, sum, 1);
         }
-        for Online { max, sum, .. } in &all {
-            let scale = self.call("fast_exp", DType::F32, &format!("own{max} - a{max}[0]"));
-            let _ = writeln!(out, "  a{sum}[0] *= {scale};");
+        for (max, sum) in maxima.iter().zip(&sums) {
+            let scale = support("fast_exp", Expr::from(max.part(Part::Own)) - max.lane(0));
+            out.push(Stmt::update(sum.lane(0), Infix::Multiply, scale));
         }
         self.gather(out, &sums, 1, form);
     }
+}
+
+/// The maximum of no element.
+fn nothing() -> Expr {
+    Expr::float(DType::F32, f64::NEG_INFINITY)
+}
+
+/// A support function of one number of binary32.
+fn support(stem: &'static str, value: Expr) -> Expr {
+    Expr::call(Function::Support(stem, DType::F32, 0), [value])
 }

@@ -2,65 +2,98 @@
 
 use super::index::Position;
 use super::kernel::Writer;
+use super::name::Param;
 use super::shape::Form;
 use super::value::At;
 use crate::expr::Var;
-use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Stmt, Type};
-use std::fmt::Write as _;
+use crate::kernel::ir::{
+    Block, Expr, Extent, Function, Local, Meeting, Name, OnDevice, Stmt, Type, ValueType,
+};
+use ferrotrace_runtime::DType;
+
+/// Declares a position or size.
+pub(super) fn index(name: impl Into<Name>, value: impl Into<Expr>) -> Stmt {
+    Stmt::constant(name, Type::INDEX, value)
+}
+
+/// The number of a thread in its block, of type `int`.
+pub(super) fn thread() -> Expr {
+    Expr::from(Local::Thread).cast(Type::INT)
+}
 
 impl Writer<'_> {
     /// Which row and which chunks are this thread's.
-    pub(super) fn place(&mut self, out: &mut String, form: Form, split: bool) {
+    pub(super) fn place(&mut self, form: Form, split: bool) -> Block {
+        let mut out = Block::new();
         let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
         let rows = self.param(row_count);
         let chunks = self.param(chunk_count);
         let block = match self.shape.looks_back {
-            true => {
-                out.push_str("  const unsigned drawn = ft_draw(a.scratch);\n");
-                "drawn"
-            }
-            false => "ft_block",
+            true => draw(&mut out),
+            false => Expr::from(Local::Block).cast(Type::INDEX),
         };
-        let pieces = match split {
-            true => {
-                let pieces = self.divisor(self.shape.pieces() as i64);
-                let per = self.param(self.shape.per_piece() as i64);
-                let _ = writeln!(
-                    out,
-                    "  const ft_int pieces = {pieces}.n, piece = (ft_int){block} % {pieces}, block = (ft_int){block} / {pieces};\n  \
-                     const ft_int lo = piece * {per}, end = ft_least(lo + {per}, {chunks});"
-                );
-                true
+        if split {
+            let pieces = self.divisor(self.shape.pieces() as i64);
+            let per = self.param(self.shape.per_piece() as i64);
+            let low = Expr::from(Local::Piece) * per;
+            let end = (Expr::from(Local::Low) + per).least(chunks);
+            out.extend([
+                index(OnDevice::Pieces, Param(pieces.0)),
+                index(Local::Piece, block.clone() % pieces),
+                index(OnDevice::RowBlock, block / pieces),
+                index(Local::Low, low),
+                index(Local::End, end),
+            ]);
+        } else {
+            out.extend([
+                index(OnDevice::RowBlock, block),
+                index(Local::Low, 0),
+                index(Local::End, chunks),
+            ]);
+        }
+        self.place_row(&mut out, form, split, rows);
+        out
+    }
+
+    /// The row of a thread among those of its block, and which of the row's threads it is.
+    fn place_row(&self, out: &mut Block, form: Form, split: bool, rows: Param) {
+        let int = |name: OnDevice, value: Expr| Stmt::constant(name, Type::INT, value);
+        let block = || Expr::from(OnDevice::RowBlock);
+        match form {
+            Form::Pointwise | Form::Tiled => {}
+            Form::Inner { threads: 32 } if !split => {
+                let row = block() * i64::from(self.shape.threads / 32) + (thread() >> 5);
+                out.extend([
+                    index(Local::RowNumber, row),
+                    index(Local::High, Local::End),
+                    Stmt::when(Expr::from(Local::RowNumber).at_least(rows), Stmt::Leave),
+                    int(OnDevice::InRow, Expr::from(Local::Thread) & 31),
+                ]);
             }
-            false => {
-                let _ = writeln!(
-                    out,
-                    "  const ft_int block = (ft_int)ft_block, lo = 0, end = {chunks};"
-                );
-                false
-            }
-        };
-        let _ = match form {
-            Form::Pointwise | Form::Tiled => Ok(()),
-            Form::Inner { threads: 32 } if !pieces => writeln!(
-                out,
-                "  const ft_int row = block * {} + ((int)threadIdx.x >> 5), hi = end;\n  if (row >= {rows}) return;\n  \
-                 const int t = threadIdx.x & 31;",
-                self.shape.threads / 32
-            ),
-            Form::Inner { .. } => writeln!(
-                out,
-                "  const ft_int row = block, hi = end; const int t = threadIdx.x;"
-            ),
-            Form::Outer { width, .. } => writeln!(
-                out,
-                "  const int tx = threadIdx.x % {width}, ty = threadIdx.x / {width};\n  \
-                 const bool live = block * {width} + tx < {rows};\n  \
-                 const ft_int row = live ? block * {width} + tx : {rows} - 1, hi = {};",
+            Form::Inner { .. } => out.extend([
+                index(Local::RowNumber, block()),
+                index(Local::High, Local::End),
+                int(OnDevice::InRow, Local::Thread.into()),
+            ]),
+            Form::Outer { width, .. } => {
+                let width = i64::from(width);
+                let row = || block() * width + OnDevice::Across;
+                let live = || Expr::from(OnDevice::Live);
                 // All threads of a block meet at the barriers of a scan.
-                if self.scans { "end" } else { "live ? end : lo" }
-            ),
-        };
+                let high = match self.scans {
+                    true => Local::End.into(),
+                    false => live().choose(Local::End, Local::Low),
+                };
+                let last = Expr::from(rows) - 1;
+                out.extend([
+                    int(OnDevice::Across, Expr::from(Local::Thread) % width),
+                    int(OnDevice::Group, Expr::from(Local::Thread) / width),
+                    Stmt::constant(OnDevice::Live, Type::scalar(DType::Bool), row().less(rows)),
+                    index(Local::RowNumber, live().choose(row(), last)),
+                    index(Local::High, high),
+                ]);
+            }
+        }
     }
 
     /// Which chunk of all rows is this thread's.
@@ -68,10 +101,13 @@ impl Writer<'_> {
         let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
         let units = self.param(row_count.saturating_mul(chunk_count));
         let chunk = || Expr::from(Local::Chunk);
-        let first = Expr::from(Local::Block) * i64::from(self.shape.threads);
+        let first = Expr::from(Local::Block).cast(Type::INDEX) * i64::from(self.shape.threads);
         let constant = |name: Local, value| Stmt::constant(name, Type::INDEX, value);
         let mut block = Block::from([
-            constant(Local::Chunk, first + Local::Thread),
+            constant(
+                Local::Chunk,
+                first + Expr::from(Local::Thread).cast(Type::INDEX),
+            ),
             Stmt::when(chunk().at_least(units), Stmt::Leave),
         ]);
         if row_count == 1 {
@@ -85,12 +121,7 @@ impl Writer<'_> {
     }
 
     /// The variables of a row from its number.
-    pub(super) fn decode_row(&mut self, out: &mut String) {
-        let block = self.row_variables();
-        *out += &self.lines(&block, 2);
-    }
-
-    fn row_variables(&mut self) -> Block {
+    pub(super) fn row_variables(&mut self) -> Block {
         let rows = self.node.iter.len();
         let mut block = Block::new();
         if rows > 0 && self.node.rows() == 1 {
@@ -105,12 +136,7 @@ impl Writer<'_> {
     }
 
     /// A row's values of one stage, and its stores of such where `writes` holds.
-    pub(super) fn row_stage(&mut self, out: &mut String, s: usize, writes: Option<&str>) {
-        let block = self.row_values(s, writes.map(Expr::text));
-        *out += &self.lines(&block, 2);
-    }
-
-    fn row_values(&mut self, s: usize, writes: Option<Expr>) -> Block {
+    pub(super) fn row_values(&mut self, s: usize, writes: Option<Expr>) -> Block {
         let at = At {
             position: Position::First,
             guard: None,
@@ -134,12 +160,12 @@ impl Writer<'_> {
     pub(super) fn pointwise(&mut self) -> Block {
         let mut place = self.place_chunk();
         place.append(self.row_variables());
-        let first = Expr::infix(Infix::Equal, Local::Index, 0);
+        let first = Expr::from(Local::Index).equals(0);
         let values = self.row_values(0, Some(first));
         let l = self.stages.loops[0].clone();
         let chunk = match l.stores.is_empty() {
             true => Block::new(),
-            false => self.chunk_block(0, &l, &[]),
+            false => self.chunk(0, &l, &[]),
         };
         let preamble = std::mem::take(&mut self.preamble);
         [place, preamble, values, chunk]
@@ -147,4 +173,19 @@ impl Writer<'_> {
             .flatten()
             .collect()
     }
+}
+
+/// The number that this block draws of a counter, so that blocks with lesser numbers run before it or at once.
+fn draw(out: &mut Block) -> Expr {
+    let word = Type::Value(ValueType::Word);
+    let counter = Expr::from(Local::Scratch).cast(Type::write(ValueType::Word));
+    let drawn = Expr::call(Function::AtomicAdd, [counter, Expr::Integer(1).cast(word)]);
+    let first = Expr::from(Local::Thread).equals(0);
+    out.extend([
+        Stmt::shared(OnDevice::Counter, word, Extent::One),
+        Stmt::when(first, Stmt::assign(OnDevice::Counter, drawn)),
+        Stmt::Barrier(Meeting::Block),
+        Stmt::constant(OnDevice::Drawn, word, OnDevice::Counter),
+    ]);
+    Expr::from(OnDevice::Drawn).cast(Type::INDEX)
 }

@@ -25,7 +25,7 @@ impl Writer<'_> {
 
     /// The size of an array of a chunk's elements.
     fn extent(&self) -> Extent {
-        Extent::Aligned(self.shape.lanes as u32)
+        Extent::Aligned(self.shape.lanes.into())
     }
 
     /// Keeps element `l` of what is stored.
@@ -83,6 +83,7 @@ impl Writer<'_> {
             space: Space::Private,
             access: Access::Write,
             unaligned: false,
+            nested: 0,
         });
         let lane = || Expr::from(Local::Lane);
         let pair = [lane(), lane() + 1].map(|l| Expr::from(stored(s)).element(l));

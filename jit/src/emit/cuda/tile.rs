@@ -4,14 +4,20 @@
 //! Such kernels work on square tiles, a block each: the lines of a tile are read whole and turned in shared memory, the
 //! rest of the kernel reads a tile's rows there. Blocks walk along the rows of what is written.
 
+use super::chunk::over_held;
 use super::index::Position;
 use super::kernel::Writer;
+use super::name::{Divisor, Param};
+use super::place::{index, thread};
 use super::stage::Stages;
 use crate::body::{BodyOp, Value};
-use crate::expr::{Expr, Var};
-use crate::print::cuda::memory_type;
+use crate::expr::{Expr as Affine, Var};
+use crate::kernel::ir::{
+    Axis, Block, Cached, Expr, Extent, Function, Local, Loop, Meeting, Name, OnDevice, Part, Stmt,
+    Type, ValueType,
+};
 use crate::schedule::FusedNode;
-use std::fmt::Write as _;
+use ferrotrace_runtime::DType;
 
 /// Rows and columns of a tile.
 pub(super) const SIDE: usize = 64;
@@ -74,85 +80,149 @@ pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Tile> {
 
 impl Writer<'_> {
     /// Which tile is this block's: where it begins, and the row variables that it does not go along.
-    pub(super) fn place_tile(&mut self, out: &mut String, tile: &Tile) {
+    pub(super) fn place_tile(&mut self, tile: &Tile) -> Block {
         let column = self.extents.len() - 1;
         let across = self.divisor(self.extents[column].div_ceil(SIDE) as i64);
         let down = self.divisor(self.extents[tile.row].div_ceil(SIDE) as i64);
-        let _ = writeln!(
-            out,
-            "  const int tid = threadIdx.x;\n  ft_int rest = (ft_int)ft_block;\n  \
-             const ft_int c0 = rest % {across} * {SIDE}; rest = rest / {across};\n  \
-             const ft_int r0 = rest % {down} * {SIDE}; rest = rest / {down};"
-        );
+        let rest = || Expr::from(Local::Rows);
+        let block = Expr::from(Local::Block).cast(Type::INDEX);
+        let mut out = Block::from(Stmt::variable(Local::Rows, Type::INDEX, block));
+        let mut take = |name: Name, value: Expr, by: Divisor| {
+            out.push(Stmt::constant(name, Type::INDEX, value));
+            out.push(Stmt::assign(Local::Rows, rest() / by));
+        };
+        let (first, side) = (|by| rest() % by, SIDE as i64);
+        take(Local::TileColumn.into(), first(across) * side, across);
+        take(Local::TileRow.into(), first(down) * side, down);
         for v in (0..column).rev().filter(|&v| v != tile.row) {
             let n = self.divisor(self.extents[v] as i64);
-            let _ = writeln!(out, "  const ft_int i{v} = rest % {n}; rest = rest / {n};");
+            take(Name::Loop(Var(v as u32)), first(n), n);
         }
+        out
     }
 
     /// Reads the lines of a tile and writes them to shared memory turned, so that its rows are contiguous there.
-    pub(super) fn fill_tile(&mut self, out: &mut String, tile: &Tile) {
-        let threads = self.shape.threads as usize;
+    pub(super) fn fill_tile(&mut self, out: &mut Block, tile: &Tile) {
         let column = self.vector_var();
         let rows = self.param(self.extents[tile.row] as i64);
         let columns = self.param(self.extents[column.0 as usize] as i64);
+        let node = self.node;
         for &v in &tile.loads {
             let BodyOp::Load {
                 source,
                 dtype,
                 index,
                 ..
-            } = &self.node.body.value(v).op
+            } = &node.body.value(v).op
             else {
                 continue;
             };
-            let (source, dtype, index) = (*source, *dtype, index.clone());
-            let (ty, pointer) = (memory_type(dtype), self.pointer(source));
-            let width = 16 / dtype.size();
-            let (line, turns) = (SIDE / width, SIDE * SIDE / width / threads);
-            let start = index.sub(&Expr::from(Var(tile.row as u32)));
-            let start = self.sum(&start);
-            let start = start.at(&Position::Column.into());
-            let start = self.text(&start);
+            let start = index.sub(&Affine::from(Var(tile.row as u32)));
+            let start = self.sum(&start).at(&Position::Column.into());
+            let place = Expr::from(self.pointer(*source)) + (start + OnDevice::ReadRow);
             let pitch = pitch(dtype.size());
-            let _ = write!(
-                out,
-                "  __shared__ {ty} w{v}[{SIDE} * {pitch}];\n  {{\n    __align__(16) {ty} g[{turns}][{width}];\n    \
-                 #pragma unroll\n    for (int k = 0; k < {turns}; k++) {{\n      const int q = tid + k * {threads};\n      \
-                 const ft_int r = r0 + q % {line} * {width}, c = c0 + q / {line};\n      \
-                 if (r < {rows} && c < {columns}) ft_load(g[k], {pointer} + ({start} + r), (int)ft_least({rows} - r, {width}));\n    \
-                 }}\n    #pragma unroll\n    for (int k = 0; k < {turns}; k++) {{\n      const int q = tid + k * {threads};\n      \
-                 #pragma unroll\n      for (int l = 0; l < {width}; l++) \
-                 w{v}[(q % {line} * {width} + l) * {pitch} + q / {line}] = g[k][l];\n    }}\n  }}\n"
-            );
+            let turned = Name::of(Part::Turned, v);
+            let memory = ValueType::Memory(*dtype);
+            out.push(Stmt::shared(turned, memory, Extent::array(SIDE * pitch)));
+            out.push(self.turn(memory, turned, pitch, (place, [rows, columns])));
         }
-        out.push_str("  __syncthreads();\n");
+        out.push(Stmt::Barrier(Meeting::Block));
+    }
+
+    /// Reads a tile by accesses of 16 bytes, some of which a thread makes before it writes what it read.
+    fn turn(
+        &self,
+        memory: ValueType,
+        turned: Name,
+        pitch: usize,
+        (place, [rows, columns]): (Expr, [Param; 2]),
+    ) -> Stmt {
+        let ValueType::Memory(dtype) = memory else {
+            return Stmt::Scope(Block::new());
+        };
+        let threads = self.shape.threads as usize;
+        let width = 16 / dtype.size();
+        let (line, turns) = (SIDE / width, SIDE * SIDE / width / threads);
+        let cell = || Expr::from(OnDevice::Cell);
+        let in_tile = |threads: usize| {
+            let at = thread() + Expr::from(Local::Held) * threads as i64;
+            Stmt::constant(OnDevice::Cell, Type::INT, at)
+        };
+        let (line, wide) = (line as i64, width as i64);
+        let read = || Expr::from(OnDevice::ReadRow);
+        let inside = read().less(rows);
+        let inside = inside.and(Expr::from(Local::Index).less(columns));
+        let count = (Expr::from(rows) - read()).least(wide).cast(Type::INT);
+        let elements = || Expr::from(Local::Elements).element(Local::Held);
+        let load = Function::LoadChunk(Cached::Stays);
+        let load = Stmt::Call(Expr::call(load, [elements(), place, count]));
+        let reads = [
+            in_tile(threads),
+            index(
+                OnDevice::ReadRow,
+                Expr::from(Local::TileRow) + cell() % line * wide,
+            ),
+            index(Local::Index, Expr::from(Local::TileColumn) + cell() / line),
+            Stmt::when(inside, load),
+        ];
+        let row = cell() % line * wide + Local::Lane;
+        let at = row * pitch as i64 + cell() / line;
+        let write = Stmt::assign(
+            Expr::from(turned).element(at),
+            elements().element(Local::Lane),
+        );
+        let lanes = Loop::over(Local::Lane, 0, wide).of_type(ValueType::Scalar(DType::I32));
+        let writes = [
+            in_tile(threads),
+            lanes.along(Axis::Lane).unrolled().each(write),
+        ];
+        Stmt::Scope(Block::from([
+            Stmt::array(
+                Local::Elements,
+                memory,
+                Extent::Aligned([turns, width].into()),
+            ),
+            over_held(turns, reads),
+            over_held(turns, writes),
+        ]))
     }
 
     /// A loop over the chunks of a tile that a thread works on.
-    pub(super) fn tile_text(&mut self, out: &mut String, tile: &Tile, body: &str) {
+    pub(super) fn walk_tile(&mut self, out: &mut Block, tile: &Tile, body: Block) {
         let (threads, line) = (self.shape.threads as usize, SIDE / self.shape.lanes);
         let rows = self.param(self.extents[tile.row] as i64);
         let columns = self.param(self.extents[self.extents.len() - 1] as i64);
-        let turns = SIDE * line / threads;
-        let preamble = self.preamble_text();
-        let _ = writeln!(
-            out,
-            "  #pragma unroll\n  for (int k = 0; k < {turns}; k++) {{\n    const int q = tid + k * {threads}, tr = q / {line}, \
-             tc = q % {line} * {};\n    const ft_int i{} = r0 + tr;\n    if (i{} >= {rows} || c0 + tc >= {columns}) continue;\n\
-             {}{body}  }}",
-            self.shape.lanes, tile.row, tile.row, preamble
-        );
+        let cell = || Expr::from(OnDevice::Cell);
+        let (line_of, lanes) = (line as i64, self.shape.lanes as i64);
+        let row = Name::Loop(Var(tile.row as u32));
+        let at = thread() + Expr::from(Local::Held) * threads as i64;
+        let column = Expr::from(Local::TileColumn) + OnDevice::InTileColumn;
+        let inside = Expr::from(row).less(rows).and(column.less(columns));
+        let mut chunk = std::mem::take(&mut self.preamble);
+        chunk.append(body);
+        let each = [
+            Stmt::constant(OnDevice::Cell, Type::INT, at),
+            Stmt::constant(OnDevice::InTileRow, Type::INT, cell() / line_of),
+            Stmt::constant(OnDevice::InTileColumn, Type::INT, cell() % line_of * lanes),
+            Stmt::constant(
+                row,
+                Type::INDEX,
+                Expr::from(Local::TileRow) + OnDevice::InTileRow,
+            ),
+            Stmt::when(inside, chunk),
+        ];
+        out.push(over_held(SIDE * line / threads, each));
     }
 
     /// The element of a staged load.
-    pub(super) fn staged(&self, v: Value) -> Option<String> {
+    pub(super) fn staged(&self, v: Value) -> Option<Expr> {
         let tile = self.shape.tile.as_ref()?;
         let BodyOp::Load { dtype, .. } = self.node.body.value(v).op else {
             return None;
         };
-        let pitch = pitch(dtype.size());
-        let staged = tile.loads.contains(&v);
-        staged.then(|| format!("w{v}[tr * {pitch} + tc + l]"))
+        let row = Expr::from(OnDevice::InTileRow) * pitch(dtype.size()) as i64;
+        let at = row + OnDevice::InTileColumn + Local::Lane;
+        let turned = Expr::from(Name::of(Part::Turned, v)).element(at);
+        tile.loads.contains(&v).then_some(turned)
     }
 }

@@ -81,25 +81,12 @@ impl Writer<'_> {
         }
     }
 
-    /// The same as text.
-    pub(super) fn guard(&self) -> &'static str {
-        match self.has_heads() {
-            true => "l >= h && l < m",
-            false => "l < m",
-        }
-    }
-
     /// The loop over a chunk's elements.
     pub(super) fn in_chunk(&self) -> At {
         At {
             position: Position::Lane,
             guard: Some(self.counts()),
         }
-    }
-
-    /// A call of the support function `ft_{stem}_{dtype}`, as text.
-    pub(super) fn call(&mut self, stem: &'static str, dtype: DType, arg: &str) -> String {
-        self.text(&support(stem, dtype, [Expr::text(arg)]))
     }
 
     /// An element of memory as a value.
@@ -245,7 +232,7 @@ impl Writer<'_> {
             };
         }
         if let Some(element) = self.staged(value) {
-            return self.widen(memory, Expr::text(element));
+            return self.widen(memory, element);
         }
         if self.whole.contains(&value) && at.guard.is_some() {
             let chunk = match self.shape.kept.contains(&value) {

@@ -4,8 +4,9 @@ use super::block::Block;
 use super::expr::{Expr, Infix, Prefix};
 use super::function::{Cached, Function};
 use super::kernel::{Kernel, Role};
+use super::loops::{Loop, Step, Unroll};
 use super::name::{Copy, Name};
-use super::stmt::{Extent, Stmt, Unroll};
+use super::stmt::{Extent, Sizes, Stmt, Variable};
 use super::types::{Access, Space, Type, ValueType};
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -16,6 +17,7 @@ impl Display for ValueType {
             ValueType::Divisor => f.write_str("divisor"),
             ValueType::Word => f.write_str("word"),
             ValueType::LongWord => f.write_str("longword"),
+            ValueType::Words => f.write_str("words"),
             ValueType::Byte => f.write_str("byte"),
             ValueType::Memory(dtype) => write!(f, "memory.{}", dtype.name()),
             ValueType::Scalar(dtype) => f.write_str(dtype.name()),
@@ -69,6 +71,7 @@ impl Display for Name {
                 }
             }
             Name::Local(local) => lower(f, local),
+            Name::OnDevice(local) => lower(f, local),
         }
     }
 }
@@ -99,6 +102,7 @@ impl Infix {
             Infix::Remainder => "%",
             Infix::Add => "+",
             Infix::Subtract => "-",
+            Infix::ShiftRight => ">>",
             Infix::Less => "<",
             Infix::AtMost => "<=",
             Infix::Greater => ">",
@@ -148,6 +152,14 @@ impl Display for Function {
             Function::Pack(dtype) => write!(f, "pack.{}", dtype.name()),
             Function::OfBits(dtype) => write!(f, "ofbits.{}", dtype.name()),
             Function::Own(number, _) => write!(f, "own{number}"),
+            Function::Shuffle(which, dtype) => {
+                f.write_str("shuffle.")?;
+                lower(f, &which)?;
+                write!(f, ".{}", dtype.name())
+            }
+            Function::Apply(dtype) => write!(f, "apply.{}", dtype.name()),
+            Function::Behind(warps) => write!(f, "behind.{warps}"),
+            Function::Before(bytes, _) => write!(f, "before.{bytes}"),
             ref other => lower(f, other),
         }
     }
@@ -162,6 +174,7 @@ impl Display for Expr {
                 write!(f, "{:?}.{}", f64::from_bits(**bits), dtype.name())
             }
             Expr::Zeros => f.write_str("zeros"),
+            Expr::Each(a) => write!(f, "each {a}"),
             Expr::Position => f.write_str("@"),
             Expr::Prefix(op, a) => write!(f, "{}{a}", op.symbol()),
             Expr::Infix(op, both) => write!(f, "({} {} {})", both.0, op.symbol(), both.1),
@@ -215,6 +228,11 @@ impl Display for Kernel {
     }
 }
 
+/// The sizes of an array.
+fn sizes(f: &mut Formatter<'_>, sizes: Sizes) -> fmt::Result {
+    sizes.iter().try_for_each(|size| write!(f, "[{size}]"))
+}
+
 fn block(f: &mut Formatter<'_>, block: &Block, depth: usize) -> fmt::Result {
     block.iter().try_for_each(|stmt| statement(f, stmt, depth))
 }
@@ -227,19 +245,7 @@ fn statement(f: &mut Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
     };
     write!(f, "{:1$}", "", 2 * depth)?;
     match stmt {
-        Stmt::Declare(v) => {
-            f.write_str(if v.constant { "let " } else { "var " })?;
-            write!(f, "{}: {}", v.name, v.ty)?;
-            match v.extent {
-                Extent::One => {}
-                Extent::Array(n) => write!(f, "[{n}]")?,
-                Extent::Aligned(n) => write!(f, "[{n}] aligned")?,
-            }
-            match &v.value {
-                Some(value) => writeln!(f, " = {value}"),
-                None => f.write_char('\n'),
-            }
-        }
+        Stmt::Declare(v) => variable(f, v),
         Stmt::Assign(to, op, value) => {
             writeln!(f, "{to} {}= {value}", op.map_or("", Infix::symbol))
         }
@@ -255,18 +261,7 @@ fn statement(f: &mut Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
             }
         }
         Stmt::For(l) => {
-            write!(f, "for {}: {}", l.variable, l.ty)?;
-            if let Some(from) = &l.from {
-                write!(f, " from {from}")?;
-            }
-            write!(f, " to {} by {}", l.to, l.step)?;
-            f.write_str(if l.whole { " whole along " } else { " along " })?;
-            lower(f, &l.axis)?;
-            f.write_str(if l.unroll == Unroll::Whole {
-                " unrolled"
-            } else {
-                ""
-            })?;
+            range(f, l)?;
             inner(f, &l.body, "\n")
         }
         Stmt::While(test, body) => {
@@ -281,6 +276,64 @@ fn statement(f: &mut Formatter<'_>, stmt: &Stmt, depth: usize) -> fmt::Result {
         Stmt::Opaque(name) => writeln!(f, "opaque {name}"),
         Stmt::Return(value) => writeln!(f, "return {value}"),
         Stmt::Leave => f.write_str("leave\n"),
+        Stmt::Barrier(meeting) => {
+            f.write_str("barrier of a ")?;
+            lower(f, meeting)?;
+            f.write_char('\n')
+        }
+        Stmt::Wait => f.write_str("wait\n"),
+        Stmt::Define(o) => {
+            let (left, right) = o.operands;
+            writeln!(
+                f,
+                "define {}(left: {left}, right: {right}) = {}",
+                o.name, o.value
+            )
+        }
         Stmt::Verbatim(text) => writeln!(f, "verbatim {text:?}"),
     }
+}
+
+/// The declaration of a variable.
+fn variable(f: &mut Formatter<'_>, v: &Variable) -> fmt::Result {
+    f.write_str(if v.constant { "let " } else { "var " })?;
+    let shared = if v.space == Space::Shared {
+        "shared "
+    } else {
+        ""
+    };
+    write!(f, "{}: {shared}{}", v.name, v.ty)?;
+    match v.extent {
+        Extent::One => {}
+        Extent::Array(n) => sizes(f, n)?,
+        Extent::Aligned(n) => {
+            sizes(f, n)?;
+            f.write_str(" aligned")?;
+        }
+    }
+    match &v.value {
+        Some(value) => writeln!(f, " = {value}"),
+        None => f.write_char('\n'),
+    }
+}
+
+/// What a loop goes over.
+fn range(f: &mut Formatter<'_>, l: &Loop) -> fmt::Result {
+    write!(f, "for {}: {}", l.variable, l.ty)?;
+    if let Some(from) = &l.from {
+        write!(f, " from {from}")?;
+    }
+    match l.step {
+        Step::Up(step) => write!(f, " to {} by {step}", l.to)?,
+        Step::Down(step) => write!(f, " down to {} by {step}", l.to)?,
+        Step::Halves => write!(f, " by halves to {}", l.to)?,
+    }
+    f.write_str(if l.whole { " whole along " } else { " along " })?;
+    lower(f, &l.axis)?;
+    match l.unroll {
+        Unroll::AsIs => {}
+        Unroll::Whole => f.write_str(" unrolled")?,
+        Unroll::Times(turns) => write!(f, " unrolled by {turns}")?,
+    }
+    Ok(())
 }

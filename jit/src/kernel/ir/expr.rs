@@ -1,11 +1,11 @@
 //! Expressions of the kernel IR.
 
 use super::function::Function;
-use super::name::{Local, Name};
+use super::name::{Local, Name, OnDevice};
 use super::types::Type;
 use ferrotrace_runtime::DType;
 use smallvec::SmallVec;
-use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Rem, Sub};
+use std::ops::{Add, BitAnd, BitOr, Div, Mul, Neg, Not, Rem, Shr, Sub};
 
 /// What a statement computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +18,8 @@ pub enum Expr {
     Float(DType, Box<u64>),
     /// Zero in all lanes or elements.
     Zeros,
+    /// This in all elements of an array.
+    Each(Box<Expr>),
     /// The position along the vector axis, which [`Expr::at`] puts in its place.
     Position,
     /// An operator of one operand.
@@ -69,6 +71,7 @@ pub enum Infix {
     Remainder,
     Add,
     Subtract,
+    ShiftRight,
     Less,
     AtMost,
     Greater,
@@ -164,6 +167,11 @@ impl Expr {
         Expr::infix(Infix::Equal, self, other)
     }
 
+    /// Whether they differ.
+    pub fn differs(self, other: impl Into<Expr>) -> Expr {
+        Expr::infix(Infix::Unequal, self, other)
+    }
+
     /// Whether both hold.
     pub fn and(self, other: impl Into<Expr>) -> Expr {
         Expr::infix(Infix::And, self, other)
@@ -217,6 +225,7 @@ impl Expr {
             Expr::Call(call) => Expr::call(call.function, call.arguments.iter().map(of)),
             Expr::Element(both) => of(&both.0).element(of(&both.1)),
             Expr::Cast(cast) => of(&cast.1).cast(cast.0),
+            Expr::Each(a) => Expr::Each(Box::new(of(a))),
             leaf => leaf.clone(),
         }
     }
@@ -224,7 +233,7 @@ impl Expr {
     /// The parts of which it is made.
     pub fn parts(&self) -> SmallVec<[&Expr; 3]> {
         match self {
-            Expr::Prefix(_, a) => SmallVec::from_iter([&**a]),
+            Expr::Prefix(_, a) | Expr::Each(a) => SmallVec::from_iter([&**a]),
             Expr::Infix(_, both) | Expr::Element(both) => SmallVec::from_iter([&both.0, &both.1]),
             Expr::Conditional(all) => SmallVec::from_iter([&all.0, &all.1, &all.2]),
             Expr::Call(call) => call.arguments.iter().collect(),
@@ -251,6 +260,12 @@ impl From<Local> for Expr {
     }
 }
 
+impl From<OnDevice> for Expr {
+    fn from(local: OnDevice) -> Expr {
+        Expr::Name(Name::OnDevice(local))
+    }
+}
+
 impl From<i64> for Expr {
     fn from(integer: i64) -> Expr {
         Expr::Integer(integer)
@@ -270,7 +285,7 @@ macro_rules! infix {
 
 infix!(
     Add add Add, Sub sub Subtract, Mul mul Multiply, Div div Divide, Rem rem Remainder, BitAnd bitand BitAnd,
-    BitOr bitor BitOr
+    BitOr bitor BitOr, Shr shr ShiftRight
 );
 
 impl Neg for Expr {

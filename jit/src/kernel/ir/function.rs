@@ -1,5 +1,6 @@
 //! Functions that an expression may call.
 
+use super::stmt::Meeting;
 use super::types::{Type, ValueType};
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
 use ferrotrace_runtime::DType;
@@ -53,10 +54,47 @@ pub enum Function {
     Divide,
     /// An index, wrapped once and kept in range, of those that were checked before: (index, size, site).
     Within,
+    /// What another lane of the warp gives for a value of this dtype: (value, distance or lane).
+    Shuffle(Shuffle, DType),
+    /// The greater of two numbers of binary32, or NaN where one is.
+    Maximum,
+    /// The lesser, or NaN.
+    Minimum,
+    /// Adds a number to a sum, and what that rounds away to another: (sum, rest, number).
+    TwoSum,
+    /// A sum and what its additions rounded away, unless that is NaN: (sum, rest).
+    BothParts,
+    /// 16 bytes of words that are zero.
+    NoWords,
+    /// Adds to memory in one step, and gives what was there: (place, number).
+    AtomicAdd,
+    /// What an operation gives of two values: (operation, left, right).
+    Apply(DType),
+    /// Folds the elements that a thread holds of each chunk, and a warp's threads of each: (elements, folds, operation).
+    Prefix,
+    /// Joins what lies before a tile's elements to them, the carry first, to which the second operation adds: (elements,
+    /// folds, carry, the folds of a block's warps, identity, operation, operation on the carry). A block has so many warps.
+    Behind(u32),
+    /// Leaves the fold of a tile for the blocks that wait for it: (place, fold).
+    Post,
+    /// Waits for the folds of a row before a tile and joins them, with so many bytes between two: (place of the first, tile,
+    /// tiles of a row, the tile's own fold, identity, operation).
+    Before(u32, DType),
     /// The floating-point number with these bits.
     OfBits(DType),
     /// A function of the kernel's own, that is not inlined; and what it gives.
     Own(u32, ValueType),
+}
+
+/// Which lane gives its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// The one whose number differs in these bits.
+    Xor,
+    /// The one so many lanes on.
+    Down,
+    /// The one with this number.
+    From,
 }
 
 /// Whether memory stays in the cache behind an access.
@@ -87,7 +125,17 @@ impl Function {
             | Function::Fence(_)
             | Function::Prefetch(_)
             | Function::LoadChunk(_)
-            | Function::StoreChunk(_) => Type::Void,
+            | Function::StoreChunk(_)
+            | Function::TwoSum
+            | Function::Prefix
+            | Function::Behind(_)
+            | Function::Post => Type::Void,
+            Function::Shuffle(_, dtype) | Function::Apply(dtype) | Function::Before(_, dtype) => {
+                Type::scalar(dtype)
+            }
+            Function::Maximum | Function::Minimum | Function::BothParts => Type::scalar(DType::F32),
+            Function::AtomicAdd => Type::Value(ValueType::Word),
+            Function::NoWords => Type::Value(ValueType::Words),
             Function::ElementOf => Type::scalar(DType::F32),
             Function::Pack(_) => Type::Value(ValueType::Word),
             Function::OfBits(dtype) => Type::scalar(dtype),
@@ -119,14 +167,60 @@ impl Function {
             | Function::FloorMod
             | Function::ElementOf
             | Function::Pack(_)
-            | Function::Divide => Some(2),
-            Function::Check | Function::Within => Some(3),
+            | Function::Divide
+            | Function::Shuffle(..)
+            | Function::Maximum
+            | Function::Minimum
+            | Function::BothParts
+            | Function::AtomicAdd
+            | Function::Post => Some(2),
+            Function::Check
+            | Function::Within
+            | Function::TwoSum
+            | Function::Apply(_)
+            | Function::Prefix => Some(3),
+            Function::Before(..) => Some(6),
+            Function::Behind(_) => Some(7),
             Function::Transpose(..) | Function::Bernoulli(_) => Some(4),
-            Function::Fence(_) => Some(0),
+            Function::Fence(_) | Function::NoWords => Some(0),
             Function::Support(..)
             | Function::Own(..)
             | Function::LoadChunk(_)
             | Function::StoreChunk(_) => None,
+        }
+    }
+}
+
+impl Function {
+    /// The positions of the arguments that are operations.
+    pub fn operations(&self) -> &'static [usize] {
+        match self {
+            Function::Apply(_) => &[0],
+            Function::Prefix => &[2],
+            Function::Behind(_) => &[5, 6],
+            Function::Before(..) => &[5],
+            _ => &[],
+        }
+    }
+
+    /// The positions of the arguments that it changes: variables, or arrays.
+    pub fn changes(&self) -> &'static [usize] {
+        match self {
+            Function::LoadChunk(_) => &[0],
+            Function::TwoSum | Function::Prefix => &[0, 1],
+            Function::Behind(_) => &[0, 2],
+            _ => &[],
+        }
+    }
+
+    /// The threads that call it together, if it is not each for itself.
+    pub fn meeting(&self) -> Option<Meeting> {
+        match self {
+            Function::Shuffle(..)
+            | Function::Prefix
+            | Function::Behind(_)
+            | Function::Before(..) => Some(Meeting::Warp),
+            _ => None,
         }
     }
 }

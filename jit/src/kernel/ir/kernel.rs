@@ -14,6 +14,17 @@ pub struct Kernel {
     pub lanes: u16,
     /// The functions: those of the kernel's own first, each after those that it calls.
     pub functions: Vec<Body>,
+    /// How a device starts it.
+    pub launch: Launch,
+}
+
+/// How a device starts a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Launch {
+    /// Threads of a block that does work, at most and exactly.
+    pub threads: u32,
+    /// Threads of a block of the function that finishes.
+    pub finish_threads: u32,
 }
 
 /// What the functions of a kernel are given.

@@ -32,6 +32,8 @@ pub enum Name {
     Argument(u32),
     /// A variable that a kernel has one of.
     Local(Local),
+    /// A variable that a kernel of a device has one of.
+    OnDevice(OnDevice),
 }
 
 /// What is kept of a value.
@@ -95,6 +97,34 @@ pub enum Part {
     Live,
     /// A sum about a mean, moved to another mean.
     Moved,
+    /// What the threads of a block share of their accumulators.
+    Shared,
+    /// The positions beside that.
+    SharedPlaces,
+    /// A mean, of a thread's first element, that sums are about until the row's is known.
+    About,
+    /// The mean of a piece of a row.
+    PieceMean,
+    /// The elements of a chunk, until their maximum is known.
+    Chunk,
+    /// Their maximum.
+    Greatest,
+    /// The maximum that a thread sums exponentials about.
+    Exponent,
+    /// A thread's maximum, before that of its row is known.
+    Own,
+    /// The elements of a tile, turned.
+    Turned,
+    /// The folds of a warp's chunks.
+    WarpFolds,
+    /// The folds of a block's warps.
+    BlockFolds,
+    /// What lies before a tile.
+    Before,
+    /// The operation of a fold.
+    Fold,
+    /// That operation on what is carried.
+    CarryFold,
 }
 
 /// Which of several variables for one thing.
@@ -213,6 +243,69 @@ pub enum Local {
     Late,
 }
 
+/// Variables that a kernel of a device has one of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OnDevice {
+    /// The number of a thread among those of its row.
+    InRow,
+    /// The number of a thread's row among those that a block has side by side.
+    Across,
+    /// The number of a thread's group among those that share a block's rows.
+    Group,
+    /// Whether a thread's row is one.
+    Live,
+    /// The number that a block draws, in memory that its threads share.
+    Counter,
+    /// That number.
+    Drawn,
+    /// The number of a block among those of the rows.
+    RowBlock,
+    /// How many pieces a row has.
+    Pieces,
+    /// The distance between lanes that exchange values.
+    Distance,
+    /// How many chunks were taken since accumulators were moved to totals.
+    Taken,
+    /// The first chunk of a run, after which accumulators are moved to totals.
+    Run,
+    /// The first chunk of some that a thread loads at once.
+    FirstHeld,
+    /// The first chunk of a tile.
+    FirstOfTile,
+    /// How many elements a thread has summed.
+    Counted,
+    /// The first chunk of a row with edges.
+    FirstEdge,
+    /// Its last chunk.
+    LastEdge,
+    /// Which of two copies of shared memory a tile uses.
+    Copy,
+    /// The fold of all groups of a block.
+    All,
+    /// By what a sum is scaled.
+    Scale,
+    /// The greatest of a maximum and a chunk's.
+    Most,
+    /// What is summed about: the greatest, or 0.
+    Around,
+    /// Where a partial result lies.
+    Slot,
+    /// Where the folds of a row's tiles lie.
+    Folds,
+    /// The number of an access to a tile among those of all threads.
+    Cell,
+    /// A row within a tile.
+    InTileRow,
+    /// A column within a tile.
+    InTileColumn,
+    /// A row of a tensor that a tile is read from.
+    ReadRow,
+    /// The left operand of an operation.
+    Left,
+    /// The right operand of an operation.
+    Right,
+}
+
 impl Name {
     /// A value of the body.
     pub fn value(value: Value) -> Name {
@@ -234,5 +327,11 @@ impl Name {
 impl From<Local> for Name {
     fn from(local: Local) -> Name {
         Name::Local(local)
+    }
+}
+
+impl From<OnDevice> for Name {
+    fn from(local: OnDevice) -> Name {
+        Name::OnDevice(local)
     }
 }

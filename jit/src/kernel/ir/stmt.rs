@@ -2,8 +2,10 @@
 
 use super::block::Block;
 use super::expr::{Expr, Infix};
+use super::loops::Loop;
 use super::name::Name;
-use super::types::{Type, ValueType};
+use super::types::{Space, Type};
+use smallvec::SmallVec;
 
 /// A statement.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,8 +32,34 @@ pub enum Stmt {
     Return(Expr),
     /// Ends the work of this thread.
     Leave,
+    /// Waits until all threads of a warp or a block are here; what they wrote to memory that they share is there then.
+    Barrier(Meeting),
+    /// Waits until the kernel before has ended, of a graph that starts this one earlier, and lets the next one start.
+    Wait,
+    /// Defines an operation that others are given.
+    Define(Box<Operation>),
     /// Text that is not taken apart yet.
     Verbatim(String),
+}
+
+/// Threads that do something together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Meeting {
+    /// The 32 threads of a warp.
+    Warp,
+    /// All threads of a block.
+    Block,
+}
+
+/// An operation that joins two values, [`Left`](super::OnDevice::Left) and [`Right`](super::OnDevice::Right).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// Its name.
+    pub name: Name,
+    /// The types of the two.
+    pub operands: (Type, Type),
+    /// What it gives.
+    pub value: Expr,
 }
 
 /// The declaration of a variable or an array.
@@ -45,6 +73,8 @@ pub struct Variable {
     pub constant: bool,
     /// One element, or how many.
     pub extent: Extent,
+    /// Whether each thread has one, or the threads of a block share it.
+    pub space: Space,
     /// Its first value.
     pub value: Option<Expr>,
 }
@@ -55,58 +85,60 @@ pub enum Extent {
     /// One, without an index.
     One,
     /// An array's.
-    Array(u32),
+    Array(Sizes),
     /// An array's that begins where the widest access may.
-    Aligned(u32),
+    Aligned(Sizes),
 }
 
-/// A loop over a range of integers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Loop {
-    /// What takes the values.
-    pub variable: Name,
-    /// Its type.
-    pub ty: ValueType,
-    /// The first value; without one it goes on from where the variable, declared before, is.
-    pub from: Option<Expr>,
-    /// The value after the last.
-    pub to: Expr,
-    /// By how much it grows.
-    pub step: i64,
-    /// Whether it stops where less than a step is left.
-    pub whole: bool,
-    /// What it goes along.
-    pub axis: Axis,
-    /// How many turns of it are written out.
-    pub unroll: Unroll,
-    /// What it does with each.
-    pub body: Block,
+/// The sizes of an array's dimensions, at most three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    sizes: [u32; 3],
+    dimensions: usize,
 }
 
-/// What a loop goes along.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Axis {
-    /// Units of work, which other threads may do.
-    Parallel,
-    /// Rows that one thread takes one after another.
-    Row,
-    /// Columns, one at a time.
-    Column,
-    /// The vector axis, by whole vectors.
-    Vector,
-    /// The lanes of a vector.
-    Lane,
-    /// Accumulators, or partial results.
-    Accumulator,
+impl Sizes {
+    /// Each of them, from the outermost.
+    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+        self.sizes[..self.dimensions].iter().copied()
+    }
+
+    /// How many dimensions there are.
+    pub fn dimensions(&self) -> usize {
+        self.dimensions
+    }
 }
 
-/// How many turns of a loop are written out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Unroll {
-    /// As the compiler likes.
-    AsIs,
-    /// All.
-    Whole,
+impl From<usize> for Sizes {
+    fn from(size: usize) -> Sizes {
+        Sizes::from([size])
+    }
+}
+
+impl From<[usize; 1]> for Sizes {
+    fn from([a]: [usize; 1]) -> Sizes {
+        Sizes::new([a, 0, 0], 1)
+    }
+}
+
+impl From<[usize; 2]> for Sizes {
+    fn from([a, b]: [usize; 2]) -> Sizes {
+        Sizes::new([a, b, 0], 2)
+    }
+}
+
+impl From<[usize; 3]> for Sizes {
+    fn from(sizes: [usize; 3]) -> Sizes {
+        Sizes::new(sizes, 3)
+    }
+}
+
+impl Sizes {
+    fn new(sizes: [usize; 3], dimensions: usize) -> Sizes {
+        // Arrays lie in registers, or in memory of at most 256 KiB.
+        let sizes = sizes.map(|size| size as u32);
+        Sizes { sizes, dimensions }
+    }
 }
 
 impl Stmt {
@@ -127,34 +159,77 @@ impl Stmt {
 
     /// Declares an array without first values.
     pub fn array(name: impl Into<Name>, ty: impl Into<Type>, extent: Extent) -> Stmt {
-        Stmt::Declare(Box::new(Variable {
-            name: name.into(),
-            ty: ty.into(),
-            constant: false,
-            extent,
-            value: None,
-        }))
+        let mut variable = Variable::new(name.into(), ty.into());
+        variable.extent = extent;
+        Stmt::Declare(Box::new(variable))
+    }
+
+    /// Declares a variable or an array that the threads of a block share.
+    pub fn shared(name: impl Into<Name>, ty: impl Into<Type>, extent: Extent) -> Stmt {
+        let mut variable = Variable::new(name.into(), ty.into());
+        (variable.extent, variable.space) = (extent, Space::Shared);
+        Stmt::Declare(Box::new(variable))
+    }
+
+    /// Declares an array, each of whose elements is at first this.
+    pub fn filled(
+        name: impl Into<Name>,
+        ty: impl Into<Type>,
+        sizes: impl Into<Sizes>,
+        value: Expr,
+    ) -> Stmt {
+        let mut variable = Variable::new(name.into(), ty.into());
+        variable.extent = Extent::Array(sizes.into());
+        variable.value = Some(Expr::Each(Box::new(value)));
+        Stmt::Declare(Box::new(variable))
     }
 
     /// Declares a variable or an array whose lanes or elements are zero.
     pub fn zeros(name: impl Into<Name>, ty: impl Into<Type>, extent: Extent) -> Stmt {
-        Stmt::Declare(Box::new(Variable {
-            name: name.into(),
-            ty: ty.into(),
-            constant: false,
-            extent,
-            value: Some(Expr::Zeros),
-        }))
+        let mut variable = Variable::new(name.into(), ty.into());
+        (variable.extent, variable.value) = (extent, Some(Expr::Zeros));
+        Stmt::Declare(Box::new(variable))
     }
 
     fn declare(name: Name, ty: Type, constant: bool, value: Option<Expr>) -> Stmt {
-        Stmt::Declare(Box::new(Variable {
-            name,
-            ty,
-            constant,
-            extent: Extent::One,
-            value,
-        }))
+        let mut variable = Variable::new(name, ty);
+        (variable.constant, variable.value) = (constant, value);
+        Stmt::Declare(Box::new(variable))
+    }
+
+    /// The expressions that it is made of, without those of the blocks within it.
+    pub fn expressions(&self) -> SmallVec<[&Expr; 2]> {
+        match self {
+            Stmt::Declare(v) => v.value.iter().collect(),
+            Stmt::Assign(to, _, value) => SmallVec::from_slice(&[to, value]),
+            Stmt::Call(e) | Stmt::If(e, ..) | Stmt::While(e, _) | Stmt::Return(e) => {
+                SmallVec::from_slice(&[e])
+            }
+            Stmt::For(l) => l.from.iter().chain([&l.to]).collect(),
+            Stmt::Define(operation) => SmallVec::from_slice(&[&operation.value]),
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// The blocks within it.
+    pub fn blocks(&self) -> SmallVec<[&Block; 2]> {
+        match self {
+            Stmt::If(_, then, otherwise) => SmallVec::from_slice(&[then, otherwise]),
+            Stmt::For(l) => SmallVec::from_slice(&[&l.body]),
+            Stmt::While(_, body) | Stmt::Scope(body) => SmallVec::from_slice(&[body]),
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Whether it, or a statement within it, fits.
+    pub fn some(&self, fits: &impl Fn(&Stmt) -> bool) -> bool {
+        let within = |block: &&Block| block.iter().any(|stmt| stmt.some(fits));
+        fits(self) || self.blocks().iter().any(within)
+    }
+
+    /// Whether any part of its expressions, and of those within it, fits.
+    pub fn any(&self, fits: &impl Fn(&Expr) -> bool) -> bool {
+        self.some(&|stmt| stmt.expressions().into_iter().any(|e| e.any(fits)))
     }
 
     /// Puts a value into a variable, an element, or memory.
@@ -178,61 +253,23 @@ impl Stmt {
     }
 }
 
-impl Loop {
-    /// A loop over the integers from one value to before another, of [`Type::INDEX`].
-    pub fn over(variable: impl Into<Name>, from: impl Into<Expr>, to: impl Into<Expr>) -> Loop {
-        Loop {
-            variable: variable.into(),
-            ty: ValueType::Index,
-            from: Some(from.into()),
-            to: to.into(),
-            step: 1,
-            whole: false,
-            axis: Axis::Column,
-            unroll: Unroll::AsIs,
-            body: Block::new(),
+impl Extent {
+    /// An array of these sizes.
+    pub fn array(sizes: impl Into<Sizes>) -> Extent {
+        Extent::Array(sizes.into())
+    }
+}
+
+impl Variable {
+    /// One that each thread has, of one element, without a first value.
+    pub fn new(name: Name, ty: Type) -> Variable {
+        Variable {
+            name,
+            ty,
+            constant: false,
+            extent: Extent::One,
+            space: Space::Private,
+            value: None,
         }
-    }
-
-    /// Of another integer type.
-    pub fn of_type(mut self, ty: ValueType) -> Loop {
-        self.ty = ty;
-        self
-    }
-
-    /// Along another axis.
-    pub fn along(mut self, axis: Axis) -> Loop {
-        self.axis = axis;
-        self
-    }
-
-    /// With all turns written out, so that arrays that it indexes stay in registers.
-    pub fn unrolled(mut self) -> Loop {
-        self.unroll = Unroll::Whole;
-        self
-    }
-
-    /// By steps of this length, as long as there is anything left.
-    pub fn by(mut self, step: usize) -> Loop {
-        self.step = step as i64;
-        self
-    }
-
-    /// By whole steps of this length alone.
-    pub fn by_whole(mut self, step: usize) -> Loop {
-        self.whole = true;
-        self.by(step)
-    }
-
-    /// From where the variable is.
-    pub fn from_here(mut self) -> Loop {
-        self.from = None;
-        self
-    }
-
-    /// The statement that does this with each value.
-    pub fn each(mut self, body: impl Into<Block>) -> Stmt {
-        self.body = body.into();
-        Stmt::For(Box::new(self))
     }
 }

@@ -24,6 +24,8 @@ pub enum ValueType {
     Word,
     /// 64 bits without a sign.
     LongWord,
+    /// 16 bytes of words, which one access of a device reads or writes.
+    Words,
     /// A byte of memory whose type is not known.
     Byte,
     /// An element as it lies in memory: a half value as its 16 bits, a truth value as a byte.
@@ -45,6 +47,8 @@ pub struct PointerType {
     pub access: Access,
     /// Whether a vector may begin at any element, not at multiples of its size alone.
     pub unaligned: bool,
+    /// How many indices more lead to an element, where arrays lie there.
+    pub nested: u8,
 }
 
 /// Memory that a pointer leads to.
@@ -99,14 +103,17 @@ impl Type {
     pub fn is_integer(&self) -> bool {
         match self {
             Type::Value(ValueType::Scalar(dtype) | ValueType::Memory(dtype)) => !dtype.is_float(),
-            Type::Value(value) => !matches!(value, ValueType::Vector(..) | ValueType::Divisor),
+            Type::Value(value) => !matches!(
+                value,
+                ValueType::Vector(..) | ValueType::Divisor | ValueType::Words
+            ),
             _ => false,
         }
     }
 
     /// Whether it is a number without lanes.
     pub fn is_scalar(&self) -> bool {
-        matches!(self, Type::Value(value) if !matches!(value, ValueType::Vector(..) | ValueType::Divisor))
+        matches!(self, Type::Value(value) if !matches!(value, ValueType::Vector(..) | ValueType::Divisor | ValueType::Words))
     }
 
     /// The lanes of a vector.
@@ -143,6 +150,17 @@ impl PointerType {
             space: Space::Global,
             access,
             unaligned: false,
+            nested: 0,
+        }
+    }
+
+    /// An array of a thread or of a block, with so many dimensions.
+    pub fn array(to: ValueType, space: Space, dimensions: usize) -> PointerType {
+        PointerType {
+            space,
+            // An array has at most three.
+            nested: dimensions.saturating_sub(1) as u8,
+            ..PointerType::global(to, Access::Write)
         }
     }
 }

@@ -62,18 +62,12 @@ impl Printer<'_> {
             }
             Function::Prefetch(_) => self.out.push_str("__builtin_prefetch"),
             Function::Convert(..) => self.out.push_str("__builtin_convertvector"),
-            // The verifier leaves them to devices.
-            Function::LoadChunk(_)
-            | Function::StoreChunk(_)
-            | Function::ElementOf
-            | Function::Pack(_)
-            | Function::Divide
-            | Function::Within
-            | Function::OfBits(_) => self.cuda_name(call.function),
             Function::Own(number, _) => {
                 self.out.push_str("FT_SYMBOL_f");
                 self.number(number.into());
             }
+            // The verifier leaves them to devices.
+            function => self.cuda_name(function),
         }
         self.out.push('(');
         if call.function == Function::Check {

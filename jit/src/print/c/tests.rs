@@ -133,7 +133,7 @@ fn a_kernel_is_written_whole() {
         ),
     ]);
     let work = Block::from([
-        Stmt::array(accumulator, vector, Extent::Array(4)),
+        Stmt::array(accumulator, vector, Extent::Array(4.into())),
         Loop::over(Local::Index, 0, 4)
             .of_type(ValueType::Scalar(DType::I32))
             .along(Axis::Accumulator)
@@ -161,6 +161,7 @@ fn a_kernel_is_written_whole() {
         ),
     ]);
     let kernel = Kernel {
+        launch: Default::default(),
         arguments: Arguments {
             params: 1,
             pointers: vec![

@@ -10,7 +10,7 @@ impl Printer<'_> {
         let text = match ty {
             // C divides by a number of 64 bits as it is.
             ValueType::Index | ValueType::Divisor => "long long",
-            ValueType::Word => "unsigned",
+            ValueType::Words | ValueType::Word => "unsigned",
             ValueType::LongWord => "unsigned long",
             ValueType::Byte => "char",
             ValueType::Memory(dtype) => memory_type(dtype),

@@ -1,6 +1,6 @@
 //! Calls and numbers in CUDA C++.
 
-use crate::kernel::ir::{Cached, Call, Function};
+use crate::kernel::ir::{Cached, Call, Expr, Function, Shuffle, Type};
 use crate::print::Printer;
 use ferrotrace_runtime::DType;
 
@@ -36,6 +36,16 @@ impl Printer<'_> {
                 self.support(&format!("ft_cast_{}_{}", from.name(), to.name()), lanes);
             }
             Function::Bernoulli(lanes) => self.support("ft_bernoulli", lanes),
+            Function::NoWords => return self.out.push_str("uint4{0, 0, 0, 0}"),
+            Function::Apply(_) => {
+                self.expr(&arguments[0]);
+                self.out.push('(');
+                self.list(&arguments[1..]);
+                return self.out.push(')');
+            }
+            Function::Shuffle(which, dtype) => return self.shuffle(which, dtype, arguments),
+            Function::Behind(warps) => self.of_constant("ft_behind", warps),
+            Function::Before(bytes, _) => self.of_constant("ft_before", bytes),
             function => self.cuda_name(function),
         }
         self.out.push('(');
@@ -44,6 +54,27 @@ impl Printer<'_> {
         }
         self.list(arguments);
         self.out.push(')');
+    }
+
+    /// A call that all lanes of a warp make.
+    fn shuffle(&mut self, which: Shuffle, dtype: DType, arguments: &[Expr]) {
+        self.out.push('(');
+        self.ty(Type::scalar(dtype));
+        self.out.push_str(match which {
+            Shuffle::Xor => ")__shfl_xor_sync(~0u, ",
+            Shuffle::Down => ")__shfl_down_sync(~0u, ",
+            Shuffle::From => ")__shfl_sync(~0u, ",
+        });
+        self.list(arguments);
+        self.out.push(')');
+    }
+
+    /// The name of a function that takes a constant.
+    fn of_constant(&mut self, name: &str, constant: u32) {
+        self.out.push_str(name);
+        self.out.push('<');
+        self.number(constant.into());
+        self.out.push('>');
     }
 
     /// The name of a function that the kernel's own text, or the compiler, has.
@@ -63,6 +94,13 @@ impl Printer<'_> {
             Function::Pack(DType::F16) => "ft_pack_f16",
             Function::Pack(_) => "ft_pack_bf16",
             Function::Divide => "ft_divide",
+            Function::Maximum => "ft_greatest",
+            Function::Minimum => "ft_smallest",
+            Function::TwoSum => "ft_two_sum",
+            Function::BothParts => "ft_both_parts",
+            Function::AtomicAdd => "atomicAdd",
+            Function::Prefix => "ft_prefix",
+            Function::Post => "ft_post",
             Function::OfBits(DType::F64) => "__longlong_as_double",
             Function::OfBits(_) => "__int_as_float",
             // Of vectors, of which a thread has none, or of a host's memory.

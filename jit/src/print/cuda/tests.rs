@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::kernel::ir::{
-    Axis, Cached, Extent, Function, Local, Loop, Name, Part, Stmt, Type, ValueType,
+    Axis, Cached, Extent, Function, Infix, Local, Loop, Meeting, Name, OnDevice, Operation, Part,
+    Shuffle, Stmt, Type, ValueType,
 };
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
 use ferrotrace_runtime::DType;
@@ -66,7 +67,11 @@ fn chunks_are_loaded_worked_on_and_stored() {
     let place = n(Name::Pointer(0)) + (n(Name::Base(1)) + Local::Column);
     let there = n(Name::Pointer(1)).element(n(Name::Base(2)) + Local::Column);
     let block = Block::from([
-        Stmt::array(loaded, ValueType::Memory(DType::F32), Extent::Aligned(4)),
+        Stmt::array(
+            loaded,
+            ValueType::Memory(DType::F32),
+            Extent::Aligned(4.into()),
+        ),
         Stmt::Call(Expr::call(load, [n(loaded), place, n(Local::Count)])),
         Loop::over(Local::Lane, 0, 4)
             .of_type(ValueType::Scalar(DType::I32))
@@ -93,4 +98,48 @@ fn chunks_are_loaded_worked_on_and_stored() {
   if (u >= P0) return;
 ";
     assert_eq!(lines(&block, 2, &mut BTreeSet::new()), wanted);
+}
+
+#[test]
+fn threads_share_meet_and_exchange() {
+    let shared = Name::of(Part::Shared, 3);
+    let accumulator = Name::of(Part::Accumulator, 3);
+    let other = Expr::call(
+        Function::Shuffle(Shuffle::Xor, DType::F32),
+        [n(accumulator).element(0), n(OnDevice::Distance)],
+    );
+    let operation = Operation {
+        name: Name::of(Part::Fold, 4),
+        operands: (Type::scalar(DType::F64), Type::scalar(DType::F32)),
+        value: n(OnDevice::Left) + OnDevice::Right,
+    };
+    let first = (n(Local::Thread) & 31).equals(0);
+    let place = n(shared).element(n(Local::Thread) >> 5).element(1);
+    let block = Block::from([
+        Stmt::Wait,
+        Stmt::filled(accumulator, Type::scalar(DType::F32), 2, Expr::Integer(0)),
+        Loop::over(OnDevice::Distance, 16, 0)
+            .of_type(ValueType::Scalar(DType::I32))
+            .halving()
+            .each(Stmt::update(n(accumulator).element(0), Infix::Add, other)),
+        Stmt::shared(shared, Type::scalar(DType::F32), Extent::array([4, 2])),
+        Stmt::when(first, Stmt::assign(place, n(accumulator).element(0))),
+        Stmt::Barrier(Meeting::Block),
+        Stmt::Define(Box::new(operation)),
+        Loop::over(Local::Index, 8, 0)
+            .down_by(2)
+            .unrolled_by(4)
+            .each(Stmt::assign(n(accumulator).element(1), 0)),
+    ]);
+    let wanted = "FT_AFTER;
+float a3[2] = {0, 0};
+for (int o = 16; o > 0; o >>= 1) a3[0] += (float)__shfl_xor_sync(~0u, a3[0], o);
+__shared__ float w3[4][2];
+if ((threadIdx.x & 31) == 0) w3[threadIdx.x >> 5][1] = a3[0];
+__syncthreads();
+const auto fold4 = [](double x, float y) { return x + y; };
+#pragma unroll 4
+for (ft_int c = 8; c >= 0; c -= 2) a3[1] = 0;
+";
+    assert_eq!(lines(&block, 0, &mut BTreeSet::new()), wanted);
 }

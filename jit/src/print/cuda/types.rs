@@ -11,6 +11,7 @@ pub(crate) fn value_type(ty: ValueType) -> &'static str {
         ValueType::Divisor => "ft_divisor",
         ValueType::Word => "unsigned",
         ValueType::LongWord => "unsigned long long",
+        ValueType::Words => "uint4",
         ValueType::Byte => "char",
         ValueType::Memory(dtype) => memory_type(dtype),
         ValueType::Scalar(dtype) | ValueType::Vector(dtype, _) => scalar_type(dtype),

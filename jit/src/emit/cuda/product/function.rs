@@ -101,8 +101,8 @@ impl Function {
         let mut writer = writer(node, needed, given, arguments);
         writer.collect_pointers(needed);
         writer.print_indices(needed);
-        let mut values = String::new();
-        writer.row_stage(&mut values, 0, None);
+        let values = writer.row_values(0, None);
+        let values = writer.lines(&values, 2);
         let place = writer.decode_chunk();
         let place = writer.lines(&place, 4);
         let reads = Reads::of(&writer, given.is_some());
@@ -110,9 +110,11 @@ impl Function {
             Some(_) => None,
             None => Some(writer.param(reads.whole.into())),
         };
-        let chunk = writer.chunk(0, &[]);
-        let mut row = String::new();
-        writer.decode_row(&mut row);
+        let l = writer.stages.loops[0].clone();
+        let chunk = writer.chunk(0, &l, &[]);
+        let chunk = writer.lines(&chunk, 4);
+        let row = writer.row_variables();
+        let row = writer.lines(&row, 2);
         let in_place = match given {
             Some(_) => writer.in_place(needed),
             None => Vec::new(),

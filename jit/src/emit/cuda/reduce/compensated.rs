@@ -4,9 +4,11 @@
 use super::super::kernel::Writer;
 use super::super::shape::Form;
 use super::{Reduction, tree};
+use crate::kernel::ir::{
+    Axis, Block, Expr, Function, Infix, Local, Loop, OnDevice, Part, Stmt, Type, Unroll,
+};
 use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
 
 /// Chunks of which a thread's accumulators take in the elements before they are moved to a total, where a thread has more:
 /// an accumulator that is large beside its terms rounds all of them alike.
@@ -35,63 +37,89 @@ impl Writer<'_> {
         long.map(|r| (*r, lanes(r))).collect()
     }
 
-    /// A loop over the chunks `c` from `start` to `hi`, of which every [`RUN`] the accumulators of long sums are moved.
+    /// Declares the total of a long sum.
+    pub(in crate::emit::cuda) fn declare_total(&self, out: &mut Block, r: &Reduction) {
+        for part in [Part::Total, Part::Low] {
+            out.push(Stmt::variable(r.part(part), r.ty(), 0));
+        }
+    }
+
+    /// A loop over the chunks from `start` to the row's end, of which every [`RUN`] the accumulators of long sums are moved.
     pub(in crate::emit::cuda) fn in_runs(
         &self,
         long: &[(Reduction, usize)],
-        (start, step): (&str, usize),
-        (unroll, chunk): (&str, &str),
-    ) -> String {
-        let loops = |from: &str, to: &str| {
-            format!("{unroll}  for (ft_int c = {from}; c < {to}; c += {step}) {{\n{chunk}  }}\n")
+        (start, step): (Expr, usize),
+        (unroll, chunk): (Unroll, Block),
+    ) -> Stmt {
+        let loops = |from: Expr, to: Local, chunk: Block| {
+            let mut all = Loop::over(Local::Index, from, to)
+                .along(Axis::Chunk)
+                .by(step);
+            all.unroll = unroll;
+            all.each(chunk)
         };
         if long.is_empty() {
-            return loops(start, "hi");
+            return loops(start, Local::High, chunk);
         }
-        let (each, moved) = (loops("run", "stop"), Self::moves(long));
-        let run = step * RUN;
-        format!(
-            "  for (ft_int run = {start}; run < hi; run += {run}) {{\n  const ft_int stop = ft_least(run + {run}, hi);\n{each}{moved}  }}\n"
-        )
+        let run = || Expr::from(OnDevice::Run);
+        let length = (step * RUN) as i64;
+        let stop = (run() + length).least(Local::High);
+        let mut each = Block::from([
+            Stmt::constant(Local::Stop, Type::INDEX, stop),
+            loops(run(), Local::Stop, chunk),
+        ]);
+        Self::moves(&mut each, long);
+        let runs = Loop::over(OnDevice::Run, start, Local::High);
+        runs.along(Axis::Chunk).by(step * RUN).each(each)
     }
 
-    /// After some chunks of a loop that counts them in `taken`: moves the accumulators of long sums, if it is time.
+    /// Declares how many chunks were taken since accumulators were moved.
+    pub(in crate::emit::cuda) fn declare_taken(out: &mut Block, long: &[(Reduction, usize)]) {
+        if !long.is_empty() {
+            out.push(Stmt::variable(OnDevice::Taken, Type::INT, 0));
+        }
+    }
+
+    /// After some chunks of a loop that counts them: moves the accumulators of long sums, if it is time.
     pub(in crate::emit::cuda) fn after_chunks(
         &self,
+        out: &mut Block,
         long: &[(Reduction, usize)],
         chunks: usize,
-    ) -> String {
-        match long.is_empty() {
-            true => String::new(),
-            false => format!(
-                "  if ((taken += {chunks}) >= {RUN}) {{\n  taken = 0;\n{}  }}\n",
-                Self::moves(long)
-            ),
+    ) {
+        if long.is_empty() {
+            return;
         }
+        let mut moves = Block::from(Stmt::assign(OnDevice::Taken, 0));
+        Self::moves(&mut moves, long);
+        let due = Expr::from(OnDevice::Taken).at_least(RUN as i64);
+        out.push(Stmt::update(OnDevice::Taken, Infix::Add, chunks as i64));
+        out.push(Stmt::when(due, moves));
     }
 
-    fn moves(long: &[(Reduction, usize)]) -> String {
-        let all = long.iter();
-        all.map(|(r, lanes)| format!("  {}\n", Self::moved(r, *lanes)))
-            .collect()
+    fn moves(out: &mut Block, long: &[(Reduction, usize)]) {
+        for (r, lanes) in long {
+            Self::moved(out, r, *lanes);
+        }
     }
 
     /// Leaves the total of a long sum in its first accumulator.
-    pub(in crate::emit::cuda) fn settle(&self, out: &mut String, r: &Reduction, lanes: usize) {
+    pub(in crate::emit::cuda) fn settle(&self, out: &mut Block, r: &Reduction, lanes: usize) {
         if self.is_long(r) {
-            let (id, moved) = (r.id, Self::moved(r, lanes));
-            let _ = writeln!(
-                out,
-                "  {moved}\n  a{id}[0] = ft_both_parts(sum{id}, low{id}); sum{id} = low{id} = 0;"
-            );
+            Self::moved(out, r, lanes);
+            let parts = [Part::Total, Part::Low].map(|part| Expr::from(r.part(part)));
+            let both = Expr::call(Function::BothParts, parts.clone());
+            out.push(Stmt::assign(r.lane(0), both));
+            out.extend(parts.map(|part| Stmt::assign(part, 0)));
         }
     }
 
     /// Adds the lanes of a long sum's accumulators to its total, and begins them anew.
-    fn moved(r: &Reduction, lanes: usize) -> String {
-        let id = r.id;
-        let lanes_of = tree(&format!("a{id}"), 0, lanes);
-        let anew: String = (0..lanes).map(|l| format!("a{id}[{l}] = ")).collect();
-        format!("ft_two_sum(sum{id}, low{id}, {lanes_of}); {anew}0;")
+    fn moved(out: &mut Block, r: &Reduction, lanes: usize) {
+        let lanes_of = tree(r.part(Part::Accumulator), 0, lanes);
+        let total = [Part::Total, Part::Low].map(|part| Expr::from(r.part(part)));
+        let added = total.into_iter().chain([lanes_of]);
+        out.push(Stmt::Call(Expr::call(Function::TwoSum, added)));
+        out.extend((0..lanes).map(|l| Stmt::assign(r.lane(l as i64), 0)));
     }
 }

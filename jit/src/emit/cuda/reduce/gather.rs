@@ -4,16 +4,22 @@
 use super::super::kernel::Writer;
 use super::super::shape::Form;
 use super::Reduction;
+use crate::kernel::ir::{
+    Axis, Block, Expr, Extent, Function, Local, Loop, Meeting, Name, OnDevice, Part, Shuffle, Stmt,
+    Type, ValueType,
+};
 use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
-use std::fmt::Write as _;
+
+/// Lanes of a warp.
+const WARP: i64 = 32;
 
 impl Writer<'_> {
-    /// Combines the accumulators of a row's threads: `a{id}` (and `q{id}`) are then the row's in every one of them. The
-    /// reductions of a loop share a barrier.
+    /// Combines the accumulators of a row's threads: they are then the row's in every one of them. The reductions of a loop
+    /// share a barrier.
     pub(in crate::emit::cuda) fn gather(
-        &mut self,
-        out: &mut String,
+        &self,
+        out: &mut Block,
         reductions: &[Reduction],
         lanes: usize,
         form: &Form,
@@ -21,70 +27,79 @@ impl Writer<'_> {
         for r in reductions {
             self.fold_lanes(out, r, lanes);
         }
+        if reductions.is_empty() {
+            return;
+        }
         match *form {
             Form::Inner { threads } => {
                 for r in reductions {
                     self.over_warp(out, r);
                 }
-                if threads > 32 && !reductions.is_empty() {
-                    let warps = threads / 32;
-                    for r in reductions {
-                        let one = "if ((threadIdx.x & 31) == 0) ";
-                        self.share(out, r, (one, "[threadIdx.x >> 5]"), &format!("[{warps}]"));
-                    }
-                    out.push_str("  __syncthreads();\n");
-                    for r in reductions {
-                        self.over_warps(out, r, warps);
-                    }
+                if threads > 32 {
+                    self.over_block(out, reductions, threads as usize / 32);
                 }
             }
             Form::Outer { width, groups } => {
+                let at = [OnDevice::Group, OnDevice::Across].map(Expr::from);
                 for r in reductions {
-                    self.share(out, r, ("", "[ty][tx]"), &format!("[{groups}][{width}]"));
+                    let sizes = Extent::array([groups as usize, width as usize]);
+                    self.share(out, r, None, (&at, sizes));
                 }
-                if !reductions.is_empty() {
-                    out.push_str("  __syncthreads();\n");
-                }
+                out.push(Stmt::Barrier(Meeting::Block));
                 for r in reductions {
-                    self.over_groups(out, r, groups);
+                    self.over_groups(out, r, i64::from(groups));
                 }
             }
             Form::Pointwise | Form::Tiled => {}
         }
     }
 
+    /// Over the warps of a block, the first lane of each giving its warp's result.
+    fn over_block(&self, out: &mut Block, reductions: &[Reduction], warps: usize) {
+        let at = [Expr::from(Local::Thread) >> 5];
+        for r in reductions {
+            let first = (Expr::from(Local::Thread) & (WARP - 1)).equals(0);
+            self.share(out, r, Some(first), (&at, Extent::array(warps)));
+        }
+        out.push(Stmt::Barrier(Meeting::Block));
+        for r in reductions {
+            self.over_warps(out, r, warps as i64);
+        }
+    }
+
     /// Puts a thread's result into shared memory of this reduction alone, so that one barrier is enough.
-    fn share(&self, out: &mut String, r: &Reduction, (when, at): (&str, &str), size: &str) {
-        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
-        let _ = writeln!(
-            out,
-            "  __shared__ {ty} w{id}{size};\n  {when}w{id}{at} = {name};"
-        );
+    fn share(
+        &self,
+        out: &mut Block,
+        r: &Reduction,
+        when: Option<Expr>,
+        (at, extent): (&[Expr], Extent),
+    ) {
+        let mut one = |part: Part, ty: Type, value: Expr| {
+            let name = r.part(part);
+            out.push(Stmt::shared(name, ty, extent));
+            let place = at.iter().cloned().fold(Expr::from(name), Expr::element);
+            let store = Stmt::assign(place, value);
+            out.push(match &when {
+                Some(when) => Stmt::when(when.clone(), store),
+                None => store,
+            });
+        };
+        one(Part::Shared, r.ty(), r.accumulator());
         if r.has_position() {
-            let _ = writeln!(
-                out,
-                "  __shared__ long long y{id}{size};\n  {when}y{id}{at} = q{id};"
-            );
+            one(Part::SharedPlaces, Type::LONG, r.place());
         }
     }
 
-    pub(super) fn name(r: &Reduction) -> String {
-        match r.has_position() {
-            true => format!("a{}", r.id),
-            false => format!("a{}[0]", r.id),
-        }
-    }
-
-    /// Takes another value `{other}` (and place `{place}`) into the accumulator.
-    pub(super) fn merge(&mut self, r: &Reduction, other: &str, place: &str) -> String {
-        let name = Self::name(r);
+    /// Takes another value, and its position, into the accumulator.
+    pub(super) fn merge(&self, r: &Reduction, other: Expr, place: Expr) -> Stmt {
+        let best = r.accumulator();
         if r.has_position() {
-            let q = format!("q{}", r.id);
-            let better = r.better(other, place, &name, &q);
-            return format!("if ({better}) {{ {name} = {other}; {q} = {place}; }}");
+            let better = r.better(&other, &place, &best, &r.place());
+            let takes = [Stmt::assign(best, other), Stmt::assign(r.place(), place)];
+            return Stmt::when(better, takes);
         }
-        let sum = self.combine(r, &name, other);
-        format!("{name} = {sum};")
+        Stmt::assign(best.clone(), self.combine(r, best, other))
     }
 
     /// Whether both of two lanes that combine each other's values get the same bits.
@@ -97,73 +112,93 @@ impl Writer<'_> {
     }
 
     /// By halves over neighbours of `lanes` lanes, into all of them.
-    fn over_lanes(&mut self, out: &mut String, r: &Reduction, lanes: u32) {
-        let (name, ty) = (Self::name(r), r.ty());
-        let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
-        let merge = self.merge(r, "x", "i");
-        let _ = writeln!(
-            out,
-            "  for (int o = {}; o > 0; o >>= 1) {{\n    const {ty} x = ({ty})__shfl_xor_sync(~0u, {wide}{name}, o);\n    \
-             {merge}\n  }}",
-            lanes / 2
-        );
+    fn over_lanes(&self, out: &mut Block, r: &Reduction, lanes: i64) {
+        let other = exchanged(Shuffle::Xor, r, OnDevice::Distance.into());
+        let each = [
+            Stmt::constant(Local::Element, r.ty(), other),
+            self.merge(r, Local::Element.into(), Local::Position.into()),
+        ];
+        out.push(by_halves(lanes / 2).each(each));
     }
 
     /// By halves over a warp, then the first lane's to all.
-    fn over_warp(&mut self, out: &mut String, r: &Reduction) {
+    fn over_warp(&self, out: &mut Block, r: &Reduction) {
         if self.symmetric(r) {
-            return self.over_lanes(out, r, 32);
+            return self.over_lanes(out, r, WARP);
         }
-        let (name, pad) = (Self::name(r), "  ");
-        let (ty, q) = (r.ty(), format!("q{}", r.id));
-        let wide = if r.dtype.size() < 4 { "(int)" } else { "" };
-        let down = |x: &str, ty: &str| format!("({ty})__shfl_down_sync(~0u, {x}, o)");
-        let _ = writeln!(out, "{pad}for (int o = 16; o > 0; o >>= 1) {{");
-        let _ = writeln!(
-            out,
-            "{pad}  const {ty} x = {};",
-            down(&format!("{wide}{name}"), ty)
-        );
+        let place = |which, lane: Expr| {
+            let function = Function::Shuffle(which, DType::I64);
+            Expr::call(function, [r.place(), lane])
+        };
+        let distance = || Expr::from(OnDevice::Distance);
+        let other = exchanged(Shuffle::Down, r, distance());
+        let mut each = Block::from(Stmt::constant(Local::Element, r.ty(), other));
         if r.has_position() {
-            let _ = writeln!(out, "{pad}  const long long i = {};", down(&q, "long long"));
+            let other = place(Shuffle::Down, distance());
+            each.push(Stmt::constant(Local::Position, Type::LONG, other));
         }
-        let merge = self.merge(r, "x", "i");
-        let _ = writeln!(out, "{pad}  {merge}\n{pad}}}");
-        let _ = writeln!(
-            out,
-            "{pad}{name} = ({ty})__shfl_sync(~0u, {wide}{name}, 0);"
-        );
+        each.push(self.merge(r, Local::Element.into(), Local::Position.into()));
+        out.push(by_halves(WARP / 2).each(each));
+        let first = exchanged(Shuffle::From, r, Expr::Integer(0));
+        out.push(Stmt::assign(r.accumulator(), first));
         if r.has_position() {
-            let _ = writeln!(out, "{pad}{q} = __shfl_sync(~0u, {q}, 0);");
+            let first = place(Shuffle::From, Expr::Integer(0));
+            out.push(Stmt::assign(r.place(), first));
         }
     }
 
     /// Over the warps of a block, whose results are shared: every warp combines them all.
-    fn over_warps(&mut self, out: &mut String, r: &Reduction, warps: u32) {
-        let (id, name, identity) = (r.id, Self::name(r), r.identity());
-        if self.symmetric(r) && warps.is_power_of_two() {
-            let _ = writeln!(out, "  {name} = w{id}[threadIdx.x & {}];", warps - 1);
+    fn over_warps(&self, out: &mut Block, r: &Reduction, warps: i64) {
+        let shared = |part: Part, at: Expr| Expr::from(r.part(part)).element(at);
+        if self.symmetric(r) && (warps as u64).is_power_of_two() {
+            let at = Expr::from(Local::Thread) & (warps - 1);
+            out.push(Stmt::assign(r.accumulator(), shared(Part::Shared, at)));
             return self.over_lanes(out, r, warps);
         }
-        let at = "threadIdx.x & 31";
-        let _ = writeln!(
-            out,
-            "  {name} = ({at}) < {warps} ? w{id}[{at}] : {identity};"
-        );
+        let at = || Expr::from(Local::Thread) & (WARP - 1);
+        let of = |part: Part, none: Expr| at().less(warps).choose(shared(part, at()), none);
+        out.push(Stmt::assign(
+            r.accumulator(),
+            of(Part::Shared, r.identity()),
+        ));
         if r.has_position() {
-            let _ = writeln!(out, "  q{id} = ({at}) < {warps} ? y{id}[{at}] : -1;");
+            let places = of(Part::SharedPlaces, Expr::Integer(-1));
+            out.push(Stmt::assign(r.place(), places));
         }
         self.over_warp(out, r);
     }
 
     /// Over the groups of a block that share its rows, a thread each, in order.
-    fn over_groups(&mut self, out: &mut String, r: &Reduction, groups: u32) {
-        let (id, name) = (r.id, Self::name(r));
-        let _ = writeln!(out, "  {name} = w{id}[0][tx];");
+    fn over_groups(&self, out: &mut Block, r: &Reduction, groups: i64) {
+        let of = |part: Part, group: Expr| {
+            let shared = Expr::from(r.part(part));
+            shared.element(group).element(OnDevice::Across)
+        };
+        let first = || Expr::Integer(0);
+        out.push(Stmt::assign(r.accumulator(), of(Part::Shared, first())));
         if r.has_position() {
-            let _ = writeln!(out, "  q{id} = y{id}[0][tx];");
+            out.push(Stmt::assign(r.place(), of(Part::SharedPlaces, first())));
         }
-        let merge = self.merge(r, &format!("w{id}[k][tx]"), &format!("y{id}[k][tx]"));
-        let _ = writeln!(out, "  for (int k = 1; k < {groups}; k++) {{ {merge} }}");
+        let k = || Expr::from(Local::Other);
+        let merge = self.merge(r, of(Part::Shared, k()), of(Part::SharedPlaces, k()));
+        let all = Loop::over(Local::Other, 1, groups).of_type(ValueType::Scalar(DType::I32));
+        out.push(all.along(Axis::Accumulator).each(merge));
     }
+}
+
+/// What another lane has accumulated. Lanes exchange words of 32 bits or more.
+fn exchanged(which: Shuffle, r: &Reduction, lane: Expr) -> Expr {
+    let value = match r.dtype.size() < 4 {
+        true => r.accumulator().cast(Type::INT),
+        false => r.accumulator(),
+    };
+    Expr::call(Function::Shuffle(which, r.dtype), [value, lane])
+}
+
+/// A loop over distances between lanes, from this one to 1.
+fn by_halves(from: i64) -> Loop {
+    Loop::over(Name::from(OnDevice::Distance), from, 0)
+        .of_type(ValueType::Scalar(DType::I32))
+        .along(Axis::Distance)
+        .halving()
 }

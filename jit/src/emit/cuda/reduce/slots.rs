@@ -3,7 +3,8 @@
 use super::super::kernel::Writer;
 use super::Reduction;
 use crate::body::Value;
-use std::fmt::Write as _;
+use crate::kernel::ir::{Block, Expr, Local, OnDevice, Stmt, Type, ValueType};
+use ferrotrace_runtime::DType;
 
 /// Bytes of a partial result of a split reduction: the value, then its position.
 pub(in crate::emit::cuda) const SLOT: usize = 16;
@@ -17,42 +18,53 @@ impl Writer<'_> {
         }
     }
 
-    /// The address of a partial result: `unit` counts the pieces of all rows.
-    pub(in crate::emit::cuda) fn slot(&self, unit: &str, r: &Reduction) -> String {
+    /// The place of a partial result: `unit` counts the pieces of all rows.
+    fn slot(&self, unit: Expr, r: &Reduction) -> Expr {
         let all = self.put_in_slots();
         let at = all.iter().position(|&id| id == r.id).unwrap_or_default();
-        format!(
-            "a.scratch + ((long long)({unit}) * {} + {at}) * {SLOT}",
-            all.len()
-        )
+        let number = unit.cast(Type::LONG) * all.len() as i64 + at as i64;
+        Expr::from(Local::Scratch) + number * SLOT as i64
+    }
+
+    /// The number of this row's piece among those of all rows.
+    fn unit(piece: Local) -> Expr {
+        Expr::from(Local::RowNumber) * OnDevice::Pieces + piece
+    }
+
+    /// A value that a slot of the piece with number [`Local::Index`] of a row holds.
+    pub(in crate::emit::cuda) fn in_slot(&self, r: &Reduction) -> Expr {
+        let slot = self.slot(Self::unit(Local::Index), r);
+        slot.cast(Type::read(ValueType::Scalar(r.dtype)))
+            .dereference()
     }
 
     /// Writes the partial result of a piece.
-    pub(in crate::emit::cuda) fn put(&self, out: &mut String, r: &Reduction, writes: &str) {
-        let (id, ty, name) = (r.id, r.ty(), Self::name(r));
-        let slot = self.slot("row * pieces + piece", r);
-        let place = match r.has_position() {
-            true => format!(" ((long long *)s)[1] = q{id};"),
-            false => String::new(),
-        };
-        let _ = writeln!(
-            out,
-            "  if ({writes}) {{ char *s = {slot}; *({ty} *)s = {name};{place} }}"
-        );
+    pub(in crate::emit::cuda) fn put(&self, out: &mut Block, r: &Reduction, writes: Expr) {
+        let slot = self.slot(Self::unit(Local::Piece), r);
+        let at = |dtype| Expr::from(OnDevice::Slot).cast(Type::write(ValueType::Scalar(dtype)));
+        let mut block = Block::from([
+            Stmt::constant(OnDevice::Slot, Type::write(ValueType::Byte), slot),
+            Stmt::assign(at(r.dtype).dereference(), r.accumulator()),
+        ]);
+        if r.has_position() {
+            block.push(Stmt::assign(at(DType::I64).element(1), r.place()));
+        }
+        out.push(Stmt::when(writes, block));
     }
 
-    /// Takes partial result `c` into the accumulator.
-    pub(in crate::emit::cuda) fn take(&mut self, out: &mut String, r: &Reduction) {
-        let slot = self.slot("row * pieces + c", r);
-        let merge = self.merge(r, "x", "i");
-        let ty = r.ty();
-        let place = match r.has_position() {
-            true => "const long long i = ((const long long *)s)[1]; ",
-            false => "",
-        };
-        let _ = writeln!(
-            out,
-            "    {{ const char *s = {slot}; const {ty} x = *(const {ty} *)s; {place}{merge} }}"
-        );
+    /// Takes the partial result of the piece with number [`Local::Index`] into the accumulator.
+    pub(in crate::emit::cuda) fn take(&self, out: &mut Block, r: &Reduction) {
+        let slot = self.slot(Self::unit(Local::Index), r);
+        let at = |dtype| Expr::from(OnDevice::Slot).cast(Type::read(ValueType::Scalar(dtype)));
+        let mut block = Block::from([
+            Stmt::constant(OnDevice::Slot, Type::read(ValueType::Byte), slot),
+            Stmt::constant(Local::Element, r.ty(), at(r.dtype).dereference()),
+        ]);
+        if r.has_position() {
+            let place = at(DType::I64).element(1);
+            block.push(Stmt::constant(Local::Position, Type::LONG, place));
+        }
+        block.push(self.merge(r, Local::Element.into(), Local::Position.into()));
+        out.push(Stmt::Scope(block));
     }
 }

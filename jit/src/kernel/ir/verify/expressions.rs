@@ -8,20 +8,11 @@ use super::{Checker, Rule, Typed, fault};
 impl Checker<'_> {
     pub(super) fn expr(&mut self, e: &Expr) -> Typed {
         match e {
-            Expr::Name(name) => Ok(self
-                .name(*name)?
-                .map(|known| match (known.array, known.ty) {
-                    (true, Type::Value(to)) => Type::Pointer(PointerType {
-                        to,
-                        space: Space::Private,
-                        access: Access::Write,
-                        unaligned: false,
-                    }),
-                    (_, ty) => ty,
-                })),
+            Expr::Name(name) => Ok(self.name(*name)?.map(|known| known.ty)),
             Expr::Integer(_) => Ok(Some(Type::INDEX)),
             Expr::Float(dtype, _) => Ok(Some(Type::scalar(*dtype))),
             Expr::Zeros | Expr::Text(_) => Ok(None),
+            Expr::Each(a) => self.expr(a),
             Expr::Position => fault(Rule::Position, e),
             Expr::Prefix(op, a) => self.prefix(*op, a, e),
             Expr::Infix(op, both) => self.infix(*op, both, e),
@@ -31,9 +22,16 @@ impl Checker<'_> {
             }
             Expr::Call(call) => {
                 let mut lanes = None;
-                for argument in &call.arguments {
+                for (at, argument) in call.arguments.iter().enumerate() {
                     let ty = self.expr(argument)?;
                     lanes = lanes.or(ty.and_then(|ty| ty.lanes()));
+                    let operation = call.function.operations().contains(&at);
+                    if ty.is_some_and(|ty| (ty == Type::Void) != operation) {
+                        return fault(Rule::Operation, e);
+                    }
+                    if (call.function, at) == (Function::AtomicAdd, 0) && !ty.is_none_or(adds) {
+                        return fault(Rule::Atomic, e);
+                    }
                 }
                 let arity = call.function.arity();
                 let differs = arity.is_some_and(|n| n != call.arguments.len());
@@ -50,7 +48,7 @@ impl Checker<'_> {
                     return fault(Rule::Element, e);
                 }
                 match self.expr(&both.0)? {
-                    Some(Type::Pointer(p)) => Ok(Some(Type::Value(p.to))),
+                    Some(Type::Pointer(p)) => Ok(Some(inside(p))),
                     Some(Type::Value(ValueType::Vector(dtype, _))) => Ok(Some(Type::scalar(dtype))),
                     None => Ok(None),
                     Some(_) => fault(Rule::Element, e),
@@ -66,7 +64,7 @@ impl Checker<'_> {
         };
         match (op, ty) {
             (Prefix::Address, Type::Value(to)) => Ok(Some(Type::write(to))),
-            (Prefix::Dereference, Type::Pointer(p)) => Ok(Some(Type::Value(p.to))),
+            (Prefix::Dereference, Type::Pointer(p)) => Ok(Some(inside(p))),
             (Prefix::Address | Prefix::Dereference, _) => fault(Rule::Element, e),
             (Prefix::Not, _) if !ty.is_integer() => fault(Rule::Condition, e),
             (Prefix::Not, _) => Ok(Some(Type::INT)),
@@ -107,6 +105,27 @@ impl Checker<'_> {
     }
 }
 
+/// What lies at a place: an element, or an array of such.
+fn inside(place: PointerType) -> Type {
+    match place.nested {
+        0 => Type::Value(place.to),
+        nested => Type::Pointer(PointerType {
+            nested: nested - 1,
+            ..place
+        }),
+    }
+}
+
+/// Whether an atomic addition may be to such a place.
+fn adds(place: Type) -> bool {
+    match place {
+        Type::Pointer(p) => {
+            Type::Value(p.to).is_integer() && p.access == Access::Write && p.space != Space::Private
+        }
+        _ => false,
+    }
+}
+
 /// The type of two operands together.
 fn together(a: Option<Type>, b: Option<Type>, e: &Expr) -> Typed {
     let (Some(of_a), Some(of_b)) = (a, b) else {
@@ -129,8 +148,10 @@ pub(super) fn agree(given: Type, asked: Type) -> bool {
             n == m && ValueType::representation(a) == ValueType::representation(b)
         }
         (Type::Pointer(a), Type::Pointer(b)) => {
-            a.to == b.to && (a.access == b.access || b.access == Access::Read)
+            a.to == b.to
+                && a.nested == b.nested
+                && (a.access == b.access || b.access == Access::Read)
         }
-        _ => given.is_scalar() && asked.is_scalar(),
+        _ => given == asked || given.is_scalar() && asked.is_scalar(),
     }
 }

@@ -2,70 +2,22 @@
 //!
 //! Text that is not taken apart yet may declare anything: after it, and inside of it, nothing is known of names.
 
+mod device;
 mod expressions;
+mod rule;
+mod uniform;
 
 use super::block::Block;
 use super::expr::{Expr, Infix, Prefix};
 use super::kernel::{Kernel, Role};
-use super::name::{Local, Name};
-use super::stmt::{Extent, Loop, Stmt, Variable};
+use super::loops::{Loop, Step};
+use super::name::{Local, Name, OnDevice};
+use super::stmt::{Extent, Operation, Stmt, Variable};
 use super::types::{Access, PointerType, Space, Type, ValueType};
 use expressions::agree;
+use rule::fault;
+pub use rule::{Fault, Rule};
 use rustc_hash::FxHashMap;
-use std::fmt;
-
-/// A rule of the kernel IR.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    /// A name is declared before it is used, in a block around its use.
-    Declared,
-    /// A block declares a name once.
-    Once,
-    /// Arguments are among those that the kernel has.
-    Argument,
-    /// What never changes after its declaration is not assigned; what is, has a place.
-    Assignable,
-    /// Memory that is read alone is not written.
-    Writable,
-    /// The sides of an assignment or declaration, and the operands of an operator, are of types that agree.
-    Agree,
-    /// A condition is an integer without lanes.
-    Condition,
-    /// An element is one of an array, of memory, or of a vector, and its index an integer.
-    Element,
-    /// A function is called with as many arguments as it takes, and vectors of its lanes.
-    Call,
-    /// The position along the vector axis is put in its place before a kernel is whole.
-    Position,
-    /// A loop's variable is an integer, and its step positive.
-    Loop,
-    /// An array has elements, and a first value none of its own.
-    Array,
-    /// A divisor divides an integer, and does nothing else.
-    Divisor,
-    /// There is one function that does the work and at most one that finishes; a function of the kernel's own is
-    /// before those that call it, and gives what it says.
-    Functions,
-}
-
-/// A broken rule, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The rule.
-    pub rule: Rule,
-    /// The statement or name that breaks it, in the IR's text form.
-    pub place: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the kernel breaks rule {:?} at {}",
-            self.rule, self.place
-        )
-    }
-}
 
 /// Checks a kernel.
 ///
@@ -87,16 +39,14 @@ pub fn verify(kernel: &Kernel) -> Result<(), Fault> {
         };
         checker.begin(&function.role);
         checker.block(&function.block)?;
+        if kernel.lanes == 0 {
+            device::verify(kernel, function)?;
+        }
         if let Role::Own(number, ..) = function.role {
             known.push(number);
         }
     }
     Ok(())
-}
-
-fn fault<T>(rule: Rule, place: &dyn fmt::Display) -> Result<T, Fault> {
-    let place = place.to_string().trim_end().to_owned();
-    Err(Fault { rule, place })
 }
 
 /// What is known of a name.
@@ -105,6 +55,17 @@ struct Known {
     ty: Type,
     constant: bool,
     array: bool,
+}
+
+impl Known {
+    /// A variable of one value.
+    fn of(ty: Type) -> Known {
+        Known {
+            ty,
+            constant: false,
+            array: false,
+        }
+    }
 }
 
 /// The names of a block.
@@ -132,6 +93,7 @@ impl Checker<'_> {
             space: Space::Private,
             access: Access::Write,
             unaligned: false,
+            nested: 0,
         });
         let of = |local: Local, ty| (Name::Local(local), ty);
         let shared = [
@@ -142,9 +104,10 @@ impl Checker<'_> {
         let units = [of(Local::Begin, Type::INDEX), of(Local::End, Type::INDEX)];
         let given: Vec<(Name, Type)> = match role {
             // Threads of a device know themselves by their numbers.
-            Role::Work if self.kernel.lanes == 0 => vec![
-                of(Local::Thread, Type::INDEX),
-                of(Local::Block, Type::INDEX),
+            Role::Work | Role::Finish if self.kernel.lanes == 0 => vec![
+                of(Local::Thread, Type::Value(ValueType::Word)),
+                of(Local::Block, Type::Value(ValueType::Word)),
+                of(Local::Scratch, Type::write(ValueType::Byte)),
             ],
             Role::Work => [&shared[..], &units[..]].concat(),
             Role::Finish => shared.to_vec(),
@@ -156,12 +119,7 @@ impl Checker<'_> {
             }
         };
         for (name, ty) in given {
-            let known = Known {
-                ty,
-                constant: false,
-                array: false,
-            };
-            self.scopes[0].0.insert(name, known);
+            self.scopes[0].0.insert(name, Known::of(ty));
         }
     }
 
@@ -172,15 +130,9 @@ impl Checker<'_> {
     /// A block with names of its own, before which `first` is declared.
     fn scope(&mut self, block: &Block, first: Option<(Name, Type)>) -> Result<(), Fault> {
         let mut names = Scope::default();
-        names.0.extend(first.map(|(name, ty)| {
-            let (constant, array) = (false, false);
-            let known = Known {
-                ty,
-                constant,
-                array,
-            };
-            (name, known)
-        }));
+        names
+            .0
+            .extend(first.map(|(name, ty)| (name, Known::of(ty))));
         self.scopes.push(names);
         let result = self.block(block);
         self.scopes.pop();
@@ -217,7 +169,8 @@ impl Checker<'_> {
             Stmt::Leave if self.gives.is_some() => {
                 fault(Rule::Functions, &Block::from(stmt.clone()))
             }
-            Stmt::Leave => Ok(()),
+            Stmt::Leave | Stmt::Barrier(_) | Stmt::Wait => Ok(()),
+            Stmt::Define(operation) => self.define(operation, stmt),
             Stmt::Verbatim(_) => {
                 self.opaque = true;
                 Ok(())
@@ -230,26 +183,58 @@ impl Checker<'_> {
         let array = match variable.extent {
             Extent::One => false,
             Extent::Array(n) | Extent::Aligned(n) => {
-                if n == 0 || variable.value.as_ref().is_some_and(|v| *v != Expr::Zeros) {
+                let each = |v: &Expr| matches!(v, Expr::Zeros | Expr::Each(_));
+                if n.iter().any(|n| n == 0) || variable.value.as_ref().is_some_and(|v| !each(v)) {
                     return fault(Rule::Array, &here());
                 }
                 true
             }
         };
+        let shared = variable.space == Space::Shared;
+        if shared && (variable.value.is_some() || self.kernel.lanes > 0) {
+            return fault(Rule::Shared, &here());
+        }
         if let Some(value) = &variable.value {
             let given = self.expr(value)?;
             if given.is_some_and(|ty| !agree(ty, variable.ty)) {
                 return fault(Rule::Agree, &here());
             }
         }
+        let ty = match (variable.extent, variable.ty) {
+            (Extent::Array(sizes) | Extent::Aligned(sizes), Type::Value(to)) => {
+                Type::Pointer(PointerType::array(to, variable.space, sizes.dimensions()))
+            }
+            (_, ty) => ty,
+        };
         let known = Known {
-            ty: variable.ty,
+            ty,
             constant: variable.constant,
             array,
         };
         let names = self.scopes.last_mut().map(|scope| &mut scope.0);
         match names.and_then(|names| names.insert(variable.name, known)) {
             Some(_) => fault(Rule::Once, &here()),
+            None => Ok(()),
+        }
+    }
+
+    /// Declares an operation, which no value is of the type of.
+    fn define(&mut self, operation: &Operation, stmt: &Stmt) -> Result<(), Fault> {
+        let mut operands = Scope::default();
+        let (left, right) = operation.operands;
+        for (local, ty) in [(OnDevice::Left, left), (OnDevice::Right, right)] {
+            operands.0.insert(Name::OnDevice(local), Known::of(ty));
+        }
+        self.scopes.push(operands);
+        let value = self.expr(&operation.value);
+        self.scopes.pop();
+        if value?.is_some_and(|ty| !agree(ty, left)) {
+            return fault(Rule::Operation, &Block::from(stmt.clone()));
+        }
+        let names = self.scopes.last_mut().map(|scope| &mut scope.0);
+        let known = Known::of(Type::Void);
+        match names.and_then(|names| names.insert(operation.name, known)) {
+            Some(_) => fault(Rule::Once, &Block::from(stmt.clone())),
             None => Ok(()),
         }
     }
@@ -311,7 +296,11 @@ impl Checker<'_> {
 
     fn range(&mut self, l: &Loop) -> Result<(), Fault> {
         let ty = Type::Value(l.ty);
-        if !ty.is_integer() || l.step <= 0 {
+        let goes_on = match l.step {
+            Step::Up(step) | Step::Down(step) => step > 0,
+            Step::Halves => matches!(l.to, Expr::Integer(0..)),
+        };
+        if !ty.is_integer() || !goes_on {
             return fault(Rule::Loop, &l.variable);
         }
         if l.from.is_none() {
@@ -348,5 +337,7 @@ impl Checker<'_> {
     }
 }
 
+#[cfg(test)]
+mod device_tests;
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! A broken kernel for each rule, which it rejects, and a kernel that breaks none.
 
-use super::super::kernel::{Arguments, Body};
+use super::super::kernel::{Arguments, Body, Launch};
+use super::super::loops::Axis;
 use super::super::name::Part;
-use super::super::stmt::Axis;
 use super::*;
 use crate::kernel::ir::Function;
 use ferrotrace_runtime::DType;
@@ -23,6 +23,7 @@ fn kernel(work: impl Into<Block>) -> Kernel {
         },
         lanes: 8,
         functions: vec![function(Role::Work, work)],
+        launch: Launch::default(),
     }
 }
 
@@ -117,7 +118,7 @@ fn constants_and_arrays_are_not_assigned() {
     let constant = Stmt::constant(Local::Row, Type::INDEX, 1);
     rejects(Rule::Assignable, [constant, Stmt::assign(Local::Row, 2)]);
     rejects(Rule::Assignable, Stmt::assign(Name::Param(0), 2));
-    let array = Stmt::array(Local::Elements, Type::LONG, Extent::Array(8));
+    let array = Stmt::array(Local::Elements, Type::LONG, Extent::Array(8.into()));
     rejects(Rule::Assignable, [array, Stmt::assign(Local::Elements, 2)]);
     rejects(Rule::Assignable, Stmt::assign(name(Name::Param(0)) + 1, 2));
 }
@@ -214,6 +215,23 @@ fn no_position_is_left_open() {
 }
 
 #[test]
+fn loops_by_halves_end() {
+    let halves = |to: i64| {
+        let halves = Loop::over(OnDevice::Distance, 16, to).halving();
+        halves.each(Block::new())
+    };
+    assert_eq!(verify(&kernel(halves(0))), Ok(()));
+    rejects(Rule::Loop, halves(-1));
+    let down = |step| {
+        Loop::over(Local::Column, 8, 0)
+            .down_by(step)
+            .each(Block::new())
+    };
+    assert_eq!(verify(&kernel(down(2))), Ok(()));
+    rejects(Rule::Loop, down(0));
+}
+
+#[test]
 fn loops_go_up_over_integers() {
     let empty = Loop::over(Local::Column, 0, 8).by(0).each(Block::new());
     rejects(Rule::Loop, empty);
@@ -227,14 +245,12 @@ fn loops_go_up_over_integers() {
 
 #[test]
 fn arrays_have_elements_and_no_single_value() {
-    let empty = Stmt::array(Local::Elements, Type::LONG, Extent::Array(0));
+    let empty = Stmt::array(Local::Elements, Type::LONG, Extent::Array(0.into()));
     rejects(Rule::Array, empty);
     let variable = Variable {
-        name: Local::Elements.into(),
-        ty: Type::LONG,
-        constant: false,
-        extent: Extent::Array(8),
+        extent: Extent::Array(8.into()),
         value: Some(Expr::Integer(1)),
+        ..Variable::new(Local::Elements.into(), Type::LONG)
     };
     rejects(Rule::Array, Stmt::Declare(Box::new(variable)));
 }
@@ -307,15 +323,4 @@ fn a_function_that_gives_something_is_not_left() {
         ..kernel(Block::new())
     };
     assert_eq!(verify(&kernel).map_err(|f| f.rule), Err(Rule::Functions));
-}
-
-#[test]
-fn threads_of_a_device_alone_have_numbers() {
-    let work = Stmt::constant(Local::Sum, Type::INDEX, name(Local::Thread) + Local::Block);
-    rejects(Rule::Declared, work.clone());
-    let device = Kernel {
-        lanes: 0,
-        ..kernel(work)
-    };
-    assert_eq!(verify(&device), Ok(()));
 }
