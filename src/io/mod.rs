@@ -21,6 +21,9 @@
 //! # Ok::<(), Error>(())
 //! ```
 //!
+//! [`state_dict`] gives the tensors of a [struct](crate::TensorStruct) by their names, and [`load_state_dict`] puts loaded
+//! ones in their place.
+//!
 //! **Saving is atomic.** A file is written beside its place under a temporary name, flushed to the disk and renamed. A
 //! save that fails, or is killed, leaves the file that was there as it was. A tensor that carries an error makes no
 //! file: saving it is that error.
@@ -35,6 +38,7 @@ mod json;
 mod npy;
 mod pytorch;
 mod safetensors;
+mod state;
 mod tensor_map;
 
 pub use checkpoint::{Checkpoint, Value};
@@ -42,6 +46,7 @@ pub use npy::archive::{load_npz, save_npz, save_npz_compressed};
 pub use npy::{load_npy, save_npy};
 pub use pytorch::{PtTree, load_pt, load_pt_tree};
 pub use safetensors::{SafeTensors, load_safetensors, save_safetensors, save_safetensors_with};
+pub use state::{Differences, load_state_dict, load_state_dict_partly, state_dict};
 pub use tensor_map::TensorMap;
 
 // Mapped bytes are used as they are, and the formats' integers and floats are little-endian.

@@ -13,3 +13,4 @@ mod npy;
 mod pytorch;
 mod safetensors;
 mod saving;
+mod states;
