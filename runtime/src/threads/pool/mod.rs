@@ -185,7 +185,7 @@ impl Pool {
         if callers > 1 && THREADS.get() == 0 {
             threads = threads.min(Config::get().threads / callers);
             if threads <= 1 {
-                return f(0, chunks, 0);
+                return Inside::alone(0, chunks, f);
             }
         }
         let all_asleep = self.sleepers.0.load(Relaxed) == self.workers.load(Relaxed);
@@ -198,7 +198,7 @@ impl Pool {
         let left = chunks - done;
         let threads = threads.min(left);
         if left > 0 && (threads == 1 || !self.run_shared(done, left, threads, f)) {
-            f(done, chunks, 0);
+            Inside::alone(done, chunks, f);
         }
     }
 
@@ -437,6 +437,12 @@ impl Inside {
         INSIDE_JOB.set(true);
         Inside
     }
+
+    /// Runs chunks of a job on this thread alone. Jobs within it run alone too, even if the pool is free by then.
+    fn alone(begin: usize, end: usize, f: &Work<'_>) {
+        let _inside = Inside::enter();
+        f(begin, end, 0);
+    }
 }
 
 impl Drop for Inside {
@@ -561,6 +567,39 @@ mod tests {
                     });
                 });
             }
+        });
+    }
+
+    #[test]
+    fn jobs_within_a_job_beside_another_run_alone() {
+        let [begun, let_go, free] = [(); 3].map(|()| AtomicBool::new(false));
+        let wait_for = |flag: &AtomicBool| {
+            while !flag.load(Acquire) {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                with_threads(3, || {
+                    Pool::global().run(3, &|_, _, _| {
+                        begun.store(true, Release);
+                        wait_for(&let_go);
+                    });
+                });
+                free.store(true, Release);
+            });
+            wait_for(&begun);
+            with_threads(3, || {
+                // The pool is occupied here, and free within.
+                Pool::global().run(10, &|_, _, _| {
+                    let_go.store(true, Release);
+                    wait_for(&free);
+                    Pool::global().run(5, &|_, _, thread| {
+                        assert_eq!(thread, 0);
+                        std::thread::sleep(Duration::from_millis(1));
+                    });
+                });
+            });
         });
     }
 
