@@ -42,6 +42,11 @@ impl Adjoint<'_> {
         self.wanted.get(i).copied().unwrap_or(false)
     }
 
+    /// Whether operand 0 is the one whose gradient is asked for.
+    pub fn wants_first_alone(&self) -> bool {
+        self.wanted.iter().enumerate().all(|(i, &w)| w == (i == 0))
+    }
+
     /// The gradient of operand 0, and none of the others.
     pub fn first(&self, gradient: ValueId) -> Gradients {
         let mut gradients: Gradients = smallvec![None; self.args.len()];
@@ -396,7 +401,8 @@ pub fn reads(
                 values.push(((*shape).clone(), *dtype));
                 Operand::Value(ValueId(values.len() as u32 - 1))
             }
-            ArgMeta::Scalar(number) => Operand::Slot(i as u32, *number),
+            // What is read must do for every number: NaN has no rule of its own.
+            ArgMeta::Scalar(_) => Operand::Slot(i as u32, Scalar::Float(f64::NAN)),
         })
         .collect();
     let result = ValueId(values.len() as u32);

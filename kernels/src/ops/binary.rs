@@ -208,6 +208,13 @@ impl BinaryOp {
                 b.unary(UnaryOp::Neg, product)?
             }
             (Pow, i) => return power(b, of, g, i),
+            (Maximum | Minimum, i) if number(of.args[1 - i]).is_some() => {
+                // Of what a number bounds: 0 where they are equal.
+                let wins = if self == Maximum { Gt } else { Lt };
+                let own = operand(b, i)?;
+                let wins = b.binary(wins, own, of.args[1 - i])?;
+                b.select(wins, g, 0.0)?
+            }
             (Maximum | Minimum, i) => {
                 // Half of it where both are equal; that of NaN goes to both.
                 let (own, other) = (operand(b, i)?, operand(b, 1 - i)?);

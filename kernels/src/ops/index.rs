@@ -1,5 +1,7 @@
 //! Reads and writes at positions given by index tensors.
 
+pub(super) mod gradient;
+
 use super::scan::check_dim;
 use super::tensor;
 use crate::cpu::copy::copy;
@@ -10,10 +12,9 @@ use crate::cpu::number::with_type;
 use crate::cpu::scatter::{Places, put, scatter};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{
-    Inferred, OnDevice, Operator, Update, facts, open_gradient, question, text,
-};
-use crate::{ArgMeta, Array, Class};
+use crate::op::gradient::{Adjoint, Gradients};
+use crate::op::operator::{Inferred, OnDevice, Operator, Update, facts, question, text};
+use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{DType, Device, Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -54,7 +55,9 @@ impl Operator for Gather {
         infer_gather(self.dim, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_gather(self.dim, args, shape, dtype)
@@ -79,7 +82,9 @@ impl Operator for Index {
         infer_index(&self.axes, self.at, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_index(&self.axes, self.at, args, shape, dtype)
@@ -110,7 +115,9 @@ impl Operator for IndexPut {
         infer_index_put(&self.axes, self.at, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_index_put(&self.axes, self.at, self.accumulate, args, shape, dtype)
@@ -155,7 +162,9 @@ impl Operator for Scatter {
         infer_scatter(self.dim, self.mode, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_scatter(self.dim, self.mode, self.include_self, args, shape, dtype)

@@ -106,7 +106,8 @@ impl Operator for Reduce {
                 let count = b.reduce(ReduceKind::Sum, one, self.mask, true)?;
                 let wide = wide(b, g)?;
                 let part = b.div(wide, count)?;
-                Some(b.select(extreme, part, 0.0)?)
+                // Of NaN nothing is extreme, and the gradient is NaN.
+                Some(b.mul(one, part)?)
             }
             ReduceKind::Prod => Some(pull_product(b, x, g, self.mask)?),
         };

@@ -1,13 +1,16 @@
 //! Scans along a dimension.
 
+mod gradient;
+
 use super::tensor;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{Inferred, OnDevice, Operator, facts, open_gradient, question};
+use crate::op::gradient::{Adjoint, Gradients};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, question};
 use crate::op::text::{Line, Named, Value};
-use crate::{ArgMeta, Array, Class};
+use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{DType, Device, Element, Error, ErrorKind, Result, Shape};
 
 /// What a scan computes along a dimension.
@@ -88,7 +91,9 @@ impl Operator for Scan {
         infer(self.kind, self.dim, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self.kind, self.dim, args, shape, dtype)

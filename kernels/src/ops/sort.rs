@@ -7,9 +7,11 @@ use crate::cpu::number::with_type;
 use crate::cpu::sort::{argsort, argtopk, sort, topk};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, contiguous};
-use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, open_gradient, text};
+use crate::op::gradient::{Adjoint, Gradients, wide};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, text};
 use crate::op::{Reduce, Scan};
-use crate::{ArgMeta, Array, Class, Op, ReduceKind, ScanKind};
+use crate::ops::index::gradient::placed_along;
+use crate::{ArgMeta, Array, Class, Op, OpBuilder, ReduceKind, ScanKind};
 use ferrotrace_runtime::{DType, Device, Error, Result, Shape};
 
 /// A dimension in order, equal elements as they stood; NaN is the greatest.
@@ -29,7 +31,10 @@ impl Operator for Sort {
         infer_sort(self.dim, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let &Sort { dim, descending } = self;
+        taken(b, of, dim, Op::ArgSort(ArgSort { dim, descending }))
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
         run_sort(self.dim, self.descending, args, shape)
@@ -103,7 +108,10 @@ impl Operator for TopK {
         infer_topk(self.k, self.dim, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let &TopK { k, dim, largest } = self;
+        taken(b, of, dim, Op::ArgTopK(ArgTopK { k, dim, largest }))
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, _: DType) -> Result<Array> {
         run_topk(self.k, self.dim, self.largest, args, shape)
@@ -185,6 +193,18 @@ impl Op {
             _ => None,
         }
     }
+}
+
+/// The gradient of what takes elements along a dimension from the positions that `order` gives: there it goes.
+fn taken(b: &mut dyn OpBuilder, of: &Adjoint<'_>, dim: usize, order: Op) -> Result<Gradients> {
+    let x = of.value(0)?;
+    let shape = b.shape(x).clone();
+    if shape.rank() == 0 {
+        return Ok(of.first(of.gradient));
+    }
+    let index = b.push(order, &[x.into()])?;
+    let g = wide(b, of.gradient)?;
+    placed_along(b, g, index, &shape, dim).map(|gradient| of.first(gradient))
 }
 
 pub(super) fn infer_sort(dim: usize, args: &[ArgMeta<'_>]) -> Inferred {

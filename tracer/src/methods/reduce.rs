@@ -1,9 +1,9 @@
 //! Reductions over dimensions. Dimensions go away; under the `_keepdim` names they stay with size 1.
 
 use super::{attempt, attempt_both};
-use crate::Tensor;
 use crate::args::{Dim, Dims};
-use ferrotrace_kernels::op::{CountNonzero, LogSumExp, Norm, Reduce, Var};
+use crate::{Input, Tensor};
+use ferrotrace_kernels::op::{CountNonzero, Gather, LogSumExp, Norm, Reduce, Var};
 use ferrotrace_kernels::{Composite, Op, ReduceKind};
 use ferrotrace_runtime::Result;
 
@@ -214,8 +214,7 @@ macro_rules! with_index {
             pub fn $name(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
                 let reduce = |kind| Op::Reduce(Reduce { kind, mask, keepdim: false });
-                let values = self.apply_as($text, reduce(ReduceKind::$value));
-                (values, self.apply_as($text, reduce(ReduceKind::$index)))
+                self.with_index($text, (mask, false), reduce(ReduceKind::$value), reduce(ReduceKind::$index))
             }
 
             #[doc = twin!($text)]
@@ -223,8 +222,7 @@ macro_rules! with_index {
             pub fn $twin(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
                 let mask = attempt_both!($text, Dims::from(dim.into()).mask(self.rank()), self);
                 let reduce = |kind| Op::Reduce(Reduce { kind, mask, keepdim: true });
-                let values = self.apply_as($text, reduce(ReduceKind::$value));
-                (values, self.apply_as($text, reduce(ReduceKind::$index)))
+                self.with_index($text, (mask, true), reduce(ReduceKind::$value), reduce(ReduceKind::$index))
             }
         )*}
     };
@@ -252,6 +250,36 @@ with_index! {
     /// # Ok::<(), Error>(())
     /// ```
     min_with_index min_with_index_keepdim "min_with_index" => Min, ArgMin;
+}
+
+impl Tensor {
+    /// What `values` gives along the dimension of `mask`, and the positions that `positions` gives. Where a gradient is asked
+    /// of the values, they are read there: then it goes to these elements alone, and not to others that are equal.
+    #[track_caller]
+    fn with_index(
+        &self,
+        text: &'static str,
+        (mask, keepdim): (u64, bool),
+        values: Op,
+        positions: Op,
+    ) -> (Tensor, Tensor) {
+        if mask == 0 || !self.has_grad() {
+            let values = self.apply_as(text, values);
+            return (values, self.apply_as(text, positions));
+        }
+        let index = self.apply_as(text, positions);
+        let dim = mask.trailing_zeros() as usize;
+        let along = match keepdim {
+            true => index.clone(),
+            false => index.unsqueeze(dim as isize),
+        };
+        let inputs = [Input::Tensor(self), Input::Tensor(&along)];
+        let values = Tensor::record_as(text, Op::Gather(Gather { dim }), &inputs);
+        match keepdim {
+            true => (values, index),
+            false => (values.squeeze(dim as isize), index),
+        }
+    }
 }
 
 /// Moments over dimensions and their twins.

@@ -1,6 +1,7 @@
 //! Functions of one element, some with a number beside it.
 
 use super::build::{float, in_float, operand, value};
+use super::slope::{self, Pull};
 use super::{Definition, infer_by_definition, run_definition};
 use crate::eager::Arg;
 use crate::op::gradient::{Adjoint, Gradients, by_definition};
@@ -13,11 +14,11 @@ use ferrotrace_runtime::{DType, Result, Scalar, Shape};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
 /// α and λ of selu (Klambauer et al., Self-Normalizing Neural Networks, 2017).
-const SELU_ALPHA: f64 = 1.6732632423543772;
-const SELU_SCALE: f64 = 1.0507009873554805;
+pub(super) const SELU_ALPHA: f64 = 1.6732632423543772;
+pub(super) const SELU_SCALE: f64 = 1.0507009873554805;
 
 /// Beyond it softplus is the identity.
-const SOFTPLUS_THRESHOLD: f64 = 20.0;
+pub(super) const SOFTPLUS_THRESHOLD: f64 = 20.0;
 
 /// A function of elements at the same place, without attributes: operands x, then tensors or numbers.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Function {
     jumps: Option<usize>,
     rule: Rule,
     define: fn(&mut dyn OpBuilder, &[Operand]) -> Result<ValueId>,
+    /// The gradient in closed form, if it has one.
+    pull: Option<Pull>,
 }
 
 /// The shape and dtype of a [`Function`]'s result.
@@ -53,6 +56,7 @@ impl Function {
             jumps: None,
             rule: Rule::Float(numbers),
             define,
+            pull: None,
         }
     }
 
@@ -67,6 +71,7 @@ impl Function {
             jumps: None,
             rule: Rule::Defined,
             define,
+            pull: None,
         }
     }
 
@@ -74,6 +79,14 @@ impl Function {
     const fn made_light(self) -> Function {
         Function {
             light: true,
+            ..self
+        }
+    }
+
+    /// This function, with a gradient in closed form.
+    pub(super) const fn pulled(self, pull: Pull) -> Function {
+        Function {
+            pull: Some(pull),
             ..self
         }
     }
@@ -130,7 +143,13 @@ impl Operator for Function {
     }
 
     fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
-        by_definition(b, of, self.define)
+        match self.pull {
+            Some(pull) => match pull(b, of)? {
+                Some(gradients) => Ok(gradients),
+                None => by_definition(b, of, self.define),
+            },
+            None => by_definition(b, of, self.define),
+        }
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
@@ -151,7 +170,8 @@ pub(super) const GELU: Function = Function::of_float("gelu", 0, |b, args| {
         let t = b.unary(UnaryOp::Erf, z)?;
         half_of(b, x, t)
     })
-});
+})
+.pulled(slope::gelu);
 
 /// The tanh form of gelu.
 pub(super) const GELU_TANH: Function = Function::of_float("gelu_tanh", 0, |b, args| {
@@ -164,7 +184,8 @@ pub(super) const GELU_TANH: Function = Function::of_float("gelu_tanh", 0, |b, ar
         let t = b.unary(UnaryOp::Tanh, z)?;
         half_of(b, x, t)
     })
-});
+})
+.pulled(slope::gelu_tanh);
 
 /// x·σ(x).
 pub(super) const SILU: Function = Function::of_float("silu", 0, |b, args| {
@@ -172,7 +193,8 @@ pub(super) const SILU: Function = Function::of_float("silu", 0, |b, args| {
         let gate = b.unary(UnaryOp::Sigmoid, x)?;
         b.mul(x, gate)
     })
-});
+})
+.pulled(slope::silu);
 
 /// x·tanh(softplus(x)).
 pub(super) const MISH: Function = Function::of_float("mish", 0, |b, args| {
@@ -186,7 +208,8 @@ pub(super) const MISH: Function = Function::of_float("mish", 0, |b, args| {
 /// log(1 + eˣ), linear beyond 20.
 pub(super) const SOFTPLUS: Function = Function::of_float("softplus", 0, |b, args| {
     in_float(b, value(args, 0)?, softplus)
-});
+})
+.pulled(slope::softplus);
 
 /// x / (1 + |x|).
 pub(super) const SOFTSIGN: Function = Function::of_float("softsign", 0, |b, args| {
@@ -196,7 +219,8 @@ pub(super) const SOFTSIGN: Function = Function::of_float("softsign", 0, |b, args
         b.div(x, below)
     })
 })
-.made_light();
+.made_light()
+.pulled(slope::softsign);
 
 /// x·clamp(x + 3, 0, 6) / 6.
 pub(super) const HARDSWISH: Function = Function::of_float("hardswish", 0, |b, args| {
@@ -206,7 +230,8 @@ pub(super) const HARDSWISH: Function = Function::of_float("hardswish", 0, |b, ar
         b.div(product, 6.0)
     })
 })
-.made_light();
+.made_light()
+.pulled(slope::hardswish);
 
 /// clamp(x + 3, 0, 6) / 6.
 pub(super) const HARDSIGMOID: Function = Function::of_float("hardsigmoid", 0, |b, args| {
@@ -215,7 +240,8 @@ pub(super) const HARDSIGMOID: Function = Function::of_float("hardsigmoid", 0, |b
         b.div(gate, 6.0)
     })
 })
-.made_light();
+.made_light()
+.pulled(slope::hardsigmoid);
 
 /// log σ(x).
 pub(super) const LOG_SIGMOID: Function = Function::of_float("logsigmoid", 0, |b, args| {
@@ -224,7 +250,8 @@ pub(super) const LOG_SIGMOID: Function = Function::of_float("logsigmoid", 0, |b,
         let tail = log1p_exp_neg_abs(b, x)?;
         b.sub(least, tail)
     })
-});
+})
+.pulled(slope::log_sigmoid);
 
 /// The self-normalising elu.
 pub(super) const SELU: Function = Function::of_float("selu", 0, |b, args| {
@@ -236,7 +263,8 @@ pub(super) const SELU: Function = Function::of_float("selu", 0, |b, args| {
         let above = b.mul(x, SELU_SCALE)?;
         b.select(greater, above, below)
     })
-});
+})
+.pulled(slope::selu);
 
 /// x or a·x: operands x, a.
 pub(super) const LEAKY_RELU: Function = Function::of_float("leaky_relu", 1, |b, args| {
@@ -247,7 +275,8 @@ pub(super) const LEAKY_RELU: Function = Function::of_float("leaky_relu", 1, |b, 
         b.select(greater, x, below)
     })
 })
-.made_light();
+.made_light()
+.pulled(slope::leaky_relu);
 
 /// x or a(eˣ − 1): operands x, a.
 pub(super) const ELU: Function = Function::of_float("elu", 1, |b, args| {
@@ -258,7 +287,8 @@ pub(super) const ELU: Function = Function::of_float("elu", 1, |b, args| {
             b.mul(e, a)
         })
     })
-});
+})
+.pulled(slope::elu);
 
 /// max(0, x) + min(0, a(e^(x/a) − 1)): operands x, a.
 pub(super) const CELU: Function = Function::of_float("celu", 1, |b, args| {
@@ -270,15 +300,16 @@ pub(super) const CELU: Function = Function::of_float("celu", 1, |b, args| {
             b.mul(e, a)
         })
     })
-});
+})
+.pulled(slope::celu);
 
 /// clamp(x, −1, 1), exact in every dtype, integers included.
 pub(super) const HARDTANH: Function =
-    Function::light("hardtanh", |b, args| clip(b, value(args, 0)?, -1, 1));
+    Function::light("hardtanh", |b, args| clip(b, value(args, 0)?, -1, 1)).pulled(slope::hardtanh);
 
 /// min(max(x, 0), 6), exact in every dtype, integers included.
 pub(super) const RELU6: Function =
-    Function::light("relu6", |b, args| clip(b, value(args, 0)?, 0, 6));
+    Function::light("relu6", |b, args| clip(b, value(args, 0)?, 0, 6)).pulled(slope::relu6);
 
 /// x − trunc(x), of x's sign.
 pub(super) const FRAC: Function = Function::light("frac", |b, args| {

@@ -1,9 +1,12 @@
 //! Losses of elements or samples, their sums and means.
 
+mod gradient;
+
 use super::activation::log1p_exp_neg_abs;
 use super::arrange;
 use super::build::{all_dims, float, operand, promoted, tensor_of, value};
-use super::{Definition, defined};
+use super::{Definition, inferred};
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::Operator;
 use crate::op::text::{Line, Named, Value};
 use crate::op::{Gather, Squeeze, Unsqueeze};
@@ -104,7 +107,11 @@ impl Operator for ReducedLoss {
         of.elements()
     }
 
-    defined!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        self.pull(b, of)
+    }
+
+    inferred!();
 }
 
 impl Definition for ReducedLoss {

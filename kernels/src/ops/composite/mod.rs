@@ -18,6 +18,7 @@ pub(crate) mod norm;
 pub(crate) mod product;
 pub(crate) mod random;
 pub(crate) mod reduction;
+mod slope;
 pub(crate) mod softmax;
 pub(crate) mod ternary;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Reductions made of others.
 
 use super::build::{in_float, reduced_count, value};
-use super::{Definition, defined};
+use super::{Definition, defined, inferred};
+use crate::op::gradient::{Adjoint, Gradients, kept, wide};
 use crate::op::operator::{Operator, attributes, facts, text};
 use crate::op::text::Line;
 use crate::{
@@ -48,7 +49,30 @@ impl Operator for Var {
     }
 
     facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
-    defined!();
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // 2 (x − mean) / (n − correction), of the root over twice that; 0 of equal elements.
+        let x = wide(b, of.value(0)?)?;
+        let shape = b.shape(x).clone();
+        let count = reduced_count(&shape, self.mask).saturating_sub(self.correction);
+        let g = wide(b, of.gradient)?;
+        let mut part = kept(b, g, &shape, self.mask)?;
+        let mut scale = 2.0 / count as f64;
+        if self.root {
+            let y = wide(b, of.result)?;
+            let y = kept(b, y, &shape, self.mask)?;
+            let flat = b.binary(BinaryOp::Eq, y, 0.0)?;
+            let quotient = b.div(part, y)?;
+            part = b.select(flat, 0.0, quotient)?;
+            scale *= 0.5;
+        }
+        let part = b.mul(part, scale)?;
+        let mean = b.reduce(ReduceKind::Mean, x, self.mask, true)?;
+        let d = b.sub(x, mean)?;
+        b.mul(d, part).map(|g| of.first(g))
+    }
+
+    inferred!();
 }
 
 impl Definition for Var {
@@ -88,7 +112,63 @@ impl Operator for Norm {
         of.elements()
     }
 
-    defined!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        let p = f64::from_bits(self.p);
+        if p == 0.0 {
+            return Ok(of.none());
+        }
+        let x = wide(b, of.value(0)?)?;
+        let shape = b.shape(x).clone();
+        let mut row = |of: ValueId| {
+            let wide = wide(b, of)?;
+            kept(b, wide, &shape, self.mask)
+        };
+        let g = row(of.gradient)?;
+        if p == 1.0 {
+            let sign = b.unary(UnaryOp::Sign, x)?;
+            return b.mul(sign, g).map(|g| of.first(g));
+        }
+        let y = row(of.result)?;
+        pull_norm(b, (x, y), g, p, self.mask).map(|g| of.first(g))
+    }
+
+    inferred!();
+}
+
+/// The gradient of norms `y` of an order that is neither 0 nor 1: 0 where the norm or the element is 0. Infinite orders
+/// share it evenly among the elements whose size is the norm.
+fn pull_norm(
+    b: &mut dyn OpBuilder,
+    (x, y): (ValueId, ValueId),
+    g: ValueId,
+    p: f64,
+    mask: u64,
+) -> Result<ValueId> {
+    let flat = b.binary(BinaryOp::Eq, y, 0.0)?;
+    let divisor = b.select(flat, 1.0, y)?;
+    if p == 2.0 {
+        let quotient = b.div(g, divisor)?;
+        let part = b.select(flat, 0.0, quotient)?;
+        return b.mul(x, part);
+    }
+    let (size, sign) = (b.unary(UnaryOp::Abs, x)?, b.unary(UnaryOp::Sign, x)?);
+    if p.is_infinite() {
+        let equal = b.binary(BinaryOp::Eq, size, y)?;
+        let one = b.cast(equal, b.dtype(g))?;
+        let count = b.reduce(ReduceKind::Sum, one, mask, true)?;
+        let part = b.div(g, count)?;
+        let part = b.select(equal, part, 0.0)?;
+        return b.mul(sign, part);
+    }
+    // sign(x) (|x| / y)ᵖ⁻¹.
+    let zero = b.binary(BinaryOp::Eq, x, 0.0)?;
+    let zero = b.binary(BinaryOp::LogicalOr, zero, flat)?;
+    let ratio = b.div(size, divisor)?;
+    let ratio = b.select(zero, 1.0, ratio)?;
+    let slope = b.binary(BinaryOp::Pow, ratio, p - 1.0)?;
+    let slope = b.mul(slope, sign)?;
+    let slope = b.select(zero, 0.0, slope)?;
+    b.mul(slope, g)
 }
 
 impl Definition for Norm {

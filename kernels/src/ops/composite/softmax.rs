@@ -1,10 +1,10 @@
 //! Exponentials over a dimension, shifted by its greatest element.
 
 use super::build::{check_dim, float, in_float, reduced_count, value};
-use super::{Definition, defined, run_definition};
+use super::{Definition, inferred, run_definition};
 use crate::eager::Arg;
 use crate::op::Squeeze;
-use crate::op::gradient::{Adjoint, Gradients, wide};
+use crate::op::gradient::{Adjoint, Gradients, kept, wide};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
 use crate::{
@@ -97,7 +97,21 @@ pub struct LogSumExp {
 impl Operator for LogSumExp {
     text!("logsumexp" { dims = mask as dims, keepdim = keepdim });
     facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
-    defined!();
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // g eˣ⁻ʸ.
+        let x = wide(b, of.value(0)?)?;
+        let shape = b.shape(x).clone();
+        let mut row = |of: ValueId| {
+            let wide = wide(b, of)?;
+            kept(b, wide, &shape, self.mask)
+        };
+        let (y, g) = (row(of.result)?, row(of.gradient)?);
+        let share = b.sub(x, y).and_then(|d| b.unary(UnaryOp::Exp, d))?;
+        b.mul(g, share).map(|g| of.first(g))
+    }
+
+    inferred!();
 }
 
 impl Definition for LogSumExp {

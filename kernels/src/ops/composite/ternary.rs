@@ -2,14 +2,15 @@
 
 use super::activation::Function;
 use super::build::{float, operand, promoted, tensor_of, value};
+use super::slope;
 use crate::{BinaryOp, OpBuilder, OpBuilderExt, Operand, UnaryOp, ValueId};
 use ferrotrace_runtime::{DType, Error, Result};
 
 /// min(max(x, lo), hi): operands x, lo, hi.
-pub(super) const CLAMP: Function = Function::light("clamp", clamp);
+pub(super) const CLAMP: Function = Function::light("clamp", clamp).pulled(slope::clamp);
 
 /// start + w(end − start): operands start, end, w.
-pub(super) const LERP: Function = Function::light("lerp", lerp);
+pub(super) const LERP: Function = Function::light("lerp", lerp).pulled(slope::lerp);
 
 /// x + v·a·b: operands x, a, b, v.
 pub(super) const ADDCMUL: Function = Function::light("addcmul", addcmul);
