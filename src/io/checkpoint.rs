@@ -2,8 +2,9 @@
 
 use super::file::broken;
 use super::safetensors::{SafeTensors, save_safetensors_with};
+use super::state::{load_state_dict, state_dict};
 use super::tensor_map::{TensorMap, absent};
-use crate::{Device, Error, Generator, GeneratorState, Result, Tensor};
+use crate::{Device, Error, Generator, GeneratorState, Result, Tensor, TensorStruct};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -136,6 +137,26 @@ impl From<&Generator> for Value {
 /// assert_eq!(next(&resumed)?, next(&generator)?);
 /// # Ok::<(), Error>(())
 /// ```
+///
+/// A model and the state of its optimiser, which are [structs of tensors](crate::TensorStruct), are saved and loaded under a
+/// prefix each:
+///
+/// ```
+/// use ferrotrace::prelude::*;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("run.safetensors");
+/// # let mut model = vec![Tensor::ones(2, DType::F32, &Device::cpu())];
+/// # let mut optimiser = vec![Tensor::zeros(2, DType::F32, &Device::cpu())];
+/// let mut checkpoint = io::Checkpoint::new();
+/// checkpoint.set_struct("model", &model);
+/// checkpoint.set_struct("optimiser", &optimiser);
+/// checkpoint.save(&path)?;
+///
+/// let loaded = io::Checkpoint::load(&path, &Device::cpu())?;
+/// loaded.load_struct("model", &mut model)?;
+/// loaded.load_struct("optimiser", &mut optimiser)?;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checkpoint {
     tensors: TensorMap,
@@ -163,6 +184,19 @@ impl Checkpoint {
         for (name, tensor) in tensors {
             self.set_tensor(format!("{prefix}.{name}"), tensor);
         }
+    }
+
+    /// Puts the tensors of a struct under a prefix and their paths: see [`state_dict`]. Numbers in it are not kept.
+    pub fn set_struct<M: TensorStruct>(&mut self, prefix: &str, model: &M) {
+        self.set_tensors(prefix, &state_dict(model));
+    }
+
+    /// Puts the tensors under a prefix into a struct: see [`load_state_dict`].
+    ///
+    /// # Errors
+    /// As [`load_state_dict`].
+    pub fn load_struct<M: TensorStruct>(&self, prefix: &str, model: &mut M) -> Result<()> {
+        load_state_dict(model, &self.tensors_under(prefix))
     }
 
     /// A tensor.

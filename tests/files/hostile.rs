@@ -146,6 +146,7 @@ fn claims_take_no_memory() {
         .args(["-c", "ulimit -v 3145728 && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", "hostile::damaged_files_give_errors_or_tensors"])
+        .env("FERROTRACE_THREADS", "2")
         .env("FERROTRACE_FUZZ_SEED", "1000000")
         .env("FERROTRACE_FUZZ_COUNT", "100")
         .output()

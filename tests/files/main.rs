@@ -7,6 +7,7 @@ mod rng;
 
 mod checkpoints;
 mod common;
+mod device;
 mod hostile;
 mod names;
 mod npy;

@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use ferrotrace::io::{
-    Differences, TensorMap, load_pt, load_safetensors, load_state_dict, load_state_dict_partly,
-    save_safetensors, state_dict,
+    Checkpoint, Differences, TensorMap, load_pt, load_safetensors, load_state_dict,
+    load_state_dict_partly, save_safetensors, state_dict,
 };
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
@@ -167,6 +167,27 @@ fn a_tensor_that_carries_an_error_is_not_loaded() {
     let state = TensorMap::from_iter([("0", bad)]);
     assert!(load_state_dict(&mut one, &state).is_err());
     assert_eq!(one[0].to_vec::<f32>().unwrap(), [0.0; 2]);
+}
+
+#[test]
+fn structs_in_a_checkpoint() {
+    let folder = folder();
+    let path = folder.path().join("x.safetensors");
+    let (first, zeros) = (model(), vec![Tensor::zeros(3, DType::F64, &cpu())]);
+    let mut checkpoint = Checkpoint::new();
+    checkpoint.set_struct("model", &first);
+    checkpoint.set_struct("optimiser", &zeros);
+    checkpoint.save(&path).unwrap();
+    let loaded = Checkpoint::load(&path, &cpu()).unwrap();
+    let (mut second, mut ones) = (model(), vec![Tensor::ones(3, DType::F64, &cpu())]);
+    loaded.load_struct("model", &mut second).unwrap();
+    loaded.load_struct("optimiser", &mut ones).unwrap();
+    same(&second.layers[1].weight, &first.layers[1].weight);
+    same(&ones[0], &zeros[0]);
+    refused(
+        loaded.load_struct("modell", &mut second),
+        "missing: embedding",
+    );
 }
 
 #[test]
