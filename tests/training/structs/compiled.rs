@@ -194,7 +194,10 @@ fn texts_and_hashed_values_are_part_of_the_signature() {
 
 /// What a step is given, without owning it.
 #[derive(TensorStruct, Clone)]
-struct Batch<'a, 'm, T> {
+struct Batch<'a, 'm, T: 'm>
+where
+    T: Clone + 'a,
+{
     x: &'a Tensor,
     target: Option<&'a Tensor>,
     model: &'m Model,

@@ -5,7 +5,13 @@ use crate::fields::{Field, Segment, Shape, shapes};
 use crate::lifetimes::{mentions, replaced};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{DeriveInput, GenericParam, Generics, Lifetime, Path, Result, parse_quote};
+use syn::punctuated::Punctuated;
+use syn::{
+    DeriveInput, GenericParam, Generics, Lifetime, Path, Result, Token, TypeParamBound,
+    WherePredicate, parse_quote,
+};
+
+type Bounds = Punctuated<TypeParamBound, Token![+]>;
 
 /// What is derived for `input`: an argument, and, where it has no lifetimes, a result and a struct that owns its tensors.
 pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
@@ -18,7 +24,6 @@ pub fn expand(input: &DeriveInput) -> Result<TokenStream> {
         borrowed(input, &shapes, &root, &bounded)
     };
     Ok(quote! {
-        #[automatically_derived]
         const _: () = { #impls };
     })
 }
@@ -124,15 +129,17 @@ fn owned(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generics)
         })
     });
     quote! {
+        #[automatically_derived]
         impl #impl_generics #root::derived::JitArg for #name #type_generics #where_clause {
             type Kind = #root::derived::Owned<Self>;
 
             #[allow(unused_variables)]
-            fn visit<'visit>(&'visit self, visit: &mut #root::derived::Visit<'visit>) {
+            fn visit<'__visit>(&'__visit self, visit: &mut #root::derived::Visit<'__visit>) {
                 #visit
             }
         }
 
+        #[automatically_derived]
         impl #impl_generics #root::derived::TensorStruct for #name #type_generics #where_clause {
             #[allow(unused_variables)]
             fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut #root::derived::Tensor)) {
@@ -148,6 +155,7 @@ fn owned(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generics)
             }
         }
 
+        #[automatically_derived]
         impl #impl_generics #root::derived::JitResult for #name #type_generics #where_clause {
             type Form = #root::derived::Template<Self>;
 
@@ -176,7 +184,7 @@ fn borrowed(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generi
         .lifetimes()
         .map(|param| param.lifetime.ident.to_string())
         .collect();
-    let one: Lifetime = parse_quote!('lent);
+    let one: Lifetime = parse_quote!('__lent);
     let with_one = |tokens: TokenStream| {
         replaced(tokens, &|name| {
             let known = lifetimes.iter().any(|lifetime| lifetime == name);
@@ -210,9 +218,11 @@ fn borrowed(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generi
     let lend = self_replaced(lend, &name.to_token_stream());
     quote! {
         #[doc(hidden)]
+        #[allow(missing_debug_implementations)]
         #visibility struct Kind #kind_impl (::core::marker::PhantomData<fn() -> (#(#kind_params,)*)>)
         #kind_where;
 
+        #[automatically_derived]
         impl #kind_impl #root::derived::ArgKind for Kind #kind_generics #kind_where {
             type Of<#one> = #of;
 
@@ -225,11 +235,12 @@ fn borrowed(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generi
             }
         }
 
+        #[automatically_derived]
         impl #impl_generics #root::derived::JitArg for #name #type_generics #where_clause {
             type Kind = Kind #kind_generics;
 
             #[allow(unused_variables)]
-            fn visit<'visit>(&'visit self, visit: &mut #root::derived::Visit<'visit>) {
+            fn visit<'__visit>(&'__visit self, visit: &mut #root::derived::Visit<'__visit>) {
                 #visit
             }
         }
@@ -238,17 +249,28 @@ fn borrowed(input: &DeriveInput, shapes: &[Shape], root: &Path, bounded: &Generi
 
 /// The generics less the lifetimes, and less the bounds that name one.
 fn without_lifetimes(generics: &Generics, lifetimes: &[String]) -> Generics {
+    let names = |tokens: TokenStream| mentions(tokens, lifetimes);
+    let without = |bounds: &mut Bounds| {
+        let kept = std::mem::take(bounds).into_iter();
+        *bounds = kept.filter(|b| !names(b.to_token_stream())).collect();
+    };
     let mut generics = generics.clone();
-    let params = std::mem::take(&mut generics.params);
+    let params = std::mem::take(&mut generics.params).into_iter();
     generics.params = params
-        .into_iter()
         .filter(|param| !matches!(param, GenericParam::Lifetime(_)))
         .collect();
+    for param in generics.type_params_mut() {
+        without(&mut param.bounds);
+    }
     if let Some(clause) = &mut generics.where_clause {
-        let predicates = std::mem::take(&mut clause.predicates);
+        for predicate in &mut clause.predicates {
+            if let WherePredicate::Type(predicate) = predicate {
+                without(&mut predicate.bounds);
+            }
+        }
+        let predicates = std::mem::take(&mut clause.predicates).into_iter();
         clause.predicates = predicates
-            .into_iter()
-            .filter(|predicate| !mentions(predicate.to_token_stream(), lifetimes))
+            .filter(|predicate| !names(predicate.to_token_stream()))
             .collect();
     }
     generics

@@ -4,6 +4,8 @@ mod attributes;
 mod expand;
 mod fields;
 mod lifetimes;
+#[cfg(test)]
+mod tests;
 
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};

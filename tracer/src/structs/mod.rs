@@ -45,8 +45,8 @@ pub struct Leaf {
 /// - `Vec`, arrays, `Option`, `Box`, tuples, `BTreeMap<String, _>` and `HashMap<String, _>` of them;
 /// - with `#[tensor_struct(value)]` any type that is `Clone + Hash`: a value that is part of the signature of a compiled
 ///   function, as numbers are;
-/// - with `#[tensor_struct(skip)]` any type that is `Clone`: it goes along, and no signature knows of it. `PhantomData`
-///   needs no attribute.
+/// - with `#[tensor_struct(skip)]` any type that is `Clone`: no signature knows of it, so a compiled function sees what it
+///   was when the function was traced, and gives that back. `PhantomData` needs no attribute.
 ///
 /// All fields must be `Send + Sync + 'static`. A struct with lifetimes (`struct Batch<'a> { x: &'a Tensor }`) may derive
 /// it too, and hold references to tensors, to structs that own what they hold, and texts: it is then a [`JitArg`], by
@@ -103,6 +103,36 @@ pub struct Leaf {
 /// let model = halve.call(model);
 /// assert_eq!(model.layers[1].weight.to_vec::<f32>()?, [0.5; 4]);
 /// # Ok::<(), Error>(())
+/// ```
+///
+/// A struct of references is a bundle of references already, and is taken by value:
+///
+/// ```
+/// # use ferrotrace_tracer as ferrotrace;
+/// use ferrotrace::prelude::*;
+///
+/// #[derive(TensorStruct)]
+/// # #[tensor_struct(crate = ferrotrace_tracer)]
+/// struct Batch<'a> {
+///     x: &'a Tensor,
+///     weight: Option<&'a Tensor>,
+/// }
+///
+/// let f = jit(|batch: Batch| batch.weight.map_or(batch.x.clone(), |weight| batch.x * weight));
+/// let x = Tensor::ones(2, DType::F32, &Device::cpu());
+/// assert_eq!(f.call(Batch { x: &x, weight: None }).to_vec::<f32>()?, [1.0; 2]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// ```compile_fail
+/// # use ferrotrace_tracer as ferrotrace;
+/// # use ferrotrace::prelude::*;
+/// # #[derive(TensorStruct)]
+/// # #[tensor_struct(crate = ferrotrace_tracer)]
+/// # struct Batch<'a> {
+/// #     x: &'a Tensor,
+/// # }
+/// jit(|batch: &Batch| batch.x + 1.0); // an error that says so
 /// ```
 ///
 /// A field that is none of these is refused by the compiler:
