@@ -207,44 +207,157 @@ pub fn add_window(
     )
 }
 
-/// An operator that a definition records.
-#[derive(Debug)]
+/// A value of a [`Tape`].
+#[derive(Clone, Debug)]
+enum Written {
+    /// One that the builder behind has.
+    There(ValueId),
+    /// What an operator of the definition gives.
+    Step(Box<Step>),
+}
+
+/// An operator of a definition.
+#[derive(Clone, Debug)]
 struct Step {
     op: Op,
     operands: SmallVec<[Operand; 4]>,
-    result: ValueId,
+    shape: Shape,
+    dtype: DType,
+    /// Its result, once it was recorded.
+    there: Option<ValueId>,
 }
 
-/// Records operators with another builder, and notes them.
+/// Notes the operators of a definition, and records with another builder those that are read afterwards.
 struct Tape<'b> {
     b: &'b mut dyn OpBuilder,
-    steps: Vec<Step>,
+    values: Vec<Written>,
+    /// Whether operators belong to the definition.
+    defines: bool,
+}
+
+impl Tape<'_> {
+    fn written(&mut self, value: Written) -> ValueId {
+        self.values.push(value);
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    /// Operands of the builder behind as those of the tape.
+    fn own(&mut self, operands: &[Operand]) -> SmallVec<[Operand; 4]> {
+        let mut known: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        let mut own = SmallVec::new();
+        for operand in operands {
+            own.push(match operand {
+                Operand::Value(value) => {
+                    let next = ValueId(self.values.len() as u32);
+                    let id = *known.entry(*value).or_insert(next);
+                    if id == next {
+                        self.values.push(Written::There(*value));
+                    }
+                    Operand::Value(id)
+                }
+                number => *number,
+            });
+        }
+        own
+    }
+
+    /// The value that the builder behind has of an operand, if that is recorded.
+    fn there(&self, operand: &Operand) -> Option<Operand> {
+        match operand {
+            Operand::Value(value) => match &self.values[value.0 as usize] {
+                Written::There(there) => Some((*there).into()),
+                Written::Step(step) => step.there.map(Operand::from),
+            },
+            number => Some(*number),
+        }
+    }
+
+    /// Records a value with the builder behind, and what it is computed of.
+    fn record(&mut self, value: ValueId) -> Result<ValueId> {
+        let mut stack: SmallVec<[ValueId; 8]> = SmallVec::from_slice(&[value]);
+        while let Some(&at) = stack.last() {
+            let step = match &self.values[at.0 as usize] {
+                Written::Step(step) if step.there.is_none() => step,
+                _ => {
+                    stack.pop();
+                    continue;
+                }
+            };
+            let waits = step.operands.iter().filter(|x| self.there(x).is_none());
+            let waits: SmallVec<[ValueId; 4]> = waits.filter_map(as_value).collect();
+            if !waits.is_empty() {
+                stack.extend(waits);
+                continue;
+            }
+            let ready = step.operands.iter().filter_map(|x| self.there(x));
+            let ready: SmallVec<[Operand; 4]> = ready.collect();
+            let made = self.b.push(step.op.clone(), &ready)?;
+            if let Written::Step(step) = &mut self.values[at.0 as usize] {
+                step.there = Some(made);
+            }
+        }
+        match self.there(&value.into()) {
+            Some(Operand::Value(there)) => Ok(there),
+            _ => Err(Error::internal("a value was not recorded")),
+        }
+    }
+}
+
+fn as_value(operand: &Operand) -> Option<ValueId> {
+    match operand {
+        Operand::Value(value) => Some(*value),
+        _ => None,
+    }
 }
 
 impl OpBuilder for Tape<'_> {
     fn shape(&self, value: ValueId) -> &Shape {
-        self.b.shape(value)
+        match &self.values[value.0 as usize] {
+            Written::There(there) => self.b.shape(*there),
+            Written::Step(step) => &step.shape,
+        }
     }
 
     fn dtype(&self, value: ValueId) -> DType {
-        self.b.dtype(value)
+        match &self.values[value.0 as usize] {
+            Written::There(there) => self.b.dtype(*there),
+            Written::Step(step) => step.dtype,
+        }
     }
 
     fn push(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
-        let result = self.b.push(op.clone(), operands)?;
-        self.steps.push(Step {
-            op,
-            operands: SmallVec::from_slice(operands),
-            result,
-        });
-        Ok(result)
+        if self.defines {
+            let (shape, dtype) = {
+                let meta = |operand: &Operand| match operand {
+                    Operand::Value(x) => ArgMeta::Tensor(self.shape(*x), self.dtype(*x)),
+                    Operand::Slot(_, number) | Operand::Const(number) => ArgMeta::Scalar(*number),
+                };
+                let metas: SmallVec<[ArgMeta<'_>; 4]> = operands.iter().map(meta).collect();
+                op.infer(&metas)?
+            };
+            let operands = SmallVec::from_slice(operands);
+            return Ok(self.written(Written::Step(Box::new(Step {
+                op,
+                operands,
+                shape,
+                dtype,
+                there: None,
+            }))));
+        }
+        for value in operands.iter().filter_map(as_value) {
+            self.record(value)?;
+        }
+        let ready: SmallVec<[Operand; 4]> = operands.iter().filter_map(|x| self.there(x)).collect();
+        let made = self.b.push(op, &ready)?;
+        Ok(self.written(Written::There(made)))
     }
 }
 
-/// The gradients of what other operators define, from theirs: `define` is recorded again, and gone through backwards.
+/// The gradients of what other operators define, from theirs: the definition is gone through backwards. Of it those
+/// operators are recorded again whose results the rules of others read.
 ///
 /// # Errors
-/// Those of the definition, and of the rules of what it records.
+/// Those of the definition, and of the rules of its operators.
 pub fn by_definition(
     b: &mut dyn OpBuilder,
     of: &Adjoint<'_>,
@@ -252,28 +365,27 @@ pub fn by_definition(
 ) -> Result<Gradients> {
     let mut tape = Tape {
         b,
-        steps: Vec::new(),
+        values: Vec::new(),
+        defines: true,
     };
-    let result = define(&mut tape, of.args)?;
-    let steps = tape.steps;
-    let wanted = |(operand, &wanted): (&Operand, &bool)| match operand {
-        Operand::Value(value) if wanted => Some(*value),
-        _ => None,
-    };
-    let sources: FxHashSet<ValueId> = of.args.iter().zip(of.wanted).filter_map(wanted).collect();
-    let gradient = fit_like(b, of.gradient, result)?;
-    let found = backwards(b, &steps, &sources, (result, gradient))?;
-    let gradient = |operand: &Operand| match operand {
-        Operand::Value(value) => found.get(value).copied(),
-        _ => None,
-    };
+    let args = tape.own(of.args);
+    let result = define(&mut tape, &args)?;
+    tape.defines = false;
+    let gradient = tape.written(Written::There(of.gradient));
+    let gradient = fit_like(&mut tape, gradient, result)?;
+    let wanted = |(operand, &wanted): (&Operand, &bool)| as_value(operand).filter(|_| wanted);
+    let sources: FxHashSet<ValueId> = args.iter().zip(of.wanted).filter_map(wanted).collect();
+    let found = backwards(&mut tape, &sources, (result, gradient))?;
     // An operand may stand at several places: its gradient is that of all of them.
     let mut given = FxHashSet::default();
-    let once = |operand: &Operand| match operand {
-        Operand::Value(value) if !given.insert(*value) => None,
-        operand => gradient(operand),
+    let mut once = |operand: &Operand| -> Result<Option<ValueId>> {
+        let value = as_value(operand).filter(|value| given.insert(*value));
+        match value.and_then(|value| found.get(&value)) {
+            Some(gradient) => tape.record(*gradient).map(Some),
+            None => Ok(None),
+        }
     };
-    Ok(of.args.iter().map(once).collect())
+    args.iter().map(&mut once).collect()
 }
 
 fn fit_like(b: &mut dyn OpBuilder, gradient: ValueId, like: ValueId) -> Result<ValueId> {
@@ -281,10 +393,9 @@ fn fit_like(b: &mut dyn OpBuilder, gradient: ValueId, like: ValueId) -> Result<V
     fit(b, gradient, &shape, dtype)
 }
 
-/// The gradients of `sources` through steps, from that of one result.
+/// The gradients of `sources` through the steps of a definition, from that of one result.
 fn backwards(
-    b: &mut dyn OpBuilder,
-    steps: &[Step],
+    tape: &mut Tape<'_>,
     sources: &FxHashSet<ValueId>,
     (result, gradient): (ValueId, ValueId),
 ) -> Result<FxHashMap<ValueId, ValueId>> {
@@ -293,39 +404,43 @@ fn backwards(
         Operand::Value(value) => depends.contains(value) && b.dtype(*value).is_float(),
         _ => false,
     };
-    for step in steps {
-        if step.operands.iter().any(|x| reads(x, &depends, b)) {
-            depends.insert(step.result);
+    let count = tape.values.len() as u32;
+    for value in (0..count).map(ValueId) {
+        if let Written::Step(step) = &tape.values[value.0 as usize]
+            && step.operands.iter().any(|x| reads(x, &depends, tape))
+        {
+            depends.insert(value);
         }
     }
     let mut gradients: FxHashMap<ValueId, ValueId> = FxHashMap::default();
     gradients.insert(result, gradient);
-    for step in steps.iter().rev() {
-        if sources.contains(&step.result) || !depends.contains(&step.result) {
-            continue;
-        }
-        let Some(gradient) = gradients.remove(&step.result) else {
+    for value in (0..count).rev().map(ValueId) {
+        let step = match &tape.values[value.0 as usize] {
+            Written::Step(step) if depends.contains(&value) => {
+                let gradient = gradients.remove(&value);
+                gradient.map(|g| (step.op.clone(), step.operands.clone(), g))
+            }
+            _ => None,
+        };
+        let Some((op, operands, gradient)) = step else {
             continue;
         };
-        let wanted: SmallVec<[bool; 4]> = step
-            .operands
-            .iter()
-            .map(|x| reads(x, &depends, b))
-            .collect();
+        let wanted = operands.iter().map(|x| reads(x, &depends, tape));
+        let wanted: SmallVec<[bool; 4]> = wanted.collect();
         let adjoint = Adjoint {
-            args: &step.operands,
-            result: step.result,
+            args: &operands,
+            result: value,
             gradient,
             wanted: &wanted,
         };
-        let found = step.op.entry().vjp(b, &adjoint)?;
-        for ((operand, wanted), found) in step.operands.iter().zip(wanted).zip(found) {
+        let found = op.entry().vjp(tape, &adjoint)?;
+        for ((operand, wanted), found) in operands.iter().zip(wanted).zip(found) {
             let (Operand::Value(value), Some(found), true) = (operand, found, wanted) else {
                 continue;
             };
-            let mut sum = fit_like(b, found, *value)?;
+            let mut sum = fit_like(tape, found, *value)?;
             if let Some(before) = gradients.get(value) {
-                sum = b.add(*before, sum)?;
+                sum = tape.add(*before, sum)?;
             }
             gradients.insert(*value, sum);
         }
