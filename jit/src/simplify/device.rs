@@ -3,10 +3,11 @@
 //! What is left to a device's library is few: products of equal floats, the positions that sort the last dimension and the
 //! first of them, scatters of one form, and running log Σ exp along the last dimension.
 
-use super::{Simplifier, convolution, ordering, pooling, scattering};
+use super::{Simplifier, convolution, ordering, scattering};
 use ferrotrace_kernels::op::{
-    AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Interpolate, Scan, Scatter, Sort, TopK,
+    AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Scan, Scatter, Sort, TopK,
 };
+use ferrotrace_kernels::ops::pool::definition as pooling;
 use ferrotrace_kernels::{Op, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::Result;
 
@@ -18,11 +19,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         Op::Conv(spec) => convolution::define(spec, b, args),
         Op::Pool(spec) => pooling::define(spec, b, args),
         Op::AdaptiveAvgPool(AdaptiveAvgPool { size }) => pooling::adaptive(*size, b, args),
-        Op::Interpolate(Interpolate {
-            size,
-            order,
-            align_corners,
-        }) => pooling::interpolate((*size, *order, *align_corners), b, args),
+        Op::Interpolate(op) => pooling::interpolate(op, b, args),
         Op::Sort(Sort { dim, descending }) => ordering::sort((*dim, *descending), b, args),
         Op::ArgSort(ArgSort { dim, descending }) if !ordering::is_last(b, args, *dim) => {
             ordering::argsort((*dim, *descending), b, args)

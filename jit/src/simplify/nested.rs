@@ -2,9 +2,9 @@
 //! is the mean of all.
 
 use super::uses;
-use super::windows::is_whole;
 use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::op::{Reduce, Reshape};
+use ferrotrace_kernels::ops::pool::definition::is_whole;
 use ferrotrace_kernels::{Extent, Op, OpBuilder, Operand, PoolKind, ReduceKind, ValueId};
 use ferrotrace_runtime::{Result, Shape};
 

@@ -3,6 +3,7 @@
 //! pool takes a sixth to a quarter of the ready-made kernel's time for windows of 2x2, a seventh to 0.6 of it for 3x3.
 
 use ferrotrace_kernels::PoolSpec;
+use ferrotrace_kernels::ops::pool::definition::is_whole;
 
 /// Whether loops compute a pool of dimensions of these sizes, by windows of `most` elements at most.
 pub(super) fn are_loops(spec: &PoolSpec, sizes: &[usize], most: usize) -> bool {
@@ -17,10 +18,4 @@ pub(super) fn are_adaptive_loops(output: [usize; 2], sizes: &[usize], most: usiz
     let divides = (0..2).all(|d| output[d] > 0 && input[d].is_multiple_of(output[d]));
     let taps = || (0..2).map(|d| input[d] / output[d]).product::<usize>();
     divides && (output == [1, 1] || taps() <= most)
-}
-
-/// Whether one window is all there is of the pooled dimensions.
-pub(super) fn is_whole(spec: &PoolSpec, sizes: &[usize]) -> bool {
-    let lead = sizes.len().saturating_sub(spec.kernel.len());
-    sizes[lead..] == spec.kernel[..] && spec.padding.iter().all(|&p| p == 0)
 }

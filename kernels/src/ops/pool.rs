@@ -1,5 +1,8 @@
 //! Pooling and resampling of trailing spatial dimensions.
 
+pub mod definition;
+mod gradient;
+
 use super::tensor;
 use crate::cpu::conv::Axis;
 use crate::cpu::dense::{elements, elements_mut};
@@ -7,9 +10,10 @@ use crate::cpu::interpolate::{bicubic, bilinear, nearest};
 use crate::cpu::number::with_type;
 use crate::cpu::pool::{adaptive, pool};
 use crate::eager::{Arg, array, contiguous};
-use crate::op::operator::{Inferred, Operator, attributes, facts, open_gradient, question, text};
+use crate::op::gradient::{Adjoint, Gradients, by_definition};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
 use crate::op::text::Line;
-use crate::{ArgMeta, Array, Class};
+use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 use smallvec::SmallVec;
 
@@ -72,7 +76,9 @@ impl Operator for PoolSpec {
         infer(self, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::vjp(self, b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)
@@ -99,7 +105,9 @@ impl Operator for AdaptiveAvgPool {
         infer_adaptive(self.size, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::adaptive(b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_adaptive(self.size, args, shape, dtype)
@@ -125,7 +133,9 @@ impl Operator for Interpolate {
         infer_interpolate(self.size, self.order, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        by_definition(b, of, |b, args| definition::interpolate(self, b, args))
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let Interpolate {

@@ -1,17 +1,28 @@
 //! Pooling as reductions over windows, resampling as sums of weighted elements.
 
-use super::shaping::{dims, iota, pad, permute, reshape, value, with_int};
-use super::windows::is_whole;
-use ferrotrace_kernels::op::{Index, Unfold};
-use ferrotrace_kernels::{
-    BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ReduceKind, UnaryOp,
-    ValueId,
-};
-use ferrotrace_runtime::{DType, Error, Result, Scalar};
+use super::{Interpolate, PoolKind, PoolSpec};
+use crate::op::gradient::reshaped;
+use crate::op::{Index, Iota, Pad, Permute, Unfold};
+use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 
+/// The tensor that is pooled or resampled.
+fn operand(args: &[Operand]) -> Result<ValueId> {
+    match args.first() {
+        Some(Operand::Value(v)) => Ok(*v),
+        _ => Err(Error::argument("operand 0 must be a tensor")),
+    }
+}
+
+/// The position along a dimension of a shape.
+fn iota(b: &mut dyn OpBuilder, shape: &[usize], dim: usize) -> Result<ValueId> {
+    let shape = Shape::new(shape);
+    b.push(Op::from(Iota { shape, dim }), &[])
+}
+
 /// What no element is less than.
-fn lowest(dtype: DType) -> Scalar {
+pub(super) fn least(dtype: DType) -> Scalar {
     match dtype.int_range() {
         Some((least, _)) => Scalar::Int(least),
         None if dtype == DType::Bool => Scalar::Int(0),
@@ -19,34 +30,56 @@ fn lowest(dtype: DType) -> Scalar {
     }
 }
 
+/// Whether one window is all there is of the pooled dimensions.
+pub fn is_whole(spec: &PoolSpec, sizes: &[usize]) -> bool {
+    let lead = sizes.len().saturating_sub(spec.kernel.len());
+    sizes[lead..] == spec.kernel[..] && spec.padding.iter().all(|&p| p == 0)
+}
+
+/// The windows, a view of `x` padded `with` a number: `[.., outputs.., kernel..]`.
+pub(super) fn windows(
+    spec: &PoolSpec,
+    b: &mut dyn OpBuilder,
+    x: ValueId,
+    with: Scalar,
+) -> Result<ValueId> {
+    let lead = b.shape(x).rank() - spec.kernel.len();
+    let mut x = x;
+    if spec.padding.iter().any(|&p| p > 0) {
+        let mut pads: SmallVec<[(isize, isize); 4]> = SmallVec::from_elem((0, 0), lead);
+        pads.extend(spec.padding.iter().map(|&p| (p as isize, p as isize)));
+        x = b.push(Op::from(Pad(pads)), &[x.into(), Operand::Const(with)])?;
+    }
+    for (i, (&size, &step)) in spec.kernel.iter().zip(&spec.stride).enumerate() {
+        let dim = lead + i;
+        x = b.push(Op::from(Unfold { dim, size, step }), &[x.into()])?;
+    }
+    Ok(x)
+}
+
 /// Pooling of the trailing dimensions: the windows are a view of the padded input.
-pub(super) fn define(spec: &PoolSpec, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
-    let x = value(args, 0)?;
+///
+/// # Errors
+/// The operand does not fit.
+pub fn define(spec: &PoolSpec, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let x = operand(args)?;
     let (spatial, rank) = (spec.kernel.len(), b.shape(x).rank());
-    let lead = rank - spatial;
     let (kind, with) = match spec.kind {
-        PoolKind::Max => (ReduceKind::Max, lowest(b.dtype(x))),
+        PoolKind::Max => (ReduceKind::Max, least(b.dtype(x))),
         PoolKind::Avg => (ReduceKind::Mean, Scalar::Float(0.0)),
     };
     if is_whole(spec, &b.shape(x)[..]) {
-        let mask = (lead..rank).fold(0, |mask, d| mask | 1u64 << d);
+        let mask = (rank - spatial..rank).fold(0, |mask, d| mask | 1u64 << d);
         return b.reduce(kind, x, mask, true);
     }
-    let mut pads = vec![(0, 0); lead];
-    pads.extend(spec.padding.iter().map(|&p| (p as isize, p as isize)));
-    let mut x = pad(b, x, &pads, with)?;
-    for i in 0..spatial {
-        let unfold = Op::from(Unfold {
-            dim: lead + i,
-            size: spec.kernel[i],
-            step: spec.stride[i],
-        });
-        x = b.push(unfold, &[x.into()])?;
-    }
+    let mut x = windows(spec, b, x, with)?;
     // The innermost tap is not the last dimension reduced: neighbouring threads read neighbouring elements.
-    let mut order: Vec<usize> = (0..rank).collect();
-    order.extend((0..spatial).rev().map(|i| rank + i));
-    let x = permute(b, x, &order)?;
+    if spatial > 1 {
+        let outputs = 0..rank as u8;
+        let taps = (0..spatial).rev().map(|i| (rank + i) as u8);
+        let order = outputs.chain(taps).collect();
+        x = b.push(Op::from(Permute(order)), &[x.into()])?;
+    }
     let mask = (0..spatial).fold(0, |mask, i| mask | 1u64 << (rank + i));
     b.reduce(kind, x, mask, false)
 }
@@ -68,23 +101,22 @@ fn window(
 ) -> Result<(ValueId, ValueId)> {
     let i = iota(b, shape, dim)?;
     let (input, output) = (input as i64, output as i64);
-    let scaled = with_int(b, BinaryOp::Mul, i, input)?;
-    let start = with_int(b, BinaryOp::FloorDiv, scaled, output)?;
+    let scaled = b.binary(BinaryOp::Mul, i, input)?;
+    let start = b.binary(BinaryOp::FloorDiv, scaled, output)?;
     // ⌈(i + 1) · in / out⌉
-    let end = with_int(b, BinaryOp::Add, scaled, input + output - 1)?;
-    let end = with_int(b, BinaryOp::FloorDiv, end, output)?;
+    let end = b.binary(BinaryOp::Add, scaled, input + output - 1)?;
+    let end = b.binary(BinaryOp::FloorDiv, end, output)?;
     Ok((start, b.sub(end, start)?))
 }
 
 /// Means over the windows `⌊i · in / out⌋ .. ⌈(i + 1) · in / out⌉` of the last two dimensions.
-pub(super) fn adaptive(
-    size: [usize; 2],
-    b: &mut dyn OpBuilder,
-    args: &[Operand],
-) -> Result<ValueId> {
-    let x = value(args, 0)?;
-    let (dtype, shape) = (b.dtype(x), dims(b, x));
-    let lead = shape.len() - 2;
+///
+/// # Errors
+/// The operand does not fit.
+pub fn adaptive(size: [usize; 2], b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let x = operand(args)?;
+    let (dtype, shape) = (b.dtype(x), b.shape(x).clone());
+    let lead = shape.rank() - 2;
     let input = [shape[lead], shape[lead + 1]];
     if (0..2).all(|d| size[d] > 0 && input[d].is_multiple_of(size[d])) {
         let kernel = (0..2).map(|d| input[d] / size[d]).collect::<SmallVec<_>>();
@@ -109,7 +141,7 @@ pub(super) fn adaptive(
         let (start, count) = window(b, (input[d], size[d]), &along, 2 * d)?;
         let tap = iota(b, &taps, 2 * d + 1)?;
         let at = b.add(start, tap)?;
-        let at = with_int(b, BinaryOp::Minimum, at, input[d] as i64 - 1)?;
+        let at = b.binary(BinaryOp::Minimum, at, input[d] as i64 - 1)?;
         let inside = b.binary(BinaryOp::Lt, tap, count)?;
         places.push((at, inside, count));
     }
@@ -121,7 +153,7 @@ pub(super) fn adaptive(
     let mask = 1u64 << (lead + 1) | 1 << (lead + 3);
     let sum = b.reduce(ReduceKind::Sum, seen, mask, false)?;
     let count = b.mul(rows.2, columns.2)?;
-    let count = reshape(b, count, &size)?;
+    let count = reshaped(b, count, &Shape::from(size))?;
     let count = b.cast(count, dtype.compute())?;
     let mean = b.div(sum, count)?;
     b.cast(mean, dtype)
@@ -153,8 +185,8 @@ fn positions(
 /// A position as an index inside the input.
 fn place(b: &mut dyn OpBuilder, at: ValueId, input: usize) -> Result<ValueId> {
     let at = b.cast(at, DType::I64)?;
-    let at = with_int(b, BinaryOp::Maximum, at, 0)?;
-    with_int(b, BinaryOp::Minimum, at, input as i64 - 1)
+    let at = b.binary(BinaryOp::Maximum, at, 0)?;
+    b.binary(BinaryOp::Minimum, at, input as i64 - 1)
 }
 
 /// Two taps: the positions around, weighted by their nearness.
@@ -165,8 +197,8 @@ fn linear(b: &mut dyn OpBuilder, sizes: (usize, usize), align_corners: bool) -> 
     let base = b.cast(low, DType::F64)?;
     let t = b.sub(at, base)?;
     let t = b.binary(BinaryOp::Minimum, t, 1.0)?;
-    let next = with_int(b, BinaryOp::Add, low, 1)?;
-    let next = with_int(b, BinaryOp::Minimum, next, sizes.0 as i64 - 1)?;
+    let next = b.binary(BinaryOp::Add, low, 1)?;
+    let next = b.binary(BinaryOp::Minimum, next, sizes.0 as i64 - 1)?;
     let rest = b.binary(BinaryOp::Sub, 1.0, t)?;
     Ok(vec![(low, rest), (next, t)])
 }
@@ -216,7 +248,7 @@ fn combined(b: &mut dyn OpBuilder, x: ValueId, dim: usize, taps: &Taps) -> Resul
         let mut shape = vec![b.shape(at)[0]];
         shape.resize(rank - dim, 1);
         let weight = b.cast(weight, wide)?;
-        let weight = reshape(b, weight, &shape)?;
+        let weight = reshaped(b, weight, &Shape::new(&shape))?;
         let taken = b.push(op.clone(), &[x.into(), at.into()])?;
         let taken = b.cast(taken, wide)?;
         let part = b.mul(taken, weight)?;
@@ -229,22 +261,26 @@ fn combined(b: &mut dyn OpBuilder, x: ValueId, dim: usize, taps: &Taps) -> Resul
 }
 
 /// Resampling of the last two dimensions: order 0 is nearest, 1 bilinear, 2 bicubic.
-pub(super) fn interpolate(
-    (size, order, align_corners): ([usize; 2], u8, bool),
-    b: &mut dyn OpBuilder,
-    args: &[Operand],
-) -> Result<ValueId> {
-    let x = value(args, 0)?;
-    let (dtype, shape) = (b.dtype(x), dims(b, x));
-    let lead = shape.len() - 2;
+///
+/// # Errors
+/// The operand does not fit.
+pub fn interpolate(op: &Interpolate, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+    let Interpolate {
+        size,
+        order,
+        align_corners,
+    } = *op;
+    let x = operand(args)?;
+    let (dtype, shape) = (b.dtype(x), b.shape(x).clone());
+    let lead = shape.rank() - 2;
     if order == 0 {
         let mut places = Vec::new();
         for d in 0..2 {
             let mut sizes = [1, 1];
             sizes[d] = size[d];
             let i = iota(b, &sizes, d)?;
-            let scaled = with_int(b, BinaryOp::Mul, i, shape[lead + d] as i64)?;
-            places.push(with_int(b, BinaryOp::FloorDiv, scaled, size[d] as i64)?);
+            let scaled = b.binary(BinaryOp::Mul, i, shape[lead + d] as i64)?;
+            places.push(b.binary(BinaryOp::FloorDiv, scaled, size[d] as i64)?);
         }
         return picked(b, x, places[0], places[1]);
     }
