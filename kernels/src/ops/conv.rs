@@ -1,5 +1,7 @@
 //! Convolutions, plain and transposed.
 
+mod gradient;
+
 use super::tensor;
 use crate::cpu::conv::{
     Axis, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed, pieces,
@@ -8,10 +10,12 @@ use crate::cpu::dense::{Plain, elements, elements_mut};
 use crate::cpu::panels::{Epilogue, planes_then};
 use crate::cpu::shifted;
 use crate::cpu::vector::Real;
+use crate::cpu::weight::{self, Planes};
 use crate::eager::{Arg, array, cast, contiguous};
-use crate::op::operator::{Inferred, Operator, attributes, facts, open_gradient, question};
+use crate::op::gradient::{Adjoint, Gradients};
+use crate::op::operator::{Inferred, Operator, attributes, facts, question};
 use crate::op::text::Line;
-use crate::{ArgMeta, Array, Class};
+use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{Category, DType, Element, Error, Fault, Result, Shape};
 use smallvec::SmallVec;
 
@@ -92,7 +96,9 @@ impl Operator for ConvSpec {
         infer(self, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::vjp(self, b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)
@@ -256,6 +262,9 @@ pub(super) fn infer(spec: &ConvSpec, args: &[ArgMeta<'_>]) -> Inferred {
 /// Out of memory.
 pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     let compute = dtype.compute();
+    if let Some(out) = of_long_windows(spec, args, shape, compute)? {
+        return cast(&out, dtype);
+    }
     let (x, w, g) = operands(spec, args, compute)?;
     let mut out = Array::empty(x.buffer.device(), shape.clone(), compute)?;
     macro_rules! float {
@@ -290,6 +299,60 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         _ => integer!(u8),
     }
     cast(&out, dtype)
+}
+
+/// A convolution of floats by windows of many taps with few results, of operands that need be dense in each plane alone;
+/// `None` for others.
+fn of_long_windows(
+    spec: &ConvSpec,
+    args: &[Arg],
+    shape: &Shape,
+    compute: DType,
+) -> Result<Option<Array>> {
+    let (x, w) = (array(args, 0)?, array(args, 1)?);
+    let (g, _) = geometry(spec, x.shape(), w.shape())?;
+    let spatial = spec.stride.len();
+    let suits = !spec.transposed && x.shape().rank() == spatial + 2 && weight::suits(&g);
+    if !suits || !matches!(compute, DType::F32 | DType::F64) {
+        return Ok(None);
+    }
+    let (x, w) = (dense_planes(x, compute)?, dense_planes(w, compute)?);
+    let mut out = Array::empty(x.buffer.device(), shape.clone(), compute)?;
+    match compute {
+        DType::F32 => weight::convolve(&g, planes(&x), planes(&w), elements_mut::<f32>(&mut out)?)?,
+        _ => weight::convolve(&g, planes(&x), planes(&w), elements_mut::<f64>(&mut out)?)?,
+    }
+    Ok(Some(out))
+}
+
+/// `x`, of a batch of images, as a type, each of its planes dense.
+fn dense_planes(x: &Array, dtype: DType) -> Result<Array> {
+    let x = cast(x, dtype)?;
+    let (shape, strides) = (x.shape(), x.layout.strides());
+    let mut plane = 1;
+    let is_dense = (2..shape.rank()).rev().all(|d| {
+        let dense = shape[d] == 1 || strides[d] == plane;
+        plane *= shape[d] as isize;
+        dense
+    });
+    match is_dense && strides[0] >= 0 && strides[1] >= 0 {
+        true => Ok(x),
+        false => contiguous(&x),
+    }
+}
+
+/// The planes of an array of [`dense_planes`].
+fn planes<T: Element>(x: &Array) -> Planes<'_, T> {
+    let strides = x.layout.strides();
+    Planes {
+        data: x
+            .buffer
+            .as_slice::<T>()
+            .get(x.layout.offset()..)
+            .unwrap_or(&[]),
+        image: strides[0] as usize,
+        channel: strides[1] as usize,
+    }
 }
 
 /// The operands, dense and of the type that is computed in.
@@ -348,6 +411,12 @@ fn float_then<T: Element + Real + Plain>(
     epilogue: &Epilogue<'_>,
 ) -> Result<Option<Fault>> {
     let rows = g.batch * g.groups * g.cout;
+    if !spec.transposed && x.shape().rank() == spec.stride.len() + 2 && weight::suits(g) {
+        let (x, w) = (planes::<T>(x), planes(w));
+        return planes_then(epilogue, [rows, g.outputs()], None, |out, _| {
+            weight::convolve(g, x, w, out)
+        });
+    }
     let (x, w) = (elements::<T>(x)?, elements::<T>(w)?);
     if spec.transposed {
         let whole = Pieces {

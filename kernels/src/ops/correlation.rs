@@ -4,11 +4,10 @@
 use super::{conv, tensor};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast};
-use crate::op::operator::{
-    Inferred, OnDevice, Operator, attributes, facts, open_gradient, question,
-};
+use crate::op::gradient::{Adjoint, Gradients};
+use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
 use crate::op::text::Line;
-use crate::{ArgMeta, Array, Class, ConvSpec};
+use crate::{ArgMeta, Array, Class, ConvSpec, Op, OpBuilder, OpBuilderExt};
 use ferrotrace_runtime::{
     Activation, Convolution, ConvolutionPart, DType, Device, Error, Layout, Result, Shape,
 };
@@ -91,7 +90,25 @@ impl Operator for Correlation {
         infer(self, args)
     }
 
-    open_gradient!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        // Input, weight and result are what is computed, and the operands: each is linear in both others.
+        let (known, mut gradients) = (self.operands(), of.none());
+        let dtype = b.dtype(of.value(0)?);
+        let g = b.cast(of.gradient, dtype)?;
+        for i in (0..2).filter(|&i| of.wants(i)) {
+            let other = (known[1 - i], of.value(1 - i)?);
+            let op = Correlation {
+                part: known[i],
+                wide: false,
+                shape: b.shape(of.value(i)?).clone(),
+                ..self.clone()
+            };
+            let at = |part| if part == other.0 { other.1 } else { g };
+            let operands = op.operands().map(|part| at(part).into());
+            gradients[i] = Some(b.push(Op::from(op), &operands)?);
+        }
+        Ok(gradients)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run(self, args, shape, dtype)
@@ -99,6 +116,17 @@ impl Operator for Correlation {
 
     fn as_library(&self) -> Option<&dyn OnDevice> {
         Some(self)
+    }
+}
+
+impl Correlation {
+    /// What the operands are.
+    fn operands(&self) -> [ConvolutionPart; 2] {
+        match self.part {
+            ConvolutionPart::Result => [ConvolutionPart::Input, ConvolutionPart::Weight],
+            ConvolutionPart::Input => [ConvolutionPart::Result, ConvolutionPart::Weight],
+            ConvolutionPart::Weight => [ConvolutionPart::Input, ConvolutionPart::Result],
+        }
     }
 }
 

@@ -293,7 +293,7 @@ fn convolve_tile<T: Real + Plain>(
             let image = at / positions;
             let end = tile.end.min((image + 1) * positions);
             let from = (image * g.groups + group) * g.cin * g.inputs();
-            let planes = &x[from..from + g.cin * g.inputs()];
+            let planes = (&x[from..from + g.cin * g.inputs()], g.inputs());
             let part = at - image * positions..end - image * positions;
             gather_columns(g, planes, columns, width, at - tile.start, part);
             at = end;
@@ -370,10 +370,11 @@ fn stretches(g: &Geometry, t: usize, mut to: usize, part: Range<usize>) -> Vec<S
     found
 }
 
-/// Writes the windows of output positions `part` of one image to columns `to..` of a `k · width` matrix.
-fn gather_columns<T: Wide>(
+/// Writes the windows of output positions `part` of one image to columns `to..` of a `k · width` matrix. Planes of channels
+/// are given with their distance.
+pub(super) fn gather_columns<T: Wide>(
     g: &Geometry,
-    planes: &[T],
+    (planes, apart): (&[T], usize),
     columns: &mut [T],
     width: usize,
     to: usize,
@@ -386,6 +387,7 @@ fn gather_columns<T: Wide>(
         .collect();
     dispatch(Gather {
         planes,
+        apart,
         columns,
         width,
         size: g.inputs(),
@@ -396,6 +398,8 @@ fn gather_columns<T: Wide>(
 
 struct Gather<'a, T> {
     planes: &'a [T],
+    /// The distance of planes.
+    apart: usize,
     columns: &'a mut [T],
     width: usize,
     size: usize,
@@ -411,7 +415,8 @@ impl<T: Wide> Loop for Gather<'_, T> {
         let rows = self
             .columns
             .chunks_exact_mut(self.width * self.by_tap.len());
-        for (plane, rows) in self.planes.chunks_exact(self.size).zip(rows) {
+        for (i, rows) in rows.enumerate() {
+            let plane = &self.planes[i * self.apart..][..self.size];
             for (row, stretches) in rows.chunks_exact_mut(self.width).zip(self.by_tap) {
                 for s in stretches {
                     let [before, inside, after] = s.parts;

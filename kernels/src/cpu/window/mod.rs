@@ -4,3 +4,4 @@ pub mod conv;
 pub mod interpolate;
 pub mod pool;
 pub mod shifted;
+pub mod weight;
