@@ -7,7 +7,7 @@ pub mod text;
 pub use crate::ops::arrange::{Cat, Pad, Repeat, SliceAssign};
 pub use crate::ops::composite::Composite;
 pub use crate::ops::composite::arrange::{OneHot, Roll, Triangle};
-pub use crate::ops::composite::attention::Attention;
+pub use crate::ops::composite::attention::{Attention, AttentionGradient};
 pub use crate::ops::composite::einsum::Einsum;
 pub use crate::ops::composite::loss::{Loss, ReducedLoss, Reduction};
 pub use crate::ops::composite::norm::{BatchNorm, GroupNorm, LayerNorm, RmsNorm};

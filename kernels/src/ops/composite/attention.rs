@@ -1,14 +1,19 @@
 //! Attention: its definition, and the ready-made kernel that never holds the scores.
 
+mod gradient;
+
+pub use gradient::AttentionGradient;
+
 use super::build::{float, promoted, transpose, value};
 use super::softmax;
-use super::{Definition, derived, infer_by_definition};
+use super::{Definition, infer_by_definition};
 use crate::cpu::attention::{Extent, Mask, Matrices, attention};
 use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::matmul::View;
 use crate::cpu::vector::Real;
 use crate::eager::{Arg, array, cast};
 use crate::op::Iota;
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::matmul::batched;
 use crate::{
@@ -44,7 +49,9 @@ impl Operator for Attention {
         infer_by_definition(self, args)
     }
 
-    derived!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::vjp(self, b, of)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let scale = f64::from_bits(self.scale);
@@ -54,7 +61,7 @@ impl Operator for Attention {
 
 impl Definition for Attention {
     fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
-        decompose(b, args, self.mask, self.causal, f64::from_bits(self.scale))
+        decompose(b, args, self)
     }
 
     fn has_kernel(&self) -> bool {
@@ -73,9 +80,7 @@ impl Definition for Attention {
 pub(super) fn decompose(
     b: &mut dyn OpBuilder,
     args: &[Operand],
-    mask: bool,
-    causal: bool,
-    scale: f64,
+    op: &Attention,
 ) -> Result<ValueId> {
     let (q, k, v) = (value(args, 0)?, value(args, 1)?, value(args, 2)?);
     for (what, x) in [("query", q), ("key", k), ("value", v)] {
@@ -86,38 +91,63 @@ pub(super) fn decompose(
             )));
         }
     }
-    if mask && causal {
+    if op.mask && op.causal {
         return Err(Error::argument(
             "attention is causal or takes a mask, not both",
         ));
     }
+    let mask = match op.mask {
+        true => Some(value(args, 3)?),
+        false => None,
+    };
     let dtype = float(promoted(b, &[q.into(), k.into(), v.into()]));
-    let wide = dtype.compute();
-    let width = *b.shape(q).last().unwrap_or(&1);
-    let scale = if scale.is_nan() {
-        1.0 / (width as f64).sqrt()
-    } else {
-        scale
-    };
-    let q = b.cast(q, wide)?;
-    let k = b.cast(k, wide)?;
-    let k = transpose(b, k)?;
-    let products = b.push(Op::Matmul, &[q.into(), k.into()])?;
-    let scores = b.mul(products, scale)?;
-    let keys = 1 << (b.shape(scores).rank() - 1);
-    let probabilities = if mask {
-        let scores = masked(b, scores, value(args, 3)?)?;
-        softmax::over_masked(b, scores, keys)?
-    } else if causal {
-        // The first key is seen from everywhere.
-        let scores = causally_masked(b, scores)?;
-        softmax::over(b, scores, keys)?
-    } else {
-        softmax::over(b, scores, keys)?
-    };
+    let (q, k) = (b.cast(q, dtype.compute())?, b.cast(k, dtype.compute())?);
+    let probabilities = Scores::new(op, b, (q, k))?.probabilities(b, mask)?;
     let probabilities = b.cast(probabilities, dtype)?;
     let v = b.cast(v, dtype)?;
     b.push(Op::Matmul, &[probabilities.into(), v.into()])
+}
+
+/// Products of queries and keys, scaled.
+struct Scores {
+    products: ValueId,
+    scale: f64,
+    causal: bool,
+}
+
+impl Scores {
+    /// Of q and k, in the dtype of their arithmetic.
+    fn new(op: &Attention, b: &mut dyn OpBuilder, (q, k): (ValueId, ValueId)) -> Result<Scores> {
+        let width = *b.shape(q).last().unwrap_or(&1);
+        let scale = match f64::from_bits(op.scale) {
+            scale if scale.is_nan() => 1.0 / (width as f64).sqrt(),
+            scale => scale,
+        };
+        let k = transpose(b, k)?;
+        Ok(Scores {
+            products: b.push(Op::Matmul, &[q.into(), k.into()])?,
+            scale,
+            causal: op.causal,
+        })
+    }
+
+    /// Their softmax over the keys that each query sees.
+    fn probabilities(&self, b: &mut dyn OpBuilder, mask: Option<ValueId>) -> Result<ValueId> {
+        let scores = b.mul(self.products, self.scale)?;
+        let keys = 1 << (b.shape(scores).rank() - 1);
+        match mask {
+            Some(mask) => {
+                let scores = masked(b, scores, mask)?;
+                softmax::over_masked(b, scores, keys)
+            }
+            None if self.causal => {
+                // The first key is seen from everywhere.
+                let scores = causally_masked(b, scores)?;
+                softmax::over(b, scores, keys)
+            }
+            None => softmax::over(b, scores, keys),
+        }
+    }
 }
 
 fn masked(b: &mut dyn OpBuilder, scores: ValueId, mask: ValueId) -> Result<ValueId> {

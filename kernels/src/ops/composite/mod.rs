@@ -71,6 +71,7 @@ operators! {
             ConvBias(product::ConvBias),
             Einsum(einsum::Einsum),
             Attention(attention::Attention),
+            AttentionGradient(attention::AttentionGradient),
             Triangle(arrange::Triangle),
             Roll(arrange::Roll),
             OneHot(arrange::OneHot),
@@ -121,8 +122,8 @@ use derived;
 /// All that follows from a definition: the gradient, the shape and dtype rule, and the ready-made form.
 macro_rules! defined {
     () => {
-        super::derived!();
-        super::inferred!();
+        crate::ops::composite::derived!();
+        crate::ops::composite::inferred!();
     };
 }
 use defined;
@@ -131,7 +132,7 @@ use defined;
 macro_rules! inferred {
     () => {
         fn infer(&self, args: &[crate::ArgMeta<'_>]) -> crate::op::operator::Inferred {
-            super::infer_by_definition(self, args)
+            crate::ops::composite::infer_by_definition(self, args)
         }
 
         fn run(
@@ -140,7 +141,7 @@ macro_rules! inferred {
             shape: &ferrotrace_runtime::Shape,
             dtype: DType,
         ) -> Result<crate::Array> {
-            super::run_definition(self, args, shape, dtype)
+            crate::ops::composite::run_definition(self, args, shape, dtype)
         }
     };
 }

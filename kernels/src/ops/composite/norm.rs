@@ -1,8 +1,11 @@
 //! Normalisations: statistics in F32 for the half types, the result in the operand's dtype.
 
+mod gradient;
+
 use super::build::{in_float, last_dims, operand, reshape, value};
-use super::{Definition, defined, derived, run_definition};
+use super::{Definition, defined, inferred, run_definition};
 use crate::eager::Arg;
+use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
 use crate::{
@@ -29,7 +32,9 @@ impl Operator for LayerNorm {
         infer(self.n, self.weight, self.bias, args)
     }
 
-    derived!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::over_last(b, of, self.n, (self.weight, self.bias), true)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_definition(self, args, shape, dtype)
@@ -59,7 +64,9 @@ impl Operator for RmsNorm {
         infer(self.n, self.weight, false, args)
     }
 
-    derived!();
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::over_last(b, of, self.n, (self.weight, false), false)
+    }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         run_definition(self, args, shape, dtype)
@@ -86,7 +93,11 @@ pub struct GroupNorm {
 impl Operator for GroupNorm {
     text!("group_norm" { groups, weight, bias });
     facts! { class: Class::Reduce, light: false, jumps: false, work: |_, of| of.elements() }
-    defined!();
+    inferred!();
+
+    fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
+        gradient::of_groups(b, of, self.groups, (self.weight, self.bias))
+    }
 }
 
 impl Definition for GroupNorm {
@@ -292,6 +303,13 @@ fn channels(b: &dyn OpBuilder, x: ValueId) -> Result<(usize, Shape)> {
     Ok((shape[1], column))
 }
 
+/// A shape with its channels, dimension 1, as groups of channels.
+fn grouped(shape: &Shape, groups: usize) -> Shape {
+    let mut split = Shape::new(&[shape[0], groups, shape[1] / groups]);
+    split.dims_mut().extend_from_slice(&shape[2..]);
+    split
+}
+
 /// Layer norm of each group of channels, weight and bias being one number a channel (Wu and He, Group Normalization,
 /// 2018).
 pub(super) fn group_norm(
@@ -311,8 +329,7 @@ pub(super) fn group_norm(
     let affine = Affine::new(b, args, 1, weight, bias, &[count])?;
     let shape = b.shape(x).clone();
     in_float(b, x, |b, x| {
-        let mut split = Shape::new(&[shape[0], groups, count / groups]);
-        split.dims_mut().extend_from_slice(&shape[2..]);
+        let split = grouped(&shape, groups);
         let grouped = reshape(b, x, &split)?;
         let (d, var) = centred(b, grouped, last_dims(split.rank(), split.rank() - 2))?;
         let scale = affine.inverse_root(b, var)?;

@@ -7,8 +7,7 @@ use crate::op::operator::{Operator, facts, text};
 use crate::op::text::{Line, Named, Value};
 use crate::ops::matmul::folded;
 use crate::{
-    ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind,
-    Unrounded, ValueId,
+    ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, Unrounded, ValueId,
 };
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 
@@ -26,27 +25,34 @@ impl Operator for Linear {
 
     fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
         let (x, w, mut gradients) = (of.value(0)?, of.value(1)?, of.none());
-        let whole = b.shape(x).clone();
-        let (rows, out) = match whole.rank() {
-            // A vector is one row.
-            1 => (
-                Shape::from([1, whole[0]]),
-                Shape::from([1, b.shape(of.gradient).numel()]),
-            ),
-            _ => (folded(&whole), folded(b.shape(of.gradient))),
+        let (whole, weights) = (b.shape(x).clone(), b.shape(w).clone());
+        // A vector is one row, a weight without outputs one of them.
+        let inner = weights[weights.rank() - 1];
+        let outputs = if weights.rank() == 1 { 1 } else { weights[0] };
+        let matrix = Shape::from([outputs, inner]);
+        let mut out = whole.clone();
+        out.dims_mut()[whole.rank() - 1] = outputs;
+        let gradient = match of.wants(0) || of.wants(1) {
+            true => reshaped(b, of.gradient, &out)?,
+            false => of.gradient,
         };
         if of.wants(0) {
-            let product = b.matmul(of.gradient, w)?;
-            gradients[0] = Some(product);
+            let w = reshaped(b, w, &matrix)?;
+            gradients[0] = Some(b.matmul(gradient, w)?);
         }
-        let gradient = reshaped(b, of.gradient, &out)?;
         if of.wants(1) {
-            let x = reshaped(b, x, &rows)?;
+            let rows = |shape: &Shape| match shape.rank() {
+                1 => Shape::from([1, shape[0]]),
+                _ => folded(shape),
+            };
+            let x = reshaped(b, x, &rows(&whole))?;
+            let gradient = reshaped(b, gradient, &rows(&out))?;
             let columns = transposed(b, gradient)?;
-            gradients[1] = Some(b.matmul(columns, x)?);
+            let product = b.matmul(columns, x)?;
+            gradients[1] = Some(reshaped(b, product, &weights)?);
         }
         if self.bias && of.wants(2) {
-            gradients[2] = Some(b.reduce(ReduceKind::Sum, gradient, 1, false)?);
+            gradients[2] = Some(of.gradient);
         }
         Ok(gradients)
     }
