@@ -2,7 +2,12 @@
 
 mod arranged;
 pub mod check;
+mod convolutions;
+mod differences;
 mod kinks;
 mod losses;
+mod norms;
+mod pools;
 mod positions;
+mod products;
 mod reductions;
