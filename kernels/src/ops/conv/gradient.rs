@@ -82,9 +82,14 @@ fn of_weight(
     let mut turned: Shape = [channels, groups * images].into_iter().collect();
     turned.dims_mut().extend_from_slice(&sizes[2..]);
     let order: SmallVec<[u8; 6]> = [2, 1, 0].into_iter().chain(3..3 + spatial as u8).collect();
-    let x = reshaped(b, x, &split)?;
-    let x = b.push(Op::Permute(Permute(order)), &[x.into()])?;
-    let x = reshaped(b, x, &turned)?;
+    let x = match groups {
+        1 => swapped(b, x)?,
+        _ => {
+            let x = reshaped(b, x, &split)?;
+            let x = b.push(Op::Permute(Permute(order)), &[x.into()])?;
+            reshaped(b, x, &turned)?
+        }
+    };
     let g = swapped(b, g)?;
     let plain = ConvSpec {
         stride: spec.dilation.clone(),

@@ -152,11 +152,14 @@ impl Taps {
                 b.push(Op::Iota(Iota { shape, dim }), &[])
             };
             let element = iota(b, 3 * i + 1, axis.stride)?;
-            // The view has the windows in ascending order: the last is window q.
-            let window = iota(b, 3 * i + 2, axis.most)?;
-            let back = b.binary(BinaryOp::Sub, axis.most as i64 - 1, window)?;
-            let shift = b.mul(back, axis.stride as i64)?;
-            let tap = b.add(element, shift)?;
+            let mut tap = element;
+            if axis.most > 1 {
+                // The view has the windows in ascending order: the last is window q.
+                let window = iota(b, 3 * i + 2, axis.most)?;
+                let back = b.binary(BinaryOp::Sub, axis.most as i64 - 1, window)?;
+                let shift = b.mul(back, axis.stride as i64)?;
+                tap = b.add(element, shift)?;
+            }
             if axis.most * axis.stride > axis.kernel {
                 let within = b.binary(BinaryOp::Lt, tap, axis.kernel as i64)?;
                 inside = Some(match inside {
