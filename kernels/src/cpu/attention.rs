@@ -4,6 +4,8 @@
 //! summed is scaled down (Milakov and Gimelshein, 2018; Dao et al., FlashAttention, 2022). Blocks are cut by sizes
 //! alone: results have the same bits on any number of threads.
 
+pub mod gradient;
+
 use super::dense::{Plain, Shared, ranges, scratch};
 use super::isa::{Loop, dispatch};
 use super::matmul::{Sizes, View, multiply};

@@ -209,24 +209,9 @@ pub(super) fn run(
     dtype: DType,
 ) -> Result<Array> {
     let compute = dtype.compute();
-    let operand = |i: usize| cast(array(args, i)?, compute);
-    let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
-    let hides = match mask {
-        false => None,
-        true => Some(match array(args, 3)? {
-            truth if truth.dtype == DType::Bool => truth.clone(),
-            added => cast(added, compute)?,
-        }),
-    };
-    let out = Array::empty(q.buffer.device(), shape.clone(), compute)?;
-    let call = Call {
-        q,
-        k,
-        v,
-        hides,
-        causal,
-        scale,
-    };
+    let hides = mask.then_some(3);
+    let call = Call::new(args, compute, (hides, causal), scale)?;
+    let out = Array::empty(call.q.buffer.device(), shape.clone(), compute)?;
     let out = match compute {
         DType::F64 => call.run::<f64>(out)?,
         DType::F32 => call.run::<f32>(out)?,
@@ -246,33 +231,68 @@ struct Call {
 }
 
 impl Call {
-    fn run<T: Element + Real + Plain>(&self, mut out: Array) -> Result<Array> {
+    /// The operands, in the dtype of their arithmetic; the mask, if any, is the one at a place.
+    fn new(
+        args: &[Arg],
+        compute: DType,
+        (mask, causal): (Option<usize>, bool),
+        scale: f64,
+    ) -> Result<Call> {
+        let operand = |i: usize| cast(array(args, i)?, compute);
+        let hides = match mask {
+            None => None,
+            Some(i) => Some(match array(args, i)? {
+                truth if truth.dtype == DType::Bool => truth.clone(),
+                added => cast(added, compute)?,
+            }),
+        };
+        Ok(Call {
+            q: operand(0)?,
+            k: operand(1)?,
+            v: operand(2)?,
+            hides,
+            causal,
+            scale,
+        })
+    }
+
+    fn extent(&self) -> Extent {
         let last = |x: &Array, back: usize| x.shape()[x.shape().rank() - back];
-        let extent = Extent {
+        Extent {
             queries: last(&self.q, 2),
             keys: last(&self.k, 2),
             width: last(&self.q, 1),
             values: last(&self.v, 1),
-        };
+        }
+    }
+
+    /// The mask of each matrix of the batch.
+    fn mask<T: Element>(&self, batch: &Shape) -> Result<Mask<'_, T>> {
+        let Extent { queries, keys, .. } = self.extent();
+        Ok(match &self.hides {
+            None if self.causal => Mask::Causal,
+            None => Mask::None,
+            Some(x) if x.dtype == DType::Bool => Mask::Truth(matrices(x, batch, queries, keys)?),
+            Some(x) => Mask::Added(matrices::<T>(x, batch, queries, keys)?),
+        })
+    }
+
+    fn scale<T: Real>(&self) -> T {
+        T::from_f64(match self.scale.is_nan() {
+            true => 1.0 / (self.extent().width as f64).sqrt(),
+            false => self.scale,
+        })
+    }
+
+    fn run<T: Element + Real + Plain>(&self, mut out: Array) -> Result<Array> {
+        let extent = self.extent();
         let rank = out.shape().rank() - 2;
         let batch = Shape::new(&out.shape()[..rank]);
         let of = |x, rows, columns| matrices::<T>(x, &batch, rows, columns);
         let q = of(&self.q, extent.queries, extent.width)?;
         let k = of(&self.k, extent.keys, extent.width)?;
         let v = of(&self.v, extent.keys, extent.values)?;
-        let mask = match &self.hides {
-            None if self.causal => Mask::Causal,
-            None => Mask::None,
-            Some(x) if x.dtype == DType::Bool => {
-                Mask::Truth(matrices(x, &batch, extent.queries, extent.keys)?)
-            }
-            Some(x) => Mask::Added(of(x, extent.queries, extent.keys)?),
-        };
-        let scale = match self.scale.is_nan() {
-            true => 1.0 / (extent.width as f64).sqrt(),
-            false => self.scale,
-        };
-        let scale = T::from_f64(scale);
+        let (mask, scale) = (self.mask::<T>(&batch)?, self.scale());
         attention(extent, scale, &q, &k, &v, &mask, elements_mut(&mut out)?)?;
         Ok(out)
     }

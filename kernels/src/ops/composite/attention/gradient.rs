@@ -4,14 +4,23 @@
 //! D = P ∘ (g·vᵀ − Σ g∘o), the sum over each row (Dao et al., FlashAttention, 2022): scale·D·k is that of q, scale·Dᵀ·q that
 //! of k, and D that of an added mask.
 
-use super::{Attention, Scores};
+use super::{Attention, Call, Scores, matrices};
+use crate::cpu::attention::Extent;
+use crate::cpu::attention::gradient::Backward;
+use crate::cpu::dense::{Plain, elements_mut};
+use crate::cpu::reduce::reduce;
+use crate::cpu::vector::Real;
+use crate::eager::{Arg, array, cast, place};
 use crate::op::gradient::{Adjoint, Gradients, fit, reshaped, transposed, wide};
-use crate::op::operator::{Operator, facts, text};
+use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::op::{Cat, Narrow};
 use crate::ops::composite::build::{float, promoted, value};
-use crate::ops::composite::{Definition, defined};
-use crate::{Class, Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId, WEIGHTS};
-use ferrotrace_runtime::{DType, Result, Shape};
+use crate::ops::composite::{Definition, derived, infer_by_definition, run_definition};
+use crate::{
+    ArgMeta, Array, Class, Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId,
+    WEIGHTS,
+};
+use ferrotrace_runtime::{DType, Element, Layout, Result, Shape};
 use smallvec::SmallVec;
 
 /// The gradients of the query, the key and the value of an attention, one behind the other in one dimension: operands q, k,
@@ -38,7 +47,84 @@ impl Operator for AttentionGradient {
             queries * keys * (6 * of.last(0, 1) + WEIGHTS.function + 6 + 4 * of.last(2, 1))
         }
     }
-    defined!();
+    derived!();
+
+    fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
+        infer_by_definition(self, args)
+    }
+
+    fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        let mask = self.mask.then_some(5);
+        let scale = f64::from_bits(self.scale);
+        let call = Call::new(args, dtype.compute(), (mask, self.causal), scale)?;
+        let e = call.extent();
+        if [e.queries, e.keys, e.width, e.values, shape.numel()].contains(&0) {
+            return run_definition(self, args, shape, dtype);
+        }
+        let parts = match dtype.compute() {
+            DType::F64 => call.gradients::<f64>(args)?,
+            _ => call.gradients::<f32>(args)?,
+        };
+        let out = Array::empty(call.q.buffer.device(), shape.clone(), dtype)?;
+        let mut start = 0;
+        for (i, part) in parts.iter().enumerate() {
+            // Matrices that several of the batch share have the sum of their gradients.
+            let to = array(args, i)?.shape();
+            let mut shared = part.clone();
+            if part.shape() != to {
+                let lead = part.shape().rank() - to.rank();
+                let broadcast = |d: &usize| *d < lead || to[*d - lead] != part.shape()[*d];
+                let mask = (0..part.shape().rank()).filter(broadcast);
+                let mask = mask.fold(0u64, |mask, d| mask | 1 << d);
+                let kept = part.shape().reduced(mask, true);
+                shared = reduce(ReduceKind::Sum, mask, part, &kept, part.dtype)?;
+            }
+            let flat = shared.with_layout(Layout::contiguous(Shape::from(to.numel())));
+            place(&out, 0, start, &flat)?;
+            start += to.numel();
+        }
+        Ok(out)
+    }
+}
+
+impl Call {
+    /// The gradients of query, key and value, one for each matrix of the broadcast batch.
+    fn gradients<T: Element + Real + Plain>(&self, args: &[Arg]) -> Result<[Array; 3]> {
+        let Extent {
+            queries,
+            keys,
+            width,
+            values,
+        } = self.extent();
+        let (result, gradient) = (
+            cast(array(args, 3)?, T::DTYPE)?,
+            cast(array(args, 4)?, T::DTYPE)?,
+        );
+        let rank = gradient.shape().rank() - 2;
+        let batch = Shape::new(&gradient.shape()[..rank]);
+        let of = |x, rows, columns| matrices::<T>(x, &batch, rows, columns);
+        let pulled = Backward {
+            q: of(&self.q, queries, width)?,
+            k: of(&self.k, keys, width)?,
+            v: of(&self.v, keys, values)?,
+            mask: self.mask(&batch)?,
+            result: of(&result, queries, values)?,
+            gradient: of(&gradient, queries, values)?,
+        };
+        let empty = |rows: usize, columns: usize| {
+            let shape = batch.iter().copied().chain([rows, columns]).collect();
+            Array::empty(self.q.buffer.device(), shape, T::DTYPE)
+        };
+        let mut to = [
+            empty(queries, width)?,
+            empty(keys, width)?,
+            empty(keys, values)?,
+        ];
+        let [dq, dk, dv] = &mut to;
+        let memory = [elements_mut(dq)?, elements_mut(dk)?, elements_mut(dv)?];
+        pulled.gradients(self.extent(), self.scale(), memory)?;
+        Ok(to)
+    }
 }
 
 impl Definition for AttentionGradient {
@@ -68,6 +154,10 @@ impl Definition for AttentionGradient {
             flat.push(reshaped(b, part, &Shape::from(shape.numel()))?.into());
         }
         b.push(Op::from(Cat { dim: 0 }), &flat)
+    }
+
+    fn has_kernel(&self) -> bool {
+        true
     }
 }
 
@@ -178,4 +268,78 @@ pub(super) fn vjp(op: &Attention, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Re
         start += len as isize;
     }
     Ok(gradients)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::testing::*;
+    use super::AttentionGradient;
+    use crate::Composite;
+    use crate::eager::Arg;
+    use crate::op::operator::Operator;
+    use crate::ops::composite::run_definition;
+    use ferrotrace_runtime::DType::{self, *};
+
+    /// Beside the definition, which holds all scores.
+    #[track_caller]
+    fn as_defined(op: &AttentionGradient, args: &[Arg]) {
+        let metas: Vec<_> = args.iter().map(Arg::meta).collect();
+        let (shape, dtype) = op.infer(&metas).expect("a shape");
+        let want = run_definition(op, args, &shape, dtype).expect("the definition");
+        check(
+            Composite::from(op.clone()),
+            args,
+            shape.dims(),
+            dtype,
+            &read(&want),
+        );
+    }
+
+    #[test]
+    fn by_blocks() {
+        // Query, key, value: more queries than a block has; matrices that several of the batch share.
+        let cases: [[&[usize]; 3]; 4] = [
+            [&[3, 4], &[5, 4], &[5, 2]],
+            [&[2, 150, 8], &[2, 170, 8], &[2, 170, 5]],
+            [&[2, 3, 4, 2], &[2, 1, 5, 2], &[1, 5, 3]],
+            [&[1, 130, 2], &[3, 1, 140, 2], &[2, 140, 1]],
+        ];
+        for dtype in [F64, F32] {
+            for [q, k, v] in cases {
+                let of = |dims: &[usize], seed: u64| {
+                    t(dims, dtype, &sample(dims.iter().product(), seed))
+                };
+                let lead = |dims: &[usize]| dims[..dims.len() - 2].to_vec();
+                let batch = [q, k, v]
+                    .map(lead)
+                    .into_iter()
+                    .fold(vec![], |all: Vec<usize>, own| {
+                        let rank = all.len().max(own.len());
+                        let at = |x: &[usize], d: usize| {
+                            (d + x.len()).checked_sub(rank).map_or(1, |d| x[d])
+                        };
+                        (0..rank).map(|d| at(&all, d).max(at(&own, d))).collect()
+                    });
+                let (rows, keys) = (q[q.len() - 2], k[k.len() - 2]);
+                let to = [&batch[..], &[rows, v[v.len() - 1]]].concat();
+                let args = [of(q, 1), of(k, 2), of(v, 3), of(&to, 4), of(&to, 5)];
+                let op = |mask, causal, scale: f64| AttentionGradient {
+                    mask,
+                    causal,
+                    scale: scale.to_bits(),
+                };
+                as_defined(&op(false, false, f64::NAN), &args);
+                as_defined(&op(false, true, 0.7), &args);
+                // The first query sees no key.
+                let seen = (0..rows * keys).map(|i| f64::from(u8::from(i >= keys && i % 3 != 1)));
+                let seen: Vec<f64> = seen.collect();
+                let added = sample(rows * keys, 6);
+                let masks: [(DType, &[f64]); 2] = [(Bool, &seen), (dtype, &added)];
+                for (kind, mask) in masks {
+                    let with = [&args[..], &[t(&[rows, keys], kind, mask)]].concat();
+                    as_defined(&op(true, false, f64::NAN), &with);
+                }
+            }
+        }
+    }
 }
