@@ -264,23 +264,6 @@ macro_rules! no_gradient {
 }
 pub(crate) use no_gradient;
 
-/// [`Operator::vjp`] of an operator whose rule is still to be written.
-macro_rules! open_gradient {
-    () => {
-        fn vjp(
-            &self,
-            _: &mut dyn $crate::OpBuilder,
-            _: &$crate::op::gradient::Adjoint<'_>,
-        ) -> Result<$crate::op::gradient::Gradients> {
-            Err(ferrotrace_runtime::Error::argument(format!(
-                "{} has no gradient yet",
-                self.name()
-            )))
-        }
-    };
-}
-pub(crate) use open_gradient;
-
 /// A question of [`Op`](crate::Op): the operator of one type that it is.
 macro_rules! question {
     ($(#[$doc:meta])* $name:ident: $variant:ident($type:ty)) => {
