@@ -37,16 +37,20 @@ pub use ferrotrace_runtime::{
     Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Bound, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
+    ArgKind, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
     GeneratorState, GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Leaf,
     Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Pool, Precision, ReduceOp,
     Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike, TensorStruct, Window,
     Work, checkpoint, custom_grad, derived, detect_anomaly, eval, explain, grad, jit, manual_seed,
-    no_grad, set_mode, set_retained_limit, set_thread_mode, set_trace_limit, set_tuning, with_mode,
-    with_precision, with_tuning,
+    no_grad, set_mode, set_retained_limit, set_thread_mode, set_trace_limit, set_tuning,
+    value_and_grad, with_mode, with_precision, with_tuning,
 };
 
+pub mod data;
 pub mod io;
+pub mod metrics;
+pub mod nn;
+pub mod optim;
 
 /// The names that most programs use.
 pub mod prelude {
@@ -54,7 +58,7 @@ pub mod prelude {
     pub use crate::{
         Conv, DType, Device, Element, Error, Mode, PadMode, Pool, Precision, Reduction, Result,
         Rounding, Scalar, Shape, Slice, SliceBy, Tensor, TensorStruct, eval, explain, grad, jit,
-        no_grad, set_mode, stats, with_mode,
+        nn, no_grad, optim, set_mode, stats, value_and_grad, with_mode,
     };
 }
 

@@ -1,7 +1,11 @@
 //! Gradients and training.
 
 mod api;
+mod data;
 mod gradients;
 mod history;
 mod loops;
+mod nn;
+mod optim;
+mod reference;
 mod structs;

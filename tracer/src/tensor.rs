@@ -100,6 +100,11 @@ impl Tensor {
         self.value.handle.node()
     }
 
+    /// Whether both are handles of one value.
+    pub(crate) fn is_same(&self, other: &Tensor) -> bool {
+        NodeArc::as_ptr(self.node()) == NodeArc::as_ptr(other.node())
+    }
+
     /// A tensor of data that exists.
     #[track_caller]
     pub(crate) fn from_array(array: Array) -> Tensor {
@@ -107,10 +112,17 @@ impl Tensor {
         Tensor::of_fresh(Node::stored(facts, array))
     }
 
-    /// A tensor that carries `error`, tied to the operation `op` on `operands`; the first error that an operand
-    /// carries comes before it.
+    /// A tensor that carries `error`, tied to the operation `op` on `operands` and to the caller's line; the first error
+    /// that an operand carries comes before it. For functions over tensors that refuse their operands.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones(3, DType::F32, &Device::cpu());
+    /// let y = Tensor::failed("halve", Error::shape("an odd size"), &[&x]);
+    /// assert!((y + 1.0).to_vec::<f32>().unwrap_err().to_string().contains("an odd size"));
+    /// ```
     #[track_caller]
-    pub(crate) fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
+    pub fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
         let location = Location::caller();
         trace::observe_refusal(operands.iter().map(|tensor| &**tensor.node()));
         let earlier = operands.iter().find_map(|t| t.node().error());

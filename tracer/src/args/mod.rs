@@ -303,6 +303,11 @@ impl From<&Shape> for Extents {
 pub struct Window<const N: usize>([usize; N]);
 
 impl<const N: usize> Window<N> {
+    /// The numbers.
+    pub fn dims(self) -> [usize; N] {
+        self.0
+    }
+
     pub(crate) fn sizes(self) -> SmallVec<[usize; 3]> {
         SmallVec::from_slice(&self.0)
     }

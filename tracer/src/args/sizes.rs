@@ -4,7 +4,7 @@ use ferrotrace_runtime::{Error, Result};
 use smallvec::SmallVec;
 
 /// One number for each spatial dimension; a single number stands for all.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Sizes(SmallVec<[usize; 3]>);
 
 impl Sizes {
@@ -60,7 +60,7 @@ impl From<(usize, usize, usize)> for Sizes {
 }
 
 /// How far a convolution's window leaves its input.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Padding {
     /// So many zeros on both sides of each dimension.
     By(Sizes),
@@ -98,13 +98,14 @@ impl From<&str> for Padding {
 /// assert_eq!(x.conv2d_with(&w, None, Conv::new().stride(2).padding(1)).dims(), [1, 4, 4, 4]);
 /// assert_eq!(x.conv2d_with(&w, None, Conv::new().padding("same")).dims(), [1, 4, 8, 8]);
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Conv {
     pub(crate) stride: Sizes,
     pub(crate) padding: Padding,
     pub(crate) dilation: Sizes,
     pub(crate) output_padding: Sizes,
-    pub(crate) groups: usize,
+    /// Groups of channels that do not meet.
+    pub groups: usize,
 }
 
 impl Default for Conv {

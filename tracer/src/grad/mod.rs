@@ -8,10 +8,12 @@
 mod builder;
 mod checkpoint;
 mod custom;
+mod model;
 mod sweep;
 
 pub use checkpoint::checkpoint;
 pub use custom::custom_grad;
+pub use model::value_and_grad;
 
 use crate::args::{TensorLike, borrowed};
 use crate::history::{History, Source};

@@ -1,6 +1,7 @@
 //! What a `jit` function can take, and how it is rebuilt on stand-ins while the function is traced.
 
 use super::TensorStruct;
+use super::buffer::lent;
 use super::visit::Visit;
 use crate::Tensor;
 use std::any::Any;
@@ -103,7 +104,7 @@ impl<T: TensorStruct> ArgKind for Borrowed<T> {
     type Of<'a> = &'a T;
 
     fn lend<'p>(like: &'p &T, lender: &mut Lender<'p>) -> &'p T {
-        let rebuilt = lender.rebuild(*like);
+        let rebuilt = lent(|| lender.rebuild(*like));
         lender.keep(rebuilt)
     }
 }

@@ -2,6 +2,7 @@
 //! arguments and results of compiled functions.
 
 mod arg;
+mod buffer;
 mod containers;
 mod result;
 mod tuples;
@@ -12,8 +13,10 @@ use crate::Tensor;
 use crate::flush::flush_tensors;
 pub use arg::{ArgKind, JitArg};
 pub(crate) use arg::{Kept, Lender};
+pub use buffer::Buffer;
 use ferrotrace_runtime::{Error, Result};
 pub use result::JitResult;
+use visit::Found;
 pub(crate) use visit::{ArgValue, Visit};
 
 /// What derived code names.
@@ -214,6 +217,43 @@ pub trait TensorStruct: JitArg + JitResult + Send + Sync + 'static {
             }
         }
         leaves
+    }
+
+    /// What a model learns: its tensors of a floating-point dtype outside [buffers](Buffer), each once, with their first
+    /// names.
+    fn parameters(&self) -> Vec<(String, Tensor)>
+    where
+        Self: Sized,
+    {
+        let (visit, names) = Visit::named(self);
+        let ties = visit.ties();
+        let places = visit.tensors.into_iter().enumerate();
+        let parameter = |(place, found): (usize, Found<'_>)| {
+            let first = first_of(ties.as_deref(), place) == place;
+            let learnt = found.buffer.is_none() && found.tensor.dtype().is_float();
+            (first && learnt).then(|| (names.get(place).to_owned(), found.tensor.into_owned()))
+        };
+        places.filter_map(parameter).collect()
+    }
+
+    /// Gives the buffers of `other`, which has the same structure, the values of these.
+    ///
+    /// # Errors
+    /// A buffer that a compiled function may not write: see [`Buffer::set`].
+    #[doc(hidden)]
+    fn copy_buffers(&self, other: &Self) -> Result<()>
+    where
+        Self: Sized,
+    {
+        let (from, to) = (Visit::of(self).tensors, Visit::of(other).tensors);
+        for (from, to) in from.iter().zip(&to) {
+            if let (Some(_), Some(to)) = (from.buffer, to.buffer)
+                && !from.tensor.is_same(&to.get())
+            {
+                to.set(from.tensor.as_ref().clone())?;
+            }
+        }
+        Ok(())
     }
 
     /// Calls `f` with each tensor once, and its first name.

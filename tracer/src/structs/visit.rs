@@ -1,6 +1,7 @@
 //! What a struct consists of: its tensors with their names, and the values that are part of a signature.
 
 use super::arg::JitArg;
+use super::buffer::Buffer;
 use crate::Tensor;
 use crate::history::History;
 use crate::node::{Node, NodeArc};
@@ -44,6 +45,8 @@ pub(crate) struct Found<'v> {
     pub tensor: Cow<'v, Tensor>,
     /// Whether it is there by value, and not behind a reference.
     pub given: bool,
+    /// The buffer that it lies in.
+    pub buffer: Option<&'v Buffer>,
 }
 
 /// The names of tensors, in one text.
@@ -115,16 +118,25 @@ impl<'v> Visit<'v> {
     /// A tensor.
     #[inline]
     pub fn tensor(&mut self, tensor: &'v Tensor) {
-        self.push(Cow::Borrowed(tensor));
+        self.push(Cow::Borrowed(tensor), None);
+    }
+
+    /// The tensor of a buffer.
+    pub(super) fn buffer(&mut self, buffer: &'v Buffer) {
+        self.push(Cow::Owned(buffer.get()), Some(buffer));
     }
 
     #[inline]
-    fn push(&mut self, tensor: Cow<'v, Tensor>) {
+    fn push(&mut self, tensor: Cow<'v, Tensor>, buffer: Option<&'v Buffer>) {
         if let Some(names) = &mut self.names {
             names.push();
         }
         let given = self.depth == 0;
-        self.tensors.push(Found { tensor, given });
+        self.tensors.push(Found {
+            tensor,
+            given,
+            buffer,
+        });
     }
 
     /// What a field holds.

@@ -1,0 +1,80 @@
+//! Layers, losses and initial values.
+//!
+//! A layer is a struct of tensors with [`Module::forward`]; its fields are named as the entries of PyTorch's state
+//! dictionaries, and its first values are drawn as PyTorch draws them. A layer that behaves differently in training says
+//! so in its field `training`.
+//!
+//! ```
+//! use ferrotrace::nn::{Linear, Module, Relu};
+//! use ferrotrace::prelude::*;
+//!
+//! let device = Device::cpu();
+//! let model = (Linear::new(4, 8, &device), Relu, Linear::new(8, 2, &device));
+//! let x = Tensor::ones([3, 4], DType::F32, &device);
+//! assert_eq!(model.forward(&x).dims(), [3, 2]);
+//! ```
+
+mod activation;
+mod attention;
+mod batch_norm;
+mod conv;
+mod dropout;
+mod embedding;
+mod init;
+mod linear;
+mod loss;
+mod norm;
+mod recurrent;
+mod sequential;
+mod transformer;
+
+pub use activation::{
+    Celu, Elu, Flatten, Gelu, GeluTanh, HardSigmoid, HardSwish, HardTanh, Identity, LeakyRelu,
+    LogSigmoid, LogSoftmax, Mish, PRelu, Relu, Relu6, Selu, Sigmoid, Silu, Softmax, Softplus,
+    Softsign, Tanh,
+};
+pub use attention::{KvCache, MultiHeadAttention, Rotary};
+pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+pub use dropout::Dropout;
+pub use embedding::Embedding;
+pub use init::{Fan, Init};
+pub use linear::{Bilinear, Linear};
+pub use loss::{
+    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNllLoss,
+    HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss, MarginRankingLoss, MseLoss, NllLoss,
+    PoissonNllLoss, SmoothL1Loss, TripletMarginLoss,
+};
+pub use norm::{GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
+pub use recurrent::{Gru, Lstm, Recurrent, Rnn};
+pub use sequential::Sequential;
+pub use transformer::{
+    Activation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
+    TransformerEncoderLayer, TransformerOptions,
+};
+
+use crate::Tensor;
+
+/// Something that makes one tensor of another.
+///
+/// ```
+/// use ferrotrace::nn::Module;
+/// use ferrotrace::prelude::*;
+///
+/// struct Double;
+///
+/// impl Module for Double {
+///     fn forward(&self, x: &Tensor) -> Tensor {
+///         x * 2.0
+///     }
+/// }
+///
+/// let x = Tensor::ones(2, DType::F32, &Device::cpu());
+/// assert_eq!(Double.forward(&x).to_vec::<f32>()?, [2.0, 2.0]);
+/// # Ok::<(), Error>(())
+/// ```
+pub trait Module {
+    /// The result for `x`; an error of the operands is carried by it.
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Tensor;
+}

@@ -1,0 +1,105 @@
+//! Batch norm: running statistics through compiled functions.
+
+use super::cpu;
+use crate::reference::{case, each};
+use ferrotrace::nn::*;
+use ferrotrace::prelude::*;
+use ferrotrace::stats_scope;
+
+#[test]
+fn training_and_evaluation() {
+    let case = case("batch_norm");
+    each(|dtype, tolerance| {
+        let mut layer = case.load(BatchNorm2d::new(3, &cpu()), dtype);
+        for i in 0..3 {
+            let y = layer.forward(&case.input(&format!("x{i}"), dtype));
+            assert_eq!(y.dtype(), dtype);
+            case.near(&format!("y{i}"), &y, tolerance);
+        }
+        case.near("running_mean", &layer.running_mean.get(), tolerance);
+        case.near("running_var", &layer.running_var.get(), tolerance);
+        assert_eq!(layer.num_batches_tracked.get().item::<i64>().unwrap(), 3);
+        layer.training = false;
+        let y = layer.forward(&case.input("x0", dtype));
+        case.near("evaluated", &y, 2.0 * tolerance);
+    });
+}
+
+/// Statistics of 100 batches, computed here in binary64.
+#[test]
+fn a_hundred_replays_by_value() {
+    let step = jit(|(layer, x): (BatchNorm1d, &Tensor)| {
+        let y = layer.forward(x);
+        (layer, y)
+    });
+    let mut layer = BatchNorm1d::new(2, &cpu());
+    let (mut mean, mut var) = ([0.0f64; 2], [1.0f64; 2]);
+    let (layer, stats) = stats_scope(|| {
+        for i in 0..100 {
+            let x = Tensor::randn([5, 2], DType::F32, &cpu()) * (1.0 + i as f64 / 50.0) + 0.5;
+            let data = x.to_vec::<f32>().unwrap();
+            for c in 0..2 {
+                let of: Vec<f64> = (0..5).map(|r| f64::from(data[2 * r + c])).collect();
+                let m = of.iter().sum::<f64>() / 5.0;
+                let v = of.iter().map(|x| (x - m).powi(2)).sum::<f64>() / 4.0;
+                mean[c] += 0.1 * (m - mean[c]);
+                var[c] += 0.1 * (v - var[c]);
+            }
+            let (next, y) = step.call((layer, &x));
+            layer = next;
+            assert!(y.mean(0).abs().max(..).item::<f32>().unwrap() < 1e-5);
+        }
+        layer
+    });
+    assert_eq!(stats.traces, 1);
+    let near = |buffer: &ferrotrace::Buffer, want: [f64; 2]| {
+        let got = buffer.get().to_vec::<f32>().unwrap();
+        let close = |(a, b): (&f32, &f64)| (f64::from(*a) - b).abs() < 1e-4 * b.abs().max(1.0);
+        assert!(got.iter().zip(&want).all(close), "{got:?} {want:?}");
+    };
+    near(&layer.running_mean, mean);
+    near(&layer.running_var, var);
+    assert_eq!(layer.num_batches_tracked.get().item::<i64>().unwrap(), 100);
+}
+
+#[test]
+fn means_over_all_batches() {
+    let layer = BatchNorm1d::new(1, &cpu()).momentum(None);
+    for v in [1.0, 4.0, 7.0] {
+        let x = Tensor::full([3, 1], v, DType::F32, &cpu());
+        layer.forward(&x);
+    }
+    assert_eq!(layer.running_mean.get().item::<f32>().unwrap(), 4.0);
+}
+
+#[test]
+fn writes_that_a_replay_would_lose_are_errors() {
+    let x = Tensor::ones([3, 1], DType::F32, &cpu());
+    let captured = BatchNorm1d::new(1, &cpu());
+    let kept = captured.clone();
+    with_mode(Mode::Compiled, || {
+        let layer = std::sync::Arc::new(captured);
+        let shared = layer.clone();
+        let f = jit(move |x: &Tensor| shared.forward(x));
+        let error = f.call(&x).to_vec::<f32>().unwrap_err().to_string();
+        assert!(error.contains("buffer"), "{error}");
+        assert_eq!(layer.running_mean.get().item::<f32>().unwrap(), 0.0);
+
+        let f = jit(|(layer, x): (&BatchNorm1d, &Tensor)| layer.forward(x));
+        let error = f.call((&kept, &x)).to_vec::<f32>().unwrap_err().to_string();
+        assert!(error.contains("by value"), "{error}");
+        assert_eq!(kept.running_mean.get().item::<f32>().unwrap(), 0.0);
+        let mut still = kept.clone();
+        still.training = false;
+        assert!(f.call((&still, &x)).to_vec::<f32>().is_ok());
+    });
+}
+
+#[test]
+fn copies_have_buffers_of_their_own() {
+    let layer = BatchNorm1d::new(1, &cpu());
+    let copy = layer.clone();
+    layer.forward(&Tensor::full([2, 1], 5.0, DType::F32, &cpu()));
+    assert_eq!(layer.running_mean.get().item::<f32>().unwrap(), 0.5);
+    assert_eq!(copy.running_mean.get().item::<f32>().unwrap(), 0.0);
+}

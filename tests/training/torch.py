@@ -1,0 +1,281 @@
+"""Writes torch.json beside this file: what PyTorch's layers and losses give for small inputs, in binary64.
+
+    python3 torch.py
+"""
+
+import json
+import pathlib
+
+import torch
+from torch import nn
+
+torch.set_default_dtype(torch.float64)
+cases = {}
+drawn = 0
+
+
+def values(*shape, scale=1.0):
+    """Sixteenths in (-1, 1), which every floating-point dtype holds, without order."""
+    global drawn
+    n = 1
+    for size in shape:
+        n *= size
+    drawn += 7
+    data = [(((i * 7919 + drawn * 13) % 31) - 15) / 16 * scale for i in range(n)]
+    return torch.tensor(data).reshape(shape)
+
+
+def packed(tensor):
+    tensor = tensor.detach()
+    data = tensor.flatten().tolist()
+    if tensor.is_floating_point():
+        data = [float(f"{x:.10g}") for x in data]
+    return {"shape": list(tensor.shape), "data": data, "integer": not tensor.is_floating_point()}
+
+
+def fill(layer):
+    for name, parameter in layer.named_parameters():
+        with torch.no_grad():
+            shift = 1.0 if "norm" in name and name.endswith("weight") else 0.0
+            parameter.copy_(values(*parameter.shape, scale=0.5) + shift)
+    return layer
+
+
+def case(name, layer, inputs, outputs):
+    state = layer.state_dict() if layer is not None else {}
+    pack = lambda tensors: {k: packed(v) for k, v in tensors.items()}
+    cases[name] = {"state": pack(state), "inputs": pack(inputs), "outputs": pack(outputs)}
+
+
+def simple(name, layer, x):
+    layer = fill(layer).eval()
+    case(name, layer, {"x": x}, {"y": layer(x)})
+
+
+simple("linear", nn.Linear(3, 2), values(4, 3))
+simple("linear_without_bias", nn.Linear(3, 2, bias=False), values(2, 4, 3))
+layer = fill(nn.Bilinear(3, 4, 2))
+a, b = values(5, 3), values(5, 4)
+case("bilinear", layer, {"a": a, "b": b}, {"y": layer(a, b)})
+layer = fill(nn.Embedding(5, 3))
+x = torch.tensor([[0, 4, 2], [2, 2, 1]])
+case("embedding", layer, {"x": x}, {"y": layer(x)})
+
+simple("conv1d", nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, groups=2), values(2, 4, 9))
+simple("conv2d", nn.Conv2d(2, 3, (2, 3), stride=(1, 2), padding=1), values(1, 2, 4, 5))
+simple("conv2d_same", nn.Conv2d(2, 2, 3, padding="same", bias=False), values(1, 2, 4, 4))
+simple("conv3d", nn.Conv3d(1, 2, 2, padding=1), values(1, 1, 2, 3, 2))
+simple("conv_transpose1d", nn.ConvTranspose1d(4, 2, 3, stride=2, padding=1, output_padding=1, groups=2), values(1, 4, 4))
+simple("conv_transpose2d", nn.ConvTranspose2d(2, 3, (2, 3), stride=(2, 1)), values(1, 2, 2, 3))
+simple("conv_transpose3d", nn.ConvTranspose3d(1, 2, 2), values(1, 1, 2, 2, 2))
+
+simple("layer_norm", nn.LayerNorm([2, 3]), values(4, 2, 3))
+simple("rms_norm", nn.RMSNorm(6, eps=1e-5), values(3, 6))
+simple("rms_norm_default", nn.RMSNorm(6), values(3, 6))
+simple("group_norm", nn.GroupNorm(2, 4), values(2, 4, 3))
+simple("instance_norm", nn.InstanceNorm2d(3, affine=True), values(2, 3, 2, 2))
+simple("prelu", nn.PReLU(3), values(2, 3, 2))
+
+layer = fill(nn.BatchNorm2d(3)).train()
+inputs = {f"x{i}": values(2, 3, 2, 2, scale=1.0 + i) for i in range(3)}
+outputs = {f"y{i}": layer(x) for i, x in enumerate(inputs.values())}
+outputs["running_mean"], outputs["running_var"] = layer.running_mean.clone(), layer.running_var.clone()
+layer.eval()
+outputs["evaluated"] = layer(inputs["x0"])
+fresh = nn.BatchNorm2d(3)
+with torch.no_grad():
+    fresh.weight.copy_(layer.weight), fresh.bias.copy_(layer.bias)
+case("batch_norm", fresh, inputs, outputs)
+
+layer = fill(nn.MultiheadAttention(8, 2, batch_first=True)).eval()
+x, memory = values(2, 3, 8), values(2, 5, 8)
+causal = torch.triu(torch.ones(3, 3, dtype=torch.bool), 1)
+added = values(3, 3)
+case("attention_self", layer, {"x": x}, {"y": layer(x, x, x, need_weights=False)[0]})
+case(
+    "attention",
+    layer,
+    {"x": x, "memory": memory, "added": added},
+    {
+        "causal": layer(x, x, x, attn_mask=causal, need_weights=False)[0],
+        "added": layer(x, x, x, attn_mask=added, need_weights=False)[0],
+        "both": layer(x, x, x, attn_mask=added.masked_fill(causal, float("-inf")), need_weights=False)[0],
+        "cross": layer(x, memory, memory, need_weights=False)[0],
+    },
+)
+
+for name, make in [("rnn", nn.RNN), ("gru", nn.GRU), ("lstm", nn.LSTM)]:
+    layer = fill(make(3, 4))
+    x = values(5, 2, 3)
+    y, end = layer(x)
+    ends = end if name == "lstm" else (end,)
+    case(name, layer, {"x": x}, {"y": y, **{f"end{i}": e for i, e in enumerate(ends)}})
+    layer = fill(make(3, 4, num_layers=2, bidirectional=True, batch_first=True))
+    x = values(2, 5, 3)
+    starts = tuple(values(4, 2, 4) for _ in ends)
+    y, end = layer(x, starts if name == "lstm" else starts[0])
+    ends = end if name == "lstm" else (end,)
+    case(
+        name + "_deep",
+        layer,
+        {"x": x, **{f"start{i}": s for i, s in enumerate(starts)}},
+        {"y": y, **{f"end{i}": e for i, e in enumerate(ends)}},
+    )
+
+x, memory = values(2, 4, 8), values(2, 3, 8)
+for first in [False, True]:
+    layer = fill(nn.TransformerEncoderLayer(8, 2, 12, activation="gelu", batch_first=True, norm_first=first)).eval()
+    case(f"encoder_layer_{first}", layer, {"x": x}, {"y": layer(x)})
+    layer = fill(nn.TransformerDecoderLayer(8, 2, 12, batch_first=True, norm_first=first)).eval()
+    causal = torch.triu(torch.ones(4, 4, dtype=torch.bool), 1)
+    y = layer(x, memory, tgt_mask=causal)
+    case(f"decoder_layer_{first}", layer, {"x": x, "memory": memory}, {"y": y})
+layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=True)
+layer = fill(nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8), enable_nested_tensor=False)).eval()
+case("encoder", layer, {"x": x}, {"y": layer(x)})
+
+logits = values(4, 3, 2, scale=2.0)
+classes = torch.tensor([[0, 2], [1, 1], [2, 0], [1, 2]])
+probabilities = values(4, 3, 2).softmax(1)
+weight = torch.tensor([0.5, 2.0, 1.25])
+losses = {}
+for reduction in ["none", "sum", "mean"]:
+    of = lambda **options: nn.CrossEntropyLoss(reduction=reduction, **options)
+    losses[f"weighted_{reduction}"] = of(weight=weight)(logits, classes)
+    losses[f"ignored_{reduction}"] = of(ignore_index=1)(logits, classes)
+    losses[f"smooth_{reduction}"] = of(label_smoothing=0.2)(logits, classes)
+    losses[f"all_{reduction}"] = of(weight=weight, ignore_index=2, label_smoothing=0.1)(logits, classes)
+    losses[f"probabilities_{reduction}"] = of(weight=weight, label_smoothing=0.1)(logits, probabilities)
+    losses[f"nll_{reduction}"] = nn.NLLLoss(weight=weight, ignore_index=0, reduction=reduction)(logits, classes)
+inputs = {"logits": logits, "classes": classes, "probabilities": probabilities, "weight": weight}
+case("classes", None, inputs, losses)
+
+x, t = values(3, 4, scale=2.0), values(3, 4, scale=2.0)
+p, q = values(3, 4).sigmoid(), (values(3, 4) > 0).double()
+w, pos = values(4).exp(), values(4).exp()
+var, sign = values(3, 4).exp(), torch.where(values(3) > 0, 1.0, -1.0)
+n = values(3, 4, scale=2.0)
+losses = {}
+for reduction in ["none", "sum", "mean"]:
+    r = {"reduction": reduction}
+    losses[f"l1_{reduction}"] = nn.L1Loss(**r)(x, t)
+    losses[f"mse_{reduction}"] = nn.MSELoss(**r)(x, t)
+    losses[f"smooth_l1_{reduction}"] = nn.SmoothL1Loss(beta=0.5, **r)(x, t)
+    losses[f"huber_{reduction}"] = nn.HuberLoss(delta=0.5, **r)(x, t)
+    losses[f"kl_{reduction}"] = nn.KLDivLoss(log_target=True, **r)(x, t)
+    losses[f"bce_{reduction}"] = nn.BCELoss(weight=w, **r)(p, q)
+    losses[f"bce_logits_{reduction}"] = nn.BCEWithLogitsLoss(weight=w, pos_weight=pos, **r)(x, q)
+    losses[f"gaussian_{reduction}"] = nn.GaussianNLLLoss(full=True, **r)(x, t, var)
+    losses[f"poisson_{reduction}"] = nn.PoissonNLLLoss(**r)(x, var)
+    losses[f"poisson_rate_{reduction}"] = nn.PoissonNLLLoss(log_input=False, **r)(p, var)
+    losses[f"cosine_{reduction}"] = nn.CosineEmbeddingLoss(margin=0.1, **r)(x, t, sign)
+    losses[f"hinge_{reduction}"] = nn.HingeEmbeddingLoss(margin=0.5, **r)(x[:, 0], sign)
+    losses[f"ranking_{reduction}"] = nn.MarginRankingLoss(margin=0.25, **r)(x[:, 0], t[:, 0], sign)
+    losses[f"triplet_{reduction}"] = nn.TripletMarginLoss(margin=0.5, **r)(x, t, n)
+losses["kl_batch"] = nn.KLDivLoss(reduction="batchmean")(x, p)
+inputs = {"x": x, "t": t, "p": p, "q": q, "w": w, "pos": pos, "var": var, "sign": sign, "n": n}
+case("pairs", None, inputs, losses)
+
+
+def optimised(name, make, steps=12, schedule=None):
+    """A matrix and a vector after each step by given gradients."""
+    global drawn
+    drawn = 0
+    w, b = nn.Parameter(values(3, 2)), nn.Parameter(values(3))
+    opt = make([w, b])
+    curve = schedule(opt) if schedule else None
+    outputs, inputs = {}, {"w": w.detach().clone(), "b": b.detach().clone()}
+    for step in range(steps):
+        w.grad, b.grad = values(3, 2), values(3)
+        inputs[f"w{step}"], inputs[f"b{step}"] = w.grad.clone(), b.grad.clone()
+        opt.step()
+        if curve:
+            curve.step()
+        if step in (0, 1, steps - 1):
+            outputs[f"w{step}"], outputs[f"b{step}"] = w.detach().clone(), b.detach().clone()
+    # The same for all optimisers.
+    case("optim_inputs", None, inputs, {})
+    case("optim_" + name, None, {}, outputs)
+
+
+def lion(parameters, lr=0.05, b1=0.9, b2=0.99, decay=0.1):
+    class Lion(torch.optim.Optimizer):
+        def __init__(self):
+            super().__init__(parameters, {})
+
+        @torch.no_grad()
+        def step(self):
+            for p in parameters:
+                m = self.state[p].setdefault("m", torch.zeros_like(p))
+                p.mul_(1 - lr * decay)
+                p.sub_(lr * torch.sign(b1 * m + (1 - b1) * p.grad))
+                m.mul_(b2).add_(p.grad, alpha=1 - b2)
+
+    return Lion()
+
+
+def muon(parameters):
+    """PyTorch's Muon, its iteration in binary64, for the matrix alone."""
+    from torch.optim import _muon
+
+    class Torch:
+        bfloat16 = torch.float64
+
+        def __getattr__(self, name):
+            return getattr(torch, name)
+
+    _muon.torch = Torch()
+    return torch.optim.Muon([p for p in parameters if p.ndim == 2], lr=0.05)
+
+
+o = torch.optim
+optimised("sgd", lambda p: o.SGD(p, 0.1, weight_decay=0.05))
+optimised("sgd_momentum", lambda p: o.SGD(p, 0.1, momentum=0.9, dampening=0.3, weight_decay=0.05))
+optimised("sgd_nesterov", lambda p: o.SGD(p, 0.1, momentum=0.9, nesterov=True))
+optimised("adam", lambda p: o.Adam(p, 0.1, weight_decay=0.05))
+optimised("adamw", lambda p: o.AdamW(p, 0.1, betas=(0.8, 0.95), weight_decay=0.2))
+optimised("adamw_amsgrad", lambda p: o.AdamW(p, 0.1, amsgrad=True))
+optimised("adamw_groups", lambda p: o.AdamW([{"params": p[:1]}, {"params": p[1:], "weight_decay": 0.0, "lr": 0.02}], 0.1))
+optimised("rmsprop", lambda p: o.RMSprop(p, 0.1, alpha=0.9, weight_decay=0.05))
+optimised("rmsprop_all", lambda p: o.RMSprop(p, 0.1, alpha=0.9, momentum=0.5, centered=True))
+optimised("adagrad", lambda p: o.Adagrad(p, 0.1, lr_decay=0.1, weight_decay=0.05, initial_accumulator_value=0.1))
+optimised("lion", lion)
+optimised("muon", muon)
+
+
+def clipping(p):
+    def clip(*_):
+        nn.utils.clip_grad_norm_(p, 0.5)
+
+    opt = o.SGD(p, 0.1)
+    opt.register_step_pre_hook(clip)
+    return opt
+
+
+optimised("clip_norm", clipping)
+s = o.lr_scheduler
+warm = lambda opt: s.SequentialLR(
+    opt, [s.LinearLR(opt, 0.25, total_iters=4), s.CosineAnnealingLR(opt, 8)], milestones=[4]
+)
+optimised("scheduled", lambda p: o.AdamW(p, 0.1), schedule=warm)
+
+rates = {}
+for name, make in {
+    "steps": lambda opt: s.StepLR(opt, 3, 0.5),
+    "exponential": lambda opt: s.ExponentialLR(opt, 0.9),
+    "cosine": lambda opt: s.CosineAnnealingLR(opt, 20, 0.1),
+    "polynomial": lambda opt: s.PolynomialLR(opt, 10, 2.0),
+    "one_cycle": lambda opt: s.OneCycleLR(opt, 1.0, total_steps=20),
+    "warm": warm,
+}.items():
+    opt = o.SGD([nn.Parameter(values(1))], 1.0)
+    curve, found = make(opt), []
+    for step in range(20):
+        found.append(opt.param_groups[0]["lr"])
+        opt.step()
+        if step < 19:
+            curve.step()
+    rates[name] = torch.tensor(found)
+case("schedules", None, {}, rates)
+
+pathlib.Path(__file__).with_name("torch.json").write_text(json.dumps(cases) + "\n")
