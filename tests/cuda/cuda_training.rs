@@ -4,7 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use common::{data, device};
+use common::device;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
 
@@ -14,11 +14,14 @@ struct Model {
     parameters: &'static [&'static [usize]],
     data: &'static [(&'static [usize], Option<i64>)],
     loss: fn(&[Tensor], &[Tensor]) -> Tensor,
+    /// Whether maxima or orders decide where a gradient goes.
+    decides: bool,
 }
 
 const MODELS: &[Model] = &[
     Model {
         name: "perceptron",
+        decides: false,
         parameters: &[&[96, 50], &[96], &[10, 96], &[10]],
         data: &[(&[64, 50], None), (&[64], Some(10))],
         loss: |p, d| {
@@ -28,6 +31,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "convolutions",
+        decides: true,
         parameters: &[
             &[8, 3, 3, 3],
             &[8],
@@ -56,6 +60,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "transformer block",
+        decides: false,
         parameters: &[
             &[50, 64],
             &[64],
@@ -94,6 +99,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "recurrence",
+        decides: false,
         parameters: &[&[128, 24], &[128, 32], &[128]],
         data: &[(&[12, 5, 24], None), (&[5, 32], None)],
         loss: |p, d| {
@@ -111,6 +117,7 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "sorts, scans and scatters",
+        decides: true,
         parameters: &[&[20, 33]],
         data: &[(&[20, 33], Some(33)), (&[20, 33], None)],
         loss: |p, d| {
@@ -123,12 +130,18 @@ const MODELS: &[Model] = &[
     },
 ];
 
+/// A number from −1 to 1 for a position, without a pattern: none of a window's are equal.
+fn noise(i: usize, shift: usize) -> f32 {
+    let wave = (i as f64 * 12.9898 + shift as f64 * 78.233).sin() * 43758.5453;
+    (2.0 * wave.fract().abs() - 1.0) as f32
+}
+
 impl Model {
     fn tensors(&self, device: &Device) -> (Vec<Tensor>, Vec<Tensor>) {
         let floats = |shape: &[usize], scale: f64, shift: usize| {
             let n = shape.iter().product::<usize>();
-            let all = data(n + shift);
-            Tensor::from_slice(&all[shift..], shape, device) * scale
+            let all: Vec<f32> = (0..n).map(|i| noise(i, shift)).collect();
+            Tensor::from_vec(all, shape, device) * scale
         };
         let parameters = self.parameters.iter().enumerate();
         let parameters = parameters.map(|(i, shape)| floats(shape, 0.2, i)).collect();
@@ -225,12 +238,12 @@ fn steps_are_the_cpus() {
     }
 }
 
-/// Half precision: gradients of bf16 and f16 parameters are near those of f32.
+/// Half precision: gradients of bf16 and f16 parameters are near those of f32, where neither maxima nor orders decide.
 #[test]
 fn half_precision() {
     let Some(d) = device() else { return };
-    for (dtype, bound) in [(DType::BF16, 0.06), (DType::F16, 0.02)] {
-        for model in &MODELS[..3] {
+    for (dtype, bound) in [(DType::BF16, 0.1), (DType::F16, 0.02)] {
+        for model in MODELS.iter().filter(|model| !model.decides) {
             let run = |dtype: DType| {
                 let (parameters, data) = model.tensors(&d);
                 let leaves: Vec<Tensor> = parameters
