@@ -148,7 +148,9 @@ impl<'a, T: Real + Plain> Weight<'a, T> {
             |memory: &mut [T]| {
                 let (columns, rest) = memory.split_at_mut(n * POSITIONS);
                 let (gradient, sum) = rest.split_at_mut(rows * POSITIONS);
-                for (i, tile) in tiles.enumerate() {
+                // Tiles are as long as a sum may be in its own type.
+                let mut totals = vec![T::Total::default(); rows * n];
+                for tile in tiles {
                     let first = tile * POSITIONS;
                     let end = (first + POSITIONS).min(self.columns());
                     self.gather(group, channels.clone(), first..end, (columns, gradient));
@@ -160,14 +162,20 @@ impl<'a, T: Real + Plain> Weight<'a, T> {
                     };
                     let a = View::dense(gradient, width);
                     let b = View::dense(columns, width).transpose();
-                    multiply(s, a, b, sum, n, i > 0)?;
+                    multiply(s, a, b, sum, n, false)?;
+                    for (total, sum) in totals.iter_mut().zip(&*sum) {
+                        *total = T::both(*total, sum.total());
+                    }
                 }
                 for (c, channel) in channels.enumerate() {
                     let to = start + (channel * g.groups + group) * rows * taps;
                     for o in 0..rows {
                         // SAFETY: tasks have channels, groups or parts of their own.
                         let out = unsafe { out.part(to + o * taps..to + (o + 1) * taps) };
-                        out.copy_from_slice(&sum[o * n + c * taps..][..taps]);
+                        let totals = &totals[o * n + c * taps..][..taps];
+                        for (out, total) in out.iter_mut().zip(totals) {
+                            *out = T::of_total(*total);
+                        }
                     }
                 }
                 Ok(())
