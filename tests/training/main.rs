@@ -1,6 +1,5 @@
 //! Gradients and training.
 
-mod api;
 mod data;
 mod gradients;
 mod history;
