@@ -118,10 +118,10 @@ fn loss(p: &[Tensor], tokens: &Tensor, targets: &Tensor) -> Tensor {
         let (q, k, v) = (qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
         let y = Tensor::scaled_dot_product_attention(&q, &k, &v, None, true, None);
         let y = y.permute([0, 2, 1, 3]).reshape([b, t, WIDTH]);
-        x = x + y.linear(&layer[4], Some(&layer[5]));
+        x += y.linear(&layer[4], Some(&layer[5]));
         let normed = x.layer_norm(1, Some(&layer[6]), Some(&layer[7]), 1e-5);
         let hidden = normed.linear(&layer[8], Some(&layer[9])).gelu_tanh();
-        x = x + hidden.linear(&layer[10], Some(&layer[11]));
+        x += hidden.linear(&layer[10], Some(&layer[11]));
     }
     let x = x.layer_norm(1, Some(&p[2]), Some(&p[3]), 1e-5);
     let logits = x.reshape([b * t, WIDTH]).linear(&p[0], None);
