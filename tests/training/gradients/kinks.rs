@@ -432,6 +432,25 @@ fn functions_of_two() {
     table(&quotient, None, |t| t[0].addcdiv(&t[1], &t[2], 0.5), &want);
 }
 
+/// Gradients of functions that are made of straight lines do not change: theirs is 0.
+#[test]
+fn second_derivatives_of_lines() {
+    let lines: [Unary; 6] = [
+        |x| x.relu(),
+        |x| x.clamp(-1, 1),
+        |x| x.cummax(0).0,
+        |x| x.sort(0, false).0,
+        |x| x.max_with_index(0).0,
+        |x| x.index_select(0, &ints(&[1, 1])),
+    ];
+    for line in lines {
+        let x = v(&[0.5, -2.0, 1.5]).requires_grad();
+        let first = grad(&line(&x).sum(..), &[&x]).remove(0);
+        let second = grad(&first.square().sum(..), &[&x]).remove(0);
+        assert_eq!(second.to_vec::<f64>().unwrap(), [0.0; 3]);
+    }
+}
+
 #[test]
 fn a_branch_that_is_not_taken() {
     // As in PyTorch, 0 times the infinite slope of the other branch is NaN.

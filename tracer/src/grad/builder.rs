@@ -69,7 +69,12 @@ impl Recorder {
         (recorder, operands, result, gradient)
     }
 
+    /// What depends on integers alone is a constant: a gradient that a mask or an index chose has the gradient 0 by them.
     fn know(&mut self, kind: Arc<Kind>, tensor: Option<Tensor>) -> ValueId {
+        let tensor = tensor.map(|tensor| match tensor.has_grad() {
+            true => tensor,
+            false => tensor.detach(),
+        });
         self.values.push(Known { kind, tensor });
         ValueId(self.values.len() as u32 - 1)
     }
