@@ -1,7 +1,7 @@
 //! What tensors remember for their gradients: when it is kept, when it ends, and what is wrong to ask.
 
 use ferrotrace::prelude::*;
-use ferrotrace::{checkpoint, custom_grad, detect_anomaly, stats_scope};
+use ferrotrace::{checkpoint, custom_grad, detect_anomaly, stats_scope, value_and_grad};
 
 fn v(data: &[f64]) -> Tensor {
     Tensor::from_slice(data, data.len(), &Device::cpu())
@@ -54,6 +54,23 @@ fn what_the_loss_does_not_depend_on_has_zeros() {
         }
         // Functions that are flat but where they jump.
         close(&grad(&x.floor().sum(..), &[&x])[0], &[0.0, 0.0]);
+    });
+}
+
+#[test]
+fn a_models_gradient_within_no_grad() {
+    both(|| {
+        let model = vec![v(&[2.0]), v(&[3.0])];
+        let loss = |m: &Vec<Tensor>| (&m[0] * &m[0] * &m[1]).sum(..);
+        let (value, found) = no_grad(|| value_and_grad(&model, loss));
+        close(&value.reshape(1), &[12.0]);
+        close(&found[0], &[12.0]);
+        close(&found[1], &[4.0]);
+        assert!(!value.has_grad() && !found[0].has_grad());
+        // Of parameters that require a gradient themselves, it is differentiated again.
+        let outer = vec![v(&[2.0]).requires_grad(), v(&[3.0])];
+        let (_, found) = value_and_grad(&outer, loss);
+        close(&grad(&found[0].sum(..), &[&outer[0]])[0], &[6.0]);
     });
 }
 

@@ -147,14 +147,21 @@ fn a_compiled_step() {
 /// The gradient of a weight that every step of a recurrence uses is a product for many steps.
 #[test]
 fn weights_used_again_and_again() {
-    let (steps, batch) = (64, 32);
+    let (steps, batch, width) = (64, 32, 48);
     let x = noise(&[steps, batch, 24], 1.0);
-    let weights = [noise(&[48, 24], 2.0) * 0.3, noise(&[48, 48], 3.0) * 0.2];
+    let weights = [
+        noise(&[4 * width, 24], 2.0) * 0.3,
+        noise(&[4 * width, width], 3.0) * 0.2,
+    ];
     let gradients = || {
         let leaves: Vec<Tensor> = weights.iter().map(Tensor::requires_grad).collect();
-        let mut h = Tensor::zeros([batch, 48], DType::F32, &Device::cpu());
+        let zero = || Tensor::zeros([batch, width], DType::F32, &Device::cpu());
+        let (mut h, mut c) = (zero(), zero());
         for t in 0..steps as isize {
-            h = (x.select(0, t).linear(&leaves[0], None) + h.linear(&leaves[1], None)).tanh();
+            let gates = x.select(0, t).linear(&leaves[0], None) + h.linear(&leaves[1], None);
+            let gates = gates.chunk(4, 1);
+            c = gates[1].sigmoid() * &c + gates[0].sigmoid() * gates[2].tanh();
+            h = gates[3].sigmoid() * c.tanh();
         }
         let found = grad(&h.square().mean(..), &leaves);
         eval(&found).unwrap();

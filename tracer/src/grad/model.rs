@@ -1,8 +1,8 @@
 //! Gradients of a loss of a model, in the model's structure.
 
 use super::{grad, no_grad};
-use crate::Tensor;
 use crate::structs::TensorStruct;
+use crate::{Tensor, mode};
 use rustc_hash::FxHashMap;
 
 /// A loss of a model and its gradients by the model's [parameters](TensorStruct::parameters): a struct of the model's
@@ -29,7 +29,7 @@ use rustc_hash::FxHashMap;
 #[track_caller]
 pub fn value_and_grad<M: TensorStruct>(model: &M, loss: impl FnOnce(&M) -> Tensor) -> (Tensor, M) {
     let parameters = model.parameters();
-    let nested = parameters.iter().any(|(_, tensor)| tensor.has_grad());
+    let nested = mode::keeps_history() && parameters.iter().any(|(_, tensor)| tensor.has_grad());
     let required: Vec<Tensor> = parameters
         .iter()
         .map(|(_, tensor)| match tensor.has_grad() {
@@ -43,15 +43,15 @@ pub fn value_and_grad<M: TensorStruct>(model: &M, loss: impl FnOnce(&M) -> Tenso
         Some(&place) => required[place].clone(),
         None => tensor.clone(),
     });
-    let mut loss = loss(&differentiated);
+    let mut loss = mode::with_history(true, || loss(&differentiated));
     if let Err(error) = no_grad(|| differentiated.copy_buffers(model)) {
         loss = Tensor::failed("value_and_grad", error, &[&loss]);
     }
-    let found = grad(&loss, &required);
+    // What is not differentiated again needs no history of its own.
+    let found = mode::with_history(nested, || grad(&loss, &required));
     let zeros = |tensor: &Tensor| tensor.zeros_like().detach();
     let gradients = model.map(|name, tensor| match places.get(name) {
-        Some(&place) if nested => found[place].clone(),
-        Some(&place) => found[place].detach(),
+        Some(&place) => found[place].clone(),
         None => zeros(tensor),
     });
     (if nested { loss } else { loss.detach() }, gradients)
