@@ -91,9 +91,10 @@ pub fn clip_value<M: TensorStruct>(gradients: &mut M, most: f64) {
 /// ```
 /// use ferrotrace::optim::add_gradients;
 /// use ferrotrace::prelude::*;
+/// use ferrotrace::TensorStruct;
 ///
 /// let batches = [1.0, 3.0].map(|g| [Tensor::full(1, g, DType::F32, &Device::cpu())]);
-/// let mut total = batches[0].map(|_, g| g.zeros_like());
+/// let mut total = TensorStruct::map(&batches[0], |_, g| g.zeros_like());
 /// for gradients in &batches {
 ///     add_gradients(&mut total, gradients, 0.5)?;
 /// }
