@@ -144,7 +144,8 @@ fn a_compiled_step() {
     });
 }
 
-/// The gradient of a weight that every step of a recurrence uses is a product for many steps.
+/// A weight that every step of a recurrence uses: two products a step forward and three back, at most. Those of its gradient are
+/// fewer and longer where memory allows it.
 #[test]
 fn weights_used_again_and_again() {
     let (steps, batch, width) = (64, 32, 48);
@@ -173,6 +174,6 @@ fn weights_used_again_and_again() {
     for (a, b) in compiled.iter().zip(&eager) {
         assert!(a.allclose(b, 1e-4, 1e-7).unwrap());
     }
-    let most = (3 * steps + steps / 4) as u64;
+    let most = 5 * steps as u64;
     assert!(stats.library_calls <= most, "{} calls", stats.library_calls);
 }
