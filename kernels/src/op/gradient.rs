@@ -1,9 +1,9 @@
 //! Gradients of operators: vector-Jacobian products, built by operators.
 //!
-//! The rule of each operator is [`Operator::vjp`]. It records the operators that compute the gradients of its operands from
-//! that of its result; what it records has rules itself, so gradients have gradients. A rule may read the shapes, dtypes and
-//! numbers of its operands. A gradient that it gives may still have the broadcast shape, or the dtype of the arithmetic:
-//! [`fit`] sums and rounds it to its operand's.
+//! The rule of each operator is [`Operator::vjp`](crate::op::operator::Operator::vjp). It records the operators that compute
+//! the gradients of its operands from that of its result; what it records has rules itself, so gradients have gradients. A
+//! rule may read the shapes, dtypes and numbers of its operands. A gradient that it gives may still have the broadcast shape,
+//! or the dtype of the arithmetic: [`fit`] sums and rounds it to its operand's.
 
 use crate::op::{Expand, Extent, Full, Permute, Reduce, Reshape};
 use crate::ops::view::View;

@@ -73,7 +73,7 @@ pub enum Unroll {
 }
 
 impl Loop {
-    /// A loop over the integers from one value to before another, of [`Type::INDEX`].
+    /// A loop over the integers from one value to before another, of `Type::INDEX`.
     pub fn over(variable: impl Into<Name>, from: impl Into<Expr>, to: impl Into<Expr>) -> Loop {
         Loop {
             variable: variable.into(),
