@@ -9,7 +9,6 @@ mod checkpoints;
 mod common;
 mod device;
 mod hostile;
-mod names;
 mod npy;
 mod pytorch;
 mod safetensors;

@@ -76,7 +76,7 @@ pub use ferrotrace_derive::TensorStruct;
 pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, GeneratorState, manual_seed};
-pub use grad::{checkpoint, custom_grad, grad, no_grad, value_and_grad};
+pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp};
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};

@@ -1,6 +1,7 @@
 //! Gradients against central differences in binary64.
 
 use ferrotrace::DType::*;
+use ferrotrace::jvp;
 use ferrotrace::prelude::*;
 
 type Function = Box<dyn Fn(&[Tensor]) -> Tensor>;
@@ -72,6 +73,10 @@ pub fn numbers(x: &Tensor) -> Vec<f64> {
     wide.unwrap_or_else(|error| panic!("{error}"))
 }
 
+fn count(tensors: &[Tensor]) -> usize {
+    tensors.iter().map(Tensor::numel).sum()
+}
+
 /// Factors that tell elements apart, around 1.
 fn factors(of: &Tensor, from: usize) -> Tensor {
     let n = of.numel();
@@ -121,6 +126,21 @@ impl Case {
             false => Vec::new(),
         };
         (sum, second)
+    }
+
+    /// The derivative of the loss along a direction, of [`scattered`] numbers.
+    fn along(&self) -> Tensor {
+        let mut numbers = scattered(count(&self.inputs)).into_iter();
+        let directions = self.inputs.iter().map(|x| {
+            let values: Vec<f64> = numbers.by_ref().take(x.numel()).collect();
+            Tensor::from_vec(values, x.shape(), &Device::cpu())
+        });
+        jvp(
+            |x: &Vec<Tensor>| self.loss(x),
+            &self.inputs,
+            &directions.collect(),
+        )
+        .1
     }
 
     /// The central differences of a number that depends on the inputs.
@@ -231,5 +251,19 @@ fn expect(case: &Case, first: &[Vec<f64>], second: &[Vec<f64>], expected: &mut V
     for (dtype, tolerance) in narrow.into_iter().take(if case.halves { 3 } else { 1 }) {
         let inputs: Vec<Tensor> = case.inputs.iter().map(|x| x.to_dtype(dtype)).collect();
         push("narrow", case.gradients(&inputs), first, dtype, tolerance);
+    }
+    let slopes = first.iter().flatten().zip(scattered(count(&case.inputs)));
+    let slope: f64 = slopes.map(|(slope, step)| slope * step).sum();
+    // Where the loss of no elements is infinite it has no slope.
+    let finite = numbers(&case.loss(&case.inputs))[0].is_finite();
+    if case.second && finite {
+        expected.push(Expected {
+            what: format!("{} along a direction", case.name),
+            got: case.along(),
+            dims: Vec::new(),
+            dtype: F64,
+            want: vec![slope],
+            tolerance: 1e-6,
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 mod compiled;
 mod forms;
+mod products;
 mod visiting;
 
 use ferrotrace::prelude::*;

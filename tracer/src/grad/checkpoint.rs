@@ -76,7 +76,7 @@ impl Segment {
         let mut numbers: FxHashMap<*const History, usize> = FxHashMap::default();
         let mut outer: Vec<Value> = Vec::new();
         let mut steps = Vec::new();
-        for history in sweep::reachable(last, start + 1) {
+        for history in sweep::reachable([last], start + 1) {
             let Source::Operation(operation) = &history.source else {
                 continue;
             };
@@ -151,7 +151,7 @@ impl Pullback for Segment {
             let last = last.ok_or_else(|| Error::internal("a checkpoint without operations"))?;
             let asked: Vec<&Tensor> = outer.iter().filter(|x| x.has_grad()).collect();
             let seed = Tensor::of_value(gradient.clone());
-            let found = sweep::gradients(&last, seed, &asked, Location::caller())?;
+            let found = sweep::gradients(vec![(last, seed)], &asked, Location::caller())?;
             let mut found = found.into_iter();
             let mut next = |x: &Tensor| x.has_grad().then(|| found.next()).flatten();
             let gradients = outer.iter().map(|x| next(x).map(|g| g.value().clone()));

@@ -8,12 +8,15 @@
 mod builder;
 mod checkpoint;
 mod custom;
+mod inputs;
 mod model;
+mod products;
 mod sweep;
 
 pub use checkpoint::checkpoint;
 pub use custom::custom_grad;
 pub use model::value_and_grad;
+pub use products::{jvp, vjp};
 
 use crate::args::{TensorLike, borrowed};
 use crate::history::{History, Source};
@@ -48,7 +51,7 @@ pub fn grad<T: TensorLike>(loss: &Tensor, tensors: &[T]) -> Vec<Tensor> {
     let tensors = borrowed(tensors);
     let location = Location::caller();
     let seed = check(loss).map(|()| like(loss, 1.0, location));
-    match seed.and_then(|seed| sweep::gradients(loss, seed, &tensors, location)) {
+    match seed.and_then(|seed| sweep::gradients(vec![(loss.clone(), seed)], &tensors, location)) {
         Ok(gradients) => gradients,
         Err(error) => {
             let error = at(error, "grad", &[loss], location);
@@ -230,7 +233,7 @@ fn at(
 
 /// Whether a history that is traced reaches a leaf that was made outside of the trace.
 pub(crate) fn leaves_trace(history: &Arc<History>, trace: u64) -> bool {
-    sweep::reachable(history, 0)
+    sweep::reachable([history], 0)
         .iter()
         .any(|history| matches!(history.source, Source::Leaf(_)) && history.trace != trace)
 }

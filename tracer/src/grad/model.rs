@@ -1,16 +1,18 @@
 //! Gradients of a loss of a model, in the model's structure.
 
-use super::{grad, no_grad};
+use super::grad;
+use super::inputs::Inputs;
 use crate::structs::TensorStruct;
 use crate::{Tensor, mode};
-use rustc_hash::FxHashMap;
+use std::panic::Location;
 
 /// A loss of a model and its gradients by the model's [parameters](TensorStruct::parameters): a struct of the model's
 /// structure, with zeros for its other tensors.
 ///
-/// `loss` is given a model of the same values whose parameters require a gradient. What it writes to
-/// [buffers](crate::Buffer) of that model is written to those of `model`. Loss and gradients come back
-/// [detached](Tensor::detach), unless a parameter required a gradient before: then they can be differentiated again.
+/// `loss` is given a model of the same values whose parameters require a gradient; only what it computes from that model
+/// counts. What it writes to [buffers](crate::Buffer) of that model is written to those of `model`. Loss and gradients come
+/// back [detached](Tensor::detach), unless the loss was computed from a tensor that required a gradient before: then they
+/// can be differentiated again.
 ///
 /// An invalid loss, of several elements for instance, is an error of all gradients.
 ///
@@ -28,31 +30,15 @@ use rustc_hash::FxHashMap;
 /// ```
 #[track_caller]
 pub fn value_and_grad<M: TensorStruct>(model: &M, loss: impl FnOnce(&M) -> Tensor) -> (Tensor, M) {
-    let parameters = model.parameters();
-    let nested = mode::keeps_history() && parameters.iter().any(|(_, tensor)| tensor.has_grad());
-    let required: Vec<Tensor> = parameters
-        .iter()
-        .map(|(_, tensor)| match tensor.has_grad() {
-            true => tensor.clone(),
-            false => tensor.requires_grad(),
-        })
-        .collect();
-    let places = parameters.iter().enumerate();
-    let places: FxHashMap<&str, usize> = places.map(|(i, (name, _))| (name.as_str(), i)).collect();
-    let differentiated = model.map(|name, tensor| match places.get(name) {
-        Some(&place) => required[place].clone(),
-        None => tensor.clone(),
-    });
-    let mut loss = mode::with_history(true, || loss(&differentiated));
-    if let Err(error) = no_grad(|| differentiated.copy_buffers(model)) {
+    let location = Location::caller();
+    let inputs = mode::with_history(true, || Inputs::of(model, location));
+    let mut loss = mode::with_history(true, || loss(&inputs.x));
+    if let Err(error) = mode::with_history(false, || inputs.x.copy_buffers(model)) {
         loss = Tensor::failed("value_and_grad", error, &[&loss]);
     }
     // What is not differentiated again needs no history of its own.
-    let found = mode::with_history(nested, || grad(&loss, &required));
-    let zeros = |tensor: &Tensor| tensor.zeros_like().detach();
-    let gradients = model.map(|name, tensor| match places.get(name) {
-        Some(&place) => found[place].clone(),
-        None => zeros(tensor),
-    });
-    (if nested { loss } else { loss.detach() }, gradients)
+    let again = inputs.reaches_beyond(std::slice::from_ref(&loss));
+    let found = mode::with_history(again, || grad(&loss, &inputs.required));
+    let gradients = inputs.filled(model, Ok(found), location);
+    (if again { loss } else { loss.detach() }, gradients)
 }

@@ -10,15 +10,20 @@ use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
 use std::panic::Location;
 use std::sync::Arc;
 
 type Address = *const History;
 
-/// The histories that one was computed from, itself included, down to those of an order, in ascending order.
-pub(super) fn reachable(from: &Arc<History>, least: u64) -> Vec<Arc<History>> {
+/// The histories that some were computed from, themselves included, down to those of an order, in ascending order.
+pub(super) fn reachable<'a>(
+    from: impl IntoIterator<Item = &'a Arc<History>>,
+    least: u64,
+) -> Vec<Arc<History>> {
     let mut seen: FxHashSet<Address> = FxHashSet::default();
-    let (mut stack, mut found) = (vec![from.clone()], Vec::new());
+    let mut stack: Vec<Arc<History>> = from.into_iter().cloned().collect();
+    let mut found = Vec::new();
     while let Some(history) = stack.pop() {
         if history.order < least || !seen.insert(Arc::as_ptr(&history)) {
             continue;
@@ -34,14 +39,15 @@ pub(super) fn reachable(from: &Arc<History>, least: u64) -> Vec<Arc<History>> {
     found
 }
 
-/// The gradients of `tensors`, zeros for those that the loss does not depend on.
+/// The gradients of `tensors`, zeros for those that no value depends on. Each of `values` comes with its gradient, of its
+/// shape and dtype.
 pub(super) fn gradients(
-    loss: &Tensor,
-    seed: Tensor,
-    tensors: &[&Tensor],
+    values: Vec<(Tensor, Tensor)>,
+    tensors: &[impl Borrow<Tensor>],
     location: &'static Location<'static>,
 ) -> Result<Vec<Tensor>> {
-    for tensor in tensors {
+    let tensors = || tensors.iter().map(|tensor| tensor.borrow());
+    for tensor in tensors() {
         if let Some(error) = tensor.node().error() {
             return Err(error);
         }
@@ -54,39 +60,43 @@ pub(super) fn gradients(
         }
     }
     let mut found: FxHashMap<Address, Tensor> = FxHashMap::default();
-    if let Some(history) = loss.history().filter(|history| history.is_live()) {
-        let asked = || tensors.iter().filter_map(|tensor| tensor.history());
-        let least = asked().map(|history| history.order).min();
-        let histories = least.map_or_else(Vec::new, |least| reachable(history, least));
-        // Those through which a gradient that is asked for flows.
-        let mut through: FxHashSet<Address> = asked().map(Arc::as_ptr).collect();
-        let targets = through.clone();
-        for history in &histories {
-            if let Source::Operation(operation) = &history.source
-                && let Some(operation) = &*operation.lock()
-            {
-                let mut operands = operation.operands.iter().filter_map(Kept::live);
-                if operands.any(|operand| through.contains(&Arc::as_ptr(operand))) {
-                    through.insert(Arc::as_ptr(history));
-                }
+    let seed = |(value, gradient): (Tensor, Tensor)| {
+        let history = value.history().filter(|history| history.is_live())?;
+        Some((history.clone(), gradient))
+    };
+    let seeds: Vec<_> = values.into_iter().filter_map(seed).collect();
+    let asked = || tensors().filter_map(|tensor| tensor.history());
+    let least = asked().map(|history| history.order).min();
+    let roots = seeds.iter().map(|(history, _)| history);
+    let histories = least.map_or_else(Vec::new, |least| reachable(roots, least));
+    // Those through which a gradient that is asked for flows.
+    let mut through: FxHashSet<Address> = asked().map(Arc::as_ptr).collect();
+    let targets = through.clone();
+    for history in &histories {
+        if let Source::Operation(operation) = &history.source
+            && let Some(operation) = &*operation.lock()
+        {
+            let mut operands = operation.operands.iter().filter_map(Kept::live);
+            if operands.any(|operand| through.contains(&Arc::as_ptr(operand))) {
+                through.insert(Arc::as_ptr(history));
             }
         }
-        let mut note = |history: &Arc<History>, gradient: &Tensor| {
-            let address = Arc::as_ptr(history);
-            if targets.contains(&address) {
-                found.insert(address, gradient.clone());
-            }
-            Ok(())
-        };
-        run(loss, seed, &histories, &through, &mut note)?;
     }
-    let of = |tensor: &&Tensor| {
+    let mut note = |history: &Arc<History>, gradient: &Tensor| {
+        let address = Arc::as_ptr(history);
+        if targets.contains(&address) {
+            found.insert(address, gradient.clone());
+        }
+        Ok(())
+    };
+    run(seeds, &histories, &through, &mut note, location)?;
+    let of = |tensor: &Tensor| {
         let gradient = tensor.history().and_then(|h| found.get(&Arc::as_ptr(h)));
         gradient
             .cloned()
             .unwrap_or_else(|| like(tensor, 0.0, location))
     };
-    Ok(tensors.iter().map(of).collect())
+    Ok(tensors().map(of).collect())
 }
 
 /// Adds the gradients of all leaves to theirs, and ends the histories gone through.
@@ -98,7 +108,7 @@ pub(super) fn backward(
     let Some(history) = loss.history() else {
         return Ok(());
     };
-    let histories = reachable(history, 0);
+    let histories = reachable([history], 0);
     let outside = |history: &&Arc<History>| {
         matches!(history.source, Source::Leaf(_)) && history.trace != trace::current()
     };
@@ -116,7 +126,8 @@ pub(super) fn backward(
         }
         Ok(())
     };
-    run(loss, seed, &histories, &through, &mut note)?;
+    let seeds = vec![(history.clone(), seed)];
+    run(seeds, &histories, &through, &mut note, location)?;
     for (history, gradient) in sums {
         if let Source::Leaf(sum) = &history.source {
             let mut sum = sum.lock();
@@ -136,7 +147,7 @@ pub(super) fn fail_leaves(loss: &Tensor, error: &Error, location: &'static Locat
     let Some(history) = loss.history() else {
         return;
     };
-    for history in reachable(history, 0) {
+    for history in reachable([history], 0) {
         if let Source::Leaf(sum) = &history.source {
             let failed = Tensor::of_error(error.clone(), loss.dtype(), &loss.device(), location);
             let before = sum.lock().replace(failed.value().handle.clone());
@@ -156,20 +167,19 @@ fn added(a: &Tensor, b: &Tensor, location: &'static Location<'static>) -> Tensor
     )
 }
 
-/// Carries the gradient of the loss back through `histories`, which stand in ascending order, as far as `through` goes;
-/// `note` is shown the whole gradient of each.
+/// Carries the gradients of some values, `seeds`, back through `histories`, which stand in ascending order, as far as
+/// `through` goes; `note` is shown the whole gradient of each.
 fn run(
-    loss: &Tensor,
-    seed: Tensor,
+    seeds: Vec<(Arc<History>, Tensor)>,
     histories: &[Arc<History>],
     through: &FxHashSet<Address>,
     note: &mut dyn FnMut(&Arc<History>, &Tensor) -> Result<()>,
+    location: &'static Location<'static>,
 ) -> Result<()> {
-    let Some(root) = loss.history() else {
-        return Ok(());
-    };
     let mut gradients: FxHashMap<Address, Tensor> = FxHashMap::default();
-    gradients.insert(Arc::as_ptr(root), seed);
+    for (history, seed) in seeds {
+        add_to(&mut gradients, &history, seed, location);
+    }
     for history in histories.iter().rev() {
         let address = Arc::as_ptr(history);
         if !through.contains(&address) {
@@ -206,15 +216,25 @@ fn run(
             let (Some(history), Some(found)) = (operand.live(), found) else {
                 continue;
             };
-            let address = Arc::as_ptr(history);
-            let sum = match gradients.remove(&address) {
-                Some(before) => added(&before, &found, operation.location),
-                None => found,
-            };
-            gradients.insert(address, sum);
+            add_to(&mut gradients, history, found, operation.location);
         }
     }
     Ok(())
+}
+
+/// Adds to the gradient of a history.
+fn add_to(
+    gradients: &mut FxHashMap<Address, Tensor>,
+    history: &Arc<History>,
+    gradient: Tensor,
+    location: &'static Location<'static>,
+) {
+    let address = Arc::as_ptr(history);
+    let sum = match gradients.remove(&address) {
+        Some(before) => added(&before, &gradient, location),
+        None => gradient,
+    };
+    gradients.insert(address, sum);
 }
 
 /// The operand of a window, and its gradient so far, which the window's is added to in place: that of a tensor looked at

@@ -62,16 +62,16 @@ fn moved(
     b.push(Op::Pad(Pad(pads)), &[x.into(), fill.into()])
 }
 
-/// The gradient of running products: Pₖ₋₁ Sₖ, where P are the products and Sₖ = gₖ + xₖ₊₁ Sₖ₊₁. No quotient is taken, so that
-/// zeros do no harm to it or to its own gradient; the recurrence takes as many steps as the length has binary digits (the
-/// scan of Hillis and Steele, Data Parallel Algorithms, 1986).
-fn of_product(b: &mut dyn OpBuilder, x: ValueId, g: ValueId, dim: usize) -> Result<ValueId> {
-    let len = b.shape(x)[dim];
-    let before = moved(b, x, (dim, 1), 1.0)?;
-    let kind = ScanKind::Prod;
-    let before = b.push(Op::Scan(Scan { kind, dim }), &[before.into()])?;
-    let (mut sum, mut factor) = (g, moved(b, x, (dim, -1), 0.0)?);
-    let mut step = 1;
+/// Sₖ = gₖ + fₖ Sₖ₊₁ along a dimension, in as many steps as the length has binary digits (the scan of Hillis and Steele, Data
+/// Parallel Algorithms, 1986). It is linear in g, and exact where factors are 0.
+fn recurrence(
+    b: &mut dyn OpBuilder,
+    g: ValueId,
+    mut factor: ValueId,
+    dim: usize,
+) -> Result<ValueId> {
+    let len = b.shape(g)[dim];
+    let (mut sum, mut step) = (g, 1);
     while step < len {
         let next = moved(b, sum, (dim, -(step as isize)), 0.0)?;
         let part = b.mul(factor, next)?;
@@ -82,11 +82,22 @@ fn of_product(b: &mut dyn OpBuilder, x: ValueId, g: ValueId, dim: usize) -> Resu
             factor = b.mul(factor, next)?;
         }
     }
+    Ok(sum)
+}
+
+/// The gradient of running products: Pₖ₋₁ Sₖ, where P are the products and Sₖ = gₖ + xₖ₊₁ Sₖ₊₁. No quotient is taken, so that
+/// zeros do no harm to it or to its own gradient.
+fn of_product(b: &mut dyn OpBuilder, x: ValueId, g: ValueId, dim: usize) -> Result<ValueId> {
+    let before = moved(b, x, (dim, 1), 1.0)?;
+    let kind = ScanKind::Prod;
+    let before = b.push(Op::Scan(Scan { kind, dim }), &[before.into()])?;
+    let factor = moved(b, x, (dim, -1), 0.0)?;
+    let sum = recurrence(b, g, factor, dim)?;
     b.mul(before, sum)
 }
 
-/// The gradient of running log Σ eˣ, y: Σ gᵢ eˣₖ⁻ʸᵢ over i ≥ k, those of positive and of negative g by their logarithms, so
-/// that nothing overflows.
+/// The gradient of running log Σ eˣ, y: Σ gᵢ eˣₖ⁻ʸᵢ over i ≥ k, which is eˣₖ⁻ʸₖ Sₖ with Sₖ = gₖ + eʸₖ⁻ʸₖ₊₁ Sₖ₊₁. No exponent
+/// is positive, so that nothing overflows.
 fn of_logarithm(
     b: &mut dyn OpBuilder,
     (x, y): (ValueId, ValueId),
@@ -95,19 +106,14 @@ fn of_logarithm(
 ) -> Result<ValueId> {
     // Where y is −∞ no element has a share.
     let present = b.binary(BinaryOp::Gt, y, f64::NEG_INFINITY)?;
-    let mut part = |g: ValueId| -> Result<(ValueId, ValueId)> {
-        let some = b.binary(BinaryOp::Gt, g, 0.0)?;
-        let some = b.binary(BinaryOp::LogicalAnd, some, present)?;
-        let (size, shift) = (b.select(some, g, 1.0)?, b.select(some, y, 0.0)?);
-        let log = b.unary(UnaryOp::Log, size)?;
-        let log = b.sub(log, shift)?;
-        let log = b.select(some, log, f64::NEG_INFINITY)?;
-        let sum = reversed(b, log, dim, ScanKind::LogSumExp)?;
-        let log = b.add(sum, x)?;
-        let exp = b.unary(UnaryOp::Exp, log)?;
-        Ok((exp, b.unary(UnaryOp::Neg, g)?))
+    let share = |b: &mut dyn OpBuilder, of: ValueId, all: ValueId| {
+        let log = b.sub(of, all)?;
+        let share = b.unary(UnaryOp::Exp, log)?;
+        b.select(present, share, 0.0)
     };
-    let (above, negated) = part(g)?;
-    let (below, _) = part(negated)?;
-    b.sub(above, below)
+    let own = share(b, x, y)?;
+    let next = moved(b, y, (dim, -1), f64::INFINITY)?;
+    let factor = share(b, y, next)?;
+    let sum = recurrence(b, g, factor, dim)?;
+    b.mul(own, sum)
 }
