@@ -45,7 +45,10 @@ pub use checkpoint::{Checkpoint, Value};
 pub use npy::archive::{load_npz, save_npz, save_npz_compressed};
 pub use npy::{load_npy, save_npy};
 pub use pytorch::{PtTree, load_pt, load_pt_tree};
-pub use safetensors::{SafeTensors, load_safetensors, save_safetensors, save_safetensors_with};
+pub use safetensors::{
+    SafeTensors, load_safetensors, save_safetensors, save_safetensors_in_parts,
+    save_safetensors_with,
+};
 pub use state::{Differences, load_state_dict, load_state_dict_partly, state_dict};
 pub use tensor_map::TensorMap;
 

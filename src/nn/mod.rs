@@ -47,7 +47,7 @@ pub use loss::{
 };
 pub use norm::{GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 pub use recurrent::{Gru, Lstm, Recurrent, Rnn};
-pub use sequential::Sequential;
+pub use sequential::{Apply, Sequential};
 pub use transformer::{
     Activation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
     TransformerEncoderLayer, TransformerOptions,

@@ -1,7 +1,10 @@
 //! Layers one after another.
 
 use super::Module;
-use crate::Tensor;
+use crate::derived::{Owned, Template, Visit};
+use crate::{JitArg, JitResult, Tensor, TensorStruct};
+use std::any::Any;
+use std::fmt;
 
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+);)*) => {$(
@@ -62,25 +65,105 @@ impl<M: Module + ?Sized> Module for &M {
     }
 }
 
-/// Modules of any kinds, one after another.
+/// A layer of any kind.
+trait Layer: Module + Any + Send + Sync {
+    fn visit<'v>(&'v self, visit: &mut Visit<'v>);
+
+    fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut Tensor));
+
+    fn rebuilt(&self, tensor: &mut dyn FnMut(&Tensor) -> Tensor) -> AnyLayer;
+}
+
+impl<M: Module + TensorStruct> Layer for M {
+    fn visit<'v>(&'v self, visit: &mut Visit<'v>) {
+        JitArg::visit(self, visit);
+    }
+
+    fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut Tensor)) {
+        TensorStruct::visit_mut(self, visit);
+    }
+
+    fn rebuilt(&self, tensor: &mut dyn FnMut(&Tensor) -> Tensor) -> AnyLayer {
+        AnyLayer(Box::new(self.rebuild(tensor)))
+    }
+}
+
+/// A layer of some kind, which is part of the signature of a compiled function.
+struct AnyLayer(Box<dyn Layer>);
+
+impl JitArg for AnyLayer {
+    type Kind = Owned<AnyLayer>;
+
+    fn visit<'v>(&'v self, visit: &mut Visit<'v>) {
+        visit.hashed(&(*self.0).type_id());
+        self.0.visit(visit);
+    }
+}
+
+impl TensorStruct for AnyLayer {
+    fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut Tensor)) {
+        self.0.visit_mut(visit);
+    }
+
+    fn rebuild(&self, tensor: &mut dyn FnMut(&Tensor) -> Tensor) -> AnyLayer {
+        self.0.rebuilt(tensor)
+    }
+}
+
+impl JitResult for AnyLayer {
+    type Form = Template<AnyLayer>;
+
+    fn flatten(&self, tensors: &mut Vec<Tensor>) -> Option<Template<AnyLayer>> {
+        Some(Template::flatten(self, tensors))
+    }
+
+    fn unflatten(form: &Template<AnyLayer>, tensors: &mut dyn Iterator<Item = Tensor>) -> AnyLayer {
+        form.unflatten(tensors)
+    }
+}
+
+impl Module for AnyLayer {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        self.0.forward(x)
+    }
+}
+
+/// Layers of any kinds, one after another: a struct of tensors, whose names begin with the layer's position, as PyTorch's.
 ///
 /// ```
-/// use ferrotrace::nn::{Linear, Module, Sequential, Tanh};
+/// use ferrotrace::nn::{Dropout, Linear, Module, Sequential, Tanh};
 /// use ferrotrace::prelude::*;
 ///
 /// let device = Device::cpu();
-/// let model = Sequential::new().then(Linear::new(4, 8, &device)).then(Tanh);
+/// let mut model = Sequential::new()
+///     .then(Linear::new(4, 8, &device))
+///     .then(Tanh)
+///     .then(Dropout::new(0.1))
+///     .then(Linear::new(8, 2, &device).without_bias());
+/// let names: Vec<String> = model.named_tensors().into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["0.weight", "0.bias", "3.weight"]);
+///
+/// // Layers are looked at by their type.
+/// model.get_mut::<Dropout>(2).expect("the third layer is a dropout").training = false;
 /// let x = Tensor::ones([3, 4], DType::F32, &device);
-/// assert_eq!(model.forward(&x).dims(), [3, 8]);
+/// let f = jit(|(model, x): (&Sequential, &Tensor)| model.forward(x));
+/// assert_eq!(f.call((&model, &x)).dims(), [3, 2]);
 /// ```
-#[derive(Default)]
+#[derive(Default, TensorStruct)]
 pub struct Sequential {
-    modules: Vec<Box<dyn Module + Send + Sync>>,
+    #[tensor_struct(flatten)]
+    layers: Vec<AnyLayer>,
 }
 
-impl std::fmt::Debug for Sequential {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Sequential of {}", self.modules.len())
+impl fmt::Debug for Sequential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sequential of {}", self.layers.len())
+    }
+}
+
+impl Clone for Sequential {
+    fn clone(&self) -> Sequential {
+        self.rebuild(&mut Tensor::clone)
     }
 }
 
@@ -90,15 +173,61 @@ impl Sequential {
         Sequential::default()
     }
 
-    /// These modules, and then another.
-    pub fn then(mut self, module: impl Module + Send + Sync + 'static) -> Sequential {
-        self.modules.push(Box::new(module));
+    /// These layers, and then another. A layer without tensors is [`Apply`] of a function, or a struct that derives
+    /// [`TensorStruct`].
+    pub fn then(mut self, layer: impl Module + TensorStruct) -> Sequential {
+        self.layers.push(AnyLayer(Box::new(layer)));
         self
+    }
+
+    /// How many layers there are.
+    pub fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// The layer at a position, if it is of this type.
+    pub fn get<M: Module + TensorStruct>(&self, position: usize) -> Option<&M> {
+        let layer: &dyn Any = &*self.layers.get(position)?.0;
+        layer.downcast_ref()
+    }
+
+    /// The layer at a position, if it is of this type, to be changed.
+    pub fn get_mut<M: Module + TensorStruct>(&mut self, position: usize) -> Option<&mut M> {
+        let layer: &mut dyn Any = &mut *self.layers.get_mut(position)?.0;
+        layer.downcast_mut()
     }
 }
 
 impl Module for Sequential {
     fn forward(&self, x: &Tensor) -> Tensor {
-        self.modules.forward(x)
+        self.layers.forward(x)
+    }
+}
+
+/// A function as a layer. It captures nothing, so that it is told from others by its address.
+///
+/// ```
+/// use ferrotrace::nn::{Apply, Linear, Module, Sequential};
+/// use ferrotrace::prelude::*;
+///
+/// let device = Device::cpu();
+/// let model = Sequential::new().then(Linear::new(4, 8, &device)).then(Apply(|x| x.sin()));
+/// assert_eq!(model.forward(&Tensor::ones([3, 4], DType::F32, &device)).dims(), [3, 8]);
+/// ```
+#[derive(Clone, Copy, Debug, TensorStruct)]
+pub struct Apply(
+    /// The function.
+    #[tensor_struct(value)]
+    pub fn(&Tensor) -> Tensor,
+);
+
+impl Module for Apply {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        (self.0)(x)
     }
 }

@@ -1,7 +1,10 @@
 //! Safetensors files: written, mapped, in several parts, damaged.
 
 use crate::common::*;
-use ferrotrace::io::{SafeTensors, load_safetensors, save_safetensors, save_safetensors_with};
+use ferrotrace::io::{
+    SafeTensors, load_safetensors, save_safetensors, save_safetensors_in_parts,
+    save_safetensors_with,
+};
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
 use std::fs;
@@ -317,4 +320,78 @@ fn names_that_a_file_cannot_hold() {
         save_safetensors(&path, &[(name, &x)]).unwrap();
         same(&load_safetensors(&path, &cpu()).unwrap()[name], &x);
     }
+}
+
+#[test]
+fn saved_in_parts() {
+    both(|| {
+        let folder = folder();
+        let index = folder.path().join("model.safetensors.index.json");
+        // Of 96, 192, 24 and 48 bytes.
+        let all = [
+            ("c", &sample(DType::F32)),
+            ("b", &sample(DType::F64)),
+            ("a", &sample(DType::U8)),
+            ("d \"x\"", &sample(DType::BF16)),
+        ];
+        save_safetensors_in_parts(&index, &all, 150).unwrap();
+        let file = |part| format!("model-0000{part}-of-00003.safetensors");
+        let mut expected = vec![file(1), file(2), file(3)];
+        expected.push("model.safetensors.index.json".to_owned());
+        assert_eq!(names(folder.path()), expected);
+        let part = load_safetensors(folder.path().join(file(3)), &cpu()).unwrap();
+        assert_eq!(part.names().collect::<Vec<_>>(), ["c", "d \"x\""]);
+        let loaded = load_safetensors(&index, &cpu()).unwrap();
+        assert_eq!(loaded.len(), all.len());
+        all.iter().for_each(|(name, x)| same(&loaded[name], x));
+        let text = fs::read_to_string(&index).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["metadata"]["total_size"], 360);
+        assert_eq!(json["weight_map"]["d \"x\""], file(3).as_str());
+
+        // The parts of before, from which tensors are mapped, stay whole until the new index is there.
+        let next: Vec<Tensor> = loaded.iter().map(|(_, x)| x.flatten(0, -1)).collect();
+        let pairs: Vec<(&str, &Tensor)> = loaded.names().zip(&next).collect();
+        save_safetensors_in_parts(&index, &pairs, 1 << 20).unwrap();
+        let expected = [
+            "model-00001-of-00001.safetensors",
+            "model.safetensors.index.json",
+        ];
+        assert_eq!(names(folder.path()), expected);
+        save_safetensors_in_parts(&index, &pairs, 1 << 20).unwrap();
+        let expected = [
+            "model.1-00001-of-00001.safetensors",
+            "model.safetensors.index.json",
+        ];
+        assert_eq!(names(folder.path()), expected);
+        let again = load_safetensors(&index, &cpu()).unwrap();
+        same(&again["b"], &sample(DType::F64).flatten(0, -1));
+    });
+}
+
+#[test]
+fn what_cannot_be_saved_in_parts_leaves_the_parts_of_before() {
+    let folder = folder();
+    let index = folder.path().join("model.safetensors.index.json");
+    let x = sample(DType::F32);
+    save_safetensors_in_parts(&index, &[("x", &x)], 8).unwrap();
+    let before = names(folder.path());
+    let bad = x.matmul(&x.flatten(0, -1));
+    let late = x.index_select(0, &Tensor::from_slice(&[9i64], 1, &cpu()));
+    for tensors in [
+        [("a", &x), ("a", &x)],
+        [("a", &x), ("b", &bad)],
+        [("a", &x), ("b", &late)],
+        [("a", &x), ("__metadata__", &x)],
+    ] {
+        assert!(save_safetensors_in_parts(&index, &tensors, 8).is_err());
+        assert_eq!(names(folder.path()), before);
+    }
+    refused(
+        save_safetensors_in_parts(folder.path().join("x.safetensors"), &[("x", &x)], 8),
+        ".json",
+    );
+    same(&load_safetensors(&index, &cpu()).unwrap()["x"], &x);
+    save_safetensors_in_parts(&index, &[], 8).unwrap();
+    assert!(load_safetensors(&index, &cpu()).unwrap().is_empty());
 }

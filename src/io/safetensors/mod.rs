@@ -3,8 +3,10 @@
 mod header;
 mod index;
 mod open;
+mod parts;
 
 pub use open::SafeTensors;
+pub use parts::save_safetensors_in_parts;
 
 use super::file::write_atomically;
 use super::tensor_map::TensorMap;

@@ -6,6 +6,7 @@ mod gradients;
 mod init;
 mod losses;
 mod recurrent;
+mod sequential;
 
 use crate::reference::{case, each};
 use ferrotrace::derived::{JitArg, Owned};
