@@ -45,10 +45,11 @@ impl Writer<'_> {
                 let stream = self.support("stream", dtype, [place, v]);
                 Stmt::either(flag.into(), Stmt::Call(stream), plain)
             }
-            (Step::Unit, Some(m)) | (Step::Uniform, Some(m)) => {
+            (Step::Unit, Some(m)) => {
                 Stmt::Call(self.support("storen", dtype, [place, v, m.clone()]))
             }
-            (Step::Uniform, None) => Stmt::Call(self.support("storen", dtype, [place, v, one])),
+            // All lanes have one place and one value.
+            (Step::Uniform, _) => Stmt::Call(self.support("storen", dtype, [place, v, one])),
             _ => {
                 let all = self.support("store", dtype, [Local::Elements.into(), v]);
                 let to = Expr::from(pointer).element(index.at(&at.lane()));

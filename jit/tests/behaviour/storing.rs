@@ -1,7 +1,9 @@
 //! What is stored and what is computed again; and that neither depends on the order of recording.
 
-use super::{plan, run};
+use super::{kernels, plan, run};
 use crate::common::noise;
+use ferrotrace_kernels::eager;
+use ferrotrace_runtime::DType;
 
 /// A value of several inputs that two kernels need, which walk it differently.
 fn two_readers(inputs: usize, last: &str) -> String {
@@ -102,5 +104,26 @@ fn the_order_of_independent_statements_does_not_matter() {
         [2, 1, 3, 0, 4],
     ] {
         assert_eq!(outcome(order), first, "{order:?}");
+    }
+}
+
+// Such a store in a loop over columns writes one element, also where the last vector is not full.
+#[test]
+fn what_all_lanes_share_is_one_element() {
+    for dtype in [DType::F32, DType::F64, DType::I32] {
+        for (rows, columns) in [(4, 6), (9, 5), (5, 7)] {
+            let text = format!(
+                "%0: {dtype}[3, {rows}, {columns}] = input 0 [{}, {columns}, 1]
+                 %1: {dtype}[3, {rows}, {columns}] = square(%0)
+                 %2: {dtype}[3, {rows}, 1] = max(%1) {{dims: [2], keepdim: true}}
+                 %3: {dtype}[3, {rows}, {columns}] = add(%0, %2)
+                 %4: {dtype}[{rows}] = max(%3) {{dims: [0, 2], keepdim: false}}
+                 return %2 %4",
+                rows * columns
+            );
+            assert_eq!(kernels(&text), 1, "{text}");
+            let x = eager::cast(&noise(&[3, rows, columns], 1), dtype);
+            run(&text, &[x.expect("memory")], 0.0);
+        }
     }
 }
