@@ -58,9 +58,39 @@ fn with_options() {
 
 #[test]
 fn adaptive() {
+    smooth(&[tensor(&[2, 1, 7], 1)], &|t| t[0].adaptive_avg_pool1d(3));
+    smooth(&[tensor(&[1, 3, 4, 5], 1)], &|t| {
+        t[0].adaptive_avg_pool3d([2, 3, 2])
+    });
+    smooth(&[tensor(&[2, 5, 7], 1)], &|t| {
+        t[0].adaptive_max_pool2d([3, 4])
+    });
     for size in [[1, 1], [2, 3], [3, 4], [4, 6], [7, 9], [8, 4]] {
         check(&[tensor(&[2, 4, 6], 1)], |t| t[0].adaptive_avg_pool2d(size));
     }
+}
+
+#[test]
+fn resampled() {
+    use ferrotrace::Interpolation::*;
+    for size in [[5, 7], [2, 3], [3, 4], [1, 9]] {
+        for kind in [Nearest, Bilinear, Bicubic] {
+            for align in [false, true] {
+                smooth(&[tensor(&[2, 3, 4], 1)], &|t| {
+                    t[0].interpolate(size, kind, align)
+                });
+            }
+        }
+        let image = [tensor(&[2, 2, 3, 4], 1)];
+        check(&image, |t| t[0].interpolate(size, Bilinear, false));
+        smooth(&image, &|t| t[0].interpolate(size, NearestExact, false));
+    }
+    let (line, volume) = ([tensor(&[2, 5], 1)], [tensor(&[1, 2, 3, 2, 4], 1)]);
+    smooth(&line, &|t| t[0].interpolate([8], Linear, true));
+    smooth(&volume, &|t| t[0].interpolate([2, 4, 5], Trilinear, false));
+    second(&[tensor(&[2, 3, 3], 1)], |t| {
+        t[0].interpolate([4, 5], Bicubic, false).square()
+    });
 }
 
 /// The gradient by a plane of 4 by 4 whose results are weighted 1, 2, 3, ..
@@ -85,7 +115,19 @@ const TIES: [f64; 16] = [
 #[test]
 fn ties_as_pytorch() {
     type Case = (fn(&Tensor) -> Tensor, &'static [(usize, f64)]);
-    let cases: [Case; 4] = [
+    let cases: [Case; 7] = [
+        (
+            |x| x.max_pool2d_with(Pool::new(3).stride(3).padding(1).ceil_mode(true)),
+            &[(0, 1.0), (3, 2.0), (12, 3.0), (15, 4.0)],
+        ),
+        (
+            |x| x.max_pool2d_with(Pool::new(2).stride(2).dilation(2)),
+            &[(0, 1.0)],
+        ),
+        (
+            |x| x.adaptive_max_pool2d([3, 2]),
+            &[(0, 1.0), (3, 2.0), (4, 3.0), (6, 4.0), (12, 5.0), (15, 6.0)],
+        ),
         (
             |x| x.max_pool2d(2, 2, 0),
             &[(0, 1.0), (3, 2.0), (12, 3.0), (15, 4.0)],

@@ -1,7 +1,7 @@
 //! Pooling to a size that is asked for. Element i of a dimension of m is over those from ⌊i·n/m⌋ to before ⌈(i + 1)·n/m⌉
 //! of the n there were; dimensions go one after another, since windows are products.
 
-use super::windows::{first_of, positions, reduce};
+use super::windows::{first_of, positions, reduce, taken_at};
 use crate::Tensor;
 use crate::args::Window;
 use ferrotrace_kernels::{BinaryOp, ReduceKind};
@@ -151,6 +151,9 @@ fn most(name: &'static str, x: &Tensor, size: &[usize]) -> Result<(Tensor, Tenso
         let most = reduce(&values, ReduceKind::Max, behind, true);
         at = first_of(&values, &most, &places, behind);
         y = reduce(&values, ReduceKind::Max, behind, false);
+    }
+    if x.has_grad() {
+        y = taken_at(x, &at, size.len());
     }
     Ok((y, at))
 }

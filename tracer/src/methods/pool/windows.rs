@@ -154,6 +154,18 @@ pub(super) fn first_of(values: &Tensor, most: &Tensor, positions: &Tensor, mask:
     reduce(&positions, ReduceKind::Min, mask, false)
 }
 
+/// The elements of `x` at row-major positions of its last `n` dimensions: the gradient of each goes to its position alone.
+#[track_caller]
+pub(super) fn taken_at(x: &Tensor, at: &Tensor, n: usize) -> Tensor {
+    let lead = x.rank() - n;
+    let line = |of: &Tensor| {
+        let mut shape = Shape::new(&of.shape()[..lead]);
+        shape.dims_mut().push(of.shape()[lead..].iter().product());
+        of.reshape(shape)
+    };
+    line(x).gather(lead, &line(at)).reshape(at.shape())
+}
+
 /// The row-major positions of a plane of these sizes.
 #[track_caller]
 pub(super) fn positions(sizes: &[usize], like: &Tensor) -> Tensor {
@@ -195,6 +207,9 @@ impl Tensor {
         if let Some(pooled) = self.plainly_pooled(PoolKind::Max, pool, n)? {
             return Ok(pooled);
         }
+        if self.has_grad() {
+            return Ok(self.window_argmax(name, pool, n)?.0);
+        }
         let axes = axes(self, pool, n)?;
         taken(name, self.dtype(), false)?;
         let windows = windows(self, &axes, least(self.dtype()));
@@ -212,8 +227,12 @@ impl Tensor {
         let most = reduce(&values, ReduceKind::Max, mask, true);
         let plane: Vec<usize> = axes.iter().map(|a| a.input).collect();
         let places = windows(&positions(&plane, self), &axes, Scalar::Int(i64::MAX));
-        let pooled = reduce(&values, ReduceKind::Max, mask, false);
-        Ok((pooled, first_of(&values, &most, &places, mask)))
+        let at = first_of(&values, &most, &places, mask);
+        let pooled = match self.has_grad() {
+            true => taken_at(self, &at, n),
+            false => reduce(&values, ReduceKind::Max, mask, false),
+        };
+        Ok((pooled, at))
     }
 
     /// The mean of each window of the last `n` dimensions.
