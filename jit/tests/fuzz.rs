@@ -407,7 +407,7 @@ fn drafts_read_one_number_of_a_half_value() {
     assert!(all.into_inner() > 0, "no result counts");
 }
 
-/// The same, compiled.
+/// Compiled plans read one number of a half value.
 #[test]
 fn plans_read_one_number_of_a_half_value() {
     batches(seeds(60), 32, |batch| {

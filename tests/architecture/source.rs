@@ -9,7 +9,7 @@ pub struct Source {
     pub text: String,
     /// The code with blanks for comments, and for what literals hold; lines stay where they are.
     pub code: String,
-    /// The first lines of comments, without their slashes: where, and what they say.
+    /// The first lines of paragraphs of comments, without their slashes: where, and what they say.
     pub comments: Vec<(usize, String)>,
 }
 
@@ -107,7 +107,9 @@ impl Source {
                     if line != last_comment + 1 || says.is_empty() {
                         comments.push((line, says.to_owned()));
                     }
-                    last_comment = if says.is_empty() { 0 } else { line };
+                    // What stands below a heading, or an empty line, begins anew.
+                    let ends = says.is_empty() || says.starts_with('#');
+                    last_comment = if ends { 0 } else { line };
                 }
             }
             let lines = taken.matches('\n').count();

@@ -1,37 +1,10 @@
 //! From fused nodes to C (DESIGN: the CPU back end). Sizes, strides, divisors and numbers are arguments of the text,
 //! never part of it: kernels of one structure share one source, whatever their shapes.
 
-mod ahead;
 mod alike;
-mod arguments;
-mod chunks;
+mod cpu;
 pub mod cuda;
-mod extreme;
-mod finish;
-mod held;
-mod index;
-mod inner;
-mod kernel;
-mod lanes;
-mod late;
-mod lockstep;
-mod moments;
-mod outer;
-mod outline;
-mod pieces;
-mod random;
 mod reciprocal;
-mod reduce;
-mod row;
-mod scan;
-mod stage;
-mod store;
-mod tile;
-mod totals;
-mod update;
-
-mod value;
-mod walk;
 
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;
@@ -39,7 +12,7 @@ use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Grid, KernelSource, Layout};
 
 pub(crate) use alike::Alike;
-pub use kernel::emit;
+pub use cpu::emit;
 
 /// What one pointer of a kernel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,8 +81,8 @@ pub struct Panels {
     pub pointer: usize,
     /// The position among `params` of the distance of its rows.
     pub pitch: usize,
-    /// That of the columns of a piece.
+    /// The position among `params` of the columns of a piece.
     pub piece: usize,
-    /// That of the number of pieces.
+    /// The position among `params` of the number of pieces.
     pub pieces: usize,
 }

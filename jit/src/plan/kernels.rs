@@ -27,7 +27,7 @@ pub(super) fn steps(
         Scheduled::Fused(fused) => Some((&**fused, &schedule.stored)),
         Scheduled::Call(_) => None,
     });
-    // Those of generated products are part of their kernels.
+    // A prologue of a generated product is part of its kernel, and needs none of its own.
     let alone = prologues().filter(|_| policy.target.panels);
     let alone = alone.map(|p| (&p.kernel, &fed));
     let write = |node: &FusedNode, stored: &FxHashSet<ValueId>| match policy.target.language {

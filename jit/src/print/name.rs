@@ -12,7 +12,7 @@ impl Printer<'_> {
             Name::Number(i) => ("s", i),
             Name::Bits(i) => ("a.s", i),
             Name::Base(i) => ("b", i),
-            Name::LateBase(i) => ("late_b", i),
+            Name::PipelinedBase(i) => ("late_b", i),
             Name::Loop(v) => ("i", v.0),
             Name::Streams(i) => ("t", i),
             Name::Left(i) => ("left", i),
@@ -74,7 +74,7 @@ fn stem(part: Part) -> &'static str {
         Part::Kept => "h",
         Part::Stored => "o",
         Part::Packed => "n",
-        Part::Late => "late_v",
+        Part::Pipelined => "late_v",
         Part::Positions => "at",
         Part::Live => "x",
         Part::Moved => "t",
@@ -146,7 +146,7 @@ fn spelled(local: Local) -> &'static str {
         Local::OnRow => "on",
         Local::Held => "k",
         Local::Later => "r",
-        Local::Late => "late",
+        Local::Pipelined => "late",
     }
 }
 

@@ -5,20 +5,14 @@
 mod common;
 
 mod abreast;
-mod again;
-mod caching;
-mod calls;
-mod combined;
 mod convolutions;
-mod estimates;
 mod extremes;
 mod fusion;
 mod indexing;
-mod joining;
-mod late;
 mod layouts;
 mod length;
-mod memory;
+mod pipelined;
+mod plans;
 mod pooling;
 mod precision;
 mod prologues;
@@ -30,7 +24,6 @@ mod slices;
 mod storing;
 mod templates;
 mod tiles;
-mod tuning;
 
 use common::{difference, kept};
 use ferrotrace_jit::{Graph, Plan, run_eagerly};

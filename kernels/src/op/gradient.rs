@@ -74,7 +74,7 @@ pub fn number(operand: Operand) -> Option<Scalar> {
 /// A value in the dtype of its arithmetic: half types as F32.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub fn wide(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
     let dtype = b.dtype(x).compute();
     b.cast(x, dtype)
@@ -83,7 +83,7 @@ pub fn wide(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
 /// An operand in the dtype of its arithmetic: see [`wide`].
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub fn wide_operand(b: &mut dyn OpBuilder, x: Operand) -> Result<Operand> {
     match x {
         Operand::Value(value) => wide(b, value).map(Operand::Value),
@@ -118,7 +118,7 @@ pub fn expanded(b: &mut dyn OpBuilder, x: ValueId, shape: &Shape) -> Result<Valu
 /// The last two dimensions of `x` exchanged.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub fn transposed(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
     let rank = b.shape(x).rank();
     let mut order: SmallVec<[u8; 6]> = (0..rank as u8).collect();
@@ -129,7 +129,7 @@ pub fn transposed(b: &mut dyn OpBuilder, x: ValueId) -> Result<ValueId> {
 /// One number everywhere.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub fn full(b: &mut dyn OpBuilder, shape: &Shape, number: f64, dtype: DType) -> Result<ValueId> {
     let shape = shape.clone();
     b.push(Op::Full(Full { shape, dtype }), &[number.into()])
@@ -187,7 +187,7 @@ fn misfit(from: &Shape, shape: &Shape) -> Error {
 /// `before`, a gradient of the operand of a view, with that of the view's result added in its window; `op` has one.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub fn add_window(
     b: &mut dyn OpBuilder,
     op: &Op,
@@ -357,7 +357,7 @@ impl OpBuilder for Tape<'_> {
 /// operators are recorded again whose results the rules of others read.
 ///
 /// # Errors
-/// Those of the definition, and of the rules of its operators.
+/// The definition or the rule of one of its operators fails.
 pub fn by_definition(
     b: &mut dyn OpBuilder,
     of: &Adjoint<'_>,
@@ -500,7 +500,7 @@ impl OpBuilder for Dry {
 /// `wanted` are asked for: the rest need not be kept.
 ///
 /// # Errors
-/// Those of the rule.
+/// The operator's rule fails.
 pub fn reads(
     op: &Op,
     args: &[ArgMeta<'_>],

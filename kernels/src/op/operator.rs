@@ -55,7 +55,7 @@ pub trait Operator {
     /// singular points they are PyTorch's.
     ///
     /// # Errors
-    /// Those of the operators that it builds.
+    /// An operator of its definition that cannot be recorded.
     fn vjp(&self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients>;
 
     /// Runs the ready-made kernel of the CPU, where the operands lie; `shape` and `dtype` are those that

@@ -170,7 +170,7 @@ impl BinaryOp {
     /// The gradients of both operands from that of the result, of the broadcast shape.
     ///
     /// # Errors
-    /// Those of the operators that it builds.
+    /// An operator of its definition that cannot be recorded.
     pub fn vjp(self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
         let mut gradients = of.none();
         for i in 0..2 {

@@ -225,7 +225,7 @@ impl UnaryOp {
     /// The gradient of the operand from that of the result.
     ///
     /// # Errors
-    /// Those of the operators that it builds.
+    /// An operator of its definition that cannot be recorded.
     pub fn vjp(self, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Result<Gradients> {
         let g = wide(b, of.gradient)?;
         let product = match self {

@@ -38,7 +38,7 @@ pub trait View: Operator {
     /// The gradient of the operand, of shape `from`, from that of the result.
     ///
     /// # Errors
-    /// Those of the operators that it builds.
+    /// An operator of its definition that cannot be recorded.
     fn pullback(&self, b: &mut dyn OpBuilder, gradient: ValueId, from: &Shape) -> Result<ValueId>;
 
     /// The slice of one dimension that it is, of an operand of shape `from`, but for the shape of the result.

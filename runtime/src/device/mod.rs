@@ -89,7 +89,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// Those of the device's first use.
+    /// The device cannot be opened, at its first use.
     pub fn shared_memory(&self) -> Result<usize> {
         match self.cuda_index() {
             Some(index) => cuda::context(index).map(|context| context.shared()),
@@ -105,7 +105,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// Those of the device's first use.
+    /// The device cannot be opened, at its first use.
     pub fn capability(&self) -> Result<(u32, usize)> {
         match self.cuda_index() {
             Some(index) => cuda::context(index).map(|context| context.capability()),
@@ -125,7 +125,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// Those of `f`, and the first failure of what was launched.
+    /// `f` fails, or something launched before its end does: the first failure.
     pub fn time<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
         match self.cuda_index() {
             None => {

@@ -56,7 +56,7 @@ impl Display for Name {
             Name::Number(i) => write!(f, "number{i}"),
             Name::Bits(i) => write!(f, "bits{i}"),
             Name::Base(i) => write!(f, "base{i}"),
-            Name::LateBase(i) => write!(f, "late.base{i}"),
+            Name::PipelinedBase(i) => write!(f, "pipelined.base{i}"),
             Name::Loop(v) => write!(f, "loop{}", v.0),
             Name::Streams(i) => write!(f, "streams{i}"),
             Name::Left(i) => write!(f, "left{i}"),

@@ -127,7 +127,7 @@ impl Expr {
         Expr::Element(Box::new((self, index.into())))
     }
 
-    /// The same as another type.
+    /// The value converted to another type.
     pub fn cast(self, ty: impl Into<Type>) -> Expr {
         Expr::Cast(Box::new((ty.into(), self)))
     }

@@ -18,8 +18,8 @@ pub enum Name {
     Bits(u32),
     /// The part of an index that a row fixes.
     Base(u32),
-    /// The same of the row before, whose last loop this row takes along.
-    LateBase(u32),
+    /// The part of an index that the row before fixes, whose last loop this row takes along.
+    PipelinedBase(u32),
     /// A variable of the loop nest.
     Loop(Var),
     /// Something of one value of the body.
@@ -90,7 +90,7 @@ pub enum Part {
     /// Those, two half values a word.
     Packed,
     /// The value of the row before, whose last loop this row takes along.
-    Late,
+    Pipelined,
     /// The positions that random values are drawn for.
     Positions,
     /// The value in the lanes that count, and what changes nothing in the others.
@@ -199,7 +199,7 @@ pub enum Local {
     Position,
     /// How many elements there are.
     Length,
-    /// The same as a vector.
+    /// How many elements there are, in every lane of a vector.
     LengthVector,
     /// A difference.
     Difference,
@@ -240,7 +240,7 @@ pub enum Local {
     /// How many rows later something is.
     Later,
     /// Whether the last loop of the row before is left to this one.
-    Late,
+    Pipelined,
 }
 
 /// Variables that a kernel of a device has one of.

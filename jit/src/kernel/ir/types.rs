@@ -54,11 +54,11 @@ pub struct PointerType {
 /// Memory that a pointer leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// That of tensors, which all threads see.
+    /// Memory of tensors, which all threads see.
     Global,
-    /// That of the threads of a block.
+    /// Memory of a block, which its threads share.
     Shared,
-    /// That of one thread.
+    /// Memory of one thread.
     Private,
 }
 

@@ -146,12 +146,12 @@ struct Losses {
     classes: Option<usize>,
     /// Samples that count for nothing.
     ignored: Option<ValueId>,
-    /// That of the result.
+    /// The dtype of the result.
     dtype: DType,
 }
 
 impl Losses {
-    /// Those of elements.
+    /// A loss for each element, without classes.
     fn of((values, dtype): (ValueId, DType)) -> Losses {
         Losses {
             values,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 /// Zeros of `shape` to which `x` is added at the positions of `index` along `dim`.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub(in crate::ops) fn added_along(
     b: &mut dyn OpBuilder,
     x: ValueId,
@@ -26,7 +26,7 @@ pub(in crate::ops) fn added_along(
 /// Zeros of `shape` with `x` at the positions of `index` along `dim`, no two of which are one place.
 ///
 /// # Errors
-/// Those of the builder.
+/// An operator that the builder cannot record.
 pub(in crate::ops) fn placed_along(
     b: &mut dyn OpBuilder,
     x: ValueId,
@@ -165,7 +165,7 @@ struct Scattering {
     g: ValueId,
     /// The shape of the destination.
     shape: Shape,
-    /// That of the index.
+    /// The shape of the index.
     covered: Shape,
     include_self: bool,
     /// Whether the gradients of the destination and of the source are asked for.

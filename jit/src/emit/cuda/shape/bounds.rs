@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 /// Threads of a block of a pointwise kernel: 2 to 4 KiB of a stream a block.
 pub(super) const POINTWISE_THREADS: u32 = 256;
-/// The same where functions take time: fewer blocks wait for the slowest of their threads.
+/// Threads of a block of a pointwise kernel whose functions take time: fewer blocks wait for the slowest of their threads.
 pub(super) const COSTLY_THREADS: u32 = 128;
 /// Most chunks of a row that a warp reduces.
 pub(super) const WARP_CHUNKS: usize = 128;

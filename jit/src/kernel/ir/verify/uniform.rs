@@ -20,12 +20,12 @@ const WARP: i64 = 32;
 /// The threads of a block among which a value may differ, from the fewest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Differs {
-    /// None: it is one value.
+    /// All threads have one value.
     #[default]
     Nowhere,
-    /// Those of different warps.
+    /// Threads of different warps may differ; those of one warp agree.
     BetweenWarps,
-    /// Any.
+    /// Any two threads may differ.
     Anywhere,
 }
 

@@ -1,0 +1,107 @@
+//! The vector axis: which variable lanes run along, how many there are, and which values differ between them.
+
+use crate::body::{BodyOp, Value};
+use crate::emit::cpu::stage::Stages;
+use crate::expr::{Expr, Term, Var};
+use crate::nest::Update;
+use crate::schedule::{FusedNode, Store};
+use ferrotrace_kernels::Distribution;
+use ferrotrace_runtime::DType;
+use std::collections::BTreeSet;
+
+/// What reading a vector lane by lane costs, in whole loads.
+const GATHER: usize = 8;
+
+/// For each value, whether it differs along a variable. A reduction differs along every row variable and no column.
+pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
+    let body = &node.body;
+    let is_row = (along.0 as usize) < node.iter.len();
+    let mut all: Vec<bool> = Vec::with_capacity(body.values().len());
+    for v in 0..body.values().len() as Value {
+        all.push(match body.value(v).op {
+            BodyOp::Reduce { .. } => is_row,
+            // Its accumulator is a vector, whatever its operand is.
+            BodyOp::Scan { .. } => true,
+            _ => {
+                body.operands(v).iter().any(|&o| all[o as usize])
+                    || body.exprs(v).iter().any(|e| e.uses(along))
+            }
+        });
+    }
+    all
+}
+
+/// Whether an index moves with a variable other than by its coefficient: inside a division, or through a value.
+pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
+    e.terms().iter().any(|(term, _)| {
+        !matches!(term, Term::Var(_))
+            && Expr::from(term.clone()).any(&mut |t| match t {
+                Term::Value(v) => differ[*v as usize],
+                Term::Var(v) => *v == along,
+                _ => false,
+            })
+    })
+}
+
+/// Where a store writes.
+pub(super) fn place<'a>(node: &'a FusedNode, store: &'a Store) -> &'a Expr {
+    let at = store.update.as_ref().and_then(Update::at);
+    match at.map(|at| &node.body.value(at).op) {
+        Some(BodyOp::Index(e)) => e,
+        _ => &store.index,
+    }
+}
+
+/// Whether lanes run over rows: the loads then cost less than with lanes over columns (codegen A3.12).
+pub(super) fn prefers_outer(node: &FusedNode) -> bool {
+    let (Some(row), true) = (
+        node.iter.len().checked_sub(1),
+        node.reduces() || node.is_ordered(),
+    ) else {
+        return false;
+    };
+    let cost = |along: Var| -> usize {
+        let differ = differ(node, along);
+        let of = |index: &Expr| match index.coefficient(along).abs() {
+            _ if moves_irregularly(index, along, &differ) => GATHER,
+            0 => 0,
+            1 => 1,
+            _ => GATHER,
+        };
+        let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
+        // Elsewhere a store of every column is rare; a scan has one, and a scatter.
+        let stores = node.stores.iter().filter(|_| node.is_ordered());
+        loads + stores.map(|s| of(place(node, s))).sum::<usize>()
+    };
+    cost(Var(row as u32)) < cost(Var(node.extents().len() as u32 - 1))
+}
+
+/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not count.
+/// A kernel of single elements has one lane, whose code is shorter and as fast.
+pub(super) fn lanes(node: &FusedNode, stages: &Stages, differ: &[bool], vector: usize) -> usize {
+    if node.extents().iter().all(|&n| n == 1) {
+        return 1;
+    }
+    let computed: BTreeSet<Value> = stages
+        .row
+        .iter()
+        .flatten()
+        .chain(stages.loops.iter().flat_map(|l| &l.compute))
+        .copied()
+        .filter(|&v| differ[v as usize] || node.body.value(v).dtype != DType::I64)
+        .collect();
+    let size = |v: &Value| {
+        let value = node.body.value(*v);
+        match (&value.op, value.dtype) {
+            (BodyOp::Random { dist, dtype, .. }, _)
+                if *dist != Distribution::Uniform || dtype.size() == 8 =>
+            {
+                8
+            }
+            (BodyOp::Random { .. } | BodyOp::Check { .. }, _) => 8,
+            (_, DType::Bool) => 4,
+            (_, dtype) => dtype.compute().size().max(4),
+        }
+    };
+    vector / computed.iter().map(size).max().unwrap_or(4)
+}

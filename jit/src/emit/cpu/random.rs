@@ -1,0 +1,66 @@
+//! Random values: Philox by (key, offset, element), the same numbers as the ready-made kernels draw.
+
+use crate::body::{BodyOp, Value};
+use crate::emit::cpu::kernel::Writer;
+use crate::kernel::ir::{Expr, Function, Local, Name, Type, ValueType};
+use ferrotrace_kernels::Distribution;
+use ferrotrace_runtime::DType;
+
+/// A vector of random values at `positions`, a vector of row-major positions.
+pub(super) fn expression(
+    w: &Writer<'_>,
+    dist: Distribution,
+    dtype: DType,
+    args: &[Value],
+    positions: Expr,
+) -> Expr {
+    let number = |v: Value| match w.node.body.value(v).op {
+        BodyOp::Number(n) => scalar(n),
+        _ => Expr::from(Name::value(v)).element(0),
+    };
+    let word = |e: Expr| e.cast(ValueType::LongWord);
+    let common = [word(number(args[0])), word(number(args[1])), positions];
+    match dist {
+        Distribution::Uniform => w.support("uniform", dtype, common),
+        Distribution::Normal => w.support("normal", dtype, common),
+        Distribution::Int => {
+            let (low, high) = (number(args[2]), number(args[3]));
+            let range = word(high - low.clone());
+            let given = common.into_iter().chain([low.cast(Type::LONG), range]);
+            let draw = w.support("randint", DType::I64, given);
+            cast(w, DType::I64, dtype, draw)
+        }
+        Distribution::Bernoulli => {
+            let probability = match w.node.body.value(args[2]).op {
+                BodyOp::Number(n) => scalar(n),
+                _ => Expr::from(Name::value(args[2])).element(0),
+            };
+            let double = Type::read(ValueType::Scalar(DType::F64));
+            let probability = probability.address().cast(double).dereference();
+            let draw = Function::Bernoulli(w.lanes as u16);
+            let draw = Expr::call(draw, common.into_iter().chain([probability]));
+            cast(w, DType::Bool, dtype, draw)
+        }
+        Distribution::Bits => {
+            let draw = w.support("bits63", DType::I64, common);
+            cast(w, DType::I64, dtype, draw)
+        }
+    }
+}
+
+/// A number that the run fills in, as the 64 bits it is given in.
+fn scalar(number: u32) -> Expr {
+    Expr::from(Local::Numbers).element(i64::from(number))
+}
+
+fn cast(w: &Writer<'_>, from: DType, to: DType, expr: Expr) -> Expr {
+    if from == to.compute() {
+        return expr;
+    }
+    let function = Function::Cast(from, to.compute(), w.lanes as u16);
+    let value = Expr::call(function, [expr]);
+    match to.is_half() {
+        true => w.support("round", to, [value]),
+        false => value,
+    }
+}
