@@ -96,6 +96,23 @@ impl TransformerOptions {
     fn norm(&self, device: &Device) -> LayerNorm {
         LayerNorm::new(self.width, device).eps(self.eps)
     }
+
+    /// The normalisation behind the last of several blocks, where these begin with theirs.
+    #[track_caller]
+    fn last_norm(&self, device: &Device) -> Option<LayerNorm> {
+        self.norm_first.then(|| self.norm(device))
+    }
+}
+
+/// The two linear layers of a block, what stands between them, and the dropout behind that.
+#[track_caller]
+fn feed_forward(
+    x: &Tensor,
+    (first, second): (&Linear, &Linear),
+    activation: Activation,
+    dropout: &Dropout,
+) -> Tensor {
+    second.forward(&dropout.forward(&activation.forward(&first.forward(x))))
 }
 
 /// A part of a block with its normalisation and dropout, around which the input is carried.
@@ -175,8 +192,8 @@ impl TransformerEncoderLayer {
             self.self_attn.forward_masked(x, mask)
         });
         around(&x, &self.norm2, &self.dropout2, first, |x| {
-            let inner = self.activation.forward(&self.linear1.forward(x));
-            self.linear2.forward(&self.dropout.forward(&inner))
+            let layers = (&self.linear1, &self.linear2);
+            feed_forward(x, layers, self.activation, &self.dropout)
         })
     }
 }
@@ -264,8 +281,8 @@ impl TransformerDecoderLayer {
             self.multihead_attn.attend(x, memory, memory, memory_mask)
         });
         around(&x, &self.norm3, &self.dropout3, first, |x| {
-            let inner = self.activation.forward(&self.linear1.forward(x));
-            self.linear2.forward(&self.dropout.forward(&inner))
+            let layers = (&self.linear1, &self.linear2);
+            feed_forward(x, layers, self.activation, &self.dropout)
         })
     }
 }
@@ -283,13 +300,10 @@ impl TransformerEncoder {
     /// `count` blocks, and a last normalisation where the blocks begin with theirs.
     #[track_caller]
     pub fn new(count: usize, options: TransformerOptions, device: &Device) -> TransformerEncoder {
-        let mut layers = Vec::with_capacity(count);
-        for _ in 0..count {
-            layers.push(TransformerEncoderLayer::new(options, device));
-        }
+        let block = |_| TransformerEncoderLayer::new(options, device);
         TransformerEncoder {
-            layers,
-            norm: options.norm_first.then(|| options.norm(device)),
+            layers: (0..count).map(block).collect(),
+            norm: options.last_norm(device),
         }
     }
 
@@ -323,13 +337,10 @@ impl TransformerDecoder {
     /// `count` blocks, and a last normalisation where the blocks begin with theirs.
     #[track_caller]
     pub fn new(count: usize, options: TransformerOptions, device: &Device) -> TransformerDecoder {
-        let mut layers = Vec::with_capacity(count);
-        for _ in 0..count {
-            layers.push(TransformerDecoderLayer::new(options, device));
-        }
+        let block = |_| TransformerDecoderLayer::new(options, device);
         TransformerDecoder {
-            layers,
-            norm: options.norm_first.then(|| options.norm(device)),
+            layers: (0..count).map(block).collect(),
+            norm: options.last_norm(device),
         }
     }
 

@@ -44,8 +44,6 @@ macro_rules! rules {
             pub beta2: f64,
             /// What is added to the root of the mean square.
             pub eps: f64,
-            /// How fast weights shrink.
-            pub weight_decay: f64,
             /// Whether the greatest mean square so far counts
             /// ([Reddi et al. 2018](https://arxiv.org/abs/1904.09237)).
             pub amsgrad: bool,
@@ -73,10 +71,6 @@ macro_rules! rules {
                     }
                 }
             }
-
-            fn weight_decay(&self) -> f64 {
-                self.weight_decay
-            }
         }
 
         $(#[doc = $doc])*
@@ -90,10 +84,9 @@ macro_rules! rules {
                     beta1: 0.9,
                     beta2: 0.999,
                     eps: 1e-8,
-                    weight_decay: $decay,
                     amsgrad: false,
                 };
-                Optimizer::with(model, lr, rule)
+                Optimizer::with(model, lr, rule).weight_decay($decay)
             }
 
             /// The parts of both means that a step keeps.
@@ -105,12 +98,6 @@ macro_rules! rules {
             /// What is added to the root of the mean square.
             pub fn eps(mut self, eps: f64) -> $name {
                 self.rule.eps = eps;
-                self
-            }
-
-            /// How fast weights shrink, where a group says nothing else.
-            pub fn weight_decay(mut self, decay: f64) -> $name {
-                self.rule.weight_decay = decay;
                 self
             }
 

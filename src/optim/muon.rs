@@ -17,8 +17,6 @@ pub struct MuonRule {
     pub momentum: f64,
     /// Whether the velocity is looked ahead of.
     pub nesterov: bool,
-    /// How fast weights shrink.
-    pub weight_decay: f64,
     /// Steps of the iteration.
     pub iterations: usize,
     /// What the iteration computes in.
@@ -75,10 +73,6 @@ impl Rule for MuonRule {
         shrunk(parameter, step) - direction * (step.lr * ratio)
     }
 
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
-
     fn takes(&self, parameter: &Tensor) -> bool {
         parameter.dtype().is_float() && parameter.rank() == 2
     }
@@ -90,17 +84,16 @@ impl Rule for MuonRule {
 pub type Muon = Optimizer<MuonRule>;
 
 impl Muon {
-    /// For a model, with this learning rate, and PyTorch's numbers; the iteration computes in F32.
+    /// For a model, with this learning rate, and PyTorch's numbers (a weight decay of 0.1 among them); the iteration computes in F32.
     #[track_caller]
     pub fn new<M: TensorStruct>(model: &M, lr: f64) -> Muon {
         let rule = MuonRule {
             momentum: 0.95,
             nesterov: true,
-            weight_decay: 0.1,
             iterations: 5,
             compute: DType::F32,
         };
-        Optimizer::with(model, lr, rule)
+        Optimizer::with(model, lr, rule).weight_decay(0.1)
     }
 
     /// The part of the velocity that a step keeps.
@@ -112,12 +105,6 @@ impl Muon {
     /// What the iteration computes in: BF16 is enough, and fast where products of it are.
     pub fn compute(mut self, dtype: DType) -> Muon {
         self.rule.compute = dtype;
-        self
-    }
-
-    /// How fast weights shrink, where a group says nothing else.
-    pub fn weight_decay(mut self, decay: f64) -> Muon {
-        self.rule.weight_decay = decay;
         self
     }
 }

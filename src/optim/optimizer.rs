@@ -24,7 +24,7 @@ pub struct Slot {
 pub struct Group {
     /// A factor of the learning rate.
     pub rate: f64,
-    /// The weight decay; the rule's where none is given.
+    /// The weight decay; the first group's where none is given.
     pub weight_decay: Option<f64>,
 }
 
@@ -77,7 +77,7 @@ impl<R: Rule> Optimizer<R> {
             schedule: Schedule::constant(),
             groups: vec![Group {
                 rate: 1.0,
-                weight_decay: None,
+                weight_decay: Some(0.0),
             }],
             max_norm: None,
             max_value: None,
@@ -90,6 +90,14 @@ impl<R: Rule> Optimizer<R> {
     /// The learning rate multiplied by a schedule.
     pub fn schedule(mut self, schedule: Schedule) -> Optimizer<R> {
         self.schedule = schedule;
+        self
+    }
+
+    /// How fast weights shrink, where a group says nothing else.
+    pub fn weight_decay(mut self, decay: f64) -> Optimizer<R> {
+        if let Some(first) = self.groups.first_mut() {
+            first.weight_decay = Some(decay);
+        }
         self
     }
 
@@ -242,6 +250,7 @@ impl<R: Rule> Optimizer<R> {
             .map(|group| scaled(&lr, group.rate))
             .collect();
         let (groups, rule, state) = (&self.groups, &self.rule, &mut self.state);
+        let decay = groups.first().and_then(|group| group.weight_decay);
         let result = model.zip_mut(gradients, |name, parameter, _| {
             let (Some(slot), Some(gradient)) = (state.get_mut(name), all.remove(name)) else {
                 return;
@@ -252,7 +261,7 @@ impl<R: Rule> Optimizer<R> {
             let step = Step {
                 lr,
                 number: &number,
-                weight_decay: group.weight_decay.unwrap_or_else(|| rule.weight_decay()),
+                weight_decay: group.weight_decay.or(decay).unwrap_or(0.0),
             };
             slot.update(rule, &step, parameter, &gradient, fine.as_ref());
         });

@@ -13,8 +13,6 @@ pub struct RmsPropRule {
     pub eps: f64,
     /// The part of the velocity that a step keeps.
     pub momentum: f64,
-    /// How fast weights shrink.
-    pub weight_decay: f64,
     /// Whether the square of the mean gradient is taken off the mean square.
     pub centered: bool,
 }
@@ -63,10 +61,6 @@ impl Rule for RmsPropRule {
         };
         parameter - towards * step.lr
     }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
 }
 
 /// Gradients divided by the root of their mean square
@@ -82,7 +76,6 @@ impl RmsProp {
             alpha: 0.99,
             eps: 1e-8,
             momentum: 0.0,
-            weight_decay: 0.0,
             centered: false,
         };
         Optimizer::with(model, lr, rule)
@@ -109,12 +102,6 @@ impl RmsProp {
         self.begin_again();
         self
     }
-
-    /// How fast weights shrink, where a group says nothing else.
-    pub fn weight_decay(mut self, decay: f64) -> RmsProp {
-        self.rule.weight_decay = decay;
-        self
-    }
 }
 
 /// The rule of [`Adagrad`].
@@ -126,8 +113,6 @@ pub struct AdagradRule {
     pub lr_decay: f64,
     /// What is added to the root.
     pub eps: f64,
-    /// How fast weights shrink.
-    pub weight_decay: f64,
 }
 
 impl Rule for AdagradRule {
@@ -152,10 +137,6 @@ impl Rule for AdagradRule {
         memory.insert("sum".into(), sum);
         updated
     }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
 }
 
 /// Gradients divided by the root of the sum of all squares so far
@@ -170,7 +151,6 @@ impl Adagrad {
             begin: 0.0,
             lr_decay: 0.0,
             eps: 1e-10,
-            weight_decay: 0.0,
         };
         Optimizer::with(model, lr, rule)
     }
@@ -186,12 +166,6 @@ impl Adagrad {
     pub fn begin_with(mut self, sum: f64) -> Adagrad {
         self.rule.begin = sum;
         self.begin_again();
-        self
-    }
-
-    /// How fast weights shrink, where a group says nothing else.
-    pub fn weight_decay(mut self, decay: f64) -> Adagrad {
-        self.rule.weight_decay = decay;
         self
     }
 }

@@ -33,9 +33,6 @@ pub trait Rule: TensorStruct {
         memory: &mut Memory,
     ) -> Tensor;
 
-    /// The weight decay where a group says nothing else.
-    fn weight_decay(&self) -> f64;
-
     /// Whether the rule takes a parameter of this kind; the others stay as they are.
     fn takes(&self, parameter: &Tensor) -> bool {
         parameter.dtype().is_float()

@@ -11,8 +11,6 @@ pub struct SgdRule {
     pub momentum: f64,
     /// The part of a gradient that the velocity does not take.
     pub dampening: f64,
-    /// How fast weights shrink.
-    pub weight_decay: f64,
     /// Whether the velocity is looked ahead of.
     pub nesterov: bool,
 }
@@ -52,10 +50,6 @@ impl Rule for SgdRule {
         memory.insert("momentum_buffer".into(), velocity);
         parameter - towards * step.lr
     }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
 }
 
 /// Stochastic gradient descent with momentum ([Sutskever et al. 2013](https://proceedings.mlr.press/v28/sutskever13.html)),
@@ -75,7 +69,6 @@ impl Sgd {
         let rule = SgdRule {
             momentum,
             dampening: 0.0,
-            weight_decay: 0.0,
             nesterov: false,
         };
         Optimizer::with(model, lr, rule)
@@ -84,12 +77,6 @@ impl Sgd {
     /// The part of a gradient that the velocity does not take.
     pub fn dampening(mut self, dampening: f64) -> Sgd {
         self.rule.dampening = dampening;
-        self
-    }
-
-    /// How fast weights shrink, where a group says nothing else.
-    pub fn weight_decay(mut self, decay: f64) -> Sgd {
-        self.rule.weight_decay = decay;
         self
     }
 
@@ -108,8 +95,6 @@ pub struct LionRule {
     pub beta1: f64,
     /// The part of the mean gradient that a step keeps.
     pub beta2: f64,
-    /// How fast weights shrink.
-    pub weight_decay: f64,
 }
 
 impl Rule for LionRule {
@@ -130,10 +115,6 @@ impl Rule for LionRule {
         memory.insert("exp_avg".into(), next);
         shrunk(parameter, step) - direction * step.lr
     }
-
-    fn weight_decay(&self) -> f64 {
-        self.weight_decay
-    }
 }
 
 /// Steps by the sign of a mean gradient, with decoupled weight decay
@@ -147,7 +128,6 @@ impl Lion {
         let rule = LionRule {
             beta1: 0.9,
             beta2: 0.99,
-            weight_decay: 0.0,
         };
         Optimizer::with(model, lr, rule)
     }
@@ -155,12 +135,6 @@ impl Lion {
     /// The parts of the mean gradient in a direction, and that a step keeps.
     pub fn betas(mut self, beta1: f64, beta2: f64) -> Lion {
         (self.rule.beta1, self.rule.beta2) = (beta1, beta2);
-        self
-    }
-
-    /// How fast weights shrink, where a group says nothing else.
-    pub fn weight_decay(mut self, decay: f64) -> Lion {
-        self.rule.weight_decay = decay;
         self
     }
 }
