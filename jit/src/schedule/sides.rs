@@ -91,7 +91,12 @@ impl Sides {
         let (mut a, mut b) = (place(*a, left)?, place(*b, right)?);
         let mut batch: Vec<usize> = lead.iter().copied().filter(|&n| n != 1).collect();
         // One matrix on the right: the batch is part of the rows on the left.
-        while b.steps.last() == Some(&0) && a.steps.last() == Some(&(m as i64 * a.row)) {
+        while let (Some(&step), Some(0)) = (a.steps.last(), b.steps.last()) {
+            // One row is at any distance from the next.
+            a.row = if m == 1 { step } else { a.row };
+            if step != m as i64 * a.row {
+                break;
+            }
             m *= batch.pop()?;
             a.steps.pop();
             b.steps.pop();

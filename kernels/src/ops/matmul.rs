@@ -157,7 +157,7 @@ struct Matrices {
     left: Layout,
     b: Array,
     right: Layout,
-    /// That of the result, if it was given one.
+    /// The layout of the result, if it was given one.
     to: Option<Layout>,
 }
 
@@ -542,13 +542,10 @@ pub fn run_by_library(
     if a.dtype != b.dtype || !(wide || a.dtype == dtype) || !dtype.is_float() {
         return Ok(None);
     }
-    let parts = Parts::of(a.shape(), b.shape())?;
+    let Arranged {
+        parts, left, right, ..
+    } = arranged(&a.layout, &b.layout, None)?;
     let Sizes { m, n, k } = parts.sizes;
-    let matrix = |x: &Array, vector: usize| match x.layout.shape().rank() {
-        1 => with_unit(&x.layout, vector),
-        _ => x.layout.clone(),
-    };
-    let (left, right) = (matrix(a, 0), matrix(b, 1));
     let (a_starts, a_row, a_column) = batched(&left, &parts.batch, m, k)?;
     let (b_starts, b_row, b_column) = batched(&right, &parts.batch, k, n)?;
     // One call for a batch at even distances, else one a matrix.
