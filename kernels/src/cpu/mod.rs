@@ -25,4 +25,4 @@ pub use operand::{cast, strided, tiles};
 pub use pointwise::{binary, copy, unary};
 use product::long;
 pub use product::{matmul, vector};
-pub use window::{conv, interpolate, pool, shifted, weight};
+pub use window::{conv, depthwise, interpolate, pool, shifted, weight};

@@ -3,6 +3,7 @@
 //! Columns of input windows are gathered for a tile of output positions small enough to stay in the second-level cache,
 //! and multiplied by the weight. Transposed, the product comes first and its columns are added up, by output channel.
 
+use crate::cpu::depthwise;
 use crate::cpu::dense::{Plain, Shared, ranges_on, rows, scratch};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::long::{CHAIN, join};
@@ -155,7 +156,7 @@ impl Failure {
     }
 }
 
-/// Whether [`convolve`] computes it by its definition.
+/// Whether [`convolve`] computes it plane by plane.
 fn is_direct(g: &Geometry) -> bool {
     g.cin == 1 && g.cout <= 2
 }
@@ -207,6 +208,7 @@ pub fn convolve<T: Real + Plain>(
     }
     if is_direct(g) {
         match done {
+            _ if depthwise::suits(g) => depthwise::convolve(g, x, w, out, done),
             None => direct(g, x, w, out),
             Some(done) => direct_planes(g, x, w, out, done),
         }

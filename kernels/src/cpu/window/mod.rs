@@ -1,6 +1,7 @@
 //! Kernels over windows of the trailing spatial dimensions: convolutions, pooling and resampling.
 
 pub mod conv;
+pub mod depthwise;
 pub mod interpolate;
 pub mod pool;
 pub mod shifted;
