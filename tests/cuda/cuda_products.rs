@@ -203,6 +203,7 @@ fn batches() {
     let x = |shape: &[usize], seed: usize| noise(shape, BF16, seed, &d);
     check("both", &x(&[3, m, k], 1), &x(&[3, k, n], 2), &[3]);
     check("rows", &x(&[3, m, k], 1), &x(&[k, n], 2), &[3]);
+    check("single rows", &x(&[264, 1, k], 1), &x(&[k, n], 2), &[264]);
     check("one left", &x(&[m, k], 1), &x(&[3, k, n], 2), &[3]);
     check("crossed", &x(&[3, 1, m, k], 1), &x(&[2, k, n], 2), &[3, 2]);
     let heads = x(&[2, m, 3, k], 1).permute([0, 2, 1, 3]);

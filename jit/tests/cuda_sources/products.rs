@@ -98,6 +98,17 @@ fn products_take_what_follows() {
         let sum = g.sub(p, column).expect("fits");
         vec![p, wide, sum]
     }));
+    // Rows of a batch by one matrix are the rows of one product, single rows too.
+    for (lead, m) in [(2, 256), (512, 1)] {
+        let mut g = Graph::new();
+        let layout = |sizes: &[usize]| Layout::contiguous(Shape::new(sizes));
+        let x = g.input(&layout(&[lead, m, 256]), DType::BF16, &Device::cpu());
+        let w = g.input(&layout(&[256, 768]), DType::BF16, &Device::cpu());
+        let product = g.push(Op::Matmul, &[x.into(), w.into()]).expect("fits");
+        let result = gated(&mut g, product);
+        g.set_outputs(vec![result]);
+        one(&g);
+    }
     if available() {
         let [warps, groups] = texts;
         compile_all_for("sm_80", warps);

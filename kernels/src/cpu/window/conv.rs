@@ -3,8 +3,8 @@
 //! Columns of input windows are gathered for a tile of output positions small enough to stay in the second-level cache,
 //! and multiplied by the weight. Transposed, the product comes first and its columns are added up, by output channel.
 
-use crate::cpu::depthwise;
 use crate::cpu::dense::{Plain, Shared, ranges_on, rows, scratch};
+use crate::cpu::depthwise;
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::long::{CHAIN, join};
 use crate::cpu::matmul::{self, Sizes, View, multiply, multiply_shared};

@@ -92,12 +92,17 @@ impl Band {
         };
         let planes = height.stride * row.stride;
         let most = BAND / (size_of::<T>() * planes * pitch).max(1);
-        let rows = most.saturating_sub(reach(&height)).clamp(1, height.output.max(1));
+        let rows = most
+            .saturating_sub(reach(&height))
+            .clamp(1, height.output.max(1));
         let rows = height.output.div_ceil(height.output.div_ceil(rows).max(1));
         let lines = rows + reach(&height);
         let plane = lines * pitch;
         let shift = |t: usize| {
-            let (down, along) = (t / row.kernel * height.dilation, t % row.kernel * row.dilation);
+            let (down, along) = (
+                t / row.kernel * height.dilation,
+                t % row.kernel * row.dilation,
+            );
             let phase = down % height.stride * row.stride + along % row.stride;
             phase * plane + down / height.stride * pitch + along / row.stride
         };
@@ -228,19 +233,19 @@ fn convolve_band<T: Real>(band: &Band, memory: &[T], weights: &[T], out: &mut [T
                 }
             }
         }
-        store(out, &sums, at..positions.min(at + POSITIONS), (width, pitch));
+        store(
+            out,
+            &sums,
+            at..positions.min(at + POSITIONS),
+            (width, pitch),
+        );
         at += POSITIONS;
     }
 }
 
 /// Writes those of the positions `range` that lie in rows of `width`, at distances of `pitch`.
 #[inline(always)]
-fn store<T: Copy>(
-    out: &mut [T],
-    sums: &[T],
-    range: Range<usize>,
-    (width, pitch): (usize, usize),
-) {
+fn store<T: Copy>(out: &mut [T], sums: &[T], range: Range<usize>, (width, pitch): (usize, usize)) {
     let mut position = range.start;
     while position < range.end {
         let (line, column) = (position / pitch, position % pitch);
