@@ -4,6 +4,7 @@
 pub mod campaign;
 pub mod device_forms;
 pub mod device_kernels;
+pub mod differentiate;
 pub mod generate;
 pub mod ready_made;
 pub mod rng;
