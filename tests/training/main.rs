@@ -6,5 +6,6 @@ mod history;
 mod loops;
 mod nn;
 mod optim;
+mod programs;
 mod reference;
 mod structs;
