@@ -4,6 +4,9 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[path = "attention_gradients.rs"]
+mod gradients;
+
 use common::{device, numbers};
 use ferrotrace::DType::{self, *};
 use ferrotrace::prelude::*;

@@ -4,18 +4,26 @@
 //! first of them, scatters of one form, and running log Σ exp along the last dimension.
 
 use super::{Simplifier, convolution, ordering, scattering};
+use ferrotrace_kernels::op::operator::OnDevice;
 use ferrotrace_kernels::op::{
     AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Scan, Scatter, Sort, TopK,
 };
 use ferrotrace_kernels::ops::pool::definition as pooling;
-use ferrotrace_kernels::{Op, Operand, ScanKind, ValueId};
+use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::Result;
+use smallvec::SmallVec;
 
 /// The operator by others; `None` for one that stays.
 pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Option<Result<ValueId>> {
     let parts = b.policy.thresholds.cat_parts;
     Some(match op {
-        Op::Composite(op) if op.entry().has_kernel() => op.entry().define(b, args),
+        Op::Composite(op) if op.entry().has_kernel() => {
+            let op = op.entry();
+            match op.as_library().is_some_and(|of| is_had(of, b, args)) {
+                true => return None,
+                false => op.define(b, args),
+            }
+        }
         Op::Conv(spec) => convolution::define(spec, b, args),
         Op::Pool(spec) => pooling::define(spec, b, args),
         Op::AdaptiveAvgPool(AdaptiveAvgPool { size }) => pooling::adaptive(*size, b, args),
@@ -80,4 +88,14 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         | Op::Gather(_)
         | Op::Index(_) => return None,
     })
+}
+
+/// Whether the device's library has an operator for these operands.
+fn is_had(op: &dyn OnDevice, b: &Simplifier<'_>, args: &[Operand]) -> bool {
+    let meta = |arg: &Operand| match arg {
+        Operand::Value(x) => ArgMeta::Tensor(b.shape(*x), b.dtype(*x)),
+        Operand::Slot(_, number) | Operand::Const(number) => ArgMeta::Scalar(*number),
+    };
+    let metas: SmallVec<[ArgMeta<'_>; 6]> = args.iter().map(meta).collect();
+    op.has(&metas, b.policy.target.shared_memory)
 }

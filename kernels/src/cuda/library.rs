@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 /// A kernel's name, the type that it is for, and a choice within its text.
-pub(super) type Name = (&'static str, DType, u8);
+pub(super) type Name = (&'static str, DType, u32);
 
 type Kernels = HashMap<(Name, Device), Arc<Kernel>>;
 
@@ -32,6 +32,8 @@ pub(super) struct Run<'a> {
     pub params: &'a [i64],
     pub blocks: usize,
     pub threads: u32,
+    /// Bytes that a block shares, beyond what the text declares.
+    pub shared: u32,
 }
 
 impl Run<'_> {
@@ -63,6 +65,7 @@ impl Run<'_> {
             local: 0,
             grid: Grid {
                 threads: self.threads,
+                shared: self.shared,
                 ..Grid::default()
             },
         })

@@ -1,12 +1,14 @@
 //! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows or are first then, scatters,
-//! and running log Σ exp. Their texts hold no size; they are compiled as generated ones are, once for each type.
+//! running log Σ exp, and the gradients of attention. Their texts hold no size; they are compiled as generated ones are, once for each type.
 //! Convolutions are cuDNN's.
 
+pub(crate) mod attention;
 pub mod convolution;
 mod library;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 pub(crate) mod sort;
+pub mod tiles;
 
 pub use sort::selects;
 
@@ -18,5 +20,11 @@ pub type Dense<'a> = &'a dyn Fn(&Array) -> Result<Array>;
 
 /// Every source of the library, for tests that compile them.
 pub fn sources() -> Vec<KernelSource> {
-    [sort::sources(), scatter::sources(), scan::sources()].concat()
+    [
+        sort::sources(),
+        scatter::sources(),
+        scan::sources(),
+        attention::sources(),
+    ]
+    .concat()
 }

@@ -31,6 +31,7 @@ pub(crate) fn logcumsumexp(x: &Array) -> Result<Array> {
         params: &[n as i64],
         blocks: x.numel().checked_div(n).unwrap_or(0),
         threads: 256,
+        shared: 0,
     }
     .start(|| text(x.dtype))?;
     Ok(out)

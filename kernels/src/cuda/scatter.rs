@@ -211,14 +211,15 @@ impl Scatter {
         let wide = self.index.dtype == DType::I64;
         let on = choice
             .iter()
-            .fold(u8::from(wide), |all, (_, on)| all * 2 + u8::from(*on));
+            .fold(u32::from(wide), |all, (_, on)| all * 2 + u32::from(*on));
         Run {
-            name: (name, dtype, number as u8 * 16 + on),
+            name: (name, dtype, number as u32 * 16 + on),
             device: self.out.buffer.device(),
             arrays,
             params,
             blocks: threads.div_ceil(256),
             threads: 256,
+            shared: 0,
         }
         .start(|| text(dtype, mode, (wide, choice), of))
     }

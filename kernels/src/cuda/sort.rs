@@ -201,7 +201,7 @@ fn sort_rows(
     let run = Run {
         name: match network {
             true => ("sort_short", dtype, 0),
-            false => ("sort_rows", dtype, class as u8),
+            false => ("sort_rows", dtype, class as u32),
         },
         device,
         arrays: &[x, &out, &keys],
@@ -220,6 +220,7 @@ fn sort_rows(
             true => 32,
             false => THREADS[class],
         },
+        shared: 0,
     };
     if rows > 0 {
         run.start(|| match network {
@@ -275,6 +276,7 @@ fn sort_tiles(x: &Array, (rows, n): (usize, usize), order: Order<'_>) -> Result<
         params: &[cleared as i64],
         blocks: cleared.div_ceil(1024),
         threads: 256,
+        shared: 0,
     }
     .start(|| source(&[CLEAR]))?;
     let spans = n.div_ceil(SPAN);
@@ -286,6 +288,7 @@ fn sort_tiles(x: &Array, (rows, n): (usize, usize), order: Order<'_>) -> Result<
         params: &[n as i64, spans as i64, of_passes, of_digit, order.flip()],
         blocks: rows * spans,
         threads: 512,
+        shared: 0,
     }
     .start(|| count_text(dtype))?;
     for pass in 0..passes {
@@ -319,6 +322,7 @@ fn sort_tiles(x: &Array, (rows, n): (usize, usize), order: Order<'_>) -> Result<
             ],
             blocks: rows * tiles,
             threads: TILE_THREADS,
+            shared: 0,
         }
         .start(|| sweep_text(dtype))?;
     }
@@ -383,6 +387,7 @@ pub(crate) fn top(
             ],
             blocks: rows * pieces,
             threads: if length / pieces > PIECE { 1024 } else { 512 },
+            shared: 0,
         }
         .start(|| text(dtype, &[NETWORK, TOP]))?;
         if last {

@@ -83,6 +83,13 @@ pub trait Operator {
 
 /// An operator that a library of CUDA devices has in some forms.
 pub trait OnDevice: Operator {
+    /// Whether the library has it for such operands, on a device whose blocks share so many bytes. What it lacks is made of
+    /// other operators where there is a definition.
+    fn has(&self, args: &[ArgMeta<'_>], shared: usize) -> bool {
+        let _ = (args, shared);
+        true
+    }
+
     /// Runs it on `device`, where the operands lie; `None` in other forms than the library has. `dense` copies an array
     /// that the library does not take as it lies.
     ///

@@ -1,19 +1,5 @@
 //! The text that every kernel begins with.
 
-use ferrotrace_runtime::Part;
-
-/// Where the texts of a template stand: behind the support text, which they use, and before what a file has one of.
-const TEMPLATE: u32 = Part::BASE - 7;
-
-/// The texts of a template, each of which may use those before it.
-pub(super) fn template(texts: &[&'static str]) -> impl Iterator<Item = Part> {
-    let part = |(&text, order): (&&'static str, u32)| Part {
-        order,
-        text: text.into(),
-    };
-    texts.iter().zip(TEMPLATE..).map(part)
-}
-
 /// Index arithmetic, fault reports, and accesses of whole chunks; indices have 32 bits where `narrow`.
 pub(super) fn helpers(narrow: bool) -> String {
     let (int, division) = match narrow {

@@ -1,8 +1,8 @@
 //! Attention as one kernel, by blocks of queries and keys: the scores of a block lie in registers, and no
 //! more of them exist.
 //!
-//! The template is CUDA C++ of its own (`tiles.cu`: copies; `half.cu`, `group.cu` and `single.cu`: products on the matrix
-//! units; `attend.cu`: the loop over keys). What a program does to a score between product and softmax becomes a function that
+//! The template is CUDA C++ of its own (tiles and their products are [`ferrotrace_kernels::cuda::tiles`]; `attend.cu`: the
+//! loop over keys). What a program does to a score between product and softmax becomes a function that
 //! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
 //! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces. On Hopper, many
 //! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`specialized.rs`).
@@ -11,13 +11,13 @@ mod score;
 mod specialized;
 
 use super::Emitted;
-use super::text;
 use crate::body::{BodyOp, Source};
 use crate::lower::Attention;
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
 use crate::template::attention::Tiling;
-use ferrotrace_kernels::support::{self, Need, SCALAR};
+use ferrotrace_kernels::cuda::tiles::{self, GROUP, HALF, SINGLE, TILES};
+use ferrotrace_kernels::support::{self, Need};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
 use score::Score;
 use specialized::Specialized;
@@ -31,10 +31,6 @@ const FULL: usize = 264;
 /// Least keys of a piece.
 const PIECE: usize = 256;
 
-pub(super) const TILES: &str = include_str!("tiles.cu");
-pub(super) const HALF: &str = include_str!("half.cu");
-pub(super) const GROUP: &str = include_str!("group.cu");
-const SINGLE: &str = include_str!("single.cu");
 const ATTEND: &str = include_str!("attend.cu");
 
 /// Integer arguments by their positions.
@@ -126,12 +122,10 @@ pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
 /// The support text that a kernel uses, and the texts of its template.
 fn parts(mut needs: BTreeSet<Need>, dtype: DType, template: &[&'static str]) -> Vec<Part> {
     if dtype.is_half() {
-        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
-            needs.insert(support::need(name, SCALAR));
-        }
+        needs.extend(tiles::needs());
     }
     let mut parts = support::parts(&needs);
-    parts.extend(text::template(template));
+    parts.extend(tiles::parts(template));
     parts
 }
 

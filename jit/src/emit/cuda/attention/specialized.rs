@@ -2,11 +2,12 @@
 //! them (Hopper). The form for many queries of half precision.
 
 use super::score::{self, Score};
-use super::{GROUP, HALF, TILES, argument, arguments, change, factors, indices, parts};
+use super::{argument, arguments, change, factors, indices, parts};
 use crate::emit::cuda::{ENGINE, Emitted, PANELS};
 use crate::lower::{Attention, Matrices};
 use crate::policy::Policy;
 use crate::schedule::FusedNode;
+use ferrotrace_kernels::cuda::tiles::{GROUP, HALF, TILES};
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use std::fmt::Write as _;
 

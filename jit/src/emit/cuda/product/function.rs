@@ -16,7 +16,8 @@ use crate::kernel::ir::Expr;
 use crate::print::cuda::{self, memory_type};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ValueId;
-use ferrotrace_kernels::support::{self, Need, SCALAR};
+use ferrotrace_kernels::cuda::tiles;
+use ferrotrace_kernels::support::Need;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -172,9 +173,7 @@ impl Arguments {
         self.reports |= writer.reports;
         self.in_place.extend(in_place);
         self.needs = writer.needs;
-        for name in ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"] {
-            self.needs.insert(support::need(name, SCALAR));
-        }
+        self.needs.extend(tiles::needs());
         (self.pointers, self.types) = (writer.pointers, writer.pointer_types);
         self.params = writer.params;
         self.numbers.extend(writer.node.body.numbers());

@@ -11,7 +11,6 @@ mod function;
 
 use super::super::Emitted;
 use super::arguments::structure;
-use super::attention::{GROUP, HALF, TILES};
 use super::text;
 use super::{ENGINE, PANELS};
 use crate::emit::Pointer;
@@ -20,6 +19,7 @@ use crate::lower::{Lowered, Lowering};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Prologue, Sides, Tiles, Units, merge_loops};
 use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::cuda::tiles::{self, GROUP, HALF, TILES};
 use ferrotrace_kernels::support::{self, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use function::{Arguments, Function};
@@ -94,7 +94,7 @@ pub fn emit(
         .retain(|(_, source)| !read.contains(source));
     let blocks = blocks_of(tiles, count, policy);
     let mut parts = support::parts(&arguments.needs);
-    parts.extend(text::template(template(tiles)));
+    parts.extend(tiles::parts(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
     let entry = entry(&sides, tiles, dtype, ahead.clamp(1, 4), operands);
@@ -139,10 +139,8 @@ fn arguments(sides: &Sides, tiles: [usize; 3]) -> Arguments {
         narrow: true,
         ..Arguments::default()
     };
-    let half = ["ft_from_f16", "ft_from_bf16", "ft_to_f16", "ft_to_bf16"];
-    let needs = half.into_iter().chain(["types"]);
-    let needs = needs.map(|name| support::need(name, SCALAR));
-    arguments.needs.extend(needs);
+    arguments.needs.extend(tiles::needs());
+    arguments.needs.insert(support::need("types", SCALAR));
     for side in &sides.sides {
         arguments.params.extend([side.offset, side.line]);
     }

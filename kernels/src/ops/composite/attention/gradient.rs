@@ -10,9 +10,10 @@ use crate::cpu::attention::gradient::Backward;
 use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::reduce::reduce;
 use crate::cpu::vector::Real;
+use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, place};
 use crate::op::gradient::{Adjoint, Gradients, fit, reshaped, transposed, wide};
-use crate::op::operator::{Inferred, Operator, facts, text};
+use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::op::{Cat, Narrow};
 use crate::ops::composite::build::{float, promoted, value};
 use crate::ops::composite::{Definition, derived, infer_by_definition, run_definition};
@@ -20,7 +21,7 @@ use crate::{
     ArgMeta, Array, Class, Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId,
     WEIGHTS,
 };
-use ferrotrace_runtime::{DType, Element, Layout, Result, Shape};
+use ferrotrace_runtime::{DType, Device, Element, Layout, Result, Shape};
 use smallvec::SmallVec;
 
 /// The gradients of the query, the key and the value of an attention, one behind the other in one dimension: operands q, k,
@@ -48,6 +49,10 @@ impl Operator for AttentionGradient {
         }
     }
     derived!();
+
+    fn as_library(&self) -> Option<&dyn OnDevice> {
+        Some(self)
+    }
 
     fn infer(&self, args: &[ArgMeta<'_>]) -> Inferred {
         infer_by_definition(self, args)
@@ -84,6 +89,25 @@ impl Operator for AttentionGradient {
             start += to.numel();
         }
         Ok(out)
+    }
+}
+
+impl OnDevice for AttentionGradient {
+    fn has(&self, args: &[ArgMeta<'_>], shared: usize) -> bool {
+        cuda::attention::takes(args, self.causal, shared)
+    }
+
+    fn run_on(
+        &self,
+        _: &Device,
+        args: &[Arg],
+        _: &Shape,
+        _: DType,
+        _: Dense<'_>,
+    ) -> Result<Option<Array>> {
+        let arrays: Result<SmallVec<[&Array; 6]>> =
+            (0..args.len()).map(|i| array(args, i)).collect();
+        cuda::attention::gradients(&arrays?, self.causal, f64::from_bits(self.scale))
     }
 }
 
@@ -245,6 +269,10 @@ pub(super) fn vjp(op: &Attention, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Re
         gradients[3] = scores;
         return Ok(gradients);
     }
+    let mask = match mask {
+        Some(mask) if b.dtype(mask).is_half() => Some(wide(b, mask)?),
+        mask => mask,
+    };
     let all = Composite::from(AttentionGradient {
         mask: op.mask,
         causal: op.causal,
