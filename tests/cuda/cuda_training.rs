@@ -14,14 +14,11 @@ struct Model {
     parameters: &'static [&'static [usize]],
     data: &'static [(&'static [usize], Option<i64>)],
     loss: fn(&[Tensor], &[Tensor]) -> Tensor,
-    /// Whether maxima or orders decide where a gradient goes.
-    decides: bool,
 }
 
 const MODELS: &[Model] = &[
     Model {
         name: "perceptron",
-        decides: false,
         parameters: &[&[96, 50], &[96], &[10, 96], &[10]],
         data: &[(&[64, 50], None), (&[64], Some(10))],
         loss: |p, d| {
@@ -31,7 +28,6 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "convolutions",
-        decides: true,
         parameters: &[
             &[8, 3, 3, 3],
             &[8],
@@ -60,7 +56,6 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "transformer block",
-        decides: false,
         parameters: &[
             &[50, 64],
             &[64],
@@ -99,7 +94,6 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "recurrence",
-        decides: false,
         parameters: &[&[128, 24], &[128, 32], &[128]],
         data: &[(&[12, 5, 24], None), (&[5, 32], None)],
         loss: |p, d| {
@@ -117,7 +111,6 @@ const MODELS: &[Model] = &[
     },
     Model {
         name: "sorts, scans and scatters",
-        decides: true,
         parameters: &[&[20, 33]],
         data: &[(&[20, 33], Some(33)), (&[20, 33], None)],
         loss: |p, d| {
@@ -238,29 +231,33 @@ fn steps_are_the_cpus() {
     }
 }
 
-/// Half precision: gradients of bf16 and f16 parameters are near those of f32, where neither maxima nor orders decide.
+/// Half precision: gradients of bf16 and f16 parameters are near those of binary32 for the same numbers. Rounding the numbers
+/// themselves would move a relu's or a maximum's operand over its kink, and with it whole gradients. PyTorch's greatest
+/// errors for these programs, of the greatest gradient, are 0.087 (bf16, convolutions; 0.018 elsewhere) and 0.003 (f16).
 #[test]
 fn half_precision() {
     let Some(d) = device() else { return };
-    for (dtype, bound) in [(DType::BF16, 0.2), (DType::F16, 0.06)] {
-        for model in MODELS.iter().filter(|model| !model.decides) {
-            let run = |dtype: DType| {
+    for (dtype, bound) in [(DType::BF16, 0.1), (DType::F16, 0.02)] {
+        for model in MODELS {
+            let run = |compute: DType| {
                 let (parameters, data) = model.tensors(&d);
+                let rounded = |x: &Tensor| x.to_dtype(dtype).to_dtype(compute);
                 let leaves: Vec<Tensor> = parameters
                     .iter()
-                    .map(|p| p.to_dtype(dtype).requires_grad())
+                    .map(|p| rounded(p).requires_grad())
                     .collect();
                 let cast = |x: &Tensor| match x.dtype().is_float() {
-                    true => x.to_dtype(dtype),
+                    true => rounded(x),
                     false => x.clone(),
                 };
                 let data: Vec<Tensor> = data.iter().map(cast).collect();
                 let found = grad(&(model.loss)(&leaves, &data), &leaves);
-                assert!(found.iter().all(|g| g.dtype() == dtype), "{}", model.name);
+                assert!(found.iter().all(|g| g.dtype() == compute), "{}", model.name);
                 eval(&found).unwrap_or_else(|e| panic!("{}: {e}", model.name));
                 found
             };
-            same(model.name, &run(dtype), &run(DType::F32), bound);
+            let (found, expected) = (run(dtype), run(DType::F32));
+            same(&format!("{dtype} {}", model.name), &found, &expected, bound);
         }
     }
 }
