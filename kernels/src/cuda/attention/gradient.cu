@@ -75,6 +75,25 @@ struct ft_score {
   }
 };
 
+// Turns products into scores times log2 e: all of a thread's, or (TURNED) those of keys as rows, of queries as columns.
+template <bool TURNED, int K> FT_INLINE void ft_scores(float (&s)[K][4], const ft_score &score, int row, int column, bool whole) {
+  // A branch of the block, so that whole tiles compute no masks.
+  if (whole) {
+    #pragma unroll
+    for (int j = 0; j < K; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) s[j][e] *= score.c;
+  } else {
+    #pragma unroll
+    for (int j = 0; j < K; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int i = row + e / 2 * 8, at = column + 8 * j + e % 2;
+        s[j][e] = TURNED ? score(at, i, s[j][e]) : score(i, at, s[j][e]);
+      }
+  }
+}
+
 // o += p v.
 template <int K, int W, typename Q = P> FT_INLINE void ft_add(float (&o)[1][W / 8][4], const float (&p)[1][K / 8][4], const T *v) {
   if constexpr (Q::apart) Q::template values_of<K, W>(o[0], p[0], v);

@@ -56,17 +56,11 @@ extern "C" __global__ void __launch_bounds__(128, RESIDENT) FT_SYMBOL(const __gr
       P::template scores<1, N, D>(s, k, stage);
       P::template scores<1, N, E>(p, v, stage + q_size);
       P::template wait<1>(s[0]);
-      const bool whole = score.whole(at, first, first + R);
+      ft_scores<true>(s[0], score, row, at + column, score.whole(at, first, first + R));
       #pragma unroll
       for (int j = 0; j < N / 8; j++)
         #pragma unroll
-        for (int e = 0; e < 4; e++) {
-          float &y = s[0][j][e];
-          const int i = 8 * j + column + e % 2;
-          const float about = known[turned][i].x;
-          y = whole ? __fmaf_rn(y, score.c, -about) : score(at + i, row + e / 2 * 8, y) - about;
-          y = ft_exp2(y);
-        }
+        for (int e = 0; e < 4; e++) s[0][j][e] = ft_exp2(s[0][j][e] - known[turned][8 * j + column + e % 2].x);
       ft_add<N, E>(dv, s, stage + q_size);
       P::template wait<1>(p[0]);
       #pragma unroll

@@ -35,23 +35,23 @@ extern "C" __global__ void __launch_bounds__(128, RESIDENT) FT_SYMBOL(const __gr
       ft_arrived();
       P::seen();
       __syncthreads();
-      if (at + N < end) key_loader.fill(other, at + N);
+      // Behind the last keys come the first ones of the second pass.
+      if (at + N < end) {
+        key_loader.fill(other, at + N);
+      } else {
+        key_loader.fill(other, 0);
+        values.fill(other + k_size, 0);
+      }
       ft_commit();
       float s[1][N / 8][4];
       P::template scores<1, N, D>(s, q, stage);
       P::template wait<0>(s[0]);
-      const bool whole = score.whole(first, at, at + N);
+      ft_scores<false>(s[0], score, row, at + column, score.whole(first, at, at + N));
       #pragma unroll
       for (int h = 0; h < 2; h++) {
         float x = most[h];
         #pragma unroll
-        for (int j = 0; j < N / 8; j++)
-          #pragma unroll
-          for (int e = 2 * h; e < 2 * h + 2; e++) {
-            float &y = s[0][j][e];
-            y = whole ? y * score.c : score(row + 8 * h, at + 8 * j + column + e % 2, y);
-            x = fmaxf(x, y);
-          }
+        for (int j = 0; j < N / 8; j++) x = fmaxf(x, fmaxf(s[0][j][2 * h], s[0][j][2 * h + 1]));
         // Where nothing is seen yet, any number serves. A NaN shows in the sum.
         const float about = x == lowest ? 0.0f : x;
         float total = sum[h] * ft_exp2(most[h] - about);
@@ -64,22 +64,32 @@ extern "C" __global__ void __launch_bounds__(128, RESIDENT) FT_SYMBOL(const __gr
       other = stage;
       stage = next;
     }
-    // Σ g∘o, a warp for its 16 queries, one after another.
-    #pragma unroll 4
-    for (int r = 0; r < 16; r++) {
-      const int at = warp * 16 + r;
-      float x = 0.0f;
-      if (first + at < rows) {
-        constexpr int n = 16 / sizeof(T);
-        const T *const o = of_o.data + (first + at) * of_o.row;
-        for (int d = lane; d < (int)a.values; d += 32)
-          x = __fmaf_rn(P::widen(g[P::template place<R, E>(at, d / n) + d % n]), P::widen(o[d * of_o.column]), x);
-      }
+    // Σ g∘o of a query by two threads, chunks by turns.
+    constexpr int n = 16 / sizeof(T);
+    const int own_row = threadIdx.x >> 1;
+    float product = 0.0f;
+    if (first + own_row < rows) {
+      const T *const o = of_o.data + (first + own_row) * of_o.row;
+      const bool whole = of_o.whole((int)a.values);
       #pragma unroll
-      for (int by = 16; by > 0; by /= 2) x += __shfl_xor_sync(~0u, x, by);
-      if (r == lane >> 2) dot[0] = x;
-      if (r == (lane >> 2) + 8) dot[1] = x;
+      for (int chunk = 0; chunk < E / n; chunk += 2) {
+        const int at = chunk + lane % 2, count = min(n, (int)a.values - at * n);
+        __align__(16) T x[n], y[n];
+        if (count <= 0) continue;
+        *(uint4 *)x = *(const uint4 *)(g + P::template place<R, E>(own_row, at));
+        if (whole) {
+          *(uint4 *)y = *(const uint4 *)(o + at * n);
+        } else {
+          #pragma unroll
+          for (int l = 0; l < n; l++) y[l] = l < count ? o[(at * n + l) * of_o.column] : (T)0;
+        }
+        #pragma unroll
+        for (int l = 0; l < n; l++) product = __fmaf_rn(P::widen(x[l]), P::widen(y[l]), product);
+      }
     }
+    product += __shfl_xor_sync(~0u, product, 1);
+    #pragma unroll
+    for (int h = 0; h < 2; h++) dot[h] = __shfl_sync(~0u, product, 2 * (lane >> 2) + 16 * h);
     float about[2];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -94,10 +104,6 @@ extern "C" __global__ void __launch_bounds__(128, RESIDENT) FT_SYMBOL(const __gr
       about[h] = total == 0.0f ? __int_as_float(MASK ? 0x7f800000 : 0x7fc00000) : x + log;
       if (column == 0 && row + 8 * h < rows) a.known[member.number * rows + row + 8 * h] = make_float2(about[h], dot[h]);
     }
-    __syncthreads();
-    key_loader.fill(stage, 0);
-    values.fill(stage + k_size, 0);
-    ft_commit();
     #pragma unroll 1
     for (int at = 0; at < end; at += N) {
       ft_arrived();
@@ -112,15 +118,11 @@ extern "C" __global__ void __launch_bounds__(128, RESIDENT) FT_SYMBOL(const __gr
       P::template scores<1, N, D>(s, q, stage);
       P::template scores<1, N, E>(p, g, stage + k_size);
       P::template wait<1>(s[0]);
-      const bool whole = score.whole(first, at, at + N);
+      ft_scores<false>(s[0], score, row, at + column, score.whole(first, at, at + N));
       #pragma unroll
       for (int j = 0; j < N / 8; j++)
         #pragma unroll
-        for (int e = 0; e < 4; e++) {
-          float &y = s[0][j][e];
-          y = whole ? __fmaf_rn(y, score.c, -about[e / 2]) : score(row + e / 2 * 8, at + 8 * j + column + e % 2, y) - about[e / 2];
-          y = ft_exp2(y);
-        }
+        for (int e = 0; e < 4; e++) s[0][j][e] = ft_exp2(s[0][j][e] - about[e / 2]);
       P::template wait<0>(p[0]);
       #pragma unroll
       for (int j = 0; j < N / 8; j++)
