@@ -75,6 +75,15 @@ impl Writer<'_> {
         let (first, last) = (self.node.iter.len(), self.extents.len() - 1);
         let chunk = || Expr::from(Local::Index);
         let column = |value| Stmt::constant(Local::Column, Type::INDEX, value);
+        let count = |value| Stmt::constant(Local::Count, Type::INT, value);
+        if self.shape.across {
+            let walked = Name::from(Local::Chunks);
+            out.push(Stmt::variable(walked, Type::INDEX, chunk()));
+            self.take_apart(&mut out, walked, first..last + 1);
+            let row = Expr::from(Name::Loop(self.vector_var()));
+            out.extend([column(row * lanes), count(Expr::Integer(lanes))]);
+            return out;
+        }
         if self.shape.tile.is_some() {
             out.push(column(
                 Expr::from(Local::TileColumn) + OnDevice::InTileColumn,
@@ -90,7 +99,6 @@ impl Writer<'_> {
             out.push(Stmt::variable(walked, Type::INDEX, chunk() / line));
             self.take_apart(&mut out, walked, first..last);
         }
-        let count = |value| Stmt::constant(Local::Count, Type::INT, value);
         let last = self.extents[last];
         if self.middle || !self.has_heads() && last.is_multiple_of(lanes as usize) {
             out.push(count(self.on_row(Expr::Integer(lanes))));

@@ -39,12 +39,17 @@ pub(super) struct Index {
     pub unit: bool,
     /// Its row's part.
     pub base: Option<Base>,
+    /// The position of a row's first element along the vector axis.
+    first: Expr,
 }
 
 impl Index {
     /// The expression at a position.
     pub fn at(&self, position: Position) -> Expr {
-        self.value.at(&position.into())
+        match position {
+            Position::First => self.value.at(&self.first),
+            position => self.value.at(&position.into()),
+        }
     }
 }
 
@@ -96,7 +101,7 @@ impl Writer<'_> {
         let (mut row, mut inner) = (Vec::new(), Vec::new());
         for (term, c) in e.terms() {
             let of_row = !Affine::from(term.clone()).any(&mut |t| match t {
-                Term::Var(v) => v.0 as usize >= self.node.iter.len(),
+                Term::Var(v) => *v == vector || v.0 as usize >= self.node.iter.len(),
                 Term::Value(_) => true,
                 _ => false,
             });
@@ -112,6 +117,11 @@ impl Writer<'_> {
             value: Expr::sum(terms).unwrap_or(Expr::Integer(0)),
             unit: !nested && e.coefficient(vector) == 1,
             base,
+            // A row's values are computed by the second kernel, for each row.
+            first: match self.shape.across {
+                true => Name::Loop(vector).into(),
+                false => Expr::Integer(0),
+            },
         }
     }
 

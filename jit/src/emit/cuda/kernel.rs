@@ -162,6 +162,9 @@ fn planned(
         shape = shape::of(node, &stages, &needed, true);
         online = found;
     }
+    if shape.across {
+        stages.loops[0].compute = stages.across(node);
+    }
     let mut writer = Writer::new(node, stages, shape);
     (writer.moments, writer.online, writer.scans) = (moments, online, scans);
     writer.setting = setting;
@@ -219,7 +222,10 @@ impl<'a> Writer<'a> {
 impl Writer<'_> {
     /// The variable along which a chunk's elements follow each other.
     pub(super) fn vector_var(&self) -> Var {
-        Var(self.extents.len() as u32 - 1)
+        match self.shape.across {
+            true => Var(self.node.iter.len() as u32 - 1),
+            false => Var(self.extents.len() as u32 - 1),
+        }
     }
 
     /// An integer argument with this value.

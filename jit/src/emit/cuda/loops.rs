@@ -43,8 +43,10 @@ impl Writer<'_> {
     /// A stage: what a row computes before its loop, the loop, and the combination of what the row's threads reduced.
     fn stage(&mut self, out: &mut Block, s: usize, form: Form, split: bool) {
         let writes = writes(form);
-        let values = self.row_values(s, (!split).then(|| writes.clone()));
-        out.append(values);
+        if !self.shape.across {
+            let values = self.row_values(s, (!split).then(|| writes.clone()));
+            out.append(values);
+        }
         if let (0, Form::Inner { threads }, 1..) = (s, form, self.shape.turns) {
             let loads = self.shape.kept.clone();
             self.keep(out, threads, &loads);
@@ -71,6 +73,9 @@ impl Writer<'_> {
             long.extend(self.long(&self.paired(&reductions)));
         }
         self.columns(out, s, form, (&alone, &long));
+        if self.shape.across {
+            return self.put_across(out, &alone, form);
+        }
         let (moments, plain) = self.parted(&alone);
         self.gather(out, &plain, self.shape.lanes, &form);
         if s == 0 {
@@ -141,8 +146,8 @@ impl Writer<'_> {
             Form::Inner { threads } => out.push(self.turns(threads, chunk)),
             Form::Outer { groups, .. } => {
                 let start = Expr::from(Local::Low) + OnDevice::Group;
-                let eight = Unroll::Times(8);
-                out.push(self.in_runs(long, (start, groups as usize), (eight, chunk)));
+                let unroll = Unroll::Times(if self.shape.across { 2 } else { 8 });
+                out.push(self.in_runs(long, (start, groups as usize), (unroll, chunk)));
             }
         }
     }

@@ -25,7 +25,10 @@ impl Writer<'_> {
     /// Which row and which chunks are this thread's.
     pub(super) fn place(&mut self, form: Form, split: bool) -> Block {
         let mut out = Block::new();
-        let (row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
+        let (mut row_count, chunk_count) = (self.node.rows() as i64, self.shape.chunks as i64);
+        if self.shape.across {
+            row_count /= self.shape.lanes as i64;
+        }
         let rows = self.param(row_count);
         let chunks = self.param(chunk_count);
         let block = match self.shape.looks_back {
@@ -130,7 +133,13 @@ impl Writer<'_> {
         } else if rows > 0 {
             let rest = Name::from(Local::Rows);
             block.push(Stmt::variable(rest, Type::INDEX, Local::RowNumber));
+            let whole = self.extents[rows - 1];
+            // The first kernel counts chunks of rows side by side.
+            if self.shape.across && !self.finishing {
+                self.extents[rows - 1] /= self.shape.lanes;
+            }
             self.take_apart(&mut block, rest, 0..rows);
+            self.extents[rows - 1] = whole;
         }
         block
     }

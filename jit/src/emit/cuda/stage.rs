@@ -108,6 +108,23 @@ impl Stages {
         all
     }
 
+    /// What the first loop computes where its chunks are of rows side by side: a row's values that it needs, too.
+    pub fn across(&self, node: &FusedNode) -> Vec<Value> {
+        let l = &self.loops[0];
+        let reduced = l.reduces.iter().map(|&r| match node.body.value(r).op {
+            BodyOp::Reduce { value, .. } => value,
+            _ => r,
+        });
+        let stored = l.stores.iter().map(|&s| node.stores[s].value);
+        let mut in_loop = vec![false; node.body.values().len()];
+        for v in l.compute.iter().copied().chain(reduced).chain(stored) {
+            in_loop[v as usize] = true;
+        }
+        close(node, &mut in_loop, &|_| true);
+        let all = 0..in_loop.len() as Value;
+        all.filter(|&v| in_loop[v as usize]).collect()
+    }
+
     /// Every reduction, in the order they run.
     pub fn reductions(&self) -> Vec<Value> {
         self.loops

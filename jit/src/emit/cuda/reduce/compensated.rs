@@ -12,7 +12,7 @@ use ferrotrace_runtime::DType;
 
 /// Chunks of which a thread's accumulators take in the elements before they are moved to a total, where a thread has more:
 /// an accumulator that is large beside its terms rounds all of them alike.
-const RUN: usize = 32;
+pub(in crate::emit::cuda) const RUN: usize = 32;
 
 impl Writer<'_> {
     /// Whether a sum's accumulators are moved to a total, which keeps what its own additions round away (two-sum, Knuth).

@@ -2,6 +2,7 @@
 //! the pieces of one (`slots.rs`), has an order that depends on sizes alone, so that a program gives the same bits on
 //! every device.
 
+mod across;
 mod compensated;
 mod gather;
 mod slots;
@@ -12,6 +13,7 @@ use crate::kernel::ir::{Block, Expr, Function, Local, Name, Part, Stmt, Type};
 use ferrotrace_kernels::{BinaryOp, ReduceKind};
 use ferrotrace_runtime::DType;
 
+pub(super) use compensated::RUN;
 pub(super) use slots::SLOT;
 
 /// A reduction of a fused node.

@@ -52,6 +52,14 @@ impl Writer<'_> {
         out.push(Stmt::when(writes, block));
     }
 
+    /// Writes the partial result of a piece of row `l` of a chunk of rows side by side.
+    pub(in crate::emit::cuda) fn put_lane(&self, out: &mut Block, r: &Reduction, value: Expr) {
+        let row = Expr::from(Local::RowNumber) * self.shape.lanes as i64 + Local::Lane;
+        let slot = self.slot(row * OnDevice::Pieces + Local::Piece, r);
+        let to = slot.cast(Type::write(ValueType::Scalar(r.dtype)));
+        out.push(Stmt::assign(to.dereference(), value));
+    }
+
     /// Takes the partial result of the piece with number [`Local::Index`] into the accumulator.
     pub(in crate::emit::cuda) fn take(&self, out: &mut Block, r: &Reduction) {
         let slot = self.slot(Self::unit(Local::Index), r);

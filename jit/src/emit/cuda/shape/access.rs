@@ -4,10 +4,12 @@ use super::super::stage::Stages;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
+use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
-/// Whether the columns are strided and the last row variable contiguous for most loads.
+/// Whether the columns are strided and the last row variable contiguous for most loads of those that differ by row: what
+/// all rows share is read from a cache.
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let Some(row) = node.iter.len().checked_sub(1) else {
         return false;
@@ -16,10 +18,32 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let (mut inner, mut outer) = (0usize, 0usize);
     for (_, _, index) in node.loads() {
         let strided = index.coefficient(column);
-        inner += usize::from(strided.abs() == 1);
+        let varies = index.any(&mut |t| *t == Term::Var(row) || matches!(t, Term::Value(_)));
+        inner += usize::from(strided.abs() == 1 && varies);
         outer += usize::from(index.coefficient(row).abs() == 1 && strided != 0);
     }
     outer > inner
+}
+
+/// Elements of a chunk of rows side by side, at one column, of a node whose first loop alone reduces: what 16 bytes hold of
+/// the narrowest stream that is contiguous along the last row variable, at most 32 bytes of the widest. `None` where a
+/// position is kept, or rows do not fill chunks.
+pub(super) fn lanes_across(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Option<usize> {
+    let row = Var(node.iter.len().checked_sub(1)? as u32);
+    let values = stages.across(node);
+    let body = &node.body;
+    let placed = stages.reductions().into_iter().any(|r| {
+        matches!(
+            body.value(r).op,
+            BodyOp::Reduce {
+                kind: ReduceKind::ArgMax | ReduceKind::ArgMin,
+                ..
+            }
+        )
+    });
+    let lanes = lanes_along(node, (row, &values), needed, &NONE)?;
+    let fills = node.iter[row.0 as usize].is_multiple_of(lanes);
+    (lanes > 1 && fills && !placed).then_some(lanes)
 }
 
 /// Whether an index moves by one with the variable and is nothing else of it; `may` says which values may be part of it.
@@ -48,6 +72,27 @@ pub(super) fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usiz
         .flat_map(|l| &l.compute)
         .copied()
         .collect();
+    let in_loop: Vec<Value> = in_loop.into_iter().collect();
+    let Some(lanes) = lanes_along(node, (vector, &in_loop), needed, &of_row) else {
+        return 1;
+    };
+    let n = node.extents()[vector.0 as usize];
+    // Short lines must not leave lanes idle.
+    if n < 4 * lanes && !n.is_multiple_of(lanes) {
+        1
+    } else {
+        lanes
+    }
+}
+
+/// Elements of a chunk along a variable, of a loop that computes these values: what 16 bytes hold of the narrowest
+/// contiguous stream, at most 32 bytes of the widest. `None` without a stream.
+fn lanes_along(
+    node: &FusedNode,
+    (vector, in_loop): (Var, &[Value]),
+    needed: &[usize],
+    may: &dyn Fn(Value) -> bool,
+) -> Option<usize> {
     let loads = in_loop
         .iter()
         .filter_map(|&v| match &node.body.value(v).op {
@@ -56,30 +101,21 @@ pub(super) fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usiz
                 index,
                 mask: None,
                 ..
-            } if is_unit(index, vector, &of_row) => Some(dtype.size()),
+            } if is_unit(index, vector, may) => Some(dtype.size()),
             _ => None,
         });
     let stores = needed.iter().filter_map(|&s| {
         let store = &node.stores[s];
-        is_unit(&store.index, vector, &of_row).then(|| store.dtype.size())
+        is_unit(&store.index, vector, may).then(|| store.dtype.size())
     });
     let sizes: Vec<usize> = loads.chain(stores).collect();
-    let (Some(&least), Some(&most)) = (sizes.iter().min(), sizes.iter().max()) else {
-        return 1;
-    };
+    let (least, most) = (*sizes.iter().min()?, *sizes.iter().max()?);
     let wide = |v: &Value| match &node.body.value(*v).op {
         BodyOp::Random { .. } | BodyOp::Check { .. } => true,
         _ => node.body.value(*v).dtype.size() == 8,
     };
     let limit = if in_loop.iter().any(wide) { 4 } else { 8 };
-    let lanes = (16 / least).min(32 / most).min(limit);
-    let n = node.extents()[vector.0 as usize];
-    // Short lines must not leave lanes idle.
-    if n < 4 * lanes && !n.is_multiple_of(lanes) {
-        1
-    } else {
-        lanes
-    }
+    Some((16 / least).min(32 / most).min(limit))
 }
 
 /// The load at which the chunks of rows are to begin where these start at any element: the first whose rows do.

@@ -52,6 +52,13 @@ pub(super) const GATHERED_CHUNKS: RangeInclusive<usize> = 64..=128;
 pub(super) const FEW_ROWS_BLOCK: (u32, u32) = (32, 8);
 /// Rows and groups of threads of a block that reduces strided columns of many rows.
 pub(super) const MANY_ROWS_BLOCK: (u32, u32) = (128, 4);
+/// Most chunks of rows side by side of a block that reduces strided columns.
+pub(super) const ACROSS_WIDTH: usize = 32;
+/// Threads of such a block, and most groups of them.
+pub(super) const ACROSS_THREADS: u32 = 256;
+pub(super) const ACROSS_GROUPS: u32 = 32;
+/// Fewest chunks of rows side by side for that.
+pub(super) const FEWEST_ACROSS: usize = 8;
 /// Rows of strided columns from which blocks are wide.
 pub(super) const MANY_ROWS: usize = 1024;
 /// Blocks that fill a large device: rows are split where there are fewer.

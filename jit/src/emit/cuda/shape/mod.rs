@@ -30,6 +30,8 @@ pub(super) struct Shape {
     pub form: Form,
     /// Elements of a chunk.
     pub lanes: usize,
+    /// Whether a chunk is of rows side by side at one column, each with sums of its own.
+    pub across: bool,
     /// Chunks along the last column variable.
     pub line: usize,
     /// Chunks of a row.
@@ -70,6 +72,7 @@ impl Shape {
         Shape {
             form,
             lanes,
+            across: false,
             line,
             chunks,
             rows,
@@ -142,7 +145,8 @@ impl Layout {
     }
 }
 
-/// Divides the work of a fused node; chunks may begin before rows that start anywhere, where `shifted`.
+/// Divides the work of a fused node; chunks may begin before rows that start anywhere, or be of rows side by side, where
+/// `shifted`.
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: bool) -> Shape {
     match stages.scans(node).is_empty() {
         true => rows::of(node, stages, needed, shifted),

@@ -1,15 +1,17 @@
 //! The division of pointwise kernels and of reductions.
 
+use super::super::reduce::RUN;
 use super::super::stage::Stages;
 use super::super::tile::{self, SIDE, Tile};
 use super::access::{
-    costly_value, gathers_rows, lanes, prefers_outer, repeated_loads, unaligned_load,
+    costly_value, gathers_rows, lanes, lanes_across, prefers_outer, repeated_loads, unaligned_load,
 };
 use super::bounds::{
-    BATCH_BYTES, BATCH_ROWS, BATCH_THREADS, BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK,
-    FEWEST_THREADS, FINISH_THREADS, FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW,
-    LONG_ROW_THREADS, MANY_ROWS, MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS,
-    POINTWISE_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
+    ACROSS_GROUPS, ACROSS_THREADS, ACROSS_WIDTH, BATCH_BYTES, BATCH_ROWS, BATCH_THREADS,
+    BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK, FEWEST_ACROSS, FEWEST_THREADS, FINISH_THREADS,
+    FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW, LONG_ROW_THREADS, MANY_ROWS,
+    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, SPLIT_BLOCKS, WARP_CHUNKS,
+    WARP_PIECES,
 };
 use super::{Form, Layout, Shape};
 use crate::body::{BodyOp, Value};
@@ -28,7 +30,8 @@ struct Work<'a> {
     shift: Option<Value>,
 }
 
-/// Divides the work of a node without scans; chunks may begin before rows that start anywhere, where `shifted`.
+/// Divides the work of a node without scans; chunks may begin before rows that start anywhere, or be of rows side by side,
+/// where `shifted`.
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: bool) -> Shape {
     let rows = node.rows();
     let reduces = !stages.reductions().is_empty();
@@ -57,6 +60,12 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: b
         reduces,
         shift,
     };
+    if outer
+        && shifted
+        && let Some(shape) = work.across(needed)
+    {
+        return shape;
+    }
     let layout = work.layout();
     let mut shape = Shape::new((rows, line, chunks), lanes, layout);
     if !reduces
@@ -109,6 +118,22 @@ impl Work<'_> {
             BLOCK_THREADS
         };
         Layout::of_blocks(rows, wanted.clamp(FEWEST_THREADS, most))
+    }
+
+    /// Pieces of strided columns, whose threads each take several rows side by side: where rows fill chunks, and no piece is
+    /// so long that its sums need totals.
+    fn across(&self, needed: &[usize]) -> Option<Shape> {
+        let lanes = lanes_across(self.node, self.stages, needed)?;
+        let rows = self.rows / lanes;
+        let width = rows.next_power_of_two().min(ACROSS_WIDTH) as u32;
+        let groups = (ACROSS_THREADS / width).min(ACROSS_GROUPS);
+        let layout = Layout::of_columns(rows, (width, groups));
+        let mut shape = Shape::new((self.rows, self.chunks, self.chunks), lanes, layout);
+        shape.across = true;
+        let least = self.least_piece(&shape, &layout)?;
+        self.split(&mut shape, least);
+        let short = shape.per_piece() <= RUN * groups as usize;
+        (short && rows >= FEWEST_ACROSS).then_some(shape)
     }
 
     fn pointwise(&self) -> Layout {
