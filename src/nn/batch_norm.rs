@@ -6,21 +6,18 @@ use crate::{Buffer, DType, Device, Error, Tensor, TensorStruct, no_grad};
 /// Batch norm ([Ioffe & Szegedy 2015](https://arxiv.org/abs/1502.03167)) of channels (dimension 1), of two dimensions at
 /// least. In training by the batch's own mean and variance, which also move the running ones; else by these.
 ///
-/// The running statistics are [`Buffer`]s: `forward` writes them. A compiled function takes a model in training by value,
-/// and gives it back.
+/// The running statistics are [`Buffer`]s: `forward` writes them. A compiled function is given a model in training as an
+/// argument, by reference, or by value and then gives it back; it does not capture it.
 ///
 /// ```
 /// use ferrotrace::nn::{BatchNorm2d, Module};
 /// use ferrotrace::prelude::*;
 ///
 /// let device = Device::cpu();
-/// let step = jit(|(model, x): (BatchNorm2d, &Tensor)| {
-///     let y = model.forward(x);
-///     (model, y)
-/// });
+/// let model = BatchNorm2d::new(1, &device);
+/// let step = jit(|(model, x): (&BatchNorm2d, &Tensor)| model.forward(x));
 /// let x = Tensor::full([2, 1, 2, 2], 3.0, DType::F32, &device);
-/// let (model, y) = step.call((BatchNorm2d::new(1, &device), &x));
-/// assert_eq!(y.to_vec::<f32>()?, [0.0; 8]);
+/// assert_eq!(step.call((&model, &x)).to_vec::<f32>()?, [0.0; 8]);
 /// assert!((model.running_mean.get().item::<f32>()? - 0.3).abs() < 1e-6);
 /// # Ok::<(), Error>(())
 /// ```

@@ -10,7 +10,7 @@ use crate::grad::leaves_trace;
 use crate::history::History;
 use crate::mode::{self, Mode};
 use crate::node::{Facts, Node};
-use crate::structs::{ArgKind, JitArg, JitResult, Lender, Visit};
+use crate::structs::{ArgKind, Buffer, JitArg, JitResult, Lender, Visit};
 use crate::trace::{self, Recording};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, Striped, count};
@@ -282,9 +282,23 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             self.function.run(argument)
         });
         let mut results = Vec::new();
-        let Some(form) = result.flatten(&mut results) else {
+        let form = result.flatten(&mut results);
+        // What it was lent is lent once more, to see which buffers it wrote.
+        let lend = || F::Kind::lend(argument, &mut Lender::new(&tensors, &kept));
+        let (written, values) = written(&lend(), &tensors);
+        let write = || {
+            for (&place, value) in written.iter().zip(&values) {
+                found[place]
+                    .buffer
+                    .iter()
+                    .for_each(|b| b.cell().set(value.clone()));
+            }
+        };
+        let Some(form) = form else {
+            write();
             return Traced::Result(result);
         };
+        results.extend(values.iter().cloned());
         let leaves = |tensor: &Tensor| tensor.history().is_some_and(|h| leaves_trace(h, id));
         if results.iter().any(leaves) {
             return Traced::Differentiable;
@@ -295,14 +309,28 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             true => None,
         };
         match replay.filter(|_| recording.close()) {
-            Some(replay) => {
-                drop((result, results, kept));
+            Some(mut replay) => {
+                replay.written = written.into();
+                drop((result, results, values, kept));
                 trace::expire(tensors.iter().map(Tensor::node));
                 Traced::Replay(replay, form)
             }
-            None => Traced::Result(result),
+            None => {
+                write();
+                Traced::Result(result)
+            }
         }
     }
+}
+
+/// The places of buffers behind references that a function wrote to another value than that of their stand-in, and these
+/// values.
+fn written<A: JitArg>(argument: &A, stand_ins: &[Tensor]) -> (Vec<usize>, Vec<Tensor>) {
+    let found = Visit::of(argument).tensors.into_iter().enumerate();
+    let lent = found.filter(|(_, found)| found.buffer.is_some() && !found.given);
+    lent.filter(|(place, found)| !found.tensor.is_same(&stand_ins[*place]))
+        .map(|(place, found)| (place, found.tensor.into_owned()))
+        .unzip()
 }
 
 /// Runs a trace on an argument whose tensors have these data.
@@ -315,16 +343,27 @@ fn replayed<F: JitFn<S>, S>(
     drawn: &Draws,
     mode: Mode,
 ) -> F::Output {
-    let mut passed = Tensors::new();
-    if replay.passed_through().next().is_some() {
+    let (mut passed, mut cells) = (Tensors::new(), Vec::new());
+    if replay.passed_through().next().is_some() || !replay.written.is_empty() {
         let found = Visit::of(&argument).tensors;
         let leaves = replay.passed_through();
         passed.extend(leaves.map(|leaf| found[parts.places.first(leaf)].tensor.as_ref().clone()));
+        let buffers = replay
+            .written
+            .iter()
+            .filter_map(|&place| found[place].buffer);
+        cells.extend(buffers.map(Buffer::cell));
     }
     // Tensors given away go, so that `parts` alone hold their buffers.
     drop(argument);
     let tensors = replay.run(&mut parts.arrays, &parts.given, passed, drawn, mode);
-    F::Output::unflatten(form, &mut tensors.into_iter())
+    let mut tensors = tensors.into_iter();
+    let result = F::Output::unflatten(form, &mut tensors);
+    cells
+        .iter()
+        .zip(tensors)
+        .for_each(|(cell, value)| cell.set(value));
+    result
 }
 
 /// The result of a function that does not record what it recorded for the same signature before

@@ -75,6 +75,8 @@ pub(crate) struct Replay {
     pub(super) sources: Arc<[Source]>,
     pub(super) slots: Arc<[Slot]>,
     outputs: Arc<[Output]>,
+    /// The places of the argument's tensors that are buffers which a call writes: their values are the last outputs.
+    pub(super) written: Arc<[usize]>,
     /// Draws, in order.
     draws: Vec<Drawn>,
     /// Whether the trace holds for other sizes.
@@ -226,6 +228,7 @@ impl Replay {
             sources: sources.into(),
             lines: collected.lines().as_slice().into(),
             outputs: outputs.into(),
+            written: Arc::default(),
             draws,
             kinds: kinds(&plan.form),
             plan,

@@ -1,7 +1,6 @@
 //! What a `jit` function can take, and how it is rebuilt on stand-ins while the function is traced.
 
 use super::TensorStruct;
-use super::buffer::lent;
 use super::visit::Visit;
 use crate::Tensor;
 use std::any::Any;
@@ -73,12 +72,12 @@ impl<'p> Lender<'p> {
         })
     }
 
-    /// Keeps what an argument refers to.
+    /// Keeps what an argument refers to. An argument that is lent again refers to what it did before.
     fn keep<T: Any>(&mut self, value: T) -> &'p T {
         let place = self.kept.next();
         let place = place.expect("there are as many places as the argument has references");
         let kept = place.get_or_init(|| Box::new(value)).downcast_ref();
-        kept.expect("a place is used once")
+        kept.expect("a place is of one type")
     }
 }
 
@@ -104,7 +103,7 @@ impl<T: TensorStruct> ArgKind for Borrowed<T> {
     type Of<'a> = &'a T;
 
     fn lend<'p>(like: &'p &T, lender: &mut Lender<'p>) -> &'p T {
-        let rebuilt = lent(|| lender.rebuild(*like));
+        let rebuilt = lender.rebuild(*like);
         lender.keep(rebuilt)
     }
 }

@@ -7,55 +7,47 @@ use super::visit::Visit;
 use crate::{Tensor, trace};
 use ferrotrace_runtime::{Error, Result};
 use parking_lot::Mutex;
-use std::cell::Cell;
-
-thread_local! {
-    /// Whether the struct that is being rebuilt is lent to a compiled function.
-    static LENT: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `f`, which rebuilds a struct that is lent to a compiled function: buffers in it take no writes.
-pub(super) fn lent<R>(f: impl FnOnce() -> R) -> R {
-    /// Restores what was so before, also when the function unwinds.
-    struct Restore(bool);
-
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            LENT.set(self.0);
-        }
-    }
-
-    let _restore = Restore(LENT.replace(true));
-    f()
-}
+use std::sync::Arc;
 
 /// A tensor of a struct that is no parameter and that `&self` may write: the running statistics of batch norm.
 ///
 /// It is visited as other tensors are, under its field's name; [`parameters`](TensorStruct::parameters) leave it out. A
 /// clone has a buffer of its own.
 ///
-/// A compiled function writes the buffers of what it was given by value, and gives them back. A write that a replay would
-/// lose is an error: to a buffer that the function captured, or of a struct that it was lent.
+/// A compiled function writes the buffers of what it is given: those of a struct by value are part of what it gives back,
+/// those of a struct by reference are written by each call. A buffer that the function captured is a constant to it, and a
+/// write to it an error.
 ///
 /// ```
 /// # use ferrotrace_tracer::prelude::*;
 /// # use ferrotrace_tracer::Buffer;
-/// let count = |n| Buffer::new(Tensor::scalar(n, DType::I64, &Device::cpu()));
-/// let step = jit(|count: Buffer| {
-///     let next = count.set(count.get() + 1);
-///     next.map(|()| count)
+/// let count = Buffer::new(Tensor::scalar(3, DType::I64, &Device::cpu()));
+/// let step = jit(|count: &Buffer| {
+///     let before = count.get();
+///     count.set(&before + 1).map(|()| before)
 /// });
-/// let count = step.call(step.call(count(3))?)?;
+/// step.call(&count)?;
+/// assert_eq!(step.call(&count)?.item::<i64>()?, 4);
 /// assert_eq!(count.get().item::<i64>()?, 5);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Buffer {
-    tensor: Mutex<Tensor>,
+    cell: Cell,
     /// The trace that it was made in; 0 for none.
     trace: u64,
-    /// Whether it belongs to a struct that is lent to the function which is being traced.
-    lent: bool,
+}
+
+/// A value that a call writes when it is done.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell(Arc<Mutex<Tensor>>);
+
+impl Cell {
+    /// Another value.
+    pub fn set(&self, tensor: Tensor) {
+        let before = std::mem::replace(&mut *self.0.lock(), tensor);
+        drop(before);
+    }
 }
 
 impl Clone for Buffer {
@@ -68,35 +60,33 @@ impl Buffer {
     /// A buffer with a first value.
     pub fn new(tensor: Tensor) -> Buffer {
         Buffer {
-            tensor: Mutex::new(tensor),
+            cell: Cell(Arc::new(Mutex::new(tensor))),
             trace: trace::current(),
-            lent: LENT.get(),
         }
     }
 
     /// The value.
     pub fn get(&self) -> Tensor {
-        self.tensor.lock().clone()
+        self.cell.0.lock().clone()
+    }
+
+    /// Where the value lies, for a call that writes it when it is done.
+    pub(crate) fn cell(&self) -> Cell {
+        self.cell.clone()
     }
 
     /// Another value.
     ///
     /// # Errors
-    /// Within a compiled function, a replay would not write it: the function captured the buffer, or was lent its struct.
+    /// Within a compiled function that captured the buffer: a replay would not write it.
     pub fn set(&self, tensor: Tensor) -> Result<()> {
         let current = trace::current();
         if current != 0 && current != self.trace {
             return Err(Error::argument(
-                "a write to a buffer that a compiled function captured: pass its struct by value, and return it",
+                "a write to a buffer that a compiled function captured: pass its struct as an argument",
             ));
         }
-        if current != 0 && self.lent {
-            return Err(Error::argument(
-                "a write to a buffer of a struct that is lent to a compiled function: pass it by value, and return it",
-            ));
-        }
-        let before = std::mem::replace(&mut *self.tensor.lock(), tensor);
-        drop(before);
+        self.cell.set(tensor);
         Ok(())
     }
 }
@@ -111,7 +101,7 @@ impl JitArg for Buffer {
 
 impl TensorStruct for Buffer {
     fn visit_mut(&mut self, visit: &mut dyn FnMut(&mut Tensor)) {
-        visit(self.tensor.get_mut());
+        visit(&mut self.cell.0.lock());
     }
 
     fn rebuild(&self, tensor: &mut dyn FnMut(&Tensor) -> Tensor) -> Buffer {
