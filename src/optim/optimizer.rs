@@ -3,7 +3,7 @@
 use super::gradients::{clipped, finite, norm_factor};
 use super::rule::{Memory, Rule, Step};
 use super::{LossScale, Schedule};
-use crate::{DType, Device, Error, Tensor, TensorStruct, no_grad};
+use crate::{DType, Device, Error, Result, Tensor, TensorStruct, no_grad};
 use std::collections::BTreeMap;
 
 /// What is kept for one parameter.
@@ -228,7 +228,8 @@ impl<R: Rule> Optimizer<R> {
 
     #[track_caller]
     fn take_step<M: TensorStruct>(&mut self, model: &mut M, gradients: &M) {
-        let mut all = self.gradients(gradients);
+        // A struct that does not fit is an error of the pass over both below.
+        let mut all = self.gradients(model, gradients).unwrap_or_default();
         let fine = self.scale.as_ref().map(|scale| {
             for gradient in all.values_mut() {
                 *gradient = gradient.to_dtype(gradient.dtype().compute()) / &scale.scale;
@@ -276,15 +277,20 @@ impl<R: Rule> Optimizer<R> {
         }
     }
 
-    /// The gradients of the parameters that are learnt, by name.
-    fn gradients<M: TensorStruct>(&self, gradients: &M) -> BTreeMap<String, Tensor> {
+    /// The gradients of the parameters that are learnt, by name: one for each that the model does not tie, also where two
+    /// gradients are one tensor.
+    fn gradients<M: TensorStruct>(
+        &self,
+        model: &mut M,
+        gradients: &M,
+    ) -> Result<BTreeMap<String, Tensor>> {
         let mut all = BTreeMap::new();
-        gradients.for_each(|name, gradient| {
+        model.zip_mut(gradients, |name, _, gradient| {
             if self.state.contains_key(name) {
                 all.insert(name.to_owned(), gradient.clone());
             }
-        });
-        all
+        })?;
+        Ok(all)
     }
 }
 

@@ -109,6 +109,30 @@ fn tied_weights_have_one_gradient() {
     });
 }
 
+/// Both biases of a sum have its gradient, each for itself.
+#[test]
+fn parameters_with_one_gradient_are_not_tied() {
+    both(|| {
+        let model = [1.0, 2.0].map(|b| Tensor::full(3, b, DType::F32, &cpu()));
+        let loss = |[a, b]: &[Tensor; 2]| (a + b).sum(..);
+        let required = require_gradients(&model);
+        loss(&required).backward();
+        let found = [value_and_grad(&model, loss).1, gradients_of(&required)];
+        for gradients in found {
+            assert_eq!(gradients.parameters().len(), 2);
+            let norm = global_norm(&gradients).item::<f32>().unwrap();
+            assert!((norm - 6f32.sqrt()).abs() < 1e-6, "{norm}");
+            let shared = [gradients[0].clone(), gradients[0].clone()];
+            for gradients in [gradients, shared] {
+                let mut moved = model.clone();
+                Sgd::new(&moved, 1.0).step(&mut moved, &gradients);
+                let moved = moved.map(|b| b.to_vec::<f32>().unwrap());
+                assert_eq!(moved, [[0.0; 3], [1.0; 3]]);
+            }
+        }
+    });
+}
+
 #[test]
 fn what_is_not_learnt_has_a_gradient_of_zeros() {
     let ones = |dtype| Tensor::ones(2, dtype, &cpu());

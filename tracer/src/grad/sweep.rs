@@ -3,6 +3,7 @@
 use super::builder::Recorder;
 use super::{at, like};
 use crate::history::{History, Operand as Kept, Operation, Rule, Source, Value};
+use crate::node::{Node, NodeArc};
 use crate::record::record;
 use crate::{Input, Tensor, trace};
 use ferrotrace_kernels::op::gradient::{self, Adjoint, fit};
@@ -15,6 +16,20 @@ use std::panic::Location;
 use std::sync::Arc;
 
 type Address = *const History;
+
+/// The gradients given so far. Each is a value of its own: of two tensors with the same gradient, as two biases of one sum
+/// have, neither is tied to the other.
+#[derive(Default)]
+struct Apart(FxHashSet<*const Node>);
+
+impl Apart {
+    fn of(&mut self, gradient: &Tensor) -> Tensor {
+        match self.0.insert(NodeArc::as_ptr(gradient.node())) {
+            true => gradient.clone(),
+            false => gradient.reshape(gradient.sizes().clone()),
+        }
+    }
+}
 
 /// The histories that some were computed from, themselves included, down to those of an order, in ascending order.
 pub(super) fn reachable<'a>(
@@ -82,10 +97,11 @@ pub(super) fn gradients(
             }
         }
     }
+    let mut apart = Apart::default();
     let mut note = |history: &Arc<History>, gradient: &Tensor| {
         let address = Arc::as_ptr(history);
         if targets.contains(&address) {
-            found.insert(address, gradient.clone());
+            found.insert(address, apart.of(gradient));
         }
         Ok(())
     };
@@ -120,9 +136,10 @@ pub(super) fn backward(
     }
     let through = histories.iter().map(Arc::as_ptr).collect();
     let mut sums: Vec<(Arc<History>, Tensor)> = Vec::new();
+    let mut apart = Apart::default();
     let mut note = |history: &Arc<History>, gradient: &Tensor| {
         if matches!(history.source, Source::Leaf(_)) {
-            sums.push((history.clone(), gradient.clone()));
+            sums.push((history.clone(), apart.of(gradient)));
         }
         Ok(())
     };
