@@ -4,6 +4,7 @@ mod data;
 mod gradients;
 mod history;
 mod loops;
+mod models;
 mod nn;
 mod optim;
 mod programs;
