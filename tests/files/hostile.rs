@@ -7,7 +7,7 @@ use crate::common::*;
 use crate::rng::Rng;
 use ferrotrace::io::{
     Checkpoint, TensorMap, load_npy, load_npz, load_pt, load_safetensors, save_npz_compressed,
-    save_safetensors,
+    save_safetensors, save_safetensors_in_parts,
 };
 use ferrotrace::prelude::*;
 use std::fs;
@@ -27,6 +27,11 @@ fn whole_files(folder: &Path) -> Vec<(&'static str, Vec<u8>, Load)> {
     let npz: Load = |path| load_npz(path, &cpu());
     let pt: Load = |path| load_pt(path, &cpu());
     let safetensors: Load = |path| load_safetensors(path, &cpu());
+    let index: Load = |path| {
+        let index = path.with_extension("json");
+        fs::copy(path, &index).unwrap();
+        load_safetensors(index, &cpu())
+    };
     let checkpoint: Load = |path| Ok(Checkpoint::load(path, &cpu())?.tensors().clone());
 
     let path = folder.join("whole");
@@ -39,6 +44,9 @@ fn whole_files(folder: &Path) -> Vec<(&'static str, Vec<u8>, Load)> {
     )
     .unwrap();
     let tensors = fs::read(&path).unwrap();
+    let parts = folder.join("parts.json");
+    save_safetensors_in_parts(&parts, &[("x", &x), ("flags", &flags)], 50).unwrap();
+    let parts = fs::read(&parts).unwrap();
     let mut run = Checkpoint::new();
     run.set_tensor("x", &x);
     run.set("step", 3);
@@ -52,6 +60,7 @@ fn whole_files(folder: &Path) -> Vec<(&'static str, Vec<u8>, Load)> {
         ("npz", read("numpy/compressed.npz"), npz),
         ("deflated npz", packed, npz),
         ("safetensors", tensors, safetensors),
+        ("index", parts, index),
         ("checkpoint", run, checkpoint),
         ("pt, protocol 2", read("pytorch/state2.pt"), pt),
         ("pt, protocol 5", read("pytorch/state5.pt"), pt),
