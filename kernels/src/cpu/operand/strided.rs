@@ -1,5 +1,8 @@
 //! Copies of two-dimensional windows of memory into dense rows.
 
+#[cfg(target_arch = "x86_64")]
+use ferrotrace_runtime::Isa;
+
 /// A window of elements: element (r, c) is `r·row + c·col` elements after the first.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
@@ -113,7 +116,8 @@ unsafe fn copy_row<T: Copy>(src: *const T, dst: *mut T, n: usize) {
     }
 }
 
-/// Columns whose elements are nearer to each other than those of rows: read along columns, in blocks of four columns.
+/// Columns whose elements are nearer to each other than those of rows: read along columns, in blocks of sixteen columns
+/// where vectors are that wide, else of four.
 unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize) {
     let Window {
         rows,
@@ -121,6 +125,31 @@ unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize
         row,
         col,
     } = w;
+    #[cfg(target_arch = "x86_64")]
+    if row == 1 && size_of::<T>() == 4 && rows >= 8 && cols >= LINE && has_avx() {
+        let (high, wide) = (rows / 8 * 8, cols / LINE * LINE);
+        let blocks = Window {
+            rows: high,
+            cols: wide,
+            ..w
+        };
+        let right = Window {
+            cols: cols - wide,
+            ..w
+        };
+        let below = Window {
+            rows: rows - high,
+            cols: wide,
+            ..w
+        };
+        // SAFETY: the three windows are parts of this one, and the processor has AVX.
+        unsafe {
+            transpose_blocks(blocks, src.cast(), dst.cast(), pitch);
+            transpose(right, src.offset(wide as isize * col), dst.add(wide), pitch);
+            transpose(below, src.add(high), dst.add(high * pitch), pitch);
+        }
+        return;
+    }
     // SAFETY: as in `rows`.
     unsafe {
         let mut c = 0;
@@ -160,6 +189,97 @@ unsafe fn transpose<T: Copy>(w: Window, src: *const T, dst: *mut T, pitch: usize
                 dst.add(r * pitch + c).write(*from.offset(r as isize * row));
             }
         }
+    }
+}
+
+/// Whether vectors of 32 bytes may be used.
+#[cfg(target_arch = "x86_64")]
+fn has_avx() -> bool {
+    matches!(Isa::host(), Isa::Avx2 | Isa::Avx512)
+}
+
+/// Elements of four bytes in a line of the cache.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 16;
+
+/// [`transpose`] of a window of a multiple of eight rows and sixteen columns, each of adjacent elements. A line of the
+/// result is written at once: rows that are a power of two apart share few places of the first-level cache, and would have
+/// left it before the next part of the line.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn transpose_blocks(w: Window, src: *const f32, dst: *mut f32, pitch: usize) {
+    for c in (0..w.cols).step_by(LINE) {
+        for r in (0..w.rows).step_by(8) {
+            for c in [c, c + 8] {
+                // SAFETY: the eight columns and rows are inside the window.
+                unsafe {
+                    let from = src.offset(c as isize * w.col).add(r);
+                    transpose_8x8(from, w.col, dst.add(r * pitch + c), pitch);
+                }
+            }
+        }
+    }
+}
+
+/// Eight columns of eight adjacent elements, `col` apart, to eight rows, `pitch` apart.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+unsafe fn transpose_8x8(src: *const f32, col: isize, dst: *mut f32, pitch: usize) {
+    use std::arch::x86_64::{
+        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    // SAFETY: the caller gives the 64 elements on both sides.
+    let [a, b, c, d, e, f, g, h] = unsafe {
+        [
+            _mm256_loadu_ps(src),
+            _mm256_loadu_ps(src.offset(col)),
+            _mm256_loadu_ps(src.offset(2 * col)),
+            _mm256_loadu_ps(src.offset(3 * col)),
+            _mm256_loadu_ps(src.offset(4 * col)),
+            _mm256_loadu_ps(src.offset(5 * col)),
+            _mm256_loadu_ps(src.offset(6 * col)),
+            _mm256_loadu_ps(src.offset(7 * col)),
+        ]
+    };
+    // Pairs of columns, then fours, within each half of a vector; then the halves.
+    let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+    let (ef, gh) = (_mm256_unpacklo_ps(e, f), _mm256_unpacklo_ps(g, h));
+    let (first, second) = (
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+        ],
+        [
+            _mm256_shuffle_ps::<0x44>(ef, gh),
+            _mm256_shuffle_ps::<0xee>(ef, gh),
+        ],
+    );
+    let (ab, cd) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+    let (ef, gh) = (_mm256_unpackhi_ps(e, f), _mm256_unpackhi_ps(g, h));
+    let (third, fourth) = (
+        [
+            _mm256_shuffle_ps::<0x44>(ab, cd),
+            _mm256_shuffle_ps::<0xee>(ab, cd),
+        ],
+        [
+            _mm256_shuffle_ps::<0x44>(ef, gh),
+            _mm256_shuffle_ps::<0xee>(ef, gh),
+        ],
+    );
+    let rows = [
+        _mm256_permute2f128_ps::<0x20>(first[0], second[0]),
+        _mm256_permute2f128_ps::<0x20>(first[1], second[1]),
+        _mm256_permute2f128_ps::<0x20>(third[0], fourth[0]),
+        _mm256_permute2f128_ps::<0x20>(third[1], fourth[1]),
+        _mm256_permute2f128_ps::<0x31>(first[0], second[0]),
+        _mm256_permute2f128_ps::<0x31>(first[1], second[1]),
+        _mm256_permute2f128_ps::<0x31>(third[0], fourth[0]),
+        _mm256_permute2f128_ps::<0x31>(third[1], fourth[1]),
+    ];
+    for (i, row) in rows.into_iter().enumerate() {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_ps(dst.add(i * pitch), row) };
     }
 }
 
@@ -240,4 +360,56 @@ pub fn prefetch(at: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every element of a window, in rows further apart than they are long, and nothing beyond them.
+    fn check<T: Copy + PartialEq + std::fmt::Debug>(
+        (rows, cols): (usize, usize),
+        gap: usize,
+        of: impl Fn(usize) -> T,
+    ) {
+        let (col, pitch) = (rows + gap, cols + gap);
+        let from: Vec<T> = (1..=col * cols.max(1)).map(&of).collect();
+        let mut to = vec![of(0); pitch * rows];
+        let window = Window {
+            rows,
+            cols,
+            row: 1,
+            col: col as isize,
+        };
+        // SAFETY: both vectors have room for the window.
+        unsafe {
+            gather(
+                size_of::<T>(),
+                window,
+                from.as_ptr().cast(),
+                to.as_mut_ptr().cast(),
+                pitch,
+            )
+        };
+        for r in 0..rows {
+            for c in 0..pitch {
+                let expected = if c < cols { from[c * col + r] } else { of(0) };
+                assert_eq!(to[r * pitch + c], expected, "{rows} by {cols}: {r} {c}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_become_rows() {
+        for rows in [1, 2, 3, 7, 8, 9, 16, 31, 40] {
+            for cols in [1, 2, 4, 5, 15, 16, 17, 32, 50, 64] {
+                for gap in [0, 3] {
+                    check((rows, cols), gap, |i| i as u32);
+                    check((rows, cols), gap, |i| i as f64);
+                    check((rows, cols), gap, |i| i as u16);
+                    check((rows, cols), gap, |i| i as u8);
+                }
+            }
+        }
+    }
 }

@@ -6,7 +6,7 @@
 
 use crate::cpu::dense::scratch_of_two;
 use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::matmul::{Sizes, View, by_library};
+use crate::cpu::matmul::{Sizes, View, by_library, has_dense_columns, turn};
 use crate::cpu::number::Wide;
 use crate::cpu::vector::Real;
 use gemm_common::Parallelism;
@@ -87,35 +87,45 @@ pub(in crate::cpu) unsafe fn product<T: Real>(
     accumulate: bool,
 ) {
     let most = TILE.0.min(s.m) * TILE.1.min(s.n);
-    scratch_of_two(most, most, |totals: &mut [f64], sums: &mut [T]| {
-        for rows in parts(0..s.m, TILE.0) {
-            for columns in parts(0..s.n, TILE.1) {
-                let (height, width) = (rows.len(), columns.len());
-                let totals = &mut totals[..height * width];
-                let a = a.from(rows.start, 0);
-                let b = b.from(0, columns.start);
-                let sizes = Sizes {
-                    m: height,
-                    n: width,
-                    k: s.k,
-                };
-                // SAFETY: parts of the operands.
-                unsafe { tile(sizes, a, b, &mut sums[..height * width], totals) };
-                for (i, totals) in rows.clone().zip(totals.chunks_exact(width)) {
-                    let to = to.wrapping_add(i * row + columns.start);
-                    // SAFETY: the tile's part of a row of the result, which the caller answers for.
-                    let to = unsafe { std::slice::from_raw_parts_mut(to, width) };
-                    for (to, &total) in to.iter_mut().zip(totals) {
-                        let old = if accumulate { to.total() } else { 0.0 };
-                        *to = T::of_total(old + total);
+    let turned = match has_dense_columns(s, &b) {
+        true => RUN.min(s.k) * TILE.1.min(s.n),
+        false => 0,
+    };
+    scratch_of_two(
+        most,
+        most + turned,
+        |totals: &mut [f64], memory: &mut [T]| {
+            let (sums, turned) = memory.split_at_mut(most);
+            for rows in parts(0..s.m, TILE.0) {
+                for columns in parts(0..s.n, TILE.1) {
+                    let (height, width) = (rows.len(), columns.len());
+                    let totals = &mut totals[..height * width];
+                    let a = a.from(rows.start, 0);
+                    let b = b.from(0, columns.start);
+                    let sizes = Sizes {
+                        m: height,
+                        n: width,
+                        k: s.k,
+                    };
+                    // SAFETY: parts of the operands.
+                    unsafe { tile(sizes, a, b, (&mut sums[..height * width], turned), totals) };
+                    for (i, totals) in rows.clone().zip(totals.chunks_exact(width)) {
+                        let to = to.wrapping_add(i * row + columns.start);
+                        // SAFETY: the tile's part of a row of the result, which the caller answers for.
+                        let to = unsafe { std::slice::from_raw_parts_mut(to, width) };
+                        for (to, &total) in to.iter_mut().zip(totals) {
+                            let old = if accumulate { to.total() } else { 0.0 };
+                            *to = T::of_total(old + total);
+                        }
                     }
                 }
             }
-        }
-    });
+        },
+    );
 }
 
-/// Writes a product to `totals`, by way of `sums`; both are its dense rows.
+/// Writes a product to `totals`, by way of `sums`; both are its dense rows. `turned` has room for the part of a right matrix
+/// of dense columns that a run needs: the library would pack it element by element.
 ///
 /// # Safety
 /// The operands are inside their memory.
@@ -123,13 +133,20 @@ unsafe fn tile<T: Real>(
     s: Sizes,
     a: View<'_, T>,
     b: View<'_, T>,
-    sums: &mut [T],
+    (sums, turned): (&mut [T], &mut [T]),
     totals: &mut [f64],
 ) {
     for run in parts(0..s.k, RUN) {
         let first = run.start;
+        let all = Sizes { k: run.len(), ..s };
+        let mut b = b.from(first, 0);
+        if has_dense_columns(all, &b) && turned.len() >= all.k * all.n {
+            // SAFETY: a part of the operand, and room for it.
+            unsafe { turn(all, &b, turned.as_mut_ptr()) };
+            b = View::dense(turned, all.n);
+        }
         for chain in parts(run, CHAIN) {
-            let (a, b) = (a.from(0, chain.start), b.from(chain.start, 0));
+            let (a, b) = (a.from(0, chain.start), b.from(chain.start - first, 0));
             let (to, more) = (sums.as_mut_ptr(), chain.start > first);
             let k = chain.len();
             // SAFETY: parts of the operands, and as many sums as the sizes say.
