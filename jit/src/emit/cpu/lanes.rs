@@ -12,6 +12,9 @@ use std::collections::BTreeSet;
 /// What reading a vector lane by lane costs, in whole loads.
 const GATHER: usize = 8;
 
+/// Lanes over fewer columns are mostly empty.
+const FEW: usize = 8;
+
 /// For each value, whether it differs along a variable. A reduction differs along every row variable and no column.
 pub(super) fn differ(node: &FusedNode, along: Var) -> Vec<bool> {
     let body = &node.body;
@@ -73,7 +76,23 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
         let stores = node.stores.iter().filter(|_| node.is_ordered());
         loads + stores.map(|s| of(place(node, s))).sum::<usize>()
     };
-    cost(Var(row as u32)) < cost(Var(node.extents().len() as u32 - 1))
+    let (outer, inner) = (
+        cost(Var(row as u32)),
+        cost(Var(node.extents().len() as u32 - 1)),
+    );
+    // Windows: a vector of few columns takes as long as one that is read lane by lane, and where a row has few in all, it
+    // takes as long again to bring the lanes of a reduction together.
+    let columns = &node.extents()[node.iter.len()..];
+    let few = columns.last().is_some_and(|&n| n < FEW) && node.iter[row] >= FEW;
+    let few = few && columns.len() > 1;
+    match few && columns.iter().product::<usize>() <= 2 * FEW {
+        true => {
+            let values = node.body.values().iter();
+            let reductions = values.filter(|v| matches!(v.op, BodyOp::Reduce { .. }));
+            outer < GATHER * (inner + reductions.count())
+        }
+        false => outer < inner,
+    }
 }
 
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not count.
