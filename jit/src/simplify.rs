@@ -239,8 +239,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
     };
     let rounds = rounding::rounding(graph, &live);
     let nested = nested::nested(graph, &mut live, &rounds);
-    let length = policy.thresholds.summed_length;
-    let accumulated = accumulated::accumulated(graph, &mut live, &rounds, length);
+    let accumulated = accumulated::accumulated(graph, &mut live, &rounds, &policy.thresholds);
     let mut builder = Simplifier {
         graph: Graph::with_capacity(live.len()),
         precision: Precision::Fast,
@@ -279,7 +278,11 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
                 let x = Operand::Value(map[both.operand.0 as usize]);
                 nested::define(both, &mut builder, x)
             }
-            (.., Some(sum)) => accumulated::define(sum, graph, &mut builder, |x| map[x.0 as usize]),
+            (.., Some(what)) => {
+                let ready =
+                    !builder.is_for_device() && matches!(node.dtype, DType::F32 | DType::F64);
+                accumulated::define(what, graph, &mut builder, ready, |x| map[x.0 as usize])
+            }
             _ => builder.push(op.clone(), &args),
         };
         map[v] = pushed.map_err(|e| e.at(graph.context(ValueId(v as u32))))?;

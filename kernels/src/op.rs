@@ -19,7 +19,7 @@ pub use crate::ops::conv::ConvSpec;
 pub use crate::ops::correlation::Correlation;
 pub use crate::ops::create::{Arange, Full, Iota};
 pub use crate::ops::index::{Gather, Index, IndexPut, Scatter, ScatterMode};
-pub use crate::ops::matmul::Matmul;
+pub use crate::ops::matmul::{Matmul, SumOfProducts};
 pub use crate::ops::pointwise::Cast;
 pub use crate::ops::pool::{AdaptiveAvgPool, Interpolate, PoolKind, PoolSpec};
 pub use crate::ops::random::{Distribution, Random};
@@ -66,6 +66,7 @@ operators! {
             Pad(Pad),
             Cat(Cat),
             SliceAssign(SliceAssign),
+            SumOfProducts(SumOfProducts),
             Reduce(Reduce),
             Scan(Scan),
             Sort(Sort),

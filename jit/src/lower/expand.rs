@@ -195,6 +195,7 @@ impl<'a> Expansion<'a> {
             Op::Scatter(_)
             | Op::IndexPut(_)
             | Op::Matmul
+            | Op::SumOfProducts(_)
             | Op::Conv(_)
             | Op::Correlate(_)
             | Op::Pool(_)

@@ -50,8 +50,10 @@ thresholds! {
     /// Values of fewer elements are stored row-major, whatever they read (ir L12: small values have one order).
     order_elements: usize = 1 << 12, "elements", "an estimate";
 
-    /// Matrix products that are summed are one of rows of so many elements, where theirs are at most half as long.
+    /// Matrix products that are summed are one of longer rows where theirs have at most half as many elements.
     summed_length: usize = 256, "elements", "an estimate: a product reads and writes the sum as often as it computes 256 terms";
+    /// Its rows have at most so many.
+    summed_rows: usize = 1024, "elements", "a bound on the memory for copies of operands; longer rows gain little";
 
     // Reductions, windows and pools.
 

@@ -5,64 +5,106 @@
 
 use super::uses;
 use crate::graph::{Graph, Node, NodeOp, Precision};
-use ferrotrace_kernels::op::{Cat, Permute};
+use crate::policy::Thresholds;
+use ferrotrace_kernels::op::{Cat, Permute, SumOfProducts};
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Error, Result};
 use smallvec::{SmallVec, smallvec};
 
-/// A sum of which some terms are products.
+/// What a node of the recorded graph becomes.
 #[derive(Clone, Debug)]
-pub(super) struct Accumulated {
-    /// Terms that are none, or whose product is long enough.
-    others: Vec<ValueId>,
-    /// Products that are one, each as its operands.
-    groups: Vec<Vec<(ValueId, ValueId)>>,
+pub(super) enum Accumulated {
+    /// The sum of several products, each given by its operands, and of the group before it: in place of the last of them.
+    Products {
+        /// The operands of each.
+        group: Vec<(ValueId, ValueId)>,
+        /// The node in whose place the group before is.
+        before: Option<ValueId>,
+    },
+    /// A sum of these.
+    Sum(Vec<ValueId>),
 }
 
-/// For each node that sums short products of single use, the sum with these in groups of at most `length` together; what
-/// goes into it is not live any more. `rounds` says which values round.
+/// For each node that sums products of single use, of rows of at most half of `summed_length`, the sum with these in groups
+/// of at most `summed_rows` together, and for the last product of each group the group; what goes into them otherwise is
+/// not live any more. `rounds` says which values round.
 pub(super) fn accumulated(
     graph: &Graph,
     live: &mut [bool],
     rounds: &[bool],
-    length: usize,
+    bounds: &Thresholds,
 ) -> Vec<Option<Accumulated>> {
     let uses = uses(graph, live);
     let alone = |id: ValueId| uses[id.0 as usize] == 1 && !rounds[id.0 as usize];
     let mut all: Vec<Option<Accumulated>> = vec![None; live.len()];
     for v in (0..live.len()).rev() {
         let root = ValueId(v as u32);
-        if !live[v] || !is_sum(graph, root) {
+        if !live[v] || all[v].is_some() || !is_sum(graph, root) {
             continue;
         }
-        // The terms in order, without recursion.
+        // The terms, without recursion.
         let (mut terms, mut inner, mut stack) = (Vec::new(), Vec::new(), vec![root]);
         while let Some(id) = stack.pop() {
             if id == root || alone(id) && is_sum(graph, id) {
                 inner.push(id);
-                stack.extend(
-                    graph
-                        .operands(id)
-                        .collect::<SmallVec<[ValueId; 2]>>()
-                        .iter()
-                        .rev(),
-                );
+                let operands: SmallVec<[ValueId; 2]> = graph.operands(id).collect();
+                stack.extend(operands.iter().rev());
             } else {
                 terms.push(id);
             }
         }
-        let Some(found) = grouped(graph, &terms, &alone, length) else {
-            continue;
+        let short = |&id: &ValueId| {
+            let (a, b) = product(graph, graph.node(id)).filter(|_| alone(id))?;
+            (2 * graph.node(a).shape[1] <= bounds.summed_length).then_some((id, (a, b)))
         };
+        let mut products: Vec<_> = terms.iter().filter_map(short).collect();
+        if products.len() < 2 {
+            continue;
+        }
+        products.sort_unstable();
         for id in inner.into_iter().filter(|&id| id != root) {
             live[id.0 as usize] = false;
         }
-        for id in terms.into_iter().filter(|id| !found.others.contains(id)) {
-            live[id.0 as usize] = false;
+        let mut before = None;
+        for group in groups(graph, &products, bounds.summed_rows) {
+            for (id, _) in group {
+                live[id.0 as usize] = false;
+            }
+            let Some(last) = group.last().map(|of| of.0) else {
+                continue;
+            };
+            live[last.0 as usize] = true;
+            let group = group.iter().map(|of| of.1).collect();
+            all[last.0 as usize] = Some(Accumulated::Products { group, before });
+            before = Some(last);
         }
-        all[v] = Some(found);
+        terms.retain(|term| products.binary_search_by_key(term, |of| of.0).is_err());
+        terms.splice(0..0, before);
+        all[v] = Some(Accumulated::Sum(terms));
     }
     all
+}
+
+/// A product with its operands.
+type Term = (ValueId, (ValueId, ValueId));
+
+/// Products in the order in which they are recorded, in groups: of two first, then of rows as long as all before together
+/// and at most `most`. A group is held until it is complete, and gradients, which are recorded as what they are computed
+/// of is read for the last time, need no more memory with groups as long as what went before.
+fn groups<'a>(graph: &Graph, products: &'a [Term], most: usize) -> Vec<&'a [Term]> {
+    let mut groups = Vec::new();
+    let (mut start, mut rows, mut before) = (0, 0, 0);
+    for (i, (_, (a, _))) in products.iter().enumerate() {
+        let inner = graph.node(*a).shape[1];
+        let full = rows + inner > most.min(before) && i >= start + 2;
+        if full {
+            groups.push(&products[start..i]);
+            (start, before, rows) = (i, before + rows, 0);
+        }
+        rows += inner;
+    }
+    groups.push(&products[start..]);
+    groups
 }
 
 fn is_sum(graph: &Graph, id: ValueId) -> bool {
@@ -96,64 +138,45 @@ fn product(graph: &Graph, node: &Node) -> Option<(ValueId, ValueId)> {
     (one && fits(a) && fits(b)).then_some((*a, *b))
 }
 
-fn grouped(
-    graph: &Graph,
-    terms: &[ValueId],
-    alone: &impl Fn(ValueId) -> bool,
-    length: usize,
-) -> Option<Accumulated> {
-    let mut found = Accumulated {
-        others: Vec::new(),
-        groups: Vec::new(),
-    };
-    let mut total = length;
-    for &term in terms {
-        let node = graph.node(term);
-        let Some((a, b)) = product(graph, node).filter(|_| alone(term)) else {
-            found.others.push(term);
-            continue;
-        };
-        let inner = graph.node(a).shape[1];
-        if 2 * inner > length {
-            found.others.push(term);
-            continue;
-        }
-        match found.groups.last_mut().filter(|_| total + inner <= length) {
-            Some(group) => group.push((a, b)),
-            None => {
-                found.groups.push(vec![(a, b)]);
-                total = 0;
-            }
-        }
-        total += inner;
-    }
-    let pays = found.groups.iter().any(|group| group.len() > 1);
-    pays.then_some(found)
-}
-
-/// Builds the sum; `of` gives what a value of the recorded graph became.
+/// Builds what a node becomes; `of` gives what a value of the recorded graph became. `ready` says whether a ready-made kernel
+/// sums products: it copies the operands next to each other while it runs. Else they are joined in memory that is planned.
 pub(super) fn define(
-    sum: &Accumulated,
+    what: &Accumulated,
     graph: &Graph,
     b: &mut dyn OpBuilder,
+    ready: bool,
     of: impl Fn(ValueId) -> ValueId,
 ) -> Result<ValueId> {
-    let mut total: Option<ValueId> = None;
-    for group in &sum.groups {
-        let rows: Vec<ValueId> = group.iter().map(|&(a, _)| a).collect();
-        let columns: Vec<ValueId> = group.iter().map(|&(_, c)| c).collect();
-        let left = joined(graph, b, &of, &rows, 1)?;
-        let right = joined(graph, b, &of, &columns, 0)?;
-        let product = b.matmul(left, right)?;
-        total = Some(match total {
-            Some(total) => b.add(total, product)?,
-            None => product,
-        });
+    match what {
+        Accumulated::Products { group, before } => {
+            let product = match &group[..] {
+                &[(left, right)] => b.matmul(of(left), of(right))?,
+                _ if ready => {
+                    let all = group.iter().flat_map(|&(left, right)| [left, right]);
+                    let all: Vec<Operand> = all.map(|x| of(x).into()).collect();
+                    b.push(Op::from(SumOfProducts), &all)?
+                }
+                _ => {
+                    let rows: Vec<ValueId> = group.iter().map(|&(a, _)| a).collect();
+                    let columns: Vec<ValueId> = group.iter().map(|&(_, c)| c).collect();
+                    let left = joined(graph, b, &of, &rows, 1)?;
+                    let right = joined(graph, b, &of, &columns, 0)?;
+                    b.matmul(left, right)?
+                }
+            };
+            match before {
+                Some(before) => b.add(of(*before), product),
+                None => Ok(product),
+            }
+        }
+        Accumulated::Sum(terms) => {
+            let mut terms = terms.iter().map(|&term| of(term));
+            let first = terms
+                .next()
+                .ok_or_else(|| Error::internal("a sum of no terms"))?;
+            terms.try_fold(first, |total, term| b.add(total, term))
+        }
     }
-    let mut others = sum.others.iter().map(|&other| of(other));
-    let first = total.or_else(|| others.next());
-    let first = first.ok_or_else(|| Error::internal("a sum of no terms"))?;
-    others.try_fold(first, |total, other| b.add(total, other))
 }
 
 /// Matrices joined along a dimension; those that are transposed before they are.

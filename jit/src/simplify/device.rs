@@ -54,6 +54,8 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
             at,
             accumulate,
         }) => scattering::index_put(b, (axes, *at, *accumulate), args),
+        // Only plans for the CPU have it.
+        Op::SumOfProducts(_) => return None,
         // Generated loops, or a kernel of the library.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
         // Definitions, which the caller takes apart.

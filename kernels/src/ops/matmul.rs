@@ -1,6 +1,7 @@
 //! Matrix products.
 
 mod gradient;
+mod sum;
 
 use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
@@ -18,6 +19,7 @@ use ferrotrace_runtime::{
     Shape, Strides, product,
 };
 pub(crate) use gradient::folded;
+pub use sum::SumOfProducts;
 
 /// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,9 +78,10 @@ impl Op {
         matches!(self, Op::Matmul)
     }
 
-    /// Whether its time is that of multiplications: matrix products and convolutions.
+    /// Whether its time is that of multiplications: matrix products, their sums, and convolutions.
     pub fn is_product(&self) -> bool {
-        self.is_matmul() || self.as_conv().is_some() || self.as_correlation().is_some()
+        let sums = matches!(self, Op::SumOfProducts(_));
+        self.is_matmul() || sums || self.as_conv().is_some() || self.as_correlation().is_some()
     }
 }
 

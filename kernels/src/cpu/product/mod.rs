@@ -2,4 +2,5 @@
 
 pub(in crate::cpu) mod long;
 pub mod matmul;
+pub mod sum;
 pub mod vector;

@@ -275,3 +275,68 @@ fn errors_say_what_differs() {
     assert!(apply(&of(DType::Bool, &[1]), &of(DType::Bool, &[1])).is_err());
     assert!(apply(&of(DType::F32, &[2, 1, 1]), &of(DType::F32, &[3, 1, 1])).is_err());
 }
+
+/// The sum of products of these operands.
+fn summed(args: &[Array]) -> Result<Array> {
+    let args: Vec<Arg> = args.iter().cloned().map(Arg::Array).collect();
+    let (shape, dtype) = SumOfProducts.infer(&metas(&args))?;
+    SumOfProducts.run(&args, &shape, dtype)
+}
+
+#[test]
+fn sums_of_products_are_those_of_their_terms() {
+    // Of one term and of many, of different lengths and of none, small and larger than a panel.
+    let cases: [((usize, usize), &[usize]); 5] = [
+        ((1, 1), &[1]),
+        ((3, 5), &[4, 1, 7]),
+        ((70, 33), &[16, 0, 40]),
+        ((200, 130), &[32; 30]),
+        ((4, 6), &[0]),
+    ];
+    for dtype in [DType::F32, DType::F64] {
+        for ((m, n), inner) in cases {
+            for turned in 0..4 {
+                let mut operands = Vec::new();
+                let mut want = vec![0.0; m * n];
+                for (i, &k) in inner.iter().enumerate() {
+                    let a = integers(m * k, 2 * i as u64 + 1, -3, 3);
+                    let b = integers(k * n, 2 * i as u64 + 2, -3, 3);
+                    for (at, want) in want.iter_mut().enumerate() {
+                        let (r, c) = (at / n, at % n);
+                        *want += (0..k).map(|l| a[r * k + l] * b[l * n + c]).sum::<f64>();
+                    }
+                    for (dims, values, turns) in
+                        [([m, k], a, turned & 1 == 1), ([k, n], b, turned & 2 == 2)]
+                    {
+                        operands.push(match turns {
+                            true => strided(dtype, &dims, &values),
+                            false => of(dtype, &dims, &values),
+                        });
+                    }
+                }
+                let on = |threads| with_threads(threads, || summed(&operands));
+                let (out, other) = (on(1).expect("a sum"), on(3).expect("a sum"));
+                assert_eq!(read(&out), want, "{dtype} {m} {n} {inner:?}");
+                assert_eq!(read(&other), want);
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_of_products_that_do_not_fit() {
+    let x = |dtype, dims: &[usize]| of(dtype, dims, &vec![1.0; dims.iter().product()]);
+    let f = |dims: &[usize]| x(DType::F32, dims);
+    for wrong in [
+        vec![],
+        vec![f(&[2, 3])],
+        vec![f(&[2, 3]), f(&[2, 3])],
+        vec![f(&[2, 3]), f(&[3, 2]), f(&[2, 3])],
+        vec![f(&[2, 3]), f(&[3, 2]), f(&[2, 3]), f(&[3, 4])],
+        vec![f(&[2, 3]), f(&[3])],
+        vec![f(&[2, 3]), x(DType::F64, &[3, 2])],
+        vec![x(DType::I64, &[2, 3]), x(DType::I64, &[3, 2])],
+    ] {
+        assert!(summed(&wrong).is_err());
+    }
+}
