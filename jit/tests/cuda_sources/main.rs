@@ -435,6 +435,31 @@ fn long_sums_keep_totals() {
     }
 }
 
+/// Strided columns that are cut into pieces are read by whole chunks, of rows side by side, and what all rows share does not
+/// make them contiguous. Rows that fill no chunks are read one by one.
+#[test]
+fn strided_columns_are_read_by_whole_chunks() {
+    let of = |rows: usize| {
+        let text = sources(&parsed(&format!(
+            "%0: bf16[8192, {rows}] = input 0 [{rows}, 1]
+             %1: f32[8192, 1] = input 1 [1, 1]
+             %2: f32[8192, 1] = input 2 [1, 1]
+             %3: f32[8192, {rows}] = to_dtype(%0)
+             %4: f32[8192, {rows}] = sub(%3, %1)
+             %5: f32[8192, {rows}] = mul(%4, %2)
+             %6: f32[{rows}] = sum(%5) {{dims: [0], keepdim: false}}
+             return %6"
+        )));
+        assert_eq!(text.len(), 1);
+        text.concat()
+    };
+    let (whole, apart) = (of(768), of(770));
+    assert_eq!([loads(&whole), loads(&apart)], [1, 0]);
+    if available() {
+        compile_all(BTreeSet::from([whole, apart]));
+    }
+}
+
 /// A table is gathered by whole chunks: the row's index is computed once, before they are loaded.
 #[test]
 fn rows_of_a_table_are_read_by_whole_chunks() {
