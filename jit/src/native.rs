@@ -147,7 +147,10 @@ pub(crate) fn convolve(op: &Correlation, args: &[Arg], after: &After<'_>) -> Res
 }
 
 /// The array itself if it is dense and row-major, else a copy that is.
-fn dense(x: &Array) -> Result<Array> {
+///
+/// # Errors
+/// The errors of [`run_operator`].
+pub(crate) fn dense(x: &Array) -> Result<Array> {
     if x.layout.is_contiguous() {
         return Ok(x.clone());
     }

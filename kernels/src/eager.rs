@@ -12,6 +12,7 @@ pub use host_fallback::{as_view, run_on};
 pub use out::{fill_borders, run_into, run_over, takes_window, writes_over};
 
 use crate::cpu::copy;
+use crate::cuda::Dense;
 use crate::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape, Strides};
 
@@ -88,7 +89,7 @@ pub fn contiguous(x: &Array) -> Result<Array> {
     contiguous(&x.to_device(&Device::cpu())?)?.to_device(device)
 }
 
-/// A dense copy, in memory that nothing else uses.
+/// A dense copy of an array of the CPU, in memory that nothing else uses.
 ///
 /// # Errors
 /// Out of memory.
@@ -96,12 +97,37 @@ pub fn copied(x: &Array) -> Result<Array> {
     copy::copy(x, x.shape(), x.dtype)
 }
 
-/// A dense copy in memory that nothing else uses, but for a window of it that is to be written: what lies there is
-/// copied only where leaving it out would take more than one run of elements a row.
+/// A dense copy on the array's own device. `dense` copies one of another device than the CPU that does not lie row by
+/// row.
 ///
 /// # Errors
-/// Out of memory.
-pub fn copied_around(x: &Array, window: &Layout) -> Result<Array> {
+/// Out of memory; what a device's driver answers.
+pub fn copied_on(x: &Array, dense: Dense<'_>) -> Result<Array> {
+    if x.buffer.device().is_cpu() {
+        return copied(x);
+    }
+    if !x.layout.is_contiguous() {
+        return dense(x);
+    }
+    let (first, size) = (x.layout.offset(), x.dtype.size());
+    let bytes = first * size..(first + x.numel()) * size;
+    Ok(Array {
+        buffer: x.buffer.copy_to(bytes, x.buffer.device())?,
+        layout: Layout::contiguous(x.shape().clone()),
+        dtype: x.dtype,
+    })
+}
+
+/// A dense copy in memory that nothing else uses, but for a window of it that is to be written: what lies there is
+/// copied only where leaving it out would take more than one run of elements a row, and on devices. `dense` is that of
+/// [`copied_on`].
+///
+/// # Errors
+/// The errors of [`copied_on`].
+pub fn copied_around(x: &Array, window: &Layout, dense: Dense<'_>) -> Result<Array> {
+    if !x.buffer.device().is_cpu() {
+        return copied_on(x, dense);
+    }
     let out = Array::empty(x.buffer.device(), x.shape().clone(), x.dtype)?;
     let (mut to, mut from) = (out.layout.clone(), x.layout.clone());
     let part = |layout: &Layout, d, first, len| self::window(layout, d, first, len, 1);

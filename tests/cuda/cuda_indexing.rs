@@ -57,6 +57,62 @@ fn sorting_and_scans() {
     });
 }
 
+/// Elements that cannot meet, at places that tensors say, of tensors that live on, lie otherwise, and die.
+#[test]
+fn rows_at_positions() {
+    for dtype in [F32, F64, BF16, F16, I32, I64, U8, Bool] {
+        agree(0.0, |d| {
+            let cache = noise(&[3, 40, 33], F32, d).to_dtype(dtype);
+            let row = noise(&[3, 1, 33], F32, d).to_dtype(dtype);
+            let at = index(&[-3], d);
+            let turned = noise(&[33, 40], F32, d).to_dtype(dtype).t();
+            let of_rows = Tensor::from_slice(&[3i64, 0, 32], [3, 1], d);
+            let mut all = vec![
+                cache.index_put(&[None, Some(&at)], &row, false),
+                cache.index_put(&[Some(&index(&[1], d)), Some(&at)], &row.select(0, 0), false),
+                turned.index_put(&[Some(&at)], &row.select(0, 1), false),
+                turned.slice_assign(0, 3, 5, 1, &row.select(1, 0).narrow(0, 0, 2)),
+                cache.slice_assign(1, 7, 8, 1, &row),
+                cache.select(1, 5).scatter(1, &of_rows, &row.narrow(2, 0, 1).select(1, 0)),
+            ];
+            if dtype != Bool && !matches!(dtype, F16 | BF16) {
+                let taken = row.narrow(2, 0, 1).select(1, 0);
+                for op in [ReduceOp::Prod, ReduceOp::Amax, ReduceOp::Amin] {
+                    all.push(cache.select(1, 5).scatter_reduce(1, &of_rows, &taken, op, true));
+                }
+                all.push(cache.index_put(&[None, Some(&at)], &row, true));
+            }
+            all
+        });
+    }
+}
+
+/// A cache that a function is given and gives back is written in place, a row a call.
+#[test]
+fn a_lent_cache_is_written_in_place() {
+    let Some(d) = device() else { return };
+    let step = ferrotrace::jit(|(cache, row, at): (Tensor, &Tensor, &Tensor)| {
+        cache.index_put(&[None, Some(at)], &row.gelu(), false)
+    });
+    let mut cache = Tensor::zeros([4, 1 << 16, 64], F32, &d);
+    let row = noise(&[4, 1, 64], F32, &d);
+    let mut peak = 0;
+    for t in 0..20i64 {
+        let at = Tensor::from_slice(&[t * 3], 1, &d);
+        let (next, stats) = stats_scope(|| step.call((cache, &row, &at)));
+        cache = next;
+        peak = stats.in_place_writes.max(peak);
+    }
+    assert!(peak >= 1, "the cache was copied");
+    let want = with_mode(Mode::Eager, || numbers(&row.to_device(&Device::cpu()).unwrap().gelu()));
+    let got = numbers(&cache.index_select(1, &index(&[0, 27, 57, 58], &d)));
+    for (i, x) in got.iter().enumerate() {
+        let (head, place, column) = (i / 256, i / 64 % 4, i % 64);
+        let want = if place == 3 { 0.0 } else { want[head * 64 + column] };
+        assert!((x - want).abs() < 1e-6, "{i}: {x} for {want}");
+    }
+}
+
 /// Rows in shared memory and rows sorted by digits, every type, ties, NaNs and zeros of both signs.
 #[test]
 fn sorts_of_every_length() {

@@ -5,6 +5,7 @@ mod alike;
 mod cpu;
 pub mod cuda;
 mod reciprocal;
+mod update;
 
 use crate::body::{Number, Source};
 use crate::schedule::FusedNode;

@@ -230,7 +230,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     }
     let lasts = LastUse::of(graph);
     let assigns = |node: &Node| node.is(|op| op.as_slice_assign().is_some());
-    let assigns = policy.target.updates && graph.nodes().iter().any(assigns);
+    let assigns = graph.nodes().iter().any(assigns);
     let readers = match assigns {
         true => update::readers(graph),
         false => Vec::new(),
@@ -258,6 +258,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         let scatters = op.class() == Class::Scatter;
         let in_memory = |v: ValueId| realized.window(graph, v).is_some();
         let plain = scatters
+            && policy.target.scatters
             && (scatter::is_serial(graph, op, node, policy)
                 || graph.operands(id).skip(1).all(in_memory)
                     && scatter::is_lane_by_lane(graph, op, node, 1));
@@ -276,6 +277,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             op.as_slice_assign().is_some() && assigns && !nested.get(i).is_some_and(|&n| n);
         if assigned
             && let Some(write) = update::written(graph, id, policy.thresholds.update_values)
+            && write.window.numel().saturating_mul(policy.target.window_part) <= node.shape.numel()
             && !update::is_read_through(graph, &realized, &readers, id, &write)
         {
             need_memory(graph, &mut realized, &mut costs, write.base);

@@ -77,7 +77,12 @@ pub(super) fn is_library_scatter(graph: &Graph, op: &Op, node: &Node, policy: &P
         let meeting = elements(graph, op, node) / rows(graph, op, node).max(1);
         meeting > policy.thresholds.meeting
     };
-    !policy.target.scatters || empty || half || long
+    (!policy.target.scatters && may_meet(graph, op, node)) || empty || half || long
+}
+
+/// Whether two elements of the source may have one place.
+fn may_meet(graph: &Graph, op: &Op, node: &Node) -> bool {
+    elements(graph, op, node) != rows(graph, op, node)
 }
 
 /// Whether lanes are written one by one, those of a source with at least one element for each `per` of what it is

@@ -6,6 +6,7 @@ use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
 use crate::emit::Emitted;
 use crate::graph::Graph;
+use crate::native::dense;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
     Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, is_profiling,
@@ -314,8 +315,8 @@ impl Run<'_> {
         };
         let base = self.window(update.base.0, &update.base.1)?;
         let copied = match &update.window {
-            None => eager::copied(&base),
-            Some(window) => eager::copied_around(&base, window),
+            None => eager::copied_on(&base, &dense),
+            Some(window) => eager::copied_around(&base, window, &dense),
         };
         copied.map_err(|e| self.draft.placed(e, id))
     }

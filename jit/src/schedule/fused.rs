@@ -182,6 +182,15 @@ impl FusedNode {
             .any(|v| matches!(v.op, BodyOp::Scan { .. }))
     }
 
+    /// Where a store writes, as an expression of the loops and of values.
+    pub fn place<'a>(&'a self, store: &'a Store) -> &'a Expr {
+        let at = store.update.as_ref().and_then(Update::at);
+        match at.map(|at| &self.body.value(at).op) {
+            Some(BodyOp::Index(e)) => e,
+            _ => &store.index,
+        }
+    }
+
     /// Whether a store's position varies within a row.
     pub fn varies(&self, store: &Store) -> bool {
         let rows = self.iter.len() as u32;

@@ -44,6 +44,8 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
             ordering::concatenation((*dim, parts), b, args)
         }
         Op::Matmul => return ordering::product(b, args).transpose(),
+        // Generated loops.
+        Op::Scatter(_) | Op::IndexPut(_) if scattering::is_apart(b, op, args) => return None,
         Op::Scatter(Scatter {
             dim,
             mode,

@@ -148,6 +148,41 @@ pub(super) fn scatter(
     b.cast(result, dtype)
 }
 
+/// Whether no two elements of a scatter's source have one place, as sizes tell, and they need no more than to be joined to
+/// what is there, in its own type: each is stored in place then, by loops over the source.
+pub(super) fn is_apart(b: &dyn OpBuilder, op: &Op, args: &[Operand]) -> bool {
+    let numel = |i: usize| match args.get(i) {
+        Some(Operand::Value(v)) => b.shape(*v).numel(),
+        _ => 1,
+    };
+    let dtype = match args.first() {
+        Some(Operand::Value(x)) => b.dtype(*x),
+        _ => return false,
+    };
+    let (single, mode, include_self) = match (op.as_scatter(), op.as_index_put()) {
+        (Some(of), _) => {
+            let index = value(args, 1).map(|v| dims(b, v)).unwrap_or_default();
+            let along = index.get(of.dim).is_none_or(|&n| n == 1);
+            (along && numel(1) > 0, of.mode, of.include_self)
+        }
+        (_, Some(of)) => {
+            let single = (2..args.len()).all(|i| numel(i) == 1);
+            let mode = match of.accumulate {
+                true => ScatterMode::Sum,
+                false => ScatterMode::Assign,
+            };
+            (single, mode, true)
+        }
+        _ => return false,
+    };
+    let joins = match mode {
+        ScatterMode::Assign => true,
+        ScatterMode::Mean => false,
+        _ => include_self && !dtype.is_half() && dtype != DType::Bool,
+    };
+    single && joins && numel(0) > 0 && numel(1) > 0
+}
+
 /// Whether an index is one number a row, stretched over the rows.
 fn holds_rows(b: &Simplifier<'_>, index: ValueId) -> bool {
     let node = b.graph.node(index);

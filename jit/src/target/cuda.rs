@@ -34,7 +34,7 @@ impl Target {
             table_bytes: 4096,
             shares_windows: false,
             pitched_results: false,
-            updates: false,
+            window_part: 4,
             scatters: false,
             ordered_scans: true,
             cuts_scans: true,

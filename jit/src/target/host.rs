@@ -25,7 +25,7 @@ impl Target {
             table_bytes: 0,
             shares_windows: true,
             pitched_results: true,
-            updates: true,
+            window_part: 1,
             scatters: true,
             ordered_scans: false,
             cuts_scans: false,

@@ -63,9 +63,11 @@ pub struct Target {
     /// Whether a kernel may write its result with gaps into a larger one's memory. If so, parts of a concatenation are
     /// not copied there.
     pub pitched_results: bool,
-    /// Whether assignments to slices are generated, over the window alone. Else the whole tensor is written again.
-    pub updates: bool,
-    /// Whether scatters are generated, in an order of additions that sizes fix. Else they are ready-made.
+    /// An assignment to a slice is generated over the window alone where that is at most one in so many elements of the
+    /// tensor, which is copied whole where it lives on. Else the whole tensor is written again.
+    pub window_part: usize,
+    /// Whether scatters of which several elements may meet in one place are generated, in an order of additions that sizes
+    /// fix. Else those alone are of which none can meet.
     pub scatters: bool,
     /// Whether a generated scan along rows as they lie in memory may have eager mode's order of additions. Else such scans
     /// are ready-made.

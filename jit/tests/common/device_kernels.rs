@@ -14,7 +14,7 @@ pub fn device() -> Policy {
         target: Target {
             library: Library::Partial(|_, _| Ok(false)),
             shares_windows: true,
-            updates: true,
+            window_part: 1,
             panels: true,
             ..Target::cuda(0, 132, 227 << 10)
         },

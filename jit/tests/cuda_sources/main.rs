@@ -7,6 +7,7 @@ mod common;
 
 mod attentions;
 mod products;
+mod updates;
 
 use common::device_forms::TYPICAL;
 use common::device_kernels::{capable, device, kernels as kernels_with};

@@ -1,9 +1,8 @@
 //! What a kernel is given: pointers, integers and numbers, the thread's memory, and which pointers may share memory.
 
 use crate::body::{BodyOp, Source, Value};
-use crate::emit::Pointer;
+use crate::emit::{Pointer, update};
 use crate::emit::cpu::kernel::Writer;
-use crate::emit::cpu::lanes::place;
 use crate::kernel::ir::{Access, Arguments, Expr, Local, PointerType, Type, ValueType};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
@@ -65,7 +64,7 @@ impl Writer<'_> {
             let node = self.node;
             let printed = match node.feeds {
                 true => self.place_in_panel(),
-                false => self.index(place(node, &node.stores[s])),
+                false => self.index(node.place(&node.stores[s])),
             };
             self.store_indices.insert(s, printed);
         }
@@ -129,7 +128,8 @@ impl Writer<'_> {
         for &s in needed {
             let store = &self.node.stores[s];
             if let Some(update) = &store.update {
-                pairs.extend(self.in_place_update(store, update));
+                let loops = (self.node, self.stages.loops.len() == 1);
+                pairs.extend(update::in_place(loops, &self.pointers, store, update));
                 continue;
             }
             let Some(at) = self.stages.loops.iter().position(|l| l.stores.contains(&s)) else {

@@ -15,7 +15,7 @@ use crate::emit::cpu::stage::{Stages, stages};
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
 use crate::emit::reciprocal::use_reciprocals;
-use crate::emit::{Emitted, Panels, Pointer};
+use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::Var;
 use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role, Stmt};
 use crate::policy::Policy;
@@ -321,7 +321,7 @@ impl Writer<'_> {
             before: Vec::new(),
             walks,
             in_place,
-            updates: self.updates(needed),
+            updates: update::overwrites(self.node, needed),
             source: KernelSource {
                 parts,
                 body: text.into(),

@@ -3,7 +3,6 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
-use crate::nest::Update;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
@@ -46,15 +45,6 @@ pub(super) fn moves_irregularly(e: &Expr, along: Var, differ: &[bool]) -> bool {
     })
 }
 
-/// Where a store writes.
-pub(super) fn place<'a>(node: &'a FusedNode, store: &'a Store) -> &'a Expr {
-    let at = store.update.as_ref().and_then(Update::at);
-    match at.map(|at| &node.body.value(at).op) {
-        Some(BodyOp::Index(e)) => e,
-        _ => &store.index,
-    }
-}
-
 /// Whether lanes run over rows: the loads then cost less than with lanes over columns (codegen A3.12).
 pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     let (Some(row), true) = (
@@ -74,7 +64,7 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
         let loads: usize = node.loads().map(|(_, _, index)| of(index)).sum();
         // Elsewhere a store of every column is rare; a scan has one, and a scatter.
         let stores = node.stores.iter().filter(|_| node.is_ordered());
-        loads + stores.map(|s| of(place(node, s))).sum::<usize>()
+        loads + stores.map(|s| of(node.place(s))).sum::<usize>()
     };
     let (outer, inner) = (
         cost(Var(row as u32)),

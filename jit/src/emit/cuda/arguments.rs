@@ -4,7 +4,7 @@ use super::index::fits_32_bits;
 use super::kernel::Writer;
 use super::name::Param;
 use crate::body::{BodyOp, Source, Value};
-use crate::emit::Pointer;
+use crate::emit::{Pointer, update};
 use crate::kernel::ir::{
     Access, Arguments, Block, Body, Expr, Kernel, Launch, Local, PointerType, Role, Stmt, Type,
     ValueType, verify,
@@ -22,6 +22,11 @@ impl Writer<'_> {
         let mut pairs = Vec::new();
         for &s in needed.iter().filter(|_| !self.silent) {
             let store = &self.node.stores[s];
+            if let Some(update) = &store.update {
+                let loops = (self.node, self.stages.loops.len() == 1);
+                pairs.extend(update::in_place(loops, &self.pointers, store, update));
+                continue;
+            }
             let at = self.stages.loops.iter().position(|l| l.stores.contains(&s));
             let Some(at) = at else { continue };
             if !self.node.stores_once(store) {
@@ -108,7 +113,7 @@ impl Writer<'_> {
                 .push(Stmt::constant(Local::Shift, Type::INT, shift));
         }
         for &s in needed {
-            let printed = self.index(&self.node.stores[s].index.clone());
+            let printed = self.index(self.node.place(&self.node.stores[s]));
             self.store_indices.insert(s, printed);
         }
     }
@@ -118,7 +123,7 @@ impl Writer<'_> {
         let node = self.node;
         let values = self.stages.computed();
         let exprs = values.iter().flat_map(|&v| node.body.exprs(v));
-        let stores = node.stores.iter().map(|s| &s.index);
+        let stores = node.stores.iter().map(|s| node.place(s));
         let reduced = self.stages.reductions();
         let positions = reduced.iter().flat_map(|&v| node.body.exprs(v));
         let sizes = values.iter().all(|&v| match node.body.value(v).op {

@@ -18,8 +18,9 @@ pub fn checks_of(kernel: &Emitted) -> Option<(Vec<Emitted>, usize)> {
     let node = &kernel.node;
     let body = &node.body;
     let written = |s: &&Store| kernel.pointers.contains(&Pointer::Write(s.node));
-    let stores = node.stores.iter().filter(written).map(|s| s.value);
-    let needed = closure(body, stores);
+    let stores = || node.stores.iter().filter(written);
+    let places = stores().filter_map(|s| s.update.as_ref()?.at());
+    let needed = closure(body, stores().map(|s| s.value).chain(places));
     // What a loop over these variables checks.
     let mut loops: BTreeMap<BTreeSet<Var>, Vec<Value>> = BTreeMap::new();
     for (v, value) in body.values().iter().enumerate() {

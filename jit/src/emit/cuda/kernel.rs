@@ -19,7 +19,7 @@ use super::table::Table;
 use super::text;
 use super::value;
 use crate::body::{MaskId, Source, Value};
-use crate::emit::Pointer;
+use crate::emit::{Pointer, update};
 use crate::emit::reciprocal::use_reciprocals;
 use crate::expr::Var;
 use crate::kernel::ir::{Block, Kernel, Role};
@@ -274,7 +274,7 @@ impl Writer<'_> {
                 body: body.into(),
                 finish: kernel.functions.len() > 1,
             },
-            updates: Vec::new(),
+            updates: update::overwrites(self.node, needed),
             in_place,
             scratch: self.scratch(),
             pointers: self.pointers,

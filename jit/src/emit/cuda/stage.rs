@@ -5,7 +5,9 @@
 //! earlier stages that a loop needs are computed again: arithmetic costs a GPU less than memory to keep them in.
 
 use crate::body::{BodyOp, Value};
+use crate::nest::Update;
 use crate::schedule::FusedNode;
+use smallvec::SmallVec;
 
 /// One loop over the columns.
 #[derive(Clone, Debug, Default)]
@@ -47,8 +49,14 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     let dependence = node.dependence();
     let is_inner = |v: Value| dependence[v as usize].inner;
     let mut needed = vec![false; n];
+    // What the place of a store depends on.
+    let place = |s: usize| {
+        let at = node.stores[s].update.as_ref().and_then(Update::at);
+        at.map_or_else(SmallVec::new, |at| body.operands(at))
+    };
     for &s in stores {
         needed[node.stores[s].value as usize] = true;
+        place(s).iter().for_each(|&v| needed[v as usize] = true);
     }
     close(node, &mut needed, &|_| true);
     let mut stage = vec![0usize; n];
@@ -72,11 +80,14 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         }
     }
     for &s in stores {
-        let value = node.stores[s].value;
-        if is_inner(value) || node.varies(&node.stores[s]) {
-            loops[stage[value as usize]].stores.push(s);
+        let (store, value) = (&node.stores[s], node.stores[s].value);
+        let after = place(s).iter().map(|&v| stage[v as usize]).max();
+        let at = stage[value as usize].max(after.unwrap_or(0));
+        let looked_up = store.update.as_ref().is_some_and(|u| u.at().is_some());
+        if looked_up || is_inner(value) || node.varies(store) {
+            loops[at].stores.push(s);
         } else {
-            row_stores[stage[value as usize]].push(s);
+            row_stores[at].push(s);
         }
     }
     for l in &mut loops {
@@ -85,7 +96,9 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
             _ => r,
         });
         let mut in_loop = vec![false; n];
-        for v in reduced.chain(l.stores.iter().map(|&s| node.stores[s].value)) {
+        let stored = l.stores.iter().map(|&s| node.stores[s].value);
+        let places = l.stores.iter().flat_map(|&s| place(s));
+        for v in reduced.chain(stored).chain(places) {
             in_loop[v as usize] = is_inner(v);
         }
         close(node, &mut in_loop, &is_inner);

@@ -4,6 +4,7 @@ use super::index::Position;
 use super::kernel::Writer;
 use crate::body::{BodyOp, Value};
 use crate::emit::Pointer;
+use crate::emit::update::joined;
 use crate::expr::Term;
 use crate::kernel::ir::{
     Access, Block, Cached, Expr, Extent, Function, Local, Name, Part, PointerType, Space, Stmt,
@@ -14,7 +15,7 @@ use ferrotrace_runtime::DType;
 impl Writer<'_> {
     /// Declares the elements of a chunk that are stored.
     pub(super) fn declare_stored(&self, out: &mut Block, stores: &[usize]) {
-        for &s in stores {
+        for &s in stores.iter().filter(|&&s| !self.is_placed(s)) {
             let ty = match self.packs(s) {
                 true => ValueType::Scalar(DType::F32),
                 false => ValueType::Memory(self.node.stores[s].dtype),
@@ -28,10 +29,33 @@ impl Writer<'_> {
         Extent::Aligned(self.shape.lanes.into())
     }
 
-    /// Keeps element `l` of what is stored.
+    /// Whether a value says where the elements of a store go.
+    fn is_placed(&self, store: usize) -> bool {
+        let update = self.node.stores[store].update.as_ref();
+        update.is_some_and(|u| u.at().is_some())
+    }
+
+    /// Joins element `l` to what is at its place.
+    fn placed(&self, store: usize) -> Stmt {
+        let of = &self.node.stores[store];
+        let combine = of.update.as_ref().and_then(|u| u.combine);
+        let place = self.stored_at(store, Position::Lane);
+        let value = Name::value(of.value).into();
+        let element = match combine {
+            None => self.narrow(of.dtype, value),
+            Some(_) => joined(combine, of.dtype, place.clone(), value),
+        };
+        Stmt::when(self.counts(), Stmt::assign(place, element))
+    }
+
+    /// Keeps element `l` of what is stored, or stores it where a value says where.
     pub(super) fn element_stored(&self, out: &mut Block, stores: &[usize]) {
         for &s in stores {
             let store = &self.node.stores[s];
+            if self.is_placed(s) {
+                out.push(self.placed(s));
+                continue;
+            }
             let element = match self.packs(s) {
                 true => Name::value(self.unrounded(s)).into(),
                 false => self.narrow(store.dtype, Name::value(store.value).into()),
@@ -45,10 +69,11 @@ impl Writer<'_> {
 
     /// Writes the elements of a chunk.
     pub(super) fn store_chunk(&self, out: &mut Block, stores: &[usize]) {
-        for &s in stores.iter().filter(|&&s| self.packs(s)) {
+        let stores = || stores.iter().filter(|&&s| !self.is_placed(s));
+        for &s in stores().filter(|&&s| self.packs(s)) {
             self.pack(out, s);
         }
-        for &s in stores {
+        for &s in stores() {
             let name = if self.packs(s) { packed(s) } else { stored(s) };
             if self.store_indices[&s].unit && self.shape.lanes > 1 {
                 // What is read again, of a row or a table, is to stay in the cache; what is written is not.

@@ -43,7 +43,7 @@ fn pitch(size: usize) -> usize {
 pub(super) fn find(node: &FusedNode, stages: &Stages) -> Option<Tile> {
     let extents = node.extents();
     let column = Var(extents.len() as u32 - 1);
-    if node.red.len() != 1 || extents[column.0 as usize] < FEWEST {
+    if node.red.len() != 1 || extents[column.0 as usize] < FEWEST || node.scatters() {
         return None;
     }
     let strided = |v: Value, row: usize| match &node.body.value(v).op {
