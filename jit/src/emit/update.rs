@@ -67,7 +67,12 @@ fn reads_around(
 }
 
 /// An element in memory joined with another.
-pub(super) fn joined(combine: Option<BinaryOp>, dtype: DType, there: ir::Expr, element: ir::Expr) -> ir::Expr {
+pub(super) fn joined(
+    combine: Option<BinaryOp>,
+    dtype: DType,
+    there: ir::Expr,
+    element: ir::Expr,
+) -> ir::Expr {
     let op = match (combine, dtype == DType::Bool) {
         (None, _) => return element,
         (Some(BinaryOp::Maximum | BinaryOp::Minimum), _) => {

@@ -277,7 +277,11 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             op.as_slice_assign().is_some() && assigns && !nested.get(i).is_some_and(|&n| n);
         if assigned
             && let Some(write) = update::written(graph, id, policy.thresholds.update_values)
-            && write.window.numel().saturating_mul(policy.target.window_part) <= node.shape.numel()
+            && write
+                .window
+                .numel()
+                .saturating_mul(policy.target.window_part)
+                <= node.shape.numel()
             && !update::is_read_through(graph, &realized, &readers, id, &write)
         {
             need_memory(graph, &mut realized, &mut costs, write.base);

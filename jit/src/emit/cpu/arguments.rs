@@ -1,8 +1,8 @@
 //! What a kernel is given: pointers, integers and numbers, the thread's memory, and which pointers may share memory.
 
 use crate::body::{BodyOp, Source, Value};
-use crate::emit::{Pointer, update};
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::{Pointer, update};
 use crate::kernel::ir::{Access, Arguments, Expr, Local, PointerType, Type, ValueType};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;

@@ -3,7 +3,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
-use crate::schedule::{FusedNode, Store};
+use crate::schedule::FusedNode;
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
