@@ -1,4 +1,4 @@
-//! What PyTorch computes, from `torch.json`, which `torch.py` writes.
+//! What PyTorch computes, from `torch.json`, which `reference.py` writes.
 
 use ferrotrace::prelude::*;
 use serde_json::Value;

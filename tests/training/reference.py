@@ -1,6 +1,6 @@
 """Writes torch.json beside this file: what PyTorch's layers and losses give for small inputs, in binary64.
 
-    python3 torch.py
+    python3 reference.py
 """
 
 import json
