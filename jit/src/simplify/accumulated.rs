@@ -37,15 +37,18 @@ pub(super) fn accumulated(
     let uses = uses(graph, live);
     let alone = |id: ValueId| uses[id.0 as usize] == 1 && !rounds[id.0 as usize];
     let mut all: Vec<Option<Accumulated>> = vec![None; live.len()];
+    // A sum within another has no terms but the other's: each is walked once.
+    let mut within = vec![false; live.len()];
     for v in (0..live.len()).rev() {
         let root = ValueId(v as u32);
-        if !live[v] || all[v].is_some() || !is_sum(graph, root) {
+        if !live[v] || within[v] || all[v].is_some() || !is_sum(graph, root) {
             continue;
         }
         // The terms, without recursion.
         let (mut terms, mut inner, mut stack) = (Vec::new(), Vec::new(), vec![root]);
         while let Some(id) = stack.pop() {
             if id == root || alone(id) && is_sum(graph, id) {
+                within[id.0 as usize] = true;
                 inner.push(id);
                 let operands: SmallVec<[ValueId; 2]> = graph.operands(id).collect();
                 stack.extend(operands.iter().rev());
