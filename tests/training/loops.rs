@@ -189,7 +189,8 @@ fn weights_used_again_and_again() {
     assert!(calls <= most, "{calls} calls");
 }
 
-/// The same holds where a step keeps more than its result.
+/// The gradients of the weights of a recurrence with gates, whose steps keep a state besides their result, are products for
+/// many steps, too.
 #[test]
 fn weights_of_gates_used_again_and_again() {
     let calls = recurrence(4, |x, weights, state| {

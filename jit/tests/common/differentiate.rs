@@ -67,7 +67,7 @@ pub fn loss(seed: u64, limits: &Limits) -> Option<Loss> {
     Some(made)
 }
 
-/// The same array with ordinary numbers in place of those that are not finite, or far from 1.
+/// An array with ordinary numbers in place of those of its elements that are not finite, or far from 1.
 fn tamed(array: &Array, rng: &mut Rng) -> Array {
     let mut array = array.clone();
     if array.dtype.is_float() {

@@ -448,7 +448,7 @@ impl<T: Wide> Loop for Gather<'_, T> {
 
 /// Copies every second element; in pieces of constant length, which become shuffles of vectors.
 #[inline(always)]
-fn copy_every_second<T: Copy>(x: &[T], out: &mut [T]) {
+pub(super) fn copy_every_second<T: Copy>(x: &[T], out: &mut [T]) {
     const N: usize = 16;
     let whole = out.len().saturating_sub(1) / N;
     let (pieces, rest) = out.split_at_mut(whole * N);

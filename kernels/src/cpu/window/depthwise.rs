@@ -6,6 +6,7 @@
 //! vectors of positions are kept in registers over all taps, and rows that are shorter than vectors cost no more. Each
 //! result is a chain of fused multiply-adds in the order of the weight.
 
+use super::conv::copy_every_second;
 use crate::cpu::conv::{Axis, Done, Geometry};
 use crate::cpu::dense::{Plain, Shared, ranges_on, scratch};
 use crate::cpu::isa::{Loop, dispatch};
@@ -191,7 +192,7 @@ fn fill_line<T: Real>(row: Axis, phase: usize, source: &[T], line: &mut [T]) {
     let (line, zeros) = line.split_at_mut(inside);
     match row.stride {
         1 => line.copy_from_slice(&source[..inside]),
-        2 => every_second(source, line),
+        2 => copy_every_second(source, line),
         step => {
             for (line, x) in line.iter_mut().zip(source.iter().step_by(step)) {
                 *line = *x;
@@ -199,23 +200,6 @@ fn fill_line<T: Real>(row: Axis, phase: usize, source: &[T], line: &mut [T]) {
         }
     }
     zeros.fill(T::ZERO);
-}
-
-/// Copies every second element, in pieces of constant length, which become shuffles of vectors.
-#[inline(always)]
-fn every_second<T: Copy>(x: &[T], out: &mut [T]) {
-    let mut pairs = x.chunks_exact(32);
-    let mut pieces = out.chunks_exact_mut(16);
-    let whole = pairs.len().min(pieces.len());
-    for (out, x) in pieces.by_ref().zip(pairs.by_ref()).take(whole) {
-        for i in 0..16 {
-            out[i] = x[2 * i];
-        }
-    }
-    let done = whole * 16;
-    for (out, x) in out[done..].iter_mut().zip(x[2 * done..].iter().step_by(2)) {
-        *out = *x;
-    }
 }
 
 /// The output rows of a band.
