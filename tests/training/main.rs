@@ -1,5 +1,6 @@
 //! Gradients and training.
 
+mod calls;
 mod data;
 mod gradients;
 mod history;

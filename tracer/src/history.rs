@@ -72,6 +72,10 @@ pub(crate) enum Rule {
     Same,
     /// By a function of the program's.
     Custom(Arc<dyn Pullback>),
+    /// The gradient is that of this result of the operand, an operation of several results.
+    Part(usize),
+    /// All at once, from the gradients of several results.
+    Several(Arc<dyn Several>),
 }
 
 impl fmt::Debug for Rule {
@@ -80,17 +84,66 @@ impl fmt::Debug for Rule {
             Rule::Operator => "Operator",
             Rule::Same => "Same",
             Rule::Custom(_) => "Custom",
+            Rule::Part(_) => "Part",
+            Rule::Several(_) => "Several",
         })
     }
 }
 
-/// A gradient rule that is no operator's.
+/// A gradient rule that is no operator's. It holds no tensors: of its operands, all are kept.
 pub(crate) trait Pullback: Send + Sync {
-    /// The gradients of the operands from the result, if it was kept, and its gradient.
+    /// The gradients of the operands from these, the result, if it was kept, and its gradient.
     ///
     /// # Errors
     /// What they give does not fit the operands.
-    fn pull(&self, result: Option<&Value>, gradient: &Value) -> Result<Vec<Option<Value>>>;
+    fn pull(
+        &self,
+        operands: &[Value],
+        result: Option<&Value>,
+        gradient: &Value,
+    ) -> Result<Vec<Option<Value>>>;
+
+    /// The operations that give the result from the operands, where the rule differentiates these.
+    fn steps(&self) -> Option<&[Step]> {
+        None
+    }
+}
+
+/// A gradient rule of an operation of several results.
+pub(crate) trait Several: Send + Sync {
+    /// The gradients of the wanted operands from those of the results that have one. After the last pull there is no other.
+    ///
+    /// # Errors
+    /// What computing them meets.
+    fn pull(
+        &self,
+        operation: &Operation,
+        gradients: Vec<Option<Value>>,
+        wanted: &[bool],
+        last: bool,
+    ) -> Result<Vec<Option<Value>>>;
+
+    /// How many results there are.
+    fn results(&self) -> usize;
+}
+
+/// An operation to be recorded again.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub kind: Arc<Kind>,
+    pub location: &'static Location<'static>,
+    pub operands: Vec<From>,
+}
+
+/// Where an operand of a step comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum From {
+    /// An earlier step.
+    Step(usize),
+    /// A value of outside.
+    Outer(usize),
+    /// A number.
+    Number(NodeInput),
 }
 
 /// An operand of an operation with a history.
@@ -121,6 +174,15 @@ impl Operation {
 }
 
 impl Operand {
+    /// Its value, if it is a tensor that was kept.
+    pub fn value(&self) -> Option<Value> {
+        let Operand::Tensor { value, history, .. } = self else {
+            return None;
+        };
+        let (handle, history) = (value.as_ref()?.handle().clone(), history.clone());
+        Some(Value { handle, history })
+    }
+
     /// Where its gradient goes, if it has one.
     pub fn live(&self) -> Option<&Arc<History>> {
         match self {
@@ -137,22 +199,6 @@ static ORDER: AtomicU64 = AtomicU64::new(0);
 /// The order of the latest history.
 pub(crate) fn latest() -> u64 {
     ORDER.load(Relaxed)
-}
-
-/// Values that are dropped without recursion.
-pub(crate) struct Free(pub Vec<Value>);
-
-impl Drop for Free {
-    fn drop(&mut self) {
-        for value in self.0.drain(..) {
-            if let Some(mut history) = value.history.and_then(Arc::into_inner)
-                && let Source::Operation(operation) = &mut history.source
-                && let Some(operation) = operation.get_mut().take()
-            {
-                release(operation);
-            }
-        }
-    }
 }
 
 impl History {
@@ -293,12 +339,14 @@ pub(crate) fn of_rule(
     if !kind.dtype.is_float() {
         return Some(History::integers("custom_grad", location));
     }
+    let all = mode::keeps_all();
+    let read = all || matches!(rule, Rule::Custom(_));
     let operation = Operation {
         rule,
         kind,
         location,
-        operands: operands.iter().map(|operand| operand.kept(false)).collect(),
-        result: reads.then(|| Kept::new(result.clone())),
+        operands: operands.iter().map(|operand| operand.kept(read)).collect(),
+        result: (reads || all).then(|| Kept::new(result.clone())),
     };
     Some(History::operation(operation, trace))
 }

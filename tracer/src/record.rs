@@ -105,7 +105,12 @@ fn with_history(
     };
     let operands: SmallVec<[Of<'_>; 4]> = inputs.iter().map(of).collect();
     let handle = &result.value().handle;
-    let history = history::of_result(handle, &operands, location, trace::current());
+    // A thread that a traced function started records for its trace.
+    let trace = match trace::current() {
+        0 => handle.node().facts.trace,
+        current => current,
+    };
+    let history = history::of_result(handle, &operands, location, trace);
     result.with_history(history)
 }
 

@@ -42,6 +42,16 @@ impl<'a> From<&'a Tensor> for Input<'a> {
     }
 }
 
+impl NodeInput {
+    /// A number as an operand again.
+    pub(crate) fn input(&self) -> Input<'static> {
+        match self {
+            NodeInput::Draw(draw) => Input::Draw(*draw),
+            number => Input::Scalar(number.scalar().unwrap_or(Scalar::Int(0))),
+        }
+    }
+}
+
 impl Input<'_> {
     #[inline]
     pub(crate) fn to_node_input(&self) -> NodeInput {

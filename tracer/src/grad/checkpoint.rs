@@ -3,12 +3,12 @@
 //! Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
 
 use super::sweep;
-use crate::form::Kind;
-use crate::history::{self, Free, History, Of, Operand, Operation, Pullback, Rule, Source, Value};
-use crate::node::NodeInput;
+use crate::history::{
+    self, From, History, Of, Operand, Operation, Pullback, Rule, Source, Step, Value,
+};
 use crate::record::record;
 use crate::{Input, Tensor, mode, trace};
-use ferrotrace_runtime::{Error, Result, Scalar};
+use ferrotrace_runtime::{Error, Result};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::Arc;
@@ -46,29 +46,8 @@ pub fn checkpoint(f: impl FnOnce() -> Tensor) -> Tensor {
     result.with_history(history)
 }
 
-/// Where an operand of a step comes from.
-enum From {
-    /// An earlier step.
-    Step(usize),
-    /// A value of outside.
-    Outer(usize),
-    /// A number.
-    Number(NodeInput),
-}
-
-/// An operation to be recorded again.
-struct Step {
-    kind: Arc<Kind>,
-    location: &'static Location<'static>,
-    operands: Vec<From>,
-}
-
-/// A part of a computation: its steps, and what they read.
-struct Segment {
-    steps: Vec<Step>,
-    /// Freed in a row, whatever they were computed from.
-    outer: Free,
-}
+/// A part of a computation: the operations that give its result from what they read.
+struct Segment(Vec<Step>);
 
 impl Segment {
     /// What `last` was computed by after `start`, and the values that it read.
@@ -92,8 +71,7 @@ impl Segment {
         if numbers.get(&Arc::as_ptr(last)) != Some(&steps.len().checked_sub(1)?) {
             return None;
         }
-        let kept = Free(outer.clone());
-        Some((Segment { steps, outer: kept }, outer))
+        Some((Segment(steps), outer))
     }
 }
 
@@ -106,13 +84,12 @@ fn step(
     for operand in &operation.operands {
         operands.push(match operand {
             Operand::Number(number) => From::Number(number.clone()),
-            Operand::Tensor { value, history, .. } => {
+            Operand::Tensor { history, .. } => {
                 let address = history.as_ref().map(Arc::as_ptr);
                 match address.and_then(|address| numbers.get(&address)) {
                     Some(&number) => From::Step(number),
                     None => {
-                        let (handle, history) = (value.as_ref()?.handle().clone(), history.clone());
-                        outer.push(Value { handle, history });
+                        outer.push(operand.value()?);
                         From::Outer(outer.len() - 1)
                     }
                 }
@@ -127,24 +104,21 @@ fn step(
 }
 
 impl Pullback for Segment {
-    fn pull(&self, _: Option<&Value>, gradient: &Value) -> Result<Vec<Option<Value>>> {
+    fn pull(
+        &self,
+        operands: &[Value],
+        _: Option<&Value>,
+        gradient: &Value,
+    ) -> Result<Vec<Option<Value>>> {
         mode::with_history(true, || {
-            let outer: Vec<Tensor> = self.outer.0.iter().map(again).collect();
-            let mut values: Vec<Tensor> = Vec::with_capacity(self.steps.len());
-            for step in &self.steps {
-                let input = |from: &From| match from {
+            let outer: Vec<Tensor> = operands.iter().map(again).collect();
+            let mut values: Vec<Tensor> = Vec::with_capacity(self.0.len());
+            for step in &self.0 {
+                let value = step.record(|from| match from {
                     From::Step(number) => Input::Tensor(&values[*number]),
                     From::Outer(number) => Input::Tensor(&outer[*number]),
-                    From::Number(NodeInput::Draw(draw)) => Input::Draw(*draw),
-                    From::Number(number) => {
-                        Input::Scalar(number.scalar().unwrap_or(Scalar::Int(0)))
-                    }
-                };
-                let inputs: Vec<Input<'_>> = step.operands.iter().map(input).collect();
-                let (op, name) = (step.kind.op().clone(), step.kind.name);
-                let device = Some(&step.kind.device);
-                let value = record(device, op, name, &inputs, step.location);
-                drop(inputs);
+                    From::Number(number) => number.input(),
+                });
                 values.push(value);
             }
             let last = values.pop();
@@ -157,6 +131,20 @@ impl Pullback for Segment {
             let gradients = outer.iter().map(|x| next(x).map(|g| g.value().clone()));
             Ok(gradients.collect())
         })
+    }
+
+    fn steps(&self) -> Option<&[Step]> {
+        Some(&self.0)
+    }
+}
+
+impl Step {
+    /// Records the operation on these operands.
+    pub fn record<'v>(&self, input: impl FnMut(&From) -> Input<'v>) -> Tensor {
+        let inputs: Vec<Input<'_>> = self.operands.iter().map(input).collect();
+        let (op, name) = (self.kind.op().clone(), self.kind.name);
+        let device = Some(&self.kind.device);
+        record(device, op, name, &inputs, self.location)
     }
 }
 

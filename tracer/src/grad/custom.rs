@@ -33,16 +33,15 @@ where
     fn call(
         forward: &dyn Fn(&[&Tensor]) -> Tensor,
         operands: &[&Tensor],
-        rule: impl FnOnce(Vec<Tensor>) -> Arc<dyn Pullback>,
+        rule: Arc<dyn Pullback>,
     ) -> Tensor {
         let result = mode::with_history(false, || forward(operands)).detach();
         let differentiable = operands.iter().any(|operand| operand.history().is_some());
         if !differentiable || !mode::keeps_history() || result.node().error().is_some() {
             return result;
         }
-        let kept = operands.iter().map(|&operand| operand.clone()).collect();
         let of: Vec<Of<'_>> = operands.iter().map(|x| Of::Value(x.value())).collect();
-        let rule = Rule::Custom(rule(kept));
+        let rule = Rule::Custom(rule);
         let handle = &result.value().handle;
         let history = history::of_rule(
             (rule, true),
@@ -54,18 +53,15 @@ where
         result.with_history(history)
     }
     move |operands| {
-        call(&forward, operands, |operands| {
-            Arc::new(Custom {
-                operands,
-                backward: backward.clone(),
-                location: Location::caller(),
-            })
-        })
+        let rule = Custom {
+            backward: backward.clone(),
+            location: Location::caller(),
+        };
+        call(&forward, operands, Arc::new(rule))
     }
 }
 
 struct Custom<B> {
-    operands: Vec<Tensor>,
     backward: Arc<B>,
     location: &'static Location<'static>,
 }
@@ -74,8 +70,14 @@ impl<B> Pullback for Custom<B>
 where
     B: Fn(&[&Tensor], &Tensor, &Tensor) -> Vec<Tensor> + Send + Sync,
 {
-    fn pull(&self, result: Option<&Value>, gradient: &Value) -> Result<Vec<Option<Value>>> {
-        let operands: Vec<&Tensor> = self.operands.iter().collect();
+    fn pull(
+        &self,
+        operands: &[Value],
+        result: Option<&Value>,
+        gradient: &Value,
+    ) -> Result<Vec<Option<Value>>> {
+        let operands: Vec<Tensor> = operands.iter().cloned().map(Tensor::of_value).collect();
+        let operands: Vec<&Tensor> = operands.iter().collect();
         let result = result.ok_or_else(|| Error::internal("a result was not kept"))?;
         let (result, gradient) = (
             Tensor::of_value(result.clone()),

@@ -17,6 +17,7 @@ pub use checkpoint::checkpoint;
 pub use custom::custom_grad;
 pub use model::value_and_grad;
 pub use products::{jvp, vjp};
+pub(crate) use sweep::{gradients as gradients_of, gradients_within};
 
 use crate::args::{TensorLike, borrowed};
 use crate::history::{History, Source};

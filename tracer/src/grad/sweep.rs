@@ -56,7 +56,7 @@ pub(super) fn reachable<'a>(
 
 /// The gradients of `tensors`, zeros for those that no value depends on. Each of `values` comes with its gradient, of its
 /// shape and dtype.
-pub(super) fn gradients(
+pub(crate) fn gradients(
     values: Vec<(Tensor, Tensor)>,
     tensors: &[impl Borrow<Tensor>],
     location: &'static Location<'static>,
@@ -105,7 +105,7 @@ pub(super) fn gradients(
         }
         Ok(())
     };
-    run(seeds, &histories, &through, &mut note, location)?;
+    run(seeds, (&histories, &through), false, &mut note, location)?;
     let of = |tensor: &Tensor| {
         let gradient = tensor.history().and_then(|h| found.get(&Arc::as_ptr(h)));
         gradient
@@ -129,6 +129,8 @@ pub(super) fn backward(
         matches!(history.source, Source::Leaf(_)) && history.trace != trace::current()
     };
     if trace::current() != 0 && histories.iter().any(|history| outside(&history)) {
+        // Nor would it leave this error in the leaves: the function runs at each call.
+        trace::observe_value(trace::current());
         return Err(Error::argument(
             "a function given to jit goes backward to a leaf that was made outside of it, which a replay would not \
              do: return gradients from the function, `grad(&loss, &[&w])`",
@@ -144,7 +146,7 @@ pub(super) fn backward(
         Ok(())
     };
     let seeds = vec![(history.clone(), seed)];
-    run(seeds, &histories, &through, &mut note, location)?;
+    run(seeds, (&histories, &through), true, &mut note, location)?;
     for (history, gradient) in sums {
         if let Source::Leaf(sum) = &history.source {
             let mut sum = sum.lock();
@@ -184,28 +186,72 @@ fn added(a: &Tensor, b: &Tensor, location: &'static Location<'static>) -> Tensor
     )
 }
 
-/// Carries the gradients of some values, `seeds`, back through `histories`, which stand in ascending order, as far as
-/// `through` goes; `note` is shown the whole gradient of each.
+/// The gradients of `tensors` from those of `values`, back through `histories` alone, which stand in ascending order; none
+/// for what no gradient comes to.
+pub(crate) fn gradients_within(
+    values: Vec<(Tensor, Tensor)>,
+    histories: &[Arc<History>],
+    tensors: &[Tensor],
+    location: &'static Location<'static>,
+) -> Result<Vec<Option<Tensor>>> {
+    let seed = |(value, gradient): (Tensor, Tensor)| Some((value.history()?.clone(), gradient));
+    let seeds = values.into_iter().filter_map(seed).collect();
+    let mut through: FxHashSet<Address> = tensors
+        .iter()
+        .filter_map(|tensor| tensor.history().map(Arc::as_ptr))
+        .collect();
+    through.extend(histories.iter().map(Arc::as_ptr));
+    let mut note = |_: &Arc<History>, _: &Tensor| Ok(());
+    let found = run(seeds, (histories, &through), false, &mut note, location)?;
+    let of = |tensor: &Tensor| found.get(&Arc::as_ptr(tensor.history()?)).cloned();
+    Ok(tensors.iter().map(of).collect())
+}
+
+/// Gradients that have come to a history so far.
+#[derive(Default)]
+struct Sums {
+    whole: FxHashMap<Address, Tensor>,
+    /// Of operations of several results, by result.
+    parts: FxHashMap<Address, Vec<Option<Value>>>,
+}
+
+impl Sums {
+    /// Notes the gradient of a result of an operation of several.
+    fn note_part(&mut self, of: &Arc<History>, part: usize, gradient: &Tensor) {
+        let parts = self.parts.entry(Arc::as_ptr(of)).or_default();
+        if parts.len() <= part {
+            parts.resize_with(part + 1, || None);
+        }
+        parts[part] = Some(gradient.value().clone());
+    }
+}
+
+/// Carries the gradients of some values, `seeds`, back through histories, which stand in ascending order, as far as
+/// the second of the pair goes; `note` is shown the whole gradient of each. The gradients of what is no history gone
+/// through. `last`: what was kept for these gradients is not needed again.
 fn run(
     seeds: Vec<(Arc<History>, Tensor)>,
-    histories: &[Arc<History>],
-    through: &FxHashSet<Address>,
+    (histories, through): (&[Arc<History>], &FxHashSet<Address>),
+    last: bool,
     note: &mut dyn FnMut(&Arc<History>, &Tensor) -> Result<()>,
     location: &'static Location<'static>,
-) -> Result<()> {
-    let mut gradients: FxHashMap<Address, Tensor> = FxHashMap::default();
+) -> Result<FxHashMap<Address, Tensor>> {
+    let mut sums = Sums::default();
     for (history, seed) in seeds {
-        add_to(&mut gradients, &history, seed, location);
+        add_to(&mut sums.whole, &history, seed, location);
     }
     for history in histories.iter().rev() {
         let address = Arc::as_ptr(history);
         if !through.contains(&address) {
             continue;
         }
-        let Some(gradient) = gradients.remove(&address) else {
+        let (whole, parts) = (sums.whole.remove(&address), sums.parts.remove(&address));
+        if whole.is_none() && parts.is_none() {
             continue;
-        };
-        note(history, &gradient)?;
+        }
+        if let Some(gradient) = &whole {
+            note(history, gradient)?;
+        }
         let Source::Operation(operation) = &history.source else {
             continue;
         };
@@ -222,21 +268,55 @@ fn run(
         if !wanted.contains(&true) {
             continue;
         }
-        if let Some((to, before)) = in_window(&operation, &mut gradients) {
-            let sum = add_window(&operation, &gradient, before)?;
-            gradients.insert(to, sum);
-            continue;
-        }
-        let found = pull(history, &operation, &gradient, &wanted)?;
+        let found = match (whole, parts) {
+            (Some(gradient), _) => match carried(&operation, &gradient, &mut sums)? {
+                true => continue,
+                false => pull(history, &operation, &gradient, &wanted)?,
+            },
+            (None, parts) => pull_several(&operation, parts.unwrap_or_default(), &wanted, last)?,
+        };
         operation.take();
         for (operand, found) in operation.operands.iter().zip(found) {
             let (Some(history), Some(found)) = (operand.live(), found) else {
                 continue;
             };
-            add_to(&mut gradients, history, found, operation.location);
+            add_to(&mut sums.whole, history, found, operation.location);
         }
     }
-    Ok(())
+    Ok(sums.whole)
+}
+
+/// Whether the gradient needs no pull: it is noted as a part of that of an operation of several results, or added to a
+/// window of that of the operand.
+fn carried(operation: &Operation, gradient: &Tensor, sums: &mut Sums) -> Result<bool> {
+    if let (Rule::Part(part), [operand]) = (&operation.rule, &operation.operands[..]) {
+        if let Some(of) = operand.live() {
+            sums.note_part(of, *part, gradient);
+        }
+        return Ok(true);
+    }
+    let Some((to, before)) = in_window(operation, &mut sums.whole) else {
+        return Ok(false);
+    };
+    let sum = add_window(operation, gradient, before)?;
+    sums.whole.insert(to, sum);
+    Ok(true)
+}
+
+/// The gradients of the wanted operands of an operation of several results.
+fn pull_several(
+    operation: &Operation,
+    mut parts: Vec<Option<Value>>,
+    wanted: &[bool],
+    last: bool,
+) -> Result<Vec<Option<Tensor>>> {
+    let Rule::Several(rule) = &operation.rule else {
+        return Err(Error::internal("a part of one result"));
+    };
+    parts.resize_with(rule.results(), || None);
+    let found = rule.pull(operation, parts, wanted, last)?;
+    let tensor = |value: Option<Value>| value.map(Tensor::of_value);
+    Ok(found.into_iter().map(tensor).collect())
 }
 
 /// Adds to the gradient of a history.
@@ -296,10 +376,18 @@ fn pull(
         }
         Rule::Custom(rule) => {
             let result = of_result(history, operation);
-            let found = rule.pull(result.as_ref().map(Tensor::value), gradient.value())?;
+            let value = |operand: &Kept| operand.value();
+            let operands: Option<Vec<Value>> = operation.operands.iter().map(value).collect();
+            let missing = || Error::internal("an operand was not kept");
+            let operands = operands.ok_or_else(missing)?;
+            let result = result.as_ref().map(Tensor::value);
+            let found = rule.pull(&operands, result, gradient.value())?;
             let tensor = |value: Option<Value>| value.map(Tensor::of_value);
             Ok(found.into_iter().map(tensor).collect())
         }
+        Rule::Part(_) | Rule::Several(_) => Err(Error::internal(
+            "a part of a gradient was pulled as a whole",
+        )),
     }
 }
 

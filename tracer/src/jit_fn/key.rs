@@ -19,7 +19,8 @@ const CAPACITY: usize = 1024;
 pub(crate) struct Probe<'a> {
     values: &'a [ArgValue],
     arrays: &'a [Array],
-    precision: Precision,
+    /// The precision in force, and whether histories are kept.
+    scope: (Precision, bool),
     hash: u64,
 }
 
@@ -50,10 +51,10 @@ impl Class {
 }
 
 impl<'a> Probe<'a> {
-    /// The signature of these numbers and tensors.
-    pub fn new(values: &'a [ArgValue], arrays: &'a [Array], precision: Precision) -> Probe<'a> {
+    /// The signature of these numbers and tensors, in a precision, with histories kept or not.
+    pub fn new(values: &'a [ArgValue], arrays: &'a [Array], scope: (Precision, bool)) -> Probe<'a> {
         let mut mix = Mix::default();
-        mix.word(precision as u64);
+        mix.word((scope.0 as u64) << 1 | u64::from(scope.1));
         for value in values {
             mix.word(value.bits);
         }
@@ -67,7 +68,7 @@ impl<'a> Probe<'a> {
         Probe {
             values,
             arrays,
-            precision,
+            scope,
             hash: mix.finish(),
         }
     }
@@ -89,7 +90,7 @@ impl Probe<'_> {
 struct Exact<Form> {
     values: SmallVec<[ArgValue; 4]>,
     leaves: SmallVec<[FormLeaf; 2]>,
-    precision: Precision,
+    scope: (Precision, bool),
     replay: Arc<Replay>,
     form: Form,
 }
@@ -98,7 +99,7 @@ struct Exact<Form> {
 struct Generic<Form> {
     values: SmallVec<[ArgValue; 4]>,
     classes: SmallVec<[Class; 2]>,
-    precision: Precision,
+    scope: (Precision, bool),
     replay: Arc<Replay>,
     form: Form,
 }
@@ -126,7 +127,7 @@ impl<Form: Clone> Traces<Form> {
     pub fn exact(&self, probe: &Probe<'_>) -> Option<(Arc<Replay>, Form)> {
         let same = |known: &&Exact<Form>| {
             known.values[..] == *probe.values
-                && known.precision == probe.precision
+                && known.scope == probe.scope
                 && known.leaves.len() == probe.arrays.len()
                 && known
                     .leaves
@@ -142,7 +143,7 @@ impl<Form: Clone> Traces<Form> {
     pub fn generic(&self, probe: &Probe<'_>) -> Option<(Arc<Replay>, Form)> {
         let same = |known: &&Generic<Form>| {
             known.values[..] == *probe.values
-                && known.precision == probe.precision
+                && known.scope == probe.scope
                 && known.classes.len() == probe.arrays.len()
                 && known
                     .classes
@@ -164,7 +165,7 @@ impl<Form: Clone> Traces<Form> {
             self.generic.push(Generic {
                 values: SmallVec::from_slice(probe.values),
                 classes: probe.arrays.iter().map(Class::of).collect(),
-                precision: probe.precision,
+                scope: probe.scope,
                 replay: replay.clone(),
                 form: form.clone(),
             });
@@ -172,7 +173,7 @@ impl<Form: Clone> Traces<Form> {
         self.exact.entry(probe.hash).or_default().push(Exact {
             values: SmallVec::from_slice(probe.values),
             leaves: probe.arrays.iter().map(FormLeaf::of).collect(),
-            precision: probe.precision,
+            scope: probe.scope,
             replay: replay.clone(),
             form: form.clone(),
         });

@@ -1,6 +1,7 @@
 //! Function compilation: `jit(f)` traces a function once for a signature and replays the plan afterwards.
 
 mod fold;
+mod gradient;
 mod key;
 mod parts;
 mod replay;
@@ -15,10 +16,11 @@ use crate::trace::{self, Recording};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Config, Context, Counter, DType, Device, Error, Striped, count};
 use fold::{Bound, Folds};
+use gradient::{Call, Joint};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
 use parts::{Filled, Parts};
-use replay::{Draws, Replay, Tensors};
+use replay::{Draws, Recorded, Replay, Tensors};
 use rustc_hash::FxHashSet;
 use std::fmt;
 use std::marker::PhantomData;
@@ -67,13 +69,14 @@ where
 {
     function: F,
     /// The function's traces, whichever thread recorded them.
-    traces: Mutex<Traces<<F::Output as JitResult>::Form>>,
+    traces: Mutex<Traces<Shape<F, S>>>,
     /// For each stripe of threads the traces that it called, so that stripes share no reference count.
-    own: Striped<Mutex<Traces<<F::Output as JitResult>::Form>>>,
+    own: Striped<Mutex<Traces<Shape<F, S>>>>,
     folds: Folds,
     bound: Bound,
-    /// Signatures whose results have gradients by what is outside of the function: it is simply called.
-    differentiable: Mutex<FxHashSet<u64>>,
+    /// Signatures whose results have gradients by what is outside of the function, and that cannot be replayed: it is
+    /// simply called.
+    called: Mutex<FxHashSet<u64>>,
     signature: PhantomData<fn(S)>,
 }
 
@@ -98,8 +101,12 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// Threads that the function starts record what they compute of its arguments as its own thread does. An argument, or
 /// what is computed from one, that outlives the function without being returned carries an error.
 /// Tensors taken by value are given away: where nobody else holds their buffer, results may be written over them.
-/// Random operations draw anew at each call. Where a gradient can be asked of an argument or of a captured tensor, in eager mode, and inside of another traced function, the function is
-/// simply called.
+/// Random operations draw anew at each call. In eager mode, inside of another traced function and of a [`checkpoint`](crate::checkpoint),
+/// the function is simply called.
+///
+/// Where an argument or a captured tensor [requires a gradient](Tensor::requires_grad), so do the results: a call replays one
+/// plan, and the backward pass through it another, of what the call saved. What both computes cheaply of saved values is
+/// computed again. Such a trace holds for the sizes of its arguments alone.
 ///
 /// A function of several arguments takes one tuple of them:
 ///
@@ -125,22 +132,29 @@ where
         own: Striped::new(),
         folds: Folds::default(),
         bound: Bound::Eager,
-        differentiable: Mutex::default(),
+        called: Mutex::default(),
         signature: PhantomData,
     }
 }
 
+/// What there is to a result beside its tensors.
+type Form<F, S> = <<F as JitFn<S>>::Output as JitResult>::Form;
+
+/// What a result is, and the gradient of a call, if it has one.
+type Shape<F, S> = (Form<F, S>, Option<Arc<Joint>>);
+
 /// A trace and what its result is.
-type Known<F, S> = (Arc<Replay>, <<F as JitFn<S>>::Output as JitResult>::Form);
+type Known<F, S> = (Arc<Replay>, Shape<F, S>);
 
 /// What a run of the function to record it came to.
 enum Traced<R: JitResult> {
-    /// A trace to replay.
-    Replay(Replay, R::Form),
+    /// A trace to replay, what its result is, and what its gradient is if one can be asked of the result by an argument or a
+    /// captured tensor.
+    Replay(Replay, (R::Form, Option<Arc<Joint>>)),
     /// The result, which cannot be replayed.
     Result(R),
-    /// A gradient can be asked of the result by an argument or a captured tensor, and a replay has no history.
-    Differentiable,
+    /// A gradient can be asked of the result, and it cannot be replayed.
+    Call,
 }
 
 impl<F: JitFn<S>, S> Jit<F, S> {
@@ -173,7 +187,8 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     #[track_caller]
     pub fn call(&self, argument: <F::Kind as ArgKind>::Of<'_>) -> F::Output {
         let mode = mode::current();
-        if mode == Mode::Eager || trace::current() != 0 {
+        // A checkpoint computes again what it holds, operation by operation.
+        if mode == Mode::Eager || trace::current() != 0 || mode::keeps_all() {
             return self.function.run(argument);
         }
         let mut parts = Parts::default();
@@ -187,8 +202,12 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                 return self.function.run(argument);
             }
         }
-        let probe = Probe::new(&parts.values, &parts.arrays, mode::precision());
-        if self.differentiable.lock().contains(&probe.hash()) {
+        let probe = Probe::new(
+            &parts.values,
+            &parts.arrays,
+            (mode::precision(), mode::keeps_history()),
+        );
+        if self.called.lock().contains(&probe.hash()) {
             return self.function.run(argument);
         }
         if let Some((replay, form)) = self.known(&probe) {
@@ -202,7 +221,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                     let drawn = again.traced_draws();
                     replayed::<F, S>(argument, &mut parts, &replay, &form, &drawn, mode)
                 }
-                _ => differs(&replay, &form),
+                _ => differs(&replay, &form.0),
             };
         }
         let generic = self.traces.lock().generic(&probe);
@@ -220,8 +239,8 @@ impl<F: JitFn<S>, S> Jit<F, S> {
                     (Arc::new(folded), form, drawn)
                 }
                 Traced::Result(result) => return result,
-                Traced::Differentiable => {
-                    self.differentiable.lock().insert(probe.hash());
+                Traced::Call => {
+                    self.called.lock().insert(probe.hash());
                     return self.function.run(argument);
                 }
             },
@@ -241,12 +260,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     }
 
     /// A trace of the function for the threads of this stripe alone.
-    fn own_of(
-        &self,
-        probe: &Probe<'_>,
-        replay: &Replay,
-        form: &<F::Output as JitResult>::Form,
-    ) -> Arc<Replay> {
+    fn own_of(&self, probe: &Probe<'_>, replay: &Replay, form: &Shape<F, S>) -> Arc<Replay> {
         let own = Arc::new(replay.apart());
         self.own.own().lock().insert(probe, &own, form);
         own
@@ -268,18 +282,19 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         let leaf = |(number, array): (usize, &Array)| {
             let leaf = stand_in((number, array));
             let of = &found[parts.places.first(number)].tensor;
-            match of.has_grad() && mode::keeps_history() {
+            match of.has_grad() {
                 // A leaf of outside of the trace.
                 true => leaf.with_history(Some(History::leaf(0))),
                 false => leaf,
             }
         };
-        let leaves = parts.arrays.iter().enumerate().map(leaf).collect();
-        let tensors = parts.places.spread(leaves);
+        let leaves: Vec<Tensor> = parts.arrays.iter().enumerate().map(leaf).collect();
+        let tensors = parts.places.spread(leaves.clone());
         let kept = parts.places.for_borrows();
+        // All operands are kept: each operation can be recorded again, should its gradient be differentiated.
         let result = recording.run(|| {
             let argument = F::Kind::lend(argument, &mut Lender::new(&tensors, &kept));
-            self.function.run(argument)
+            mode::keeping_all(|| self.function.run(argument))
         });
         let mut results = Vec::new();
         let form = result.flatten(&mut results);
@@ -299,22 +314,26 @@ impl<F: JitFn<S>, S> Jit<F, S> {
             return Traced::Result(result);
         };
         results.extend(values.iter().cloned());
-        let leaves = |tensor: &Tensor| tensor.history().is_some_and(|h| leaves_trace(h, id));
-        if results.iter().any(leaves) {
-            return Traced::Differentiable;
-        }
+        let outside = |tensor: &Tensor| tensor.history().is_some_and(|h| leaves_trace(h, id));
+        let is_argument = |tensor: &Tensor| leaves.iter().any(|leaf| leaf.is_same(tensor));
+        let differentiable = leaves.iter().any(Tensor::has_grad) && results.iter().any(is_argument)
+            || results.iter().any(outside);
         // What the function reads it may decide by, also on another thread; nothing is read from here on.
-        let replay = match recording.read_values() {
-            false => Replay::new(&results, &recording),
-            true => None,
+        let replay = match (recording.read_values(), differentiable) {
+            (true, _) => None,
+            (false, false) => Recorded::new(&results, &recording)
+                .map(|(recorded, _)| (Replay::of(recorded), None)),
+            (false, true) => Joint::trace(&results, &leaves, &recording)
+                .map(|(replay, joint)| (replay, Some(Arc::new(joint)))),
         };
         match replay.filter(|_| recording.close()) {
-            Some(mut replay) => {
+            Some((mut replay, joint)) => {
                 replay.written = written.into();
-                drop((result, results, values, kept));
+                drop((result, results, values, kept, leaves));
                 trace::expire(tensors.iter().map(Tensor::node));
-                Traced::Replay(replay, form)
+                Traced::Replay(replay, (form, joint))
             }
+            None if differentiable => Traced::Call,
             None => {
                 write();
                 Traced::Result(result)
@@ -339,13 +358,16 @@ fn replayed<F: JitFn<S>, S>(
     argument: <F::Kind as ArgKind>::Of<'_>,
     parts: &mut Parts,
     replay: &Replay,
-    form: &<F::Output as JitResult>::Form,
+    (form, joint): &Shape<F, S>,
     drawn: &Draws,
     mode: Mode,
 ) -> F::Output {
-    let (mut passed, mut cells) = (Tensors::new(), Vec::new());
-    if replay.passed_through().next().is_some() || !replay.written.is_empty() {
+    let (mut passed, mut cells, mut call) = (Tensors::new(), Vec::new(), None);
+    if replay.passed_through().next().is_some() || !replay.written.is_empty() || joint.is_some() {
         let found = Visit::of(&argument).tensors;
+        let history = |leaf| found[parts.places.first(leaf)].tensor.history().cloned();
+        let joint = joint.as_ref();
+        call = joint.map(|joint| Call::new(joint, &parts.arrays, history));
         let leaves = replay.passed_through();
         passed.extend(leaves.map(|leaf| found[parts.places.first(leaf)].tensor.as_ref().clone()));
         let buffers = replay
@@ -356,7 +378,10 @@ fn replayed<F: JitFn<S>, S>(
     }
     // Tensors given away go, so that `parts` alone hold their buffers.
     drop(argument);
-    let tensors = replay.run(&mut parts.arrays, &parts.given, passed, drawn, mode);
+    let mut tensors = replay.run(&mut parts.arrays, &parts.given, passed, drawn, mode);
+    if let Some(call) = call {
+        tensors = call.results(tensors, drawn, mode).into();
+    }
     let mut tensors = tensors.into_iter();
     let result = F::Output::unflatten(form, &mut tensors);
     cells

@@ -3,7 +3,6 @@
 use super::replay::Arrays;
 use crate::Tensor;
 use crate::flush::flush_tensors;
-use crate::mode;
 use crate::structs::{ArgValue, JitArg, Kept, Visit};
 use crate::trace;
 use smallvec::SmallVec;
@@ -72,9 +71,7 @@ impl Parts {
         if let Some(firsts) = &ties {
             visit.note_ties(firsts);
         }
-        if mode::keeps_history() {
-            visit.note_required();
-        }
+        visit.note_required();
         self.places.borrows = visit.borrows;
         self.values = visit.values;
         Filled::Data

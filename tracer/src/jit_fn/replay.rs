@@ -12,6 +12,7 @@ use crate::plans::{self, OwnEntry, Planned};
 use crate::trace::{self, Drawn, Recording};
 use ferrotrace_kernels::{ArgMeta, Array};
 use ferrotrace_runtime::{Counter, Error, Result, Scalar, count};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::{Arc, Weak};
@@ -26,6 +27,14 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// What it is as a result.
+    pub fn place(&self) -> Option<Place> {
+        match self {
+            Source::Argument(number) => Some(Place::Argument(*number)),
+            Source::Constant(array) => Some(Place::Constant(Tensor::from_array(array.clone()))),
+        }
+    }
+
     /// The data, if it is a constant's.
     pub fn constant(&self) -> Option<&Array> {
         match self {
@@ -162,9 +171,47 @@ fn kinds(form: &Form) -> Arc<[Arc<Kind>]> {
     form.outputs.iter().map(kind).collect()
 }
 
-impl Replay {
-    /// What is kept of a trace that gave `results`; `None` if one of them carries an error.
-    pub fn new(results: &[Tensor], recording: &Recording) -> Option<Replay> {
+/// Where a value of a trace is.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// The node of this number.
+    Node(u32),
+    /// The tensor argument of this number, as it is.
+    Argument(usize),
+    /// A constant.
+    Constant(Tensor),
+}
+
+/// A trace: its operations, and where what they read comes from.
+#[derive(Clone, Debug)]
+pub(super) struct Recorded {
+    pub form: Form,
+    pub lines: Vec<Line>,
+    pub sources: Vec<Source>,
+    pub slots: Vec<Slot>,
+    /// What it gives.
+    pub outputs: Vec<Place>,
+    /// Draws, in order.
+    pub draws: Vec<Drawn>,
+    /// Whether it holds for other sizes.
+    pub generic: bool,
+}
+
+/// The nodes and leaves of a trace, by the nodes that were recorded.
+pub(super) type Numbers = FxHashMap<*const Node, Edge>;
+
+fn numbers(collected: &Collected) -> Numbers {
+    let entries = collected.entries.iter().map(|entry| entry.place);
+    let nodes = entries.zip(0..).map(|(place, n)| (place, Edge::Node(n)));
+    let leaves = collected.leaves.iter().map(|leaf| leaf.place);
+    let leaves = leaves.zip(0..).map(|(place, n)| (place, Edge::Leaf(n)));
+    let address = |(place, edge)| (NodeArc::as_ptr(collected.node(place)), edge);
+    nodes.chain(leaves).map(address).collect()
+}
+
+impl Recorded {
+    /// The trace of `results`, and the numbers of what was recorded; `None` if a result carries an error.
+    pub fn new(results: &[Tensor], recording: &Recording) -> Option<(Recorded, Numbers)> {
         let trace = recording.id();
         let collected = collect_trace(results, recording);
         if results.iter().any(|result| result.node().error().is_some()) {
@@ -176,24 +223,18 @@ impl Replay {
             return None;
         }
         let (collected, arrays) = collected.unwrap_or_default();
+        let numbers = numbers(&collected);
         let mut outputs = Vec::with_capacity(results.len());
-        let values: Vec<_> = collected
-            .outputs
-            .iter()
-            .map(|&n| collected.entry_node(n))
-            .collect();
         for result in results {
             let node = result.node();
-            outputs.push(
-                match values.iter().position(|value| NodeArc::ptr_eq(value, node)) {
-                    Some(value) => Output::Value(value),
-                    None if node.facts.argument != 0 && node.facts.trace == trace => {
-                        Output::Argument(node.facts.argument as usize - 1)
-                    }
-                    None if node.status() == Status::Stored => Output::Constant(result.clone()),
-                    None => return None,
-                },
-            );
+            outputs.push(match numbers.get(&NodeArc::as_ptr(node)) {
+                Some(Edge::Node(number)) => Place::Node(*number),
+                _ if node.facts.argument != 0 && node.facts.trace == trace => {
+                    Place::Argument(node.facts.argument as usize - 1)
+                }
+                _ if node.status() == Status::Stored => Place::Constant(result.clone()),
+                _ => return None,
+            });
         }
         let mut sources = Vec::with_capacity(arrays.len());
         for (leaf, array) in collected.leaves.iter().zip(&arrays) {
@@ -213,9 +254,7 @@ impl Replay {
             },
             other => Slot::Fixed(other.scalar().unwrap_or(Scalar::Int(0))),
         });
-        let slots: Arc<[Slot]> = slots.collect();
-        let same = |form: &Form| collected.has_form(form, arrays.iter());
-        let plan = plans::entry(collected.hash, same, || collected.form(arrays.iter()));
+        let slots: Vec<Slot> = slots.collect();
         let used = |draw: usize| {
             slots
                 .iter()
@@ -224,19 +263,42 @@ impl Replay {
         // Without running the function, it is not known how many numbers an unused draw takes at another size.
         let draws = recording.draws();
         let generic = !recording.asked_sizes() && (0..draws.len()).all(used);
-        Some(Replay {
-            sources: sources.into(),
-            lines: collected.lines().as_slice().into(),
-            outputs: outputs.into(),
-            written: Arc::default(),
-            draws,
-            kinds: kinds(&plan.form),
-            plan,
+        let recorded = Recorded {
+            form: collected.form(arrays.iter()),
+            lines: collected.lines().to_vec(),
+            sources,
             slots,
+            outputs,
+            draws,
             generic,
+        };
+        Some((recorded, numbers))
+    }
+}
+
+impl Replay {
+    /// What is kept of a trace.
+    pub fn of(recorded: Recorded) -> Replay {
+        let Recorded { form, .. } = &recorded;
+        let plan = plans::entry(form.hash(), |other| other == form, || form.clone());
+        let output = |place: Place| match place {
+            Place::Node(n) => Output::Value(plan.form.outputs.partition_point(|&m| m < n)),
+            Place::Argument(number) => Output::Argument(number),
+            Place::Constant(tensor) => Output::Constant(tensor),
+        };
+        Replay {
+            sources: recorded.sources.into(),
+            lines: recorded.lines.into(),
+            outputs: recorded.outputs.into_iter().map(output).collect(),
+            written: Arc::default(),
+            draws: recorded.draws,
+            kinds: kinds(&plan.form),
+            slots: recorded.slots.into(),
+            generic: recorded.generic,
             folded: None,
             unfolded: None,
-        })
+            plan,
+        }
     }
 
     /// The trace for arguments of other sizes.

@@ -1,0 +1,174 @@
+//! Parts of a trace, as traces of their own.
+
+use crate::form::{Edge, Form, FormLeaf, FormNode};
+use crate::jit_fn::replay::{Place, Recorded, Slot, Source};
+use ferrotrace_runtime::Layout;
+use rustc_hash::FxHashSet;
+
+/// What computes a trace, node by node.
+#[derive(Debug)]
+pub(super) struct Nodes<'a> {
+    form: &'a Form,
+    /// Where the operands of each node begin among the edges, and its numbers among the slots.
+    begin: Vec<(usize, usize)>,
+}
+
+impl<'a> Nodes<'a> {
+    pub fn of(form: &'a Form) -> Nodes<'a> {
+        let mut begin = vec![(0, 0)];
+        let (mut edge, mut slot) = (0, 0);
+        for (_, edges) in form.operands() {
+            edge += edges.len();
+            slot += edges.iter().filter(|e| matches!(e, Edge::Slot(_))).count();
+            begin.push((edge, slot));
+        }
+        Nodes { form, begin }
+    }
+
+    pub fn len(&self) -> usize {
+        self.form.nodes.len()
+    }
+
+    pub fn operands(&self, node: usize) -> &'a [Edge] {
+        &self.form.edges[self.begin[node].0..self.begin[node + 1].0]
+    }
+
+    pub fn slots(&self, node: usize) -> std::ops::Range<usize> {
+        self.begin[node].1..self.begin[node + 1].1
+    }
+
+    pub fn operand_nodes(&self, node: usize) -> impl Iterator<Item = usize> + 'a {
+        self.operands(node).iter().filter_map(|edge| match edge {
+            Edge::Node(n) => Some(*n as usize),
+            _ => None,
+        })
+    }
+
+    /// A leaf with the value of a node, without gaps.
+    pub fn dense_leaf(&self, node: usize) -> FormLeaf {
+        let kind = &self.form.nodes[node].kind;
+        FormLeaf {
+            layout: Layout::contiguous(kind.shape.clone()),
+            dtype: kind.dtype,
+            device: self.form.device.clone(),
+        }
+    }
+
+    /// Bytes that a node's value takes.
+    pub fn bytes(&self, node: usize) -> u64 {
+        let kind = &self.form.nodes[node].kind;
+        kind.shape.numel().saturating_mul(kind.dtype.size()) as u64
+    }
+
+    /// The nodes that some are computed by, themselves included, without those that are given and what these alone need.
+    pub fn needed(&self, wanted: impl Iterator<Item = usize>, given: &[bool]) -> Vec<bool> {
+        let mut needed = vec![false; self.len()];
+        wanted.for_each(|node| needed[node] = true);
+        for node in (0..self.len()).rev() {
+            needed[node] &= !given[node];
+            if needed[node] {
+                self.operand_nodes(node).for_each(|n| needed[n] = true);
+            }
+        }
+        needed
+    }
+
+    /// Which leaves these nodes read.
+    pub fn leaves(&self, nodes: &[bool]) -> Vec<bool> {
+        let mut read = vec![false; self.form.leaves.len()];
+        for node in (0..self.len()).filter(|&n| nodes[n]) {
+            for edge in self.operands(node) {
+                if let Edge::Leaf(n) = *edge {
+                    read[n as usize] = true;
+                }
+            }
+        }
+        read
+    }
+}
+
+/// The nodes among some places.
+pub(super) fn nodes_of<'a>(
+    places: impl IntoIterator<Item = &'a Place> + 'a,
+) -> impl Iterator<Item = usize> + 'a {
+    places.into_iter().filter_map(|place| match place {
+        Place::Node(n) => Some(*n as usize),
+        _ => None,
+    })
+}
+
+impl Recorded {
+    /// The part that gives `wanted`, where the values of the nodes `given` are arguments from number `first` on.
+    pub(super) fn part(&self, wanted: Vec<Place>, given: &[u32], first: usize) -> Recorded {
+        let nodes = Nodes::of(&self.form);
+        let mut leaf_of = vec![None; nodes.len()];
+        let mut is_given = vec![false; nodes.len()];
+        given.iter().for_each(|&n| is_given[n as usize] = true);
+        let needed = nodes.needed(nodes_of(&wanted), &is_given);
+        let mut part = Recorded {
+            form: Form {
+                nodes: Vec::new(),
+                edges: Vec::new(),
+                leaves: Vec::new(),
+                outputs: Vec::new(),
+                device: self.form.device.clone(),
+            },
+            lines: Vec::new(),
+            sources: Vec::new(),
+            slots: Vec::new(),
+            outputs: Vec::new(),
+            draws: self.draws.clone(),
+            // Gradient rules ask for sizes.
+            generic: false,
+        };
+        let read = nodes.leaves(&needed);
+        let mut leaf_number = vec![0; read.len()];
+        for old in (0..read.len()).filter(|&n| read[n]) {
+            leaf_number[old] = part.sources.len() as u32;
+            part.form.leaves.push(self.form.leaves[old].clone());
+            part.sources.push(self.sources[old].clone());
+        }
+        let readers = (0..nodes.len()).filter(|&n| needed[n]);
+        let is_read: FxHashSet<usize> = readers.flat_map(|n| nodes.operand_nodes(n)).collect();
+        for (number, &old) in given.iter().enumerate() {
+            if is_read.contains(&(old as usize)) {
+                leaf_of[old as usize] = Some(part.sources.len() as u32);
+                part.form.leaves.push(nodes.dense_leaf(old as usize));
+                part.sources.push(Source::Argument(first + number));
+            }
+        }
+        let mut node_number = vec![0; nodes.len()];
+        for old in (0..nodes.len()).filter(|&n| needed[n]) {
+            node_number[old] = part.form.nodes.len() as u32;
+            let edge = |edge: &Edge| match *edge {
+                Edge::Node(n) => match leaf_of[n as usize] {
+                    Some(leaf) => Edge::Leaf(leaf),
+                    None => Edge::Node(node_number[n as usize]),
+                },
+                Edge::Leaf(n) => Edge::Leaf(leaf_number[n as usize]),
+                slot => slot,
+            };
+            part.form.edges.extend(nodes.operands(old).iter().map(edge));
+            part.form.nodes.push(FormNode {
+                kind: self.form.nodes[old].kind.clone(),
+                edges_end: part.form.edges.len() as u32,
+            });
+            part.lines.push(self.lines[old]);
+            let slots: &[Slot] = &self.slots[nodes.slots(old)];
+            part.slots.extend_from_slice(slots);
+        }
+        let place = |place: Place| match place {
+            Place::Node(n) => match given.iter().position(|&g| g == n) {
+                Some(number) => Place::Argument(first + number),
+                None => Place::Node(node_number[n as usize]),
+            },
+            other => other,
+        };
+        part.outputs = wanted.into_iter().map(place).collect();
+        let mut outputs: Vec<u32> = nodes_of(&part.outputs).map(|n| n as u32).collect();
+        outputs.sort_unstable();
+        outputs.dedup();
+        part.form.outputs = outputs;
+        part
+    }
+}
