@@ -11,18 +11,21 @@
 
 mod datum;
 mod frame;
+mod launch;
+mod threads;
 
 use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::graph::{Graph, NodeOp};
-use crate::lower::{Call, CallArg, Piece, Pieces, Site};
+use crate::lower::{Call, CallArg, Pieces, Site};
 use crate::nest::LoopNest;
 use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
 use datum::Datum;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
-use ferrotrace_runtime::{DType, Error, Layout, Result, Scalar};
+use ferrotrace_runtime::{DType, Error, ErrorKind, Layout, Result, Scalar};
 use frame::Frame;
+pub use launch::interpret_threads;
 use std::collections::HashMap;
 
 /// Runs a draft step by step: generated kernels by interpretation, calls on ready-made kernels. Buffers are released
@@ -32,41 +35,12 @@ use std::collections::HashMap;
 /// An index out of range, as a plan reports it; a ready-made kernel's error; an internal error where the draft breaks
 /// the interpreter's contract.
 pub fn interpret(draft: &Draft, inputs: &[Array], scalars: &[Scalar]) -> Result<Vec<Array>> {
-    let mut memory = Memory::new(&draft.graph, inputs, scalars, &draft.sites);
-    memory.pieces = Some(&draft.pieces);
+    let mut memory = Memory::of(draft, inputs, scalars);
     for (step, frees) in draft.steps.iter().zip(&draft.frees) {
-        match step {
-            Step::Launch(emitted) => {
-                memory.run(&emitted.node, &stored(emitted))?;
-            }
-            Step::Call(call) => memory.call(call)?,
-            Step::Template(template) => {
-                if let Some(before) = &template.before {
-                    memory.run(&before.kernel.node, &stored(&before.kernel))?;
-                }
-                memory.call(&template.call)?;
-                if let Some(kernel) = &template.kernel {
-                    memory.run(&kernel.node, &stored(kernel))?;
-                }
-                if let Some(before) = &template.before {
-                    memory.nodes.remove(&before.node);
-                }
-                if !template.stored {
-                    memory.nodes.remove(&template.call.node);
-                }
-            }
-        }
-        for source in frees {
-            if let Source::Node(v) = source {
-                memory.nodes.remove(v);
-            }
-        }
+        memory.interpret(step)?;
+        memory.release(frees);
     }
-    draft
-        .outputs
-        .iter()
-        .map(|(source, layout)| memory.window(*source, layout))
-        .collect()
+    memory.outputs(draft)
 }
 
 /// The nodes that a kernel stores.
@@ -86,6 +60,8 @@ pub struct Memory<'a> {
     scalars: &'a [Scalar],
     sites: &'a [Site],
     pieces: Option<&'a Pieces>,
+    /// Whether inputs may be written over after their last use.
+    donated: bool,
     nodes: HashMap<ValueId, Array>,
 }
 
@@ -103,7 +79,16 @@ impl<'a> Memory<'a> {
             scalars,
             sites,
             pieces: None,
+            donated: false,
             nodes: HashMap::new(),
+        }
+    }
+
+    /// What a draft needs: its inputs and the numbers of its slots.
+    fn of(draft: &'a Draft, inputs: &'a [Array], scalars: &'a [Scalar]) -> Memory<'a> {
+        Memory {
+            pieces: Some(&draft.pieces),
+            ..Memory::new(&draft.graph, inputs, scalars, &draft.sites)
         }
     }
 
@@ -126,12 +111,48 @@ impl<'a> Memory<'a> {
     /// The errors of [`interpret`].
     pub fn run(&mut self, node: &FusedNode, stored: &[ValueId]) -> Result<()> {
         let written = Frame::new(self, node).run(stored)?;
-        for (id, array) in written {
-            if self.nodes.insert(id, array).is_some() {
-                return Err(Error::internal(format!("%{} is stored twice", id.0)));
+        let mut all = written.into_iter();
+        all.try_for_each(|(id, array)| self.store(id, array))
+    }
+
+    /// Runs a step of a draft.
+    fn interpret(&mut self, step: &Step) -> Result<()> {
+        match step {
+            Step::Launch(emitted) => self.run(&emitted.node, &stored(emitted)),
+            Step::Call(call) => self.call(call),
+            Step::Template(template) => {
+                if let Some(before) = &template.before {
+                    self.run(&before.kernel.node, &stored(&before.kernel))?;
+                }
+                self.call(&template.call)?;
+                if let Some(kernel) = &template.kernel {
+                    self.run(&kernel.node, &stored(kernel))?;
+                }
+                if let Some(before) = &template.before {
+                    self.nodes.remove(&before.node);
+                }
+                if !template.stored {
+                    self.nodes.remove(&template.call.node);
+                }
+                Ok(())
             }
         }
-        Ok(())
+    }
+
+    /// Drops nodes after their last use.
+    fn release(&mut self, frees: &[Source]) {
+        for source in frees {
+            if let Source::Node(v) = source {
+                self.nodes.remove(v);
+            }
+        }
+    }
+
+    fn outputs(&self, draft: &Draft) -> Result<Vec<Array>> {
+        let outputs = draft.outputs.iter();
+        outputs
+            .map(|(source, layout)| self.window(*source, layout))
+            .collect()
     }
 
     fn call(&mut self, call: &Call) -> Result<()> {
@@ -200,13 +221,36 @@ impl<'a> Memory<'a> {
         )))
     }
 
-    /// How a stored node lies in memory: dense, but for a part of a larger value, which has the strides of its window there.
-    fn layout(&self, id: ValueId) -> Layout {
-        match self.pieces.and_then(|pieces| pieces.get(&id)) {
-            Some(Piece { window, .. }) => {
-                Layout::new(window.shape().clone(), window.strides().into(), 0)
-            }
-            None => Layout::contiguous(self.graph.node(id).shape.clone()),
+    /// A node of these elements, of which those that its layout has must be there, and no others.
+    fn written(&self, id: ValueId, dtype: DType, elements: Vec<Option<Datum>>) -> Result<Array> {
+        let layout = self.layout(id);
+        let mut expected = vec![false; elements.len()];
+        layout.offsets().for_each(|at| expected[at] = true);
+        let stored = elements.iter().map(Option::is_some);
+        if !stored.eq(expected) {
+            let hole = format!("%{} is not stored at its elements", id.0);
+            return Err(Error::internal(hole));
+        }
+        let any = elements.iter().flatten().next().copied();
+        let elements = elements.into_iter().filter_map(|element| element.or(any));
+        let elements: Vec<Datum> = elements.collect();
+        Ok(Array {
+            buffer: Datum::write(&elements, dtype, &self.graph.device())?,
+            layout,
+            dtype,
+        })
+    }
+
+    /// The error of an index that is out of range.
+    fn fault(&self, site: u32, index: i64) -> Error {
+        match self.sites.get((site as usize).wrapping_sub(1)) {
+            Some(site) => Error::new(ErrorKind::Index {
+                index,
+                dim: site.dim,
+                size: site.size,
+            })
+            .at(self.graph.context(site.node)),
+            None => Error::internal("a fault of no known site"),
         }
     }
 

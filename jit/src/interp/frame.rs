@@ -8,7 +8,7 @@ use crate::nest::Update;
 use crate::schedule::{FusedNode, Store, roots};
 use ferrotrace_kernels::support::philox;
 use ferrotrace_kernels::{Array, BinaryOp, Distribution, ReduceKind, ValueId};
-use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Scalar};
+use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 /// The interpretation of one fused node.
 pub(super) struct Frame<'m, 'a> {
@@ -120,28 +120,7 @@ impl<'m, 'a> Frame<'m, 'a> {
             }
         }
         let array = |(id, dtype, elements): (ValueId, DType, Vec<Option<Datum>>)| {
-            let hole = || Error::internal(format!("%{} is not stored at its elements", id.0));
-            let layout = self.memory.layout(id);
-            let mut expected = vec![false; elements.len()];
-            layout.offsets().for_each(|at| expected[at] = true);
-            let stored = elements.iter().map(Option::is_some);
-            if !stored.eq(expected) {
-                return Err(hole());
-            }
-            let any = elements.iter().flatten().next().copied();
-            let elements: Vec<Datum> = elements
-                .into_iter()
-                .filter_map(|element| element.or(any))
-                .collect();
-            let buffer = Datum::write(&elements, dtype, &self.memory.graph.device())?;
-            Ok((
-                id,
-                Array {
-                    buffer,
-                    layout,
-                    dtype,
-                },
-            ))
+            Ok((id, self.memory.written(id, dtype, elements)?))
         };
         results.into_iter().map(array).collect()
     }
@@ -360,7 +339,7 @@ impl<'m, 'a> Frame<'m, 'a> {
                 }
                 let wrapped = if i < 0 { i + size } else { i };
                 if !(0..*size).contains(&wrapped) {
-                    return Err(self.fault(*site, i));
+                    return Err(self.memory.fault(*site, i));
                 }
                 Datum::I64(wrapped)
             }
@@ -380,18 +359,6 @@ impl<'m, 'a> Frame<'m, 'a> {
                 *found.ok_or_else(unfinished)?
             }
         })
-    }
-
-    fn fault(&self, site: u32, index: i64) -> Error {
-        match self.memory.sites.get((site as usize).wrapping_sub(1)) {
-            Some(site) => Error::new(ErrorKind::Index {
-                index,
-                dim: site.dim,
-                size: site.size,
-            })
-            .at(self.memory.graph.context(site.node)),
-            None => Error::internal("a fault of no known site"),
-        }
     }
 
     fn random(&self, dist: Distribution, dtype: DType, args: &[Value], i: i64) -> Result<Datum> {

@@ -7,6 +7,7 @@ mod common;
 
 mod attentions;
 mod products;
+mod threads;
 mod updates;
 
 use common::device_forms::TYPICAL;

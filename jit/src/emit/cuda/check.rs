@@ -118,10 +118,17 @@ fn over(node: &FusedNode, variables: &BTreeSet<Var>, values: &[Value]) -> FusedN
 fn emit_silent(node: &FusedNode) -> Emitted {
     let mut node = crate::schedule::merge_loops(node.clone());
     node.red = vec![node.iter.pop().unwrap_or(1)];
-    let needed: Vec<usize> = (0..node.stores.len()).collect();
-    let stages = stages(&node, &needed);
-    let shape = shape::of(&node, &stages, &needed, false);
-    let mut writer = Writer::new(&node, stages, shape);
-    writer.silent = true;
+    let (writer, needed) = silent(&node);
     writer.kernel(&needed)
+}
+
+/// A writer of a kernel that checks indices and stores nothing, of a node whose loops are final, and the stores whose values
+/// it computes.
+pub(super) fn silent(node: &FusedNode) -> (Writer<'_>, Vec<usize>) {
+    let needed: Vec<usize> = (0..node.stores.len()).collect();
+    let stages = stages(node, &needed);
+    let shape = shape::of(node, &stages, &needed, false);
+    let mut writer = Writer::new(node, stages, shape);
+    writer.silent = true;
+    (writer, needed)
 }

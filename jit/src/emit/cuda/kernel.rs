@@ -7,6 +7,7 @@
 //! Reductions of few rows are split into pieces of their columns, whose results a second kernel combines.
 
 use super::Emitted;
+use super::check;
 use super::index::Index;
 use super::look_back;
 use super::name::{Divisor, Param, Place, magic};
@@ -120,8 +121,18 @@ pub(super) fn again(kernel: &Emitted, setting: Setting) -> Emitted {
 /// The kernel IR of a kernel of this module.
 pub fn kernel(emitted: &Emitted) -> Kernel {
     let written = |store| emitted.pointers.contains(&Pointer::Write(store));
-    let (mut writer, needed) = planned(&emitted.node, written, Setting::default());
-    writer.build(&needed)
+    let setting = Setting {
+        checked: !emitted.grid.reports,
+        table: None,
+    };
+    let writes = |pointer: &Pointer| matches!(pointer, Pointer::Write(_));
+    let (mut writer, needed) = match emitted.pointers.iter().any(writes) {
+        true => planned(&emitted.node, written, setting),
+        false => check::silent(&emitted.node),
+    };
+    let kernel = writer.build(&needed);
+    debug_assert_eq!(writer.params, emitted.params);
+    kernel
 }
 
 /// Writes the kernel of a node whose loops are final.
