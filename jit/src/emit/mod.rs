@@ -13,7 +13,7 @@ use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Grid, KernelSource, Layout};
 
 pub(crate) use alike::Alike;
-pub use cpu::emit;
+pub use cpu::{emit, kernel};
 
 /// What one pointer of a kernel is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,16 +8,17 @@ use crate::body::{MaskId, Source, Value};
 use crate::emit::cpu::chunks::Chunks;
 use crate::emit::cpu::index::Index;
 use crate::emit::cpu::lanes::{differ, lanes, prefers_outer};
-use crate::emit::cpu::outline::{Function, outlined};
+use crate::emit::cpu::outline::outlined;
 use crate::emit::cpu::pieces::{Cut, Pieces};
 use crate::emit::cpu::reduce::Reduction;
-use crate::emit::cpu::stage::{Stages, stages};
+use crate::emit::cpu::stage::{Loop, Stages, stages};
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::Var;
-use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role, Stmt};
+use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
+use crate::kernel::transform::{apply, fence, outline};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
 use crate::schedule::merge_loops;
@@ -41,10 +42,6 @@ pub(super) struct Writer<'a> {
     pub prefetched_table: usize,
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
-    /// Functions that are not inlined, each with the number of its definition once that is written.
-    pub outlined: FxHashMap<Function, Option<u32>>,
-    /// Their definitions.
-    pub outlines: Vec<ir::Body>,
     /// Indices of loads, index values and random values.
     pub indices: FxHashMap<Value, Index>,
     pub masks: FxHashMap<MaskId, Vec<Index>>,
@@ -92,30 +89,77 @@ pub(super) struct Writer<'a> {
     pub pitch: Option<Name>,
 }
 
+/// A fused node as its kernel walks it.
+struct Walked {
+    node: FusedNode,
+    /// Whether the vector axis is the last row variable.
+    outer: bool,
+    split: bool,
+    ordered: bool,
+}
+
+impl Walked {
+    /// Joins loops, chooses the vector axis, and divides by reciprocals.
+    fn of(fused: &FusedNode, policy: &Policy) -> Walked {
+        let mut node = merge_loops(fused.clone());
+        let ordered = node.is_ordered();
+        if node.red.is_empty() {
+            // Without columns the last row variable is the vector axis.
+            node.red = vec![node.iter.pop().unwrap_or(1)];
+        }
+        let split = node.is_split(policy);
+        let outer = !split && !node.feeds && prefers_outer(&node);
+        if !outer {
+            node = use_reciprocals(node);
+        }
+        Walked {
+            node,
+            outer,
+            split,
+            ordered,
+        }
+    }
+}
+
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
 pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> Emitted {
-    let mut node = merge_loops(fused.clone());
-    let ordered = node.is_ordered();
-    if node.red.is_empty() {
-        // Without columns the last row variable is the vector axis.
-        node.red = vec![node.iter.pop().unwrap_or(1)];
-    }
-    let split = node.is_split(policy);
-    let outer = !split && !node.feeds && prefers_outer(&node);
-    if !outer {
-        node = use_reciprocals(node);
-    }
+    let walked = Walked::of(fused, policy);
+    let (mut writer, needed) = planned(&walked, stored, policy);
+    let (kernel, work) = writer.build(&needed, policy);
+    writer.emitted(&needed, &policy.target, (&kernel, work))
+}
+
+/// The kernel IR of what [`emit`] writes.
+pub fn kernel(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> Kernel {
+    let walked = Walked::of(fused, policy);
+    let (mut writer, needed) = planned(&walked, stored, policy);
+    writer.build(&needed, policy).0
+}
+
+/// A writer that has built nothing, and the stores of the kernel.
+fn planned<'a>(
+    walked: &'a Walked,
+    stored: &FxHashSet<ValueId>,
+    policy: &Policy,
+) -> (Writer<'a>, Vec<usize>) {
+    let Walked {
+        node,
+        outer,
+        split,
+        ordered,
+    } = walked;
+    let (outer, split, ordered) = (*outer, *split, *ordered);
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
-    let stages = stages(&node, &needed);
+    let stages = stages(node, &needed);
     let vector = if outer {
         node.iter.len()
     } else {
         node.iter.len() + node.red.len()
     };
-    let differ = differ(&node, Var(vector as u32 - 1));
-    let lanes = lanes(&node, &stages, &differ, policy.target.vector);
+    let differ = differ(node, Var(vector as u32 - 1));
+    let lanes = lanes(node, &stages, &differ, policy.target.vector);
     let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {
@@ -123,13 +167,11 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
     };
     let extents = node.extents();
     let writer = Writer {
-        node: &node,
+        node,
         lanes,
         registers: policy.target.registers,
         prefetched_table: policy.thresholds.prefetched_table,
         differ,
-        outlined: outlined(&node, &stages, policy.thresholds.outlined_calls),
-        outlines: Vec::new(),
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),
         stages,
@@ -160,7 +202,25 @@ pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>, policy: &Policy) -> 
         tile: None,
         pitch: None,
     };
-    writer.kernel(&needed, &policy.target)
+    (writer, needed)
+}
+
+/// What a kernel does in all, and how that is cut.
+struct Work {
+    rows: usize,
+    /// Elements of a row along the vector axis, and of all other columns.
+    vector: usize,
+    walked: usize,
+    /// Rows or tiles of rows, and the pieces of each.
+    units: usize,
+    pieces: usize,
+    /// Elements of a piece.
+    piece: usize,
+    /// The arguments that say how rows are cut.
+    cut: Pieces,
+    walks: Vec<(Source, usize)>,
+    /// Bytes of each thread.
+    local: usize,
 }
 
 impl Writer<'_> {
@@ -218,7 +278,8 @@ impl Writer<'_> {
         (first..if self.outer { n } else { n - 1 }).collect()
     }
 
-    pub(super) fn kernel(mut self, needed: &[usize], target: &Target) -> Emitted {
+    /// Builds the kernel in the kernel IR, and says how much it does.
+    fn build(&mut self, needed: &[usize], policy: &Policy) -> (Kernel, Work) {
         let node = self.node;
         self.collect_pointers(needed);
         self.print_indices(needed);
@@ -230,20 +291,53 @@ impl Writer<'_> {
         if let Some(tile) = self.tile.clone() {
             self.stage_loads(&tile);
         }
+        let work = self.work(policy.target.l2);
+        self.pipelined = self.find_pipelined();
+        let mut body = Block::new();
+        let Work { rows, cut, .. } = &work;
+        self.stages_of_row(&mut body, work.piece, cut);
+        let rows_of_piece = by_panels.then(|| self.param(*rows as i64));
+        let main = if self.is_chunked() {
+            self.chunk_loop(body, cut)
+        } else if let Some(rows) = rows_of_piece {
+            self.panel_loop(body, cut, rows)
+        } else {
+            self.row_loop(body, cut)
+        };
+        let two_phases = self.split || self.is_chunked();
+        let finish = two_phases.then(|| {
+            let rows = self.param(*rows as i64);
+            match self.split {
+                true => self.finish_rows(rows, cut),
+                false => self.chunk_finish(rows, cut),
+            }
+        });
+        let least = policy.thresholds.outlined_calls;
+        let costly = outlined(node, &self.stages, least, self.lanes);
+        let kernel = apply(
+            self.functions(main, finish),
+            &[
+                ("outline", &|kernel| outline(kernel, &costly)),
+                ("fence", &fence),
+            ],
+        );
+        (kernel, work)
+    }
+
+    /// Cuts the rows into units of work.
+    fn work(&mut self, l2: usize) -> Work {
         let vector = self.vector_var().map_or(1, |v| self.extents[v.0 as usize]);
         let rows: usize = self.row_vars().iter().map(|&v| self.extents[v]).product();
         let units = match &self.tile {
             Some(tile) => rows / self.extents[tile.row].max(1) * self.tiles(tile),
             None => rows,
         };
-        let cols = node.cols();
         self.chunks = self.find_chunks(rows, vector);
         if !self.split && self.chunks.is_none() {
             self.moments.clear();
         }
-        let chunk_count = self.chunks.map_or(1, |c| c.count);
         let walked = self.walked();
-        let cut = self.cut(rows, vector, target.l2);
+        let cut = self.cut(rows, vector, l2);
         let walks = self.walks(&cut);
         let Cut {
             piece,
@@ -252,125 +346,128 @@ impl Writer<'_> {
         } = cut;
         let width = if self.outer { piece } else { 1 };
         self.block = width;
-        let local = self.local_layout(cols, width);
-        self.pipelined = self.find_pipelined();
-        let mut body = Block::new();
+        let local = self.local_layout(self.node.cols(), width);
         let cut = Pieces {
             piece: self.param(piece as i64),
             pieces: self.param(pieces as i64),
             extent: self.param(extent as i64),
         };
-        self.stages_of_row(&mut body, piece, &cut);
-        let reductions: Vec<Reduction> = self.all_reductions();
-        let two_phases = self.split || self.is_chunked();
-        let rows_of_piece = by_panels.then(|| self.param(rows as i64));
-        let main = if self.is_chunked() {
-            self.chunk_loop(body, &cut)
-        } else if let Some(rows) = rows_of_piece {
-            self.panel_loop(body, &cut, rows)
-        } else {
-            self.row_loop(body, &cut)
-        };
-        let finish = two_phases.then(|| {
-            let rows = self.param(rows as i64);
-            match self.split {
-                true => self.finish_rows(rows, &cut),
-                false => self.chunk_finish(rows, &cut),
-            }
-        });
-        let Printed { text, needs } = print(&self.functions(main, finish));
-        let parts = support::parts(&needs);
-        let out = |s: &usize| node.stores[*s].dtype.size() * rows * vector;
+        Work {
+            rows,
+            vector,
+            walked,
+            units,
+            pieces,
+            piece,
+            cut,
+            walks,
+            local,
+        }
+    }
+
+    /// Says for each result that may bypass the caches whether it is large enough to.
+    fn choose_streams(&mut self, needed: &[usize], target: &Target, work: &Work) {
+        let node = self.node;
+        let walked = work.walked.max(1);
+        let out = |s: &usize| node.stores[*s].dtype.size() * work.rows * work.vector;
         // Where all that the kernel reads and writes is far more than the cache, little of a result is left of it there.
         let written: usize = needed.iter().map(out).sum();
-        let crowded = self.read_bytes() + written * walked.max(1) > target.crowd;
+        let crowded = self.read_bytes() + written * walked > target.crowd;
         let least = if crowded {
             target.stream / 4
         } else {
             target.stream
         };
         for (_, id, wanted) in &mut self.streams {
-            let bytes = needed
-                .iter()
-                .filter(|&&s| node.stores[s].node == *id)
-                .map(out)
-                .max()
-                .unwrap_or(0);
-            *wanted = bytes * walked.max(1) > least && !node.feeds;
+            let stores = needed.iter().filter(|&&s| node.stores[s].node == *id);
+            let bytes = stores.map(out).max().unwrap_or(0);
+            *wanted = bytes * walked > least && !node.feeds;
         }
-        let in_place = self.in_place(needed);
+    }
+
+    /// How it takes up a product, or computes an operand of one, if it does.
+    fn panels(&self, cut: &Pieces) -> Option<Panels> {
+        let node = self.node;
+        let pointer = match node.product {
+            Some(product) => Pointer::Read(Source::Node(product.node)),
+            None if node.feeds => Pointer::Write(node.stores[0].node),
+            None => return None,
+        };
         let position = |name: Name| match name {
             Name::Param(i) => Some(i as usize),
             _ => None,
         };
-        let passing = match node.product {
-            Some(product) => Some(Pointer::Read(Source::Node(product.node))),
-            None => (node.feeds).then(|| Pointer::Write(node.stores[0].node)),
-        };
-        let panels = passing.and_then(|pointer| {
-            Some(Panels {
-                pointer: self.pointers.iter().position(|p| *p == pointer)?,
-                pitch: position(self.pitch?)?,
-                piece: position(cut.piece)?,
-                pieces: position(cut.pieces)?,
-            })
-        });
+        Some(Panels {
+            pointer: self.pointers.iter().position(|p| *p == pointer)?,
+            pitch: position(self.pitch?)?,
+            piece: position(cut.piece)?,
+            pieces: position(cut.pieces)?,
+        })
+    }
+
+    /// The kernel's text, and how it is launched.
+    fn emitted(
+        mut self,
+        needed: &[usize],
+        target: &Target,
+        (kernel, work): (&Kernel, Work),
+    ) -> Emitted {
+        let node = self.node;
+        let Printed { text, needs } = print(kernel);
+        self.choose_streams(needed, target, &work);
+        let in_place = self.in_place(needed);
+        let panels = self.panels(&work.cut);
+        let Work {
+            rows,
+            vector,
+            walked,
+            units,
+            pieces,
+            ..
+        } = work;
+        let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
         Emitted {
             products: 0,
             panels,
             before: Vec::new(),
-            walks,
+            walks: work.walks,
             in_place,
-            updates: update::overwrites(self.node, needed),
+            updates: update::overwrites(node, needed),
             source: KernelSource {
-                parts,
+                parts: support::parts(&needs),
                 body: text.into(),
-                finish: two_phases,
+                finish: self.split || self.is_chunked(),
             },
+            chunks: match rows * vector * walked {
+                0 => 0,
+                _ => units * pieces * self.chunks.map_or(1, |chunks| chunks.count),
+            },
+            scratch: match self.chunks {
+                Some(chunks) => units * pieces * chunks.count * chunks.bytes,
+                None if self.split => rows * pieces * self.all_reductions().len() * 16,
+                None => 0,
+            },
+            local: work.local,
+            grid: ferrotrace_runtime::Grid::default(),
+            loops: self.stages.loops.iter().filter(working).count(),
             pointers: self.pointers,
             params: self.params,
             streams: self.streams,
             numbers: node.body.numbers().to_vec(),
-            chunks: if rows * vector * walked == 0 {
-                0
-            } else {
-                units * pieces * chunk_count
-            },
-            scratch: match self.chunks {
-                Some(chunks) => units * pieces * chunks.count * chunks.bytes,
-                None if self.split => rows * pieces * reductions.len() * 16,
-                None => 0,
-            },
-            local,
-            grid: ferrotrace_runtime::Grid::default(),
-            loops: self
-                .stages
-                .loops
-                .iter()
-                .filter(|l| !l.compute.is_empty() || !l.stores.is_empty())
-                .count(),
             node: node.clone(),
         }
     }
 
     /// The functions of the kernel.
-    fn functions(&mut self, mut main: Block, finish: Option<Block>) -> Kernel {
-        let lanes = self.lanes as u16;
-        if !self.streams.is_empty() {
-            main.push(Stmt::Call(Expr::call(ir::Function::Fence(lanes), [])));
-        }
-        let mut functions = std::mem::take(&mut self.outlines);
+    fn functions(&mut self, main: Block, finish: Option<Block>) -> Kernel {
         let work = (Role::Work, main);
         let all = [work].into_iter().chain(finish.map(|f| (Role::Finish, f)));
-        functions.extend(all.map(|(role, block)| ir::Body { role, block }));
-        let kernel = Kernel {
+        Kernel {
             launch: Launch::default(),
             arguments: self.arguments(),
-            lanes,
-            functions,
-        };
-        debug_assert_eq!(ir::verify(&kernel), Ok(()), "{kernel}");
-        kernel
+            lanes: self.lanes as u16,
+            functions: all.map(|(role, block)| ir::Body { role, block }).collect(),
+        }
     }
 
     pub(super) fn all_reductions(&self) -> Vec<Reduction> {

@@ -19,4 +19,4 @@ mod update;
 mod value;
 mod walk;
 
-pub use kernel::emit;
+pub use kernel::{emit, kernel};

@@ -1,5 +1,6 @@
 //! Statements one after another.
 
+use super::expr::Expr;
 use super::stmt::Stmt;
 
 /// Statements in order.
@@ -25,6 +26,11 @@ impl Block {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Changes every expression of its statements, and of those within them, in order, the parts of each first.
+    pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
+        self.0.iter_mut().for_each(|stmt| stmt.rewrite(change));
     }
 
     /// The statements.

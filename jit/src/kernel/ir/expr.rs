@@ -242,6 +242,26 @@ impl Expr {
         }
     }
 
+    /// Changes every part, innermost first, then itself.
+    pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
+        match self {
+            Expr::Prefix(_, a) | Expr::Each(a) => a.rewrite(change),
+            Expr::Infix(_, both) | Expr::Element(both) => {
+                both.0.rewrite(change);
+                both.1.rewrite(change);
+            }
+            Expr::Conditional(all) => {
+                all.0.rewrite(change);
+                all.1.rewrite(change);
+                all.2.rewrite(change);
+            }
+            Expr::Call(call) => call.arguments.iter_mut().for_each(|a| a.rewrite(change)),
+            Expr::Cast(cast) => cast.1.rewrite(change),
+            _ => {}
+        }
+        change(self);
+    }
+
     /// Whether any part of it, or it, fits.
     pub fn any(&self, fits: &impl Fn(&Expr) -> bool) -> bool {
         fits(self) || self.parts().into_iter().any(|part| part.any(fits))

@@ -221,6 +221,40 @@ impl Stmt {
         }
     }
 
+    /// Changes every expression of it, and of the blocks within it, in order, the parts of each first.
+    pub fn rewrite(&mut self, change: &mut impl FnMut(&mut Expr)) {
+        match self {
+            Stmt::Declare(v) => v.value.iter_mut().for_each(|e| e.rewrite(change)),
+            Stmt::Assign(to, _, value) => {
+                to.rewrite(change);
+                value.rewrite(change);
+            }
+            Stmt::Call(e) | Stmt::Return(e) => e.rewrite(change),
+            Stmt::If(test, then, otherwise) => {
+                test.rewrite(change);
+                then.rewrite(change);
+                otherwise.rewrite(change);
+            }
+            Stmt::For(l) => {
+                l.from.iter_mut().for_each(|e| e.rewrite(change));
+                l.to.rewrite(change);
+                l.body.rewrite(change);
+            }
+            Stmt::While(test, body) => {
+                test.rewrite(change);
+                body.rewrite(change);
+            }
+            Stmt::Scope(body) => body.rewrite(change),
+            Stmt::Define(operation) => operation.value.rewrite(change),
+            Stmt::Unused(_)
+            | Stmt::Opaque(_)
+            | Stmt::Leave
+            | Stmt::Barrier(_)
+            | Stmt::Wait
+            | Stmt::Verbatim(_) => {}
+        }
+    }
+
     /// Whether it, or a statement within it, fits.
     pub fn some(&self, fits: &impl Fn(&Stmt) -> bool) -> bool {
         let within = |block: &&Block| block.iter().any(|stmt| stmt.some(fits));
