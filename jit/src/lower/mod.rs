@@ -13,7 +13,7 @@ mod split;
 mod update;
 mod verify;
 
-use crate::body::{Body, BodyOp, Source};
+use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
@@ -21,7 +21,7 @@ use crate::policy::Policy;
 use crate::refusal::Refusal;
 use expand::Expansion;
 pub(crate) use expand::PROVED;
-use ferrotrace_kernels::op::Scan;
+use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::{Class, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Layout, Result};
 use layout::Order;
@@ -195,52 +195,64 @@ fn lower_node(
     if op.class() == Class::Scatter {
         return scatter::lower_scatter(graph, realized, id, sites);
     }
-    let iter;
-    let mut red = Vec::new();
-    let reduce = op.as_reduce().map(|of| (of.kind, of.mask));
-    let reduce = reduce.filter(|_| !realized.is_inline_reduction(id));
-    let (body, result);
-    if let Some((kind, mask)) = reduce {
-        let Operand::Value(x) = node.args[0] else {
-            unreachable!("a reduction's operand is a tensor")
-        };
-        let shape = graph.node(x).shape.clone();
-        let kept = |d: &usize| mask >> d & 1 == 0;
-        let vars;
-        (iter, vars) = loops((0..shape.rank()).filter(kept).map(|d| shape[d]), order);
-        let mut vars = vars.into_iter();
-        let mut next_red = iter.len();
-        let mut index = Vec::with_capacity(shape.rank());
-        for d in 0..shape.rank() {
-            if kept(&d) {
-                index.extend(vars.next());
-            } else if shape[d] == 1 {
-                index.push(Expr::default());
-            } else {
-                index.push(Expr::var(next_red));
-                next_red += 1;
-                red.push(shape[d]);
-            }
+    match op.as_reduce() {
+        Some(reduce) if !realized.is_inline_reduction(id) => {
+            lower_reduction(graph, realized, (id, reduce), order, sites)
         }
-        let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
-        let mut expansion = Expansion::new(graph, realized, extents, sites);
-        let value = expansion.value(x, &index, None)?;
-        (body, result) = reduction(
-            expansion.into_body(),
-            kind,
-            value,
-            node.dtype,
-            iter.len(),
-            &red,
-        );
-    } else {
-        let index;
-        (iter, index) = loops(node.shape.iter().copied(), order);
-        let mut expansion = Expansion::new(graph, realized, iter.clone(), sites);
-        result = expansion.node(id, &index, None)?;
-        body = expansion.into_body();
+        _ => {
+            let (iter, index) = loops(node.shape.iter().copied(), order);
+            let mut expansion = Expansion::new(graph, realized, iter.clone(), sites);
+            let result = expansion.node(id, &index, None)?;
+            let values = (expansion.into_body(), result);
+            Ok(nest(graph, realized, id, (iter, Vec::new()), values))
+        }
     }
-    let exact = node.precision == crate::Precision::EagerExact;
+}
+
+/// Lowers a reduction whose terms are walked by a loop.
+fn lower_reduction(
+    graph: &Graph,
+    realized: &Realized,
+    (id, reduce): (ValueId, &Reduce),
+    order: Option<&Order>,
+    sites: &mut Vec<Site>,
+) -> Result<LoopNest> {
+    let node = graph.node(id);
+    let Operand::Value(x) = node.args[0] else {
+        unreachable!("a reduction's operand is a tensor")
+    };
+    let shape = graph.node(x).shape.clone();
+    let kept = |d: &usize| reduce.mask >> d & 1 == 0;
+    let (iter, vars) = loops((0..shape.rank()).filter(kept).map(|d| shape[d]), order);
+    let (mut red, mut vars) = (Vec::new(), vars.into_iter());
+    let mut index = Vec::with_capacity(shape.rank());
+    for d in 0..shape.rank() {
+        if kept(&d) {
+            index.extend(vars.next());
+        } else if shape[d] == 1 {
+            index.push(Expr::default());
+        } else {
+            index.push(Expr::var(iter.len() + red.len()));
+            red.push(shape[d]);
+        }
+    }
+    let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
+    let mut expansion = Expansion::new(graph, realized, extents, sites);
+    let value = expansion.value(x, &index, None)?;
+    let body = expansion.into_body();
+    let values = reduction(body, reduce.kind, value, node.dtype, iter.len(), &red);
+    Ok(nest(graph, realized, id, (iter, red), values))
+}
+
+/// The nest of a node over these rows and columns, whose result goes to memory of its own or to a part of another's.
+fn nest(
+    graph: &Graph,
+    realized: &Realized,
+    id: ValueId,
+    (iter, red): (Vec<usize>, Vec<usize>),
+    (body, result): (Body, Value),
+) -> LoopNest {
+    let node = graph.node(id);
     let place = match realized.pieces.get(&id) {
         Some(piece) => {
             let strides = piece.window.strides().iter();
@@ -252,7 +264,7 @@ fn lower_node(
         }
         None => flat_index(&iter, 0),
     };
-    Ok(LoopNest {
+    LoopNest {
         node: id,
         place,
         dtype: node.dtype,
@@ -261,8 +273,8 @@ fn lower_node(
         red,
         body,
         result,
-        exact,
-    })
+        exact: node.precision == crate::Precision::EagerExact,
+    }
 }
 
 /// The loops over a result's sizes, in this order, and the index of each of its dimensions: sizes of 1 have no loop.

@@ -288,32 +288,15 @@ impl FusedNode {
         later: &FusedNode,
         policy: &Policy,
     ) -> Result<(FusedNode, bool), Refusal> {
-        // L-26, L-27: what is written over other data is complete after the kernel, and not to be read in it.
-        if earlier.updates() || later.updates() {
-            return Err(Refusal::Scatter);
-        }
-        if earlier.steps.len() + later.steps.len() > policy.thresholds.fusion_nests {
-            return Err(Refusal::TooManyNests);
-        }
-        if operations(&earlier.body) + operations(&later.body) > policy.thresholds.fusion_ops {
-            return Err(Refusal::TooManyOps);
-        }
-        if earlier.exceeds_with(later, policy.thresholds.fusion_buffers) {
-            return Err(Refusal::TooManyBuffers);
-        }
-        // M-15: the loops of one are those of the other, perhaps with more around them.
-        let elements = |node: &FusedNode| node.rows().saturating_mul(node.cols());
-        let (a, b) = (elements(earlier).max(1), elements(later).max(1));
-        if a % b != 0 && b % a != 0 {
-            return Err(Refusal::Extents(mismatch(earlier, later)));
-        }
+        earlier.may_join(later, policy)?;
+        let alignment = align::align(earlier, later)?;
         let Alignment {
             iter,
             red,
             first,
             second,
-        } = align::align(earlier, later)?;
-        let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
+        } = &alignment;
+        let extents: Vec<usize> = iter.iter().chain(red).copied().collect();
         let in_order = |node: &FusedNode, map: &[Expr]| {
             let of = |term: &Term| match term {
                 Term::Var(v) => map.get(v.0 as usize).cloned(),
@@ -321,13 +304,56 @@ impl FusedNode {
             };
             let column = flat_index(&node.red, node.iter.len());
             let column = column.substitute(&of, extents.as_slice()).recombine();
-            column == flat_index(&red, iter.len()).recombine()
+            column == flat_index(red, iter.len()).recombine()
         };
-        if (earlier.scans() && !in_order(earlier, &first))
-            || (later.scans() && !in_order(later, &second))
+        if (earlier.scans() && !in_order(earlier, first))
+            || (later.scans() && !in_order(later, second))
         {
             return Err(Refusal::ScanOrder);
         }
+        let reordered = !is_identity(first) || !is_identity(second);
+        let fused = FusedNode::joined(earlier, later, alignment)?;
+        fused.is_one_kernel(policy)?;
+        Ok((fused, reordered))
+    }
+
+    /// Whether a node and a later one are small enough together, and their loops alike, to be tried as one.
+    fn may_join(&self, later: &FusedNode, policy: &Policy) -> Result<(), Refusal> {
+        // L-26, L-27: what is written over other data is complete after the kernel, and not to be read in it.
+        if self.updates() || later.updates() {
+            return Err(Refusal::Scatter);
+        }
+        if self.steps.len() + later.steps.len() > policy.thresholds.fusion_nests {
+            return Err(Refusal::TooManyNests);
+        }
+        if operations(&self.body) + operations(&later.body) > policy.thresholds.fusion_ops {
+            return Err(Refusal::TooManyOps);
+        }
+        if self.exceeds_with(later, policy.thresholds.fusion_buffers) {
+            return Err(Refusal::TooManyBuffers);
+        }
+        // M-15: the loops of one are those of the other, perhaps with more around them.
+        let elements = |node: &FusedNode| node.rows().saturating_mul(node.cols());
+        let (a, b) = (elements(self).max(1), elements(later).max(1));
+        if a % b != 0 && b % a != 0 {
+            return Err(Refusal::Extents(mismatch(self, later)));
+        }
+        Ok(())
+    }
+
+    /// The values and stores of both over one domain: what one stores and the other loads there is passed on.
+    fn joined(
+        earlier: &FusedNode,
+        later: &FusedNode,
+        alignment: Alignment,
+    ) -> Result<FusedNode, Refusal> {
+        let Alignment {
+            iter,
+            red,
+            first,
+            second,
+        } = alignment;
+        let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
         let mut body = Body::default();
         let mut stores: Vec<Store> = Vec::new();
         let mut forwarded: FxHashMap<ValueId, usize> = FxHashMap::default();
@@ -369,38 +395,39 @@ impl FusedNode {
         }
         let mut steps: Vec<usize> = earlier.steps.iter().chain(&later.steps).copied().collect();
         steps.sort_unstable();
-        let exact = earlier.exact || later.exact;
-        let fused = FusedNode {
+        Ok(FusedNode {
             steps,
             iter,
             red,
             body,
             stores,
-            exact,
+            exact: earlier.exact || later.exact,
             product: None,
             feeds: false,
-        };
+        })
+    }
+
+    /// Whether one kernel can do all of this, with threads enough.
+    fn is_one_kernel(&self, policy: &Policy) -> Result<(), Refusal> {
         let refused = |moments: Vec<Moment>| !moments.is_empty() && !policy.target.merges_moments;
-        if fused.searches_scans() {
+        if self.searches_scans() {
             return Err(Refusal::ScannedSearch);
         }
-        if fused.is_split(policy) && fused.scans() {
+        if self.is_split(policy) && self.scans() {
             return Err(Refusal::SplitScan);
         }
-        if fused.is_split(policy) && fused.moments().is_none_or(refused) {
+        if self.is_split(policy) && self.moments().is_none_or(refused) {
             return Err(Refusal::SplitReduction);
         }
-        let fewest = if fused.scans() {
+        let fewest = if self.scans() {
             policy.thresholds.split_rows
         } else {
             32
         };
-        if !fused.red.is_empty() && !fused.reduces() && fused.rows() < fewest && fused.cols() > 1024
-        {
+        if !self.red.is_empty() && !self.reduces() && self.rows() < fewest && self.cols() > 1024 {
             return Err(Refusal::TooFewRows);
         }
-        let reordered = !is_identity(&first) || !is_identity(&second);
-        Ok((fused, reordered))
+        Ok(())
     }
 }
 

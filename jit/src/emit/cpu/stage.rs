@@ -10,6 +10,7 @@ use crate::body::{BodyOp, Value};
 use crate::nest::Update;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
+use smallvec::SmallVec;
 
 /// One loop over the columns.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,141 +53,180 @@ fn is_heavy(op: &BodyOp) -> bool {
 
 /// Orders the values of a fused node whose needed stores are `stores`.
 pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
-    let body = &node.body;
-    let n = body.values().len();
-    let dependence = node.dependence();
-    let mut needed = vec![false; n];
-    // The place of a scatter is printed where it stores: of its index value only the operands are computed.
-    let at = |s: usize| node.stores[s].update.as_ref().and_then(Update::at);
-    let places = |s: usize| at(s).map_or_else(Default::default, |at| body.operands(at));
-    for &s in stores {
-        needed[node.stores[s].value as usize] = true;
-        for v in places(s) {
-            needed[v as usize] = true;
-        }
-    }
-    for v in (0..n).rev() {
-        if needed[v] {
-            for operand in body.operands(v as Value) {
-                needed[operand as usize] = true;
-            }
-        }
-    }
-    let mut stage = vec![0usize; n];
-    for v in 0..n {
-        let of = body
-            .operands(v as Value)
-            .iter()
-            .map(|&o| stage[o as usize])
-            .max()
-            .unwrap_or(0);
-        stage[v] = of + usize::from(matches!(body.value(v as Value).op, BodyOp::Reduce { .. }));
-    }
-    let is_inner = |v: Value| dependence[v as usize].inner;
-    let last = (0..n)
-        .filter(|&v| needed[v])
-        .map(|v| stage[v])
-        .max()
-        .unwrap_or(0);
-    let mut row = vec![Vec::new(); last + 1];
-    for v in (0..n).filter(|&v| needed[v] && !is_inner(v as Value)) {
-        row[stage[v]].push(v as Value);
-    }
-    let mut row_stores = vec![Vec::new(); last + 1];
-    let mut loops = vec![Loop::default(); last + 1];
-    for v in (0..n).filter(|&v| needed[v]) {
-        if let BodyOp::Reduce { value, .. } = body.value(v as Value).op {
-            loops[stage[value as usize]].reduces.push(v as Value);
-        }
-    }
-    for &s in stores {
-        let value = node.stores[s].value;
-        if at(s).is_some() {
-            let last = places(s).into_iter().map(|v| stage[v as usize]).max();
-            let last = last.unwrap_or(0).max(stage[value as usize]);
-            loops[last].stores.push(s);
-        } else if is_inner(value) || node.varies(&node.stores[s]) {
-            loops[stage[value as usize]].stores.push(s);
-        } else {
-            row_stores[stage[value as usize]].push(s);
-        }
-    }
+    let sorting = Sorting::of(node, stores);
+    let (row, row_stores, mut loops) = sorting.placed(stores);
     // What each loop needs, everything computed again.
-    let roots = |l: &Loop| -> Vec<Value> {
-        let reduced = l.reduces.iter().map(|&r| match body.value(r).op {
-            BodyOp::Reduce { value, .. } => value,
-            _ => r,
-        });
-        reduced
-            .chain(l.stores.iter().map(|&s| node.stores[s].value))
-            .chain(l.stores.iter().flat_map(|&s| places(s)))
-            .filter(|&v| is_inner(v))
-            .collect()
-    };
-    let close = |roots: &[Value], stop: &dyn Fn(Value) -> bool| -> Vec<bool> {
-        let mut in_loop = vec![false; n];
-        for &r in roots {
-            in_loop[r as usize] = true;
-        }
-        for v in (0..n).rev() {
-            if in_loop[v] && !stop(v as Value) {
-                for operand in body.operands(v as Value) {
-                    in_loop[operand as usize] |= is_inner(operand);
-                }
-            }
-        }
-        in_loop
-    };
-    let full: Vec<Vec<bool>> = loops.iter().map(|l| close(&roots(l), &|_| false)).collect();
-    let first: Vec<usize> = (0..n)
+    let full = |l: &Loop| sorting.closed(&sorting.roots(l), &|_| false);
+    let full: Vec<Vec<bool>> = loops.iter().map(full).collect();
+    let first: Vec<usize> = (0..sorting.stage.len())
         .map(|v| full.iter().position(|l| l[v]).unwrap_or(usize::MAX))
         .collect();
-    let mut heavy = vec![false; n];
-    for v in 0..n {
-        heavy[v] = is_heavy(&body.value(v as Value).op)
-            || body
-                .operands(v as Value)
-                .iter()
-                .any(|&o| is_inner(o) && heavy[o as usize]);
-    }
-    let mut saved: Vec<Value> = Vec::new();
-    for (s, in_loop) in full.iter().enumerate() {
-        let old = |v: usize| first[v] < s;
-        let root_set = roots(&loops[s]);
-        for v in (0..n).filter(|&v| in_loop[v] && old(v) && heavy[v]) {
-            let used_here = root_set.contains(&(v as Value))
-                || (0..n).any(|u| {
-                    in_loop[u] && !old(u) && body.operands(u as Value).contains(&(v as Value))
-                });
-            if used_here && !saved.contains(&(v as Value)) {
-                saved.push(v as Value);
-            }
-        }
-    }
+    let saved = sorting.saved(&loops, &full, &first);
     for (s, l) in loops.iter_mut().enumerate() {
         let restored = |v: Value| saved.contains(&v) && first[v as usize] < s;
-        let mut root_set = roots(l);
-        l.save = saved
-            .iter()
-            .copied()
-            .filter(|&v| first[v as usize] == s)
-            .collect();
-        root_set.extend(&l.save);
-        let in_loop = close(&root_set, &restored);
-        for v in (0..n).filter(|&v| in_loop[v]) {
-            if restored(v as Value) {
-                &mut l.restore
-            } else {
-                &mut l.compute
-            }
-            .push(v as Value);
-        }
+        let mut roots = sorting.roots(l);
+        let kept = saved.iter().copied();
+        l.save = kept.filter(|&v| first[v as usize] == s).collect();
+        roots.extend(&l.save);
+        let in_loop = sorting.closed(&roots, &restored);
+        let values = (0..in_loop.len()).filter(|&v| in_loop[v]);
+        let (restore, compute) = values.map(|v| v as Value).partition(|&v| restored(v));
+        (l.restore, l.compute) = (restore, compute);
     }
     Stages {
         row,
         row_stores,
         loops,
         saved,
+    }
+}
+
+/// A fused node while its values are put in order. Lists are by value.
+struct Sorting<'a> {
+    node: &'a FusedNode,
+    /// Whether it varies within a row.
+    inner: Vec<bool>,
+    /// Whether a store needs it.
+    needed: Vec<bool>,
+    /// Its stage.
+    stage: Vec<usize>,
+}
+
+impl<'a> Sorting<'a> {
+    fn of(node: &'a FusedNode, stores: &[usize]) -> Sorting<'a> {
+        let body = &node.body;
+        let n = body.values().len();
+        let mut sorting = Sorting {
+            node,
+            inner: node.dependence().iter().map(|d| d.inner).collect(),
+            needed: vec![false; n],
+            stage: vec![0; n],
+        };
+        for &s in stores {
+            sorting.needed[node.stores[s].value as usize] = true;
+            for v in sorting.places(s) {
+                sorting.needed[v as usize] = true;
+            }
+        }
+        for v in (0..n).rev() {
+            if sorting.needed[v] {
+                for operand in body.operands(v as Value) {
+                    sorting.needed[operand as usize] = true;
+                }
+            }
+        }
+        for v in 0..n {
+            let operands = body.operands(v as Value);
+            let before = operands.iter().map(|&o| sorting.stage[o as usize]).max();
+            let reduces = matches!(body.value(v as Value).op, BodyOp::Reduce { .. });
+            sorting.stage[v] = before.unwrap_or(0) + usize::from(reduces);
+        }
+        sorting
+    }
+
+    /// The value that says where a store's elements go, if one does.
+    fn at(&self, store: usize) -> Option<Value> {
+        let update = self.node.stores[store].update.as_ref();
+        update.and_then(Update::at)
+    }
+
+    /// What the place of a scatter is computed of: its index value is printed where it stores.
+    fn places(&self, store: usize) -> SmallVec<[Value; 4]> {
+        let operands = |at| self.node.body.operands(at);
+        self.at(store).map_or_else(Default::default, operands)
+    }
+
+    /// Row values and stores of each stage, and the reductions and stores of its loop.
+    fn placed(&self, stores: &[usize]) -> (Vec<Vec<Value>>, Vec<Vec<usize>>, Vec<Loop>) {
+        let Sorting {
+            node,
+            inner,
+            needed,
+            stage,
+        } = self;
+        let of_needed = || (0..stage.len()).filter(|&v| needed[v]);
+        let count = of_needed().map(|v| stage[v]).max().unwrap_or(0) + 1;
+        let mut row = vec![Vec::new(); count];
+        let mut row_stores = vec![Vec::new(); count];
+        let mut loops = vec![Loop::default(); count];
+        for v in of_needed() {
+            if !inner[v] {
+                row[stage[v]].push(v as Value);
+            }
+            if let BodyOp::Reduce { value, .. } = node.body.value(v as Value).op {
+                loops[stage[value as usize]].reduces.push(v as Value);
+            }
+        }
+        for &s in stores {
+            let value = node.stores[s].value as usize;
+            if self.at(s).is_some() {
+                let places = self.places(s);
+                let last = places.into_iter().map(|v| stage[v as usize]).max();
+                let last = last.unwrap_or(0).max(stage[value]);
+                loops[last].stores.push(s);
+            } else if inner[value] || node.varies(&node.stores[s]) {
+                loops[stage[value]].stores.push(s);
+            } else {
+                row_stores[stage[value]].push(s);
+            }
+        }
+        (row, row_stores, loops)
+    }
+
+    /// The values of columns that a loop reduces, stores, or stores at.
+    fn roots(&self, l: &Loop) -> Vec<Value> {
+        let node = self.node;
+        let reduced = l.reduces.iter().map(|&r| match node.body.value(r).op {
+            BodyOp::Reduce { value, .. } => value,
+            _ => r,
+        });
+        let stored = l.stores.iter().map(|&s| node.stores[s].value);
+        let places = l.stores.iter().flat_map(|&s| self.places(s));
+        let all = reduced.chain(stored).chain(places);
+        all.filter(|&v| self.inner[v as usize]).collect()
+    }
+
+    /// By value, whether it is among these or something in a row that they need; what `stop` holds of needs nothing.
+    fn closed(&self, roots: &[Value], stop: &dyn Fn(Value) -> bool) -> Vec<bool> {
+        let mut in_loop = vec![false; self.stage.len()];
+        for &r in roots {
+            in_loop[r as usize] = true;
+        }
+        for v in (0..in_loop.len()).rev() {
+            if in_loop[v] && !stop(v as Value) {
+                for operand in self.node.body.operands(v as Value) {
+                    in_loop[operand as usize] |= self.inner[operand as usize];
+                }
+            }
+        }
+        in_loop
+    }
+
+    /// Costly values that a loop computes and a later one uses. `full` says for each loop what it needs, and `first`
+    /// of each value which loop is the first that does.
+    fn saved(&self, loops: &[Loop], full: &[Vec<bool>], first: &[usize]) -> Vec<Value> {
+        let body = &self.node.body;
+        let n = self.stage.len();
+        let mut heavy = vec![false; n];
+        for v in 0..n {
+            let costly = |&o: &Value| self.inner[o as usize] && heavy[o as usize];
+            heavy[v] = is_heavy(&body.value(v as Value).op)
+                || body.operands(v as Value).iter().any(costly);
+        }
+        let mut saved: Vec<Value> = Vec::new();
+        for (s, in_loop) in full.iter().enumerate() {
+            let old = |v: usize| first[v] < s;
+            let roots = self.roots(&loops[s]);
+            for v in (0..n).filter(|&v| in_loop[v] && old(v) && heavy[v]) {
+                let uses = |u: usize| body.operands(u as Value).contains(&(v as Value));
+                let used_here = roots.contains(&(v as Value))
+                    || (0..n).any(|u| in_loop[u] && !old(u) && uses(u));
+                if used_here && !saved.contains(&(v as Value)) {
+                    saved.push(v as Value);
+                }
+            }
+        }
+        saved
     }
 }
 
