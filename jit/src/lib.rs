@@ -1,7 +1,8 @@
 //! How programs are compiled: a typed operator graph, symbolic indices, loop nests, fusion, C, plans.
 //!
 //! Passes are functions from whole values to whole values: [`Graph`] → [`simplify`](simplify::simplify) →
-//! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit) → [`Plan`].
+//! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit()) → [`Plan`].
+#![doc = include_str!("tutorial.md")]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
