@@ -7,6 +7,7 @@ mod common;
 use common::campaign::{batches, each, few, seeds};
 use common::differentiate::{Loss, loss};
 use common::generate::Limits;
+use common::wide::{known, roundoff};
 use common::{Rng, kept, values};
 use ferrotrace_jit::interp::interpret;
 use ferrotrace_jit::policy::Policy;
@@ -33,6 +34,27 @@ const SMALL: Limits = Limits {
     slices: false,
     long: false,
 };
+
+/// Numbers of one narrow type, beside integers and truth values.
+const fn mostly(narrow: DType) -> [DType; 10] {
+    let mut dtypes = WIDE;
+    let mut i = 0;
+    while i < 8 {
+        dtypes[i] = narrow;
+        i += 1;
+    }
+    dtypes
+}
+
+const SINGLE: [DType; 10] = mostly(DType::F32);
+const BRAIN: [DType; 10] = mostly(DType::BF16);
+const HALF: [DType; 10] = mostly(DType::F16);
+
+/// The narrow types by turns.
+fn narrow(seed: u64, limits: &Limits) -> Limits {
+    let dtypes: &'static [DType] = [&SINGLE, &BRAIN, &HALF][seed as usize % 3];
+    Limits { dtypes, ..*limits }
+}
 
 const MIDDLE: Limits = Limits {
     ops: 12,
@@ -171,6 +193,85 @@ fn check(seed: u64, of: Loss, run: Runner) -> usize {
     1
 }
 
+/// What differs between a runner's gradients of narrow numbers and those in binary64, beyond what rounding was seen to move
+/// them by: each must be as near to these, or to eager mode's, which may have decided otherwise. How many were compared.
+fn narrow_mismatch(of: &Loss, run: Runner) -> std::result::Result<usize, String> {
+    let Some(want) = known(of) else { return Ok(0) };
+    let eager = run_eagerly(&of.graph, &of.arrays, &of.scalars);
+    let eager = eager.map_err(|e| format!("eager: {e}"))?;
+    let got = run(of.graph.clone(), &of.arrays, &of.scalars).map_err(|e| e.to_string())?;
+    let mut compared = 0;
+    for (i, ((want, eager), got)) in want.iter().zip(&eager).zip(&got).enumerate() {
+        if got.shape() != eager.shape() || got.dtype != eager.dtype {
+            return Err(format!("output {i} of another shape or type"));
+        }
+        let size = want.values.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+        let numbers = values(eager).into_iter().zip(values(got)).enumerate();
+        for (k, (eager, got)) in numbers {
+            let (x, spread) = (want.values[k], want.spread[k]);
+            let bound = 8.0 * spread + 4.0 * roundoff(narrowest(of)) * size;
+            // Where numbers leave the range of the type nothing is known.
+            if !bound.is_finite() || !x.is_finite() || !eager.is_finite() || size > 1e4 {
+                continue;
+            }
+            compared += 1;
+            let near = |other: f64| (got - other).abs() <= bound;
+            if !near(x) && !near(eager) {
+                return Err(format!(
+                    "output {i}, element {k}: {got} for {x} (within {bound:e}), eager {eager}"
+                ));
+            }
+        }
+    }
+    Ok(compared)
+}
+
+/// The narrowest type of a graph's floating-point numbers.
+fn narrowest(of: &Loss) -> DType {
+    let dtypes = of.graph.nodes().iter().map(|node| node.dtype);
+    let floats = dtypes.filter(|dtype| dtype.is_float());
+    let wider = |a: DType, b: DType| if roundoff(a) > roundoff(b) { a } else { b };
+    floats.fold(DType::F64, wider)
+}
+
+fn check_narrow(seed: u64, of: Loss, run: Runner) -> usize {
+    let Some(of) = differentiated(seed, of) else {
+        return 0;
+    };
+    let compared = narrow_mismatch(&of, run);
+    let compared = compared.unwrap_or_else(|why| panic!("seed {seed}: {why}\n{}", of.graph));
+    usize::from(compared > 0)
+}
+
+/// Compiles the kernels of many gradients at once, and checks each.
+fn check_compiled(
+    seeds: std::ops::Range<u64>,
+    limits: impl Fn(u64) -> Limits + Sync,
+    check: fn(u64, Loss, Runner) -> usize,
+) {
+    batches(seeds, 32, |batch| {
+        let drawn: Vec<(u64, Loss)> = batch
+            .filter_map(|seed| Some((seed, loss(seed, &limits(seed))?)))
+            .collect();
+        let mut sources: Vec<KernelSource> = Vec::new();
+        for (seed, of) in &drawn {
+            let Some(of) = differentiated(*seed, of.clone()) else {
+                continue;
+            };
+            let draft = Draft::of(of.graph, &Policy::default());
+            let steps = draft.map(|draft| draft.steps).unwrap_or_default();
+            let kernels = steps.iter().filter_map(|step| step.kernel());
+            sources.extend(kernels.map(|kernel| kernel.source.clone()));
+        }
+        for sources in sources.chunks(64) {
+            compile_kernels(sources);
+        }
+        for (seed, of) in drawn {
+            check(seed, of, compiled);
+        }
+    });
+}
+
 /// Most graphs have a loss, and most losses slopes.
 fn enough(compared: AtomicUsize, of: std::ops::Range<u64>) {
     let (compared, count) = (compared.into_inner(), of.end - of.start);
@@ -221,25 +322,50 @@ fn interpreted_gradients_are_those_of_eager_mode() {
 
 #[test]
 fn compiled_gradients_are_those_of_eager_mode() {
-    batches(few(48), 32, |batch| {
-        let drawn: Vec<(u64, Loss)> = batch
-            .filter_map(|seed| Some((seed, loss(seed, &MIDDLE)?)))
-            .collect();
-        let mut sources: Vec<KernelSource> = Vec::new();
-        for (seed, of) in &drawn {
-            let Some(of) = differentiated(*seed, of.clone()) else {
-                continue;
-            };
-            let draft = Draft::of(of.graph, &Policy::default());
-            let steps = draft.map(|draft| draft.steps).unwrap_or_default();
-            let kernels = steps.iter().filter_map(|step| step.kernel());
-            sources.extend(kernels.map(|kernel| kernel.source.clone()));
+    check_compiled(few(48), |_| MIDDLE, check);
+}
+
+#[test]
+fn interpreted_gradients_of_narrow_numbers_are_those_of_binary64() {
+    let compared = AtomicUsize::new(0);
+    let limits = Limits { ops: 12, ..SMALL };
+    each(seeds(600), |seed| {
+        let of = loss(seed, &narrow(seed, &limits));
+        let found = of.map_or(0, |of| check_narrow(seed, of, interpreted));
+        compared.fetch_add(found, Relaxed);
+    });
+    enough(compared, seeds(600));
+}
+
+#[test]
+fn compiled_gradients_of_narrow_numbers_are_those_of_binary64() {
+    check_compiled(few(24), |seed| narrow(seed, &MIDDLE), check_narrow);
+}
+
+/// The bounds are narrow enough to see gradients that are a sixteenth too large.
+#[test]
+fn wrong_gradients_of_narrow_numbers_are_seen() {
+    let wrong: Runner = |graph, arrays, scalars| {
+        let mut found = run_eagerly(&graph, arrays, scalars)?;
+        for array in &mut found {
+            let numbers: Vec<f64> = values(array).iter().map(|x| x * 1.0625).collect();
+            array.layout = ferrotrace_runtime::Layout::contiguous(array.shape().clone());
+            array.buffer = common::buffer_of(&numbers, array.dtype);
         }
-        for sources in sources.chunks(64) {
-            compile_kernels(sources);
-        }
-        for (seed, of) in drawn {
-            check(seed, of, compiled);
+        Ok(found)
+    };
+    let (seen, compared) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let limits = Limits { ops: 12, ..SMALL };
+    each(0..150, |seed| {
+        let of = loss(seed, &narrow(seed, &limits));
+        let Some(of) = of.and_then(|of| differentiated(seed, of)) else {
+            return;
+        };
+        if narrow_mismatch(&of, interpreted).is_ok_and(|count| count > 0) {
+            compared.fetch_add(1, Relaxed);
+            seen.fetch_add(usize::from(narrow_mismatch(&of, wrong).is_err()), Relaxed);
         }
     });
+    let (seen, compared) = (seen.into_inner(), compared.into_inner());
+    assert!(seen * 2 > compared, "{seen} of {compared}");
 }

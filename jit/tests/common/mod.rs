@@ -10,6 +10,7 @@ pub mod ready_made;
 pub mod rng;
 pub mod rounding;
 pub mod track;
+pub mod wide;
 
 use ferrotrace_jit::{Graph, PlanInput};
 use ferrotrace_kernels::{Array, ValueId, eager};
