@@ -9,7 +9,8 @@ pub enum Refusal {
     Opaque,
     /// As many fusions were done as `FERROTRACE_FUSE_LIMIT` says (codegen B1.5).
     Limit,
-    /// One node is to be a kernel of its own: a barrier follows it (L-08).
+    /// One node is to be a kernel of its own: a barrier follows it (L-08); or one is recorded before a barrier that the
+    /// other depends on.
     Barrier,
     /// The two nodes run on different devices (L-09).
     Device,
@@ -83,7 +84,7 @@ impl Refusal {
         match self {
             Refusal::Opaque => "one is a ready-made kernel",
             Refusal::Limit => "FERROTRACE_FUSE_LIMIT is reached",
-            Refusal::Barrier => "a barrier keeps one of them apart",
+            Refusal::Barrier => "a barrier keeps them apart",
             Refusal::Device => "they run on different devices",
             Refusal::Extents(_) => "their loops cover different extents",
             Refusal::IndexMismatch(_) => "one reads the other at a different element",

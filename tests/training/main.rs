@@ -5,6 +5,7 @@ mod data;
 mod gradients;
 mod history;
 mod loops;
+mod memory;
 mod models;
 mod nn;
 mod optim;

@@ -183,7 +183,8 @@ fn record_value(
         kind,
         location,
         trace: 0,
-        argument: 0,
+        place: 0,
+        is_argument: false,
         traced: false,
     };
     if let Some(array) = stored_view(&kind, inputs, mode) {
@@ -226,7 +227,8 @@ fn record_value(
         kind,
         location,
         trace,
-        argument: 0,
+        place: if trace == 0 { 0 } else { trace::next_place() },
+        is_argument: false,
         traced: traced && trace != 0,
     };
     let level = level.saturating_add(1);
@@ -304,7 +306,7 @@ fn stored_view(kind: &Kind, inputs: &[Input<'_>], mode: Mode) -> Option<Array> {
     if inputs.len() != 1 || node.status() != Status::Stored || !kind.op().is_view() {
         return None;
     }
-    if node.facts.argument != 0 {
+    if node.facts.is_argument {
         // A stand-in for an argument has no data to view; in eager mode the operation itself reads the argument.
         return None;
     }
@@ -344,7 +346,7 @@ fn quick_operand<'a>(input: &'a Input<'_>) -> Option<quick::Operand<'a>> {
     };
     let node = tensor.node();
     let Kind { shape, dtype, .. } = &*node.facts.kind;
-    if node.facts.argument != 0 || shape.numel() > quick::LIMIT {
+    if node.facts.is_argument || shape.numel() > quick::LIMIT {
         return None;
     }
     match &*node.state() {

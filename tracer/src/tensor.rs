@@ -174,7 +174,8 @@ impl Tensor {
             kind: Arc::new(kind),
             location,
             trace: trace::current(),
-            argument: 0,
+            place: 0,
+            is_argument: false,
             traced: false,
         };
         Tensor::of_fresh(Node::failed(facts, error))

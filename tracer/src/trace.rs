@@ -14,10 +14,13 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 
 /// The number of the last trace.
 static TRACES: AtomicU64 = AtomicU64::new(0);
+
+/// The number of the next operation of any trace.
+static PLACES: AtomicU32 = AtomicU32::new(0);
 
 /// Traces being recorded, on all threads.
 static ACTIVE: RwLock<Vec<Arc<Trace>>> = RwLock::new(Vec::new());
@@ -147,6 +150,12 @@ impl Trace {
         let seen = self.values.compare_exchange(UNREAD, READ, AcqRel, Acquire);
         seen != Err(CLOSED)
     }
+}
+
+/// A number for the next operation of a trace.
+#[inline]
+pub(crate) fn next_place() -> u32 {
+    PLACES.fetch_add(1, Relaxed)
 }
 
 /// The trace that this thread records; 0 for none.

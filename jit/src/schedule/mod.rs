@@ -78,6 +78,8 @@ pub(crate) struct Fusion<'a> {
     sizes: FxHashMap<Source, u64>,
     /// Values that a kernel of its own computes.
     apart: &'a FxHashSet<ValueId>,
+    /// The last barrier that each node depends on.
+    behind: Vec<u32>,
     /// Stored values that are no outputs.
     temporaries: FxHashMap<ValueId, Temporary>,
     /// The lowered step that makes each value.
@@ -224,6 +226,7 @@ impl<'a> Fusion<'a> {
             policy,
             sizes,
             apart: &lowering.apart,
+            behind: veto::barriers(graph),
             temporaries,
             made: producer.iter().map(|(v, at)| (*v, at.index())).collect(),
             bases,
@@ -393,6 +396,9 @@ impl<'a> Fusion<'a> {
             return Err(Refusal::HoldsMore);
         }
         if !vertical {
+            if self.is_between_barriers(first, second) {
+                return Err(Refusal::Barrier);
+            }
             if bytes < self.policy.thresholds.shared_bytes {
                 return Err(Refusal::NoSharedData);
             }

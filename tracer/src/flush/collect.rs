@@ -184,7 +184,7 @@ impl Visit {
         };
         // Most are data, which stays data: no other thread is kept from reading it.
         if node.status() == Status::Stored {
-            let argument = self.takes && node.facts.argument != 0;
+            let argument = self.takes && node.facts.is_argument;
             if argument && !trace::observe_value(node.facts.trace) {
                 numbers.set(node, FAILED);
                 return Met::Numbered;
@@ -311,7 +311,7 @@ impl Visit {
         let node = collected.node(place);
         let LeafEntry { place: from, uses } = collected.leaves[leaf as usize];
         let data = collected.node(from);
-        if !node.facts.op().is_view() || data.facts.argument != 0 {
+        if !node.facts.op().is_view() || data.facts.is_argument {
             return false;
         }
         let view = data.array().and_then(|a| node.facts.kind.view(&a));
@@ -340,7 +340,7 @@ impl Visit {
                 let stale = || trace::stale(input.facts.location);
                 input
                     .error()
-                    .or_else(|| (input.facts.argument != 0).then(stale))
+                    .or_else(|| input.facts.is_argument.then(stale))
             }
             _ => None,
         });
@@ -471,7 +471,7 @@ fn settle(collected: &Collected, shared: &[u32], is_output: &[bool]) -> Vec<bool
     let free = |(leaf, needed): (&LeafEntry, &bool)| {
         let node = collected.node(leaf.place);
         !needed
-            && (node.facts.argument == 0 || !trace::is_active(node.facts.trace))
+            && (!node.facts.is_argument || !trace::is_active(node.facts.trace))
             && held(node, leaf.uses) == Held::Nothing
     };
     collected

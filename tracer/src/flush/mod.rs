@@ -61,7 +61,7 @@ pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
 /// # Errors
 /// What the node carries.
 pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
-    if node.facts.argument != 0 && !trace::observe_value(node.facts.trace) {
+    if node.facts.is_argument && !trace::observe_value(node.facts.trace) {
         return Err(trace::stale(node.facts.location));
     }
     loop {

@@ -110,7 +110,7 @@ impl Pullback for Segment {
         _: Option<&Value>,
         gradient: &Value,
     ) -> Result<Vec<Option<Value>>> {
-        mode::with_history(true, || {
+        let (outer, last) = mode::with_history(true, || {
             let outer: Vec<Tensor> = operands.iter().map(again).collect();
             let mut values: Vec<Tensor> = Vec::with_capacity(self.0.len());
             for step in &self.0 {
@@ -121,16 +121,17 @@ impl Pullback for Segment {
                 });
                 values.push(value);
             }
-            let last = values.pop();
-            let last = last.ok_or_else(|| Error::internal("a checkpoint without operations"))?;
-            let asked: Vec<&Tensor> = outer.iter().filter(|x| x.has_grad()).collect();
-            let seed = Tensor::of_value(gradient.clone());
-            let found = sweep::gradients(vec![(last, seed)], &asked, Location::caller())?;
-            let mut found = found.into_iter();
-            let mut next = |x: &Tensor| x.has_grad().then(|| found.next()).flatten();
-            let gradients = outer.iter().map(|x| next(x).map(|g| g.value().clone()));
-            Ok(gradients.collect())
-        })
+            (outer, values.pop())
+        });
+        // Gradients have histories where those of the rest have: they would keep all that was computed again.
+        let last = last.ok_or_else(|| Error::internal("a checkpoint without operations"))?;
+        let asked: Vec<&Tensor> = outer.iter().filter(|x| x.has_grad()).collect();
+        let seed = Tensor::of_value(gradient.clone());
+        let found = sweep::gradients(vec![(last, seed)], &asked, Location::caller())?;
+        let mut found = found.into_iter();
+        let mut next = |x: &Tensor| x.has_grad().then(|| found.next()).flatten();
+        let gradients = outer.iter().map(|x| next(x).map(|g| g.value().clone()));
+        Ok(gradients.collect())
     }
 
     fn steps(&self) -> Option<&[Step]> {

@@ -274,7 +274,7 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         let stand_in = |(number, array): (usize, &Array)| {
             let mut facts = Facts::of_data(array, Location::caller());
             facts.trace = id;
-            facts.argument = number as u32 + 1;
+            (facts.place, facts.is_argument) = (number as u32, true);
             facts.traced = true;
             Tensor::of_fresh(Node::stored(facts, array.clone()))
         };

@@ -223,14 +223,14 @@ impl Recorded {
             return None;
         }
         let (collected, arrays) = collected.unwrap_or_default();
-        let numbers = numbers(&collected);
+        let mut numbers = numbers(&collected);
         let mut outputs = Vec::with_capacity(results.len());
         for result in results {
             let node = result.node();
             outputs.push(match numbers.get(&NodeArc::as_ptr(node)) {
                 Some(Edge::Node(number)) => Place::Node(*number),
-                _ if node.facts.argument != 0 && node.facts.trace == trace => {
-                    Place::Argument(node.facts.argument as usize - 1)
+                _ if node.facts.is_argument && node.facts.trace == trace => {
+                    Place::Argument(node.facts.place as usize)
                 }
                 _ if node.status() == Status::Stored => Place::Constant(result.clone()),
                 _ => return None,
@@ -239,9 +239,9 @@ impl Recorded {
         let mut sources = Vec::with_capacity(arrays.len());
         for (leaf, array) in collected.leaves.iter().zip(&arrays) {
             let facts = &collected.node(leaf.place).facts;
-            sources.push(match facts.argument {
-                0 => Source::Constant(array.clone()),
-                number if facts.trace == trace => Source::Argument(number as usize - 1),
+            sources.push(match facts.is_argument {
+                false => Source::Constant(array.clone()),
+                true if facts.trace == trace => Source::Argument(facts.place as usize),
                 // An argument of a function that another thread records, which this one captured: it is read.
                 _ if trace::observe_value(facts.trace) => Source::Constant(array.clone()),
                 _ => return None,
@@ -263,7 +263,7 @@ impl Recorded {
         // Without running the function, it is not known how many numbers an unused draw takes at another size.
         let draws = recording.draws();
         let generic = !recording.asked_sizes() && (0..draws.len()).all(used);
-        let recorded = Recorded {
+        let mut recorded = Recorded {
             form: collected.form(arrays.iter()),
             lines: collected.lines().to_vec(),
             sources,
@@ -272,6 +272,17 @@ impl Recorded {
             draws,
             generic,
         };
+        let places = collected.entries.iter();
+        let places: Vec<u32> = places
+            .map(|e| collected.node(e.place).facts.place)
+            .collect();
+        if let Some(new) = recorded.sort(&places) {
+            for edge in numbers.values_mut() {
+                if let Edge::Node(n) = edge {
+                    *n = new[*n as usize];
+                }
+            }
+        }
         Some((recorded, numbers))
     }
 }

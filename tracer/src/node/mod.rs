@@ -152,8 +152,11 @@ pub(crate) struct Facts {
     pub location: &'static Location<'static>,
     /// The `jit` trace it was recorded in; 0 outside of one.
     pub trace: u64,
-    /// 1 + the number of the argument of that trace that it stands for; 0 for every other node.
-    pub argument: u32,
+    /// The number of the argument of that trace that it stands for; of an operation, a number greater than those of the
+    /// operations that the trace recorded before it, modulo 2³².
+    pub place: u32,
+    /// Whether it stands for an argument.
+    pub is_argument: bool,
     /// Whether it is an argument of that trace, or computed from one.
     pub traced: bool,
 }
@@ -174,7 +177,8 @@ impl Facts {
             kind,
             location,
             trace: 0,
-            argument: 0,
+            place: 0,
+            is_argument: false,
             traced: false,
         }
     }

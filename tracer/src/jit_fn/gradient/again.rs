@@ -8,7 +8,7 @@ use crate::form::Kind;
 use crate::grad::gradients_of;
 use crate::history::{History, Operand, Operation, Rule, Several, Value};
 use crate::{Tensor, mode, trace};
-use ferrotrace_runtime::Result;
+use ferrotrace_runtime::{Error, Result};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ impl Several for Again {
         _: bool,
     ) -> Result<Vec<Option<Value>>> {
         let location = operation.location;
-        mode::with_history(true, || {
+        let (first, asked) = mode::with_history(true, || {
             let joint = &self.joint;
             let mut targets: Vec<Tensor> = Vec::with_capacity(joint.targets.len());
             let mut asked: Vec<Option<Tensor>> = vec![None; self.origins.len()];
@@ -134,12 +134,13 @@ impl Several for Again {
                 values.push((result, gradient));
             }
             let first = gradients_of(values, &targets, location)?;
-            let pairs = first.into_iter().zip(gradients);
-            let pairs = pairs.filter_map(|(of, by)| Some((of, Tensor::of_value(by?))));
             let asked: Vec<Tensor> = asked.into_iter().flatten().collect();
-            let second = gradients_of(pairs.collect(), &asked, location)?;
-            Ok(second.iter().map(|g| Some(g.value().clone())).collect())
-        })
+            Ok::<_, Error>((first, asked))
+        })?;
+        let pairs = first.into_iter().zip(gradients);
+        let pairs = pairs.filter_map(|(of, by)| Some((of, Tensor::of_value(by?))));
+        let second = gradients_of(pairs.collect(), &asked, location)?;
+        Ok(second.iter().map(|g| Some(g.value().clone())).collect())
     }
 
     fn results(&self) -> usize {

@@ -138,7 +138,7 @@ fn stand_in(of: &Tensor, trace: u64, number: usize) -> Option<Tensor> {
     let array = Array::empty(&of.device(), of.sizes().clone(), of.dtype()).ok()?;
     let mut facts = Facts::of_data(&array, Location::caller());
     facts.trace = trace;
-    facts.argument = number as u32 + 1;
+    (facts.place, facts.is_argument) = (number as u32, true);
     facts.traced = true;
     Some(Tensor::of_fresh(Node::stored(facts, array)))
 }
@@ -193,7 +193,7 @@ impl Joint {
             let node = value.handle.node();
             let target = match (of_argument(value), &value.history) {
                 (Some(number), _) => Target::Argument(number),
-                (None, Some(history)) if node.facts.argument == 0 && !node.facts.traced => {
+                (None, Some(history)) if !node.facts.is_argument && !node.facts.traced => {
                     let (history, array) = (history.clone(), node.array()?);
                     Target::Captured { history, array }
                 }

@@ -98,6 +98,47 @@ pub(super) fn nodes_of<'a>(
 }
 
 impl Recorded {
+    /// Puts the nodes in the order of recording, which `places` tell; their new numbers. What was recorded late, such as what
+    /// a checkpoint computes again, is then planned to be computed late. `None` where they tell no order.
+    pub(in crate::jit_fn) fn sort(&mut self, places: &[u32]) -> Option<Vec<u32>> {
+        let mut order: Vec<u32> = (0..places.len() as u32).collect();
+        order.sort_by_key(|&n| places[n as usize]);
+        let mut new = vec![0; order.len()];
+        for (number, &old) in (0..).zip(&order) {
+            new[old as usize] = number;
+        }
+        let nodes = Nodes::of(&self.form);
+        let (mut made, mut edges) = (Vec::with_capacity(order.len()), Vec::new());
+        let (mut lines, mut slots) = (Vec::with_capacity(order.len()), Vec::new());
+        for (number, &old) in (0..).zip(&order) {
+            let old = old as usize;
+            for edge in nodes.operands(old) {
+                edges.push(match *edge {
+                    Edge::Node(n) if new[n as usize] < number => Edge::Node(new[n as usize]),
+                    Edge::Node(_) => return None,
+                    other => other,
+                });
+            }
+            made.push(FormNode {
+                kind: self.form.nodes[old].kind.clone(),
+                edges_end: edges.len() as u32,
+            });
+            lines.push(self.lines[old]);
+            slots.extend_from_slice(&self.slots[nodes.slots(old)]);
+        }
+        (self.lines, self.slots) = (lines, slots);
+        (self.form.nodes, self.form.edges) = (made, edges);
+        let outputs = self.form.outputs.iter_mut();
+        outputs.for_each(|n| *n = new[*n as usize]);
+        self.form.outputs.sort_unstable();
+        for place in &mut self.outputs {
+            if let Place::Node(n) = place {
+                *n = new[*n as usize];
+            }
+        }
+        Some(new)
+    }
+
     /// The part that gives `wanted`, where the values of the nodes `given` are arguments from number `first` on.
     pub(super) fn part(&self, wanted: Vec<Place>, given: &[u32], first: usize) -> Recorded {
         let nodes = Nodes::of(&self.form);
