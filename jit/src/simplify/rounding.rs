@@ -1,12 +1,13 @@
 //! Which half-precision values round: all uses of a recorded value read one number.
 //!
 //! A value of a half type is computed in binary32. It is rounded to its type where it lies in memory; and, wherever it is
-//! read, if it is used more than once, is a result, or is the operand of an operator that [decides](ferrotrace_kernels::Op::decides) by it. What a single
-//! continuous operator reads stays as it was computed. Values within the definition of a composite operator are not
+//! read, if it is used more than once, is a result, or is the operand of an operator that [decides](ferrotrace_kernels::Op::decides) by it. So is what is
+//! scattered: that lies in memory, but where a device has several kernels for it. What else a single continuous operator
+//! reads stays as it was computed. Values within the definition of a composite operator are not
 //! recorded: a composite is one use of its operands.
 
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::Operand;
+use ferrotrace_kernels::{Class, Operand};
 
 /// By node of a recorded graph, whether it rounds, of those that are `live`.
 pub(super) fn rounding(graph: &Graph, live: &[bool]) -> Vec<bool> {
@@ -22,7 +23,7 @@ pub(super) fn rounding(graph: &Graph, live: &[bool]) -> Vec<bool> {
             continue;
         }
         // A cast to a half type is for its rounding.
-        rounds[v] |= op.as_cast().is_some();
+        rounds[v] |= op.as_cast().is_some() || op.class() == Class::Scatter;
         for (operand, arg) in node.args.iter().enumerate() {
             if let Operand::Value(x) = arg {
                 let (at, from) = (x.0 as usize, graph.node(*x).dtype);
@@ -78,6 +79,18 @@ mod tests {
             %5: bool[8] = gt(%4, 1.0)
             return %5";
         assert_eq!(rounded(text), ["exp", "add"]);
+    }
+
+    #[test]
+    fn what_is_scattered_rounds() {
+        let text = "%0: bf16[8] = input 0 [1]
+            %1: i64[3] = input 1 [1]
+            %2: bf16[3] = input 2 [1]
+            %3: bf16[8] = scatter(%0, %1, %2) {dim: 0, mode: \"mean\", include_self: true}
+            %4: f32[8] = input 3 [1]
+            %5: f32[8] = add(%4, %3)
+            return %5";
+        assert_eq!(rounded(text), ["scatter"]);
     }
 
     #[test]

@@ -239,6 +239,31 @@ fn every_form_runs_without_a_device() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Half values that eager mode stores are read as stored: what is drawn, and what is scattered.
+#[test]
+fn half_values_are_read_rounded_without_a_device() {
+    let texts = [
+        "%0: f16[33] = randn($0=1, $1=2)
+         %1: f32[33] = input 0 [1]
+         %2: f32[33] = mul(%1, %0)
+         return %2",
+        "%0: bf16[4, 2] = input 0 [2, 1]
+         %1: i64[4, 2] = input 1 [2, 1]
+         %2: f32[4, 2] = input 2 [2, 1]
+         %3: i64[4, 2] = remainder(%1, 2)
+         %4: bf16[4, 2] = scatter(%0, %3, %0) {dim: 1, mode: \"mean\", include_self: true}
+         %5: f32[4, 2] = mul(%2, %4)
+         return %5",
+    ];
+    for text in texts {
+        let draft = draft(text, &policy());
+        let arrays = arrays(&draft.recorded, 6);
+        let numbers = [Scalar::Int(1), Scalar::Int(2)];
+        let why = mismatch(&draft, (&arrays, false), &numbers, &|_| (0.0, true));
+        assert_eq!(why, None);
+    }
+}
+
 /// Rows at positions, slices, and elements at places are written over a tensor: in its memory, or in a copy.
 #[test]
 fn windows_are_written_in_place_without_a_device() {

@@ -257,7 +257,9 @@ fn support(stem: &str, dtype: DType, all: &[Datum]) -> Result<Datum, Fault> {
         "fast_exp" | "term_exp" => Ok(Datum::F32(math::exp(single(all[0])))),
         "fast_tanh" | "half_tanh" => unary(UnaryOp::Tanh),
         "fast_sigmoid" => unary(UnaryOp::Sigmoid),
-        "uniform" | "normal" | "randint" | "bits63" => Ok(drawn(stem, dtype, all)),
+        "uniform" | "randint" | "bits63" => Ok(drawn(stem, dtype, all)),
+        "normal" if dtype.is_half() => drawn(stem, dtype, all).round(dtype).map_err(wrong),
+        "normal" => Ok(drawn(stem, dtype, all)),
         _ => Err(Fault::Wrong(format!("{stem} of {dtype}"))),
     }
 }
