@@ -264,28 +264,19 @@ fn attention(
     if reaches || elsewhere {
         return Err(Refusal::ScoresNeeded);
     }
-    for i in product.0..result.0 {
-        let id = ValueId(i);
-        let Some((op, node)) = op_of(graph, id).filter(|_| depends(id)) else {
-            continue;
-        };
+    let rows = (product.0..result.0).map(ValueId).filter(|&id| depends(id));
+    let mut rows = rows.filter_map(|id| Some((id, op_of(graph, id)?)));
+    let fits = |(id, (op, node)): (ValueId, (&Op, &Node))| {
         // What a score is made of may round. What follows it stays in binary32, and so do weights, which eager mode rounds.
         let exact = dtype.is_half() && node.precision == Precision::EagerExact;
-        if exact || node.rounds() && id > softmax.scores && id != softmax.weights {
-            return Err(Refusal::NoTemplate);
-        }
-        if id == product {
-            continue;
-        }
-        let pointwise = op.is_elementwise();
-        let row = op.class() == Class::Reduce;
+        let rounds = node.rounds() && id > softmax.scores && id != softmax.weights;
+        let of_scores = op.is_elementwise() || op.class() == Class::Reduce;
         let seen = node.shape == *shape || last(id) == 1;
-        if !(pointwise || row) || !seen {
-            return Err(Refusal::NoTemplate);
-        }
-    }
+        !exact && !rounds && (id == product || of_scores && seen)
+    };
     // The softmax alone reduces.
-    if rows_below(graph, softmax.scores, product, &between)
+    if !rows.all(fits)
+        || rows_below(graph, softmax.scores, product, &between)
         || depends(v)
         || of(softmax.scores).dtype != DType::F32
     {

@@ -12,7 +12,8 @@ use ferrotrace_kernels::op::{
     Arange, Cast, Cat, Gather, Index, Iota, Pad, Random, Reduce, Scan, SliceAssign,
 };
 use ferrotrace_kernels::{
-    BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, ValueId, ops::pointwise, ops::view,
+    BinaryOp, Distribution, Op, Operand, ReduceKind, ScanKind, UnaryOp, ValueId, ops::pointwise,
+    ops::view,
 };
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::FxHashMap;
@@ -112,31 +113,9 @@ impl<'a> Expansion<'a> {
                 .body
                 .push(BodyOp::Index(index[*dim].clone()), DType::I64),
             Op::Random(Random { dist, .. }) => self.random(node, *dist, index),
-            Op::Unary(op) => {
-                let compute = pointwise::unary_compute(*op, &graph.metas(&node.args))?;
-                let a = self.operand(node, 0, compute, index, mask)?;
-                let a = self.boundary(node, a, 0, op.result_dtype(compute));
-                self.body
-                    .push(BodyOp::Unary(*op, a), op.result_dtype(compute).compute())
-            }
-            Op::Binary(op) => {
-                let compute = pointwise::binary_compute(*op, &graph.metas(&node.args))?;
-                let a = self.operand(node, 0, compute, index, mask)?;
-                let b = self.operand(node, 1, compute, index, mask)?;
-                let a = self.boundary(node, a, 0, op.result_dtype(compute));
-                let b = self.boundary(node, b, 1, op.result_dtype(compute));
-                self.body.push(
-                    BodyOp::Binary(*op, a, b),
-                    op.result_dtype(compute).compute(),
-                )
-            }
-            Op::Where => {
-                let m = self.operand(node, 0, DType::Bool, index, mask)?;
-                let a = self.operand(node, 1, node.dtype, index, mask)?;
-                let b = self.operand(node, 2, node.dtype, index, mask)?;
-                self.body
-                    .push(BodyOp::Select(m, a, b), node.dtype.compute())
-            }
+            Op::Unary(op) => self.unary(node, *op, index, mask)?,
+            Op::Binary(op) => self.binary(node, *op, index, mask)?,
+            Op::Where => self.where_cond(node, index, mask)?,
             Op::Cast(Cast(dtype)) => {
                 let a = self.operand(node, 0, graph.metas(&node.args)[0].dtype(), index, mask)?;
                 let a = self.boundary(node, a, 0, *dtype);
@@ -152,27 +131,8 @@ impl<'a> Expansion<'a> {
                 end,
                 step,
             }) => self.slice_assign(node, (*dim, *start, *end, *step), index, mask)?,
-            Op::Repeat(_) => {
-                let (x, shape) = self.tensor(node, 0)?;
-                let lead = index.len() - shape.rank();
-                let inner: Vec<Expr> = (0..shape.rank())
-                    .map(|d| index[lead + d].modulo(shape[d] as i64, self.ranges()))
-                    .collect();
-                self.value(x, &inner, mask)?
-            }
-            Op::Gather(Gather { dim }) => {
-                let (x, shape) = self.tensor(node, 0)?;
-                let (idx, _) = self.tensor(node, 1)?;
-                // A 0-d tensor is indexed as one of size 1.
-                let size = shape.get(*dim).copied().unwrap_or(1);
-                let at = self.checked(id, idx, index, (*dim, size), mask)?;
-                let mut inner = index.to_vec();
-                if let Some(along) = inner.get_mut(*dim) {
-                    *along = at.clone();
-                }
-                let value = self.value(x, &inner, mask)?;
-                self.guarded(value, &[at])
-            }
+            Op::Repeat(_) => self.repeat(node, index, mask)?,
+            Op::Gather(Gather { dim }) => self.gather(id, *dim, index, mask)?,
             Op::Index(Index { axes, at }) => self.index(id, node, axes, *at, index, mask)?,
             Op::Reshape(_)
             | Op::Expand(_)
@@ -212,6 +172,73 @@ impl<'a> Expansion<'a> {
             }
         };
         Ok(value)
+    }
+
+    fn unary(
+        &mut self,
+        node: &Node,
+        op: UnaryOp,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let compute = pointwise::unary_compute(op, &self.graph.metas(&node.args))?;
+        let result = op.result_dtype(compute);
+        let a = self.operand(node, 0, compute, index, mask)?;
+        let a = self.boundary(node, a, 0, result);
+        Ok(self.body.push(BodyOp::Unary(op, a), result.compute()))
+    }
+
+    fn binary(
+        &mut self,
+        node: &Node,
+        op: BinaryOp,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let compute = pointwise::binary_compute(op, &self.graph.metas(&node.args))?;
+        let result = op.result_dtype(compute);
+        let a = self.operand(node, 0, compute, index, mask)?;
+        let b = self.operand(node, 1, compute, index, mask)?;
+        let a = self.boundary(node, a, 0, result);
+        let b = self.boundary(node, b, 1, result);
+        Ok(self.body.push(BodyOp::Binary(op, a, b), result.compute()))
+    }
+
+    fn where_cond(&mut self, node: &Node, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+        let m = self.operand(node, 0, DType::Bool, index, mask)?;
+        let a = self.operand(node, 1, node.dtype, index, mask)?;
+        let b = self.operand(node, 2, node.dtype, index, mask)?;
+        let op = BodyOp::Select(m, a, b);
+        Ok(self.body.push(op, node.dtype.compute()))
+    }
+
+    fn repeat(&mut self, node: &Node, index: &[Expr], mask: Option<MaskId>) -> Result<Value> {
+        let (x, shape) = self.tensor(node, 0)?;
+        let lead = index.len() - shape.rank();
+        let along = |d: usize| index[lead + d].modulo(shape[d] as i64, self.ranges());
+        let inner: Vec<Expr> = (0..shape.rank()).map(along).collect();
+        self.value(x, &inner, mask)
+    }
+
+    fn gather(
+        &mut self,
+        id: ValueId,
+        dim: usize,
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Result<Value> {
+        let node = self.graph.node(id);
+        let (x, shape) = self.tensor(node, 0)?;
+        let (idx, _) = self.tensor(node, 1)?;
+        // A 0-d tensor is indexed as one of size 1.
+        let size = shape.get(dim).copied().unwrap_or(1);
+        let at = self.checked(id, idx, index, (dim, size), mask)?;
+        let mut inner = index.to_vec();
+        if let Some(along) = inner.get_mut(dim) {
+            *along = at.clone();
+        }
+        let value = self.value(x, &inner, mask)?;
+        Ok(self.guarded(value, &[at]))
     }
 
     pub(super) fn tensor(&self, node: &Node, operand: usize) -> Result<(ValueId, Shape)> {

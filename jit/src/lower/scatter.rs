@@ -117,7 +117,6 @@ pub(super) fn lower_scatter(
     sites: &mut Vec<Site>,
 ) -> Result<LoopNest> {
     let node = graph.node(id);
-    let missing = || Error::internal("a scatter without its operands");
     let (NodeOp::Op(op), Some(Operand::Value(x))) = (&node.op, node.args.first()) else {
         return Err(missing());
     };
@@ -145,38 +144,7 @@ pub(super) fn lower_scatter(
         .collect();
     let extents: Vec<usize> = iter.iter().chain(&red).copied().collect();
     let mut expansion = Expansion::new(graph, realized, extents, sites);
-    let mut place = Vec::with_capacity(node.shape.rank());
-    let which = match (op.as_index_put(), op.as_scatter()) {
-        (Some(IndexPut { axes, .. }), _) => {
-            let block: Vec<Expr> = index
-                .iter()
-                .zip(&scattered)
-                .filter(|(_, s)| **s)
-                .map(|(e, _)| e.clone())
-                .collect();
-            let mut kept = index.iter().zip(&scattered).filter(|(_, s)| !**s);
-            for d in 0..node.shape.rank() {
-                place.push(match axes.iter().position(|&a| a as usize == d) {
-                    Some(which) => {
-                        let (idx, idx_shape) = expansion.tensor(node, 2 + which)?;
-                        let at = broadcast_index(&idx_shape, &block);
-                        expansion.checked(id, idx, &at, (d, node.shape[d]), None)?
-                    }
-                    None => kept.next().ok_or_else(missing)?.0.clone(),
-                });
-            }
-            1
-        }
-        (_, Some(Scatter { dim, .. })) => {
-            let (idx, _) = expansion.tensor(node, 1)?;
-            place.extend_from_slice(&index);
-            if let Some(at) = place.get_mut(*dim) {
-                *at = expansion.checked(id, idx, &index, (*dim, node.shape[*dim]), None)?;
-            }
-            2
-        }
-        _ => return Err(missing()),
-    };
+    let (place, which) = place(&mut expansion, (id, op, node), &index, &scattered)?;
     let same_rank = matches!(node.args.get(which), Some(Operand::Value(v))
         if graph.node(*v).shape.rank() == index.len());
     // A scatter's source covers its index, and may be larger; any other is broadcast.
@@ -206,4 +174,49 @@ pub(super) fn lower_scatter(
         }),
         exact: node.precision == Precision::EagerExact,
     })
+}
+
+/// Where an element of the source goes, by dimension, and which operand the source is. `index` says which element it is,
+/// and `scattered` of each of its dimensions whether indices say where it goes.
+fn place(
+    expansion: &mut Expansion<'_>,
+    (id, op, node): (ValueId, &Op, &Node),
+    index: &[Expr],
+    scattered: &[bool],
+) -> Result<(Vec<Expr>, usize)> {
+    let mut place = Vec::with_capacity(node.shape.rank());
+    match (op.as_index_put(), op.as_scatter()) {
+        (Some(IndexPut { axes, .. }), _) => {
+            let of = |wanted: bool| {
+                let all = index.iter().zip(scattered);
+                all.filter(move |(_, s)| **s == wanted)
+                    .map(|(e, _)| e.clone())
+            };
+            let (block, mut kept): (Vec<Expr>, _) = (of(true).collect(), of(false));
+            for d in 0..node.shape.rank() {
+                place.push(match axes.iter().position(|&a| a as usize == d) {
+                    Some(which) => {
+                        let (idx, idx_shape) = expansion.tensor(node, 2 + which)?;
+                        let at = broadcast_index(&idx_shape, &block);
+                        expansion.checked(id, idx, &at, (d, node.shape[d]), None)?
+                    }
+                    None => kept.next().ok_or_else(missing)?,
+                });
+            }
+            Ok((place, 1))
+        }
+        (_, Some(Scatter { dim, .. })) => {
+            let (idx, _) = expansion.tensor(node, 1)?;
+            place.extend_from_slice(index);
+            if let Some(at) = place.get_mut(*dim) {
+                *at = expansion.checked(id, idx, index, (*dim, node.shape[*dim]), None)?;
+            }
+            Ok((place, 2))
+        }
+        _ => Err(missing()),
+    }
+}
+
+fn missing() -> Error {
+    Error::internal("a scatter without its operands")
 }

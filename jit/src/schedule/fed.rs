@@ -11,7 +11,7 @@ use super::{FusedNode, Fusion, Product, Prologue, Refusal, Sides, Store, Tiles};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source};
 use crate::graph::{Graph, Precision};
-use crate::lower::{Lowered, Lowering};
+use crate::lower::{Call, Lowered, Lowering};
 use crate::nest::flat_index;
 use ferrotrace_kernels::Op;
 use petgraph::Direction::Incoming;
@@ -58,47 +58,10 @@ impl Fusion<'_> {
     }
 
     fn feed(&mut self, graph: &Graph, lowering: &Lowering, at: NodeIndex, product: Product) {
-        let mut producers: Vec<NodeIndex> = self.graph.neighbors_directed(at, Incoming).collect();
-        producers.sort_unstable();
         let Lowered::Call(call) = &lowering.steps[product.step] else {
             return;
         };
-        let mut candidates = Vec::new();
-        for producer in producers {
-            let Some(kernel) = self.alone(producer) else {
-                continue;
-            };
-            let first = kernel.stores[0].node;
-            let read = |of: &super::Temporary| of.read.contains(&product.step);
-            let mut stored = kernel.stores.iter().map(|store| &store.node);
-            // What follows the product reads others.
-            if !stored.any(|node| self.temporaries.get(node).is_some_and(read)) {
-                continue;
-            }
-            let operand = self.operand(lowering, &kernel, product);
-            let joins = self.may_join(product, producer, &kernel);
-            let found = match (joins, Sides::of(graph, call)) {
-                (Err(why), _) => Err(why),
-                (Ok(()), None) => Err(Refusal::NoTemplate),
-                (Ok(()), Some(sides)) => {
-                    operand.and_then(|at| self.before_generated(&kernel, &sides, at))
-                }
-            };
-            match found {
-                Ok(prologue) => {
-                    let (read, written) = self.moves(&kernel, first);
-                    candidates.push(Candidate {
-                        producer,
-                        prologue,
-                        read,
-                        written,
-                    });
-                }
-                Err(why) => {
-                    self.refusals.insert((first, product.node), why);
-                }
-            }
-        }
+        let candidates = self.found_before(graph, lowering, (at, product), call);
         let Some(sides) = Sides::of(graph, call).filter(|_| !candidates.is_empty()) else {
             return;
         };
@@ -141,6 +104,55 @@ impl Fusion<'_> {
             let tiles = product.tiles.ok_or(Refusal::NoTemplate);
             self.take_behind(graph, lowering, at, product, tiles);
         }
+    }
+
+    /// The kernels before a product that a generated kernel of it could compute operands by; why others cannot be is noted.
+    fn found_before(
+        &mut self,
+        graph: &Graph,
+        lowering: &Lowering,
+        (at, product): (NodeIndex, Product),
+        call: &Call,
+    ) -> Vec<Candidate> {
+        let mut producers: Vec<NodeIndex> = self.graph.neighbors_directed(at, Incoming).collect();
+        producers.sort_unstable();
+        let mut candidates = Vec::new();
+        for producer in producers {
+            let Some(kernel) = self.alone(producer) else {
+                continue;
+            };
+            let first = kernel.stores[0].node;
+            let read = |of: &super::Temporary| of.read.contains(&product.step);
+            let mut stored = kernel.stores.iter().map(|store| &store.node);
+            // What follows the product reads others.
+            if !stored.any(|node| self.temporaries.get(node).is_some_and(read)) {
+                continue;
+            }
+            let operand = self.operand(lowering, &kernel, product);
+            let joins = self.may_join(product, producer, &kernel);
+            let found = match (joins, Sides::of(graph, call)) {
+                (Err(why), _) => Err(why),
+                (Ok(()), None) => Err(Refusal::NoTemplate),
+                (Ok(()), Some(sides)) => {
+                    operand.and_then(|at| self.before_generated(&kernel, &sides, at))
+                }
+            };
+            match found {
+                Ok(prologue) => {
+                    let (read, written) = self.moves(&kernel, first);
+                    candidates.push(Candidate {
+                        producer,
+                        prologue,
+                        read,
+                        written,
+                    });
+                }
+                Err(why) => {
+                    self.refusals.insert((first, product.node), why);
+                }
+            }
+        }
+        candidates
     }
 
     /// A kernel with the stores that others need (scheduler T-03).

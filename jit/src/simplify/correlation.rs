@@ -30,21 +30,8 @@ pub(super) fn define(
     if !dtype.is_float() || depthwise || is_product(spec, &weights) {
         return Ok(None);
     }
-    // The library has no single spatial dimension.
     if spec.stride.len() == 1 {
-        let mut wide = spec.clone();
-        wide.stride.insert(0, 1);
-        wide.padding.insert(0, 0);
-        wide.dilation.insert(0, 1);
-        wide.output_padding.insert(0, 0);
-        let x = b.push(Op::from(Unsqueeze { dim: 2 }), &[x.into()])?;
-        let w = b.push(Op::from(Unsqueeze { dim: 2 }), &[w.into()])?;
-        let Some(y) = define(&wide, b, (x, w), has)? else {
-            return Ok(None);
-        };
-        return b
-            .push(Op::from(Squeeze { mask: 1 << 2 }), &[y.into()])
-            .map(Some);
+        return define_flat(spec, b, (x, w), has);
     }
     let metas = [x, w].map(|v| ArgMeta::Tensor(b.shape(v), dtype));
     let (shape, _) = spec.infer(&metas)?;
@@ -100,6 +87,27 @@ pub(super) fn define(
         return permute(b, y, &inverse(&order)).map(Some);
     }
     Ok(None)
+}
+
+/// A convolution over one dimension as one over two, of which the first has size 1: the library has no other.
+fn define_flat(
+    spec: &ConvSpec,
+    b: &mut Simplifier<'_>,
+    (x, w): (ValueId, ValueId),
+    has: fn(&Device, &Convolution) -> Result<bool>,
+) -> Result<Option<ValueId>> {
+    let mut wide = spec.clone();
+    wide.stride.insert(0, 1);
+    wide.padding.insert(0, 0);
+    wide.dilation.insert(0, 1);
+    wide.output_padding.insert(0, 0);
+    let x = b.push(Op::from(Unsqueeze { dim: 2 }), &[x.into()])?;
+    let w = b.push(Op::from(Unsqueeze { dim: 2 }), &[w.into()])?;
+    let Some(y) = define(&wide, b, (x, w), has)? else {
+        return Ok(None);
+    };
+    let squeeze = Op::from(Squeeze { mask: 1 << 2 });
+    b.push(squeeze, &[y.into()]).map(Some)
 }
 
 /// Whether a convolution is a matrix product of its weight and its input as it is.
