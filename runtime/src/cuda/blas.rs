@@ -6,7 +6,7 @@ pub(super) use library::Library;
 pub(crate) use library::Request;
 
 use super::libraries::{self, Wanted, functions};
-use super::record::{self, Command, Work};
+use super::record::{self, Work};
 use super::{Context, context};
 use crate::{DType, Error, ErrorKind, Result};
 use cudarc::cublaslt::sys::{self, cublasLtMatrixLayout_t as Layout, cublasStatus_t as Status};
@@ -138,12 +138,7 @@ pub(crate) fn multiply(index: u32, request: Request, words: [u64; 4]) -> Result<
     if !library.prepare(&request)? {
         return Ok(false);
     }
-    if record::is_on() {
-        record::add(Command {
-            work: Work::Product(request),
-            words: words.to_vec(),
-            scalars: 0..0,
-        });
+    if record::noted(Work::Product(request), &words) {
         return Ok(true);
     }
     library.run(context, &request, &words, context.stream())?;

@@ -6,7 +6,7 @@ mod library;
 pub(super) use library::Library;
 
 use super::libraries::{self, Wanted, functions};
-use super::record::{self, Command, Work};
+use super::record::{self, Work};
 use super::{Activation, Context, context};
 use crate::error::warn;
 use crate::{Config, DType, Device, Error, ErrorKind, Result};
@@ -280,12 +280,7 @@ pub(crate) fn workspace_bytes(index: u32, form: &Convolution) -> Result<Option<u
 pub(crate) fn run(index: u32, form: &Convolution, words: Vec<u64>) -> Result<()> {
     let context = context(index)?;
     context.bind()?;
-    if record::is_on() {
-        record::add(Command {
-            work: Work::Convolution(Box::new(form.clone())),
-            words,
-            scalars: 0..0,
-        });
+    if record::noted(Work::Convolution(Box::new(form.clone())), &words) {
         return Ok(());
     }
     let mut library = context.dnn()?.lock();

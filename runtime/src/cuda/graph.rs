@@ -89,7 +89,7 @@ impl Capture {
         let mut uses = vec![Vec::new(); given.len() + 1];
         for (c, command) in recording.commands.iter().enumerate() {
             for (w, word) in command.words.iter().enumerate() {
-                if command.scalars.contains(&w) {
+                if command.scalars.iter().any(|(_, of)| of.contains(&w)) {
                     continue;
                 }
                 let Some((symbol, place)) = symbol_at(*word) else {

@@ -2,14 +2,13 @@
 
 use super::context::failed;
 use super::memory::Scratch;
-use super::record::{self, Command, Uncaptured, Work};
+use super::record::{self, Command, Numbers, Uncaptured, Work};
 use super::{Context, Function, Verdict};
 use crate::observe::counters::{Counter, count};
 use crate::{Error, Result};
 use cudarc::driver::{result, sys};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::ffi::c_void;
-use std::ops::Range;
 use std::ptr;
 
 /// How a kernel of a CUDA device is launched, besides the number of blocks. The CPU needs none of it.
@@ -43,6 +42,8 @@ pub(crate) struct Call<'a> {
     /// Bytes of memory that the blocks share, with arbitrary contents.
     pub scratch: usize,
     pub grid: Grid,
+    /// Its position among launches that are put on the stream together.
+    pub member: usize,
 }
 
 /// Launches a kernel, and its `finish` after it, on the device's stream. What it reports is part of the verdict.
@@ -71,9 +72,9 @@ pub(crate) fn launch(
     let grid = &call.grid;
     allow_shared(context, entry, grid.shared)?;
     let first = call.pointers.len() + call.params.len();
-    let scalars = first..first + call.scalars.len();
+    let scalars = || smallvec![(call.member, first..first + call.scalars.len())];
     let start = |function, blocks, block, args: &mut SmallVec<[u64; 64]>| match record::is_on() {
-        true => note(function, blocks, block, grid.waits, args, scalars.clone()),
+        true => note(function, blocks, block, grid.waits, args, scalars()),
         false => start(context, function, blocks, block, args),
     };
     if !record::is_on() {
@@ -117,7 +118,7 @@ fn note(
     (threads, shared): (u32, u32),
     waits: bool,
     args: &[u64],
-    scalars: Range<usize>,
+    scalars: Numbers,
 ) -> Result<()> {
     let blocks = blocks_of(blocks).ok_or_else(|| Error::internal("a grid of too many blocks"))?;
     record::add(Command {
@@ -134,14 +135,18 @@ fn note(
     Ok(())
 }
 
-/// Launches a kernel that takes a table, its one argument, in blocks of so many threads.
+/// Launches a kernel that takes a table, its one argument, in blocks of so many threads. `numbers` are the positions of
+/// the launches' numbers in the table.
 pub(crate) fn launch_table(
     context: &Context,
     entry: Function,
     (blocks, threads): (usize, u32),
     mut table: Vec<u64>,
+    numbers: Numbers,
 ) -> Result<()> {
-    record::refuse(Uncaptured::SharesTable)?;
+    if record::is_on() {
+        return note(entry, blocks, (threads, 0), false, &table, numbers);
+    }
     context.bind()?;
     count(Counter::KernelsLaunched, 1);
     start(context, entry, blocks, (threads, 0), &mut table)

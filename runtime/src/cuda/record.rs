@@ -6,6 +6,7 @@
 
 use super::module::Function;
 use crate::{Error, Result};
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::ops::Range;
@@ -30,9 +31,6 @@ pub enum Uncaptured {
     /// The host waits for the device.
     #[error("the host waits for the device")]
     Waits,
-    /// One launch stands for many, whose arguments are a table.
-    #[error("launches share a table of arguments")]
-    SharesTable,
     /// Too few kernels in a row to be worth a graph.
     #[error("{0} launches in a row are too few")]
     TooFew(usize),
@@ -44,14 +42,17 @@ pub enum Uncaptured {
     Refused(String),
 }
 
+/// Positions of numbers among the words of a command, by launch.
+pub(crate) type Numbers = SmallVec<[(usize, Range<usize>); 1]>;
+
 /// One command of a recording.
 #[derive(Clone, Debug)]
 pub(super) struct Command {
     pub work: Work,
     /// A kernel's arguments, or the addresses that a library's call names.
     pub words: Vec<u64>,
-    /// Which of them are numbers of the launch.
-    pub scalars: Range<usize>,
+    /// Which of them are numbers of a launch, by the position of the launch among those put on the stream together.
+    pub scalars: Numbers,
 }
 
 #[derive(Clone)]
@@ -175,9 +176,10 @@ impl Recording {
         self.symbols[symbol as usize].bytes
     }
 
-    /// The positions of a command's numbers among its words.
-    pub fn scalars(&self, command: usize) -> Range<usize> {
-        self.commands[command].scalars.clone()
+    /// The positions of a command's numbers among its words: those of each launch that the command stands for, by the
+    /// launch's position among those put on the stream together.
+    pub fn scalars(&self, command: usize) -> &[(usize, Range<usize>)] {
+        &self.commands[command].scalars
     }
 }
 
@@ -238,7 +240,7 @@ pub(super) fn noted(work: Work, words: &[u64]) -> bool {
         add(Command {
             work,
             words: words.to_vec(),
-            scalars: 0..0,
+            scalars: Numbers::new(),
         });
     }
     on

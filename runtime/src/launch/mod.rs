@@ -153,6 +153,15 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
 /// # Errors
 /// As of [`launch`].
 pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Result<Option<Fault>> {
+    launch_member(0, launch, verdict)
+}
+
+/// As [`launch_noting`], of the launch at this position among those of a group.
+fn launch_member(
+    member: usize,
+    launch: &Launch<'_>,
+    verdict: &mut Option<Verdict>,
+) -> Result<Option<Fault>> {
     if launch.chunks == 0 {
         return Ok(None);
     }
@@ -166,7 +175,7 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
             let context = module.context();
             let pointers = pointers(Some(context.index()), launch)?;
             if launch.grid.table > 0 {
-                return table::launch_tables(&[launch]).map(|()| None);
+                return table::launch_tables(&[(member, launch)]).map(|()| None);
             }
             let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
             let kernels = (*entry, *finish);
@@ -177,6 +186,7 @@ pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Resu
                 blocks: launch.chunks,
                 scratch: launch.scratch,
                 grid: launch.grid,
+                member,
             };
             cuda::launch(context, kernels, &call, verdict).map(|()| None)
         }

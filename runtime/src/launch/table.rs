@@ -7,14 +7,17 @@ use crate::observe::counters::{Counter, count};
 use crate::observe::inject::{self, Site};
 use crate::{Error, Result, cuda};
 
+/// A launch, and its position among those of a group.
+type Member<'a, 'b> = (usize, &'a Launch<'b>);
+
 /// Puts launches of one kernel on its device's stream, as many at a time as its table holds. None may read or write
 /// what another writes.
-pub(super) fn launch_tables(all: &[&Launch<'_>]) -> Result<()> {
+pub(super) fn launch_tables(all: &[Member<'_, '_>]) -> Result<()> {
     if inject::fails(Site::Launch) {
         return Err(Error::internal("a launch failed: a failure was injected"));
     }
-    let live: Vec<&Launch<'_>> = all.iter().copied().filter(|l| l.chunks > 0).collect();
-    let Some(first) = live.first() else {
+    let live: Vec<Member<'_, '_>> = all.iter().copied().filter(|(_, l)| l.chunks > 0).collect();
+    let Some((_, first)) = live.first() else {
         return Ok(());
     };
     let Code::Cuda { entry, module, .. } = first.kernel.code() else {
@@ -22,43 +25,54 @@ pub(super) fn launch_tables(all: &[&Launch<'_>]) -> Result<()> {
     };
     let index = module.context().index();
     for part in live.chunks(first.grid.table as usize) {
-        let table = table(index, part, first.grid.table as usize)?;
+        let (table, numbers) = table(index, part, first.grid.table as usize)?;
         if part.len() > 1 {
             count(Counter::CombinedLaunches, 1);
         }
-        let blocks = part.iter().map(|l| l.chunks).sum();
+        let blocks = part.iter().map(|(_, l)| l.chunks).sum();
         cuda::launch_table(
             module.context(),
             *entry,
             (blocks, first.grid.threads),
             table,
+            numbers,
         )?;
     }
     Ok(())
 }
 
+/// The most blocks of a table's launch: a pair of first blocks below it is never taken for an address of a recording.
+const MOST_BLOCKS: usize = 1 << 30;
+
 /// The first block of each launch, padded with `u32::MAX` to a power of two, at least two; then the arguments of each.
-fn table(index: u32, part: &[&Launch<'_>], members: usize) -> Result<Vec<u64>> {
+/// Where their numbers stand in it, by the launches' positions in their group.
+fn table(index: u32, part: &[Member<'_, '_>], members: usize) -> Result<(Vec<u64>, cuda::Numbers)> {
     let firsts = members.next_power_of_two().max(2);
     let (mut first, mut next) = (vec![u32::MAX; firsts], 0usize);
-    for (launch, first) in part.iter().zip(&mut first) {
+    for ((_, launch), first) in part.iter().zip(&mut first) {
         *first = u32::try_from(next).unwrap_or(u32::MAX);
         next = next.saturating_add(launch.chunks);
     }
+    if next > MOST_BLOCKS {
+        return Err(Error::internal("a grid of too many blocks"));
+    }
     let pair = |p: &[u32]| u64::from(p[0]) | u64::from(p[1]) << 32;
     let mut table: Vec<u64> = first.chunks_exact(2).map(pair).collect();
-    for launch in part {
+    let mut numbers = cuda::Numbers::new();
+    for (member, launch) in part {
         resolve(Some(index), launch.buffers, |p| table.push(p as u64))?;
         table.extend(launch.params.iter().map(|&p| p as u64));
+        let start = table.len();
         table.extend_from_slice(launch.scalars);
+        numbers.push((*member, start..table.len()));
         // Neither scratch memory nor a place for faults.
         table.extend([0, 0]);
     }
-    let words = part.first().map_or(0, |l| {
+    let words = part.first().map_or(0, |(_, l)| {
         l.buffers.len() + l.params.len() + l.scalars.len() + 2
     });
     table.resize(firsts / 2 + members * words, 0);
-    Ok(table)
+    Ok((table, numbers))
 }
 
 #[cfg(test)]
@@ -99,8 +113,8 @@ mod tests {
             launch(&kernel, 5, &[2], &[8]),
             launch(&kernel, 1, &[3], &[9]),
         ];
-        let all: Vec<&Launch<'_>> = all.iter().collect();
-        let got = table(0, &all, 5).expect("no buffers");
+        let all: Vec<Member<'_, '_>> = [4, 2, 7].into_iter().zip(&all).collect();
+        let (got, numbers) = table(0, &all, 5).expect("no buffers");
         let none = u64::from(u32::MAX);
         let mut want = vec![
             3 << 32,
@@ -111,6 +125,7 @@ mod tests {
         want.extend([u64::MAX, 7, 0, 0, 2, 8, 0, 0, 3, 9, 0, 0]);
         want.resize(4 + 5 * 4, 0);
         assert_eq!(got, want);
+        assert_eq!(numbers[..], [(4, 5..6), (2, 9..10), (7, 13..14)]);
         assert!(launch_tables(&all).is_err());
     }
 }

@@ -1,7 +1,7 @@
 //! Combined launches: independent kernels that share one hand-off to the pool.
 
 use super::{
-    Args, Fault, Launch, Workspace, inject_launch, launch_noting, part, reported, resolve, table,
+    Args, Fault, Launch, Workspace, inject_launch, launch_member, part, reported, resolve, table,
 };
 use crate::cuda::Verdict;
 use crate::kernel::{Code, Entry, Finish};
@@ -158,14 +158,14 @@ fn on_device(members: &[Member<'_>], verdict: &mut Option<Verdict>) -> Result<()
             continue;
         }
         if first.grid.table == 0 {
-            launch_noting(first, verdict)?;
+            launch_member(i, first, verdict)?;
             continue;
         }
-        let mut same = vec![first];
+        let mut same = vec![(i, first)];
         for (j, Member { launch, .. }) in members.iter().enumerate().skip(i + 1) {
             if !launched[j] && std::ptr::eq(launch.kernel, first.kernel) {
                 launched[j] = true;
-                same.push(launch);
+                same.push((j, launch));
             }
         }
         table::launch_tables(&same)?;

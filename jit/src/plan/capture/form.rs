@@ -7,7 +7,6 @@ use crate::plan::{Plan, Step};
 use ferrotrace_kernels::Operand;
 use ferrotrace_runtime::{Buffer, Error, Layout, Result};
 use smallvec::SmallVec;
-use std::ops::Range;
 
 /// The block of what has no bytes.
 pub(super) const EMPTY: usize = usize::MAX;
@@ -92,7 +91,7 @@ impl Plan {
         Ok((form, blocks))
     }
 
-    /// The numbers of calls and combined launches, by their bits: they are no arguments that are patched.
+    /// The numbers of calls and templates, by their bits: they are no arguments that are patched.
     fn guarded(&self, run: &Run<'_>, part: &Part) -> Result<SmallVec<[u64; 4]>> {
         let mut bits = SmallVec::new();
         let mut note = |operand: &Operand| {
@@ -105,7 +104,7 @@ impl Plan {
         };
         for group in &self.draft.launches.groups[part.groups.clone()] {
             for step in &self.draft.steps[group.clone()] {
-                if patched(step, group) {
+                if patched(step) {
                     continue;
                 }
                 for number in step.kernel().iter().flat_map(|k| &k.numbers) {
@@ -122,7 +121,7 @@ impl Plan {
     }
 }
 
-/// Whether a group is one kernel whose numbers are its arguments in order.
-pub(super) fn patched(step: &Step, group: &Range<usize>) -> bool {
-    group.len() == 1 && matches!(step, Step::Launch(_))
+/// Whether a step is a kernel whose numbers are its arguments in order.
+pub(super) fn patched(step: &Step) -> bool {
+    matches!(step, Step::Launch(_))
 }

@@ -69,10 +69,6 @@ impl Captures {
             let barred = draft.launches.groups.iter().map(|group| {
                 let reports = |step: &Step| step.kernel().is_some_and(|k| k.grid.reports);
                 let checks = draft.steps[group.clone()].iter().any(reports);
-                let shares = |step: &Step| step.kernel().is_some_and(|k| k.grid.table > 0);
-                if draft.steps[group.clone()].iter().any(shares) {
-                    return Some(Uncaptured::SharesTable);
-                }
                 checks.then_some(Uncaptured::ChecksIndices)
             });
             let barred: Vec<Option<Uncaptured>> = barred.collect();

@@ -3,13 +3,15 @@
 use super::Part;
 use super::form::{EMPTY, Form, patched};
 use crate::body::{Number, Source};
-use crate::plan::Plan;
 use crate::plan::compile::accesses;
 use crate::plan::run::Run;
+use crate::plan::{Plan, Step};
 use ferrotrace_kernels::{Array, Operand, ValueId};
 use ferrotrace_runtime::{
-    Buffer, Capture, DType, Layout, Result, Uncaptured, record, recorded, stats_scope, take_refusal,
+    Buffer, Capture, DType, Layout, Recording, Result, Uncaptured, record, recorded, stats_scope,
+    take_refusal,
 };
+use std::ops::Range;
 
 /// A graph, and when it stands for a run.
 #[derive(Debug)]
@@ -41,7 +43,7 @@ impl Plan {
     ) -> Result<Result<Recorded, Refused>> {
         let device = self.draft.graph.device();
         let mut at = part.groups.start;
-        let mut numbers = Vec::new();
+        let mut commands = Vec::new();
         // What is stored afterwards: the symbol, and how it is looked at.
         type Stored = Vec<(ValueId, Option<u32>, Layout, DType)>;
         let mut steps = || -> Result<(Stored, Vec<Source>)> {
@@ -72,15 +74,7 @@ impl Plan {
                 at = group;
                 let before = recorded();
                 self.run_group(&mut shadow, group)?;
-                let steps = &self.draft.launches.groups[group];
-                let step = &self.draft.steps[steps.start];
-                if let Some(kernel) = step.kernel().filter(|_| patched(step, steps)) {
-                    let all = kernel.numbers.iter().enumerate();
-                    let slots = all.filter(|(_, n)| matches!(n.operand, Operand::Slot(..)));
-                    for (i, number) in slots {
-                        numbers.extend((before..recorded()).map(|command| (command, i, *number)));
-                    }
-                }
+                commands.push((group, before..recorded()));
             }
             let stored = self.left(&shadow, part);
             let gone = part.given.iter().copied();
@@ -104,9 +98,7 @@ impl Plan {
         if recording.len() < self.draft.policy.thresholds.graph_least {
             return Ok(Err((None, Uncaptured::TooFew(recording.len()))));
         }
-        for number in &mut numbers {
-            number.1 += recording.scalars(number.0).start;
-        }
+        let numbers = self.patched_numbers(&recording, commands);
         let mut given: Vec<u32> = (0..form.blocks.len() as u32).collect();
         let (mut results, mut stored) = (Vec::new(), Vec::new());
         for (node, symbol, layout, dtype) in left {
@@ -131,6 +123,30 @@ impl Plan {
             numbers,
             counts,
         }))
+    }
+
+    /// Where the numbers of kernels that may change stand in a recording, given the commands of each group.
+    fn patched_numbers(
+        &self,
+        recording: &Recording,
+        commands: Vec<(usize, Range<usize>)>,
+    ) -> Vec<(usize, usize, Number)> {
+        let mut numbers = Vec::new();
+        for (group, commands) in commands {
+            let steps = &self.draft.steps[self.draft.launches.groups[group].clone()];
+            for command in commands {
+                for (member, words) in recording.scalars(command) {
+                    let kernel = steps.get(*member).filter(|step| patched(step));
+                    let all = kernel.and_then(Step::kernel).map(|kernel| &kernel.numbers);
+                    for (number, word) in all.into_iter().flatten().zip(words.clone()) {
+                        if matches!(number.operand, Operand::Slot(..)) {
+                            numbers.push((command, word, *number));
+                        }
+                    }
+                }
+            }
+        }
+        numbers
     }
 
     /// The nodes that a part wrote and that are alive after it.
