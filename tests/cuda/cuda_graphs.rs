@@ -282,6 +282,74 @@ fn checks_of_indices_stay_outside_and_still_fail() {
     }
 }
 
+/// Updates of many parameters share launches, whose arguments are a table: addresses and numbers of it are those of each run.
+#[test]
+fn launches_that_share_a_table_are_captured() {
+    let Some(d) = device() else { return };
+    let sizes = [300usize, 40, 1700, 300, 64, 1, 2048, 17];
+    let parameters = |seed: usize| -> Vec<Tensor> {
+        let each = sizes.iter().enumerate();
+        let all: Vec<Tensor> = each.map(|(i, &n)| noise(&[n], seed + i, &d)).collect();
+        eval(&all).expect("memory");
+        all
+    };
+    let x = noise(&[24, 20], 3, &d);
+    let turned = turns_of(&numbers(&x), 24, 4);
+    let mean = turned.iter().sum::<f64>() / turned.len() as f64;
+    let last = turns_of(&numbers(&x), 24, 8);
+    for round in 0..8 {
+        let (w, g) = (parameters(10 * round), parameters(100 + 10 * round));
+        let (rate, decay) = (0.5 / (round + 1) as f64, 1.0 - 0.125 * round as f64);
+        let (mut all, stats) = stats_scope(|| {
+            let y = turns(&x, 4);
+            let shift = y.mean(..);
+            let update = |(w, g): (&Tensor, &Tensor)| w * decay - (g.tanh() + &shift) * rate;
+            let mut all: Vec<Tensor> = w.iter().zip(&g).map(update).collect();
+            all.push(turns(&y, 4));
+            eval(&all).expect("runs");
+            all
+        });
+        close(&numbers(&all.pop().expect("a result")), &last);
+        for ((w, g), updated) in w.iter().zip(&g).zip(&all) {
+            let step =
+                |(w, g): (&f32, &f32)| *w as f64 * decay - ((*g as f64).tanh() + mean) * rate;
+            let want: Vec<f64> = numbers(w).iter().zip(&numbers(g)).map(step).collect();
+            close(&numbers(updated), &want);
+        }
+        if round >= WARM {
+            assert_eq!(stats.graph_launches, 1, "round {round}: {stats:?}");
+        }
+    }
+    let train = jit(|(w, x): (Vec<Tensor>, &Tensor)| {
+        let x = turns(x, 4);
+        let update = |w: &Tensor| w * 0.5 - (w + x.mean(..)) * 0.25;
+        let w: Vec<Tensor> = w.iter().map(update).collect();
+        (w, turns(&x, 4))
+    });
+    let mut w = parameters(7);
+    let mut want: Vec<Vec<f64>> = w
+        .iter()
+        .map(|w| numbers(w).iter().map(|&v| v as f64).collect())
+        .collect();
+    for round in 0..7 {
+        let ((next, y), stats) = stats_scope(|| {
+            let (next, y) = train.call((w, &x));
+            eval(&next).expect("runs");
+            (next, y)
+        });
+        w = next;
+        close(&numbers(&y), &last);
+        for (w, want) in w.iter().zip(&mut want) {
+            want.iter_mut()
+                .for_each(|v| *v = *v * 0.5 - (*v + mean) * 0.25);
+            close(&numbers(w), want);
+        }
+        if round >= WARM {
+            assert_eq!(stats.graph_launches, 1, "round {round}: {stats:?}");
+        }
+    }
+}
+
 /// Copies and clearings that scatters begin with are part of graphs: also of what somebody else holds, in other memory.
 #[test]
 fn scatters_are_captured() {

@@ -41,7 +41,8 @@ pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;
 pub(crate) use peer::device_to_peer;
 pub(crate) use record::{
-    Numbers, allocate as record_allocation, refuse_copy, release as record_release, symbol_at,
+    Numbers, allocate as record_allocation, copy as record_copy, refuse_copy,
+    release as record_release, symbol_at,
 };
 pub use record::{Recording, Uncaptured, record, recorded, take_refusal};
 pub use verdict::Verdict;

@@ -246,6 +246,11 @@ pub(super) fn noted(work: Work, words: &[u64]) -> bool {
     on
 }
 
+/// Notes a copy between memory of the recording, where this thread records; whether it does.
+pub(crate) fn copy(to: u64, from: u64, bytes: usize) -> bool {
+    noted(Work::Copy(bytes), &[to, from])
+}
+
 /// Notes a command.
 pub(super) fn add(command: Command) {
     RECORDING.with_borrow_mut(|r| r.commands.push(command));

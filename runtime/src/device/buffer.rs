@@ -229,7 +229,12 @@ impl Buffer {
         let source = self.as_ptr().wrapping_add(range.start);
         let is_symbol = |buffer: &Buffer| matches!(buffer.0.origin, Origin::Symbol);
         if is_symbol(self) || is_symbol(&copy) {
-            return cuda::refuse_copy().map(|()| copy);
+            let within = is_symbol(self) && is_symbol(&copy) && self.device() == copy.device();
+            let noted = within && cuda::record_copy(copy.as_ptr() as u64, source as u64, bytes);
+            return match noted {
+                true => Ok(copy),
+                false => cuda::refuse_copy().map(|()| copy),
+            };
         }
         match (&self.0.origin, &copy.0.origin) {
             (Origin::Cuda(from), Origin::Cuda(to)) if ptr::eq(*from, *to) => {
