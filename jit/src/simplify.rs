@@ -7,6 +7,7 @@ mod correlation;
 mod device;
 mod nested;
 mod ordering;
+mod phases;
 mod products;
 mod rounding;
 mod scattering;

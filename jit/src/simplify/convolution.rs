@@ -4,10 +4,10 @@
 //! The unfolded input is written by one kernel, padding included; a window of one element is the input itself. Where
 //! every group has one input channel nothing would be shared by a product: the taps are summed directly.
 
-use super::shaping::{dims, inverse, pad, permute, reshape, slice, sum_as, value};
-use super::{Simplifier, correlation};
+use super::shaping::{dims, pad, permute, reshape, slice, sum_as, value};
+use super::{Simplifier, correlation, phases};
 use crate::target::Library;
-use ferrotrace_kernels::op::{Flip, Squeeze, Unfold, Unsqueeze};
+use ferrotrace_kernels::op::{Squeeze, Unfold, Unsqueeze};
 use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{Result, Scalar};
 
@@ -31,7 +31,7 @@ pub(super) fn define(spec: &ConvSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
     }
     let y = match (known, spec.transposed) {
         (Some(y), _) => y,
-        (None, true) => transposed(spec, b, x, w)?,
+        (None, true) => phases::define(spec, b, (x, w))?,
         (None, false) => {
             let pads: Vec<isize> = spec.padding.iter().map(|&p| p as isize).collect();
             let pads: Vec<(isize, isize)> = pads.into_iter().map(|p| (p, p)).collect();
@@ -156,57 +156,4 @@ fn direct(
     let mut shape = vec![sizes[0], weights[0]];
     shape.extend_from_slice(&sizes[2..2 + spatial]);
     reshape(b, sums, &shape)
-}
-
-/// `[n, channels, ..]` by `[channels, out / groups, ..]`: the input spread by zeros, under the weight turned round.
-fn transposed(spec: &ConvSpec, b: &mut dyn OpBuilder, x: ValueId, w: ValueId) -> Result<ValueId> {
-    let (spatial, weights) = (spec.stride.len(), dims(b, w));
-    let zero = match b.dtype(x).is_float() {
-        true => Scalar::Float(0.0),
-        false => Scalar::Int(0),
-    };
-    let sizes = dims(b, x);
-    let mut x = x;
-    if spec.stride.iter().any(|&s| s > 1) {
-        let (mut apart, mut spread) = (sizes[..2].to_vec(), sizes[..2].to_vec());
-        let mut pads = vec![(0, 0); 2];
-        for (&n, &s) in sizes[2..].iter().zip(&spec.stride) {
-            apart.extend([n, 1]);
-            pads.extend([(0, 0), (0, s as isize - 1)]);
-            spread.push(n * s);
-        }
-        x = reshape(b, x, &apart)?;
-        x = pad(b, x, &pads, zero)?;
-        x = reshape(b, x, &spread)?;
-    }
-    let pads: Vec<(isize, isize)> = (0..spatial)
-        .map(|i| {
-            let reach = (weights[2 + i] - 1) * spec.dilation[i];
-            let before = reach as isize - spec.padding[i] as isize;
-            // The last element was spread too.
-            let after = before + spec.output_padding[i] as isize - (spec.stride[i] as isize - 1);
-            (before, after)
-        })
-        .collect();
-    let (groups, out) = (spec.groups, weights[1]);
-    let mask = (0..spatial).fold(0, |mask, i| mask | 1u64 << (2 + i));
-    let w = b.push(Op::from(Flip { mask }), &[w.into()])?;
-    let mut split = vec![groups, weights[0] / groups, out];
-    split.extend_from_slice(&weights[2..]);
-    let w = reshape(b, w, &split)?;
-    let mut order = vec![0, 2, 1];
-    order.extend(3..3 + spatial);
-    debug_assert_eq!(inverse(&order), order);
-    let w = permute(b, w, &order)?;
-    let mut joined = vec![groups * out, weights[0] / groups];
-    joined.extend_from_slice(&weights[2..]);
-    let w = reshape(b, w, &joined)?;
-    let ones = vec![1; spatial];
-    let windows = Windows {
-        pads: &pads,
-        stride: &ones,
-        dilation: &spec.dilation,
-        groups,
-    };
-    plain(&windows, b, x, w)
 }
