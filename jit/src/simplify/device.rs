@@ -3,7 +3,7 @@
 //! What is left to a device's library is few: products of equal floats, the positions that sort the last dimension and the
 //! first of them, scatters of one form, and running log Σ exp along the last dimension.
 
-use super::{Simplifier, convolution, ordering, scattering};
+use super::{Simplifier, convolution, ordering, scattering, windows};
 use ferrotrace_kernels::op::operator::OnDevice;
 use ferrotrace_kernels::op::{
     AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Scan, Scatter, Sort, TopK,
@@ -25,7 +25,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
             }
         }
         Op::Conv(spec) => convolution::define(spec, b, args),
-        Op::Pool(spec) => pooling::define(spec, b, args),
+        Op::Pool(spec) => windows::define(spec, b, args),
         Op::AdaptiveAvgPool(AdaptiveAvgPool { size }) => pooling::adaptive(*size, b, args),
         Op::Interpolate(op) => pooling::interpolate(op, b, args),
         Op::Sort(Sort { dim, descending }) => ordering::sort((*dim, *descending), b, args),

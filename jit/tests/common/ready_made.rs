@@ -90,8 +90,8 @@ impl Draft {
             true => self.float(),
             false => self.rng.pick(&[DType::I32, DType::I8, DType::U8]),
         };
-        let stride = self.list(spatial, &[1, 1, 2, 3]);
-        let kernel = self.list(spatial, &[1, 2, 3]);
+        let stride = self.list(spatial, &[1, 1, 2, 3, 5]);
+        let kernel = self.list(spatial, &[1, 2, 3, 4]);
         let dilation = self.list(spatial, &[1, 1, 2]);
         let output_padding = match transposed {
             true => (0..spatial)
@@ -131,7 +131,7 @@ impl Draft {
             PoolKind::Max => self.rng.pick(&DType::ALL[1..]),
             PoolKind::Avg => self.float(),
         };
-        let kernel = self.list(spatial, &[1, 2, 3, 4]);
+        let kernel = self.list(spatial, &[1, 2, 3, 4, 5]);
         let padding = kernel.iter().map(|k| self.rng.below(k / 2 + 1)).collect();
         let mut sizes = vec![2, 3];
         sizes.extend(self.list(spatial, &[5, 6, 9]));
