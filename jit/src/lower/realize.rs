@@ -390,6 +390,9 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             }
         }
         for operand in graph.operands(id) {
+            if is_expanded(graph, policy, (operand, costs[operand.0 as usize]), id) {
+                need_memory(graph, &mut realized, &mut costs, operand);
+            }
             add(&mut cost, costs[operand.0 as usize], times);
         }
         cost.depth += 1;
@@ -425,6 +428,22 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     }
     pieces::place(graph, &mut realized, &users, policy);
     realized
+}
+
+/// Whether a device would compute an operand again for each of many elements that it is expanded to, where that is more
+/// than reading it.
+fn is_expanded(graph: &Graph, policy: &Policy, of: (ValueId, Cost), id: ValueId) -> bool {
+    let (operand, cost) = of;
+    let thresholds = &policy.thresholds;
+    let (few, many) = (
+        graph.node(operand).shape.numel(),
+        graph.node(id).shape.numel(),
+    );
+    !policy.target.splits_reductions
+        && cost.reads > 0
+        && cost.ops >= thresholds.expanded_ops
+        && many >= thresholds.expanded_elements
+        && few <= many / thresholds.expanded_times
 }
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {

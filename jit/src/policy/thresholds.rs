@@ -63,6 +63,13 @@ thresholds! {
     window: usize = 10, "elements", "an estimate";
     /// Reductions over windows of fewer elements do, where a thread computes each result: up to 5x5.
     window_alone: usize = 26, "elements", "an estimate: 25 reads of a thread";
+    /// A device stores an operand of at least so many operations that is expanded to many elements, rather than compute it
+    /// for each of them.
+    expanded_ops: u32 = 3, "operations", "an estimate: a load from the cache";
+    /// An operand is expanded to many elements where they are at least so many.
+    expanded_elements: usize = 1 << 20, "elements", "an estimate: the time of a launch";
+    /// An operand is expanded to many elements where they are so many times as many as its own.
+    expanded_times: usize = 64, "times", "an estimate";
     /// What windows that overlap are of is stored if it has more operations and reads than this, where rows share reads.
     window_ops: u32 = 2, "operations and reads", "an estimate";
     /// Pools by windows of at most so many elements are loops; others are ready-made, but those of whole planes, which are
@@ -72,6 +79,10 @@ thresholds! {
     split_rows: usize = 4, "rows", "an estimate, which measuring may change";
     /// Elements from which such a reduction is split.
     split_elements: usize = 1 << 16, "elements", "an estimate";
+    /// Threads that fill a device: rows that have fewer are cut where that pays.
+    full_threads: usize = 1 << 17, "threads", "half of what an H200 holds at once";
+    /// A device's rows are cut where the threads that idle could take so many elements meanwhile.
+    split_gain: usize = 1 << 23, "elements", "an estimate: two launches, at the speed of memory";
 
     // Concatenations and assignments.
 

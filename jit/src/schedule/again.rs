@@ -83,10 +83,7 @@ impl Fusion<'_> {
             let before = self.graph[reader].as_ref()?;
             let after = recomputed(before, kernel, store, &recipe)?;
             let large = operations(&after.body) > policy.thresholds.fusion_ops;
-            let split = after.is_split(policy)
-                && after
-                    .moments()
-                    .is_none_or(|m| !m.is_empty() && !policy.target.merges_moments);
+            let split = after.is_split(policy) && !after.merges_pieces(policy);
             if large || split {
                 return None;
             }

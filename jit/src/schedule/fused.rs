@@ -3,7 +3,7 @@
 use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
 use super::tiles::Tiles;
-use super::{Epilogue, Mismatch, Moment, Refusal};
+use super::{Epilogue, Mismatch, Refusal};
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::nest::{Destination, LoopNest, Update, flat_index, update_text};
@@ -244,9 +244,54 @@ impl FusedNode {
 
     /// Whether the reductions are split into chunks of columns, by sizes alone.
     pub fn is_split(&self, policy: &Policy) -> bool {
-        self.reduces()
-            && self.rows() < policy.thresholds.split_rows
-            && self.rows().saturating_mul(self.cols()) >= policy.thresholds.split_elements
+        let elements = self.rows().saturating_mul(self.cols());
+        let few = self.rows() < policy.thresholds.split_rows
+            && elements >= policy.thresholds.split_elements;
+        self.reduces() && (few || self.leaves_threads_idle(policy))
+    }
+
+    /// Whether the rows of a kernel of a device have so few threads that cutting them gains more than the launches of the
+    /// pieces' kernels take.
+    fn leaves_threads_idle(&self, policy: &Policy) -> bool {
+        let (rows, cols) = (self.rows(), self.cols());
+        let of_row = match self.has_strided_columns() {
+            true => 4,
+            false => (cols / 8).min(1024),
+        };
+        let (threads, wanted) = (rows.saturating_mul(of_row), policy.thresholds.full_threads);
+        let others = policy.target.splits_reductions || self.product.is_some() || self.scans();
+        if others || threads == 0 || threads >= wanted {
+            return false;
+        }
+        let lost = (rows * cols / threads).saturating_mul(wanted - threads);
+        lost >= policy.thresholds.split_gain
+    }
+
+    /// Whether a kernel of pieces of the rows can compute all that waits for the reductions.
+    pub fn merges_pieces(&self, policy: &Policy) -> bool {
+        let target = &policy.target;
+        // A device reads 16 bytes of strided columns at a time for plain sums alone.
+        let merges =
+            target.merges_moments && (target.splits_reductions || !self.has_strided_columns());
+        let moments = self.moments();
+        moments.is_some_and(|moments| moments.is_empty() || merges)
+    }
+
+    /// Whether the columns are strided and the last row variable contiguous for most loads of those that differ by row:
+    /// what all rows share is read from a cache.
+    pub fn has_strided_columns(&self) -> bool {
+        let Some(row) = self.iter.len().checked_sub(1) else {
+            return false;
+        };
+        let (row, column) = (Var(row as u32), Var(self.extents().len() as u32 - 1));
+        let (mut inner, mut outer) = (0usize, 0usize);
+        for (_, _, index) in self.loads() {
+            let strided = index.coefficient(column);
+            let varies = index.any(&mut |t| *t == Term::Var(row) || matches!(t, Term::Value(_)));
+            inner += usize::from(strided.abs() == 1 && varies);
+            outer += usize::from(index.coefficient(row).abs() == 1 && strided != 0);
+        }
+        outer > inner
     }
 
     /// For each value: whether it varies within a row, and whether it depends on a reduction of the row.
@@ -409,14 +454,13 @@ impl FusedNode {
 
     /// Whether one kernel can do all of this, with threads enough.
     fn is_one_kernel(&self, policy: &Policy) -> Result<(), Refusal> {
-        let refused = |moments: Vec<Moment>| !moments.is_empty() && !policy.target.merges_moments;
         if self.searches_scans() {
             return Err(Refusal::ScannedSearch);
         }
         if self.is_split(policy) && self.scans() {
             return Err(Refusal::SplitScan);
         }
-        if self.is_split(policy) && self.moments().is_none_or(refused) {
+        if self.is_split(policy) && !self.merges_pieces(policy) {
             return Err(Refusal::SplitReduction);
         }
         let fewest = if self.scans() {

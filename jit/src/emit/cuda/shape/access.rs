@@ -8,23 +8,6 @@ use ferrotrace_kernels::ReduceKind;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
-/// Whether the columns are strided and the last row variable contiguous for most loads of those that differ by row: what
-/// all rows share is read from a cache.
-pub(super) fn prefers_outer(node: &FusedNode) -> bool {
-    let Some(row) = node.iter.len().checked_sub(1) else {
-        return false;
-    };
-    let (row, column) = (Var(row as u32), Var(node.extents().len() as u32 - 1));
-    let (mut inner, mut outer) = (0usize, 0usize);
-    for (_, _, index) in node.loads() {
-        let strided = index.coefficient(column);
-        let varies = index.any(&mut |t| *t == Term::Var(row) || matches!(t, Term::Value(_)));
-        inner += usize::from(strided.abs() == 1 && varies);
-        outer += usize::from(index.coefficient(row).abs() == 1 && strided != 0);
-    }
-    outer > inner
-}
-
 /// Elements of a chunk of rows side by side, at one column, of a node whose first loop alone reduces: what 16 bytes hold of
 /// the narrowest stream that is contiguous along the last row variable, at most 32 bytes of the widest. `None` where a
 /// position is kept, or rows do not fill chunks.

@@ -4,7 +4,7 @@ use super::super::reduce::RUN;
 use super::super::stage::Stages;
 use super::super::tile::{self, SIDE, Tile};
 use super::access::{
-    costly_value, gathers_rows, lanes, lanes_across, prefers_outer, repeated_loads, unaligned_load,
+    costly_value, gathers_rows, lanes, lanes_across, repeated_loads, unaligned_load,
 };
 use super::bounds::{
     ACROSS_GROUPS, ACROSS_THREADS, ACROSS_WIDTH, BATCH_BYTES, BATCH_ROWS, BATCH_THREADS,
@@ -35,7 +35,7 @@ struct Work<'a> {
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: bool) -> Shape {
     let rows = node.rows();
     let reduces = !stages.reductions().is_empty();
-    let outer = reduces && prefers_outer(node);
+    let outer = reduces && node.has_strided_columns();
     let lanes = match outer {
         true => 1,
         false => lanes(node, stages, needed),

@@ -2,7 +2,7 @@
 
 use super::super::scan;
 use super::super::stage::Stages;
-use super::access::{lanes, prefers_outer, scanned_loads};
+use super::access::{lanes, scanned_loads};
 use super::bounds::{
     BLOCK_THREADS, FEWEST_THREADS, FULL, LONG_ROW_THREADS, LOOK_BACK_BYTES, LOOK_BACK_CHUNKS,
     LOOK_BACK_THREADS, MOST_ROWS, PIECE, SCAN_BYTES, SCAN_CHUNKS, SCAN_COLUMNS, SCAN_GROUPS,
@@ -33,7 +33,7 @@ struct Work<'a> {
 pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
     let scans = stages.scans(node);
     let in_order = node.exact && scans.iter().any(|&v| rounds(node, v));
-    let outer = in_order || prefers_outer(node);
+    let outer = in_order || node.has_strided_columns();
     let lanes = match outer {
         true => 1,
         false => lanes(node, stages, needed),
