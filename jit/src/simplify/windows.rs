@@ -4,10 +4,10 @@
 //! window's elements are taken one after another, a vector of windows at a time. With a pointwise operation behind it a
 //! pool takes a sixth to a quarter of the ready-made kernel's time for windows of 2x2, a seventh to 0.6 of it for 3x3.
 
-use super::Simplifier;
 use super::shaping::value;
+use super::{Simplifier, device};
 use ferrotrace_kernels::ops::pool::definition::{self, is_whole};
-use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ValueId};
+use ferrotrace_kernels::{OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ValueId};
 use ferrotrace_runtime::Result;
 use smallvec::SmallVec;
 
@@ -65,7 +65,7 @@ pub(super) fn define(spec: &PoolSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
         }
         y = definition::define(&along, b, &[y.into()])?;
         if i + 1 < dims.len() {
-            y = b.push(Op::Barrier, &[y.into()])?;
+            y = device::barrier(b, y)?;
         }
     }
     b.cast(y, dtype)
