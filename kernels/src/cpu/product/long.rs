@@ -16,7 +16,7 @@ use std::ops::Range;
 /// fast where the result is small.
 const LONG: usize = 4096;
 /// Terms from which a product with at least [`LARGE`] rows and columns is cut: there it is the faster of the two.
-const WORTH: usize = 512;
+pub(super) const WORTH: usize = 512;
 /// No panel of a result as large has fewer rows or columns.
 const LARGE: usize = 64;
 /// Terms of a chain.

@@ -5,11 +5,12 @@
 //! this, so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products,
 //! whose bits depend on nothing else either.
 
+use super::dots::{by_dots, row_dots};
 use crate::cpu::dense::{Shared, ranges};
 use crate::cpu::long;
 use crate::cpu::number::{Number, Wide};
 use crate::cpu::strided;
-use crate::cpu::vector::{Real, by_dots, row_dots};
+use crate::cpu::vector::Real;
 use ferrotrace_runtime::{Error, Pool, Result};
 use gemm_common::Parallelism;
 use std::ops::Range;

@@ -1,5 +1,6 @@
 //! Sums of products: matrix by matrix, vector by matrix, and what keeps long sums exact enough.
 
+mod dots;
 pub(in crate::cpu) mod long;
 pub mod matmul;
 pub mod sum;

@@ -160,35 +160,22 @@ fn each_dot<'a, T: Real, W: Weight<T> + 'a, const R: usize>(
     }
 }
 
-/// Most rows of a product that is computed by dot products.
-const FEW: usize = 64;
-/// Terms of a dot product, for each of these rows, from which adding up its lanes pays. A matrix of dense columns is turned
-/// at about a cycle an element, for all rows together; the lanes of a dot product's sums take 14 to add up.
-const LONG: usize = 14;
-
-/// Whether `m` rows of `k` elements by a matrix of dense columns are dot products.
-pub fn by_dots<T>(m: usize, k: usize, a: &View<'_, T>, b: &View<'_, T>) -> bool {
-    let dense = a.col == 1 && b.row == 1 && b.col >= k as isize;
-    dense && m <= FEW && k >= LANES && k >= LONG * m
-}
-
-/// Calls `put` with the product of each row and each column, for which [`by_dots`] holds, and their numbers. A product's bits
-/// do not depend on which others are computed.
-pub fn row_dots<T: Real>(
-    (rows, columns, k): (usize, usize, usize),
+/// Calls `put` with the product of each of some dense rows and dense columns, and their numbers.
+pub(super) fn each_row_dot<T: Real>(
+    sizes: (usize, usize, usize),
     a: View<'_, T>,
     b: View<'_, T>,
     put: impl FnMut(usize, usize, T),
 ) {
     if size_of::<T>() == 4 {
-        each_row_dot::<T, DOTS>((rows, columns, k), a, b, put);
+        row_dots::<T, DOTS>(sizes, a, b, put);
     } else {
-        each_row_dot::<T, { DOTS / 2 }>((rows, columns, k), a, b, put);
+        row_dots::<T, { DOTS / 2 }>(sizes, a, b, put);
     }
 }
 
 /// `R` columns at a time, which stay in the cache for all rows.
-fn each_row_dot<T: Real, const R: usize>(
+fn row_dots<T: Real, const R: usize>(
     (rows, columns, k): (usize, usize, usize),
     a: View<'_, T>,
     b: View<'_, T>,
@@ -478,43 +465,5 @@ mod tests {
                 }
             }
         }
-    }
-
-    // Few rows by dense columns: groups of columns and what is left of them, rows apart from each other.
-    #[test]
-    fn few_rows_times_dense_columns() {
-        for (m, k, n) in [(1, 64, 1), (3, 65, 9), (8, 200, 30), (20, 291, 7)] {
-            let a: Vec<f32> = (0..m * (k + 3))
-                .map(|i| (i * 37 % 19) as f32 - 9.0)
-                .collect();
-            let b: Vec<f32> = (0..n * (k + 1))
-                .map(|i| (i * 101 % 23) as f32 - 11.0)
-                .collect();
-            let left = View {
-                row: k as isize + 3,
-                ..View::dense(&a, k)
-            };
-            let right = View {
-                row: k as isize + 1,
-                ..View::dense(&b, k)
-            };
-            let right = right.transpose();
-            assert!(by_dots(m, k, &left, &right));
-            let mut met = 0;
-            row_dots((m, n, k), left, right, |i, j, y| {
-                let want: f32 = (0..k)
-                    .map(|l| a[i * (k + 3) + l] * b[j * (k + 1) + l])
-                    .sum();
-                // Whole numbers below 2^24: every order of summation is exact.
-                assert_eq!(y, want, "{m} {k} {n}: {i}, {j}");
-                met += 1;
-            });
-            assert_eq!(met, m * n);
-        }
-        let square = [0.0f32; 64 * 64];
-        let dense = View::dense(&square, 64);
-        // Columns apart, and rows that are too short for so many.
-        assert!(!by_dots(4, 64, &dense, &dense));
-        assert!(!by_dots(32, 64, &dense, &dense.transpose()));
     }
 }
