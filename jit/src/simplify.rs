@@ -5,6 +5,7 @@ mod accumulated;
 mod convolution;
 mod correlation;
 mod device;
+mod hoisted;
 mod nested;
 mod ordering;
 mod phases;
@@ -23,6 +24,8 @@ use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
+
+pub(crate) use hoisted::hoisted;
 
 /// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.
 struct Simplifier<'a> {

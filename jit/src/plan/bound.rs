@@ -13,9 +13,9 @@ use std::sync::Arc;
 type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 
 /// What the operations one by one allow a plan to hold; with what composites hold while they run or without.
-fn allowed(draft: &Draft, policy: &Policy, within: bool) -> [u64; 2] {
+pub(super) fn allowed(recorded: &Graph, policy: &Policy, within: bool) -> [u64; 2] {
     let bounds = &policy.thresholds;
-    OneByOne::of(&draft.recorded).peaks(within).map(|held| {
+    OneByOne::of(recorded).peaks(within).map(|held| {
         let more = held.checked_div(bounds.held_share).unwrap_or(u64::MAX);
         held.saturating_add(more.max(bounds.held_least))
     })
@@ -29,14 +29,15 @@ fn over(draft: &Draft, allowed: [u64; 2]) -> Option<u64> {
 
 /// Whether a draft may hold more than the operations one by one allow: what composites hold is not counted for them.
 pub(super) fn exceeds(draft: &Draft, policy: &Policy) -> bool {
-    over(draft, allowed(draft, policy, false)) != Some(0)
+    over(draft, allowed(&draft.recorded, policy, false)) != Some(0)
 }
 
 /// A draft that [exceeds] what is allowed, made again with fusions given up, those that have to do with what is held where
 /// it is too much, in at most `Thresholds::held_rounds` rounds; the one
 /// of least memory is kept. Each round takes time linear in the operations.
 pub(super) fn bounded(draft: Draft, policy: &Policy, pass: Pass) -> Result<Draft> {
-    let allowed = allowed(&draft, policy, policy.target.library.is_complete());
+    let within = policy.target.library.is_complete();
+    let allowed = allowed(&draft.recorded, policy, within);
     let mut best = (over(&draft, allowed), draft);
     let mut policy = policy.clone();
     let mut last: Option<Draft> = None;

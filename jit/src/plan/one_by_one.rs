@@ -84,6 +84,28 @@ impl<'a> OneByOne<'a> {
         (0..self.root.len()).map(after).collect()
     }
 
+    /// For each node, how many bytes fewer than `most` are held while it runs, the fewer of where inputs are kept and where
+    /// they are released.
+    pub fn room(&self, most: [u64; 2]) -> Vec<i64> {
+        let mut before = [0; 2];
+        let [kept, released] = [false, true].map(|donated| self.held(donated));
+        let after = kept.into_iter().zip(released).enumerate();
+        after
+            .map(|(i, (kept, released))| {
+                let made = if self.is_computed(i) {
+                    self.bytes(i)
+                } else {
+                    0
+                };
+                let after = [kept, released];
+                let room = |of: usize| most[of] as i64 - after[of].max(before[of] + made as i64);
+                let least = room(0).min(room(1));
+                before = after;
+                least
+            })
+            .collect()
+    }
+
     /// Whether a value has memory after a node.
     pub fn is_held(&self, value: ValueId, after: usize) -> bool {
         let root = self.root[value.0 as usize];

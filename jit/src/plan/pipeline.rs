@@ -1,12 +1,13 @@
 //! The passes from a recorded graph to a draft of its plan, in order, each with what checks its result.
 
-use super::bound::{bounded, exceeds};
+use super::bound::{allowed, bounded, exceeds};
+use super::one_by_one::OneByOne;
 use super::{Draft, arrange, kernels, report, run};
 use crate::graph::Graph;
 use crate::lower::lower;
-use crate::policy::Policy;
+use crate::policy::{Policy, Thresholds};
 use crate::schedule::{Fusion, widen};
-use crate::simplify::simplify_for;
+use crate::simplify::{hoisted, simplify_for};
 use ferrotrace_runtime::{Activity, Config, FloatEnvironment, Result, Timer, next_plan, of_plan};
 
 impl Draft {
@@ -22,8 +23,8 @@ impl Draft {
     }
 }
 
-/// All passes. Where the draft would hold more memory than the operations one by one, products that are summed stay apart,
-/// and the passes after simplification run again with fusions given up.
+/// All passes. Where the draft would hold more memory than the operations one by one, products by one matrix stay apart, then
+/// those that are summed, and at last the passes after simplification run again with fusions given up.
 fn planned(recorded: Graph, policy: &Policy) -> Result<Draft> {
     recorded.on_one_device()?;
     let graph = simplified(&recorded, policy)?;
@@ -31,21 +32,31 @@ fn planned(recorded: Graph, policy: &Policy) -> Result<Draft> {
     if !exceeds(&draft, policy) {
         return Ok(draft);
     }
-    let mut policy = policy.clone();
-    policy.thresholds.summed_length = 0;
-    let apart = simplified(&draft.recorded, &policy)?;
-    if apart.nodes().len() == draft.graph.nodes().len() {
-        return bounded(draft, &policy, scheduled);
+    let (mut policy, mut draft) = (policy.clone(), draft);
+    let apart: [fn(&mut Thresholds); 2] = [|of| of.hoisted_rows = 0, |of| of.summed_length = 0];
+    for give_up in apart {
+        give_up(&mut policy.thresholds);
+        let graph = simplified(&draft.recorded, &policy)?;
+        if graph.nodes().len() == draft.graph.nodes().len() {
+            continue;
+        }
+        draft = scheduled(draft.recorded, graph, &policy)?;
+        if !exceeds(&draft, &policy) {
+            return Ok(draft);
+        }
     }
-    let draft = scheduled(draft.recorded, apart, &policy)?;
-    match exceeds(&draft, &policy) {
-        true => bounded(draft, &policy, scheduled),
-        false => Ok(draft),
-    }
+    bounded(draft, &policy, scheduled)
 }
 
 fn simplified(recorded: &Graph, policy: &Policy) -> Result<Graph> {
-    let simplified = || simplify_for(recorded, policy);
+    let simplified = || {
+        let graph = simplify_for(recorded, policy)?;
+        if !policy.target.library.is_complete() {
+            return Ok(graph);
+        }
+        let room = |graph: &Graph| OneByOne::of(graph).room(allowed(recorded, policy, false));
+        hoisted(graph, &policy.thresholds, room)
+    };
     pass("simplify", simplified, Graph::verify)
 }
 

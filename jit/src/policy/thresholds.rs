@@ -54,6 +54,11 @@ thresholds! {
     summed_length: usize = 256, "elements", "an estimate: a product reads and writes the sum as often as it computes 256 terms";
     /// Its rows have at most so many.
     summed_rows: usize = 1024, "elements", "a bound on the memory for copies of operands; longer rows gain little";
+    /// Matrix products of at most so many rows by one matrix are computed together: one of more reads its matrix in less
+    /// time than it multiplies it.
+    hoisted_few: usize = 64, "rows", "an estimate: an element of the matrix is read in the time of 20 to 60 products";
+    /// As far as they have at most so many rows together; with 0 none are.
+    hoisted_rows: usize = 1024, "rows", "an estimate: more gain little";
 
     // Reductions, windows and pools.
 

@@ -5,6 +5,7 @@ mod caching;
 mod calls;
 mod combined;
 mod estimates;
+mod hoisting;
 mod joining;
 pub(super) mod memory;
 mod tuning;
