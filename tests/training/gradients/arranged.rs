@@ -22,6 +22,44 @@ fn parts() {
     ]);
 }
 
+// The gradients of windows that cover a tensor are joined, others are added one by one.
+#[test]
+fn windows_of_one_tensor() {
+    let (x, wide) = (sample(&[4, 6]), sample(&[10, 2]));
+    agree(&[
+        case("chunks", &[&x], |t| {
+            let c = t[0].chunk(3, 1);
+            c[0].sigmoid() * &c[1] + c[2].tanh()
+        }),
+        case("positions out of order", &[&x], |t| {
+            t[0].select(0, 3).square() * t[0].select(0, -4) + t[0].select(0, 1) * t[0].select(0, 2)
+        }),
+        case("windows with gaps", &[&x], |t| {
+            t[0].narrow(1, 1, 2).square() * t[0].narrow(1, 4, 2)
+        }),
+        case("windows that overlap", &[&x], |t| {
+            t[0].narrow(1, 0, 4).square() * t[0].narrow(1, 2, 4)
+        }),
+        case("windows of two dimensions", &[&x], |t| {
+            t[0].narrow(0, 0, 2).square().sum(..) + t[0].narrow(1, 3, 3).square()
+        }),
+        case("windows by steps", &[&x], |t| {
+            t[0].slice(1, 0, 6, 2).square() * t[0].slice(1, 1, 6, 2)
+        }),
+        case("windows and the whole", &[&x], |t| {
+            let c = t[0].chunk(2, 0);
+            t[0].square().sum(..) + &c[0] * c[1].exp()
+        }),
+        case("a window twice", &[&x], |t| {
+            t[0].narrow(1, 0, 3).square() * t[0].narrow(1, 0, 3).exp()
+        }),
+        case("many positions", &[&wide], |t| {
+            let all = (0..10).map(|i| t[0].select(0, i).square());
+            all.reduce(|a, b| a * 0.5 + b).expect("ten")
+        }),
+    ]);
+}
+
 #[test]
 fn moved() {
     let (x, number) = (sample(&[2, 1, 3]), of(&[], &[0.75]));

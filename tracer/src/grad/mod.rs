@@ -12,6 +12,7 @@ mod inputs;
 mod model;
 mod products;
 mod sweep;
+mod windows;
 
 pub use checkpoint::checkpoint;
 pub use custom::custom_grad;

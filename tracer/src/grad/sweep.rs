@@ -1,12 +1,13 @@
 //! Goes through histories backwards.
 
 use super::builder::Recorder;
+use super::windows::{Windows, looked_at};
 use super::{at, like};
 use crate::history::{History, Operand as Kept, Operation, Rule, Source, Value};
 use crate::node::{Node, NodeArc};
 use crate::record::record;
 use crate::{Input, Tensor, trace};
-use ferrotrace_kernels::op::gradient::{self, Adjoint, fit};
+use ferrotrace_kernels::op::gradient::{Adjoint, fit};
 use ferrotrace_kernels::{BinaryOp, Op};
 use ferrotrace_runtime::{Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -175,7 +176,7 @@ pub(super) fn fail_leaves(loss: &Tensor, error: &Error, location: &'static Locat
     }
 }
 
-fn added(a: &Tensor, b: &Tensor, location: &'static Location<'static>) -> Tensor {
+pub(super) fn added(a: &Tensor, b: &Tensor, location: &'static Location<'static>) -> Tensor {
     let add = Op::from(BinaryOp::Add);
     record(
         None,
@@ -213,9 +214,54 @@ struct Sums {
     whole: FxHashMap<Address, Tensor>,
     /// Of operations of several results, by result.
     parts: FxHashMap<Address, Vec<Option<Value>>>,
+    /// Of windows of a value, which are not part of its gradient yet.
+    windows: FxHashMap<Address, Windows>,
 }
 
 impl Sums {
+    /// The whole gradient of a history, which is not kept.
+    fn take_whole(&mut self, of: &Address) -> Result<Option<Tensor>> {
+        let whole = self.whole.remove(of);
+        match self.windows.remove(of) {
+            Some(windows) => windows.added_to(whole),
+            None => Ok(whole),
+        }
+    }
+
+    /// Notes the gradient of a window of a value.
+    fn note_window(
+        &mut self,
+        of: Address,
+        history: &Arc<History>,
+        operation: &Arc<Operation>,
+        gradient: &Tensor,
+    ) -> Result<()> {
+        let waiting = self.windows.entry(of).or_default();
+        if waiting.push(history, operation, gradient)
+            && let Some(whole) = self.take_whole(&of)?
+        {
+            self.whole.insert(of, whole);
+        }
+        Ok(())
+    }
+
+    /// The whole gradients that are left.
+    fn joined(mut self) -> Result<FxHashMap<Address, Tensor>> {
+        let mut left: Vec<(u64, Address)> = Vec::new();
+        left.extend(
+            self.windows
+                .iter()
+                .map(|(of, windows)| (windows.order(), *of)),
+        );
+        left.sort_unstable();
+        for (_, of) in left {
+            if let Some(whole) = self.take_whole(&of)? {
+                self.whole.insert(of, whole);
+            }
+        }
+        Ok(self.whole)
+    }
+
     /// Notes the gradient of a result of an operation of several.
     fn note_part(&mut self, of: &Arc<History>, part: usize, gradient: &Tensor) {
         let parts = self.parts.entry(Arc::as_ptr(of)).or_default();
@@ -245,7 +291,7 @@ fn run(
         if !through.contains(&address) {
             continue;
         }
-        let (whole, parts) = (sums.whole.remove(&address), sums.parts.remove(&address));
+        let (whole, parts) = (sums.take_whole(&address)?, sums.parts.remove(&address));
         if whole.is_none() && parts.is_none() {
             continue;
         }
@@ -269,7 +315,7 @@ fn run(
             continue;
         }
         let found = match (whole, parts) {
-            (Some(gradient), _) => match carried(&operation, &gradient, &mut sums)? {
+            (Some(gradient), _) => match carried(history, &operation, &gradient, &mut sums)? {
                 true => continue,
                 false => pull(history, &operation, &gradient, &wanted)?,
             },
@@ -283,23 +329,27 @@ fn run(
             add_to(&mut sums.whole, history, found, operation.location);
         }
     }
-    Ok(sums.whole)
+    sums.joined()
 }
 
-/// Whether the gradient needs no pull: it is noted as a part of that of an operation of several results, or added to a
-/// window of that of the operand.
-fn carried(operation: &Operation, gradient: &Tensor, sums: &mut Sums) -> Result<bool> {
+/// Whether the gradient needs no pull: it is noted as a part of that of an operation of several results, or as that of a
+/// window of the operand.
+fn carried(
+    history: &Arc<History>,
+    operation: &Arc<Operation>,
+    gradient: &Tensor,
+    sums: &mut Sums,
+) -> Result<bool> {
     if let (Rule::Part(part), [operand]) = (&operation.rule, &operation.operands[..]) {
         if let Some(of) = operand.live() {
             sums.note_part(of, *part, gradient);
         }
         return Ok(true);
     }
-    let Some((to, before)) = in_window(operation, &mut sums.whole) else {
+    let Some(of) = looked_at(operation).map(Arc::as_ptr) else {
         return Ok(false);
     };
-    let sum = add_window(operation, gradient, before)?;
-    sums.whole.insert(to, sum);
+    sums.note_window(of, history, operation, gradient)?;
     Ok(true)
 }
 
@@ -334,28 +384,14 @@ fn add_to(
     gradients.insert(address, sum);
 }
 
-/// The operand of a window, and its gradient so far, which the window's is added to in place: that of a tensor looked at
-/// piece by piece costs what the pieces cost, not as many whole tensors.
-fn in_window(
+/// The gradient of the only operand of an operation.
+pub(super) fn pulled(
+    history: &Arc<History>,
     operation: &Operation,
-    gradients: &mut FxHashMap<Address, Tensor>,
-) -> Option<(Address, Tensor)> {
-    let (Rule::Operator, [operand]) = (&operation.rule, &operation.operands[..]) else {
-        return None;
-    };
-    let (Kept::Tensor { kind, .. }, address) = (operand, Arc::as_ptr(operand.live()?)) else {
-        return None;
-    };
-    operation.kind.op().as_view()?.window(&kind.shape)?;
-    Some((address, gradients.remove(&address)?))
-}
-
-/// `before` with the gradient of a window of it added.
-fn add_window(operation: &Operation, gradient: &Tensor, before: Tensor) -> Result<Tensor> {
-    let (mut recorder, _, _, gradient) = Recorder::new(operation, None, gradient);
-    let before = recorder.add(before);
-    let sum = gradient::add_window(&mut recorder, operation.kind.op(), before, gradient)?;
-    recorder.tensor(sum).cloned()
+    gradient: &Tensor,
+) -> Result<Option<Tensor>> {
+    let found = pull(history, operation, gradient, &[true])?;
+    Ok(found.into_iter().next().flatten())
 }
 
 /// The gradients of the wanted operands of an operation, each of its operand's shape and dtype.
