@@ -2,6 +2,7 @@
 
 import os
 
+import models
 import numpy as np
 import onnxruntime as ort
 from inputs import F32, arguments
@@ -52,6 +53,9 @@ GRAPHS = {
 
 
 def prepare(name):
+    if models.offers(name):
+        model, x = models.onnx_model(name)
+        return session(model, {"x": x})
     graph = GRAPHS.get(name) or GRAPHS.get(name.rsplit("_", 1)[0])
     if graph is None:
         return None
@@ -68,6 +72,11 @@ def prepare(name):
         helper.make_graph(made, name, inputs, outputs, held), opset_imports=[helper.make_opsetid("", 20)]
     )
     model.ir_version = 10
+    return session(model, fed)
+
+
+def session(model, fed):
+    """Runs a model whose inputs and output are bound in advance."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("PEER_THREADS", "2"))
     options.inter_op_num_threads = 1

@@ -6,6 +6,7 @@ import sys
 import torch
 import torch.nn.functional as F
 import learning
+import models
 from inputs import ADAM, BLOCK, arguments
 from wire import serve
 
@@ -124,6 +125,8 @@ def adamw(given):
 def prepare(name):
     if learning.offers(name):
         return learning.torch_step(name, COMPILED)
+    if models.offers(name):
+        return models.torch_forward(name, COMPILED)
     given = [torch.from_numpy(a) for a in arguments(name)]
     if name == "mlp_step":
         return perceptron(given)

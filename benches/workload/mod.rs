@@ -3,6 +3,7 @@
 
 mod dense;
 mod learning;
+mod models;
 pub mod names;
 pub mod operators;
 mod pointwise;
@@ -71,6 +72,9 @@ pub const NAMES: &[&str] = &[
     "train_gpt_block",
     "train_lstm",
     "tblock",
+    "minilm",
+    "lstm_b1",
+    "lstm_b8",
     "small_chain1000",
     "adamw100",
     "conv3x3",
@@ -88,6 +92,7 @@ pub fn open(name: &str) -> Option<Workload> {
         .or_else(|| dense::open(name))
         .or_else(|| training::open(name))
         .or_else(|| learning::open(name))
+        .or_else(|| models::open(name))
         .or_else(|| operators::workload(name))
 }
 
