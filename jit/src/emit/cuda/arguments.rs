@@ -1,6 +1,6 @@
 //! What a kernel takes: pointers, integers, numbers; and what may share memory.
 
-use super::index::fits_32_bits;
+use super::index::{Among, fits_32_bits};
 use super::kernel::Writer;
 use super::name::Param;
 use crate::body::{BodyOp, Source, Value};
@@ -91,7 +91,10 @@ impl Writer<'_> {
                 _ => false,
             };
             if let Some(e) = index.filter(|_| !given) {
-                let printed = self.index(e);
+                let printed = match node.body.value(v).op {
+                    BodyOp::Load { source, .. } => self.index_among(e, Among::Loads(source)),
+                    _ => self.index(e),
+                };
                 if loads && mask.is_none() && printed.unit && self.shape.lanes > 1 {
                     self.whole.insert(v);
                 }
@@ -100,7 +103,10 @@ impl Writer<'_> {
             if let Some(m) = mask
                 && !self.masks.contains_key(&m)
             {
-                let printed = node.body.mask(m).iter().map(|e| self.index(e)).collect();
+                let conditions = node.body.mask(m).iter();
+                let printed = conditions
+                    .map(|e| self.index_among(e, Among::Conditions))
+                    .collect();
                 self.masks.insert(m, printed);
             }
         }

@@ -2,7 +2,7 @@
 
 use super::kernel::Writer;
 use super::name::Base;
-use crate::body::{Body, BodyOp};
+use crate::body::{Body, BodyOp, Source};
 use crate::expr::{Expr as Affine, Term, Var};
 use crate::kernel::ir::{Block, Expr, Function, Local, Name, Stmt, Type};
 
@@ -53,6 +53,28 @@ impl Index {
     }
 }
 
+/// What indices may share a row's part with: programs that differ in which operands lie alike have one text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those of loads of one source, as windows are.
+    Loads(Source),
+    /// Conditions of masks.
+    Conditions,
+}
+
+/// A row's part of an index, to which others with the same terms are near.
+#[derive(Clone, Debug)]
+pub(super) struct Anchor {
+    among: Among,
+    terms: Vec<(Term, i64)>,
+    constant: i64,
+    base: Base,
+}
+
+/// The greatest distance of two indices that stands in a kernel's text: neighbouring taps of a window read what others
+/// have read, which the compiler sees by it.
+const NEAR: i64 = 8;
+
 /// Positions past the end that a thread may compute without using them.
 const SLACK: i64 = 1 << 16;
 
@@ -88,6 +110,16 @@ fn bound(e: &Affine, extents: &[usize], body: &Body) -> Option<i64> {
 impl Writer<'_> {
     /// The value of an index; the part that depends on the row alone goes to the row's preamble.
     pub(super) fn index(&mut self, e: &Affine) -> Index {
+        self.index_of(e, None)
+    }
+
+    /// The value of an index that may share its row's part with others.
+    pub(super) fn index_among(&mut self, e: &Affine, among: Among) -> Index {
+        // Shifted chunks begin where the base of a load says.
+        self.index_of(e, self.shape.shifted.is_none().then_some(among))
+    }
+
+    fn index_of(&mut self, e: &Affine, among: Option<Among>) -> Index {
         let vector = self.vector_var();
         let moves = |t: &Term| *t == Term::Var(vector);
         let nested = e.terms().iter().any(|(term, _)| match term {
@@ -105,24 +137,65 @@ impl Writer<'_> {
                 Term::Value(_) => true,
                 _ => false,
             });
-            let value = self.scaled(term, *c);
-            if of_row { &mut row } else { &mut inner }.push(value);
+            match of_row {
+                true => row.push((term.clone(), *c)),
+                false => inner.push(self.scaled(term, *c)),
+            }
         }
-        if e.constant() != 0 {
-            row.push(self.param(e.constant()).into());
-        }
-        let base = Expr::sum(row).map(|row| self.base(row));
-        let terms = base.map(Expr::from).into_iter().chain(inner);
+        let (base, further) = self.row_part(row, e.constant(), among);
+        let row = base.map(|base| match further {
+            0 => Expr::from(base),
+            further => Expr::from(base) + Expr::Integer(further),
+        });
         Index {
-            value: Expr::sum(terms).unwrap_or(Expr::Integer(0)),
+            value: Expr::sum(row.into_iter().chain(inner)).unwrap_or(Expr::Integer(0)),
             unit: !nested && e.coefficient(vector) == 1,
-            base,
+            base: base.filter(|_| further == 0),
             // A row's values are computed by the second kernel, for each row.
             first: match self.shape.across {
                 true => Name::Loop(vector).into(),
                 false => Expr::Integer(0),
             },
         }
+    }
+
+    /// A row's part of an index: a value that is computed once a row, and a small number to be added to it.
+    fn row_part(
+        &mut self,
+        terms: Vec<(Term, i64)>,
+        constant: i64,
+        among: Option<Among>,
+    ) -> (Option<Base>, i64) {
+        let alike = |a: &&Anchor| Some(a.among) == among && a.terms == terms;
+        let nearest = self
+            .anchors
+            .iter()
+            .filter(alike)
+            .min_by_key(|a| (constant - a.constant).abs());
+        let value = match nearest.map(|a| (a.base, constant - a.constant)) {
+            Some((base, further)) if further.abs() <= NEAR => return (Some(base), further),
+            Some((base, further)) => Some(Expr::from(base) + self.param(further)),
+            None => {
+                let mut row: Vec<Expr> = Vec::new();
+                for (term, c) in &terms {
+                    row.push(self.scaled(term, *c));
+                }
+                if constant != 0 {
+                    row.push(self.param(constant).into());
+                }
+                Expr::sum(row)
+            }
+        };
+        let base = value.map(|value| self.base(value));
+        if let (Some(base), Some(among)) = (base, among) {
+            self.anchors.push(Anchor {
+                among,
+                terms,
+                constant,
+                base,
+            });
+        }
+        (base, 0)
     }
 
     /// An expression that is computed once a row.

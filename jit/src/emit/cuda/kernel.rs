@@ -8,7 +8,7 @@
 
 use super::Emitted;
 use super::check;
-use super::index::Index;
+use super::index::{Anchor, Index};
 use super::look_back;
 use super::name::{Divisor, Param, Place, magic};
 use super::online::{self, Online};
@@ -99,6 +99,8 @@ pub(super) struct Writer<'a> {
     /// What is computed of indices once a row.
     pub preamble: Block,
     pub bases: usize,
+    /// Rows' parts of indices that others are near to.
+    pub anchors: Vec<Anchor>,
 }
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
@@ -226,6 +228,7 @@ impl<'a> Writer<'a> {
             pointer_types: Vec::new(),
             preamble: Block::new(),
             bases: 0,
+            anchors: Vec::new(),
         }
     }
 }
