@@ -3,7 +3,7 @@
 //! Half-precision tensors are given to it with channels innermost, as tensor cores want them, others as they lie. What turns
 //! them fuses with what is around: between two convolutions nothing is turned. A weight of more taps than there are
 //! results is a gradient, as programs write that of a weight; a transposed convolution is that of an input, or phases
-//! (`phases.rs`).
+//! (`phases/`).
 
 use super::Simplifier;
 use super::shaping::{dims, inverse, permute, reshape};

@@ -56,7 +56,7 @@ impl Index {
 /// What indices may share a row's part with: programs that differ in which operands lie alike have one text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
-    /// Those of loads of one source, as windows are.
+    /// Indices of loads of one source, as windows are.
     Loads(Source),
     /// Conditions of masks.
     Conditions,

@@ -1,15 +1,11 @@
-//! Transposed convolutions as plain ones (sub-pixel convolution: Shi et al., Is the Deconvolution Layer the Same as a
-//! Convolutional Layer?, 2016).
-//!
-//! Results whose positions leave the same remainder by the stride, a *phase*, are a convolution of step 1 by every so many
-//! of the taps: nothing is multiplied by zeros that a stride would put between the elements. Phases are the channels of one
-//! convolution, or one each, and become neighbours by a permutation.
+//! Each phase as a convolution of its own.
 
-use super::Simplifier;
-use super::shaping::{dims, pad, permute, reshape, slice};
+use super::super::Simplifier;
+use super::super::shaping::{dims, permute, reshape, slice};
+use super::{Sizes, convolve, zero};
 use ferrotrace_kernels::op::{Cat, Flip, Full};
 use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, Operand, ValueId};
-use ferrotrace_runtime::{DType, Result, Scalar, Shape};
+use ferrotrace_runtime::{Result, Shape};
 use smallvec::SmallVec;
 
 /// A phase along one dimension.
@@ -60,145 +56,8 @@ fn greatest_divisor(a: usize, b: usize) -> usize {
     }
 }
 
-/// Zeros among the taps and positions of one convolution for all phases, by which its work may grow.
-const WASTE: f64 = 1.25;
-
-/// Most phases that are a convolution each: a bound on planning time.
-const MOST_PHASES: usize = 64;
-
-/// The transposed convolution of `[n, channels, ..]` by `[channels, out / groups, ..]`.
-pub(super) fn define(
-    spec: &ConvSpec,
-    b: &mut Simplifier<'_>,
-    (x, w): (ValueId, ValueId),
-) -> Result<ValueId> {
-    let of = Sizes::of(spec, &dims(b, x), &dims(b, w));
-    let total: usize = spec.stride.iter().product();
-    let dense = spec.dilation.iter().all(|&d| d == 1);
-    // Phases without a tap are zeros: putting them between the others takes longer than writing them beside.
-    let gaps = (0..of.taps.len()).any(|i| of.taps[i] < spec.stride[i]);
-    let many = total
-        > if gaps {
-            MOST_PHASES
-        } else {
-            b.policy.thresholds.cat_parts
-        };
-    match dense && (many || !gaps && of.waste(spec) <= WASTE) {
-        true => together(spec, b, (x, w), &of),
-        false => apart(spec, b, (x, w), &of),
-    }
-}
-
-/// Sizes along the dimensions of space.
-struct Sizes {
-    input: Vec<usize>,
-    taps: Vec<usize>,
-    output: Vec<usize>,
-}
-
-impl Sizes {
-    fn of(spec: &ConvSpec, x: &[usize], w: &[usize]) -> Sizes {
-        let output = |i: usize| {
-            let full = (x[2 + i] - 1) * spec.stride[i] + (w[2 + i] - 1) * spec.dilation[i] + 1;
-            full + spec.output_padding[i] - 2 * spec.padding[i]
-        };
-        Sizes {
-            input: x[2..].to_vec(),
-            taps: w[2..].to_vec(),
-            output: (0..spec.stride.len()).map(output).collect(),
-        }
-    }
-
-    /// Remainders by the stride that taps have, and taps of each, as many as the first has.
-    fn remainders(&self, spec: &ConvSpec, i: usize) -> (usize, usize) {
-        let (kernel, stride) = (self.taps[i], spec.stride[i]);
-        (kernel.min(stride), kernel.div_ceil(stride))
-    }
-
-    /// Results of each remainder, those included that padding crops.
-    fn positions(&self, spec: &ConvSpec, i: usize) -> usize {
-        (self.output[i] + spec.padding[i]).div_ceil(spec.stride[i])
-    }
-
-    /// How much more one convolution for all phases computes than they do one by one.
-    fn waste(&self, spec: &ConvSpec) -> f64 {
-        let along = |i: usize| {
-            let (remainders, taps) = self.remainders(spec, i);
-            let positions = self.positions(spec, i) * spec.stride[i];
-            (remainders * taps * positions) as f64 / (self.taps[i] * self.output[i]) as f64
-        };
-        (0..self.taps.len()).map(along).product()
-    }
-}
-
-/// All phases as the channels of one convolution: the result at `stride · t + r`, padding included, is channel `r` at `t`.
-fn together(
-    spec: &ConvSpec,
-    b: &mut Simplifier<'_>,
-    (x, w): (ValueId, ValueId),
-    of: &Sizes,
-) -> Result<ValueId> {
-    let (weights, spatial, groups) = (dims(b, w), spec.stride.len(), spec.groups);
-    let zero = zero(b.dtype(x));
-    let remainders: Vec<(usize, usize)> = (0..spatial).map(|i| of.remainders(spec, i)).collect();
-    let phases: usize = remainders.iter().map(|r| r.0).product();
-    // [groups, channels, out, (taps, remainders)..], with as many taps of each remainder.
-    let mut filled = vec![(0, 0); 2];
-    let mut split = vec![groups, weights[0] / groups, weights[1]];
-    for (&(of_remainder, taps), kernel) in remainders.iter().zip(&of.taps) {
-        filled.push((0, (of_remainder * taps - kernel) as isize));
-        split.extend([taps, of_remainder]);
-    }
-    let w = pad(b, w, &filled, zero)?;
-    let w = reshape(b, w, &split)?;
-    let mask = (0..spatial).fold(0, |mask, i| mask | 1u64 << (3 + 2 * i));
-    let w = b.push(Op::from(Flip { mask }), &[w.into()])?;
-    let mut order = vec![0];
-    order.extend((0..spatial).map(|i| 4 + 2 * i));
-    order.extend([2, 1]);
-    order.extend((0..spatial).map(|i| 3 + 2 * i));
-    let w = permute(b, w, &order)?;
-    let mut joined = vec![groups * phases * weights[1], weights[0] / groups];
-    joined.extend(remainders.iter().map(|r| r.1));
-    let w = reshape(b, w, &joined)?;
-    let pads = (0..spatial).map(|i| {
-        let after = of.positions(spec, i) as isize - of.input[i] as isize;
-        (remainders[i].1 as isize - 1, after)
-    });
-    let y = convolve(
-        b,
-        (x, w),
-        &pads.collect::<Vec<_>>(),
-        (groups, &[1, 1, 1][..spatial]),
-    )?;
-    // [n, groups, remainders.., out, positions..]
-    let found = dims(b, y);
-    let mut split = vec![found[0], groups];
-    split.extend(remainders.iter().map(|r| r.0));
-    split.push(weights[1]);
-    split.extend_from_slice(&found[2..]);
-    let y = reshape(b, y, &split)?;
-    let mut order = vec![0, 1, 2 + spatial];
-    order.extend((0..spatial).flat_map(|i| [3 + spatial + i, 2 + i]));
-    let y = permute(b, y, &order)?;
-    // Remainders that no tap has are zeros.
-    let mut filled = vec![(0, 0); 3];
-    let mut joined = vec![found[0], groups * weights[1]];
-    for i in 0..spatial {
-        let none = spec.stride[i] - remainders[i].0;
-        filled.extend([(0, 0), (0, none as isize)]);
-        joined.push(found[2 + i] * spec.stride[i]);
-    }
-    let y = pad(b, y, &filled, zero)?;
-    let mut y = reshape(b, y, &joined)?;
-    for (i, (&first, n)) in spec.padding.iter().zip(&of.output).enumerate() {
-        y = slice(b, y, 2 + i, (first, first + n), 1)?;
-    }
-    Ok(y)
-}
-
 /// Each phase as a convolution, put beside each other.
-fn apart(
+pub(super) fn apart(
     spec: &ConvSpec,
     b: &mut Simplifier<'_>,
     (x, w): (ValueId, ValueId),
@@ -271,43 +130,6 @@ fn phase(
     let pads: Vec<(isize, isize)> = phases.iter().map(|phase| phase.pads).collect();
     let dilation: Vec<usize> = phases.iter().map(|phase| phase.dilation).collect();
     convolve(b, (x, w), &pads, (spec.groups, &dilation))
-}
-
-/// A convolution of step 1 with so many zeros before and after the input; fewer than none crop it.
-fn convolve(
-    b: &mut Simplifier<'_>,
-    (x, w): (ValueId, ValueId),
-    pads: &[(isize, isize)],
-    (groups, dilation): (usize, &[usize]),
-) -> Result<ValueId> {
-    let spatial = pads.len();
-    // A convolution has as many zeros on both sides.
-    let both: SmallVec<[isize; 3]> = pads.iter().map(|p| p.0.min(p.1).max(0)).collect();
-    let mut rest = vec![(0, 0); 2];
-    rest.extend(
-        pads.iter()
-            .zip(&both)
-            .map(|(p, both)| (p.0 - both, p.1 - both)),
-    );
-    let zero = zero(b.dtype(x));
-    let x = pad(b, x, &rest, zero)?;
-    let plain = ConvSpec {
-        stride: SmallVec::from_elem(1, spatial),
-        padding: both.iter().map(|&n| n as usize).collect(),
-        dilation: SmallVec::from_slice(dilation),
-        output_padding: SmallVec::from_elem(0, spatial),
-        groups,
-        transposed: false,
-    };
-    b.push(Op::from(plain), &[x.into(), w.into()])
-}
-
-/// What lies around an input of this type.
-fn zero(dtype: DType) -> Scalar {
-    match dtype.is_float() {
-        true => Scalar::Float(0.0),
-        false => Scalar::Int(0),
-    }
 }
 
 /// From `[phases, n, channels, counts..]` to `[n, channels, results..]`.
