@@ -80,6 +80,11 @@ thresholds! {
     /// Pools by windows of at most so many elements are loops; others are ready-made, but those of whole planes, which are
     /// reductions like others.
     pool_taps: usize = 9, "elements", "`pools and what follows` in benches/RESULTS.md";
+    /// Most phases of a transposed convolution that are a convolution each, where others of them are zeros.
+    phases: usize = 64, "phases", "a bound on planning time";
+    /// The phases of a transposed convolution are one where its work grows by this at most, by zeros among taps and
+    /// positions.
+    phases_waste: f64 = 1.25, "times", "an H200: 1.03 of the time of phases apart at 1.13, 1.8 at 1.27";
     /// A reduction into fewer results than this over a large input is split into chunks.
     split_rows: usize = 4, "rows", "an estimate, which measuring may change";
     /// Elements from which such a reduction is split.

@@ -253,14 +253,16 @@ impl FusedNode {
     /// Whether the rows of a kernel of a device have so few threads that cutting them gains more than the launches of the
     /// pieces' kernels take.
     fn leaves_threads_idle(&self, policy: &Policy) -> bool {
+        if policy.target.splits_reductions || self.product.is_some() || self.scans() {
+            return false;
+        }
         let (rows, cols) = (self.rows(), self.cols());
         let of_row = match self.has_strided_columns() {
             true => 4,
             false => (cols / 8).min(1024),
         };
         let (threads, wanted) = (rows.saturating_mul(of_row), policy.thresholds.full_threads);
-        let others = policy.target.splits_reductions || self.product.is_some() || self.scans();
-        if others || threads == 0 || threads >= wanted {
+        if threads == 0 || threads >= wanted {
             return false;
         }
         let lost = (rows * cols / threads).saturating_mul(wanted - threads);
@@ -272,9 +274,9 @@ impl FusedNode {
         let target = &policy.target;
         // A device reads 16 bytes of strided columns at a time for plain sums alone.
         let merges =
-            target.merges_moments && (target.splits_reductions || !self.has_strided_columns());
+            || target.merges_moments && (target.splits_reductions || !self.has_strided_columns());
         let moments = self.moments();
-        moments.is_some_and(|moments| moments.is_empty() || merges)
+        moments.is_some_and(|moments| moments.is_empty() || merges())
     }
 
     /// Whether the columns are strided and the last row variable contiguous for most loads of those that differ by row:

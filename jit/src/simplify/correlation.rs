@@ -112,8 +112,9 @@ fn define_flat(
     b.push(squeeze, &[y.into()]).map(Some)
 }
 
-/// Whether a convolution is transposed with a stride. In binary32, with the same bits in every run, the library takes up to
-/// 60 times as long for these as phases do, but for images under 4 by 4 taps with a stride of 2: 0.65 to 0.93 of it.
+/// Whether a convolution is transposed with a stride and phases are faster. In binary32, with the same bits in every run, the
+/// library takes up to 100 times as long as phases do (`layers` in benches/RESULTS.md), but for 4 by 4 taps with a stride of
+/// 2 in two dimensions it takes 0.66 to 0.93 of their time.
 fn is_spread(spec: &ConvSpec, weights: &[usize]) -> bool {
     let all = |list: &[usize], n| list.iter().all(|&m| m == n);
     let quick = weights[2..] == [4, 4] && all(&spec.stride, 2) && all(&spec.dilation, 1);

@@ -94,7 +94,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
     })
 }
 
-/// The same value, which a kernel of its own stores.
+/// A barrier behind a value: a kernel of its own computes the value and stores it.
 pub(super) fn barrier(b: &mut Simplifier<'_>, x: ValueId) -> Result<ValueId> {
     b.push(Op::Barrier, &[x.into()])
 }

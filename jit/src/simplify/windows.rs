@@ -32,9 +32,8 @@ pub(super) fn define(spec: &PoolSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
     let x = value(args, 0)?;
     let taps: usize = spec.kernel.iter().product();
     let overlap = |d: &usize| spec.kernel[*d] > spec.stride[*d];
-    let dims: SmallVec<[usize; 3]> = (0..spec.kernel.len())
-        .filter(|&d| spec.kernel[d] > 1)
-        .collect();
+    let moves = |&d: &usize| spec.kernel[d] > 1 || spec.stride[d] > 1;
+    let dims: SmallVec<[usize; 3]> = (0..spec.kernel.len()).filter(moves).collect();
     let separate = taps >= b.policy.thresholds.window_alone
         && dims.len() > 1
         && dims.iter().all(overlap)
@@ -56,13 +55,6 @@ pub(super) fn define(spec: &PoolSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
         };
         (along.kernel[d], along.stride[d]) = (spec.kernel[d], spec.stride[d]);
         along.padding[d] = spec.padding[d];
-        // Dimensions of windows of one element are strided, too.
-        if i == 0 {
-            for other in (0..spec.kernel.len()).filter(|other| !dims.contains(other)) {
-                (along.stride[other], along.padding[other]) =
-                    (spec.stride[other], spec.padding[other]);
-            }
-        }
         y = definition::define(&along, b, &[y.into()])?;
         if i + 1 < dims.len() {
             y = device::barrier(b, y)?;

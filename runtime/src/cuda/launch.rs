@@ -135,17 +135,23 @@ fn note(
     Ok(())
 }
 
-/// Launches a kernel that takes a table, its one argument, in blocks of so many threads. `numbers` are the positions of
+/// The most blocks of a recorded table: two first blocks below it, one beside the other, are no address of a recording.
+const MOST_BLOCKS: usize = 1 << 30;
+
+/// Launches a kernel that takes a table, its one argument, in blocks of so many threads. `numbers` gives the positions of
 /// the launches' numbers in the table.
 pub(crate) fn launch_table(
     context: &Context,
     entry: Function,
     (blocks, threads): (usize, u32),
     mut table: Vec<u64>,
-    numbers: Numbers,
+    numbers: impl FnOnce() -> Numbers,
 ) -> Result<()> {
     if record::is_on() {
-        return note(entry, blocks, (threads, 0), false, &table, numbers);
+        if blocks > MOST_BLOCKS {
+            record::refuse(Uncaptured::Refused("a grid of too many blocks".to_owned()))?;
+        }
+        return note(entry, blocks, (threads, 0), false, &table, numbers());
     }
     context.bind()?;
     count(Counter::KernelsLaunched, 1);

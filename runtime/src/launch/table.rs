@@ -25,7 +25,7 @@ pub(super) fn launch_tables(all: &[Member<'_, '_>]) -> Result<()> {
     };
     let index = module.context().index();
     for part in live.chunks(first.grid.table as usize) {
-        let (table, numbers) = table(index, part, first.grid.table as usize)?;
+        let table = table(index, part, first.grid.table as usize)?;
         if part.len() > 1 {
             count(Counter::CombinedLaunches, 1);
         }
@@ -35,44 +35,51 @@ pub(super) fn launch_tables(all: &[Member<'_, '_>]) -> Result<()> {
             *entry,
             (blocks, first.grid.threads),
             table,
-            numbers,
+            || numbers(part, first.grid.table as usize),
         )?;
     }
     Ok(())
 }
 
-/// The most blocks of a table's launch: a pair of first blocks below it is never taken for an address of a recording.
-const MOST_BLOCKS: usize = 1 << 30;
+/// The first blocks that a table for so many launches holds: a power of two of them, at least two.
+fn first_blocks(members: usize) -> usize {
+    members.next_power_of_two().max(2)
+}
 
-/// The first block of each launch, padded with `u32::MAX` to a power of two, at least two; then the arguments of each.
-/// Where their numbers stand in it, by the launches' positions in their group.
-fn table(index: u32, part: &[Member<'_, '_>], members: usize) -> Result<(Vec<u64>, cuda::Numbers)> {
-    let firsts = members.next_power_of_two().max(2);
+/// The words of a launch's arguments: pointers, parameters, numbers, and neither scratch memory nor a place for faults.
+fn words_of(launch: &Launch<'_>) -> usize {
+    launch.buffers.len() + launch.params.len() + launch.scalars.len() + 2
+}
+
+/// Where the numbers of launches stand in their table, by the launches' positions in their group.
+fn numbers(part: &[Member<'_, '_>], members: usize) -> cuda::Numbers {
+    let mut end = first_blocks(members) / 2;
+    let of = |(member, launch): &Member<'_, '_>| {
+        end += words_of(launch);
+        (*member, end - 2 - launch.scalars.len()..end - 2)
+    };
+    part.iter().map(of).collect()
+}
+
+/// The first block of each launch, padded with `u32::MAX`; then the arguments of each.
+fn table(index: u32, part: &[Member<'_, '_>], members: usize) -> Result<Vec<u64>> {
+    let firsts = first_blocks(members);
     let (mut first, mut next) = (vec![u32::MAX; firsts], 0usize);
     for ((_, launch), first) in part.iter().zip(&mut first) {
         *first = u32::try_from(next).unwrap_or(u32::MAX);
         next = next.saturating_add(launch.chunks);
     }
-    if next > MOST_BLOCKS {
-        return Err(Error::internal("a grid of too many blocks"));
-    }
     let pair = |p: &[u32]| u64::from(p[0]) | u64::from(p[1]) << 32;
     let mut table: Vec<u64> = first.chunks_exact(2).map(pair).collect();
-    let mut numbers = cuda::Numbers::new();
-    for (member, launch) in part {
+    for (_, launch) in part {
         resolve(Some(index), launch.buffers, |p| table.push(p as u64))?;
         table.extend(launch.params.iter().map(|&p| p as u64));
-        let start = table.len();
         table.extend_from_slice(launch.scalars);
-        numbers.push((*member, start..table.len()));
-        // Neither scratch memory nor a place for faults.
         table.extend([0, 0]);
     }
-    let words = part.first().map_or(0, |(_, l)| {
-        l.buffers.len() + l.params.len() + l.scalars.len() + 2
-    });
+    let words = part.first().map_or(0, |(_, launch)| words_of(launch));
     table.resize(firsts / 2 + members * words, 0);
-    Ok((table, numbers))
+    Ok(table)
 }
 
 #[cfg(test)]
@@ -114,7 +121,7 @@ mod tests {
             launch(&kernel, 1, &[3], &[9]),
         ];
         let all: Vec<Member<'_, '_>> = [4, 2, 7].into_iter().zip(&all).collect();
-        let (got, numbers) = table(0, &all, 5).expect("no buffers");
+        let (got, numbers) = (table(0, &all, 5).expect("no buffers"), numbers(&all, 5));
         let none = u64::from(u32::MAX);
         let mut want = vec![
             3 << 32,

@@ -132,6 +132,22 @@ pub(crate) struct Form {
 }
 
 impl Form {
+    /// A leaf with the value of a node, without gaps.
+    pub fn dense_leaf(&self, node: usize) -> FormLeaf {
+        let kind = &self.nodes[node].kind;
+        FormLeaf {
+            layout: Layout::contiguous(kind.shape.clone()),
+            dtype: kind.dtype,
+            device: self.device.clone(),
+        }
+    }
+
+    /// Bytes that a node's value takes.
+    pub fn bytes(&self, node: usize) -> usize {
+        let kind = &self.nodes[node].kind;
+        kind.shape.numel().saturating_mul(kind.dtype.size())
+    }
+
     /// The hash that [`FormHash`] gives for the whole form.
     pub fn hash(&self) -> u64 {
         let mut hash = FormHash::default();

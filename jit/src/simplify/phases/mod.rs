@@ -16,12 +16,6 @@ use ferrotrace_runtime::{DType, Result, Scalar};
 use smallvec::SmallVec;
 use together::together;
 
-/// Zeros among the taps and positions of one convolution for all phases, by which its work may grow.
-const WASTE: f64 = 1.25;
-
-/// Most phases that are a convolution each: a bound on planning time.
-const MOST_PHASES: usize = 64;
-
 /// The transposed convolution of `[n, channels, ..]` by `[channels, out / groups, ..]`.
 pub(super) fn define(
     spec: &ConvSpec,
@@ -33,11 +27,12 @@ pub(super) fn define(
     let dense = spec.dilation.iter().all(|&d| d == 1);
     // Phases without a tap are zeros: putting them between the others takes longer than writing them beside.
     let gaps = (0..of.taps.len()).any(|i| of.taps[i] < spec.stride[i]);
+    let thresholds = &b.policy.thresholds;
     let most = match gaps {
-        true => MOST_PHASES,
-        false => b.policy.thresholds.cat_parts,
+        true => thresholds.phases,
+        false => thresholds.cat_parts,
     };
-    match dense && (total > most || !gaps && of.waste(spec) <= WASTE) {
+    match dense && (total > most || !gaps && of.waste(spec) <= thresholds.phases_waste) {
         true => together(spec, b, (x, w), &of),
         false => apart(spec, b, (x, w), &of),
     }

@@ -2,7 +2,7 @@
 
 use crate::form::{Edge, Form, FormLeaf};
 use ferrotrace_kernels::{Array, Class, Op};
-use ferrotrace_runtime::{Layout, Scalar};
+use ferrotrace_runtime::Scalar;
 use std::ops::Range;
 
 /// A trace, with what in it is the same at every call.
@@ -86,21 +86,6 @@ impl<'a> Trace<'a> {
         let first = self.first_number[node];
         let next = self.first_number.get(node + 1);
         first..next.copied().unwrap_or(self.numbers.len())
-    }
-
-    /// A leaf with the value of a node, without gaps.
-    pub fn dense_leaf(&self, node: usize) -> FormLeaf {
-        let kind = &self.form.nodes[node].kind;
-        FormLeaf {
-            layout: Layout::contiguous(kind.shape.clone()),
-            dtype: kind.dtype,
-            device: self.form.device.clone(),
-        }
-    }
-
-    pub fn bytes(&self, node: usize) -> usize {
-        let kind = &self.form.nodes[node].kind;
-        kind.shape.numel().saturating_mul(kind.dtype.size())
     }
 
     /// Whether the node only looks at its operand. A reshape that was recorded of data is a copy: where it is none, its
@@ -205,7 +190,7 @@ impl<'a> Trace<'a> {
             }
             let view = self.is_view(node);
             if of[node] == Of::Constants && !view && !result[node] {
-                let bytes = self.bytes(node);
+                let bytes = self.form.bytes(node);
                 let worth = |read: usize| dear[node] || stored[node] || read > bytes;
                 let cone = cones.of(node);
                 if let Some((cone, leaves)) = cone.filter(|_| bytes > 0) {

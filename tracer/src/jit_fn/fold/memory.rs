@@ -33,23 +33,23 @@ pub(super) fn peak(trace: &Trace<'_>, computed: &[bool], over: bool) -> usize {
     let mut goes: Vec<Vec<usize>> = vec![Vec::new(); trace.len()];
     for node in nodes() {
         let dies = |&of: &usize| {
-            let bytes = trace.bytes(of) == trace.bytes(node);
+            let bytes = trace.form.bytes(of) == trace.form.bytes(node);
             owner[of] == Some(of) && last_use[of] == node && bytes
         };
         let in_place = over && is_pointwise(trace.op(node));
         if let Some(of) = trace.operand_nodes(node).find(dies).filter(|_| in_place) {
             goes[node].retain(|&gone| gone != of);
-            live -= trace.bytes(of);
+            live -= trace.form.bytes(of);
         }
         if owner[node] == Some(node) {
-            live = live.saturating_add(trace.bytes(node));
+            live = live.saturating_add(trace.form.bytes(node));
             if let Some(goes) = goes.get_mut(last_use[node]) {
                 goes.push(node);
             }
         }
         peak = peak.max(live);
         for gone in &goes[node] {
-            live -= trace.bytes(*gone);
+            live -= trace.form.bytes(*gone);
         }
     }
     peak

@@ -241,7 +241,7 @@ impl Folds {
         );
         // The estimate knows nothing of fusion: before anything is left out the plan itself is asked.
         let planned = || {
-            let leaf = |c: &Candidate| (c.node, trace.dense_leaf(c.node));
+            let leaf = |c: &Candidate| (c.node, trace.form.dense_leaf(c.node));
             let rest = Rest::of(trace, &candidates.iter().map(leaf).collect::<Vec<_>>());
             let peak = rest.peak(trace, lines);
             peak.is_some_and(|peak| every + peak <= eager)

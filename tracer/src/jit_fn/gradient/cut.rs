@@ -39,7 +39,7 @@ pub(super) fn saved(form: &Form, read: &[usize]) -> Vec<u32> {
         let capacity = match form.nodes[node].kind.op().class() {
             // What it looks at is saved instead.
             Class::View if again[node] => INFINITE,
-            _ => nodes.bytes(node).clamp(1, INFINITE >> 20),
+            _ => (form.bytes(node) as u64).clamp(1, INFINITE >> 20),
         };
         network.add_edge(enter, leave, capacity);
         match again[node] {

@@ -1,8 +1,7 @@
 //! Parts of a trace, as traces of their own.
 
-use crate::form::{Edge, Form, FormLeaf, FormNode};
+use crate::form::{Edge, Form, FormNode};
 use crate::jit_fn::replay::{Place, Recorded, Slot, Source};
-use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashSet;
 
 /// What computes a trace, node by node.
@@ -42,22 +41,6 @@ impl<'a> Nodes<'a> {
             Edge::Node(n) => Some(*n as usize),
             _ => None,
         })
-    }
-
-    /// A leaf with the value of a node, without gaps.
-    pub fn dense_leaf(&self, node: usize) -> FormLeaf {
-        let kind = &self.form.nodes[node].kind;
-        FormLeaf {
-            layout: Layout::contiguous(kind.shape.clone()),
-            dtype: kind.dtype,
-            device: self.form.device.clone(),
-        }
-    }
-
-    /// Bytes that a node's value takes.
-    pub fn bytes(&self, node: usize) -> u64 {
-        let kind = &self.form.nodes[node].kind;
-        kind.shape.numel().saturating_mul(kind.dtype.size()) as u64
     }
 
     /// The nodes that some are computed by, themselves included, without those that are given and what these alone need.
@@ -174,7 +157,7 @@ impl Recorded {
         for (number, &old) in given.iter().enumerate() {
             if is_read.contains(&(old as usize)) {
                 leaf_of[old as usize] = Some(part.sources.len() as u32);
-                part.form.leaves.push(nodes.dense_leaf(old as usize));
+                part.form.leaves.push(self.form.dense_leaf(old as usize));
                 part.sources.push(Source::Argument(first + number));
             }
         }
