@@ -55,7 +55,7 @@ GRAPHS = {
 def prepare(name):
     if models.offers(name):
         model, x = models.onnx_model(name)
-        return session(model, {"x": x})
+        return session(model.SerializeToString(), {"x": x})
     graph = GRAPHS.get(name) or GRAPHS.get(name.rsplit("_", 1)[0])
     if graph is None:
         return None
@@ -72,16 +72,16 @@ def prepare(name):
         helper.make_graph(made, name, inputs, outputs, held), opset_imports=[helper.make_opsetid("", 20)]
     )
     model.ir_version = 10
-    return session(model, fed)
+    return session(model.SerializeToString(), fed)
 
 
 def session(model, fed):
-    """Runs a model whose inputs and output are bound in advance."""
+    """Runs a model, given as the bytes of its file, whose inputs and output are bound in advance."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("PEER_THREADS", "2"))
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
     for key, value in fed.items():
         binding.bind_cpu_input(key, value)
