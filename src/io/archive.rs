@@ -3,29 +3,37 @@
 use super::file::{broken, open};
 use crate::{Error, Result};
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
 /// An archive, opened.
-pub(super) struct Archive {
+pub(super) struct Archive<R = BufReader<File>> {
     path: PathBuf,
-    zip: ZipArchive<BufReader<File>>,
+    zip: ZipArchive<R>,
 }
 
 /// The most bytes that a deflated byte can stand for.
 const MOST_INFLATED: u64 = 1032;
 
 impl Archive {
-    /// Reads the directory of an archive.
+    /// Reads the directory of an archive that is a file: see [`of`](Archive::of).
+    pub fn open(path: &Path) -> Result<Archive> {
+        let (file, len) = open(path)?;
+        Archive::of(path, BufReader::new(file), len)
+    }
+}
+
+impl<R: Read + Seek> Archive<R> {
+    /// Reads the directory of an archive of `len` bytes.
     ///
     /// Its entries must not share bytes of the file (by their sizes), nor claim more than deflating can give: what it
     /// takes to read all of them is bounded by the file's length.
-    pub fn open(path: &Path) -> Result<Archive> {
-        let (file, len) = open(path)?;
+    pub fn of(path: &Path, from: R, len: u64) -> Result<Archive<R>> {
         let failed = |error| refused(path, error);
-        let mut zip = ZipArchive::new(BufReader::new(file)).map_err(failed)?;
+        let mut zip = ZipArchive::new(from).map_err(failed)?;
         let mut packed = 0u64;
         for index in 0..zip.len() {
             let entry = zip.by_index_raw(index).map_err(failed)?;
@@ -53,19 +61,45 @@ impl Archive {
         Ok(Archive { path, zip })
     }
 
+    /// Checks how many entries the archive's end claims to have: of two with one name only the last is found.
+    pub fn check_count(&self, claimed: Option<usize>) -> Result<()> {
+        match claimed {
+            Some(claimed) if claimed != self.zip.len() => {
+                let has = self.zip.len();
+                let message = format!("claims {claimed} entries and has {has} of different names");
+                Err(broken(&self.path, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The names of the entries, folders apart, in the order of the archive.
     pub fn names(&self) -> Vec<String> {
         let all = self.zip.file_names().filter(|name| !name.ends_with('/'));
         all.map(str::to_owned).collect()
     }
 
+    /// Where the bytes of an entry lie, if they are stored as they are.
+    pub fn stored(&mut self, name: &str) -> Result<Option<Range<usize>>> {
+        let path = &self.path;
+        let entry = self.zip.by_name(name).map_err(|e| refused(path, e))?;
+        if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
+            return Ok(None);
+        }
+        let start = usize::try_from(entry.data_start()).ok();
+        let end = start.zip(usize::try_from(entry.size()).ok());
+        let range = end.and_then(|(start, len)| Some(start..start.checked_add(len)?));
+        let message = || format!("entry {name:?} lies beyond any memory");
+        range.map(Some).ok_or_else(|| broken(path, message()))
+    }
+
     /// Reads an entry by a function, which is given the stream and how many bytes are there for certain, and checks that
     /// it read all, and the checksum.
-    pub fn read<R>(
+    pub fn read<T>(
         &mut self,
         name: &str,
-        read: impl FnOnce(&mut dyn Read, u64) -> Result<R>,
-    ) -> Result<R> {
+        read: impl FnOnce(&mut dyn Read, u64) -> Result<T>,
+    ) -> Result<T> {
         let path = &self.path;
         let mut entry = self.zip.by_name(name).map_err(|e| refused(path, e))?;
         let known = match entry.compression() {

@@ -1,6 +1,10 @@
 //! The little JSON that headers of files are made of. The crates for it are no choice: what `serde_json` implements for
 //! numbers keeps programs that use this library from comparing shapes with `[]`.
 
+mod tree;
+
+pub(super) use tree::Tree;
+
 /// What is left of a text.
 pub(super) struct Json<'a> {
     text: &'a str,

@@ -5,6 +5,7 @@
 //! | NumPy | [`save_npy`], [`load_npy`] | [`save_npz`], [`save_npz_compressed`], [`load_npz`] |
 //! | safetensors | | [`save_safetensors`], [`load_safetensors`], [`SafeTensors`] |
 //! | PyTorch | | [`load_pt`], [`load_pt_tree`] |
+//! | a program of PyTorch's | | [`ExportedProgram`] |
 //! | a run to be resumed | | [`Checkpoint`] |
 //!
 //! ```
@@ -33,6 +34,7 @@
 
 mod archive;
 mod checkpoint;
+mod exported;
 mod file;
 mod json;
 mod npy;
@@ -42,7 +44,8 @@ mod state;
 mod tensor_map;
 
 pub use checkpoint::{Checkpoint, Value};
-pub use npy::archive::{load_npz, save_npz, save_npz_compressed};
+pub use exported::{ExportedProgram, Port};
+pub use npy::archive::{load_npz, load_npz_in_order, save_npz, save_npz_compressed};
 pub use npy::{load_npy, save_npy};
 pub use pytorch::{PtTree, load_pt, load_pt_tree};
 pub use safetensors::{

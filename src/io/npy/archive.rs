@@ -83,9 +83,28 @@ fn save(path: &Path, tensors: &[(&str, &Tensor)], method: CompressionMethod) -> 
 /// assert!(io::load_npz("no such file", &Device::cpu()).is_err());
 /// ```
 pub fn load_npz(path: impl AsRef<Path>, device: &Device) -> Result<TensorMap> {
+    load_npz_in_order(path, device).map(TensorMap::from_iter)
+}
+
+/// As [`load_npz`], in the order of the archive, which is that of the arguments of `numpy.savez`.
+///
+/// ```
+/// use ferrotrace::prelude::*;
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("x.npz");
+/// let x = Tensor::ones(3, DType::F32, &Device::cpu());
+/// io::save_npz(&path, &[("b", &x), ("a", &x)])?;
+/// let names: Vec<String> = io::load_npz_in_order(&path, &Device::cpu())?.into_iter().map(|(name, _)| name).collect();
+/// assert_eq!(names, ["b", "a"]);
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// As [`load_npz`].
+pub fn load_npz_in_order(path: impl AsRef<Path>, device: &Device) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let mut archive = Archive::open(path)?;
-    let mut tensors = TensorMap::new();
+    let mut tensors = Vec::new();
     for entry in archive.names() {
         let Some(name) = entry.strip_suffix(SUFFIX) else {
             return Err(broken(
@@ -96,7 +115,7 @@ pub fn load_npz(path: impl AsRef<Path>, device: &Device) -> Result<TensorMap> {
         let tensor = archive.read(&entry, |stream, known| {
             read(path, stream, known, device).map_err(|error| of_entry(path, &entry, error))
         })?;
-        tensors.insert(name, tensor);
+        tensors.push((name.to_owned(), tensor));
     }
     Ok(tensors)
 }

@@ -3,7 +3,7 @@
 
 use super::longest_pickle;
 use super::machine::{Unpickled, unpickle};
-use super::storages::Storages;
+use super::storages::{Elements, Storages};
 use super::tree::{PtTree, tree};
 use super::value::{StorageRef, Value};
 use crate::io::file::{broken, read_exactly};
@@ -66,6 +66,7 @@ fn read(file: &mut impl Read, path: &Path, len: u64, device: &Device) -> Result<
     }
     let mut read = |storage: &StorageRef| {
         let found = bytes.remove(&storage.key);
+        let found = found.map(Elements::Read);
         found.ok_or_else(|| format!("storage {:?} is not in the file", storage.key))
     };
     let mut storages = Storages::new(path, device, &mut read).big_endian(!is_little(&facts));

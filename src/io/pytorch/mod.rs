@@ -11,10 +11,12 @@ mod zipped;
 
 pub use tree::PtTree;
 
+use super::archive::Archive;
 use super::file::{broken, open};
 use super::tensor_map::TensorMap;
 use crate::{Device, Error, Result};
-use std::io::{BufReader, Read, Seek};
+use ferrotrace_runtime::FileMap;
+use std::io::{BufReader, Cursor, Read, Seek};
 use std::path::Path;
 
 /// Most bytes of a pickle in a file of so many, which holds names and sizes: elements are beside it, and PyTorch compresses
@@ -69,4 +71,17 @@ pub fn load_pt_tree(path: impl AsRef<Path>, device: &Device) -> Result<PtTree> {
         b"PK\x03\x04" if begins => zipped::load(path, len, device),
         _ => legacy::load(path, &mut BufReader::new(file), len, device),
     }
+}
+
+/// Reads what `torch.save` wrote in its ZIP format, from bytes. Where they lie in a mapped file, `map` says which and
+/// from where on: tensors are views of the map then.
+pub(super) fn read_zipped(
+    path: &Path,
+    bytes: &[u8],
+    map: Option<(&FileMap, usize)>,
+    device: &Device,
+) -> Result<PtTree> {
+    let len = bytes.len() as u64;
+    let archive = Archive::of(path, Cursor::new(bytes), len)?;
+    zipped::read(archive, path, len, map, device)
 }

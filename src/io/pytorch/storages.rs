@@ -3,12 +3,20 @@
 use super::value::{StorageRef, TensorRef};
 use crate::io::file::shape_of;
 use crate::{DType, Device, Tensor};
+use ferrotrace_runtime::FileMap;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Reads the bytes of a storage.
-pub(super) type ReadStorage<'a> = &'a mut dyn FnMut(&StorageRef) -> Result<Vec<u8>, String>;
+/// The bytes of a storage.
+pub(super) enum Elements {
+    Read(Vec<u8>),
+    /// So many bytes of a mapped file from a place on.
+    Mapped(FileMap, usize, usize),
+}
+
+/// Finds the bytes of a storage.
+pub(super) type ReadStorage<'a> = &'a mut dyn FnMut(&StorageRef) -> Result<Elements, String>;
 
 /// Storages and tensors that were made of them.
 pub(super) struct Storages<'a> {
@@ -49,14 +57,7 @@ impl<'a> Storages<'a> {
         let all = match self.known.get(&known) {
             Some(all) => all.clone(),
             None => {
-                let mut bytes = (self.read)(storage)?;
-                let (dtype, size) = (storage.dtype, storage.dtype.size());
-                bytes.truncate(bytes.len() / size * size);
-                if self.is_big_endian {
-                    bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
-                }
-                let len = bytes.len() / size;
-                let all = sound(Tensor::from_bytes(bytes, dtype, len, self.device))?;
+                let all = self.elements(storage)?;
                 self.known.insert(known, all.clone());
                 all
             }
@@ -70,6 +71,29 @@ impl<'a> Storages<'a> {
                 Err(format!("storage {key:?} has {have} elements, not {want}"))
             }
         }
+    }
+
+    /// All elements that a storage has.
+    fn elements(&mut self, storage: &StorageRef) -> Result<Tensor, String> {
+        let (dtype, size) = (storage.dtype, storage.dtype.size());
+        let mut bytes = match (self.read)(storage)? {
+            Elements::Read(bytes) => bytes,
+            Elements::Mapped(map, start, len) if !self.is_big_endian => {
+                let len = len / size;
+                return sound(Tensor::from_map(&map, start, dtype, len, self.device));
+            }
+            Elements::Mapped(map, start, len) => {
+                let bytes = map.bytes().map_err(|error| error.kind().to_string())?;
+                let bytes = bytes.get(start..start + len);
+                bytes.ok_or("a storage lies beyond the file")?.to_vec()
+            }
+        };
+        bytes.truncate(bytes.len() / size * size);
+        if self.is_big_endian {
+            bytes.chunks_exact_mut(size).for_each(<[u8]>::reverse);
+        }
+        let len = bytes.len() / size;
+        sound(Tensor::from_bytes(bytes, dtype, len, self.device))
     }
 
     /// A window on a storage.

@@ -2,19 +2,31 @@
 
 use super::longest_pickle;
 use super::machine::unpickle;
-use super::storages::Storages;
+use super::storages::{Elements, Storages};
 use super::tree::{PtTree, tree};
 use super::value::StorageRef;
 use crate::io::archive::Archive;
 use crate::io::file::broken;
 use crate::{Device, Error, Result};
-use std::io::{BufReader, Read};
+use ferrotrace_runtime::FileMap;
+use std::io::{BufReader, Read, Seek};
 use std::path::Path;
 
 const PICKLE: &str = "data.pkl";
 
 pub(super) fn load(path: &Path, len: u64, device: &Device) -> Result<PtTree> {
-    let mut archive = Archive::open(path)?;
+    read(Archive::open(path)?, path, len, None, device)
+}
+
+/// Reads an archive of `len` bytes. Where it lies in a mapped file, `map` says which and from where on: storages are
+/// views of the map then.
+pub(super) fn read<R: Read + Seek>(
+    mut archive: Archive<R>,
+    path: &Path,
+    len: u64,
+    map: Option<(&FileMap, usize)>,
+    device: &Device,
+) -> Result<PtTree> {
     let names = archive.names();
     // All lies in a folder, whose name is that of the file as it was saved.
     let mut folders = names.iter().filter_map(|name| name.strip_suffix(PICKLE));
@@ -40,8 +52,17 @@ pub(super) fn load(path: &Path, len: u64, device: &Device) -> Result<PtTree> {
         })?;
     let mut read = |storage: &StorageRef| {
         let name = format!("{folder}data/{}", storage.key);
-        let result = archive.read_all(&name);
-        result.map_err(|error| error.kind().to_string())
+        let said = |error: Error| error.kind().to_string();
+        if let Some((map, start)) = map
+            && let Some(place) = archive.stored(&name).map_err(said)?
+        {
+            return Ok(Elements::Mapped(
+                map.clone(),
+                start + place.start,
+                place.len(),
+            ));
+        }
+        archive.read_all(&name).map(Elements::Read).map_err(said)
     };
     let mut storages = Storages::new(path, device, &mut read).big_endian(is_big_endian);
     tree(&pickle, &mut storages).map_err(|message| broken(path, message))

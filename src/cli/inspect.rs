@@ -1,0 +1,134 @@
+//! `ferrotrace inspect`.
+
+use crate::Place;
+use clap::Args;
+use ferrotrace::prelude::*;
+use std::path::PathBuf;
+
+/// What `inspect` is asked for.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// An archive of torch.export.save.
+    model: PathBuf,
+    /// The value of a symbolic size.
+    #[arg(long = "size", value_name = "SYMBOL=SIZE")]
+    sizes: Vec<String>,
+    /// Lists the parameters, buffers and constants.
+    #[arg(long)]
+    state: bool,
+    /// Writes a report of what is compiled, for a browser.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Shows a program.
+pub fn inspect(options: &Options) -> Result<()> {
+    let program = options.place.load(&options.model)?;
+    println!("inputs");
+    for port in program.inputs() {
+        println!("  {}", shown(&port));
+    }
+    println!("outputs");
+    for port in program.outputs() {
+        let note = if port.is_changed {
+            " (an input, as the call leaves it)"
+        } else {
+            ""
+        };
+        println!("  {}{note}", port.name);
+    }
+    let state = program.state_dict();
+    let bytes: usize = state
+        .iter()
+        .map(|(_, x)| x.numel() * x.dtype().size())
+        .sum();
+    let numbers: usize = program
+        .parameters()
+        .iter()
+        .filter_map(|name| state.get(name))
+        .map(Tensor::numel)
+        .sum();
+    println!(
+        "{} parameters of {numbers} numbers; state of {}",
+        program.parameters().len(),
+        size(bytes)
+    );
+    if options.state {
+        for (name, x) in &state {
+            println!("  {name}: {}{}", x.dtype(), x.shape());
+        }
+    }
+    let changed = program.changed();
+    if !changed.is_empty() {
+        println!("changed by a call: {}", changed.join(", "));
+    }
+    println!("operators");
+    for (name, count) in program.operators() {
+        println!("  {count:5} {name}");
+    }
+    let inputs = options.inputs(&program)?;
+    let results = program.record(&inputs.iter().collect::<Vec<_>>())?;
+    let explanation = explain(&results);
+    println!("{}", explanation.summary());
+    println!(
+        "{} fused nodes, {} library calls, {} held at most",
+        explanation.fused_nodes().len(),
+        explanation.calls().len(),
+        size(explanation.peak_bytes() as usize)
+    );
+    if let Some(path) = &options.html {
+        std::fs::write(path, explanation.to_html()).map_err(|error| Error::io(path, &error))?;
+        println!("report: {}", path.display());
+    }
+    Ok(())
+}
+
+fn shown(port: &io::Port) -> String {
+    let changed = if port.is_changed { " (changed)" } else { "" };
+    match port.dtype {
+        Some(dtype) => format!("{}: {dtype}[{}]{changed}", port.name, port.sizes.join(", ")),
+        None => format!("{}: a number{changed}", port.name),
+    }
+}
+
+fn size(bytes: usize) -> String {
+    match bytes as f64 {
+        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
+        n => format!("{n} bytes"),
+    }
+}
+
+impl Options {
+    /// Inputs of zeros, of the sizes that are given for symbols.
+    fn inputs(&self, program: &io::ExportedProgram) -> Result<Vec<Tensor>> {
+        let device = self.place.device()?;
+        let of = |symbol: &str| -> Result<usize> {
+            if let Ok(size) = symbol.parse() {
+                return Ok(size);
+            }
+            for given in &self.sizes {
+                let (name, size) = given.split_once('=').unwrap_or((given, ""));
+                if name == symbol {
+                    return size
+                        .parse()
+                        .map_err(|_| Error::argument(format!("--size {given}: SYMBOL=SIZE")));
+                }
+            }
+            Ok(program
+                .range(symbol)
+                .map_or(8, |(min, max)| 8.clamp(min, max.max(min))))
+        };
+        let input = |port: &io::Port| {
+            let sizes: Result<Vec<usize>> = port.sizes.iter().map(|size| of(size)).collect();
+            Ok(match port.dtype {
+                Some(dtype) => Tensor::zeros(sizes?, dtype, &device),
+                None => Tensor::scalar(1, DType::I64, &Device::cpu()),
+            })
+        };
+        program.inputs().iter().map(input).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! Elements read by positions.
+
+use super::Table;
+use super::pointwise::{mask, places};
+use crate::io::exported::call::{Call, Results, all, one};
+use crate::{DType, Error, Result, Tensor};
+
+/// Positions as PyTorch means them: a tensor of bytes is a mask.
+pub(super) fn entries(c: &Call<'_>) -> Result<Vec<Option<Tensor>>> {
+    let entries = c.optional_tensors("indices")?.into_iter();
+    let entry = |x: &Tensor| match x.dtype() {
+        DType::U8 => mask(x),
+        DType::Bool | DType::I64 => x.clone(),
+        _ => x.to_dtype(DType::I64),
+    };
+    Ok(entries.map(|x| x.map(entry)).collect())
+}
+
+/// References to entries.
+pub(super) fn borrowed(entries: &[Option<Tensor>]) -> Vec<Option<&Tensor>> {
+    entries.iter().map(Option::as_ref).collect()
+}
+
+/// Rows of a table for bags of positions, reduced bag by bag.
+fn bags(c: &Call<'_>) -> Results {
+    let (weight, at) = (c.tensor("weight")?, c.tensor("indices")?);
+    let offsets = c.tensor("offsets")?;
+    let rows = weight.embedding(at);
+    let n = at.numel();
+    let mut bags = offsets.numel();
+    if c.bool_or("include_last_offset", false)? {
+        bags = bags.saturating_sub(1);
+    }
+    // The bag of a position is the number of bags that begin at or before it, less one.
+    let line = Tensor::arange(0, n, 1, offsets.dtype(), c.device);
+    let starts = offsets.narrow(0, 0, bags);
+    let bag = starts.unsqueeze(0).le(line.unsqueeze(1)).sum(1) - 1;
+    let mode = c.int_or("mode", 0)?;
+    let padding = c.int_or("padding_idx", -1)?;
+    let kept = match padding {
+        padding if padding >= 0 => at.ne(padding),
+        _ => at.eq(at),
+    };
+    let rows = match c.tensor_opt("per_sample_weights")? {
+        Some(weights) => rows * weights.unsqueeze(1),
+        None => rows,
+    };
+    let zeros = Tensor::zeros([bags, weight.dim(1)?], weight.dtype(), c.device);
+    let column = kept.unsqueeze(1);
+    let counts =
+        Tensor::zeros(bags, DType::I64, c.device).index_add(0, &bag, &kept.to_dtype(DType::I64));
+    let y = if mode == 2 {
+        let low = column.where_cond(&rows, f64::NEG_INFINITY);
+        let least = &zeros + f64::NEG_INFINITY;
+        let index = bag.unsqueeze(1).expand([n, weight.dim(1)?]);
+        let most = least.scatter_reduce(
+            0,
+            &index,
+            &low,
+            crate::io::exported::ops::scatter::AMAX,
+            true,
+        );
+        counts.eq(0).unsqueeze(1).where_cond(0.0, &most)
+    } else {
+        let sum = zeros.index_add(
+            0,
+            &bag,
+            &column.where_cond(&rows, 0.0).to_dtype(weight.dtype()),
+        );
+        match mode {
+            1 => sum / counts.clamp_min(1).unsqueeze(1).to_dtype(weight.dtype()),
+            _ => sum,
+        }
+    };
+    all([y, bag, counts, offsets.clone()])
+}
+
+fn is_in(c: &Call<'_>) -> Results {
+    let (x, set) = (
+        c.tensor_of_either("elements")?,
+        c.tensor_of_either("test_elements")?,
+    );
+    let row = set.reshape([-1]);
+    let found = x.unsqueeze(-1).eq(&row).any(-1);
+    one(match c.bool_or("invert", false)? {
+        true => found.logical_not(),
+        false => found,
+    })
+}
+
+fn one_hot(c: &Call<'_>) -> Results {
+    let x = c.tensor("self")?;
+    let n = match c.int_or("num_classes", -1)? {
+        -1 => x.max(..).to_scalar::<i64>()? + 1,
+        n => n,
+    };
+    let n = usize::try_from(n).map_err(|_| Error::argument("a number of classes below 0"))?;
+    one(x.one_hot(n))
+}
+
+/// Elements of the row of all, at positions that may count from its end.
+fn taken(c: &Call<'_>) -> Results {
+    let (x, at) = (c.tensor("self")?, c.tensor("index")?);
+    let found = x.reshape([-1]).index_select(0, &at.reshape([-1]));
+    one(found.reshape(at.dims()))
+}
+
+pub(super) const TABLE: Table = &[
+    ("index", "Tensor", |c| {
+        one(c.tensor("self")?.index(&borrowed(&entries(c)?)))
+    }),
+    ("_unsafe_index", "Tensor", |c| {
+        one(c.tensor("self")?.index(&borrowed(&entries(c)?)))
+    }),
+    ("index_select", "default", |c| {
+        one(c
+            .tensor("self")?
+            .index_select(c.dim_or("dim", 0)?, c.tensor("index")?))
+    }),
+    ("gather", "default", |c| {
+        one(c
+            .tensor("self")?
+            .gather(c.dim_or("dim", 0)?, c.tensor("index")?))
+    }),
+    ("select", "Tensor", |c| {
+        let (x, dim) = (c.tensor("self")?, c.dim_or("dim", 0)?);
+        one(x.index_select(dim, c.tensor("index")?).squeeze(dim))
+    }),
+    ("take", "default", taken),
+    ("take_along_dim", "default", |c| {
+        let (x, at) = (c.tensor("self")?, c.tensor("indices")?);
+        match c.int("dim")? {
+            Some(dim) => one(x.take_along_dim(at, dim as isize)),
+            None => one(x.reshape([-1]).gather(0, &at.reshape([-1]))),
+        }
+    }),
+    ("masked_select", "default", |c| {
+        let (x, test) = (c.tensor("self")?, mask(c.tensor("mask")?));
+        one(x.masked_select(&test))
+    }),
+    ("nonzero", "default", |c| one(c.tensor("self")?.nonzero())),
+    ("nonzero_numpy", "default", |c| {
+        all(places(c.tensor("self")?))
+    }),
+    ("argwhere", "default", |c| one(c.tensor("self")?.nonzero())),
+    ("embedding", "default", |c| {
+        one(c.tensor("weight")?.embedding(c.tensor("indices")?))
+    }),
+    ("embedding_bag", "default padding_idx", bags),
+    ("_embedding_bag", "default", bags),
+    ("_embedding_bag_forward_only", "default", bags),
+    ("one_hot", "default", one_hot),
+    ("isin", "Tensor_Tensor Tensor_Scalar Scalar_Tensor", is_in),
+];

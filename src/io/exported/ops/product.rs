@@ -1,0 +1,313 @@
+//! Products and attention.
+
+use super::Table;
+use crate::io::exported::call::{Call, Results, Value, all, one};
+use crate::{Error, Result, Scalar, Tensor};
+
+/// beta·input + alpha·product.
+fn with_product(c: &Call<'_>, name: &str, product: Tensor) -> Results {
+    let input = c.tensor(name)?;
+    let (alpha, beta) = (c.scalar_or("alpha", 1)?, c.scalar_or("beta", 1)?);
+    let times = |x: Tensor, by: Scalar| if by.to_f64() == 1.0 { x } else { x * by };
+    let product = times(product, alpha);
+    if beta.to_f64() == 0.0 {
+        return one(product);
+    }
+    one(times(input.clone(), beta) + product)
+}
+
+/// Attention's operands, keys and values repeated where they have fewer heads.
+fn attention(c: &Call<'_>) -> Result<Tensor> {
+    let (q, k, v) = (c.tensor("query")?, c.tensor("key")?, c.tensor("value")?);
+    let dropout = c.float_or("dropout_p", 0.0)?;
+    let mask = match c.tensor_opt("attn_mask")? {
+        None => c.tensor_opt("attn_bias")?,
+        mask => mask,
+    };
+    let causal = c.bool_or("is_causal", false)?;
+    let scale = c
+        .has("scale")
+        .then(|| c.float_or("scale", 1.0))
+        .transpose()?;
+    let heads = |x: &Tensor| x.dim(-3).unwrap_or(1);
+    let shared = |x: &Tensor| match c.bool_or("enable_gqa", false) {
+        Ok(true) if heads(x) > 0 && heads(q) > heads(x) => {
+            x.repeat_interleave(heads(q) / heads(x), -3)
+        }
+        _ => x.clone(),
+    };
+    let (k, v) = (shared(k), shared(v));
+    if dropout == 0.0 {
+        return Ok(Tensor::scaled_dot_product_attention(
+            q, &k, &v, mask, causal, scale,
+        ));
+    }
+    let scale = scale.unwrap_or(1.0 / (q.dim(-1)? as f64).sqrt());
+    let mut scores = (q * scale).matmul(&k.transpose(-2, -1));
+    if causal {
+        let (n, m) = (q.dim(-2)?, k.dim(-2)?);
+        let seen = Tensor::ones([n, m], crate::DType::Bool, c.device).tril(0);
+        scores = seen.where_cond(&scores, f64::NEG_INFINITY);
+    }
+    scores = match mask {
+        Some(mask) if mask.dtype() == crate::DType::Bool => {
+            mask.where_cond(&scores, f64::NEG_INFINITY)
+        }
+        Some(mask) => scores + mask,
+        None => scores,
+    };
+    Ok(scores.softmax(-1).dropout(dropout).matmul(&v))
+}
+
+/// Attention as the operators of its kernels: the result, and the logarithms of the sums that its weights are over.
+fn attention_with_sums(c: &Call<'_>) -> Results {
+    let y = attention(c)?;
+    let (q, k) = (c.tensor("query")?, c.tensor("key")?);
+    let scale = c.float_or("scale", 1.0 / (q.dim(-1)? as f64).sqrt())?;
+    let sums = (q.matmul(&k.transpose(-2, -1)) * scale).logsumexp(-1);
+    let none = Value::None;
+    Ok(vec![
+        Value::Tensor(y),
+        Value::Tensor(sums),
+        none.clone(),
+        none.clone(),
+        Value::Int(0),
+        Value::Int(0),
+        none.clone(),
+        none.clone(),
+        none,
+    ])
+}
+
+fn einsum(c: &Call<'_>) -> Results {
+    let equation = c
+        .text("equation")?
+        .ok_or_else(|| Error::argument("no equation is given"))?;
+    one(Tensor::einsum(equation, &c.tensors("tensors")?))
+}
+
+fn distances(c: &Call<'_>) -> Results {
+    let (a, b) = (c.tensor("x1")?, c.tensor("x2")?);
+    let apart = a.unsqueeze(-2) - b.unsqueeze(-3);
+    one(apart.norm(c.float_or("p", 2.0)?, -1))
+}
+
+fn cosine(c: &Call<'_>) -> Results {
+    let (a, b) = (c.tensor("x1")?, c.tensor("x2")?);
+    let (dim, eps) = (c.dim_or("dim", 1)?, c.float_or("eps", 1e-8)?);
+    let unit = |x: &Tensor| x / x.norm_keepdim(2.0, dim).clamp_min(eps);
+    one((unit(a) * unit(b)).sum(dim))
+}
+
+fn cross(c: &Call<'_>, default: isize) -> Results {
+    let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+    let dim = c.dim_or("dim", default)?;
+    let of = |x: &Tensor, i: isize| x.select(dim, i);
+    let part = |i: isize, j: isize| of(a, i) * of(b, j) - of(a, j) * of(b, i);
+    one(Tensor::stack(&[&part(1, 2), &part(2, 0), &part(0, 1)], dim))
+}
+
+fn linear(c: &Call<'_>) -> Results {
+    let (x, w, bias) = (
+        c.tensor("input")?,
+        c.tensor("weight")?,
+        c.tensor_opt("bias")?,
+    );
+    if w.rank() == 1 {
+        let y = x.matmul(w);
+        return one(match bias {
+            Some(bias) => y + bias,
+            None => y,
+        });
+    }
+    one(x.linear(w, bias))
+}
+
+pub(super) const TABLE: Table = &[
+    ("mm", "default", |c| {
+        one(c.tensor("self")?.matmul(c.tensor("mat2")?))
+    }),
+    ("bmm", "default", |c| {
+        one(c.tensor("self")?.matmul(c.tensor("mat2")?))
+    }),
+    ("matmul", "default", |c| {
+        one(c.tensor("self")?.matmul(c.tensor("other")?))
+    }),
+    ("linalg_matmul", "default", |c| {
+        one(c.tensor("self")?.matmul(c.tensor("other")?))
+    }),
+    ("mv", "default", |c| {
+        one(c.tensor("self")?.matmul(c.tensor("vec")?))
+    }),
+    ("dot", "default", |c| {
+        one(c.tensor("self")?.dot(c.tensor("tensor")?))
+    }),
+    ("vdot", "default", |c| {
+        one(c.tensor("self")?.dot(c.tensor("other")?))
+    }),
+    ("inner", "default", |c| {
+        let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+        if a.rank() == 0 || b.rank() == 0 {
+            return one(a * b);
+        }
+        let flat = |x: &Tensor| x.reshape([-1, x.dims().last().copied().unwrap_or(1) as i64]);
+        let shape = [&a.dims()[..a.rank() - 1], &b.dims()[..b.rank() - 1]].concat();
+        one(flat(a).matmul(&flat(b).t()).reshape(shape))
+    }),
+    ("outer", "default", |c| {
+        one(c.tensor("self")?.outer(c.tensor("vec2")?))
+    }),
+    ("ger", "default", |c| {
+        one(c.tensor("self")?.outer(c.tensor("vec2")?))
+    }),
+    ("addmm", "default", |c| {
+        with_product(c, "self", c.tensor("mat1")?.matmul(c.tensor("mat2")?))
+    }),
+    ("addmv", "default", |c| {
+        with_product(c, "self", c.tensor("mat")?.matmul(c.tensor("vec")?))
+    }),
+    ("addr", "default", |c| {
+        with_product(c, "self", c.tensor("vec1")?.outer(c.tensor("vec2")?))
+    }),
+    ("baddbmm", "default", |c| {
+        with_product(c, "self", c.tensor("batch1")?.matmul(c.tensor("batch2")?))
+    }),
+    ("addbmm", "default", |c| {
+        with_product(
+            c,
+            "self",
+            c.tensor("batch1")?.matmul(c.tensor("batch2")?).sum(0),
+        )
+    }),
+    ("linear", "default", linear),
+    ("einsum", "default", einsum),
+    ("bilinear", "default", |c| {
+        let (a, b) = (c.tensor("input1")?, c.tensor("input2")?);
+        let y = Tensor::einsum("...i,oij,...j->...o", &[a, c.tensor("weight")?, b]);
+        one(match c.tensor_opt("bias")? {
+            Some(bias) => y + bias,
+            None => y,
+        })
+    }),
+    ("chain_matmul", "default", |c| {
+        let matrices = c.tensors("matrices")?;
+        let (first, rest) = matrices
+            .split_first()
+            .ok_or_else(|| Error::argument("no matrices are given"))?;
+        one(rest
+            .iter()
+            .fold((*first).clone(), |product, x| product.matmul(x)))
+    }),
+    ("_trilinear", "default", |c| {
+        let mut product: Option<Tensor> = None;
+        for (name, places) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
+            let x = c.tensor(name)?.clone();
+            let x = c
+                .dims(places)?
+                .into_iter()
+                .fold(x, |x, dim| x.unsqueeze(dim));
+            product = Some(match product {
+                Some(product) => product * x,
+                None => x,
+            });
+        }
+        let product = product.ok_or_else(|| Error::argument("nothing is given"))?;
+        one(product.sum(&c.dims("sumdim")?[..]))
+    }),
+    ("tensordot", "default", |c| {
+        let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+        let wrap = |name, x: &Tensor| -> Result<Vec<usize>> {
+            let dims = c.dims(name)?.into_iter();
+            dims.map(|dim| super::view::wrapped(dim, x.rank()))
+                .collect()
+        };
+        let (da, db) = (wrap("dims_self", a)?, wrap("dims_other", b)?);
+        let rest = |x: &Tensor, dims: &[usize]| -> Vec<usize> {
+            (0..x.rank()).filter(|dim| !dims.contains(dim)).collect()
+        };
+        let (ra, rb) = (rest(a, &da), rest(b, &db));
+        let size =
+            |x: &Tensor, dims: &[usize]| -> usize { dims.iter().map(|&d| x.dims()[d]).product() };
+        let m = size(a, &da);
+        let left = a
+            .permute([&ra[..], &da].concat())
+            .reshape([size(a, &ra), m]);
+        let right = b
+            .permute([&db[..], &rb].concat())
+            .reshape([m, size(b, &rb)]);
+        let sizes = |x: &Tensor, dims: &[usize]| -> Vec<usize> {
+            dims.iter().map(|&d| x.dims()[d]).collect()
+        };
+        one(left
+            .matmul(&right)
+            .reshape([sizes(a, &ra), sizes(b, &rb)].concat()))
+    }),
+    ("scaled_dot_product_attention", "default", |c| {
+        one(attention(c)?)
+    }),
+    ("_scaled_dot_product_attention_math", "default", |c| {
+        let y = attention(c)?;
+        all([y.clone(), y])
+    }),
+    (
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "default",
+        attention_with_sums,
+    ),
+    (
+        "_scaled_dot_product_flash_attention",
+        "default",
+        attention_with_sums,
+    ),
+    (
+        "_scaled_dot_product_efficient_attention",
+        "default",
+        attention_with_sums,
+    ),
+    (
+        "_scaled_dot_product_fused_attention_overrideable",
+        "default",
+        attention_with_sums,
+    ),
+    ("cdist", "default", distances),
+    ("_cdist_forward", "default", distances),
+    ("pairwise_distance", "default", |c| {
+        let apart = c.tensor("x1")? - c.tensor("x2")? + c.float_or("eps", 1e-6)?;
+        let p = c.float_or("p", 2.0)?;
+        one(match c.bool_or("keepdim", false)? {
+            true => apart.norm_keepdim(p, -1),
+            false => apart.norm(p, -1),
+        })
+    }),
+    ("cosine_similarity", "default", cosine),
+    ("cross", "default", |c| {
+        let dims = c.tensor("self")?.dims();
+        cross(c, dims.iter().position(|&n| n == 3).unwrap_or(0) as isize)
+    }),
+    ("linalg_cross", "default", |c| cross(c, -1)),
+    ("kron", "default", |c| {
+        let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+        let rank = a.rank().max(b.rank());
+        let spread = |x: &Tensor, back: usize| {
+            let mut dims = vec![1; 2 * (rank - x.rank())];
+            for &n in x.dims() {
+                dims.extend(if back == 0 { [n, 1] } else { [1, n] });
+            }
+            x.reshape(dims)
+        };
+        let y = spread(a, 0) * spread(b, 1);
+        let dims: Vec<usize> = y
+            .dims()
+            .chunks(2)
+            .map(|pair| pair.iter().product())
+            .collect();
+        one(y.reshape(dims))
+    }),
+    ("matrix_power", "default", |c| {
+        let (x, n) = (c.tensor("self")?, c.size_or("n", 1)?);
+        if n == 0 {
+            return one(Tensor::eye(x.dim(-1)?, x.dtype(), c.device).broadcast_to(x.dims()));
+        }
+        one((1..n).fold(x.clone(), |power, _| power.matmul(x)))
+    }),
+];

@@ -1,0 +1,167 @@
+//! Elements written by positions.
+
+use super::Table;
+use super::index::{borrowed, entries};
+use super::pointwise::mask;
+use super::view::wrapped;
+use crate::io::exported::call::{Call, Results, one};
+use crate::{DType, Error, ReduceOp, Tensor};
+
+/// The greatest of what meets.
+pub(super) const AMAX: ReduceOp = ReduceOp::Amax;
+
+/// What is written: a tensor of the destination's dtype, or a number as one of the index's shape.
+fn source(c: &Call<'_>, index: &Tensor) -> crate::Result<Tensor> {
+    let x = c.tensor("self")?;
+    let name = if c.has("src") { "src" } else { "value" };
+    Ok(match c.operand(name)? {
+        crate::Operand::Scalar(number) => Tensor::full(index.dims(), number, x.dtype(), c.device),
+        _ => c.tensor(name)?.to_dtype(x.dtype()),
+    })
+}
+
+fn scattered(c: &Call<'_>) -> Results {
+    let (x, index) = (c.tensor("self")?, c.tensor("index")?);
+    let dim = c.dim_or("dim", 0)?;
+    let src = source(c, index)?;
+    let how = match c.text("reduce")? {
+        None => return one(x.scatter(dim, index, &src)),
+        Some("add" | "sum") => ReduceOp::Sum,
+        Some("multiply" | "prod") => ReduceOp::Prod,
+        Some("amax") => ReduceOp::Amax,
+        Some("amin") => ReduceOp::Amin,
+        Some("mean") => ReduceOp::Mean,
+        Some(other) => return Err(Error::unsupported(format!("a reduction {other:?}"))),
+    };
+    let include = c.bool_or("include_self", true)?;
+    one(x.scatter_reduce(dim, index, &src, how, include))
+}
+
+fn put(c: &Call<'_>) -> Results {
+    let (x, entries) = (c.tensor("self")?, entries(c)?);
+    let values = c.tensor("values")?.to_dtype(x.dtype());
+    let accumulate = c.bool_or("accumulate", false)?;
+    // A mask alone, and one number: a choice, whatever the mask says.
+    if let [Some(test)] = &entries[..]
+        && test.dtype() == DType::Bool
+        && values.numel() == 1
+        && !accumulate
+    {
+        let mut dims = test.dims().to_vec();
+        dims.resize(x.rank().max(dims.len()), 1);
+        return one(test.reshape(dims).where_cond(&values.reshape(()), x));
+    }
+    one(x.index_put(&borrowed(&entries), &values, accumulate))
+}
+
+/// Positions along a dimension as an index of every element of a source.
+fn along(index: &Tensor, dim: usize, shape: &[usize]) -> Tensor {
+    let mut line = vec![1; shape.len()];
+    if let Some(size) = line.get_mut(dim) {
+        *size = index.numel();
+    }
+    index.reshape(line).broadcast_to(shape)
+}
+
+fn index_copy(c: &Call<'_>) -> Results {
+    let (x, index, src) = (c.tensor("self")?, c.tensor("index")?, c.tensor("source")?);
+    let dim = wrapped(c.dim_or("dim", 0)?, x.rank())?;
+    if x.rank() == 0 {
+        return one(src.reshape(()));
+    }
+    one(x.scatter(dim, &along(index, dim, src.dims()), src))
+}
+
+fn index_fill(c: &Call<'_>) -> Results {
+    let (x, index) = (c.tensor("self")?, c.tensor("index")?);
+    let dim = wrapped(c.dim_or("dim", 0)?, x.rank())?;
+    let mut shape = x.dims().to_vec();
+    if let Some(size) = shape.get_mut(dim) {
+        *size = index.numel();
+    }
+    let src = match c.operand("value")? {
+        crate::Operand::Scalar(number) => Tensor::full(shape.clone(), number, x.dtype(), c.device),
+        _ => c
+            .tensor("value")?
+            .to_dtype(x.dtype())
+            .reshape(())
+            .broadcast_to(&shape[..]),
+    };
+    one(x.scatter(dim, &along(index, dim, &shape), &src))
+}
+
+fn index_add(c: &Call<'_>) -> Results {
+    let (x, index, src) = (c.tensor("self")?, c.tensor("index")?, c.tensor("source")?);
+    let alpha = c.scalar_or("alpha", 1)?;
+    let src = if alpha.to_f64() == 1.0 {
+        src.clone()
+    } else {
+        src * alpha
+    };
+    one(x.index_add(c.dim_or("dim", 0)?, index, &src.to_dtype(x.dtype())))
+}
+
+fn index_reduce(c: &Call<'_>) -> Results {
+    let (x, index, src) = (c.tensor("self")?, c.tensor("index")?, c.tensor("source")?);
+    let dim = wrapped(c.dim_or("dim", 0)?, x.rank())?;
+    let how = match c.text("reduce")? {
+        Some("prod") => ReduceOp::Prod,
+        Some("mean") => ReduceOp::Mean,
+        Some("amin") => ReduceOp::Amin,
+        _ => ReduceOp::Amax,
+    };
+    let include = c.bool_or("include_self", true)?;
+    one(x.scatter_reduce(dim, &along(index, dim, src.dims()), src, how, include))
+}
+
+/// The elements of a source, one after another, where a mask is true.
+fn masked(c: &Call<'_>) -> Results {
+    let (x, src) = (c.tensor("self")?, c.tensor("source")?);
+    let test = mask(c.tensor("mask")?).broadcast_to(x.dims());
+    let row = test.reshape([-1]);
+    let at = (row.cumsum(0) - 1).clamp(0, src.numel().max(1) as i64 - 1);
+    let found = src.reshape([-1]).index_select(0, &at).reshape(x.dims());
+    one(test.where_cond(&found, x))
+}
+
+fn slice_scatter(c: &Call<'_>) -> Results {
+    let (x, src) = (c.tensor("self")?, c.tensor("src")?);
+    let (dim, step) = (c.dim_or("dim", 0)?, c.size_or("step", 1)?);
+    let (start, end) = (c.dim_or("start", 0)?, c.dim_or("end", isize::MAX)?);
+    one(x.slice_assign(dim, start, end, step, &src.to_dtype(x.dtype())))
+}
+
+pub(super) const TABLE: Table = &[
+    ("scatter", "src value reduce value_reduce", scattered),
+    ("scatter_reduce", "two", scattered),
+    ("scatter_add", "default", |c| {
+        let (x, index) = (c.tensor("self")?, c.tensor("index")?);
+        one(x.scatter_add(c.dim_or("dim", 0)?, index, c.tensor("src")?))
+    }),
+    ("index_put", "default", put),
+    ("_unsafe_index_put", "default", put),
+    ("_index_put_impl", "default", put),
+    ("index_add", "default", index_add),
+    ("index_copy", "default", index_copy),
+    ("index_fill", "int_Scalar int_Tensor", index_fill),
+    ("index_reduce", "default", index_reduce),
+    ("masked_scatter", "default", masked),
+    ("slice_scatter", "default", slice_scatter),
+    ("select_scatter", "default", |c| {
+        let (x, src) = (c.tensor("self")?, c.tensor("src")?);
+        let (dim, index) = (c.dim_or("dim", 0)?, c.dim_or("index", 0)?);
+        one(x.select_assign(dim, index, &src.to_dtype(x.dtype())))
+    }),
+    ("diagonal_scatter", "default", |c| {
+        let x = c.tensor("self")?;
+        let (offset, a, b) = (
+            c.dim_or("offset", 0)?,
+            c.dim_or("dim1", 0)?,
+            c.dim_or("dim2", 1)?,
+        );
+        let at = Tensor::arange(0, x.numel(), 1, DType::I64, c.device).reshape(x.dims());
+        let at = at.diagonal(offset, a, b).reshape([-1]);
+        let src = c.tensor("src")?.to_dtype(x.dtype()).reshape([-1]);
+        one(x.reshape([-1]).scatter(0, &at, &src).reshape(x.dims()))
+    }),
+];

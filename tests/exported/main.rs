@@ -1,0 +1,3 @@
+//! Programs of `torch.export`: fixtures that PyTorch wrote, with what it computed.
+
+mod fixtures;

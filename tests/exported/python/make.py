@@ -1,0 +1,42 @@
+"""Writes the fixtures of tests/exported.
+
+    python3 tests/exported/python/make.py tests/exported/data
+
+Archives of other versions of PyTorch: `--suffix _torch26 --programs`, with that version.
+"""
+
+import argparse
+import logging
+import warnings
+
+import torch
+
+import operators
+import programs
+from save import save
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--suffix", default="")
+    parser.add_argument("--programs", action="store_true", help="no operators")
+    options = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    torch.manual_seed(0)
+    for name, model, calls, more in programs.programs():
+        try:
+            save(f"{options.folder}/{name}{options.suffix}", model, calls, **more)
+        except torch._dynamo.exc.UserError as error:
+            # Versions before 2.8 take no numbers that change.
+            print(f"{name}: {error}")
+    if options.programs:
+        return
+    for name, (model, args) in operators.GROUPS.items():
+        for core in (False, True):
+            folder = f"{options.folder}/{name}{'_core' if core else ''}{options.suffix}"
+            save(folder, model, [args, args] if name == "norm_train" else [args], decompose=core)
+
+
+main()
