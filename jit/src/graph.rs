@@ -54,6 +54,8 @@ pub struct Node {
     pub precision: Precision,
     /// How all that use it read it, if it is of a half type.
     pub rounding: Rounding,
+    /// Of a scatter: whether elements of the source that have one place are equal, so that they may be stored in any order.
+    pub commutes: bool,
     /// What the program called, where that is not the operator.
     pub name: Option<&'static str>,
     /// In a simplified graph, the node of the recorded one that it comes from.
@@ -170,6 +172,11 @@ impl Graph {
     /// Sets how the node is read.
     pub(crate) fn set_rounding(&mut self, id: ValueId, rounding: Rounding) {
         self.nodes[id.0 as usize].rounding = rounding;
+    }
+
+    /// Says of a scatter that what has one place is equal.
+    pub(crate) fn set_commutes(&mut self, id: ValueId) {
+        self.nodes[id.0 as usize].commutes = true;
     }
 
     /// The node, a product or convolution, gives its sums as they are computed.
@@ -344,6 +351,7 @@ impl Graph {
             location,
             precision,
             rounding,
+            commutes: false,
             name: self.name,
             recorded: self.recorded,
         });

@@ -2,6 +2,7 @@
 //! For a device, what only the CPU has ready-made kernels for is decomposed too.
 
 mod accumulated;
+mod aligned;
 mod convolution;
 mod correlation;
 mod device;
@@ -25,6 +26,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use std::hash::{Hash, Hasher};
 
+pub use aligned::aligned;
 pub(crate) use hoisted::hoisted;
 
 /// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.

@@ -4,14 +4,14 @@
 mod common;
 
 use common::ready_made::{KINDS, draw};
-use common::{difference, kept, values};
+use common::{buffer_of, difference, kept, values};
 use ferrotrace_jit::policy::{Policy, Thresholds};
-use ferrotrace_jit::simplify::simplify_for;
+use ferrotrace_jit::simplify::{aligned, simplify_for};
 use ferrotrace_jit::target::{Library, Target};
 use ferrotrace_jit::{Graph, Node, NodeOp, Plan, run_eagerly};
 use ferrotrace_kernels::op::{ArgSort, ArgTopK, Scan, Scatter};
-use ferrotrace_kernels::{Op, Operand, ScanKind};
-use ferrotrace_runtime::{Convolution, Device};
+use ferrotrace_kernels::{Array, Op, Operand, ScanKind, ValueId};
+use ferrotrace_runtime::{Convolution, DType, Device, Layout};
 
 /// Whether no two elements of a scatter's source have one place, by sizes: a device has loops for these.
 fn is_apart(graph: &Graph, node: &Node, op: &Op) -> bool {
@@ -21,9 +21,10 @@ fn is_apart(graph: &Graph, node: &Node, op: &Op) -> bool {
     };
     match op {
         Op::Scatter(Scatter { dim, .. }) => sizes(&node.args[1]).get(*dim).is_none_or(|&n| n == 1),
-        Op::IndexPut(_) => node.args[2..]
-            .iter()
-            .all(|i| sizes(i).iter().all(|&n| n == 1)),
+        Op::IndexPut(_) => {
+            let one = |i: &Operand| sizes(i).iter().all(|&n| n == 1);
+            node.commutes || node.args[2..].iter().all(one)
+        }
         _ => false,
     }
 }
@@ -106,4 +107,92 @@ fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
         }
     }
     assert!(drawn * 4 > count * 3, "{drawn} of {count} fit");
+}
+
+/// Graphs of products, and how many operands are padded.
+const MISALIGNED: [(&str, usize); 5] = [
+    // Rows by columns, as a linear layer's weight lies.
+    (
+        "%0: bf16[5, 24] = input 0 [24, 1]\n%1: bf16[13, 24] = input 1 [24, 1]\n\
+             %2: bf16[24, 13] = permute(%1) {order: [1, 0]}\n%3: bf16[5, 13] = matmul(%0, %2)\nreturn %3\n",
+        1,
+    ),
+    // Its two gradients share a copy of the gradient of the result.
+    (
+        "%0: bf16[5, 13] = input 0 [13, 1]\n%1: bf16[13, 24] = input 1 [24, 1]\n\
+             %2: bf16[5, 24] = matmul(%0, %1)\n%3: bf16[13, 5] = permute(%0) {order: [1, 0]}\n\
+             %4: bf16[13, 24] = matmul(%3, %2)\nreturn %2 %4\n",
+        2,
+    ),
+    // Stacks of matrices, of odd sizes everywhere.
+    (
+        "%0: f16[3, 5, 7] = input 0 [35, 7, 1]\n%1: f16[3, 7, 9] = input 1 [63, 9, 1]\n\
+             %2: f16[3, 5, 9] = matmul(%0, %1)\nreturn %2\n",
+        2,
+    ),
+    // Nothing to do: lines are aligned, or single precision.
+    (
+        "%0: bf16[5, 24] = input 0 [24, 1]\n%1: bf16[24, 16] = input 1 [16, 1]\n\
+             %2: bf16[5, 16] = matmul(%0, %1)\nreturn %2\n",
+        0,
+    ),
+    (
+        "%0: f32[5, 7] = input 0 [7, 1]\n%1: f32[7, 9] = input 1 [9, 1]\n\
+             %2: f32[5, 9] = matmul(%0, %1)\nreturn %2\n",
+        0,
+    ),
+];
+
+/// Products of misaligned lines, in each orientation, by longer lines: the same numbers, of products whose lines begin at
+/// multiples of 16 bytes.
+#[test]
+fn products_of_misaligned_lines() {
+    let bounds = Thresholds {
+        unaligned_cost: u64::MAX,
+        product_launch: 0,
+        ..Thresholds::default()
+    };
+    for (text, pads) in MISALIGNED {
+        let graph: Graph = text.parse().expect("a graph");
+        let longer = aligned(graph.clone(), &bounds, |_| Default::default()).expect("it holds");
+        longer.verify().expect("it holds");
+        let count = longer
+            .nodes()
+            .iter()
+            .filter(|n| n.is(|op| op.as_pad().is_some()));
+        assert_eq!(count.count(), pads, "{longer}");
+        for node in longer.nodes().iter().filter(|n| n.is(Op::is_matmul)) {
+            assert!(node.dtype == DType::F32 || node.shape[node.shape.rank() - 1] % 8 == 0);
+        }
+        // Sums of small whole numbers are exact, in any order.
+        let array = |layout: &Layout, dtype| {
+            let numbers: Vec<f64> = (0..layout.span().end)
+                .map(|i| (i * 7 % 5) as f64 - 2.0)
+                .collect();
+            Array {
+                buffer: buffer_of(&numbers, dtype),
+                layout: layout.clone(),
+                dtype,
+            }
+        };
+        let inputs = graph.inputs().iter();
+        let arrays: Vec<Array> = inputs.map(|of| array(&of.layout, of.dtype)).collect();
+        let want = run_eagerly(&graph, &arrays, &[]).expect("it runs");
+        let got = run_eagerly(&longer, &arrays, &[]).expect("it runs");
+        for (got, want) in got.iter().zip(&want) {
+            assert_eq!(difference(got, want, 0.0, true), None, "{longer}");
+        }
+        let kept = aligned(graph.clone(), &bounds, |graph| {
+            (0..graph.nodes().len())
+                .map(|i| ValueId(i as u32))
+                .collect()
+        });
+        assert_eq!(kept.expect("it holds").to_string(), graph.to_string());
+        let priced = Thresholds {
+            unaligned_cost: 4,
+            ..Thresholds::default()
+        };
+        let small = aligned(graph.clone(), &priced, |_| Default::default()).expect("it holds");
+        assert_eq!(small.to_string(), graph.to_string(), "copies cost more");
+    }
 }

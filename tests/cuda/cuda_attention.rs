@@ -293,6 +293,60 @@ fn masks() {
     }
 }
 
+/// Keys up to a position that a tensor holds, as a cache that is partly filled has them: none, some, all, and in forms
+/// that a kernel takes for a limit of its loop.
+#[test]
+fn keys_up_to_positions() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16, F32] {
+        for (batch, rows, keys, width) in [
+            (2, 1, 1500, 64),
+            (3, 4, 700, 32),
+            (2, 90, 150, 40),
+            (50, 200, 260, 64),
+        ] {
+            let q = noise(&[batch, rows, width], dtype, 1, &d);
+            let k = noise(&[batch, keys, width], dtype, 2, &d);
+            let v = noise(&[batch, keys, width], dtype, 3, &d);
+            let scale = 1.0 / (width as f64).sqrt();
+            let last = |b: usize, i: usize| ((b * 37 + i * 13) * 29 % (keys + 40)) as i64 - 20;
+            let all: Vec<i64> = (0..batch * rows)
+                .map(|at| last(at / rows, at % rows))
+                .collect();
+            let positions = Tensor::from_vec(all, [batch, rows, 1], &d);
+            let key = Tensor::arange(0, keys as i64, 1, I64, &d);
+            eval([&positions, &key]).unwrap();
+            let sees = |b: usize, i: usize, j: usize, s: f64| match j as i64 <= last(b, i) {
+                true => s * scale,
+                false => HIDDEN,
+            };
+            let want = reference(&q, &k, &v, &sees);
+            let what = format!("{dtype} {batch} {rows} {keys} {width}");
+            let index = || Tensor::arange(0, keys as i64, 1, I64, &d);
+            check(&what, 1, &want, || {
+                attention(&q, &k, &v, Some(&index().le(&positions)), false)
+            });
+            check(&what, 1, &want, || {
+                let after = (&positions + 3).gt(&(index() + 2));
+                attention(&q, &k, &v, Some(&after), false)
+            });
+            check(&what, 1, &want, || {
+                attention(&q, &k, &v, Some(&key.le(&positions)), false)
+            });
+            let odd = |b: usize, i: usize, j: usize, s: f64| match j % 2 {
+                0 => HIDDEN,
+                _ => sees(b, i, j, s),
+            };
+            let want = reference(&q, &k, &v, &odd);
+            check(&what, 1, &want, || {
+                let odd = (index() % 2).eq(1);
+                let mask = odd.logical_and(&index().le(&positions));
+                attention(&q, &k, &v, Some(&mask), false)
+            });
+        }
+    }
+}
+
 /// Heads beside rows, turned keys, flipped rows, keys shared by heads.
 #[test]
 fn strides_and_grouped_heads() {

@@ -1,6 +1,6 @@
 //! From operators to loop nests: which values are stored, and the body that computes each.
 
-mod attention;
+pub(crate) mod attention;
 mod expand;
 mod layout;
 mod lifetime;

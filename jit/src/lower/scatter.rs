@@ -1,5 +1,5 @@
 //! Scatters as loop nests over the source: rows run over the dimensions that are not scattered, whose positions never
-//! meet; columns over what the indices cover, in order (ir P3, E18, E19).
+//! meet; columns over what the indices cover, in order, unless what meets is equal (ir P3, E18, E19).
 
 use super::expand::{Expansion, broadcast_index};
 use super::{Realized, Site};
@@ -58,6 +58,9 @@ fn source(graph: &Graph, op: &Op, node: &Node) -> Option<(Shape, Vec<bool>)> {
 
 /// Rows of the nest: what can run in parallel.
 pub(super) fn rows(graph: &Graph, op: &Op, node: &Node) -> usize {
+    if node.commutes {
+        return elements(graph, op, node);
+    }
     source(graph, op, node).map_or(0, |(shape, scattered)| {
         let kept = shape.iter().zip(&scattered).filter(|(_, s)| !**s);
         kept.map(|(n, _)| n).product()
@@ -124,7 +127,7 @@ pub(super) fn lower_scatter(
     let combine = combine(op).ok_or_else(missing)?;
     let of = |wanted: bool| -> Vec<usize> {
         let list = shape.iter().zip(&scattered);
-        list.filter(|(n, s)| **s == wanted && **n != 1)
+        list.filter(|(n, s)| (**s && !node.commutes) == wanted && **n != 1)
             .map(|(n, _)| *n)
             .collect()
     };
@@ -134,7 +137,10 @@ pub(super) fn lower_scatter(
         .iter()
         .zip(&scattered)
         .map(|(&n, &s)| {
-            let next = if s { &mut column } else { &mut row };
+            let next = match s && !node.commutes {
+                true => &mut column,
+                false => &mut row,
+            };
             if n == 1 {
                 return Expr::default();
             }

@@ -4,10 +4,10 @@ use super::bound::{allowed, bounded, exceeds};
 use super::one_by_one::OneByOne;
 use super::{Draft, arrange, kernels, report, run};
 use crate::graph::Graph;
-use crate::lower::lower;
+use crate::lower::{attention, lower};
 use crate::policy::{Policy, Thresholds};
 use crate::schedule::{Fusion, widen};
-use crate::simplify::{hoisted, simplify_for};
+use crate::simplify::{aligned, hoisted, simplify_for};
 use ferrotrace_runtime::{Activity, Config, FloatEnvironment, Result, Timer, next_plan, of_plan};
 
 impl Draft {
@@ -52,7 +52,12 @@ fn simplified(recorded: &Graph, policy: &Policy) -> Result<Graph> {
     let simplified = || {
         let graph = simplify_for(recorded, policy)?;
         if !policy.target.library.is_complete() {
-            return Ok(graph);
+            let kept = |graph: &Graph| {
+                let (found, _) = attention::find(graph, policy);
+                let products = found.iter().flat_map(|of| [of.product, of.result]);
+                products.collect()
+            };
+            return aligned(graph, &policy.thresholds, kept);
         }
         let room = |graph: &Graph| OneByOne::of(graph).room(allowed(recorded, policy, false));
         hoisted(graph, &policy.thresholds, room)

@@ -172,6 +172,8 @@ thresholds! {
     product_work: u64 = 160, "operations a byte", "the figures given";
     /// Bytes moved in the time that a launch of its own costs: 3 µs.
     product_launch: u64 = 12 << 20, "bytes", "the time given, on an H200";
+    /// A half-precision product of a device with lines that begin at no multiple of 16 bytes takes so many times as long.
+    unaligned_cost: u64 = 4, "times", "an H200's library: 6.7 ms for 0.9 with 50,257 columns";
     /// Bytes moved in the time in which what follows is done to a column of a tile.
     product_follow: u64 = 150_000, "bytes", "docs/gpu-validation.md";
     /// By how many percent a generated product is slower than the library's: of groups of warps, of warps.
@@ -186,6 +188,9 @@ thresholds! {
     stream_element: u64 = 4, "bytes", "docs/gpu-validation.md";
     /// How many times as fast as memory the second cache is: each block reads rows of the left matrix from it.
     stream_cached: u64 = 2, "times", "docs/gpu-validation.md";
+
+    /// A device notes the last row that is assigned to each of at most so many places for each row.
+    last_places: usize = 64, "places a row", "an estimate: four bytes a place are cleared, and rows not sorted";
 
     // Order of steps, and memory.
 

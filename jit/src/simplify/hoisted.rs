@@ -307,7 +307,7 @@ fn rebuilt(graph: &Graph, places: &[Place]) -> Result<Graph> {
 }
 
 /// What is pushed from now on comes from the same recorded node.
-fn come_from(new: &mut Graph, node: &Node) {
+pub(super) fn come_from(new: &mut Graph, node: &Node) {
     new.set_origin(node.location, node.precision);
     new.set_name(node.name);
     if let Some(recorded) = node.recorded {

@@ -3,7 +3,7 @@
 //! speed of memory, and which fuse with what is around them.
 
 use super::Simplifier;
-use crate::graph::{NodeOp, Precision};
+use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::op::operator::Operator;
 use ferrotrace_kernels::op::{Matmul, Permute, Unsqueeze};
 use ferrotrace_kernels::ops::matmul;
@@ -40,31 +40,7 @@ impl Simplifier<'_> {
         // A product of stacks of matrices may be a part of attention, whose kernel needs it as a product.
         let lead = |s: &Shape| s[..s.rank().saturating_sub(2)].iter().product::<usize>();
         let alone = lead(left) == 1 && lead(right) == 1;
-        inner > 1 && once && alone && self.is_unit_stride(matrix, dim)
-    }
-
-    /// Whether elements along a dimension are neighbours in memory, as far as can be told; results are row-major.
-    fn is_unit_stride(&self, value: ValueId, dim: usize) -> bool {
-        let (mut at, mut dim) = (value, dim);
-        loop {
-            let node = self.graph.node(at);
-            let op = match &node.op {
-                NodeOp::Input(n) => {
-                    return self.graph.inputs()[*n as usize].layout.strides()[dim] == 1;
-                }
-                NodeOp::Op(op) => op,
-            };
-            dim = match (op.as_permute(), op.as_unsqueeze()) {
-                (Some(Permute(order)), _) => order[dim] as usize,
-                (_, Some(new)) if dim != new.dim => dim - usize::from(dim > new.dim),
-                _ if op.as_cast().is_some() => dim,
-                _ => return dim + 1 == self.graph.shape(at).rank(),
-            };
-            match node.args.first() {
-                Some(Operand::Value(from)) => at = *from,
-                _ => return false,
-            }
-        }
+        inner > 1 && once && alone && is_unit_stride(&self.graph, matrix, dim)
     }
 
     /// The type to which the library would copy operands of a matrix product that have another.
@@ -126,5 +102,29 @@ impl Simplifier<'_> {
         let last = self.shape(products).rank() - 1;
         let sum = self.reduce(ReduceKind::Sum, products, 1 << last, false)?;
         self.cast(sum, dtype)
+    }
+}
+
+/// Whether elements along a dimension are neighbours in memory, as far as can be told; results are row-major.
+pub(super) fn is_unit_stride(graph: &Graph, value: ValueId, dim: usize) -> bool {
+    let (mut at, mut dim) = (value, dim);
+    loop {
+        let node = graph.node(at);
+        let op = match &node.op {
+            NodeOp::Input(n) => {
+                return graph.inputs()[*n as usize].layout.strides()[dim] == 1;
+            }
+            NodeOp::Op(op) => op,
+        };
+        dim = match (op.as_permute(), op.as_unsqueeze()) {
+            (Some(Permute(order)), _) => order[dim] as usize,
+            (_, Some(new)) if dim != new.dim => dim - usize::from(dim > new.dim),
+            _ if op.as_cast().is_some() => dim,
+            _ => return dim + 1 == graph.shape(at).rank(),
+        };
+        match node.args.first() {
+            Some(Operand::Value(from)) => at = *from,
+            _ => return false,
+        }
     }
 }

@@ -3,13 +3,14 @@
 //! It is a scatter along dimension 0 of `[places, width]`, with an index whose rows hold one number each (a view of
 //! stride 0) that is in range, and a source `[rows, width]` of the type in which values meet. A device runs it by the
 //! stable order of the places: what meets at one place meets in row-major order of the source, as on the CPU, whatever
-//! runs when.
+//! runs when. Rows that are assigned at indices are stored by generated loops instead, once the last row of each place is
+//! known.
 
 use super::Simplifier;
 use super::shaping::{dims, expand, inverse, iota, permute, reshape, slice, value, with_int};
-use ferrotrace_kernels::op::{Full, Gather, Index, Scatter};
+use ferrotrace_kernels::op::{Full, Gather, Index, IndexPut, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ScatterMode, ValueId};
-use ferrotrace_runtime::{DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 
 /// The type in which values meet: half types are rounded once, after all of them; truth values add as `or` and
@@ -148,6 +149,27 @@ pub(super) fn scatter(
     b.cast(result, dtype)
 }
 
+/// For each place that is written the last row of a source that is written there: rows that meet are equal then, and are
+/// stored in any order.
+fn last_at(b: &mut Simplifier<'_>, places: ValueId, table: usize) -> Result<ValueId> {
+    let n = b.shape(places).numel();
+    let shape = Shape::from([table, 1]);
+    let full = Op::from(Full {
+        shape,
+        dtype: DType::I32,
+    });
+    let none = b.push(full, &[Operand::Const(Scalar::Int(-1))])?;
+    let number = iota(b, &[n, 1], 0)?;
+    let number = b.cast(number, DType::I32)?;
+    let last = rows(b, none, number, places, (ScatterMode::Amax, true))?;
+    let last = reshape(b, last, &[table])?;
+    let op = Op::from(Index {
+        axes: SmallVec::from_slice(&[0]),
+        at: 0,
+    });
+    b.push(op, &[last.into(), places.into()])
+}
+
 /// Whether no two elements of a scatter's source have one place, as sizes tell, and they need no more than to be joined to
 /// what is there, in its own type: each is stored in place then, by loops over the source.
 pub(super) fn is_apart(b: &dyn OpBuilder, op: &Op, args: &[Operand]) -> bool {
@@ -194,6 +216,31 @@ fn holds_rows(b: &Simplifier<'_>, index: ValueId) -> bool {
     from.rank() == to.rank() && from[0] == to[0] && from[1..].iter().all(|&n| n == 1)
 }
 
+/// The place of each element of a block of indices among all positions of the indexed dimensions.
+fn places(
+    b: &mut Simplifier<'_>,
+    indexed: &[usize],
+    (whole, block): (&[usize], &Shape),
+    args: &[Operand],
+) -> Result<ValueId> {
+    let (mut places, mut stride) = (None, 1i64);
+    for (which, &axis) in indexed.iter().enumerate().rev() {
+        let index = value(args, 2 + which)?;
+        let shape = dims(b, index);
+        let index = checked(b, index, (axis, whole.len()), whole[axis])?;
+        let index = reshape(b, index, &shape)?;
+        let part = with_int(b, BinaryOp::Mul, index, stride)?;
+        stride *= whole[axis] as i64;
+        places = Some(match places {
+            None => part,
+            Some(sum) => b.add(sum, part)?,
+        });
+    }
+    let places = places.ok_or_else(|| Error::internal("no axis is indexed"))?;
+    let places = expand(b, places, block)?;
+    reshape(b, places, &[block.numel()])
+}
+
 /// `x` with a source written or added at advanced indices.
 pub(super) fn index_put(
     b: &mut Simplifier<'_>,
@@ -221,23 +268,13 @@ pub(super) fn index_put(
     if n * width == 0 || b.shape(x).numel() == 0 {
         return Ok(x);
     }
-    let mut places = None;
-    let mut stride = 1i64;
-    for (which, &axis) in indexed.iter().enumerate().rev() {
-        let index = value(args, 2 + which)?;
-        let shape = dims(b, index);
-        let index = checked(b, index, (axis, rank), whole[axis])?;
-        let index = reshape(b, index, &shape)?;
-        let part = with_int(b, BinaryOp::Mul, index, stride)?;
-        stride *= whole[axis] as i64;
-        places = Some(match places {
-            None => part,
-            Some(sum) => b.add(sum, part)?,
-        });
-    }
-    let places = places.ok_or_else(|| Error::internal("no axis is indexed"))?;
-    let places = expand(b, places, &block)?;
-    let places = reshape(b, places, &[n])?;
+    let places = places(b, &indexed, (&whole, &block), args)?;
+    let table: usize = indexed.iter().map(|&d| whole[d]).product();
+    let few = table <= b.policy.thresholds.last_places.saturating_mul(n);
+    let last = match mode == ScatterMode::Assign && few && n <= i32::MAX as usize {
+        true => Some(last_at(b, places, table)?),
+        false => None,
+    };
     // The source as [block, kept..].
     let size = |d: &usize| whole[*d];
     let mut region: Vec<usize> = kept[..at].iter().map(size).collect();
@@ -248,13 +285,33 @@ pub(super) fn index_put(
     let mut order: Vec<usize> = (at..at + block.rank()).collect();
     order.extend((0..region.len()).filter(|d| !(at..at + block.rank()).contains(d)));
     let src = permute(b, src, &order)?;
+    let spread = dims(b, src);
     let src = reshape(b, src, &[n, width])?;
+    if let Some(last) = last {
+        let op = Op::from(Index {
+            axes: SmallVec::from_slice(&[0]),
+            at: 0,
+        });
+        let src = b.push(op, &[src.into(), last.into()])?;
+        let src = reshape(b, src, &spread)?;
+        let src = permute(b, src, &inverse(&order))?;
+        let op = Op::from(IndexPut {
+            axes: SmallVec::from_slice(axes),
+            at,
+            accumulate,
+        });
+        let mut all: SmallVec<[Operand; 6]> = SmallVec::from_slice(&[x.into(), src.into()]);
+        all.extend(args[2..].iter().copied());
+        let put = b.keep(op, &all)?;
+        b.graph.set_commutes(put);
+        return Ok(put);
+    }
     // The destination as [indexed.., kept..].
     let order: Vec<usize> = indexed.iter().chain(&kept).copied().collect();
     let wide = b.cast(x, how)?;
     let wide = permute(b, wide, &order)?;
     let spread = dims(b, wide);
-    let wide = reshape(b, wide, &[stride as usize, width])?;
+    let wide = reshape(b, wide, &[table, width])?;
     let result = rows(b, wide, src, places, (mode, true))?;
     let result = reshape(b, result, &spread)?;
     let result = permute(b, result, &inverse(&order))?;

@@ -60,6 +60,20 @@ fn causal(g: &mut Graph, product: ValueId) -> ValueId {
     g.select(seen, scores, f64::NEG_INFINITY).expect("scores")
 }
 
+/// Keys up to positions that an input holds.
+fn limited(g: &mut Graph, product: ValueId) -> ValueId {
+    let (rows, keys) = (g.shape(product)[1], g.shape(product)[2]);
+    let layout = Layout::contiguous(Shape::from([rows, 1]));
+    let positions = g.input(&layout, DType::I64, &Device::cpu());
+    let shape = Shape::from([1, keys]);
+    let key = g
+        .push(Op::Iota(Iota { shape, dim: 1 }), &[])
+        .expect("numbers");
+    let seen = g.binary(BinaryOp::Le, key, positions).expect("a mask");
+    let scores = scaled(g, product);
+    g.select(seen, scores, f64::NEG_INFINITY).expect("scores")
+}
+
 fn biased(g: &mut Graph, product: ValueId) -> ValueId {
     let keys = g.shape(product)[2];
     let layout = Layout::contiguous(Shape::from([4, 1, keys]));
@@ -89,14 +103,17 @@ fn attention_is_one_kernel() {
         assert_eq!(text.contains("FT_SYMBOL_finish("), sizes[0] == 1);
         let text = one(&attention_of(dtype, sizes, |g, p| (causal(g, p), None)));
         assert!(!text.contains("FT_SYMBOL_score("), "{text}");
-        assert!(text.contains(", true, false, false, "), "{text}");
+        assert!(text.contains(", true, false, false, false, "), "{text}");
+        let text = one(&attention_of(dtype, sizes, |g, p| (limited(g, p), None)));
+        assert!(text.contains(", false, true, true, false, "), "{text}");
+        assert!(text.contains("FT_SYMBOL_last("), "{text}");
         let text = one(&attention_of(dtype, sizes, |g, p| (biased(g, p), None)));
         assert!(text.contains("FT_SYMBOL_score("), "{text}");
     }
     if available() {
         let groups = all.iter().filter(|text| text.contains("ft_group<"));
         let groups: BTreeSet<String> = groups.cloned().collect();
-        assert_eq!(groups.len(), 3);
+        assert_eq!(groups.len(), 4);
         compile_all_for(HOPPER, groups);
         compile_all(all);
     }
@@ -120,8 +137,10 @@ fn attention_by_groups_that_take_turns() {
         let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
         one(&hopper, &graph, ahead);
         one(&device(), &graph, "  ft_attend<");
-        let graph = attention_of(dtype, sizes, |g, p| (causal(g, p), None));
-        one(&hopper, &graph, ahead);
+        for change in [causal, limited] {
+            let graph = attention_of(dtype, sizes, |g, p| (change(g, p), None));
+            one(&hopper, &graph, ahead);
+        }
         let graph = attention_of(dtype, sizes, |g, p| (biased(g, p), None));
         one(&hopper, &graph, ahead);
     }

@@ -10,16 +10,28 @@ template <typename T> struct ft_attention {
   int rows, keys, width, values;
   // The first query of the block, and its keys.
   int first, begin, end;
-  // Query i sees keys up to i + ahead; later ones have the score `fill`.
+  // Query i sees keys up to i + ahead, or up to its limit; later ones have the score `fill`.
   int ahead;
   float fill;
   // What scores are multiplied by.
   float scale;
 };
 
-// P multiplies tiles, D and E are the padded widths of keys and values. CAUSAL: scores depend on `ahead`. CHANGED: `score`
-// changes them. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
-template <typename P, int M, int N, int D, int E, bool CAUSAL, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
+// The last key that one of R queries sees, by a block of four warps.
+template <int R, typename Score> FT_INLINE int ft_last_seen(const Score &score, int first, int rows) {
+  __shared__ int seen[4];
+  int last = -1;
+  for (int i = threadIdx.x; i < min(R, rows - first); i += 128) last = max(last, score.last(first + i));
+  #pragma unroll
+  for (int d = 16; d > 0; d /= 2) last = max(last, __shfl_xor_sync(~0u, last, d));
+  if ((threadIdx.x & 31) == 0) seen[threadIdx.x >> 5] = last;
+  __syncthreads();
+  return max(max(seen[0], seen[1]), max(seen[2], seen[3]));
+}
+
+// P multiplies tiles, D and E are the padded widths of keys and values. CAUSAL: scores depend on `ahead`. LIMITED: `score`
+// knows the last key of a query, CHANGED: and changes scores. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
+template <typename P, int M, int N, int D, int E, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
 FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &score) {
   typedef typename P::type T;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
@@ -38,6 +50,8 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   float scale = t.scale, fill = t.fill;
   int end = t.end;
   if (CAUSAL && fill == lowest) end = max(min(end, min(t.first + R, t.rows) + t.ahead), t.begin);
+  if constexpr (LIMITED)
+    if (fill == lowest) end = max(min(end, ft_last_seen<R>(score, t.first, t.rows) + 1), t.begin);
   queries.edge(q, t.first);
   if (t.begin < end) {
     keys.fill(stage, t.begin);

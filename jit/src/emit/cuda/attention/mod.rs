@@ -28,8 +28,8 @@ use std::fmt::Write as _;
 const THREADS: u32 = 128;
 /// Blocks that fill a device: fewer are split over keys.
 const FULL: usize = 264;
-/// Least keys of a piece.
-const PIECE: usize = 256;
+/// Least keys of a piece, of queries that are one tile and of more, whose partial results are large.
+const PIECE: [usize; 2] = [64, 256];
 
 const ATTEND: &str = include_str!("attend.cu");
 
@@ -67,7 +67,7 @@ pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
         return specialized::emit(attention, node, score, &specialized);
     }
     let blocks = rows.div_ceil(tiling.rows());
-    let pieces = pieces(batch * blocks, keys);
+    let pieces = pieces(batch, blocks, keys);
     let piece = keys.div_ceil(pieces).next_multiple_of(tiling.keys);
     let pieces = keys.div_ceil(piece);
     let params = arguments(attention, &score, [blocks, pieces, piece]);
@@ -129,10 +129,11 @@ fn parts(mut needs: BTreeSet<Need>, dtype: DType, template: &[&'static str]) -> 
     parts
 }
 
-/// Pieces into which keys are cut where there are few blocks.
-fn pieces(blocks: usize, keys: usize) -> usize {
-    match blocks < FULL / 2 {
-        true => FULL.div_ceil(blocks.max(1)).min(keys / PIECE).max(1),
+/// Pieces into which keys are cut where there are few blocks in all: `blocks` for the queries of each matrix.
+fn pieces(matrices: usize, blocks: usize, keys: usize) -> usize {
+    let (all, least) = (matrices * blocks, PIECE[usize::from(blocks > 1)]);
+    match all < FULL / 2 {
+        true => FULL.div_ceil(all.max(1)).min(keys / least).max(1),
         false => 1,
     }
 }
@@ -222,6 +223,7 @@ impl Kernel<'_> {
         } = self.tiling;
         let flags = [
             self.score.causal.is_some(),
+            self.score.limit.is_some(),
             self.score.changed,
             self.attention.zeros,
             self.split,
@@ -322,7 +324,9 @@ fn factors(node: &FusedNode, score: &Score) -> [String; 2] {
         Some((value, false)) => number(value),
         Some((value, true)) => format!("__fdiv_rn(1.0f, {})", number(value)),
     };
-    let fill = score.causal.map_or("0.0f".to_owned(), |c| number(c.1));
+    let causal = score.causal.map(|(_, fill)| fill);
+    let fill = causal.or(score.limit.map(|limit| limit.fill));
+    let fill = fill.map_or("0.0f".to_owned(), number);
     [scale, fill]
 }
 
@@ -338,10 +342,17 @@ fn change(attention: &Attention, score: &Score, out: &mut String) -> String {
     }
     let row = if attention.sizes[0] > 1 { "i, " } else { "" };
     let members: String = (0..dims).map(|d| format!(" ft_int i{d};")).collect();
+    let last = match score.limit {
+        Some(_) => format!(
+            "\n  __device__ __forceinline__ int last(int i) const {{ return FT_SYMBOL_last(a, {}{row}0); }}",
+            named("")
+        ),
+        None => String::new(),
+    };
     let _ = writeln!(
         out,
         "struct FT_SYMBOL_change {{\n  const FT_SYMBOL_args &a;{members}\n  __device__ __forceinline__ float \
-         operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}\n}};",
+         operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}{last}\n}};",
         named("")
     );
     format!("FT_SYMBOL_change{{a, {}}}", named("(ft_int)"))

@@ -9,7 +9,7 @@ use super::super::text;
 use super::super::value::At;
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::emit::Pointer;
-use crate::expr::Expr;
+use crate::expr::{Expr, Var};
 use crate::lower::Attention;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::BinaryOp;
@@ -23,6 +23,8 @@ use std::fmt::Write as _;
 pub(super) struct Score {
     /// Query `i` sees keys up to `i` plus this; others have this number for a score.
     pub causal: Option<(i64, Value)>,
+    /// The last key that a query sees, where a value that depends on the query alone says so.
+    pub limit: Option<Limit>,
     /// The number that products are multiplied by (`true`: divided).
     pub scale: Option<(Value, bool)>,
     /// The value that remains.
@@ -31,11 +33,20 @@ pub(super) struct Score {
     pub changed: bool,
 }
 
+/// A query sees keys up to `value` plus `more` at most; the scores of others are the number `fill`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limit {
+    pub value: Value,
+    pub more: i64,
+    pub fill: Value,
+}
+
 impl Score {
     /// Takes the value of a body over these loops apart. `rows` says whether queries have a loop, the last but one.
     pub fn of(body: &Body, result: Value, product: Source, loops: usize, rows: bool) -> Score {
         let mut score = Score {
             causal: None,
+            limit: None,
             scale: None,
             rest: result,
             changed: true,
@@ -50,6 +61,8 @@ impl Score {
             };
             if let Some((n, fill, rest)) = found {
                 (score.causal, score.rest) = (Some((n, fill)), rest);
+            } else if number(b) {
+                score.limit = limit(body, condition, b, Var(loops as u32 - 1));
             }
         }
         let own =
@@ -93,9 +106,44 @@ fn diagonal(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool)
     (difference == expected).then(|| difference.constant() - least)
 }
 
+/// What a condition says of the last key for which it may hold, if it compares the key with something that is the same for
+/// all of them, or is such a comparison and others.
+fn limit(body: &Body, condition: Value, fill: Value, key: Var) -> Option<Limit> {
+    let BodyOp::Binary(op, a, b) = body.value(condition).op else {
+        return None;
+    };
+    // The key plus a number, on one side, and how the other bounds it.
+    let (position, value, strict) = match op {
+        BinaryOp::Le => (a, b, 0),
+        BinaryOp::Lt => (a, b, 1),
+        BinaryOp::Ge => (b, a, 0),
+        BinaryOp::Gt => (b, a, 1),
+        BinaryOp::LogicalAnd | BinaryOp::BitwiseAnd => {
+            let of = |condition| limit(body, condition, fill, key);
+            return of(a).or_else(|| of(b));
+        }
+        _ => return None,
+    };
+    let BodyOp::Index(e) = &body.value(position).op else {
+        return None;
+    };
+    let offset = e.constant();
+    let is_key = e.offset(-offset) == Expr::from(key);
+    let whole = !body.value(value).dtype.is_float();
+    let same = used(body, value)
+        .into_iter()
+        .all(|v| body.exprs(v).iter().all(|e| !e.uses(key)));
+    (is_key && whole && same).then_some(Limit {
+        value,
+        more: -offset - strict,
+        fill,
+    })
+}
+
 /// What a kernel takes, and the function of a score.
 pub(super) struct Written {
-    /// Helpers, the structure of the arguments, and the function `FT_SYMBOL_score` where scores are changed.
+    /// Helpers, the structure of the arguments, and the functions `FT_SYMBOL_score` where scores are changed, and
+    /// `FT_SYMBOL_last` where queries see keys up to a limit.
     pub text: String,
     /// The pointers: queries, keys and values, what the function reads, the result.
     pub pointers: Vec<Pointer>,
@@ -139,46 +187,68 @@ pub(super) fn write(
         exprs.all(|e| fits_32_bits(e, &extents, &node.body))
     };
     let narrow = values.iter().filter(|&&v| !is_own(v)).all(fits);
-    let mut function = String::new();
-    if score.changed {
-        writer.print_indices(&needed);
-        writer.whole.clear();
-        let at = At {
-            position: Position::Chunk,
-            guard: None,
-        };
-        let mut statements = String::new();
-        for &v in &values {
-            match is_own(v) {
-                true => {
-                    let _ = writeln!(statements, "  const float v{v} = score;");
-                }
-                false => {
-                    let statement = writer.statement(v, &at);
-                    statements += &writer.lines(&statement.into(), 2);
-                }
-            }
-        }
-        let preamble = writer.preamble_text();
-        let rows = 0..extents.len() - 1;
-        let loops: String = rows.map(|v| format!("ft_int i{v}, ")).collect();
-        let _ = write!(
-            function,
-            "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{}{}{statements}  \
-             return v{};\n}}\n",
-            writer.head(&[]),
-            preamble,
-            score.rest
-        );
-    }
+    let functions = match score.changed {
+        true => functions(&mut writer, node, score, (&values, own)),
+        false => String::new(),
+    };
     let mut text = text::helpers(narrow);
     writer.structure(&mut text);
     Written {
-        text: text + &function,
+        text: text + &functions,
         pointers: writer.pointers,
         params: writer.params,
         needs: writer.needs,
     }
+}
+
+/// The function of a score, of these values over the loops of `node`, and that of a query's last key.
+fn functions(
+    writer: &mut Writer,
+    node: &FusedNode,
+    score: &Score,
+    (values, own): (&[Value], Source),
+) -> String {
+    writer.print_indices(&[0]);
+    writer.whole.clear();
+    let at = At {
+        position: Position::Chunk,
+        guard: None,
+    };
+    let mut statements = |values: &[Value]| -> String {
+        let statement = |&v: &Value| match load_of(&node.body, v) {
+            Some((source, _)) if source == own => format!("  const float v{v} = score;\n"),
+            _ => {
+                let statement = writer.statement(v, &at);
+                writer.lines(&statement.into(), 2)
+            }
+        };
+        values.iter().map(statement).collect()
+    };
+    let changed = statements(values);
+    let limit = score.limit.map(|of| {
+        // As far as any key, and not before the first.
+        let bounded = format!(
+            "  const long long last = (long long)v{} + ({});\n  return last < 0 ? -1 : last < 1 << 30 ? (int)last : 1 << 30;\n",
+            of.value, of.more
+        );
+        statements(&used(&node.body, of.value)) + &bounded
+    });
+    let preamble = writer.preamble_text();
+    let rows = 0..node.extents().len() - 1;
+    let loops: String = rows.map(|v| format!("ft_int i{v}, ")).collect();
+    let head = writer.head(&[]);
+    let mut out = format!(
+        "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{head}{preamble}{changed}  \
+         return v{};\n}}\n",
+        score.rest
+    );
+    if let Some(limit) = limit {
+        let _ = write!(
+            out,
+            "FT_INLINE int FT_SYMBOL_last(const FT_SYMBOL_args &a, {loops}ft_int j) {{\n{head}{preamble}{limit}}}\n"
+        );
+    }
+    out
 }
 
 /// The buffer and the type of a load.

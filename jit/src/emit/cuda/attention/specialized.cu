@@ -10,7 +10,7 @@ template <int K> struct ft_heads {
   int rows, keys, width, values;
   // Tiles of queries of a head, heads, and of how many heads the tiles are mixed: whose keys the cache holds.
   int blocks, heads, near;
-  // Query i sees keys up to i + ahead; later ones have the score `fill`.
+  // Query i sees keys up to i + ahead, or up to its limit; later ones have the score `fill`.
   int ahead;
   float fill, scale;
   // Dimensions of the batch: their sizes, and the distances of matrices, 0 where they share one.
@@ -19,16 +19,25 @@ template <int K> struct ft_heads {
 };
 
 // The head and the first query of a tile, and how many blocks of N keys are computed, from the last. Of the heads that are
-// mixed, the tiles with most keys come first.
-template <int R, int N, bool CAUSAL, int K> struct ft_span {
+// mixed, the tiles with most keys come first. LANES threads, of which this is one, ask `scores` for the limits of queries.
+template <int R, int N, bool CAUSAL, bool LIMITED, int LANES, int K> struct ft_span {
   int head, first, blocks;
-  __device__ __forceinline__ ft_span(const ft_heads<K> &t, int tile) {
+  template <typename Scores> __device__ __forceinline__ ft_span(const ft_heads<K> &t, int tile, const Scores &scores) {
     const int mixed = tile / (t.near * t.blocks), height = min(t.near, t.heads - mixed * t.near);
     const int rest = tile - mixed * t.near * t.blocks;
     head = mixed * t.near + rest % height;
     first = (t.blocks - 1 - rest / height) * R;
     int end = t.keys;
     if (CAUSAL && t.fill == __int_as_float(0xff800000)) end = max(0, min(end, min(first + R, t.rows) + t.ahead));
+    if constexpr (LIMITED) {
+      const auto score = scores(head);
+      int last = t.fill == __int_as_float(0xff800000) ? -1 : end - 1;
+      #pragma unroll 8
+      for (int i = LANES == 1 ? 0 : threadIdx.x % LANES; i < R; i += LANES) last = max(last, score.last(min(first + i, t.rows - 1)));
+      #pragma unroll
+      for (int d = LANES / 2; d > 0; d /= 2) last = max(last, __shfl_xor_sync(~0u, last, d));
+      end = min(end, last + 1);
+    }
     blocks = max(1, (end + N - 1) / N);
   }
 };
@@ -43,8 +52,8 @@ template <int R, int N, int D, int E, int S> struct ft_room {
 
 // Brings all operands of the tiles of a block of threads: one thread. Keys come a block ahead of values, across tiles. The
 // counter begins and ends at 0; the next tile is taken as late as its first copies allow.
-template <int R, int N, int D, int E, int S, bool CAUSAL, int K>
-FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const char *maps, unsigned base) {
+template <int R, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, int K, typename Scores>
+FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const char *maps, unsigned base, const Scores &scores) {
   typedef ft_room<R, N, D, E, S> room;
   const int count = t.blocks * t.heads;
   ft_ring<2> q;
@@ -68,7 +77,7 @@ FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const cha
       ft_arrive(full);
       break;
     }
-    const ft_span<R, N, CAUSAL, K> span(t, tile);
+    const ft_span<R, N, CAUSAL, LIMITED, 1, K> span(t, tile, scores);
     int rest = span.head;
     #pragma unroll
     for (int d = K - 1; d >= 0; d--) {
@@ -114,8 +123,8 @@ FT_INLINE void ft_copy_panels(unsigned char *to, const unsigned short *data, lon
 }
 
 // As `ft_bring_heads`, by the threads of a group, for matrices that the copy engine does not take.
-template <bool B, int R, int N, int D, int E, int S, bool CAUSAL, int K>
-FT_INLINE void ft_copy_heads(const ft_heads<K> &t, unsigned *counter, unsigned char *tiles) {
+template <bool B, int R, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, int K, typename Scores>
+FT_INLINE void ft_copy_heads(const ft_heads<K> &t, unsigned *counter, unsigned char *tiles, const Scores &scores) {
   typedef ft_room<R, N, D, E, S> room;
   const unsigned base = ft_shared(tiles);
   const int count = t.blocks * t.heads;
@@ -133,7 +142,7 @@ FT_INLINE void ft_copy_heads(const ft_heads<K> &t, unsigned *counter, unsigned c
       if ((threadIdx.x & 127) == 0) ft_arrive(base + room::q_full + 8 * q.stage);
       return;
     }
-    const ft_span<R, N, CAUSAL, K> span(t, tile);
+    const ft_span<R, N, CAUSAL, LIMITED, 32, K> span(t, tile, scores);
     int rest = span.head;
     const unsigned short *queries = t.q, *keys = t.k, *values = t.v;
     #pragma unroll
@@ -285,14 +294,15 @@ FT_INLINE void ft_store_heads(const ft_heads<K> &t, int head, int row, const flo
   }
 }
 
-// `maps` has room for three descriptions a block. `scores` gives for a head the function that changes its scores.
-template <bool B, int G, int N, int D, int E, int S, bool CAUSAL, bool CHANGED, bool ZEROS, int K, typename Scores>
+// `maps` has room for three descriptions a block. `scores` gives for a head the function that changes its scores, and, if they are LIMITED,
+// knows the last key of a query.
+template <bool B, int G, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, int K, typename Scores>
 FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *maps, const Scores &scores) {
   typedef ft_group<B> P;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
   constexpr int R = 64 * G;
   typedef ft_room<R, N, D, E, S> room;
-  typedef ft_span<R, N, CAUSAL, K> span_of;
+  typedef ft_span<R, N, CAUSAL, LIMITED, 32, K> span_of;
   const float lowest = __int_as_float(0xff800000);
   const unsigned base = ft_shared(ft_tiles);
   const int group = __shfl_sync(~0u, threadIdx.x >> 7, 0), lane = threadIdx.x & 31;
@@ -314,13 +324,13 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
     if constexpr (G == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     else asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
     if ((((unsigned long long)t.q | (unsigned long long)t.k | (unsigned long long)t.v) & 15) != 0) {
-      ft_copy_heads<B, R, N, D, E, S, CAUSAL, K>(t, counter, ft_tiles);
+      ft_copy_heads<B, R, N, D, E, S, CAUSAL, LIMITED, K>(t, counter, ft_tiles, scores);
     } else if ((threadIdx.x & 127) < 32) {
       maps += blockIdx.x * 384ll;
       ft_describe<B, R, K>(maps, base + room::maps, t.q, t.width, t.rows, t.q_row, t.batch, t.q_step);
       ft_describe<B, N, K>(maps + 128, base + room::maps + 128, t.k, t.width, t.keys, t.k_row, t.batch, t.k_step);
       ft_describe<B, N, K>(maps + 256, base + room::maps + 256, t.v, t.values, t.keys, t.v_row, t.batch, t.v_step);
-      if (lane == 0) ft_bring_heads<R, N, D, E, S, CAUSAL, K>(t, counter, maps, base);
+      if (lane == 0) ft_bring_heads<R, N, D, E, S, CAUSAL, LIMITED, K>(t, counter, maps, base, scores);
     }
     return;
   }
@@ -349,7 +359,7 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
   int head, row, at;
   // Begins a tile.
   const auto begin = [&](int tile) {
-    const span_of span(t, tile);
+    const span_of span(t, tile, scores);
     head = span.head;
     row = span.first + own;
     at = (span.blocks - 1) * N;

@@ -204,11 +204,12 @@ fn text(
     }
     let [scale, fill] = factors(node, score);
     let bf16 = attention.nest.dtype == DType::BF16;
-    let (causal, changed, zeros) = (score.causal.is_some(), score.changed, attention.zeros);
+    let (causal, limited) = (score.causal.is_some(), score.limit.is_some());
+    let (changed, zeros) = (score.changed, attention.zeros);
     let _ = write!(
         out,
         "  t.heads = {heads};\n  t.out = (unsigned short *)a.p{result};\n  t.fill = {fill};\n  t.scale = {scale};\n  \
-         ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {changed}, {zeros}, {dims}>(t, \
+         ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {limited}, {changed}, {zeros}, {dims}>(t, \
          &FT_SYMBOL_tiles, a.scratch, FT_SYMBOL_scores{{a}});\n}}\n"
     );
     out
