@@ -271,6 +271,16 @@ pub(super) const TABLE: Table = &[
     ),
     ("cdist", "default", distances),
     ("_cdist_forward", "default", distances),
+    ("_pdist_forward", "default", |c| {
+        let (x, n) = (c.tensor("self")?, c.tensor("self")?.dim(0)?);
+        let pairs = || (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j)));
+        let at = |places: Vec<i64>| {
+            let n = places.len();
+            x.index_select(0, &Tensor::from_vec(places, n, c.device))
+        };
+        let apart = at(pairs().map(|(i, _)| i).collect()) - at(pairs().map(|(_, j)| j).collect());
+        one(apart.norm(c.float_or("p", 2.0)?, -1))
+    }),
     ("pairwise_distance", "default", |c| {
         let apart = c.tensor("x1")? - c.tensor("x2")? + c.float_or("eps", 1e-6)?;
         let p = c.float_or("p", 2.0)?;

@@ -33,8 +33,13 @@ fn drawn(c: &Call<'_>) -> Results {
     })
 }
 
+/// What is dropped from: operators that write it call it otherwise.
+fn dropped_from<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
+    c.tensor(if c.has("input") { "input" } else { "self" })
+}
+
 fn dropped(c: &Call<'_>) -> Results {
-    let x = c.tensor("input")?;
+    let x = dropped_from(c)?;
     one(match c.bool_or("train", false)? {
         true => x.dropout(c.float_or("p", 0.5)?),
         false => x.clone(),
@@ -43,7 +48,7 @@ fn dropped(c: &Call<'_>) -> Results {
 
 /// Whole channels dropped.
 fn channels_dropped(c: &Call<'_>) -> Results {
-    let x = c.tensor("input")?;
+    let x = dropped_from(c)?;
     if !c.bool_or("train", false)? {
         return one(x.clone());
     }
@@ -134,7 +139,7 @@ pub(super) const TABLE: Table = &[
     ("native_dropout", "default", kept),
     ("feature_dropout", "default", channels_dropped),
     ("alpha_dropout", "default", |c| {
-        let (x, p) = (c.tensor("input")?, c.float_or("p", 0.5)?);
+        let (x, p) = (dropped_from(c)?, c.float_or("p", 0.5)?);
         if !c.bool_or("train", false)? {
             return one(x.clone());
         }

@@ -245,7 +245,13 @@ pub(super) const TABLE: Table = &[
         all([least, at])
     }),
     ("diff", "default", |c| {
-        let (mut x, dim) = (c.tensor("self")?.clone(), c.dim_or("dim", -1)?);
+        let (x, dim) = (c.tensor("self")?, c.dim_or("dim", -1)?);
+        let around = [c.tensor_opt("prepend")?, Some(x), c.tensor_opt("append")?];
+        let parts: Vec<&Tensor> = around.into_iter().flatten().collect();
+        let mut x = match parts.len() {
+            1 => x.clone(),
+            _ => Tensor::cat(parts, dim),
+        };
         for _ in 0..c.size_or("n", 1)? {
             let n = x.dim(dim)?.saturating_sub(1);
             let (a, b) = (x.narrow(dim, 0, n), x.narrow(dim, 1, n));

@@ -1,0 +1,228 @@
+//! Archives that are damaged or hostile, and a shell's errors: each an error that says what is wrong.
+
+use super::archive;
+use ferrotrace::io::ExportedProgram;
+use std::io::{Cursor, Read, Write};
+use std::path::PathBuf;
+use std::process::Command;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+/// A fixture with its entries changed by a function, which gets names and bytes.
+fn rewritten(fixture: &str, change: impl Fn(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
+    let bytes = std::fs::read(archive(fixture)).expect("a fixture");
+    let mut zip = ZipArchive::new(Cursor::new(bytes)).expect("an archive");
+    let mut entries = Vec::new();
+    for i in 0..zip.len() {
+        let mut entry = zip.by_index(i).expect("an entry");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("its bytes");
+        entries.push((entry.name().to_owned(), bytes));
+    }
+    change(&mut entries);
+    let mut to = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, bytes) in entries {
+        to.start_file(name, stored).expect("an entry");
+        to.write_all(&bytes).expect("its bytes");
+    }
+    to.finish().expect("an archive").into_inner()
+}
+
+/// The program's text with one part replaced by another.
+fn with_text(fixture: &str, from: &str, to: &str) -> Vec<u8> {
+    rewritten(fixture, |entries| {
+        for (name, bytes) in entries.iter_mut() {
+            if name.ends_with(".json") {
+                let text = String::from_utf8(std::mem::take(bytes)).expect("a text");
+                *bytes = text.replacen(from, to, 1).into_bytes();
+            }
+        }
+    })
+}
+
+fn loaded(bytes: &[u8]) -> Result<ExportedProgram, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path: PathBuf = folder.path().join("model.pt2");
+    std::fs::write(&path, bytes).expect("written");
+    ExportedProgram::load(&path).map_err(|error| error.to_string())
+}
+
+fn refused(bytes: &[u8], part: &str) {
+    let error = loaded(bytes).expect_err(part);
+    assert!(error.contains(part), "{error}");
+}
+
+#[test]
+fn an_archive_rewritten_loads() {
+    for fixture in ["nested", "nested_torch26", "nested_torch28"] {
+        loaded(&rewritten(fixture, |_| {})).expect(fixture);
+    }
+}
+
+#[test]
+fn truncated_files() {
+    let bytes = std::fs::read(archive("nested")).expect("a fixture");
+    for keep in [0, 1, 100, bytes.len() / 2, bytes.len() - 1] {
+        assert!(loaded(&bytes[..keep]).is_err(), "{keep}");
+    }
+    refused(b"no archive", "begins otherwise");
+}
+
+#[test]
+fn other_versions() {
+    refused(
+        &with_text("nested", "\"major\": 8", "\"major\": 9"),
+        "newer than 8",
+    );
+    refused(
+        &with_text("nested", "\"major\": 8", "\"major\": 7"),
+        "older than 8",
+    );
+    // A newer minor version, and a field that is not known.
+    let newer = with_text("nested", "\"minor\": ", "\"of\": [1], \"minor\": 9");
+    loaded(&newer).expect("a newer minor version");
+}
+
+#[test]
+fn missing_and_misplaced_entries() {
+    let without = |end: &str| {
+        rewritten("nested", |entries| {
+            entries.retain(|(name, _)| !name.ends_with(end))
+        })
+    };
+    refused(&without("weight_0"), "lacks the entry");
+    refused(&without("model_weights_config.json"), "needs \"l.weight\"");
+    refused(&without("models/model.json"), "has no program");
+    refused(
+        &with_text("nested", "\"weight_0\"", "\"../weight_0\""),
+        "leaves the archive",
+    );
+    let outside = rewritten("nested", |entries| {
+        entries.push(("../x".to_owned(), Vec::new()))
+    });
+    refused(&outside, "leaves the archive");
+}
+
+#[test]
+fn sizes_that_do_not_fit() {
+    let large = with_text(
+        "nested",
+        "\"sizes\": [{\"as_int\": 8}",
+        "\"sizes\": [{\"as_int\": 9223372036854775807}",
+    );
+    refused(&large, "more than any memory");
+    let cut = rewritten("nested", |entries| {
+        for (_, bytes) in entries
+            .iter_mut()
+            .filter(|(name, _)| name.ends_with("weight_0"))
+        {
+            bytes.truncate(8);
+        }
+    });
+    refused(&cut, "no window on its entry");
+}
+
+#[test]
+fn graphs_that_are_none() {
+    let swap = |from: &str, to: &str| with_text("nested", from, to);
+    refused(
+        &swap("torch.ops.aten.relu.default", "torch.ops.mine.relu.default"),
+        "mine.relu.default",
+    );
+    refused(
+        &swap(
+            "\"outputs\": [{\"as_tensor\": {\"name\": \"relu\"}}]",
+            "\"outputs\": [{\"as_tensor\": {\"name\": \"linear\"}}]",
+        ),
+        "twice",
+    );
+    // A value that only a later operator gives.
+    refused(
+        &swap(
+            "{\"name\": \"input\", \"arg\": {\"as_tensor\": {\"name\": \"x\"}}",
+            "{\"name\": \"input\", \"arg\": {\"as_tensor\": {\"name\": \"add_1\"}}",
+        ),
+        "cycle",
+    );
+    refused(
+        &swap("\"graph_module\"", "\"graph\""),
+        "has no \"graph_module\"",
+    );
+    refused(&swap("{", "{{"), "expected");
+}
+
+#[test]
+fn several_unknown_operators_are_listed() {
+    let bytes = with_text(
+        "nested",
+        "torch.ops.aten.relu.default",
+        "torch.ops.mine.b.default",
+    );
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("model.pt2");
+    std::fs::write(&path, &bytes).expect("written");
+    let error = ExportedProgram::load(&path)
+        .expect_err("unknown")
+        .to_string();
+    assert!(error.contains("mine.b.default"), "{error}");
+}
+
+#[test]
+fn bytes_changed_anywhere_do_no_harm() {
+    let whole = std::fs::read(archive("nested_torch26")).expect("a fixture");
+    let mut state = 1u64;
+    let mut next = |below: usize| {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..300 {
+        let mut bytes = whole.clone();
+        for _ in 0..1 + next(4) {
+            let at = next(bytes.len());
+            bytes[at] = next(256) as u8;
+        }
+        // An error, or a program: what counts is that it ends.
+        drop(loaded(&bytes));
+    }
+}
+
+#[test]
+fn a_shell_gets_exit_codes() {
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferrotrace"));
+        let output = command.args(args).output().expect("the program runs");
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    let model = archive("nested");
+    let model = model.to_str().expect("a path");
+    let (code, said) = run(&["run", "no such file"]);
+    assert!(code == Some(2) && said.contains("no such file"), "{said}");
+    let (code, said) = run(&["run", model]);
+    assert!(
+        code == Some(2) && said.contains("input \"x\" is missing"),
+        "{said}"
+    );
+    // The results of another call differ, and nothing but that is wrong.
+    let call = archive("nested").with_file_name("call0");
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["in_x.npy", "in_d_a.npy", "in_d_b_0.npy"] {
+        std::fs::copy(call.join(name), folder.path().join(name)).expect("copied");
+    }
+    let other = archive("nested").with_file_name("call1/expected.npz");
+    std::fs::copy(other, folder.path().join("expected.npz")).expect("copied");
+    let folder = folder.path().to_str().expect("a path");
+    assert_eq!(run(&["run", model, "--call", folder]).0, Some(1));
+    let call = call.to_str().expect("a path");
+    assert_eq!(
+        run(&["run", model, "--call", call, "--bench", "3"]).0,
+        Some(0)
+    );
+    assert_eq!(run(&["inspect", model, "--size", "s77=5"]).0, Some(0));
+    assert_eq!(run(&["cache", "size"]).0, Some(0));
+}
