@@ -105,21 +105,29 @@ pub(super) fn accesses(node: &FusedNode, sizes: &FxHashMap<Source, u64>) -> Vec<
     found
 }
 
-/// Bytes that a node reads of a buffer: of the same positions once, of those that are not known more than it has.
+/// Bytes that a node reads of a buffer, of the same positions once. Of positions that are looked up or divided as many as the loops
+/// have iterations, so that of a table its rows that are read count: more than the buffer has where they meet again.
 pub(crate) fn bytes_read(node: &FusedNode, source: Source) -> u64 {
     let extents = node.extents();
+    let iterations = extents.iter().copied().fold(1, usize::saturating_mul);
     let mut met: Vec<(SmallVec<[Loop; 4]>, i64)> = Vec::new();
+    let mut looked_up: Vec<&Expr> = Vec::new();
     let mut bytes = 0u64;
     for (_, dtype, index) in node.loads().filter(|load| load.0 == source) {
         let at = Positions::of(index, &extents);
-        if !at.exact {
-            return u64::MAX;
-        }
         let positions = (at.sorted(), at.offset);
-        if !met.contains(&positions) {
-            bytes = bytes.saturating_add((at.elements() * dtype.size()) as u64);
-            met.push(positions);
-        }
+        let elements = match at.exact {
+            true if !met.contains(&positions) => {
+                met.push(positions);
+                at.elements()
+            }
+            false if !looked_up.contains(&index) => {
+                looked_up.push(index);
+                iterations
+            }
+            _ => 0,
+        };
+        bytes = bytes.saturating_add(elements.saturating_mul(dtype.size()) as u64);
     }
     bytes
 }

@@ -72,6 +72,23 @@ fn a_softmax() {
     assert_eq!(time, 8.0 * cells as f64, "memory bounds it");
 }
 
+// Of a table the rows that are looked up are read; of a small one at most the table.
+#[test]
+fn rows_of_a_table() {
+    for (rows, looked_up) in [(100_000, 10), (7, 7)] {
+        let text = format!(
+            "
+            %0: f32[{rows}, 64] = input 0 [64, 1]
+            %1: i64[10] = input 1 [1]
+            %2: f32[10, 64] = index(%0, %1) {{axes: [0], at: 0}}
+            %3: f32[10, 64] = relu(%2)
+            return %3"
+        );
+        let bytes = 4 * 64 * looked_up + 8 * 10 + 4 * 64 * 10;
+        assert_eq!(plan(&text).explain().work().bytes, bytes);
+    }
+}
+
 // codegen B14.2
 #[test]
 fn convolutions() {
