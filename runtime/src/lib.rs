@@ -50,7 +50,7 @@ pub use cuda::{
     Activation, Capture, Convolution, ConvolutionPart, Grid, Recording, Uncaptured, Verdict,
     adds_bias, compile_for, convolves, record, recorded, take_refusal,
 };
-pub use device::{Buffer, BufferId, Matrix, Product, convolve, product};
+pub use device::{Buffer, BufferId, Copies, Matrix, Order, Product, Room, convolve, product};
 pub use error::{Context, Error, ErrorKind, Fault, Result};
 pub use host::{FileMap, Isa};
 pub use kernel::{

@@ -421,3 +421,135 @@ fn long_traces_of_constants_are_folded_in_linear_time() {
     });
     assert!(s.live_bytes <= 8 * 8 * 4);
 }
+
+/// Whether products on this machine read matrices in another order than that of their elements.
+fn packs() -> bool {
+    use ferrotrace_runtime::Isa;
+    matches!(Isa::host(), Isa::Avx512 | Isa::Avx2)
+}
+
+/// Bytes that a matrix of `k` rows and `n` columns takes when it is packed.
+fn packed([k, n]: [usize; 2]) -> u64 {
+    let bytes = (k * n + 16) * 4;
+    if packs() { bytes as u64 } else { 0 }
+}
+
+#[test]
+fn a_frozen_function_packs_the_weights_of_products_once() {
+    // Small weights, so that sums are.
+    let small = |shape: [usize; 2], seed: usize| {
+        let data = numbers(shape[0] * shape[1], seed).into_iter();
+        Tensor::from_vec(data.map(|x| x * 0.1).collect(), shape, &Device::cpu())
+    };
+    let (w, v) = (small([200, 100], 1), small([200, 150], 2));
+    let (data, other) = (read(&w), read(&v));
+    let across: Vec<f32> = (0..100 * 200)
+        .map(|i| data[i % 200 * 100 + i / 200])
+        .collect();
+    let f = jit(move |x: &Tensor| x.linear(&w, None).relu().matmul(&v)).freeze();
+    let ((), s) = compiled(|| {
+        // Another number of rows is another plan, which finds the same copies.
+        for rows in [1, 7, 90, 7] {
+            let x = tensor(&[rows, 100], 3);
+            let hidden = product(&read(&x), &across, [rows, 100, 200]);
+            let hidden: Vec<f32> = hidden.iter().map(|x| x.max(0.0) as f32).collect();
+            let want = product(&hidden, &other, [rows, 200, 150]);
+            let got = read(&f.call(&x));
+            close(&got, &want);
+            assert_eq!(read(&f.call(&x)), got);
+        }
+    });
+    assert_eq!(s.live_bytes, packed([100, 200]) + packed([200, 150]));
+    let ((), gone) = stats_scope(|| drop(f));
+    assert_eq!(gone.live_bytes, 0);
+}
+
+#[test]
+fn threads_that_call_at_once_share_what_is_packed() {
+    let w = tensor(&[160, 128], 1);
+    let f = jit(move |x: &Tensor| x.linear(&w, None).tanh()).freeze();
+    let x = tensor(&[70, 128], 2);
+    let want = with_mode(Mode::Eager, || read(&f.call(&x)));
+    let results: Vec<Vec<f32>> = std::thread::scope(|scope| {
+        let call = || (0..5).map(|_| read(&f.call(&x))).collect::<Vec<_>>();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(call)).collect();
+        threads
+            .into_iter()
+            .flat_map(|t| t.join().expect("ran"))
+            .collect()
+    });
+    for got in &results {
+        assert_eq!(got, &results[0]);
+        let far = got.iter().zip(&want).any(|(a, b)| (a - b).abs() > 1e-5);
+        assert!(!far);
+    }
+}
+
+#[test]
+fn tied_weights_and_writes_of_the_captured_tensor() {
+    // A table that is looked up and multiplied by, as in language models.
+    let mut table = tensor(&[300, 96], 1);
+    let (captured, data) = (table.clone(), read(&table));
+    let across: Vec<f32> = (0..96 * 300)
+        .map(|i| data[i % 300 * 96 + i / 300])
+        .collect();
+    let f = jit(move |ids: &Tensor| {
+        let rows = captured.embedding(ids);
+        rows.linear(&captured, None) + rows.matmul(&captured.t())
+    })
+    .freeze();
+    let ids = Tensor::from_vec(vec![5i64, 299, 0], [3], &Device::cpu());
+    let rows: Vec<f32> = [5, 299, 0]
+        .iter()
+        .flat_map(|&i| data[i * 96..][..96].to_vec())
+        .collect();
+    let want: Vec<f64> = product(&rows, &across, [3, 96, 300])
+        .iter()
+        .map(|x| x * 2.0)
+        .collect();
+    let ((), s) = compiled(|| {
+        close(&read(&f.call(&ids)), &want);
+        close(&read(&f.call(&ids)), &want);
+    });
+    assert_eq!(s.live_bytes, packed([96, 300]));
+    let ((), _) = compiled(|| {
+        table += 1.0;
+        eval([&table]).expect("runs");
+        close(&read(&f.call(&ids)), &want);
+    });
+}
+
+#[test]
+fn what_is_no_constant_is_not_packed() {
+    let (w, x) = (tensor(&[200, 100], 1), tensor(&[8, 100], 2));
+    // Arguments, whether given away or not.
+    let f = jit(|(x, w): (&Tensor, Tensor)| x.linear(&w, None)).freeze();
+    let ((), s) = compiled(|| {
+        read(&f.call((&x, w.clone())));
+        read(&f.call((&x, tensor(&[200, 100], 3))));
+    });
+    assert_eq!(s.live_bytes, 0);
+    // Recorded to round as eager mode does: the same bits.
+    let captured = w.clone();
+    let f = jit(move |x: &Tensor| x.linear(&captured, None)).freeze();
+    let exact = || with_precision(Precision::EagerExact, || read(&f.call(&x)));
+    let (got, s) = compiled(exact);
+    assert_eq!((got, s.live_bytes), (eager(exact).0, 0));
+    // By default as much as eager mode needs beyond the call's own, here nothing.
+    let captured = w.clone();
+    let f = jit(move |x: &Tensor| x.linear(&captured, None));
+    let (_, alone) = eager(|| read(&f.call(&x)));
+    let (_, s) = compiled(|| read(&f.call(&x)));
+    assert!(s.live_bytes == 0 && s.peak_bytes <= alone.peak_bytes);
+    // Beside large intermediate values there is room.
+    let captured = w.clone();
+    let wide = jit(move |x: &Tensor| {
+        let spread = (x.expand([4096, 100]) * 2.0).exp().mean_keepdim(0);
+        spread.linear(&captured, None)
+    });
+    let x = tensor(&[1, 100], 4);
+    let (want, alone) = eager(|| read(&wide.call(&x)));
+    let (got, s) = compiled(|| read(&wide.call(&x)));
+    close(&got, &want.iter().map(|x| *x as f64).collect::<Vec<_>>());
+    assert!(s.live_bytes == packed([100, 200]) && s.peak_bytes <= alone.peak_bytes);
+}

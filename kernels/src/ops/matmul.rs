@@ -5,9 +5,10 @@ mod sum;
 
 use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
-use crate::cpu::matmul::{Sizes, Starts, View, integer_products, products_into};
+use crate::cpu::matmul::{Right, Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, Prologue, Then, products_then, scratch_elements};
+use crate::cpu::product::packed;
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::cuda::Dense;
 use crate::eager::{Arg, array, cast, contiguous};
@@ -459,7 +460,7 @@ pub(super) fn batched(
 }
 
 /// The starts of both operands' matrices in each batch, and their views.
-type Operands<'a, T> = (Vec<(usize, usize)>, View<'a, T>, View<'a, T>);
+type Operands<'a, T> = (Vec<(usize, usize)>, View<'a, T>, Right<'a, T>);
 
 /// The starts of both operands' matrices, and views of all memory with their strides.
 fn views<'a, T: Element>(
@@ -478,12 +479,17 @@ fn views<'a, T: Element>(
         col,
     };
     let (b_starts, row, col) = batched(&right, &parts.batch, s.k, s.n)?;
-    let b = View {
+    let view = View {
         data: b.buffer.as_slice::<T>(),
         start: 0,
         row,
         col,
     };
+    let one = b_starts.first().copied();
+    let one = one.filter(|first| b_starts.iter().all(|start| start == first));
+    let panels =
+        one.and_then(|start| packed::panels(&b.buffer, View { start, ..view }, (s.k, s.n)));
+    let b = Right { view, panels };
     Ok((a_starts.into_iter().zip(b_starts).collect(), a, b))
 }
 

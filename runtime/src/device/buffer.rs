@@ -1,5 +1,6 @@
 //! Memory that tensors live in.
 
+use super::copies::{Copies, Order};
 use crate::host::alloc;
 use crate::observe::counters::{Counter, add_live, count, sub_live};
 use crate::{DType, Device, Element, Error, FileMap, Result, cuda};
@@ -52,8 +53,8 @@ enum Origin {
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
     /// Bytes of a mapped file, which nobody may write, and the file, mapped for as long.
     Map(#[expect(dead_code, reason = "it is dropped with the memory")] FileMap),
-    /// The memory of another buffer, whose own origin is not a twin.
-    Twin(Buffer),
+    /// The memory of another buffer, whose own origin is not a twin, and copies of it in other orders.
+    Twin(Buffer, Option<Arc<Copies>>),
 }
 
 // SAFETY: a storage owns its memory, which any thread may read or release; writes go through raw pointers, whose users
@@ -65,7 +66,7 @@ unsafe impl Sync for Storage {}
 impl Drop for Storage {
     fn drop(&mut self) {
         match self.origin {
-            Origin::Empty | Origin::Twin(_) | Origin::Map(_) => return,
+            Origin::Empty | Origin::Twin(..) | Origin::Map(_) => return,
             Origin::Host(class) => alloc::give(self.ptr, class),
             Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64, self.bytes),
             Origin::Symbol => {
@@ -331,7 +332,7 @@ impl Buffer {
     #[inline]
     fn base(&self) -> &Arc<Storage> {
         match &self.0.origin {
-            Origin::Twin(of) => &of.0,
+            Origin::Twin(of, _) => &of.0,
             _ => &self.0,
         }
     }
@@ -339,13 +340,47 @@ impl Buffer {
     /// Whether others have a share in the memory: the buffer that this is a twin of, or a file.
     #[inline]
     fn is_shared(&self) -> bool {
-        matches!(self.0.origin, Origin::Twin(_) | Origin::Map(_))
+        matches!(self.0.origin, Origin::Twin(..) | Origin::Map(_))
     }
 
     /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the
     /// same time do not share a count. It is never the only handle, and no other is while it lives. For a device's
-    /// memory it is a plain clone.
+    /// memory it is a plain clone. A twin of a buffer with [copies](Self::with_copies) has them too.
     pub fn twin(&self) -> Buffer {
+        let copies = match &self.0.origin {
+            Origin::Twin(_, copies) => copies.clone(),
+            _ => None,
+        };
+        self.twin_with(copies)
+    }
+
+    /// A [twin](Self::twin) whose readers may copy what they read to the order that they read it in, and find the copy again: for
+    /// memory that is never written again.
+    pub fn with_copies(&self, copies: Arc<Copies>) -> Buffer {
+        self.twin_with(Some(copies))
+    }
+
+    /// Whether it may have [copies](Self::with_copies).
+    #[inline]
+    pub fn has_copies(&self) -> bool {
+        matches!(self.0.origin, Origin::Twin(_, Some(_)))
+    }
+
+    /// The copy of this memory in an order, of `bytes` bytes, which `make` fills if there is none yet. `None` where the buffer has no
+    /// [copies](Self::with_copies), or these no room.
+    pub fn copy_in(
+        &self,
+        order: Order<'_>,
+        bytes: usize,
+        make: impl FnOnce(&mut Buffer) -> Result<()>,
+    ) -> Option<&Buffer> {
+        match &self.0.origin {
+            Origin::Twin(_, Some(copies)) => copies.get(order, bytes, make),
+            _ => None,
+        }
+    }
+
+    fn twin_with(&self, copies: Option<Arc<Copies>>) -> Buffer {
         let base = self.base();
         if !matches!(
             base.origin,
@@ -357,7 +392,7 @@ impl Buffer {
             ptr: base.ptr,
             bytes: base.bytes,
             device: base.device.clone(),
-            origin: Origin::Twin(Buffer(base.clone())),
+            origin: Origin::Twin(Buffer(base.clone()), copies),
         }))
     }
 

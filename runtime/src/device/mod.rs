@@ -3,11 +3,13 @@
 
 mod buffer;
 mod convolution;
+mod copies;
 mod graph;
 mod product;
 
 pub use buffer::{Buffer, BufferId};
 pub use convolution::convolve;
+pub use copies::{Copies, Order, Room};
 pub use product::{Matrix, Product, product};
 
 use crate::compiler::CCompiler;

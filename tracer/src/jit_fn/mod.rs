@@ -163,7 +163,11 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     /// Without it, such values (weights transposed, cast, joined or scaled) are computed once and kept only as far as a
     /// call then needs no more memory than in eager mode, which holds them for a part of the call: those of one layer, or
     /// of many beside large intermediate values. With it all are kept that are no larger than the tensors that they are computed of, and all together
-    /// take at most as much memory as these. The memory goes with the function.
+    /// take at most as much memory as these. So are copies of captured tensors, and of such values, in the order in which kernels read them:
+    /// the weights of `f32` products on the CPU, in panels of columns, as far as that memory goes. The memory goes with the function.
+    ///
+    /// A product by a packed weight adds up its terms in another order than eager mode does; under
+    /// [`Precision::EagerExact`](crate::Precision) nothing is packed.
     ///
     /// Generated values (`full`, `arange`, `eye`), random ones, expansions, and cheap functions of one element that the
     /// kernel which reads them computes anyway are not kept, nor is what a number among the arguments has a part in;

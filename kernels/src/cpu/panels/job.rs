@@ -3,7 +3,7 @@
 use super::cut::Cut;
 use super::operand::Fed;
 use crate::cpu::dense::Shared;
-use crate::cpu::matmul::{Sizes, View, multiply_to};
+use crate::cpu::matmul::{Right, Sizes, View, multiply_to};
 use crate::cpu::vector::Real;
 use ferrotrace_runtime::{Element, Error, Pool, Prepared, Result};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,7 +25,7 @@ pub(super) enum To<'a, T> {
 pub(super) struct Job<'a, T> {
     pub cut: Cut,
     pub a: View<'a, T>,
-    pub b: View<'a, T>,
+    pub b: Right<'a, T>,
     pub starts: &'a [(usize, usize)],
     /// The distance of the product's rows.
     pub pitch: usize,
@@ -72,10 +72,12 @@ impl<T: Real + Element> Job<'_, T> {
         for i in matrices.clone() {
             let (a, b) = self.starts[i];
             let mut a = View { start: a, ..self.a }.from(rows.start, 0);
-            let mut b = View { start: b, ..self.b }.from(0, columns.start);
+            let mut b = self.b.at(b).from_column(columns.start);
             match self.fed {
                 Some(fed) if fed.prologue.right => {
-                    b = fed.part(&columns, columns.start / self.cut.piece, thread);
+                    b = fed
+                        .part(&columns, columns.start / self.cut.piece, thread)
+                        .into();
                 }
                 Some(fed) => a = fed.part(&rows, 0, thread),
                 None => {}

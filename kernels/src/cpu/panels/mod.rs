@@ -11,7 +11,7 @@ mod operand;
 mod planes;
 
 use super::dense::Shared;
-use super::matmul::{Sizes, Starts, View, products, products_into};
+use super::matmul::{Right, Sizes, Starts, View, products, products_into};
 use super::par;
 use super::vector::Real;
 use cut::Scratch;
@@ -78,10 +78,10 @@ pub enum Then<'a, T> {
 ///
 /// # Errors
 /// Out of memory; `Internal`: a matrix leaves its memory, or a launch is not the product's.
-pub fn products_then<T: Real + Element>(
+pub fn products_then<'a, T: Real + Element>(
     s: Sizes,
-    a: View<'_, T>,
-    b: View<'_, T>,
+    a: View<'a, T>,
+    b: Right<'a, T>,
     starts: &[(usize, usize)],
     prologue: Option<&Prologue<'_>>,
     then: Then<'_, T>,
@@ -109,7 +109,7 @@ pub fn products_then<T: Real + Element>(
     if at_once && let Some(fed) = &fed {
         let whole = fed.all();
         match fed.prologue.right {
-            true => b = whole,
+            true => b = whole.into(),
             false => a = whole,
         }
         for (a, b) in &mut starts {

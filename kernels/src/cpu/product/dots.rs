@@ -20,7 +20,7 @@ const LONG: (usize, usize) = (4, 14);
 const FEW: usize = 64;
 /// Terms of which more rows are dot products as well: their sums would be cut by the library's kernel, which takes a third
 /// longer, and columns of more terms leave the first-level cache.
-const CUT: RangeInclusive<usize> = WORTH + 1..=2048;
+pub(super) const CUT: RangeInclusive<usize> = WORTH + 1..=2048;
 /// Bytes of a block of rows, which stay in the second-level cache while columns go by.
 const BLOCK: usize = 1 << 20;
 /// Rows up to which tiles are as high as they can be. Of more, tiles of more columns read the rows less often.

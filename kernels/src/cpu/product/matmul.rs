@@ -3,9 +3,11 @@
 //! A result's bits do not depend on how it is cut into panels, hence not on the number of threads: each element is one
 //! chain of fused multiply-adds over k, cut by k alone (`long.rs`). The library's special cases for tiny panels would break
 //! this, so a panel is never smaller than they reach ([`panels`]). Few rows by a matrix of dense columns are dot products,
-//! whose bits depend on nothing else either.
+//! and products by a packed matrix have a kernel of their own (`packed.rs`): their bits depend on nothing else either. A constant's
+//! packed copy may change the last bits of a product, as its sums are cut elsewhere.
 
 use super::dots::{by_dots, row_dots};
+use super::packed::{self, Panels};
 use crate::cpu::dense::{Shared, ranges};
 use crate::cpu::long;
 use crate::cpu::number::{Number, Wide};
@@ -101,6 +103,39 @@ impl<'a, T> View<'a, T> {
     }
 }
 
+/// The right matrix of a product: where it lies, and its packed copy, if it has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Right<'a, T> {
+    /// The matrix.
+    pub view: View<'a, T>,
+    /// Its panels; of matrices of `f32` alone.
+    pub panels: Option<Panels<'a>>,
+}
+
+impl<'a, T> From<View<'a, T>> for Right<'a, T> {
+    fn from(view: View<'a, T>) -> Right<'a, T> {
+        Right { view, panels: None }
+    }
+}
+
+impl<'a, T> Right<'a, T> {
+    /// The matrix that starts at `start`.
+    pub fn at(self, start: usize) -> Right<'a, T> {
+        Right {
+            view: View { start, ..self.view },
+            ..self
+        }
+    }
+
+    /// The matrix from column `j` on, a multiple of 16.
+    pub fn from_column(self, j: usize) -> Right<'a, T> {
+        Right {
+            view: self.view.from(0, j),
+            panels: self.panels.map(|panels| panels.from(j)),
+        }
+    }
+}
+
 /// How many panels of columns, and of rows, a result is cut into for `tasks` tasks.
 ///
 /// Columns are cut first: panels of columns share `a`, which is not packed, while each panel of rows packs all of `b`.
@@ -141,7 +176,7 @@ pub fn multiply<T: Real>(
     multiply_panel(
         s,
         a,
-        b,
+        b.into(),
         &Shared::new(c),
         0,
         row,
@@ -168,7 +203,17 @@ pub fn library_product<T: Real>(
         0 | 1 => Parallelism::None,
         n => Parallelism::Rayon(n),
     };
-    multiply_panel(s, a, b, &Shared::new(c), 0, s.n, all, false, parallelism)
+    multiply_panel(
+        s,
+        a,
+        b.into(),
+        &Shared::new(c),
+        0,
+        s.n,
+        all,
+        false,
+        parallelism,
+    )
 }
 
 /// [`multiply`] into a matrix that starts at `start` of memory that other threads write too.
@@ -189,7 +234,7 @@ pub unsafe fn multiply_shared<T: Real>(
     multiply_panel(
         s,
         a,
-        b,
+        b.into(),
         c,
         start,
         row,
@@ -203,7 +248,7 @@ pub unsafe fn multiply_shared<T: Real>(
 fn multiply_panel<T: Real>(
     s: Sizes,
     a: View<'_, T>,
-    b: View<'_, T>,
+    b: Right<'_, T>,
     c: &Shared<'_, T>,
     start: usize,
     row: usize,
@@ -235,7 +280,7 @@ fn multiply_panel<T: Real>(
 pub(in crate::cpu) unsafe fn multiply_to<T: Real>(
     s: Sizes,
     a: View<'_, T>,
-    b: View<'_, T>,
+    b: Right<'_, T>,
     c: (*mut T, usize),
     panel: (Range<usize>, Range<usize>),
 ) -> Result<()> {
@@ -247,7 +292,7 @@ pub(in crate::cpu) unsafe fn multiply_to<T: Real>(
 unsafe fn product_panel<T: Real>(
     s: Sizes,
     a: View<'_, T>,
-    b: View<'_, T>,
+    b: Right<'_, T>,
     (to, row): (*mut T, usize),
     (rows, columns): (Range<usize>, Range<usize>),
     accumulate: bool,
@@ -257,16 +302,23 @@ unsafe fn product_panel<T: Real>(
         return Ok(());
     }
     a.check(s.m, s.k)?;
-    b.check(s.k, s.n)?;
+    b.view.check(s.k, s.n)?;
     if columns.end > s.n || rows.end > s.m {
         return Err(Error::internal("a panel leaves its matrix"));
     }
-    let (a, b) = (a.from(rows.start, 0), b.from(0, columns.start));
+    let (a, b) = (a.from(rows.start, 0), b.from_column(columns.start));
     let sizes = Sizes {
         m: rows.len(),
         n: columns.len(),
         k: s.k,
     };
+    if let Some(panels) = b.panels.filter(|_| !accumulate) {
+        // SAFETY: the operand is inside its memory, as just checked; callers answer for the result. Only matrices of `f32` have
+        // panels.
+        unsafe { packed::product(sizes, a, panels, (to, row)) };
+        return Ok(());
+    }
+    let b = b.view;
     if !accumulate && by_dots(s.m, s.k, &a, &b) {
         // SAFETY: rows and columns are those of the panel, whose place callers answer for.
         row_dots((sizes.m, sizes.n, s.k), a, b, |i, j, sum| unsafe {
@@ -276,7 +328,9 @@ unsafe fn product_panel<T: Real>(
     }
     // SAFETY: the operands are inside their memory, as just checked; callers answer for the result.
     unsafe {
-        if long::is_long::<T>(sizes) {
+        if !accumulate && packed::packs(s, &b) {
+            packed::packing_product(sizes, a, b, (to, row));
+        } else if long::is_long::<T>(sizes) {
             long::product(sizes, a, b, (to, row), accumulate);
         } else if is_turned(sizes, &b) {
             by_turned(sizes, a, b, (to, row), accumulate, parallelism);
@@ -407,10 +461,10 @@ pub type Starts = [usize; 3];
 ///
 /// # Errors
 /// `Internal`: a matrix leaves its memory.
-pub fn products<T: Real>(
+pub fn products<'a, T: Real>(
     s: Sizes,
-    a: View<'_, T>,
-    b: View<'_, T>,
+    a: View<'a, T>,
+    b: impl Into<Right<'a, T>>,
     starts: &[(usize, usize)],
     out: &mut [T],
 ) -> Result<()> {
@@ -428,20 +482,21 @@ pub fn products<T: Real>(
 ///
 /// # Errors
 /// `Internal`: a matrix leaves its memory.
-pub fn products_into<T: Real>(
+pub fn products_into<'a, T: Real>(
     s: Sizes,
-    a: View<'_, T>,
-    b: View<'_, T>,
+    a: View<'a, T>,
+    b: impl Into<Right<'a, T>>,
     starts: &[Starts],
     c: &Shared<'_, T>,
     row: usize,
 ) -> Result<()> {
+    let b = b.into();
     if s.m * s.n == 0 {
         return Ok(());
     }
     for &[i, j, to] in starts {
         View { start: i, ..a }.check(s.m, s.k)?;
-        View { start: j, ..b }.check(s.k, s.n)?;
+        b.at(j).view.check(s.k, s.n)?;
         if to + (s.m - 1) * row + s.n > c.len() {
             return Err(Error::internal("a matrix leaves its memory"));
         }
@@ -466,8 +521,7 @@ pub fn products_into<T: Real>(
     };
     let one = |i: usize| {
         let [of_a, of_b, to] = starts[i];
-        let (a, b) = (View { start: of_a, ..a }, View { start: of_b, ..b });
-        product(s, a, b, c, to, row)
+        product(s, View { start: of_a, ..a }, b.at(of_b), c, to, row)
     };
     if starts.len() >= 2 * Pool::global().threads() || s.work() < 2 * TASK {
         ranges(starts.len(), s.work() / 8, |range| {
@@ -483,19 +537,22 @@ pub fn products_into<T: Real>(
 fn product<T: Real>(
     s: Sizes,
     a: View<'_, T>,
-    b: View<'_, T>,
+    b: Right<'_, T>,
     c: &Shared<'_, T>,
     start: usize,
     row: usize,
 ) -> Result<()> {
     // SAFETY: products have disjoint results; a vector's elements are next to each other.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
-    if s.m == 1 && crate::cpu::vector::vector_matrix(s.k, s.n, a, b, whole()) {
+    if s.m == 1
+        && b.panels.is_none()
+        && crate::cpu::vector::vector_matrix(s.k, s.n, a, b.view, whole())
+    {
         return Ok(());
     }
     if s.n == 1
         && row == 1
-        && crate::cpu::vector::vector_matrix(s.k, s.m, b.transpose(), a.transpose(), whole())
+        && crate::cpu::vector::vector_matrix(s.k, s.m, b.view.transpose(), a.transpose(), whole())
     {
         return Ok(());
     }

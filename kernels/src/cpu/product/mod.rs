@@ -3,5 +3,7 @@
 mod dots;
 pub(in crate::cpu) mod long;
 pub mod matmul;
+pub mod packed;
+mod packed_tiles;
 pub mod sum;
 pub mod vector;

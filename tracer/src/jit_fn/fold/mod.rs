@@ -5,6 +5,7 @@
 //! out of date. What is kept takes memory between calls; how much of it may be is said by [`Bound`].
 
 mod choose;
+mod copies;
 mod memory;
 
 use super::replay::{Replay, Slot, Source};
@@ -12,6 +13,7 @@ use crate::backend::{Draft, Folded, PlanInput, run_releasing};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::{plans, tuning};
 use choose::{Candidate, Trace};
+use copies::{Held, Packing};
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{BufferId, Channel, Config, Error, Result, Scalar, log};
 use parking_lot::Mutex;
@@ -41,6 +43,7 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(super) struct Folds {
     kept: Mutex<Vec<Kept>>,
+    packing: Packing,
 }
 
 /// What one value is computed of.
@@ -156,7 +159,8 @@ fn part(
 
 impl Folds {
     /// The trace without the operations whose values are kept from now on. `numbers` says whether the call has numbers
-    /// among its arguments: what is computed with a number may then differ from call to call.
+    /// among its arguments: what is computed with a number may then differ from call to call. Kernels may copy what constants are
+    /// left to the order that they read, as far as memory allows.
     pub fn fold(&self, replay: Replay, bound: Bound, numbers: bool) -> Replay {
         let number = |slot: &Slot| match slot {
             Slot::Fixed(scalar) if !numbers => Some(*scalar),
@@ -174,9 +178,10 @@ impl Folds {
             replay.slots.iter().map(number).collect(),
             replay.slots.iter().map(example).collect(),
         );
+        let held = Held::by(&trace);
         let candidates = trace.candidates();
         if candidates.is_empty() {
-            return replay;
+            return self.let_copy(replay, &held, bound);
         }
         let lines = replay.lines.clone();
         let cones = candidates.iter().map(|c| Cone::of(&trace, c, &lines));
@@ -199,7 +204,8 @@ impl Folds {
             kept.extend(value.map(|value| (candidate.node, value)));
         }
         report(&folded);
-        replay.without(&trace, &kept, folded.into())
+        let rest = replay.without(&trace, &kept, folded.into());
+        self.let_copy(rest, &held, bound)
     }
 
     /// Which values to keep: those that are kept already, and others as far as memory goes, small ones first.
