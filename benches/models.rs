@@ -4,7 +4,7 @@
 //! cargo bench --bench models [-- --rounds N] [-- --smoke] [-- --profile] [names]
 //! ```
 //!
-//! `--profile` adds the time of each step. With `--serve compiled` or `--serve eager` it answers `peers/cpu_models.py`, which
+//! `--profile` adds the time of each step, one by one and summed up. With `--serve compiled` or `--serve eager` it answers `peers/cpu_models.py`, which
 //! compares it with other libraries.
 
 mod measure;
@@ -48,6 +48,10 @@ fn main() -> Outcome {
         if args.iter().any(|arg| arg == "--profile") {
             let (ran, profile) = profile(call);
             ran?;
+            for span in profile.spans() {
+                let micros = span.time.as_secs_f64() * 1e6;
+                println!("{micros:>10.1} µs {:>10} bytes  {}", span.bytes, span.name);
+            }
             println!("{profile}");
         }
     }

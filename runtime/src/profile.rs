@@ -214,19 +214,30 @@ pub fn profile<R>(f: impl FnOnce() -> R) -> (R, Profile) {
     (result, profile)
 }
 
-/// What ran and when. `Display` gives a table with a row for each kernel and call.
+/// What ran and when. `Display` gives a table with a row for each kernel and call: those of one name that differ in their
+/// lines of the program or in what they must move have rows of their own.
 #[derive(Clone, Debug)]
 pub struct Profile {
     time: Duration,
     spans: Vec<Span>,
 }
 
-/// Times of spans of one name.
+/// What the spans of a row have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Kind<'a> {
+    activity: Activity,
+    name: &'a str,
+    lines: &'a str,
+    /// Bytes of each.
+    bytes: u64,
+    device: &'a Device,
+}
+
+/// Times of the spans of a row.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     runs: u64,
     time: Duration,
-    bytes: u64,
 }
 
 impl Profile {
@@ -262,17 +273,31 @@ impl Profile {
         text
     }
 
-    fn rows(&self) -> Vec<((Activity, &str, &Device), Row)> {
-        let mut rows: HashMap<(Activity, &str, &Device), Row> = HashMap::new();
+    fn rows(&self) -> Vec<(Kind<'_>, Row)> {
+        let mut rows: HashMap<Kind<'_>, Row> = HashMap::new();
         for span in &self.spans {
-            let kind = (span.activity, &*span.name, &span.device);
+            let kind = Kind {
+                activity: span.activity,
+                name: &span.name,
+                lines: &span.lines,
+                bytes: span.bytes,
+                device: &span.device,
+            };
             let row = rows.entry(kind).or_default();
             row.runs += 1;
             row.time += span.time;
-            row.bytes += span.bytes;
         }
         let mut rows: Vec<_> = rows.into_iter().collect();
-        rows.sort_by_key(|((activity, name, _), row)| (Reverse(row.time), *activity, *name));
+        rows.sort_by_key(|(kind, row)| {
+            let Kind {
+                activity,
+                name,
+                lines,
+                bytes,
+                ..
+            } = *kind;
+            (Reverse(row.time), activity, name, lines, bytes)
+        });
         rows
     }
 }
@@ -302,7 +327,8 @@ impl fmt::Display for Profile {
             "{:>10} {:>6} {:>10} {:>9} {:>8}  what",
             "ms", "runs", "µs a run", "GB/s", "of copy"
         )?;
-        for ((activity, name, device), row) in self.rows() {
+        for (kind, row) in self.rows() {
+            let device = kind.device;
             let bandwidth = match device.is_cpu() {
                 true => bandwidth,
                 false => *others
@@ -317,7 +343,7 @@ impl fmt::Display for Profile {
                 row.runs,
                 1e6 * seconds / row.runs as f64
             )?;
-            match row.bytes {
+            match kind.bytes * row.runs {
                 0 => write!(f, " {:>9} {:>8}", "–", "–")?,
                 bytes => {
                     let speed = bytes as f64 / seconds;
@@ -329,7 +355,12 @@ impl fmt::Display for Profile {
                     )?;
                 }
             }
-            writeln!(f, "  {} {name}", activity.name())?;
+            write!(f, "  {} {}", kind.activity.name(), kind.name)?;
+            match kind.lines.split_once(", ") {
+                Some((first, _)) => writeln!(f, " at {first} ..")?,
+                None if kind.lines.is_empty() => writeln!(f)?,
+                None => writeln!(f, " at {}", kind.lines)?,
+            }
         }
         for (device, bandwidth) in others {
             writeln!(
@@ -374,6 +405,39 @@ mod tests {
         let table = outer.to_string();
         assert!(
             table.contains("kernel inner") && table.contains("GB/s"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn launches_that_differ_have_rows_of_their_own() {
+        let note = |bytes: u64, lines: &str| {
+            Timer::start().stop(Activity::Call, || Label {
+                name: "of its own row".into(),
+                bytes,
+                lines: lines.into(),
+            });
+        };
+        let ((), profile) = profile(|| {
+            for (bytes, lines) in [
+                (8, "a.rs:1"),
+                (8, "a.rs:1"),
+                (8, "a.rs:1, b.rs:2"),
+                (16, ""),
+            ] {
+                note(bytes, lines);
+            }
+        });
+        let table = profile.to_string();
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|l| l.contains("of its own row"))
+            .collect();
+        assert_eq!(rows.len(), 3, "{table}");
+        let ends = |end: &str| rows.iter().filter(|row| row.ends_with(end)).count();
+        assert_eq!(
+            [ends("row at a.rs:1"), ends("row at a.rs:1 .."), ends("row")],
+            [1, 1, 1],
             "{table}"
         );
     }
