@@ -12,9 +12,10 @@ use smallvec::SmallVec;
 /// Sizes of an input and a weight, stride, padding, dilation, groups, and whether it is transposed.
 struct Case(&'static [usize], &'static [usize], [usize; 3], usize, bool);
 
-/// One of each way in which convolutions are computed: shifted planes in one band and in several, gathered columns of one
-/// tile, of several, and of several images, products, planes by the definition, groups, and transposed ones.
-const CASES: [Case; 16] = [
+/// One of each way in which convolutions are computed: shifted planes in one band and in several, with steps, and of
+/// several images, gathered columns of one tile, of several, and of several images, products, planes by rows and by bands,
+/// groups, and transposed ones.
+const CASES: [Case; 22] = [
     Case(&[2, 8, 12, 14], &[16, 8, 3, 3], [1, 1, 1], 1, false),
     Case(&[1, 64, 40, 40], &[12, 64, 3, 3], [1, 1, 1], 1, false),
     Case(&[2, 64, 40, 40], &[20, 64, 3, 3], [1, 1, 1], 1, false),
@@ -26,7 +27,13 @@ const CASES: [Case; 16] = [
     Case(&[3, 24, 20, 20], &[40, 24, 1, 1], [1, 0, 1], 1, false),
     Case(&[1, 160, 40, 40], &[200, 160, 1, 1], [1, 0, 1], 1, false),
     Case(&[2, 24, 20, 20], &[24, 12, 1, 1], [1, 0, 1], 2, false),
+    Case(&[9, 200, 7, 7], &[40, 200, 1, 1], [1, 0, 1], 1, false),
+    Case(&[3, 24, 20, 22], &[40, 24, 1, 1], [2, 0, 1], 1, false),
+    Case(&[1, 3, 61, 62], &[32, 3, 7, 7], [2, 3, 1], 1, false),
+    Case(&[5, 9, 2, 2], &[10, 9, 1, 1], [1, 0, 1], 1, false),
     Case(&[2, 20, 17, 19], &[20, 1, 3, 3], [1, 1, 1], 20, false),
+    Case(&[2, 20, 17, 19], &[40, 1, 5, 5], [2, 2, 1], 20, false),
+    Case(&[2, 20, 17, 19], &[20, 1, 3, 3], [1, 2, 2], 20, false),
     Case(&[2, 6, 300], &[8, 6, 5], [2, 2, 1], 1, false),
     Case(&[1, 3, 9, 10, 11], &[8, 3, 2, 3, 2], [1, 1, 1], 1, false),
     Case(&[2, 6, 11, 12], &[6, 10, 3, 3], [2, 1, 1], 1, true),

@@ -4,13 +4,14 @@ mod gradient;
 
 use super::tensor;
 use crate::cpu::conv::{
-    Axis, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed, pieces,
+    Axis, Done, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed,
+    is_direct, pieces,
 };
 use crate::cpu::dense::{Plain, elements, elements_mut};
 use crate::cpu::panels::{Epilogue, planes_then};
-use crate::cpu::shifted;
 use crate::cpu::vector::Real;
 use crate::cpu::weight::{self, Planes};
+use crate::cpu::{depthwise, shifted};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
@@ -286,11 +287,11 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         }};
     }
     match compute {
-        DType::F32 if !spec.transposed && shifted::suits(&g) => {
+        DType::F32 if spec.transposed => float!(f32),
+        DType::F32 => {
             let (x, w, out) = (elements(&x)?, elements(&w)?, elements_mut(&mut out)?);
-            shifted::convolve(&g, x, w, out, None);
+            single(&g, x, w, out, None)?;
         }
-        DType::F32 => float!(f32),
         DType::F64 => float!(f64),
         DType::I64 => integer!(i64),
         DType::I32 => integer!(i32),
@@ -299,6 +300,35 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         _ => integer!(u8),
     }
     cast(&out, dtype)
+}
+
+/// A convolution in binary32. `done` runs over what is complete, if [`single_pieces`] says in which pieces.
+///
+/// # Errors
+/// `Internal`: an operand is smaller than the geometry says.
+fn single(
+    g: &Geometry,
+    x: &[f32],
+    w: &[f32],
+    out: &mut [f32],
+    done: Option<&Done<'_>>,
+) -> Result<()> {
+    if shifted::suits(g) {
+        shifted::convolve(g, x, w, out, done);
+        return Ok(());
+    }
+    if is_direct(g) && depthwise::convolve_by_rows(g, x, w, out, done) {
+        return Ok(());
+    }
+    convolve(g, x, w, out, done)
+}
+
+/// The pieces in which [`single`] completes planes, if it does so piece by piece.
+fn single_pieces(g: &Geometry) -> Option<Pieces> {
+    match shifted::suits(g) {
+        true => Some(shifted::pieces(g)),
+        false => pieces::<f32>(g),
+    }
 }
 
 /// A convolution of floats by windows of many taps with few results, of operands that need be dense in each plane alone;
@@ -311,9 +341,7 @@ fn of_long_windows(
 ) -> Result<Option<Array>> {
     let (x, w) = (array(args, 0)?, array(args, 1)?);
     let (g, _) = geometry(spec, x.shape(), w.shape())?;
-    let spatial = spec.stride.len();
-    let suits = !spec.transposed && x.shape().rank() == spatial + 2 && weight::suits(&g);
-    if !suits || !matches!(compute, DType::F32 | DType::F64) {
+    if !of_weight(spec, x, &g) || !matches!(compute, DType::F32 | DType::F64) {
         return Ok(None);
     }
     let (x, w) = (dense_planes(x, compute)?, dense_planes(w, compute)?);
@@ -323,6 +351,11 @@ fn of_long_windows(
         _ => weight::convolve(&g, planes(&x), planes(&w), elements_mut::<f64>(&mut out)?)?,
     }
     Ok(Some(out))
+}
+
+/// Whether a convolution has windows of many taps with few results.
+fn of_weight(spec: &ConvSpec, x: &Array, g: &Geometry) -> bool {
+    !spec.transposed && x.shape().rank() == spec.stride.len() + 2 && weight::suits(g)
 }
 
 /// `x`, of a batch of images, as a type, each of its planes dense.
@@ -375,13 +408,11 @@ pub fn run_then(
     epilogue: &Epilogue<'_>,
 ) -> Result<Option<Fault>> {
     let (x, w, g) = operands(spec, args, dtype)?;
-    let rows = g.batch * g.groups * g.cout;
-    if dtype == DType::F32 && !spec.transposed && shifted::suits(&g) {
+    if dtype == DType::F32 && !spec.transposed && !of_weight(spec, &x, &g) {
         let (x, w) = (elements(&x)?, elements(&w)?);
-        let cut = Some(shifted::pieces(&g));
-        return planes_then(epilogue, [rows, g.outputs()], cut, |out, done| {
-            shifted::convolve(&g, x, w, out, done);
-            Ok(())
+        let planes = [g.batch * g.groups * g.cout, g.outputs()];
+        return planes_then(epilogue, planes, single_pieces(&g), |out, done| {
+            single(&g, x, w, out, done)
         });
     }
     match dtype {
@@ -411,7 +442,7 @@ fn float_then<T: Element + Real + Plain>(
     epilogue: &Epilogue<'_>,
 ) -> Result<Option<Fault>> {
     let rows = g.batch * g.groups * g.cout;
-    if !spec.transposed && x.shape().rank() == spec.stride.len() + 2 && weight::suits(g) {
+    if of_weight(spec, x, g) {
         let (x, w) = (planes::<T>(x), planes(w));
         return planes_then(epilogue, [rows, g.outputs()], None, |out, _| {
             weight::convolve(g, x, w, out)

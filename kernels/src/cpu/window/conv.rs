@@ -157,7 +157,7 @@ impl Failure {
 }
 
 /// Whether [`convolve`] computes it plane by plane.
-fn is_direct(g: &Geometry) -> bool {
+pub(crate) fn is_direct(g: &Geometry) -> bool {
     g.cin == 1 && g.cout <= 2
 }
 
@@ -446,25 +446,38 @@ impl<T: Wide> Loop for Gather<'_, T> {
     }
 }
 
-/// Copies every second element; in pieces of constant length, which become shuffles of vectors.
+/// Copies every second element.
 #[inline(always)]
 pub(super) fn copy_every_second<T: Copy>(x: &[T], out: &mut [T]) {
-    const N: usize = 16;
-    let whole = out.len().saturating_sub(1) / N;
-    let (pieces, rest) = out.split_at_mut(whole * N);
-    for (out, x) in pieces.chunks_exact_mut(N).zip(x.chunks_exact(2 * N)) {
+    match out.len() {
+        16.. => pieces_of_every_second::<16, T>(x, out),
+        8.. => pieces_of_every_second::<8, T>(x, out),
+        4.. => pieces_of_every_second::<4, T>(x, out),
+        _ => {
+            for (out, x) in out.iter_mut().zip(x.iter().step_by(2)) {
+                *out = *x;
+            }
+        }
+    }
+}
+
+/// Copies every second element in pieces of constant length, which become shuffles of vectors. The last piece ends with
+/// the slice, and may overlap the one before it.
+#[inline(always)]
+fn pieces_of_every_second<const N: usize, T: Copy>(x: &[T], out: &mut [T]) {
+    let n = out.len();
+    for start in (0..n / N).map(|i| i * N).chain([n - N]) {
+        let x = &x[2 * start..][..2 * N - 1];
+        let out = &mut out[start..][..N];
         for i in 0..N {
             out[i] = x[2 * i];
         }
-    }
-    for (out, x) in rest.iter_mut().zip(x[whole * 2 * N..].iter().step_by(2)) {
-        *out = *x;
     }
 }
 
 /// Copies a slice of a few vectors without a call.
 #[inline(always)]
-fn copy_short<T: Copy>(x: &[T], out: &mut [T]) {
+pub(super) fn copy_short<T: Copy>(x: &[T], out: &mut [T]) {
     const N: usize = 16;
     let n = out.len();
     if n < N {

@@ -6,14 +6,18 @@
 //! vectors of positions are kept in registers over all taps, and rows that are shorter than vectors cost no more. Each
 //! result is a chain of fused multiply-adds in the order of the weight.
 
-use super::conv::copy_every_second;
-use crate::cpu::conv::{Axis, Done, Geometry};
+#[cfg(target_arch = "x86_64")]
+mod rows;
+
+use crate::cpu::conv::{Axis, Done, Geometry, copy_every_second};
 use crate::cpu::dense::{Plain, Shared, ranges_on, scratch};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::vector::Real;
 use ferrotrace_runtime::Isa;
 use std::ops::Range;
 
+/// Bytes of result planes that are completed together.
+const COMPLETED: usize = 32 << 10;
 /// Bytes of a band: it stays in the second-level cache, most of it in the first.
 const BAND: usize = 96 << 10;
 /// Positions that are kept in registers.
@@ -39,28 +43,79 @@ pub fn convolve<T: Real + Plain>(
     out: &mut [T],
     done: Option<&Done<'_>>,
 ) {
-    let (plane, taps) = (g.outputs(), g.taps());
     let band = Band::of::<T>(g);
-    let out = Shared::new(out);
-    let cost = g.cout * plane * taps / 8;
-    ranges_on(g.batch * g.groups, cost, |planes, thread| {
-        for i in planes {
-            let from = &x[i * g.inputs()..(i + 1) * g.inputs()];
-            let first = i % g.groups * g.cout;
-            let weights = &w[first * taps..(first + g.cout) * taps];
-            // SAFETY: planes are disjoint.
-            let out = unsafe { out.part(i * g.cout * plane..(i + 1) * g.cout * plane) };
-            scratch(band.size, |memory| {
-                dispatch(Planes {
-                    band: &band,
-                    from,
-                    weights,
-                    memory,
-                    out,
-                });
+    each_group(g, x, w, out, done, |x, weights, out| {
+        scratch(band.size, |memory| {
+            dispatch(Planes {
+                band: &band,
+                from: x,
+                weights,
+                memory,
+                out,
             });
+        });
+    });
+}
+
+/// The convolution in binary32 by windows that this machine has a loop for; `false`, with nothing done, of others. `done`
+/// runs over whole planes.
+#[cfg(target_arch = "x86_64")]
+pub fn convolve_by_rows(
+    g: &Geometry,
+    x: &[f32],
+    w: &[f32],
+    out: &mut [f32],
+    done: Option<&Done<'_>>,
+) -> bool {
+    let Some(windows) = suits(g).then(|| rows::Windows::of(g)).flatten() else {
+        return false;
+    };
+    let (plane, taps) = (g.outputs(), g.taps());
+    each_group(g, x, w, out, done, |x, weights, out| {
+        let planes = out.chunks_exact_mut(plane);
+        for (out, w) in planes.zip(weights.chunks_exact(taps)) {
+            windows.convolve(x, w, out);
+        }
+    });
+    true
+}
+
+/// Only x86-64 has such loops.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn convolve_by_rows(
+    _: &Geometry,
+    _: &[f32],
+    _: &[f32],
+    _: &mut [f32],
+    _: Option<&Done<'_>>,
+) -> bool {
+    false
+}
+
+/// Computes the planes of each group of each image, from its input plane and its windows.
+fn each_group<T: Real + Plain>(
+    g: &Geometry,
+    x: &[T],
+    w: &[T],
+    out: &mut [T],
+    done: Option<&Done<'_>>,
+    compute: impl Fn(&[T], &[T], &mut [T]) + Sync,
+) {
+    let (inputs, taps, plane) = (g.inputs(), g.taps(), g.cout * g.outputs());
+    let out = Shared::new(out);
+    let together = (COMPLETED / (plane * size_of::<T>()).max(1)).max(1);
+    ranges_on(g.batch * g.groups, plane * taps / 8, |groups, thread| {
+        for first in groups.clone().step_by(together) {
+            let some = first..groups.end.min(first + together);
+            for i in some.clone() {
+                let channel = i % g.groups * g.cout;
+                let weights = &w[channel * taps..(channel + g.cout) * taps];
+                // SAFETY: planes are disjoint.
+                let out = unsafe { out.part(i * plane..(i + 1) * plane) };
+                compute(&x[i * inputs..(i + 1) * inputs], weights, out);
+            }
             if let Some(done) = done {
-                done(i * g.cout..(i + 1) * g.cout, 0, thread);
+                done(some.start * g.cout..some.end * g.cout, 0, thread);
             }
         }
     });
@@ -281,6 +336,10 @@ mod tests {
         convolve(&g, &x, &w, &mut got, None);
         crate::cpu::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
+        got.fill(f32::NAN);
+        if convolve_by_rows(&g, &x, &w, &mut got, None) {
+            assert!(got == want, "{g:?} by rows");
+        }
     }
 
     #[test]
@@ -289,13 +348,16 @@ mod tests {
             (3, 1, 1, 1),
             (3, 2, 1, 1),
             (5, 1, 2, 1),
+            (5, 2, 2, 1),
+            (7, 1, 3, 1),
+            (7, 2, 6, 1),
             (5, 2, 2, 2),
             (7, 3, 9, 1),
             (2, 4, 0, 3),
             (3, 3, 0, 2),
             (1, 2, 0, 1),
         ] {
-            for input in [7, 8, 33, 130] {
+            for input in [7, 8, 14, 33, 130] {
                 let row = axis(input, kernel, stride, padding, dilation);
                 check(2, 3, 1, row, row);
                 check(1, 2, 2, axis(9, 3, 2, 1, 1), row);
