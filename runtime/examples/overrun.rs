@@ -16,6 +16,7 @@ fn main() -> Result<()> {
         parts: Vec::new(),
         body: format!("{signature} {{ {body} }}").into(),
         finish: false,
+        name: "".into(),
     };
     let kernel = compile_kernels(&[source]).remove(0)?;
     let buffer = Buffer::allocate(&Device::cpu(), 12)?;

@@ -14,6 +14,7 @@ fn source(n: usize) -> KernelSource {
         parts: Vec::new(),
         body: body.into(),
         finish: false,
+        name: "".into(),
     }
 }
 

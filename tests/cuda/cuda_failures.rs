@@ -179,6 +179,7 @@ extern \"C\" __global__ void FT_SYMBOL(const FT_SYMBOL_args a) { asm volatile(\"
         parts: Vec::new(),
         body: body.into(),
         finish: false,
+        name: "".into(),
     };
     let kernel = compile_kernels_on(&d, &[source])
         .remove(0)

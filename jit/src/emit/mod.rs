@@ -4,6 +4,7 @@
 mod alike;
 mod cpu;
 pub mod cuda;
+mod label;
 mod reciprocal;
 mod update;
 

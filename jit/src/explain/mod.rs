@@ -14,6 +14,7 @@ use crate::policy::Measured;
 use crate::schedule::{Refusal, Tiles};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{DType, Label, Shape};
+use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::ops::Range;
@@ -725,8 +726,20 @@ fn bytes(n: u64) -> String {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.summary())?;
+        let mut sharing: FxHashMap<&str, Vec<&FusedInfo>> = FxHashMap::default();
         for (source, kernel) in self.sources.iter().zip(&self.fused) {
-            writeln!(f, "source:\n{}{source}", commented(&kernel.origins))?;
+            sharing.entry(source).or_default().push(kernel);
+        }
+        // Each source once, below the kernels that share it.
+        for source in &self.sources {
+            let Some(kernels) = sharing.remove(source.as_str()) else {
+                continue;
+            };
+            writeln!(f, "source:")?;
+            for kernel in kernels {
+                f.write_str(&commented(&kernel.origins))?;
+            }
+            writeln!(f, "{source}")?;
         }
         Ok(())
     }

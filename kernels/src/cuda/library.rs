@@ -21,6 +21,7 @@ pub(super) fn source(texts: &[&str]) -> KernelSource {
         parts: Vec::new(),
         body: texts.concat().into(),
         finish: false,
+        name: "".into(),
     }
 }
 
@@ -48,7 +49,7 @@ impl Run<'_> {
         let kernel = match known {
             Some(kernel) => kernel,
             None => {
-                let made = compile_kernels_on(self.device, &[text()]).pop();
+                let made = compile_kernels_on(self.device, &[self.named(text())]).pop();
                 let made = made.ok_or_else(|| Error::internal("a kernel was not made"))??;
                 kernels().insert(key, made.clone());
                 made
@@ -70,6 +71,14 @@ impl Run<'_> {
             },
         })
         .map(drop)
+    }
+
+    /// A source under the kernel's name.
+    fn named(&self, source: KernelSource) -> KernelSource {
+        KernelSource {
+            name: self.name.0.into(),
+            ..source
+        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Part {
 ///
 /// The body defines `void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local)`, which runs the
 /// chunks from `begin` to before `end`, and with `finish` also `void FT_SYMBOL_finish(const ft_args *a, char *local)`,
-/// which runs after all chunks, on one thread. `FT_SYMBOL` is replaced by the kernel's name in its file, so further
+/// which runs after all chunks, on one thread. `FT_SYMBOL` is replaced by the kernel's [symbol](KernelSource::symbol), so further
 /// names of the body start with it or are the same for the same meaning. A fault is stored by
 /// `__atomic` operations in `a->fault`: the index in `[1]`, then the site, not 0, in `[0]`.
 ///
@@ -42,6 +42,9 @@ pub struct KernelSource {
     pub body: Arc<str>,
     /// Whether the body defines `FT_SYMBOL_finish`.
     pub finish: bool,
+    /// What profilers and debuggers show: letters, digits and underscores, as what the kernel computes says, so that equal
+    /// bodies have equal names. It may be empty.
+    pub name: Arc<str>,
 }
 
 /// The beginning of every C file. In CUDA C++ each kernel has an argument structure of its own instead.
@@ -65,6 +68,14 @@ impl KernelSource {
         text
     }
 
+    /// The symbol of the kernel at a position of its file.
+    pub fn symbol(&self, position: usize) -> String {
+        match &*self.name {
+            "" => format!("ft_{position}"),
+            name => format!("ft_{position}_{name}"),
+        }
+    }
+
     /// What kernels must have in common to share a file; kernels of a CUDA device without it share none.
     pub(super) fn base(&self) -> Option<&str> {
         let mut parts = self.parts.iter();
@@ -79,6 +90,7 @@ impl KernelSource {
         fields.add(&FORMAT.to_le_bytes());
         fields.add(compiler.as_bytes());
         fields.add(&[self.finish as u8]);
+        fields.add(self.name.as_bytes());
         let mut text = pieces(&[self]);
         text.push(&self.body);
         fields.add_joined(&text);
@@ -111,11 +123,11 @@ fn pieces<'a>(sources: &[&'a KernelSource]) -> Vec<&'a str> {
     pieces
 }
 
-/// One file of several kernels, named `ft_0`, `ft_1` and so on.
+/// One file of several kernels, each under its symbol.
 pub(super) fn file(sources: &[&KernelSource]) -> String {
     let mut text = support(sources);
     for (position, source) in sources.iter().enumerate() {
-        text.push_str(&source.body.replace(SYMBOL, &format!("ft_{position}")));
+        text.push_str(&source.body.replace(SYMBOL, &source.symbol(position)));
         if !source.body.ends_with('\n') {
             text.push('\n');
         }
@@ -140,11 +152,13 @@ mod tests {
             parts: vec![part(2, "B"), part(1, "A")],
             body: "void FT_SYMBOL() {}\nvoid FT_SYMBOL_finish() {}".into(),
             finish: true,
+            name: "".into(),
         };
         let b = KernelSource {
             parts: vec![part(1, "A"), part(3, "C"), part(2, "B2")],
             body: "void FT_SYMBOL() {}".into(),
             finish: false,
+            name: "".into(),
         };
         let text = file(&[&a, &b]);
         let rest = text.strip_prefix(HEADER).expect("the header");
@@ -159,6 +173,7 @@ mod tests {
             parts: vec![part(1, "A")],
             body: "x".into(),
             finish: false,
+            name: "".into(),
         };
         let mut b = a.clone();
         b.body = "x ".into();

@@ -27,6 +27,7 @@ fn scale(constant: u32) -> KernelSource {
         }],
         body: body.into(),
         finish: false,
+        name: "".into(),
     }
 }
 
@@ -51,6 +52,7 @@ void FT_SYMBOL_finish(const ft_args *a, char *local) {
         parts: Vec::new(),
         body: body.into(),
         finish: true,
+        name: "".into(),
     }
 }
 
@@ -59,6 +61,7 @@ fn broken() -> KernelSource {
         parts: Vec::new(),
         body: "void FT_SYMBOL(missing_type x) {}\n".into(),
         finish: false,
+        name: "".into(),
     }
 }
 
@@ -200,6 +203,7 @@ fn only_the_bad_kernel_fails() {
         parts: Vec::new(),
         body: body.into(),
         finish: false,
+        name: "".into(),
     };
     let made = kernels.get(&Toolchain::Host, &[unresolved, scale(8)], 1);
     let error = made[0].as_ref().expect_err("is unresolved");
@@ -294,6 +298,7 @@ fn faults_and_bad_bindings() {
         parts: Vec::new(),
         body: body.into(),
         finish: false,
+        name: "".into(),
     };
     let made = Kernels::new(None).get(&Toolchain::Host, &[source], 1);
     let kernel = made[0].as_ref().expect("compiles");

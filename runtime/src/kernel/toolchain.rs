@@ -93,7 +93,8 @@ impl Image {
     /// The code of the kernel at `position`.
     pub(super) fn code(&self, position: usize, source: &KernelSource) -> Result<Code> {
         // Symbols are made of letters, digits and underscores.
-        let name = |suffix: &str| format!("ft_{position}{suffix}");
+        let symbol = source.symbol(position);
+        let name = |suffix: &str| format!("{symbol}{suffix}");
         Ok(match self {
             Image::Host(library) => {
                 let symbol =

@@ -113,6 +113,7 @@ mod tests {
             parts: Vec::new(),
             body: "void FT_SYMBOL(const ft_args *a, long long b, long long e, char *l) {}\n".into(),
             finish: false,
+            name: "".into(),
         };
         let kernel = compile_kernels(&[source]).remove(0).expect("compiles");
         let all = [

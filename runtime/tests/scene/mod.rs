@@ -25,6 +25,7 @@ fn source(n: u32) -> KernelSource {
         parts: Vec::new(),
         body: body.into(),
         finish: false,
+        name: "".into(),
     }
 }
 
@@ -34,6 +35,7 @@ fn broken() -> KernelSource {
         parts: Vec::new(),
         body: "void FT_SYMBOL(missing_type x) {}\n".into(),
         finish: false,
+        name: "".into(),
     }
 }
 

@@ -14,6 +14,7 @@ use crate::emit::cpu::reduce::Reduction;
 use crate::emit::cpu::stage::{Loop, Stages, stages};
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
+use crate::emit::label::label;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::Var;
@@ -437,6 +438,7 @@ impl Writer<'_> {
                 parts: support::parts(&needs),
                 body: text.into(),
                 finish: self.split || self.is_chunked(),
+                name: label("", &node.body),
             },
             chunks: match rows * vector * walked {
                 0 => 0,

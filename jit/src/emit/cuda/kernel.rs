@@ -20,6 +20,7 @@ use super::table::Table;
 use super::text;
 use super::value;
 use crate::body::{MaskId, Source, Value};
+use crate::emit::label::label;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Pointer, update};
 use crate::expr::Var;
@@ -287,6 +288,7 @@ impl Writer<'_> {
                 parts: self.parts(),
                 body: body.into(),
                 finish: kernel.functions.len() > 1,
+                name: label("", &self.node.body),
             },
             updates: update::overwrites(self.node, needed),
             in_place,

@@ -119,6 +119,7 @@ impl Form {
             parts,
             body: [&constants, GRADIENT, kernel].concat().into(),
             finish: false,
+            name: "".into(),
         }
     }
 }

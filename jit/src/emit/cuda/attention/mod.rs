@@ -12,6 +12,7 @@ mod specialized;
 
 use super::Emitted;
 use crate::body::{BodyOp, Source};
+use crate::emit::label::label;
 use crate::lower::Attention;
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
@@ -90,6 +91,7 @@ pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
             parts: parts(written.needs, dtype, template),
             body: (written.text + &kernel.text()).into(),
             finish: kernel.split,
+            name: label("attention", &node.body),
         },
         pointers: written.pointers,
         params: written.params,

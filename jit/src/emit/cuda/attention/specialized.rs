@@ -4,6 +4,7 @@
 use super::score::{self, Score};
 use super::{argument, arguments, change, factors, indices, parts};
 use crate::emit::cuda::{ENGINE, Emitted, PANELS};
+use crate::emit::label::label;
 use crate::lower::{Attention, Matrices};
 use crate::policy::Policy;
 use crate::schedule::FusedNode;
@@ -119,6 +120,7 @@ pub(super) fn emit(
             parts: parts(written.needs, dtype, &template),
             body: (written.text + &text(attention, &node, &score, work, result)).into(),
             finish: false,
+            name: label("attention", &node.body),
         },
         pointers: written.pointers,
         params: written.params,

@@ -14,6 +14,7 @@ use super::arguments::structure;
 use super::text;
 use super::{ENGINE, PANELS};
 use crate::emit::Pointer;
+use crate::emit::label::label;
 use crate::graph::Graph;
 use crate::lower::{Lowered, Lowering};
 use crate::policy::Policy;
@@ -104,6 +105,7 @@ pub fn emit(
             parts,
             body: body.into(),
             finish: false,
+            name: label("matmul", &node.body),
         },
         pointers: arguments.pointers,
         params: arguments.params,
