@@ -220,3 +220,16 @@ fn what_is_recorded_can_be_explained() {
             .any(|(name, _)| name == "aten.linear.default")
     );
 }
+
+#[test]
+fn sizes_of_one_form_share_kernels() {
+    let mut program = ExportedProgram::load(archive("model_mlp")).expect("loaded");
+    let mut run = |n: usize| {
+        let x = Tensor::ones([n, 6], DType::F32, &Device::cpu());
+        let results = program.run(&[&x]).expect("run");
+        assert_eq!(results[0].dims(), [n, 3]);
+    };
+    [2, 17, 33].into_iter().for_each(&mut run);
+    let ((), stats) = ferrotrace::stats_scope(|| (3..=64).for_each(run));
+    assert_eq!(stats.kernels_compiled + stats.disk_cache_hits, 0);
+}

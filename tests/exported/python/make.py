@@ -11,6 +11,7 @@ import warnings
 
 import torch
 
+import families
 import operators
 import programs
 from save import save
@@ -33,8 +34,16 @@ def main():
             print(f"{name}: {error}")
     if options.programs:
         return
+    for name, model, calls, more in families.families():
+        model.train(hasattr(model, "training_form"))
+        for core in (False, True)[: 1 + (name in ("resnet", "vit", "llama", "training"))]:
+            folder = f"{options.folder}/model_{name}{'_core' if core else ''}"
+            save(folder, model, calls, decompose=core, **more)
     for name, (model, args) in operators.GROUPS.items():
         for core in (False, True):
+            if core and name == "recurrent":
+                # Written out step by step, it is only long.
+                continue
             folder = f"{options.folder}/{name}{'_core' if core else ''}{options.suffix}"
             save(folder, model, [args, args] if name == "norm_train" else [args], decompose=core)
 

@@ -34,7 +34,8 @@ def save(folder, model, calls, dynamic_shapes=None, strict=False, decompose=Fals
         program = program.run_decompositions()
     for node in program.graph.nodes:
         # Where the model's text stands, on the machine that exported it.
-        node.meta.pop("stack_trace", None)
+        for about in ("stack_trace", "nn_module_stack", "torch_fn"):
+            node.meta.pop(about, None)
     os.makedirs(folder, exist_ok=True)
     torch.export.save(program, f"{folder}/model.pt2")
     specs = [s.arg for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"]
