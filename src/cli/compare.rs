@@ -4,7 +4,8 @@ use ferrotrace::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// How far floating-point numbers may be apart: by `atol + rtol·|expected|`.
+/// How far floating-point numbers may be apart: by `atol + rtol·|expected|`, those of half precision by their last digit at
+/// least.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
     pub rtol: f64,
@@ -120,6 +121,13 @@ fn differing(
         let of = is.numel();
         return Ok((wrong > 0).then(|| format!("{wrong} of {of} elements differ")));
     }
+    // No result of half precision is nearer than its last digit.
+    let digit = match is.dtype() {
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => 0.0,
+    };
+    let rtol = tolerance.rtol.max(digit);
     let wide = |x: &Tensor| {
         x.to_device(&Device::cpu())
             .to_dtype(DType::F64)
@@ -135,7 +143,7 @@ fn differing(
         if apart.is_finite() {
             *most = most.max(apart);
         }
-        if !(apart.is_finite() && apart <= tolerance.atol + tolerance.rtol * b.abs()) {
+        if !(apart.is_finite() && apart <= tolerance.atol + rtol * b.abs()) {
             wrong += 1;
             if wrong == 1 || apart > worst.0 {
                 worst = (apart, i);

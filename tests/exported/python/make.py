@@ -29,6 +29,8 @@ def main():
     for name, model, calls, more in programs.programs():
         try:
             save(f"{options.folder}/{name}{options.suffix}", model, calls, **more)
+            if not options.suffix:
+                save(f"{options.folder}/{name}_core", model, calls, decompose=True, **more)
         except torch._dynamo.exc.UserError as error:
             # Versions before 2.8 take no numbers that change.
             print(f"{name}: {error}")

@@ -57,6 +57,16 @@ class Dynamic(torch.nn.Module):
         return z, k, t, n * 2, q, torch.full((x.shape[0], m), 2.0)
 
 
+class Edges(torch.nn.Module):
+    def forward(s, x, e, i):
+        return x.sum(), e + 1, x.t() @ x, e.sum(0), (x > 0), i.float().mean()
+
+
+class Constants(torch.nn.Module):
+    def forward(s, x, a=None, b=2.5, flag=True):
+        return (x * b if flag else x), None, b, flag
+
+
 def programs():
     """Names, models, calls and what else exporting is told."""
     nested = lambda n: (torch.randn(n, 4), {"a": torch.ones(3), "b": [torch.ones(2)]})
@@ -73,3 +83,6 @@ def programs():
     ]
     sizes = {"x": {0: Dim.DYNAMIC}, "y": None, "n": Dim.DYNAMIC}
     yield "dynamic", Dynamic(), calls, dict(dynamic_shapes=sizes)
+    turned = torch.randn(4, 3, dtype=torch.float64).t().contiguous().t()
+    yield "edges", Edges(), [(turned, torch.zeros(0, 3), torch.tensor(5))], {}
+    yield "constants", Constants(), [(torch.randn(2),)], {"kwargs": {"a": None, "b": 2.5, "flag": True}}
