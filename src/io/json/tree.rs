@@ -154,7 +154,7 @@ impl Json<'_> {
             "true" => Tree::Bool(true),
             "false" => Tree::Bool(false),
             _ => match (word.parse(), unusual(word)) {
-                (Ok(number), _) => Tree::Int(number),
+                (Ok(number), _) if !word.starts_with('+') => Tree::Int(number),
                 (_, Some(number)) => Tree::Float(number),
                 _ if word.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
                     let number = word.parse();
