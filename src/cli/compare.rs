@@ -4,12 +4,24 @@ use ferrotrace::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// How far floating-point numbers may be apart: by `atol + rtol·|expected|`, those of half precision by their last digit at
-/// least.
+/// How far floating-point numbers may be apart: by `atol + rtol·|expected|`.
 #[derive(Clone, Copy, Debug)]
 pub struct Tolerance {
-    pub rtol: f64,
+    /// Of each type its own where there is none.
+    pub rtol: Option<f64>,
     pub atol: f64,
+}
+
+impl Tolerance {
+    /// What is asked for, else 1e-4, or the last digit of half precision.
+    fn relative(self, dtype: DType) -> f64 {
+        let own = match dtype {
+            DType::F16 => 2f64.powi(-10),
+            DType::BF16 => 2f64.powi(-7),
+            _ => 1e-4,
+        };
+        self.rtol.unwrap_or(own)
+    }
 }
 
 /// What a comparison found.
@@ -121,13 +133,7 @@ fn differing(
         let of = is.numel();
         return Ok((wrong > 0).then(|| format!("{wrong} of {of} elements differ")));
     }
-    // No result of half precision is nearer than its last digit.
-    let digit = match is.dtype() {
-        DType::F16 => 2f64.powi(-10),
-        DType::BF16 => 2f64.powi(-7),
-        _ => 0.0,
-    };
-    let rtol = tolerance.rtol.max(digit);
+    let rtol = tolerance.relative(is.dtype());
     let wide = |x: &Tensor| {
         x.to_device(&Device::cpu())
             .to_dtype(DType::F64)

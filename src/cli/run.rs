@@ -26,9 +26,9 @@ pub struct Options {
     /// Arrays that outputs must equal, by name or in order.
     #[arg(long, value_name = "NPZ", conflicts_with = "calls")]
     check: Option<PathBuf>,
-    /// How far a number may be from the one expected, as a part of it.
-    #[arg(long, default_value_t = 1e-4)]
-    rtol: f64,
+    /// How far a number may be from the one expected, as a part of it [default: 1e-4, of half precision its last digit].
+    #[arg(long)]
+    rtol: Option<f64>,
     /// How far a number may be from the one expected at least.
     #[arg(long, default_value_t = 1e-5)]
     atol: f64,
