@@ -22,11 +22,12 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--suffix", default="")
     parser.add_argument("--programs", action="store_true", help="no operators")
+    parser.add_argument("--only", nargs="*", help="these operators' groups alone")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.manual_seed(0)
-    for name, model, calls, more in programs.programs():
+    for name, model, calls, more in [] if options.only else programs.programs():
         try:
             save(f"{options.folder}/{name}{options.suffix}", model, calls, **more)
             if not options.suffix:
@@ -36,12 +37,14 @@ def main():
             print(f"{name}: {error}")
     if options.programs:
         return
-    for name, model, calls, more in families.families():
+    for name, model, calls, more in [] if options.only else families.families():
         model.train(hasattr(model, "training_form"))
         for core in (False, True)[: 1 + (name in ("resnet", "vit", "llama", "training"))]:
             folder = f"{options.folder}/model_{name}{'_core' if core else ''}"
             save(folder, model, calls, decompose=core, **more)
     for name, (model, args) in operators.GROUPS.items():
+        if options.only and name not in options.only:
+            continue
         for core in (False, True):
             if core and name == "recurrent":
                 # Written out step by step, it is only long.

@@ -872,3 +872,70 @@ g(
         d=nn.TransformerDecoderLayer(8, 2, 16, batch_first=True),
     ),
 )
+
+
+A = torch.ops.aten
+
+
+def convolution_gradients(s, x, w, of):
+    both = A.convolution_backward(of, x, w, [4], [2, 1], [1, 0], [1, 2], False, [0, 0], 1, [True, True, True])
+    wide = A.convolution_backward(x, of, w, [3], [2, 1], [1, 0], [1, 2], True, [1, 0], 1, [True, False, True])
+    return [*both, wide[0], wide[2]]
+
+
+c_x, c_w = randn(2, 3, 8, 9), randn(4, 3, 3, 2)
+c_of = randn(*F.conv2d(c_x, c_w, None, (2, 1), (1, 0), (1, 2)).shape)
+g("convolution_gradients", convolution_gradients, c_x, c_w, c_of)
+
+
+def norm_gradients(s, x, of, w):
+    y, mean, rate = A.native_layer_norm(x, [4, 5], w, w, 1e-5)
+    u, m, r = A.native_group_norm(x.view(2, 4, 15), w[:, 0], w[:, 1], 2, 4, 15, 2, 1e-5)
+    return [
+        *A.native_layer_norm_backward(of, x, [4, 5], mean, rate, w, w, [True, True, True]),
+        A.native_layer_norm_backward(of, x, [4, 5], mean, rate, None, None, [True, False, False])[0],
+        *A.native_group_norm_backward(of.view(2, 4, 15), x.view(2, 4, 15), m, r, w[:, 0], 2, 4, 15, 2, [True, True, True]),
+    ]
+
+
+g("norm_gradients", norm_gradients, randn(2, 3, 4, 5), randn(2, 3, 4, 5), randn(4, 5))
+
+
+def pool_gradients(s, x, of, at):
+    y, places = A.max_pool2d_with_indices(x, [3, 2], [2, 2], [1, 1], [1, 1], True)
+    z = A.avg_pool2d(x, [3, 2], [2, 1], [1, 0], True, False)
+    return [
+        A.max_pool2d_with_indices_backward(torch.cos(y), x, [3, 2], [2, 2], [1, 1], [1, 1], True, places),
+        A.avg_pool2d_backward(torch.cos(z), x, [3, 2], [2, 1], [1, 0], True, False, None),
+        A._adaptive_avg_pool2d_backward(of, x),
+        A.embedding_dense_backward(x[:, 0, 0], at, 6, -1, False),
+        A.embedding_dense_backward(x[:, 0, 0], at, 6, 2, True),
+        A.atan2(x, x + 1),
+    ]
+
+
+g("pool_gradients", pool_gradients, randn(2, 3, 7, 8), randn(2, 3, 3, 4), torch.tensor([2, 5]))
+
+
+def transforms(s, x, y, long):
+    full, half = torch.fft.fft(y), torch.fft.rfft(x)
+    real = torch.view_as_real
+    wide = torch.fft.rfft2(x.reshape(6, 10))
+    return [
+        real(full),
+        real(half),
+        real(torch.fft.ifft(full, norm="ortho")),
+        torch.fft.irfft(half),
+        torch.fft.irfft(half, n=7, norm="forward"),
+        real(torch.fft.fft(x, n=16, dim=0)),
+        real(wide),
+        torch.fft.irfft2(wide, s=(6, 10)),
+        real(torch.fft.fftn(x.reshape(3, 4, 5), norm="forward")),
+        real(torch.fft.fft2(y.reshape(6, 10))),
+        real(torch.fft.rfft(long)),
+        torch.fft.irfft(torch.fft.rfft(long), n=1201),
+        real(torch.fft.fft(long[:130])),
+    ]
+
+
+g("transforms", transforms, randn(4, 15), randn(60), randn(1201))

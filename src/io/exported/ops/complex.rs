@@ -1,6 +1,6 @@
 //! Complex numbers, as pairs: what rotary embeddings and transforms of signals hold.
 
-use super::{Table, keyed};
+use super::{Table, fourier, keyed};
 use crate::io::exported::call::{Call, Results, Run, Value, one};
 use crate::io::exported::schema;
 use crate::{Error, Result, Tensor};
@@ -8,24 +8,38 @@ use std::collections::HashMap;
 use std::sync::OnceLock;
 
 /// Operators that make complex numbers of real ones.
-pub(super) const MAKERS: [&str; 4] = [
+const MAKERS: [&str; 4] = [
     "aten.view_as_complex.default",
     "aten.polar.default",
     "aten.complex.default",
     "aten.view_as_complex_copy.default",
 ];
 
+/// Whether an operator makes complex numbers of real ones.
+pub(super) fn makes(target: &str) -> bool {
+    MAKERS.contains(&target) || target.contains("fft_")
+}
+
+fn known() -> &'static HashMap<String, Run> {
+    static KNOWN: OnceLock<HashMap<String, Run>> = OnceLock::new();
+    KNOWN.get_or_init(|| keyed(&[TABLE, fourier::TABLE]))
+}
+
+/// The names of all of them.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    known().keys().map(String::as_str)
+}
+
 /// The operator of a name on complex numbers.
 pub(super) fn find(target: &str) -> Option<Run> {
-    static KNOWN: OnceLock<HashMap<String, Run>> = OnceLock::new();
-    KNOWN.get_or_init(|| keyed(&[TABLE])).get(target).copied()
+    known().get(target).copied()
 }
 
 fn pairs(pairs: Tensor) -> Results {
     Ok(vec![Value::Complex(pairs)])
 }
 
-fn joined(re: &Tensor, im: &Tensor) -> Results {
+pub(super) fn joined(re: &Tensor, im: &Tensor) -> Results {
     pairs(Tensor::stack(&[re, im], -1))
 }
 
@@ -39,7 +53,7 @@ fn input<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
 }
 
 /// Real and imaginary parts of an operand, which may be real.
-fn operand(c: &Call<'_>, name: &str) -> Result<(Tensor, Option<Tensor>)> {
+pub(super) fn operand(c: &Call<'_>, name: &str) -> Result<(Tensor, Option<Tensor>)> {
     Ok(match c.complex(name) {
         Some(pairs) => {
             let (re, im) = parts(pairs);

@@ -5,15 +5,16 @@ use crate::io::exported::call::{Call, Results, one};
 use crate::{Conv, Error, Padding, Result, Tensor};
 
 /// What a convolution is asked for.
-struct Asked<'a> {
-    x: &'a Tensor,
-    weight: &'a Tensor,
-    bias: Option<&'a Tensor>,
-    stride: Vec<usize>,
-    padding: Padding,
-    dilation: Vec<usize>,
-    output_padding: Vec<usize>,
-    groups: usize,
+#[derive(Clone)]
+pub(super) struct Asked<'a> {
+    pub x: &'a Tensor,
+    pub weight: &'a Tensor,
+    pub bias: Option<&'a Tensor>,
+    pub stride: Vec<usize>,
+    pub padding: Padding,
+    pub dilation: Vec<usize>,
+    pub output_padding: Vec<usize>,
+    pub groups: usize,
 }
 
 /// One size for all dimensions, or one for each.
@@ -24,7 +25,7 @@ fn each(sizes: Vec<usize>, n: usize) -> Vec<usize> {
     }
 }
 
-fn asked<'a>(c: &Call<'a>) -> Result<(Asked<'a>, usize)> {
+pub(super) fn asked<'a>(c: &Call<'a>) -> Result<(Asked<'a>, usize)> {
     let (x, weight) = (c.tensor("input")?, c.tensor("weight")?);
     let n = weight.rank().saturating_sub(2);
     let padding = match c.text("padding") {
@@ -44,8 +45,8 @@ fn asked<'a>(c: &Call<'a>) -> Result<(Asked<'a>, usize)> {
     Ok((asked, n))
 }
 
-fn convolved(c: &Call<'_>, transposed: bool) -> Results {
-    let (asked, n) = asked(c)?;
+/// The convolution of `n` dimensions; others are errors that the result carries.
+pub(super) fn convolution(asked: Asked<'_>, n: usize, transposed: bool) -> Tensor {
     let Asked {
         x, weight, bias, ..
     } = asked;
@@ -63,17 +64,21 @@ fn convolved(c: &Call<'_>, transposed: bool) -> Results {
     let y = match (n, transposed) {
         (1, false) => x.conv1d_with(weight, bias, options),
         (2, false) => x.conv2d_with(weight, bias, options),
-        (3, false) => x.conv3d_with(weight, bias, options),
+        (_, false) => x.conv3d_with(weight, bias, options),
         (1, true) => x.conv_transpose1d_with(weight, bias, options),
         (2, true) => x.conv_transpose2d_with(weight, bias, options),
-        (3, true) => x.conv_transpose3d_with(weight, bias, options),
-        _ => {
-            return Err(Error::unsupported(format!(
-                "a convolution of {n} dimensions"
-            )));
-        }
+        (_, true) => x.conv_transpose3d_with(weight, bias, options),
     };
-    one(if single { y.squeeze(0) } else { y })
+    if single { y.squeeze(0) } else { y }
+}
+
+fn convolved(c: &Call<'_>, transposed: bool) -> Results {
+    let (asked, n) = asked(c)?;
+    if !(1..=3).contains(&n) {
+        let what = format!("a convolution of {n} dimensions");
+        return Err(Error::unsupported(what));
+    }
+    one(convolution(asked, n, transposed))
 }
 
 fn either(c: &Call<'_>) -> Results {

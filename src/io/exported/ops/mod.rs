@@ -1,9 +1,11 @@
 //! The operators of PyTorch that programs may hold: one table, each with its overloads and what it is here.
 
 mod activation;
+mod backward;
 mod complex;
 mod convolve;
 mod create;
+mod fourier;
 mod index;
 mod join;
 mod loss;
@@ -27,8 +29,9 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 21] = [
     activation::TABLE,
+    backward::TABLE,
     convolve::TABLE,
     create::TABLE,
     index::TABLE,
@@ -82,7 +85,9 @@ fn table() -> &'static HashMap<String, Run> {
 /// The names of all operators that are known, sorted.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = table().keys().map(String::as_str).collect();
+    names.extend(complex::names());
     names.sort_unstable();
+    names.dedup();
     names
 }
 
@@ -170,6 +175,7 @@ pub(super) fn mutated(target: &str, args: &[(Arc<str>, Arg)]) -> &'static [&'sta
             RUNNING
         }
         "aten._batch_norm_with_update.default" => RUNNING,
+        "aten.atan2.out" => &["out"],
         _ => &[],
     }
 }
@@ -181,7 +187,7 @@ pub(super) fn run(target: &str, run: Run, call: &Call<'_>) -> Results {
         arg.each_slot(&mut |slot| has_complex |= matches!(call.values[slot], Value::Complex(_)));
     }
     match complex::find(target) {
-        Some(run) if has_complex || complex::MAKERS.contains(&target) => run(call),
+        Some(run) if has_complex || complex::makes(target) => run(call),
         _ => run(call),
     }
 }

@@ -261,6 +261,11 @@ pub(super) const TABLE: Table = &[
     ("fmax", "default", |c| unless_nan(c, |a, b| a.maximum(b))),
     ("fmin", "default", |c| unless_nan(c, |a, b| a.minimum(b))),
     ("atan2", "default", |c| with(c, |x, y| x.atan2(y))),
+    ("atan2", "out", |c| {
+        // The result, and what the argument that it is written into becomes.
+        let y = with(c, |x, y| x.atan2(y))?;
+        Ok(y.iter().chain(&y).cloned().collect())
+    }),
     ("arctan2", "default", |c| with(c, |x, y| x.atan2(y))),
     ("hypot", "default", |c| with(c, |x, y| x.hypot(y))),
     ("logaddexp", "default", |c| with(c, |x, y| x.logaddexp(y))),

@@ -48,7 +48,8 @@ fn greatest(c: &Call<'_>, n: usize, with_places: bool) -> Results {
     })
 }
 
-fn means(c: &Call<'_>, n: usize) -> Results {
+/// The means of windows of a tensor, as a call asks for them.
+pub(super) fn mean_of(c: &Call<'_>, x: &Tensor, n: usize) -> Result<Tensor> {
     let divisor = c.int("divisor_override")?;
     let mut pool = pool(c, n)?;
     let mut by = None;
@@ -67,17 +68,19 @@ fn means(c: &Call<'_>, n: usize) -> Results {
         }
         by = Some(count as f64 / divisor as f64);
     }
-    batched(c.tensor("self")?, n, |x| {
-        let y = match n {
-            1 => x.avg_pool1d_with(&pool),
-            2 => x.avg_pool2d_with(&pool),
-            _ => x.avg_pool3d_with(&pool),
-        };
-        vec![match by {
-            Some(by) => y * by,
-            None => y,
-        }]
-    })
+    let single = x.rank() == n + 1;
+    let x = if single { x.unsqueeze(0) } else { x.clone() };
+    let y = match n {
+        1 => x.avg_pool1d_with(&pool),
+        2 => x.avg_pool2d_with(&pool),
+        _ => x.avg_pool3d_with(&pool),
+    };
+    let y = by.map_or(y.clone(), |by| y * by);
+    Ok(if single { y.squeeze(0) } else { y })
+}
+
+fn means(c: &Call<'_>, n: usize) -> Results {
+    one(mean_of(c, c.tensor("self")?, n)?)
 }
 
 /// The sizes that are asked for; a dimension whose size is `None` keeps its own.

@@ -16,30 +16,64 @@ fn with_product(c: &Call<'_>, name: &str, product: Tensor) -> Results {
     one(times(input.clone(), beta) + product)
 }
 
-/// Attention's operands, keys and values repeated where they have fewer heads.
+/// Heads of queries that share one of keys and values as a dimension of their own, `[.., heads of keys, shared, T, D]`, which
+/// keys, values and a mask are broadcast along.
+fn grouped(
+    [q, k, v]: [&Tensor; 3],
+    mask: Option<&Tensor>,
+    shared: usize,
+) -> Result<([Tensor; 3], Option<Tensor>)> {
+    let split = |x: &Tensor| -> Result<Tensor> {
+        let mut sizes = x.dims().to_vec();
+        let at = sizes.len() - 3;
+        sizes[at] /= shared;
+        sizes.insert(at + 1, shared);
+        Ok(x.reshape(sizes))
+    };
+    let mask = match mask {
+        Some(mask) if mask.rank() >= 3 && mask.dim(-3)? == q.dim(-3)? => Some(split(mask)?),
+        Some(mask) if mask.rank() >= 3 => Some(mask.unsqueeze(-3)),
+        mask => mask.cloned(),
+    };
+    Ok(([split(q)?, k.unsqueeze(-3), v.unsqueeze(-3)], mask))
+}
+
+/// Attention, whose keys and values may have fewer heads than the queries.
 fn attention(c: &Call<'_>) -> Result<Tensor> {
     let (q, k, v) = (c.tensor("query")?, c.tensor("key")?, c.tensor("value")?);
-    let dropout = c.float_or("dropout_p", 0.0)?;
     let mask = match c.tensor_opt("attn_mask")? {
         None => c.tensor_opt("attn_bias")?,
         mask => mask,
     };
+    let heads = |x: &Tensor| match x.rank() {
+        0..3 => 1,
+        rank => x.dims()[rank - 3],
+    };
+    let (all, keys) = (heads(q), heads(k));
+    let shares = keys > 0 && all > keys && all.is_multiple_of(keys) && heads(v) == keys;
+    if !c.bool_or("enable_gqa", false)? || !shares {
+        return weighted(c, [q, k, v], mask);
+    }
+    let ([q, k, v], mask) = grouped([q, k, v], mask, all / keys)?;
+    let y = weighted(c, [&q, &k, &v], mask.as_ref())?;
+    y.error().map_or(Ok(()), Err)?;
+    let mut sizes = y.dims().to_vec();
+    let at = sizes.len() - 4;
+    sizes[at] *= sizes.remove(at + 1);
+    Ok(y.reshape(sizes))
+}
+
+/// Attention of queries that have keys and values of their own.
+fn weighted(c: &Call<'_>, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> Result<Tensor> {
+    let dropout = c.float_or("dropout_p", 0.0)?;
     let causal = c.bool_or("is_causal", false)?;
     let scale = c
         .has("scale")
         .then(|| c.float_or("scale", 1.0))
         .transpose()?;
-    let heads = |x: &Tensor| x.dim(-3).unwrap_or(1);
-    let shared = |x: &Tensor| match c.bool_or("enable_gqa", false) {
-        Ok(true) if heads(x) > 0 && heads(q) > heads(x) => {
-            x.repeat_interleave(heads(q) / heads(x), -3)
-        }
-        _ => x.clone(),
-    };
-    let (k, v) = (shared(k), shared(v));
     if dropout == 0.0 {
         return Ok(Tensor::scaled_dot_product_attention(
-            q, &k, &v, mask, causal, scale,
+            q, k, v, mask, causal, scale,
         ));
     }
     let scale = scale.unwrap_or(1.0 / (q.dim(-1)? as f64).sqrt());
@@ -56,7 +90,7 @@ fn attention(c: &Call<'_>) -> Result<Tensor> {
         Some(mask) => scores + mask,
         None => scores,
     };
-    Ok(scores.softmax(-1).dropout(dropout).matmul(&v))
+    Ok(scores.softmax(-1).dropout(dropout).matmul(v))
 }
 
 /// Attention as the operators of its kernels: the result, and the logarithms of the sums that its weights are over.
