@@ -5,7 +5,6 @@ mod backward;
 mod complex;
 mod convolve;
 mod create;
-mod fourier;
 mod index;
 mod join;
 mod loss;

@@ -1,6 +1,8 @@
 //! Complex numbers, as pairs: what rotary embeddings and transforms of signals hold.
 
-use super::{Table, fourier, keyed};
+mod fourier;
+
+use super::{Table, keyed};
 use crate::io::exported::call::{Call, Results, Run, Value, one};
 use crate::io::exported::schema;
 use crate::{Error, Result, Tensor};
@@ -39,7 +41,7 @@ fn pairs(pairs: Tensor) -> Results {
     Ok(vec![Value::Complex(pairs)])
 }
 
-pub(super) fn joined(re: &Tensor, im: &Tensor) -> Results {
+fn joined(re: &Tensor, im: &Tensor) -> Results {
     pairs(Tensor::stack(&[re, im], -1))
 }
 
@@ -53,7 +55,7 @@ fn input<'a>(c: &Call<'a>) -> Result<&'a Tensor> {
 }
 
 /// Real and imaginary parts of an operand, which may be real.
-pub(super) fn operand(c: &Call<'_>, name: &str) -> Result<(Tensor, Option<Tensor>)> {
+fn operand(c: &Call<'_>, name: &str) -> Result<(Tensor, Option<Tensor>)> {
     Ok(match c.complex(name) {
         Some(pairs) => {
             let (re, im) = parts(pairs);

@@ -1,8 +1,8 @@
 //! Discrete Fourier transforms, as products by matrices of cosines and sines: of up to 64 numbers at once, of more by their
 //! factors (Cooley and Tukey, 1965), of long prime lengths as convolutions (Bluestein, 1970).
 
-use super::Table;
-use super::complex::{joined, operand};
+use super::super::Table;
+use super::{joined, operand};
 use crate::io::exported::call::{Call, Results, one};
 use crate::{DType, Device, Error, Result, Tensor};
 use std::f64::consts::PI;
