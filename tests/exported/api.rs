@@ -58,6 +58,33 @@ fn buffers_change_from_call_to_call() {
 }
 
 #[test]
+fn state_that_a_failed_call_lost_is_given_anew() {
+    for mode in [Mode::Compiled, Mode::Eager] {
+        with_mode(mode, || {
+            let mut program = ExportedProgram::load(archive("model_llama")).expect("loaded");
+            let all = program.state_dict();
+            let changed = program.changed().into_iter();
+            let at_first: TensorMap = changed
+                .map(|name| (name.clone(), all[&*name].clone()))
+                .collect();
+            let [tokens, places] = ["tokens", "places"].map(|name| input("model_llama", 0, name));
+            let wrong = &tokens + 999;
+            // The first call of a size keeps the state.
+            assert!(program.run(&[&wrong, &places]).is_err());
+            for _ in 0..3 {
+                let results = program.run(&[&tokens, &places]).expect("run");
+                assert!(close(&results[0], &expected("model_llama", 0)[0]));
+                // Later ones write over it.
+                assert!(program.run(&[&wrong, &places]).is_err());
+                let error = program.run(&[&tokens, &places]).expect_err("lost");
+                assert!(error.to_string().contains("load_state"), "{error}");
+                program.load_state(&at_first).expect("fits");
+            }
+        });
+    }
+}
+
+#[test]
 fn a_state_of_the_callers_serves_threads() {
     let program = ExportedProgram::load(archive("nested")).expect("loaded");
     let state = program.state_dict();

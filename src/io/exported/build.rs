@@ -63,6 +63,14 @@ enum Given {
     Graph(Box<Graph>),
 }
 
+/// The tensor that an operator takes first.
+fn first_tensor(node: &Node, names: &Names) -> Option<Id> {
+    match node.inputs.first() {
+        Some((_, schema::Arg::Name(name))) => names.get(name).copied(),
+        _ => None,
+    }
+}
+
 impl Builder {
     fn slot(&mut self) -> Slot {
         self.slots += 1;
@@ -253,11 +261,7 @@ impl Builder {
         args: Vec<(Arc<str>, Arg)>,
         names: &mut Names,
     ) -> Result<()> {
-        let first = match node.inputs.first() {
-            Some((_, schema::Arg::Name(name))) => names.get(name).copied(),
-            _ => None,
-        };
-        let id = first.ok_or("writes what is no tensor")?;
+        let id = first_tensor(node, names).ok_or("writes what is no tensor")?;
         let whole = args
             .first()
             .map(|(_, arg)| arg.clone())
@@ -304,11 +308,7 @@ impl Builder {
         args: Vec<(Arc<str>, Arg)>,
         names: &mut Names,
     ) -> Result<()> {
-        let of = match node.inputs.first() {
-            Some((_, schema::Arg::Name(name))) => names.get(name).copied(),
-            _ => None,
-        };
-        let of = of.ok_or("makes a view of what is no tensor")?;
+        let of = first_tensor(node, names).ok_or("makes a view of what is no tensor")?;
         let mut outputs = Vec::new();
         for output in &node.outputs {
             outputs.extend(names_of(output)?);

@@ -13,7 +13,7 @@ mod write_back;
 
 use super::file::broken;
 use super::tensor_map::TensorMap;
-use crate::{DType, Device, Error, Jit, Result, Tensor, jit};
+use crate::{DType, Device, Error, Jit, Result, Shape, Tensor, jit};
 use call::{Arg, Value};
 use program::{Kind, Program, StateKind};
 use run::Given;
@@ -24,7 +24,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 /// A program as a function of what is given, numbers, and the state that it may write over.
-type Replay = Box<dyn Fn(&Given<'_>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
+type Replay = Arc<dyn Fn(&Given<'_>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
 
 /// A program of PyTorch's, loaded from an archive of `torch.export.save` (`.pt2`, of PyTorch 2.6 and later).
 ///
@@ -55,11 +55,33 @@ type Replay = Box<dyn Fn(&Given<'_>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send 
 pub struct ExportedProgram {
     program: Arc<Program>,
     state: BTreeMap<String, Tensor>,
+    /// The part of the state that a failed call wrote over, until it is given anew.
+    lost: BTreeMap<String, Spec>,
     device: Device,
     /// Calls that ran to their end with what they were given: their state may be written over.
     known: HashSet<u64>,
     own: Arc<OnceLock<Replay>>,
     pure: Arc<OnceLock<Replay>>,
+}
+
+/// What may stand for a tensor of the state.
+#[derive(Clone, PartialEq)]
+struct Spec {
+    dtype: DType,
+    shape: Shape,
+}
+
+impl Spec {
+    fn of(tensor: &Tensor) -> Spec {
+        Spec {
+            dtype: tensor.dtype(),
+            shape: tensor.shape().clone(),
+        }
+    }
+
+    fn on(&self, device: &Device) -> String {
+        format!("{}{} on {device:?}", self.dtype, self.shape)
+    }
 }
 
 /// An input or output of a program: see [`ExportedProgram::inputs`].
@@ -96,6 +118,7 @@ impl ExportedProgram {
         Ok(ExportedProgram {
             program: Arc::new(program),
             state,
+            lost: BTreeMap::new(),
             device: Device::cpu(),
             known: HashSet::new(),
             own: Arc::default(),
@@ -192,33 +215,42 @@ impl ExportedProgram {
         state.map(|state| state.name.clone()).collect()
     }
 
-    /// Replaces tensors of the state by name.
+    /// Replaces tensors of the state by name, those that a failed call lost among them.
     ///
     /// # Errors
     /// `Argument`: a name that the program does not have, or a tensor of another dtype, shape or device.
     pub fn load_state(&mut self, tensors: &TensorMap) -> Result<()> {
         for (name, tensor) in tensors {
-            let old = self.state.get(name);
+            let old = self.state.get(name).map(Spec::of);
+            let old = old.or_else(|| self.lost.get(name).cloned());
             let old = old.ok_or_else(|| {
-                let names = self.state.keys().map(String::as_str);
-                Error::argument(super::tensor_map::absent("tensor", name, names))
+                let names = self.state.keys().chain(self.lost.keys());
+                Error::argument(super::tensor_map::absent(
+                    "tensor",
+                    name,
+                    names.map(String::as_str),
+                ))
             })?;
-            if old.dtype() != tensor.dtype()
-                || old.shape() != tensor.shape()
-                || old.device() != tensor.device()
-            {
-                let (was, is) = (describe(old), describe(tensor));
+            let new = Spec::of(tensor);
+            if old != new || self.device != tensor.device() {
+                let (was, is) = (old.on(&self.device), new.on(&tensor.device()));
                 return Err(Error::argument(format!(
                     "{name:?} is {is} where the program has {was}"
                 )));
             }
         }
-        self.state.extend(
-            tensors
-                .iter()
-                .map(|(name, tensor)| (name.to_owned(), tensor.clone())),
-        );
-        self.forget();
+        for (name, tensor) in tensors {
+            self.lost.remove(name);
+            self.state.insert(name.to_owned(), tensor.clone());
+        }
+        // What a call does not change is compiled in.
+        let changed = self.changed();
+        if tensors
+            .iter()
+            .any(|(name, _)| !changed.iter().any(|own| own == name))
+        {
+            self.forget();
+        }
         Ok(())
     }
 
@@ -258,15 +290,7 @@ impl ExportedProgram {
     }
 
     fn narrowed(&self, dtype: DType, number: i64) -> Result<ExportedProgram> {
-        let mut program = Program {
-            slots: self.program.slots,
-            steps: self.program.steps.clone(),
-            inputs: self.program.inputs.clone(),
-            state: self.program.state.clone(),
-            outputs: self.program.outputs.clone(),
-            ranges: self.program.ranges.clone(),
-            guards: self.program.guards.clone(),
-        };
+        let mut program = Program::clone(&self.program);
         for step in &mut program.steps {
             for (_, arg) in &mut step.args {
                 if let Arg::DType(old) = arg
@@ -304,6 +328,7 @@ impl ExportedProgram {
         Ok(ExportedProgram {
             program,
             state: made,
+            lost: self.lost.clone(),
             device: device.clone(),
             known: HashSet::new(),
             own: Arc::default(),
@@ -314,41 +339,55 @@ impl ExportedProgram {
     /// Runs the program: its outputs, then the inputs that it changes, as they are after the call. Buffers that it
     /// changes are the program's own from then on.
     ///
+    /// The first call with some sizes leaves the state as it was where it fails. Later ones write over the buffers that
+    /// the program changes, so that a failure while they run loses these buffers:
+    /// [`load_state`](Self::load_state) gives them anew.
+    ///
     /// # Errors
     /// Inputs of another number, dtype, shape or device than the program takes; sizes outside its ranges or against its
-    /// guards; an assertion of the program that does not hold; what computing meets.
+    /// guards; an assertion of the program that does not hold; a buffer that a failed call lost; what computing meets.
     pub fn run(&mut self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         let given = self.program.bind(inputs, &self.device)?;
-        let key = given.key();
-        let is_known = self.known.contains(&key);
-        let mut changing = Vec::new();
-        for state in self
-            .program
-            .state
-            .iter()
-            .filter(|state| state.changed.is_some())
-        {
-            // What fails leaves the state as it was; what ran before may be written over.
-            let tensor = match is_known {
-                true => self.state.remove(&state.name),
-                false => self.state.get(&state.name).cloned(),
-            };
-            changing.push(
-                tensor.ok_or_else(|| {
-                    Error::argument(format!("the state {:?} was lost", state.name))
-                })?,
-            );
+        if let Some(name) = self.lost.keys().next() {
+            return Err(Error::argument(format!(
+                "a call that failed wrote over {name:?}: load_state gives it anew"
+            )));
         }
+        let key = given.key();
         let replay = self
             .own
-            .get_or_init(|| own(&self.program, &self.state, &self.device));
-        let mut results = replay(&given, changing)?;
+            .get_or_init(|| own(&self.program, &self.state, &self.device))
+            .clone();
         let changed = self.changed();
-        let new = results.split_off(results.len() - changed.len());
-        crate::eval(new.iter())?;
-        self.state.extend(changed.into_iter().zip(new));
-        self.known.insert(key);
-        Ok(results)
+        let is_known = self.known.contains(&key);
+        let mut changing = Vec::new();
+        for name in &changed {
+            let tensor = match is_known {
+                true => self.state.remove(name),
+                false => self.state.get(name).cloned(),
+            };
+            changing.push(tensor.ok_or_else(|| Error::internal(format!("no state {name:?}")))?);
+        }
+        let kinds: Vec<Spec> = changing.iter().map(Spec::of).collect();
+        let count = changed.len();
+        let results = replay(&given, changing).and_then(|mut results| {
+            let new = results.split_off(results.len() - count);
+            crate::eval(new.iter())?;
+            Ok((results, new))
+        });
+        match results {
+            Ok((results, new)) => {
+                self.state.extend(changed.into_iter().zip(new));
+                self.known.insert(key);
+                Ok(results)
+            }
+            Err(error) => {
+                if is_known {
+                    self.lost.extend(changed.into_iter().zip(kinds));
+                }
+                Err(error)
+            }
+        }
     }
 
     /// The results of [`run`](Self::run) as recorded operations, for [`explain`](crate::explain()): nothing runs, but what
@@ -404,15 +443,6 @@ impl ExportedProgram {
         let replay = self.pure.get_or_init(|| pure(&self.program, &self.device));
         replay(&given, all?)
     }
-}
-
-fn describe(tensor: &Tensor) -> String {
-    format!(
-        "{}{} on {:?}",
-        tensor.dtype(),
-        tensor.shape(),
-        tensor.device()
-    )
 }
 
 impl Given<'_> {
@@ -511,7 +541,7 @@ where
     S: 'static,
     for<'a> F::Kind: crate::ArgKind<Of<'a> = (Vec<&'a Tensor>, Vec<i64>, Vec<f64>, Vec<Tensor>)>,
 {
-    Box::new(move |given: &Given<'_>, state: Vec<Tensor>| {
+    Arc::new(move |given: &Given<'_>, state: Vec<Tensor>| {
         let Given {
             tensors,
             ints,

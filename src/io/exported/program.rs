@@ -7,7 +7,7 @@ use crate::DType;
 use std::sync::Arc;
 
 /// A validated program.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Program {
     pub slots: usize,
     pub steps: Vec<Step>,

@@ -85,7 +85,7 @@ pub(crate) fn gradients(
     let least = asked().map(|history| history.order).min();
     let roots = seeds.iter().map(|(history, _)| history);
     let histories = least.map_or_else(Vec::new, |least| reachable(roots, least));
-    // Those through which a gradient that is asked for flows.
+    // The histories through which a gradient that is asked for flows.
     let mut through: FxHashSet<Address> = asked().map(Arc::as_ptr).collect();
     let targets = through.clone();
     for history in &histories {

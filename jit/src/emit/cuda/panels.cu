@@ -55,7 +55,7 @@ FT_INLINE void ft_fill(unsigned short *to, const unsigned short *data, long long
   }
 }
 
-// The same element by element.
+// Puts P panels of R rows into shared memory, with zeros elsewhere, element by element, from a matrix at any address.
 template <int R, int P, int THREADS>
 FT_INLINE void ft_fill_slowly(unsigned short *to, const unsigned short *data, long long line, int first, int lines, int at, int length, int thread) {
   #pragma unroll 1

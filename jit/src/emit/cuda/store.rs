@@ -153,7 +153,7 @@ fn stored(store: usize) -> Name {
     Name::of(Part::Stored, store as Value)
 }
 
-/// Those as half values.
+/// The elements that a store writes, as half values.
 fn packed(store: usize) -> Name {
     Name::of(Part::Packed, store as Value)
 }

@@ -87,7 +87,7 @@ pub enum Part {
     Kept,
     /// The elements of a chunk that a store, by its number, writes.
     Stored,
-    /// Those, two half values a word.
+    /// The elements of a chunk that a store writes, two half values a word.
     Packed,
     /// The value of the row before, whose last loop this row takes along.
     Pipelined,

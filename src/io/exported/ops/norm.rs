@@ -191,6 +191,18 @@ fn renormed(c: &Call<'_>) -> Results {
     one(x * rate.to_dtype(x.dtype()))
 }
 
+/// Batch norm in training; an empty tensor stands for what PyTorch reserves for its gradient.
+fn batch_norm_with_update(c: &Call<'_>) -> Results {
+    let Normed {
+        y,
+        mean,
+        rate,
+        running,
+    } = batch_normed(c, true)?;
+    let reserve = Tensor::zeros(0, crate::DType::U8, c.device);
+    and_running(vec![y, mean, rate, reserve], running)
+}
+
 pub(super) const TABLE: Table = &[
     ("layer_norm", "default", layer_norm),
     ("native_layer_norm", "default", native_layer_norm),
@@ -227,26 +239,12 @@ pub(super) const TABLE: Table = &[
     ("_native_batch_norm_legit_no_training", "default", |c| {
         native_batch_norm(c, "", false)
     }),
-    ("_batch_norm_with_update", "default", |c| {
-        let Normed {
-            y,
-            mean,
-            rate,
-            running,
-        } = batch_normed(c, true)?;
-        let reserve = Tensor::zeros(0, crate::DType::U8, c.device);
-        and_running(vec![y, mean, rate, reserve], running)
-    }),
-    ("_batch_norm_with_update_functional", "default", |c| {
-        let Normed {
-            y,
-            mean,
-            rate,
-            running,
-        } = batch_normed(c, true)?;
-        let reserve = Tensor::zeros(0, crate::DType::U8, c.device);
-        and_running(vec![y, mean, rate, reserve], running)
-    }),
+    ("_batch_norm_with_update", "default", batch_norm_with_update),
+    (
+        "_batch_norm_with_update_functional",
+        "default",
+        batch_norm_with_update,
+    ),
     ("_batch_norm_no_update", "default", |c| {
         let reserve = Tensor::zeros(0, crate::DType::U8, c.device);
         let y = native_batch_norm(c, "", false)?;

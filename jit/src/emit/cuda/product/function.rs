@@ -233,7 +233,7 @@ impl Reads {
 struct Text {
     /// The arguments by name.
     head: String,
-    /// Those, a row's variables, and what indices have of them.
+    /// The arguments by name, a row's variables, and what indices have of them.
     start: String,
     /// A row's values.
     values: String,

@@ -36,7 +36,7 @@ struct Walk {
     shared: FxHashSet<Name>,
     /// The conditions that hold here.
     here: Differs,
-    /// Those under which threads have ended.
+    /// The conditions under which threads have ended.
     ended: Differs,
     changed: bool,
     /// Whether threads do anything together.

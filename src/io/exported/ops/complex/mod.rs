@@ -114,7 +114,8 @@ fn dim(c: &Call<'_>, name: &str, default: isize) -> Result<isize> {
     Ok(if dim < 0 { dim - 1 } else { dim })
 }
 
-/// The same operator on pairs, where dimensions that count from the end are shifted by one.
+/// A function of pairs as an operator on complex numbers: `f` is given the tensor of pairs, which has one more dimension at the
+/// end than the numbers.
 fn through(c: &Call<'_>, f: impl Fn(&Tensor) -> Result<Tensor>) -> Results {
     pairs(f(input(c)?)?)
 }
