@@ -711,6 +711,11 @@ fn slices_without_repetition() {
                 }
             }
         }
+        // Elements of a slice are compared in the order of the other dimensions.
+        let crossed = dense(&[2, 2, 2], F32, &[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+        let (found, inverse, _) = crossed.unique_dim_with_counts(2);
+        equal(&found, &[2, 2, 2], &values(&crossed));
+        equal(&inverse, &[2], &[0.0, 1.0]);
         let nan = f64::NAN;
         let odd = dense(&[4, 2], F32, &[1.0, nan, 1.0, nan, nan, 0.0, -1.0, 5.0]);
         let (found, inverse, counts) = odd.unique_dim_with_counts(0);

@@ -56,6 +56,24 @@ pub(super) fn one(tensor: Tensor) -> Results {
     Ok(vec![Value::Tensor(tensor)])
 }
 
+/// A number as one of a dtype's kind: of integers, its whole part.
+pub(super) fn of_kind(number: Scalar, dtype: DType) -> Scalar {
+    match dtype {
+        DType::Bool => Scalar::Bool(number.to_bool()),
+        dtype if dtype.is_float() => number,
+        _ => Scalar::Int(number.to_i64()),
+    }
+}
+
+/// A function of a tensor computed in the dtype that keeps its sums, and rounded once to its own.
+pub(super) fn wide(x: &Tensor, f: impl FnOnce(&Tensor) -> Tensor) -> Tensor {
+    let dtype = x.dtype().compute();
+    match dtype == x.dtype() {
+        true => f(x),
+        false => f(&x.to_dtype(dtype)).to_dtype(x.dtype()),
+    }
+}
+
 /// Several tensors.
 pub(super) fn all(tensors: impl IntoIterator<Item = Tensor>) -> Results {
     Ok(tensors.into_iter().map(Value::Tensor).collect())

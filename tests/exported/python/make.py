@@ -11,6 +11,7 @@ import warnings
 
 import torch
 
+import edges  # adds to the groups of operators
 import families
 import operators
 import programs
@@ -46,8 +47,8 @@ def main():
         if options.only and name not in options.only:
             continue
         for core in (False, True):
-            if core and name == "recurrent":
-                # Written out step by step, it is only long.
+            if core and name in ("recurrent", "scores"):
+                # Written out step by step, networks are only long; attention gives weights for sums.
                 continue
             folder = f"{options.folder}/{name}{'_core' if core else ''}{options.suffix}"
             save(folder, model, [args, args] if name == "norm_train" else [args], decompose=core)

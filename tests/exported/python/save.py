@@ -14,7 +14,7 @@ def arr(value):
         return np.array(value)
     value = value.detach()
     if value.is_complex():
-        value = torch.view_as_real(value)
+        value = torch.view_as_real(value.resolve_conj())
     if value.dtype == torch.bfloat16:
         value = value.float()
     return value.cpu().numpy()

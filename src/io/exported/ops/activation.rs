@@ -1,7 +1,8 @@
 //! Activations.
 
 use super::Table;
-use crate::io::exported::call::{all, one};
+use crate::Error;
+use crate::io::exported::call::{all, of_kind, one, wide};
 
 pub(super) const TABLE: Table = &[
     ("gelu", "default", |c| {
@@ -39,15 +40,18 @@ pub(super) const TABLE: Table = &[
         if scale == 1.0 && rate == 1.0 {
             return one(x.elu(alpha));
         }
-        let below = (x * rate).expm1() * (alpha * scale);
-        one(x.gt(0).where_cond(&(x * scale), &below))
+        one(wide(x, |x| {
+            let below = (x * rate).expm1() * (alpha * scale);
+            x.gt(0).where_cond(&(x * scale), &below)
+        }))
     }),
     ("celu", "default", |c| {
         one(c.tensor("self")?.celu(c.float_or("alpha", 1.0)?))
     }),
     ("hardtanh", "default", |c| {
-        let (low, high) = (c.scalar_or("min_val", -1)?, c.scalar_or("max_val", 1)?);
-        one(c.tensor("self")?.clamp(low, high))
+        let x = c.tensor("self")?;
+        let end = |name, default| Ok::<_, Error>(of_kind(c.scalar_or(name, default)?, x.dtype()));
+        one(x.clamp(end("min_val", -1)?, end("max_val", 1)?))
     }),
     ("softplus", "default", |c| {
         let (beta, threshold) = (c.float_or("beta", 1.0)?, c.float_or("threshold", 20.0)?);
@@ -55,10 +59,12 @@ pub(super) const TABLE: Table = &[
         if beta == 1.0 && threshold == 20.0 {
             return one(x.softplus());
         }
-        let scaled = x * beta;
-        // Beyond the threshold the exponential may overflow, and is not read.
-        let soft = scaled.clamp_max(threshold).exp().log1p() / beta;
-        one(scaled.gt(threshold).where_cond(x, &soft))
+        one(wide(x, |x| {
+            let scaled = x * beta;
+            // Beyond the threshold the exponential may overflow, and is not read.
+            let soft = scaled.clamp_max(threshold).exp().log1p() / beta;
+            scaled.gt(threshold).where_cond(x, &soft)
+        }))
     }),
     ("threshold", "default", |c| {
         let (threshold, value) = (c.scalar_or("threshold", 0)?, c.scalar_or("value", 0)?);

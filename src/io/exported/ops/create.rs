@@ -1,7 +1,7 @@
 //! New tensors, and tensors of other dtypes.
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, Value, one};
+use crate::io::exported::call::{Call, Results, Value, of_kind, one};
 use crate::io::exported::schema;
 use crate::{DType, Error, Result, Scalar, Tensor};
 
@@ -70,9 +70,11 @@ fn cast(c: &Call<'_>, dtype: DType) -> Results {
 /// Points at equal distances on a scale of powers.
 fn powers(c: &Call<'_>) -> Results {
     let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
-    let (start, end) = (c.scalar_or("start", 0)?, c.scalar_or("end", 0)?);
+    // Of integers, whole parts are taken before anything is computed.
+    let number = |name, default: i64| Ok::<_, Error>(of_kind(c.scalar_or(name, default)?, dtype));
+    let (start, end) = (number("start", 0)?, number("end", 0)?);
     let line = Tensor::linspace(start, end, c.size_or("steps", 1)?, DType::F64, c.device);
-    let base = Tensor::full((), c.float_or("base", 10.0)?, DType::F64, c.device);
+    let base = Tensor::full((), number("base", 10)?, DType::F64, c.device);
     one(base.pow(&line).to_dtype(dtype))
 }
 

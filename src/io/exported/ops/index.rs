@@ -21,8 +21,8 @@ pub(super) fn borrowed(entries: &[Option<Tensor>]) -> Vec<Option<&Tensor>> {
     entries.iter().map(Option::as_ref).collect()
 }
 
-/// Rows of a table for bags of positions, reduced bag by bag.
-fn bags(c: &Call<'_>) -> Results {
+/// Rows of a table for bags of positions, reduced bag by bag. A row of padding counts for nothing.
+fn bags(c: &Call<'_>, padding: Option<i64>) -> Results {
     let (weight, at) = (c.tensor("weight")?, c.tensor("indices")?);
     let offsets = c.tensor("offsets")?;
     let rows = weight.embedding(at);
@@ -36,9 +36,8 @@ fn bags(c: &Call<'_>) -> Results {
     let starts = offsets.narrow(0, 0, bags);
     let bag = starts.unsqueeze(0).le(line.unsqueeze(1)).sum(1) - 1;
     let mode = c.int_or("mode", 0)?;
-    let padding = c.int_or("padding_idx", -1)?;
     let kept = match padding {
-        padding if padding >= 0 => at.ne(padding),
+        Some(padding) if padding >= 0 => at.ne(padding),
         _ => at.eq(at),
     };
     let rows = match c.tensor_opt("per_sample_weights")? {
@@ -98,6 +97,20 @@ fn one_hot(c: &Call<'_>) -> Results {
     one(x.one_hot(n))
 }
 
+/// Elements at positions along a dimension. A tensor or index of no dimensions is one of one element.
+fn gathered(c: &Call<'_>) -> Results {
+    let (x, at) = (c.tensor("self")?, c.tensor("index")?);
+    if at.numel() == 0 {
+        return one(Tensor::zeros(at.dims(), x.dtype(), c.device));
+    }
+    let line = |x: &Tensor| match x.rank() {
+        0 => x.reshape([1]),
+        _ => x.clone(),
+    };
+    let found = line(x).gather(c.dim_or("dim", 0)?, &line(at));
+    one(found.reshape(at.dims()))
+}
+
 /// Elements of the row of all, at positions that may count from its end.
 fn taken(c: &Call<'_>) -> Results {
     let (x, at) = (c.tensor("self")?, c.tensor("index")?);
@@ -117,11 +130,7 @@ pub(super) const TABLE: Table = &[
             .tensor("self")?
             .index_select(c.dim_or("dim", 0)?, c.tensor("index")?))
     }),
-    ("gather", "default", |c| {
-        one(c
-            .tensor("self")?
-            .gather(c.dim_or("dim", 0)?, c.tensor("index")?))
-    }),
+    ("gather", "default", |c| gathered(c)),
     ("select", "Tensor", |c| {
         let (x, dim) = (c.tensor("self")?, c.dim_or("dim", 0)?);
         one(x.index_select(dim, c.tensor("index")?).squeeze(dim))
@@ -146,9 +155,21 @@ pub(super) const TABLE: Table = &[
     ("embedding", "default", |c| {
         one(c.tensor("weight")?.embedding(c.tensor("indices")?))
     }),
-    ("embedding_bag", "default padding_idx", bags),
-    ("_embedding_bag", "default", bags),
-    ("_embedding_bag_forward_only", "default", bags),
+    ("embedding_bag", "default", |c| bags(c, None)),
+    ("embedding_bag", "padding_idx", |c| {
+        let rows = c.tensor("weight")?.dim(0)?;
+        let row = c.int("padding_idx")?;
+        bags(
+            c,
+            row.map(|row| if row < 0 { row + rows as i64 } else { row }),
+        )
+    }),
+    ("_embedding_bag", "default", |c| {
+        bags(c, c.int("padding_idx")?)
+    }),
+    ("_embedding_bag_forward_only", "default", |c| {
+        bags(c, c.int("padding_idx")?)
+    }),
     ("one_hot", "default", one_hot),
     ("isin", "Tensor_Tensor Tensor_Scalar Scalar_Tensor", is_in),
 ];

@@ -40,6 +40,23 @@ fn paddings(pads: &[i64], rank: usize) -> Result<Vec<(isize, isize)>> {
     Ok(all)
 }
 
+/// Edges repeated, where some are taken away.
+fn replicated(x: &Tensor, pads: &[(isize, isize)]) -> Tensor {
+    let mut y = x.clone();
+    for (d, &(before, after)) in pads.iter().enumerate() {
+        let n = x.dims()[d] as isize;
+        if (before, after) == (0, 0) || n == 0 {
+            continue;
+        }
+        let m = (n + before + after).max(0);
+        let at: Vec<i64> = (0..m)
+            .map(|i| (i - before).clamp(0, n - 1) as i64)
+            .collect();
+        y = y.index_select(d, &Tensor::from_vec(at, m as usize, &x.device()));
+    }
+    y
+}
+
 fn padded(c: &Call<'_>, mode: Option<&str>) -> Results {
     let x = c.tensor("self")?;
     let name = if c.has("pad") { "pad" } else { "padding" };
@@ -47,6 +64,9 @@ fn padded(c: &Call<'_>, mode: Option<&str>) -> Results {
     let mode = match mode {
         None | Some("constant") => return one(x.pad(&pads, c.scalar_or("value", 0)?)),
         Some("reflect") => PadMode::Reflect,
+        Some("replicate") if pads.iter().any(|&(a, b)| a < 0 || b < 0) => {
+            return one(replicated(x, &pads));
+        }
         Some("replicate") => PadMode::Replicate,
         Some("circular") => PadMode::Circular,
         Some(other) => return Err(Error::unsupported(format!("padding {other:?}"))),
@@ -171,18 +191,18 @@ fn grid(c: &Call<'_>) -> Results {
 }
 
 /// All tensors in the one shape that they broadcast to.
-fn broadcast(c: &Call<'_>) -> Results {
-    let tensors = c.tensors("tensors")?;
+pub(super) fn broadcasted(tensors: &[&Tensor]) -> Vec<Tensor> {
     let rank = tensors.iter().map(|x| x.rank()).max().unwrap_or(0);
     let mut shape = vec![1; rank];
-    for x in &tensors {
+    for x in tensors {
         for (size, &n) in shape[rank - x.rank()..].iter_mut().zip(x.dims()) {
             if *size == 1 {
                 *size = n;
             }
         }
     }
-    all(tensors.into_iter().map(|x| x.broadcast_to(&shape[..])))
+    let all = tensors.iter();
+    all.map(|x| x.broadcast_to(&shape[..])).collect()
 }
 
 fn interleaved(c: &Call<'_>) -> Results {
@@ -217,10 +237,13 @@ fn columns(c: &Call<'_>) -> Results {
         y.slice(-1, 0, isize::MAX, dilation[d])
     };
     let y = window(window(x, 2, 0), 3, 1);
+    y.error().map_or(Ok(()), Err)?;
     // Samples, channels, rows, columns, then the window's rows and columns.
-    let (n, channels) = (y.dim(0)?, y.dim(1)?);
+    let &[n, channels, rows, columns, ..] = y.dims() else {
+        return Err(Error::shape("patches of other than images"));
+    };
     let y = y.permute([0, 1, 4, 5, 2, 3]);
-    let y = y.reshape([n as i64, (channels * kernel[0] * kernel[1]) as i64, -1]);
+    let y = y.reshape([n, channels * kernel[0] * kernel[1], rows * columns]);
     one(if batch { y } else { y.squeeze(0) })
 }
 
@@ -356,7 +379,9 @@ pub(super) const TABLE: Table = &[
     }),
     ("diag_embed", "default", with_diagonal),
     ("meshgrid", "default indexing", grid),
-    ("broadcast_tensors", "default", broadcast),
+    ("broadcast_tensors", "default", |c| {
+        all(broadcasted(&c.tensors("tensors")?))
+    }),
     ("pixel_shuffle", "default", shuffled),
     ("pixel_unshuffle", "default", unshuffled),
     ("channel_shuffle", "default", mixed),

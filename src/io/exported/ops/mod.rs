@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 21] = [
+const TABLES: [Table; 22] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
@@ -47,6 +47,7 @@ const TABLES: [Table; 21] = [
     recurrent::TABLE,
     reduce::TABLE,
     resample::TABLE,
+    resample::grid::TABLE,
     scatter::TABLE,
     sort::TABLE,
     view::TABLE,
@@ -173,6 +174,7 @@ pub(super) fn mutated(target: &str, args: &[(Arc<str>, Arg)]) -> &'static [&'sta
         {
             RUNNING
         }
+        "aten.instance_norm.default" if trains("use_input_stats") => RUNNING,
         "aten._batch_norm_with_update.default" => RUNNING,
         "aten.atan2.out" => &["out"],
         _ => &[],

@@ -43,7 +43,7 @@ fn native_group_norm(c: &Call<'_>) -> Results {
     let (x, groups) = (c.tensor("input")?, c.size_or("group", 1)?);
     let n = x.dim(0)?;
     let (mean, rate) = moments(
-        &x.reshape([n as i64, groups as i64, -1]),
+        &x.reshape([n, groups, x.numel() / (n * groups).max(1)]),
         &[-1],
         c.float_or("eps", 1e-5)?,
     );
@@ -163,7 +163,19 @@ fn instance_norm(c: &Call<'_>) -> Results {
     {
         return one(x.batch_norm(mean, var, weight, bias, eps));
     }
-    one(x.instance_norm(weight, bias, eps))
+    let y = x.instance_norm(weight, bias, eps);
+    let (Some(mean), Some(var)) = (c.tensor_opt("running_mean")?, c.tensor_opt("running_var")?)
+    else {
+        return one(y);
+    };
+    // Statistics move by the mean of the samples' own.
+    let momentum = c.float_or("momentum", 0.1)?;
+    let dims: Vec<isize> = (2..x.rank() as isize).collect();
+    let (own_var, own_mean) = x.to_dtype(x.dtype().compute()).var_mean(&dims[..], 1);
+    let moved = |old: &Tensor, own: Tensor| {
+        (old * (1.0 - momentum) + own.mean(0) * momentum).to_dtype(old.dtype())
+    };
+    all([y, moved(mean, own_mean), moved(var, own_var)])
 }
 
 /// Directions times lengths: rows of `v` along a dimension brought to the lengths `g`.

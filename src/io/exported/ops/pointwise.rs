@@ -1,7 +1,7 @@
 //! Functions of one element, and of several, broadcast.
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, Value, all, one};
+use crate::io::exported::call::{Call, Results, Value, all, one, wide};
 use crate::{DType, Operand, Result, Rounding, Scalar, Tensor};
 
 macro_rules! unary {
@@ -187,6 +187,14 @@ fn unless_nan(c: &Call<'_>, pick: impl Fn(&Tensor, &Tensor) -> Tensor) -> Result
     one(a.isnan().where_cond(b, &b.isnan().where_cond(a, &picked)))
 }
 
+/// A tensor as floating-point numbers.
+pub(super) fn floats(x: &Tensor) -> Tensor {
+    match x.dtype().is_float() {
+        true => x.clone(),
+        false => x.to_dtype(DType::F32),
+    }
+}
+
 fn sign_bit(x: &Tensor) -> Tensor {
     let below = x.lt(0);
     match x.dtype().is_float() {
@@ -326,12 +334,7 @@ pub(super) const TABLE: Table = &[
         x_log_y(c, Tensor::log1p)
     }),
     ("copysign", "Tensor Scalar", |c| {
-        let x = c.tensor("self")?.abs();
-        let x = if x.dtype().is_float() {
-            x
-        } else {
-            x.to_dtype(DType::F32)
-        };
+        let x = floats(&c.tensor("self")?.abs());
         let negative = sign_bit(&c.tensor_of_either("other")?);
         one(negative.where_cond(&-&x, &x))
     }),
@@ -402,16 +405,29 @@ pub(super) const TABLE: Table = &[
         one(c.tensor("self")?.eq(f64::NEG_INFINITY))
     }),
     ("logit", "default", |c| {
-        let mut x = c.tensor("self")?.clone();
-        if c.has("eps") {
-            let eps = c.float_or("eps", 0.0)?;
-            x = x.clamp(eps, 1.0 - eps);
-        }
-        one((&x / (1.0 - &x)).log())
+        let eps = c.has("eps").then(|| c.float_or("eps", 0.0)).transpose()?;
+        let x = floats(c.tensor("self")?);
+        one(wide(&x, |x| {
+            let mut x = x.clone();
+            if let Some(eps) = eps {
+                // The lower end counts where it is above the upper one.
+                let (low, high) = (eps, 1.0 - eps);
+                let below = x.gt(high).where_cond(high, &x);
+                x = x.lt(low).where_cond(low, &below);
+            }
+            (&x / (1.0 - &x)).log()
+        }))
+    }),
+    ("angle", "default", |c| {
+        let x = floats(c.tensor("self")?);
+        let angle = x.lt(0).where_cond(std::f64::consts::PI, 0.0);
+        one(x.isnan().where_cond(&x, &angle.to_dtype(x.dtype())))
     }),
     ("sinc", "default", |c| {
-        let x = c.tensor("self")? * std::f64::consts::PI;
-        one(x.eq(0).where_cond(1.0, &(x.sin() / &x)))
+        one(wide(&floats(c.tensor("self")?), |x| {
+            let x = x * std::f64::consts::PI;
+            x.eq(0).where_cond(1.0, &(x.sin() / &x))
+        }))
     }),
     ("isclose", "default", |c| {
         let (rtol, atol) = (c.float_or("rtol", 1e-5)?, c.float_or("atol", 1e-8)?);

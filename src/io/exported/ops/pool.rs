@@ -2,7 +2,7 @@
 
 use super::Table;
 use crate::io::exported::call::{Call, Results, all, one};
-use crate::{Error, Pool, Result, Tensor};
+use crate::{DType, Error, Pool, Result, Tensor};
 
 /// A pooling of the last `n` dimensions, as it is asked for.
 fn pool(c: &Call<'_>, n: usize) -> Result<Pool> {
@@ -48,34 +48,98 @@ fn greatest(c: &Call<'_>, n: usize, with_places: bool) -> Results {
     })
 }
 
+fn averaged(x: &Tensor, n: usize, pool: &Pool) -> Tensor {
+    match n {
+        1 => x.avg_pool1d_with(pool),
+        2 => x.avg_pool2d_with(pool),
+        _ => x.avg_pool3d_with(pool),
+    }
+}
+
+/// Windows over the last dimensions whose elements are summed.
+struct Windows {
+    kernel: Vec<usize>,
+    stride: Vec<usize>,
+    padding: Vec<usize>,
+    ceil: bool,
+}
+
+impl Windows {
+    fn of(c: &Call<'_>, n: usize) -> Result<Windows> {
+        let each = |name, default: &[usize]| -> Result<Vec<usize>> {
+            let sizes = c.sizes_or(name, default)?;
+            Ok(if sizes.len() == 1 {
+                vec![sizes[0]; n]
+            } else {
+                sizes
+            })
+        };
+        let kernel = each("kernel_size", &[1])?;
+        Ok(Windows {
+            stride: each("stride", &kernel)?,
+            padding: each("padding", &[0])?,
+            ceil: c.bool_or("ceil_mode", false)?,
+            kernel,
+        })
+    }
+
+    /// The sum of each window, of which what lies outside the padding counts for nothing. Padding is of `value`.
+    fn sums(&self, x: &Tensor, value: f64) -> Tensor {
+        let n = self.kernel.len();
+        let front = x.rank() - n;
+        let mut around = vec![(0, 0); x.rank()];
+        let mut behind = around.clone();
+        for d in 0..n {
+            let (size, kernel, pad) = (x.dims()[front + d], self.kernel[d], self.padding[d]);
+            let (padded, step) = (size + 2 * pad, self.stride[d].max(1));
+            let room = padded.saturating_sub(kernel);
+            let mut count = room / step + 1;
+            // The last window begins within the input or the padding before it.
+            if self.ceil && !room.is_multiple_of(step) && count * step < size + pad {
+                count += 1;
+            }
+            let end = (count - 1) * step + kernel;
+            around[front + d] = (pad as isize, pad as isize);
+            behind[front + d].1 = end.saturating_sub(padded) as isize;
+        }
+        let x = x.pad(&around, value).pad(&behind, 0.0);
+        let pool = Pool::new(&self.kernel[..]).stride(&self.stride[..]);
+        averaged(&x, n, &pool) * self.kernel.iter().product::<usize>() as f64
+    }
+}
+
+/// Sums of windows over what is asked for: a divisor, or their elements. Integers lose the part after the point.
+fn divided(c: &Call<'_>, x: &Tensor, n: usize) -> Result<Tensor> {
+    let windows = Windows::of(c, n)?;
+    let float = x.dtype().is_float();
+    let wide = if float {
+        x.dtype().compute()
+    } else {
+        DType::F64
+    };
+    let sums = windows.sums(&x.to_dtype(wide), 0.0);
+    let y = match c.int("divisor_override")? {
+        Some(divisor) => sums / divisor as f64,
+        None => {
+            let counted = c.bool_or("count_include_pad", true)?;
+            let ones = Tensor::ones(x.dims(), wide, c.device);
+            sums / windows.sums(&ones, f64::from(u8::from(counted)))
+        }
+    };
+    Ok(match float {
+        true => y.to_dtype(x.dtype()),
+        false => y.trunc().to_dtype(x.dtype()),
+    })
+}
+
 /// The means of windows of a tensor, as a call asks for them.
 pub(super) fn mean_of(c: &Call<'_>, x: &Tensor, n: usize) -> Result<Tensor> {
-    let divisor = c.int("divisor_override")?;
-    let mut pool = pool(c, n)?;
-    let mut by = None;
-    if let Some(divisor) = divisor {
-        // The mean over whole windows times what they hold is their sum.
-        pool = pool.count_include_pad(true);
-        let kernel = c.sizes_or("kernel_size", &[1])?;
-        let count: usize = match kernel[..] {
-            [size] => size.pow(n as u32),
-            _ => kernel.iter().product(),
-        };
-        if c.bool_or("ceil_mode", false)? {
-            return Err(Error::unsupported(
-                "a divisor of windows that leave the input",
-            ));
-        }
-        by = Some(count as f64 / divisor as f64);
-    }
     let single = x.rank() == n + 1;
-    let x = if single { x.unsqueeze(0) } else { x.clone() };
-    let y = match n {
-        1 => x.avg_pool1d_with(&pool),
-        2 => x.avg_pool2d_with(&pool),
-        _ => x.avg_pool3d_with(&pool),
+    let batch = if single { x.unsqueeze(0) } else { x.clone() };
+    let y = match c.has("divisor_override") || !x.dtype().is_float() {
+        true => divided(c, &batch, n)?,
+        false => averaged(&batch, n, &pool(c, n)?),
     };
-    let y = by.map_or(y.clone(), |by| y * by);
     Ok(if single { y.squeeze(0) } else { y })
 }
 

@@ -1,19 +1,45 @@
 //! Products and attention.
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, Value, all, one};
-use crate::{Error, Result, Scalar, Tensor};
+use super::join::broadcasted;
+use crate::io::exported::call::{Call, Results, Value, all, of_kind, one};
+use crate::{DType, Error, Result, Tensor};
 
-/// beta·input + alpha·product.
-fn with_product(c: &Call<'_>, name: &str, product: Tensor) -> Results {
-    let input = c.tensor(name)?;
-    let (alpha, beta) = (c.scalar_or("alpha", 1)?, c.scalar_or("beta", 1)?);
-    let times = |x: Tensor, by: Scalar| if by.to_f64() == 1.0 { x } else { x * by };
-    let product = times(product, alpha);
-    if beta.to_f64() == 0.0 {
-        return one(product);
+/// beta·input + alpha·product; an input times 0 is not read.
+fn with_product(c: &Call<'_>, product: Tensor) -> Results {
+    let input = c.tensor("self")?;
+    let dtype = product.dtype();
+    let by = |name| Ok::<_, Error>(of_kind(c.scalar_or(name, 1)?, dtype));
+    let (alpha, beta) = (by("alpha")?, by("beta")?);
+    let has_input = beta.to_f64() != 0.0;
+    if dtype == DType::Bool {
+        let product = product.logical_and(alpha);
+        return one(match has_input {
+            true => product.logical_or(input),
+            false => product,
+        });
     }
-    one(times(input.clone(), beta) + product)
+    if alpha.to_f64() == 1.0 && beta.to_f64() == 1.0 {
+        return one(input + product);
+    }
+    // Rounded once.
+    let wide = |x: &Tensor| x.to_dtype(x.dtype().compute());
+    let product = wide(&product) * alpha;
+    let sum = match has_input {
+        true => wide(input) * beta + product,
+        false => product,
+    };
+    one(sum.to_dtype(dtype))
+}
+
+/// The sum of the products of a batch, as one product.
+fn summed_products(c: &Call<'_>) -> Result<Tensor> {
+    let (a, b) = (c.tensor("batch1")?, c.tensor("batch2")?);
+    let (&[batch, rows, inner], &[_, _, columns]) = (a.dims(), b.dims()) else {
+        return Err(Error::shape("products of other than batches of matrices"));
+    };
+    let a = a.transpose(0, 1).reshape([rows, batch * inner]);
+    Ok(a.matmul(&b.reshape([batch * inner, columns])))
 }
 
 /// Heads of queries that share one of keys and values as a dimension of their own, `[.., heads of keys, shared, T, D]`, which
@@ -38,13 +64,36 @@ fn grouped(
     Ok(([split(q)?, k.unsqueeze(-3), v.unsqueeze(-3)], mask))
 }
 
+fn mask_of<'a>(c: &Call<'a>) -> Result<Option<&'a Tensor>> {
+    match c.tensor_opt("attn_mask")? {
+        None => c.tensor_opt("attn_bias"),
+        mask => Ok(mask),
+    }
+}
+
+/// The factor of scores where none is given.
+fn scale_of(q: &Tensor) -> Result<f64> {
+    Ok(1.0 / (q.dim(-1)? as f64).sqrt())
+}
+
+/// Scores of which those that are not to be seen are −∞.
+fn masked(c: &Call<'_>, mut scores: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
+    if c.bool_or("is_causal", false)? {
+        let (n, m) = (scores.dim(-2)?, scores.dim(-1)?);
+        let seen = Tensor::ones([n, m], DType::Bool, c.device).tril(0);
+        scores = seen.where_cond(&scores, f64::NEG_INFINITY);
+    }
+    Ok(match mask {
+        Some(mask) if mask.dtype() == DType::Bool => mask.where_cond(&scores, f64::NEG_INFINITY),
+        Some(mask) => scores + mask,
+        None => scores,
+    })
+}
+
 /// Attention, whose keys and values may have fewer heads than the queries.
 fn attention(c: &Call<'_>) -> Result<Tensor> {
     let (q, k, v) = (c.tensor("query")?, c.tensor("key")?, c.tensor("value")?);
-    let mask = match c.tensor_opt("attn_mask")? {
-        None => c.tensor_opt("attn_bias")?,
-        mask => mask,
-    };
+    let mask = mask_of(c)?;
     let heads = |x: &Tensor| match x.rank() {
         0..3 => 1,
         rank => x.dims()[rank - 3],
@@ -76,20 +125,8 @@ fn weighted(c: &Call<'_>, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> Res
             q, k, v, mask, causal, scale,
         ));
     }
-    let scale = scale.unwrap_or(1.0 / (q.dim(-1)? as f64).sqrt());
-    let mut scores = (q * scale).matmul(&k.transpose(-2, -1));
-    if causal {
-        let (n, m) = (q.dim(-2)?, k.dim(-2)?);
-        let seen = Tensor::ones([n, m], crate::DType::Bool, c.device).tril(0);
-        scores = seen.where_cond(&scores, f64::NEG_INFINITY);
-    }
-    scores = match mask {
-        Some(mask) if mask.dtype() == crate::DType::Bool => {
-            mask.where_cond(&scores, f64::NEG_INFINITY)
-        }
-        Some(mask) => scores + mask,
-        None => scores,
-    };
+    let scale = scale.unwrap_or(scale_of(q)?);
+    let scores = masked(c, (q * scale).matmul(&k.transpose(-2, -1)), mask)?;
     Ok(scores.softmax(-1).dropout(dropout).matmul(v))
 }
 
@@ -97,8 +134,10 @@ fn weighted(c: &Call<'_>, [q, k, v]: [&Tensor; 3], mask: Option<&Tensor>) -> Res
 fn attention_with_sums(c: &Call<'_>) -> Results {
     let y = attention(c)?;
     let (q, k) = (c.tensor("query")?, c.tensor("key")?);
-    let scale = c.float_or("scale", 1.0 / (q.dim(-1)? as f64).sqrt())?;
-    let sums = (q.matmul(&k.transpose(-2, -1)) * scale).logsumexp(-1);
+    let (mask, scale) = (mask_of(c)?, c.float_or("scale", scale_of(q)?)?);
+    let wide = |x: &Tensor| x.to_dtype(x.dtype().compute());
+    let scores = wide(q).matmul(&wide(k).transpose(-2, -1)) * scale;
+    let sums = masked(c, scores, mask)?.logsumexp(-1);
     let none = Value::None;
     Ok(vec![
         Value::Tensor(y),
@@ -129,8 +168,12 @@ fn distances(c: &Call<'_>) -> Results {
 fn cosine(c: &Call<'_>) -> Results {
     let (a, b) = (c.tensor("x1")?, c.tensor("x2")?);
     let (dim, eps) = (c.dim_or("dim", 1)?, c.float_or("eps", 1e-8)?);
+    let dtype = a.dtype();
+    // Norms are of what a dimension broadcasts to.
+    let both = broadcasted(&[a, b]).into_iter();
+    let both: Vec<Tensor> = both.map(|x| x.to_dtype(dtype.compute())).collect();
     let unit = |x: &Tensor| x / x.norm_keepdim(2.0, dim).clamp_min(eps);
-    one((unit(a) * unit(b)).sum(dim))
+    one((unit(&both[0]) * unit(&both[1])).sum(dim).to_dtype(dtype))
 }
 
 fn cross(c: &Call<'_>, default: isize) -> Results {
@@ -195,23 +238,19 @@ pub(super) const TABLE: Table = &[
         one(c.tensor("self")?.outer(c.tensor("vec2")?))
     }),
     ("addmm", "default", |c| {
-        with_product(c, "self", c.tensor("mat1")?.matmul(c.tensor("mat2")?))
+        with_product(c, c.tensor("mat1")?.matmul(c.tensor("mat2")?))
     }),
     ("addmv", "default", |c| {
-        with_product(c, "self", c.tensor("mat")?.matmul(c.tensor("vec")?))
+        with_product(c, c.tensor("mat")?.matmul(c.tensor("vec")?))
     }),
     ("addr", "default", |c| {
-        with_product(c, "self", c.tensor("vec1")?.outer(c.tensor("vec2")?))
+        with_product(c, c.tensor("vec1")?.outer(c.tensor("vec2")?))
     }),
     ("baddbmm", "default", |c| {
-        with_product(c, "self", c.tensor("batch1")?.matmul(c.tensor("batch2")?))
+        with_product(c, c.tensor("batch1")?.matmul(c.tensor("batch2")?))
     }),
     ("addbmm", "default", |c| {
-        with_product(
-            c,
-            "self",
-            c.tensor("batch1")?.matmul(c.tensor("batch2")?).sum(0),
-        )
+        with_product(c, summed_products(c)?)
     }),
     ("linear", "default", linear),
     ("einsum", "default", einsum),
@@ -256,6 +295,17 @@ pub(super) const TABLE: Table = &[
                 .collect()
         };
         let (da, db) = (wrap("dims_self", a)?, wrap("dims_other", b)?);
+        // A dimension of size 1 against a longer one stands for all of it.
+        let (mut left, mut right) = (a.clone(), b.clone());
+        for (&i, &j) in da.iter().zip(&db) {
+            match (left.dims()[i], right.dims()[j]) {
+                (n, m) if n == m => {}
+                (1, _) => right = right.sum_keepdim(j),
+                (_, 1) => left = left.sum_keepdim(i),
+                _ => {}
+            }
+        }
+        let (a, b) = (&left, &right);
         let rest = |x: &Tensor, dims: &[usize]| -> Vec<usize> {
             (0..x.rank()).filter(|dim| !dims.contains(dim)).collect()
         };

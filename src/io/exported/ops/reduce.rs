@@ -1,7 +1,7 @@
 //! Reductions and scans.
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, all, one};
+use crate::io::exported::call::{Call, Results, all, one, wide};
 use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// The input, cast first where a dtype is asked for.
@@ -35,19 +35,25 @@ fn variance(c: &Call<'_>) -> Result<(Tensor, Tensor)> {
         true => c.float_or("correction", 1.0)?,
         false => f64::from(u8::from(c.bool_or("unbiased", true)?)),
     };
-    if correction < 0.0 || correction.fract() != 0.0 {
-        let why = format!("a correction of {correction}, which is no whole number");
-        return Err(Error::unsupported(why));
-    }
-    let (dims, correction) = (c.dims("dim")?, correction as usize);
+    let (dims, whole) = (c.dims("dim")?, correction.max(0.0).floor() as usize);
     let dims: Vec<isize> = match dims.is_empty() {
         true => (0..x.rank() as isize).collect(),
         false => dims,
     };
-    Ok(match keeps(c)? {
-        true => x.var_mean_keepdim(&dims[..], correction),
-        false => x.var_mean(&dims[..], correction),
-    })
+    let of = |correction| match keeps(c) {
+        Ok(true) => Ok(x.var_mean_keepdim(&dims[..], correction)),
+        Ok(false) => Ok(x.var_mean(&dims[..], correction)),
+        Err(error) => Err(error),
+    };
+    if whole as f64 == correction {
+        return of(whole);
+    }
+    // A correction that is no count: the mean of squares, over another number.
+    let sizes: Result<Vec<usize>> = dims.iter().map(|&dim| x.dim(dim)).collect();
+    let count = sizes?.iter().product::<usize>() as f64;
+    let (var, mean) = of(0)?;
+    let var = wide(&var, |var| var * (count / (count - correction).max(0.0)));
+    Ok((var, mean))
 }
 
 fn norm(c: &Call<'_>) -> Results {
@@ -253,7 +259,10 @@ pub(super) const TABLE: Table = &[
             _ => Tensor::cat(parts, dim),
         };
         for _ in 0..c.size_or("n", 1)? {
-            let n = x.dim(dim)?.saturating_sub(1);
+            if x.dim(dim)? == 0 {
+                break;
+            }
+            let n = x.dim(dim)? - 1;
             let (a, b) = (x.narrow(dim, 0, n), x.narrow(dim, 1, n));
             x = match x.dtype() {
                 DType::Bool => b.logical_xor(&a),

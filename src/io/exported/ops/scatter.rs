@@ -2,6 +2,7 @@
 
 use super::Table;
 use super::index::{borrowed, entries};
+use super::join::broadcasted;
 use super::pointwise::mask;
 use super::view::wrapped;
 use crate::io::exported::call::{Call, Results, one};
@@ -116,8 +117,9 @@ fn index_reduce(c: &Call<'_>) -> Results {
 
 /// The elements of a source, one after another, where a mask is true.
 fn masked(c: &Call<'_>) -> Results {
-    let (x, src) = (c.tensor("self")?, c.tensor("source")?);
-    let test = mask(c.tensor("mask")?).broadcast_to(x.dims());
+    let src = c.tensor("source")?;
+    let both = broadcasted(&[c.tensor("self")?, &mask(c.tensor("mask")?)]);
+    let (x, test) = (&both[0], &both[1]);
     let row = test.reshape([-1]);
     let at = (row.cumsum(0) - 1).clamp(0, src.numel().max(1) as i64 - 1);
     let found = src.reshape([-1]).index_select(0, &at).reshape(x.dims());

@@ -1,6 +1,7 @@
 //! Sorting and what is found by it.
 
 use super::Table;
+use super::view::wrapped;
 use crate::io::exported::call::{Call, Results, all, one};
 use crate::{DType, Result, Tensor};
 
@@ -101,13 +102,21 @@ pub(super) const TABLE: Table = &[
     ("_unique2", "default", uniques),
     ("unique_dim", "default", uniques),
     ("unique_consecutive", "default", |c| {
-        let x = c.tensor("self")?.reshape([-1]);
-        let n = x.numel();
+        let whole = c.tensor("self")?;
+        let (x, dim) = match c.int("dim")? {
+            Some(dim) => (whole.clone(), wrapped(dim as isize, whole.rank())?),
+            None => (whole.reshape([-1]), 0),
+        };
+        let n = x.dim(dim)?;
         let first = match n {
-            0 => x.zeros_like().to_dtype(DType::Bool),
+            0 => Tensor::zeros(0, DType::Bool, c.device),
             _ => {
-                let same = x.narrow(0, 1, n - 1).ne(&x.narrow(0, 0, n - 1));
-                Tensor::cat(&[&Tensor::ones(1, DType::Bool, c.device), &same], 0)
+                let others: Vec<usize> = (0..x.rank()).filter(|&d| d != dim).collect();
+                let mut other = x.narrow(dim, 1, n - 1).ne(&x.narrow(dim, 0, n - 1));
+                if !others.is_empty() {
+                    other = other.any(&others[..]);
+                }
+                Tensor::cat(&[&Tensor::ones(1, DType::Bool, c.device), &other], 0)
             }
         };
         let inverse = first.to_dtype(DType::I64).cumsum(0) - 1;
@@ -116,11 +125,11 @@ pub(super) const TABLE: Table = &[
         let ends = Tensor::cat(&[&at, &end], 0);
         let m = at.numel();
         let counts = ends.narrow(0, 1, m) - ends.narrow(0, 0, m);
-        all([
-            x.index_select(0, &at),
-            inverse.reshape(c.tensor("self")?.dims()),
-            counts,
-        ])
+        let inverse = match c.has("dim") {
+            true => inverse,
+            false => inverse.reshape(whole.dims()),
+        };
+        all([x.index_select(dim, &at), inverse, counts])
     }),
     ("bincount", "default", |c| {
         let least = c.size_or("minlength", 0)?;
@@ -128,9 +137,11 @@ pub(super) const TABLE: Table = &[
     }),
     ("searchsorted", "Tensor Scalar", |c| {
         let right = c.bool_or("right", false)? || c.text("side")? == Some("right");
-        let found = c
-            .tensor("sorted_sequence")?
-            .searchsorted(c.operand("self")?, right);
+        let mut line = c.tensor("sorted_sequence")?.clone();
+        if let Some(order) = c.tensor_opt("sorter")? {
+            line = line.gather(-1, order);
+        }
+        let found = line.searchsorted(c.operand("self")?, right);
         one(narrow(found, c.bool_or("out_int32", false)?))
     }),
     ("bucketize", "Tensor Scalar", |c| {

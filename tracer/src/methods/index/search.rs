@@ -224,7 +224,9 @@ impl Tensor {
         self.check()?;
         let dim = dim.wrap(self.rank())?;
         let n = self.shape()[dim];
-        let rows = self.transpose(0, dim);
+        let mut order: Vec<usize> = (0..self.rank()).filter(|&d| d != dim).collect();
+        order.insert(0, dim);
+        let rows = self.permute(order);
         if rows.numel() == 0 && n > 0 {
             let why = format!(
                 "the slices of dimension {dim} of {} have no elements",

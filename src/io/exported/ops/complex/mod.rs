@@ -2,6 +2,7 @@
 
 mod fourier;
 
+use super::join::broadcasted;
 use super::{Table, keyed};
 use crate::io::exported::call::{Call, Results, Run, Value, one};
 use crate::io::exported::schema;
@@ -132,7 +133,8 @@ const TABLE: Table = &[
     }),
     ("view_as_real", "default", |c| one(input(c)?.clone())),
     ("complex", "default", |c| {
-        joined(c.tensor("real")?, c.tensor("imag")?)
+        let both = broadcasted(&[c.tensor("real")?, c.tensor("imag")?]);
+        joined(&both[0], &both[1])
     }),
     ("polar", "default", |c| {
         let (r, angle) = (c.tensor("abs")?, c.tensor("angle")?);

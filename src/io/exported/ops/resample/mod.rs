@@ -1,5 +1,7 @@
 //! Resampling.
 
+pub(super) mod grid;
+
 use super::Table;
 use crate::io::exported::call::{Call, Results, one};
 use crate::{Error, Interpolation, Result, Sizes, Tensor};
@@ -176,92 +178,19 @@ fn cubic(x: f64, a: f64) -> f64 {
     }
 }
 
-/// Values of images at positions between −1 and 1.
-fn sampled(c: &Call<'_>) -> Results {
-    let (x, grid) = (c.tensor("input")?, c.tensor("grid")?);
-    let (mode, border) = (
-        c.int_or("interpolation_mode", 0)?,
-        c.int_or("padding_mode", 0)?,
-    );
-    let align = c.bool_or("align_corners", false)?;
-    if mode == 2 {
-        return Err(Error::unsupported("cubic sampling of a grid"));
-    }
-    let (h, w) = (x.dim(2)?, x.dim(3)?);
-    let place = |at: Tensor, n: usize| {
-        let n = n as f64;
-        let at = match align {
-            true => (at + 1.0) * ((n - 1.0) / 2.0),
-            false => ((at + 1.0) * n - 1.0) * 0.5,
-        };
-        match border {
-            0 => at,
-            1 => at.clamp(0.0, n - 1.0),
-            _ => {
-                let (low, span) = if align { (0.0, n - 1.0) } else { (-0.5, n) };
-                let from = (at - low).abs();
-                if span <= 0.0 {
-                    return from * 0.0;
-                }
-                let turns = (&from / span).floor();
-                let rest = from - &turns * span;
-                let odd = turns.remainder(2.0).ne(0.0);
-                let at = odd.where_cond(&(span - &rest), &rest) + low;
-                at.clamp(0.0, n - 1.0)
-            }
-        }
-    };
-    let (px, py) = (place(grid.select(-1, 0), w), place(grid.select(-1, 1), h));
-    // The value at whole positions, 0 outside.
-    let (n, channels) = (x.dim(0)?, x.dim(1)?);
-    let rows = x.reshape([n, channels, h * w]);
-    let (gh, gw) = (grid.dim(1)?, grid.dim(2)?);
-    let value = |ix: &Tensor, iy: &Tensor| {
-        let inside = ix
-            .ge(0.0)
-            .logical_and(&ix.lt(w as f64))
-            .logical_and(&iy.ge(0.0))
-            .logical_and(&iy.lt(h as f64));
-        let at = iy.clamp(0.0, h as f64 - 1.0) * w as f64 + ix.clamp(0.0, w as f64 - 1.0);
-        let at = at
-            .to_dtype(crate::DType::I64)
-            .reshape([n, 1, gh * gw])
-            .expand([n, channels, gh * gw]);
-        let found = rows.gather(2, &at).reshape([n, channels, gh, gw]);
-        inside.unsqueeze(1).where_cond(&found, 0.0)
-    };
-    if mode == 1 {
-        return one(value(&px.round(), &py.round()));
-    }
-    let (x0, y0) = (px.floor(), py.floor());
-    let (fx, fy) = ((&px - &x0).unsqueeze(1), (&py - &y0).unsqueeze(1));
-    let (x1, y1) = (&x0 + 1.0, &y0 + 1.0);
-    let top = value(&x0, &y0) * (1.0 - &fx) + value(&x1, &y0) * &fx;
-    let bottom = value(&x0, &y1) * (1.0 - &fx) + value(&x1, &y1) * &fx;
-    one(top * (1.0 - &fy) + bottom * &fy)
-}
-
-fn affine_grid(c: &Call<'_>) -> Results {
-    let theta = c.tensor("theta")?;
-    let size = c.sizes("size")?;
-    let &[n, _, h, w] = &size[..] else {
-        return Err(Error::unsupported("a grid of other than two dimensions"));
-    };
-    let align = c.bool_or("align_corners", false)?;
-    let line = |n: usize| {
-        let end = if align || n == 0 {
-            1.0
-        } else {
-            1.0 - 1.0 / n as f64
-        };
-        let end = if n == 1 { 0.0 } else { end };
-        Tensor::linspace(-end, end, n, theta.dtype(), c.device)
-    };
-    let xs = line(w).unsqueeze(0).expand([h, w]);
-    let ys = line(h).unsqueeze(1).expand([h, w]);
-    let base = Tensor::stack(&[&xs, &ys, &xs.ones_like()], -1).reshape([1, h * w, 3]);
-    let y = base.expand([n, h * w, 3]).matmul(&theta.transpose(1, 2));
-    one(y.reshape([n, h, w, 2]))
+/// The weights of four elements around a place, which lies a part behind the second.
+pub(super) fn cubic_weights(part: &Tensor) -> [Tensor; 4] {
+    // Keys' constant, as `cubic` has it for places that are known.
+    let a = -0.75;
+    let near = |x: &Tensor| ((x * (a + 2.0) - (a + 3.0)) * x) * x + 1.0;
+    let far = |x: &Tensor| ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
+    let rest = 1.0 - part;
+    [
+        far(&(part + 1.0)),
+        near(part),
+        near(&rest),
+        far(&(rest + 1.0)),
+    ]
 }
 
 pub(super) const TABLE: Table = &[
@@ -301,7 +230,4 @@ pub(super) const TABLE: Table = &[
     ("_upsample_bicubic2d_aa", "default vec", |c| {
         smoothed(c, 2.0, |x| cubic(x, -0.5))
     }),
-    ("grid_sampler", "default", sampled),
-    ("grid_sampler_2d", "default", sampled),
-    ("affine_grid_generator", "default", affine_grid),
 ];
