@@ -2,6 +2,7 @@
 
 use super::archive;
 use ferrotrace::io::ExportedProgram;
+use ferrotrace::{Mode, with_mode};
 use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
 use std::process::Command;
@@ -166,6 +167,40 @@ fn several_unknown_operators_are_listed() {
         .expect_err("unknown")
         .to_string();
     assert!(error.contains("mine.b.default"), "{error}");
+}
+
+#[test]
+fn an_error_names_the_node_and_its_line() {
+    const NODE: &str = "}, \"kind\": 1}, {\"name\": \"dim\", \"arg\": {\"as_int\": -1}, \"kind\": 1}], \"outputs\": \
+        [{\"as_tensors\": [{\"name\": \"getitem\"}, {\"name\": \"getitem_1\"}]}], \"metadata\": {";
+    let stack = concat!(
+        r#""stack_trace": "  File \"/home/me/net.py\", line 12, in forward\n    return self.split(y)\n"#,
+        r#"  File \"/lib/torch/functional.py\", line 9, in split\n    return tensor.split(sizes)\n""#
+    );
+    let bytes = with_text(
+        "nested",
+        &format!("\"as_ints\": [3, 5]{NODE}"),
+        &format!("\"as_ints\": [3, 6]{NODE}{stack}"),
+    );
+    let mut program = loaded(&bytes).expect("a program");
+    let inputs = ["x", "d_a", "d_b_0"].map(|name| super::input("nested", 0, name));
+    for mode in [Mode::Eager, Mode::Compiled] {
+        let run = || program.run(&inputs.each_ref());
+        let error = with_mode(mode, run).expect_err("parts of another size");
+        let said = error.to_string();
+        for part in [
+            "aten.split_with_sizes.default",
+            "\"split_with_sizes\"",
+            "/home/me/net.py:12: return self.split(y)",
+            "f32[5, 8]",
+        ] {
+            assert!(said.contains(part), "{part} in {said}");
+        }
+        assert!(
+            !said.contains("src/io") && !said.contains("/lib/torch"),
+            "{said}"
+        );
+    }
 }
 
 #[test]

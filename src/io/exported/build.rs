@@ -53,6 +53,8 @@ pub(super) struct Builder {
     entities: Vec<Entity>,
     pub slots: usize,
     pub steps: Vec<Step>,
+    /// Of the node whose steps are made.
+    origin: Arc<str>,
     /// Operators that are not known.
     pub unknown: BTreeSet<String>,
 }
@@ -151,6 +153,7 @@ impl Builder {
     ) {
         self.steps.push(Step {
             target: target.clone(),
+            origin: self.origin.clone(),
             action,
             args,
             results,
@@ -198,6 +201,7 @@ impl Builder {
 
     fn node(&mut self, node: &Node, graph: &Graph, names: &mut Names) -> Result<()> {
         let said = |message: String| format!("in {:?}: {message}", node.target);
+        self.origin = node.origin().into();
         let mut args = Vec::new();
         for (name, arg) in &node.inputs {
             match self.given(arg, names).map_err(said)? {
@@ -448,6 +452,23 @@ impl Builder {
             Builder::name(names, &name, id)?;
         }
         Ok(())
+    }
+}
+
+impl Node {
+    /// How errors name it: its name or that of its first result, and its line.
+    fn origin(&self) -> String {
+        let first = || {
+            names_of(self.outputs.first()?)
+                .ok()?
+                .into_iter()
+                .flatten()
+                .next()
+        };
+        let name = self.name.clone().or_else(first);
+        let name = name.map(|name| format!("{name:?}"));
+        let parts: Vec<String> = name.into_iter().chain(self.line.clone()).collect();
+        parts.join(", ")
     }
 }
 

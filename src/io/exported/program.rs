@@ -22,6 +22,8 @@ pub(super) struct Program {
 #[derive(Clone)]
 pub(super) struct Step {
     pub target: Arc<str>,
+    /// The node of the graph, and the line of the Python program that it comes from, as errors name them.
+    pub origin: Arc<str>,
     pub action: Action,
     pub args: Vec<(Arc<str>, Arg)>,
     /// Where results go; those that nothing reads go nowhere.

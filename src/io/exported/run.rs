@@ -147,12 +147,12 @@ impl Program {
         for step in &self.steps {
             let results = step
                 .results(&values, device)
-                .map_err(|error| named(error, &step.target))?;
+                .map_err(|error| named(error, step))?;
             for (slot, value) in step.results.iter().zip(results) {
                 if let Value::Tensor(tensor) | Value::Complex(tensor) = &value
                     && let Some(error) = tensor.error()
                 {
-                    return Err(named(error, &step.target));
+                    return Err(named(error, step));
                 }
                 if let Some(slot) = slot {
                     values[*slot] = value;
@@ -213,14 +213,23 @@ impl Step {
     }
 }
 
-/// An error with the operator of the program that it was met in.
-fn named(error: Error, target: &str) -> Error {
-    if error.to_string().contains(target) {
+/// An error with the operator of the program that it was met in, and where that stands.
+fn named(error: Error, step: &Step) -> Error {
+    let Step { target, origin, .. } = step;
+    if error.to_string().contains(&**target) {
         return error;
     }
-    let said = Error::argument(format!("{target}: {}", error.kind()));
+    let at = match origin.is_empty() {
+        true => String::new(),
+        false => format!(" ({origin})"),
+    };
+    let said = Error::argument(format!("{target}{at}: {}", error.kind()));
     match error.context() {
-        Some(context) => said.at(Context::clone(context)),
+        // The line that recorded the operation is this library's: the program's stands in the message.
+        Some(context) => said.at(Context {
+            location: None,
+            ..context.clone()
+        }),
         None => said,
     }
 }

@@ -39,6 +39,10 @@ pub(super) struct Node {
     /// By the names of the operator's schema.
     pub inputs: Vec<(String, Arg)>,
     pub outputs: Vec<Arg>,
+    /// Its own name, which earlier minor versions do not say.
+    pub name: Option<String>,
+    /// The line of the Python program that it comes from, where the archive says it.
+    pub line: Option<String>,
 }
 
 /// An argument or a result.
@@ -232,8 +236,38 @@ impl Node {
             target: tree.field("target")?.text()?.to_owned(),
             inputs,
             outputs: outputs.iter().map(Arg::read).collect::<Result<_>>()?,
+            name: tree
+                .get("name")
+                .and_then(|name| Some(name.text().ok()?.to_owned())),
+            line: tree
+                .get("metadata")
+                .and_then(|about| about.get("stack_trace"))
+                .and_then(|trace| line_of(trace.text().ok()?)),
         })
     }
+}
+
+/// The innermost line of a Python stack that is not one of PyTorch's own modules: `FILE:LINE: TEXT`.
+fn line_of(stack: &str) -> Option<String> {
+    let mut lines = stack.lines().map(str::trim).peekable();
+    let (mut own, mut any) = (None, None);
+    while let Some(line) = lines.next() {
+        let Some((file, rest)) = line
+            .strip_prefix("File \"")
+            .and_then(|rest| rest.split_once("\", line "))
+        else {
+            continue;
+        };
+        let number = rest.split(',').next().unwrap_or_default();
+        let text = lines.next_if(|line| !line.starts_with("File \""));
+        let text = text.map(|text| format!(": {text}")).unwrap_or_default();
+        let shown = format!("{file}:{number}{text}");
+        if !file.replace('\\', "/").contains("/torch/") {
+            own = Some(shown.clone());
+        }
+        any = Some(shown);
+    }
+    own.or(any)
 }
 
 fn named(tree: &Tree) -> Result<Arg> {
