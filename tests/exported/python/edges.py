@@ -130,3 +130,130 @@ def scores(s, q, k, v, mask):
 
 
 g("scores", scores, randn(1, 2, 4, 8), randn(1, 2, 4, 8), randn(1, 2, 4, 8), randn(1, 2, 4, 4))
+
+
+def statistics(s, x, n, i, q, t):
+    r = [f(x, q, dim=d, keepdim=k) for f in (torch.quantile, torch.nanquantile) for d in (None, 1) for k in (True, False)]
+    r += [torch.quantile(n, 0.3, dim=0, interpolation=m) for m in ("lower", "higher", "nearest", "midpoint")]
+    return r + [
+        torch.nanquantile(n, q, dim=1),
+        torch.nanmedian(n),
+        *torch.nanmedian(n, 1, keepdim=True),
+        torch.mode(i, 0)[0],
+        torch.mode(i, 1, keepdim=True)[0],
+        torch.trapezoid(x, t, dim=1),
+        torch.trapezoid(x, dx=0.5),
+        torch.trapezoid(x, x.abs().cumsum(0), dim=0),
+        torch.cumulative_trapezoid(x, t),
+        *torch.gradient(x),
+        *torch.gradient(x, spacing=0.5, edge_order=2),
+        *torch.gradient(x, spacing=(t.cumsum(0),), dim=1, edge_order=2),
+        *torch.gradient(x, spacing=(t.cumsum(0),), dim=(1,)),
+        torch.histc(x, 5, -1, 1.5),
+        torch.histc(i.float(), 4, 0, 3),
+        torch.nonzero_static(i, size=15, fill_value=-7),
+        torch.nonzero_static(i, size=3),
+        torch.diff(x, n=0, prepend=x),
+        torch.prod(i, dtype=torch.bool),
+        torch.arange(1.7, 9.6, 1.9, dtype=torch.int64),
+        torch.arange(1.7, 9.6, 1.9, dtype=torch.int32),
+        *torch.nonzero(i[0, 0], as_tuple=True),
+        torch.linalg.vander(t),
+        torch.linalg.vecdot(x, x.exp(), dim=0),
+        torch.pdist(x),
+        torch.linalg.multi_dot([x, x.t(), x]),
+        F.multi_margin_loss(x, i[:, 0].abs() % 4, p=2, weight=t[:5].abs()),
+    ]
+
+
+g(
+    "statistics",
+    statistics,
+    randn(4, 5),
+    torch.where(rand(4, 5) > 0.7, float("nan"), randn(4, 5)),
+    randint(0, 4, (4, 5)),
+    torch.tensor([0.0, 0.21, 1.0]),
+    randn(5),
+)
+
+
+def stacks(s, x, y, i, m):
+    one, three = x[0, 0], x.reshape(2, 3, 2, 2)
+    return [
+        torch.block_diag(x[0], y, one, x[0, 0, 0]),
+        torch.cartesian_prod(one, y[0], i[0].float()),
+        torch.combinations(one, 2),
+        torch.combinations(one, 3, with_replacement=True),
+        torch.dstack([x[0], x[1]]),
+        torch.column_stack([y[:, 0], y]),
+        *torch.atleast_3d(one, y, x, x[0, 0, 0]),
+        *torch.atleast_1d(x[0, 0, 0], y),
+        torch.fft.fftshift(x),
+        torch.fft.ifftshift(x, dim=(1, 2)),
+        torch.diagflat(y, 1),
+        x.sum_to_size(3, 1),
+        *torch.hsplit(x, 3),
+        *torch.vsplit(x, [1]),
+        *torch.dsplit(three, [1, 2]),
+        y.mH,
+        A._chunk_cat([x, x.reshape(2, -1)], 0, 2),
+        torch.put(x, i, one[: i.shape[1]].expand(i.shape), accumulate=True),
+        torch.as_strided_scatter(x, y[:2], (2, 4), (1, 3), 2),
+        A._unsafe_masked_index(y, m, [i[:, :1], i[0] + 1], 0.5),
+        A._unsafe_masked_index_put_accumulate(y, m, [i[:, :1], i[0]], y[:2, :2]),
+    ]
+
+
+g(
+    "stacks",
+    stacks,
+    randn(2, 3, 4),
+    randn(4, 4),
+    torch.tensor([[1, 2], [0, 3]]),
+    torch.tensor([[True, False], [True, True]]),
+)
+
+g(
+    "special",
+    lambda s, x, p, u, i: [
+        *[f(x) for f in (torch.lgamma, torch.digamma, torch.special.ndtr, torch.special.log_ndtr, torch.special.erfcx, torch.special.entr)],
+        *[f(p) for f in (torch.lgamma, torch.digamma, torch.special.entr)],
+        torch.mvlgamma(p + 2, 3),
+        torch.erfinv(u),
+        torch.special.ndtri(u.abs()),
+        torch.logaddexp2(x, u),
+        torch.ldexp(x, i.float()),
+        torch.gcd(i, i.flip(0)),
+        torch.lcm(i, i.flip(0)),
+        torch.isreal(x),
+    ],
+    torch.cat([4 * randn(20), torch.tensor([0.0, -2.0, 30.0, -40.0, float("inf")])]),
+    12 * rand(20) + 0.01,
+    torch.cat([2 * rand(23) - 1, torch.tensor([1.0, 0.9999999])]),
+    randint(-60, 60, (25,)),
+)
+
+
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """The operator of transformers' mixtures of experts: rows of group `e`, which ends before row `offs[e]`."""
+    parts, start = [], 0
+    for matrix, end in zip(weight, offs.tolist()):
+        parts.append(input[start:end] @ matrix)
+        start = end
+    return torch.cat([*parts, input.new_zeros(len(input) - start, weight.shape[2])])
+
+
+@grouped.register_fake
+def _(input, weight, offs):
+    return input.new_empty(input.shape[0], weight.shape[2])
+
+
+g(
+    "experts",
+    lambda s, x, w, ends, few: [grouped(x, w, ends), grouped(x[:3], w, few), grouped(x[:3], w, ends.clamp(max=2))],
+    randn(9, 5),
+    randn(4, 5, 6),
+    torch.tensor([2, 2, 7, 8], dtype=torch.int32),
+    torch.tensor([0, 1, 1, 3]),
+)

@@ -142,6 +142,19 @@ fn adaptive_means(c: &Call<'_>) -> Results {
 }
 
 pub(super) const TABLE: Table = &[
+    ("_softmax_backward_data", "default", |c| {
+        let (of, y) = (c.tensor("grad_output")?, c.tensor("output")?);
+        let dtype = c.dtype("input_dtype")?.unwrap_or(y.dtype());
+        let product = of * y;
+        let sum = product.sum_keepdim(c.dim_or("dim", -1)?);
+        one((product - y * sum).to_dtype(dtype))
+    }),
+    ("_log_softmax_backward_data", "default", |c| {
+        let (of, y) = (c.tensor("grad_output")?, c.tensor("output")?);
+        let dtype = c.dtype("input_dtype")?.unwrap_or(y.dtype());
+        let sum = of.sum_keepdim(c.dim_or("dim", -1)?);
+        one((of - y.exp() * sum).to_dtype(dtype))
+    }),
     ("convolution_backward", "default", convolution),
     ("native_layer_norm_backward", "default", layer_norm),
     ("native_group_norm_backward", "default", group_norm),

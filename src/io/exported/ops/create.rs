@@ -44,7 +44,12 @@ fn range(c: &Call<'_>) -> Results {
     if dtype.is_float() || !float {
         return one(Tensor::arange(start, end, step, dtype, c.device));
     }
-    one(Tensor::arange(start, end, step, DType::F64, c.device).to_dtype(dtype))
+    let whole = |number: Scalar| number.to_i64();
+    let step = whole(step);
+    // There are as many elements as for the numbers as they are given.
+    let (from, by) = (start.to_f64(), c.scalar_or("step", 1)?.to_f64());
+    let n = ((end.to_f64() - from) / by).ceil().max(0.0) as usize;
+    one((Tensor::arange(0, n, 1, DType::I64, c.device) * step + whole(start)).to_dtype(dtype))
 }
 
 /// A tensor in the dtype that is asked for; without one, as it is.
@@ -225,7 +230,11 @@ pub(super) const TABLE: Table = &[
             ))
         },
     ),
-    ("logspace", "default", powers),
+    (
+        "logspace",
+        "default Tensor_Tensor Tensor_Scalar Scalar_Tensor",
+        powers,
+    ),
     ("eye", "default m", identity),
     ("tril_indices", "default", |c| triangle(c, true)),
     ("triu_indices", "default", |c| triangle(c, false)),

@@ -118,7 +118,31 @@ fn taken(c: &Call<'_>) -> Results {
     one(found.reshape(at.dims()))
 }
 
+/// Elements at positions, of which those of a mask that is false are a number.
+fn masked_index(c: &Call<'_>) -> Results {
+    let (x, mask) = (c.tensor("self")?, mask(c.tensor("mask")?));
+    let entries = within(&entries(c)?, x, &mask);
+    let found = x.index(&borrowed(&entries));
+    let mut dims = mask.dims().to_vec();
+    dims.resize(found.rank().max(dims.len()), 1);
+    one(mask
+        .reshape(dims)
+        .where_cond(&found, c.scalar_or("fill", 0)?)
+        .to_dtype(x.dtype()))
+}
+
+/// Positions that lie in a tensor, also where a mask leaves them out.
+pub(super) fn within(entries: &[Option<Tensor>], x: &Tensor, mask: &Tensor) -> Vec<Option<Tensor>> {
+    let entry = |(at, &n): (&Option<Tensor>, &usize)| {
+        let at = at.as_ref()?;
+        let inside = at.clamp(-(n as i64), n.max(1) as i64 - 1);
+        Some(mask.where_cond(&inside, 0))
+    };
+    entries.iter().zip(x.dims()).map(entry).collect()
+}
+
 pub(super) const TABLE: Table = &[
+    ("_unsafe_masked_index", "default", masked_index),
     ("index", "Tensor", |c| {
         one(c.tensor("self")?.index(&borrowed(&entries(c)?)))
     }),

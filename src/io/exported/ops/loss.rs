@@ -218,6 +218,20 @@ pub(super) const TABLE: Table = &[
         let loss = target.ne(1.0).where_cond(&away, 0.0) + target.ne(-1.0).where_cond(x, 0.0);
         reduced(c, loss)
     }),
+    ("multi_margin_loss", "default", |c| {
+        let (x, target) = (c.tensor("self")?, c.tensor("target")?);
+        let target = target.reshape([-1, 1]);
+        let rows = x.reshape([target.numel() as i64, -1]);
+        let own = rows.gather(1, &target);
+        let mut loss = (c.float_or("margin", 1.0)? - own + &rows).clamp_min(0.0);
+        loss = loss.pow(c.float_or("p", 1.0)?);
+        if let Some(weight) = c.tensor_opt("weight")? {
+            loss *= weight.index_select(0, &target.reshape([-1])).unsqueeze(1);
+        }
+        let classes = Tensor::arange(0, rows.dim(1)?, 1, DType::I64, c.device);
+        let loss = classes.eq(&target).where_cond(0.0, &loss).mean(1);
+        reduced(c, if x.rank() < 2 { loss.reshape(()) } else { loss })
+    }),
     ("poisson_nll_loss", "default", |c| {
         let (x, target) = (c.tensor("input")?, c.tensor("target")?);
         let mut loss = match c.bool_or("log_input", true)? {

@@ -28,24 +28,27 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 22] = [
+const TABLES: [Table; 25] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
     create::TABLE,
     index::TABLE,
     join::TABLE,
+    join::stack::TABLE,
     loss::TABLE,
     norm::TABLE,
     number::FUNCTIONS,
     number::TABLE,
     pointwise::PLAIN,
     pointwise::TABLE,
+    pointwise::special::TABLE,
     pool::TABLE,
     product::TABLE,
     random::TABLE,
     recurrent::TABLE,
     reduce::TABLE,
+    reduce::statistics::TABLE,
     resample::TABLE,
     resample::grid::TABLE,
     scatter::TABLE,
@@ -143,11 +146,11 @@ pub(super) fn alias(target: &str, args: &[(Arc<str>, Arg)]) -> Alias {
     match name {
         "alias" | "detach" | "lift_fresh" | "view" | "view_as" | "_unsafe_view"
         | "_reshape_alias" | "unflatten" | "unsqueeze" | "squeeze" | "permute" | "transpose"
-        | "t" | "numpy_T" | "mT" | "movedim" | "moveaxis" | "swapaxes" | "swapdims" | "expand"
-        | "expand_as" | "broadcast_to" | "slice" | "select" | "narrow" | "split"
-        | "split_with_sizes" | "chunk" | "unsafe_chunk" | "tensor_split" | "unbind"
-        | "diagonal" | "unfold" | "as_strided" | "positive" | "view_as_real"
-        | "view_as_complex" => Alias::View,
+        | "t" | "numpy_T" | "mT" | "mH" | "movedim" | "moveaxis" | "swapaxes" | "swapdims"
+        | "expand" | "expand_as" | "broadcast_to" | "slice" | "select" | "narrow" | "split"
+        | "split_with_sizes" | "chunk" | "unsafe_chunk" | "tensor_split" | "unbind" | "hsplit"
+        | "vsplit" | "dsplit" | "diagonal" | "unfold" | "as_strided" | "positive"
+        | "view_as_real" | "view_as_complex" => Alias::View,
         "reshape" | "reshape_as" | "flatten" | "contiguous" | "ravel" => Alias::Maybe,
         "to" | "type_as" | "float" | "double" | "half" if !is_true("copy") => Alias::Maybe,
         "dropout" | "alpha_dropout" | "feature_dropout" if !is_true("train") => Alias::View,

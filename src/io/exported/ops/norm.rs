@@ -85,6 +85,16 @@ fn batch_normed(c: &Call<'_>, training: bool) -> Result<Normed> {
         (Some(mean), Some(var)) => Some([mean.clone(), var.clone()]),
         _ => None,
     };
+    if x.dims() == [0] {
+        let nothing = Tensor::zeros(0, x.dtype(), c.device);
+        let (mean, rate) = (nothing.clone(), nothing);
+        return Ok(Normed {
+            y: x.clone(),
+            mean,
+            rate,
+            running,
+        });
+    }
     if let (false, Some([mean, var])) = (training, &running) {
         let y = x.batch_norm(mean, var, weight, bias, eps);
         let (mean, rate) = (mean.clone(), (var + eps).rsqrt());

@@ -200,6 +200,77 @@ fn linear(c: &Call<'_>) -> Results {
     one(x.linear(w, bias))
 }
 
+/// The product of a list of matrices, whose first and last may be vectors.
+fn chained(c: &Call<'_>) -> Results {
+    let name = if c.has("matrices") {
+        "matrices"
+    } else {
+        "tensors"
+    };
+    let matrices = c.tensors(name)?;
+    let (first, rest) = matrices
+        .split_first()
+        .ok_or_else(|| Error::argument("no matrices are given"))?;
+    one(rest
+        .iter()
+        .fold((*first).clone(), |product, x| product.matmul(x)))
+}
+
+/// A matrix times itself.
+fn power(c: &Call<'_>) -> Results {
+    let (x, n) = (c.tensor("self")?, c.size_or("n", 1)?);
+    if n == 0 {
+        return one(Tensor::eye(x.dim(-1)?, x.dtype(), c.device).broadcast_to(x.dims()));
+    }
+    one((1..n).fold(x.clone(), |power, _| power.matmul(x)))
+}
+
+/// The distances of all pairs of rows.
+fn pairs(c: &Call<'_>, x: &Tensor) -> Results {
+    let n = x.dim(0)? as i64;
+    let pairs = || (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
+    let at = |places: Vec<i64>| {
+        let n = places.len();
+        x.index_select(0, &Tensor::from_vec(places, n, c.device))
+    };
+    let apart = at(pairs().map(|(i, _)| i).collect()) - at(pairs().map(|(_, j)| j).collect());
+    one(apart.norm(c.float_or("p", 2.0)?, -1))
+}
+
+/// Rows times the matrix of their group: group `e` ends before row `offs[e]`. Rows behind all groups are zeros.
+///
+/// Nothing is read of the offsets: few rows take a matrix each, many are multiplied with every matrix.
+fn grouped_products(c: &Call<'_>, rows: &str, matrices: &str, ends: &str) -> Results {
+    let (x, w) = (c.tensor(rows)?, c.tensor(matrices)?);
+    let dtype = c.dtype("out_dtype")?.unwrap_or(x.dtype());
+    let Some(ends) = c.tensor_opt(ends)? else {
+        return one(x.matmul(w).to_dtype(dtype));
+    };
+    let (2, 3) = (x.rank(), w.rank()) else {
+        return Err(Error::unsupported(
+            "groups of other than rows with a matrix each",
+        ));
+    };
+    if c.has("bias") {
+        return Err(Error::unsupported("a bias of grouped products"));
+    }
+    let (count, groups) = (x.dim(0)?, w.dim(0)?);
+    let line = Tensor::arange(0, count, 1, ends.dtype(), c.device);
+    let group = ends.searchsorted(&line, true);
+    let known = group.lt(groups as i64).unsqueeze(1);
+    if count <= groups {
+        let at = group.clamp(0, groups.max(1) as i64 - 1);
+        let y = x.unsqueeze(1).matmul(&w.index_select(0, &at)).squeeze(1);
+        return one(known.where_cond(&y, 0.0).to_dtype(dtype));
+    }
+    let mut y = Tensor::zeros([count, w.dim(2)?], dtype, c.device);
+    for i in 0..groups {
+        let own = x.matmul(&w.select(0, i as isize)).to_dtype(dtype);
+        y = group.eq(i as i64).unsqueeze(1).where_cond(&own, &y);
+    }
+    one(y)
+}
+
 pub(super) const TABLE: Table = &[
     ("mm", "default", |c| {
         one(c.tensor("self")?.matmul(c.tensor("mat2")?))
@@ -262,15 +333,7 @@ pub(super) const TABLE: Table = &[
             None => y,
         })
     }),
-    ("chain_matmul", "default", |c| {
-        let matrices = c.tensors("matrices")?;
-        let (first, rest) = matrices
-            .split_first()
-            .ok_or_else(|| Error::argument("no matrices are given"))?;
-        one(rest
-            .iter()
-            .fold((*first).clone(), |product, x| product.matmul(x)))
-    }),
+    ("chain_matmul", "default", chained),
     ("_trilinear", "default", |c| {
         let mut product: Option<Tensor> = None;
         for (name, places) in [("i1", "expand1"), ("i2", "expand2"), ("i3", "expand3")] {
@@ -355,16 +418,7 @@ pub(super) const TABLE: Table = &[
     ),
     ("cdist", "default", distances),
     ("_cdist_forward", "default", distances),
-    ("_pdist_forward", "default", |c| {
-        let (x, n) = (c.tensor("self")?, c.tensor("self")?.dim(0)?);
-        let pairs = || (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j)));
-        let at = |places: Vec<i64>| {
-            let n = places.len();
-            x.index_select(0, &Tensor::from_vec(places, n, c.device))
-        };
-        let apart = at(pairs().map(|(i, _)| i).collect()) - at(pairs().map(|(_, j)| j).collect());
-        one(apart.norm(c.float_or("p", 2.0)?, -1))
-    }),
+    ("_pdist_forward", "default", |c| pairs(c, c.tensor("self")?)),
     ("pairwise_distance", "default", |c| {
         let apart = c.tensor("x1")? - c.tensor("x2")? + c.float_or("eps", 1e-6)?;
         let p = c.float_or("p", 2.0)?;
@@ -397,11 +451,24 @@ pub(super) const TABLE: Table = &[
             .collect();
         one(y.reshape(dims))
     }),
-    ("matrix_power", "default", |c| {
-        let (x, n) = (c.tensor("self")?, c.size_or("n", 1)?);
-        if n == 0 {
-            return one(Tensor::eye(x.dim(-1)?, x.dtype(), c.device).broadcast_to(x.dims()));
-        }
-        one((1..n).fold(x.clone(), |power, _| power.matmul(x)))
+    ("linalg_vecdot", "default", |c| {
+        let (a, b) = (c.tensor("x")?, c.tensor("y")?);
+        one((a * b).sum(c.dim_or("dim", -1)?).to_dtype(a.dtype()))
     }),
+    ("linalg_vander", "default", |c| {
+        let x = c.tensor("x")?;
+        let columns = c.size_or("N", x.dims().last().copied().unwrap_or(1))?;
+        let powers = Tensor::arange(0, columns, 1, x.dtype(), c.device);
+        one(x.unsqueeze(-1).pow(&powers))
+    }),
+    ("linalg_multi_dot", "default", chained),
+    ("transformers.grouped_mm_fallback.default", "", |c| {
+        grouped_products(c, "input", "weight", "offs")
+    }),
+    ("_grouped_mm", "default", |c| {
+        grouped_products(c, "self", "mat2", "offs")
+    }),
+    ("pdist", "default", |c| pairs(c, c.tensor("self")?)),
+    ("matrix_power", "default", power),
+    ("linalg_matrix_power", "default", power),
 ];

@@ -1,10 +1,10 @@
 //! Elements written by positions.
 
 use super::Table;
-use super::index::{borrowed, entries};
+use super::index::{borrowed, entries, within};
 use super::join::broadcasted;
 use super::pointwise::mask;
-use super::view::wrapped;
+use super::view::{window, wrapped};
 use crate::io::exported::call::{Call, Results, one};
 use crate::{DType, Error, ReduceOp, Tensor};
 
@@ -133,7 +133,38 @@ fn slice_scatter(c: &Call<'_>) -> Results {
     one(x.slice_assign(dim, start, end, step, &src.to_dtype(x.dtype())))
 }
 
+/// Values added at positions, but for those of a mask that is false.
+fn masked_put(c: &Call<'_>) -> Results {
+    let (x, mask) = (c.tensor("self")?, mask(c.tensor("mask")?));
+    let entries = within(&entries(c)?, x, &mask);
+    let values = c.tensor("values")?;
+    let mut dims = mask.dims().to_vec();
+    dims.resize(values.rank().max(dims.len()), 1);
+    let values = mask.reshape(dims).where_cond(values, 0).to_dtype(x.dtype());
+    one(x.index_put(&borrowed(&entries), &values, true))
+}
+
+/// Elements of the row of all, at positions that may count from its end.
+fn put_flat(c: &Call<'_>) -> Results {
+    let (x, at) = (c.tensor("self")?, c.tensor("index")?.reshape([-1]));
+    let src = c.tensor("source")?.to_dtype(x.dtype()).reshape([-1]);
+    let y = x.reshape([-1]);
+    let y = y.index_put(&[Some(&at)], &src, c.bool_or("accumulate", false)?);
+    one(y.reshape(x.dims()))
+}
+
+/// A window on memory written, of a tensor whose elements lie in row-major order.
+fn strided_scatter(c: &Call<'_>) -> Results {
+    let x = c.tensor("self")?;
+    let at = window(c)?;
+    let src = c.tensor("src")?.to_dtype(x.dtype()).reshape([-1]);
+    one(x.reshape([-1]).scatter(0, &at, &src).reshape(x.dims()))
+}
+
 pub(super) const TABLE: Table = &[
+    ("_unsafe_masked_index_put_accumulate", "default", masked_put),
+    ("put", "default", put_flat),
+    ("as_strided_scatter", "default", strided_scatter),
     ("scatter", "src value reduce value_reduce", scattered),
     ("scatter_reduce", "two", scattered),
     ("scatter_add", "default", |c| {

@@ -94,7 +94,11 @@ fn in_parts(c: &Call<'_>) -> Results {
 
 /// Parts of nearly equal sizes, or parts that begin at positions.
 fn near_parts(c: &Call<'_>) -> Results {
-    let (x, dim) = (c.tensor("self")?, c.dim_or("dim", 0)?);
+    parts_along(c, c.dim_or("dim", 0)?)
+}
+
+fn parts_along(c: &Call<'_>, dim: isize) -> Results {
+    let x = c.tensor("self")?;
     let n = x.dim(dim)?;
     let mut sizes = Vec::new();
     if c.has("sections") {
@@ -136,9 +140,8 @@ fn unflattened(c: &Call<'_>) -> Results {
     one(x.reshape(sizes))
 }
 
-/// A window on memory, of a tensor whose elements lie in row-major order.
-fn strided(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
+/// The places of a window on memory, one after the other.
+pub(super) fn window(c: &Call<'_>) -> Result<Tensor> {
     let (size, stride) = (c.sizes("size")?, c.sizes("stride")?);
     let offset = c.size_or("storage_offset", 0)?;
     let mut at = vec![offset as i64];
@@ -149,8 +152,13 @@ fn strided(c: &Call<'_>) -> Results {
             .collect();
     }
     let n = at.len();
-    let places = Tensor::from_vec(at, n, c.device);
-    one(x.reshape([-1]).index_select(0, &places).reshape(size))
+    Ok(Tensor::from_vec(at, n, c.device))
+}
+
+/// A window on memory, of a tensor whose elements lie in row-major order.
+fn strided(c: &Call<'_>) -> Results {
+    let x = c.tensor("self")?.reshape([-1]);
+    one(x.index_select(0, &window(c)?).reshape(c.sizes("size")?))
 }
 
 fn unfolded(c: &Call<'_>) -> Results {
@@ -227,6 +235,15 @@ pub(super) const TABLE: Table = &[
     ("matrix_H", "default", |c| {
         one(c.tensor("self")?.transpose(-2, -1))
     }),
+    ("mH", "default", |c| {
+        one(c.tensor("self")?.transpose(-2, -1))
+    }),
+    ("hsplit", "int array", |c| {
+        let dim = isize::from(c.tensor("self")?.rank() > 1);
+        parts_along(c, dim)
+    }),
+    ("vsplit", "int array", |c| parts_along(c, 0)),
+    ("dsplit", "int array", |c| parts_along(c, 2)),
     ("adjoint", "default", |c| {
         one(c.tensor("self")?.transpose(-2, -1))
     }),

@@ -1,5 +1,7 @@
 //! Functions of one element, and of several, broadcast.
 
+pub(super) mod special;
+
 use super::Table;
 use crate::io::exported::call::{Call, Results, Value, all, one, wide};
 use crate::{DType, Operand, Result, Rounding, Scalar, Tensor};
@@ -117,6 +119,10 @@ fn chosen(c: &Call<'_>) -> Results {
 
 /// The positions of elements that are not 0, one tensor a dimension.
 pub(super) fn places(x: &Tensor) -> Vec<Tensor> {
+    let x = match x.rank() {
+        0 => &x.reshape([1]),
+        _ => x,
+    };
     let at = x.nonzero();
     (0..x.rank()).map(|d| at.select(1, d as isize)).collect()
 }

@@ -1,5 +1,7 @@
 //! Reductions and scans.
 
+pub(super) mod statistics;
+
 use super::Table;
 use crate::io::exported::call::{Call, Results, all, one, wide};
 use crate::{DType, Error, Result, Scalar, Tensor};
@@ -150,7 +152,15 @@ fn without_nan(x: &Tensor) -> Tensor {
 
 fn product(c: &Call<'_>) -> Results {
     let x = cast(c)?;
-    reduced!(x, c, c.dims("dim")?, prod, prod_keepdim)
+    let dims = c.dims("dim")?;
+    let y = match keeps(c)? {
+        true => x.prod_keepdim(&dims[..]),
+        false => x.prod(&dims[..]),
+    };
+    one(match c.dtype("dtype")? {
+        Some(dtype) => y.to_dtype(dtype),
+        None => y,
+    })
 }
 
 /// A scan along a dimension, of integers as `I64`.
@@ -252,6 +262,9 @@ pub(super) const TABLE: Table = &[
     }),
     ("diff", "default", |c| {
         let (x, dim) = (c.tensor("self")?, c.dim_or("dim", -1)?);
+        if c.size_or("n", 1)? == 0 {
+            return one(x.clone());
+        }
         let around = [c.tensor_opt("prepend")?, Some(x), c.tensor_opt("append")?];
         let parts: Vec<&Tensor> = around.into_iter().flatten().collect();
         let mut x = match parts.len() {

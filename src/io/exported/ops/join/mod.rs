@@ -1,5 +1,7 @@
 //! Tensors joined, repeated, padded and rearranged.
 
+pub(super) mod stack;
+
 use super::Table;
 use super::view::wrapped;
 use crate::io::exported::call::{Call, Results, all, one};
