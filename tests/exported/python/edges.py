@@ -257,3 +257,20 @@ g(
     torch.tensor([2, 2, 7, 8], dtype=torch.int32),
     torch.tensor([0, 1, 1, 3]),
 )
+
+
+def written(s, x, y, i):
+    whole = torch.stack([x, x])
+    a, b, c, d = whole[0, 0], whole[0, 1], whole[1, 0], whole[1, 1]
+    a.pow_(y[0])
+    b.ldexp_(i.float())
+    c.floor_divide_(y[0])
+    d.float_power_(2) if d.dtype == torch.float64 else d.pow_(2)
+    wide = torch.stack([x.double(), x.double()])
+    wide[1].float_power_(y)
+    flat = x.clone()
+    flat.as_strided_((2, 2), (1, 3), 1)
+    return whole, wide, flat * 2, i.clone().floor_divide_(i.flip(0))
+
+
+g("written", written, rand(2, 4) + 0.5, rand(2, 4) + 0.5, torch.tensor([-3, 2, 5, -1]))

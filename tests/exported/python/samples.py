@@ -61,6 +61,17 @@ class Calls(torch.nn.Module):
         return results
 
 
+def written(operator):
+    """An operator that writes its first argument, on a view of a copy, which is given as a whole."""
+
+    def call(first, *args, **kwargs):
+        whole = torch.stack([first, first])
+        operator(whole[1], *args, **kwargs)
+        return whole
+
+    return call
+
+
 def tensors(samples):
     return [
         x
@@ -103,6 +114,7 @@ def main():
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--part", default="0/1", help="I/N: every N-th operator from I on")
     parser.add_argument("--core", action="store_true", help="decompose to core operators")
+    parser.add_argument("--inplace", action="store_true", help="the forms that write their first argument")
     parser.add_argument("--split", action="store_true", help="one archive for each sample")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
@@ -113,6 +125,11 @@ def main():
         name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
         if RANDOM.search(name) or options.only and op.name not in options.only and name not in options.only:
             continue
+        function = op.op
+        if options.inplace:
+            function = written(op.inplace_variant)
+            if not op.inplace_variant:
+                continue
         for short in options.dtypes:
             dtype = DTYPES[short]
             if dtype not in op.dtypes:
@@ -130,13 +147,13 @@ def main():
             folder = os.path.join(options.folder, f"{name}.{short}")
             if not options.split:
                 try:
-                    export(folder, op.op, samples, options.core)
+                    export(folder, function, samples, options.core)
                     continue
                 except Exception:
                     shutil.rmtree(folder, ignore_errors=True)
             for i, sample in enumerate(samples):
                 try:
-                    export(f"{folder}.{i}", op.op, [sample], options.core)
+                    export(f"{folder}.{i}", function, [sample], options.core)
                 except Exception as error:
                     shutil.rmtree(f"{folder}.{i}", ignore_errors=True)
                     said = f"{type(error).__name__}: {str(error).strip()}".splitlines()[0][:160]

@@ -111,10 +111,22 @@ pub(super) fn find(target: &str) -> Option<Found> {
         "aten.squeeze_" => Some("aten.squeeze.dims"),
         "aten.unsqueeze_" => Some("aten.unsqueeze.default"),
         "aten.detach_" => Some("aten.detach.default"),
+        "aten.as_strided_" => Some("aten.as_strided.default"),
         _ => None,
     };
     if let Some(&run) = reshaped.and_then(|name| table().get(name)) {
         return Some(Found { run, writes: false });
+    }
+    // Overloads that have another name where the first argument is written.
+    let written = match target {
+        "aten.pow_.Tensor" => Some("aten.pow.Tensor_Tensor"),
+        "aten.float_power_.Tensor" => Some("aten.float_power.Tensor_Tensor"),
+        "aten.floor_divide_.Tensor" => Some("aten.floor_divide.default"),
+        "aten.ldexp_.default" => Some("aten.ldexp.Tensor"),
+        _ => None,
+    };
+    if let Some(&run) = written.and_then(|name| table().get(name)) {
+        return Some(Found { run, writes: true });
     }
     if let Some(base) = path.strip_suffix('_').filter(|base| !base.ends_with('_'))
         && let Some(&run) = table().get(&format!("{base}.{overload}"))
