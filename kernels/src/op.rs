@@ -22,6 +22,7 @@ pub use crate::ops::index::{Gather, Index, IndexPut, Scatter, ScatterMode};
 pub use crate::ops::matmul::{Matmul, SumOfProducts};
 pub use crate::ops::pointwise::Cast;
 pub use crate::ops::pool::{AdaptiveAvgPool, Interpolate, PoolKind, PoolSpec};
+pub use crate::ops::program::{Part, Program};
 pub use crate::ops::random::{Distribution, Random};
 pub use crate::ops::reduce::{Reduce, ReduceKind};
 pub use crate::ops::scan::{Scan, ScanKind};
@@ -80,6 +81,8 @@ operators! {
             AdaptiveAvgPool(AdaptiveAvgPool),
             Interpolate(Interpolate),
             Unrounded(Unrounded),
+            Program(Program),
+            Part(Part),
         }
         boxed {
             Conv(ConvSpec),

@@ -166,6 +166,8 @@ impl<'a> Expansion<'a> {
             | Op::TopK(_)
             | Op::ArgTopK(_)
             | Op::Unrounded(_)
+            | Op::Program(_)
+            | Op::Part(_)
             | Op::Composite(_) => {
                 let name = op.name();
                 return Err(Error::internal(format!("{name} has no element by index")));

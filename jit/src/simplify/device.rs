@@ -58,8 +58,9 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         }) => scattering::index_put(b, (axes, *at, *accumulate), args),
         // Only plans for the CPU have it.
         Op::SumOfProducts(_) => return None,
-        // Generated loops, or a kernel of the library.
+        // Generated loops, a kernel of the library, or programs that the host runs.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
+        Op::Program(_) | Op::Part(_) => return None,
         // Definitions, which the caller takes apart.
         Op::Composite(_) | Op::Unrounded(_) => return None,
         // Generated loops.

@@ -12,6 +12,7 @@ pub mod matmul;
 pub mod order;
 pub mod pointwise;
 pub mod pool;
+pub mod program;
 pub mod random;
 pub mod reduce;
 pub mod scan;

@@ -224,37 +224,76 @@ impl Buffer {
         }
         let bytes = range.len();
         let copy = Buffer::allocate(device, bytes)?;
-        if bytes == 0 {
-            return Ok(copy);
+        self.transfer(range.start, &copy, 0, bytes)?;
+        Ok(copy)
+    }
+
+    /// Copies a range of bytes to another buffer, `at` bytes from its start, in the order of what was launched.
+    ///
+    /// # Errors
+    /// `Internal` for bytes beyond either buffer, or for a target that has other handles; `Device` for what the driver
+    /// answers.
+    pub fn copy_into(
+        &self,
+        range: std::ops::Range<usize>,
+        target: &mut Buffer,
+        at: usize,
+    ) -> Result<()> {
+        let fits = |start: usize, buffer: &Buffer| {
+            let end = start.checked_add(range.len());
+            end.is_some_and(|end| end <= buffer.bytes())
+        };
+        if range.start > range.end || !fits(range.start, self) || !fits(at, target) {
+            let (from, to) = (self.bytes(), target.bytes());
+            return Err(Error::internal(format!(
+                "a copy of {range:?} of {from} bytes to {at} of {to}"
+            )));
         }
-        let source = self.as_ptr().wrapping_add(range.start);
+        if !target.is_unique() {
+            return Err(Error::internal("a copy to memory that others read"));
+        }
+        self.transfer(range.start, target, at, range.len())
+    }
+
+    /// Copies `bytes` bytes from `start` on to `at` in another buffer, which nobody else uses: both have as many.
+    fn transfer(&self, start: usize, target: &Buffer, at: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let source = self.as_ptr().wrapping_add(start);
+        let to = target.as_mut_ptr().wrapping_add(at);
         let is_symbol = |buffer: &Buffer| matches!(buffer.0.origin, Origin::Symbol);
-        if is_symbol(self) || is_symbol(&copy) {
-            let within = is_symbol(self) && is_symbol(&copy) && self.device() == copy.device();
-            let noted = within && cuda::record_copy(copy.as_ptr() as u64, source as u64, bytes);
+        if is_symbol(self) || is_symbol(target) {
+            let within = is_symbol(self) && is_symbol(target) && self.device() == target.device();
+            let noted = within && cuda::record_copy(to as u64, source as u64, bytes);
             return match noted {
-                true => Ok(copy),
-                false => cuda::refuse_copy().map(|()| copy),
+                true => Ok(()),
+                false => cuda::refuse_copy(),
             };
         }
-        match (&self.0.origin, &copy.0.origin) {
-            (Origin::Cuda(from), Origin::Cuda(to)) if ptr::eq(*from, *to) => {
-                // SAFETY: both ranges are of buffers of this device, one of them fresh.
-                unsafe { cuda::device_to_device(from, copy.as_ptr() as u64, source as u64, bytes)? }
+        match (&self.0.origin, &target.0.origin) {
+            (Origin::Cuda(from), Origin::Cuda(on)) if ptr::eq(*from, *on) => {
+                // SAFETY: both ranges are of buffers of this device, which differ.
+                unsafe { cuda::device_to_device(from, to as u64, source as u64, bytes) }
             }
-            (Origin::Cuda(from), Origin::Cuda(to)) => {
-                let (target, source) = ((*to, copy.as_ptr() as u64), (*from, source as u64));
-                // SAFETY: the range is of this buffer, and the copy is fresh memory of the other device.
-                unsafe { cuda::device_to_peer(target, source, bytes)? }
+            (Origin::Cuda(from), Origin::Cuda(on)) => {
+                // SAFETY: the ranges are of these buffers, of two devices.
+                unsafe { cuda::device_to_peer((*on, to as u64), (*from, source as u64), bytes) }
             }
             (Origin::Cuda(from), _) => {
-                // SAFETY: the range is of this buffer, and the copy is fresh host memory of as many bytes.
-                unsafe { cuda::device_to_host(from, copy.as_mut_ptr(), source as u64, bytes)? }
+                // SAFETY: the ranges are of these buffers; the target's is memory of the host that nobody else uses.
+                unsafe { cuda::device_to_host(from, to, source as u64, bytes) }
             }
-            // SAFETY: the range is of this buffer of the host, and the copy is fresh.
-            _ => unsafe { copy.fill(source, bytes)? },
+            (_, Origin::Cuda(on)) => {
+                // SAFETY: the ranges are of these buffers; the source's is memory of the host.
+                unsafe { cuda::host_to_device(on, to as u64, source, bytes) }
+            }
+            // SAFETY: the ranges are of these buffers of the host, which differ, and nobody else uses the target.
+            _ => unsafe {
+                to.copy_from_nonoverlapping(source, bytes);
+                Ok(())
+            },
         }
-        Ok(copy)
     }
 
     /// A buffer with the elements of `data`, in the vector's own memory where that is at a multiple of 8 bytes and
@@ -548,6 +587,20 @@ mod tests {
         let none = Buffer::from_vec(&cpu(), Vec::<f64>::new()).expect("memory");
         assert_eq!((none.bytes(), none.as_slice::<f64>().len()), (0, 0));
         assert_eq!(none.as_ptr() as usize % 64, 0);
+    }
+
+    #[test]
+    fn copies_into_buffers_without_other_handles() {
+        let source = Buffer::from_slice(&cpu(), &[1i32, 2, 3]).expect("memory");
+        let mut target = Buffer::from_slice(&cpu(), &[7i32, 8, 9]).expect("memory");
+        source.copy_into(4..12, &mut target, 0).expect("it fits");
+        assert_eq!(target.as_slice::<i32>(), [2, 3, 9]);
+        for (range, at) in [(4..13, 0), (4..12, 5), (0..4, usize::MAX)] {
+            assert!(source.copy_into(range, &mut target, at).is_err());
+        }
+        let other = target.clone();
+        assert!(source.copy_into(0..4, &mut target, 0).is_err());
+        assert_eq!(other.as_slice::<i32>(), [2, 3, 9]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::compile::accesses;
 use super::run::Run;
 use super::{Draft, Plan, Step};
 use crate::body::Source;
-use ferrotrace_kernels::Array;
+use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
     Buffer, Channel, Config, Counter, Error, ErrorKind, Result, Uncaptured, count, is_profiling,
     log,
@@ -68,8 +68,14 @@ impl Captures {
         wanted.then(|| {
             let barred = draft.launches.groups.iter().map(|group| {
                 let reports = |step: &Step| step.kernel().is_some_and(|k| k.grid.reports);
-                let checks = draft.steps[group.clone()].iter().any(reports);
-                checks.then_some(Uncaptured::ChecksIndices)
+                let steps = &draft.steps[group.clone()];
+                if steps.iter().any(|step| decides(draft, step)) {
+                    return Some(Uncaptured::HostCopy);
+                }
+                steps
+                    .iter()
+                    .any(reports)
+                    .then_some(Uncaptured::ChecksIndices)
             });
             let barred: Vec<Option<Uncaptured>> = barred.collect();
             Captures {
@@ -95,6 +101,13 @@ impl Captures {
         };
         state.parts.iter().map(part).collect()
     }
+}
+
+/// Whether the step is one of a program, which the host runs step by step, or finds a result of it.
+fn decides(draft: &Draft, step: &Step) -> bool {
+    let runs = |op: &Op| op.as_program().is_some() || op.as_part().is_some();
+    step.call()
+        .is_some_and(|call| draft.graph.node(call.node).is(runs))
 }
 
 /// Longest runs of groups that are captured, and of those that are not (scheduler G-02, G-08).
