@@ -75,6 +75,11 @@ impl Generator {
         *self.0.lock() = state;
     }
 
+    /// Whether both share one counter.
+    pub(crate) fn is_same(&self, other: &Generator) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Key, and first of as many offsets as `numel` numbers take.
     pub(crate) fn advance(&self, numel: usize) -> (u64, u64) {
         let mut position = self.0.lock();

@@ -111,13 +111,14 @@ pub(crate) trait Pullback: Send + Sync {
 
 /// A gradient rule of an operation of several results.
 pub(crate) trait Several: Send + Sync {
-    /// The gradients of the wanted operands from those of the results that have one. After the last pull there is no other.
+    /// The gradients of the wanted operands from those of the results that have one, where `of` is the
+    /// operation with its history. After the last pull there is no other.
     ///
     /// # Errors
     /// What computing them meets.
     fn pull(
         &self,
-        operation: &Operation,
+        of: (&Arc<History>, &Operation),
         gradients: Vec<Option<Value>>,
         wanted: &[bool],
         last: bool,
@@ -186,7 +187,7 @@ impl Operand {
     /// Where its gradient goes, if it has one.
     pub fn live(&self) -> Option<&Arc<History>> {
         match self {
-            Operand::Tensor { history, kind, .. } if kind.dtype.is_float() => {
+            Operand::Tensor { history, kind, .. } if kind.has_gradient() => {
                 history.as_ref().filter(|history| history.is_live())
             }
             _ => None,
@@ -293,7 +294,7 @@ impl Of<'_> {
     /// Where its gradient goes, if it has one.
     fn live(&self) -> Option<Arc<History>> {
         match self {
-            Of::Value(value) if value.handle.node().facts.dtype.is_float() => {
+            Of::Value(value) if value.handle.node().facts.kind.has_gradient() => {
                 self.history().filter(|history| history.is_live())
             }
             _ => None,
@@ -364,12 +365,16 @@ pub(crate) fn of_result(
     if !wanted.contains(&true) {
         return operands.iter().find_map(Of::history);
     }
-    if !kind.dtype.is_float() {
+    if !kind.has_gradient() {
         return Some(History::integers(kind.called(), location));
     }
-    let reads = match mode::keeps_all() {
-        true => Arc::new(everything(operands.len())),
-        false => reads_of(kind, op, operands, &wanted),
+    let reads = match op.as_program() {
+        _ if mode::keeps_all() => Arc::new(everything(operands.len())),
+        Some(_) => Arc::new(Reads {
+            result: false,
+            ..everything(operands.len())
+        }),
+        None => reads_of(kind, op, operands, &wanted),
     };
     let keep = |(i, operand): (usize, &Of<'_>)| operand.kept(reads.operands[i]);
     let operation = Operation {
@@ -380,6 +385,47 @@ pub(crate) fn of_result(
         result: reads.result.then(|| Kept::new(result.clone())),
     };
     Some(History::operation(operation, trace))
+}
+
+/// The history of one of the results of an operation of several.
+pub(crate) fn of_part(
+    several: Arc<History>,
+    kind: Arc<Kind>,
+    number: usize,
+    location: &'static Location<'static>,
+    trace: u64,
+) -> Arc<History> {
+    let operand = Operand::Tensor {
+        kind: kind.clone(),
+        value: None,
+        history: Some(several),
+    };
+    let operation = Operation {
+        rule: Rule::Part(number),
+        kind,
+        location,
+        operands: smallvec![operand],
+        result: None,
+    };
+    History::operation(operation, trace)
+}
+
+/// The history of the results of a program on operands of which one has a history, by a rule of its own.
+pub(crate) fn of_program(
+    rule: Arc<dyn Several>,
+    result: &Handle,
+    operands: &[Of<'_>],
+    location: &'static Location<'static>,
+    trace: u64,
+) -> Arc<History> {
+    let operation = Operation {
+        rule: Rule::Several(rule),
+        kind: result.node().facts.kind.clone(),
+        location,
+        operands: operands.iter().map(|operand| operand.kept(true)).collect(),
+        result: None,
+    };
+    History::operation(operation, trace)
 }
 
 fn everything(operands: usize) -> Reads {

@@ -46,6 +46,9 @@ mod flush;
 // Recording operations. It may flush: in eager mode, and at a trace's limits.
 mod record;
 
+// Branches and loops: programs that one operation runs.
+mod program;
+
 // Structs of tensors: what functions over many tensors take and give.
 mod structs;
 
@@ -53,6 +56,7 @@ mod structs;
 mod grad;
 
 // What is built on these.
+mod control;
 mod display;
 mod explain;
 mod jit_fn;
@@ -70,6 +74,9 @@ pub use args::{
 pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
     Precision, Work,
+};
+pub use control::{
+    associative_scan, bounded_while_loop, cond, map, scan, scan_reversed, while_loop,
 };
 pub use explain::explain;
 pub use ferrotrace_derive::TensorStruct;

@@ -36,6 +36,8 @@ thread_local! {
 const UNREAD: u8 = 0;
 const READ: u8 = 1;
 const CLOSED: u8 = 2;
+/// [`Trace::values`] of a branch or the body of a loop: nothing may ever read them.
+const BARRED: u8 = 3;
 
 /// A function being recorded, and what it did so far that a replay does not do.
 #[derive(Debug)]
@@ -87,13 +89,23 @@ impl Drop for Restore {
 impl Recording {
     /// Starts a trace. This thread records none yet.
     pub fn start() -> Recording {
+        Recording::with(UNREAD, Vec::new())
+    }
+
+    /// Starts the trace of a branch or of the body of a loop, which may lie within another. Reading values is an error. It
+    /// goes on behind these draws.
+    pub fn of_body(draws: Vec<Drawn>) -> Recording {
+        Recording::with(BARRED, draws)
+    }
+
+    fn with(values: u8, draws: Vec<Drawn>) -> Recording {
         let trace = Arc::new(Trace {
             id: TRACES.fetch_add(1, Relaxed) + 1,
             mode: mode::current(),
             precision: mode::precision(),
             sizes: AtomicBool::new(false),
-            values: AtomicU8::new(UNREAD),
-            draws: Mutex::new(Vec::new()),
+            values: AtomicU8::new(values),
+            draws: Mutex::new(draws),
         });
         ACTIVE.write().push(trace.clone());
         Recording(trace)
@@ -148,7 +160,7 @@ impl Trace {
     /// Notes that values are read; false if they no longer may be.
     fn note_values(&self) -> bool {
         let seen = self.values.compare_exchange(UNREAD, READ, AcqRel, Acquire);
-        seen != Err(CLOSED)
+        !matches!(seen, Err(CLOSED | BARRED))
     }
 }
 
@@ -276,12 +288,24 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
     })
 }
 
-/// The error of reading an argument's data after the function that it was given to has returned.
-pub(crate) fn stale(location: &'static Location<'static>) -> Error {
-    let why = "an argument of a recorded function, or what was computed from it, was used after the function \
-               returned: a replay has no such value, so return it from the function";
+/// The error of reading the data of an argument of trace `id`: the function that it was given to has returned, or is a branch
+/// or the body of a loop.
+pub(crate) fn stale(id: u64, location: &'static Location<'static>) -> Error {
+    let barred = |trace: Arc<Trace>| trace.values.load(Acquire) == BARRED;
+    let (op, why) = match active(id).is_some_and(barred) {
+        true => (
+            "control flow",
+            "a branch or the body of a loop is recorded before it runs, so it cannot read values: decide by `cond`, or \
+             by `where_cond`",
+        ),
+        false => (
+            "jit",
+            "an argument of a recorded function, or what was computed from it, was used after the function returned: a \
+             replay has no such value, so return it from the function",
+        ),
+    };
     Error::argument(why).at(Context {
-        op: "jit",
+        op,
         operands: Vec::new(),
         location: Some(location),
     })
@@ -292,7 +316,7 @@ pub(crate) fn stale(location: &'static Location<'static>) -> Error {
 pub(crate) fn expire<'a>(arguments: impl Iterator<Item = &'a NodeArc>) {
     for node in arguments {
         if NodeArc::strong_count(node) > 1 {
-            drop(node.set_state(State::Failed(stale(node.facts.location))));
+            drop(node.set_state(State::Failed(stale(0, node.facts.location))));
         }
     }
 }

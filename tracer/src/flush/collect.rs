@@ -337,7 +337,7 @@ impl Visit {
         let inputs = &collected.operands[frame.first as usize..frame.end as usize];
         let error = inputs.iter().find_map(|input| match input {
             NodeInput::Tensor(input) if self.numbers.of(input) == Some(FAILED) => {
-                let stale = || trace::stale(input.facts.location);
+                let stale = || trace::stale(input.facts.trace, input.facts.location);
                 input
                     .error()
                     .or_else(|| input.facts.is_argument.then(stale))

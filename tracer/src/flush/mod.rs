@@ -62,7 +62,7 @@ pub(crate) fn flush_tensors<'a>(tensors: impl Iterator<Item = &'a Tensor>) {
 /// What the node carries.
 pub(crate) fn stored_array(node: &NodeArc) -> Result<Array> {
     if node.facts.is_argument && !trace::observe_value(node.facts.trace) {
-        return Err(trace::stale(node.facts.location));
+        return Err(trace::stale(node.facts.trace, node.facts.location));
     }
     loop {
         let flight = match &*node.state() {

@@ -132,6 +132,12 @@ impl Kind {
         self.name.unwrap_or_else(|| self.op().name())
     }
 
+    /// Whether gradients go through it: floats, and the results of a program in one block.
+    #[inline]
+    pub fn has_gradient(&self) -> bool {
+        self.dtype.is_float() || self.op.as_ref().is_some_and(|op| op.as_program().is_some())
+    }
+
     /// The address of a kind, which identifies it for as long as it is held.
     #[inline]
     pub fn address(kind: &Arc<Kind>) -> usize {

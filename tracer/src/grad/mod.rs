@@ -8,6 +8,8 @@
 mod builder;
 mod checkpoint;
 mod custom;
+pub(crate) mod flow;
+mod inner;
 mod inputs;
 mod model;
 mod products;
@@ -16,6 +18,7 @@ mod windows;
 
 pub use checkpoint::checkpoint;
 pub use custom::custom_grad;
+pub(crate) use inner::Inner;
 pub use model::value_and_grad;
 pub use products::{jvp, vjp};
 pub(crate) use sweep::{gradients as gradients_of, gradients_within};

@@ -2,8 +2,8 @@
 
 use super::builder::Recorder;
 use super::windows::{Windows, looked_at};
-use super::{at, like};
-use crate::history::{History, Operand as Kept, Operation, Rule, Source, Value};
+use super::{at, flow, like};
+use crate::history::{History, Operand as Kept, Operation, Rule, Several, Source, Value};
 use crate::node::{Node, NodeArc};
 use crate::record::record;
 use crate::{Input, Tensor, trace};
@@ -262,13 +262,23 @@ impl Sums {
         Ok(self.whole)
     }
 
-    /// Notes the gradient of a result of an operation of several.
-    fn note_part(&mut self, of: &Arc<History>, part: usize, gradient: &Tensor) {
+    /// Adds to the gradient of a result of an operation of several, which may have been found there several times.
+    fn note_part(
+        &mut self,
+        of: &Arc<History>,
+        part: usize,
+        gradient: &Tensor,
+        location: &'static Location<'static>,
+    ) {
         let parts = self.parts.entry(Arc::as_ptr(of)).or_default();
         if parts.len() <= part {
             parts.resize_with(part + 1, || None);
         }
-        parts[part] = Some(gradient.value().clone());
+        let sum = match parts[part].take() {
+            Some(before) => added(&Tensor::of_value(before), gradient, location),
+            None => gradient.clone(),
+        };
+        parts[part] = Some(sum.value().clone());
     }
 }
 
@@ -319,7 +329,10 @@ fn run(
                 true => continue,
                 false => pull(history, &operation, &gradient, &wanted)?,
             },
-            (None, parts) => pull_several(&operation, parts.unwrap_or_default(), &wanted, last)?,
+            (None, parts) => {
+                let parts = parts.unwrap_or_default();
+                pull_several((history, &operation), parts, &wanted, last)?
+            }
         };
         operation.take();
         for (operand, found) in operation.operands.iter().zip(found) {
@@ -340,9 +353,9 @@ fn carried(
     gradient: &Tensor,
     sums: &mut Sums,
 ) -> Result<bool> {
-    if let (Rule::Part(part), [operand]) = (&operation.rule, &operation.operands[..]) {
+    if let (Some(part), [operand]) = (part(operation), &operation.operands[..]) {
         if let Some(of) = operand.live() {
-            sums.note_part(of, *part, gradient);
+            sums.note_part(of, part, gradient, operation.location);
         }
         return Ok(true);
     }
@@ -353,18 +366,32 @@ fn carried(
     Ok(true)
 }
 
+/// Which result of its operand the operation finds, if that has several.
+fn part(operation: &Operation) -> Option<usize> {
+    match &operation.rule {
+        Rule::Part(part) => Some(*part),
+        Rule::Operator => Some(operation.kind.op().as_part()?.number),
+        _ => None,
+    }
+}
+
 /// The gradients of the wanted operands of an operation of several results.
 fn pull_several(
-    operation: &Operation,
+    (history, operation): (&Arc<History>, &Operation),
     mut parts: Vec<Option<Value>>,
     wanted: &[bool],
     last: bool,
 ) -> Result<Vec<Option<Tensor>>> {
-    let Rule::Several(rule) = &operation.rule else {
-        return Err(Error::internal("a part of one result"));
+    let derived;
+    let rule: &dyn Several = match &operation.rule {
+        Rule::Several(rule) => rule.as_ref(),
+        _ => {
+            derived = flow::Derived::of(operation)?;
+            &derived
+        }
     };
     parts.resize_with(rule.results(), || None);
-    let found = rule.pull(operation, parts, wanted, last)?;
+    let found = rule.pull((history, operation), parts, wanted, last)?;
     let tensor = |value: Option<Value>| value.map(Tensor::of_value);
     Ok(found.into_iter().map(tensor).collect())
 }

@@ -15,6 +15,12 @@ impl Handle {
         Handle(share(node))
     }
 
+    /// One more handle of a node.
+    pub fn again(node: &NodeArc) -> Handle {
+        node.add_handle();
+        Handle(node.clone())
+    }
+
     /// The node.
     #[inline]
     pub fn node(&self) -> &NodeArc {

@@ -90,7 +90,7 @@ impl Again {
 impl Several for Again {
     fn pull(
         &self,
-        operation: &Operation,
+        (_, operation): (&Arc<History>, &Operation),
         gradients: Vec<Option<Value>>,
         _: &[bool],
         _: bool,

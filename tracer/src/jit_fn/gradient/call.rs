@@ -4,7 +4,7 @@ use super::again::Again;
 use super::backward::Input;
 use super::joint::{Joint, Target};
 use crate::flush::{flush_tensors, stored_array};
-use crate::history::{History, Operand, Operation, Rule, Several, Value};
+use crate::history::{History, Operand, Operation, Rule, Several, Value, of_part};
 use crate::jit_fn::replay::{Arrays, Draws, Tensors};
 use crate::mode::{self, Mode};
 use crate::node::{NodeInput, State};
@@ -96,7 +96,13 @@ impl Call {
         });
         let part = |number: usize| {
             let kind = joint.parts[number].clone();
-            Some(part_of(several.clone()??, kind, number, location))
+            Some(of_part(
+                several.clone()??,
+                kind,
+                number,
+                location,
+                trace::current(),
+            ))
         };
         joint.tracked(results.into_iter(), part)
     }
@@ -123,32 +129,10 @@ pub(super) fn several(
     Some(History::operation(operation, trace::current()))
 }
 
-/// The history of one of the results of an operation of several.
-pub(super) fn part_of(
-    several: Arc<History>,
-    kind: Arc<crate::form::Kind>,
-    number: usize,
-    location: &'static Location<'static>,
-) -> Arc<History> {
-    let operand = Operand::Tensor {
-        kind: kind.clone(),
-        value: None,
-        history: Some(several),
-    };
-    let operation = Operation {
-        rule: Rule::Part(number),
-        kind,
-        location,
-        operands: smallvec::smallvec![operand],
-        result: None,
-    };
-    History::operation(operation, trace::current())
-}
-
 impl Several for Called {
     fn pull(
         &self,
-        operation: &Operation,
+        (_, operation): (&Arc<History>, &Operation),
         gradients: Vec<Option<Value>>,
         wanted: &[bool],
         last: bool,
@@ -194,7 +178,13 @@ impl Several for Called {
             let found = match &again {
                 Some(again) => {
                     let kind = self.joint.targets[target].0.clone();
-                    let part = part_of(again.clone(), kind, target, operation.location);
+                    let part = of_part(
+                        again.clone(),
+                        kind,
+                        target,
+                        operation.location,
+                        trace::current(),
+                    );
                     found.with_history(Some(part))
                 }
                 None => found.detach(),

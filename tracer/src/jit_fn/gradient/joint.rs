@@ -5,8 +5,8 @@ use super::part::{Nodes, nodes_of};
 use super::steps::Steps;
 use crate::Tensor;
 use crate::form::Kind;
-use crate::grad::gradients_within;
-use crate::history::{History, Operation, Source as From, Value};
+use crate::grad::{Inner, gradients_within};
+use crate::history::{History, Value};
 use crate::jit_fn::replay::{Place, Recorded, Replay, Source};
 use crate::mode;
 use crate::node::{Facts, Node};
@@ -59,78 +59,20 @@ pub(crate) struct Joint {
     pub(super) backward: Mutex<Vec<super::backward::Backward>>,
 }
 
-/// The part of a history that was recorded in a trace.
-struct Inner {
-    /// The operations through which gradients go outside, in ascending order.
-    histories: Vec<Arc<History>>,
-    /// What they go to, each once.
-    outer: Vec<Value>,
-}
-
-/// The operation of a history that was recorded in a trace and has not ended.
-fn within(history: &History, trace: u64) -> Option<Arc<Operation>> {
-    match &history.source {
-        From::Operation(operation) if history.trace == trace => operation.lock().clone(),
-        _ => None,
-    }
-}
-
-impl Inner {
-    /// `None` if a value that gradients go to was not kept.
-    fn of(results: &[Tensor], trace: u64) -> Option<Inner> {
-        let live = results.iter().filter_map(Tensor::history);
-        let mut stack: Vec<Arc<History>> = live.filter(|h| h.is_live()).cloned().collect();
-        let mut seen: FxHashSet<*const History> = FxHashSet::default();
-        let (mut found, mut outer) = (Vec::new(), Vec::new());
-        while let Some(history) = stack.pop() {
-            if !seen.insert(Arc::as_ptr(&history)) {
-                continue;
-            }
-            let Some(operation) = within(&history, trace) else {
-                continue;
-            };
-            for operand in &operation.operands {
-                let Some(next) = operand.live() else { continue };
-                if next.trace == trace {
-                    stack.push(next.clone());
-                } else if seen.insert(Arc::as_ptr(next)) {
-                    outer.push(operand.value()?);
-                }
-            }
-            found.push(history);
+/// What each result is to gradients, and those that have some by what is outside.
+fn tracks(inner: &Inner, results: &[Tensor], trace: u64) -> (Vec<Track>, Vec<Tensor>) {
+    let own: FxHashSet<_> = inner.histories.iter().map(Arc::as_ptr).collect();
+    let mut parts = Vec::new();
+    let track = |result: &Tensor| match result.history() {
+        Some(history) if own.contains(&Arc::as_ptr(history)) => {
+            parts.push(result.clone());
+            Track::Part(parts.len() - 1)
         }
-        found.sort_unstable_by_key(|history| history.order);
-        let address = |value: &Value| value.history.as_ref().map(Arc::as_ptr);
-        let mut through: FxHashSet<*const History> = outer.iter().filter_map(address).collect();
-        found.retain(|history| {
-            let operation = within(history, trace);
-            let flows = operation.is_some_and(|operation| {
-                let mut operands = operation.operands.iter().filter_map(|o| o.live());
-                operands.any(|next| through.contains(&Arc::as_ptr(next)))
-            });
-            if flows {
-                through.insert(Arc::as_ptr(history));
-            }
-            flows
-        });
-        let histories = found;
-        Some(Inner { histories, outer })
-    }
-
-    fn tracks(&self, results: &[Tensor], trace: u64) -> (Vec<Track>, Vec<Tensor>) {
-        let own: FxHashSet<_> = self.histories.iter().map(Arc::as_ptr).collect();
-        let mut parts = Vec::new();
-        let track = |result: &Tensor| match result.history() {
-            Some(history) if own.contains(&Arc::as_ptr(history)) => {
-                parts.push(result.clone());
-                Track::Part(parts.len() - 1)
-            }
-            Some(history) if history.is_live() && history.trace != trace => Track::Own,
-            Some(history) if !history.is_live() => Track::Other(Some(history.clone())),
-            _ => Track::Other(None),
-        };
-        (results.iter().map(track).collect(), parts)
-    }
+        Some(history) if history.is_live() && history.trace != trace => Track::Own,
+        Some(history) if !history.is_live() => Track::Other(Some(history.clone())),
+        _ => Track::Other(None),
+    };
+    (results.iter().map(track).collect(), parts)
 }
 
 /// A tensor that stands for the gradient of a result: the argument of a trace of this number.
@@ -153,7 +95,7 @@ impl Joint {
     ) -> Option<(Replay, Joint)> {
         let trace = recording.id();
         let inner = Inner::of(results, trace)?;
-        let (tracks, parts) = inner.tracks(results, trace);
+        let (tracks, parts) = tracks(&inner, results, trace);
         let seed = |(i, part)| stand_in(part, trace, arguments.len() + i);
         let seeds: Option<Vec<Tensor>> = parts.iter().enumerate().map(seed).collect();
         let seeds = seeds?;

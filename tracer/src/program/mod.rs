@@ -1,0 +1,301 @@
+//! Programs that an operation runs: branches, and loops over bodies that closures recorded.
+//!
+//! The operands of such an operation are tensors, and then numbers. A body names its operands by their place among the
+//! tensors, so that all bodies of one program are given the same list.
+
+mod body;
+mod gather;
+
+pub(crate) use body::{Body, Numbers, Output};
+pub(crate) use gather::Gather;
+
+use crate::form::Mix;
+use ferrotrace_kernels::eager::Arg;
+use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
+use ferrotrace_kernels::{Array, cuda::Dense};
+use ferrotrace_runtime::{Device, Error, Layout, Result, Scalar, Strides};
+use std::any::Any;
+use std::hash::Hasher;
+
+/// A draw of a body, as a function of the step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Draw {
+    /// The number operands that hold the key and the first offset.
+    pub key: u32,
+    pub first: u32,
+    /// How many numbers the body draws before it, and all together.
+    pub before: u64,
+    pub all: u64,
+    /// Whether the key and the offset begin a stream of its own: that of a loop whose end nobody knows.
+    pub stream: bool,
+}
+
+impl Draw {
+    /// Key and offset at a step.
+    fn position(&self, key: u64, first: u64, step: u64) -> (u64, u64) {
+        let within = step.wrapping_mul(self.all).wrapping_add(self.before);
+        if !self.stream {
+            return (key, first.wrapping_add(within));
+        }
+        let mut mix = Mix::default();
+        mix.word(key);
+        mix.word(first);
+        (mix.finish(), within)
+    }
+}
+
+/// What a program does with its bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Control {
+    /// The first body where the first operand is true, else the second.
+    Cond,
+    /// The first body says, of the first `carried` operands, whether the second goes on to change them.
+    While { carried: usize },
+    /// The body changes the first `carried` operands `steps` times. At each step it is given a row of the next `sliced`
+    /// ones, and what it gives behind the carried values are rows of results: those of number `i` at step `i`, or in reverse
+    /// from the last to the first.
+    Scan {
+        carried: usize,
+        sliced: usize,
+        steps: usize,
+        reverse: bool,
+    },
+}
+
+/// A program over bodies.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub name: &'static str,
+    pub control: Control,
+    pub bodies: Vec<Body>,
+    pub draws: Vec<Draw>,
+    /// How many of the operands are tensors.
+    pub tensors: usize,
+    takes: Vec<Taken>,
+    results: Results,
+    digest: u64,
+}
+
+impl Flow {
+    /// A program whose operands and results are these.
+    pub fn new(
+        name: &'static str,
+        control: Control,
+        bodies: Vec<Body>,
+        draws: Vec<Draw>,
+        takes: Vec<Taken>,
+        results: Results,
+    ) -> Flow {
+        let mut mix = Mix::default();
+        let (kind, first, second) = match control {
+            Control::Cond => (0, 0, 0),
+            Control::While { carried } => (1, carried, 0),
+            Control::Scan { carried, steps, .. } => (2, carried, steps),
+        };
+        [kind, first, second]
+            .iter()
+            .for_each(|&n| mix.word(n as u64));
+        bodies.iter().for_each(|body| mix.word(body.digest()));
+        let is_tensor = |taken: &&Taken| matches!(taken, Taken::Tensor(..));
+        Flow {
+            name,
+            control,
+            bodies,
+            draws,
+            tensors: takes.iter().filter(is_tensor).count(),
+            takes,
+            results,
+            digest: mix.finish(),
+        }
+    }
+
+    /// Where its results lie.
+    pub fn results_of(&self) -> &Results {
+        &self.results
+    }
+
+    fn cond(&self, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
+        let mut operands = run.operands.to_vec();
+        let chosen = usize::from(!truth(self.name, operands[0].as_ref())?);
+        let results = self.bodies[chosen].run(run.device, &mut operands, 0..0, &run.numbers, 0)?;
+        run.write(&results, 0, None, block)
+    }
+
+    fn while_loop(&self, carried: usize, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
+        let mut operands = run.operands.to_vec();
+        for step in 0.. {
+            let goes_on =
+                self.bodies[0].run(run.device, &mut operands, 0..0, &run.numbers, step)?;
+            if !truth(self.name, goes_on.first())? {
+                break;
+            }
+            let next =
+                self.bodies[1].run(run.device, &mut operands, 0..carried, &run.numbers, step)?;
+            operands
+                .iter_mut()
+                .zip(next)
+                .for_each(|(to, next)| *to = Some(next));
+        }
+        let last: Vec<Array> = operands.into_iter().take(carried).flatten().collect();
+        run.write(&last, 0, None, block)
+    }
+
+    fn scan(&self, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
+        let Control::Scan {
+            carried,
+            sliced,
+            steps,
+            reverse,
+        } = self.control
+        else {
+            return Err(Error::internal("a scan that is none"));
+        };
+        let mut operands = run.operands.to_vec();
+        for step in 0..steps {
+            let row = if reverse { steps - 1 - step } else { step };
+            for (to, of) in operands
+                .iter_mut()
+                .zip(run.operands)
+                .skip(carried)
+                .take(sliced)
+            {
+                *to = of.as_ref().map(|of| row_of(of, row));
+            }
+            let at = row as u64;
+            let next =
+                self.bodies[0].run(run.device, &mut operands, 0..carried, &run.numbers, at)?;
+            let (carries, rows) = next.split_at(carried);
+            run.write(rows, carried, Some(row), block)?;
+            operands
+                .iter_mut()
+                .zip(carries)
+                .for_each(|(to, next)| *to = Some(next.clone()));
+            // Nothing else holds the carried values, which the next step may overwrite.
+            drop(next);
+        }
+        let last: Vec<Array> = operands.into_iter().take(carried).flatten().collect();
+        run.write(&last, 0, None, block)
+    }
+}
+
+/// What a run of a program is given.
+struct Run<'a> {
+    device: &'a Device,
+    operands: &'a [Option<Array>],
+    numbers: Numbers<'a>,
+    dense: Dense<'a>,
+}
+
+impl Run<'_> {
+    /// Writes values to the results from number `first` on, whole ones or a row of each.
+    fn write(
+        &self,
+        values: &[Array],
+        first: usize,
+        row: Option<usize>,
+        block: &mut Block<'_>,
+    ) -> Result<()> {
+        let mut values = values.iter().zip(first..);
+        values.try_for_each(|(value, number)| block.write(number, row, value, self.dense))
+    }
+}
+
+/// A row of an array along its first dimension.
+fn row_of(array: &Array, row: usize) -> Array {
+    let layout = &array.layout;
+    let shape = layout.shape()[1..].into();
+    let strides = Strides::from_slice(&layout.strides()[1..]);
+    let offset = layout.offset() as isize + row as isize * layout.strides()[0];
+    let offset = if layout.numel() == 0 {
+        0
+    } else {
+        offset as usize
+    };
+    array.with_layout(Layout::new(shape, strides, offset))
+}
+
+/// The truth of one element.
+fn truth(name: &str, array: Option<&Array>) -> Result<bool> {
+    let missing = || Error::internal(format!("{name} has no predicate"));
+    let array = array.ok_or_else(missing)?;
+    let bytes = array.layout.offset()..array.layout.offset() + 1;
+    let byte = array.buffer.copy_to(bytes, &Device::cpu())?;
+    Ok(byte.as_slice::<u8>().first().is_some_and(|&byte| byte != 0))
+}
+
+impl Procedure for Flow {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn takes(&self) -> &[Taken] {
+        &self.takes
+    }
+
+    fn results(&self) -> &Results {
+        &self.results
+    }
+
+    fn work(&self) -> u64 {
+        // What is counted together stays below 2⁶⁴.
+        const MOST: u64 = 1 << 48;
+        let body = self.bodies.iter().map(Body::work).max().unwrap_or(0);
+        let steps = match self.control {
+            Control::Scan { steps, .. } => steps as u64,
+            Control::Cond | Control::While { .. } => 1,
+        };
+        body.saturating_mul(steps).min(MOST)
+    }
+
+    fn run(
+        &self,
+        device: &Device,
+        args: &[Arg],
+        block: &mut Block<'_>,
+        dense: Dense<'_>,
+    ) -> Result<()> {
+        let array = |arg: &Arg| match arg {
+            Arg::Array(array) => Some(array.clone()),
+            Arg::Scalar(_) => None,
+        };
+        let operands: Vec<Option<Array>> = args[..self.tensors].iter().map(array).collect();
+        let number = |arg: &Arg| match arg {
+            Arg::Scalar(number) => *number,
+            Arg::Array(_) => Scalar::Int(0),
+        };
+        let numbers: Vec<Scalar> = args[self.tensors..].iter().map(number).collect();
+        let run = Run {
+            device,
+            operands: &operands,
+            numbers: Numbers {
+                numbers: &numbers,
+                draws: &self.draws,
+            },
+            dense,
+        };
+        match self.control {
+            Control::Cond => self.cond(&run, block),
+            Control::While { carried } => self.while_loop(carried, &run, block),
+            Control::Scan { .. } => self.scan(&run, block),
+        }
+    }
+
+    fn same(&self, other: &dyn Procedure) -> bool {
+        other.as_any().downcast_ref::<Flow>().is_some_and(|other| {
+            self.name == other.name
+                && self.control == other.control
+                && self.draws == other.draws
+                && self.takes == other.takes
+                && self.results == other.results
+                && self.bodies == other.bodies
+        })
+    }
+
+    fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
