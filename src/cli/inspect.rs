@@ -37,7 +37,7 @@ pub fn inspect(options: &Options) -> Result<()> {
         } else {
             ""
         };
-        println!("  {}{note}", port.name);
+        println!("  {}{note}", named(&port));
     }
     let state = program.state_dict();
     let bytes: usize = state
@@ -87,9 +87,18 @@ pub fn inspect(options: &Options) -> Result<()> {
 
 fn shown(port: &io::Port) -> String {
     let changed = if port.is_changed { " (changed)" } else { "" };
+    let name = named(port);
     match port.dtype {
-        Some(dtype) => format!("{}: {dtype}[{}]{changed}", port.name, port.sizes.join(", ")),
-        None => format!("{}: a number{changed}", port.name),
+        Some(dtype) => format!("{name}: {dtype}[{}]{changed}", port.sizes.join(", ")),
+        None => format!("{name}: a number{changed}"),
+    }
+}
+
+/// A name, and the place in Python's structures where that is another.
+fn named(port: &io::Port) -> String {
+    match port.path.is_empty() || port.path == port.name {
+        true => port.name.clone(),
+        false => format!("{} = {}", port.name, port.path),
     }
 }
 

@@ -13,6 +13,29 @@ fn nested_inputs(call: usize) -> [Tensor; 3] {
 }
 
 #[test]
+fn ports_say_where_they_stand() {
+    for name in ["nested", "nested_torch26", "nested_torch28", "nested_core"] {
+        let program = ExportedProgram::load(archive(name)).expect(name);
+        let paths = |ports: Vec<io::Port>| -> Vec<String> {
+            ports.into_iter().map(|port| port.path).collect()
+        };
+        assert_eq!(paths(program.inputs()), ["x", "d[\"a\"]", "d[\"b\"][0]"]);
+        // The second entry of the list is `None`, and the dictionary's "a" is changed by the call.
+        let expected = [
+            "[0][\"y\"]",
+            "[0][\"z\"][0]",
+            "[0][\"z\"][2]",
+            "[0][\"z\"][3]",
+            "[0][\"m\"]",
+            "[1]",
+            "[2]",
+            "d[\"a\"]",
+        ];
+        assert_eq!(paths(program.outputs()), expected, "{name}");
+    }
+}
+
+#[test]
 fn ports_have_names_and_sizes() {
     let program = ExportedProgram::load(archive("nested")).expect("loaded");
     let inputs = program.inputs();

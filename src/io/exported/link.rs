@@ -6,6 +6,7 @@ use super::open::Contents;
 use super::ops;
 use super::program::{Dim, Guard, Input, Kind, Output, Program, Range, State, StateKind};
 use super::schema::{self, Graph, InputSpec, Meta, Model, OutputSpec, Size};
+use super::structure;
 use super::symbols::Expr;
 use crate::Tensor;
 use std::collections::{BTreeMap, HashMap};
@@ -86,10 +87,15 @@ impl Linker {
         if model.inputs.len() != model.graph.inputs.len() {
             return Err("has another number of inputs than its signature".to_owned());
         }
+        let paths = model.structure.as_ref().and_then(structure::inputs);
+        let mut paths = paths.unwrap_or_default().into_iter();
         for spec in &model.inputs {
             match spec {
-                InputSpec::User(schema::Arg::Name(name)) => self.user(&model.graph, name)?,
-                InputSpec::User(_) | InputSpec::Constant => {}
+                InputSpec::User(schema::Arg::Name(name)) => {
+                    let path = paths.next().unwrap_or_default();
+                    self.user(&model.graph, name, path)?;
+                }
+                InputSpec::User(_) | InputSpec::Constant => drop(paths.next()),
                 InputSpec::Parameter(name, key) => {
                     self.stored(&model.graph, name, key, StateKind::Parameter, &mut tensors)?;
                 }
@@ -106,7 +112,7 @@ impl Linker {
         Ok(())
     }
 
-    fn user(&mut self, graph: &Graph, name: &str) -> Result<()> {
+    fn user(&mut self, graph: &Graph, name: &str, path: String) -> Result<()> {
         let id = self.builder.entity();
         Builder::name(&mut self.names, name, id)?;
         let kind = match (graph.metas.get(name), graph.symbols.get(name)) {
@@ -138,6 +144,7 @@ impl Linker {
         self.input_names.push(name.to_owned());
         self.inputs.push(Input {
             name: name.to_owned(),
+            path,
             slot: Some(self.builder.fresh(id)),
             kind,
             changed: None,
@@ -190,10 +197,13 @@ impl Linker {
     }
 
     fn outputs(&mut self, model: &Model) -> Result<Vec<Output>> {
+        let paths = model.structure.as_ref().and_then(structure::outputs);
+        let mut paths = paths.unwrap_or_default().into_iter();
         let mut outputs = Vec::new();
         for spec in &model.outputs {
             match spec {
                 OutputSpec::User(arg) => {
+                    let path = paths.next().unwrap_or_default();
                     let value = self.builder.arg(arg, &self.names)?;
                     if matches!(value, Arg::Text(_)) {
                         continue;
@@ -202,7 +212,7 @@ impl Linker {
                         schema::Arg::Name(name) => name.clone(),
                         _ => format!("output_{}", outputs.len()),
                     };
-                    outputs.push(Output { name, value });
+                    outputs.push(Output { name, path, value });
                 }
                 OutputSpec::Buffer(name, key) => {
                     let slot = self.read(name)?;

@@ -8,6 +8,7 @@ mod ops;
 mod program;
 mod run;
 mod schema;
+mod structure;
 mod symbols;
 mod write_back;
 
@@ -90,6 +91,9 @@ impl Spec {
 pub struct Port {
     /// The name in the program's graph, as the signature of PyTorch's `ExportedProgram` shows it.
     pub name: String,
+    /// The place in the arguments of the Python program, `x` or `options["scale"]`, or in what it returns, `["logits"]` or
+    /// `[0]`; empty for an only output, and where the archive does not say.
+    pub path: String,
     /// The dtype of a tensor; `None` for a number, and for outputs that are known when they are computed.
     pub dtype: Option<DType>,
     /// The sizes of a tensor: numbers, or the names of symbols.
@@ -149,6 +153,7 @@ impl ExportedProgram {
             };
             Port {
                 name: input.name.clone(),
+                path: input.path.clone(),
                 dtype,
                 sizes,
                 is_changed: input.changed.is_some(),
@@ -159,8 +164,9 @@ impl ExportedProgram {
 
     /// What a call gives, in order, `None` left out: the outputs, then the inputs that it changes.
     pub fn outputs(&self) -> Vec<Port> {
-        let port = |name: &str, is_changed| Port {
+        let port = |name: &str, path: &str, is_changed| Port {
             name: name.to_owned(),
+            path: path.to_owned(),
             dtype: None,
             sizes: Vec::new(),
             is_changed,
@@ -176,8 +182,8 @@ impl ExportedProgram {
             .iter()
             .filter(|input| input.changed.is_some());
         given
-            .map(|output| port(&output.name, false))
-            .chain(changed.map(|input| port(&input.name, true)))
+            .map(|output| port(&output.name, &output.path, false))
+            .chain(changed.map(|input| port(&input.name, &input.path, true)))
             .collect()
     }
 

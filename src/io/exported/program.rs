@@ -60,6 +60,8 @@ impl std::fmt::Debug for Step {
 #[derive(Clone, Debug)]
 pub(super) struct Input {
     pub name: String,
+    /// Its place in the arguments of the Python program, where that is known.
+    pub path: String,
     pub slot: Option<Slot>,
     pub kind: Kind,
     /// Where what the program makes of it is, if it changes it.
@@ -125,6 +127,8 @@ pub(super) enum StateKind {
 #[derive(Clone, Debug)]
 pub(super) struct Output {
     pub name: String,
+    /// Its place in what the Python program returns, where that is known.
+    pub path: String,
     /// A slot or a number.
     pub value: Arg,
 }

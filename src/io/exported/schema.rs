@@ -19,6 +19,8 @@ pub(super) struct Model {
     /// The least and the greatest value of a symbol.
     pub ranges: Vec<(String, Option<i64>, Option<i64>)>,
     pub guards: Vec<String>,
+    /// Where inputs and outputs stand in what Python gives and gets.
+    pub structure: Option<Structure>,
 }
 
 /// A graph of operators.
@@ -30,6 +32,14 @@ pub(super) struct Graph {
     pub metas: HashMap<String, Meta>,
     /// The expression of a symbolic integer, by name.
     pub symbols: HashMap<String, Size>,
+}
+
+/// PyTorch's descriptions of the nested structures that are given and returned, and the names of the arguments.
+#[derive(Clone, Debug)]
+pub(super) struct Structure {
+    pub inputs: String,
+    pub outputs: String,
+    pub names: Vec<String>,
 }
 
 /// One operator, applied.
@@ -168,8 +178,12 @@ impl Model {
             Some(all) => texts(all)?,
             None => Vec::new(),
         };
+        let called = module
+            .get("module_call_graph")
+            .and_then(|calls| calls.items().ok()?.first());
         Ok(Model {
             graph,
+            structure: called.and_then(Structure::read),
             inputs: inputs.iter().map(InputSpec::read).collect::<Result<_>>()?,
             outputs: outputs
                 .iter()
@@ -177,6 +191,22 @@ impl Model {
                 .collect::<Result<_>>()?,
             ranges,
             guards,
+        })
+    }
+}
+
+impl Structure {
+    /// Reads what the whole module is called with, where the archive says it.
+    fn read(call: &Tree) -> Option<Structure> {
+        let signature = call.get("signature")?;
+        let text = |name| Some(signature.get(name)?.text().ok()?.to_owned());
+        let names = signature.get("forward_arg_names");
+        Some(Structure {
+            inputs: text("in_spec")?,
+            outputs: text("out_spec")?,
+            names: names
+                .and_then(|names| texts(names).ok())
+                .unwrap_or_default(),
         })
     }
 }

@@ -4,10 +4,11 @@
 
 The names of torchvision, timm or transformers are put in an order by the seed before any is tried, and taken in that order
 until COUNT were exported. Models of more than 60 million parameters are left out, and those that PyTorch does not construct
-with small sizes, or does not export; each is said. Every fourth model is decomposed to core operators; `--form dynamic` exports all with
-a symbolic first size, where PyTorch can, and calls them with another one too. An archive is run in
-both modes, compared with what PyTorch computes in `f32`, and removed. Where results differ, PyTorch's own distance from
-`f64` is said beside. A tensor may be apart by 1e-4 of its greatest number. Needs PyTorch and the three packages; FERROTRACE is the program `ferrotrace`.
+with small sizes, or does not export; each is said. Every fourth model is decomposed to core operators; `--form dynamic`
+exports all with a symbolic first size, where PyTorch can, and calls them with another one too. An archive is run in both
+modes, compared with what PyTorch computes in `f32`, and removed. A tensor may be apart by 1e-4 of its greatest number;
+where one is farther, PyTorch's own distance from `f64` is said beside. Needs PyTorch and the three packages; FERROTRACE is
+the program `ferrotrace`.
 """
 
 import argparse
