@@ -2,8 +2,9 @@
 //! into memory become new values (every view of a tensor that is written is taken again of the new one).
 
 use super::call::{Arg, Run, Slot};
+use super::control::{Control, Inner, Kind};
 use super::ops::{self, Alias};
-use super::program::{Action, Step};
+use super::program::{Action, Output, Program, Step};
 use super::schema::{self, Graph, Meta, Node};
 use super::write_back::as_written;
 use std::collections::{BTreeSet, HashMap};
@@ -392,10 +393,81 @@ impl Builder {
         })
     }
 
+    /// A branch or loop: its graphs become programs of their own.
+    fn control(&mut self, kind: Kind, node: &Node, names: &mut Names) -> Result<()> {
+        let (mut graphs, mut args) = (Vec::new(), Vec::new());
+        for (name, arg) in &node.inputs {
+            match self.given(arg, names)? {
+                Given::Graph(graph) => graphs.push(self.inner(&graph)?),
+                Given::Arg(arg) => args.push((Arc::from(&**name), arg)),
+            }
+        }
+        if graphs.len() != kind.graphs() {
+            return Err(format!(
+                "has {} graphs, not {}",
+                graphs.len(),
+                kind.graphs()
+            ));
+        }
+        let results = self.results(node, names)?;
+        let results = results.iter().map(|&id| Some(self.entities[id].slot));
+        let target = node
+            .target
+            .strip_prefix("torch.ops.")
+            .unwrap_or(&node.target);
+        let action = Action::Control(Arc::new(Control { kind, graphs }));
+        let results = results.collect();
+        self.step(&Arc::from(target), action, args, results);
+        Ok(())
+    }
+
+    /// A graph within a node as a program.
+    fn inner(&mut self, graph: &Graph) -> Result<Inner> {
+        let mut builder = Builder::default();
+        let (mut names, mut inputs, mut ids) = (Names::new(), Vec::new(), Vec::new());
+        for input in &graph.inputs {
+            let id = builder.entity();
+            if let schema::Arg::Name(name) = input {
+                Builder::name(&mut names, name, id)?;
+            }
+            inputs.push(builder.entities[id].slot);
+            ids.push(id);
+        }
+        builder.graph(graph, &mut names)?;
+        self.unknown.append(&mut builder.unknown);
+        if ids.iter().any(|&id| builder.is_written(id)) {
+            return Err("has a graph that writes to an operand".to_owned());
+        }
+        let mut outputs = Vec::new();
+        for output in &graph.outputs {
+            let name = format!("output_{}", outputs.len());
+            let value = match builder.unknown.is_empty() && self.unknown.is_empty() {
+                true => builder.arg(output, &names)?,
+                false => Arg::None,
+            };
+            let path = String::new();
+            outputs.push(Output { name, path, value });
+        }
+        let mut program = Program {
+            slots: builder.slots,
+            steps: builder.steps,
+            inputs: Vec::new(),
+            state: Vec::new(),
+            outputs,
+            ranges: Vec::new(),
+            guards: Vec::new(),
+        };
+        program.find_drops(ops::is_kept);
+        Ok(Inner { program, inputs })
+    }
+
     /// Writes a graph within a node out. What such nodes say beside it (whether gradients are kept) does not matter to
     /// what is computed.
     fn inline(&mut self, node: &Node, inner: &Graph, names: &mut Names) -> Result<()> {
         let name = node.target.rsplit('.').next().unwrap_or_default();
+        if let Some(kind) = Kind::of(name) {
+            return self.control(kind, node, names);
+        }
         let at = node
             .inputs
             .iter()

@@ -124,7 +124,8 @@ impl<'a> Call<'a> {
             .ok_or_else(|| Error::argument(format!("argument {position} is missing")))
     }
 
-    fn value_of(&self, arg: &Arg) -> Option<Value> {
+    /// What an argument is, if that is one value.
+    pub fn value_of(&self, arg: &Arg) -> Option<Value> {
         Some(match *arg {
             Arg::Slot(slot) => self.values[slot].clone(),
             Arg::Int(number) => Value::Int(number),

@@ -2,6 +2,7 @@
 
 mod build;
 mod call;
+mod control;
 mod link;
 mod open;
 mod ops;

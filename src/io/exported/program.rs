@@ -1,6 +1,7 @@
 //! The program that runs: steps in order, every name a numbered slot, every operator found.
 
 use super::call::{Arg, Run, Slot};
+use super::control::Control;
 use super::schema::Size;
 use super::symbols::Expr;
 use crate::DType;
@@ -33,9 +34,11 @@ pub(super) struct Step {
 }
 
 /// What a step does.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) enum Action {
     Run(Run),
+    /// Runs the graphs within a node.
+    Control(Arc<Control>),
     /// Writes what an operator that makes views gave back into what it was given: the argument `%new` is result `which`
     /// of `view` as it is to be.
     WriteBack {

@@ -206,9 +206,10 @@ impl Step {
             values,
             device,
         };
-        match self.action {
-            Action::Run(run) => ops::run(&self.target, run, &call),
-            Action::WriteBack { view, which } => write_back(&self.target, view, which, &call),
+        match &self.action {
+            Action::Run(run) => ops::run(&self.target, *run, &call),
+            Action::Control(control) => control.run(&call),
+            Action::WriteBack { view, which } => write_back(&self.target, *view, *which, &call),
         }
     }
 }

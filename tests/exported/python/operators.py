@@ -1,6 +1,8 @@
 """Every operator: modules of several operators each."""
 
 import torch
+from torch._higher_order_ops import scan, while_loop
+from torch._higher_order_ops.map import map as control_map
 import torch.nn as nn, torch.nn.functional as F
 from torch import randn, rand, randint, arange
 
@@ -939,3 +941,31 @@ def transforms(s, x, y, long):
 
 
 g("transforms", transforms, randn(4, 15), randn(60), randn(1201))
+
+
+class Branches(torch.nn.Module):
+    """Branches and loops, nested too: each is a graph within a node."""
+
+    def __init__(s):
+        super().__init__()
+        s.l = torch.nn.Linear(3, 3)
+        s.w = torch.nn.Parameter(randn(3, 3))
+
+    def step(s, h, x):
+        h = torch.tanh(h @ s.w + x)
+        return h, h * 2 + torch.cond(h.sum() > 0, lambda h: s.l(h), lambda h: h - 1, (h,))
+
+    def forward(s, x, n, h, xs):
+        chosen = [
+            torch.cond(k * x.sum() > 0, lambda x: s.l(x).sin(), lambda x: x * 2, (x,)) for k in (1, -1)
+        ]
+        many = torch.cond(n.sum() > 2, lambda x, n: (x + n, n + 1), lambda x, n: (x - n, n * 3), (x, n))
+        doubled = while_loop(lambda n, x: n < 5, lambda n, x: (n + 1, x * 2 + n), (n, x))
+        grown = while_loop(lambda n, x: (x.abs() < 50).all(), lambda n, x: (n + 1, s.l(x) * 3 + x.sign()), (n, x))
+        last, rows = scan(s.step, h, xs, dim=0)
+        back = scan(lambda h, x: (h * x, h.sum(-1)), h, xs, dim=0, reverse=True)
+        mapped = control_map(lambda x, w: (x * w[0] + x.sum(), x @ w), xs, s.w)
+        return [*chosen, *many, *doubled, *grown, last, rows, *back, *mapped]
+
+
+GROUPS["control_flow"] = (Branches(), (randn(3), torch.tensor(1), randn(2, 3), randn(4, 2, 3)))
