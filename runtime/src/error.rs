@@ -67,6 +67,9 @@ pub enum ErrorKind {
     /// A compiled artifact could not be loaded.
     #[error("could not load a kernel: {0}")]
     Load(String),
+    /// Kernels were compiled ahead, and one that is needed is not among them.
+    #[error("{0}")]
+    NoKernel(String),
     /// A file could not be read or written.
     #[error("{path:?}: {message}")]
     Io {
@@ -153,6 +156,11 @@ impl Error {
     /// An argument error.
     pub fn argument(message: impl Into<String>) -> Error {
         Error::new(ErrorKind::Argument(message.into()))
+    }
+
+    /// An error of loading what was compiled.
+    pub fn load(message: impl Into<String>) -> Error {
+        Error::new(ErrorKind::Load(message.into()))
     }
 
     /// An internal error.

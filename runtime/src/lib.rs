@@ -50,12 +50,14 @@ pub use cuda::{
     Activation, Capture, Convolution, ConvolutionPart, Grid, Recording, Uncaptured, Verdict,
     adds_bias, compile_for, convolves, record, recorded, take_refusal,
 };
-pub use device::{Buffer, BufferId, Copies, Matrix, Order, Product, Room, convolve, product};
+pub use device::{
+    Buffer, BufferId, Copies, DlTensor, Matrix, Order, Product, Room, convolve, product,
+};
 pub use error::{Context, Error, ErrorKind, Fault, Result};
 pub use host::{FileMap, Isa};
 pub use kernel::{
-    Kernel, KernelSource, Part, compile_kernels, compile_kernels_on, compile_kernels_with,
-    compile_unkept, identity,
+    Architecture, Kernel, KernelSource, Missing, Pack, Part, compile_kernels, compile_kernels_on,
+    compile_kernels_with, compile_pack, compile_unkept, identity, planned_for,
 };
 pub use launch::{
     Binding, Launch, Member, Prepared, launch, launch_noting, launch_together, prepare,
@@ -67,7 +69,7 @@ pub use observe::counters::{
 pub use observe::inject;
 pub use observe::log::{is_logged, log, next_plan, of_plan};
 pub use profile::{Activity, Label, Profile, Span, Timer, is_profiling, profile};
-pub use store::notes;
+pub use store::{Checksum, notes};
 pub use threads::float_environment::{Control, FloatEnvironment, with_control};
 pub use threads::pool::{Pool, with_threads};
 pub use threads::stripe::{Apart, STRIPES, Striped, stripe};

@@ -5,7 +5,9 @@ use crate::flush::stored_array;
 use crate::read::{elements, on_host};
 use ferrotrace_kernels::Array;
 use ferrotrace_kernels::op::check_size;
-use ferrotrace_runtime::{Buffer, DType, Device, Error, FileMap, Layout, Result, Shape, Strides};
+use ferrotrace_runtime::{
+    Buffer, DType, Device, DlTensor, Error, FileMap, Layout, Result, Shape, Strides,
+};
 
 impl Tensor {
     /// A tensor of elements in row-major order given as bytes, in the machine's byte order. The vector's memory becomes
@@ -55,6 +57,40 @@ impl Tensor {
             Ok(buffer) => Tensor::of_stored(buffer, Layout::contiguous(shape), dtype),
             Err(error) => Tensor::failed("from_map", error, &[]),
         }
+    }
+
+    /// A tensor that another library hands over by DLPack, in its memory, on the CPU or on CUDA. The memory must not be written
+    /// any more, by anybody; it is given back with the last tensor that uses it. What writes it on a CUDA device must have
+    /// ended.
+    ///
+    /// Where the memory does not begin at a multiple of 8 bytes (16 on CUDA), it is copied. The tensor carries an error where
+    /// [`DlTensor::take`] gives one.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1f32, 2.0, 3.0, 4.0], [2, 2], &Device::cpu());
+    /// let y = Tensor::from_dlpack(x.t().to_dlpack()?);
+    /// assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0, 2.0, 4.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn from_dlpack(tensor: DlTensor) -> Tensor {
+        match tensor.take() {
+            Ok((buffer, layout, dtype)) => Tensor::of_stored(buffer, layout, dtype),
+            Err(error) => Tensor::failed("from_dlpack", error, &[]),
+        }
+    }
+
+    /// The tensor for another library, by DLPack, without a copy: who takes it keeps its memory, and must not write it. On a
+    /// CUDA device all that computes it has ended.
+    ///
+    /// # Errors
+    /// The tensor carries an error, or computing it fails.
+    pub fn to_dlpack(&self) -> Result<DlTensor> {
+        self.check()?;
+        let array = stored_array(self.node())?;
+        array.buffer.device().synchronize()?;
+        Ok(DlTensor::of(array.buffer, &array.layout, array.dtype))
     }
 
     /// A window on the elements of a one-dimensional tensor, without a copy: the element at index `i` is the one at

@@ -135,11 +135,16 @@ impl CCompiler {
 
     /// The flags that sources are compiled with.
     pub fn flags(&self) -> Vec<&'static str> {
+        self.flags_for(Isa::host())
+    }
+
+    /// The flags that sources are compiled with for an instruction set.
+    fn flags_for(&self, isa: Isa) -> Vec<&'static str> {
         let family = match self.family {
             Family::Gcc => GCC_FLAGS,
             Family::Clang => CLANG_FLAGS,
         };
-        [COMMON_FLAGS, family, TARGET_FLAGS, Isa::host().flags()].concat()
+        [COMMON_FLAGS, family, TARGET_FLAGS, isa.flags()].concat()
     }
 
     /// Compiles a C source to the bytes of a shared object. Symbols it leaves undefined are looked for in the process
@@ -148,6 +153,14 @@ impl CCompiler {
     /// # Errors
     /// `Compile`, with the first lines of the compiler's output and the files in which source and output are saved.
     pub fn compile(&self, source: &str) -> Result<Vec<u8>> {
+        self.compile_with(source, Isa::host())
+    }
+
+    /// As [`compile`](Self::compile), for another instruction set of the same family of processors.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile).
+    pub(crate) fn compile_with(&self, source: &str, isa: Isa) -> Result<Vec<u8>> {
         if inject::fails(Site::Compile) {
             return Err(saved_failure(source, "a failure was injected"));
         }
@@ -156,7 +169,7 @@ impl CCompiler {
             return Err(saved_failure(source, log));
         }
         let result = WorkDir::new().and_then(|work| {
-            let direct = self.run(source, &work);
+            let direct = self.run(source, &self.flags_for(isa), &work);
             direct.map_err(|failure| {
                 self.note(failure.cause == Cause::Late);
                 saved_failure(source, &failure.log)
@@ -175,13 +188,13 @@ impl CCompiler {
         }
     }
 
-    fn run(&self, source: &str, work: &WorkDir) -> Result<Vec<u8>, Failure> {
+    fn run(&self, source: &str, flags: &[&str], work: &WorkDir) -> Result<Vec<u8>, Failure> {
         let direct = self.stages.as_ref();
         let direct = direct.filter(|_| !self.direct_failed.load(Relaxed));
         let Some(stages) = direct else {
-            return process::run_driver(&self.program, &self.args, &self.flags(), source, work);
+            return process::run_driver(&self.program, &self.args, flags, source, work);
         };
-        let failure = match process::run_stages(stages, &self.flags(), source, work) {
+        let failure = match process::run_stages(stages, flags, source, work) {
             Err(failure) if failure.cause == Cause::System => failure,
             done => return done,
         };
@@ -190,7 +203,7 @@ impl CCompiler {
             log: format!("{}{e}\n", failure.log),
             cause: Cause::System,
         })?;
-        let driven = process::run_driver(&self.program, &self.args, &self.flags(), source, &work);
+        let driven = process::run_driver(&self.program, &self.args, flags, source, &work);
         if driven.is_ok() {
             self.direct_failed.store(true, Relaxed);
         }

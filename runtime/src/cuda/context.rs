@@ -63,7 +63,7 @@ static CONTEXTS: Lazy<Vec<OnceCell<Result<Context>>>> = Lazy::new(|| {
 /// The context of the device of this index, made at the first call.
 ///
 /// # Errors
-/// `Device`: there is no driver or no such device, NVRTC is missing, or what the driver answered.
+/// `Device`: there is no driver or no such device, or what the driver answered.
 pub(crate) fn context(index: u32) -> Result<&'static Context> {
     let driver = driver::probe()?;
     let missing = || {
@@ -74,10 +74,7 @@ pub(crate) fn context(index: u32) -> Result<&'static Context> {
         )))
     };
     let cell = CONTEXTS.get(index as usize).ok_or_else(missing)?;
-    let made = cell.get_or_init(|| {
-        Nvrtc::get()?;
-        Context::new(index)
-    });
+    let made = cell.get_or_init(|| Context::new(index));
     made.as_ref().map_err(Clone::clone)
 }
 
@@ -131,8 +128,8 @@ impl Context {
             shelves: Mutex::default(),
             arch: format!("sm_{major}{minor}{own}"),
             // Devices before Volta, and compilers before 12.1, know the old limit.
-            argument_bytes: match (major, Nvrtc::get()?.version()) {
-                (7.., (12, 1..) | (13.., _)) => driver::probe()?.argument_bytes(),
+            argument_bytes: match (major, Nvrtc::get().map(Nvrtc::version)) {
+                (7.., Ok((12, 1..) | (13.., _))) => driver::probe()?.argument_bytes(),
                 _ => 4096,
             },
             name,

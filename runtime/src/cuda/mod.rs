@@ -39,6 +39,7 @@ pub(crate) use launch::{Call, launch, launch_table};
 pub(crate) use module::{Function, Module};
 pub(crate) use nvrtc::Nvrtc;
 pub use nvrtc::compile_for;
+pub(crate) use nvrtc::compile_ptx;
 pub(crate) use peer::device_to_peer;
 pub(crate) use record::{
     Numbers, allocate as record_allocation, copy as record_copy, refuse_copy,

@@ -38,7 +38,7 @@ impl Function {
 }
 
 impl Module {
-    /// Loads a cubin.
+    /// Loads a cubin, or PTX.
     ///
     /// # Errors
     /// `Load`, with the driver's words.
@@ -46,9 +46,12 @@ impl Module {
         if inject::fails(Site::Load) {
             return Err(Error::new(ErrorKind::Load("a failure was injected".into())));
         }
-        elf::check(cubin).map_err(|why| Error::new(ErrorKind::Load(why.into())))?;
+        // PTX is text that ends in zero.
+        if !(cubin.starts_with(b"//") && cubin.ends_with(&[0])) {
+            elf::check(cubin).map_err(|why| Error::new(ErrorKind::Load(why.into())))?;
+        }
         context.bind()?;
-        // SAFETY: the bytes are a cubin, whose headers speak of nothing beyond its end.
+        // SAFETY: the bytes are a cubin, whose headers speak of nothing beyond its end, or a text that ends in zero.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast()) };
         let module = module.map_err(|e| load_error(context, e))?;
         Ok(Module { module, context })

@@ -37,6 +37,8 @@ functions! {
     nvrtcCompileProgram(sys::nvrtcProgram, c_int, *const *const c_char) -> sys::nvrtcResult;
     nvrtcGetCUBINSize(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
     nvrtcGetCUBIN(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
+    nvrtcGetPTXSize(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
+    nvrtcGetPTX(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
     nvrtcGetProgramLogSize(sys::nvrtcProgram, *mut usize) -> sys::nvrtcResult;
     nvrtcGetProgramLog(sys::nvrtcProgram, *mut c_char) -> sys::nvrtcResult;
 }
@@ -106,7 +108,8 @@ impl Nvrtc {
         &self.file
     }
 
-    /// Compiles a source to a cubin for an architecture, such as `sm_90a`.
+    /// Compiles a source for an architecture: to a cubin for `sm_90a` and the like, to PTX, which ends in zero, for
+    /// `compute_80` and the like.
     ///
     /// # Errors
     /// `Compile`, with the first lines of the log and the files in which source and log are saved.
@@ -121,7 +124,7 @@ impl Nvrtc {
         options.extend(self.minimal().map(CStr::as_ptr));
         let program = Program::new(&self.api, &code).map_err(|why| saved_failure(source, &why))?;
         program
-            .compile(&options)
+            .compile(&options, arch.starts_with("compute_"))
             .map_err(|why| saved_failure(source, &why))
     }
 }
@@ -132,6 +135,14 @@ impl Nvrtc {
 /// # Errors
 /// `NoCompiler` where NVRTC is missing; `Compile`.
 pub fn compile_for(arch: &str, source: &str) -> Result<Vec<u8>> {
+    Nvrtc::get()?.compile(source, arch)
+}
+
+/// Compiles a source to PTX for an architecture such as `compute_80`.
+///
+/// # Errors
+/// As [`compile_for`].
+pub(crate) fn compile_ptx(arch: &str, source: &str) -> Result<Vec<u8>> {
     Nvrtc::get()?.compile(source, arch)
 }
 
@@ -170,7 +181,11 @@ impl Program {
         Ok(Program(api, program))
     }
 
-    fn compile(&self, options: &[*const std::ffi::c_char]) -> Result<Vec<u8>, String> {
+    fn compile(
+        &self,
+        options: &[*const std::ffi::c_char],
+        is_ptx: bool,
+    ) -> Result<Vec<u8>, String> {
         // SAFETY: the options are strings that end in zero and live through the call.
         let status =
             unsafe { (self.0.nvrtcCompileProgram)(self.1, options.len() as i32, options.as_ptr()) };
@@ -178,12 +193,26 @@ impl Program {
             return Err(format!("{why}\n{}", self.log()));
         }
         let mut size = 0;
+        if is_ptx {
+            return self.ptx();
+        }
         // SAFETY: the pointer is to a live integer.
         check(unsafe { (self.0.nvrtcGetCUBINSize)(self.1, &mut size) })?;
         let mut cubin = vec![0u8; size];
         // SAFETY: the vector has room for as many bytes as the call above said.
         check(unsafe { (self.0.nvrtcGetCUBIN)(self.1, cubin.as_mut_ptr().cast()) })?;
         Ok(cubin)
+    }
+
+    /// The PTX of a program that was compiled to it.
+    fn ptx(&self) -> Result<Vec<u8>, String> {
+        let mut size = 0;
+        // SAFETY: the pointer is to a live integer.
+        check(unsafe { (self.0.nvrtcGetPTXSize)(self.1, &mut size) })?;
+        let mut ptx = vec![0u8; size];
+        // SAFETY: the vector has room for as many bytes as the call above said.
+        check(unsafe { (self.0.nvrtcGetPTX)(self.1, ptx.as_mut_ptr().cast()) })?;
+        Ok(ptx)
     }
 
     fn log(&self) -> String {

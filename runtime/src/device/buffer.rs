@@ -1,6 +1,7 @@
 //! Memory that tensors live in.
 
 use super::copies::{Copies, Order};
+use super::dlpack::DlTensor;
 use crate::host::alloc;
 use crate::observe::counters::{Counter, add_live, count, sub_live};
 use crate::{DType, Device, Element, Error, FileMap, Result, cuda};
@@ -53,6 +54,12 @@ enum Origin {
     Vec(usize, unsafe fn(NonNull<u8>, usize)),
     /// Bytes of a mapped file, which nobody may write, and the file, mapped for as long.
     Map(#[expect(dead_code, reason = "it is dropped with the memory")] FileMap),
+    /// Memory that somebody else gave, of this context's device or of the host, which nobody may write, and what gives it
+    /// back.
+    Foreign(
+        Option<&'static cuda::Context>,
+        #[expect(dead_code, reason = "it is dropped with the memory")] DlTensor,
+    ),
     /// The memory of another buffer, whose own origin is not a twin, and copies of it in other orders.
     Twin(Buffer, Option<Arc<Copies>>),
 }
@@ -66,7 +73,12 @@ unsafe impl Sync for Storage {}
 impl Drop for Storage {
     fn drop(&mut self) {
         match self.origin {
-            Origin::Empty | Origin::Twin(..) | Origin::Map(_) => return,
+            Origin::Empty | Origin::Twin(..) | Origin::Map(_) | Origin::Foreign(None, _) => return,
+            Origin::Foreign(Some(context), _) => {
+                // What was launched may still read it; where that fails, nothing runs any more.
+                let _ = context.synchronize();
+                return;
+            }
             Origin::Host(class) => alloc::give(self.ptr, class),
             Origin::Cuda(context) => context.release(self.ptr.as_ptr() as u64, self.bytes),
             Origin::Symbol => {
@@ -271,28 +283,36 @@ impl Buffer {
                 false => cuda::refuse_copy(),
             };
         }
-        match (&self.0.origin, &target.0.origin) {
-            (Origin::Cuda(from), Origin::Cuda(on)) if ptr::eq(*from, *on) => {
+        match (self.context(), target.context()) {
+            (Some(from), Some(on)) if ptr::eq(from, on) => {
                 // SAFETY: both ranges are of buffers of this device, which differ.
                 unsafe { cuda::device_to_device(from, to as u64, source as u64, bytes) }
             }
-            (Origin::Cuda(from), Origin::Cuda(on)) => {
+            (Some(from), Some(on)) => {
                 // SAFETY: the ranges are of these buffers, of two devices.
-                unsafe { cuda::device_to_peer((*on, to as u64), (*from, source as u64), bytes) }
+                unsafe { cuda::device_to_peer((on, to as u64), (from, source as u64), bytes) }
             }
-            (Origin::Cuda(from), _) => {
+            (Some(from), None) => {
                 // SAFETY: the ranges are of these buffers; the target's is memory of the host that nobody else uses.
                 unsafe { cuda::device_to_host(from, to, source as u64, bytes) }
             }
-            (_, Origin::Cuda(on)) => {
+            (None, Some(on)) => {
                 // SAFETY: the ranges are of these buffers; the source's is memory of the host.
                 unsafe { cuda::host_to_device(on, to as u64, source, bytes) }
             }
             // SAFETY: the ranges are of these buffers of the host, which differ, and nobody else uses the target.
-            _ => unsafe {
+            (None, None) => unsafe {
                 to.copy_from_nonoverlapping(source, bytes);
                 Ok(())
             },
+        }
+    }
+
+    /// The device that has the memory, if it is not the host's.
+    fn context(&self) -> Option<&'static cuda::Context> {
+        match self.0.origin {
+            Origin::Cuda(context) | Origin::Foreign(Some(context), _) => Some(context),
+            _ => None,
         }
     }
 
@@ -343,6 +363,34 @@ impl Buffer {
         }))))
     }
 
+    /// A buffer of memory that another's tensor has, and that it gives back; nobody may write it. It is copied where it does
+    /// not begin at a multiple of 8 bytes, or of 16 on a CUDA device, whose kernels load so many at once.
+    ///
+    /// # Errors
+    /// Of a copy, as [`allocate`](Self::allocate).
+    pub(super) fn of_foreign(
+        device: &Device,
+        first: *mut u8,
+        bytes: usize,
+        tensor: DlTensor,
+    ) -> Result<Buffer> {
+        let context = device.cuda_index().map(cuda::context).transpose()?;
+        let origin = Origin::Foreign(context, tensor);
+        let ptr = NonNull::new(first)
+            .ok_or_else(|| Error::argument("a tensor's memory is at address 0"))?;
+        let align = if device.is_cpu() { ELEMENT_ALIGN } else { 16 };
+        let buffer = Buffer(Arc::new(Storage {
+            ptr,
+            bytes,
+            device: device.clone(),
+            origin,
+        }));
+        match (first as usize).is_multiple_of(align) {
+            true => Ok(buffer),
+            false => buffer.copy_to(0..bytes, device),
+        }
+    }
+
     /// The number of bytes.
     #[inline]
     pub fn bytes(&self) -> usize {
@@ -376,10 +424,13 @@ impl Buffer {
         }
     }
 
-    /// Whether others have a share in the memory: the buffer that this is a twin of, or a file.
+    /// Whether others have a share in the memory: the buffer that this is a twin of, a file, or who gave it.
     #[inline]
     fn is_shared(&self) -> bool {
-        matches!(self.0.origin, Origin::Twin(..) | Origin::Map(_))
+        matches!(
+            self.0.origin,
+            Origin::Twin(..) | Origin::Map(_) | Origin::Foreign(..)
+        )
     }
 
     /// A handle of the same memory whose clones are counted apart, so that threads which copy and drop handles at the
@@ -423,7 +474,7 @@ impl Buffer {
         let base = self.base();
         if !matches!(
             base.origin,
-            Origin::Host(_) | Origin::Vec(..) | Origin::Map(_)
+            Origin::Host(_) | Origin::Vec(..) | Origin::Map(_) | Origin::Foreign(None, _)
         ) {
             return self.clone();
         }

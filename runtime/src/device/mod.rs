@@ -4,12 +4,14 @@
 mod buffer;
 mod convolution;
 mod copies;
+mod dlpack;
 mod graph;
 mod product;
 
 pub use buffer::{Buffer, BufferId};
 pub use convolution::convolve;
 pub use copies::{Copies, Order, Room};
+pub use dlpack::DlTensor;
 pub use product::{Matrix, Product, product};
 
 use crate::compiler::CCompiler;
@@ -22,6 +24,17 @@ impl Device {
     /// # Errors
     /// `Device` or `NoCompiler`, naming what is missing: the driver's library, a device of this index, or NVRTC.
     pub fn cuda(index: usize) -> Result<Device> {
+        let device = Device::cuda_without_compiler(index)?;
+        cuda::Nvrtc::get()?;
+        Ok(device)
+    }
+
+    /// The CUDA device of this index, on a machine that may lack NVRTC: for programs whose kernels were compiled ahead. What
+    /// needs another kernel there is an error.
+    ///
+    /// # Errors
+    /// `Device`, naming what is missing: the driver's library, or a device of this index.
+    pub fn cuda_without_compiler(index: usize) -> Result<Device> {
         let index = u32::try_from(index).unwrap_or(u32::MAX);
         cuda::context(index).map(|_| Device::of_cuda(index))
     }

@@ -1,7 +1,7 @@
 //! From sources to kernels: found in memory, found on disk, or compiled.
 
 use super::toolchain::{Image, Place, Toolchain};
-use super::{Kernel, KernelSource, source};
+use super::{Kernel, KernelSource, Missing, Pack, source};
 use crate::error::warn;
 use crate::observe::counters::{Counter, count};
 use crate::store::digest;
@@ -12,6 +12,7 @@ use crate::{Channel, Config, Device, Error, Result, log};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -210,18 +211,16 @@ impl Kernels {
         sources: &[KernelSource],
         jobs: usize,
     ) -> Vec<Result<Arc<Kernel>>> {
-        let identity = match toolchain.identity() {
-            Ok(identity) => identity,
-            Err(error) => return sources.iter().map(|_| Err(error.clone())).collect(),
-        };
-        let keys: Vec<u128> = sources.iter().map(|source| source.key(&identity)).collect();
+        let pack = Pack::current();
+        let keys = keys(toolchain, pack.as_ref(), sources);
         let place = toolchain.place();
         let mut results: HashMap<u128, Result<Arc<Kernel>>> = HashMap::new();
         let mut claims = Vec::new();
         let mut others = Vec::new();
         {
             let mut memory = self.memory.lock();
-            for (source, &key) in sources.iter().zip(&keys) {
+            for (source, key) in sources.iter().zip(&keys) {
+                let Ok(key) = *key else { continue };
                 if let Some(kernel) = memory.kernels.get(&(place, key)) {
                     count(Counter::KernelCacheHits, 1);
                     results.insert(key, Ok(kernel.clone()));
@@ -245,24 +244,35 @@ impl Kernels {
         }
         if !claims.is_empty() {
             let mine: Vec<_> = claims.iter().map(|c| (c.key, c.pending.clone())).collect();
-            self.make(toolchain, claims, jobs);
+            self.make(toolchain, pack.as_ref(), claims, jobs);
             others.extend(mine);
         }
         for (key, pending) in others {
             results.insert(key, pending.wait());
         }
         let missing = || Err(Error::internal("a kernel was not made"));
-        keys.iter()
-            .map(|key| results.get(key).cloned().unwrap_or_else(missing))
+        keys.into_iter()
+            .map(|key| results.get(&key?).cloned().unwrap_or_else(missing))
             .collect()
     }
 
-    /// Settles every claim: from disk, else by compiling, each kernel in one process at a time.
-    fn make<'a>(&'a self, toolchain: &Toolchain, claims: Vec<Claim<'a>>, jobs: usize) {
+    /// Settles every claim: from the pack in whose scope this thread is, from disk, else by compiling, each kernel in one
+    /// process at a time.
+    fn make<'a>(
+        &'a self,
+        toolchain: &Toolchain,
+        pack: Option<&(Pack, Missing)>,
+        claims: Vec<Claim<'a>>,
+        jobs: usize,
+    ) {
         let store = self.store;
         for claim in &claims {
             dump(claim);
         }
+        let claims = match pack {
+            Some((pack, _)) => from_pack(toolchain, pack, claims),
+            None => claims,
+        };
         let mut claims = match store {
             Some(store) => from_disk(toolchain, store, claims),
             None => claims,
@@ -366,6 +376,44 @@ fn dump(claim: &Claim<'_>) {
             ));
         }
     }
+}
+
+/// The key of each source: that of the pack which has its kernel, or one that states the compiler, if that is known.
+fn keys(
+    toolchain: &Toolchain,
+    pack: Option<&(Pack, Missing)>,
+    sources: &[KernelSource],
+) -> Vec<Result<u128>> {
+    // Without a pack the compiler is asked for at once, and with one where a kernel is not there.
+    let identity = OnceCell::new();
+    let identity = || identity.get_or_init(|| toolchain.identity()).as_ref();
+    let key = |source: &KernelSource| {
+        let packed = pack.and_then(|(pack, _)| pack.key(toolchain, source));
+        match (packed, pack) {
+            (Some(key), _) => Ok(key),
+            (None, Some((pack, Missing::Refuse))) => Err(pack.lacks(source)),
+            _ => match identity() {
+                Ok(identity) => Ok(source.key(identity)),
+                Err(error) => Err(error.clone()),
+            },
+        }
+    };
+    sources.iter().map(key).collect()
+}
+
+/// Settles the claims whose kernels a pack has, and returns the others.
+fn from_pack<'a>(toolchain: &Toolchain, pack: &Pack, claims: Vec<Claim<'a>>) -> Vec<Claim<'a>> {
+    let mut missing = Vec::new();
+    for claim in claims {
+        let Some((image, artifact)) = pack.image(toolchain, claim.key) else {
+            missing.push(claim);
+            continue;
+        };
+        let kernel = image.and_then(|image| load(&image, artifact, claim.key, claim.source));
+        count(Counter::DiskCacheHits, u64::from(kernel.is_ok()));
+        claim.settle(kernel.map(Arc::new));
+    }
+    missing
 }
 
 /// Settles the claims that the store can serve, and returns the others.
@@ -477,7 +525,7 @@ fn split_by_base(claims: Vec<Claim<'_>>, files: usize) -> Vec<Vec<Claim<'_>>> {
 }
 
 /// Applies `f` to each file, on this thread and up to `jobs - 1` others, which take one after another.
-fn parallel<F: Send + Sync, R: Send>(
+pub(super) fn parallel<F: Send + Sync, R: Send>(
     files: Vec<F>,
     jobs: usize,
     f: impl Fn(&F) -> R + Sync,

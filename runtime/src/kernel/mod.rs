@@ -1,6 +1,7 @@
 //! Kernels: generated C or CUDA C++, compiled, kept and loaded.
 
 mod compile;
+mod pack;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -10,6 +11,7 @@ pub(crate) use compile::Kernels;
 pub use compile::{
     compile_kernels, compile_kernels_on, compile_kernels_with, compile_unkept, identity,
 };
+pub use pack::{Architecture, Missing, Pack, compile_pack, planned_for};
 pub use source::{KernelSource, Part};
 use toolchain::Image;
 

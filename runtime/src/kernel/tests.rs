@@ -4,7 +4,7 @@ use super::toolchain::Toolchain;
 use super::*;
 use crate::store::Store;
 use crate::{
-    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Grid, Launch, Pool, Stats, launch,
+    Binding, Buffer, CCompiler, Device, ErrorKind, Fault, Grid, Isa, Launch, Pool, Stats, launch,
     stats_scope, with_threads,
 };
 use std::sync::Barrier;
@@ -360,4 +360,61 @@ fn launches_from_many_threads() {
         }
     });
     assert!(Pool::global().threads() >= 1);
+}
+
+/// A pack's kernels are found by text and target, before those on disk; what it lacks is refused or compiled.
+#[test]
+fn packs_serve_without_asking_for_a_compiler() {
+    if no_compiler() {
+        return;
+    }
+    let here = Architecture::host();
+    let (known, other) = ([scale(41), sum(), scale(41)], scale(42));
+    let files = compile_pack(here, &known).expect("compiles");
+    let pack = Pack::new(here, files.clone()).expect("whole");
+    assert_eq!((pack.len(), pack.architecture()), (2, here));
+    let kernels = Kernels::new(None);
+    let get = |sources: &[KernelSource]| kernels.get(&Toolchain::Host, sources, 1);
+    let (made, stats) = stats_scope(|| pack.with(Missing::Refuse, || get(&known)));
+    check_scale(made[0].as_ref().expect("packed"), 41);
+    assert!(made.iter().all(Result::is_ok));
+    assert_eq!(counts(&stats), (0, 1, 2));
+    let refused = pack.with(Missing::Refuse, || {
+        assert_eq!(planned_for(), Some(here));
+        get(&[other.clone(), scale(41)])
+    });
+    let error = refused[0].as_ref().expect_err("not packed");
+    assert!(matches!(error.kind(), ErrorKind::NoKernel(_)), "{error}");
+    assert!(refused[1].is_ok() && planned_for().is_none());
+    let compiled = pack.with(Missing::Compile, || get(std::slice::from_ref(&other)));
+    check_scale(compiled[0].as_ref().expect("compiled"), 42);
+    // Outside of the scope the same source has another key.
+    let outside = get(&known[..1]);
+    let outside = outside[0].as_ref().expect("compiled");
+    assert_ne!(outside.key(), made[0].as_ref().expect("packed").key());
+    for at in [0, files[0].len() / 2, files[0].len() - 1] {
+        let mut damaged = files.clone();
+        damaged[0][at] ^= 1;
+        assert!(Pack::new(here, damaged).is_err());
+    }
+    let cut = files[0][..files[0].len() - 1].to_vec();
+    assert!(Pack::new(here, vec![cut]).is_err());
+    // Another architecture's kernels are not found here.
+    let far = Pack::new(Architecture::Cuda(90), files).expect("whole");
+    let refused = far.with(Missing::Refuse, || get(&known[..1]));
+    assert!(refused[0].is_err());
+}
+
+#[test]
+fn architectures_have_names_and_an_order() {
+    for architecture in Architecture::ALL {
+        let name = architecture.name();
+        assert_eq!(Architecture::of_name(&name), Some(architecture));
+    }
+    assert_eq!(Architecture::of_name("pdp-11"), None);
+    assert!(Architecture::host().runs_here() && !Architecture::Cuda(90).runs_here());
+    assert!(Architecture::Cuda(90).runs_on(90) && !Architecture::Cuda(80).runs_on(90));
+    assert!(Architecture::Ptx(80).runs_on(100) && !Architecture::Ptx(80).runs_on(75));
+    #[cfg(target_arch = "x86_64")]
+    assert!(Architecture::Cpu(Isa::Sse2).runs_here() && !Architecture::Cpu(Isa::Neon).runs_here());
 }

@@ -1,6 +1,6 @@
 //! What makes machine code of sources, and loads it: the host's C compiler, or NVRTC and a device.
 
-use super::{Code, KernelSource};
+use super::{Architecture, Code, KernelSource};
 use crate::compiler::CCompiler;
 use crate::compiler::library::Library;
 use crate::cuda::{self, Nvrtc};
@@ -48,6 +48,14 @@ impl Toolchain {
                     .unwrap_or_else(|| Error::internal("a compiler without identity"))),
             },
             Toolchain::Cuda(context) => Ok(cuda_identity(Nvrtc::get()?, context.arch())),
+        }
+    }
+
+    /// Whether it loads code for an architecture.
+    pub(super) fn runs(&self, architecture: Architecture) -> bool {
+        match self {
+            Toolchain::Host => architecture.runs_here(),
+            Toolchain::Cuda(context) => architecture.runs_on(context.capability().0),
         }
     }
 

@@ -3,6 +3,9 @@
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
+/// The digest of bytes that come in pieces.
+pub(crate) type Stream = Xxh3;
+
 /// The digest of some bytes.
 pub(crate) fn of(bytes: &[u8]) -> u128 {
     xxh3_128(bytes)

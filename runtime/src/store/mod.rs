@@ -45,7 +45,7 @@ pub(crate) struct Artifact {
 }
 
 impl Artifact {
-    fn to_bytes(&self) -> Vec<u8> {
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.elf.len() + 16 * self.keys.len() + TRAILER);
         bytes.extend_from_slice(&self.elf);
         self.keys
@@ -61,7 +61,7 @@ impl Artifact {
     }
 
     /// The artifact of a file's bytes, `None` if they are not exactly one of this format.
-    fn from_bytes(mut bytes: Vec<u8>) -> Option<Artifact> {
+    pub(crate) fn from_bytes(mut bytes: Vec<u8>) -> Option<Artifact> {
         let (body, checksum) = bytes.split_last_chunk::<16>()?;
         if digest::of(body).to_le_bytes() != *checksum {
             return None;
@@ -106,6 +106,41 @@ const FAILED: &str = "failed";
 const FAILURE: &str = "failed-";
 /// Failures kept in a folder, besides which older ones are deleted.
 const FAILURES_KEPT: usize = 128;
+
+/// A checksum of 128 bits (XXH3), which guards against accidents, not against adversaries.
+///
+/// ```
+/// use ferrotrace_runtime::Checksum;
+/// let mut pieces = Checksum::default();
+/// pieces.update(b"ab");
+/// pieces.update(b"c");
+/// assert_eq!(pieces.finish(), Checksum::of(b"abc"));
+/// ```
+#[derive(Default)]
+pub struct Checksum(digest::Stream);
+
+impl Checksum {
+    /// The checksum of some bytes.
+    pub fn of(bytes: &[u8]) -> u128 {
+        digest::of(bytes)
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The checksum of all bytes that were taken.
+    pub fn finish(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
+impl std::fmt::Debug for Checksum {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Checksum({})", digest::hex(self.finish()))
+    }
+}
 
 /// A folder of artifacts.
 #[derive(Debug)]
