@@ -1,11 +1,13 @@
 //! A plan holds hardly more memory at once than the recorded operations one by one would: at most one part in
 //! `Thresholds::held_share` more, or `Thresholds::held_least` bytes (scheduler B-19).
 
+mod cuts;
+
 use super::Draft;
-use super::cuts::give_up;
 use super::one_by_one::OneByOne;
 use crate::graph::Graph;
 use crate::policy::Policy;
+use cuts::give_up;
 use ferrotrace_runtime::Result;
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use crate::policy::Measured;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::op::Pad;
 use ferrotrace_runtime::{
-    Activity, Config, Counter, KernelSource, Layout, Result, Timer, compile_kernels_on, count,
-    of_plan,
+    Activity, Config, Counter, Error, ErrorKind, KernelSource, Layout, Result, Timer,
+    compile_kernels_on, count, of_plan,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -33,12 +33,7 @@ fn compiled(
     measured: Option<Arc<Measured>>,
 ) -> Result<Arc<Plan>> {
     let start = Instant::now();
-    let all = draft.steps.iter().flat_map(|step| {
-        let before = step.before().map(|before| &before.kernel);
-        before.into_iter().chain(step.kernel())
-    });
-    let all = draft.checks.iter().chain(all);
-    let sources: Vec<KernelSource> = all.map(|e| e.source.clone()).collect();
+    let sources: Vec<KernelSource> = draft.kernels().map(|e| e.source.clone()).collect();
     let timer = Timer::start();
     let mut compiled = compile_kernels_on(&draft.graph.device(), &sources).into_iter();
     timer.stop(Activity::Compiling, || {
@@ -48,7 +43,7 @@ fn compiled(
     let mut loaded =
         |emitted: Option<&Emitted>| match (emitted, emitted.and_then(|_| compiled.next())) {
             (Some(_), Some(Ok(kernel))) => Ok(Some(kernel)),
-            (Some(emitted), Some(Err(error))) if Config::get().strict => {
+            (Some(emitted), Some(Err(error))) if is_told(&error) => {
                 Err(super::placed(error, emitted, &draft))
             }
             (Some(_), Some(Err(error))) => {
@@ -92,6 +87,12 @@ fn compiled(
     Ok(Arc::new(plan))
 }
 
+/// Whether a kernel that cannot be had is an error, and not one that ready-made kernels stand in for: where that is asked
+/// for, and where the caller has a say in what becomes of missing kernels.
+fn is_told(error: &Error) -> bool {
+    Config::get().strict || matches!(error.kind(), ErrorKind::NoKernel(_))
+}
+
 fn warn_once(message: &str) {
     static WARNED: AtomicBool = AtomicBool::new(false);
     if !WARNED.swap(true, Relaxed) {
@@ -105,6 +106,15 @@ fn warn_once(message: &str) {
 type Copied<'a> = (usize, Source, &'a Layout);
 
 impl Draft {
+    /// Every kernel, checks of indices first, then step by step.
+    pub(super) fn kernels(&self) -> impl Iterator<Item = &Emitted> {
+        let steps = self.steps.iter().flat_map(|step| {
+            let before = step.before().map(|before| &before.kernel);
+            before.into_iter().chain(step.kernel())
+        });
+        self.checks.iter().chain(steps)
+    }
+
     /// Of a concatenation whose parts were written in place: its dimension, and those that were not, each with where it
     /// starts. `None` for other calls. A part that comes twice is written once.
     pub(crate) fn joined<'a>(&self, call: &'a Call) -> Option<(usize, Vec<Copied<'a>>)> {

@@ -8,11 +8,11 @@ mod capture;
 mod check;
 mod combine;
 mod compile;
-mod cuts;
 mod finite;
 mod kernels;
 mod launch;
 mod meter;
+mod noted;
 mod one_by_one;
 mod order;
 mod peak;
@@ -39,6 +39,7 @@ pub use capture::GraphDecision;
 pub use combine::Launches;
 pub(crate) use compile::accesses;
 pub(crate) use meter::Meter;
+pub use noted::{kernels_for, noting};
 
 /// An input of a run.
 #[derive(Debug)]

@@ -35,6 +35,7 @@ impl Plan {
     /// Out of memory; an index out of range, naming the dimension; a ready-made kernel's error.
     pub fn run(&self, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
         let _environment = FloatEnvironment::standard();
+        self.note();
         if self.fallback {
             let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
             return crate::eager::run_ready_made(&self.draft.recorded, arrays, scalars);

@@ -17,6 +17,22 @@ impl Target {
         }
     }
 
+    /// The device that kernels are compiled for ahead of a compute capability, where its multiprocessors are not known: of
+    /// the largest of that capability.
+    pub(super) fn of_capability(capability: u32) -> Target {
+        let (multiprocessors, shared_memory) = match capability {
+            80..90 => (108, 163 << 10),
+            90..100 => (132, 227 << 10),
+            _ => (148, 227 << 10),
+        };
+        Target::cuda(capability, multiprocessors, shared_memory)
+    }
+
+    /// Any device: nothing is generated for matrix units, and blocks share what every device lets them.
+    pub(super) fn of_any_capability() -> Target {
+        Target::cuda(0, 0, 0)
+    }
+
     /// A CUDA device of a compute capability, as 90 for 9.0, so many multiprocessors, and so many bytes that a block's
     /// threads share.
     pub fn cuda(capability: u32, multiprocessors: usize, shared_memory: usize) -> Target {

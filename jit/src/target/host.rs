@@ -6,7 +6,12 @@ use ferrotrace_runtime::Isa;
 impl Target {
     /// The CPU of this machine.
     pub fn host() -> Target {
-        Target::with_vectors(Isa::host().vector_bytes())
+        Target::of_isa(Isa::host())
+    }
+
+    /// A CPU of an instruction set.
+    pub(super) fn of_isa(isa: Isa) -> Target {
+        Target::with_vectors(isa.vector_bytes())
     }
 
     /// A CPU with vector registers of so many bytes: 16, 32 or 64.

@@ -10,7 +10,7 @@ mod cuda;
 mod host;
 
 use ferrotrace_kernels::{Class, Op};
-use ferrotrace_runtime::{Convolution, Device, Result};
+use ferrotrace_runtime::{Architecture, Convolution, Device, Result, planned_for};
 use parking_lot::Mutex;
 use std::sync::LazyLock;
 
@@ -130,12 +130,34 @@ impl Library {
 
 static HOST: LazyLock<Target> = LazyLock::new(Target::host);
 
+/// The targets that kernels are compiled for ahead.
+static ARCHITECTURES: LazyLock<Vec<(Architecture, Target)>> = LazyLock::new(|| {
+    let all = Architecture::ALL.into_iter();
+    all.map(|of| (of, Target::of_architecture(of))).collect()
+});
+
 /// One target for each device but the CPU: a process has few, and they stay.
 static DEVICES: Mutex<Vec<(Device, &'static Target)>> = Mutex::new(Vec::new());
 
 impl Target {
-    /// What is known of a device of this machine.
+    /// What kernels are planned for ahead, on any machine.
+    pub fn of_architecture(architecture: Architecture) -> Target {
+        match architecture {
+            Architecture::Cpu(isa) => Target::of_isa(isa),
+            Architecture::Cuda(capability) => Target::of_capability(capability),
+            Architecture::Ptx(_) => Target::of_any_capability(),
+        }
+    }
+
+    /// What is known of a device of this machine; or, where this thread's plans are to find kernels that were compiled ahead
+    /// (`ferrotrace_runtime::Pack`), what they were compiled for.
     pub fn of(device: &Device) -> &'static Target {
+        if let Some(planned) = planned_for()
+            && matches!(planned, Architecture::Cpu(_)) == device.is_cpu()
+            && let Some((_, target)) = ARCHITECTURES.iter().find(|(of, _)| *of == planned)
+        {
+            return target;
+        }
         if *device == Device::cpu() {
             return &HOST;
         }

@@ -6,11 +6,11 @@
 //! cut is computed behind it, of larger ones. Such kernels are parted and such values stored, those first that hold most,
 //! until enough is given back.
 
-use super::one_by_one::OneByOne;
-use super::peak::Footprints;
-use super::{Draft, Step};
 use crate::body::Source;
 use crate::graph::{Graph, NodeOp};
+use crate::plan::one_by_one::OneByOne;
+use crate::plan::peak::Footprints;
+use crate::plan::{Draft, Step};
 use crate::policy::GivenUp;
 use ferrotrace_kernels::ValueId;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -1,0 +1,59 @@
+//! Which graphs run: what kernels are compiled ahead for.
+
+use super::{Draft, Plan};
+use crate::graph::Graph;
+use crate::policy::Policy;
+use crate::target::Target;
+use ferrotrace_runtime::{Architecture, KernelSource, Result};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+thread_local! {
+    /// The recorded graphs of the plans that ran, by the plans' numbers.
+    static NOTED: RefCell<Option<BTreeMap<u64, Graph>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` and gives the recorded graphs of all plans that ran on this thread meanwhile, each once, in the order of the
+/// plans' making. Calls do not nest: an inner one takes what it notes from the outer one.
+pub fn noting<R>(f: impl FnOnce() -> R) -> (R, Vec<Graph>) {
+    struct Restore(Option<BTreeMap<u64, Graph>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            let before = self.0.take();
+            NOTED.with_borrow_mut(|noted| *noted = before);
+        }
+    }
+    let restore = Restore(NOTED.replace(Some(BTreeMap::new())));
+    let result = f();
+    let noted = NOTED.take().unwrap_or_default();
+    drop(restore);
+    (result, noted.into_values().collect())
+}
+
+impl Plan {
+    /// Notes that the plan runs, where that is asked for.
+    #[inline]
+    pub(super) fn note(&self) {
+        NOTED.with_borrow_mut(|noted| {
+            if let Some(noted) = noted {
+                let Draft { number, .. } = self.draft;
+                noted
+                    .entry(number)
+                    .or_insert_with(|| self.draft.recorded.clone());
+            }
+        });
+    }
+}
+
+/// The kernels of a graph's plan for an architecture, which need not be this machine's.
+///
+/// # Errors
+/// A pass's error.
+pub fn kernels_for(graph: &Graph, architecture: Architecture) -> Result<Vec<KernelSource>> {
+    let policy = Policy::from(Target::of_architecture(architecture));
+    let draft = Draft::of(graph.clone(), &policy)?;
+    Ok(draft
+        .kernels()
+        .map(|kernel| kernel.source.clone())
+        .collect())
+}
