@@ -75,6 +75,8 @@ pub use backend::{
     Bound, Choice, Explanation, Folded, GraphDecision, Hint, Machine, Measured, Nanoseconds,
     Precision, Work,
 };
+#[doc(hidden)]
+pub use backend::{Graph, kernels_for, noting};
 pub use control::{
     associative_scan, bounded_while_loop, cond, map, scan, scan_reversed, while_loop,
 };
@@ -84,8 +86,12 @@ pub use flush::eval;
 pub use flush::limit::{set_retained_limit, set_trace_limit};
 pub use generator::{Generator, GeneratorState, manual_seed};
 pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp};
+#[doc(hidden)]
+pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
 pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
+#[doc(hidden)]
+pub use mode::current as current_mode;
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};
 pub use plans::clear_plans;
 pub use structs::{ArgKind, Buffer, JitArg, JitResult, Leaf, TensorStruct, derived};

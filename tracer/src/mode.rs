@@ -39,7 +39,7 @@ static ENVIRONMENT: Lazy<Mode> = Lazy::new(|| match Config::get().mode {
 });
 
 /// The mode in force: of the innermost scope, else of the thread, else of the process, else of the environment.
-pub(crate) fn current() -> Mode {
+pub fn current() -> Mode {
     if let Some(mode) = own() {
         return mode;
     }

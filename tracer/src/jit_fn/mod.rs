@@ -4,6 +4,7 @@ mod fold;
 mod gradient;
 mod key;
 mod parts;
+mod portable;
 mod replay;
 
 use crate::Tensor;
@@ -20,6 +21,7 @@ use gradient::{Call, Joint};
 use key::{Probe, Traces};
 use parking_lot::Mutex;
 use parts::{Filled, Parts};
+pub use portable::FunctionTrace;
 use replay::{Draws, Recorded, Replay, Tensors};
 use rustc_hash::FxHashSet;
 use std::fmt;

@@ -55,7 +55,7 @@ pub(super) enum Slot {
 
 /// Where a tensor of the result comes from.
 #[derive(Clone, Debug)]
-enum Output {
+pub(super) enum Output {
     /// The value of this number that the plan stores.
     Value(usize),
     /// The tensor argument of this number, as it is.
@@ -83,11 +83,11 @@ pub(crate) struct Replay {
     pub(super) lines: Arc<[Line]>,
     pub(super) sources: Arc<[Source]>,
     pub(super) slots: Arc<[Slot]>,
-    outputs: Arc<[Output]>,
+    pub(super) outputs: Arc<[Output]>,
     /// The places of the argument's tensors that are buffers which a call writes: their values are the last outputs.
     pub(super) written: Arc<[usize]>,
     /// Draws, in order.
-    draws: Vec<Drawn>,
+    pub(super) draws: Vec<Drawn>,
     /// Whether the trace holds for other sizes.
     pub generic: bool,
     /// What it computes, or computed, of constants alone; none where that is nothing.
