@@ -33,8 +33,9 @@
 extern crate self as ferrotrace;
 
 pub use ferrotrace_runtime::{
-    Activity, Category, Context, DType, Device, Element, Error, ErrorKind, Profile, Result, Scalar,
-    Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats, stats_scope,
+    Activity, Category, Context, DType, Device, DlTensor, Element, Error, ErrorKind, Profile,
+    Result, Scalar, Shape, Span, Stats, Uncaptured, cache, profile, reset_stats, stats,
+    stats_scope,
 };
 pub use ferrotrace_tracer::{
     ArgKind, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,

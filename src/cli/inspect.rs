@@ -1,8 +1,10 @@
 //! `ferrotrace inspect`.
 
-use crate::Place;
+use crate::bundle::zeros;
+use crate::{Place, size};
 use clap::Args;
 use ferrotrace::prelude::*;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// What `inspect` is asked for.
@@ -102,42 +104,22 @@ fn named(port: &io::Port) -> String {
     }
 }
 
-fn size(bytes: usize) -> String {
-    match bytes as f64 {
-        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
-        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
-        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
-        n => format!("{n} bytes"),
-    }
-}
-
 impl Options {
     /// Inputs of zeros, of the sizes that are given for symbols.
     fn inputs(&self, program: &io::ExportedProgram) -> Result<Vec<Tensor>> {
         let device = self.place.device()?;
-        let of = |symbol: &str| -> Result<usize> {
-            if let Ok(size) = symbol.parse() {
-                return Ok(size);
-            }
-            for given in &self.sizes {
-                let (name, size) = given.split_once('=').unwrap_or((given, ""));
-                if name == symbol {
-                    return size
-                        .parse()
-                        .map_err(|_| Error::argument(format!("--size {given}: SYMBOL=SIZE")));
-                }
-            }
-            Ok(program
-                .range(symbol)
-                .map_or(8, |(min, max)| 8.clamp(min, max.max(min))))
-        };
-        let input = |port: &io::Port| {
-            let sizes: Result<Vec<usize>> = port.sizes.iter().map(|size| of(size)).collect();
-            Ok(match port.dtype {
-                Some(dtype) => Tensor::zeros(sizes?, dtype, &device),
-                None => Tensor::scalar(1, DType::I64, &Device::cpu()),
-            })
-        };
-        program.inputs().iter().map(input).collect()
+        let mut sizes = BTreeMap::new();
+        for given in &self.sizes {
+            let wrong = || Error::argument(format!("--size {given}: SYMBOL=SIZE"));
+            let (name, size) = given.split_once('=').ok_or_else(wrong)?;
+            sizes.insert(name.to_owned(), size.parse().map_err(|_| wrong())?);
+        }
+        let ports = program.inputs();
+        let inputs = zeros(program, &sizes).into_iter().zip(&ports);
+        let moved = inputs.map(|(x, port)| match port.dtype {
+            Some(_) => x.to_device(&device),
+            None => x,
+        });
+        Ok(moved.collect())
     }
 }

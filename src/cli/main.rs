@@ -1,14 +1,16 @@
 //! `ferrotrace`: programs of PyTorch's run, checked and looked into from a shell.
 
+mod bundle;
 mod cache;
 mod compare;
 mod doctor;
 mod inspect;
+mod model;
 mod run;
 
 use clap::{Args, Parser, Subcommand};
 use ferrotrace::prelude::*;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Runs programs of torch.export, compiled, on the CPU or on CUDA.
@@ -25,6 +27,8 @@ enum Command {
     Run(run::Options),
     /// Shows a program's inputs, outputs, state, operators, and what they are compiled to.
     Inspect(inspect::Options),
+    /// Writes a program with its kernels to a bundle, which runs where no compiler is.
+    Bundle(bundle::Options),
     /// The folder of compiled kernels.
     Cache {
         #[command(subcommand)]
@@ -57,6 +61,11 @@ fn mode_of(name: &str) -> std::result::Result<Mode, String> {
 impl Place {
     /// The device that is asked for.
     fn device(&self) -> Result<Device> {
+        self.device_by(Device::cuda)
+    }
+
+    /// The device that is asked for, of CUDA's by its index.
+    fn device_by(&self, cuda: fn(usize) -> Result<Device>) -> Result<Device> {
         let wrong = || {
             Error::argument(format!(
                 "no device is called {:?}: cpu, cuda or cuda:INDEX",
@@ -65,14 +74,14 @@ impl Place {
         };
         match self.device.split_once(':') {
             None if self.device == "cpu" => Ok(Device::cpu()),
-            None if self.device == "cuda" => Device::cuda(0),
-            Some(("cuda", index)) => Device::cuda(index.parse().map_err(|_| wrong())?),
+            None if self.device == "cuda" => cuda(0),
+            Some(("cuda", index)) => cuda(index.parse().map_err(|_| wrong())?),
             _ => Err(wrong()),
         }
     }
 
     /// A program, loaded to where it is to run.
-    fn load(&self, path: &PathBuf) -> Result<io::ExportedProgram> {
+    fn load(&self, path: &Path) -> Result<io::ExportedProgram> {
         set_mode(self.mode);
         let device = self.device()?;
         let program = io::ExportedProgram::load(path)?;
@@ -84,10 +93,21 @@ impl Place {
     }
 }
 
+/// Bytes as a reader takes them in.
+fn size(bytes: usize) -> String {
+    match bytes as f64 {
+        n if n >= 1e9 => format!("{:.2} GB", n / 1e9),
+        n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
+        n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
+        n => format!("{n} bytes"),
+    }
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(options) => run::run(&options),
         Command::Inspect(options) => inspect::inspect(&options).map(|()| true),
+        Command::Bundle(options) => bundle::bundle(&options).map(|()| true),
         Command::Cache { what } => cache::cache(&what).map(|()| true),
         Command::Doctor => doctor::doctor().map(|()| true),
     };

@@ -2,6 +2,7 @@
 
 use crate::Place;
 use crate::compare::{self, Found, Tolerance};
+use crate::model::Model;
 use clap::Args;
 use ferrotrace::prelude::*;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 /// What `run` is asked for.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// An archive of torch.export.save.
+    /// An archive of torch.export.save, or a bundle (.ftb).
     model: PathBuf,
     /// An input by its name: a .npy file, or a number.
     #[arg(long = "input", value_name = "NAME=FILE", conflicts_with = "calls")]
@@ -35,12 +36,24 @@ pub struct Options {
     /// Times so many further calls.
     #[arg(long, value_name = "CALLS")]
     bench: Option<usize>,
+    /// What a bundle does that lacks kernels for this machine or these sizes: compile, ready-made or error.
+    #[arg(long, default_value = "compile", value_parser = fallback_of)]
+    missing: io::Fallback,
     #[command(flatten)]
     place: Place,
 }
 
+fn fallback_of(name: &str) -> std::result::Result<io::Fallback, String> {
+    match name {
+        "compile" => Ok(io::Fallback::Compile),
+        "ready-made" => Ok(io::Fallback::ReadyMade),
+        "error" => Ok(io::Fallback::Error),
+        _ => Err("compile, ready-made or error".to_owned()),
+    }
+}
+
 /// One call: its inputs, and the files to compare with.
-struct Call {
+pub struct Call {
     name: String,
     inputs: BTreeMap<String, Tensor>,
     expected: Option<PathBuf>,
@@ -50,13 +63,13 @@ struct Call {
 /// Runs a program; whether all that was compared is equal.
 pub fn run(options: &Options) -> Result<bool> {
     let start = Instant::now();
-    let mut program = options.place.load(&options.model)?;
+    let mut program = Model::load(&options.model, &options.place, options.missing)?;
     println!(
         "loaded {} in {}",
         options.model.display(),
         shown(start.elapsed())
     );
-    let device = options.place.device()?;
+    let device = options.place.device_by(Device::cuda_without_compiler)?;
     let calls = options.calls()?;
     let tolerance = Tolerance {
         rtol: options.rtol,
@@ -64,7 +77,7 @@ pub fn run(options: &Options) -> Result<bool> {
     };
     let mut equal = true;
     for call in &calls {
-        let inputs = ordered(&program, call, &device)?;
+        let inputs = with_mode(Mode::Eager, || ordered(&program, call, &device))?;
         let start = Instant::now();
         let bar = waiting(&format!("call {}", call.name));
         let results = program.run(&inputs.iter().collect::<Vec<_>>());
@@ -73,7 +86,9 @@ pub fn run(options: &Options) -> Result<bool> {
         eval(&results)?;
         device.synchronize()?;
         let took = start.elapsed();
-        let found = options.compared(&program, call, &results, tolerance)?;
+        // Comparing needs no kernels of its own.
+        let compared = || options.compared(&program, call, &results, tolerance);
+        let found = with_mode(Mode::Eager, compared)?;
         equal &= found.differences.is_empty();
         let verdict = match (found.compared, found.differences.len()) {
             (0, 0) => "done".to_owned(),
@@ -122,7 +137,7 @@ impl Options {
 
     fn compared(
         &self,
-        program: &io::ExportedProgram,
+        program: &Model,
         call: &Call,
         results: &[Tensor],
         tolerance: Tolerance,
@@ -150,7 +165,7 @@ impl Options {
     }
 }
 
-fn of_folder(folder: &Path) -> Result<Call> {
+pub fn of_folder(folder: &Path) -> Result<Call> {
     let failed = |error: std::io::Error| Error::io(folder, &error);
     let mut inputs = BTreeMap::new();
     for entry in std::fs::read_dir(folder).map_err(failed)? {
@@ -194,7 +209,7 @@ fn read(text: &str) -> Result<Tensor> {
 }
 
 /// The inputs in the order of the program, on its device.
-fn ordered(program: &io::ExportedProgram, call: &Call, device: &Device) -> Result<Vec<Tensor>> {
+pub fn ordered(program: &Model, call: &Call, device: &Device) -> Result<Vec<Tensor>> {
     let ports = program.inputs();
     if let Some(name) = call
         .inputs
@@ -229,7 +244,7 @@ fn ordered(program: &io::ExportedProgram, call: &Call, device: &Device) -> Resul
         .collect()
 }
 
-fn write(folder: &Path, program: &io::ExportedProgram, results: &[Tensor]) -> Result<()> {
+fn write(folder: &Path, program: &Model, results: &[Tensor]) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, &error))?;
     let mut used: BTreeMap<String, usize> = BTreeMap::new();
     for (port, x) in program.outputs().iter().zip(results) {
@@ -245,12 +260,7 @@ fn write(folder: &Path, program: &io::ExportedProgram, results: &[Tensor]) -> Re
 }
 
 /// Times further calls.
-fn time(
-    program: &mut io::ExportedProgram,
-    inputs: &[Tensor],
-    n: usize,
-    device: &Device,
-) -> Result<()> {
+fn time(program: &mut Model, inputs: &[Tensor], n: usize, device: &Device) -> Result<()> {
     let inputs: Vec<&Tensor> = inputs.iter().collect();
     let style = ProgressStyle::with_template("{bar:40} {pos}/{len}");
     let bar = ProgressBar::new(n as u64)
@@ -278,13 +288,13 @@ fn time(
     Ok(())
 }
 
-fn waiting(what: &str) -> ProgressBar {
+pub fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what.to_owned());
     bar.enable_steady_tick(Duration::from_millis(100));
     bar
 }
 
-fn shown(time: Duration) -> String {
+pub fn shown(time: Duration) -> String {
     match time.as_secs_f64() {
         s if s >= 1.0 => format!("{s:.2} s"),
         s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),

@@ -6,6 +6,7 @@
 //! | safetensors | | [`save_safetensors`], [`load_safetensors`], [`SafeTensors`] |
 //! | PyTorch | | [`load_pt`], [`load_pt_tree`] |
 //! | a program of PyTorch's | | [`ExportedProgram`] |
+//! | a program with its kernels | | [`Bundle`] |
 //! | a run to be resumed | | [`Checkpoint`] |
 //!
 //! ```
@@ -29,10 +30,11 @@
 //! save that fails, or is killed, leaves the file that was there as it was. A tensor that carries an error makes no
 //! file: saving it is that error.
 //!
-//! **No file is trusted.** A truncated, damaged or hostile file gives an error. Nothing in a file is run, and no memory
-//! is taken for what a file merely claims to hold.
+//! **No file but a [bundle](Bundle) is trusted.** A truncated, damaged or hostile file gives an error. Nothing in a file is
+//! run, and no memory is taken for what a file merely claims to hold. A bundle holds machine code, which opening it loads.
 
 mod archive;
+mod bundle;
 mod checkpoint;
 mod exported;
 mod file;
@@ -43,6 +45,7 @@ mod safetensors;
 mod state;
 mod tensor_map;
 
+pub use bundle::{Bundle, BundleOptions, Fallback, save_bundle};
 pub use checkpoint::{Checkpoint, Value};
 pub use exported::{ExportedProgram, Port};
 pub use npy::archive::{load_npz, load_npz_in_order, save_npz, save_npz_compressed};

@@ -11,7 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// The crates, in the order of their dependencies.
-const CRATES: [&str; 5] = ["runtime", "kernels", "jit", "tracer/derive", "tracer"];
+const CRATES: [&str; 6] = [
+    "runtime",
+    "kernels",
+    "jit",
+    "tracer/derive",
+    "tracer",
+    "capi",
+];
 
 /// Crates whose root declares its modules in the order of their dependencies.
 const ORDERED: [&str; 2] = ["runtime", "tracer"];
@@ -52,6 +59,9 @@ const BANNED: [(&str, &str); 13] = [
     ("The same as another", "name what is meant"),
     ("So do", "name the things, and say what they do"),
 ];
+
+/// Where unsafe code may stand, besides tests.
+const UNSAFE: [&str; 3] = ["runtime/src", "kernels/src/cpu", "capi/src"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -199,6 +209,24 @@ fn functions_are_short() {
     }
     for (place, name) in known.difference(&met) {
         complaints.push(format!("{place}: {name} is short now: long_functions.txt"));
+    }
+    expect_none(complaints);
+}
+
+#[test]
+fn unsafe_code_stands_in_few_places() {
+    let mut complaints = Vec::new();
+    for source in all() {
+        let path = &source.path;
+        if !path.iter().any(|part| part == "src") || UNSAFE.iter().any(|at| path.starts_with(at)) {
+            continue;
+        }
+        for (number, line) in source.code.lines().enumerate() {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            if words.any(|word| word == "unsafe") {
+                complaints.push(format!("{}:{}: unsafe code", path.display(), number + 1));
+            }
+        }
     }
     expect_none(complaints);
 }

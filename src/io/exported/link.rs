@@ -2,7 +2,6 @@
 
 use super::build::{Builder, Names};
 use super::call::{Arg, Value};
-use super::open::Contents;
 use super::ops;
 use super::program::{Dim, Guard, Input, Kind, Output, Program, Range, State, StateKind};
 use super::schema::{self, Graph, InputSpec, Meta, Model, OutputSpec, Size};
@@ -26,8 +25,12 @@ struct Linker {
 }
 
 /// Makes a program, or says what is wrong.
-pub(super) fn link(contents: Contents) -> Result<(Program, BTreeMap<String, Tensor>)> {
-    let Contents { model, tensors } = contents;
+///
+/// `tensors` are parameters, buffers and constants by qualified name.
+pub(super) fn link(
+    model: Model,
+    tensors: HashMap<String, Value>,
+) -> Result<(Program, BTreeMap<String, Tensor>)> {
     let mut linker = Linker {
         builder: Builder::default(),
         names: Names::new(),

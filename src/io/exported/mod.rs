@@ -6,6 +6,7 @@ mod control;
 mod link;
 mod open;
 mod ops;
+mod portable;
 mod program;
 mod run;
 mod schema;
@@ -13,10 +14,10 @@ mod structure;
 mod symbols;
 mod write_back;
 
-use super::file::broken;
 use super::tensor_map::TensorMap;
 use crate::{DType, Device, Error, Jit, Result, Shape, Tensor, jit};
 use call::{Arg, Value};
+pub(super) use portable::{Document, Parts};
 use program::{Kind, Program, StateKind};
 use run::Given;
 use std::collections::{BTreeMap, HashSet};
@@ -64,6 +65,8 @@ pub struct ExportedProgram {
     known: HashSet<u64>,
     own: Arc<OnceLock<Replay>>,
     pure: Arc<OnceLock<Replay>>,
+    /// What the program was linked from.
+    document: Arc<Document>,
 }
 
 /// What may stand for a tensor of the state.
@@ -117,18 +120,12 @@ impl ExportedProgram {
     /// ```
     pub fn load(path: impl AsRef<Path>) -> Result<ExportedProgram> {
         let path = path.as_ref();
-        let contents = open::open(path)?;
-        let (program, state) = link::link(contents)
-            .map_err(|message| broken(path, format!("its program {message}")))?;
-        Ok(ExportedProgram {
-            program: Arc::new(program),
-            state,
-            lost: BTreeMap::new(),
-            device: Device::cpu(),
-            known: HashSet::new(),
-            own: Arc::default(),
-            pure: Arc::default(),
-        })
+        let (text, tensors) = open::open(path)?;
+        let document = Document {
+            text,
+            narrowed: None,
+        };
+        ExportedProgram::linked(path, document, tensors)
     }
 
     /// The operators that programs may hold, as `aten.add.Tensor`. Those that write their first argument
@@ -276,6 +273,7 @@ impl ExportedProgram {
             |tensor| tensor.to_device(device),
             self.program.clone(),
             device,
+            self.document.clone(),
         )
     }
 
@@ -285,7 +283,7 @@ impl ExportedProgram {
     /// # Errors
     /// The state cannot be computed.
     pub fn half(&self) -> Result<ExportedProgram> {
-        self.narrowed(DType::F16, 6)
+        self.narrowed(DType::F16)
     }
 
     /// The program in `BF16`: see [`half`](Self::half).
@@ -293,32 +291,21 @@ impl ExportedProgram {
     /// # Errors
     /// The state cannot be computed.
     pub fn bfloat16(&self) -> Result<ExportedProgram> {
-        self.narrowed(DType::BF16, 13)
+        self.narrowed(DType::BF16)
     }
 
-    fn narrowed(&self, dtype: DType, number: i64) -> Result<ExportedProgram> {
-        let mut program = Program::clone(&self.program);
-        for step in &mut program.steps {
-            for (_, arg) in &mut step.args {
-                if let Arg::DType(old) = arg
-                    && *old == schema::FLOAT
-                {
-                    *old = number;
-                }
-            }
-        }
-        for input in &mut program.inputs {
-            if let Kind::Tensor { dtype: old, .. } = &mut input.kind
-                && *old == DType::F32
-            {
-                *old = dtype;
-            }
-        }
+    fn narrowed(&self, dtype: DType) -> Result<ExportedProgram> {
+        let program = self.program.narrowed(dtype);
+        let document = Document {
+            text: self.document.text.clone(),
+            // What was narrow before has no `F32` left.
+            narrowed: self.document.narrowed.or(Some(dtype)),
+        };
         let cast = |tensor: &Tensor| match tensor.dtype() {
             DType::F32 => tensor.to_dtype(dtype),
             _ => tensor.clone(),
         };
-        self.with_state(cast, Arc::new(program), &self.device)
+        self.with_state(cast, Arc::new(program), &self.device, Arc::new(document))
     }
 
     fn with_state(
@@ -326,6 +313,7 @@ impl ExportedProgram {
         f: impl Fn(&Tensor) -> Tensor,
         program: Arc<Program>,
         device: &Device,
+        document: Arc<Document>,
     ) -> Result<ExportedProgram> {
         let mut made: BTreeMap<String, Tensor> = BTreeMap::new();
         for (name, tensor) in &self.state {
@@ -340,6 +328,7 @@ impl ExportedProgram {
             known: HashSet::new(),
             own: Arc::default(),
             pure: Arc::default(),
+            document,
         })
     }
 

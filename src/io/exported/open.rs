@@ -1,7 +1,7 @@
 //! Archives in the three layouts that PyTorch has written: the program's text, and its tensors by name.
 
 use super::call::Value;
-use super::schema::{self, Meta, Model};
+use super::schema::{self, Meta};
 use crate::io::archive::Archive;
 use crate::io::file::{broken, shape_of};
 use crate::io::json::Tree;
@@ -12,13 +12,6 @@ use ferrotrace_runtime::FileMap;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::path::Path;
-
-/// What a file holds.
-pub(super) struct Contents {
-    pub model: Model,
-    /// Parameters, buffers and constants by qualified name.
-    pub tensors: HashMap<String, Value>,
-}
 
 /// A file, opened.
 struct Files<'a> {
@@ -36,8 +29,8 @@ enum Layout {
     Folders { root: String, model: String },
 }
 
-/// Reads a file whose tensors stay mapped.
-pub(super) fn open(path: &Path) -> Result<Contents> {
+/// Reads a file: the text of its program, and its tensors by name, which stay mapped.
+pub(super) fn open(path: &Path) -> Result<(String, HashMap<String, Value>)> {
     let map = FileMap::open(path)?;
     let bytes = map.bytes()?;
     is_archive(bytes).map_err(|message| broken(path, message))?;
@@ -63,8 +56,6 @@ pub(super) fn open(path: &Path) -> Result<Contents> {
     };
     let text = String::from_utf8(files.archive.read_all(&text)?);
     let text = text.map_err(|_| broken(path, "has a program that is not UTF-8"))?;
-    let model =
-        Model::read(&text).map_err(|message| broken(path, format!("its program {message}")))?;
     let mut tensors = HashMap::new();
     match &layout {
         Layout::Flat => {
@@ -82,7 +73,7 @@ pub(super) fn open(path: &Path) -> Result<Contents> {
             }
         }
     }
-    Ok(Contents { model, tensors })
+    Ok((text, tensors))
 }
 
 /// Whether a name leads out of the folder that it is taken in.

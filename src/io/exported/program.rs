@@ -2,7 +2,7 @@
 
 use super::call::{Arg, Run, Slot};
 use super::control::Control;
-use super::schema::Size;
+use super::schema::{self, Size};
 use super::symbols::Expr;
 use crate::DType;
 use std::sync::Arc;
@@ -152,6 +152,30 @@ pub(super) struct Guard {
 }
 
 impl Program {
+    /// The program with a half-precision dtype in the place of `F32`: in its inputs, and where operators are told one.
+    pub fn narrowed(&self, dtype: DType) -> Program {
+        let mut program = self.clone();
+        let number = match dtype {
+            DType::BF16 => schema::BFLOAT16,
+            _ => schema::HALF,
+        };
+        for (_, arg) in program.steps.iter_mut().flat_map(|step| &mut step.args) {
+            if let Arg::DType(old) = arg
+                && *old == schema::FLOAT
+            {
+                *old = number;
+            }
+        }
+        for input in &mut program.inputs {
+            if let Kind::Tensor { dtype: old, .. } = &mut input.kind
+                && *old == DType::F32
+            {
+                *old = dtype;
+            }
+        }
+        program
+    }
+
     /// Leaves out steps whose results nothing reads, and notes for each of the others which values nothing reads after it.
     pub fn find_drops(&mut self, is_kept: impl Fn(&str) -> bool) {
         let mut kept = vec![false; self.slots];

@@ -133,6 +133,10 @@ pub(super) fn dtype_of(number: i64) -> Option<DType> {
     })
 }
 
+/// PyTorch's numbers of `torch.float16` and `torch.bfloat16`.
+pub(super) const HALF: i64 = 6;
+pub(super) const BFLOAT16: i64 = 13;
+
 /// PyTorch's number of `torch.float32`.
 pub(super) const FLOAT: i64 = 7;
 

@@ -57,6 +57,21 @@ pub fn save_safetensors_with(
     metadata: &[(&str, &str)],
 ) -> Result<()> {
     let path = path.as_ref();
+    let tensors = in_order(tensors, metadata)?;
+    write_atomically(path, |file| {
+        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(|e| Error::io(path, &e));
+        write_all(&tensors, metadata, &mut write)
+    })
+}
+
+/// The tensors in the order in which a file holds them, computed.
+///
+/// # Errors
+/// As [`save_safetensors_with`].
+pub(super) fn in_order<'a>(
+    tensors: &[(&'a str, &'a Tensor)],
+    metadata: &[(&str, &str)],
+) -> Result<Vec<(&'a str, &'a Tensor)>> {
     let mut names = BTreeSet::from([METADATA]);
     if let Some((name, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
         return Err(Error::argument(format!(
@@ -71,13 +86,22 @@ pub fn save_safetensors_with(
     let mut tensors = tensors.to_vec();
     // The widest elements first, so that each tensor begins at a multiple of its element's size.
     tensors.sort_by_key(|(name, tensor)| (std::cmp::Reverse(tensor.dtype().size()), *name));
-    write_atomically(path, |file| {
-        let mut write = |bytes: &[u8]| file.write_all(bytes).map_err(|e| Error::io(path, &e));
-        write(&header::write(&tensors, &texts))?;
-        tensors
-            .iter()
-            .try_for_each(|(_, tensor)| write(&tensor.to_bytes()?))
-    })
+    Ok(tensors)
+}
+
+/// Writes the bytes of a file of tensors that are [in order](in_order).
+///
+/// # Errors
+/// What `write` answers.
+pub(super) fn write_all(
+    tensors: &[(&str, &Tensor)],
+    metadata: &[(&str, &str)],
+    write: &mut dyn FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    write(&header::write(tensors, &metadata.iter().copied().collect()))?;
+    tensors
+        .iter()
+        .try_for_each(|(_, tensor)| write(&tensor.to_bytes()?))
 }
 
 /// Reads every tensor of a safetensors file, or of several with an index: see [`SafeTensors::open`], which reads some.

@@ -8,6 +8,7 @@ use crate::{DType, Device, Error, Result, Shape, Tensor};
 use ferrotrace_runtime::FileMap;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 
 /// A safetensors file, or several with an index, opened. The header is read; the elements of a tensor are when it is
@@ -96,6 +97,25 @@ impl SafeTensors {
         let places = header.entries.into_iter();
         let place = |(name, entry)| (name, Place { file, base, entry });
         Ok(places.map(place).collect())
+    }
+
+    /// The safetensors file that a part of a mapped file is.
+    pub(in crate::io) fn within(map: &FileMap, part: Range<usize>) -> Result<SafeTensors> {
+        let said = |message: String| broken(map.path(), message);
+        let bytes = map.bytes()?.get(part.clone());
+        let bytes = bytes.ok_or_else(|| said("ends within its tensors".to_owned()))?;
+        let header = header::read(bytes)
+            .map_err(|message| said(format!("holds no whole safetensors file: {message}")))?;
+        let base = part.start + header.end;
+        let place = |(name, entry)| {
+            let file = 0;
+            (name, Place { file, base, entry })
+        };
+        Ok(SafeTensors {
+            files: vec![map.clone()],
+            places: header.entries.into_iter().map(place).collect(),
+            metadata: header.metadata,
+        })
     }
 
     /// The number of tensors.

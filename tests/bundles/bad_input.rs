@@ -1,0 +1,239 @@
+//! Bundles that are damaged, cut, of another machine or version: each an error that says what is wrong.
+
+use ferrotrace::io::{Bundle, BundleOptions, Fallback, save_bundle};
+use ferrotrace::prelude::*;
+use std::io::{Cursor, Read, Write};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter};
+
+fn input() -> Tensor {
+    Tensor::ones([3, 40], DType::F32, &Device::cpu())
+}
+
+/// The bytes of a small bundle.
+fn example(folder: &Path) -> Vec<u8> {
+    let w = Tensor::ones(40, DType::F32, &Device::cpu());
+    let f = jit(move |x: &Tensor| (x * &w).exp().sum(-1));
+    let path = folder.join("f.ftb");
+    save_bundle(&path, &f, [&input()], &BundleOptions::new()).expect("saved");
+    std::fs::read(path).expect("written")
+}
+
+fn opened(folder: &Path, bytes: &[u8]) -> Result<Bundle, String> {
+    let path = folder.join("changed.ftb");
+    std::fs::write(&path, bytes).expect("written");
+    Bundle::open_with(&path, Fallback::Error).map_err(|error| error.to_string())
+}
+
+/// The bundle with its entries changed.
+fn rewritten(bytes: &[u8], change: impl Fn(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
+    let mut zip = ZipArchive::new(Cursor::new(bytes)).expect("an archive");
+    let mut entries = Vec::new();
+    for i in 0..zip.len() {
+        let mut entry = zip.by_index(i).expect("an entry");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("its bytes");
+        entries.push((entry.name().to_owned(), bytes));
+    }
+    change(&mut entries);
+    let mut to = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+    for (name, bytes) in entries {
+        to.start_file(name, stored.with_alignment(64))
+            .expect("an entry");
+        to.write_all(&bytes).expect("its bytes");
+    }
+    to.finish().expect("an archive").into_inner()
+}
+
+/// With a part of the manifest replaced.
+fn with_manifest(bytes: &[u8], from: &str, to: &str) -> Vec<u8> {
+    rewritten(bytes, |entries| {
+        for (name, bytes) in entries.iter_mut() {
+            if name == "manifest.json" {
+                let text = String::from_utf8(std::mem::take(bytes)).expect("a text");
+                assert!(text.contains(from), "{text}");
+                *bytes = text.replacen(from, to, 1).into_bytes();
+            }
+        }
+    })
+}
+
+/// Every byte of the file, with one of its bits turned: an error, or, in what no reader uses, the same result.
+#[test]
+fn a_flipped_bit_anywhere() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut bytes = example(folder.path());
+    let expected = (1f32.exp() * 40.0, 3);
+    let (mut refused, step) = (0, bytes.len() / 700 + 1);
+    for at in (0..bytes.len()).step_by(step) {
+        bytes[at] ^= 1 << (at % 8);
+        match opened(folder.path(), &bytes) {
+            Err(error) => {
+                assert!(error.contains("changed.ftb"), "byte {at}: {error}");
+                refused += 1;
+            }
+            Ok(mut bundle) => {
+                let y = bundle.run(&[&input()]).expect("run")[0].to_vec::<f32>();
+                let y = y.expect("computed");
+                assert_eq!(y.len(), expected.1);
+                assert!(
+                    y.iter().all(|y| (y - expected.0).abs() < 1e-3),
+                    "byte {at}: {y:?}"
+                );
+            }
+        }
+        bytes[at] ^= 1 << (at % 8);
+    }
+    // Names, times and gaps between entries are not covered by checksums.
+    assert!(
+        refused > bytes.len() / step / 2,
+        "{refused} of {}",
+        bytes.len() / step
+    );
+}
+
+/// Every part by itself, with one bit turned.
+#[test]
+fn a_flipped_bit_in_each_part() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = example(folder.path());
+    let mut zip = ZipArchive::new(Cursor::new(&bytes)).expect("an archive");
+    let mut parts = Vec::new();
+    for i in 0..zip.len() {
+        let entry = zip.by_index(i).expect("an entry");
+        parts.push((
+            entry.name().to_owned(),
+            entry.data_start() + entry.size() / 2,
+        ));
+    }
+    assert!(parts.len() >= 4, "{parts:?}");
+    for (name, at) in parts {
+        let mut changed = bytes.clone();
+        changed[at as usize] ^= 4;
+        let error = opened(folder.path(), &changed).expect_err(&name);
+        let said =
+            error.contains(&name) || error.contains("checksum") || error.contains("manifest");
+        assert!(said, "{name}: {error}");
+    }
+}
+
+#[test]
+fn files_that_are_cut_or_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = example(folder.path());
+    for len in [
+        0,
+        1,
+        3,
+        30,
+        bytes.len() / 2,
+        bytes.len() - 23,
+        bytes.len() - 1,
+    ] {
+        let error = opened(folder.path(), &bytes[..len]).expect_err("cut");
+        assert!(error.contains("changed.ftb"), "{error}");
+    }
+    assert!(opened(folder.path(), b"\x7fELF").is_err());
+    let empty = ZipWriter::new(Cursor::new(Vec::new()))
+        .finish()
+        .expect("an archive");
+    assert!(opened(folder.path(), &empty.into_inner()).is_err());
+    let model = super::fixture("model_mlp").join("model.pt2");
+    let error = Bundle::open(model).expect_err("a program").to_string();
+    assert!(error.contains("no bundle"), "{error}");
+}
+
+#[test]
+fn manifests_that_are_wrong() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = example(folder.path());
+    let here = ferrotrace_runtime::Architecture::host().name();
+    let other = if here.starts_with("x86") {
+        "aarch64"
+    } else {
+        "x86-64-v4"
+    };
+    for (from, to, part) in [
+        ("\"bundle\":1", "\"bundle\":9", "version 9"),
+        ("\"traces\":1", "\"traces\":2", "trace-1.txt"),
+        (
+            "\"traces\":1",
+            "\"traces\":9223372036854775807",
+            "trace-1.txt",
+        ),
+        ("\"function\"", "\"program\"", "complex"),
+        (&here, other, other),
+        (
+            "\"beside\":null",
+            "\"beside\":{\"name\":\"../w\",\"bytes\":1,\"checksum\":\"0\"}",
+            "elsewhere",
+        ),
+        (
+            "\"beside\":null",
+            "\"beside\":{\"name\":\"/etc/passwd\",\"bytes\":1,\"checksum\":\"0\"}",
+            "elsewhere",
+        ),
+        (
+            "\"beside\":null",
+            "\"beside\":{\"name\":\"w\",\"bytes\":-1,\"checksum\":\"0\"}",
+            "below 0",
+        ),
+        (
+            "weights.safetensors",
+            "elsewhere.safetensors",
+            "elsewhere.safetensors",
+        ),
+        ("\"bytes\":", "\"bytes\":1", "damaged"),
+    ] {
+        let error = opened(folder.path(), &with_manifest(&bytes, from, to)).expect_err(part);
+        assert!(error.contains(part), "{to}: {error}");
+    }
+}
+
+#[test]
+fn parts_that_are_missing_or_not_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bytes = example(folder.path());
+    opened(folder.path(), &rewritten(&bytes, |_| {})).expect("the same");
+    let more = rewritten(&bytes, |entries| entries.push(("../x".to_owned(), vec![1])));
+    let error = opened(folder.path(), &more).expect_err("another entry");
+    assert!(error.contains("does not name"), "{error}");
+    for start in ["trace", "kernels", "weights", "manifest"] {
+        let fewer = rewritten(&bytes, |entries| {
+            entries.retain(|(name, _)| !name.starts_with(start))
+        });
+        let error = opened(folder.path(), &fewer).expect_err(start);
+        assert!(error.contains(start), "{error}");
+    }
+}
+
+/// Traces that say what cannot be: checksums that fit, since anybody can write those.
+#[test]
+fn traces_that_are_wrong() {
+    use ferrotrace_tracer::FunctionTrace;
+    let good = "arguments f32[2]\nleaves argument 0\nnumbers fixed\ndraws \nresults value 0\nsizes any\nconstants plain\n\
+                %0: f32[2] = input 0 [1]\n%1: f32[2] = mul(%0, $0=2.0)\nreturn %1\n";
+    let trace: FunctionTrace = good.parse().expect("a trace");
+    assert_eq!(trace.to_string(), good);
+    for (from, to) in [
+        ("leaves argument 0", "leaves argument 1"),
+        ("leaves argument 0", "leaves value 0"),
+        ("leaves argument 0", "leaves "),
+        ("value 0", "value 1"),
+        ("value 0", "constant 18446744073709551615"),
+        ("numbers fixed", "numbers key 0"),
+        ("numbers fixed", "numbers "),
+        ("$0=2.0", "$7=2.0"),
+        ("draws ", "draws x"),
+        ("f32[2]\nleaves", "f32[2\nleaves"),
+        ("f32[2]\nleaves", "f32[-2]\nleaves"),
+        ("mul(%0", "mul(%1"),
+        ("mul", "mull"),
+        ("sizes any", "size any"),
+    ] {
+        let text = good.replacen(from, to, 1);
+        assert!(text.parse::<FunctionTrace>().is_err(), "{to}");
+    }
+}
