@@ -302,6 +302,9 @@ fn keys_up_to_positions() {
         for (batch, rows, keys, width) in [
             (2, 1, 1500, 64),
             (3, 4, 700, 32),
+            (5, 16, 333, 128),
+            (70, 3, 140, 64),
+            (2, 7, 40_000, 64),
             (2, 90, 150, 40),
             (50, 200, 260, 64),
         ] {
@@ -333,14 +336,28 @@ fn keys_up_to_positions() {
             check(&what, 1, &want, || {
                 attention(&q, &k, &v, Some(&key.le(&positions)), false)
             });
-            let odd = |b: usize, i: usize, j: usize, s: f64| match j % 2 {
-                0 => HIDDEN,
-                _ => sees(b, i, j, s),
+            // Hidden ones by name, where every query sees a key.
+            let some = positions.maximum(0);
+            some.eval().unwrap();
+            let least = |b: usize, i: usize, j: usize, s: f64| match j as i64 <= last(b, i).max(0) {
+                true => s * scale,
+                false => HIDDEN,
             };
-            let want = reference(&q, &k, &v, &odd);
+            let want = reference(&q, &k, &v, &least);
             check(&what, 1, &want, || {
-                let odd = (index() % 2).eq(1);
-                let mask = odd.logical_and(&index().le(&positions));
+                let scores = q.matmul(&k.transpose(1, 2)).to_dtype(F32) * scale;
+                let scores = scores.masked_fill(&key.gt(&some), HIDDEN);
+                scores.softmax(2).to_dtype(dtype).matmul(&v)
+            });
+            // A window of keys.
+            let near = |b: usize, i: usize, j: usize, s: f64| match j as i64 > last(b, i) - 50 {
+                false => HIDDEN,
+                true => sees(b, i, j, s),
+            };
+            let want = reference(&q, &k, &v, &near);
+            check(&what, 1, &want, || {
+                let near = index().gt(&(&positions - 50));
+                let mask = near.logical_and(&index().le(&positions));
                 attention(&q, &k, &v, Some(&mask), false)
             });
         }

@@ -105,8 +105,9 @@ fn attention_is_one_kernel() {
         assert!(!text.contains("FT_SYMBOL_score("), "{text}");
         assert!(text.contains(", true, false, false, false, "), "{text}");
         let text = one(&attention_of(dtype, sizes, |g, p| (limited(g, p), None)));
-        assert!(text.contains(", false, true, true, false, "), "{text}");
+        assert!(text.contains(", false, true, false, false, "), "{text}");
         assert!(text.contains("FT_SYMBOL_last("), "{text}");
+        assert!(!text.contains("FT_SYMBOL_score("), "{text}");
         let text = one(&attention_of(dtype, sizes, |g, p| (biased(g, p), None)));
         assert!(text.contains("FT_SYMBOL_score("), "{text}");
     }
@@ -153,6 +154,42 @@ fn attention_by_groups_that_take_turns() {
     ] {
         let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
         one(&hopper, &graph, "  ft_attend<");
+    }
+    if available() {
+        compile_all_for(HOPPER, all);
+    }
+}
+
+/// The keys of few queries are shared by the warps of a cluster, or cut into pieces where a cluster would take long.
+#[test]
+fn attention_of_few_queries() {
+    let hopper = capable(90);
+    let mut all = BTreeSet::new();
+    for (dtype, width) in [(DType::BF16, 64), (DType::F16, 128)] {
+        for (rows, keys, split) in [(1, 200, false), (16, 1024, false), (4, 200_000, true)] {
+            for change in [scaled, causal, limited, biased] {
+                let graph = attention_of(dtype, [rows, keys, width], |g, p| (change(g, p), None));
+                let found = kernels_with(&graph, &hopper);
+                let text = found[0].source.text();
+                assert!(
+                    found.len() == 1 && text.contains("  ft_attend_few<"),
+                    "{graph}{text}"
+                );
+                assert_eq!(found[0].source.finish, split, "{graph}");
+                assert_eq!(text.contains(" __cluster_dims__("), keys == 1024);
+                all.insert(text);
+            }
+        }
+    }
+    // More queries, rows of no whole chunks, single precision.
+    for (dtype, sizes) in [
+        (DType::BF16, [17, 500, 64]),
+        (DType::BF16, [4, 500, 80]),
+        (DType::F32, [4, 500, 64]),
+    ] {
+        let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));
+        let text = kernels_with(&graph, &hopper)[0].source.text();
+        assert!(text.contains("  ft_attend<"), "{text}");
     }
     if available() {
         compile_all_for(HOPPER, all);

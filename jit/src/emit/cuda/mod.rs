@@ -27,9 +27,11 @@ mod value;
 
 use super::Emitted;
 
-/// Texts that several templates use: what feeds products through the copy engine of Hopper, and panels in shared memory.
+/// Texts that several templates use: what feeds products through the copy engine of Hopper, panels in shared memory, and
+/// blocks that read each other's.
 const ENGINE: &str = include_str!("engine.cu");
 const PANELS: &str = include_str!("panels.cu");
+const CLUSTERS: &str = include_str!("clusters.cu");
 
 pub use check::{checks_of, trust};
 pub use kernel::{emit, kernel};

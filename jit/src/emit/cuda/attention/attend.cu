@@ -30,7 +30,7 @@ template <int R, typename Score> FT_INLINE int ft_last_seen(const Score &score, 
 }
 
 // P multiplies tiles, D and E are the padded widths of keys and values. CAUSAL: scores depend on `ahead`. LIMITED: `score`
-// knows the last key of a query, CHANGED: and changes scores. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
+// knows the last key of a query, CHANGED: it changes scores. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
 template <typename P, int M, int N, int D, int E, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
 FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &score) {
   typedef typename P::type T;
@@ -70,7 +70,18 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     }
     scale = scale < 0.0f ? -scale : 1.0f;
   }
-  if (CAUSAL && !CHANGED) fill = __fdiv_rn(fill, scale);
+  if ((CAUSAL || LIMITED) && !CHANGED) fill = __fdiv_rn(fill, scale);
+  // The last keys that a thread's queries see.
+  int seen[M][2], least = t.keys;
+  if constexpr (LIMITED) {
+    #pragma unroll
+    for (int i = 0; i < M; i++)
+      #pragma unroll
+      for (int h = 0; h < 2; h++) {
+        seen[i][h] = score.last(min(row + 64 * i + 8 * h, t.rows - 1));
+        least = min(least, seen[i][h] + 1);
+      }
+  }
   const float c = scale * 1.4426950408889634f;
   float o[M][E / 8][4] = {}, most[M][2], sum[M][2] = {};
   #pragma unroll
@@ -96,7 +107,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
           for (int e = 0; e < 4; e++)
             s[i][j][e] = score(min(row + 64 * i + e / 2 * 8, t.rows - 1), min(at + 8 * j + column + e % 2, t.keys - 1), s[i][j][e]);
       }
-      const int full = CAUSAL ? min(t.keys, t.first + 64 * i + warp * 16 + t.ahead + 1) : t.keys;
+      const int full = CAUSAL ? min(t.keys, t.first + 64 * i + warp * 16 + t.ahead + 1) : least;
       if (at + N > full) {
         #pragma unroll
         for (int j = 0; j < N / 8; j++)
@@ -104,6 +115,8 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
           for (int e = 0; e < 4; e++) {
             const int key = at + 8 * j + column + e % 2;
             if (CAUSAL && key > row + 64 * i + e / 2 * 8 + t.ahead) s[i][j][e] = fill;
+            if constexpr (LIMITED)
+              if (key > seen[i][e / 2]) s[i][j][e] = fill;
             if (key >= t.keys) s[i][j][e] = lowest;
           }
       }

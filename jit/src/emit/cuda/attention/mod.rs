@@ -5,8 +5,10 @@
 //! loop over keys). What a program does to a score between product and softmax becomes a function that
 //! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
 //! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces. On Hopper, many
-//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`specialized.rs`).
+//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`specialized.rs`);
+//! the keys of a few queries are shared by the warps of a cluster of blocks (`few.rs`).
 
+mod few;
 mod score;
 mod specialized;
 
@@ -20,6 +22,7 @@ use crate::template::attention::Tiling;
 use ferrotrace_kernels::cuda::tiles::{self, GROUP, HALF, SINGLE, TILES};
 use ferrotrace_kernels::support::{self, Need};
 use ferrotrace_runtime::{DType, Grid, KernelSource, Part};
+use few::Few;
 use score::Score;
 use specialized::Specialized;
 use std::collections::BTreeSet;
@@ -67,6 +70,9 @@ pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
     if let Some(specialized) = Specialized::of(attention, policy) {
         return specialized::emit(attention, node, score, &specialized);
     }
+    if let Some(few) = Few::of(attention, policy) {
+        return few::emit(attention, node, score, few);
+    }
     let blocks = rows.div_ceil(tiling.rows());
     let pieces = pieces(batch, blocks, keys);
     let piece = keys.div_ceil(pieces).next_multiple_of(tiling.keys);
@@ -111,6 +117,7 @@ pub fn emit(attention: &Attention, step: usize, policy: &Policy) -> Emitted {
             finish_blocks: batch * rows,
             finish_threads: THREADS,
             shared: tiling.bytes(dtype.size()) as u32,
+            waits: true,
             ..Grid::default()
         },
         loops: 1,
@@ -231,69 +238,81 @@ impl Kernel<'_> {
             self.split,
         ];
         let flags: String = flags.iter().map(|flag| format!("{flag}, ")).collect();
-        let place = self.place();
+        let place = place(
+            self.attention,
+            self.node,
+            &self.score,
+            (self.result, self.tiling.rows()),
+        );
         let _ = write!(
             out,
             "extern \"C\" __global__ void __launch_bounds__({THREADS}, {resident}) FT_SYMBOL(const __grid_constant__ \
-             FT_SYMBOL_args a) {{\n  typedef {products} P;\n  typedef P::type T;\n{place}  ft_attend<P, {queries}, {keys}, \
+             FT_SYMBOL_args a) {{\n  FT_AFTER;\n  typedef {products} P;\n  typedef P::type T;\n{place}  ft_attend<P, {queries}, {keys}, \
              {d}, {e}, {flags}FT_SYMBOL_change>(t, {change});\n}}\n"
         );
         if self.split {
-            let (pieces, values, result) = (argument::PIECES, argument::SIZES + 3, self.result);
-            let zeros = self.attention.zeros;
-            let _ = write!(
-                out,
-                "extern \"C\" __global__ void __launch_bounds__({THREADS}) FT_SYMBOL_finish(const __grid_constant__ \
-                 FT_SYMBOL_args a) {{\n  typedef {products} P;\n  const long long row = blockIdx.x, values = a.P{values};\n  \
-                 ft_combine<P, {zeros}>((const float *)a.scratch + row * a.P{pieces} * (values + 2), (int)a.P{pieces}, \
-                 (int)values, (P::type *)a.p{result} + row * values);\n}}\n"
-            );
+            out += &finish(self.attention, products, self.result);
         }
-        out
-    }
-
-    /// What the block works on.
-    fn place(&self) -> String {
-        let mut out = String::new();
-        let (blocks, pieces, batch) = (argument::BLOCKS, argument::PIECES, argument::BATCH);
-        let dims = dimensions(self.attention);
-        let _ = write!(
-            out,
-            "  long long b = blockIdx.x;\n  const int piece = (int)(b % a.P{pieces});\n  b /= a.P{pieces};\n  \
-             const int block = (int)(a.P{blocks} - 1 - b % a.P{blocks});\n  b /= a.P{blocks};\n  const long long matrix = b;\n"
-        );
-        out.push_str(&indices(dims, "long long"));
-        out.push_str("  ft_attention<T> t;\n");
-        for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
-            let at = argument::OPERANDS + 3 * i;
-            let moved: String = (0..dims)
-                .map(|d| format!(" + i{d} * a.P{}", batch + 4 * d + 1 + i))
-                .collect();
-            let _ = writeln!(
-                out,
-                "  t.{name} = {{(const T *)a.p{i} + a.P{at}{moved}, a.P{}, a.P{}}};",
-                at + 1,
-                at + 2
-            );
-        }
-        for (i, name) in ["rows", "keys", "width", "values"].into_iter().enumerate() {
-            let _ = writeln!(out, "  t.{name} = (int)a.P{};", argument::SIZES + i);
-        }
-        let [scale, fill] = factors(self.node, &self.score);
-        let (rows, piece, diagonal) = (self.tiling.rows(), pieces + 1, argument::DIAGONAL);
-        let _ = write!(
-            out,
-            "  t.out = (T *)a.p{} + matrix * t.rows * t.values;\n  t.out_row = t.values;\n  \
-             t.part = (float *)a.scratch + (matrix * t.rows * a.P{pieces} + piece) * (t.values + 2);\n  \
-             t.part_row = a.P{pieces} * (t.values + 2);\n  t.first = block * {rows};\n  t.begin = piece * (int)a.P{piece};\n  \
-             t.end = min(t.keys, t.begin + (int)a.P{piece});\n  t.ahead = (int)a.P{diagonal};\n  t.fill = {fill};\n  \
-             t.scale = {scale};\n",
-            self.result
-        );
         out
     }
 }
 
+/// The kernel that combines pieces, of the type `products`. `result` is the position of the result's pointer.
+fn finish(attention: &Attention, products: &str, result: usize) -> String {
+    let (pieces, values, zeros) = (argument::PIECES, argument::SIZES + 3, attention.zeros);
+    format!(
+        "extern \"C\" __global__ void __launch_bounds__({THREADS}) FT_SYMBOL_finish(const __grid_constant__ FT_SYMBOL_args \
+         a) {{\n  FT_AFTER;\n  typedef {products} P;\n  const long long row = blockIdx.x, values = a.P{values};\n  \
+         ft_combine<P, {zeros}>((const float *)a.scratch + row * a.P{pieces} * (values + 2), (int)a.P{pieces}, \
+         (int)values, (P::type *)a.p{result} + row * values);\n}}\n"
+    )
+}
+
+/// What a block works on, whose tiles have so many queries.
+fn place(
+    attention: &Attention,
+    node: &FusedNode,
+    score: &Score,
+    (result, tile): (usize, usize),
+) -> String {
+    let mut out = String::new();
+    let (blocks, pieces, batch) = (argument::BLOCKS, argument::PIECES, argument::BATCH);
+    let dims = dimensions(attention);
+    let _ = write!(
+        out,
+        "  long long b = blockIdx.x;\n  const int piece = (int)(b % a.P{pieces});\n  b /= a.P{pieces};\n  \
+             const int block = (int)(a.P{blocks} - 1 - b % a.P{blocks});\n  b /= a.P{blocks};\n  const long long matrix = b;\n"
+    );
+    out.push_str(&indices(dims, "long long"));
+    out.push_str("  ft_attention<T> t;\n");
+    for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
+        let at = argument::OPERANDS + 3 * i;
+        let moved: String = (0..dims)
+            .map(|d| format!(" + i{d} * a.P{}", batch + 4 * d + 1 + i))
+            .collect();
+        let _ = writeln!(
+            out,
+            "  t.{name} = {{(const T *)a.p{i} + a.P{at}{moved}, a.P{}, a.P{}}};",
+            at + 1,
+            at + 2
+        );
+    }
+    for (i, name) in ["rows", "keys", "width", "values"].into_iter().enumerate() {
+        let _ = writeln!(out, "  t.{name} = (int)a.P{};", argument::SIZES + i);
+    }
+    let [scale, fill] = factors(node, score);
+    let (rows, piece, diagonal) = (tile, pieces + 1, argument::DIAGONAL);
+    let _ = write!(
+        out,
+        "  t.out = (T *)a.p{} + matrix * t.rows * t.values;\n  t.out_row = t.values;\n  \
+             t.part = (float *)a.scratch + (matrix * t.rows * a.P{pieces} + piece) * (t.values + 2);\n  \
+             t.part_row = a.P{pieces} * (t.values + 2);\n  t.first = block * {rows};\n  t.begin = piece * (int)a.P{piece};\n  \
+             t.end = min(t.keys, t.begin + (int)a.P{piece});\n  t.ahead = (int)a.P{diagonal};\n  t.fill = {fill};\n  \
+             t.scale = {scale};\n",
+        result
+    );
+    out
+}
 /// The dimensions of the batch.
 fn dimensions(attention: &Attention) -> usize {
     attention.operands[0].batch.len()
@@ -336,7 +355,7 @@ fn factors(node: &FusedNode, score: &Score) -> [String; 2] {
 fn change(attention: &Attention, score: &Score, out: &mut String) -> String {
     let dims = dimensions(attention);
     let named = |before: &str| -> String { (0..dims).map(|d| format!("{before}i{d}, ")).collect() };
-    if !score.changed {
+    if score.is_known() {
         out.push_str(
             "struct FT_SYMBOL_change { __device__ float operator()(int, int, float s) const { return s; } };\n",
         );
@@ -344,6 +363,10 @@ fn change(attention: &Attention, score: &Score, out: &mut String) -> String {
     }
     let row = if attention.sizes[0] > 1 { "i, " } else { "" };
     let members: String = (0..dims).map(|d| format!(" ft_int i{d};")).collect();
+    let one = match score.changed {
+        true => format!("FT_SYMBOL_score(a, {}{row}j, s)", named("")),
+        false => "s".to_owned(),
+    };
     let last = match score.limit {
         Some(_) => format!(
             "\n  __device__ __forceinline__ int last(int i) const {{ return FT_SYMBOL_last(a, {}{row}0); }}",
@@ -354,8 +377,7 @@ fn change(attention: &Attention, score: &Score, out: &mut String) -> String {
     let _ = writeln!(
         out,
         "struct FT_SYMBOL_change {{\n  const FT_SYMBOL_args &a;{members}\n  __device__ __forceinline__ float \
-         operator()(int i, int j, float s) const {{ return FT_SYMBOL_score(a, {}{row}j, s); }}{last}\n}};",
-        named("")
+         operator()(int i, int j, float s) const {{ return {one}; }}{last}\n}};"
     );
     format!("FT_SYMBOL_change{{a, {}}}", named("(ft_int)"))
 }

@@ -33,12 +33,14 @@ pub(super) struct Score {
     pub changed: bool,
 }
 
-/// A query sees keys up to `value` plus `more` at most; the scores of others are the number `fill`.
+/// A query sees keys up to `value` plus `more` at most; the scores of others are the number `fill`. `alone` where it sees
+/// all of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub value: Value,
     pub more: i64,
     pub fill: Value,
+    alone: bool,
 }
 
 impl Score {
@@ -53,16 +55,19 @@ impl Score {
         };
         if let BodyOp::Select(condition, a, b) = body.value(result).op {
             let number = |v: Value| matches!(body.value(v).op, BodyOp::Number(_));
-            let diagonal = |seen: bool| diagonal(body, condition, seen, loops, rows);
-            let found = match (number(a), number(b)) {
-                (_, true) => diagonal(true).map(|n| (n, b, a)),
-                (true, _) => diagonal(false).map(|n| (n, a, b)),
+            let form = match (number(a), number(b)) {
+                (_, true) => Some((true, b, a)),
+                (true, _) => Some((false, a, b)),
                 _ => None,
             };
-            if let Some((n, fill, rest)) = found {
-                (score.causal, score.rest) = (Some((n, fill)), rest);
-            } else if number(b) {
-                score.limit = limit(body, condition, b, Var(loops as u32 - 1));
+            if let Some((seen, fill, rest)) = form {
+                let key = Var(loops as u32 - 1);
+                if let Some(n) = diagonal(body, condition, seen, loops, rows) {
+                    (score.causal, score.rest) = (Some((n, fill)), rest);
+                } else if let Some(limit) = limit(body, condition, seen, fill, key) {
+                    score.limit = Some(limit);
+                    score.rest = if limit.alone { rest } else { result };
+                }
             }
         }
         let own =
@@ -76,6 +81,11 @@ impl Score {
         };
         score.changed = score.scale.is_none() && !own(score.rest);
         score
+    }
+
+    /// Whether the template knows all of it, without functions of the kernel's own.
+    pub fn is_known(&self) -> bool {
+        !self.changed && self.limit.is_none()
     }
 }
 
@@ -106,21 +116,26 @@ fn diagonal(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool)
     (difference == expected).then(|| difference.constant() - least)
 }
 
-/// What a condition says of the last key for which it may hold, if it compares the key with something that is the same for
-/// all of them, or is such a comparison and others.
-fn limit(body: &Body, condition: Value, fill: Value, key: Var) -> Option<Limit> {
+/// What a condition (or, unless `seen`, its opposite) says of the last key for which it may hold, if it compares the key
+/// with something that is the same for all of them, or is such a comparison and others.
+fn limit(body: &Body, condition: Value, seen: bool, fill: Value, key: Var) -> Option<Limit> {
+    use BinaryOp::{BitwiseAnd, BitwiseOr, Ge, Gt, Le, LogicalAnd, LogicalOr, Lt};
     let BodyOp::Binary(op, a, b) = body.value(condition).op else {
         return None;
     };
     // The key plus a number, on one side, and how the other bounds it.
-    let (position, value, strict) = match op {
-        BinaryOp::Le => (a, b, 0),
-        BinaryOp::Lt => (a, b, 1),
-        BinaryOp::Ge => (b, a, 0),
-        BinaryOp::Gt => (b, a, 1),
-        BinaryOp::LogicalAnd | BinaryOp::BitwiseAnd => {
-            let of = |condition| limit(body, condition, fill, key);
-            return of(a).or_else(|| of(b));
+    let (position, value, strict) = match (op, seen) {
+        (Le, true) | (Gt, false) => (a, b, 0),
+        (Lt, true) | (Ge, false) => (a, b, 1),
+        (Ge, true) | (Lt, false) => (b, a, 0),
+        (Gt, true) | (Le, false) => (b, a, 1),
+        (LogicalAnd | BitwiseAnd, true) | (LogicalOr | BitwiseOr, false) => {
+            let of = |condition| limit(body, condition, seen, fill, key);
+            let found = of(a).or_else(|| of(b))?;
+            return Some(Limit {
+                alone: false,
+                ..found
+            });
         }
         _ => return None,
     };
@@ -137,6 +152,7 @@ fn limit(body: &Body, condition: Value, fill: Value, key: Var) -> Option<Limit> 
         value,
         more: -offset - strict,
         fill,
+        alone: true,
     })
 }
 
@@ -169,10 +185,17 @@ pub(super) fn write(
     writer.shape.tile = None;
     writer.params = params;
     let result = &node.stores[0];
-    let values = match score.changed {
-        true => used(&node.body, score.rest),
-        false => Vec::new(),
-    };
+    let roots = [
+        score.changed.then_some(score.rest),
+        score.limit.map(|limit| limit.value),
+    ];
+    let mut values: Vec<Value> = roots
+        .into_iter()
+        .flatten()
+        .flat_map(|v| used(&node.body, v))
+        .collect();
+    values.sort_unstable();
+    values.dedup();
     let operands = attention.operands.iter().map(|m| (m.source, result.dtype));
     let loads = values.iter().filter_map(|&v| load_of(&node.body, v));
     for (source, dtype) in operands.chain(loads.filter(|load| load.0 != own)) {
@@ -187,9 +210,9 @@ pub(super) fn write(
         exprs.all(|e| fits_32_bits(e, &extents, &node.body))
     };
     let narrow = values.iter().filter(|&&v| !is_own(v)).all(fits);
-    let functions = match score.changed {
-        true => functions(&mut writer, node, score, (&values, own)),
-        false => String::new(),
+    let functions = match score.is_known() {
+        true => String::new(),
+        false => functions(&mut writer, node, score, own),
     };
     let mut text = text::helpers(narrow);
     writer.structure(&mut text);
@@ -202,12 +225,7 @@ pub(super) fn write(
 }
 
 /// The function of a score, of these values over the loops of `node`, and that of a query's last key.
-fn functions(
-    writer: &mut Writer,
-    node: &FusedNode,
-    score: &Score,
-    (values, own): (&[Value], Source),
-) -> String {
+fn functions(writer: &mut Writer, node: &FusedNode, score: &Score, own: Source) -> String {
     writer.print_indices(&[0]);
     writer.whole.clear();
     let at = At {
@@ -224,7 +242,9 @@ fn functions(
         };
         values.iter().map(statement).collect()
     };
-    let changed = statements(values);
+    let changed = score
+        .changed
+        .then(|| statements(&used(&node.body, score.rest)));
     let limit = score.limit.map(|of| {
         // As far as any key, and not before the first.
         let bounded = format!(
@@ -237,11 +257,15 @@ fn functions(
     let rows = 0..node.extents().len() - 1;
     let loops: String = rows.map(|v| format!("ft_int i{v}, ")).collect();
     let head = writer.head(&[]);
-    let mut out = format!(
-        "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{head}{preamble}{changed}  \
-         return v{};\n}}\n",
-        score.rest
-    );
+    let mut out = String::new();
+    if let Some(changed) = changed {
+        let _ = write!(
+            out,
+            "FT_INLINE float FT_SYMBOL_score(const FT_SYMBOL_args &a, {loops}ft_int j, float score) {{\n{head}{preamble}{changed}  \
+             return v{};\n}}\n",
+            score.rest
+        );
+    }
     if let Some(limit) = limit {
         let _ = write!(
             out,

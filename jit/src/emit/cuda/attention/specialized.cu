@@ -50,12 +50,15 @@ template <int R, int N, int D, int E, int S> struct ft_room {
   static constexpr int v_full = k_empty + 8 * S, v_empty = v_full + 8 * S, bytes = v_empty + 8 * S;
 };
 
-// Brings all operands of the tiles of a block of threads: one thread. Keys come a block ahead of values, across tiles. The
-// counter begins and ends at 0; the next tile is taken as late as its first copies allow.
+// Brings all operands of the tiles of a block of threads: one thread, or a warp that looks limits up and whose first lane
+// copies. Keys come a block ahead of values, across tiles. The counter begins and ends at 0; the next tile is taken as late
+// as its first copies allow.
 template <int R, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, int K, typename Scores>
 FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const char *maps, unsigned base, const Scores &scores) {
   typedef ft_room<R, N, D, E, S> room;
+  constexpr int lanes = LIMITED ? 32 : 1;
   const int count = t.blocks * t.heads;
+  const bool copies = lanes == 1 || threadIdx.x % 32 == 0;
   ft_ring<2> q;
   ft_ring<S> k, v;
   int tile = blockIdx.x, row = -1, i[K + 1], j[K + 1], l[K + 1];
@@ -63,21 +66,22 @@ FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const cha
   const auto values = [&] {
     ft_await(base + room::v_empty + 8 * v.stage, v.phase ^ 1);
     const unsigned full = base + room::v_full + 8 * v.stage;
-    ft_expect(full, room::v_bytes);
+    if (copies) ft_expect(full, room::v_bytes);
     #pragma unroll
-    for (int p = 0; p < E / 64; p++) ft_bring<K>(base + room::values + v.stage * room::v_bytes + p * N * 128, maps + 256, full, 64 * p, row, l);
+    for (int p = 0; p < E / 64; p++)
+      if (copies) ft_bring<K>(base + room::values + v.stage * room::v_bytes + p * N * 128, maps + 256, full, 64 * p, row, l);
     v.next();
   };
   #pragma unroll 1
   while (true) {
     ft_await(base + room::q_empty + 8 * q.stage, q.phase ^ 1);
     const unsigned full = base + room::q_full + 8 * q.stage;
-    asm volatile("st.shared.b32 [%0], %1;" :: "r"(base + room::tiles + 4 * q.stage), "r"(tile) : "memory");
+    if (copies) asm volatile("st.shared.b32 [%0], %1;" :: "r"(base + room::tiles + 4 * q.stage), "r"(tile) : "memory");
     if (tile >= count) {
-      ft_arrive(full);
+      if (copies) ft_arrive(full);
       break;
     }
-    const ft_span<R, N, CAUSAL, LIMITED, 1, K> span(t, tile, scores);
+    const ft_span<R, N, CAUSAL, LIMITED, lanes, K> span(t, tile, scores);
     int rest = span.head;
     #pragma unroll
     for (int d = K - 1; d >= 0; d--) {
@@ -86,19 +90,22 @@ FT_INLINE void ft_bring_heads(const ft_heads<K> &t, unsigned *counter, const cha
       i[d] = t.q_step[d] ? x : 0;
       j[d] = t.k_step[d] ? x : 0;
     }
-    ft_expect(full, room::q_bytes);
+    if (copies) ft_expect(full, room::q_bytes);
     #pragma unroll
-    for (int p = 0; p < D / 64; p++) ft_bring<K>(base + q.stage * room::q_bytes + p * R * 128, maps, full, 64 * p, span.first, i);
+    for (int p = 0; p < D / 64; p++)
+      if (copies) ft_bring<K>(base + q.stage * room::q_bytes + p * R * 128, maps, full, 64 * p, span.first, i);
     q.next();
     const int early = min(span.blocks - 1, 1);
     #pragma unroll 1
     for (int n = span.blocks - 1; n >= 0; n--) {
-      if (n == early) tile = gridDim.x + atomicInc(counter, count - 1);
+      if (n == early && copies) tile = gridDim.x + atomicInc(counter, count - 1);
+      if (lanes > 1 && n == early) tile = __shfl_sync(~0u, tile, 0);
       ft_await(base + room::k_empty + 8 * k.stage, k.phase ^ 1);
       const unsigned full = base + room::k_full + 8 * k.stage;
-      ft_expect(full, room::k_bytes);
+      if (copies) ft_expect(full, room::k_bytes);
       #pragma unroll
-      for (int p = 0; p < D / 64; p++) ft_bring<K>(base + room::keys + k.stage * room::k_bytes + p * N * 128, maps + 128, full, 64 * p, n * N, j);
+      for (int p = 0; p < D / 64; p++)
+        if (copies) ft_bring<K>(base + room::keys + k.stage * room::k_bytes + p * N * 128, maps + 128, full, 64 * p, n * N, j);
       k.next();
       if (row >= 0) values();
       row = n * N;
@@ -330,7 +337,7 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
       ft_describe<B, R, K>(maps, base + room::maps, t.q, t.width, t.rows, t.q_row, t.batch, t.q_step);
       ft_describe<B, N, K>(maps + 128, base + room::maps + 128, t.k, t.width, t.keys, t.k_row, t.batch, t.k_step);
       ft_describe<B, N, K>(maps + 256, base + room::maps + 256, t.v, t.values, t.keys, t.v_row, t.batch, t.v_step);
-      if (lane == 0) ft_bring_heads<R, N, D, E, S, CAUSAL, LIMITED, K>(t, counter, maps, base, scores);
+      if (LIMITED || lane == 0) ft_bring_heads<R, N, D, E, S, CAUSAL, LIMITED, K>(t, counter, maps, base, scores);
     }
     return;
   }
@@ -343,7 +350,7 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
   const int count = t.blocks * t.heads;
   const float sign = CHANGED || t.scale > 0.0f ? 1.0f : t.scale < 0.0f ? -1.0f : t.scale * 0.0f;
   const float scale = CHANGED || t.scale > 0.0f ? t.scale : t.scale < 0.0f ? -t.scale : 1.0f;
-  const float fill = CAUSAL && !CHANGED ? __fdiv_rn(t.fill, scale) : t.fill, c = scale * 1.4426950408889634f;
+  const float fill = (CAUSAL || LIMITED) && !CHANGED ? __fdiv_rn(t.fill, scale) : t.fill, c = scale * 1.4426950408889634f;
   const float slack = __fdividef(8.0f, c);
   ft_ring<2> queries;
   ft_ring<S> keys, values;
@@ -357,12 +364,20 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
   unsigned p[N / 16][4];
   ft_about about = {{lowest, lowest}, {}};
   int head, row, at;
+  // The last keys that a thread's queries see.
+  int seen[2], least = t.keys;
   // Begins a tile.
   const auto begin = [&](int tile) {
     const span_of span(t, tile, scores);
     head = span.head;
     row = span.first + own;
     at = (span.blocks - 1) * N;
+    if constexpr (LIMITED) {
+      const auto score = scores(head);
+      #pragma unroll
+      for (int h = 0; h < 2; h++) seen[h] = score.last(min(row + 8 * h, t.rows - 1));
+      least = min(t.keys, __reduce_min_sync(~0u, min(seen[0], seen[1])) + 1);
+    }
   };
   const auto see = [&] {
     if (CHANGED) {
@@ -373,7 +388,7 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
         for (int e = 0; e < 4; e++)
           s[j][e] = score(min(row + e / 2 * 8, t.rows - 1), min(at + 8 * j + column + e % 2, t.keys - 1), s[j][e]);
     }
-    const int full = CAUSAL ? min(t.keys, row - (lane >> 2) + t.ahead + 1) : t.keys;
+    const int full = CAUSAL ? min(t.keys, row - (lane >> 2) + t.ahead + 1) : least;
     if (at + N > full || (!CHANGED && sign != 1.0f)) {
       #pragma unroll
       for (int j = 0; j < N / 8; j++)
@@ -382,6 +397,8 @@ FT_INLINE void ft_attend_ahead(const ft_heads<K> &t, unsigned *counter, char *ma
           const int key = at + 8 * j + column + e % 2;
           if (!CHANGED) s[j][e] *= sign;
           if (CAUSAL && key > row + e / 2 * 8 + t.ahead) s[j][e] = fill;
+          if constexpr (LIMITED)
+            if (key > seen[e / 2]) s[j][e] = fill;
           if (key >= t.keys) s[j][e] = lowest;
         }
     }

@@ -62,14 +62,17 @@ impl Specialized {
         if !full || !known || !aligned || q.batch.len() > BATCH {
             return None;
         }
+        let processors = policy.target.multiprocessors.max(1);
+        let tiles = |groups: usize| batch.checked_mul(rows.div_ceil(64 * groups));
+        let fills = |groups: usize| tiles(groups).is_some_and(|n| 4 * n >= 3 * processors);
         let (groups, stages) = match widths {
-            [64, 64] if rows > 128 => (3, 4),
+            [64, 64] if rows > 128 && fills(3) => (3, 4),
             [64, 64] => (2, 4),
             _ => (2, 2),
         };
         let blocks = rows.div_ceil(64 * groups);
-        let tiles = batch.checked_mul(blocks).filter(|&n| n < 1 << 30)?;
-        let processors = policy.target.multiprocessors.max(1);
+        let enough = fills(groups) && keys >= KEYS;
+        let tiles = tiles(groups).filter(|&n| n < 1 << 30)?;
         let work = Specialized {
             groups,
             stages,
@@ -78,7 +81,6 @@ impl Specialized {
             near: (processors / blocks).max(1),
             chunks: tiles.min(processors),
         };
-        let enough = 4 * tiles >= 3 * processors && keys >= KEYS;
         (enough && work.shared() <= policy.target.shared_memory).then_some(work)
     }
 
@@ -158,9 +160,9 @@ fn text(
     let mut out = String::new();
     let dims = super::dimensions(attention);
     let one = change(attention, score, &mut out);
-    let found = match score.changed {
-        true => format!("  long long b = head;\n{}", indices(dims, "int")),
-        false => String::new(),
+    let found = match score.is_known() {
+        true => String::new(),
+        false => format!("  long long b = head;\n{}", indices(dims, "int")),
     };
     let Specialized {
         groups,

@@ -12,7 +12,7 @@ mod function;
 use super::super::Emitted;
 use super::arguments::structure;
 use super::text;
-use super::{ENGINE, PANELS};
+use super::{CLUSTERS, ENGINE, PANELS};
 use crate::emit::Pointer;
 use crate::emit::label::label;
 use crate::graph::Graph;
@@ -195,7 +195,7 @@ fn template(tiles: Tiles) -> &'static [&'static str] {
     match tiles.by {
         Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
         Units::Warps => &[TILES, HALF, PANELS, WARPS],
-        Units::Streams { .. } => &[TILES, HALF, PANELS, STREAMS],
+        Units::Streams { .. } => &[TILES, HALF, PANELS, CLUSTERS, STREAMS],
     }
 }
 

@@ -34,15 +34,6 @@ template <bool B> struct ft_lines {
   }
 };
 
-FT_INLINE float4 ft_of_block(const float *at, int block) {
-  unsigned there;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(ft_shared(at)), "r"(block));
-  float4 x;
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w) : "r"(there) : "memory");
-  return x;
-}
-FT_INLINE void ft_meet() { asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory"); }
-
 // Where a warp's part of both operands lies, and what it reads for 32 terms. Lines outside of a matrix are its last one,
 // and so are terms, which then count nothing.
 template <bool KB, int M, typename Left, typename Right> struct ft_part_of {

@@ -1,0 +1,219 @@
+// Attention of at most 16 queries (Flash-Decoding: Dao, Haziza, Massa, Sizov, 2023): 8 warps of a block, and the S blocks of a
+// cluster, share the keys. A warp takes N keys at once from memory into registers; what the warps found is combined in one
+// order.
+//
+// What is summed over may stand in any order that both operands share, so that a thread's elements are chunks of 16 bytes:
+// lane (g, q) of 8 by 4 has elements 8 q to 8 q + 7 of every 32 of a query or key, keys 4 q to 4 q + 3 of every 16, and
+// columns 16 q to 16 q + 15 of every 64 of the result.
+
+// Elements of a row from `at` on, which is aligned where `whole`; zeros unless `in`.
+FT_INLINE uint4 ft_chunk_of(const unsigned short *at, bool in, bool whole) {
+  uint4 x = make_uint4(0, 0, 0, 0);
+  if (in) {
+    if (whole) x = *(const uint4 *)at;
+    else {
+      unsigned w[4];
+      #pragma unroll
+      for (int i = 0; i < 4; i++) w[i] = at[2 * i] | (unsigned)at[2 * i + 1] << 16;
+      x = make_uint4(w[0], w[1], w[2], w[3]);
+    }
+  }
+  return x;
+}
+
+// What a warp, and then a block, knows of a query: values about the greatest score, which is in units of exponents of 2.
+template <int E> struct ft_found {
+  static constexpr int line = E + 4;
+  float values[16 * line];
+  __device__ __forceinline__ float &most(int row) { return values[row * line + E]; }
+  __device__ __forceinline__ float &sum(int row) { return values[row * line + E + 1]; }
+};
+
+// Adds what N found of four columns of a query, about the greatest score of all: `of` gives the columns of one, or (true) its
+// greatest score and its sum.
+template <int N, typename Of> FT_INLINE float4 ft_add_found(const Of &of, float &most, float &sum) {
+  most = __int_as_float(0xff800000), sum = 0.0f;
+  float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+  #pragma unroll
+  for (int i = 0; i < N; i++) most = fmaxf(most, of(i, true).x);
+  const float about = most == __int_as_float(0xff800000) ? 0.0f : most;
+  #pragma unroll
+  for (int i = 0; i < N; i++) {
+    const float4 known = of(i, true), y = of(i, false);
+    const float factor = ft_exp2(known.x - about);
+    sum = __fmaf_rn(known.y, factor, sum);
+    x.x = __fmaf_rn(y.x, factor, x.x), x.y = __fmaf_rn(y.y, factor, x.y);
+    x.z = __fmaf_rn(y.z, factor, x.z), x.w = __fmaf_rn(y.w, factor, x.w);
+  }
+  return x;
+}
+
+// D and E are the widths of keys and values, the first a multiple of 32, the other of 64. CAUSAL, LIMITED, CHANGED, ZEROS and SPLIT
+// are as in `ft_attend`. The block's keys are those from t.begin to t.end, of which it is block `rank` of the cluster.
+template <bool B, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
+FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, const Score &score) {
+  typedef ft_half<B> P;
+  extern __shared__ __align__(1024) unsigned char ft_tiles[];
+  ft_found<E> *const all = (ft_found<E> *)ft_tiles, &own = all[8];
+  const float lowest = __int_as_float(0xff800000);
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
+  const bool whole_q = t.q.whole(D), whole_k = t.k.whole(D), whole_v = t.v.whole(E);
+  uint4 k[N / 8][D / 32], v[N / 4][E / 64];
+  const auto load = [&](int at) {
+    #pragma unroll
+    for (int j = 0; j < N / 8; j++) {
+      const int key = at + j / 2 * 16 + g / 2 * 4 + j % 2 * 2 + g % 2;
+      #pragma unroll
+      for (int d = 0; d < D / 32; d++) k[j][d] = ft_chunk_of(t.k.data + key * t.k.row + 32 * d + 8 * q, key < t.keys, whole_k);
+    }
+    #pragma unroll
+    for (int j = 0; j < N / 4; j++) {
+      const int key = at + j / 4 * 16 + 4 * q + j % 4;
+      #pragma unroll
+      for (int e = 0; e < E / 64; e++) v[j][e] = ft_chunk_of(t.v.data + key * t.v.row + 64 * e + 8 * g, key < t.keys, whole_v);
+    }
+  };
+  int at = t.begin + (rank * 8 + warp) * N;
+  load(at);
+  uint4 x[2][D / 32];
+  #pragma unroll
+  for (int h = 0; h < 2; h++)
+    #pragma unroll
+    for (int d = 0; d < D / 32; d++) x[h][d] = ft_chunk_of(t.q.data + (g + 8 * h) * t.q.row + 32 * d + 8 * q, g + 8 * h < t.rows, whole_q);
+  int end = t.end, seen[2];
+  if (CAUSAL && t.fill == lowest) end = min(end, t.rows + t.ahead);
+  if constexpr (LIMITED) {
+    const int last = score.last(min(lane & 15, t.rows - 1));
+    #pragma unroll
+    for (int h = 0; h < 2; h++) seen[h] = __shfl_sync(~0u, last, g + 8 * h);
+    if (t.fill == lowest) end = min(end, __reduce_max_sync(~0u, last) + 1);
+  }
+  const float sign = CHANGED || t.scale > 0.0f ? 1.0f : t.scale < 0.0f ? -1.0f : t.scale * 0.0f;
+  const float scale = CHANGED || t.scale > 0.0f ? t.scale : t.scale < 0.0f ? -t.scale : 1.0f;
+  const float fill = (CAUSAL || LIMITED) && !CHANGED ? __fdiv_rn(t.fill, scale) : t.fill, c = scale * 1.4426950408889634f;
+  float o[E / 8][4] = {}, most[2] = {lowest, lowest}, sum[2] = {};
+  #pragma unroll 1
+  while (at < end) {
+    float s[N / 8][4] = {};
+    #pragma unroll
+    for (int j = 0; j < N / 8; j++)
+      #pragma unroll
+      for (int d = 0; d < D / 32; d++) {
+        const unsigned low[4] = {x[0][d].x, x[1][d].x, x[0][d].y, x[1][d].y}, high[4] = {x[0][d].z, x[1][d].z, x[0][d].w, x[1][d].w};
+        P::multiply(s[j], low, k[j][d].x, k[j][d].y);
+        P::multiply(s[j], high, k[j][d].z, k[j][d].w);
+      }
+    #pragma unroll
+    for (int j = 0; j < N / 8; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) {
+        const int row = g + e / 2 * 8, key = at + j / 2 * 16 + 4 * q + j % 2 * 2 + e % 2;
+        float &y = s[j][e];
+        if (CHANGED) y = score(min(row, t.rows - 1), min(key, t.keys - 1), y);
+        else y *= sign;
+        if (CAUSAL && key > row + t.ahead) y = fill;
+        if constexpr (LIMITED)
+          if (key > seen[e / 2]) y = fill;
+        if (key >= t.end) y = lowest;
+      }
+    float factor[2];
+    #pragma unroll
+    for (int h = 0; h < 2; h++) {
+      // A NaN is not seen here: it shows in the sum.
+      float y = most[h];
+      #pragma unroll
+      for (int j = 0; j < N / 8; j++) y = fmaxf(y, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
+      y = fmaxf(y, __shfl_xor_sync(~0u, y, 1));
+      y = fmaxf(y, __shfl_xor_sync(~0u, y, 2));
+      // Where nothing is seen yet, any number serves.
+      const float about = y == lowest ? 0.0f : y * c;
+      factor[h] = ft_exp2(most[h] * c - about);
+      most[h] = y;
+      float total = 0.0f;
+      #pragma unroll
+      for (int j = 0; j < N / 8; j++)
+        #pragma unroll
+        for (int e = 2 * h; e < 2 * h + 2; e++) {
+          s[j][e] = ft_exp2(__fmaf_rn(s[j][e], c, -about));
+          total += s[j][e];
+        }
+      sum[h] = __fmaf_rn(sum[h], factor[h], total);
+    }
+    #pragma unroll
+    for (int j = 0; j < E / 8; j++)
+      #pragma unroll
+      for (int e = 0; e < 4; e++) o[j][e] *= factor[e / 2];
+    #pragma unroll
+    for (int n = 0; n < N / 16; n++) {
+      const float (&a)[4] = s[2 * n], (&b)[4] = s[2 * n + 1];
+      const unsigned p[4] = {P::pair(a[0], a[1]), P::pair(a[2], a[3]), P::pair(b[0], b[1]), P::pair(b[2], b[3])};
+      #pragma unroll
+      for (int e = 0; e < E / 64; e++) {
+        const uint4 (&r)[N / 4][E / 64] = v;
+        const auto word = [&](int i, int w) { const uint4 &y = r[4 * n + i][e]; return w == 0 ? y.x : w == 1 ? y.y : w == 2 ? y.z : y.w; };
+        #pragma unroll
+        for (int j = 0; j < 8; j++) {
+          const unsigned halves = j % 2 ? 0x7632 : 0x5410;
+          P::multiply(o[8 * e + j], p, __byte_perm(word(0, j / 2), word(1, j / 2), halves), __byte_perm(word(2, j / 2), word(3, j / 2), halves));
+        }
+      }
+    }
+    at += 8 * S * N;
+    if (at < end) load(at);
+  }
+  #pragma unroll
+  for (int h = 0; h < 2; h++) {
+    float total = sum[h];
+    total += __shfl_xor_sync(~0u, total, 1);
+    total += __shfl_xor_sync(~0u, total, 2);
+    const int row = g + 8 * h;
+    if (row >= t.rows) continue;
+    float *const to = all[warp].values + row * ft_found<E>::line + 16 * q;
+    #pragma unroll
+    for (int e = 0; e < E / 64; e++)
+      #pragma unroll
+      for (int j = 0; j < 16; j += 4) {
+        const float (&from)[E / 8][4] = o;
+        const int tile = 8 * e + j % 8, side = 2 * h + j / 8;
+        *(float4 *)(to + 64 * e + j) = make_float4(from[tile][side], from[tile + 1][side], from[tile + 2][side], from[tile + 3][side]);
+      }
+    if (q == 0) all[warp].most(row) = most[h] == lowest ? lowest : most[h] * c, all[warp].sum(row) = total;
+  }
+  __syncthreads();
+  const auto store = [&](int row, int column, float4 x, float greatest, float total) {
+    if (SPLIT) {
+      float *const to = t.part + row * t.part_row;
+      to[column] = x.x, to[column + 1] = x.y, to[column + 2] = x.z, to[column + 3] = x.w;
+      if (column == 0) to[E] = greatest, to[E + 1] = total;
+    } else {
+      const float inverse = ZEROS && total == 0.0f ? 0.0f : __fdiv_rn(1.0f, total);
+      *(uint2 *)(t.out + row * t.out_row + column) = make_uint2(P::pair(x.x * inverse, x.y * inverse), P::pair(x.z * inverse, x.w * inverse));
+    }
+  };
+  #pragma unroll 1
+  for (int i = threadIdx.x; i < t.rows * (E / 4); i += 256) {
+    const int row = i / (E / 4), column = i % (E / 4) * 4;
+    float greatest, total;
+    const auto of = [&](int w, bool known) { return *(const float4 *)(all[w].values + row * ft_found<E>::line + (known ? E : column)); };
+    const float4 x = ft_add_found<8>(of, greatest, total);
+    if constexpr (S == 1) {
+      store(row, column, x, greatest, total);
+    } else {
+      *(float4 *)(own.values + row * ft_found<E>::line + column) = x;
+      if (column == 0) own.most(row) = greatest, own.sum(row) = total;
+    }
+  }
+  if constexpr (S > 1) {
+    ft_meet();
+    #pragma unroll 1
+    for (int i = threadIdx.x * S + rank; i < t.rows * (E / 4); i += 256 * S) {
+      const int row = i / (E / 4), column = i % (E / 4) * 4;
+      float greatest, total;
+      const auto of = [&](int b, bool known) { return ft_of_block(own.values + row * ft_found<E>::line + (known ? E : column), b); };
+      const float4 x = ft_add_found<S>(of, greatest, total);
+      store(row, column, x, greatest, total);
+    }
+    // What others read stays until they have it.
+    ft_meet();
+  }
+}
