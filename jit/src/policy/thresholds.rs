@@ -172,6 +172,8 @@ thresholds! {
     product_work: u64 = 160, "operations a byte", "the figures given";
     /// Bytes moved in the time that a launch of its own costs: 3 µs.
     product_launch: u64 = 12 << 20, "bytes", "the time given, on an H200";
+    /// Bytes moved in the time that the library takes longer for a product of few rows: it sums pieces in a second kernel.
+    library_few: u64 = 24 << 20, "bytes", "an H200's library: 9 to 17 µs for 2 to 34 MB";
     /// A half-precision product of a device with lines that begin at no multiple of 16 bytes takes so many times as long.
     unaligned_cost: u64 = 4, "times", "an H200's library: 6.7 ms for 0.9 with 50,257 columns";
     /// Bytes moved in the time in which what follows is done to a column of a tile.

@@ -260,7 +260,7 @@ impl Fusion<'_> {
 }
 
 /// The kernel of a product that nothing follows.
-fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode {
+pub(super) fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode {
     let node = graph.node(product.node);
     let columns = node.shape.last().copied().unwrap_or(1);
     let extents = [node.shape.numel() / columns.max(1), columns];

@@ -4,8 +4,9 @@
 //! A generated product is slower than the library's by some percent. It is chosen where that costs less than reading the
 //! product again in a kernel of its own.
 
+use super::fed::alone;
 use super::template::walking;
-use super::tiles::worthwhile;
+use super::tiles::{streams_alone, worthwhile};
 use super::{FusedNode, Fusion, Product, Refusal, Sides, Store, Tiles, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
@@ -31,6 +32,13 @@ impl Fusion<'_> {
             };
             let tiles = worthwhile(&sides, self.policy);
             self.take_behind(graph, lowering, call, product, tiles);
+            if self.graph[call].is_none()
+                && let Some(tiles) = streams_alone(&sides, self.policy)
+                && may_fuse()
+            {
+                self.graph[call] = Some(alone(graph, product, tiles));
+                self.accesses[call.index()] = None;
+            }
         }
     }
 

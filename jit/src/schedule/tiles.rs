@@ -135,7 +135,19 @@ pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
     let [m, n, k] = sides.sizes;
     let multiply = 2 * (m * n) as u64 * k as u64 / policy.thresholds.product_work;
     let bytes = 2 * (m * k + k * n + m * n) as u64;
-    policy.thresholds.product_launch + bytes.max(multiply)
+    let few = match m <= policy.thresholds.stream_rows {
+        true => policy.thresholds.library_few,
+        false => 0,
+    };
+    policy.thresholds.product_launch + few + bytes.max(multiply)
+}
+
+/// The tiles of a product of few rows with nothing around it, if the library takes longer.
+pub(super) fn streams_alone(sides: &Sides, policy: &Policy) -> Option<Tiles> {
+    let tiles = Tiles::streams(sides, policy)?;
+    let [m, n, k] = sides.sizes;
+    let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy);
+    (time < library_time(sides, policy)).then_some(tiles)
 }
 
 /// The tiles of a product, if one kernel with what follows is faster than two.

@@ -13,6 +13,7 @@ use super::super::Emitted;
 use super::arguments::structure;
 use super::text;
 use super::{CLUSTERS, ENGINE, PANELS};
+use crate::body::Source;
 use crate::emit::Pointer;
 use crate::emit::label::label;
 use crate::graph::Graph;
@@ -98,7 +99,8 @@ pub fn emit(
     parts.extend(tiles::parts(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
-    let entry = entry(&sides, tiles, dtype, ahead.clamp(1, 4), operands);
+    let early = matches!(tiles.by, Units::Streams { .. }) && is_given(&sides, prologues);
+    let entry = entry(&sides, tiles, dtype, (ahead.clamp(1, 4), early), operands);
     let body = body(&arguments, !prologues.is_empty(), &functions, &entry);
     Emitted {
         source: KernelSource {
@@ -251,12 +253,22 @@ fn fields(out: &mut String, batch: usize, operands: [Operand; 2]) {
     }
 }
 
-/// The kernel, which gives the template its arguments.
+/// Whether the right operand is made of inputs of the plan alone: no kernel of the plan writes them before this one reads
+/// them, so that it need not wait for any.
+fn is_given(sides: &Sides, prologues: &[Prologue]) -> bool {
+    let input = |source: &Source| matches!(source, Source::Input(_));
+    match prologues.iter().find(|p| p.operand == 1) {
+        Some(prologue) => prologue.kernel.loads().all(|load| input(&load.0)),
+        None => input(&sides.sides[1].source),
+    }
+}
+
+/// The kernel, which gives the template its arguments. `early`: it reads the right operand before it waits.
 fn entry(
     sides: &Sides,
     tiles: Tiles,
     dtype: DType,
-    ahead: usize,
+    (ahead, early): (usize, bool),
     operands: [Operand; 2],
 ) -> String {
     let (stages, threads) = tiles.stages();
@@ -276,7 +288,8 @@ fn entry(
     let _ = write!(
         out,
         "extern \"C\" __global__ void __launch_bounds__({threads}, {shares}){cluster} FT_SYMBOL(const __grid_constant__ \
-         FT_SYMBOL_args a) {{\n  FT_AFTER;\n  ft_product<{batch}> t;\n"
+         FT_SYMBOL_args a) {{\n{}  ft_product<{batch}> t;\n",
+        if early { "" } else { "  FT_AFTER;\n" }
     );
     fields(&mut out, batch, operands);
     let half = dtype == DType::BF16;
@@ -301,7 +314,9 @@ fn entry(
             };
             writeln!(
                 out,
-                "  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, FT_SYMBOL_after{{a}});\n}}",
+                "  const auto wait = [] {{\n{}  }};\n  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, \
+                 FT_SYMBOL_after{{a}}, wait);\n}}",
+                if early { "  FT_AFTER;\n" } else { "" },
                 tiles.rows / 16,
                 lines(0, "a"),
                 lines(1, "b")

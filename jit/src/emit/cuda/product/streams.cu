@@ -34,6 +34,12 @@ template <bool B> struct ft_lines {
   }
 };
 
+// Has a chunk come nearer, into the second cache: one of a matrix in memory.
+template <bool B> FT_INLINE void ft_near(const ft_lines<B> &of, long long r, int c) {
+  asm volatile("prefetch.global.L2 [%0];" :: "l"(of.data + r * of.line + c * 8));
+}
+template <typename T> FT_INLINE void ft_near(const T &, long long, int) {}
+
 // Where a warp's part of both operands lies, and what it reads for 32 terms. Lines outside of a matrix are its last one,
 // and so are terms, which then count nothing.
 template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
@@ -52,23 +58,39 @@ template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
     return KB ? min(across * 8 + j, n - 1) : min((step * 4 + q) * 8 + j, k - 1);
   }
   __device__ __forceinline__ int right_chunk(int step) const { return KB ? chunk(step) : min(across, (n - 1) / 8); }
-  template <bool W> __device__ __forceinline__ void load(int step, ahead &to) const {
+  template <bool W> __device__ __forceinline__ void load_left(int step, ahead &to) const {
     left.template load_same<W>(chunk(step), to.x_same);
     #pragma unroll
     for (int i = 0; i < M; i++)
       #pragma unroll
       for (int h = 0; h < 2; h++) left.template load<W>(left_line(i, h), chunk(step), to.x[i][h]);
+  }
+  template <bool W> __device__ __forceinline__ void load_right(int step, ahead &to) const {
     right.template load_same<W>(right_chunk(step), to.y_same);
     #pragma unroll
     for (int j = 0; j < 8; j++) right.template load<W>(right_line(step, j), right_chunk(step), to.y[j]);
   }
+  template <bool W> __device__ __forceinline__ void load(int step, ahead &to) const {
+    load_left<W>(step, to);
+    load_right<W>(step, to);
+  }
+  __device__ __forceinline__ void bring_right_near(int step) const {
+    #pragma unroll
+    for (int j = 0; j < 8; j++) ft_near(right, right_line(step, j), right_chunk(step));
+  }
 };
 
-// Adds the products of a warp's steps. KB: lines of the right matrix are columns. W: all chunks are whole.
-template <bool B, bool KB, bool W, int M, typename Part>
-FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int last) {
+// Adds the products of a warp's steps. KB: lines of the right matrix are columns. W: all chunks are whole. Until `wait` has
+// returned, the left matrix is not there.
+template <bool B, bool KB, bool W, int M, typename Part, typename Wait>
+FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int last, const Wait &wait) {
+  constexpr int near = 4;
   typename Part::ahead next;
-  if (W && first < last) part.template load<W>(first, next);
+  if (W && first < last) part.template load_right<W>(first, next);
+  if (W)
+    for (int step = first + 1; step < min(last, first + near); step++) part.bring_right_near(step);
+  wait();
+  if (W && first < last) part.template load_left<W>(first, next);
   #pragma unroll 1
   for (int step = first; step < last; step++) {
     typename Part::ahead now;
@@ -124,8 +146,8 @@ FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int l
   }
 }
 
-template <bool B, bool KB, int M, int S, typename Left, typename Right, typename After>
-FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Right &right, const After &after) {
+template <bool B, bool KB, int M, int S, typename Left, typename Right, typename After, typename Wait>
+FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Right &right, const After &after, const Wait &wait) {
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
   constexpr int pitch = 68, rows = 16 * M;
   float *const sums = (float *)ft_tiles;
@@ -136,8 +158,8 @@ FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Rig
   const int first = (part * 8 + warp) * each, last = min(first + each, steps);
   const ft_part_of<KB, M, Left, Right> of = {left, right, t.m, t.n, t.k, row, column / 8 + g, g, q};
   float c[M][8][4] = {};
-  if (left.whole() && right.whole()) ft_stream<B, KB, true, M>(c, of, first, last);
-  else ft_stream<B, KB, false, M>(c, of, first, last);
+  if (left.whole() && right.whole()) ft_stream<B, KB, true, M>(c, of, first, last, wait);
+  else ft_stream<B, KB, false, M>(c, of, first, last, wait);
   #pragma unroll
   for (int i = 0; i < M; i++)
     #pragma unroll
