@@ -6,19 +6,13 @@
 // lane (g, q) of 8 by 4 has elements 8 q to 8 q + 7 of every 32 of a query or key, keys 4 q to 4 q + 3 of every 16, and
 // columns 16 q to 16 q + 15 of every 64 of the result.
 
-// Elements of a row from `at` on, which is aligned where `whole`; zeros unless `in`.
-FT_INLINE uint4 ft_chunk_of(const unsigned short *at, bool in, bool whole) {
-  uint4 x = make_uint4(0, 0, 0, 0);
-  if (in) {
-    if (whole) x = *(const uint4 *)at;
-    else {
-      unsigned w[4];
-      #pragma unroll
-      for (int i = 0; i < 4; i++) w[i] = at[2 * i] | (unsigned)at[2 * i + 1] << 16;
-      x = make_uint4(w[0], w[1], w[2], w[3]);
-    }
-  }
-  return x;
+// Eight elements from `at` on, which is at a multiple of 16 bytes where W.
+template <bool W> FT_INLINE uint4 ft_chunk_of(const unsigned short *at) {
+  if (W) return *(const uint4 *)at;
+  unsigned w[4];
+  #pragma unroll
+  for (int i = 0; i < 4; i++) w[i] = at[2 * i] | (unsigned)at[2 * i + 1] << 16;
+  return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
 // What a warp, and then a block, knows of a query: values about the greatest score, which is in units of exponents of 2.
@@ -49,28 +43,28 @@ template <int N, typename Of> FT_INLINE float4 ft_add_found(const Of &of, float 
 }
 
 // D and E are the widths of keys and values, the first a multiple of 32, the other of 64. CAUSAL, LIMITED, CHANGED, ZEROS and SPLIT
-// are as in `ft_attend`. The block's keys are those from t.begin to t.end, of which it is block `rank` of the cluster.
-template <bool B, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
-FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, const Score &score) {
+// are as in `ft_attend`. W: all chunks are aligned. The block's keys are those from t.begin to t.end, of which it is block
+// `rank` of the cluster.
+template <bool W, bool B, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
+FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank, const Score &score) {
   typedef ft_half<B> P;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
   ft_found<E> *const all = (ft_found<E> *)ft_tiles, &own = all[8];
   const float lowest = __int_as_float(0xff800000);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
-  const bool whole_q = t.q.whole(D), whole_k = t.k.whole(D), whole_v = t.v.whole(E);
   uint4 k[N / 8][D / 32], v[N / 4][E / 64];
   const auto load = [&](int at) {
     #pragma unroll
     for (int j = 0; j < N / 8; j++) {
       const int key = at + j / 2 * 16 + g / 2 * 4 + j % 2 * 2 + g % 2;
       #pragma unroll
-      for (int d = 0; d < D / 32; d++) k[j][d] = ft_chunk_of(t.k.data + key * t.k.row + 32 * d + 8 * q, key < t.keys, whole_k);
+      for (int d = 0; d < D / 32; d++) k[j][d] = ft_chunk_of<W>(t.k.data + min(key, t.keys - 1) * t.k.row + 32 * d + 8 * q);
     }
     #pragma unroll
     for (int j = 0; j < N / 4; j++) {
       const int key = at + j / 4 * 16 + 4 * q + j % 4;
       #pragma unroll
-      for (int e = 0; e < E / 64; e++) v[j][e] = ft_chunk_of(t.v.data + key * t.v.row + 64 * e + 8 * g, key < t.keys, whole_v);
+      for (int e = 0; e < E / 64; e++) v[j][e] = ft_chunk_of<W>(t.v.data + min(key, t.keys - 1) * t.v.row + 64 * e + 8 * g);
     }
   };
   int at = t.begin + (rank * 8 + warp) * N;
@@ -79,7 +73,7 @@ FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, co
   #pragma unroll
   for (int h = 0; h < 2; h++)
     #pragma unroll
-    for (int d = 0; d < D / 32; d++) x[h][d] = ft_chunk_of(t.q.data + (g + 8 * h) * t.q.row + 32 * d + 8 * q, g + 8 * h < t.rows, whole_q);
+    for (int d = 0; d < D / 32; d++) x[h][d] = ft_chunk_of<W>(t.q.data + min(g + 8 * h, t.rows - 1) * t.q.row + 32 * d + 8 * q);
   int end = t.end, seen[2];
   if (CAUSAL && t.fill == lowest) end = min(end, t.rows + t.ahead);
   if constexpr (LIMITED) {
@@ -94,6 +88,14 @@ FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, co
   float o[E / 8][4] = {}, most[2] = {lowest, lowest}, sum[2] = {};
   #pragma unroll 1
   while (at < end) {
+    if (at + N > t.keys) {
+      // Keys that there are not have no weight, and no values.
+      #pragma unroll
+      for (int j = 0; j < N / 4; j++)
+        #pragma unroll
+        for (int e = 0; e < E / 64; e++)
+          if (at + j / 4 * 16 + 4 * q + j % 4 >= t.keys) v[j][e] = make_uint4(0, 0, 0, 0);
+    }
     float s[N / 8][4] = {};
     #pragma unroll
     for (int j = 0; j < N / 8; j++)
@@ -216,4 +218,10 @@ FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, co
     // What others read stays until they have it.
     ft_meet();
   }
+}
+
+template <bool B, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
+FT_INLINE void ft_attend_few(const ft_attention<unsigned short> &t, int rank, const Score &score) {
+  if (t.q.whole(D) && t.k.whole(D) && t.v.whole(E)) ft_attend_chunks<true, B, N, D, E, S, CAUSAL, LIMITED, CHANGED, ZEROS, SPLIT>(t, rank, score);
+  else ft_attend_chunks<false, B, N, D, E, S, CAUSAL, LIMITED, CHANGED, ZEROS, SPLIT>(t, rank, score);
 }

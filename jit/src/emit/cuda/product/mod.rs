@@ -99,8 +99,13 @@ pub fn emit(
     parts.extend(tiles::parts(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
-    let early = matches!(tiles.by, Units::Streams { .. }) && is_given(&sides, prologues);
-    let entry = entry(&sides, tiles, dtype, (ahead.clamp(1, 4), early), operands);
+    let entry = entry(
+        &sides,
+        prologues,
+        tiles,
+        dtype,
+        (ahead.clamp(1, 4), operands),
+    );
     let body = body(&arguments, !prologues.is_empty(), &functions, &entry);
     Emitted {
         source: KernelSource {
@@ -263,14 +268,16 @@ fn is_given(sides: &Sides, prologues: &[Prologue]) -> bool {
     }
 }
 
-/// The kernel, which gives the template its arguments. `early`: it reads the right operand before it waits.
+/// The kernel, which gives the template its arguments.
 fn entry(
     sides: &Sides,
+    prologues: &[Prologue],
     tiles: Tiles,
     dtype: DType,
-    (ahead, early): (usize, bool),
-    operands: [Operand; 2],
+    (ahead, operands): (usize, [Operand; 2]),
 ) -> String {
+    // The right operand is read before the kernel waits.
+    let early = matches!(tiles.by, Units::Streams { .. }) && is_given(sides, prologues);
     let (stages, threads) = tiles.stages();
     let mut out = String::new();
     let batch = sides.batch.len();
