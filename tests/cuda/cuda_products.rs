@@ -165,6 +165,67 @@ fn odd_sizes() {
 }
 
 /// Matrices that begin at any element.
+/// Few rows by matrices of both orientations: lines that end anywhere, terms that a cluster shares or that one warp has,
+/// alone and with what follows.
+#[test]
+fn few_rows() {
+    let Some(d) = device() else { return };
+    for dtype in [BF16, F16] {
+        for [m, n, k] in [
+            [2, 16, 8],
+            [3, 515, 200],
+            [7, 2048, 1000],
+            [8, 64, 4104],
+            [12, 1031, 264],
+            [16, 4096, 512],
+            [20, 40, 8192],
+            [32, 2048, 2056],
+        ] {
+            for turned in [false, true] {
+                let what = format!("{dtype} {m} {n} {k} {turned}");
+                let a = noise(&[m, k], dtype, 1, &d);
+                let b = matrix(k, n, turned, dtype, 2, &d);
+                let (column, residual) = (noise(&[n], dtype, 3, &d), noise(&[m, n], dtype, 4, &d));
+                eval([&a, &b, &column, &residual]).unwrap();
+                let want = product(&a, &b);
+                let run = |f: &dyn Fn() -> Tensor| {
+                    let (y, stats) = stats_scope(|| {
+                        let y = f();
+                        y.eval().map(|()| y)
+                    });
+                    assert_eq!(stats.host_runs, 0, "{what}: {stats:?}");
+                    y.unwrap_or_else(|e| panic!("{what}: {e}"))
+                };
+                close(&what, &run(&|| a.matmul(&b)), &want);
+                // Operands that are computed too.
+                close(&what, &run(&|| (&a + &a).matmul(&(&b * 0.5))), &want);
+                let y = run(&|| (a.matmul(&b) + &column).silu() + &residual);
+                let (column, residual) = (numbers(&column), numbers(&residual));
+                let more = |(i, p): (usize, &f64)| silu(p + column[i % n]) + residual[i];
+                let want: Vec<f64> = want.iter().enumerate().map(more).collect();
+                close(&what, &y, &want);
+            }
+        }
+    }
+}
+
+/// Lines of terms that begin at no multiple of 16 bytes, and numbers of them that are no multiple of 8.
+#[test]
+fn few_rows_that_are_not_aligned() {
+    let Some(d) = device() else { return };
+    for (first, k) in [(1, 264), (4, 100), (0, 37)] {
+        let window = |rows: usize, seed: usize| {
+            let x = noise(&[rows, k + 8], BF16, seed, &d);
+            x.eval().unwrap_or_else(|e| panic!("{e}"));
+            x.narrow(1, first, k)
+        };
+        let (a, b) = (window(6, 1), window(150, 2));
+        let y = a.matmul(&b.t()).silu();
+        let want: Vec<f64> = product(&a, &b.t()).into_iter().map(silu).collect();
+        close(&format!("from {first}"), &y, &want);
+    }
+}
+
 #[test]
 fn unaligned_matrices() {
     let Some(d) = device() else { return };

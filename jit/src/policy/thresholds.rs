@@ -186,6 +186,8 @@ thresholds! {
     stream_rows: usize = 32, "rows", "registers of a warp";
     /// By how many percent it takes longer than moving its bytes.
     stream_deficit: u64 = 30, "percent", "docs/gpu-validation.md";
+    /// And one that reads lines of terms.
+    line_deficit: u64 = 15, "percent", "an estimate";
     /// Bytes moved in the time in which an element of its right operand is computed and multiplied.
     stream_element: u64 = 4, "bytes", "docs/gpu-validation.md";
     /// How many times as fast as memory the second cache is: each block reads rows of the left matrix from it.

@@ -6,7 +6,7 @@
 
 use super::fed::alone;
 use super::template::walking;
-use super::tiles::{streams_alone, worthwhile};
+use super::tiles::{few_alone, worthwhile};
 use super::{FusedNode, Fusion, Product, Refusal, Sides, Store, Tiles, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
@@ -33,7 +33,7 @@ impl Fusion<'_> {
             let tiles = worthwhile(&sides, self.policy);
             self.take_behind(graph, lowering, call, product, tiles);
             if self.graph[call].is_none()
-                && let Some(tiles) = streams_alone(&sides, self.policy)
+                && let Some(tiles) = few_alone(&sides, self.policy)
                 && may_fuse()
             {
                 self.graph[call] = Some(alone(graph, product, tiles));

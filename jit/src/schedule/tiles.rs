@@ -27,6 +27,13 @@ pub enum Units {
         /// Blocks of a cluster.
         blocks: usize,
     },
+    /// Warps, of few rows by a matrix whose lines are columns, from memory.
+    Lines {
+        /// Blocks of a cluster, which share what is summed over.
+        blocks: usize,
+        /// Steps of 32 terms that a warp reads at once.
+        steps: usize,
+    },
 }
 
 impl Tiles {
@@ -42,16 +49,16 @@ impl Tiles {
             (Units::Groups, 256) => (3, 384),
             (Units::Groups, _) => (6, 384),
             (Units::Warps, _) => (3, 256),
-            (Units::Streams { .. }, _) => (0, 256),
+            (Units::Streams { .. } | Units::Lines { .. }, _) => (0, 256),
         }
     }
 
-    /// Bytes of shared memory of a block: of streams the sums of its 8 warps, rows of 64 columns and padding; else panels,
+    /// Bytes of shared memory of a block: of few rows the sums of its 8 warps, rows of columns and padding; else panels,
     /// and behind them a finished tile, a description, and the barriers.
     pub(crate) fn shared_bytes(self) -> usize {
         let panels = self.stages().0 * (Tiles::ROWS + self.columns) * Tiles::STEP * 2;
         match self.by {
-            Units::Streams { .. } => 8 * self.rows * (self.columns + 4) * 4,
+            Units::Streams { .. } | Units::Lines { .. } => 8 * self.rows * (self.columns + 4) * 4,
             Units::Groups => panels + Tiles::ROWS * self.columns * 2 + Tiles::MAPS,
             Units::Warps => panels,
         }
@@ -82,6 +89,42 @@ impl Tiles {
             (Tiles { rows, columns, by }, time(columns))
         });
         all.min_by_key(|(_, time)| *time)
+    }
+
+    /// The tiles of a product of few rows of which both operands lie in memory, with dense lines of terms.
+    pub fn lines(sides: &Sides, policy: &Policy) -> Option<Tiles> {
+        let [m, n, k] = sides.sizes;
+        let target = &policy.target;
+        let few = target.capability >= 90
+            && m <= policy.thresholds.stream_rows
+            && sides.batch.is_empty()
+            && sides.sides.iter().all(|side| side.inner);
+        let rows = m.next_multiple_of(8).next_power_of_two();
+        let terms = k.div_ceil(32);
+        // Blocks for every multiprocessor: narrow ones where few rows are read again by each, else some that share the terms.
+        let enough = target.multiprocessors * 3 / 4;
+        let (mut columns, mut blocks) = (64, 1);
+        let tiles = |columns: usize| n.div_ceil(columns);
+        while tiles(columns) * blocks < enough {
+            if rows > 8 && blocks < 4 && terms >= 2 * blocks * 8 * 2 {
+                blocks *= 2;
+            } else if columns > 16 {
+                columns /= 2;
+            } else {
+                break;
+            }
+        }
+        let each = terms.div_ceil(8 * blocks);
+        // Registers hold the chunks of both.
+        let most = (128 / columns).min(64 / rows);
+        let steps = (1usize << each.max(1).ilog2()).min(most);
+        let tiles = Tiles {
+            rows,
+            columns,
+            by: Units::Lines { blocks, steps },
+        };
+        let fits = tiles.shared_bytes() <= target.shared_memory && n.div_ceil(columns) < 1 << 24;
+        (few && fits).then_some(tiles)
     }
 
     /// The tiles of a product of few rows, which is as fast as its right matrix is read.
@@ -130,6 +173,14 @@ pub(super) fn stream_time(sides: &Sides, read: [u64; 2], policy: &Policy) -> u64
         + compute.max(bytes * (100 + policy.thresholds.stream_deficit) / 100)
 }
 
+/// The time of a product of few rows by lines, in bytes moved: each block reads the left matrix again, of the second cache.
+pub(super) fn line_time(sides: &Sides, tiles: Tiles, policy: &Policy) -> u64 {
+    let [m, n, k] = sides.sizes;
+    let again = (n.div_ceil(tiles.columns) as u64).div_ceil(policy.thresholds.stream_cached);
+    let bytes = 2 * ((m * k) as u64 * again + (k * n + m * n) as u64);
+    policy.thresholds.product_launch + bytes * (100 + policy.thresholds.line_deficit) / 100
+}
+
 /// The time of the library for the same: as long as it takes to read the operands, or to multiply.
 pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
     let [m, n, k] = sides.sizes;
@@ -142,20 +193,28 @@ pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
     policy.thresholds.product_launch + few + bytes.max(multiply)
 }
 
-/// The tiles of a product of few rows with nothing around it, if the library takes longer.
-pub(super) fn streams_alone(sides: &Sides, policy: &Policy) -> Option<Tiles> {
-    let tiles = Tiles::streams(sides, policy)?;
+/// The tiles of a product of few rows of which both operands lie in memory, and the time.
+pub(super) fn few(sides: &Sides, policy: &Policy) -> Option<(Tiles, u64)> {
     let [m, n, k] = sides.sizes;
-    let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy);
+    if let Some(tiles) = Tiles::lines(sides, policy) {
+        return Some((tiles, line_time(sides, tiles, policy)));
+    }
+    let tiles = Tiles::streams(sides, policy)?;
+    let read = [m * k, k * n].map(|n| 2 * n as u64);
+    Some((tiles, stream_time(sides, read, policy)))
+}
+
+/// The tiles of a product of few rows with nothing around it, if the library takes longer.
+pub(super) fn few_alone(sides: &Sides, policy: &Policy) -> Option<Tiles> {
+    let (tiles, time) = few(sides, policy)?;
     (time < library_time(sides, policy)).then_some(tiles)
 }
 
 /// The tiles of a product, if one kernel with what follows is faster than two.
 pub(super) fn worthwhile(sides: &Sides, policy: &Policy) -> Result<Tiles, Refusal> {
     let [m, n, k] = sides.sizes;
-    if let Some(tiles) = Tiles::streams(sides, policy) {
+    if let Some((tiles, time)) = few(sides, policy) {
         let behind = policy.thresholds.product_launch + 2 * (m * n) as u64;
-        let time = stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy);
         if time < library_time(sides, policy) + behind {
             return Ok(tiles);
         }

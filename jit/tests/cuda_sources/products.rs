@@ -116,6 +116,43 @@ fn products_take_what_follows() {
     }
 }
 
+/// Few rows by a matrix whose lines are columns are read by lines, alone too; the right operand is read before the kernel
+/// waits where it is an input.
+#[test]
+fn products_of_few_rows_by_lines() {
+    let mut texts = BTreeSet::new();
+    let mut one = |graph: &Graph, early: bool| {
+        let found = kernels_with(graph, &capable(90));
+        assert_eq!(found.len(), 1, "{graph}");
+        let text = found[0].source.text();
+        assert!(text.contains("ft_by_lines<"), "{text}");
+        assert_eq!(!text.contains("args a) {\n  FT_AFTER;\n"), early, "{text}");
+        texts.insert(text);
+    };
+    for (dtype, precision) in [
+        (DType::BF16, Precision::Fast),
+        (DType::F16, Precision::EagerExact),
+    ] {
+        for sizes in [
+            [2, 2048, 2048],
+            [8, 8192, 2048],
+            [12, 2048, 8192],
+            [32, 2048, 8192],
+            [32, 512, 2048],
+            [3, 515, 200],
+        ] {
+            let of = |tail: fn(&mut Graph, ValueId) -> Vec<ValueId>| {
+                product_of(precision, dtype, &[], sizes, [false, true], tail)
+            };
+            one(&of(|_, p| vec![p]), true);
+            one(&of(|g, p| vec![gated(g, p)]), true);
+        }
+    }
+    if available() {
+        compile_all_for(HOPPER, texts);
+    }
+}
+
 /// What a generated product does not take stays the library's, and why is known.
 #[test]
 fn products_of_the_library() {

@@ -1,8 +1,8 @@
 //! A product of half precision and all that follows it, or computes an operand, as one kernel.
 //!
 //! The template is CUDA C++ of its own (`panels.cu`: tiles in shared memory; `warps.cu`: products by warps, since Ampere;
-//! `groups.cu`: by groups of warps fed by the copy engine, on Hopper; `streams.cu`: of few rows, from memory into
-//! registers). What follows the product is a function of 8 columns of a row, which the template calls with sums, in
+//! `groups.cu`: by groups of warps fed by the copy engine, on Hopper; `lines.cu` and `streams.cu`: of few rows, from
+//! memory into registers, the latter with what computes an operand). What follows the product is a function of 8 columns of a row, which the template calls with sums, in
 //! binary32 or rounded; what computes an operand gives 8 elements of a line (`function.rs`). The copy engine's descriptions
 //! of the operands are written by the kernel itself, into memory of the launch, so that nothing of them depends on what
 //! the host knows when a graph is made.
@@ -30,7 +30,9 @@ use std::fmt::Write as _;
 
 const WARPS: &str = include_str!("warps.cu");
 const GROUPS: &str = include_str!("groups.cu");
+const ADD_UP: &str = include_str!("add_up.cu");
 const STREAMS: &str = include_str!("streams.cu");
+const LINES: &str = include_str!("lines.cu");
 
 /// A load of a chunk that is known to be whole and aligned where `W`.
 const LOAD: &str = include_str!("load.cu");
@@ -193,7 +195,7 @@ fn blocks_of(tiles: Tiles, count: usize, policy: &Policy) -> usize {
     match tiles.by {
         Units::Groups => count.min(policy.target.multiprocessors.max(1)),
         Units::Warps => count,
-        Units::Streams { blocks } => count * blocks,
+        Units::Streams { blocks } | Units::Lines { blocks, .. } => count * blocks,
     }
 }
 
@@ -202,7 +204,8 @@ fn template(tiles: Tiles) -> &'static [&'static str] {
     match tiles.by {
         Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
         Units::Warps => &[TILES, HALF, PANELS, WARPS],
-        Units::Streams { .. } => &[TILES, HALF, PANELS, CLUSTERS, STREAMS],
+        Units::Streams { .. } => &[TILES, HALF, PANELS, CLUSTERS, ADD_UP, STREAMS],
+        Units::Lines { .. } => &[TILES, HALF, PANELS, CLUSTERS, ADD_UP, LINES],
     }
 }
 
@@ -277,20 +280,21 @@ fn entry(
     (ahead, operands): (usize, [Operand; 2]),
 ) -> String {
     // The right operand is read before the kernel waits.
-    let early = matches!(tiles.by, Units::Streams { .. }) && is_given(sides, prologues);
+    let few = matches!(tiles.by, Units::Streams { .. } | Units::Lines { .. });
+    let early = few && is_given(sides, prologues);
     let (stages, threads) = tiles.stages();
     let mut out = String::new();
     let batch = sides.batch.len();
-    let (shares, cluster) = match tiles.by {
-        Units::Streams { blocks } => {
-            let light = tiles.rows == 16 && 8 * operands[1].bytes[0] <= STREAM;
-            let cluster = match blocks {
-                1 => String::new(),
-                _ => format!(" __cluster_dims__({blocks}, 1, 1)"),
-            };
-            (if light { 2 } else { 1 }, cluster)
+    let shares = match tiles.by {
+        Units::Streams { .. } if tiles.rows == 16 && 8 * operands[1].bytes[0] <= STREAM => 2,
+        Units::Lines { .. } if tiles.rows <= 16 => 2,
+        _ => 1,
+    };
+    let cluster = match tiles.by {
+        Units::Streams { blocks } | Units::Lines { blocks, .. } if blocks > 1 => {
+            format!(" __cluster_dims__({blocks}, 1, 1)")
         }
-        _ => (1, String::new()),
+        _ => String::new(),
     };
     let _ = write!(
         out,
@@ -302,6 +306,10 @@ fn entry(
     let half = dtype == DType::BF16;
     let [left, right] = sides.sides.each_ref().map(|side| side.inner);
     let count = argument::TILES + 2;
+    if few {
+        let wait = if early { "  FT_AFTER;\n" } else { "" };
+        let _ = writeln!(out, "  const auto wait = [] {{\n{wait}  }};");
+    }
     let _ = match tiles.by {
         Units::Groups => writeln!(
             out,
@@ -321,14 +329,18 @@ fn entry(
             };
             writeln!(
                 out,
-                "  const auto wait = [] {{\n{}  }};\n  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, \
-                 FT_SYMBOL_after{{a}}, wait);\n}}",
-                if early { "  FT_AFTER;\n" } else { "" },
+                "  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, FT_SYMBOL_after{{a}}, wait);\n}}",
                 tiles.rows / 16,
                 lines(0, "a"),
                 lines(1, "b")
             )
         }
+        Units::Lines { blocks, steps } => writeln!(
+            out,
+            "  ft_by_lines<{half}, {}, {}, {steps}, {blocks}>(t, FT_SYMBOL_after{{a}}, wait);\n}}",
+            tiles.rows / 8,
+            tiles.columns / 16
+        ),
     };
     out
 }

@@ -149,7 +149,7 @@ FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int l
 template <bool B, bool KB, int M, int S, typename Left, typename Right, typename After, typename Wait>
 FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Right &right, const After &after, const Wait &wait) {
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
-  constexpr int pitch = 68, rows = 16 * M;
+  constexpr int rows = 16 * M, pitch = ft_pitch_of<64>;
   float *const sums = (float *)ft_tiles;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
   const int part = blockIdx.x % S, tile = blockIdx.x / S;
@@ -168,46 +168,5 @@ FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Rig
       *(float4 *)to = make_float4(c[i][0][e], c[i][1][e], c[i][2][e], c[i][3][e]);
       *(float4 *)(to + 4) = make_float4(c[i][4][e], c[i][5][e], c[i][6][e], c[i][7][e]);
     }
-  __syncthreads();
-  // The sums of the warps, in the first one's place.
-  #pragma unroll 1
-  for (int i = threadIdx.x; i < rows * 16; i += 256) {
-    float *const at = sums + i / 16 * pitch + i % 16 * 4;
-    float4 p = *(const float4 *)at;
-    #pragma unroll
-    for (int w = 1; w < 8; w++) {
-      const float4 x = *(const float4 *)(at + w * rows * pitch);
-      p.x += x.x, p.y += x.y, p.z += x.z, p.w += x.w;
-    }
-    *(float4 *)at = p;
-  }
-  if constexpr (S > 1) ft_meet();
-  else __syncthreads();
-  #pragma unroll 1
-  for (int item = threadIdx.x * S + part; item < rows * 8; item += 256 * S) {
-    const int r = item / 8, chunk = column / 8 + item % 8;
-    if (row + r >= t.m || chunk * 8 >= t.n) continue;
-    typename After::ahead ahead;
-    after.load(row + r, chunk, ahead);
-    const float *const from = sums + r * pitch + item % 8 * 8;
-    float4 v[S][2];
-    #pragma unroll
-    for (int s = 0; s < S; s++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        if constexpr (S > 1) v[s][h] = ft_of_block(from + 4 * h, s);
-        else v[s][h] = *(const float4 *)(from + 4 * h);
-      }
-    float p[8] = {};
-    #pragma unroll
-    for (int s = 0; s < S; s++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++) {
-        const float4 x = v[s][h];
-        p[4 * h] += x.x, p[4 * h + 1] += x.y, p[4 * h + 2] += x.z, p[4 * h + 3] += x.w;
-      }
-    after(row + r, chunk, p, ahead);
-  }
-  // What others read stays until they have it.
-  if constexpr (S > 1) ft_meet();
+  ft_add_up<rows, 64, S>(sums, t, row, column, part, after);
 }
