@@ -29,10 +29,10 @@ pub enum Units {
     },
     /// Warps, of few rows by a matrix whose lines are columns, from memory.
     Lines {
-        /// Blocks of a cluster, which share what is summed over.
-        blocks: usize,
         /// Steps of 32 terms that a warp reads at once.
         steps: usize,
+        /// Whether it reads the next steps while it multiplies some.
+        ahead: bool,
     },
 }
 
@@ -100,28 +100,27 @@ impl Tiles {
             && sides.batch.is_empty()
             && sides.sides.iter().all(|side| side.inner);
         let rows = m.next_multiple_of(8).next_power_of_two();
-        let terms = k.div_ceil(32);
-        // Blocks for every multiprocessor: narrow ones where few rows are read again by each, else some that share the terms.
-        let enough = target.multiprocessors * 3 / 4;
-        let (mut columns, mut blocks) = (64, 1);
-        let tiles = |columns: usize| n.div_ceil(columns);
-        while tiles(columns) * blocks < enough {
-            if rows > 8 && blocks < 4 && terms >= 2 * blocks * 8 * 2 {
-                blocks *= 2;
-            } else if columns > 16 {
-                columns /= 2;
-            } else {
-                break;
-            }
-        }
-        let each = terms.div_ceil(8 * blocks);
-        // Registers hold the chunks of both.
-        let most = (128 / columns).min(64 / rows);
-        let steps = (1usize << each.max(1).ilog2()).min(most);
+        // Blocks for every multiprocessor, two where registers allow that; wide ones read few rows again seldom.
+        let light = rows <= 16;
+        let enough = if light { 240 } else { 64 };
+        let wide = [64, 32]
+            .into_iter()
+            .find(|width| n.div_ceil(*width) >= enough);
+        let columns = wide.unwrap_or(16);
+        // Registers of a thread that hold a step of both operands, and steps of a warp.
+        let step = rows / 2 + columns / 2;
+        let each = k.div_ceil(32 * 8);
+        let ahead = each * step > 96;
+        let most = if light { 48 } else { 96 } / step;
+        let steps = if ahead {
+            1 << most.max(1).ilog2()
+        } else {
+            each
+        };
         let tiles = Tiles {
             rows,
             columns,
-            by: Units::Lines { blocks, steps },
+            by: Units::Lines { steps, ahead },
         };
         let fits = tiles.shared_bytes() <= target.shared_memory && n.div_ceil(columns) < 1 << 24;
         (few && fits).then_some(tiles)

@@ -172,7 +172,13 @@ impl Tensor {
                     true => number.cast(DType::I64),
                     false => number,
                 };
-                let numbers = [start, step].map(|number| Input::Scalar(whole(number)));
+                let numbers = [start, step].map(whole);
+                if dtype == DType::I64 && matches!(numbers, [Scalar::Int(0), Scalar::Int(1)]) {
+                    // Positions, as the compiler knows them.
+                    let shape = Shape::from(len);
+                    return Tensor::record_on(device, Op::Iota(Iota { shape, dim: 0 }), &[]);
+                }
+                let numbers = numbers.map(Input::Scalar);
                 Tensor::record_on(device, Op::Arange(Arange { len, dtype }), &numbers)
             }
             Err(error) => Tensor::failed("arange", error, &[]),

@@ -1,6 +1,6 @@
 // Products of few rows by a matrix whose lines are columns, at the speed at which it is read: both go from memory into
-// registers, and no element of the right one is read twice. A block has 8 M rows and 16 C columns. Its 8 warps, and the S
-// blocks of a cluster, share the terms; their sums are added in one order.
+// registers, and no element of the right one is read twice. A block has 8 M rows and 16 C columns. Its 8 warps share the
+// terms; their sums are added in one order.
 //
 // The matrix units multiply 16 columns by 8 rows. What is summed over may stand in any order, if it is the same on both
 // sides: thread q of four has terms 8 q to 8 q + 7 of every 32, which are a chunk of 16 bytes.
@@ -64,29 +64,38 @@ template <bool W, int M, int C, int U> struct ft_steps {
   }
 };
 
-// Adds the products of a warp's steps, U at a time. Until `wait` has returned, the left matrix is not there.
-template <bool B, bool W, int M, int C, int U, typename Wait>
+// Adds the products of a warp's steps, U at a time; the next are read meanwhile if AHEAD. Until `wait` has returned, the
+// left matrix is not there.
+template <bool B, bool W, int M, int C, int U, bool AHEAD, typename Wait>
 FT_INLINE void ft_add_lines(float (&c)[C][M][4], const ft_product<0> &t, int row, int column, int first, int last, const Wait &wait) {
-  ft_steps<W, M, C, U> now;
+  ft_steps<W, M, C, U> some[AHEAD ? 2 : 1];
   const bool any = first + U <= last;
-  if (any) now.load_right(t, column, first);
+  if (any) some[0].load_right(t, column, first);
   // Later steps come nearer, into the second cache.
   for (int step = first + U; step < min(last, first + 4 * U); step++)
     #pragma unroll
     for (int i = 0; i < C; i++)
       #pragma unroll
       for (int h = 0; h < 2; h++)
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(now.line(t, column, i, h) + now.chunk(t, step) * 8));
+        asm volatile("prefetch.global.L2 [%0];" :: "l"(some[0].line(t, column, i, h) + some[0].chunk(t, step) * 8));
   wait();
-  if (any) {
-    now.load_left(t, row, first);
-    #pragma unroll 1
-    while (true) {
-      now.template multiply<B>(c, t, first);
-      first += U;
+  if (any) some[0].load_left(t, row, first);
+  #pragma unroll 1
+  while (first + U <= last) {
+    #pragma unroll
+    for (int turn = 0; turn < (AHEAD ? 2 : 1); turn++) {
       if (first + U > last) break;
-      now.load_right(t, column, first);
-      now.load_left(t, row, first);
+      const bool more = first + 2 * U <= last;
+      if (AHEAD && more) {
+        some[1 - turn].load_right(t, column, first + U);
+        some[1 - turn].load_left(t, row, first + U);
+      }
+      some[turn].template multiply<B>(c, t, first);
+      first += U;
+      if (!AHEAD && more) {
+        some[0].load_right(t, column, first);
+        some[0].load_left(t, row, first);
+      }
     }
   }
   #pragma unroll 1
@@ -98,25 +107,23 @@ FT_INLINE void ft_add_lines(float (&c)[C][M][4], const ft_product<0> &t, int row
   }
 }
 
-template <bool B, int M, int C, int U, int S, typename After, typename Wait>
+template <bool B, int M, int C, int U, bool AHEAD, typename After, typename Wait>
 FT_INLINE void ft_by_lines(const ft_product<0> &t, const After &after, const Wait &wait) {
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
   constexpr int rows = 8 * M, columns = 16 * C, pitch = ft_pitch_of<columns>;
   float *const sums = (float *)ft_tiles;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
-  const int part = blockIdx.x % S, tile = blockIdx.x / S;
-  const int row = tile % t.rows * rows, column = tile / t.rows * columns;
-  const int steps = (t.k + 31) / 32, each = (steps + 8 * S - 1) / (8 * S);
-  const int first = (part * 8 + warp) * each, last = min(first + each, steps);
+  const int row = blockIdx.x % t.rows * rows, column = blockIdx.x / t.rows * columns;
+  const int steps = (t.k + 31) / 32, each = (steps + 7) / 8, first = warp * each, last = min(first + each, steps);
   const bool whole = t.k % 8 == 0 && t.a_line % 8 == 0 && t.b_line % 8 == 0 && (((unsigned long long)t.a | (unsigned long long)t.b) & 15) == 0;
   float c[C][M][4] = {};
-  if (whole) ft_add_lines<B, true, M, C, U>(c, t, row, column, first, last, wait);
-  else ft_add_lines<B, false, M, C, 1>(c, t, row, column, first, last, wait);
+  if (whole) ft_add_lines<B, true, M, C, U, AHEAD>(c, t, row, column, first, last, wait);
+  else ft_add_lines<B, false, M, C, 1, false>(c, t, row, column, first, last, wait);
   #pragma unroll
   for (int i = 0; i < C; i++)
     #pragma unroll
     for (int j = 0; j < M; j++)
       #pragma unroll
       for (int e = 0; e < 4; e++) sums[(warp * rows + 8 * j + 2 * q + e % 2) * pitch + 16 * i + 8 * (e / 2) + g] = c[i][j][e];
-  ft_add_up<rows, columns, S>(sums, t, row, column, part, after);
+  ft_add_up<rows, columns, 1>(sums, t, row, column, 0, after);
 }

@@ -194,8 +194,8 @@ fn operands(
 fn blocks_of(tiles: Tiles, count: usize, policy: &Policy) -> usize {
     match tiles.by {
         Units::Groups => count.min(policy.target.multiprocessors.max(1)),
-        Units::Warps => count,
-        Units::Streams { blocks } | Units::Lines { blocks, .. } => count * blocks,
+        Units::Warps | Units::Lines { .. } => count,
+        Units::Streams { blocks } => count * blocks,
     }
 }
 
@@ -291,7 +291,7 @@ fn entry(
         _ => 1,
     };
     let cluster = match tiles.by {
-        Units::Streams { blocks } | Units::Lines { blocks, .. } if blocks > 1 => {
+        Units::Streams { blocks } if blocks > 1 => {
             format!(" __cluster_dims__({blocks}, 1, 1)")
         }
         _ => String::new(),
@@ -335,9 +335,9 @@ fn entry(
                 lines(1, "b")
             )
         }
-        Units::Lines { blocks, steps } => writeln!(
+        Units::Lines { steps, ahead } => writeln!(
             out,
-            "  ft_by_lines<{half}, {}, {}, {steps}, {blocks}>(t, FT_SYMBOL_after{{a}}, wait);\n}}",
+            "  ft_by_lines<{half}, {}, {}, {steps}, {ahead}>(t, FT_SYMBOL_after{{a}}, wait);\n}}",
             tiles.rows / 8,
             tiles.columns / 16
         ),
