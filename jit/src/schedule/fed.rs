@@ -6,14 +6,13 @@
 
 use super::generated::behind;
 use super::prologue::matrix_of;
-use super::tiles::{library_time, line_time, stream_time};
-use super::{FusedNode, Fusion, Product, Prologue, Refusal, Sides, Store, Tiles, Units};
+use super::tiles::{few_time, library_time, stream_time};
+use super::{FusedNode, Fusion, Product, Prologue, Refusal, Sides, Store, Tiles};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source};
 use crate::graph::{Graph, Precision};
 use crate::lower::{Call, Lowered, Lowering};
 use crate::nest::flat_index;
-use crate::policy::Policy;
 use ferrotrace_kernels::Op;
 use petgraph::Direction::Incoming;
 use petgraph::stable_graph::NodeIndex;
@@ -223,7 +222,7 @@ impl Fusion<'_> {
             time + stream_time(sides, read, policy)
         };
         let now = match product.tiles {
-            Some(tiles) => with(0).1 + in_memory(sides, tiles, stored, policy),
+            Some(tiles) => with(0).1 + few_time(sides, tiles, policy),
             None => with(0).1 + library_time(sides, policy),
         };
         let sets = 1..1usize << candidates.len();
@@ -257,14 +256,6 @@ impl Fusion<'_> {
             }
             None => Ok(alone(graph, product, tiles)),
         }
-    }
-}
-
-/// The time of a generated product of few rows of which both operands lie in memory.
-fn in_memory(sides: &Sides, tiles: Tiles, read: [u64; 2], policy: &Policy) -> u64 {
-    match tiles.by {
-        Units::Lines { .. } => line_time(sides, tiles, policy),
-        _ => stream_time(sides, read, policy),
     }
 }
 

@@ -173,11 +173,20 @@ pub(super) fn stream_time(sides: &Sides, read: [u64; 2], policy: &Policy) -> u64
 }
 
 /// The time of a product of few rows by lines, in bytes moved: each block reads the left matrix again, of the second cache.
-pub(super) fn line_time(sides: &Sides, tiles: Tiles, policy: &Policy) -> u64 {
+fn line_time(sides: &Sides, policy: &Policy) -> u64 {
     let [m, n, k] = sides.sizes;
-    let again = (n.div_ceil(tiles.columns) as u64).div_ceil(policy.thresholds.stream_cached);
-    let bytes = 2 * ((m * k) as u64 * again + (k * n + m * n) as u64);
-    policy.thresholds.product_launch + bytes * (100 + policy.thresholds.line_deficit) / 100
+    let bytes = 2 * (k * n + m * n) as u64;
+    let [always, row] = policy.thresholds.line_deficit;
+    policy.thresholds.product_launch + bytes * (100 + always + row * m as u64) / 100
+}
+
+/// The time of a generated product of few rows of which both operands lie in memory.
+pub(super) fn few_time(sides: &Sides, tiles: Tiles, policy: &Policy) -> u64 {
+    let [m, n, k] = sides.sizes;
+    match tiles.by {
+        Units::Lines { .. } => line_time(sides, policy),
+        _ => stream_time(sides, [m * k, k * n].map(|n| 2 * n as u64), policy),
+    }
 }
 
 /// The time of the library for the same: as long as it takes to read the operands, or to multiply.
@@ -193,14 +202,9 @@ pub(super) fn library_time(sides: &Sides, policy: &Policy) -> u64 {
 }
 
 /// The tiles of a product of few rows of which both operands lie in memory, and the time.
-pub(super) fn few(sides: &Sides, policy: &Policy) -> Option<(Tiles, u64)> {
-    let [m, n, k] = sides.sizes;
-    if let Some(tiles) = Tiles::lines(sides, policy) {
-        return Some((tiles, line_time(sides, tiles, policy)));
-    }
-    let tiles = Tiles::streams(sides, policy)?;
-    let read = [m * k, k * n].map(|n| 2 * n as u64);
-    Some((tiles, stream_time(sides, read, policy)))
+fn few(sides: &Sides, policy: &Policy) -> Option<(Tiles, u64)> {
+    let tiles = Tiles::lines(sides, policy).or_else(|| Tiles::streams(sides, policy))?;
+    Some((tiles, few_time(sides, tiles, policy)))
 }
 
 /// The tiles of a product of few rows with nothing around it, if the library takes longer.

@@ -49,10 +49,10 @@ impl Few {
         }
         let matrices = attention.nest.rows() / rows;
         let mut blocks = 1;
-        while blocks < CLUSTER && 2 * blocks * matrices <= FULL && keys >= 2 * blocks * TURN {
+        while blocks < CLUSTER && 4 * blocks * matrices <= FULL && keys >= 2 * blocks * TURN {
             blocks *= 2;
         }
-        let alone = 2 * blocks * matrices >= FULL || keys <= TURNS * blocks * TURN;
+        let alone = 4 * blocks * matrices >= FULL || keys <= TURNS * blocks * TURN;
         let pieces = FULL.div_ceil(matrices.max(1)).min(keys / TURN).max(1);
         Some(Few {
             blocks: if alone { blocks } else { 1 },

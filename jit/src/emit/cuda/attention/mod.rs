@@ -280,8 +280,9 @@ fn place(
     let dims = dimensions(attention);
     let _ = write!(
         out,
-        "  long long b = blockIdx.x;\n  const int piece = (int)(b % a.P{pieces});\n  b /= a.P{pieces};\n  \
-             const int block = (int)(a.P{blocks} - 1 - b % a.P{blocks});\n  b /= a.P{blocks};\n  const long long matrix = b;\n"
+        "  unsigned b = blockIdx.x;\n  const unsigned pieces = a.P{pieces}, blocks = a.P{blocks};\n  \
+         const int piece = b % pieces;\n  b /= pieces;\n  const int block = blocks - 1 - b % blocks;\n  b /= blocks;\n  \
+         const long long matrix = b;\n"
     );
     out.push_str(&indices(dims, "long long"));
     out.push_str("  ft_attention<T> t;\n");
@@ -318,7 +319,7 @@ fn dimensions(attention: &Attention) -> usize {
     attention.operands[0].batch.len()
 }
 
-/// The indices of a matrix by its number `b`.
+/// The indices of a matrix by its number `b`, which is unsigned.
 fn indices(dims: usize, ty: &str) -> String {
     let mut out = String::new();
     for d in (0..dims).rev() {
@@ -327,7 +328,7 @@ fn indices(dims: usize, ty: &str) -> String {
             0 => writeln!(out, "  const {ty} i0 = ({ty})b;"),
             _ => writeln!(
                 out,
-                "  const {ty} i{d} = ({ty})(b % a.P{n});\n  b /= a.P{n};"
+                "  const {ty} i{d} = ({ty})(b % (unsigned)a.P{n});\n  b /= (unsigned)a.P{n};"
             ),
         };
     }

@@ -162,7 +162,7 @@ fn text(
     let one = change(attention, score, &mut out);
     let found = match score.is_known() {
         true => String::new(),
-        false => format!("  long long b = head;\n{}", indices(dims, "int")),
+        false => format!("  unsigned b = head;\n{}", indices(dims, "int")),
     };
     let Specialized {
         groups,

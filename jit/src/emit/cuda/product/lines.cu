@@ -71,13 +71,6 @@ FT_INLINE void ft_add_lines(float (&c)[C][M][4], const ft_product<0> &t, int row
   ft_steps<W, M, C, U> some[AHEAD ? 2 : 1];
   const bool any = first + U <= last;
   if (any) some[0].load_right(t, column, first);
-  // Later steps come nearer, into the second cache.
-  for (int step = first + U; step < min(last, first + 4 * U); step++)
-    #pragma unroll
-    for (int i = 0; i < C; i++)
-      #pragma unroll
-      for (int h = 0; h < 2; h++)
-        asm volatile("prefetch.global.L2 [%0];" :: "l"(some[0].line(t, column, i, h) + some[0].chunk(t, step) * 8));
   wait();
   if (any) some[0].load_left(t, row, first);
   #pragma unroll 1

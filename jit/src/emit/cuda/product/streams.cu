@@ -34,12 +34,6 @@ template <bool B> struct ft_lines {
   }
 };
 
-// Has a chunk come nearer, into the second cache: one of a matrix in memory.
-template <bool B> FT_INLINE void ft_near(const ft_lines<B> &of, long long r, int c) {
-  asm volatile("prefetch.global.L2 [%0];" :: "l"(of.data + r * of.line + c * 8));
-}
-template <typename T> FT_INLINE void ft_near(const T &, long long, int) {}
-
 // Where a warp's part of both operands lies, and what it reads for 32 terms. Lines outside of a matrix are its last one,
 // and so are terms, which then count nothing.
 template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
@@ -74,21 +68,14 @@ template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
     load_left<W>(step, to);
     load_right<W>(step, to);
   }
-  __device__ __forceinline__ void bring_right_near(int step) const {
-    #pragma unroll
-    for (int j = 0; j < 8; j++) ft_near(right, right_line(step, j), right_chunk(step));
-  }
 };
 
 // Adds the products of a warp's steps. KB: lines of the right matrix are columns. W: all chunks are whole. Until `wait` has
 // returned, the left matrix is not there.
 template <bool B, bool KB, bool W, int M, typename Part, typename Wait>
 FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int last, const Wait &wait) {
-  constexpr int near = 4;
   typename Part::ahead next;
   if (W && first < last) part.template load_right<W>(first, next);
-  if (W)
-    for (int step = first + 1; step < min(last, first + near); step++) part.bring_right_near(step);
   wait();
   if (W && first < last) part.template load_left<W>(first, next);
   #pragma unroll 1
