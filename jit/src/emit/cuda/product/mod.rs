@@ -89,25 +89,14 @@ pub fn emit(
         operands[i].bytes = function.bytes;
         functions.push_str(&function.text);
     }
-    // Operands are read until the last tile.
-    let fed = prologues.iter().flat_map(|p| p.kernel.loads());
-    let mut read: Vec<_> = sides.sides.iter().map(|side| side.source).collect();
-    read.extend(fed.map(|load| load.0));
-    arguments
-        .in_place
-        .retain(|(_, source)| !read.contains(source));
+    arguments.keep_operands(&sides, prologues);
     let blocks = blocks_of(tiles, count, policy);
     let mut parts = support::parts(&arguments.needs);
     parts.extend(tiles::parts(template(tiles)));
     // Chunks that a thread works on at once: as many as registers hold what is read for them.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
-    let entry = entry(
-        &sides,
-        prologues,
-        tiles,
-        dtype,
-        (ahead.clamp(1, 4), operands),
-    );
+    let ahead = ahead.clamp(1, 4);
+    let entry = entry(&sides, prologues, tiles, dtype, (ahead, operands));
     let body = body(&arguments, !prologues.is_empty(), &functions, &entry);
     Emitted {
         source: KernelSource {
@@ -141,6 +130,16 @@ pub fn emit(
         walks: Vec::new(),
         before: prologues.iter().map(|p| p.kernel.clone()).collect(),
         node,
+    }
+}
+
+impl Arguments {
+    /// Operands are read until the last tile: no result may take the place of one.
+    fn keep_operands(&mut self, sides: &Sides, prologues: &[Prologue]) {
+        let fed = prologues.iter().flat_map(|p| p.kernel.loads());
+        let mut read: Vec<_> = sides.sides.iter().map(|side| side.source).collect();
+        read.extend(fed.map(|load| load.0));
+        self.in_place.retain(|(_, source)| !read.contains(source));
     }
 }
 
