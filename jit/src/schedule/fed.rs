@@ -219,7 +219,16 @@ impl Fusion<'_> {
         };
         let of = |set: usize| {
             let (read, time) = with(set);
-            time + stream_time(sides, read, policy)
+            let mut chosen = candidates
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| set >> i & 1 == 1);
+            // Each tile of columns computes the left operand again.
+            let again = match chosen.any(|(_, candidate)| candidate.prologue.operand == 0) {
+                true => policy.thresholds.stream_left * (m * k * n.div_ceil(64)) as u64,
+                false => 0,
+            };
+            time + stream_time(sides, read, policy) + again
         };
         let now = match product.tiles {
             Some(tiles) => with(0).1 + few_time(sides, tiles, policy),
