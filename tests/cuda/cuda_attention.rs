@@ -306,7 +306,7 @@ fn keys_up_to_positions() {
             (70, 3, 140, 64),
             (1, 2, 9_000, 64),
             (2, 90, 150, 40),
-            (50, 200, 260, 64),
+            (50, 130, 140, 64),
         ] {
             let q = noise(&[batch, rows, width], dtype, 1, &d);
             let k = noise(&[batch, keys, width], dtype, 2, &d);
