@@ -13,6 +13,7 @@
 //! start with `#` are skipped. Reading gives back an equal graph, the users' lines apart.
 
 use crate::graph::{Graph, Node, NodeOp, Precision};
+use ferrotrace_kernels::op::check_size;
 use ferrotrace_kernels::op::text::{Attribute, Line};
 use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape};
@@ -273,6 +274,7 @@ impl<'a> Reader<'a> {
         let dtype = DType::from_name(name)
             .ok_or_else(|| Error::argument(format!("{name:?} is no dtype")))?;
         let shape: Shape = self.list(&mut |r| r.integer())?.into();
+        check_size(&shape, dtype)?;
         self.expect("=")?;
         let name = self.word();
         if name == "input" {

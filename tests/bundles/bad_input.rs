@@ -232,8 +232,57 @@ fn traces_that_are_wrong() {
         ("mul(%0", "mul(%1"),
         ("mul", "mull"),
         ("sizes any", "size any"),
+        ("%0: f32[2]", "%0: f32[4294967296, 4294967296, 4]"),
+        (
+            "arguments f32[2]",
+            "arguments f32[4294967296, 4294967296, 4]",
+        ),
     ] {
         let text = good.replacen(from, to, 1);
         assert!(text.parse::<FunctionTrace>().is_err(), "{to}");
     }
+}
+
+/// A trace with one of its characters changed, or cut: an error, or another trace, and no panic.
+#[test]
+fn traces_that_are_changed_anywhere() {
+    use ferrotrace_tracer::FunctionTrace;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("f.ftb");
+    let f = jit(|x: &Tensor| {
+        let y = x.reshape([4, 5, 6]).softmax(-1).permute([2, 0, 1]);
+        let noise = Tensor::randn([6, 4, 5], DType::F32, &Device::cpu());
+        Tensor::cat(&[&y, &(y.cumsum(1) + noise)], 0).sum([0, 2])
+    });
+    let x = Tensor::ones([20, 6], DType::F32, &Device::cpu());
+    save_bundle(&path, &f, [&x], &BundleOptions::new()).expect("saved");
+    let mut zip = ZipArchive::new(std::fs::File::open(&path).expect("a file")).expect("an archive");
+    let mut text = String::new();
+    let mut entry = zip.by_name("trace-0.txt").expect("a trace");
+    entry.read_to_string(&mut text).expect("a text");
+    assert!(
+        text.parse::<FunctionTrace>().is_ok() && text.contains("softmax"),
+        "{text}"
+    );
+    let mut refused = 0;
+    let end = text.rfind("return").expect("an end");
+    assert!(text[..end].parse::<FunctionTrace>().is_err());
+    for at in 0..text.len() {
+        let _ = text[..at].parse::<FunctionTrace>();
+        for change in [
+            "9",
+            "-",
+            "0",
+            "%",
+            "x",
+            "[",
+            " ",
+            "\n",
+            "99999999999999999999",
+        ] {
+            let changed = format!("{}{change}{}", &text[..at], &text[at + 1..]);
+            refused += usize::from(changed.parse::<FunctionTrace>().is_err());
+        }
+    }
+    assert!(refused > text.len(), "{refused} of {}", text.len() * 9);
 }

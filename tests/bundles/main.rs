@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cuda;
+mod dlpack;
 mod functions;
 mod programs;
 

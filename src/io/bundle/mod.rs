@@ -10,7 +10,7 @@ pub use write::{BundleOptions, save_bundle};
 use super::exported::Port;
 use super::file::broken;
 use super::tensor_map::TensorMap;
-use crate::{Device, ErrorKind, Mode, Result, Tensor, with_mode, with_tuning};
+use crate::{Device, Error, ErrorKind, Mode, Result, Tensor, with_mode, with_tuning};
 use container::Container;
 use content::Runnable;
 use ferrotrace_runtime::{Architecture, Missing, Pack};
@@ -197,19 +197,25 @@ impl Bundle {
                 self.ready_made.insert(sizes);
                 with_mode(Mode::Eager, || self.runnable.run(inputs))
             }
-            Err(error) => Err(told(error)),
+            Err(error) => Err(self.told(error)),
             result => result,
         }
     }
 }
 
-/// A missing kernel as an error of the bundle, not of the operation that needs it.
-fn told(error: crate::Error) -> crate::Error {
-    match error.kind() {
-        ErrorKind::NoKernel(message) => {
-            crate::Error::new(ErrorKind::NoKernel(format!("the bundle: {message}")))
-        }
-        _ => error,
+impl Bundle {
+    /// A missing kernel as an error of the bundle, not of the operation that needs it.
+    fn told(&self, error: Error) -> Error {
+        let ErrorKind::NoKernel(message) = error.kind() else {
+            return error;
+        };
+        let path = self.path.display();
+        let (by, here) = (&self.container.manifest.library, env!("CARGO_PKG_VERSION"));
+        let versions = match by == here {
+            true => String::new(),
+            false => format!(" (it is of version {by}, and this is {here})"),
+        };
+        Error::new(ErrorKind::NoKernel(format!("{path}: {message}{versions}")))
     }
 }
 

@@ -25,6 +25,7 @@ use crate::mode::{self, with_precision};
 use crate::record::record;
 use crate::{Generator, Input, Tensor, trace};
 use ferrotrace_jit::NodeOp;
+use ferrotrace_kernels::op::check_size;
 use ferrotrace_kernels::{Array, Op, Operand, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
@@ -376,7 +377,9 @@ fn argument(text: &str) -> Result<(DType, Shape)> {
             .filter(|size| !size.is_empty())
             .map(|size| size.parse().ok())
             .collect();
-        Some((DType::from_name(dtype)?, Shape::new(&sizes?)))
+        let (dtype, shape) = (DType::from_name(dtype)?, Shape::new(&sizes?));
+        check_size(&shape, dtype).ok()?;
+        Some((dtype, shape))
     });
     parsed.ok_or_else(|| Error::argument(format!("{text:?} is no dtype with a shape")))
 }
