@@ -3,8 +3,6 @@
 use ferrotrace::io::ExportedProgram;
 use std::collections::BTreeSet;
 
-/// Core operators that are not taken: transforms of signals, and backward passes, which exported programs for inference do
-/// not hold.
 /// Every core operator of PyTorch (those with `torch.Tag.core`) is known.
 #[test]
 fn core_operators_are_known() {

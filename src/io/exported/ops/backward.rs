@@ -4,7 +4,7 @@ use super::Table;
 use super::convolve::{self, Asked};
 use super::pool;
 use crate::io::exported::call::{Call, Results, Value, one};
-use crate::{DType, Tensor, vjp};
+use crate::{DType, Result, Tensor, vjp};
 
 /// The gradient of a function of one tensor.
 fn gradient(f: impl FnOnce(&Tensor) -> Tensor, x: &Tensor, of: &Tensor) -> Results {
@@ -19,6 +19,14 @@ fn masked<const N: usize>(c: &Call<'_>, results: [Option<Tensor>; N]) -> Results
         _ => Value::None,
     };
     Ok(results.into_iter().zip(&mask).map(value).collect())
+}
+
+/// A gradient and the result that it is of, as wide as sums are kept, and the dtype of the input.
+fn outcome(c: &Call<'_>) -> Result<([Tensor; 2], DType)> {
+    let (of, y) = (c.tensor("grad_output")?, c.tensor("output")?);
+    let dtype = c.dtype("input_dtype")?.unwrap_or(y.dtype());
+    let wide = y.dtype().compute();
+    Ok(([of, y].map(|x| x.to_dtype(wide)), dtype))
 }
 
 fn convolution(c: &Call<'_>) -> Results {
@@ -143,15 +151,13 @@ fn adaptive_means(c: &Call<'_>) -> Results {
 
 pub(super) const TABLE: Table = &[
     ("_softmax_backward_data", "default", |c| {
-        let (of, y) = (c.tensor("grad_output")?, c.tensor("output")?);
-        let dtype = c.dtype("input_dtype")?.unwrap_or(y.dtype());
-        let product = of * y;
+        let ([of, y], dtype) = outcome(c)?;
+        let product = of * &y;
         let sum = product.sum_keepdim(c.dim_or("dim", -1)?);
         one((product - y * sum).to_dtype(dtype))
     }),
     ("_log_softmax_backward_data", "default", |c| {
-        let (of, y) = (c.tensor("grad_output")?, c.tensor("output")?);
-        let dtype = c.dtype("input_dtype")?.unwrap_or(y.dtype());
+        let ([of, y], dtype) = outcome(c)?;
         let sum = of.sum_keepdim(c.dim_or("dim", -1)?);
         one((of - y.exp() * sum).to_dtype(dtype))
     }),

@@ -209,6 +209,8 @@ enum Steps {
 
 fn gradients(c: &Call<'_>) -> Results {
     let x = floats(c.tensor("self")?);
+    let dtype = x.dtype();
+    let x = x.to_dtype(dtype.compute());
     let dims: Vec<usize> = match c.has("dim") {
         true => c
             .dims("dim")?
@@ -232,7 +234,7 @@ fn gradients(c: &Call<'_>) -> Results {
     let slopes: Result<Vec<Tensor>> = dims
         .iter()
         .zip(&steps)
-        .map(|(&dim, steps)| slope(&x, dim, steps, order))
+        .map(|(&dim, steps)| Ok(slope(&x, dim, steps, order)?.to_dtype(dtype)))
         .collect();
     all(slopes?)
 }
@@ -242,7 +244,8 @@ fn histogram(c: &Call<'_>) -> Results {
     let x = c.tensor("self")?;
     let (low, high) = (c.float_or("min", 0.0)?, c.float_or("max", 0.0)?);
     let range = (low != high).then_some((low, high));
-    let (counts, _) = x.reshape([-1]).histogram(c.size_or("bins", 100)?, range);
+    let line = x.reshape([-1]).to_dtype(x.dtype().compute());
+    let (counts, _) = line.histogram(c.size_or("bins", 100)?, range);
     one(counts.to_dtype(x.dtype()))
 }
 
