@@ -53,7 +53,7 @@ pub fn bundle(options: &Options) -> Result<()> {
     saved?;
     let bundle = io::Bundle::open(&options.output)?;
     let bytes = std::fs::metadata(&options.output).map_or(0, |about| about.len());
-    println!(
+    say!(
         "{}: {}, kernels for {}, in {}",
         options.output.display(),
         size(bytes as usize),
@@ -62,7 +62,7 @@ pub fn bundle(options: &Options) -> Result<()> {
     );
     for call in bundle.made_for() {
         let shapes: Vec<String> = call.iter().map(|dims| format!("{dims:?}")).collect();
-        println!("  made for {}", shapes.join(", "));
+        say!("  made for {}", shapes.join(", "));
     }
     Ok(())
 }

@@ -46,7 +46,7 @@ pub fn cache(what: &What) -> Result<()> {
     match what {
         What::List => {
             for (path, bytes, _) in &files {
-                println!(
+                say!(
                     "{bytes:10} {}",
                     path.strip_prefix(&folder).unwrap_or(path).display()
                 );
@@ -55,7 +55,7 @@ pub fn cache(what: &What) -> Result<()> {
         What::Size => {}
         What::Clear => {
             ferrotrace::cache::clear()?;
-            println!(
+            say!(
                 "emptied {}: {} files, {total} bytes",
                 folder.display(),
                 files.len()
@@ -63,6 +63,6 @@ pub fn cache(what: &What) -> Result<()> {
             return Ok(());
         }
     }
-    println!("{}: {} files, {total} bytes", folder.display(), files.len());
+    say!("{}: {} files, {total} bytes", folder.display(), files.len());
     Ok(())
 }

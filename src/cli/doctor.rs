@@ -9,18 +9,18 @@ const COPIED: usize = 1 << 28;
 /// Says what is found and measured.
 pub fn doctor() -> Result<()> {
     let cpu = Device::cpu();
-    println!("{}", cpu.report());
-    println!("memory: {:.1} GB/s copied", bandwidth(&cpu)?);
+    say!("{}", cpu.report());
+    say!("memory: {:.1} GB/s copied", bandwidth(&cpu)?);
     match Device::cuda(0) {
         Ok(device) => {
-            println!("\n{}", device.report());
-            println!("memory: {:.1} GB/s copied", bandwidth(&device)?);
+            say!("\n{}", device.report());
+            say!("memory: {:.1} GB/s copied", bandwidth(&device)?);
         }
-        Err(error) => println!("\nno CUDA device: {}", error.kind()),
+        Err(error) => say!("\nno CUDA device: {}", error.kind()),
     }
-    println!();
+    say!("");
     for advice in advice(&cpu) {
-        println!("faster: {advice}");
+        say!("faster: {advice}");
     }
     Ok(())
 }

@@ -28,18 +28,18 @@ pub struct Options {
 /// Shows a program.
 pub fn inspect(options: &Options) -> Result<()> {
     let program = options.place.load(&options.model)?;
-    println!("inputs");
+    say!("inputs");
     for port in program.inputs() {
-        println!("  {}", shown(&port));
+        say!("  {}", shown(&port));
     }
-    println!("outputs");
+    say!("outputs");
     for port in program.outputs() {
         let note = if port.is_changed {
             " (an input, as the call leaves it)"
         } else {
             ""
         };
-        println!("  {}{note}", named(&port));
+        say!("  {}{note}", named(&port));
     }
     let state = program.state_dict();
     let bytes: usize = state
@@ -52,29 +52,29 @@ pub fn inspect(options: &Options) -> Result<()> {
         .filter_map(|name| state.get(name))
         .map(Tensor::numel)
         .sum();
-    println!(
+    say!(
         "{} parameters of {numbers} numbers; state of {}",
         program.parameters().len(),
         size(bytes)
     );
     if options.state {
         for (name, x) in &state {
-            println!("  {name}: {}{}", x.dtype(), x.shape());
+            say!("  {name}: {}{}", x.dtype(), x.shape());
         }
     }
     let changed = program.changed();
     if !changed.is_empty() {
-        println!("changed by a call: {}", changed.join(", "));
+        say!("changed by a call: {}", changed.join(", "));
     }
-    println!("operators");
+    say!("operators");
     for (name, count) in program.operators() {
-        println!("  {count:5} {name}");
+        say!("  {count:5} {name}");
     }
     let inputs = options.inputs(&program)?;
     let results = program.record(&inputs.iter().collect::<Vec<_>>())?;
     let explanation = explain(&results);
-    println!("{}", explanation.summary());
-    println!(
+    say!("{}", explanation.summary());
+    say!(
         "{} fused nodes, {} library calls, {} held at most",
         explanation.fused_nodes().len(),
         explanation.calls().len(),
@@ -82,7 +82,7 @@ pub fn inspect(options: &Options) -> Result<()> {
     );
     if let Some(path) = &options.html {
         std::fs::write(path, explanation.to_html()).map_err(|error| Error::io(path, &error))?;
-        println!("report: {}", path.display());
+        say!("report: {}", path.display());
     }
     Ok(())
 }

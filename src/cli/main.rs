@@ -1,5 +1,12 @@
 //! `ferrotrace`: programs of PyTorch's run, checked and looked into from a shell.
 
+/// Prints a line. Where nobody reads on, as behind `| head`, the program ends with exit code 2.
+macro_rules! say {
+    ($($words:tt)*) => {
+        $crate::print(format_args!($($words)*))
+    };
+}
+
 mod bundle;
 mod cache;
 mod compare;
@@ -10,6 +17,8 @@ mod run;
 
 use clap::{Args, Parser, Subcommand};
 use ferrotrace::prelude::*;
+use std::fmt;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -100,6 +109,12 @@ fn size(bytes: usize) -> String {
         n if n >= 1e6 => format!("{:.2} MB", n / 1e6),
         n if n >= 1e3 => format!("{:.1} kB", n / 1e3),
         n => format!("{n} bytes"),
+    }
+}
+
+fn print(line: fmt::Arguments<'_>) {
+    if writeln!(std::io::stdout(), "{line}").is_err() {
+        std::process::exit(2);
     }
 }
 

@@ -64,7 +64,7 @@ pub struct Call {
 pub fn run(options: &Options) -> Result<bool> {
     let start = Instant::now();
     let mut program = Model::load(&options.model, &options.place, options.missing)?;
-    println!(
+    say!(
         "loaded {} in {}",
         options.model.display(),
         shown(start.elapsed())
@@ -95,9 +95,9 @@ pub fn run(options: &Options) -> Result<bool> {
             (n, 0) => format!("{n} tensors equal (at most {:.1e} apart)", found.most),
             (_, n) => format!("{n} differences"),
         };
-        println!("call {}: {verdict}, in {}", call.name, shown(took));
+        say!("call {}: {verdict}, in {}", call.name, shown(took));
         for difference in &found.differences {
-            println!("  {difference}");
+            say!("  {difference}");
         }
         if let Some(folder) = &options.output {
             let folder = match calls.len() {
@@ -278,7 +278,7 @@ fn time(program: &mut Model, inputs: &[Tensor], n: usize, device: &Device) -> Re
     times.sort();
     let total: Duration = times.iter().sum();
     let (least, median, most) = (times[0], times[n / 2], times[n - 1]);
-    println!(
+    say!(
         "{n} calls: least {}, median {}, mean {}, most {}",
         shown(least),
         shown(median),

@@ -5,7 +5,7 @@ use ferrotrace::io::ExportedProgram;
 use ferrotrace::{Mode, with_mode};
 use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
@@ -260,4 +260,27 @@ fn a_shell_gets_exit_codes() {
     );
     assert_eq!(run(&["inspect", model, "--size", "s77=5"]).0, Some(0));
     assert_eq!(run(&["cache", "size"]).0, Some(0));
+}
+
+#[test]
+fn a_shell_may_stop_reading() {
+    let model = archive("nested");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ferrotrace"))
+        .args([
+            "inspect",
+            model.to_str().expect("a path"),
+            "--size",
+            "s77=5",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the program ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code().is_some() && !said.contains("panicked"),
+        "{said}"
+    );
 }
