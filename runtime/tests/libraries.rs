@@ -65,6 +65,8 @@ fn libraries(folder: &Path, version: &str) -> bool {
         "nvrtcCompileProgram",
         "nvrtcGetCUBINSize",
         "nvrtcGetCUBIN",
+        "nvrtcGetPTXSize",
+        "nvrtcGetPTX",
         "nvrtcGetProgramLogSize",
         "nvrtcGetProgramLog",
     ]) + &format!(
