@@ -57,6 +57,13 @@ pub struct Attention {
     pub zeros: bool,
 }
 
+impl Attention {
+    /// Matrices of the batch.
+    pub fn matrices(&self) -> usize {
+        self.nest.rows() / self.sizes[0]
+    }
+}
+
 /// All attention in a simplified graph; and pairs of a product and what reads a softmax of it that are none, with the
 /// reason.
 pub fn find(graph: &Graph, policy: &Policy) -> (Vec<Found>, Vec<(ValueId, ValueId, Refusal)>) {

@@ -27,11 +27,11 @@ mod value;
 
 use super::Emitted;
 
-/// Texts that several templates use: what feeds products through the copy engine of Hopper, panels in shared memory, and
-/// blocks that read each other's.
+/// Texts that several templates use: loads by the copy engine of Hopper, panels in shared memory, and what kernels of few
+/// rows share.
 const ENGINE: &str = include_str!("engine.cu");
 const PANELS: &str = include_str!("panels.cu");
-const CLUSTERS: &str = include_str!("clusters.cu");
+const FEW_ROWS: &str = include_str!("few_rows.cu");
 
 pub use check::{checks_of, trust};
 pub use kernel::{emit, kernel};

@@ -6,15 +6,6 @@
 // lane (g, q) of 8 by 4 has elements 8 q to 8 q + 7 of every 32 of a query or key, keys 4 q to 4 q + 3 of every 16, and
 // columns 16 q to 16 q + 15 of every 64 of the result.
 
-// Eight elements from `at` on, which is at a multiple of 16 bytes where W.
-template <bool W> FT_INLINE uint4 ft_chunk_of(const unsigned short *at) {
-  if (W) return *(const uint4 *)at;
-  unsigned w[4];
-  #pragma unroll
-  for (int i = 0; i < 4; i++) w[i] = at[2 * i] | (unsigned)at[2 * i + 1] << 16;
-  return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
 // What a warp, and then a block, knows of a query: values about the greatest score, which is in units of exponents of 2.
 template <int E> struct ft_found {
   static constexpr int line = E + 4;
@@ -58,13 +49,13 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
     for (int j = 0; j < N / 8; j++) {
       const int key = at + j / 2 * 16 + g / 2 * 4 + j % 2 * 2 + g % 2;
       #pragma unroll
-      for (int d = 0; d < D / 32; d++) k[j][d] = ft_chunk_of<W>(t.k.data + min(key, t.keys - 1) * t.k.row + 32 * d + 8 * q);
+      for (int d = 0; d < D / 32; d++) k[j][d] = ft_chunk_of<W>(t.k.data + min(key, t.keys - 1) * t.k.row + 32 * d + 8 * q, 8);
     }
     #pragma unroll
     for (int j = 0; j < N / 4; j++) {
       const int key = at + j / 4 * 16 + 4 * q + j % 4;
       #pragma unroll
-      for (int e = 0; e < E / 64; e++) v[j][e] = ft_chunk_of<W>(t.v.data + min(key, t.keys - 1) * t.v.row + 64 * e + 8 * g);
+      for (int e = 0; e < E / 64; e++) v[j][e] = ft_chunk_of<W>(t.v.data + min(key, t.keys - 1) * t.v.row + 64 * e + 8 * g, 8);
     }
   };
   int at = t.begin + (rank * 8 + warp) * N;
@@ -73,7 +64,7 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
   #pragma unroll
   for (int h = 0; h < 2; h++)
     #pragma unroll
-    for (int d = 0; d < D / 32; d++) x[h][d] = ft_chunk_of<W>(t.q.data + min(g + 8 * h, t.rows - 1) * t.q.row + 32 * d + 8 * q);
+    for (int d = 0; d < D / 32; d++) x[h][d] = ft_chunk_of<W>(t.q.data + min(g + 8 * h, t.rows - 1) * t.q.row + 32 * d + 8 * q, 8);
   int end = t.end, seen[2];
   if (CAUSAL && t.fill == lowest) end = min(end, t.rows + t.ahead);
   if constexpr (LIMITED) {
@@ -206,17 +197,17 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
     }
   }
   if constexpr (S > 1) {
-    ft_meet();
+    ft_cluster_barrier();
     #pragma unroll 1
     for (int i = threadIdx.x * S + rank; i < t.rows * (E / 4); i += 256 * S) {
       const int row = i / (E / 4), column = i % (E / 4) * 4;
       float greatest, total;
-      const auto of = [&](int b, bool known) { return ft_of_block(own.values + row * ft_found<E>::line + (known ? E : column), b); };
+      const auto of = [&](int b, bool known) { return ft_load_distributed(own.values + row * ft_found<E>::line + (known ? E : column), b); };
       const float4 x = ft_add_found<S>(of, greatest, total);
       store(row, column, x, greatest, total);
     }
     // What others read stays until they have it.
-    ft_meet();
+    ft_cluster_barrier();
   }
 }
 

@@ -1,15 +1,15 @@
 //! Attention with specialised warps: groups that take turns at the matrix units while one warp has the copy engine feed
 //! them (Hopper). The form for many queries of half precision.
 
+use super::kernel::{Kernel, argument, arguments, indices};
 use super::score::{self, Score};
-use super::{argument, arguments, change, factors, indices, parts};
+use super::{Form, emitted};
 use crate::emit::cuda::{ENGINE, Emitted, PANELS};
-use crate::emit::label::label;
 use crate::lower::{Attention, Matrices};
 use crate::policy::Policy;
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::cuda::tiles::{GROUP, HALF, TILES};
-use ferrotrace_runtime::{DType, Grid, KernelSource};
+use ferrotrace_runtime::DType;
 use std::fmt::Write as _;
 
 const SPECIALIZED: &str = include_str!("specialized.cu");
@@ -44,7 +44,7 @@ impl Specialized {
     /// `None` where another form is to be taken: the copy engine needs aligned rows, and a device is to be filled.
     pub fn of(attention: &Attention, policy: &Policy) -> Option<Specialized> {
         let [rows, keys, width, values] = attention.sizes;
-        let batch: usize = attention.nest.rows() / rows;
+        let batch = attention.matrices();
         if policy.target.capability != 90 || !attention.nest.dtype.is_half() || rows <= 64 {
             return None;
         }
@@ -107,77 +107,66 @@ fn lines(m: &Matrices, row: isize, column: isize, columns: usize) -> bool {
 pub(super) fn emit(
     attention: &Attention,
     node: FusedNode,
-    score: Score,
+    score: &Score,
     work: &Specialized,
 ) -> Emitted {
-    let dtype = attention.nest.dtype;
-    let [rows, keys, width, values] = attention.sizes;
-    let batch: usize = attention.nest.rows() / rows;
-    let params = arguments(attention, &score, [work.blocks, work.near, 0]);
-    let written = score::write(attention, &node, &score, params);
-    let result = written.pointers.len() - 1;
-    let template = [TILES, HALF, GROUP, ENGINE, PANELS, SPECIALIZED];
-    Emitted {
-        source: KernelSource {
-            parts: parts(written.needs, dtype, &template),
-            body: (written.text + &text(attention, &node, &score, work, result)).into(),
-            finish: false,
-            name: label("attention", &node.body),
-        },
-        pointers: written.pointers,
-        params: written.params,
-        streams: Vec::new(),
-        in_place: Vec::new(),
-        updates: Vec::new(),
-        numbers: node.body.numbers().to_vec(),
-        chunks: work.chunks,
+    let params = arguments(attention, score, [work.blocks, work.near, 0]);
+    let written = score::write(attention, &node, score, params);
+    let kernel = Kernel::new(attention, &node, score, &written);
+    let form = Form {
+        template: &[TILES, HALF, GROUP, ENGINE, PANELS, SPECIALIZED],
+        text: kernel.specialized(work),
+        split: false,
+        blocks: work.chunks,
+        threads: 128 * (work.groups as u32 + 1),
+        shared: work.shared(),
         scratch: work.chunks * MAPS,
-        local: 0,
-        products: 2 * (batch * rows * keys) as u64 * (width + values) as u64,
-        grid: Grid {
-            threads: 128 * (work.groups as u32 + 1),
-            shared: work.shared() as u32,
-            waits: true,
-            ..Grid::default()
-        },
-        loops: 1,
-        panels: None,
-        walks: Vec::new(),
-        before: Vec::new(),
-        node,
+    };
+    emitted(attention, node, written, form)
+}
+
+impl Kernel<'_> {
+    /// The functions of scores, the counter of tiles, and the kernel, which gives the template its arguments.
+    fn specialized(&self, work: &Specialized) -> String {
+        let mut out = String::new();
+        let dims = self.dimensions();
+        let one = self.change(&mut out);
+        let found = match self.score.is_known() {
+            true => String::new(),
+            false => format!("  unsigned b = head;\n{}", indices(dims, "int")),
+        };
+        let Specialized {
+            groups,
+            stages,
+            widths: [d, e],
+            ..
+        } = *work;
+        let threads = 128 * (groups + 1);
+        let _ = write!(
+            out,
+            "struct FT_SYMBOL_scores {{\n  const FT_SYMBOL_args &a;\n  __device__ __forceinline__ FT_SYMBOL_change \
+             operator()(int head) const {{\n{found}  return {one};\n  }}\n}};\n__device__ unsigned FT_SYMBOL_tiles;\nextern \"C\" \
+             __global__ void __launch_bounds__({threads}, 1) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {{\n  \
+             FT_AFTER;\n  ft_heads<{dims}> t;\n"
+        );
+        fields(&mut out, dims);
+        let [scale, fill] = self.factors();
+        let bf16 = self.attention.nest.dtype == DType::BF16;
+        let (causal, limited) = (self.score.causal.is_some(), self.score.limit.is_some());
+        let (changed, zeros) = (self.score.changed, self.attention.zeros);
+        let _ = write!(
+            out,
+            "  t.out = (unsigned short *)a.p{};\n  t.fill = {fill};\n  t.scale = {scale};\n  \
+             ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {limited}, {changed}, {zeros}, {dims}>(t, \
+             &FT_SYMBOL_tiles, a.scratch, FT_SYMBOL_scores{{a}});\n}}\n",
+            self.result
+        );
+        out
     }
 }
 
-/// The functions of scores, the counter of tiles, and the kernel, which gives the template its arguments. `result` is the
-/// position of the result's pointer.
-fn text(
-    attention: &Attention,
-    node: &FusedNode,
-    score: &Score,
-    work: &Specialized,
-    result: usize,
-) -> String {
-    let mut out = String::new();
-    let dims = super::dimensions(attention);
-    let one = change(attention, score, &mut out);
-    let found = match score.is_known() {
-        true => String::new(),
-        false => format!("  unsigned b = head;\n{}", indices(dims, "int")),
-    };
-    let Specialized {
-        groups,
-        stages,
-        widths: [d, e],
-        ..
-    } = *work;
-    let threads = 128 * (groups + 1);
-    let _ = write!(
-        out,
-        "struct FT_SYMBOL_scores {{\n  const FT_SYMBOL_args &a;\n  __device__ __forceinline__ FT_SYMBOL_change \
-         operator()(int head) const {{\n{found}  return {one};\n  }}\n}};\n__device__ unsigned FT_SYMBOL_tiles;\nextern \"C\" \
-         __global__ void __launch_bounds__({threads}, 1) FT_SYMBOL(const __grid_constant__ FT_SYMBOL_args a) {{\n  \
-         FT_AFTER;\n  ft_heads<{dims}> t;\n"
-    );
+/// Gives the template's structure `t` its operands, sizes and batch of `dims` dimensions.
+fn fields(out: &mut String, dims: usize) {
     for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
         let at = argument::OPERANDS + 3 * i;
         // Keys are rows of their tiles.
@@ -206,15 +195,5 @@ fn text(
             let _ = writeln!(out, "  t.{name}_step[{i}] = a.P{at};");
         }
     }
-    let [scale, fill] = factors(node, score);
-    let bf16 = attention.nest.dtype == DType::BF16;
-    let (causal, limited) = (score.causal.is_some(), score.limit.is_some());
-    let (changed, zeros) = (score.changed, attention.zeros);
-    let _ = write!(
-        out,
-        "  t.heads = {heads};\n  t.out = (unsigned short *)a.p{result};\n  t.fill = {fill};\n  t.scale = {scale};\n  \
-         ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {limited}, {changed}, {zeros}, {dims}>(t, \
-         &FT_SYMBOL_tiles, a.scratch, FT_SYMBOL_scores{{a}});\n}}\n"
-    );
-    out
+    let _ = writeln!(out, "  t.heads = {heads};");
 }

@@ -19,7 +19,7 @@ FT_INLINE void ft_add_up(float *sums, const ft_product<0> &t, int row, int colum
     }
     *(float4 *)at = p;
   }
-  if constexpr (S > 1) ft_meet();
+  if constexpr (S > 1) ft_cluster_barrier();
   else __syncthreads();
   #pragma unroll 1
   for (int item = threadIdx.x * S + part; item < ROWS * chunks; item += 256 * S) {
@@ -33,7 +33,7 @@ FT_INLINE void ft_add_up(float *sums, const ft_product<0> &t, int row, int colum
     for (int s = 0; s < S; s++)
       #pragma unroll
       for (int h = 0; h < 2; h++) {
-        if constexpr (S > 1) v[s][h] = ft_of_block(from + 4 * h, s);
+        if constexpr (S > 1) v[s][h] = ft_load_distributed(from + 4 * h, s);
         else v[s][h] = *(const float4 *)(from + 4 * h);
       }
     float p[8] = {};
@@ -47,5 +47,5 @@ FT_INLINE void ft_add_up(float *sums, const ft_product<0> &t, int row, int colum
     after(row + r, chunk, p, ahead);
   }
   // What others read stays until they have it.
-  if constexpr (S > 1) ft_meet();
+  if constexpr (S > 1) ft_cluster_barrier();
 }

@@ -5,15 +5,6 @@
 // The matrix units multiply 16 columns by 8 rows. What is summed over may stand in any order, if it is the same on both
 // sides: thread q of four has terms 8 q to 8 q + 7 of every 32, which are a chunk of 16 bytes.
 
-// Eight terms, of which there are m: all, at a multiple of 16 bytes, where W.
-template <bool W> FT_INLINE uint4 ft_terms(const unsigned short *p, int m) {
-  if (W) return *(const uint4 *)p;
-  unsigned w[4];
-  #pragma unroll
-  for (int i = 0; i < 4; i++) w[i] = (2 * i < m ? p[2 * i] : 0u) | (2 * i + 1 < m ? (unsigned)p[2 * i + 1] << 16 : 0u);
-  return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
 // What a warp reads for U steps of 32 terms. Lines outside of a matrix are its last one, and so are terms, whose left
 // factors are 0.
 template <bool W, int M, int C, int U> struct ft_steps {
@@ -27,7 +18,7 @@ template <bool W, int M, int C, int U> struct ft_steps {
     for (int i = 0; i < M; i++) {
       const unsigned short *const from = t.a + min(row + 8 * i + (int)(threadIdx.x >> 2 & 7), t.m - 1) * t.a_line;
       #pragma unroll
-      for (int u = 0; u < U; u++) x[i][u] = ft_terms<W>(from + chunk(t, step + u) * 8, t.k - chunk(t, step + u) * 8);
+      for (int u = 0; u < U; u++) x[i][u] = ft_chunk_of<W>(from + chunk(t, step + u) * 8, t.k - chunk(t, step + u) * 8);
     }
   }
   __device__ __forceinline__ void load_right(const ft_product<0> &t, int column, int step) {
@@ -37,7 +28,7 @@ template <bool W, int M, int C, int U> struct ft_steps {
       for (int h = 0; h < 2; h++) {
         const unsigned short *const from = line(t, column, i, h);
         #pragma unroll
-        for (int u = 0; u < U; u++) y[i][h][u] = ft_terms<W>(from + chunk(t, step + u) * 8, t.k - chunk(t, step + u) * 8);
+        for (int u = 0; u < U; u++) y[i][h][u] = ft_chunk_of<W>(from + chunk(t, step + u) * 8, t.k - chunk(t, step + u) * 8);
       }
   }
   template <bool B> __device__ __forceinline__ void multiply(float (&c)[C][M][4], const ft_product<0> &t, int step) {

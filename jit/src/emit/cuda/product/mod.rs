@@ -12,7 +12,7 @@ mod function;
 use super::super::Emitted;
 use super::arguments::structure;
 use super::text;
-use super::{CLUSTERS, ENGINE, PANELS};
+use super::{ENGINE, FEW_ROWS, PANELS};
 use crate::body::Source;
 use crate::emit::Pointer;
 use crate::emit::label::label;
@@ -203,8 +203,8 @@ fn template(tiles: Tiles) -> &'static [&'static str] {
     match tiles.by {
         Units::Groups => &[TILES, HALF, GROUP, ENGINE, PANELS, GROUPS],
         Units::Warps => &[TILES, HALF, PANELS, WARPS],
-        Units::Streams { .. } => &[TILES, HALF, PANELS, CLUSTERS, ADD_UP, STREAMS],
-        Units::Lines { .. } => &[TILES, HALF, PANELS, CLUSTERS, ADD_UP, LINES],
+        Units::Streams { .. } => &[TILES, HALF, PANELS, FEW_ROWS, ADD_UP, STREAMS],
+        Units::Lines { .. } => &[TILES, HALF, PANELS, FEW_ROWS, ADD_UP, LINES],
     }
 }
 

@@ -19,14 +19,7 @@ template <bool B> struct ft_lines {
   __device__ __forceinline__ bool whole() const { return length % 8 == 0 && ((unsigned long long)data & 15) == 0; }
   template <bool W> __device__ __forceinline__ void load_same(int, same &) const {}
   template <bool W> __device__ __forceinline__ void load(long long r, int c, ahead &x) const {
-    const unsigned short *const p = data + r * line + c * 8;
-    const int m = length - c * 8;
-    if (W) {
-      *(uint4 *)x.g = *(const uint4 *)p;
-    } else {
-      #pragma unroll
-      for (int l = 0; l < 8; l += 2) ((unsigned *)x.g)[l / 2] = (l < m ? p[l] : 0u) | (l + 1 < m ? (unsigned)p[l + 1] << 16 : 0u);
-    }
+    *(uint4 *)x.g = ft_chunk_of<W>(data + r * line + c * 8, length - c * 8);
   }
   __device__ __forceinline__ void operator()(long long, int, float (&out)[8], const ahead &x, const same &) const {
     #pragma unroll
