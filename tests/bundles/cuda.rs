@@ -1,8 +1,8 @@
 //! Kernels for CUDA devices, compiled where NVRTC is; run where a device is.
 
+use super::archives;
 use ferrotrace::io::{Bundle, BundleOptions, Fallback, save_bundle};
 use ferrotrace::prelude::*;
-use std::io::Read;
 
 const CPU: Device = Device::cpu();
 
@@ -45,14 +45,8 @@ fn cubins_and_ptx() {
         options = options.target(name).expect("a target");
     }
     save_bundle(&path, &f, [(&x, &w)], &options).expect("saved");
-    let file = std::fs::File::open(&path).expect("a file");
-    let mut zip = zip::ZipArchive::new(file).expect("an archive");
     let mut counts = [0; 4];
-    for i in 0..zip.len() {
-        let mut entry = zip.by_index(i).expect("an entry");
-        let name = entry.name().to_owned();
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("its bytes");
+    for (name, bytes) in archives::entries(&std::fs::read(&path).expect("a file")) {
         for (target, count) in names.iter().zip(&mut counts) {
             if name.starts_with(&format!("kernels/{target}/")) {
                 *count += 1;

@@ -1,5 +1,7 @@
 //! Bundles: programs and functions with their kernels, run where no compiler is.
 
+#[path = "../common/archives.rs"]
+mod archives;
 mod bad_input;
 mod cuda;
 mod dlpack;

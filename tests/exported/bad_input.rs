@@ -1,33 +1,15 @@
 //! Archives that are damaged or hostile, and a shell's errors: each an error that says what is wrong.
 
-use super::archive;
+use super::{archive, archives};
 use ferrotrace::io::ExportedProgram;
 use ferrotrace::{Mode, with_mode};
-use std::io::{Cursor, Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use zip::write::SimpleFileOptions;
-use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
 /// A fixture with its entries changed by a function, which gets names and bytes.
-fn rewritten(fixture: &str, change: impl Fn(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
+fn rewritten(fixture: &str, change: impl FnOnce(&mut Vec<(String, Vec<u8>)>)) -> Vec<u8> {
     let bytes = std::fs::read(archive(fixture)).expect("a fixture");
-    let mut zip = ZipArchive::new(Cursor::new(bytes)).expect("an archive");
-    let mut entries = Vec::new();
-    for i in 0..zip.len() {
-        let mut entry = zip.by_index(i).expect("an entry");
-        let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("its bytes");
-        entries.push((entry.name().to_owned(), bytes));
-    }
-    change(&mut entries);
-    let mut to = ZipWriter::new(Cursor::new(Vec::new()));
-    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
-    for (name, bytes) in entries {
-        to.start_file(name, stored).expect("an entry");
-        to.write_all(&bytes).expect("its bytes");
-    }
-    to.finish().expect("an archive").into_inner()
+    archives::rewritten(&bytes, 1, change)
 }
 
 /// The program's text with one part replaced by another.

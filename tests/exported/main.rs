@@ -1,6 +1,8 @@
 //! Programs of `torch.export`: fixtures that PyTorch wrote, with what it computed.
 
 mod api;
+#[path = "../common/archives.rs"]
+mod archives;
 mod bad_input;
 mod fixtures;
 mod operators;
