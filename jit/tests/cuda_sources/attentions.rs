@@ -132,7 +132,7 @@ fn attention_by_groups_that_take_turns() {
         assert!(found.len() == 1 && text.contains(kernel), "{graph}{text}");
         all.insert(text);
     };
-    let ahead = "  ft_attend_ahead<";
+    let ahead = "  ft_attend_specialized<";
     for (dtype, width) in [(DType::BF16, 128), (DType::F16, 128), (DType::BF16, 64)] {
         let sizes = [5000, 5001, width];
         let graph = attention_of(dtype, sizes, |g, p| (scaled(g, p), None));

@@ -1,20 +1,21 @@
-// Products of matrices of 16-bit floats: where they lie, the order of tiles, and panels of 64 columns in shared memory,
-// whose chunks of 16 bytes are exchanged within 8 rows.
+// Products of matrices of 16-bit floats: the operands, the order of tiles, and panels of 64 columns in shared memory, whose
+// chunks of 16 bytes are swizzled over 8 rows, so that a column of chunks lies in different banks.
 template <int N> struct ft_product {
-  // The first matrices; distances of lines, which are rows or columns, in elements. A line is dense.
+  // The first matrix of each operand, and the distance of its lines (rows or columns) in elements. Lines are contiguous.
   const unsigned short *a, *b;
   long long a_line, b_line;
   int m, n, k;
-  // Rows and columns of tiles.
+  // The numbers of rows and of columns of tiles.
   int rows, columns;
-  // Dimensions of the batch: their sizes, and the distances of matrices, 0 where they share one.
+  // For each dimension of the batch its size, and the strides of both operands in elements, 0 where one is broadcast.
   int batch[N + 1];
   long long a_step[N + 1], b_step[N + 1];
 };
 
 struct ft_place { int matrix, row, column; };
 
-// The place of a tile. Those that are computed at once lie in a band of rows, and share rows and columns in the cache.
+// The position of a tile, by its number. Consecutive tiles lie in a band of 16 rows of tiles, so that tiles computed at
+// once share rows and columns of the operands in the cache.
 FT_INLINE ft_place ft_tile(int tile, int rows, int columns) {
   constexpr int band = 16;
   const int matrix = tile / (rows * columns), rest = tile - matrix * rows * columns;
@@ -22,16 +23,16 @@ FT_INLINE ft_place ft_tile(int tile, int rows, int columns) {
   return {matrix, first + at % height, at / height};
 }
 
-// Where a chunk of a panel's row lies, in elements.
+// The position of chunk number `chunk` of row r of a panel, in elements.
 FT_INLINE int ft_chunk(int r, int chunk) { return r * 64 + (chunk ^ r % 8) * 8; }
 
-// So many bytes, then zeros.
+// Starts an asynchronous copy of a chunk of 16 bytes, of which `bytes` come from memory and the others are 0.
 FT_INLINE void ft_copy_part(unsigned to, const void *from, int bytes) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
-// A chunk of panels of R rows from line `first` and element `at` on: how many of its elements are within the lines and
-// their length, where it comes from, and where it goes.
+// Chunk number i of the panels of R rows that begin at line `first` and element `at` of a matrix: how many of its elements
+// lie within the matrix, and where it is copied from and to.
 template <int R> struct ft_part {
   int in;
   const unsigned short *from;
@@ -44,8 +45,8 @@ template <int R> struct ft_part {
   }
 };
 
-// Puts P panels of R rows into shared memory, with zeros elsewhere, by so many threads: by copies that are under way
-// afterwards, from an aligned matrix.
+// Starts asynchronous copies of P panels of R rows into shared memory, by THREADS threads, from a matrix whose lines begin
+// at multiples of 16 bytes. Elements outside the matrix become 0.
 template <int R, int P, int THREADS>
 FT_INLINE void ft_fill(unsigned short *to, const unsigned short *data, long long line, int first, int lines, int at, int length, int thread) {
   #pragma unroll
@@ -55,9 +56,10 @@ FT_INLINE void ft_fill(unsigned short *to, const unsigned short *data, long long
   }
 }
 
-// Puts P panels of R rows into shared memory, with zeros elsewhere, element by element, from a matrix at any address.
+// Copies P panels of R rows into shared memory element by element, by THREADS threads, from a matrix at any address.
+// Elements outside the matrix become 0.
 template <int R, int P, int THREADS>
-FT_INLINE void ft_fill_slowly(unsigned short *to, const unsigned short *data, long long line, int first, int lines, int at, int length, int thread) {
+FT_INLINE void ft_fill_by_elements(unsigned short *to, const unsigned short *data, long long line, int first, int lines, int at, int length, int thread) {
   #pragma unroll 1
   for (int i = thread; i < R * P * 8; i += THREADS) {
     const ft_part<R> part(i, to, data, line, first, lines, at, length);
@@ -69,9 +71,9 @@ FT_INLINE void ft_fill_slowly(unsigned short *to, const unsigned short *data, lo
   }
 }
 
-// Of four groups of 8 columns of a row, from group j on, a thread has two columns each: gives it all of one group, the
-// first thread of four the first. h: the row's half of the accumulators.
-template <int K> FT_INLINE void ft_turn(float (&p)[8], const float (&c)[K][4], int j, int h) {
+// Transposes accumulators among four threads, which hold two columns each of four groups of 8 columns of a row, from group
+// j on: afterwards p holds one whole group, the first thread's the first one. h selects the row among a thread's two.
+template <int K> FT_INLINE void ft_gather_chunk(float (&p)[8], const float (&c)[K][4], int j, int h) {
   const bool odd = threadIdx.x & 1, upper = threadIdx.x & 2;
   float even_lane[2][2], odd_lane[2][2];
   #pragma unroll

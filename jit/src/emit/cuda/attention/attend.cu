@@ -1,23 +1,24 @@
-// Attention of a block of 64 M queries, in blocks of N keys: softmax about the greatest score met so far; when a later
-// block brings a greater one, what was summed is scaled down (Milakov and Gimelshein, 2018; Dao, FlashAttention-2, 2023).
+// Attention of a block of 64 M queries, in blocks of N keys, with an online softmax: weights are relative to the greatest
+// score so far, and sums are scaled down when a later block of keys has a greater one (Milakov and Gimelshein, 2018; Dao,
+// FlashAttention-2, 2023).
 template <typename T> struct ft_attention {
   ft_matrix<T> q, k, v;
   T *out;
   long long out_row;
-  // Where queries' results go if the keys are split over blocks: rows of values, the greatest score, the sum.
+  // Partial results, if the keys are split over blocks: for each query a row of values, the greatest score, the sum.
   float *part;
   long long part_row;
   int rows, keys, width, values;
-  // The first query of the block, and its keys.
+  // The first query of the block, and the range of its keys.
   int first, begin, end;
-  // Query i sees keys up to i + ahead, or up to its limit; later ones have the score `fill`.
+  // Query i sees keys up to i + ahead, or up to its limit; the keys behind have the score `fill`.
   int ahead;
   float fill;
-  // What scores are multiplied by.
+  // The factor of scores.
   float scale;
 };
 
-// The last key that one of R queries sees, by a block of four warps.
+// The last key that any of R queries sees; the four warps of a block find it together.
 template <int R, typename Score> FT_INLINE int ft_last_seen(const Score &score, int first, int rows) {
   __shared__ int seen[4];
   int last = -1;
@@ -29,15 +30,16 @@ template <int R, typename Score> FT_INLINE int ft_last_seen(const Score &score, 
   return max(max(seen[0], seen[1]), max(seen[2], seen[3]));
 }
 
-// P multiplies tiles, D and E are the padded widths of keys and values. CAUSAL: scores depend on `ahead`. LIMITED: `score`
-// knows the last key of a query, CHANGED: it changes scores. ZEROS: queries that see nothing give zeros. SPLIT: results are partial.
+// Computes a block's queries. P is the type of products; D and E are the padded widths of keys and values. CAUSAL: `ahead`
+// hides keys. LIMITED: `score.last` gives the last key that a query sees. CHANGED: `score` changes scores. ZEROS: queries
+// that see no key give zeros instead of NaN. SPLIT: results are partial, and `ft_combine` combines them.
 template <typename P, int M, int N, int D, int E, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
 FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &score) {
   typedef typename P::type T;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
   constexpr int R = 64 * M;
   const float lowest = __int_as_float(0xff800000);
-  // Queries, and two stages of keys and values.
+  // Shared memory holds the queries and two stages of keys and values.
   constexpr int keys_size = P::template size<N, D>, stage_size = keys_size + P::template size<N, E>;
   T *const q = (T *)ft_tiles;
   T *stage = q + P::template size<R, D>, *other = stage + stage_size;
@@ -45,7 +47,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   const ft_loader<P, R, D, T> queries(t.q, t.rows, t.width);
   const ft_loader<P, N, D, T> keys(t.k, t.keys, t.width);
   const ft_loader<P, N, E, T> values(t.v, t.keys, t.values);
-  // The query of a thread's first accumulator, and the first of its pair of keys.
+  // The query of a thread's first accumulator, and the first key of its pair.
   const int row = t.first + warp * 16 + (lane >> 2), column = (lane & 3) * 2;
   float scale = t.scale, fill = t.fill;
   int end = t.end;
@@ -59,7 +61,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
   }
   ft_commit();
   if (!CHANGED && !(scale > 0.0f)) {
-    // Scores grow with products: the queries take the sign, or the zero or NaN.
+    // The greatest product has the greatest score only if the scale is positive: queries take the sign of another scale.
     const float factor = scale < 0.0f ? -1.0f : scale * 0.0f;
     ft_arrived();
     __syncthreads();
@@ -71,7 +73,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     scale = scale < 0.0f ? -scale : 1.0f;
   }
   if ((CAUSAL || LIMITED) && !CHANGED) fill = __fdiv_rn(fill, scale);
-  // The last keys that a thread's queries see.
+  // The last key that each query of a thread sees.
   int seen[M][2], least = t.keys;
   if constexpr (LIMITED) {
     #pragma unroll
@@ -83,9 +85,9 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
       }
   }
   const float c = scale * 1.4426950408889634f;
-  float o[M][E / 8][4] = {}, most[M][2], sum[M][2] = {};
+  float o[M][E / 8][4] = {}, row_max[M][2], sum[M][2] = {};
   #pragma unroll
-  for (int i = 0; i < M; i++) most[i][0] = most[i][1] = lowest;
+  for (int i = 0; i < M; i++) row_max[i][0] = row_max[i][1] = lowest;
   for (int at = t.begin; at < end; at += N) {
     ft_arrived();
     P::seen();
@@ -123,16 +125,16 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
       float factor[2];
       #pragma unroll
       for (int h = 0; h < 2; h++) {
-        // A NaN is not seen here: it shows in the sum.
-        float x = most[i][h];
+        // fmaxf ignores NaN; the sum of weights becomes NaN.
+        float x = row_max[i][h];
         #pragma unroll
         for (int j = 0; j < N / 8; j++) x = fmaxf(x, fmaxf(s[i][j][2 * h], s[i][j][2 * h + 1]));
         x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
         x = fmaxf(x, __shfl_xor_sync(~0u, x, 2));
-        // Where nothing is seen yet, any number serves.
+        // While all scores are −∞, any finite number gives weights of 0.
         const float about = x == lowest ? 0.0f : x * c;
-        factor[h] = ft_exp2(most[i][h] * c - about);
-        most[i][h] = x;
+        factor[h] = ft_exp2(row_max[i][h] * c - about);
+        row_max[i][h] = x;
         float total = 0.0f;
         #pragma unroll
         for (int j = 0; j < N / 8; j++)
@@ -175,7 +177,7 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
           #pragma unroll
           for (int e = 0; e < 2; e++)
             if (8 * j + column + e < t.values) to[8 * j + column + e] = o[i][j][2 * h + e];
-        if (column == 0) to[t.values] = most[i][h] * c, to[t.values + 1] = total;
+        if (column == 0) to[t.values] = row_max[i][h] * c, to[t.values + 1] = total;
       } else {
         T *const to = t.out + at * t.out_row;
         const float inverse = ZEROS && total == 0.0f ? 0.0f : __fdiv_rn(1.0f, total);
@@ -195,13 +197,13 @@ FT_INLINE void ft_attend(const ft_attention<typename P::type> &t, const Score &s
     }
 }
 
-// Combines the `pieces` results of each query, by a block each.
+// Combines the partial results of a query, one for each of `pieces` pieces of the keys; a block does so.
 template <typename P, bool ZEROS>
 FT_INLINE void ft_combine(const float *part, int pieces, int values, typename P::type *out) {
   const int row = values + 2;
-  float most = __int_as_float(0xff800000), sum = 0.0f;
-  for (int i = 0; i < pieces; i++) most = fmaxf(most, part[i * row + values]);
-  const float about = most == __int_as_float(0xff800000) ? 0.0f : most;
+  float row_max = __int_as_float(0xff800000), sum = 0.0f;
+  for (int i = 0; i < pieces; i++) row_max = fmaxf(row_max, part[i * row + values]);
+  const float about = row_max == __int_as_float(0xff800000) ? 0.0f : row_max;
   for (int i = 0; i < pieces; i++) sum = __fmaf_rn(ft_exp2(part[i * row + values] - about), part[i * row + values + 1], sum);
   const float inverse = ZEROS && sum == 0.0f ? 0.0f : __fdiv_rn(1.0f, sum);
   for (int d = threadIdx.x; d < values; d += blockDim.x) {

@@ -1,30 +1,31 @@
 // Attention of at most 16 queries (Flash-Decoding: Dao, Haziza, Massa, Sizov, 2023): 8 warps of a block, and the S blocks of a
-// cluster, share the keys. A warp takes N keys at once from memory into registers; what the warps found is combined in one
-// order.
+// cluster, share the keys. A warp loads N keys at a time from memory into registers. Partial results of warps are combined
+// in a fixed order.
 //
-// What is summed over may stand in any order that both operands share, so that a thread's elements are chunks of 16 bytes:
-// lane (g, q) of 8 by 4 has elements 8 q to 8 q + 7 of every 32 of a query or key, keys 4 q to 4 q + 3 of every 16, and
-// columns 16 q to 16 q + 15 of every 64 of the result.
+// The matrix units sum in any order of terms that both operands share. Terms are permuted such that each thread's elements
+// are chunks of 16 bytes: the lane with g = lane / 4 and q = lane % 4 holds elements 8 q to 8 q + 7 of every 32 of a query or
+// key, keys 4 q to 4 q + 3 of every 16, and columns 16 q to 16 q + 15 of every 64 of the result.
 
-// What a warp, and then a block, knows of a query: values about the greatest score, which is in units of exponents of 2.
-template <int E> struct ft_found {
+// Partial results of 16 queries, of a warp or of a block: for each query the weighted sum of values, the greatest score,
+// which weights are relative to (as a power of 2), and the sum of weights.
+template <int E> struct ft_partial {
   static constexpr int line = E + 4;
   float values[16 * line];
-  __device__ __forceinline__ float &most(int row) { return values[row * line + E]; }
+  __device__ __forceinline__ float &row_max(int row) { return values[row * line + E]; }
   __device__ __forceinline__ float &sum(int row) { return values[row * line + E + 1]; }
 };
 
-// Adds what N found of four columns of a query, about the greatest score of all: `of` gives the columns of one, or (true) its
-// greatest score and its sum.
-template <int N, typename Of> FT_INLINE float4 ft_add_found(const Of &of, float &most, float &sum) {
-  most = __int_as_float(0xff800000), sum = 0.0f;
+// Combines N partial results of four columns of a query. `load(i, false)` gives the columns of the i-th, `load(i, true)` its
+// greatest score and its sum of weights.
+template <int N, typename Load> FT_INLINE float4 ft_combine_partials(const Load &load, float &row_max, float &sum) {
+  row_max = __int_as_float(0xff800000), sum = 0.0f;
   float4 x = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   #pragma unroll
-  for (int i = 0; i < N; i++) most = fmaxf(most, of(i, true).x);
-  const float about = most == __int_as_float(0xff800000) ? 0.0f : most;
+  for (int i = 0; i < N; i++) row_max = fmaxf(row_max, load(i, true).x);
+  const float about = row_max == __int_as_float(0xff800000) ? 0.0f : row_max;
   #pragma unroll
   for (int i = 0; i < N; i++) {
-    const float4 known = of(i, true), y = of(i, false);
+    const float4 known = load(i, true), y = load(i, false);
     const float factor = ft_exp2(known.x - about);
     sum = __fmaf_rn(known.y, factor, sum);
     x.x = __fmaf_rn(y.x, factor, x.x), x.y = __fmaf_rn(y.y, factor, x.y);
@@ -33,14 +34,14 @@ template <int N, typename Of> FT_INLINE float4 ft_add_found(const Of &of, float 
   return x;
 }
 
-// D and E are the widths of keys and values, the first a multiple of 32, the other of 64. CAUSAL, LIMITED, CHANGED, ZEROS and SPLIT
-// are as in `ft_attend`. W: all chunks are aligned. The block's keys are those from t.begin to t.end, of which it is block
-// `rank` of the cluster.
+// Computes the queries over the keys from t.begin to t.end, which the blocks of the cluster share; this one has the rank
+// `rank`. W: all chunks are multiples of 16 bytes. D and E are the widths of keys (a multiple of 32) and of values (of 64).
+// CAUSAL, LIMITED, CHANGED, ZEROS and SPLIT are the flags of `ft_attend`.
 template <bool W, bool B, int N, int D, int E, int S, bool CAUSAL, bool LIMITED, bool CHANGED, bool ZEROS, bool SPLIT, typename Score>
 FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank, const Score &score) {
   typedef ft_half<B> P;
   extern __shared__ __align__(1024) unsigned char ft_tiles[];
-  ft_found<E> *const all = (ft_found<E> *)ft_tiles, &own = all[8];
+  ft_partial<E> *const all = (ft_partial<E> *)ft_tiles, &own = all[8];
   const float lowest = __int_as_float(0xff800000);
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, g = lane >> 2, q = lane & 3;
   uint4 k[N / 8][D / 32], v[N / 4][E / 64];
@@ -76,11 +77,11 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
   const float sign = CHANGED || t.scale > 0.0f ? 1.0f : t.scale < 0.0f ? -1.0f : t.scale * 0.0f;
   const float scale = CHANGED || t.scale > 0.0f ? t.scale : t.scale < 0.0f ? -t.scale : 1.0f;
   const float fill = (CAUSAL || LIMITED) && !CHANGED ? __fdiv_rn(t.fill, scale) : t.fill, c = scale * 1.4426950408889634f;
-  float o[E / 8][4] = {}, most[2] = {lowest, lowest}, sum[2] = {};
+  float o[E / 8][4] = {}, row_max[2] = {lowest, lowest}, sum[2] = {};
   #pragma unroll 1
   while (at < end) {
     if (at + N > t.keys) {
-      // Keys that there are not have no weight, and no values.
+      // Keys behind the last one have no weight; their values are 0, since 0 times a NaN would be NaN.
       #pragma unroll
       for (int j = 0; j < N / 4; j++)
         #pragma unroll
@@ -112,16 +113,16 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
     float factor[2];
     #pragma unroll
     for (int h = 0; h < 2; h++) {
-      // A NaN is not seen here: it shows in the sum.
-      float y = most[h];
+      // fmaxf ignores NaN; the sum of weights becomes NaN.
+      float y = row_max[h];
       #pragma unroll
       for (int j = 0; j < N / 8; j++) y = fmaxf(y, fmaxf(s[j][2 * h], s[j][2 * h + 1]));
       y = fmaxf(y, __shfl_xor_sync(~0u, y, 1));
       y = fmaxf(y, __shfl_xor_sync(~0u, y, 2));
-      // Where nothing is seen yet, any number serves.
+      // While all scores are −∞, any finite number gives weights of 0.
       const float about = y == lowest ? 0.0f : y * c;
-      factor[h] = ft_exp2(most[h] * c - about);
-      most[h] = y;
+      factor[h] = ft_exp2(row_max[h] * c - about);
+      row_max[h] = y;
       float total = 0.0f;
       #pragma unroll
       for (int j = 0; j < N / 8; j++)
@@ -161,7 +162,7 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
     total += __shfl_xor_sync(~0u, total, 2);
     const int row = g + 8 * h;
     if (row >= t.rows) continue;
-    float *const to = all[warp].values + row * ft_found<E>::line + 16 * q;
+    float *const to = all[warp].values + row * ft_partial<E>::line + 16 * q;
     #pragma unroll
     for (int e = 0; e < E / 64; e++)
       #pragma unroll
@@ -170,7 +171,7 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
         const int tile = 8 * e + j % 8, side = 2 * h + j / 8;
         *(float4 *)(to + 64 * e + j) = make_float4(from[tile][side], from[tile + 1][side], from[tile + 2][side], from[tile + 3][side]);
       }
-    if (q == 0) all[warp].most(row) = most[h] == lowest ? lowest : most[h] * c, all[warp].sum(row) = total;
+    if (q == 0) all[warp].row_max(row) = row_max[h] == lowest ? lowest : row_max[h] * c, all[warp].sum(row) = total;
   }
   __syncthreads();
   const auto store = [&](int row, int column, float4 x, float greatest, float total) {
@@ -187,13 +188,13 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
   for (int i = threadIdx.x; i < t.rows * (E / 4); i += 256) {
     const int row = i / (E / 4), column = i % (E / 4) * 4;
     float greatest, total;
-    const auto of = [&](int w, bool known) { return *(const float4 *)(all[w].values + row * ft_found<E>::line + (known ? E : column)); };
-    const float4 x = ft_add_found<8>(of, greatest, total);
+    const auto load = [&](int w, bool known) { return *(const float4 *)(all[w].values + row * ft_partial<E>::line + (known ? E : column)); };
+    const float4 x = ft_combine_partials<8>(load, greatest, total);
     if constexpr (S == 1) {
       store(row, column, x, greatest, total);
     } else {
-      *(float4 *)(own.values + row * ft_found<E>::line + column) = x;
-      if (column == 0) own.most(row) = greatest, own.sum(row) = total;
+      *(float4 *)(own.values + row * ft_partial<E>::line + column) = x;
+      if (column == 0) own.row_max(row) = greatest, own.sum(row) = total;
     }
   }
   if constexpr (S > 1) {
@@ -202,11 +203,11 @@ FT_INLINE void ft_attend_chunks(const ft_attention<unsigned short> &t, int rank,
     for (int i = threadIdx.x * S + rank; i < t.rows * (E / 4); i += 256 * S) {
       const int row = i / (E / 4), column = i % (E / 4) * 4;
       float greatest, total;
-      const auto of = [&](int b, bool known) { return ft_load_distributed(own.values + row * ft_found<E>::line + (known ? E : column), b); };
-      const float4 x = ft_add_found<S>(of, greatest, total);
+      const auto load = [&](int b, bool known) { return ft_load_distributed(own.values + row * ft_partial<E>::line + (known ? E : column), b); };
+      const float4 x = ft_combine_partials<S>(load, greatest, total);
       store(row, column, x, greatest, total);
     }
-    // What others read stays until they have it.
+    // A block ends only when the others have read its shared memory.
     ft_cluster_barrier();
   }
 }

@@ -157,7 +157,7 @@ impl Kernel<'_> {
         let _ = write!(
             out,
             "  t.out = (unsigned short *)a.p{};\n  t.fill = {fill};\n  t.scale = {scale};\n  \
-             ft_attend_ahead<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {limited}, {changed}, {zeros}, {dims}>(t, \
+             ft_attend_specialized<{bf16}, {groups}, {KEYS}, {d}, {e}, {stages}, {causal}, {limited}, {changed}, {zeros}, {dims}>(t, \
              &FT_SYMBOL_tiles, a.scratch, FT_SYMBOL_scores{{a}});\n}}\n",
             self.result
         );

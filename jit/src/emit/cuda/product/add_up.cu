@@ -1,13 +1,13 @@
-// Floats from a row of a warp's sums to the next.
+// The distance of rows of a warp's sums, in floats; the padding puts neighbouring rows into different banks.
 template <int COLUMNS> constexpr int ft_pitch_of = COLUMNS + 4;
 
-// Adds the sums of 8 warps, and of the S blocks of a cluster of which this is block `part`, in one order, and calls what
-// follows with them. Each warp's are ROWS of COLUMNS, from `row` and `column` on; those of its own block's are in `sums`.
+// Adds the sums of 8 warps and of the S blocks of a cluster in a fixed order, and calls `after` with the totals. Each warp
+// has ROWS by COLUMNS sums for the result from `row` and `column` on; `sums` holds those of this block, whose rank is `part`.
 template <int ROWS, int COLUMNS, int S, typename After>
 FT_INLINE void ft_add_up(float *sums, const ft_product<0> &t, int row, int column, int part, const After &after) {
   constexpr int pitch = ft_pitch_of<COLUMNS>, groups = COLUMNS / 4, chunks = COLUMNS / 8;
   __syncthreads();
-  // The sums of the warps, in the first one's place.
+  // The total of the warps replaces the first warp's sums.
   #pragma unroll 1
   for (int i = threadIdx.x; i < ROWS * groups; i += 256) {
     float *const at = sums + i / groups * pitch + i % groups * 4;
@@ -46,6 +46,6 @@ FT_INLINE void ft_add_up(float *sums, const ft_product<0> &t, int row, int colum
       }
     after(row + r, chunk, p, ahead);
   }
-  // What others read stays until they have it.
+  // A block ends only when the others have read its shared memory.
   if constexpr (S > 1) ft_cluster_barrier();
 }

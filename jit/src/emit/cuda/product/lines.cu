@@ -1,12 +1,12 @@
-// Products of few rows by a matrix whose lines are columns, at the speed at which it is read: both go from memory into
-// registers, and no element of the right one is read twice. A block has 8 M rows and 16 C columns. Its 8 warps share the
-// terms; their sums are added in one order.
+// Products of few rows by a matrix whose columns are contiguous. The time to read that matrix bounds them, so both operands
+// go from memory straight into registers, and no element of the right one is read twice. A block has 8 M rows and 16 C
+// columns. Its 8 warps share the terms; their sums are added in a fixed order.
 //
-// The matrix units multiply 16 columns by 8 rows. What is summed over may stand in any order, if it is the same on both
-// sides: thread q of four has terms 8 q to 8 q + 7 of every 32, which are a chunk of 16 bytes.
+// The matrix units multiply 16 columns by 8 rows, with the roles of the operands exchanged. They sum in any order of terms
+// that both operands share: the thread with q = lane % 4 has terms 8 q to 8 q + 7 of every 32, a chunk of 16 bytes.
 
-// What a warp reads for U steps of 32 terms. Lines outside of a matrix are its last one, and so are terms, whose left
-// factors are 0.
+// The operands of U steps of 32 terms in a warp's registers. Loads of lines or chunks behind the last one read the last
+// one again; `multiply` sets left factors of terms behind the last one to 0.
 template <bool W, int M, int C, int U> struct ft_steps {
   uint4 x[M][U], y[C][2][U];
   FT_INLINE int chunk(const ft_product<0> &t, int step) { return min(step * 4 + (int)(threadIdx.x & 3), (t.k - 1) / 8); }
@@ -55,8 +55,8 @@ template <bool W, int M, int C, int U> struct ft_steps {
   }
 };
 
-// Adds the products of a warp's steps, U at a time; the next are read meanwhile if AHEAD. Until `wait` has returned, the
-// left matrix is not there.
+// Adds the products of a warp's steps from `first` to before `last`, U at a time. AHEAD: the next U are loaded meanwhile.
+// The left matrix is read only after `wait` has returned.
 template <bool B, bool W, int M, int C, int U, bool AHEAD, typename Wait>
 FT_INLINE void ft_add_lines(float (&c)[C][M][4], const ft_product<0> &t, int row, int column, int first, int last, const Wait &wait) {
   ft_steps<W, M, C, U> some[AHEAD ? 2 : 1];

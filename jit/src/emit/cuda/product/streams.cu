@@ -1,15 +1,17 @@
-// Products of few rows, at the speed at which the right matrix is read: both operands go from memory into registers, by
-// functions that compute chunks of 8 elements, and no element of the right one is read twice. A block has 16 M rows and 64
-// columns. Its 8 warps, and the S blocks of a cluster, share the terms; their sums are added in one order.
+// Products of few rows whose operands may be computed by fused code. The time to read the right matrix bounds them, so both
+// operands go from memory straight into registers, by functions that give chunks of 8 elements, and no element of the right
+// one is read twice. A block has 16 M rows and 64 columns. Its 8 warps and the S blocks of a cluster share the terms; their
+// sums are added in a fixed order.
 //
-// A warp takes 32 terms at once. What is summed over may stand in any order, if it is the same on both sides, and columns
-// of the units' results are columns of any place: thread q of four has terms 8 q to 8 q + 7, and column g of the j-th
-// product of 8 columns is column 8 g + j. So all of a thread's elements are chunks, and its results are, too.
+// A warp takes 32 terms at a time. The matrix units sum in any order of terms that both operands share, and compute columns
+// in any order: with g = lane / 4 and q = lane % 4, a thread has terms 8 q to 8 q + 7, and column g of the j-th product of 8
+// columns is column 8 g + j. All of a thread's operands and results are therefore chunks.
+//
+// A block runs this code only a few times, so that loading instructions costs time: there are just two copies of it, for
+// chunks that are whole and for others.
 
-// A block runs through the text a few times: it is as short as can be, with one path for chunks that are whole, and one
-// for others.
-
-// Lines of a matrix in memory.
+// An operand that lies in memory; generated types that compute an operand have the same members. `load` gives what chunk c
+// of line r is computed of, `load_same` what chunk c of every line is computed of; the call computes the chunk.
 template <bool B> struct ft_lines {
   const unsigned short *data;
   long long line;
@@ -27,8 +29,8 @@ template <bool B> struct ft_lines {
   }
 };
 
-// Where a warp's part of both operands lies, and what it reads for 32 terms. Lines outside of a matrix are its last one,
-// and so are terms, which then count nothing.
+// A warp's part of both operands, and its loads for 32 terms. Loads of lines or chunks behind the last one read the last
+// one again; `ft_stream` sets terms behind the last one to 0.
 template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
   const Left &left;
   const Right &right;
@@ -63,8 +65,8 @@ template <bool KB, int M, typename Left, typename Right> struct ft_part_of {
   }
 };
 
-// Adds the products of a warp's steps. KB: lines of the right matrix are columns. W: all chunks are whole. Until `wait` has
-// returned, the left matrix is not there.
+// Adds the products of a warp's steps from `first` to before `last`. KB: columns of the right matrix are contiguous. W: all
+// chunks are whole and multiples of 16 bytes. The left matrix is read only after `wait` has returned.
 template <bool B, bool KB, bool W, int M, typename Part, typename Wait>
 FT_INLINE void ft_stream(float (&c)[M][8][4], const Part &part, int first, int last, const Wait &wait) {
   typename Part::ahead next;
@@ -136,10 +138,10 @@ FT_INLINE void ft_by_streams(const ft_product<0> &t, const Left &left, const Rig
   const int row = tile % t.rows * rows, column = tile / t.rows * 64;
   const int steps = (t.k + 31) / 32, each = (steps + 8 * S - 1) / (8 * S);
   const int first = (part * 8 + warp) * each, last = min(first + each, steps);
-  const ft_part_of<KB, M, Left, Right> of = {left, right, t.m, t.n, t.k, row, column / 8 + g, g, q};
+  const ft_part_of<KB, M, Left, Right> operands = {left, right, t.m, t.n, t.k, row, column / 8 + g, g, q};
   float c[M][8][4] = {};
-  if (left.whole() && right.whole()) ft_stream<B, KB, true, M>(c, of, first, last, wait);
-  else ft_stream<B, KB, false, M>(c, of, first, last, wait);
+  if (left.whole() && right.whole()) ft_stream<B, KB, true, M>(c, operands, first, last, wait);
+  else ft_stream<B, KB, false, M>(c, operands, first, last, wait);
   #pragma unroll
   for (int i = 0; i < M; i++)
     #pragma unroll

@@ -1,6 +1,9 @@
-// A tile of 128 rows and columns by 8 warps, of 64 by 32 each, through a pipeline of asynchronous copies. KA, KB: lines of
-// the left matrix are rows, of the right one columns, so that what is summed over is dense.
-FT_INLINE void ft_arrived_but_one() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
+// Products by warps (Ampere and later): 8 warps compute a tile of 128 rows and columns, 64 by 32 each, from panels that
+// asynchronous copies bring through a pipeline of three stages. KA, KB: the terms of a row of the left matrix, of a column
+// of the right one, are contiguous.
+
+// Waits until all groups of asynchronous copies but the last are done.
+FT_INLINE void ft_wait_but_one() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
 template <bool B, bool KA, bool KB, int N, typename After>
 FT_INLINE void ft_by_warps(const ft_product<N> &t, const After &after) {
@@ -30,10 +33,10 @@ FT_INLINE void ft_by_warps(const ft_product<N> &t, const After &after) {
       if constexpr (KB) ft_fill<128, 1, threads>(y, b, t.b_line, column, t.n, k, t.k, thread);
       else ft_fill<64, 2, threads>(y, b, t.b_line, k, t.k, column, t.n, thread);
     } else {
-      if constexpr (KA) ft_fill_slowly<128, 1, threads>(x, a, t.a_line, row, t.m, k, t.k, thread);
-      else ft_fill_slowly<64, 2, threads>(x, a, t.a_line, k, t.k, row, t.m, thread);
-      if constexpr (KB) ft_fill_slowly<128, 1, threads>(y, b, t.b_line, column, t.n, k, t.k, thread);
-      else ft_fill_slowly<64, 2, threads>(y, b, t.b_line, k, t.k, column, t.n, thread);
+      if constexpr (KA) ft_fill_by_elements<128, 1, threads>(x, a, t.a_line, row, t.m, k, t.k, thread);
+      else ft_fill_by_elements<64, 2, threads>(x, a, t.a_line, k, t.k, row, t.m, thread);
+      if constexpr (KB) ft_fill_by_elements<128, 1, threads>(y, b, t.b_line, column, t.n, k, t.k, thread);
+      else ft_fill_by_elements<64, 2, threads>(y, b, t.b_line, k, t.k, column, t.n, thread);
     }
   };
   const int steps = (t.k + 63) / 64;
@@ -45,7 +48,7 @@ FT_INLINE void ft_by_warps(const ft_product<N> &t, const After &after) {
   float c[4][4][4] = {};
   int stage = 0, free = stages - 1;
   for (int step = 0; step < steps; step++) {
-    ft_arrived_but_one();
+    ft_wait_but_one();
     __syncthreads();
     if (step + stages - 1 < steps) fill(free, step + stages - 1);
     ft_commit();
@@ -86,7 +89,7 @@ FT_INLINE void ft_by_warps(const ft_product<N> &t, const After &after) {
     #pragma unroll
     for (int h = 0; h < 2; h++) {
       float p[8];
-      ft_turn(p, c[i], 0, h);
+      ft_gather_chunk(p, c[i], 0, h);
       const int r = row + down + 16 * i + 8 * h + (lane >> 2);
       if (r < t.m && chunk * 8 < t.n) {
         typename After::ahead x;
