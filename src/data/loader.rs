@@ -4,7 +4,7 @@ use super::Dataset;
 use super::shuffle::order;
 use std::panic::resume_unwind;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SendError, sync_channel};
 use std::thread::JoinHandle;
 
 /// Where a loader stands: save it with a checkpoint, and [`restore`](Loader::restore) it to go on with the next batch.
@@ -113,7 +113,8 @@ impl<D: Dataset + 'static> Loader<D> {
             next: batch as usize,
             batches: batches as usize,
         };
-        let source = match self.ahead {
+        // A channel takes memory for all that it may hold.
+        let source = match self.ahead.min(plan.batches) {
             0 => Source::Here(plan),
             ahead => Source::thread(self.dataset.clone(), plan, ahead),
         };
@@ -124,7 +125,7 @@ impl<D: Dataset + 'static> Loader<D> {
     }
 
     fn advance(&mut self) {
-        self.position.epoch += 1;
+        self.position.epoch = self.position.epoch.wrapping_add(1);
         self.position.batch = 0;
     }
 }
@@ -159,14 +160,19 @@ enum Source<B> {
 }
 
 impl<B: Send + 'static> Source<B> {
+    /// Batches made ahead on a thread, or on the caller's where the system has no more threads.
     fn thread<D: Dataset<Batch = B> + 'static>(
         dataset: Arc<D>,
-        mut plan: Plan,
+        plan: Plan,
         ahead: usize,
     ) -> Source<B> {
         // One batch is in the sender's hands.
         let (sender, receiver) = sync_channel(ahead - 1);
+        let (hand_over, handed) = sync_channel(1);
         let work = move || {
+            let Ok::<Plan, _>(mut plan) = handed.recv() else {
+                return;
+            };
             while let Some(batch) = plan.take(&*dataset) {
                 dataset.prepare(&batch);
                 if sender.send(batch).is_err() {
@@ -174,7 +180,14 @@ impl<B: Send + 'static> Source<B> {
                 }
             }
         };
-        Source::Thread(Some(receiver), Some(std::thread::spawn(work)))
+        let thread = std::thread::Builder::new().name("ferrotrace-loader".into());
+        let Ok(thread) = thread.spawn(work) else {
+            return Source::Here(plan);
+        };
+        match hand_over.send(plan) {
+            Ok(()) => Source::Thread(Some(receiver), Some(thread)),
+            Err(SendError(plan)) => Source::Here(plan),
+        }
     }
 }
 

@@ -108,6 +108,45 @@ fn a_panic_of_a_dataset_reaches_the_caller() {
     assert_eq!(loader.position().batch, 2);
 }
 
+/// The system may refuse a thread: batches are then made on the caller's. A stack of 64 TiB is refused everywhere.
+#[test]
+fn batches_without_a_thread() {
+    const ALONE: &str = "FERROTRACE_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let run = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "data::batches_without_a_thread"])
+            .args(["--test-threads", "1"])
+            .env("RUST_MIN_STACK", (1u64 << 46).to_string())
+            .env(ALONE, "1")
+            .output()
+            .expect("the program runs");
+        let text = [run.stdout, run.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(run.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    let refused = std::thread::Builder::new().spawn(|| ()).is_err();
+    assert!(refused, "a thread was started");
+    let mut loader = Loader::new(rows(7), 3).prefetch(2);
+    let here = taken(Loader::new(rows(7), 3).epoch());
+    assert_eq!(taken(loader.epoch()), here);
+}
+
+/// Capacities and positions that no program means: neither takes memory for what there is not, or panics.
+#[test]
+fn prefetching_without_bounds() {
+    let mut loader = Loader::new(rows(7), 3).prefetch(usize::MAX);
+    assert_eq!(
+        taken(loader.epoch()),
+        taken(Loader::new(rows(7), 3).epoch())
+    );
+    let mut none = Loader::new(rows(2), 3).drop_last().prefetch(usize::MAX);
+    assert_eq!(taken(none.epoch()), Vec::<Vec<i64>>::new());
+    let (seed, epoch, batch) = (Some(3), u64::MAX, u64::MAX);
+    loader.restore(Position { seed, epoch, batch });
+    assert_eq!(taken(loader.epoch()).len(), 3);
+}
+
 #[test]
 fn measures() {
     let device = Device::cpu();
