@@ -117,6 +117,9 @@ impl FromStr for Graph {
     }
 }
 
+/// How deep lists may be nested in an attribute. Each takes a call of the reader, and texts come from files, too.
+const DEEPEST: usize = 16;
+
 /// What is left of a line.
 struct Reader<'a> {
     rest: &'a str,
@@ -218,10 +221,16 @@ impl<'a> Reader<'a> {
         self.number().map(Operand::Const)
     }
 
-    fn attribute(&mut self) -> Result<Attribute> {
+    /// An attribute's value, within so many lists.
+    fn attribute(&mut self, depth: usize) -> Result<Attribute> {
         self.skip();
         if self.rest.starts_with('[') {
-            return self.list(&mut Reader::attribute).map(Attribute::List);
+            if depth == DEEPEST {
+                let message = format!("lists are nested more than {DEEPEST} deep");
+                return Err(Error::argument(message));
+            }
+            let list = self.list(&mut |reader| reader.attribute(depth + 1));
+            return list.map(Attribute::List);
         }
         if self.take("\"") {
             let text = self.while_char(|c| c != '"').to_owned();
@@ -254,7 +263,7 @@ impl<'a> Reader<'a> {
                 }
                 let name = self.word().to_owned();
                 self.expect(":")?;
-                list.push((name, self.attribute()?));
+                list.push((name, self.attribute(0)?));
             }
         }
         Ok(list)

@@ -134,3 +134,14 @@ fn what_cannot_be_read_says_where_and_why() {
         );
     }
 }
+
+/// A text from a file may hold anything: reading it takes no more of the stack for longer ones.
+#[test]
+fn lists_are_nested_so_deep() {
+    let head = "%0: f32[2, 3] = input 0 [3, 1]\n";
+    for depth in [17, 1_000_000] {
+        let line = format!("%1: f32[2] = sum(%0) {{dims: {}", "[".repeat(depth));
+        let error = format!("{head}{line}").parse::<Graph>().expect_err("deep");
+        assert!(error.to_string().contains("nested more than 16"), "{depth}");
+    }
+}
