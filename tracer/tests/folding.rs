@@ -1,8 +1,9 @@
 //! What a `jit` function computes of captured tensors alone: when it is computed once, and what that takes.
 
-use ferrotrace_runtime::{Stats, stats_scope};
+use ferrotrace_runtime::{Config, Stats, stats_scope};
 use ferrotrace_tracer::prelude::*;
 use ferrotrace_tracer::{Generator, eval};
+use std::process::Command;
 
 /// Numbers in [−1, 1), the same each time.
 fn numbers(n: usize, seed: usize) -> Vec<f32> {
@@ -535,7 +536,37 @@ fn what_is_no_constant_is_not_packed() {
     let exact = || with_precision(Precision::EagerExact, || read(&f.call(&x)));
     let (got, s) = compiled(exact);
     assert_eq!((got, s.live_bytes), (eager(exact).0, 0));
-    // By default as much as eager mode needs beyond the call's own, here nothing.
+}
+
+#[test]
+fn captured_weights_are_packed_where_memory_is_plenty() {
+    let (w, x) = (tensor(&[200, 100], 1), tensor(&[8, 100], 2));
+    let data = read(&w);
+    let across: Vec<f32> = (0..100 * 200)
+        .map(|i| data[i % 200 * 100 + i / 200])
+        .collect();
+    let want = product(&read(&x), &across, [8, 100, 200]);
+    let f = jit(move |x: &Tensor| x.linear(&w, None));
+    let ((), s) = compiled(|| (0..3).for_each(|_| close(&read(&f.call(&x)), &want)));
+    assert_eq!(s.live_bytes, packed([100, 200]));
+    let ((), gone) = stats_scope(|| drop(f));
+    assert_eq!(gone.live_bytes, 0);
+}
+
+#[test]
+fn packing_can_be_bounded_by_eager_mode() {
+    if Config::get().pack {
+        // The environment is read once in a process.
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--exact", "packing_can_be_bounded_by_eager_mode"]);
+        let output = command.env("FERROTRACE_PACK", "0").output();
+        let said = output.expect("it starts").stdout;
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("1 passed"), "{said}");
+        return;
+    }
+    // As much as eager mode needs beyond the call's own, here nothing.
+    let (w, x) = (tensor(&[200, 100], 1), tensor(&[8, 100], 2));
     let captured = w.clone();
     let f = jit(move |x: &Tensor| x.linear(&captured, None));
     let (_, alone) = eager(|| read(&f.call(&x)));

@@ -46,6 +46,9 @@ pub struct Config {
     pub fuse_limit: Option<u64>,
     /// Whether independent kernels share launches: false with `FERROTRACE_COMBINE=0`.
     pub combine: bool,
+    /// Whether compiled functions copy the tensors that they capture in the order that kernels read, wherever memory is plenty:
+    /// false with `FERROTRACE_PACK=0`.
+    pub pack: bool,
     /// Whether runs of launches on a device are captured in graphs: false with `FERROTRACE_GRAPHS=0`.
     pub graphs: bool,
     /// `FERROTRACE_TF32=1`: matrix products of binary32 on a device shorten their operands' fractions to 10 bits.
@@ -135,6 +138,7 @@ impl Config {
             nans: set("FERROTRACE_NANS"),
             fuse_limit: vars.number("FERROTRACE_FUSE_LIMIT", "a number", any),
             combine: kept("FERROTRACE_COMBINE"),
+            pack: kept("FERROTRACE_PACK"),
             graphs: kept("FERROTRACE_GRAPHS"),
             tf32: set("FERROTRACE_TF32"),
             tune: set("FERROTRACE_TUNE"),
@@ -181,6 +185,7 @@ mod tests {
                 && !c.check
                 && !c.plain_memory
                 && !c.nans
+                && c.pack
                 && c.graphs
                 && !c.tf32
                 && !c.tune
@@ -252,7 +257,7 @@ mod tests {
                 "{word}"
             );
             assert!(
-                !c.strict && !c.nans && !c.combine && !c.graphs && !c.tf32,
+                !c.strict && !c.nans && !c.combine && !c.pack && !c.graphs && !c.tf32,
                 "{word}"
             );
             assert!(!c.tune && !c.atomics && !c.cudnn, "{word}");

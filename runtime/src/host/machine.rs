@@ -30,6 +30,35 @@ pub fn memory_bytes() -> usize {
     *MEMORY
 }
 
+/// Bytes of memory that the system could give this process now: what the machine has available, or what the control group's
+/// limit leaves beside what the group has, if that is less; 0 where the system does not say.
+pub fn available_bytes() -> usize {
+    let number =
+        |path: &str| -> Option<usize> { fs::read_to_string(path).ok()?.trim().parse().ok() };
+    let info = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let groups = [
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        (
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        ),
+    ];
+    let left = groups.iter().filter_map(|(limit, used)| {
+        let (limit, used) = (number(limit)?, number(used)?);
+        Some(limit.saturating_sub(used))
+    });
+    left.fold(available_of(&info).unwrap_or(0), usize::min)
+}
+
+/// What `/proc/meminfo` says is available.
+fn available_of(info: &str) -> Option<usize> {
+    let line = info
+        .lines()
+        .find(|line| line.starts_with("MemAvailable:"))?;
+    let kib: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+    kib.checked_mul(1 << 10)
+}
+
 static CACHES: Lazy<[usize; 4]> = Lazy::new(|| {
     // Sizes of Zen 3 and Skylake client processors, for systems that do not tell theirs.
     let mut sizes = [0, 32 << 10, 512 << 10, 8 << 20];
@@ -102,6 +131,10 @@ mod tests {
     #[test]
     fn plausible() {
         assert!(memory_bytes() >= 64 << 20);
+        assert!(available_bytes() <= memory_bytes());
+        let info = "MemTotal:       24000000 kB\nMemAvailable:    1000 kB\n";
+        assert_eq!(available_of(info), Some(1_024_000));
+        assert_eq!(available_of("MemTotal: 3 kB\nMemAvailable: ?"), None);
         assert!(cache_bytes(1) >= 8 << 10 && last_cache_bytes() >= cache_bytes(1));
         assert_eq!(cache_bytes(9), 0);
         assert!(!exceeds_caches(1 << 20) && exceeds_caches(usize::MAX));

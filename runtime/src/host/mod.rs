@@ -14,6 +14,7 @@ pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
 pub use isa::Isa;
 pub use machine::{
-    cache_bytes, exceeds_caches, last_cache_bytes, lower_priority, memory_bytes, model_name,
+    available_bytes, cache_bytes, exceeds_caches, last_cache_bytes, lower_priority, memory_bytes,
+    model_name,
 };
 pub use map::FileMap;

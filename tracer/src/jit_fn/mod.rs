@@ -97,7 +97,11 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// and the values of numbers. A function that never asks for sizes is not run again for other sizes.
 ///
 /// Tensors that the function captures are constants, and what it computes of them alone is computed once where that
-/// takes no more memory than eager mode does; see [`freeze`](Jit::freeze). **Captured numbers and interior state are frozen** at what they
+/// takes no more memory than eager mode does; see [`freeze`](Jit::freeze). The matrices of `f32` products on the CPU are copied once, in the
+/// order in which kernels read them: while the captured tensors take no more than a quarter of the memory that the system has left
+/// when the function is traced, up to as many bytes as they have, else as far as a call then needs no more memory than in eager mode,
+/// which `FERROTRACE_PACK=0` asks for. A product by such a copy adds up its terms in another order than eager mode does, but for
+/// [`Precision::EagerExact`](crate::Precision), where nothing is copied. **Captured numbers and interior state are frozen** at what they
 /// were while it was traced. A function that reads a tensor computed from its argument runs at each call, which
 /// `stats().traces` counts; one that returns an error, or a tensor that carries one, leaves no trace behind.
 /// Threads that the function starts record what they compute of its arguments as its own thread does. An argument, or
@@ -165,11 +169,8 @@ impl<F: JitFn<S>, S> Jit<F, S> {
     /// Without it, such values (weights transposed, cast, joined or scaled) are computed once and kept only as far as a
     /// call then needs no more memory than in eager mode, which holds them for a part of the call: those of one layer, or
     /// of many beside large intermediate values. With it all are kept that are no larger than the tensors that they are computed of, and all together
-    /// take at most as much memory as these. So are copies of captured tensors, and of such values, in the order in which kernels read them:
-    /// the weights of `f32` products on the CPU, in panels of columns, as far as that memory goes. The memory goes with the function.
-    ///
-    /// A product by a packed weight adds up its terms in another order than eager mode does; under
-    /// [`Precision::EagerExact`](crate::Precision) nothing is packed.
+    /// take at most as much memory as these. So are copies of captured tensors, and of such values, in the order in which kernels read them,
+    /// however little memory is left: the weights of `f32` products on the CPU, in panels of columns. The memory goes with the function.
     ///
     /// Generated values (`full`, `arange`, `eye`), random ones, expansions, and cheap functions of one element that the
     /// kernel which reads them computes anyway are not kept, nor is what a number among the arguments has a part in;

@@ -5,12 +5,19 @@ use super::{Bound, Folds, memory};
 use crate::backend::Precision;
 use crate::jit_fn::replay::{Replay, Source};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Buffer, BufferId, Copies, Room};
+use ferrotrace_runtime::{Buffer, BufferId, Config, Copies, Room, host};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// Bytes by which kernels may pad a copy.
 const PADDING: usize = 64;
+/// The part of the memory that is available which the copies of one function may take unasked: its denominator.
+const SHARE: usize = 4;
+
+/// Whether memory is plenty for so many bytes of copies, and the environment allows them.
+fn is_plenty(bytes: usize) -> bool {
+    Config::get().pack && bytes <= host::available_bytes() / SHARE
+}
 
 /// The copies of a function's constants, for all of its traces.
 #[derive(Debug, Default)]
@@ -33,9 +40,10 @@ impl Packing {
 }
 
 impl Folds {
-    /// Lets kernels keep copies of the constants of a trace from which values were folded: as many bytes as the bound leaves beside
-    /// the values that are kept. `before` is the trace as it was recorded. One that was recorded to round as eager mode does
-    /// reads its constants as eager mode does, since a product of a packed matrix cuts its sums elsewhere.
+    /// Lets kernels keep copies of the constants of a trace from which values were folded: as many bytes as the constants take,
+    /// less the values that are kept, where the function is frozen or memory is plenty; else as many as a call then leaves below eager
+    /// mode's. `before` is the trace as it was recorded. One that was recorded to round as eager mode does reads its constants as
+    /// eager mode does, since a product of a packed matrix cuts its sums elsewhere.
     pub(super) fn let_copy(&self, mut replay: Replay, before: &Held, bound: Bound) -> Replay {
         let plan = replay.plan.clone();
         let mut nodes = plan.form.nodes.iter();
@@ -46,8 +54,10 @@ impl Folds {
         let sources = replay.sources.clone();
         let constants = sources.iter().map(Source::constant).collect();
         let trace = Trace::new(&plan.form, constants, Vec::new(), Vec::new());
+        let whole = before.constants + PADDING * before.count;
         let room = match bound {
-            Bound::Constants => before.constants + PADDING * before.count,
+            Bound::Constants => whole,
+            Bound::Eager if is_plenty(whole) => whole,
             Bound::Eager => {
                 let all = memory::peak(&trace, &vec![true; trace.len()], true);
                 before.eager.saturating_sub(all)
