@@ -50,6 +50,8 @@ pub enum Refusal {
     AcrossPanels,
     /// A product of integers, of half-precision numbers, or with a vector: none is computed by panels.
     NoPanels,
+    /// The product's sums are wanted as computed, with a bias, and the kernel would hand them on rounded.
+    RoundedTiles,
     /// The product is taken up by another kernel already, or the kernel takes up another product.
     TakenUp,
     /// Something other than the softmax needs the scores of attention (T-03).
@@ -103,6 +105,7 @@ impl Refusal {
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
             Refusal::NoPanels => "the product is not computed by panels",
+            Refusal::RoundedTiles => "the product's tiles are rounded before a bias is added",
             Refusal::TakenUp => "one of them is fused with another product or kernel",
             Refusal::ScoresNeeded => "the scores are needed by more than the softmax",
             Refusal::NoTemplate => "no kernel computes attention of this form",

@@ -6,6 +6,7 @@ use super::{Memory, stored};
 use crate::body::Source;
 use crate::eager::run_eagerly;
 use crate::emit::{Emitted, Pointer, cuda};
+use crate::graph::Rounding;
 use crate::kernel::ir::Kernel;
 use crate::lower::Piece;
 use crate::plan::{Draft, Step};
@@ -94,6 +95,13 @@ impl Memory<'_> {
     fn operators(&mut self, template: &Emitted) -> Result<()> {
         let written = stored(template);
         let mut graph = self.graph.clone();
+        // Templates hand on sums as computed.
+        for (at, node) in self.graph.nodes().iter().enumerate() {
+            let id = ValueId(at as u32);
+            if node.rounding == Rounding::Never && node.dtype.is_half() && !written.contains(&id) {
+                graph.widen(id);
+            }
+        }
         graph.set_outputs(written.clone());
         let values = run_eagerly(&graph, self.inputs, self.scalars)?;
         for (id, value) in written.into_iter().zip(values) {

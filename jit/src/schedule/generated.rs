@@ -6,12 +6,12 @@
 
 use super::fed::alone;
 use super::template::walking;
-use super::tiles::{few_alone, worthwhile};
+use super::tiles::{Units, few_alone, worthwhile};
 use super::{FusedNode, Fusion, Product, Refusal, Sides, Store, Tiles, moved, roots};
 use crate::bisect::may_fuse;
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::{Expr, Var};
-use crate::graph::{Graph, Precision};
+use crate::graph::{Graph, Precision, Rounding};
 use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
 use ferrotrace_runtime::DType;
@@ -87,6 +87,10 @@ pub(super) fn behind(
     tiles: Tiles,
 ) -> Result<FusedNode, Refusal> {
     let node = graph.node(product.node);
+    // Groups of warps hand finished tiles on in the product's type.
+    if node.rounding == Rounding::Never && tiles.by == Units::Groups {
+        return Err(Refusal::RoundedTiles);
+    }
     let columns = node.shape.last().copied().unwrap_or(1);
     let product = Product {
         tiles: Some(tiles),

@@ -1,7 +1,7 @@
 //! The operands of a product as the template takes them.
 
 use crate::body::Source;
-use crate::graph::Graph;
+use crate::graph::{Graph, Rounding};
 use crate::lower::{Call, CallArg};
 use ferrotrace_runtime::{DType, Layout, Shape};
 
@@ -30,6 +30,8 @@ pub struct Side {
 pub struct Sides {
     /// m × k and k × n.
     pub sides: [Side; 2],
+    /// The half type of both.
+    pub dtype: DType,
     /// m, n, k.
     pub sizes: [usize; 3],
     /// The sizes of the batch.
@@ -64,8 +66,9 @@ impl Sides {
             Source::Node(v) => graph.node(v).dtype,
         };
         let matrices = left.shape().rank().min(right.shape().rank()) >= 2 && rank >= 2;
-        let half = matches!(node.dtype, DType::F16 | DType::BF16);
-        if !matrices || !half || dtype(a) != node.dtype || dtype(b) != node.dtype {
+        let dtype = Some(dtype(a)).filter(|&of| of.is_half() && of == dtype(b))?;
+        let wide = node.rounding == Rounding::Never && node.dtype == dtype.compute();
+        if !matrices || node.dtype != dtype && !wide {
             return None;
         }
         let lead = &node.shape[..rank - 2];
@@ -124,6 +127,7 @@ impl Sides {
         let right = b.side([k, n], true)?;
         fits.then_some(Sides {
             sides: [left, right],
+            dtype,
             sizes,
             batch,
         })

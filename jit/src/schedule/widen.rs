@@ -1,4 +1,4 @@
-//! Products whose sums are wanted as computed, and which no kernel took up with what follows: they lie in binary32.
+//! Products whose sums are wanted as computed, and which lie in memory for kernels to read: they lie there in binary32.
 
 use super::{FusedNode, Schedule, Scheduled, moved, roots};
 use crate::body::{Body, BodyOp, Source, Value};
@@ -33,10 +33,14 @@ pub(crate) fn widen(graph: &mut Graph, lowering: &Lowering, schedule: &mut Sched
         .iter()
         .filter_map(|step| match step {
             Scheduled::Call(at) if !schedule.prologues.contains_key(at) => wanted(*at),
-            // What a device's library adds, a kernel adds where it takes no such operands.
+            // What a device's library adds, a kernel adds where it takes no such operands. A generated kernel has the sums for
+            // a result.
             Scheduled::Fused(kernel) => kernel
                 .product
-                .filter(|product| product.epilogue.is_some())
+                .filter(|product| {
+                    let stores = product.tiles.is_some() && schedule.stored.contains(&product.node);
+                    product.epilogue.is_some() || stores
+                })
                 .and_then(|product| wanted(product.step)),
             Scheduled::Call(_) => None,
         })
@@ -47,6 +51,11 @@ pub(crate) fn widen(graph: &mut Graph, lowering: &Lowering, schedule: &mut Sched
     for step in &mut schedule.steps {
         if let Scheduled::Fused(kernel) = step {
             read_wide(kernel, &wide);
+            for store in &mut kernel.stores {
+                if wide.contains(&store.node) {
+                    store.dtype = graph.node(store.node).dtype.compute();
+                }
+            }
         }
     }
     for prologue in schedule.prologues.values_mut().flatten() {

@@ -66,7 +66,7 @@ pub fn limit(dtype: DType) -> f64 {
 
 /// The result of computing in `dtype` with this bound and propagated error: `None` where two correct evaluations could
 /// differ by more than is known.
-fn rounded(
+pub fn rounded(
     bound: f64,
     error: f64,
     any_zero: bool,

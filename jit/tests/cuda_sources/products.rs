@@ -1,7 +1,8 @@
 //! Sources of products with what follows them, and of those that are left to the library.
 
 use super::*;
-use ferrotrace_kernels::op::{Permute, Reshape, Softmax};
+use ferrotrace_jit::{Draft, Step};
+use ferrotrace_kernels::op::{Linear, Permute, Reshape, Softmax};
 
 /// A product of `[batch.., m, k]` and `[batch.., k, n]`, whose matrices lie row by row or, where it says so, column by
 /// column, and what follows it.
@@ -148,6 +149,88 @@ fn products_of_few_rows_by_lines() {
             one(&of(|_, p| vec![p]), true);
             one(&of(|g, p| vec![gated(g, p)]), true);
         }
+    }
+    if available() {
+        compile_all_for(HOPPER, texts);
+    }
+}
+
+/// The half-precision product of `[m, k]` and `[n, k]ᵀ` with a bias, and an activation that no library has.
+fn biased(precision: Precision, [m, n, k]: [usize; 3]) -> Graph {
+    let mut g = Graph::new();
+    g.set_origin(None, precision);
+    let mut input = |sizes: &[usize]| {
+        let layout = Layout::contiguous(Shape::new(sizes));
+        g.input(&layout, DType::BF16, &Device::cpu())
+    };
+    let (x, w, b) = (input(&[m, k]), input(&[n, k]), input(&[n]));
+    let linear = Op::Composite(Composite::Linear(Linear { bias: true }));
+    let y = g
+        .push(linear, &[x.into(), w.into(), b.into()])
+        .expect("fits");
+    let silu = Op::Composite(Composite::Silu);
+    let y = g.push(silu, &[y.into()]).expect("fits");
+    g.set_outputs(vec![y]);
+    g
+}
+
+/// A bias is added to the sums of a product before they are rounded, also where every operation rounds.
+#[test]
+fn biases_are_added_to_sums() {
+    let mut texts = BTreeSet::new();
+    for precision in [Precision::Fast, Precision::EagerExact] {
+        // Few ragged rows: the product and what follows are one kernel, whose function of sums is given them in binary32.
+        let few = kernels_with(&biased(precision, [8, 3, 64]), &capable(90));
+        let [kernel] = &few[..] else {
+            panic!("{} kernels", few.len());
+        };
+        let text = kernel.source.text();
+        let sum = text.split_once("= given[l];").map(|(_, after)| after);
+        let sum = sum.expect("the sum as it is given");
+        assert!(sum.contains(" + "), "{text}");
+        texts.insert(text);
+        // Tiles of groups of warps are rounded before what follows them sees them.
+        let large = biased(precision, [512, 768, 256]);
+        for capability in [80, 90] {
+            for kernel in kernels_with(&large, &capable(capability)) {
+                let text = kernel.source.text();
+                assert!(!text.contains("ft_by_groups<"), "{text}");
+                texts.insert(text);
+            }
+        }
+    }
+    if available() {
+        compile_all_for(HOPPER, texts);
+    }
+}
+
+/// A product of few rows that another kernel adds a bias to leaves its sums in memory in binary32.
+#[test]
+fn sums_that_are_read_are_not_rounded() {
+    let mut texts = BTreeSet::new();
+    for exact in ["", " exact"] {
+        let text = format!(
+            "%0: bf16[2, 64] = input 0 [64, 1]
+             %1: bf16[3, 64] = input 1 [64, 1]
+             %2: bf16[3] = input 2 [1]
+             %3: bf16[2, 3] = linear(%0, %1, %2) {{bias: true}}{exact}
+             %4: bf16[1, 3] = max(%3) {{dims: [0], keepdim: true}}{exact}
+             return %4"
+        );
+        let draft = Draft::of(parsed(&text), &capable(90)).expect("a draft");
+        let kernels = draft.steps.iter().map(|step| match step {
+            Step::Launch(kernel) => kernel,
+            _ => panic!("a kernel is expected: {text}"),
+        });
+        let kernels: Vec<_> = kernels.collect();
+        let [product, after] = &kernels[..] else {
+            panic!("{} kernels", kernels.len());
+        };
+        assert!(product.products > 0);
+        assert_eq!(product.node.stores[0].dtype, DType::F32);
+        let mut loads = after.node.loads();
+        assert!(loads.any(|(source, ..)| source == Source::Node(product.node.stores[0].node)));
+        texts.insert(product.source.text());
     }
     if available() {
         compile_all_for(HOPPER, texts);

@@ -4,18 +4,21 @@
 
 use super::parsed;
 use crate::common::campaign::{each, seeds};
-use crate::common::device_kernels::device;
+use crate::common::device_kernels::{capable, device};
 use crate::common::generate::{Limits, program};
 use crate::common::ready_made::{KINDS, draw};
+use crate::common::rounding::oracle::{Rule, compared};
+use crate::common::rounding::{self, Sizes};
 use crate::common::{Rng, buffer_of, difference, values};
 use ferrotrace_jit::body::Source;
 use ferrotrace_jit::emit::Emitted;
 use ferrotrace_jit::interp::interpret_threads;
 use ferrotrace_jit::policy::Policy;
 use ferrotrace_jit::target::{Library, Target};
-use ferrotrace_jit::{Draft, Graph, NodeOp, Precision, Step, run_eagerly};
+use ferrotrace_jit::{Draft, Explanation, Graph, NodeOp, Precision, Step, run_eagerly};
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{DType, Device, Layout, Scalar};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What differs between a draft's kernels and its graph's operators one by one.
 fn mismatch(
@@ -468,4 +471,38 @@ fn ready_made_operators_run_without_a_device() {
         let why = mismatch(&draft, (&of.arrays, seed % 2 == 1), &[], &|_| allowed);
         assert_eq!(why, None, "seed {seed}");
     });
+}
+
+/// All uses of a recorded half-precision value read one number; under `EagerExact` every operation rounds, and the sums of a
+/// product are rounded once, with their bias.
+#[test]
+fn half_values_read_one_number_without_a_device() {
+    let sizes = Sizes {
+        rows: &[1, 2, 8, 33],
+        columns: &[1, 4, 16, 33, 64],
+        ops: 12,
+    };
+    let rules = [
+        (Precision::Fast, Rule::Recorded),
+        (Precision::EagerExact, Rule::Everywhere),
+    ];
+    let counted = AtomicUsize::new(0);
+    let policies = [policy(), device(), capable(90)];
+    each(seeds(400), |seed| {
+        for (precision, rule) in rules {
+            let p = rounding::program(seed, sizes, precision);
+            for policy in &policies {
+                let draft = Draft::of(p.graph.clone(), policy).expect("a draft");
+                let got = interpret_threads(&draft, &p.arrays, false, &p.scalars);
+                let got = got.map_err(|error| error.to_string());
+                let count = got.and_then(|got| compared(&p, rule, &got));
+                let count = count.unwrap_or_else(|why| {
+                    let text = Explanation::of(&draft);
+                    panic!("seed {seed}: {why}\n{}\n{text}", p.graph)
+                });
+                counted.fetch_add(count, Relaxed);
+            }
+        }
+    });
+    assert!(counted.into_inner() > 0, "no result counts");
 }

@@ -225,11 +225,8 @@ impl Writer<'_> {
         at: &At,
     ) -> Expr {
         if self.given == Some(source) {
-            let given = Expr::text("given[l]");
-            return match self.node.exact {
-                true => support("round", memory, [given]),
-                false => given,
-            };
+            // Where the sums are to be rounded before what follows, the body does it.
+            return Expr::text("given[l]");
         }
         if let Some(element) = self.staged(value) {
             return self.widen(memory, element);

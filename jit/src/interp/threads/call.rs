@@ -40,6 +40,18 @@ impl<'k> Threads<'_, 'k> {
                 let right = self.eval(&arguments[2], thread)?;
                 return self.join(&arguments[0], [left, right], thread);
             }
+            Function::Pack(half) => {
+                let mut packed = |argument| match self.eval(argument, thread)? {
+                    Held::Number(number) => {
+                        let rounded = number.cast(DType::F32).round(half);
+                        rounded.map(Ok).map_err(wrong)
+                    }
+                    Held::Unwritten(element) => Ok(Err(element)),
+                    other => Err(Fault::Wrong(format!("{other:?} in a pair"))),
+                };
+                let first = packed(&arguments[0])?;
+                return Ok(Held::Pair([first, packed(&arguments[1])?]));
+            }
             Function::Before(step, _) => return self.before(step.into(), arguments, thread),
             // These decide: an index that was never written has none to wrap.
             Function::Check | Function::Within => {
@@ -54,13 +66,7 @@ impl<'k> Threads<'_, 'k> {
                 other => return self.operand(other),
             }
         }
-        match call.function {
-            Function::Pack(half) => {
-                let half = |number: Datum| number.cast(DType::F32).round(half).map_err(wrong);
-                Ok(Held::Pair([half(numbers[0])?, half(numbers[1])?]))
-            }
-            function => plain(function, &numbers).map(Held::Number),
-        }
+        plain(call.function, &numbers).map(Held::Number)
     }
 
     /// Two values under an operation.

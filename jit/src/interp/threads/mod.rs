@@ -246,9 +246,11 @@ impl<'g, 'k> Threads<'g, 'k> {
         let held = match held {
             Held::Pair(halves) => {
                 for (at, half) in (place.at..).zip(halves) {
-                    let to = ValueType::Scalar(half.dtype());
-                    let place = Place { at, to, ..*place };
-                    self.write(thread, &place, Held::Number(half))?;
+                    let (to, held) = match half {
+                        Ok(half) => (ValueType::Scalar(half.dtype()), Held::Number(half)),
+                        Err(element) => (place.to, Held::Unwritten(element)),
+                    };
+                    self.write(thread, &Place { at, to, ..*place }, held)?;
                 }
                 return Ok(());
             }

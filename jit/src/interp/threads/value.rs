@@ -9,8 +9,8 @@ use ferrotrace_runtime::DType;
 pub(super) enum Held {
     Number(Datum),
     Place(Place),
-    /// Two half values in one word.
-    Pair([Datum; 2]),
+    /// Two half values in one word, or what one comes from that was never written.
+    Pair([std::result::Result<Datum, Element>; 2]),
     /// 16 bytes of zeros.
     Cleared,
     /// What lies in this element, which was never written, or a value that was computed from it.

@@ -28,10 +28,11 @@ impl Generator<'_> {
         let reduce = |kind| track::reduce(kind, t, n, from, to, precision);
         let track = match kind {
             ArgMax | ArgMin => Some(Track::exact(n as f64)),
-            LogSumExp => Some(Track {
-                bound: t.bound + (n.max(1) as f64).ln(),
-                ..t
-            }),
+            // Of half precision it stays in binary32 where one continuous operator reads it.
+            LogSumExp => {
+                let bound = t.bound + (n.max(1) as f64).ln();
+                track::rounded(bound, t.error, t.any_zero, to, precision, false)
+            }
             Max | Min => Some(t),
             Sum if t.is_exact() && precision == Precision::EagerExact => {
                 let bound = t.bound * n.max(1) as f64;

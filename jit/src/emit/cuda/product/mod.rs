@@ -76,7 +76,7 @@ pub fn emit(
         .filter(|&s| stored.contains(&node.stores[s].node))
         .collect();
     let [m, n, k] = sides.sizes;
-    let dtype = graph.node(product.node).dtype;
+    let dtype = sides.dtype;
     let (rows, columns) = (m.div_ceil(tiles.rows), n.div_ceil(tiles.columns));
     let count = rows * columns * sides.count();
     let mut arguments = arguments(&sides, [rows, columns, count]);
