@@ -1,5 +1,7 @@
 //! Sums of products: matrix by matrix, vector by matrix, and what keeps long sums exact enough.
 
+#[cfg(target_arch = "x86_64")]
+mod dot_lanes;
 mod dots;
 pub(in crate::cpu) mod long;
 pub mod matmul;

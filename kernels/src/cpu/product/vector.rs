@@ -1,10 +1,12 @@
 //! Products of a vector and a matrix, at the speed of memory.
 
+#[cfg(target_arch = "x86_64")]
+use super::dot_lanes;
 use crate::cpu::dense::{Plain, Shared, ranges};
 use crate::cpu::matmul::View;
 use crate::cpu::number::Wide;
 use crate::support::cast::Cast;
-use ferrotrace_runtime::{Isa, Pool};
+use ferrotrace_runtime::{DType, Isa, Pool};
 use gemm_common::Parallelism;
 
 /// A floating-point type in which products are computed.
@@ -92,12 +94,14 @@ const TASK: usize = 1 << 18;
 const CHUNK: usize = 256;
 /// Chunks of rows at most: so many partial sums are kept.
 const CHUNKS: usize = 16;
+/// Bytes of a matrix that are read in the time of an elementary operation.
+const READ: usize = 4;
 /// Elements of a piece of a long dot product, whose pieces are added in binary64.
 const PIECE: usize = 2048;
 /// Rows whose sum joins a total in binary64, where there are more than twice as many.
 const RUN: usize = 64;
 /// Running sums of a dot product: four vectors of the widest registers.
-const LANES: usize = 64;
+pub(super) const LANES: usize = 64;
 /// Rows added to the running sums in one pass over these. The rows drive the sums out of the first-level cache, so that
 /// passes are dear.
 const ROWS: usize = 8;
@@ -130,7 +134,7 @@ pub fn vector_matrix<T: Real, W: Weight<T>>(
     } else {
         let out = Shared::new(out);
         let (data, stride) = (&b.data[b.start..], b.col as usize);
-        ranges(n, k / 4, |range| {
+        ranges(n, k * size_of::<W>() / READ, |range| {
             // SAFETY: ranges are disjoint.
             let out = unsafe { out.part(range.clone()) };
             let column = |j: usize| &data[(range.start + j) * stride..][..k];
@@ -219,7 +223,8 @@ fn sum_of_rows<T: Real, W: Weight<T>>(x: &[T], rows: &[W], stride: usize, out: &
     let panels = n.div_ceil(width);
     let mut partial = vec![T::ZERO; if chunks > 1 { (chunks - 1) * n } else { 0 }];
     let (first, rest) = (Shared::new(out), Shared::new(&mut partial));
-    ranges(panels * chunks, k / chunks * width / 4, |range| {
+    let cost = k / chunks * width * size_of::<W>() / READ;
+    ranges(panels * chunks, cost, |range| {
         for task in range {
             let (panel, chunk) = (task % panels, task / panels);
             let columns = panel * width..((panel + 1) * width).min(n);
@@ -432,6 +437,13 @@ fn long_dots<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R])
 #[inline(always)]
 fn dots_of_piece<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W]; R]) -> [T; R] {
     match Isa::host() {
+        // SAFETY: the machine has these features; both types are `f32`, and slices with as many elements as `x` were checked.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 if size_of::<T>() == 4 && W::DTYPE == DType::F32 => unsafe {
+            let x = std::slice::from_raw_parts(x.as_ptr().cast::<f32>(), x.len());
+            let columns = columns.map(|column| column[..x.len()].as_ptr().cast::<f32>());
+            dot_lanes::dots(x, columns).map(|sum| T::of_total(sum.into()))
+        },
         // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { dots_avx512(x, columns) },
@@ -445,6 +457,37 @@ fn dots_of_piece<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dot_products_have_the_same_bits_in_registers() {
+        for k in (0..=3 * LANES + 1).chain([1000, 2 * PIECE]) {
+            let x: Vec<f32> = (0..k)
+                .map(|i| ((i * 37 % 101) as f32 - 50.0) / 7.0)
+                .collect();
+            let column = |r: usize| (0..k).map(move |i| ((i * (71 + r) % 89) as f32 - 44.0) / 3.0);
+            let columns: [Vec<f32>; DOTS] = std::array::from_fn(|r| column(r).collect());
+            let columns = columns.each_ref().map(Vec::as_slice);
+            let got = dots_of_piece(&x, columns);
+            for (r, got) in got.into_iter().enumerate() {
+                let terms = x.iter().zip(columns[r]).map(|(a, b)| *a as f64 * *b as f64);
+                let (want, most) =
+                    terms.fold((0.0, 0.0), |(sum, most), t| (sum + t, most + t.abs()));
+                assert!(
+                    (got as f64 - want).abs() <= 1e-6 * most,
+                    "{k} terms: {got}, not {want}"
+                );
+                assert_eq!(dots_of_piece(&x, [columns[r]]), [got]);
+            }
+            if Isa::host() == Isa::Avx512 {
+                let in_memory = dots_body::<f32, f32, DOTS, true>(&x, columns);
+                assert_eq!(
+                    got.map(f32::to_bits),
+                    in_memory.map(f32::to_bits),
+                    "{k} terms"
+                );
+            }
+        }
+    }
 
     // Rows left over behind whole groups, columns behind whole vectors, and chunks of rows.
     #[test]

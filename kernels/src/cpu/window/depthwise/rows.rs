@@ -6,11 +6,12 @@
 
 use crate::cpu::conv::{Axis, Geometry};
 use ferrotrace_runtime::Isa;
+
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// Output rows of a tile.
-const ROWS: usize = 4;
+/// Output rows of a tile: planes of images are mostly of 7 times a power of two.
+const ROWS: usize = 7;
 /// Columns of a vector.
 const LANES: usize = 16;
 
@@ -21,7 +22,7 @@ type Plane = unsafe fn(&Windows, &[f32], &[f32], &mut [f32]);
 pub(super) struct Windows {
     height: Axis,
     row: Axis,
-    /// By vector of columns and tap of a row: which lanes of one or two vectors of the input are read.
+    /// By vector of columns and load of a row: which lanes of one or two vectors are inside the input.
     masks: Vec<[__mmask16; 2]>,
     plane: Plane,
 }
@@ -44,23 +45,22 @@ impl Windows {
             (7, 2) => plane::<7, 2>,
             _ => return None,
         };
-        let vectors = row.output.div_ceil(LANES);
+        let (vectors, loads) = (row.output.div_ceil(LANES), row.kernel.div_ceil(row.stride));
         let mask = |i: usize| {
-            let (vector, tap) = (i / row.kernel, i % row.kernel);
-            let first = vector * LANES;
-            let lanes = LANES.min(row.output - first);
-            let mut bits = 0u32;
-            for lane in 0..lanes {
-                if row.source(first + lane, tap).is_some() {
-                    bits |= 1 << (lane * row.stride);
-                }
-            }
+            let (vector, load) = (i / loads, i % loads);
+            let first = (vector * LANES + load) * row.stride;
+            let is_inside = |lane: &usize| {
+                let at = (first + lane).wrapping_sub(row.padding);
+                at < row.input
+            };
+            let lanes = (0..LANES * row.stride).filter(is_inside);
+            let bits = lanes.fold(0u32, |bits, lane| bits | 1 << lane);
             [bits as u16, (bits >> 16) as u16]
         };
         Some(Windows {
             height,
             row,
-            masks: (0..vectors * row.kernel).map(mask).collect(),
+            masks: (0..vectors * loads).map(mask).collect(),
             plane,
         })
     }
@@ -85,14 +85,24 @@ unsafe fn plane<const K: usize, const S: usize>(
     out: &mut [f32],
 ) {
     let (height, row) = (of.height, of.row);
-    for (vector, masks) in of.masks.chunks_exact(K).enumerate() {
-        let column = vector * LANES;
-        let stored = lanes(row.output - column);
-        let first = (column * S).wrapping_sub(row.padding);
-        for start in (0..height.output).step_by(ROWS) {
-            let rows = start..height.output.min(start + ROWS);
+    let masks = of.masks.chunks_exact(K.div_ceil(S));
+    for start in (0..height.output).step_by(ROWS) {
+        let rows = start..height.output.min(start + ROWS);
+        for (vector, masks) in masks.clone().enumerate() {
+            let column = vector * LANES;
+            let stored = lanes(row.output - column);
+            let first = (column * S).wrapping_sub(row.padding);
             // SAFETY: as the caller promises.
-            unsafe { tile::<K, S>(of, (x, first), w, masks, (out, column, stored), rows) };
+            unsafe {
+                tile::<K, S>(
+                    of,
+                    (x, first),
+                    w,
+                    masks,
+                    (out, column, stored),
+                    rows.clone(),
+                )
+            };
         }
     }
 }
@@ -100,6 +110,19 @@ unsafe fn plane<const K: usize, const S: usize>(
 /// The lanes of `n` elements, at most a vector.
 fn lanes(n: usize) -> __mmask16 {
     (u32::MAX >> (32 - n.min(LANES))) as u16
+}
+
+/// A statement for each input row of a tile of output rows, with its number as a constant: so sums stay in registers.
+macro_rules! each_row {
+    ($count:expr, $row:ident, $body:block) => {
+        each_row!($count, $row, $body, 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18)
+    };
+    ($count:expr, $row:ident, $body:block, $($number:literal)*) => {
+        $(if $number < $count {
+            let $row: usize = $number;
+            $body
+        })*
+    };
 }
 
 /// # Safety
@@ -115,35 +138,29 @@ unsafe fn tile<const K: usize, const S: usize>(
     rows: Range<usize>,
 ) {
     let (height, row) = (of.height, of.row);
+    let (top, w) = ((rows.start * S).wrapping_sub(height.padding), w.as_ptr());
     let mut sums = [_mm512_setzero_ps(); ROWS];
-    // Unrolled: `K`, `S` and `ROWS` are constants, and so is which sums a row belongs to.
-    for i in 0..(ROWS - 1) * S + K {
-        let at = (rows.start * S + i).wrapping_sub(height.padding);
-        if at >= height.input {
-            continue;
-        }
-        let line = x.as_ptr().wrapping_add(at * row.input).wrapping_add(first);
-        for t in 0..K {
-            let from = line.wrapping_add(t);
-            // SAFETY: masks name elements of the row alone.
-            let x = unsafe {
-                let low = _mm512_maskz_loadu_ps(masks[t][0], from);
-                match S {
-                    1 => low,
-                    _ => {
-                        let high = _mm512_maskz_loadu_ps(masks[t][1], from.wrapping_add(LANES));
-                        _mm512_permutex2var_ps(low, even(), high)
+    each_row!((ROWS - 1) * S + K, i, {
+        let at = top.wrapping_add(i);
+        if at < height.input {
+            let line = x.as_ptr().wrapping_add(at * row.input).wrapping_add(first);
+            for (load, mask) in masks.iter().enumerate().take(K.div_ceil(S)) {
+                // SAFETY: masks name elements of the row alone, and the window has as many.
+                unsafe {
+                    let taps = taps::<S>(line.wrapping_add(S * load), mask);
+                    for (t, x) in taps.into_iter().enumerate().take(K - S * load) {
+                        let factor = w.add(S * load + t);
+                        for (r, sum) in sums.iter_mut().enumerate() {
+                            if i >= r * S && i - r * S < K {
+                                let factor = _mm512_set1_ps(*factor.add((i - r * S) * K));
+                                *sum = _mm512_fmadd_ps(factor, x, *sum);
+                            }
+                        }
                     }
-                }
-            };
-            for (r, sum) in sums.iter_mut().enumerate() {
-                if i >= r * S && i - r * S < K {
-                    let factor = _mm512_set1_ps(w[(i - r * S) * K + t]);
-                    *sum = _mm512_fmadd_ps(factor, x, *sum);
                 }
             }
         }
-    }
+    });
     for (line, sum) in rows.zip(sums) {
         let to = out.as_mut_ptr().wrapping_add(line * row.output + column);
         // SAFETY: the lanes that are stored are columns of the row.
@@ -151,9 +168,30 @@ unsafe fn tile<const K: usize, const S: usize>(
     }
 }
 
-/// The numbers of the even elements of two vectors.
+/// What `S` taps from `from` on read.
+///
+/// # Safety
+/// Elements that the masks name may be read.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn even() -> __m512i {
-    _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+unsafe fn taps<const S: usize>(from: *const f32, mask: &[__mmask16; 2]) -> [__m512; S] {
+    // SAFETY: as the caller promises.
+    let low = unsafe { _mm512_maskz_loadu_ps(mask[0], from) };
+    let mut taps = [low; S];
+    if S == 2 {
+        // SAFETY: as above.
+        let high = unsafe { _mm512_maskz_loadu_ps(mask[1], from.wrapping_add(LANES)) };
+        for (t, tap) in taps.iter_mut().enumerate() {
+            *tap = _mm512_permutex2var_ps(low, alternate(t as i32), high);
+        }
+    }
+    taps
+}
+
+/// The numbers of every second element of two vectors, from the first on.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn alternate(first: i32) -> __m512i {
+    let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    _mm512_add_epi32(even, _mm512_set1_epi32(first))
 }
