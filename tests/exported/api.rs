@@ -283,3 +283,27 @@ fn sizes_of_one_form_share_kernels() {
     let ((), stats) = ferrotrace::stats_scope(|| (3..=64).for_each(run));
     assert_eq!(stats.kernels_compiled + stats.disk_cache_hits, 0);
 }
+
+/// What is found out when results are computed tells the program's node, in either mode, and no line of this library.
+#[test]
+fn errors_of_computing_name_the_node() {
+    let mut program = ExportedProgram::load(archive("model_gpt")).expect("it loads");
+    let tokens = input("model_gpt", 0, "tokens");
+    let wrong = &tokens + 1_000_000;
+    for mode in [Mode::Compiled, Mode::Eager] {
+        let error = with_mode(mode, || -> Result<Vec<f32>> {
+            program.run(&[&wrong])?[0].to_vec::<f32>()
+        });
+        let error = error.expect_err("no such token").to_string();
+        assert!(
+            error.contains("aten.embedding.default (\"embedding\""),
+            "{error}"
+        );
+        assert!(!error.contains(".rs:"), "{error}");
+        let right = with_mode(mode, || program.run(&[&tokens]));
+        assert!(close(
+            &right.expect("tokens")[0],
+            &expected("model_gpt", 0)[0]
+        ));
+    }
+}

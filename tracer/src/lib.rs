@@ -14,6 +14,7 @@ mod backend;
 
 // What is set by scope, thread and process.
 mod mode;
+mod place;
 mod tuning;
 
 // The canonical form of a trace: what two flushes share to share a plan.
@@ -93,6 +94,7 @@ pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 #[doc(hidden)]
 pub use mode::current as current_mode;
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};
+pub use place::Place;
 pub use plans::clear_plans;
 pub use structs::{ArgKind, Buffer, JitArg, JitResult, Leaf, TensorStruct, derived};
 pub use tensor::Tensor;

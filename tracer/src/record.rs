@@ -7,11 +7,11 @@ use crate::history::{self, Of};
 use crate::node::domain::Domain;
 use crate::node::{Draw, Facts, Inputs, Node, State, Status};
 use crate::trace;
-use crate::{Input, Mode, Tensor, flush, mode};
+use crate::{Input, Mode, Tensor, flush, mode, place};
 use ferrotrace_kernels::cpu::quick;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::{ArgMeta, Array, Op};
-use ferrotrace_runtime::{Context, Counter, DType, Device, Error, ErrorKind, Result, count};
+use ferrotrace_runtime::{Counter, DType, Device, Error, ErrorKind, Result, count};
 use smallvec::SmallVec;
 use std::panic::Location;
 
@@ -67,11 +67,7 @@ fn tie(
         Input::Tensor(tensor) => Some(&**tensor.node()),
         _ => None,
     }));
-    error.at(Context {
-        op,
-        operands: operands.collect(),
-        location: Some(location),
-    })
+    error.at(place::context(op, operands.collect(), location))
 }
 
 /// Records `op`, on `device` if it has no tensor operands; where an operand has a history, the result has one too.
@@ -82,7 +78,9 @@ pub(crate) fn record(
     inputs: &[Input<'_>],
     location: &'static Location<'static>,
 ) -> Tensor {
-    let result = record_value(device, op, name, inputs, location);
+    let called = location;
+    let location = place::here(location);
+    let result = record_value(device, op, name, inputs, [called, location]);
     let has_history = |input: &Input<'_>| match input {
         Input::Tensor(tensor) => tensor.history().is_some(),
         _ => false,
@@ -114,12 +112,13 @@ fn with_history(
     result.with_history(history)
 }
 
+/// `called` is the line that calls the operator, `location` the one under which it is recorded.
 fn record_value(
     device: Option<&Device>,
     op: Op,
     name: Option<&'static str>,
     inputs: &[Input<'_>],
-    location: &'static Location<'static>,
+    [called, location]: [&'static Location<'static>; 2],
 ) -> Tensor {
     let mut args: SmallVec<[ArgMeta<'_>; 4]> = SmallVec::new();
     let mut device = device;
@@ -172,7 +171,7 @@ fn record_value(
         0 => (current, mode::current(), mode::precision()),
         other => trace::followed(other),
     };
-    let kind = match Kind::of((op, name), &args, device, precision, location) {
+    let kind = match Kind::of((op, name), &args, device, precision, called) {
         Ok(kind) => kind,
         Err((op, error)) => {
             let called = name.unwrap_or_else(|| op.name());

@@ -5,9 +5,9 @@ use crate::history::{History, Value};
 use crate::mode;
 use crate::node::handle::Handle;
 use crate::node::{Facts, Node, NodeArc, NodeInput, Status};
-use crate::trace;
+use crate::{place, trace};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Context, DType, Device, Error, Result, Scalar, Shape};
+use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
 
 use std::panic::Location;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn failed(op: &'static str, error: Error, operands: &[&Tensor]) -> Tensor {
-        let location = Location::caller();
+        let location = place::here(Location::caller());
         trace::observe_refusal(operands.iter().map(|tensor| &**tensor.node()));
         let earlier = operands.iter().find_map(|t| t.node().error());
         let error = earlier.unwrap_or_else(|| {
@@ -141,11 +141,7 @@ impl Tensor {
                 .iter()
                 .map(|t| (t.sizes().clone(), t.dtype()))
                 .collect();
-            error.at(Context {
-                op,
-                operands,
-                location: Some(location),
-            })
+            error.at(place::context(op, operands, location))
         });
         let device = operands.first().map_or(Device::cpu(), |t| t.device());
         let dtype = operands.first().map_or(DType::F32, |t| t.dtype());

@@ -7,6 +7,7 @@ use super::ops::{self, Alias};
 use super::program::{Action, Output, Program, Step};
 use super::schema::{self, Graph, Meta, Node};
 use super::write_back::as_written;
+use crate::Place;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -152,8 +153,13 @@ impl Builder {
         args: Vec<(Arc<str>, Arg)>,
         results: Vec<Option<Slot>>,
     ) {
+        let place = match self.origin.is_empty() {
+            true => Place::named(target),
+            false => Place::named(&format!("{target} ({})", self.origin)),
+        };
         self.steps.push(Step {
             target: target.clone(),
+            place,
             origin: self.origin.clone(),
             action,
             args,

@@ -4,7 +4,7 @@ use super::call::{Arg, Run, Slot};
 use super::control::Control;
 use super::schema::{self, Size};
 use super::symbols::Expr;
-use crate::DType;
+use crate::{DType, Place};
 use std::sync::Arc;
 
 /// A validated program.
@@ -25,6 +25,8 @@ pub(super) struct Step {
     pub target: Arc<str>,
     /// The node of the graph, and the line of the Python program that it comes from, as errors name them.
     pub origin: Arc<str>,
+    /// Target and origin, as errors of what is computed tell them.
+    pub place: Place,
     pub action: Action,
     pub args: Vec<(Arc<str>, Arg)>,
     /// Where results go; those that nothing reads go nowhere.

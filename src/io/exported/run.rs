@@ -145,9 +145,8 @@ impl Program {
     /// Runs the steps on values that inputs and state were put into, and gives outputs, changed inputs and changed state.
     pub fn steps(&self, mut values: Vec<Value>, device: &Device) -> Result<Vec<Tensor>> {
         for step in &self.steps {
-            let results = step
-                .results(&values, device)
-                .map_err(|error| named(error, step))?;
+            let results = step.place.within(|| step.results(&values, device));
+            let results = results.map_err(|error| named(error, step))?;
             for (slot, value) in step.results.iter().zip(results) {
                 if let Value::Tensor(tensor) | Value::Complex(tensor) = &value
                     && let Some(error) = tensor.error()

@@ -12,11 +12,11 @@ pub use cond::cond;
 pub use scan::{associative_scan, map, scan, scan_reversed};
 pub use while_loop::{bounded_while_loop, while_loop};
 
-use crate::Tensor;
 use crate::grad::flow::{Inherited, Like, Recipe};
 use crate::program::Control;
 use crate::structs::TensorStruct;
-use ferrotrace_runtime::{Context, Error};
+use crate::{Tensor, place};
+use ferrotrace_runtime::Error;
 use std::panic::Location;
 
 /// The operation that is called, for errors.
@@ -37,11 +37,9 @@ impl Call {
 
     fn tied(&self, error: &Error, operands: &[Tensor]) -> Error {
         let operands = operands.iter().map(|x| (x.sizes().clone(), x.dtype()));
-        error.clone().at(Context {
-            op: self.name,
-            operands: operands.collect(),
-            location: Some(self.location),
-        })
+        let location = place::here(self.location);
+        let context = place::context(self.name, operands.collect(), location);
+        error.clone().at(context)
     }
 
     fn recipe<'a>(

@@ -9,6 +9,7 @@ pub(crate) use kind::Kind;
 pub(crate) use line::{Line, Lines, told};
 
 use crate::backend::Graph;
+use crate::place;
 use ferrotrace_kernels::{Array, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Category, DType, Device, Layout, Result, Scalar};
 use smallvec::SmallVec;
@@ -198,8 +199,10 @@ impl Form {
                 });
             }
             let (op, line) = (node.kind.op(), lines.get(i));
-            graph.set_origin(line.map(|line| line.location), node.kind.precision);
-            let called = line.map(|line| line.called);
+            let place = line.and_then(|line| place::name(line.location));
+            let location = line.filter(|_| place.is_none()).map(|line| line.location);
+            graph.set_origin(location, node.kind.precision);
+            let called = place.or(line.map(|line| line.called));
             graph.set_name(called.filter(|&called| called != op.name()));
             values.push(graph.push(op.clone(), &operands)?);
         }

@@ -25,10 +25,10 @@ pub(crate) use sweep::{gradients as gradients_of, gradients_within};
 
 use crate::args::{TensorLike, borrowed};
 use crate::history::{History, Source};
-use crate::{Tensor, mode, trace};
+use crate::{Tensor, mode, place, trace};
 use ferrotrace_kernels::Op;
 use ferrotrace_kernels::op::Full;
-use ferrotrace_runtime::{Context, Error, Result, Scalar};
+use ferrotrace_runtime::{Error, Result, Scalar};
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -229,11 +229,7 @@ fn at(
         .iter()
         .map(|t| (t.sizes().clone(), t.dtype()))
         .collect();
-    error.at(Context {
-        op,
-        operands,
-        location: Some(location),
-    })
+    error.at(place::context(op, operands, location))
 }
 
 /// Whether a history that is traced reaches a leaf that was made outside of the trace.

@@ -273,13 +273,14 @@ impl<F: JitFn<S>, S> Jit<F, S> {
         own
     }
 
-    /// Runs the function on stand-ins for the tensors of `argument`.
+    /// Runs the function on stand-ins for the tensors of `argument`. Where one is misused, errors tell the line of the call.
+    #[track_caller]
     fn trace(&self, argument: &<F::Kind as ArgKind>::Of<'_>, parts: &Parts) -> Traced<F::Output> {
         count(Counter::Traces, 1);
         let recording = Recording::start();
-        let id = recording.id();
+        let (id, location) = (recording.id(), Location::caller());
         let stand_in = |(number, array): (usize, &Array)| {
-            let mut facts = Facts::of_data(array, Location::caller());
+            let mut facts = Facts::of_data(array, location);
             facts.trace = id;
             (facts.place, facts.is_argument) = (number as u32, true);
             facts.traced = true;
