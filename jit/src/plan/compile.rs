@@ -87,8 +87,8 @@ fn compiled(
     Ok(Arc::new(plan))
 }
 
-/// Whether a kernel that cannot be had is an error, and not one that ready-made kernels stand in for: where that is asked
-/// for, and where the caller has a say in what becomes of missing kernels.
+/// Whether a kernel that cannot be compiled is an error of the plan, instead of a reason to run on ready-made kernels:
+/// under `FERROTRACE_STRICT=1`, and where the caller decides what becomes of missing kernels.
 fn is_told(error: &Error) -> bool {
     Config::get().strict || matches!(error.kind(), ErrorKind::NoKernel(_))
 }

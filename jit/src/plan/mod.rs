@@ -139,7 +139,7 @@ pub struct Draft {
     pub checks: Vec<Emitted>,
     /// Which steps are launched together.
     pub launches: Launches,
-    /// By what it was made.
+    /// The policy by which it was made.
     pub policy: Policy,
     /// Buffers whose last use is each step.
     pub frees: Vec<Vec<Source>>,

@@ -1,4 +1,4 @@
-//! Which graphs run: what kernels are compiled ahead for.
+//! A record of the graphs that run, for which bundles compile kernels ahead.
 
 use super::{Draft, Plan};
 use crate::graph::Graph;
@@ -31,7 +31,7 @@ pub fn noting<R>(f: impl FnOnce() -> R) -> (R, Vec<Graph>) {
 }
 
 impl Plan {
-    /// Notes that the plan runs, where that is asked for.
+    /// Records the graph of a plan that runs, within [`noting`].
     #[inline]
     pub(super) fn note(&self) {
         NOTED.with_borrow_mut(|noted| {

@@ -200,7 +200,7 @@ impl<'a> Run<'a> {
         Run {
             draft: &plan.draft,
             scalars,
-            // In the memory that they are in.
+            // Collected in place, without an allocation.
             inputs: inputs.into_iter().map(Some).collect(),
             nodes: (0..plan.places.count).map(|_| None).collect(),
             places: &plan.places,

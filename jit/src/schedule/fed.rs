@@ -255,7 +255,7 @@ impl Fusion<'_> {
             ..product
         };
         match &self.graph[at] {
-            // What the library did is a kernel like others.
+            // The epilogue that the library computed becomes part of the generated kernel.
             Some(fused) => {
                 let mut kernel = fused.clone();
                 kernel.product = None;

@@ -22,12 +22,12 @@ pub enum Units {
     Warps,
     /// Groups of warps together, which Hopper has.
     Groups,
-    /// Warps, of few rows, from memory: so many blocks share what is summed over.
+    /// Warps, for few rows, straight from memory. The blocks of a cluster share the terms.
     Streams {
         /// Blocks of a cluster.
         blocks: usize,
     },
-    /// Warps, of few rows by a matrix whose lines are columns, from memory.
+    /// Warps, for few rows by a matrix with contiguous columns, straight from memory.
     Lines {
         /// Steps of 32 terms that a warp reads at once.
         steps: usize,
@@ -37,13 +37,14 @@ pub enum Units {
 }
 
 impl Tiles {
-    /// Bytes of a block's two descriptions for the copy engine.
+    /// Bytes of a block's two tensor maps.
     pub(crate) const MAPS: usize = 256;
-    /// Rows of a tile, and what is summed over at once.
+    /// Rows of a tile in shared memory.
     const ROWS: usize = 128;
+    /// Terms of a panel.
     const STEP: usize = 64;
 
-    /// How many tiles' panels are in shared memory at once, and threads of a block.
+    /// Stages of the pipeline through shared memory, and threads of a block.
     pub(crate) fn stages(self) -> (usize, u32) {
         match (self.by, self.columns) {
             (Units::Groups, 256) => (3, 384),
@@ -53,8 +54,8 @@ impl Tiles {
         }
     }
 
-    /// Bytes of shared memory of a block: of few rows the sums of its 8 warps, rows of columns and padding; else panels,
-    /// and behind them a finished tile, a description, and the barriers.
+    /// Bytes of shared memory of a block. For few rows it holds the sums of 8 warps, in padded rows; else panels, and for
+    /// groups a finished tile, a tensor map and barriers besides.
     pub(crate) fn shared_bytes(self) -> usize {
         let panels = self.stages().0 * (Tiles::ROWS + self.columns) * Tiles::STEP * 2;
         match self.by {

@@ -110,7 +110,7 @@ impl Container {
         bytes.ok_or_else(|| broken(self.map.path(), format!("lacks its part {name:?}")))
     }
 
-    /// What it runs.
+    /// The program or the traces that the bundle runs.
     pub fn content(&self) -> Result<Content> {
         let path = self.map.path();
         let kind = self.manifest.kind.clone();
@@ -218,7 +218,7 @@ fn weights_beside(path: &Path, file: &Path, tensors: &BTreeMap<String, Tensor>) 
     })
 }
 
-/// What is written beside a bundle's content.
+/// The parts of a bundle besides its content.
 pub(super) struct Extras<'a> {
     /// The files of kernels for each target.
     pub kernels: Vec<(Architecture, Vec<Vec<u8>>)>,

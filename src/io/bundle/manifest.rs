@@ -1,4 +1,4 @@
-//! What a bundle says of itself: `manifest.json`.
+//! The description of a bundle, `manifest.json`.
 
 use crate::io::json::{Tree, quoted};
 use crate::{DType, Result};

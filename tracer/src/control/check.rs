@@ -1,4 +1,4 @@
-//! What control flow asks of values.
+//! Checks of the values that control flow is given and that its closures return.
 
 use super::like;
 use crate::Tensor;
@@ -6,7 +6,7 @@ use crate::grad::flow::Like;
 use crate::structs::TensorStruct;
 use ferrotrace_runtime::{DType, Error, Result};
 
-/// A predicate is one element of `Bool`.
+/// Checks that a predicate is one element of `Bool`.
 pub(super) fn predicate((shape, dtype): &Like) -> Result<()> {
     if *dtype != DType::Bool {
         let why =
@@ -21,14 +21,14 @@ pub(super) fn predicate((shape, dtype): &Like) -> Result<()> {
     }
 }
 
-/// What a step gives for the carried values has their shapes and dtypes.
+/// Checks that a step returns carried values of the structure, shapes and dtypes that it was given.
 pub(super) fn carried<C: TensorStruct>(init: &C, next: &C) -> Result<()> {
     pairs(init, next, |name, (before, after)| {
         format!("the carried value{name} is {before} before a step and {after} behind it")
     })
 }
 
-/// Both branches give results of the same structure, shapes and dtypes.
+/// Checks that both branches return results of the same structure, shapes and dtypes.
 pub(super) fn branches<Y: TensorStruct>(on_true: &Y, on_false: &Y) -> Result<()> {
     pairs(on_true, on_false, |name, (on_true, on_false)| {
         format!(
@@ -67,7 +67,7 @@ fn of(tensor: &Tensor) -> String {
     format!("{dtype}{shape}")
 }
 
-/// How many rows tensors have along their first dimensions.
+/// The number of rows of tensors, which must be the same for all.
 pub(super) fn rows(xs: &[Tensor]) -> Result<usize> {
     let first = xs
         .first()

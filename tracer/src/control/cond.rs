@@ -44,7 +44,7 @@ pub fn cond<X: TensorStruct, Y: TensorStruct>(
     chosen(call, predicate, (on_true, on_false), operands)
 }
 
-/// What [`cond`] gives, for an operation of another name.
+/// Records a [`cond`] whose errors carry the name and the line of `call`.
 pub(super) fn chosen<X: TensorStruct, Y: TensorStruct>(
     call: Call,
     predicate: &Tensor,

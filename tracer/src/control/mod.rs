@@ -61,15 +61,15 @@ impl Call {
     }
 }
 
-/// Why there is what a closure left: each is run, whatever its arguments are.
-const RUN: &str = "each closure is run once";
+/// Why the value that a closure leaves is there: recording runs every closure, even where an operand carries an error.
+const RUN: &str = "recording runs every closure";
 
 /// The shape and dtype of a tensor.
 fn like(tensor: &Tensor) -> Like {
     (tensor.sizes().clone(), tensor.dtype())
 }
 
-/// A struct like this one with the next of `tensors` in its places.
-fn filled<T: TensorStruct>(of: &T, tensors: &mut impl Iterator<Item = Tensor>) -> T {
-    of.rebuild(&mut |tensor| tensors.next().unwrap_or_else(|| tensor.clone()))
+/// A struct like `like` whose tensors are the next of `tensors`.
+fn filled<T: TensorStruct>(like: &T, tensors: &mut impl Iterator<Item = Tensor>) -> T {
+    like.rebuild(&mut |tensor| tensors.next().unwrap_or_else(|| tensor.clone()))
 }

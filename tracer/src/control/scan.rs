@@ -147,7 +147,7 @@ pub fn associative_scan<X: TensorStruct>(combine: impl FnOnce(&X, &X) -> X, xs: 
     })
 }
 
-/// What `f` makes of `init`, applied `steps` times.
+/// The result of applying `f` to `init` `steps` times.
 pub(super) fn repeated<C: TensorStruct>(
     call: Call,
     steps: usize,

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::hash::Hasher;
 use std::sync::Arc;
 
-/// Forms of data, of different layouts, that a body keeps its plans for.
+/// The most layouts of its operands that a body keeps plans for.
 const MOST_KNOWN: usize = 8;
 
 /// Where a number of a body comes from.
@@ -41,7 +41,7 @@ pub(crate) enum Output {
 /// What a closure recorded of operands.
 #[derive(Debug)]
 pub(crate) struct Body {
-    /// Its leaves lie without gaps here; where it runs they lie as the data does.
+    /// The form with contiguous leaves. Runs use a copy of it with the layouts of their data.
     pub form: Form,
     pub lines: Vec<Line>,
     /// The tensor operand that each leaf is.
@@ -51,7 +51,7 @@ pub(crate) struct Body {
     known: Mutex<SmallVec<[Arc<Known>; 1]>>,
 }
 
-/// A form of a body for data that lies in a certain way.
+/// A form of a body for operands of certain layouts.
 #[derive(Debug)]
 struct Known {
     form: Form,
@@ -188,7 +188,7 @@ impl Body {
         found.map_err(|error| told(error, leaves, &self.lines))
     }
 
-    /// The form for data that lies as these inputs do.
+    /// The form for the layouts of these inputs.
     fn known(&self, device: &Device, inputs: &[PlanInput]) -> Arc<Known> {
         let mut all = self.known.lock();
         let is_it = |known: &&Arc<Known>| {
@@ -257,7 +257,7 @@ impl Body {
         self.outputs.iter().map(output).collect()
     }
 
-    /// Additions and multiplications, or what takes as long, of one run.
+    /// The work of one run, in units of an addition.
     pub fn work(&self) -> u64 {
         let mut work = 0u64;
         for (node, edges) in self.form.operands() {

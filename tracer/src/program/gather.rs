@@ -41,7 +41,7 @@ impl Gather {
         }
     }
 
-    /// Goes on behind what another gathered.
+    /// A collection that begins with the tensors captured by another.
     pub fn after(trace: u64, stand_ins: usize, captured: Vec<Tensor>) -> Gather {
         let mut gather = Gather::new(trace, stand_ins);
         for (tensor, number) in captured.iter().zip(stand_ins as u32..) {
@@ -87,7 +87,7 @@ impl Gather {
         Ok(found)
     }
 
-    /// The operand that a tensor of outside, or a stand-in, is.
+    /// The number of the operand for a captured tensor or a stand-in.
     pub fn operand(&mut self, node: &NodeArc) -> u32 {
         let facts = &node.facts;
         if facts.is_argument && facts.trace == self.trace {
@@ -104,7 +104,7 @@ impl Gather {
             })
     }
 
-    /// The operand that a value with a history is: another one than that of the same value with another history.
+    /// The number of the operand for a value with a history. The same value with another history is another operand.
     pub fn operand_of(&mut self, tensor: &Tensor) -> u32 {
         let operand = self.operand(tensor.node());
         let Some(place) = (operand as usize).checked_sub(self.stand_ins) else {

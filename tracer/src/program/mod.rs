@@ -26,7 +26,7 @@ pub(crate) struct Draw {
     /// How many numbers the body draws before it, and all together.
     pub before: u64,
     pub all: u64,
-    /// Whether the key and the offset begin a stream of its own: that of a loop whose end nobody knows.
+    /// Whether the key and the offset begin a separate stream: in a loop whose number of steps is not known.
     pub stream: bool,
 }
 
@@ -237,7 +237,7 @@ impl Procedure for Flow {
     }
 
     fn work(&self) -> u64 {
-        // What is counted together stays below 2⁶⁴.
+        // Sums of such counts stay below 2⁶⁴.
         const MOST: u64 = 1 << 48;
         let body = self.bodies.iter().map(Body::work).max().unwrap_or(0);
         let steps = match self.control {

@@ -1,4 +1,4 @@
-//! What a forward pass saves for its backward pass: a minimum cut of what the one computes and the other reads.
+//! The values that a forward pass saves for its backward pass: a minimum cut between what is computed and what is read.
 //!
 //! Jiang et al., Recompute Fused Operators with a Min-Cut Partitioner (AOTAutograd), 2022.
 
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 /// More than all values take, and far from overflow.
 const INFINITE: u64 = 1 << 60;
 
-/// Costly functions of an element, one of another, that a backward pass computes again at most.
+/// The longest chain of costly elementwise functions that a backward pass computes again.
 const LONGEST: u32 = 2;
 
 /// Whether computing an operator again, in the kernel that reads it, costs about as much as reading its result.
@@ -25,8 +25,8 @@ fn is_cheap(class: Class) -> bool {
     )
 }
 
-/// The nodes of the forward pass that are saved: so that the nodes `read` can be had of them and of leaves by cheap
-/// operators, and in as few bytes as that can be done.
+/// The nodes of the forward pass that are saved: from them and from leaves, cheap operators can compute the nodes `read`,
+/// and no other choice takes fewer bytes.
 pub(super) fn saved(form: &Form, read: &[usize]) -> Vec<u32> {
     let nodes = Nodes::of(form);
     let needed = nodes.needed(read.iter().copied(), &vec![false; nodes.len()]);
@@ -37,7 +37,7 @@ pub(super) fn saved(form: &Form, read: &[usize]) -> Vec<u32> {
     for node in (0..nodes.len()).filter(|&n| needed[n]) {
         let (enter, leave) = (network.add_node(()), network.add_node(()));
         let capacity = match form.nodes[node].kind.op().class() {
-            // What it looks at is saved instead.
+            // A view is not saved; its operand is.
             Class::View if again[node] => INFINITE,
             _ => (form.bytes(node) as u64).clamp(1, INFINITE >> 20),
         };
@@ -83,7 +83,8 @@ fn computed_again(form: &Form, nodes: &Nodes<'_>, needed: &[bool]) -> Vec<bool> 
     again
 }
 
-/// From which nodes more could flow to the sink: the cut that is nearest to it ends there, so that least is computed again.
+/// The nodes with a residual path to the sink. Of all minimum cuts, the one before these is nearest to the sink, so that
+/// least is computed again.
 fn before_sink(network: &DiGraph<(), u64>, flows: &[u64], sink: NodeIndex) -> Vec<bool> {
     let mut found = vec![false; network.node_count()];
     found[sink.index()] = true;
@@ -105,7 +106,7 @@ fn before_sink(network: &DiGraph<(), u64>, flows: &[u64], sink: NodeIndex) -> Ve
     found
 }
 
-/// Whether all that is read can be computed again of what is saved.
+/// Whether all nodes that are read can be computed from those that are saved.
 fn is_enough(nodes: &Nodes<'_>, read: &[usize], again: &[bool], saved: &[u32]) -> bool {
     let mut given = vec![false; nodes.len()];
     saved.iter().for_each(|&n| given[n as usize] = true);

@@ -17,7 +17,7 @@ use rustc_hash::FxHashSet;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What the gradient of a traced function goes to.
+/// A tensor to which the gradient of a traced function goes.
 #[derive(Debug)]
 pub(super) enum Target {
     /// The tensor argument of this number.
@@ -26,7 +26,7 @@ pub(super) enum Target {
     Captured { history: Arc<History>, array: Array },
 }
 
-/// What a result of a call is to gradients.
+/// How gradients of a call's result are computed.
 #[derive(Clone, Debug)]
 enum Track {
     /// As it came: an argument or a captured tensor, with what it was computed from.

@@ -4,7 +4,7 @@ use crate::form::{Edge, Form, FormNode};
 use crate::jit_fn::replay::{Place, Recorded, Slot, Source};
 use rustc_hash::FxHashSet;
 
-/// What computes a trace, node by node.
+/// The nodes of a trace with the positions of their operands.
 #[derive(Debug)]
 pub(super) struct Nodes<'a> {
     form: &'a Form,
@@ -43,7 +43,7 @@ impl<'a> Nodes<'a> {
         })
     }
 
-    /// The nodes that some are computed by, themselves included, without those that are given and what these alone need.
+    /// The nodes that `wanted` depend on, themselves included, without those that are `given` and what only these need.
     pub fn needed(&self, wanted: impl Iterator<Item = usize>, given: &[bool]) -> Vec<bool> {
         let mut needed = vec![false; self.len()];
         wanted.for_each(|node| needed[node] = true);
@@ -70,7 +70,7 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// The nodes among some places.
+/// Those of `places` that are nodes.
 pub(super) fn nodes_of<'a>(
     places: impl IntoIterator<Item = &'a Place> + 'a,
 ) -> impl Iterator<Item = usize> + 'a {

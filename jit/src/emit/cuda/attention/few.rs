@@ -19,12 +19,13 @@ const FEW: &str = include_str!("few.cu");
 const ROWS: usize = 16;
 /// Warps of a block.
 const WARPS: usize = 8;
-/// Keys that a warp takes at once, and a block.
+/// Keys that a warp takes at a time.
 const KEYS: usize = 16;
+/// Keys that the warps of a block take at a time.
 const TURN: usize = WARPS * KEYS;
-/// Most blocks of a cluster on any device that has them.
+/// The most blocks of a cluster that every device with clusters allows.
 const CLUSTER: usize = 8;
-/// Most turns of a warp of a cluster that leaves multiprocessors without work: more are shared by pieces instead.
+/// The most turns of a warp where clusters leave multiprocessors idle. Where more would be needed, pieces share the keys.
 const TURNS: usize = 8;
 
 /// How the keys are shared.
@@ -37,7 +38,8 @@ pub(super) struct Few {
 }
 
 impl Few {
-    /// `None` where another form is to be taken: chunks of rows are read, by widths that the text knows.
+    /// How the keys are shared. `None` where this form does not apply: it takes at most 16 queries of half precision, in
+    /// contiguous rows of the widths that the template supports.
     pub fn of(attention: &Attention, policy: &Policy) -> Option<Few> {
         let [rows, keys, width, values] = attention.sizes;
         let [q, k, v] = &attention.operands;
@@ -60,7 +62,7 @@ impl Few {
         })
     }
 
-    /// Bytes that a block shares: what each warp found of every query, and the block.
+    /// Bytes of shared memory of a block: the partial results of each warp, and of the block.
     fn shared(values: usize) -> usize {
         (WARPS + 1) * ROWS * (values + 4) * size_of::<f32>()
     }
@@ -96,7 +98,7 @@ impl Kernel<'_> {
         let change = self.change(&mut out);
         let place = self.place(ROWS);
         let [_, _, width, values] = self.attention.sizes;
-        // Registers for two blocks of a multiprocessor.
+        // Narrow rows leave registers for a second block on a multiprocessor.
         let resident = if width + values > 128 { 1 } else { 2 };
         let bf16 = self.attention.nest.dtype == DType::BF16;
         let flags = self.flags(split);
@@ -104,7 +106,7 @@ impl Kernel<'_> {
             1 => String::new(),
             _ => format!(" __cluster_dims__({blocks}, 1, 1)"),
         };
-        // The blocks of a cluster take turns, so that all end where limits end.
+        // The blocks of a cluster interleave their keys, so that a mask shortens the work of all of them.
         let all = match split {
             true => "",
             false => "  t.begin = 0;\n  t.end = t.keys;\n",

@@ -11,17 +11,18 @@ use std::fmt::Write as _;
 
 /// Integer arguments by their positions.
 pub mod argument {
-    /// Queries: the first element, from row to row, from column to column. Keys and values follow.
+    /// For queries, keys and values in turn: the first element, the distance of rows, the distance of columns.
     pub const OPERANDS: usize = 0;
-    /// Queries, keys, their width, that of values.
+    /// The numbers of queries and of keys, the width of both, the width of values.
     pub const SIZES: usize = 9;
     /// Blocks of queries.
     pub const BLOCKS: usize = 13;
-    /// Pieces of the keys, and keys of each; of how many matrices tiles are mixed.
+    /// The number of pieces of the keys, and the keys of each. The specialised kernel has no pieces: the first is the number
+    /// of matrices whose tiles are interleaved.
     pub const PIECES: usize = 14;
-    /// How far the causal mask lets a query see.
+    /// The n of a causal mask that lets query i see keys up to i + n.
     pub const DIAGONAL: usize = 16;
-    /// For each dimension of the batch its size, and the distances of queries, keys and values.
+    /// For each dimension of the batch its size, and the strides of queries, keys and values.
     pub const BATCH: usize = 17;
 }
 
@@ -33,7 +34,7 @@ pub fn arguments(
 ) -> Vec<i64> {
     let [q, k, v] = &attention.operands;
     let mut all = Vec::new();
-    // Keys are rows of their tiles.
+    // The template reads a key as a row: rows and columns of that operand are exchanged.
     for (m, row, column) in [
         (q, q.row, q.column),
         (k, k.column, k.row),
@@ -43,7 +44,7 @@ pub fn arguments(
     }
     all.extend(attention.sizes.map(|n| n as i64));
     all.extend([blocks, pieces, piece].map(|n| n as i64));
-    // Far beyond any key is as far as any.
+    // Kernels add it to positions of 32 bits; beyond all keys a greater one changes nothing.
     let far = 1 << 30;
     all.push(
         score
@@ -181,7 +182,7 @@ impl<'a> Kernel<'a> {
         self.attention.operands[0].batch.len()
     }
 
-    /// What products are multiplied by, and the score of hidden keys.
+    /// The expressions of the factor of products, and of the score of hidden keys.
     pub fn factors(&self) -> [String; 2] {
         let number = |value| match self.node.body.value(value).op {
             BodyOp::Number(n) => format!("__int_as_float((int)a.s{n})"),

@@ -1,12 +1,11 @@
-//! Attention as one kernel, by blocks of queries and keys: the scores of a block lie in registers, and no
-//! more of them exist.
+//! Attention as one kernel over blocks of queries and keys. Only the scores of one block exist at a time, in registers.
 //!
-//! The template is CUDA C++ of its own (tiles and their products are [`ferrotrace_kernels::cuda::tiles`]; `attend.cu`: the
-//! loop over keys). What a program does to a score between product and softmax becomes a function that
-//! the loop calls with each (`score.rs`), but for the causal mask, whose blocks are left out, and a scale, which costs
-//! nothing. Few queries with many keys are split over the keys, and a second kernel combines the pieces. On Hopper, many
-//! queries of half precision are the work of groups of warps that take turns, fed by the copy engine (`specialized.rs`);
-//! the keys of a few queries are shared by the warps of a cluster of blocks (`few.rs`).
+//! The kernels are templates of CUDA C++: `attend.cu` has the loop over keys, and [`ferrotrace_kernels::cuda::tiles`] the
+//! products of tiles. What a program does to scores between the product and the softmax becomes a function that the loop
+//! calls for each score (`score.rs`). A causal mask and a scale need no call: blocks of hidden keys are left out, and the
+//! scale is part of the exponential's argument. Where there are few queries and many keys, blocks share the keys of a
+//! query, and a second kernel combines their results. Hopper has two templates more, for many queries of half precision
+//! (`specialized.rs`) and for few queries (`few.rs`).
 
 mod few;
 mod kernel;
@@ -31,9 +30,10 @@ use std::collections::BTreeSet;
 
 /// Threads of a block: four warps, each with queries of its own.
 const THREADS: u32 = 128;
-/// Blocks that fill a device: fewer are split over keys.
+/// Blocks that fill a device. Where queries give fewer, their keys are split.
 const FULL: usize = 264;
-/// Least keys of a piece, of queries that are one tile and of more, whose partial results are large.
+/// The least number of keys of a piece: where the queries are one tile, and where they are several, whose partial results
+/// take more memory.
 const PIECE: [usize; 2] = [64, 256];
 
 const ATTEND: &str = include_str!("attend.cu");
@@ -161,7 +161,8 @@ fn parts(mut needs: BTreeSet<Need>, dtype: DType, template: &[&'static str]) -> 
     parts
 }
 
-/// Pieces into which keys are cut where there are few blocks in all: `blocks` for the queries of each matrix.
+/// The number of pieces of the keys, where the queries of each of `matrices` matrices take `blocks` blocks: 1 where these
+/// fill half a device.
 fn pieces(matrices: usize, blocks: usize, keys: usize) -> usize {
     let (all, least) = (matrices * blocks, PIECE[usize::from(blocks > 1)]);
     match all < FULL / 2 {
@@ -170,7 +171,7 @@ fn pieces(matrices: usize, blocks: usize, keys: usize) -> usize {
     }
 }
 
-/// The loops over scores, for explanations and for what writes their change.
+/// The computation of scores as a fused node, from which `score.rs` writes functions and explanations are made.
 fn fused(attention: &Attention, step: usize) -> FusedNode {
     let nest = &attention.nest;
     FusedNode {

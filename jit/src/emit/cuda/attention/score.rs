@@ -1,5 +1,5 @@
-//! The change of a score: what of it is the causal mask and the scale, which the template knows, and the rest as a
-//! function of one score.
+//! What a program does to scores between the product and the softmax: the causal mask, limits and the scale, which
+//! templates apply themselves, and a function of one score for the rest.
 
 use super::super::index::{Position, fits_32_bits};
 use super::super::kernel::Writer;
@@ -18,23 +18,23 @@ use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// A score as the template takes it.
+/// The computation of a score, taken apart for the templates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Score {
-    /// Query `i` sees keys up to `i` plus this; others have this number for a score.
+    /// The `n` and the number `x` of a causal mask: query `i` sees keys up to `i + n`, and those behind have the score `x`.
     pub causal: Option<(i64, Value)>,
-    /// The last key that a query sees, where a value that depends on the query alone says so.
+    /// A bound on the keys that a query sees, from a value that does not depend on the key.
     pub limit: Option<Limit>,
-    /// The number that products are multiplied by (`true`: divided).
+    /// The number by which products are multiplied, or (`true`) divided.
     pub scale: Option<(Value, bool)>,
-    /// The value that remains.
+    /// The score of a key that `causal` and `limit` do not hide.
     pub rest: Value,
-    /// Whether that is more than the product.
+    /// Whether `rest` is more than a product with a scale, so that the kernel calls a function of its own.
     pub changed: bool,
 }
 
-/// A query sees keys up to `value` plus `more` at most; the scores of others are the number `fill`. `alone` where it sees
-/// all of these.
+/// A bound on the keys that a query sees: none behind `value` plus `more`, whose scores are the number `fill`. If `alone`,
+/// it sees all keys up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limit {
     pub value: Value,
@@ -44,7 +44,8 @@ pub(super) struct Limit {
 }
 
 impl Score {
-    /// Takes the value of a body over these loops apart. `rows` says whether queries have a loop, the last but one.
+    /// Takes the computation of `result` apart. The last of the body's `loops` loops is that of keys; the one before it is
+    /// that of queries if `rows`.
     pub fn of(body: &Body, result: Value, product: Source, loops: usize, rows: bool) -> Score {
         let mut score = Score {
             causal: None,
@@ -83,7 +84,7 @@ impl Score {
         score
     }
 
-    /// Whether the template knows all of it, without functions of the kernel's own.
+    /// Whether the template computes scores without functions of the kernel's own.
     pub fn is_known(&self) -> bool {
         !self.changed && self.limit.is_none()
     }
@@ -116,22 +117,22 @@ fn diagonal(body: &Body, condition: Value, seen: bool, loops: usize, rows: bool)
     (difference == expected).then(|| difference.constant() - least)
 }
 
-/// What a condition (or, unless `seen`, its opposite) says of the last key for which it may hold, if it compares the key
-/// with something that is the same for all of them, or is such a comparison and others.
+/// The bound on keys that a condition (or, unless `seen`, its opposite) sets, if it compares the key with a value that does
+/// not depend on the key, or is a conjunction with such a comparison.
 fn limit(body: &Body, condition: Value, seen: bool, fill: Value, key: Var) -> Option<Limit> {
     use BinaryOp::{BitwiseAnd, BitwiseOr, Ge, Gt, Le, LogicalAnd, LogicalOr, Lt};
     let BodyOp::Binary(op, a, b) = body.value(condition).op else {
         return None;
     };
-    // The key plus a number, on one side, and how the other bounds it.
+    // The side with the key plus a number, the side that bounds it, and whether (1) the bound itself is excluded.
     let (position, value, strict) = match (op, seen) {
         (Le, true) | (Gt, false) => (a, b, 0),
         (Lt, true) | (Ge, false) => (a, b, 1),
         (Ge, true) | (Lt, false) => (b, a, 0),
         (Gt, true) | (Le, false) => (b, a, 1),
         (LogicalAnd | BitwiseAnd, true) | (LogicalOr | BitwiseOr, false) => {
-            let of = |condition| limit(body, condition, seen, fill, key);
-            let found = of(a).or_else(|| of(b))?;
+            let bound = |condition| limit(body, condition, seen, fill, key);
+            let found = bound(a).or_else(|| bound(b))?;
             return Some(Limit {
                 alone: false,
                 ..found
@@ -156,20 +157,20 @@ fn limit(body: &Body, condition: Value, seen: bool, fill: Value, key: Var) -> Op
     })
 }
 
-/// What a kernel takes, and the function of a score.
+/// The functions of scores and the arguments of the kernel that calls them.
 pub(super) struct Written {
     /// Helpers, the structure of the arguments, and the functions `FT_SYMBOL_score` where scores are changed, and
     /// `FT_SYMBOL_last` where queries see keys up to a limit.
     pub text: String,
     /// The pointers: queries, keys and values, what the function reads, the result.
     pub pointers: Vec<Pointer>,
-    /// The integers, those given first.
+    /// The integers: those of the template, then those of the functions.
     pub params: Vec<i64>,
     /// The support text that the function uses.
     pub needs: BTreeSet<Need>,
 }
 
-/// Writes the function of a score over the loops of `node`. `params` are integers that the kernel takes besides.
+/// Writes the functions of scores over the loops of `node`. `params` are the integer arguments of the template.
 pub(super) fn write(
     attention: &Attention,
     node: &FusedNode,
@@ -245,13 +246,13 @@ fn functions(writer: &mut Writer, node: &FusedNode, score: &Score, own: Source) 
     let changed = score
         .changed
         .then(|| statements(&used(&node.body, score.rest)));
-    let limit = score.limit.map(|of| {
-        // As far as any key, and not before the first.
+    let limit = score.limit.map(|limit| {
+        // The result fits 32 bits: −1 where no key is seen, and 2³⁰ for all bounds behind the last key.
         let bounded = format!(
             "  const long long last = (long long)v{} + ({});\n  return last < 0 ? -1 : last < 1 << 30 ? (int)last : 1 << 30;\n",
-            of.value, of.more
+            limit.value, limit.more
         );
-        statements(&used(&node.body, of.value)) + &bounded
+        statements(&used(&node.body, limit.value)) + &bounded
     });
     let preamble = writer.preamble_text();
     let rows = 0..node.extents().len() - 1;

@@ -1,5 +1,5 @@
-//! Attention with specialised warps: groups that take turns at the matrix units while one warp has the copy engine feed
-//! them (Hopper). The form for many queries of half precision.
+//! Attention with warp specialisation (Hopper), for many queries of half precision: one warp loads operands by the copy
+//! engine, while groups of four warps take turns at the matrix units.
 
 use super::kernel::{Kernel, argument, arguments, indices};
 use super::score::{self, Score};
@@ -20,7 +20,7 @@ const KEYS: usize = 128;
 const CHUNK: i64 = 8;
 /// Most dimensions of a batch that the copy engine takes besides those of a matrix.
 const BATCH: usize = 3;
-/// Bytes of a block's three descriptions for the copy engine.
+/// Bytes of a block's three tensor maps.
 const MAPS: usize = 384;
 
 /// How the work is cut.
@@ -34,14 +34,15 @@ pub(super) struct Specialized {
     widths: [usize; 2],
     /// Tiles of queries of a matrix.
     blocks: usize,
-    /// Of how many matrices the tiles are mixed, so that those computed at once share keys in the cache.
+    /// How many matrices' tiles are interleaved, so that tiles computed at once share keys in the cache.
     near: usize,
     /// Blocks of threads.
     chunks: usize,
 }
 
 impl Specialized {
-    /// `None` where another form is to be taken: the copy engine needs aligned rows, and a device is to be filled.
+    /// How the work is cut. `None` where this form does not apply: the copy engine needs aligned rows, and there must be
+    /// tiles for most multiprocessors.
     pub fn of(attention: &Attention, policy: &Policy) -> Option<Specialized> {
         let [rows, keys, width, values] = attention.sizes;
         let batch = attention.matrices();
@@ -84,7 +85,7 @@ impl Specialized {
         (enough && work.shared() <= policy.target.shared_memory).then_some(work)
     }
 
-    /// Bytes that a block shares: two tiles of queries, stages of keys and values, descriptions, tiles' numbers, barriers.
+    /// Bytes of shared memory of a block, in the layout `ft_shared_layout` of the template.
     fn shared(&self) -> usize {
         let [d, e] = self.widths;
         let tiles = 2 * 64 * self.groups * d + self.stages * KEYS * (d + e);
@@ -92,7 +93,7 @@ impl Specialized {
     }
 }
 
-/// Whether an operand's rows are dense and begin, as those of all matrices, at multiples of 16 bytes as far as strides tell.
+/// Whether an operand's rows are contiguous and, as far as its offset and strides tell, begin at multiples of 16 bytes.
 fn lines(m: &Matrices, row: isize, column: isize, columns: usize) -> bool {
     let aligned = |n: i64| n >= 0 && n % CHUNK == 0;
     let steps = m.batch.iter().all(|&step| aligned(step as i64));
@@ -169,7 +170,7 @@ impl Kernel<'_> {
 fn fields(out: &mut String, dims: usize) {
     for (i, name) in ["q", "k", "v"].into_iter().enumerate() {
         let at = argument::OPERANDS + 3 * i;
-        // Keys are rows of their tiles.
+        // The distance of keys is that of the operand's columns, which `arguments` put in the place of rows.
         let _ = writeln!(
             out,
             "  t.{name} = (const unsigned short *)a.p{i} + a.P{at};\n  t.{name}_row = a.P{};",

@@ -1,5 +1,5 @@
-//! The functions that a template of products calls, of chunks of 8 elements: what follows the product, which it gives
-//! sums; and what comes before it, which gives it an operand. Both are the loop of a pointwise kernel over one chunk.
+//! The functions that a template of products calls for chunks of 8 elements: an epilogue takes sums, a prologue gives
+//! elements of an operand. Each is the loop body of a pointwise kernel, over one chunk.
 
 use super::super::index::Position;
 use super::super::kernel::Writer;
@@ -22,7 +22,7 @@ use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-/// What the functions of a kernel take together, as it grows.
+/// The arguments of a kernel, to which each of its functions adds those that it needs.
 #[derive(Debug, Default)]
 pub struct Arguments {
     pub pointers: Vec<Pointer>,
@@ -41,11 +41,11 @@ pub struct Arguments {
 #[derive(Debug)]
 pub struct Function {
     pub text: String,
-    /// Bytes that it loads for every chunk, and those for every chunk of whatever row.
+    /// Bytes that it loads for a chunk of one row, and for a chunk of all rows together.
     pub bytes: [usize; 2],
 }
 
-/// Loads of whole chunks: declared, done, and named within the function.
+/// The text of loads of whole chunks: members that hold them, statements that load, and names within the function.
 #[derive(Default)]
 struct Loads {
     members: String,
@@ -54,11 +54,11 @@ struct Loads {
     bytes: usize,
 }
 
-/// What a function reads by whole chunks.
+/// The loads of whole chunks of a function.
 struct Reads {
-    /// What differs from row to row.
+    /// Those that differ from row to row.
     of_row: Loads,
-    /// What no row changes.
+    /// Those that all rows share.
     of_all: Loads,
     /// Whether all chunks are whole and begin at multiples of their size, if the pointers do.
     whole: bool,
@@ -77,7 +77,7 @@ impl Loads {
 }
 
 impl Function {
-    /// What follows `product`: `FT_SYMBOL_after`, a function of sums that stores what is `needed`.
+    /// The epilogue of `product`, of the type `FT_SYMBOL_after`: it takes sums and does the stores `needed`.
     pub fn after(
         node: &FusedNode,
         product: ValueId,
@@ -87,7 +87,7 @@ impl Function {
         Function::write(node, needed, Some(product), "after", arguments)
     }
 
-    /// What computes an operand: `FT_SYMBOL_before0` or `1`, which gives elements of binary32, and 0 beyond a row's end.
+    /// The prologue of an operand, of the type `FT_SYMBOL_before0` or `1`: it gives elements in binary32, 0 behind a row's end.
     pub fn before(node: &FusedNode, operand: usize, arguments: &mut Arguments) -> Function {
         Function::write(node, &[0], None, &format!("before{operand}"), arguments)
     }
@@ -141,7 +141,7 @@ impl Function {
     }
 }
 
-/// The writer of a function over chunks of [`LANES`], which goes on with the arguments of a kernel.
+/// The writer of a function over chunks of [`LANES`] elements, which adds to the arguments of a kernel.
 fn writer<'a>(
     node: &'a FusedNode,
     needed: &[usize],
@@ -167,7 +167,7 @@ fn writer<'a>(
 }
 
 impl Arguments {
-    /// Takes the arguments back that a writer went on with.
+    /// Takes the arguments back from a writer that has added to them.
     fn take_back(&mut self, writer: Writer<'_>, in_place: Vec<(ValueId, Source)>) {
         self.narrow &= writer.narrow_indices();
         self.reports |= writer.reports;
@@ -181,7 +181,7 @@ impl Arguments {
 }
 
 impl Reads {
-    /// The loads of a function's chunks; of a product's operand unless the product is `given`.
+    /// The loads of a function's chunks. The function is an epilogue if it is `given` a product, else a prologue.
     fn of(writer: &Writer<'_>, given: bool) -> Reads {
         let node = writer.node;
         let rows = node.iter.len() as u32;
@@ -247,7 +247,7 @@ struct Text {
 const METHOD: &str = "  __device__ __forceinline__ void";
 
 impl Text {
-    /// The type of a function of sums.
+    /// The type of an epilogue.
     fn after(&self, name: &str, reads: &Reads) -> String {
         let Text {
             start,
@@ -270,8 +270,8 @@ impl Text {
         )
     }
 
-    /// The type of a function that gives an operand; `whole` is an argument, whether all chunks are whole and begin at
-    /// multiples of their size, if the pointers do.
+    /// The type of a prologue. The argument `whole` says whether all chunks are whole and begin at multiples of their size,
+    /// if the pointers do.
     fn before(&self, name: &str, reads: &Reads, whole: Param) -> String {
         let Text {
             head,
@@ -290,7 +290,7 @@ impl Text {
         let aligned = |p: &Place| format!(" && ((unsigned long long){p} & 15) == 0");
         let aligned: String = reads.pointers.iter().map(aligned).collect();
         let template = "  template <bool W>\n";
-        // What no row changes is loaded for whatever row.
+        // Loads that all rows share are written for row 0.
         format!(
             "struct FT_SYMBOL_{name} {{\n  const FT_SYMBOL_args &a;\n  struct ahead {{\n{members}  }};\n\
              {template}{METHOD} load(const ft_int row, const ft_int c, ahead &x) const {{\n{start}{values}{place}{loads}  }}\n  \

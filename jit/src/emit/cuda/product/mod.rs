@@ -1,11 +1,10 @@
-//! A product of half precision and all that follows it, or computes an operand, as one kernel.
+//! A half-precision product as one kernel with its epilogue and with prologues, which compute operands.
 //!
-//! The template is CUDA C++ of its own (`panels.cu`: tiles in shared memory; `warps.cu`: products by warps, since Ampere;
-//! `groups.cu`: by groups of warps fed by the copy engine, on Hopper; `lines.cu` and `streams.cu`: of few rows, from
-//! memory into registers, the latter with what computes an operand). What follows the product is a function of 8 columns of a row, which the template calls with sums, in
-//! binary32 or rounded; what computes an operand gives 8 elements of a line (`function.rs`). The copy engine's descriptions
-//! of the operands are written by the kernel itself, into memory of the launch, so that nothing of them depends on what
-//! the host knows when a graph is made.
+//! The templates are CUDA C++. `warps.cu` (Ampere and later) and `groups.cu` (Hopper: groups of warps, fed by the copy
+//! engine) multiply panels in shared memory (`panels.cu`). `lines.cu` and `streams.cu` multiply few rows from memory into
+//! registers; `streams.cu` calls prologues, too. An epilogue is a function that is called with 8 sums of a row, in binary32
+//! or rounded; a prologue gives 8 elements of a line (`function.rs`). Kernels write the copy engine's tensor maps themselves,
+//! into memory of the launch: a recorded graph of launches then holds no address of an operand in a map.
 
 mod function;
 
@@ -37,7 +36,7 @@ const LINES: &str = include_str!("lines.cu");
 /// A load of a chunk that is known to be whole and aligned where `W`.
 const LOAD: &str = include_str!("load.cu");
 
-/// Columns that what follows is given at once.
+/// Columns of a row that an epilogue is called with.
 const LANES: usize = 8;
 /// Bytes of registers that hold what a thread reads before it is needed.
 const PREFETCHED: usize = 64;
@@ -46,17 +45,17 @@ const STREAM: usize = 64;
 
 /// Integer arguments by their positions.
 mod argument {
-    /// The first element and the distance of lines, of each operand.
+    /// For each operand its first element and the distance of its lines.
     pub const OPERANDS: usize = 0;
     /// m, n, k.
     pub const SIZES: usize = 4;
-    /// Rows and columns of tiles, tiles in all.
+    /// The numbers of rows of tiles, of columns of tiles, and of tiles.
     pub const TILES: usize = 7;
-    /// For each dimension of the batch its size, and the distances of both.
+    /// For each dimension of the batch its size, and the strides of both operands.
     pub const BATCH: usize = 10;
 }
 
-/// Writes the kernel of a fused node with its product, and with what computes its operands.
+/// Writes the kernel of a fused node with its product and prologues.
 pub fn emit(
     graph: &Graph,
     lowering: &Lowering,
@@ -93,7 +92,7 @@ pub fn emit(
     let blocks = blocks_of(tiles, count, policy);
     let mut parts = support::parts(&arguments.needs);
     parts.extend(tiles::parts(template(tiles)));
-    // Chunks that a thread works on at once: as many as registers hold what is read for them.
+    // Chunks that a thread works on at once: as many as it has registers for the epilogue's loads.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
     let ahead = ahead.clamp(1, 4);
     let entry = entry(&sides, prologues, tiles, dtype, (ahead, operands));
@@ -163,12 +162,12 @@ fn arguments(sides: &Sides, tiles: [usize; 3]) -> Arguments {
     arguments
 }
 
-/// What computes operands, the left one first.
+/// The prologues, the left operand's first.
 fn in_order(prologues: &[Prologue]) -> impl Iterator<Item = &Prologue> {
     (0..2).filter_map(|i| prologues.iter().find(|p| p.operand == i))
 }
 
-/// The operands, as far as they lie in memory.
+/// The operands; each that no prologue computes becomes a pointer argument.
 fn operands(
     sides: &Sides,
     prologues: &[Prologue],
@@ -189,7 +188,7 @@ fn operands(
     operands
 }
 
-/// Blocks of threads for so many tiles: groups of warps go on to the next tile, as many as run at once.
+/// Blocks of threads for `count` tiles. Blocks of groups are persistent: as many as run at once, each with several tiles.
 fn blocks_of(tiles: Tiles, count: usize, policy: &Policy) -> usize {
     match tiles.by {
         Units::Groups => count.min(policy.target.multiprocessors.max(1)),
@@ -224,10 +223,12 @@ fn body(arguments: &Arguments, computes: bool, functions: &str, entry: &str) -> 
     body
 }
 
-/// An operand: its pointer, where it lies in memory; bytes read for a chunk of it, and for a chunk whatever its row.
+/// An operand as the template reads it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Operand {
+    /// The position of its pointer, if it lies in memory.
     pointer: Option<usize>,
+    /// Bytes read for a chunk of one row, and for a chunk of all rows together.
     bytes: [usize; 2],
 }
 
