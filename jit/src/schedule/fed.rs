@@ -61,7 +61,7 @@ impl Fusion<'_> {
         let Lowered::Call(call) = &lowering.steps[product.step] else {
             return;
         };
-        let candidates = self.found_before(graph, lowering, (at, product), call);
+        let candidates = self.found_before(graph, lowering, at, product, call);
         let Some(sides) = Sides::of(graph, call).filter(|_| !candidates.is_empty()) else {
             return;
         };
@@ -111,7 +111,8 @@ impl Fusion<'_> {
         &mut self,
         graph: &Graph,
         lowering: &Lowering,
-        (at, product): (NodeIndex, Product),
+        at: NodeIndex,
+        product: Product,
         call: &Call,
     ) -> Vec<Candidate> {
         let mut producers: Vec<NodeIndex> = self.graph.neighbors_directed(at, Incoming).collect();
@@ -192,7 +193,8 @@ impl Fusion<'_> {
         })
     }
 
-    /// The candidates with which one kernel takes least time, if that is less than now (T-04: of all bytes).
+    /// The tiles and, for each candidate, whether it becomes a prologue: the choice of least time, if that is less than the
+    /// time of separate kernels (T-04). Times are those of all bytes moved.
     fn chosen(
         &self,
         sides: &Sides,
@@ -203,8 +205,8 @@ impl Fusion<'_> {
         let [m, n, k] = sides.sizes;
         let stored = [m * k, k * n].map(|n| 2 * n as u64);
         let tiles = Tiles::streams(sides, policy).ok_or(Refusal::NoTemplate)?;
-        // Kernels before the product that stay, and the product.
-        let with = |set: usize| {
+        // With a set of candidates as prologues: the bytes read for each operand, and the time of the kernels that stay.
+        let parted = |set: usize| {
             let (mut read, mut time) = (stored, 0);
             for (i, candidate) in candidates.iter().enumerate() {
                 match set >> i & 1 {
@@ -217,8 +219,8 @@ impl Fusion<'_> {
             }
             (read, time)
         };
-        let of = |set: usize| {
-            let (read, time) = with(set);
+        let time_with = |set: usize| {
+            let (read, time) = parted(set);
             let mut chosen = candidates
                 .iter()
                 .enumerate()
@@ -231,11 +233,12 @@ impl Fusion<'_> {
             time + stream_time(sides, read, policy) + again
         };
         let now = match product.tiles {
-            Some(tiles) => with(0).1 + few_time(sides, tiles, policy),
-            None => with(0).1 + library_time(sides, policy),
+            Some(tiles) => parted(0).1 + few_time(sides, tiles, policy),
+            None => parted(0).1 + library_time(sides, policy),
         };
         let sets = 1..1usize << candidates.len();
-        let best = sets.min_by_key(|&set| of(set)).filter(|&set| of(set) < now);
+        let best = sets.min_by_key(|&set| time_with(set));
+        let best = best.filter(|&set| time_with(set) < now);
         let set = best.ok_or(Refusal::NotWorthwhile)?;
         let chosen = (0..candidates.len()).map(|i| set >> i & 1 == 1);
         Ok((tiles, chosen.collect()))

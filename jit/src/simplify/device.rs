@@ -5,9 +5,7 @@
 
 use super::{Simplifier, convolution, ordering, scattering, windows};
 use ferrotrace_kernels::op::operator::OnDevice;
-use ferrotrace_kernels::op::{
-    AdaptiveAvgPool, ArgSort, ArgTopK, Cat, IndexPut, Scan, Scatter, Sort, TopK,
-};
+use ferrotrace_kernels::op::{AdaptiveAvgPool, Cat, IndexPut, Scan, Scatter};
 use ferrotrace_kernels::ops::pool::definition as pooling;
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::Result;
@@ -28,21 +26,15 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         Op::Pool(spec) => windows::define(spec, b, args),
         Op::AdaptiveAvgPool(AdaptiveAvgPool { size }) => pooling::adaptive(*size, b, args),
         Op::Interpolate(op) => pooling::interpolate(op, b, args),
-        Op::Sort(Sort { dim, descending }) => ordering::sort((*dim, *descending), b, args),
-        Op::ArgSort(ArgSort { dim, descending }) if !ordering::is_last(b, args, *dim) => {
-            ordering::argsort((*dim, *descending), b, args)
-        }
-        Op::TopK(TopK { k, dim, largest }) => ordering::topk((*k, *dim, *largest), b, args),
-        Op::ArgTopK(ArgTopK { k, dim, largest }) if !ordering::is_selected(b, args, (*k, *dim)) => {
-            ordering::argtopk((*k, *dim, *largest), b, args)
-        }
+        Op::Sort(op) => ordering::sort(op, b, args),
+        Op::ArgSort(op) if !ordering::is_last(b, args, op.dim) => ordering::argsort(op, b, args),
+        Op::TopK(op) => ordering::topk(op, b, args),
+        Op::ArgTopK(op) if !ordering::is_selected(b, args, op) => ordering::argtopk(op, b, args),
         Op::Scan(Scan {
             kind: ScanKind::LogSumExp,
             dim,
         }) if !ordering::is_plain_scan(b, args, *dim) => ordering::logcumsumexp(*dim, b, args),
-        Op::Cat(Cat { dim }) if args.len() > parts => {
-            ordering::concatenation((*dim, parts), b, args)
-        }
+        Op::Cat(Cat { dim }) if args.len() > parts => ordering::concatenation(*dim, parts, b, args),
         Op::Matmul => return ordering::product(b, args).transpose(),
         // Generated loops.
         Op::Scatter(_) | Op::IndexPut(_) if scattering::is_apart(b, op, args) => return None,

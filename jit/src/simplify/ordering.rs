@@ -2,7 +2,7 @@
 
 use super::shaping::{dims, inverse, permute, slice, value};
 use ferrotrace_kernels::cuda::selects;
-use ferrotrace_kernels::op::{ArgSort, ArgTopK, Cat, Gather, Scan, Unsqueeze};
+use ferrotrace_kernels::op::{ArgSort, ArgTopK, Cat, Gather, Scan, Sort, TopK, Unsqueeze};
 use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Result};
 
@@ -33,7 +33,7 @@ pub(super) fn is_last(b: &dyn OpBuilder, args: &[Operand], dim: usize) -> bool {
 
 /// The positions that sort a dimension which is not the last.
 pub(super) fn argsort(
-    (dim, descending): (usize, bool),
+    &ArgSort { dim, descending }: &ArgSort,
     b: &mut dyn OpBuilder,
     args: &[Operand],
 ) -> Result<ValueId> {
@@ -44,7 +44,7 @@ pub(super) fn argsort(
 
 /// A dimension in order: the elements at the positions that sort it.
 pub(super) fn sort(
-    (dim, descending): (usize, bool),
+    &Sort { dim, descending }: &Sort,
     b: &mut dyn OpBuilder,
     args: &[Operand],
 ) -> Result<ValueId> {
@@ -57,25 +57,25 @@ pub(super) fn sort(
     })
 }
 
-/// Whether a device's library selects the first `k` of the last dimension.
-pub(super) fn is_selected(b: &dyn OpBuilder, args: &[Operand], (k, dim): (usize, usize)) -> bool {
-    is_last(b, args, dim) && selects(k)
+/// Whether a device's library selects the first `k`: few of the last dimension.
+pub(super) fn is_selected(b: &dyn OpBuilder, args: &[Operand], op: &ArgTopK) -> bool {
+    is_last(b, args, op.dim) && selects(op.k)
 }
 
 /// The first `k` elements of a sorted dimension: those at their positions.
 pub(super) fn topk(
-    (k, dim, largest): (usize, usize, bool),
+    &TopK { k, dim, largest }: &TopK,
     b: &mut dyn OpBuilder,
     args: &[Operand],
 ) -> Result<ValueId> {
     let x = value(args, 0)?;
-    let at = argtopk((k, dim, largest), b, args)?;
+    let at = argtopk(&ArgTopK { k, dim, largest }, b, args)?;
     b.push(Op::from(Gather { dim }), &[x.into(), at.into()])
 }
 
 /// The positions of the first `k` of a sorted dimension: selected where they are few, otherwise of all that are sorted.
 pub(super) fn argtopk(
-    (k, dim, largest): (usize, usize, bool),
+    &ArgTopK { k, dim, largest }: &ArgTopK,
     b: &mut dyn OpBuilder,
     args: &[Operand],
 ) -> Result<ValueId> {
@@ -112,7 +112,8 @@ pub(super) fn is_plain_scan(b: &dyn OpBuilder, args: &[Operand], dim: usize) -> 
 
 /// A concatenation in groups of at most `most` operands.
 pub(super) fn concatenation(
-    (dim, most): (usize, usize),
+    dim: usize,
+    most: usize,
     b: &mut dyn OpBuilder,
     args: &[Operand],
 ) -> Result<ValueId> {

@@ -157,7 +157,11 @@ pub(super) fn repeated<C: TensorStruct>(
     let nothing: [Tensor; 0] = [];
     let none: [Tensor; 0] = [];
     let f = |value: &C, _: &[Tensor; 0]| (f(value), none);
-    over(call, (Some(steps), false), f, init, &nothing).0
+    let steps = Steps {
+        number: Some(steps),
+        reverse: false,
+    };
+    over(call, steps, f, init, &nothing).0
 }
 
 fn scanned<C: TensorStruct, X: TensorStruct, Y: TensorStruct>(
@@ -167,13 +171,25 @@ fn scanned<C: TensorStruct, X: TensorStruct, Y: TensorStruct>(
     init: &C,
     xs: &X,
 ) -> (C, Y) {
-    over(call, (None, reverse), f, init, xs)
+    let steps = Steps {
+        number: None,
+        reverse,
+    };
+    over(call, steps, f, init, xs)
 }
 
-/// A scan of as many steps as `xs` has rows, unless their number is given.
+/// The steps of a scan.
+struct Steps {
+    /// How many, if not as many as there are rows.
+    number: Option<usize>,
+    /// Whether they go from the last row to the first.
+    reverse: bool,
+}
+
+/// Records a scan of the rows of `xs`.
 fn over<C: TensorStruct, X: TensorStruct, Y: TensorStruct>(
     call: Call,
-    (steps, reverse): (Option<usize>, bool),
+    Steps { number, reverse }: Steps,
     f: impl FnOnce(&C, &X) -> (C, Y),
     init: &C,
     xs: &X,
@@ -181,7 +197,7 @@ fn over<C: TensorStruct, X: TensorStruct, Y: TensorStruct>(
     let mut all = init.tensors();
     let carried = all.len();
     all.extend(xs.tensors());
-    let steps = steps.map_or_else(|| check::rows(&all[carried..]), Ok);
+    let steps = number.map_or_else(|| check::rows(&all[carried..]), Ok);
     let likes = all
         .iter()
         .enumerate()

@@ -8,6 +8,20 @@ use ferrotrace_kernels::{ConvSpec, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{Result, Shape};
 use smallvec::SmallVec;
 
+/// A transposed convolution along one dimension.
+#[derive(Clone, Copy, Debug)]
+struct Axis {
+    /// Elements of the input.
+    size: usize,
+    /// Taps of the kernel.
+    kernel: usize,
+    /// Results of a phase.
+    count: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+}
+
 /// A phase along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Phase {
@@ -20,13 +34,16 @@ struct Phase {
 }
 
 impl Phase {
-    /// The results at `at`, `at + stride`, .., of so many, of an input of `size` under `kernel` taps; `None` where no tap
-    /// meets any.
-    fn of(
-        at: usize,
-        (size, kernel, count): (usize, usize, usize),
-        (stride, padding, dilation): (usize, usize, usize),
-    ) -> Option<Phase> {
+    /// The phase of the results at `at`, `at + stride`, ..; `None` where no tap meets an element of the input.
+    fn of(at: usize, axis: &Axis) -> Option<Phase> {
+        let Axis {
+            size,
+            kernel,
+            count,
+            stride,
+            padding,
+            dilation,
+        } = *axis;
         // The result at o is the sum over taps k of the input at (o + padding − k·dilation) / stride, where that divides.
         let remainder = (at + padding) % stride;
         let first = (0..kernel.min(stride)).find(|k| k * dilation % stride == remainder)?;
@@ -75,8 +92,15 @@ pub(super) fn apart(
             .map(|i| {
                 let inner: usize = spec.stride[i + 1..].iter().product();
                 let at = number / inner % spec.stride[i];
-                let axis = (spec.stride[i], spec.padding[i], spec.dilation[i]);
-                Phase::of(at, (of.input[i], of.taps[i], counts[i]), axis)
+                let axis = Axis {
+                    size: of.input[i],
+                    kernel: of.taps[i],
+                    count: counts[i],
+                    stride: spec.stride[i],
+                    padding: spec.padding[i],
+                    dilation: spec.dilation[i],
+                };
+                Phase::of(at, &axis)
             })
             .collect();
         let y = match phases {
@@ -173,12 +197,16 @@ mod tests {
                     pairs.filter(met).collect()
                 };
                 let count = results.div_ceil(stride);
+                let axis = Axis {
+                    size,
+                    kernel,
+                    count,
+                    stride,
+                    padding,
+                    dilation,
+                };
                 for o in 0..results {
-                    let phase = Phase::of(
-                        o % stride,
-                        (size, kernel, count),
-                        (stride, padding, dilation),
-                    );
+                    let phase = Phase::of(o % stride, &axis);
                     let mut got = Vec::new();
                     if let Some(Phase {
                         taps: (first, step, number),

@@ -74,7 +74,8 @@ impl Vjp {
 fn stand_in(
     (shape, dtype): &Like,
     device: &Device,
-    (trace, place): (u64, u32),
+    trace: u64,
+    place: u32,
     location: &'static Location<'static>,
 ) -> Result<Tensor> {
     let array = Array::empty(device, shape.clone(), *dtype)?;
@@ -93,7 +94,8 @@ fn stand_in(
 pub(crate) fn recorded(
     operands: &[Like],
     device: &Device,
-    (inherited, live): (usize, bool),
+    inherited: usize,
+    live: bool,
     closures: Vec<Closure<'_>>,
     location: &'static Location<'static>,
 ) -> Result<Bodies> {
@@ -107,7 +109,7 @@ pub(crate) fn recorded(
         let of = operands.iter().zip(0..);
         // Closures run in any case: without memory, on tensors that carry the error.
         let of = of.map(|(like, place)| {
-            let made = stand_in(like, device, (recording.id(), place), location);
+            let made = stand_in(like, device, recording.id(), place, location);
             made.unwrap_or_else(|e| Tensor::of_error(e, like.1, device, location))
         });
         let stand_ins: Vec<Tensor> = of.collect();
@@ -232,7 +234,8 @@ fn vjp(
             let seed = stand_in(
                 &like,
                 &result.device(),
-                (recording.id(), place),
+                recording.id(),
+                place,
                 result.node().facts.location,
             )?;
             values.push((result.clone(), seed));

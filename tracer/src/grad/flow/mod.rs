@@ -60,7 +60,8 @@ impl Recipe<'_> {
         recorded(
             self.likes,
             &device,
-            (self.inherited.draws.len(), live),
+            self.inherited.draws.len(),
+            live,
             closures,
             self.location,
         )

@@ -162,13 +162,7 @@ impl<'a> Pull<'a> {
         let device = self.operands[0].device();
         let draws = self.flow.draws.len();
         let found = mode::with_history(true, || {
-            recorded(
-                &self.likes(),
-                &device,
-                (draws, true),
-                closures,
-                self.location,
-            )
+            recorded(&self.likes(), &device, draws, true, closures, self.location)
         });
         found?.vjps.into_iter().collect()
     }

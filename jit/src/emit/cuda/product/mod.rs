@@ -6,26 +6,26 @@
 //! or rounded; a prologue gives 8 elements of a line (`function.rs`). Kernels write the copy engine's tensor maps themselves,
 //! into memory of the launch: a recorded graph of launches then holds no address of an operand in a map.
 
+mod entry;
 mod function;
 
 use super::super::Emitted;
 use super::arguments::structure;
 use super::text;
 use super::{ENGINE, FEW_ROWS, PANELS};
-use crate::body::Source;
 use crate::emit::Pointer;
 use crate::emit::label::label;
 use crate::graph::Graph;
 use crate::lower::{Lowered, Lowering};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Prologue, Sides, Tiles, Units, merge_loops};
+use entry::{Entry, Operand};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::cuda::tiles::{self, GROUP, HALF, TILES};
 use ferrotrace_kernels::support::{self, SCALAR};
 use ferrotrace_runtime::{DType, Grid, KernelSource};
 use function::{Arguments, Function};
 use rustc_hash::FxHashSet;
-use std::fmt::Write as _;
 
 const WARPS: &str = include_str!("warps.cu");
 const GROUPS: &str = include_str!("groups.cu");
@@ -40,20 +40,6 @@ const LOAD: &str = include_str!("load.cu");
 const LANES: usize = 8;
 /// Bytes of registers that hold what a thread reads before it is needed.
 const PREFETCHED: usize = 64;
-/// Bytes that a thread may read of a right operand's 8 chunks where two blocks share a multiprocessor.
-const STREAM: usize = 64;
-
-/// Integer arguments by their positions.
-mod argument {
-    /// For each operand its first element and the distance of its lines.
-    pub const OPERANDS: usize = 0;
-    /// m, n, k.
-    pub const SIZES: usize = 4;
-    /// The numbers of rows of tiles, of columns of tiles, and of tiles.
-    pub const TILES: usize = 7;
-    /// For each dimension of the batch its size, and the strides of both operands.
-    pub const BATCH: usize = 10;
-}
 
 /// Writes the kernel of a fused node with its product and prologues.
 pub fn emit(
@@ -95,8 +81,15 @@ pub fn emit(
     // Chunks that a thread works on at once: as many as it has registers for the epilogue's loads.
     let ahead = PREFETCHED.checked_div(after.bytes[0]).unwrap_or(2);
     let ahead = ahead.clamp(1, 4);
-    let entry = entry(&sides, prologues, tiles, dtype, (ahead, operands));
-    let body = body(&arguments, !prologues.is_empty(), &functions, &entry);
+    let entry = Entry {
+        sides: &sides,
+        prologues,
+        tiles,
+        dtype,
+        operands,
+        ahead,
+    };
+    let body = body(&arguments, !prologues.is_empty(), &functions, &entry.text());
     Emitted {
         source: KernelSource {
             parts,
@@ -221,126 +214,4 @@ fn body(arguments: &Arguments, computes: bool, functions: &str, entry: &str) -> 
     body += functions;
     body += entry;
     body
-}
-
-/// An operand as the template reads it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Operand {
-    /// The position of its pointer, if it lies in memory.
-    pointer: Option<usize>,
-    /// Bytes read for a chunk of one row, and for a chunk of all rows together.
-    bytes: [usize; 2],
-}
-
-/// Gives the template its arguments, as fields of `t`.
-fn fields(out: &mut String, batch: usize, operands: [Operand; 2]) {
-    for (i, name) in ["a", "b"].into_iter().enumerate() {
-        let at = argument::OPERANDS + 2 * i;
-        let data = match operands[i].pointer {
-            Some(p) => format!("(const unsigned short *)a.p{p} + a.P{at}"),
-            None => "nullptr".to_owned(),
-        };
-        let _ = writeln!(
-            out,
-            "  t.{name} = {data};\n  t.{name}_line = a.P{};",
-            at + 1
-        );
-    }
-    let sizes = ["m", "n", "k"].into_iter().zip(argument::SIZES..);
-    for (name, at) in sizes.chain(["rows", "columns"].into_iter().zip(argument::TILES..)) {
-        let _ = writeln!(out, "  t.{name} = (int)a.P{at};");
-    }
-    for d in 0..batch {
-        let at = argument::BATCH + 3 * d;
-        let _ = writeln!(
-            out,
-            "  t.batch[{d}] = (int)a.P{at};\n  t.a_step[{d}] = a.P{};\n  t.b_step[{d}] = a.P{};",
-            at + 1,
-            at + 2
-        );
-    }
-}
-
-/// Whether the right operand is made of inputs of the plan alone: no kernel of the plan writes them before this one reads
-/// them, so that it need not wait for any.
-fn is_given(sides: &Sides, prologues: &[Prologue]) -> bool {
-    let input = |source: &Source| matches!(source, Source::Input(_));
-    match prologues.iter().find(|p| p.operand == 1) {
-        Some(prologue) => prologue.kernel.loads().all(|load| input(&load.0)),
-        None => input(&sides.sides[1].source),
-    }
-}
-
-/// The kernel, which gives the template its arguments.
-fn entry(
-    sides: &Sides,
-    prologues: &[Prologue],
-    tiles: Tiles,
-    dtype: DType,
-    (ahead, operands): (usize, [Operand; 2]),
-) -> String {
-    // The right operand is read before the kernel waits.
-    let few = matches!(tiles.by, Units::Streams { .. } | Units::Lines { .. });
-    let early = few && is_given(sides, prologues);
-    let (stages, threads) = tiles.stages();
-    let mut out = String::new();
-    let batch = sides.batch.len();
-    let shares = match tiles.by {
-        Units::Streams { .. } if tiles.rows == 16 && 8 * operands[1].bytes[0] <= STREAM => 2,
-        Units::Lines { .. } if tiles.rows <= 16 => 2,
-        _ => 1,
-    };
-    let cluster = match tiles.by {
-        Units::Streams { blocks } if blocks > 1 => {
-            format!(" __cluster_dims__({blocks}, 1, 1)")
-        }
-        _ => String::new(),
-    };
-    let _ = write!(
-        out,
-        "extern \"C\" __global__ void __launch_bounds__({threads}, {shares}){cluster} FT_SYMBOL(const __grid_constant__ \
-         FT_SYMBOL_args a) {{\n{}  ft_product<{batch}> t;\n",
-        if early { "" } else { "  FT_AFTER;\n" }
-    );
-    fields(&mut out, batch, operands);
-    let half = dtype == DType::BF16;
-    let [left, right] = sides.sides.each_ref().map(|side| side.inner);
-    let count = argument::TILES + 2;
-    if few {
-        let wait = if early { "  FT_AFTER;\n" } else { "" };
-        let _ = writeln!(out, "  const auto wait = [] {{\n{wait}  }};");
-    }
-    let _ = match tiles.by {
-        Units::Groups => writeln!(
-            out,
-            "  ft_by_groups<{half}, {left}, {right}, {}, {stages}, {ahead}, {batch}>(t, (int)a.P{count}, a.scratch, \
-             FT_SYMBOL_after{{a}});\n}}",
-            tiles.columns
-        ),
-        Units::Warps => writeln!(
-            out,
-            "  ft_by_warps<{half}, {left}, {right}, {batch}>(t, FT_SYMBOL_after{{a}});\n}}"
-        ),
-        Units::Streams { blocks } => {
-            let length = ["t.k", if right { "t.k" } else { "t.n" }];
-            let lines = |i: usize, name: &str| match operands[i].pointer {
-                Some(_) => format!("ft_lines<{half}>{{t.{name}, t.{name}_line, {}}}", length[i]),
-                None => format!("FT_SYMBOL_before{i}{{a}}"),
-            };
-            writeln!(
-                out,
-                "  ft_by_streams<{half}, {right}, {}, {blocks}>(t, {}, {}, FT_SYMBOL_after{{a}}, wait);\n}}",
-                tiles.rows / 16,
-                lines(0, "a"),
-                lines(1, "b")
-            )
-        }
-        Units::Lines { steps, ahead } => writeln!(
-            out,
-            "  ft_by_lines<{half}, {}, {}, {steps}, {ahead}>(t, FT_SYMBOL_after{{a}}, wait);\n}}",
-            tiles.rows / 8,
-            tiles.columns / 16
-        ),
-    };
-    out
 }
