@@ -30,7 +30,7 @@ pub fn dispatch<L: Loop>(body: L) -> L::Output {
         // SAFETY: the host reports an instruction set only where the processor has its features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { avx512(body) },
-        // SAFETY: as above.
+        // SAFETY: the host reports an instruction set only where the processor has its features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { avx2(body) },
         _ => body.run(),

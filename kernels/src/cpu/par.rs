@@ -23,7 +23,7 @@ pub struct Shared(*mut u8);
 
 // SAFETY: who dereferences the pointer answers for the bytes being written by no other thread.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: shared access gives the address alone; who dereferences it answers for the bytes being written by no other thread.
 unsafe impl Sync for Shared {}
 
 impl Shared {

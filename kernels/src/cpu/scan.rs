@@ -246,7 +246,7 @@ fn scan_lanes<S: Scan>(
             scan_side_by_side::<S>(x, outs, group, len);
             l += ROWS;
         } else {
-            // SAFETY: as above.
+            // SAFETY: each lane belongs to one range of one task.
             let out = unsafe { out.part(here.span.clone()) };
             scan_lane::<S>(&x[here.span], out, here.carry, here.at);
             l += 1;

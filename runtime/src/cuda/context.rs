@@ -49,7 +49,7 @@ pub(super) struct CaptureStream(pub sys::CUstream);
 
 // SAFETY: contexts and streams may be used from any thread; staging memory and verdicts are behind locks.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: the driver takes calls of several threads at once; staging memory and verdicts are behind locks.
 unsafe impl Sync for Context {}
 
 // A panic leaves none of the guarded values half changed.

@@ -18,7 +18,7 @@ struct Event(sys::CUevent);
 
 // SAFETY: events may be used from any thread.
 unsafe impl Send for Event {}
-// SAFETY: as above.
+// SAFETY: events may be used from any thread, and from several at once.
 unsafe impl Sync for Event {}
 
 impl Event {

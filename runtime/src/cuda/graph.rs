@@ -242,7 +242,7 @@ impl Capture {
                 .map_err(error())?,
                 Work::Copy(bytes) => {
                     let copy = copied(&command.words, *bytes);
-                    // SAFETY: as above.
+                    // SAFETY: the graph and the node before are alive, and the driver copies parameters.
                     unsafe {
                         sys::cuGraphAddMemcpyNode(
                             &mut node,
@@ -258,7 +258,7 @@ impl Capture {
                 }
                 Work::Clear(bytes) => {
                     let clear = cleared(&command.words, *bytes);
-                    // SAFETY: as above.
+                    // SAFETY: the graph and the node before are alive, and the driver copies parameters.
                     unsafe {
                         sys::cuGraphAddMemsetNode(
                             &mut node,
@@ -274,7 +274,7 @@ impl Capture {
                 }
                 library => {
                     let child = Child::of(self.context, library, &command.words)?;
-                    // SAFETY: as above; the child is copied.
+                    // SAFETY: the graph and the node before are alive, and the driver copies parameters and the child.
                     unsafe {
                         sys::cuGraphAddChildGraphNode(
                             &mut node,
@@ -326,17 +326,19 @@ impl Capture {
                 }),
                 Work::Copy(bytes) => {
                     let (copy, of) = (copied(&command.words, *bytes), self.context.raw());
-                    // SAFETY: as above; the copy is of as many bytes in the same context.
+                    // SAFETY: the node is of the graph that the executable was made of, and the driver copies the parameters;
+                    // the copy is of as many bytes in the same context.
                     unsafe { sys::cuGraphExecMemcpyNodeSetParams(graph.exec, *node, &copy, of) }
                 }
                 Work::Clear(bytes) => {
                     let (clear, of) = (cleared(&command.words, *bytes), self.context.raw());
-                    // SAFETY: as above.
+                    // SAFETY: the node is of the graph that the executable was made of, and the driver copies the parameters.
                     unsafe { sys::cuGraphExecMemsetNodeSetParams(graph.exec, *node, &clear, of) }
                 }
                 library => {
                     let child = Child::of(self.context, library, &command.words)?;
-                    // SAFETY: as above; the child is of the same call, so of the same nodes.
+                    // SAFETY: the node is of the graph that the executable was made of, and the driver copies the parameters;
+                    // the child is of the same call, so of the same nodes.
                     unsafe { sys::cuGraphExecChildGraphNodeSetParams(graph.exec, *node, child.0) }
                 }
             }

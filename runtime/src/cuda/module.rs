@@ -20,11 +20,11 @@ pub(crate) struct Function(pub(super) sys::CUfunction);
 
 // SAFETY: the driver's handles may be used from any thread.
 unsafe impl Send for Module {}
-// SAFETY: as above.
+// SAFETY: the driver's handles may be used from several threads at once.
 unsafe impl Sync for Module {}
-// SAFETY: as above.
+// SAFETY: the driver's handles may be used from any thread.
 unsafe impl Send for Function {}
-// SAFETY: as above.
+// SAFETY: the driver's handles may be used from several threads at once.
 unsafe impl Sync for Function {}
 
 impl Function {

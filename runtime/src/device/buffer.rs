@@ -67,7 +67,8 @@ enum Origin {
 // SAFETY: a storage owns its memory, which any thread may read or release; writes go through raw pointers, whose users
 // answer for the absence of concurrent access.
 unsafe impl Send for Storage {}
-// SAFETY: as above.
+// SAFETY: shared storage gives its address alone; accesses go through raw pointers, whose users answer for the absence
+// of concurrent writes.
 unsafe impl Sync for Storage {}
 
 impl Drop for Storage {

@@ -108,7 +108,7 @@ impl Drop for DlTensor {
                     deleter(at.as_ptr());
                 }
             },
-            // SAFETY: as above.
+            // SAFETY: the pointer is owned, and given back once, by the function that came with it.
             Form::Versioned(at) => unsafe {
                 if let Some(deleter) = at.as_ref().deleter {
                     deleter(at.as_ptr());
@@ -279,7 +279,7 @@ impl DlTensor {
         match &self.0 {
             // SAFETY: the pointer is owned and valid.
             Form::Plain(at) => unsafe { &at.as_ref().window },
-            // SAFETY: as above.
+            // SAFETY: the pointer is owned and valid.
             Form::Versioned(at) => unsafe { &at.as_ref().window },
         }
     }

@@ -212,7 +212,7 @@ fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<
         unsafe { entry(&args, begin as i64, end as i64, locals.of(thread)) };
     });
     if let Some(finish) = finish {
-        // SAFETY: as above; all chunks have run.
+        // SAFETY: the arguments are those of the chunks, all of which have run; `finish` runs once, on this thread.
         unsafe { finish(&args, workspace.locals.of(0)) };
     }
     Ok(reported(&fault))

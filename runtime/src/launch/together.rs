@@ -141,7 +141,8 @@ pub fn launch_together(
     pool.run(finishing.len(), &|begin, end, thread| {
         for m in &finishing[begin..end] {
             if let Some(finish) = m.finish {
-                // SAFETY: as above; all chunks have run.
+                // SAFETY: the arguments are those of the member's chunks, all of which have run; each `finish` runs once, with the local part
+                // of its thread.
                 unsafe { finish(&m.args, locals.of(thread)) };
             }
         }

@@ -167,7 +167,7 @@ impl<T: Number> Loop for Put<'_, T> {
                 }
                 for (c, &value) in src.iter().enumerate() {
                     let at = (from as isize + c as isize * s.step) as usize;
-                    // SAFETY: as above.
+                    // SAFETY: the position belongs to this task alone: kept dimensions and columns of tasks differ.
                     let place = unsafe { &mut self.out.part(at..at + 1)[0] };
                     *place = match self.accumulate {
                         true => T::narrow(place.wide().plus(value.wide())),
@@ -183,7 +183,7 @@ impl<T: Number> Loop for Put<'_, T> {
                 for c in columns.clone() {
                     let from = s.pre[self.p] as isize + block + *post as isize;
                     let at = (from + c as isize * s.step) as usize;
-                    // SAFETY: as above.
+                    // SAFETY: the position belongs to this task alone: kept dimensions and columns of tasks differ.
                     let place = unsafe { &mut self.out.part(at..at + 1)[0] };
                     let total = totals.next().unwrap_or_default();
                     *place = T::narrow(T::Wide::of_total(T::Wide::both(

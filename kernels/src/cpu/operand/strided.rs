@@ -278,7 +278,7 @@ unsafe fn transpose_8x8(src: *const f32, col: isize, dst: *mut f32, pitch: usize
         _mm256_permute2f128_ps::<0x31>(third[1], fourth[1]),
     ];
     for (i, row) in rows.into_iter().enumerate() {
-        // SAFETY: as above.
+        // SAFETY: the caller gives the 64 elements on both sides.
         unsafe { _mm256_storeu_ps(dst.add(i * pitch), row) };
     }
 }

@@ -66,7 +66,8 @@ pub fn map(
                 .iter()
                 .all(|input| input.is_direct() || input.is_number())
         {
-            // SAFETY: as above, with numbers repeated in scratch.
+            // SAFETY: each operand is a dense run of `n` elements, or a number that is repeated in scratch; the result is a new
+            // buffer of `n`.
             unsafe { small(kernel, n, inputs, to) };
             return Ok(out);
         }

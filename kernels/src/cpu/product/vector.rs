@@ -407,7 +407,7 @@ fn add_rows<T: Real, W: Weight<T>, const R: usize>(sums: &mut [T], rows: [&[W]; 
         // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { add_rows_avx512(sums, rows, x) },
-        // SAFETY: as above.
+        // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { add_rows_avx2(sums, rows, x) },
         _ => add_rows_body::<T, W, R, { cfg!(target_arch = "aarch64") }>(sums, rows, x),
@@ -447,7 +447,7 @@ fn dots_of_piece<T: Real, W: Weight<T>, const R: usize>(x: &[T], columns: [&[W];
         // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx512 => unsafe { dots_avx512(x, columns) },
-        // SAFETY: as above.
+        // SAFETY: the machine has these features.
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { dots_avx2(x, columns) },
         _ => dots_body::<T, W, R, { cfg!(target_arch = "aarch64") }>(x, columns),

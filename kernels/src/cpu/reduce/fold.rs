@@ -340,7 +340,7 @@ impl<J: Join> Loop for Columns<J> {
         for r in eights * 8..rows {
             let a = x.wrapping_add(r * pitch);
             for j in 0..cols {
-                // SAFETY: as above.
+                // SAFETY: the rows are below `rows`, and the caller gives `cols` columns and states.
                 unsafe { states.add(j).write(J::join(*states.add(j), *a.add(j))) };
             }
         }

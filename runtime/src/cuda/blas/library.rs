@@ -217,7 +217,7 @@ impl Kind {
             let ty = if i == 2 { result } else { ty };
             let (rows, columns) = shapes[i];
             let layout = &mut kind.layouts[i];
-            // SAFETY: as above.
+            // SAFETY: the pointer is to a live variable; `kind` destroys what is made.
             check(unsafe {
                 (api()?.cublasLtMatrixLayoutCreate)(layout, ty, rows, columns, lines[i] as i64)
             })?;

@@ -60,7 +60,7 @@ impl Placement {
     pub(super) fn awake(&self) {
         let narrowed = self.0.lock().narrowed.take();
         if let Some(set) = narrowed {
-            // SAFETY: as above; thread 0 is the calling one.
+            // SAFETY: the call reads just the set, whose size it is given; thread 0 is the calling one.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) };
         }
     }
