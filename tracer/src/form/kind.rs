@@ -124,7 +124,9 @@ impl Kind {
     /// The operation of a node that is not data from outside.
     #[inline]
     pub fn op(&self) -> &Op {
-        self.op.as_ref().expect("an operation was recorded")
+        self.op
+            .as_ref()
+            .expect("only kinds of operations are asked for one")
     }
 
     /// What errors call the operation.

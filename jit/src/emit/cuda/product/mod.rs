@@ -50,12 +50,14 @@ pub fn emit(
     stored: &FxHashSet<ValueId>,
     policy: &Policy,
 ) -> Emitted {
-    let product = fused.product.expect("a node with a product");
-    let tiles = product.tiles.expect("a product that is generated");
+    let product = fused
+        .product
+        .expect("a product template joins a node with a product");
+    let tiles = product.tiles.expect("a generated product has tiles");
     let Lowered::Call(call) = &lowering.steps[product.step] else {
         unreachable!("a product is a call")
     };
-    let sides = Sides::of(graph, call).expect("operands that were looked at before");
+    let sides = Sides::of(graph, call).expect("fusion has found the sides of these operands");
     let node = merge_loops(fused.clone());
     let needed: Vec<usize> = (0..node.stores.len())
         .filter(|&s| stored.contains(&node.stores[s].node))
