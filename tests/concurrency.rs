@@ -76,3 +76,53 @@ fn sixteen_processes_race_on_one_empty_cache() {
         .collect();
     assert!(results.iter().all(|r| *r == results[0]), "{results:?}");
 }
+
+/// What a thread computes as it ends: composites, reductions, scans, sorts, gradients and random numbers; `n` gives it kernels
+/// of its own. No product: the library of products keeps memory of the thread, which is gone.
+fn last_words(n: usize) -> Vec<f32> {
+    let cpu = Device::cpu();
+    let x = Tensor::linspace(-1.0, 1.0, 32 * 48, DType::F32, &cpu).reshape([32, 48]);
+    let y = (0..n).fold(x, |y, _| (y.sin() * 0.5).exp().tanh().softmax(-1));
+    let f = jit(|y: &Tensor| (y - y.mean_keepdim(-1)).square().sum(-1).cumsum(0));
+    let sorted = f.call(&y).sort(0, true).0;
+    let variable = y.clone().requires_grad();
+    let slope = grad(&variable.square().sum(..), &[&variable]).remove(0);
+    let noise = ferrotrace::Generator::new(3).rand(4, DType::F32, &cpu);
+    let all = [sorted, slope.sum(0), noise];
+    let numbers = all.iter().map(|x| x.to_vec::<f32>());
+    numbers.collect::<Result<Vec<_>>>().unwrap().concat()
+}
+
+/// A thread drops its local values one after another, those that it used first at the end: what computes in such a drop finds
+/// none of the library's own left.
+#[test]
+fn a_thread_computes_while_it_ends() {
+    use std::cell::RefCell;
+    use std::sync::mpsc::{Sender, channel};
+    struct Last(Sender<[Vec<f32>; 2]>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            let compute = |mode| with_mode(mode, || last_words(2));
+            self.0
+                .send([Mode::Eager, Mode::Compiled].map(compute))
+                .unwrap();
+        }
+    }
+    thread_local! {
+        static LAST: RefCell<Option<Last>> = const { RefCell::new(None) };
+    }
+    let (sender, receiver) = channel();
+    let thread = std::thread::spawn(move || {
+        LAST.set(Some(Last(sender)));
+        for mode in [Mode::Eager, Mode::Compiled] {
+            assert!(!with_mode(mode, || last_words(1)).is_empty());
+        }
+    });
+    thread.join().unwrap();
+    let want = with_mode(Mode::Eager, || last_words(2));
+    for got in receiver.recv().unwrap() {
+        assert_eq!(got.len(), want.len());
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs().max(1.0);
+        assert!(got.iter().zip(&want).all(near), "{got:?} against {want:?}");
+    }
+}

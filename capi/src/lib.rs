@@ -35,7 +35,8 @@ fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
-            FAILURE.set(text(&error.to_string()));
+            // A thread that ends may have no place for it any more.
+            let _ = FAILURE.try_with(|failure| failure.replace(text(&error.to_string())));
             None
         }
     }
@@ -44,7 +45,8 @@ fn guarded<T>(f: impl FnOnce() -> Result<T>) -> Option<T> {
 /// What the last call of this thread that failed has to say.
 #[unsafe(no_mangle)]
 pub extern "C" fn ft_error() -> *const c_char {
-    FAILURE.with_borrow(|failure| failure.as_ptr())
+    let told = FAILURE.try_with(|failure| failure.borrow().as_ptr());
+    told.unwrap_or(c"the thread ends".as_ptr())
 }
 
 /// Opens a bundle onto the CPU.

@@ -11,6 +11,7 @@ use crate::node::{Draw, Node, NodeArc, State};
 use ferrotrace_runtime::{Context, Error};
 use parking_lot::{Mutex, RwLock};
 use std::cell::RefCell;
+use std::mem::ManuallyDrop;
 use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -28,7 +29,8 @@ static ACTIVE: RwLock<Vec<Arc<Trace>>> = RwLock::new(Vec::new());
 thread_local! {
     /// The trace that this thread records; 0 for none.
     static CURRENT: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-    static TRACE: RefCell<Option<Arc<Trace>>> = const { RefCell::new(None) };
+    /// The trace itself. It is never dropped here, so that threads can record while they end.
+    static TRACE: ManuallyDrop<RefCell<Option<Arc<Trace>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// [`Trace::values`]: nothing has read them yet; something has, so that the function is not replayed; the function
@@ -82,7 +84,7 @@ impl Drop for Restore {
     fn drop(&mut self) {
         CURRENT.set(self.0);
         let before = self.1.take();
-        drop(TRACE.with_borrow_mut(|trace| std::mem::replace(trace, before)));
+        drop(TRACE.with(|trace| trace.replace(before)));
     }
 }
 
@@ -154,7 +156,7 @@ impl Trace {
     /// Makes what this thread records a part of the trace, until the returned value is dropped.
     fn enter(self: Arc<Trace>) -> Restore {
         let id = CURRENT.replace(self.id);
-        Restore(id, TRACE.replace(Some(self)))
+        Restore(id, TRACE.with(|trace| trace.replace(Some(self))))
     }
 
     /// Notes that values are read; false if they no longer may be.
@@ -182,7 +184,7 @@ fn active(id: u64) -> Option<Arc<Trace>> {
     if id == 0 {
         return None;
     }
-    let own = TRACE.with_borrow(|trace| trace.clone().filter(|trace| trace.id == id));
+    let own = TRACE.with(|trace| trace.borrow().clone().filter(|trace| trace.id == id));
     own.or_else(|| {
         let traces = ACTIVE.read();
         traces.iter().find(|trace| trace.id == id).cloned()
@@ -274,8 +276,9 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
             false => Draw::ELSEWHERE,
         };
     }
-    TRACE.with_borrow(|trace| {
-        let Some(trace) = trace else {
+    TRACE.with(|trace| {
+        let trace = trace.borrow();
+        let Some(trace) = &*trace else {
             return Draw::NONE;
         };
         let mut draws = trace.draws.lock();

@@ -7,10 +7,12 @@ use crate::target::Target;
 use ferrotrace_runtime::{Architecture, KernelSource, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 
 thread_local! {
     /// The recorded graphs of the plans that ran, by the plans' numbers.
-    static NOTED: RefCell<Option<BTreeMap<u64, Graph>>> = const { RefCell::new(None) };
+    /// `None` outside of [`noting`]. It is never dropped, so that plans can run while their thread ends.
+    static NOTED: ManuallyDrop<RefCell<Option<BTreeMap<u64, Graph>>>> = const { ManuallyDrop::new(RefCell::new(None)) };
 }
 
 /// Runs `f` and gives the recorded graphs of all plans that ran on this thread meanwhile, each once, in the order of the
@@ -20,12 +22,12 @@ pub fn noting<R>(f: impl FnOnce() -> R) -> (R, Vec<Graph>) {
     impl Drop for Restore {
         fn drop(&mut self) {
             let before = self.0.take();
-            NOTED.with_borrow_mut(|noted| *noted = before);
+            NOTED.with(|noted| *noted.borrow_mut() = before);
         }
     }
-    let restore = Restore(NOTED.replace(Some(BTreeMap::new())));
+    let restore = Restore(NOTED.with(|noted| noted.replace(Some(BTreeMap::new()))));
     let result = f();
-    let noted = NOTED.take().unwrap_or_default();
+    let noted = NOTED.with(|noted| noted.take()).unwrap_or_default();
     drop(restore);
     (result, noted.into_values().collect())
 }
@@ -34,8 +36,8 @@ impl Plan {
     /// Records the graph of a plan that runs, within [`noting`].
     #[inline]
     pub(super) fn note(&self) {
-        NOTED.with_borrow_mut(|noted| {
-            if let Some(noted) = noted {
+        NOTED.with(|noted| {
+            if let Some(noted) = &mut *noted.borrow_mut() {
                 let Draft { number, .. } = self.draft;
                 noted
                     .entry(number)

@@ -2,6 +2,7 @@
 
 use crate::Array;
 use ferrotrace_runtime::{DType, Element, Error, Pool, Result};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -68,7 +69,7 @@ pub struct Shared<'a, T> {
 
 // SAFETY: parts are handed out by `part` and `at` alone, whose callers answer for their being disjoint.
 unsafe impl<T: Send> Sync for Shared<'_, T> {}
-// SAFETY: as above.
+// SAFETY: parts are handed out by `part` and `at` alone, whose callers answer for their being disjoint.
 unsafe impl<T: Send> Send for Shared<'_, T> {}
 
 impl<T> Clone for Shared<'_, T> {
@@ -163,7 +164,7 @@ pub fn rows<T: Send>(out: &mut [T], row: usize, cost: usize, f: impl Fn(usize, &
 }
 
 thread_local! {
-    static SCRATCH: std::cell::Cell<Vec<u64>> = const { std::cell::Cell::new(Vec::new()) };
+    static SCRATCH: Cell<Vec<u64>> = const { Cell::new(Vec::new()) };
 }
 
 /// A number type of which every pattern of bits is a value.
@@ -188,7 +189,8 @@ pub fn scratch_of_two<A: Plain, B: Plain, R>(
     second: usize,
     f: impl FnOnce(&mut [A], &mut [B]) -> R,
 ) -> R {
-    let mut words = SCRATCH.take();
+    // A thread that ends may have dropped its memory already.
+    let mut words = SCRATCH.try_with(Cell::take).unwrap_or_default();
     let needed = (first * size_of::<A>()).div_ceil(8);
     let all = needed + (second * size_of::<B>()).div_ceil(8);
     if words.len() < all {
@@ -198,6 +200,6 @@ pub fn scratch_of_two<A: Plain, B: Plain, R>(
     // SAFETY: every pattern of bits is a value of A, and of B, and no alignment of theirs exceeds that of u64.
     let (a, b) = unsafe { (a.align_to_mut::<A>().1, b.align_to_mut::<B>().1) };
     let result = f(&mut a[..first], &mut b[..second]);
-    SCRATCH.set(words);
+    let _ = SCRATCH.try_with(|scratch| scratch.set(words));
     result
 }

@@ -11,6 +11,7 @@ use super::{Definition, SCALAR, need};
 use std::cell::RefCell;
 use std::fmt::Write;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
 /// The type of a recorded value.
@@ -72,12 +73,22 @@ struct Arena {
     tables: Vec<(&'static str, &'static [f64; 128])>,
 }
 
+impl Arena {
+    const EMPTY: Arena = Arena {
+        nodes: Vec::new(),
+        tables: Vec::new(),
+    };
+}
+
 thread_local! {
-    static ARENA: RefCell<Arena> = RefCell::default();
+    /// The arena of the function being recorded, empty between functions. It is never dropped, so that threads can record
+    /// while they end.
+    static ARENA: ManuallyDrop<RefCell<Arena>> = const { ManuallyDrop::new(RefCell::new(Arena::EMPTY)) };
 }
 
 fn push(kind: Kind, node: Node) -> u32 {
-    ARENA.with_borrow_mut(|arena| {
+    ARENA.with(|arena| {
+        let mut arena = arena.borrow_mut();
         arena.nodes.push((kind, node));
         (arena.nodes.len() - 1) as u32
     })
@@ -341,7 +352,8 @@ impl Float32 for Sym<F32> {
         Sym::record(Node::Convert(w.0))
     }
     fn table(name: &'static str, values: &'static [f64; 128], index: Sym<I32>) -> Sym<F64> {
-        ARENA.with_borrow_mut(|arena| {
+        ARENA.with(|arena| {
+            let mut arena = arena.borrow_mut();
             if arena.tables.iter().all(|t| t.0 != name) {
                 arena.tables.push((name, values));
             }
@@ -353,14 +365,14 @@ impl Float32 for Sym<F32> {
 /// Records a function of `args`, which it receives as their positions among the recorded values; it returns the
 /// position of its result. Prints it as a C function `{name}x{lanes}`, or in the scalar dialect.
 fn function(name: &str, lanes: usize, args: &[Kind], f: impl FnOnce(&[u32]) -> u32) -> Definition {
-    let saved = ARENA.take();
+    let saved = ARENA.with(|arena| arena.take());
     let ids: Vec<u32> = args
         .iter()
         .enumerate()
         .map(|(i, k)| push(*k, Node::Arg(i)))
         .collect();
     let result = f(&ids);
-    let arena = ARENA.replace(saved);
+    let arena = ARENA.with(|arena| arena.replace(saved));
     if lanes == SCALAR {
         return scalar::print(name, &arena, result);
     }
@@ -413,10 +425,10 @@ pub(super) fn four<A: Marker>(
     f: fn(Sym<A>) -> Sym<A>,
 ) -> Definition {
     let kind = Sym::<A>::kind();
-    let saved = ARENA.take();
+    let saved = ARENA.with(|arena| arena.take());
     let argument = push(kind, Node::Arg(0));
     let result = f(Sym(argument, PhantomData)).0;
-    let arena = ARENA.replace(saved);
+    let arena = ARENA.with(|arena| arena.replace(saved));
     let ty = format!("{}x{lanes}", kind.name());
     let head =
         format!("FT_INLINE void {name}x{lanes}({ty} *p0, {ty} *p1, {ty} *p2, {ty} *p3) {{\n");

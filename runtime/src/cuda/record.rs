@@ -9,6 +9,7 @@ use crate::{Error, Result};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 
 /// Set in every symbol's address, and in none of a device's.
@@ -114,7 +115,13 @@ pub struct Recording {
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
-    static RECORDING: RefCell<Recording> = RefCell::default();
+    /// Empty where the thread does not record. It is never dropped, so that threads can record while they end.
+    static RECORDING: ManuallyDrop<RefCell<Recording>> = ManuallyDrop::new(RefCell::default());
+}
+
+/// Calls `f` with what this thread has recorded.
+fn with_recording<R>(f: impl FnOnce(&mut Recording) -> R) -> R {
+    RECORDING.with(|recording| f(&mut recording.borrow_mut()))
 }
 
 /// Runs `f` while this thread records for a device, and returns the recording. All memory that `f` allocates on the
@@ -128,25 +135,27 @@ pub fn record<R>(device: &crate::Device, f: impl FnOnce() -> R) -> (R, Recording
             ON.set(false);
         }
     }
-    RECORDING.set(Recording {
-        device: device.cuda_index().unwrap_or(u32::MAX),
-        ..Recording::default()
+    with_recording(|recording| {
+        *recording = Recording {
+            device: device.cuda_index().unwrap_or(u32::MAX),
+            ..Recording::default()
+        }
     });
     ON.set(device.cuda_index().is_some());
     let until = Until;
     let result = f();
     drop(until);
-    (result, RECORDING.take())
+    (result, with_recording(std::mem::take))
 }
 
 /// Commands recorded so far on this thread.
 pub fn recorded() -> usize {
-    RECORDING.with_borrow(|r| r.commands.len())
+    with_recording(|r| r.commands.len())
 }
 
 /// Why the recording under way is of no use, if it is not; the next is.
 pub fn take_refusal() -> Option<Uncaptured> {
-    RECORDING.with_borrow_mut(|r| r.refused.take())
+    with_recording(|r| r.refused.take())
 }
 
 /// Whether this thread records.
@@ -188,7 +197,7 @@ pub(crate) fn allocate(device: u32, bytes: usize) -> Option<u64> {
     if !is_on() {
         return None;
     }
-    RECORDING.with_borrow_mut(|r| {
+    with_recording(|r| {
         if r.device != device {
             return None;
         }
@@ -213,7 +222,7 @@ pub(crate) fn release(address: u64) -> bool {
         return false;
     };
     if is_on() {
-        RECORDING.with_borrow_mut(|r| {
+        with_recording(|r| {
             let now = r.commands.len();
             if let Some(symbol) = r.symbols.get_mut(symbol as usize) {
                 symbol.died = Some(now);
@@ -253,7 +262,7 @@ pub(crate) fn copy(to: u64, from: u64, bytes: usize) -> bool {
 
 /// Notes a command.
 pub(super) fn add(command: Command) {
-    RECORDING.with_borrow_mut(|r| r.commands.push(command));
+    with_recording(|r| r.commands.push(command));
 }
 
 /// An error while this thread records: what is asked for cannot be recorded.
@@ -263,7 +272,7 @@ pub(super) fn refuse(why: Uncaptured) -> Result<()> {
         return Ok(());
     }
     let error = Error::internal(format!("not recorded: {why}"));
-    RECORDING.with_borrow_mut(|r| r.refused = Some(why));
+    with_recording(|r| r.refused = Some(why));
     Err(error)
 }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// What kernels are compiled for: a level of a processor's instruction set, or a kind of CUDA device.
@@ -173,7 +174,8 @@ impl fmt::Debug for Pack {
 }
 
 thread_local! {
-    static SCOPE: RefCell<Option<(Pack, Missing)>> = const { RefCell::new(None) };
+    /// Empty outside of scopes. It is never dropped, so that threads can compile while they end.
+    static SCOPE: ManuallyDrop<RefCell<Option<(Pack, Missing)>>> = const { ManuallyDrop::new(RefCell::new(None)) };
     static PLANNED: Cell<Option<Architecture>> = const { Cell::new(None) };
 }
 
@@ -231,19 +233,19 @@ impl Pack {
         impl Drop for Restore {
             fn drop(&mut self) {
                 let before = self.0.take();
-                SCOPE.with_borrow_mut(|scope| *scope = before);
+                SCOPE.with(|scope| *scope.borrow_mut() = before);
                 PLANNED.set(self.1);
             }
         }
         let scope = Some((self.clone(), missing));
-        let before = SCOPE.with_borrow_mut(|now| std::mem::replace(now, scope));
+        let before = SCOPE.with(|now| now.replace(scope));
         let _restore = Restore(before, PLANNED.replace(Some(self.0.architecture)));
         f()
     }
 
     /// The pack whose scope this thread is in, and what becomes of kernels it lacks.
     pub(super) fn current() -> Option<(Pack, Missing)> {
-        SCOPE.with_borrow(Clone::clone)
+        SCOPE.with(|scope| scope.borrow().clone())
     }
 
     /// The key under which the kernel of a source is here, if it is.

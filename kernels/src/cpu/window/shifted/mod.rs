@@ -173,7 +173,8 @@ struct Copied {
 impl Copied {
     /// Calls `f` with at least `size` elements of memory.
     fn with(size: usize, f: impl FnOnce(&mut Copied)) {
-        let mut copied = COPIED.take();
+        // A thread that ends may have dropped its copy already.
+        let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
         if copied.memory.len() < size {
             copied = Copied {
                 memory: vec![0.0; size],
@@ -181,7 +182,7 @@ impl Copied {
             };
         }
         f(&mut copied);
-        COPIED.set(copied);
+        let _ = COPIED.try_with(|place| place.set(copied));
     }
 }
 
