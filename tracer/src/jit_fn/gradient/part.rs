@@ -70,7 +70,7 @@ impl<'a> Nodes<'a> {
     }
 }
 
-/// Those of `places` that are nodes.
+/// The numbers of the nodes among some places.
 pub(super) fn nodes_of<'a>(
     places: impl IntoIterator<Item = &'a Place> + 'a,
 ) -> impl Iterator<Item = usize> + 'a {

@@ -56,9 +56,9 @@ struct Loads {
 
 /// The loads of whole chunks of a function.
 struct Reads {
-    /// Those that differ from row to row.
+    /// Loads that differ from row to row.
     of_row: Loads,
-    /// Those that all rows share.
+    /// Loads that all rows share.
     of_all: Loads,
     /// Whether all chunks are whole and begin at multiples of their size, if the pointers do.
     whole: bool,

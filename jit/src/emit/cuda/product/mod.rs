@@ -69,13 +69,8 @@ pub fn emit(
     let mut arguments = arguments(&sides, [rows, columns, count]);
     let mut operands = operands(&sides, prologues, dtype, &mut arguments);
     let after = Function::after(&node, product.node, &needed, &mut arguments);
-    let mut functions = after.text;
-    for prologue in in_order(prologues) {
-        let i = prologue.operand;
-        let function = Function::before(&prologue.kernel, i, &mut arguments);
-        operands[i].bytes = function.bytes;
-        functions.push_str(&function.text);
-    }
+    let before = functions_before(prologues, &mut operands, &mut arguments);
+    let functions = after.text + &before;
     arguments.keep_operands(&sides, prologues);
     let blocks = blocks_of(tiles, count, policy);
     let mut parts = support::parts(&arguments.needs);
@@ -155,6 +150,22 @@ fn arguments(sides: &Sides, tiles: [usize; 3]) -> Arguments {
         arguments.params.extend([n as i64, steps[0], steps[1]]);
     }
     arguments
+}
+
+/// The functions of the prologues, whose operands take the bytes that they read.
+fn functions_before(
+    prologues: &[Prologue],
+    operands: &mut [Operand; 2],
+    arguments: &mut Arguments,
+) -> String {
+    let mut text = String::new();
+    for prologue in in_order(prologues) {
+        let i = prologue.operand;
+        let function = Function::before(&prologue.kernel, i, arguments);
+        operands[i].bytes = function.bytes;
+        text.push_str(&function.text);
+    }
+    text
 }
 
 /// The prologues, the left operand's first.
