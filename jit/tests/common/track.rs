@@ -140,7 +140,7 @@ pub fn unary(
     };
     let loose = approximate
         && precision == Precision::Fast
-        && matches!(op, Exp | Tanh | Sigmoid)
+        && matches!(op, Exp | Log | Log1p | Erf | Tanh | Sigmoid)
         && compute != DType::F64;
     rounded(
         bound,

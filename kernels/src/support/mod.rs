@@ -50,6 +50,7 @@
 //! | remainder | 0.5 | 0.5 |
 
 pub mod cast;
+mod fast;
 mod horizontal;
 pub mod integer;
 pub mod lane;

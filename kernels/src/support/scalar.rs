@@ -5,7 +5,7 @@
 //! C++ type of their dtype, half types by `float`, truth values by `bool`. Bits agree with the other texts and the Rust
 //! twins, the sign and payload of a NaN excepted.
 
-use super::{Definition, SCALAR, math, need};
+use super::{Definition, SCALAR, fast, math, need};
 use ferrotrace_runtime::DType;
 
 /// What every kernel begins with.
@@ -26,7 +26,7 @@ pub fn scalar_type(dtype: DType) -> &'static str {
 }
 
 /// A function's text and what it calls.
-fn function(text: String, calls: &[&str]) -> Option<Definition> {
+pub(super) fn function(text: String, calls: &[&str]) -> Option<Definition> {
     let types = std::iter::once(need("types", SCALAR));
     let deps = types.chain(calls.iter().map(|c| need(c, SCALAR))).collect();
     Some(Definition { deps, text })
@@ -48,7 +48,7 @@ pub(super) fn definition(name: &str) -> Option<Definition> {
         });
     }
     let rest = name.strip_prefix("ft_")?;
-    fast(rest)
+    fast::definition(rest)
         .or_else(|| random(name, rest))
         .or_else(|| half(name, rest))
         .or_else(|| conversion(name, rest))
@@ -111,79 +111,6 @@ fn float(name: &str, stem: &str, single: bool) -> Option<Definition> {
         }
         _ => None,
     }
-}
-
-/// Functions of binary32 by the approximations of the hardware, where precision allows: `exp` within 2 ulp (subnormal
-/// results within 2⁻¹⁴⁹), `tanh` within 3 and `sigmoid` within 5. Special values are those of the exact functions, but that
-/// results of `sigmoid` below 2⁻¹²⁶ may be 0. No instruction here needs a slow path: arguments of `ex2` and `rcp` whose
-/// results would be subnormal are kept away from them, or may be 0.
-fn fast(rest: &str) -> Option<Definition> {
-    let (text, calls): (&str, &[&str]) = match rest {
-        // The power of two is split into 2ᵏ with k in -126..=127 and a remainder: `sat` and the constant that rounds
-        // down confine k, so that overflow and underflow happen in the last product.
-        "fast_exp_f32" => (
-            "FT_INLINE float ft_fast_exp_f32(float a) {
-  const float k = __fmaf_rd(__saturatef(__fmaf_rn(a, 0x1.77313cp-8f, 0.5f)), 252.0f, 12582913.0f);
-  const float n = k - 12583039.0f;
-  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(__fmaf_rn(a, 0x1.4ae0cp-26f, __fmaf_rn(a, 0x1.715476p0f, -n))));
-  return y * __int_as_float(__float_as_int(k) << 23);
-}
-",
-            &[],
-        ),
-        // exp of numbers up to 0. The result's relative error is |a| · 2⁻²⁴ and 2 ulp; results below 2⁻¹²⁶ are 0.
-        "term_exp_f32" => (
-            "FT_INLINE float ft_term_exp_f32(float a) { float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a * 0x1.715476p0f)); \
-             return y; }\n",
-            &[],
-        ),
-        "fast_recip_f32" => (
-            "FT_INLINE float ft_fast_recip_f32(float a) { float y; asm(\"rcp.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(a)); \
-             return y; }\n",
-            &[],
-        ),
-        "fast_sigmoid_f32" => (
-            "FT_INLINE float ft_fast_sigmoid_f32(float a) {
-  const float t = a * -0x1.715476p0f;
-  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(t));
-  const float e = __fmaf_rn(t, 0x1.05c610p-29f, __fmaf_rn(t, -0x1.62e430p-1f, -a));
-  if (fabsf(t) < 126.0f) y = __fmaf_rn(y, e, y);
-  return ft_fast_recip_f32(1.0f + y);
-}
-",
-            &["ft_fast_recip_f32"],
-        ),
-        // A polynomial below 0.55, where the quotient would cancel; without a branch.
-        "fast_tanh_f32" => (
-            "FT_INLINE float ft_fast_tanh_f32(float a) {
-  const float s = a * a;
-  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(fabsf(a) * 0x1.715476p1f));
-  const float far = __fmaf_rn(-2.0f, ft_fast_recip_f32(y + 1.0f), 1.0f);
-  float p = __fmaf_rn(s, 0x1.0da90ep-6f, -0x1.af96aap-5f);
-  p = __fmaf_rn(s, p, 0x1.10d01ap-3f);
-  p = __fmaf_rn(s, p, -0x1.55545ap-2f);
-  const float close = __fmaf_rn(a * s, p, a), away = copysignf(far, a);
-  float r; asm(\"{ .reg .pred q; setp.lt.f32 q, %1, 0f3F0CCCCD; selp.f32 %0, %2, %3, q; }\" : \"=f\"(r) : \"f\"(fabsf(a)), \"f\"(close), \"f\"(away));
-  return r;
-}
-",
-            &["ft_fast_recip_f32"],
-        ),
-        // tanh within 2⁻¹⁵ of the result, for results that are rounded to a half type: below 2⁻⁷ tanh a is a, and above
-        // it the quotient's error of 2⁻²³ is that small.
-        "half_tanh_f32" => (
-            "FT_INLINE float ft_half_tanh_f32(float a) {
-  float y; asm(\"ex2.approx.ftz.f32 %0, %1;\" : \"=f\"(y) : \"f\"(fabsf(a) * 0x1.715476p1f));
-  const float away = copysignf(__fmaf_rn(-2.0f, ft_fast_recip_f32(y + 1.0f), 1.0f), a);
-  float r; asm(\"{ .reg .pred q; setp.lt.f32 q, %1, 0f3C000000; selp.f32 %0, %2, %3, q; }\" : \"=f\"(r) : \"f\"(fabsf(a)), \"f\"(a), \"f\"(away));
-  return r;
-}
-",
-            &["ft_fast_recip_f32"],
-        ),
-        _ => return None,
-    };
-    function(text.to_owned(), calls)
 }
 
 /// Integer operators, defined for every operand (see [`super::integer`]).

@@ -28,6 +28,19 @@ fn support(stem: &'static str, dtype: DType, arguments: impl IntoIterator<Item =
     Expr::call(Function::Support(stem, dtype, 0), arguments)
 }
 
+/// The support function of fewer instructions that serves for a function of binary32, where precision allows.
+fn fast(op: UnaryOp) -> Option<&'static str> {
+    match op {
+        UnaryOp::Exp => Some("fast_exp"),
+        UnaryOp::Log => Some("fast_log"),
+        UnaryOp::Log1p => Some("fast_log1p"),
+        UnaryOp::Erf => Some("fast_erf"),
+        UnaryOp::Tanh => Some("fast_tanh"),
+        UnaryOp::Sigmoid => Some("fast_sigmoid"),
+        _ => None,
+    }
+}
+
 /// A value of one computed dtype as another.
 fn cast(from: DType, to: DType, value: Expr) -> Expr {
     Expr::call(Function::Cast(from, to, 0), [value])
@@ -149,16 +162,8 @@ impl Writer<'_> {
             BodyOp::Unary(UnaryOp::Tanh, a) if !node.exact && self.coarse[value as usize] => {
                 support("half_tanh", dtype, [of(*a)])
             }
-            BodyOp::Unary(op, a) => match op {
-                UnaryOp::Exp if !node.exact && dtype == DType::F32 => {
-                    support("fast_exp", dtype, [of(*a)])
-                }
-                UnaryOp::Tanh if !node.exact && dtype == DType::F32 => {
-                    support("fast_tanh", dtype, [of(*a)])
-                }
-                UnaryOp::Sigmoid if !node.exact && dtype == DType::F32 => {
-                    support("fast_sigmoid", dtype, [of(*a)])
-                }
+            BodyOp::Unary(op, a) => match fast(*op) {
+                Some(stem) if !node.exact && dtype == DType::F32 => support(stem, dtype, [of(*a)]),
                 _ => unary(*op, *a),
             },
             BodyOp::Binary(op, a, b) => {

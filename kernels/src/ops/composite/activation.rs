@@ -196,12 +196,17 @@ pub(super) const SILU: Function = Function::of_float("silu", 0, |b, args| {
 })
 .pulled(slope::silu);
 
-/// x·tanh(softplus(x)).
+/// x·tanh(softplus(x)), where tanh(log(1 + w)) = n / (n + 2) with n = w·(w + 2); `x` beyond 20.
 pub(super) const MISH: Function = Function::of_float("mish", 0, |b, args| {
     in_float(b, value(args, 0)?, |b, x| {
-        let soft = softplus(b, x)?;
-        let gate = b.unary(UnaryOp::Tanh, soft)?;
-        b.mul(x, gate)
+        above_or(b, x, SOFTPLUS_THRESHOLD, |b, x| {
+            let w = b.unary(UnaryOp::Exp, x)?;
+            let more = b.add(w, 2.0)?;
+            let n = b.mul(w, more)?;
+            let whole = b.add(n, 2.0)?;
+            let gate = b.div(n, whole)?;
+            b.mul(x, gate)
+        })
     })
 });
 

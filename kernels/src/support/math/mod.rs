@@ -74,10 +74,18 @@ pub(super) fn entries() -> Vec<Entry> {
         fmod fmod fmod, remainder remainder remainder, floor_divide floor_divide floor_divide,
     );
     // A GPU has approximations for these (`scalar`); in vector text they are the functions themselves.
-    let fast: [(&str, &str, &str, &[&str]); 6] = [
+    let fast: [(&str, &str, &str, &[&str]); 9] = [
         ("fast_recip", "f32x@ a", "1.0f / a", &[]),
         ("fast_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
         ("term_exp", "f32x@ a", "ft_exp_f32x@(a)", &["ft_exp_f32"]),
+        ("fast_log", "f32x@ a", "ft_log_f32x@(a)", &["ft_log_f32"]),
+        (
+            "fast_log1p",
+            "f32x@ a",
+            "ft_log1p_f32x@(a)",
+            &["ft_log1p_f32"],
+        ),
+        ("fast_erf", "f32x@ a", "ft_erf_f32x@(a)", &["ft_erf_f32"]),
         ("fast_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
         ("half_tanh", "f32x@ a", "ft_tanh_f32x@(a)", &["ft_tanh_f32"]),
         (
