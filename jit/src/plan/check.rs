@@ -4,9 +4,11 @@
 
 use super::combine::work;
 use super::{Plan, Step};
+use crate::body::{BodyOp, BodyValue, Value};
 use crate::emit::{Emitted, cuda};
 use crate::plan::run::Run;
 use crate::policy::Policy;
+use crate::schedule::FusedNode;
 use ferrotrace_runtime::{Result, Verdict};
 
 /// Bytes of an index, about.
@@ -35,17 +37,38 @@ pub(super) fn ahead(steps: &mut [Step], policy: &Policy) -> Vec<Emitted> {
         left -= bytes;
         cuda::trust(kernel);
         for check in checks {
-            let same = |other: &Emitted| {
-                other.source == check.source
-                    && other.pointers == check.pointers
-                    && other.params == check.params
-            };
-            if !all.iter().any(same) {
+            // The first operation that an index is wrong for is the one that an error names.
+            if !all.iter().any(|other| is_same(&other.node, &check.node)) {
                 all.push(check);
             }
         }
     }
     all
+}
+
+/// Whether two nodes check the same indices against the same sizes, whichever operations these are of.
+fn is_same(a: &FusedNode, b: &FusedNode) -> bool {
+    let op = |value: &BodyValue| match value.op.clone() {
+        BodyOp::Check {
+            index, size, mask, ..
+        } => BodyOp::Check {
+            index,
+            size,
+            mask,
+            site: 0,
+        },
+        op => op,
+    };
+    let (of_a, of_b) = (a.body.values(), b.body.values());
+    let checked = |node: &FusedNode| node.stores.iter().map(|store| store.value).collect();
+    let checked: [Vec<Value>; 2] = [checked(a), checked(b)];
+    a.extents() == b.extents()
+        && checked[0] == checked[1]
+        && of_a.len() == of_b.len()
+        && of_a.iter().zip(of_b).all(|(x, y)| op(x) == op(y))
+        && a.body.numbers().is_empty()
+        && b.body.numbers().is_empty()
+        && a.body.masks() == b.body.masks()
 }
 
 impl Plan {
