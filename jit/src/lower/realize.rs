@@ -40,6 +40,8 @@ pub struct Realized {
     /// Attention, by its result, and the nodes that are computed within.
     attentions: FxHashMap<ValueId, Found>,
     inside: Vec<bool>,
+    /// Values that library calls and attention read in parts.
+    in_parts: Vec<bool>,
     pub(super) refusals: Vec<(ValueId, ValueId, Refusal)>,
 }
 
@@ -215,9 +217,12 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         writes: FxHashMap::default(),
         attentions: FxHashMap::default(),
         inside: vec![false; n],
+        in_parts: Vec::new(),
         refusals: Vec::new(),
     };
     realized.find_attention(graph, policy);
+    let attended = realized.attentions.values().flat_map(|of| of.operands);
+    realized.in_parts = read_in_parts(graph, attended);
     let mut users = vec![0u32; n];
     for i in 0..n {
         let mut seen: smallvec::SmallVec<[ValueId; 4]> =
@@ -454,7 +459,35 @@ fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     };
 }
 
-/// Makes the node a window on stored memory: through its views where they keep every element, else by storing it.
+/// By value, whether library calls and attention, which read `operands`, read it in parts alone: views that together have as
+/// many elements.
+fn read_in_parts(graph: &Graph, operands: impl Iterator<Item = ValueId>) -> Vec<bool> {
+    let n = graph.nodes().len();
+    // Elements of the views that are a value's only users, and whether calls read views of it.
+    let (mut elements, mut called) = (vec![Some(0usize); n], vec![false; n]);
+    for operand in operands {
+        called[operand.0 as usize] = true;
+    }
+    for (i, node) in graph.nodes().iter().enumerate().rev() {
+        let view = node.is(Op::is_view);
+        let reads = match view {
+            true => called[i],
+            false => node.is_of(Class::Library),
+        };
+        for operand in graph.operands(ValueId(i as u32)) {
+            let at = operand.0 as usize;
+            called[at] |= reads;
+            let size = (view && reads).then_some(node.shape.numel());
+            elements[at] = elements[at].zip(size).map(|(all, size)| all + size);
+        }
+    }
+    let all = graph.nodes().iter().zip(&elements);
+    all.map(|(node, elements)| elements.is_some_and(|n| n >= node.shape.numel()))
+        .collect()
+}
+
+/// Makes the node a window on stored memory: through its views where they keep every element, or others that are read so
+/// keep the rest; else by storing it.
 fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     if realized.window(graph, id).is_some() {
         return;
@@ -465,7 +498,8 @@ fn need_memory(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: V
         let (NodeOp::Op(op), Some(Operand::Value(from))) = (&node.op, node.args.first()) else {
             break;
         };
-        if !op.is_view() || graph.node(*from).shape.numel() > node.shape.numel() {
+        let part = graph.node(*from).shape.numel() > node.shape.numel();
+        if !op.is_view() || part && !realized.in_parts[from.0 as usize] {
             break;
         }
         base = *from;

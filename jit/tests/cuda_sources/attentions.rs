@@ -253,3 +253,29 @@ fn scores_that_are_needed_are_no_attention() {
     let apart = of(true);
     assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
 }
+
+/// Queries, keys and values that one product with a bias computes are windows of its result: no kernel moves them.
+#[test]
+fn parts_of_a_product_are_windows() {
+    let text = "%0: bf16[2, 256, 768] = input 0 [196608, 768, 1]
+         %1: bf16[2304, 768] = input 1 [768, 1]
+         %2: bf16[2304] = input 2 [1]
+         %3: bf16[2, 256, 2304] = linear(%0, %1, %2) {bias: true}
+         %4: bf16[2, 256, 3, 12, 64] = reshape(%3) {to: [2, 256, 3, 12, 64]}
+         %5: bf16[3, 2, 12, 256, 64] = permute(%4) {order: [2, 0, 3, 1, 4]}
+         %6: bf16[2, 12, 256, 64] = select(%5) {dim: 0, index: 0}
+         %7: bf16[2, 12, 256, 64] = select(%5) {dim: 0, index: 1}
+         %8: bf16[2, 12, 256, 64] = select(%5) {dim: 0, index: 2}
+         %9: bf16[2, 12, 256, 64] = scaled_dot_product_attention(%6, %7, %8) {mask: false, causal: true, scale: NaN}
+         return %9";
+    let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+    let policy = Policy::from(ferrotrace_jit::target::Target::cuda(90, 132, 227 << 10));
+    let found = kernels_with(&graph, &policy);
+    let [product, attention] = &found[..] else {
+        panic!("{} kernels", found.len());
+    };
+    let epilogue = product.node.product.and_then(|of| of.epilogue);
+    assert_eq!(epilogue.and_then(|of| of.bias), Some(Source::Input(2)));
+    let result = Pointer::Read(Source::Node(product.node.stores[0].node));
+    assert_eq!(attention.pointers[..3], [result; 3]);
+}
