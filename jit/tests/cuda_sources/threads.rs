@@ -242,6 +242,50 @@ fn every_form_runs_without_a_device() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Rows of few columns have a part of a warp each, or one thread, where there are many: numbers of rows that fill no
+/// block, rows that begin anywhere, rows that are stored, positions.
+#[test]
+fn many_short_rows_run_without_a_device() {
+    let texts = [
+        (
+            "int t = threadIdx.x & 1;",
+            "%0: f32[70001, 9] = input 0 [9, 1]
+         %1: f32[70001] = sum(%0) {dims: [1], keepdim: false}
+         return %1",
+        ),
+        (
+            "int t = threadIdx.x & 3;",
+            "%0: f32[40001, 10] = input 0 [10, 1]
+         %1: f32[40001, 10] = softmax(%0) {dim: 1}
+         return %1",
+        ),
+        (
+            "int t = threadIdx.x & 0;",
+            "%0: f32[131073, 12] = input 0 [12, 1]
+         %1: i64[131073] = argmax(%0) {dims: [1], keepdim: false}
+         %2: f32[131073] = max(%0) {dims: [1], keepdim: false}
+         return %1 %2",
+        ),
+        (
+            "int t = threadIdx.x & 7;",
+            "%0: bf16[17001, 33] = input 0 [33, 1]
+         %1: bf16[17001] = mean(%0) {dims: [1], keepdim: false}
+         return %1",
+        ),
+    ];
+    for (mark, text) in texts {
+        let draft = draft(text, &policy());
+        let found: Vec<String> = kernels(&draft).map(|kernel| kernel.source.text()).collect();
+        assert!(
+            found.iter().any(|text| text.contains(mark)),
+            "no {mark}: {found:?}"
+        );
+        let arrays = arrays(&draft.recorded, 1);
+        let why = mismatch(&draft, (&arrays, false), &[], &|_| (2e-2, true));
+        assert_eq!(why, None, "{text}");
+    }
+}
+
 /// Half values that eager mode stores are read as stored: what is drawn, and what is scattered.
 #[test]
 fn half_values_are_read_rounded_without_a_device() {

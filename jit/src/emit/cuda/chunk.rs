@@ -26,7 +26,8 @@ impl Writer<'_> {
             turns => (turns, Expr::from(Local::Low) + OnDevice::InRow),
         };
         // All threads have as many chunks, or some have fewer.
-        let all = self.shape.chunks.is_multiple_of(turns * threads as usize);
+        let all = self.shape.chunks.is_multiple_of(turns * threads as usize)
+            && !self.shape.has_idle_threads();
         let whole = self.shape.turns > 0 || self.shape.shifted.is_none();
         let at = start + Expr::from(Local::Held) * i64::from(threads);
         let mut each = Block::from(Stmt::constant(Local::Index, Type::INDEX, at));
@@ -182,12 +183,16 @@ impl Writer<'_> {
         let at = is_first.choose(OnDevice::FirstEdge, OnDevice::LastEdge);
         let mut edges = Block::from(index(Local::Index, at));
         edges.append(edge);
-        Stmt::Scope(Block::from([
+        let row = Block::from([
             index(OnDevice::FirstEdge, Local::Low),
             index(OnDevice::LastEdge, last.cast(Type::INDEX)),
             Stmt::Scope(within),
             Stmt::when(Expr::from(OnDevice::InRow).less(2), edges),
-        ]))
+        ]);
+        match self.shape.has_idle_threads() {
+            true => Stmt::when(OnDevice::Live.into(), row),
+            false => Stmt::Scope(row),
+        }
     }
 
     /// The whole loads of a chunk that a thread does not keep.

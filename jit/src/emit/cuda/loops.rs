@@ -202,7 +202,13 @@ pub(super) fn writes(form: Form) -> Expr {
     match form {
         Form::Tiled => (Expr::from(Local::TileColumn) + OnDevice::InTileColumn).equals(0),
         Form::Pointwise => Expr::from(Local::Index).equals(0),
-        Form::Inner { .. } => Expr::from(OnDevice::InRow).equals(0),
+        Form::Inner { threads } => {
+            let first = Expr::from(OnDevice::InRow).equals(0);
+            match threads < 32 {
+                true => Expr::from(OnDevice::Live).and(first),
+                false => first,
+            }
+        }
         Form::Outer { .. } => {
             let first = Expr::from(OnDevice::Group).equals(0);
             Expr::from(OnDevice::Live).and(first)

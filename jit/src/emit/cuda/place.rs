@@ -21,6 +21,24 @@ pub(super) fn thread() -> Expr {
     Expr::from(Local::Thread).cast(Type::INT)
 }
 
+/// Whether a thread that works with others has a row, and its row: the last one where it has none.
+fn live_row(row: Expr, rows: Param) -> [Stmt; 2] {
+    let live = row.clone().less(rows);
+    let last = Expr::from(rows) - 1;
+    [
+        Stmt::constant(OnDevice::Live, Type::scalar(DType::Bool), live),
+        index(
+            Local::RowNumber,
+            Expr::from(OnDevice::Live).choose(row, last),
+        ),
+    ]
+}
+
+/// Where the chunks of a thread end that has none without a row.
+fn live_end() -> Expr {
+    Expr::from(OnDevice::Live).choose(Local::End, Local::Low)
+}
+
 impl Writer<'_> {
     /// Which row and which chunks are this thread's.
     pub(super) fn place(&mut self, form: Form, split: bool) -> Block {
@@ -64,14 +82,23 @@ impl Writer<'_> {
         let block = || Expr::from(OnDevice::RowBlock);
         match form {
             Form::Pointwise | Form::Tiled => {}
-            Form::Inner { threads: 32 } if !split => {
-                let row = block() * i64::from(self.shape.threads / 32) + (thread() >> 5);
-                out.extend([
-                    index(Local::RowNumber, row),
-                    index(Local::High, Local::End),
-                    Stmt::when(Expr::from(Local::RowNumber).at_least(rows), Stmt::Leave),
-                    int(OnDevice::InRow, Expr::from(Local::Thread) & 31),
-                ]);
+            Form::Inner { threads } if threads <= 32 && !split => {
+                let row = || {
+                    let rows_of_block = i64::from(self.shape.threads / threads);
+                    block() * rows_of_block + (thread() >> i64::from(threads.ilog2()))
+                };
+                if threads == 32 {
+                    out.extend([
+                        index(Local::RowNumber, row()),
+                        index(Local::High, Local::End),
+                        Stmt::when(Expr::from(Local::RowNumber).at_least(rows), Stmt::Leave),
+                    ]);
+                } else {
+                    out.extend(live_row(row(), rows));
+                    out.push(index(Local::High, live_end()));
+                }
+                let lane = Expr::from(Local::Thread) & i64::from(threads - 1);
+                out.push(int(OnDevice::InRow, lane));
             }
             Form::Inner { .. } => out.extend([
                 index(Local::RowNumber, block()),
@@ -80,21 +107,18 @@ impl Writer<'_> {
             ]),
             Form::Outer { width, .. } => {
                 let width = i64::from(width);
-                let row = || block() * width + OnDevice::Across;
-                let live = || Expr::from(OnDevice::Live);
-                // All threads of a block meet at the barriers of a scan.
-                let high = match self.scans {
-                    true => Local::End.into(),
-                    false => live().choose(Local::End, Local::Low),
-                };
-                let last = Expr::from(rows) - 1;
                 out.extend([
                     int(OnDevice::Across, Expr::from(Local::Thread) % width),
                     int(OnDevice::Group, Expr::from(Local::Thread) / width),
-                    Stmt::constant(OnDevice::Live, Type::scalar(DType::Bool), row().less(rows)),
-                    index(Local::RowNumber, live().choose(row(), last)),
-                    index(Local::High, high),
                 ]);
+                let row = block() * width + OnDevice::Across;
+                out.extend(live_row(row, rows));
+                // All threads of a block meet at the barriers of a scan.
+                let high = match self.scans {
+                    true => Local::End.into(),
+                    false => live_end(),
+                };
+                out.push(index(Local::High, high));
             }
         }
     }

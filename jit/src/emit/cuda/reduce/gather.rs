@@ -31,9 +31,10 @@ impl Writer<'_> {
             return;
         }
         match *form {
+            Form::Inner { threads: 1 } => {}
             Form::Inner { threads } => {
                 for r in reductions {
-                    self.over_warp(out, r);
+                    self.over_warp(out, r, i64::from(threads).min(WARP));
                 }
                 if threads > 32 {
                     self.over_block(out, reductions, threads as usize / 32);
@@ -121,10 +122,10 @@ impl Writer<'_> {
         out.push(by_halves(lanes / 2).each(each));
     }
 
-    /// By halves over a warp, then the first lane's to all.
-    fn over_warp(&self, out: &mut Block, r: &Reduction) {
+    /// By halves over neighbours of `lanes` lanes, then the first one's to all of them.
+    fn over_warp(&self, out: &mut Block, r: &Reduction, lanes: i64) {
         if self.symmetric(r) {
-            return self.over_lanes(out, r, WARP);
+            return self.over_lanes(out, r, lanes);
         }
         let place = |which, lane: Expr| {
             let function = Function::Shuffle(which, DType::I64);
@@ -138,11 +139,15 @@ impl Writer<'_> {
             each.push(Stmt::constant(Local::Position, Type::LONG, other));
         }
         each.push(self.merge(r, Local::Element.into(), Local::Position.into()));
-        out.push(by_halves(WARP / 2).each(each));
-        let first = exchanged(Shuffle::From, r, Expr::Integer(0));
+        out.push(by_halves(lanes / 2).each(each));
+        let first_lane = || match lanes {
+            WARP => Expr::Integer(0),
+            _ => Expr::from(Local::Thread) & (WARP - lanes),
+        };
+        let first = exchanged(Shuffle::From, r, first_lane());
         out.push(Stmt::assign(r.accumulator(), first));
         if r.has_position() {
-            let first = place(Shuffle::From, Expr::Integer(0));
+            let first = place(Shuffle::From, first_lane());
             out.push(Stmt::assign(r.place(), first));
         }
     }
@@ -165,7 +170,7 @@ impl Writer<'_> {
             let places = of(Part::SharedPlaces, Expr::Integer(-1));
             out.push(Stmt::assign(r.place(), places));
         }
-        self.over_warp(out, r);
+        self.over_warp(out, r, WARP);
     }
 
     /// Over the groups of a block that share its rows, a thread each, in order.

@@ -9,6 +9,16 @@ pub(super) const POINTWISE_THREADS: u32 = 256;
 pub(super) const COSTLY_THREADS: u32 = 128;
 /// Most chunks of a row that a warp reduces.
 pub(super) const WARP_CHUNKS: usize = 128;
+/// Elements of a short row that each of its threads has, of rows that are read alone, and of rows that are stored, too:
+/// then neighbours are to store what lies together.
+pub(super) const SHORT_ELEMENTS: [usize; 2] = [16, 4];
+/// Fewest chunks of such a thread.
+pub(super) const SHORT_CHUNKS: [usize; 2] = [4, 2];
+/// Fewest threads of all rows together for rows to have fewer than a warp each.
+pub(super) const SHORT_THREADS: usize = 1 << 17;
+/// Chunks of a longer row that each of its threads has, and where there are [`BATCH_ROWS`] that are read alone: blocks of
+/// fewer threads then wait for memory apart, each with more of it asked for.
+pub(super) const ROW_CHUNKS: [usize; 2] = [2, 4];
 /// Fewest threads of a block that reduces a row.
 pub(super) const FEWEST_THREADS: u32 = 64;
 /// Most threads of a row.

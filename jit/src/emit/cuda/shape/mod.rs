@@ -18,7 +18,7 @@ pub(super) enum Form {
     Pointwise,
     /// A block a tile of rows and columns; nothing is reduced.
     Tiled,
-    /// This many threads a row: a warp, or a block.
+    /// This many threads a row: a part of a warp, a warp, or a block.
     Inner { threads: u32 },
     /// Blocks of this many rows and groups of threads.
     Outer { width: u32, groups: u32 },
@@ -100,6 +100,16 @@ impl Shape {
         self.split.map_or(self.chunks, |s| s.0)
     }
 
+    /// Whether some threads of the last block may have no row, though their warp has one.
+    pub fn has_idle_threads(&self) -> bool {
+        match self.form {
+            Form::Inner { threads } if threads < 32 => {
+                !self.rows.is_multiple_of((self.threads / threads) as usize)
+            }
+            _ => false,
+        }
+    }
+
     /// The greatest number that counts work: chunks of all rows.
     pub fn units(&self) -> usize {
         let units = self.rows.saturating_mul(self.chunks.max(self.pieces()));
@@ -118,11 +128,17 @@ struct Layout {
 impl Layout {
     /// A warp a row, several of them a block where there are rows enough.
     fn of_warps(rows: usize) -> Layout {
-        let per_block = if rows < 4 * bounds::FULL { 1 } else { 4 };
+        Layout::of_lanes(rows, 32)
+    }
+
+    /// Some lanes of a warp a row, several warps a block where there are rows enough.
+    fn of_lanes(rows: usize, lanes: u32) -> Layout {
+        let few = rows * (lanes as usize) < 4 * bounds::FULL * 32;
+        let threads = if few { 32 } else { 128 };
         Layout {
-            form: Form::Inner { threads: 32 },
-            threads: 32 * per_block,
-            blocks: rows.div_ceil(per_block as usize),
+            form: Form::Inner { threads: lanes },
+            threads,
+            blocks: rows.div_ceil((threads / lanes) as usize),
         }
     }
 

@@ -10,8 +10,8 @@ use super::bounds::{
     ACROSS_GROUPS, ACROSS_THREADS, ACROSS_WIDTH, BATCH_BYTES, BATCH_ROWS, BATCH_THREADS,
     BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK, FEWEST_ACROSS, FEWEST_THREADS, FINISH_THREADS,
     FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW, LONG_ROW_THREADS, MANY_ROWS,
-    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, SPLIT_BLOCKS, WARP_CHUNKS,
-    WARP_PIECES,
+    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, ROW_CHUNKS, SHORT_CHUNKS,
+    SHORT_ELEMENTS, SHORT_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
 };
 use super::{Form, Layout, Shape};
 use crate::body::{BodyOp, Value};
@@ -104,13 +104,14 @@ impl Work<'_> {
             return Layout::of_columns(rows, block);
         }
         if chunks <= WARP_CHUNKS || rows > MOST_ROWS {
-            return Layout::of_warps(rows);
+            return Layout::of_lanes(rows, self.lanes_of_row());
         }
-        // About two chunks a thread.
+        let read_alone = self.stages.stores_nothing() && rows >= BATCH_ROWS;
+        let each = ROW_CHUNKS[usize::from(read_alone)];
         let wanted = match self.shift {
             // A row's first and last chunk are two parts of one.
             Some(_) => chunks.div_ceil(2).next_multiple_of(32) as u32,
-            None => (chunks / 2).next_power_of_two() as u32,
+            None => (chunks / each).next_power_of_two() as u32,
         };
         let most = if chunks > LONG_ROW {
             LONG_ROW_THREADS
@@ -118,6 +119,20 @@ impl Work<'_> {
             BLOCK_THREADS
         };
         Layout::of_blocks(rows, wanted.clamp(FEWEST_THREADS, most))
+    }
+
+    /// Threads of a row that a warp reduces: as many as have some chunks each, more where rows are few.
+    fn lanes_of_row(&self) -> u32 {
+        let stores = usize::from(!self.stages.stores_nothing());
+        let each = (SHORT_ELEMENTS[stores] / self.lanes).max(SHORT_CHUNKS[stores]);
+        // The first and the last chunk of a row that starts anywhere are two threads' work.
+        let least = if self.shift.is_some() { 2 } else { 1 };
+        let lanes = self.chunks.div_ceil(each).next_power_of_two();
+        let mut lanes = lanes.clamp(least, 32);
+        while lanes < 32 && self.rows.saturating_mul(lanes) < SHORT_THREADS {
+            lanes *= 2;
+        }
+        lanes as u32
     }
 
     /// Pieces of strided columns, whose threads each take several rows side by side: where rows fill chunks, and no piece is
@@ -230,6 +245,14 @@ impl Work<'_> {
         }
         if kept.is_empty() {
             return;
+        }
+        // Few rows wait for each access: what one loop reads is asked for together with the rest.
+        if !once && self.rows < FULL {
+            let all = repeated_loads(node, stages, self.lanes, 1);
+            let bytes: usize = all.iter().map(|load| load.1 * self.lanes * turns).sum();
+            if turns <= KEPT_CHUNKS && bytes <= KEPT_BYTES {
+                kept = all;
+            }
         }
         let room = if once { BATCH_BYTES } else { KEPT_BYTES };
         let chunk: usize = kept.iter().map(|k| k.1 * self.lanes).sum();
