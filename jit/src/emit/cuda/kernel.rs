@@ -1,8 +1,8 @@
 //! A fused node as one CUDA kernel.
 //!
 //! Columns are counted in chunks: as many consecutive elements along the last column variable as a thread works on at
-//! once, which is what one 16-byte access holds. Three forms. **Pointwise**: a thread a chunk. **Inner**: a warp or a
-//! block a row; its threads take chunks by turns, stage by stage, and combine what they reduced. **Outer**, for strided
+//! once, which is what one 16-byte access holds. Three forms. **Pointwise**: a thread a chunk. **Inner**: a part of a warp, a
+//! warp or a block a row; its threads take chunks by turns, stage by stage, and combine what they reduced. **Outer**, for strided
 //! columns of contiguous rows: a block works on rows side by side, its groups of threads take columns by turns.
 //! Reductions of few rows are split into pieces of their columns, whose results a second kernel combines.
 
