@@ -95,11 +95,21 @@ fn extremes_of_negated_integers() {
     let Some(d) = device() else { return };
     let whole: Vec<i32> = (0..7 * 300).map(|i| (i * 7919 % 41) - 20).collect();
     let x = Tensor::from_slice(&whole, [300, 7], &d);
-    let (most, least) = ((-&x).max(1), (-&x).min(1));
-    let got = [most, least].map(|t| t.to_vec::<i32>().expect("runs"));
-    for (r, row) in whole.chunks(7).enumerate() {
-        assert_eq!(Some(got[0][r]), row.iter().map(|x| -x).max(), "{row:?}");
-        assert_eq!(Some(got[1][r]), row.iter().map(|x| -x).min(), "{row:?}");
+    for dtype in [I32, DType::I16, DType::I8] {
+        let x = -x.to_dtype(dtype);
+        let got = [x.max(1), x.min(1)].map(|t| t.to_dtype(I32).to_vec::<i32>().expect("runs"));
+        for (r, row) in whole.chunks(7).enumerate() {
+            assert_eq!(
+                Some(got[0][r]),
+                row.iter().map(|x| -x).max(),
+                "{dtype}: {row:?}"
+            );
+            assert_eq!(
+                Some(got[1][r]),
+                row.iter().map(|x| -x).min(),
+                "{dtype}: {row:?}"
+            );
+        }
     }
 }
 

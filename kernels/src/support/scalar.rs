@@ -145,11 +145,11 @@ fn integer(name: &str, stem: &str, dtype: DType) -> Option<Definition> {
         )
     };
     // NVRTC 13.0 makes one instruction of two signed maxima, and drops the sign of a negated operand in it: unsigned ones
-    // of moved operands are not joined so.
+    // of moved operands are not joined so. Shorter types are compared as `int`.
     let extreme = |sign: char| match dtype {
-        DType::I32 => body(format!(
-            "  const unsigned x = (unsigned)a ^ 0x80000000u, y = (unsigned)b ^ 0x80000000u;\n  \
-             return (int)((x {sign} y ? x : y) ^ 0x80000000u);\n"
+        DType::I8 | DType::I16 | DType::I32 => body(format!(
+            "  const unsigned x = (unsigned)(int)a ^ 0x80000000u, y = (unsigned)(int)b ^ 0x80000000u;\n  \
+             return ({c})(int)((x {sign} y ? x : y) ^ 0x80000000u);\n"
         )),
         _ => two(format!("a {sign} b ? a : b")),
     };
