@@ -5,6 +5,7 @@ use ferrotrace_runtime::Config;
 use once_cell::sync::Lazy;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::thread::LocalKey;
 
 /// When operations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -85,12 +86,18 @@ pub fn set_thread_mode(mode: Option<Mode>) {
 }
 
 /// Restores a thread-local value, also when the scope unwinds.
-struct Restore<T: Copy + 'static>(&'static std::thread::LocalKey<Cell<T>>, T);
+pub(crate) struct Restore<T: Copy + 'static>(&'static LocalKey<Cell<T>>, T);
 
 impl<T: Copy + 'static> Drop for Restore<T> {
     fn drop(&mut self) {
         self.0.set(self.1);
     }
+}
+
+/// Sets a thread-local value until what is returned goes.
+#[inline]
+pub(crate) fn set_for_scope<T: Copy>(key: &'static LocalKey<Cell<T>>, value: T) -> Restore<T> {
+    Restore(key, key.replace(value))
 }
 
 /// A mode and a precision of this thread, until it goes.
@@ -102,20 +109,20 @@ pub(crate) struct Scope {
 /// Sets both for this thread.
 pub(crate) fn enter(mode: Mode, precision: Precision) -> Scope {
     Scope {
-        _mode: Restore(&SCOPE, SCOPE.replace(Some(mode))),
-        _precision: Restore(&PRECISION, PRECISION.replace(Some(precision))),
+        _mode: set_for_scope(&SCOPE, Some(mode)),
+        _precision: set_for_scope(&PRECISION, Some(precision)),
     }
 }
 
 /// Runs `f` with operations recorded (or run) in `mode` on this thread. Scopes nest; the innermost counts.
 pub fn with_mode<R>(mode: Mode, f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&SCOPE, SCOPE.replace(Some(mode)));
+    let _restore = set_for_scope(&SCOPE, Some(mode));
     f()
 }
 
 /// Runs `f` with operations recorded in `precision` on this thread.
 pub fn with_precision<R>(precision: Precision, f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&PRECISION, PRECISION.replace(Some(precision)));
+    let _restore = set_for_scope(&PRECISION, Some(precision));
     f()
 }
 
@@ -127,7 +134,7 @@ pub(crate) fn keeps_history() -> bool {
 
 /// Runs `f` with operations of this thread that keep what their gradients need, or do not.
 pub(crate) fn with_history<R>(keep: bool, f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&GRADIENTS, GRADIENTS.replace(keep));
+    let _restore = set_for_scope(&GRADIENTS, keep);
     f()
 }
 
@@ -139,7 +146,7 @@ pub(crate) fn keeps_all() -> bool {
 
 /// Runs `f` with operations of this thread that keep all their operands.
 pub(crate) fn keeping_all<R>(f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&WHOLE, WHOLE.replace(true));
+    let _restore = set_for_scope(&WHOLE, true);
     f()
 }
 
@@ -161,7 +168,7 @@ pub(crate) fn checks_nans() -> bool {
 /// # Ok::<(), Error>(())
 /// ```
 pub fn detect_anomaly<R>(f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(&NANS, NANS.replace(true));
+    let _restore = set_for_scope(&NANS, true);
     with_mode(Mode::Eager, f)
 }
 

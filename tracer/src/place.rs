@@ -1,5 +1,6 @@
 //! Places in programs that are not Rust's.
 
+use crate::mode;
 use ferrotrace_runtime::{Context, DType, Error, Shape};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -62,13 +63,7 @@ impl Place {
 
     /// Runs `f` with what this thread records recorded here. Places nest; the innermost counts.
     pub fn within<R>(self, f: impl FnOnce() -> R) -> R {
-        struct Restore(Option<Place>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                HERE.set(self.0);
-            }
-        }
-        let _restore = Restore(HERE.replace(Some(self)));
+        let _restore = mode::set_for_scope(&HERE, Some(self));
         f()
     }
 }

@@ -1,6 +1,7 @@
 //! Whether doubtful decisions of plans are measured: by scope, process, environment.
 
 use crate::backend::{self, Clock, DeviceClock, Effort, Graph, Plan, PlanInput, Policy, Trial};
+use crate::mode;
 use ferrotrace_runtime::{Config, Result, Scalar};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -48,13 +49,7 @@ pub fn set_tuning(on: bool) {
 
 /// Runs `f` with measuring on or off on this thread, whatever [`set_tuning`] says. Scopes nest; the innermost counts.
 pub fn with_tuning<R>(on: bool, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<bool>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            SCOPE.set(self.0);
-        }
-    }
-    let _restore = Restore(SCOPE.replace(Some(on)));
+    let _restore = mode::set_for_scope(&SCOPE, Some(on));
     f()
 }
 

@@ -145,12 +145,18 @@ fn integer(name: &str, stem: &str, dtype: DType) -> Option<Definition> {
         )
     };
     // NVRTC 13.0 makes one instruction of two signed maxima, and drops the sign of a negated operand in it: unsigned ones
-    // of moved operands are not joined so. Shorter types are compared as `int`.
+    // of moved operands are not joined so. Of shorter types it takes the bits alone: ptxas extends no negated number again.
     let extreme = |sign: char| match dtype {
-        DType::I8 | DType::I16 | DType::I32 => body(format!(
-            "  const unsigned x = (unsigned)(int)a ^ 0x80000000u, y = (unsigned)(int)b ^ 0x80000000u;\n  \
-             return ({c})(int)((x {sign} y ? x : y) ^ 0x80000000u);\n"
-        )),
+        DType::I8 | DType::I16 | DType::I32 => {
+            let (bits, low) = (
+                format!("unsigned {}", c.trim_start_matches("signed ")),
+                format!("{:#x}u", 1u32 << (8 * dtype.size() - 1)),
+            );
+            body(format!(
+                "  const unsigned x = ({bits})a ^ {low}, y = ({bits})b ^ {low};\n  \
+                 return ({c})((x {sign} y ? x : y) ^ {low});\n"
+            ))
+        }
         _ => two(format!("a {sign} b ? a : b")),
     };
     match stem {

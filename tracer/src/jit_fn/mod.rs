@@ -100,8 +100,8 @@ impl<F: JitFn<S>, S> fmt::Debug for Jit<F, S> {
 /// takes no more memory than eager mode does; see [`freeze`](Jit::freeze). The matrices of `f32` products on the CPU are copied once, in the
 /// order in which kernels read them: while the captured tensors take no more than a quarter of the memory that the system has left
 /// when the function is traced, up to as many bytes as they have, else as far as a call then needs no more memory than in eager mode,
-/// which `FERROTRACE_PACK=0` asks for. A product by such a copy adds up its terms in another order than eager mode does, but for
-/// [`Precision::EagerExact`](crate::Precision), where nothing is copied. **Captured numbers and interior state are frozen** at what they
+/// which `FERROTRACE_PACK=0` asks for. A product by such a copy adds up its terms in another order than eager mode does, so that last
+/// digits may depend on the memory that is left, but for [`Precision::EagerExact`](crate::Precision), where nothing is copied. **Captured numbers and interior state are frozen** at what they
 /// were while it was traced. A function that reads a tensor computed from its argument runs at each call, which
 /// `stats().traces` counts; one that returns an error, or a tensor that carries one, leaves no trace behind.
 /// Threads that the function starts record what they compute of its arguments as its own thread does. An argument, or

@@ -133,7 +133,7 @@ impl Layout {
 
     /// Some lanes of a warp a row, several warps a block where there are rows enough.
     fn of_lanes(rows: usize, lanes: u32) -> Layout {
-        let few = rows * (lanes as usize) < 4 * bounds::FULL * 32;
+        let few = rows.saturating_mul(lanes as usize) < 4 * bounds::FULL * 32;
         let threads = if few { 32 } else { 128 };
         Layout {
             form: Form::Inner { threads: lanes },
