@@ -35,4 +35,6 @@ pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
-pub use plan::{Draft, GraphDecision, Launches, Plan, PlanInput, Step, kernels_for, noting};
+pub use plan::{
+    Draft, GraphDecision, Launches, Plan, PlanInput, Step, is_noting, kernels_for, noting,
+};

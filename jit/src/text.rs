@@ -95,6 +95,17 @@ impl FromStr for Graph {
     /// The line that cannot be read and why: an unknown operator or attribute, operands that its rules refuse, a
     /// declared shape or dtype that they do not give.
     fn from_str(text: &str) -> Result<Graph> {
+        Graph::of_text(text, &|_| None)
+    }
+}
+
+impl Graph {
+    /// Reads a text whose operations may run programs, which no line holds: `programs` gives the operator for what stands
+    /// for one.
+    ///
+    /// # Errors
+    /// As for a text without programs; a program that is not there.
+    pub fn of_text(text: &str, programs: &dyn Fn(&str) -> Option<Op>) -> Result<Graph> {
         let mut graph = Graph::new();
         for (i, line) in text.lines().enumerate() {
             let bad = |e: Error| Error::argument(format!("line {}: {e}", i + 1));
@@ -110,7 +121,7 @@ impl FromStr for Graph {
                 }
                 graph.set_outputs(outputs);
             } else {
-                reader.node(&mut graph).map_err(bad)?;
+                reader.node(&mut graph, programs).map_err(bad)?;
             }
         }
         Ok(graph)
@@ -269,7 +280,7 @@ impl<'a> Reader<'a> {
         Ok(list)
     }
 
-    fn node(&mut self, graph: &mut Graph) -> Result<()> {
+    fn node(&mut self, graph: &mut Graph, programs: &dyn Fn(&str) -> Option<Op>) -> Result<()> {
         let number = self.value()?;
         let count = graph.nodes().len();
         if number.0 as usize != count {
@@ -306,7 +317,11 @@ impl<'a> Reader<'a> {
         }
         let line = Line::new(self.attributes()?, &shape, dtype);
         let unknown = || Error::argument(format!("there is no operator {name:?}"));
-        let op = Op::read(name, &line)?.ok_or_else(unknown)?;
+        let op = match line.has("digest") {
+            true => programs(&line.value::<Box<str>>("digest")?),
+            false => Op::read(name, &line)?,
+        };
+        let op = op.ok_or_else(unknown)?;
         let precision = if self.take("exact") {
             Precision::EagerExact
         } else {

@@ -3,6 +3,7 @@
 use super::archives;
 use ferrotrace::io::{Bundle, BundleOptions, Fallback, save_bundle};
 use ferrotrace::prelude::*;
+use ferrotrace::{cond, map, while_loop};
 use std::io::Cursor;
 use std::path::Path;
 use zip::{ZipArchive, ZipWriter};
@@ -76,6 +77,26 @@ fn a_flipped_bit_anywhere() {
         "{refused} of {}",
         bytes.len() / step
     );
+}
+
+/// Every bit of a sub-program, and of what stands around it.
+#[test]
+fn a_flipped_bit_in_a_sub_program() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("f.ftb");
+    let f = jit(|x: &Tensor| while_loop(|x| x.sum(..).lt(9.0), |x| x * 2.0, x));
+    save_bundle(&path, &f, [&input()], &BundleOptions::new()).expect("saved");
+    let bytes = std::fs::read(&path).expect("written");
+    let mut zip = ZipArchive::new(Cursor::new(&bytes)).expect("an archive");
+    let entry = zip.by_name("trace-0.txt").expect("a trace");
+    let (start, size) = (entry.data_start() as usize, entry.size() as usize);
+    assert!(bytes[start..start + size].starts_with(b"program "));
+    for at in start..start + size {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        let error = opened(folder.path(), &changed).expect_err("damaged");
+        assert!(error.contains("trace-0.txt"), "{error}");
+    }
 }
 
 /// Every part by itself, with one bit turned.
@@ -227,24 +248,70 @@ fn traces_that_are_wrong() {
     }
 }
 
+/// A loop within a loop within a loop: read as deep as anybody writes, and no deeper.
+#[test]
+fn programs_that_are_nested_deep() {
+    use ferrotrace_tracer::FunctionTrace;
+    let nested = |depth: usize| {
+        let mut text = String::new();
+        for at in 0..depth {
+            let body = match at {
+                0 => "%1: f32[2] = mul(%0, 2.0)\nreturn %1".replace("2.0", "$0=2.0"),
+                _ => format!(
+                    "%1: u8[64] = map(%0, $0=2.0) {{digest: \"{}\"}}\n%2: f32[2] = part(%1) {{number: 0, start: 0, bytes: 64}}\nreturn %2",
+                    at - 1
+                ),
+            };
+            text += &format!(
+                "program {at} map\ncontrol scan 1 0 3 false\ntakes f32[2]; number float\nresults f32[2]\ndraws \nbody\n\
+                leaves 0\nslots number 0\noutputs value 0\n%0: f32[2] = input 0 [1]\n{body}\nend\n"
+            );
+        }
+        let last = depth - 1;
+        text += &format!(
+            "arguments f32[2]\nleaves argument 0\nnumbers fixed\ndraws \nresults value 0\nsizes any\nconstants plain\n\
+            %0: f32[2] = input 0 [1]\n%1: u8[64] = map(%0, $0=2.0) {{digest: \"{last}\"}}\n%2: f32[2] = part(%1) {{number: 0, start: 0, bytes: 64}}\nreturn %2\n"
+        );
+        text.parse::<FunctionTrace>()
+    };
+    let x = Tensor::from_slice(&[1.0f32, -1.0], 2, &Device::cpu());
+    let trace = nested(3).expect("a trace");
+    let y = trace.record(&[&x], &[], &Device::cpu()).expect("recorded");
+    let factor = 2f32.powi(27);
+    assert_eq!(y[0].to_vec::<f32>().expect("computed"), [factor, -factor]);
+    let error = nested(65).expect_err("too deep").to_string();
+    assert!(error.contains("nested more than 64 deep"), "{error}");
+}
+
 /// A trace with one of its characters changed, or cut: an error, or another trace, and no panic.
 #[test]
 fn traces_that_are_changed_anywhere() {
-    use ferrotrace_tracer::FunctionTrace;
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("f.ftb");
-    let f = jit(|x: &Tensor| {
+    let _drawing = super::drawing();
+    changed_anywhere("softmax", |x| {
         let y = x.reshape([4, 5, 6]).softmax(-1).permute([2, 0, 1]);
         let noise = Tensor::randn([6, 4, 5], DType::F32, &Device::cpu());
         Tensor::cat(&[&y, &(y.cumsum(1) + noise)], 0).sum([0, 2])
     });
+    changed_anywhere("program", |x| {
+        let drawn = |x: &Tensor| x + Tensor::rand([], DType::F32, &Device::cpu());
+        let step = |x: &Tensor| cond(&x.gt(3.0), drawn, |x| x * 2.0, x);
+        let of_row = |row: &Tensor| while_loop(|x: &Tensor| x.lt(9.0), step, &row.sum(..));
+        map(of_row, x)
+    });
+}
+
+fn changed_anywhere(holds: &str, f: impl Fn(&Tensor) -> Tensor + Send + Sync + 'static) {
+    use ferrotrace_tracer::FunctionTrace;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("f.ftb");
+    let f = jit(move |x: &Tensor| f(x));
     let x = Tensor::ones([20, 6], DType::F32, &Device::cpu());
     save_bundle(&path, &f, [&x], &BundleOptions::new()).expect("saved");
     let entries = archives::entries(&std::fs::read(&path).expect("a file"));
     let trace = entries.into_iter().find(|(name, _)| name == "trace-0.txt");
     let text = String::from_utf8(trace.expect("a trace").1).expect("a text");
     assert!(
-        text.parse::<FunctionTrace>().is_ok() && text.contains("softmax"),
+        text.parse::<FunctionTrace>().is_ok() && text.contains(holds),
         "{text}"
     );
     let mut refused = 0;

@@ -87,6 +87,7 @@ fn numbers_are_fixed_and_sizes_that_were_asked_for_too() {
 
 #[test]
 fn random_numbers_are_drawn_from_the_process_generator() {
+    let _drawing = super::drawing();
     let (_folder, path) = file();
     let f = jit(|x: &Tensor| {
         let noise = Tensor::randn([4, 5], DType::F32, &CPU);

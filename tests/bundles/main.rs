@@ -3,6 +3,7 @@
 #[path = "../common/archives.rs"]
 mod archives;
 mod bad_input;
+mod control;
 mod cuda;
 mod dlpack;
 mod functions;
@@ -10,6 +11,14 @@ mod programs;
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Held by a test that draws from the process's generator: others would take numbers between its own.
+static DRAWS: Mutex<()> = Mutex::new(());
+
+fn drawing() -> MutexGuard<'static, ()> {
+    DRAWS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The folder of a program of `torch.export` and of what PyTorch computed with it.
 fn fixture(name: &str) -> PathBuf {

@@ -23,7 +23,7 @@ fn bundled(name: &str, path: &Path, more: &[&str]) {
 }
 
 /// Runs a bundle's calls without a compiler, on a number of threads.
-fn checked(name: &str, path: &Path, threads: &str) {
+pub fn checked(name: &str, path: &Path, threads: &str) {
     let cache = tempfile::tempdir().expect("a folder");
     let mut tool = bare_tool(cache.path());
     tool.env("FERROTRACE_THREADS", threads);

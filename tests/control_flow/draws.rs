@@ -62,6 +62,28 @@ fn every_step_and_every_replay_draws_anew() {
     assert_eq!(all.len(), 25 + 10);
 }
 
+/// A first call, which records the function, takes of the generator what later ones take.
+#[test]
+fn recording_draws_what_a_replay_draws() {
+    let generator = Generator::new(3);
+    let (start, own) = (generator.state(), generator.clone());
+    let program = move |x: &Tensor| {
+        let step = |x: &Tensor| x + own.rand(5, DType::F64, &cpu());
+        let twice = |x: &Tensor| while_loop(|x| x.sum(..).lt(30.0), step, x);
+        let all = while_loop(|x| x.sum(..).lt(20.0), |x| twice(&step(x)), x);
+        Tensor::cat(&[all, own.rand(3, DType::F64, &cpu())], 0)
+    };
+    let (compiled, x) = (jit(program.clone()), of(&[0.0; 5]));
+    let seeded = |f: &dyn Fn() -> Tensor| {
+        generator.set_state(start);
+        [read(&f()), read(&f())]
+    };
+    let recorded = seeded(&|| compiled.call(&x));
+    assert_ne!(recorded[0], recorded[1]);
+    assert_eq!(seeded(&|| compiled.call(&x)), recorded);
+    assert_eq!(seeded(&|| program(&x)), recorded);
+}
+
 #[test]
 fn both_modes_draw_the_same() {
     let program = |g: &Generator| {

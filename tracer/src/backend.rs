@@ -1,5 +1,6 @@
 //! The parts of the compiler that the trace uses.
 
+pub(crate) use ferrotrace_jit::is_noting;
 pub(crate) use ferrotrace_jit::policy::Policy;
 pub use ferrotrace_jit::tune::{Choice, Measured};
 pub(crate) use ferrotrace_jit::tune::{

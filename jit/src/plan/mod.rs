@@ -39,7 +39,7 @@ pub use capture::GraphDecision;
 pub use combine::Launches;
 pub(crate) use compile::accesses;
 pub(crate) use meter::Meter;
-pub use noted::{kernels_for, noting};
+pub use noted::{is_noting, kernels_for, noting};
 
 /// An input of a run.
 #[derive(Debug)]

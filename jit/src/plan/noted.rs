@@ -32,6 +32,11 @@ pub fn noting<R>(f: impl FnOnce() -> R) -> (R, Vec<Graph>) {
     (result, noted.into_values().collect())
 }
 
+/// Whether this thread is within [`noting`].
+pub fn is_noting() -> bool {
+    NOTED.with(|noted| noted.borrow().is_some())
+}
+
 impl Plan {
     /// Records the graph of a plan that runs, within [`noting`].
     #[inline]

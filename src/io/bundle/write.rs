@@ -77,7 +77,8 @@ impl ExportedProgram {
 ///
 /// The tensors of an argument, in order, are the bundle's inputs; one that stands in several places is one input. Numbers
 /// among the arguments are as they are given here. Results are the function's tensors in order, then the values of the
-/// buffers that it writes. Random numbers are drawn from the process's generator.
+/// buffers that it writes. Random numbers are drawn from the process's generator. Branches that no argument takes and steps
+/// that none reaches have their kernels too.
 ///
 /// ```
 /// use ferrotrace::prelude::*;

@@ -179,6 +179,17 @@ impl Kind {
         }
     }
 
+    /// The kind of the operation, or of another that gives the same result, on a device.
+    pub fn on(&self, device: &Device, op: Option<Op>) -> Kind {
+        Kind {
+            op: op.or_else(|| self.op.clone()),
+            shape: self.shape.clone(),
+            device: device.clone(),
+            reads: Mutex::default(),
+            ..*self
+        }
+    }
+
     /// The kind of `op` on these operands, recorded at `location`, by a method of another name if one is given.
     ///
     /// # Errors

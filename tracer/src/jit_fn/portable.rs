@@ -12,7 +12,8 @@
 //! ..
 //! ```
 //!
-//! Seven lines say what the graph's inputs, slots and outputs are, then follows its text form (`ferrotrace_jit::text`). What
+//! Programs that its operations run come first (`crate::program::text`). Seven lines say what the graph's inputs, slots and
+//! outputs are, then follows its text form (`ferrotrace_jit::text`). What
 //! is read back is a function that records the graph's operations, so that everything that holds of functions given to
 //! [`jit`](crate::jit) holds of it.
 
@@ -22,10 +23,11 @@ use crate::backend::Graph;
 use crate::generator::process;
 use crate::grad::no_grad;
 use crate::mode::{self, with_precision};
+use crate::program::Flow;
+use crate::program::text::{Programs, line, listed, numbered, tensor};
 use crate::record::record;
 use crate::{Generator, Input, Tensor, trace};
 use ferrotrace_jit::NodeOp;
-use ferrotrace_kernels::op::check_size;
 use ferrotrace_kernels::{Array, Op, Operand, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
@@ -57,6 +59,8 @@ enum Number {
 #[derive(Clone, Debug)]
 pub struct FunctionTrace {
     graph: Graph,
+    /// The programs that its operations run.
+    programs: Programs,
     leaves: Vec<Place>,
     numbers: Vec<Number>,
     /// How many numbers each draw takes from the process's generator.
@@ -135,8 +139,9 @@ impl FunctionTrace {
         };
         let (numbers, scalars): (Vec<_>, Vec<_>) = replay.slots.iter().map(number).unzip();
         let graph = replay.plan.form.graph(&scalars, &[]);
-        Some(graph.map(|graph| {
+        Some(graph.and_then(|graph| {
             let trace = FunctionTrace {
+                programs: Programs::of(&graph)?,
                 graph,
                 leaves,
                 numbers,
@@ -149,7 +154,7 @@ impl FunctionTrace {
                 any_sizes: replay.generic,
                 frozen: false,
             };
-            (trace, constants)
+            Ok((trace, constants))
         }))
     }
 
@@ -267,8 +272,12 @@ impl FunctionTrace {
         let has_tensor = operands
             .iter()
             .any(|input| matches!(input, Input::Tensor(_)));
+        let op = match Flow::of(op) {
+            Some(flow) => flow.on(device),
+            None => op.clone(),
+        };
         let device = (!has_tensor).then_some(device);
-        record(device, op.clone(), None, &operands, Location::caller())
+        record(device, op, None, &operands, Location::caller())
     }
 }
 
@@ -290,6 +299,7 @@ impl Display for FunctionTrace {
             .arguments
             .iter()
             .map(|(dtype, shape)| format!("{dtype}{shape}"));
+        write!(f, "{}", self.programs)?;
         writeln!(f, "arguments {}", listed(arguments, "; "))?;
         writeln!(f, "leaves {}", listed(self.leaves.iter().map(place), ", "))?;
         writeln!(
@@ -315,31 +325,6 @@ impl Display for FunctionTrace {
         )?;
         write!(f, "{}", self.graph)
     }
-}
-
-fn listed(items: impl Iterator<Item = String>, by: &str) -> String {
-    items.collect::<Vec<_>>().join(by)
-}
-
-/// What follows the name of a line, cut where `by` stands.
-fn line<'a>(lines: &mut std::str::Lines<'a>, name: &str, by: &str) -> Result<Vec<&'a str>> {
-    let line = lines.next().unwrap_or("");
-    let rest = line
-        .strip_prefix(name)
-        .and_then(|rest| rest.strip_prefix(' '));
-    let rest =
-        rest.ok_or_else(|| Error::argument(format!("a line {name:?} is expected, not {line:?}")))?;
-    Ok(match rest {
-        "" => Vec::new(),
-        rest => rest.split(by).map(str::trim).collect(),
-    })
-}
-
-/// A word and a number.
-fn numbered(text: &str) -> Result<(&str, usize)> {
-    let pair = text.split_once(' ');
-    pair.and_then(|(word, number)| Some((word, number.parse().ok()?)))
-        .ok_or_else(|| Error::argument(format!("{text:?} is not a word and a number")))
 }
 
 fn place(text: &str) -> Result<Place> {
@@ -370,20 +355,6 @@ fn number(text: &str) -> Result<Number> {
     }
 }
 
-fn argument(text: &str) -> Result<(DType, Shape)> {
-    let parsed = text.split_once('[').and_then(|(dtype, sizes)| {
-        let sizes = sizes.strip_suffix(']')?.split(',').map(str::trim);
-        let sizes: Option<Vec<usize>> = sizes
-            .filter(|size| !size.is_empty())
-            .map(|size| size.parse().ok())
-            .collect();
-        let (dtype, shape) = (DType::from_name(dtype)?, Shape::new(&sizes?));
-        check_size(&shape, dtype).ok()?;
-        Some((dtype, shape))
-    });
-    parsed.ok_or_else(|| Error::argument(format!("{text:?} is no dtype with a shape")))
-}
-
 impl FromStr for FunctionTrace {
     type Err = Error;
 
@@ -391,9 +362,10 @@ impl FromStr for FunctionTrace {
     /// `Argument`: a line that cannot be read; a number that nothing stands for.
     fn from_str(text: &str) -> Result<FunctionTrace> {
         let mut lines = text.lines();
+        let programs = Programs::read(&mut lines)?;
         let each = |list: Vec<&str>| list.into_iter().map(place).collect::<Result<Vec<_>>>();
         let arguments = line(&mut lines, "arguments", ";")?;
-        let arguments: Result<Vec<_>> = arguments.into_iter().map(argument).collect();
+        let arguments: Result<Vec<_>> = arguments.into_iter().map(tensor).collect();
         let leaves = each(line(&mut lines, "leaves", ",")?)?;
         let numbers = line(&mut lines, "numbers", ",")?;
         let numbers: Result<Vec<_>> = numbers.into_iter().map(number).collect();
@@ -410,7 +382,8 @@ impl FromStr for FunctionTrace {
         let constants = line(&mut lines, "constants", ",")?;
         let graph = lines.collect::<Vec<_>>().join("\n");
         let trace = FunctionTrace {
-            graph: graph.parse()?,
+            graph: programs.graph(&graph)?,
+            programs,
             leaves,
             numbers: numbers?,
             draws: draws?,

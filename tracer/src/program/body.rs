@@ -1,6 +1,6 @@
 //! A body: what a closure recorded, as a form that runs on any data of its operands.
 
-use super::Draw;
+use super::{Draw, Flow};
 use crate::backend::{Graph, PlanInput, run_releasing};
 use crate::flush::execute;
 use crate::form::{Edge, Form, FormLeaf, Line, Lines, Mix, told};
@@ -14,14 +14,14 @@ use ferrotrace_runtime::{Device, Error, Result, Scalar};
 use once_cell::sync::OnceCell;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The most layouts of its operands that a body keeps plans for.
 const MOST_KNOWN: usize = 8;
 
 /// Where a number of a body comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Slot {
     /// The number operand of this number.
     Number(u32),
@@ -30,7 +30,7 @@ pub(crate) enum Slot {
 }
 
 /// Where a result of a body comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Output {
     /// The stored node of this number.
     Node(u32),
@@ -97,8 +97,28 @@ impl Body {
     pub fn digest(&self) -> u64 {
         let mut mix = Mix::default();
         mix.word(self.form.hash());
-        self.leaves.iter().for_each(|&leaf| mix.word(leaf.into()));
+        (&self.leaves, &self.slots, &self.outputs).hash(&mut mix);
         mix.finish()
+    }
+
+    /// The body for operands on a device.
+    pub fn on(&self, device: &Device) -> Body {
+        let mut form = self.form.clone();
+        form.device = device.clone();
+        for leaf in &mut form.leaves {
+            leaf.device = device.clone();
+        }
+        for node in &mut form.nodes {
+            let inner = Flow::of(node.kind.op()).map(|flow| flow.on(device));
+            node.kind = Arc::new(node.kind.on(device, inner));
+        }
+        Body::new(
+            form,
+            self.lines.clone(),
+            self.leaves.clone(),
+            self.slots.clone(),
+            self.outputs.clone(),
+        )
     }
 
     /// Runs it on its operands, at step `at` of a loop. The operands of `given` are taken, and may be overwritten.

@@ -5,20 +5,25 @@
 
 mod body;
 mod gather;
+mod noted;
+pub(crate) mod text;
+mod verify;
 
 pub(crate) use body::{Body, Numbers, Output};
 pub(crate) use gather::Gather;
 
 use crate::form::Mix;
 use ferrotrace_kernels::eager::Arg;
+use ferrotrace_kernels::op::Program;
 use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
-use ferrotrace_kernels::{Array, cuda::Dense};
+use ferrotrace_kernels::{Array, Op, cuda::Dense};
 use ferrotrace_runtime::{Device, Error, Layout, Result, Scalar, Strides};
 use std::any::Any;
-use std::hash::Hasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// A draw of a body, as a function of the step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Draw {
     /// The number operands that hold the key and the first offset.
     pub key: u32,
@@ -45,7 +50,7 @@ impl Draw {
 }
 
 /// What a program does with its bodies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Control {
     /// The first body where the first operand is true, else the second.
     Cond,
@@ -87,14 +92,11 @@ impl Flow {
         results: Results,
     ) -> Flow {
         let mut mix = Mix::default();
-        let (kind, first, second) = match control {
-            Control::Cond => (0, 0, 0),
-            Control::While { carried } => (1, carried, 0),
-            Control::Scan { carried, steps, .. } => (2, carried, steps),
-        };
-        [kind, first, second]
-            .iter()
-            .for_each(|&n| mix.word(n as u64));
+        (name, control, &draws, results.kinds()).hash(&mut mix);
+        takes.iter().for_each(|taken| match taken {
+            Taken::Tensor(shape, dtype) => (shape, dtype).hash(&mut mix),
+            Taken::Number(category) => category.hash(&mut mix),
+        });
         bodies.iter().for_each(|body| mix.word(body.digest()));
         let is_tensor = |taken: &&Taken| matches!(taken, Taken::Tensor(..));
         Flow {
@@ -109,6 +111,21 @@ impl Flow {
         }
     }
 
+    /// The program that an operation runs.
+    pub fn of(op: &Op) -> Option<&Flow> {
+        op.as_program()?.0.as_any().downcast_ref()
+    }
+
+    /// The operation that runs it on a device.
+    pub fn on(&self, device: &Device) -> Op {
+        let on = |body: &Body| body.on(device);
+        let bodies = self.bodies.iter().map(on).collect();
+        let (takes, results) = (self.takes.clone(), self.results.clone());
+        let draws = self.draws.clone();
+        let flow = Flow::new(self.name, self.control, bodies, draws, takes, results);
+        Op::from(Program(Arc::new(flow)))
+    }
+
     /// Where its results lie.
     pub fn results_of(&self) -> &Results {
         &self.results
@@ -117,6 +134,7 @@ impl Flow {
     fn cond(&self, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
         let mut operands = run.operands.to_vec();
         let chosen = usize::from(!truth(self.name, operands[0].as_ref())?);
+        self.note_branch(1 - chosen, run);
         let results = self.bodies[chosen].run(run.device, &mut operands, 0..0, &run.numbers, 0)?;
         run.write(&results, 0, None, block)
     }
@@ -126,7 +144,8 @@ impl Flow {
         for step in 0.. {
             let goes_on =
                 self.bodies[0].run(run.device, &mut operands, 0..0, &run.numbers, step)?;
-            if !truth(self.name, goes_on.first())? {
+            if !truth(self.name, goes_on.first())? || Flow::ends_idle(step) {
+                self.note_steps(carried, &operands, step, run);
                 break;
             }
             let next =

@@ -204,7 +204,11 @@ fn positions(
     steps: Option<usize>,
 ) -> [NodeInput; 2] {
     let (numel, position) = match steps {
-        None => (1, generator.advance(1)),
+        // A stream is told by where it begins, and takes of the generator what recording took.
+        None => match recorded {
+            Some(position) => (all as usize, position),
+            None => (1, generator.advance(1)),
+        },
         Some(steps) => {
             let rest = (steps as u64).saturating_sub(1).saturating_mul(all);
             let next = generator.advance(rest as usize);

@@ -9,7 +9,6 @@ use crate::node::NodeInput;
 use crate::node::handle::Kept;
 use crate::program::{Control, Flow};
 use crate::{Tensor, mode, trace};
-use ferrotrace_kernels::Op;
 use ferrotrace_runtime::{Error, Result};
 use std::panic::Location;
 use std::sync::Arc;
@@ -31,8 +30,7 @@ impl Derived<'_> {
     /// # Errors
     /// It runs none.
     pub fn of(operation: &Operation) -> Result<Derived<'_>> {
-        let program = operation.kind.op.as_ref().and_then(Op::as_program);
-        let flow = program.and_then(|program| program.0.as_any().downcast_ref::<Flow>());
+        let flow = operation.kind.op.as_ref().and_then(Flow::of);
         let other = || Error::internal("a part of a gradient of one result");
         flow.map(Derived).ok_or_else(other)
     }
