@@ -1,5 +1,6 @@
 //! A plan holds hardly more memory at once than the recorded operations one by one would: at most one part in
-//! `Thresholds::held_share` more, or `Thresholds::held_least` bytes (scheduler B-19).
+//! `Thresholds::held_share` more, or `Thresholds::held_least` bytes (scheduler B-19). Inputs that a run may overwrite belong
+//! to what it holds.
 
 mod cuts;
 
@@ -14,13 +15,20 @@ use std::sync::Arc;
 /// A pass from a recorded and a simplified graph to a draft.
 type Pass = fn(Graph, Graph, &Policy) -> Result<Draft>;
 
-/// What the operations one by one allow a plan to hold; with what composites hold while they run or without.
+/// What the operations one by one allow a plan to hold beyond its inputs: first where inputs are kept, then where they are
+/// released after their last use; with what composites hold while they run or without.
 pub(super) fn allowed(recorded: &Graph, policy: &Policy, within: bool) -> [u64; 2] {
     let bounds = &policy.thresholds;
-    OneByOne::of(recorded).peaks(within).map(|held| {
+    let one_by_one = OneByOne::of(recorded);
+    let [kept, released] = one_by_one.peaks(within);
+    let allowed = |beyond: u64, held: u64| {
         let more = held.checked_div(bounds.held_share).unwrap_or(u64::MAX);
-        held.saturating_add(more.max(bounds.held_least))
-    })
+        beyond.saturating_add(more.max(bounds.held_least))
+    };
+    [
+        allowed(kept, kept),
+        allowed(released, released.saturating_add(one_by_one.inputs())),
+    ]
 }
 
 /// By how much a draft holds more than that.

@@ -67,6 +67,12 @@ impl<'a> OneByOne<'a> {
         peaks.map(|bytes| bytes as u64)
     }
 
+    /// The bytes of all inputs.
+    pub fn inputs(&self) -> u64 {
+        let inputs = (0..self.root.len()).filter(|&i| self.is_input(i));
+        inputs.map(|i| self.bytes(i)).sum()
+    }
+
     /// The bytes held after each node.
     pub fn held(&self, donated: bool) -> Vec<i64> {
         let mut live = 0;

@@ -34,7 +34,13 @@ fn planned(recorded: Graph, policy: &Policy) -> Result<Draft> {
     }
     let (mut policy, mut draft) = (policy.clone(), draft);
     let apart: [fn(&mut Thresholds); 2] = [|of| of.hoisted_rows = 0, |of| of.summed_length = 0];
-    for give_up in apart {
+    let mut all_apart = policy.clone();
+    apart
+        .iter()
+        .for_each(|give_up| give_up(&mut all_apart.thresholds));
+    let is_joined =
+        simplified(&draft.recorded, &all_apart)?.nodes().len() != draft.graph.nodes().len();
+    for give_up in apart.into_iter().filter(|_| is_joined) {
         give_up(&mut policy.thresholds);
         let graph = simplified(&draft.recorded, &policy)?;
         if graph.nodes().len() == draft.graph.nodes().len() {
