@@ -156,10 +156,50 @@ fn bodies_read_no_values() {
         || while_loop(|x| x.sum(..).lt(9.0), reads, &x),
         &["cannot read values"],
     );
+    // Also where the program goes on without the value.
+    let swallows = |x: &Tensor| x * x.sum(..).item::<f64>().unwrap_or(0.5);
+    let decides = |x: &Tensor| {
+        let least = x.to_vec::<f64>().map_or(0.0, |x| x[0]);
+        x.sum(..).lt(least + 9.0)
+    };
+    let parts = &["cannot read values"];
+    let yes = x.sum(..).gt(0.0);
+    refuses(|| while_loop(decides, |x| x * 2.0, &x), parts);
+    refuses(|| while_loop(|x| x.sum(..).lt(9.0), swallows, &x), parts);
+    refuses(|| bounded_while_loop(3, decides, |x| x * 2.0, &x), parts);
+    refuses(|| cond(&yes, |x| x * 1.0, swallows, &x), parts);
+    refuses(|| scan(|c, x| (c + x, swallows(c)), &x, &x).1, parts);
+    refuses(|| map(swallows, &x.reshape([2, 1])), parts);
+    // A body within another reads a value of the outer one.
+    let nested = |c: &Tensor| {
+        let outer = c.clone();
+        while_loop(
+            |x| x.sum(..).lt(9.0),
+            move |x| x + outer.item::<f64>().unwrap_or(1.0),
+            c,
+        )
+    };
+    refuses(|| map(nested, &x), parts);
     // What is captured may be read.
     let w = of(&[3.0]);
     let scaled = map(|x: &Tensor| x * w.item::<f64>().unwrap_or(f64::NAN), &x);
     assert_eq!(scaled.to_vec::<f64>().ok(), Some(vec![3.0, 6.0]));
+}
+
+#[test]
+fn values_of_a_body_are_printed_without_data() {
+    let x = of(&[1.0, 2.0]);
+    for mode in MODES {
+        let mut printed = Vec::new();
+        let step = |x: &Tensor| {
+            let y = x * 2.0;
+            printed.extend([x, &y].map(Tensor::to_string));
+            y
+        };
+        let y = with_mode(mode, || while_loop(|x| x.sum(..).lt(9.0), step, &x));
+        assert_eq!(y.to_vec::<f64>().ok(), Some(vec![4.0, 8.0]));
+        assert_eq!(printed, ["tensor(<f64[2]>)"; 2]);
+    }
 }
 
 #[test]

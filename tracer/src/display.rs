@@ -1,6 +1,7 @@
 //! Printing: `Display` shows values, `Debug` what is known without running anything.
 
 use crate::node::Status;
+use crate::trace;
 use crate::{Mode, Tensor, with_mode};
 use ferrotrace_runtime::{DType, Element, FloatEnvironment, Result};
 use half::{bf16, f16};
@@ -14,10 +15,15 @@ const EDGE: usize = 3;
 const LINE: usize = 80;
 const OPEN: &str = "tensor(";
 
-/// The values in the manner of PyTorch: reading them flushes. Of a tensor that carries an error, the error's text.
+/// The values in the manner of PyTorch: reading them flushes. Of a tensor that carries an error, the error's text; of one in
+/// a branch or the body of a loop, which is recorded before it runs, its dtype and shape.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let _environment = FloatEnvironment::standard();
+        if trace::is_barred(self.node()) {
+            let facts = &self.node().facts;
+            return write!(f, "tensor(<{}{}>)", facts.dtype, facts.shape);
+        }
         let cells = match cells(self) {
             Ok(cells) => cells,
             Err(error) => return write!(f, "tensor(error: {error})"),

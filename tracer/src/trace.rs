@@ -40,6 +40,8 @@ const READ: u8 = 1;
 const CLOSED: u8 = 2;
 /// [`Trace::values`] of a branch or the body of a loop: nothing may ever read them.
 const BARRED: u8 = 3;
+/// It is, and something tried.
+const REFUSED: u8 = 4;
 
 /// A function being recorded, and what it did so far that a replay does not do.
 #[derive(Debug)]
@@ -134,6 +136,11 @@ impl Recording {
         self.0.values.load(Acquire) == READ
     }
 
+    /// Whether a branch or the body of a loop tried to read values.
+    pub fn was_refused(&self) -> bool {
+        self.0.values.load(Acquire) == REFUSED
+    }
+
     /// Notes that values were read.
     pub fn note_values(&self) {
         self.0.note_values();
@@ -153,6 +160,11 @@ impl Recording {
 }
 
 impl Trace {
+    /// Whether it is of a branch or of the body of a loop.
+    fn is_barred(&self) -> bool {
+        matches!(self.values.load(Acquire), BARRED | REFUSED)
+    }
+
     /// Makes what this thread records a part of the trace, until the returned value is dropped.
     fn enter(self: Arc<Trace>) -> Restore {
         let id = CURRENT.replace(self.id);
@@ -161,8 +173,13 @@ impl Trace {
 
     /// Notes that values are read; false if they no longer may be.
     fn note_values(&self) -> bool {
-        let seen = self.values.compare_exchange(UNREAD, READ, AcqRel, Acquire);
-        !matches!(seen, Err(CLOSED | BARRED))
+        let noted = |values| match values {
+            UNREAD => Some(READ),
+            BARRED => Some(REFUSED),
+            _ => None,
+        };
+        let seen = self.values.fetch_update(AcqRel, Acquire, noted);
+        !matches!(seen, Ok(BARRED) | Err(CLOSED | REFUSED))
     }
 }
 
@@ -239,6 +256,12 @@ pub(crate) fn is_traced(node: &Node) -> bool {
     facts.traced && is_active(facts.trace)
 }
 
+/// Whether the node is a value of a branch or of the body of a loop, which has no data before that runs.
+pub(crate) fn is_barred(node: &Node) -> bool {
+    let facts = &node.facts;
+    facts.traced && active(facts.trace).is_some_and(|trace| trace.is_barred())
+}
+
 /// Notes that the program asked for the sizes of a node.
 #[inline]
 pub(crate) fn observe_sizes(node: &Node) {
@@ -294,8 +317,7 @@ pub(crate) fn record_draw(generator: &Generator, numel: usize, position: (u64, u
 /// The error of reading the data of an argument of trace `id`: the function that it was given to has returned, or is a branch
 /// or the body of a loop.
 pub(crate) fn stale(id: u64, location: &'static Location<'static>) -> Error {
-    let barred = |trace: Arc<Trace>| trace.values.load(Acquire) == BARRED;
-    let (op, why) = match active(id).is_some_and(barred) {
+    let (op, why) = match active(id).is_some_and(|trace| trace.is_barred()) {
         true => (
             "control flow",
             "a branch or the body of a loop is recorded before it runs, so it cannot read values: decide by `cond`, or \

@@ -127,6 +127,10 @@ pub(crate) fn recorded(
             .into_iter()
             .map(|closure| recording.run(|| run(closure)));
         let results: Vec<Vec<Tensor>> = results.collect();
+        // The program may go on without the value that it was refused, by another that steps would not have.
+        if recording.was_refused() {
+            return Err(trace::stale(recording.id(), location));
+        }
         let mut bodies = gathered(&recording, operands.len(), &results, device)?;
         if tracks {
             bodies.differentiate(&recording, &results, &lent, live);
