@@ -1,6 +1,6 @@
 //! A graph run operator by operator: while its plan is compiled, and on ready-made kernels where that failed.
 
-use crate::graph::{Graph, NodeOp};
+use crate::graph::{Graph, Node, NodeOp};
 use crate::native;
 use crate::target::Target;
 use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
@@ -22,6 +22,17 @@ pub fn run_eagerly(graph: &Graph, inputs: &[Array], scalars: &[Scalar]) -> Resul
 /// # Errors
 /// The first operator's error, with its place in the user's program.
 pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+    let inputs = inputs.into_iter().map(Ok).collect();
+    run_each(graph, inputs, scalars).into_iter().collect()
+}
+
+/// As [`run_releasing`], of inputs some of which carry errors instead of data: an output carries the error of the first
+/// operand or operator that has one.
+pub fn run_each(
+    graph: &Graph,
+    inputs: Vec<Result<Array>>,
+    scalars: &[Scalar],
+) -> Vec<Result<Array>> {
     let _environment = FloatEnvironment::standard();
     run_nodes(graph, inputs, scalars, &graph.device())
 }
@@ -32,30 +43,28 @@ pub fn run_releasing(graph: &Graph, inputs: Vec<Array>, scalars: &[Scalar]) -> R
 /// The first operator's error, with its place in the user's program.
 pub(crate) fn run_ready_made(
     graph: &Graph,
-    inputs: Vec<Array>,
+    inputs: Vec<Result<Array>>,
     scalars: &[Scalar],
-) -> Result<Vec<Array>> {
+) -> Result<Vec<Result<Array>>> {
     let device = graph.device();
     if Target::of(&device).library.is_complete() {
-        return run_nodes(graph, inputs, scalars, &device);
+        return Ok(run_nodes(graph, inputs, scalars, &device));
     }
     // Ready-made kernels are the host's: one copy of what goes in, one of what comes out.
     count(Counter::HostRuns, 1);
     let host = Device::cpu();
-    let inputs: Vec<Array> = inputs
-        .iter()
-        .map(|x| x.to_device(&host))
-        .collect::<Result<_>>()?;
-    let outputs = run_nodes(graph, inputs, scalars, &host)?;
-    outputs.iter().map(|x| x.to_device(&device)).collect()
+    let moved = |x: Result<Array>, to: &Device| x.and_then(|x| x.to_device(to));
+    let inputs = inputs.into_iter().map(|x| moved(x, &host)).collect();
+    let outputs = run_nodes(graph, inputs, scalars, &host).into_iter();
+    Ok(outputs.map(|x| moved(x, &device)).collect())
 }
 
 fn run_nodes(
     graph: &Graph,
-    inputs: Vec<Array>,
+    inputs: Vec<Result<Array>>,
     scalars: &[Scalar],
     device: &Device,
-) -> Result<Vec<Array>> {
+) -> Vec<Result<Array>> {
     let count = graph.nodes().len();
     let mut last_use = vec![0usize; count];
     for i in 0..count {
@@ -66,51 +75,51 @@ fn run_nodes(
     for output in graph.outputs() {
         last_use[output.0 as usize] = usize::MAX;
     }
-    let mut inputs: Vec<Option<Array>> = inputs.into_iter().map(Some).collect();
-    let mut values: Vec<Option<Array>> = vec![None; count];
+    let mut inputs: Vec<Option<Result<Array>>> = inputs.into_iter().map(Some).collect();
+    let mut values: Vec<Option<Result<Array>>> = vec![None; count];
     for (i, node) in graph.nodes().iter().enumerate() {
         let id = ValueId(i as u32);
         let value = match &node.op {
             NodeOp::Input(n) => inputs
                 .get_mut(*n as usize)
                 .and_then(Option::take)
-                .ok_or_else(|| Error::internal("an input is missing"))?,
+                .unwrap_or_else(|| Err(Error::internal("an input is missing"))),
             NodeOp::Op(op) => {
                 let arg = |operand: &Operand| match operand {
                     Operand::Value(v) => values[v.0 as usize]
                         .clone()
-                        .map(eager::Arg::Array)
-                        .ok_or_else(|| Error::internal("an operand was freed too early")),
+                        .unwrap_or_else(|| Err(Error::internal("an operand was freed too early")))
+                        .map(eager::Arg::Array),
                     Operand::Slot(s, _) => scalars
                         .get(*s as usize)
                         .map(|s| eager::Arg::Scalar(*s))
                         .ok_or_else(|| Error::internal("a number is missing")),
                     Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
                 };
-                let mut args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
+                let args: Result<Vec<eager::Arg>> = node.args.iter().map(arg).collect();
                 for operand in graph.operands(id) {
                     if last_use[operand.0 as usize] == i {
                         values[operand.0 as usize] = None;
                     }
                 }
                 let placed = |e: Error| e.of_node(id.0, graph.context(id));
-                match taken_over(op, &mut args, node.dtype).map_err(placed)? {
-                    Some(x) => eager::run_over(op, x, &args).map_err(placed)?,
-                    None => native::checked(device, op, &args, &node.shape, node.dtype)
-                        .map_err(placed)?,
-                }
+                args.and_then(|args| run_node(node, op, args, device).map_err(placed))
             }
         };
         if last_use[i] > i {
             values[i] = Some(value);
         }
     }
-    let output = |v: &ValueId| {
-        values[v.0 as usize]
-            .clone()
-            .ok_or_else(|| Error::internal("an output was freed"))
-    };
+    let freed = || Err(Error::internal("an output was freed"));
+    let output = |v: &ValueId| values[v.0 as usize].clone().unwrap_or_else(freed);
     graph.outputs().iter().map(output).collect()
+}
+
+fn run_node(node: &Node, op: &Op, mut args: Vec<eager::Arg>, device: &Device) -> Result<Array> {
+    match taken_over(op, &mut args, node.dtype)? {
+        Some(x) => eager::run_over(op, x, &args),
+        None => native::checked(device, op, &args, &node.shape, node.dtype),
+    }
 }
 
 /// The first operand, if the operator may change it where it lies: nothing but the operands holds its buffer, and it is

@@ -30,7 +30,7 @@ mod template;
 pub mod text;
 pub mod tune;
 
-pub use eager::{run_eagerly, run_releasing};
+pub use eager::{run_each, run_eagerly, run_releasing};
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
 pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};

@@ -1,6 +1,7 @@
 //! The one error type of the library: a kind, and where in the user's program it arose.
 
 use crate::{DType, Shape};
+use smallvec::SmallVec;
 use std::fmt;
 use std::panic::Location;
 use std::path::{Path, PathBuf};
@@ -266,6 +267,25 @@ pub struct Fault {
     pub site: i64,
     /// The offending index.
     pub index: i64,
+}
+
+/// How many faults of different sites one launch reports. A site has the slot of its number modulo this; of several faults
+/// of one slot, one is kept.
+pub const FAULT_SLOTS: usize = 32;
+
+/// Faults of different slots, in the order of the slots.
+pub type Faults = SmallVec<[Fault; 1]>;
+
+/// The faults in words that `word` reads.
+pub(crate) fn faults(word: impl Fn(usize) -> i64) -> Faults {
+    let slot = |slot: usize| {
+        let fault = Fault {
+            site: word(2 * slot),
+            index: word(2 * slot + 1),
+        };
+        (fault.site != 0).then_some(fault)
+    };
+    (0..FAULT_SLOTS).filter_map(slot).collect()
 }
 
 /// Tells the user of something that does not stop the program.

@@ -53,7 +53,7 @@ pub use cuda::{
 pub use device::{
     Buffer, BufferId, Copies, DlTensor, Matrix, Order, Product, Room, convolve, product,
 };
-pub use error::{Context, Error, ErrorKind, Fault, Result};
+pub use error::{Context, Error, ErrorKind, FAULT_SLOTS, Fault, Faults, Result};
 pub use host::{FileMap, Isa};
 pub use kernel::{
     Architecture, Kernel, KernelSource, Missing, Pack, Part, compile_kernels, compile_kernels_on,

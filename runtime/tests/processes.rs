@@ -37,7 +37,7 @@ fn child() {
                 local: 0,
                 grid: Grid::default(),
             };
-            let fault = launch(&run).expect("runs").expect("the fault it stores");
+            let fault = launch(&run).expect("runs")[0];
             assert_eq!(fault.site, n as i64);
             let s = stats();
             format!(

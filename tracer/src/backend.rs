@@ -9,5 +9,7 @@ pub(crate) use ferrotrace_jit::tune::{
 pub use ferrotrace_jit::{
     Bound, Explanation, Folded, GraphDecision, Hint, Machine, Nanoseconds, Precision, Work,
 };
-pub(crate) use ferrotrace_jit::{Draft, Launches, Plan, PlanInput, run_operator, run_releasing};
+pub(crate) use ferrotrace_jit::{
+    Draft, Launches, Plan, PlanInput, run_each, run_operator, run_releasing,
+};
 pub use ferrotrace_jit::{Graph, kernels_for, noting};

@@ -20,6 +20,11 @@ use std::sync::Arc;
 ///
 /// An invalid operation returns a tensor that carries the error and has shape `[0]`; so does everything computed from
 /// it, and whatever reads it returns the error.
+///
+/// What fails only when it runs, such as an index out of range or memory that cannot be had, is like that: what was
+/// computed of it carries its error for good, and all else that ran with it has its value. An error is not tried again:
+/// record the operation anew. A value that replaced its only operand (`x = x.gather(..)`) takes its place as an error too:
+/// keep a clone of what is to outlive a step that may fail.
 #[derive(Clone)]
 pub struct Tensor {
     value: Value,

@@ -5,7 +5,7 @@ use crate::body::Source;
 use crate::emit::{Emitted, Pointer};
 use crate::target::Language;
 use ferrotrace_kernels::Operand;
-use ferrotrace_runtime::{CCompiler, DType};
+use ferrotrace_runtime::{CCompiler, DType, FAULT_SLOTS};
 use std::fmt::Write as _;
 
 /// Every kernel in C that runs by itself, as a file with a `main`: how to compile it, the kernel, memory of the
@@ -91,6 +91,7 @@ fn program(draft: &Draft, kernel: &Emitted, origin: &str) -> String {
     }
     let _ = writeln!(text, "  void *pointers[] = {{{}}};", list(names));
     let (scratch, local, chunks) = (kernel.scratch, kernel.local, kernel.chunks);
+    let words = 2 * FAULT_SLOTS;
     let finish = match kernel.source.finish {
         true => "    ft_alone_finish(&args, local);\n",
         false => "",
@@ -98,7 +99,7 @@ fn program(draft: &Draft, kernel: &Emitted, origin: &str) -> String {
     let _ = write!(
         text,
         "  char *local = filled({local}ULL, 0);
-  long long fault[2] = {{0, 0}};
+  long long fault[{words}] = {{0}};
   ft_args args = {{pointers, params, scalars, filled({scratch}ULL, 0), fault}};
   double best = 1e30;
   for (int run = 0; run < 50; run++) {{
@@ -107,7 +108,7 @@ fn program(draft: &Draft, kernel: &Emitted, origin: &str) -> String {
 {finish}    const double time = now() - start;
     best = time < best ? time : best;
   }}
-  if (fault[0]) puts(\"an index was out of range\");
+  for (int at = 0; at < {words}; at += 2) if (fault[at]) puts(\"an index was out of range\");
   printf(\"%.4f ms, %.4f GB, %.2f GB/s on one thread\\n\", 1e3 * best, {bytes} * 1e-9, {bytes} * 1e-9 / best);
   return 0;
 }}

@@ -2,9 +2,10 @@
 
 use super::combine::Sharing;
 use super::compile::accesses;
+use super::faults::check;
 use super::order::least_memory;
 use super::peak::Footprints;
-use super::{Draft, Launches, Step, check};
+use super::{Draft, Launches, Step};
 use crate::body::Source;
 use crate::graph::Graph;
 use crate::lower::Lowering;
@@ -44,12 +45,13 @@ pub(super) fn draft(
         true => launches.leave_small_steps_to_one_thread(&graph, &steps, &policy.thresholds),
         false => launches.take_tables(&mut steps, policy.target.table_bytes),
     }
-    let checks = match policy.target.reports_late {
+    let (checks, alike) = match policy.target.reports_late {
         true => check::ahead(&mut steps, policy),
-        false => Vec::new(),
+        false => Default::default(),
     };
     Draft {
         checks,
+        alike,
         launches,
         policy: policy.clone(),
         recorded,

@@ -282,10 +282,9 @@ impl Run<'_> {
             .and_then(|()| launch_noting(&arguments.launch(0, emitted, kernel), &mut verdict));
         drop(arguments);
         self.verdict = verdict;
-        match launched.map_err(|e| placed(e, emitted, self.draft))? {
-            Some(fault) => Err(self.error(fault)),
-            None => self.settle(outputs),
-        }
+        let faults = launched.map_err(|e| placed(e, emitted, self.draft))?;
+        self.note(&faults, [emitted]);
+        self.settle(outputs)
     }
 
     /// A matrix product and the kernels before and behind it. The product gets memory of its own only if others need it,
@@ -373,16 +372,15 @@ impl Run<'_> {
             Some(emitted) => super::placed(e, emitted, self.draft),
             None => self.draft.placed(e, id),
         };
-        let fault = match (convolution(&self.draft.graph, id), &epilogue) {
+        let faults = match (convolution(&self.draft.graph, id), &epilogue) {
             (Some(spec), Some(epilogue)) => conv::run_then(spec, &args, dtype, epilogue),
             _ => matmul::run_around(&args, dtype, prologue.as_ref(), epilogue.as_ref(), out),
         };
-        let fault = fault.map_err(placed)?;
+        let faults = faults.map_err(placed)?;
         drop(arguments);
-        match fault {
-            Some(fault) => Err(self.error(fault)),
-            None => self.settle(outputs),
-        }
+        let before = t.before.as_ref().map(|before| &before.kernel);
+        self.note(&faults, before.into_iter().chain(&t.kernel));
+        self.settle(outputs)
     }
 
     /// A matrix product of a device, or a convolution, and its kernel as one call of the library; as two steps where it takes no such
@@ -489,20 +487,19 @@ impl Run<'_> {
                 work: draft.launches.work[*i],
             })
             .collect();
-        let fault = match &members[..] {
-            [member] => launch_noting(&member.launch, &mut verdict),
-            members => launch_together(members, slices, &mut verdict)
-                .map(|fault| fault.map(|(_, fault)| fault)),
+        let faults = match &members[..] {
+            [member] => launch_noting(&member.launch, &mut verdict).map(|f| vec![(0, f)]),
+            members => launch_together(members, slices, &mut verdict),
         };
-        let fault = fault.map_err(|e| match batch.first() {
+        let faults = faults.map_err(|e| match batch.first() {
             Some((_, emitted, ..)) => placed(e, emitted, draft),
             None => e,
         });
         drop(members);
         drop(arguments);
         self.verdict = verdict;
-        if let Some(fault) = fault? {
-            return Err(self.error(fault));
+        for (member, faults) in faults? {
+            self.note(&faults, [batch[member].1]);
         }
         let steps: SmallVec<[usize; 16]> = batch.iter().map(|member| member.0).collect();
         for (_, _, _, outputs) in batch {

@@ -5,9 +5,9 @@ mod arrange;
 mod bound;
 mod calls;
 mod capture;
-mod check;
 mod combine;
 mod compile;
+mod faults;
 mod finite;
 mod kernels;
 mod launch;
@@ -137,6 +137,8 @@ pub struct Draft {
     pub steps: Vec<Step>,
     /// Kernels that check indices before any step.
     pub checks: Vec<Emitted>,
+    /// Pairs of index checks of the same indices, of which `checks` make the first.
+    pub alike: Vec<[u32; 2]>,
     /// Which steps are launched together.
     pub launches: Launches,
     /// The policy by which it was made.

@@ -1,6 +1,7 @@
 //! Running plans: memory, launches, calls, faults.
 
 use super::compile::accesses;
+use super::faults::Failures;
 use super::finite::Watch;
 use super::{Draft, Plan, PlanInput, Step};
 use crate::body::Source;
@@ -26,6 +27,8 @@ pub(super) struct Run<'a> {
     nothing: OnceCell<Buffer>,
     /// What kernels that check indices report, on a device.
     pub(super) verdict: Option<Verdict>,
+    /// What went wrong.
+    pub(super) failures: Failures,
 }
 
 impl Plan {
@@ -34,10 +37,23 @@ impl Plan {
     /// # Errors
     /// Out of memory; an index out of range, naming the dimension; a ready-made kernel's error.
     pub fn run(&self, inputs: &mut Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
+        self.run_each(inputs, scalars)?.into_iter().collect()
+    }
+
+    /// As [`run`](Plan::run), to the end: what does not depend on an operation that failed has its value, and what does has
+    /// the error of the first such operation.
+    ///
+    /// # Errors
+    /// Of what is no operation's: nothing has a value then.
+    pub fn run_each(
+        &self,
+        inputs: &mut Vec<PlanInput>,
+        scalars: &[Scalar],
+    ) -> Result<Vec<Result<Array>>> {
         let _environment = FloatEnvironment::standard();
         self.note();
         if self.fallback {
-            let arrays: Vec<Array> = inputs.drain(..).map(|i| i.array).collect();
+            let arrays = inputs.drain(..).map(|i| Ok(i.array)).collect();
             return crate::eager::run_ready_made(&self.draft.recorded, arrays, scalars);
         }
         if inputs.len() != self.draft.graph.inputs().len() {
@@ -46,40 +62,47 @@ impl Plan {
             return Err(Error::internal(why));
         }
         let mut run = Run::new(self, std::mem::take(inputs), scalars);
-        let done = self.run_steps(&mut run);
-        run.judged(done)
+        self.run_steps(&mut run)?;
+        run.judge()?;
+        Ok(run.outputs())
     }
 
-    fn run_steps(&self, run: &mut Run<'_>) -> Result<Vec<Array>> {
+    fn run_steps(&self, run: &mut Run<'_>) -> Result<()> {
         self.check_ahead(run)?;
         if Config::get().nans {
             return self.run_watched(run);
         }
         if !self.run_captured(run)? {
             for at in 0..self.draft.launches.groups.len() {
-                self.run_group(run, at)?;
+                self.run_group(run, at);
             }
         }
-        run.outputs()
+        Ok(())
     }
 
-    /// Runs the steps of one launch, and releases what they used last.
-    pub(super) fn run_group(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
+    /// Runs the steps of one launch, and releases what they used last. What a step that fails should have stored is noted.
+    pub(super) fn run_group(&self, run: &mut Run<'_>, at: usize) {
         let group = &self.draft.launches.groups[at];
         let timer = match is_profiling() {
             true => Timer::start_on(&self.draft.graph.device()),
             false => Timer::start(),
         };
-        if group.len() > 1 {
-            self.combined(run, at)?;
+        if group.len() > 1 && !run.failures.lacks_memory() {
+            if let Err(error) = self.combined(run, at) {
+                group.clone().for_each(|i| run.spoil_missing(i, &error));
+                group.clone().for_each(|i| run.release(i));
+            }
             self.meter.stop(timer, &self.draft, at);
-            return Ok(());
+            return;
         }
-        let i = group.start;
-        self.step(run, i)?;
+        for i in group.clone() {
+            let done = run.has_operands(i).and_then(|()| self.step(run, i));
+            if let Err(error) = done {
+                run.spoil(i, &error);
+            }
+        }
         self.meter.stop(timer, &self.draft, at);
-        run.release(i);
-        Ok(())
+        group.clone().for_each(|i| run.release(i));
     }
 
     /// Launches one group of steps without timing it for a profile.
@@ -130,14 +153,16 @@ impl Plan {
     }
 
     /// Step by step, with a look at what each stored (scheduler K-17).
-    fn run_watched(&self, run: &mut Run<'_>) -> Result<Vec<Array>> {
+    fn run_watched(&self, run: &mut Run<'_>) -> Result<()> {
         let mut watch = Watch::of(run)?;
         for i in 0..self.draft.steps.len() {
-            self.step(run, i)?;
-            watch.check(run, i)?;
+            let done = run.has_operands(i).and_then(|()| self.step(run, i));
+            if let Err(error) = done.and_then(|()| watch.check(run, i)) {
+                run.spoil(i, &error);
+            }
             run.release(i);
         }
-        run.outputs()
+        Ok(())
     }
 }
 
@@ -206,6 +231,7 @@ impl<'a> Run<'a> {
             places: &plan.places,
             nothing: OnceCell::new(),
             verdict: None,
+            failures: Failures::default(),
         }
     }
 
@@ -219,6 +245,7 @@ impl<'a> Run<'a> {
             places: of.places,
             nothing: OnceCell::new(),
             verdict: None,
+            failures: Failures::default(),
         }
     }
 
@@ -352,14 +379,6 @@ impl Run<'_> {
             Operand::Const(scalar) => Ok(*scalar),
             Operand::Value(_) => Err(Error::internal("a tensor stands for a number")),
         }
-    }
-
-    fn outputs(&self) -> Result<Vec<Array>> {
-        self.draft
-            .outputs
-            .iter()
-            .map(|(source, layout)| self.window(*source, layout))
-            .collect()
     }
 }
 

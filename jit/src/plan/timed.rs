@@ -50,6 +50,10 @@ impl Plan {
         let times = (0..groups)
             .map(|at| watch(at, &mut || self.launch_group(&mut run, at)))
             .collect();
-        run.judged(times)
+        run.judge()?;
+        match run.failures.first() {
+            Some(error) => Err(error.clone()),
+            None => times,
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
 use crate::op::text::Line;
 use crate::{ArgMeta, Array, Class, OpBuilder};
-use ferrotrace_runtime::{Category, DType, Element, Error, Fault, Result, Shape};
+use ferrotrace_runtime::{Category, DType, Element, Error, Faults, Result, Shape};
 use smallvec::SmallVec;
 
 /// A convolution over 1, 2 or 3 spatial dimensions: operands x `[n, c, ...]`, weight.
@@ -397,7 +397,7 @@ fn operands(spec: &ConvSpec, args: &[Arg], compute: DType) -> Result<(Array, Arr
 }
 
 /// The convolution of type `dtype`, `F32` or `F64`, which the kernel of `epilogue` takes up piece by piece of its planes,
-/// while they are in the cache (ir X3 to X6). No fault: all is done.
+/// while they are in the cache (ir X3 to X6). Without faults: all is done.
 ///
 /// # Errors
 /// Out of memory; an internal error where the kernel is not made for the convolution.
@@ -406,7 +406,7 @@ pub fn run_then(
     args: &[Arg],
     dtype: DType,
     epilogue: &Epilogue<'_>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let (x, w, g) = operands(spec, args, dtype)?;
     if dtype == DType::F32 && !spec.transposed && !of_weight(spec, &x, &g) {
         let (x, w) = (elements(&x)?, elements(&w)?);
@@ -440,7 +440,7 @@ fn float_then<T: Element + Real + Plain>(
     x: &Array,
     w: &Array,
     epilogue: &Epilogue<'_>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let rows = g.batch * g.groups * g.cout;
     if of_weight(spec, x, g) {
         let (x, w) = (planes::<T>(x), planes(w));

@@ -16,7 +16,7 @@ use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, Op, OpBuilder};
 use ferrotrace_runtime::{
-    Activation, Category, DType, Device, Element, Error, Fault, Layout, Matrix, Product, Result,
+    Activation, Category, DType, Device, Element, Error, Faults, Layout, Matrix, Product, Result,
     Shape, Strides, product,
 };
 pub(crate) use gradient::folded;
@@ -381,7 +381,7 @@ pub(crate) fn takes_window(dtype: DType, window: &Layout) -> bool {
 
 /// The product of type `dtype`, a floating-point type, one of whose operands the kernel of `prologue` computes (scheduler
 /// T-02), and whose result the kernel of `epilogue` takes up (scheduler T-01) or, without one, `out`. An operand that is
-/// computed has a layout, and no memory. In binary32 for the half types, not rounded to them. No fault: all is done.
+/// computed has a layout, and no memory. In binary32 for the half types, not rounded to them. Without faults: all is done.
 ///
 /// # Errors
 /// Out of memory; an internal error where a kernel is not made for the product.
@@ -391,7 +391,7 @@ pub fn run_around(
     prologue: Option<&Prologue<'_>>,
     epilogue: Option<&Epilogue<'_>>,
     out: Option<&Array>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let m = matrices(args, dtype, None)?;
     match m.compute {
         DType::F64 => around::<f64>(m, prologue, epilogue, out),
@@ -407,7 +407,7 @@ fn around<T: Element + Real>(
     prologue: Option<&Prologue<'_>>,
     epilogue: Option<&Epilogue<'_>>,
     out: Option<&Array>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
     let then = match (epilogue, out) {
         (Some(epilogue), _) => Then::Kernel(epilogue),

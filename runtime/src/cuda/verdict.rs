@@ -2,12 +2,13 @@
 
 use super::Context;
 use super::context::failed;
+use crate::Result;
+use crate::error::{FAULT_SLOTS, Faults, faults};
 use crate::observe::counters::{Counter, count};
-use crate::{Fault, Result};
 use cudarc::driver::{DriverError, sys};
 use std::ptr;
 
-/// A pair of numbers that both sides see, a site and an index, and an event that follows the last kernel that may write
+/// Numbers that both sides see, a site and an index for each slot of faults, and an event that follows the last kernel that may write
 /// them.
 pub(super) struct Slot {
     host: *mut i64,
@@ -25,7 +26,8 @@ impl Slot {
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
         // SAFETY: all pointers are to live variables.
         unsafe {
-            sys::cuMemHostAlloc(&mut host, 16, sys::CU_MEMHOSTALLOC_DEVICEMAP).result()?;
+            sys::cuMemHostAlloc(&mut host, 16 * FAULT_SLOTS, sys::CU_MEMHOSTALLOC_DEVICEMAP)
+                .result()?;
             sys::cuMemHostGetDevicePointer_v2(&mut device, host, 0).result()?;
             sys::cuEventCreate(&mut done, flags).result()?;
         }
@@ -34,7 +36,7 @@ impl Slot {
     }
 }
 
-/// What kernels that check indices will have found. Of several faults it is that of the first kernel on the stream; the
+/// What kernels that check indices will have found. Of several faults of one slot it is that of the first kernel on the stream; the
 /// kernels after it run all the same, on an index that is in range.
 pub struct Verdict {
     context: &'static Context,
@@ -53,9 +55,9 @@ impl Verdict {
                 Slot::new().map_err(failed(context.index(), "memory for verdicts"))?
             }
         };
-        // SAFETY: two numbers of pinned memory; kernels that were given them before are done, or the slot would not be
+        // SAFETY: the numbers of pinned memory; kernels that were given them before are done, or the slot would not be
         // free.
-        unsafe { ptr::write_bytes(slot.host, 0, 2) };
+        unsafe { ptr::write_bytes(slot.host, 0, 2 * FAULT_SLOTS) };
         let slot = Some(slot);
         Ok(Verdict { context, slot })
     }
@@ -80,10 +82,10 @@ impl Verdict {
     ///
     /// # Errors
     /// `Device`: what the driver answers, also of earlier launches.
-    pub fn wait(mut self) -> Result<Option<Fault>> {
+    pub fn wait(mut self) -> Result<Faults> {
         count(Counter::HostSyncs, 1);
         let Some(slot) = self.slot.take() else {
-            return Ok(None);
+            return Ok(Faults::new());
         };
         self.context.bind()?;
         // SAFETY: the event lives until the process ends.
@@ -91,10 +93,9 @@ impl Verdict {
             .result()
             .map_err(failed(self.context.index(), "what was launched"))?;
         // SAFETY: the kernels are done, and their writes to pinned memory are seen after the wait.
-        let (site, index) =
-            unsafe { (slot.host.read_volatile(), slot.host.add(1).read_volatile()) };
+        let found = faults(|at| unsafe { slot.host.add(at).read_volatile() });
         self.context.slots.lock().push(slot);
-        Ok((site != 0).then_some(Fault { site, index }))
+        Ok(found)
     }
 }
 

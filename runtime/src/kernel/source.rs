@@ -28,7 +28,8 @@ impl Part {
 /// chunks from `begin` to before `end`, and with `finish` also `void FT_SYMBOL_finish(const ft_args *a, char *local)`,
 /// which runs after all chunks, on one thread. `FT_SYMBOL` is replaced by the kernel's [symbol](KernelSource::symbol), so further
 /// names of the body start with it or are the same for the same meaning. A fault is stored by
-/// `__atomic` operations in `a->fault`: the index in `[1]`, then the site, not 0, in `[0]`.
+/// `__atomic` operations in `a->fault`: for a site, not 0, `2 * (site %
+/// `[`FAULT_SLOTS`](crate::FAULT_SLOTS)`)` is where the site goes, after the index in the word that follows.
 ///
 /// For a CUDA device the body defines `__global__` functions of these names that take one structure: the pointers, the
 /// integers and the numbers of a [`Launch`](crate::Launch), the scratch memory's address and the fault's, 8 bytes each.

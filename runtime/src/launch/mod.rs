@@ -1,5 +1,6 @@
 //! Launches: a kernel run over its chunks.
 
+mod faults;
 mod table;
 mod together;
 
@@ -10,10 +11,10 @@ use crate::host::alloc;
 use crate::kernel::{Args, Code, Entry, Finish};
 use crate::observe::counters::{Counter, count};
 use crate::observe::inject::{self, Site};
-use crate::{Buffer, Error, ErrorKind, Fault, FloatEnvironment, Grid, Kernel, Pool, Result};
+use crate::{Buffer, Error, ErrorKind, Faults, FloatEnvironment, Grid, Kernel, Pool, Result};
+use faults::Reports;
 use smallvec::SmallVec;
 use std::os::raw::c_char;
-use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// A part of a buffer that a kernel reads or writes.
 #[derive(Clone, Copy, Debug)]
@@ -53,14 +54,14 @@ fn args(
     launch: &Launch<'_>,
     pointers: *const *mut u8,
     workspace: &Workspace,
-    fault: &[AtomicI64; 2],
+    reports: &Reports,
 ) -> Args {
     Args {
         ptr: pointers,
         param: launch.params.as_ptr(),
         scalar: launch.scalars.as_ptr(),
         scratch: workspace.start(),
-        fault: fault.as_ptr().cast_mut().cast(),
+        fault: reports.address(),
     }
 }
 
@@ -139,12 +140,10 @@ fn part(bytes: usize) -> usize {
 /// # Errors
 /// `Internal` for a binding beyond its buffer, `Device` for memory of another device than the kernel's, `OutOfMemory`
 /// for the workspace. Nothing has run then. `Device` too for what the driver answers, also of earlier launches.
-pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
+pub fn launch(launch: &Launch<'_>) -> Result<Faults> {
     let mut verdict = None;
-    if let Some(fault) = launch_noting(launch, &mut verdict)? {
-        return Ok(Some(fault));
-    }
-    verdict.map_or(Ok(None), Verdict::wait)
+    let faults = launch_noting(launch, &mut verdict)?;
+    verdict.map_or(Ok(faults), Verdict::wait)
 }
 
 /// As [`launch`], but the host does not wait: what a kernel of a CUDA device reports becomes part of `verdict`, which is
@@ -152,7 +151,7 @@ pub fn launch(launch: &Launch<'_>) -> Result<Option<Fault>> {
 ///
 /// # Errors
 /// As of [`launch`].
-pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Result<Option<Fault>> {
+pub fn launch_noting(launch: &Launch<'_>, verdict: &mut Option<Verdict>) -> Result<Faults> {
     launch_member(0, launch, verdict)
 }
 
@@ -161,9 +160,9 @@ fn launch_member(
     member: usize,
     launch: &Launch<'_>,
     verdict: &mut Option<Verdict>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     if launch.chunks == 0 {
-        return Ok(None);
+        return Ok(Faults::new());
     }
     match launch.kernel.code() {
         Code::Host { entry, finish, .. } => on_host(launch, *entry, *finish),
@@ -175,7 +174,7 @@ fn launch_member(
             let context = module.context();
             let pointers = pointers(Some(context.index()), launch)?;
             if launch.grid.table > 0 {
-                return table::launch_tables(&[(member, launch)]).map(|()| None);
+                return table::launch_tables(&[(member, launch)]).map(|()| Faults::new());
             }
             let addresses: SmallVec<[u64; 16]> = pointers.iter().map(|p| *p as u64).collect();
             let kernels = (*entry, *finish);
@@ -188,14 +187,14 @@ fn launch_member(
                 grid: launch.grid,
                 member,
             };
-            cuda::launch(context, kernels, &call, verdict).map(|()| None)
+            cuda::launch(context, kernels, &call, verdict).map(|()| Faults::new())
         }
     }
 }
 
 /// Runs all of a launch of the CPU. What the kernel is given is written where it is read: moving what was just written
 /// takes longer than writing it.
-fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<Option<Fault>> {
+fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<Faults> {
     inject_launch()?;
     let _environment = FloatEnvironment::standard();
     let mut pointers: SmallVec<[*mut u8; 16]> = SmallVec::new();
@@ -204,8 +203,8 @@ fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<
     let threads = pool.threads().min(launch.chunks);
     let workspace = Workspace::new(launch.scratch, launch.local, threads)?;
     count(Counter::KernelsLaunched, 1);
-    let fault = [AtomicI64::new(0), AtomicI64::new(0)];
-    let args = args(launch, pointers.as_ptr(), &workspace, &fault);
+    let reports = Reports::default();
+    let args = args(launch, pointers.as_ptr(), &workspace, &reports);
     let locals = workspace.locals;
     pool.run(launch.chunks, &|begin, end, thread| {
         // SAFETY: as in `Prepared::run`; the pool gives out each chunk once, and no two threads of one index at a time.
@@ -215,14 +214,7 @@ fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<
         // SAFETY: the arguments are those of the chunks, all of which have run; `finish` runs once, on this thread.
         unsafe { finish(&args, workspace.locals.of(0)) };
     }
-    Ok(reported(&fault))
-}
-
-/// What kernels noted.
-fn reported(fault: &[AtomicI64; 2]) -> Option<Fault> {
-    let [site, index] = fault;
-    let (site, index) = (site.load(Relaxed), index.load(Relaxed));
-    (site != 0).then_some(Fault { site, index })
+    Ok(reports.faults())
 }
 
 /// A launch on the CPU whose chunks the caller runs, among other work.
@@ -233,7 +225,7 @@ pub struct Prepared<'a> {
     finish: Option<Finish>,
     pointers: SmallVec<[*mut u8; 16]>,
     workspace: Workspace,
-    fault: [AtomicI64; 2],
+    reports: Reports,
 }
 
 // SAFETY: as of `Args`, which the fields become; what is not a pointer is plain data.
@@ -256,7 +248,7 @@ pub fn prepare<'a>(launch: &Launch<'a>, threads: usize) -> Result<Prepared<'a>> 
         finish: *finish,
         pointers,
         workspace,
-        fault: [AtomicI64::new(0), AtomicI64::new(0)],
+        reports: Reports::default(),
     })
 }
 
@@ -271,7 +263,7 @@ impl Prepared<'_> {
             &self.launch,
             pointers.as_ptr(),
             &self.workspace,
-            &self.fault,
+            &self.reports,
         )
     }
 
@@ -303,13 +295,13 @@ impl Prepared<'_> {
         unsafe { (self.entry)(&args, begin as i64, end as i64, local) };
     }
 
-    /// Runs what follows the chunks, all of which must have run; the fault that one of them reported.
-    pub fn finish(self) -> Option<Fault> {
+    /// Runs what follows the chunks, all of which must have run; the faults that they reported.
+    pub fn finish(self) -> Faults {
         if let Some(finish) = self.finish {
             // SAFETY: as in `run`; all chunks have run.
             unsafe { finish(&self.args(&self.pointers), self.workspace.locals.of(0)) };
         }
-        reported(&self.fault)
+        self.reports.faults()
     }
 }
 

@@ -1,13 +1,10 @@
 //! Combined launches: independent kernels that share one hand-off to the pool.
 
-use super::{
-    Args, Fault, Launch, Workspace, inject_launch, launch_member, part, reported, resolve, table,
-};
+use super::{Args, Launch, Reports, Workspace, inject_launch, launch_member, part, resolve, table};
 use crate::cuda::Verdict;
 use crate::kernel::{Code, Entry, Finish};
 use crate::observe::counters::{Counter, count};
-use crate::{Error, Pool, Result};
-use std::sync::atomic::AtomicI64;
+use crate::{Error, Faults, Pool, Result};
 
 /// Tasks for each thread: enough that the pool balances members of unequal weight.
 const TASKS: usize = 16;
@@ -39,8 +36,8 @@ struct Running {
 /// Runs several kernels of the CPU as one job of the pool, and returns when all is done; on a CUDA device those of one
 /// kernel that takes a table are put on the stream as one launch. None may read or write what another writes. Each
 /// member's chunks and results are those of a [`launch`](super::launch) of its own, so results do not depend on what is
-/// combined (scheduler C-14: one launch goes over all members' chunks). Of several faults the first member's is
-/// returned, with its position; what kernels of a device report becomes part of `verdict`, as of
+/// combined (scheduler C-14: one launch goes over all members' chunks). Faults are returned
+/// with the position of their member; what kernels of a device report becomes part of `verdict`, as of
 /// [`launch_noting`](super::launch_noting).
 ///
 /// With `slices` above 0 the members run **abreast**: each one's chunks are cut into so many runs in order, and a task is
@@ -53,10 +50,10 @@ pub fn launch_together(
     members: &[Member<'_>],
     slices: usize,
     verdict: &mut Option<Verdict>,
-) -> Result<Option<(usize, Fault)>> {
+) -> Result<Vec<(usize, Faults)>> {
     let is_host = |m: &Member<'_>| matches!(m.launch.kernel.code(), Code::Host { .. });
     if !members.iter().any(is_host) {
-        return on_device(members, verdict).map(|()| None);
+        return on_device(members, verdict).map(|()| Vec::new());
     }
     inject_launch()?;
     let mut addresses: Vec<*mut u8> = Vec::with_capacity(4 * members.len());
@@ -72,10 +69,10 @@ pub fn launch_together(
     let pool = Pool::global();
     let workspace = Workspace::new(shared, local, pool.threads())?;
     let locals = workspace.locals;
-    let faults: Vec<[AtomicI64; 2]> = members.iter().map(|_| Default::default()).collect();
+    let reports: Vec<Reports> = members.iter().map(|_| Reports::default()).collect();
     let mut running: Vec<Running> = Vec::with_capacity(members.len());
     let (mut first, mut pointer, mut scratch) = (0, 0, 0);
-    for (Member { launch, work }, fault) in members.iter().zip(&faults) {
+    for (Member { launch, work }, reports) in members.iter().zip(&reports) {
         let Code::Host { entry, finish, .. } = *launch.kernel.code() else {
             continue;
         };
@@ -87,7 +84,7 @@ pub fn launch_together(
                 param: launch.params.as_ptr(),
                 scalar: launch.scalars.as_ptr(),
                 scratch: workspace.start().wrapping_add(scratch),
-                fault: fault.as_ptr().cast_mut().cast(),
+                fault: reports.address(),
             },
             first,
             chunks: launch.chunks,
@@ -147,8 +144,8 @@ pub fn launch_together(
             }
         }
     });
-    let mut noted = faults.iter().map(reported).enumerate();
-    Ok(noted.find_map(|(member, fault)| Some((member, fault?))))
+    let noted = reports.iter().map(Reports::faults).enumerate();
+    Ok(noted.filter(|(_, faults)| !faults.is_empty()).collect())
 }
 
 /// Members on a CUDA device: those of a kernel that takes a table together, others alone, in the order of their first.

@@ -64,7 +64,8 @@ fn make(sources: &[KernelSource]) -> String {
             local: 0,
             grid: Grid::default(),
         };
-        let fault = launch(&run).expect("runs").expect("the number it stores");
+        let faults = launch(&run).expect("runs");
+        let fault = faults.first().expect("the number it stores");
         numbers.push(fault.site.to_string());
     }
     let s = stats();

@@ -78,6 +78,7 @@ fn nothing() -> Draft {
         graph: Graph::new(),
         steps: Vec::new(),
         checks: Vec::new(),
+        alike: Vec::new(),
         launches: Launches::default(),
         policy: Policy::default(),
         frees: Vec::new(),

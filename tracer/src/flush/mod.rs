@@ -7,8 +7,8 @@ pub(crate) mod planned;
 mod store_rule;
 
 use crate::args::{TensorLike, borrowed};
-use crate::backend::{Plan, PlanInput, run_releasing};
-use crate::form::{Lines, told};
+use crate::backend::{Plan, PlanInput, run_each};
+use crate::form::{Line, Lines, told};
 use crate::node::flight::Flight;
 use crate::node::pool::retire;
 use crate::node::{Node, NodeArc, NodeInput, Origin, State, Status};
@@ -115,7 +115,8 @@ struct Promise {
 }
 
 impl Promise {
-    fn keep(mut self, result: Result<Vec<Array>>, plan: &Weak<OwnEntry>) {
+    /// Stores what was computed; the other nodes fail, each with its own error.
+    fn keep(mut self, result: Computed, plan: &Weak<OwnEntry>) {
         let nodes = std::mem::take(&mut self.nodes);
         let result = result.and_then(|arrays| {
             let (have, want) = (arrays.len(), nodes.len());
@@ -129,11 +130,14 @@ impl Promise {
         match result {
             Ok(arrays) => {
                 for (node, array) in nodes.iter().zip(arrays) {
-                    let origin = Origin {
+                    let origin = || Origin {
                         plan: plan.clone(),
                         folded: None,
                     };
-                    Node::store(node, array, origin);
+                    match array {
+                        Ok(array) => Node::store(node, array, origin()),
+                        Err(error) => drop(node.set_state(State::Failed(error))),
+                    }
                 }
             }
             Err(error) => fail(&nodes, &error),
@@ -233,12 +237,25 @@ fn run(collected: Collected, mut leaves: Vec<(Array, bool)>, flight: Arc<Flight>
     match planned {
         Ok(planned) => {
             let (result, plan) = execute(planned, inputs, &scalars);
-            let result = result.map_err(|error| told(error, leaves, &lines));
-            promise.keep(result, &plan);
+            promise.keep(told_each(result, leaves, &lines), &plan);
         }
         Err(error) => promise.keep(Err(error), &Weak::new()),
     }
     timer.stop(Activity::Flush, || (format!("{operations} operations"), 0));
+}
+
+/// What was computed: each value, or why it was not; or why nothing was.
+pub(crate) type Computed = Result<Vec<Result<Array>>>;
+
+/// What was computed, with errors told of the operations that were recorded on these lines, behind so many leaves.
+pub(crate) fn told_each(computed: Computed, leaves: usize, lines: &[Line]) -> Computed {
+    let told = |error| told(error, leaves, lines);
+    let mut arrays = computed.map_err(told)?;
+    for array in arrays.iter_mut().filter(|array| array.is_err()) {
+        let failed = std::mem::replace(array, Err(Error::internal("an error was taken")));
+        *array = failed.map_err(told);
+    }
+    Ok(arrays)
 }
 
 /// Runs what was planned.
@@ -246,19 +263,19 @@ pub(crate) fn execute(
     planned: Planned,
     mut inputs: Vec<PlanInput>,
     scalars: &[Scalar],
-) -> (Result<Vec<Array>>, Weak<OwnEntry>) {
+) -> (Computed, Weak<OwnEntry>) {
     match planned {
         Planned::Plan(entry) => {
             let missing = || Error::internal("a plan was not compiled");
-            let run = |plan: &Plan| plan.run(&mut inputs, scalars);
+            let run = |plan: &Plan| plan.run_each(&mut inputs, scalars);
             let result = entry.plan().ok_or_else(missing).and_then(run);
             (result, Arc::downgrade(&entry))
         }
-        Planned::Eagerly(unplanned) => (unplanned.run(inputs, scalars), Weak::new()),
+        Planned::Eagerly(unplanned) => (Ok(unplanned.run(inputs, scalars)), Weak::new()),
         Planned::AtOnce(graph) => {
-            let arrays = inputs.into_iter().map(|input| input.array).collect();
-            (run_releasing(&graph, arrays, scalars), Weak::new())
+            let arrays = inputs.into_iter().map(|input| Ok(input.array)).collect();
+            (Ok(run_each(&graph, arrays, scalars)), Weak::new())
         }
-        Planned::Staged(stages, lines) => (stages.run(inputs, scalars, &lines), Weak::new()),
+        Planned::Staged(stages, lines) => (Ok(stages.run(inputs, scalars, &lines)), Weak::new()),
     }
 }

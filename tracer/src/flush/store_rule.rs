@@ -4,7 +4,7 @@ use super::collected::{Collected, Held};
 use crate::form::Edge;
 use crate::node::NodeArc;
 use ferrotrace_kernels::Class;
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
@@ -27,7 +27,6 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         seen: vec![false; if all { 0 } else { collected.entries.len() }],
         charged: vec![false; if all { 0 } else { collected.leaves.len() }],
         budget: 4 * collected.entries.len() + 64,
-        may_fail: OnceCell::new(),
     };
     let mut repeated = Repeated::default();
     for number in held {
@@ -201,22 +200,9 @@ struct Search<'a> {
     /// Leaves that such a node keeps alive.
     charged: Vec<bool>,
     budget: usize,
-    /// Whether an index of the collection may be out of range. All that such a flush stores fails then, so it stores nothing
-    /// for speed alone.
-    may_fail: OnceCell<bool>,
 }
 
 impl Search<'_> {
-    fn may_fail(&self) -> bool {
-        let indexed = |number: usize| {
-            let op = &self.collected.entry_node(number as u32).facts.op;
-            let class = op.as_ref().map(|op| op.class());
-            matches!(class, Some(Class::Gather | Class::Scatter))
-        };
-        let any = || (0..self.collected.entries.len()).any(indexed);
-        *self.may_fail.get_or_init(any)
-    }
-
     /// Whether the node would keep `bytes` or more alive, so that storing it costs no memory; if not, what it keeps is marked.
     fn keeps_as_much_as(&mut self, number: usize, bytes: usize, is_output: &[bool]) -> bool {
         let mut stack = vec![number];
@@ -243,8 +229,7 @@ impl Search<'_> {
                 }
             }
             self.budget = self.budget.saturating_sub(1);
-            let as_much = kept > bytes || kept == bytes && kept > 0 && !self.may_fail();
-            if as_much || self.budget == 0 {
+            if kept > 0 && kept >= bytes || self.budget == 0 {
                 nodes.iter().for_each(|&n| self.seen[n] = false);
                 leaves.iter().for_each(|&n| self.charged[n] = false);
                 return true;

@@ -4,8 +4,8 @@ use crate::Tensor;
 use crate::backend::{Folded, PlanInput};
 use crate::flush::collect::{Outcome, Stores, collect};
 use crate::flush::collected::Collected;
-use crate::flush::{execute, flush_nodes};
-use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds, told};
+use crate::flush::{execute, flush_nodes, told_each};
+use crate::form::{Edge, Form, FormLeaf, FormNode, Kind, Line, Lines, operand_kinds};
 use crate::mode::Mode;
 use crate::node::{Draw, Facts, Node, NodeArc, NodeInput, Origin, Status};
 use crate::plans::{self, OwnEntry, Planned};
@@ -468,9 +468,17 @@ impl Replay {
         mode: Mode,
     ) -> Tensors {
         let location = Location::caller();
+        let failed = |error: &Error, kind: &Arc<Kind>| {
+            let device = ferrotrace_runtime::Device::cpu();
+            Tensor::of_error(error.clone(), kind.dtype, &device, location)
+        };
         let computed: Tensors = match self.compute(arguments, given, drawn, mode) {
             Ok((arrays, plan)) => {
-                let stored = |(array, kind): (Array, &Arc<Kind>)| {
+                let stored = |(array, kind): (Result<Array>, &Arc<Kind>)| {
+                    let array = match array {
+                        Ok(array) => array,
+                        Err(error) => return failed(&error, kind),
+                    };
                     let facts = Facts::of_kind(kind.clone(), location);
                     let origin = Origin {
                         plan: plan.clone(),
@@ -480,13 +488,7 @@ impl Replay {
                 };
                 arrays.into_iter().zip(&*self.kinds).map(stored).collect()
             }
-            Err(error) => {
-                let failed = |kind: &Arc<Kind>| {
-                    let device = ferrotrace_runtime::Device::cpu();
-                    Tensor::of_error(error.clone(), kind.dtype, &device, location)
-                };
-                self.kinds.iter().map(failed).collect()
-            }
+            Err(error) => self.kinds.iter().map(|kind| failed(&error, kind)).collect(),
         };
         let own = |(at, output): (usize, &Output)| matches!(output, Output::Value(n) if *n == at);
         if computed.len() == self.outputs.len() && self.outputs.iter().enumerate().all(own) {
@@ -507,7 +509,7 @@ impl Replay {
         given: &[bool],
         drawn: &Draws,
         mode: Mode,
-    ) -> Result<(Vec<Array>, Weak<OwnEntry>)> {
+    ) -> Result<(Vec<Result<Array>>, Weak<OwnEntry>)> {
         let scalars: SmallVec<[Scalar; 8]> = self
             .slots
             .iter()
@@ -538,8 +540,7 @@ impl Replay {
         };
         let leaves = inputs.len();
         let (arrays, plan) = execute(planned, inputs, &scalars);
-        let arrays = arrays.map_err(|error| told(error, leaves, &self.lines));
-        Ok((arrays?, plan))
+        Ok((told_each(arrays, leaves, &self.lines)?, plan))
     }
 
     /// The plan's inputs. Takes the arguments, of which it drops those that the plan does not need.

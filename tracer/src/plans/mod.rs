@@ -9,7 +9,7 @@ mod tiered;
 
 pub(crate) use positions::stages as stages_of;
 
-use crate::backend::{Graph, Plan, PlanInput, run_releasing};
+use crate::backend::{Graph, Plan, PlanInput, run_each};
 use crate::form::{Form, Lines};
 use crate::mode::Mode;
 use crate::tuning::{self, Example};
@@ -162,19 +162,16 @@ impl Unplanned {
     /// compilers costs this thread more than it gains them.
     const SOON: usize = 1 << 22;
 
-    /// Runs it, and has it compiled in the background.
-    ///
-    /// # Errors
-    /// As [`run_releasing`].
-    pub fn run(self, inputs: Vec<PlanInput>, scalars: &[Scalar]) -> Result<Vec<Array>> {
-        let arrays: Vec<Array> = inputs.into_iter().map(|input| input.array).collect();
+    /// Runs it, and has it compiled in the background. As [`run_each`].
+    pub fn run(self, inputs: Vec<PlanInput>, scalars: &[Scalar]) -> Vec<Result<Array>> {
+        let arrays = inputs.into_iter().map(|input| Ok(input.array)).collect();
         let sizes = self.graph.nodes().iter().map(|node| node.shape.numel());
         let soon = sizes.fold(0, usize::saturating_add) < Self::SOON;
         let compile = || tiered::compile_later(&self.entry, &self.graph);
         if !soon {
             compile();
         }
-        let results = run_releasing(&self.graph, arrays, scalars);
+        let results = run_each(&self.graph, arrays, scalars);
         if soon {
             compile();
         }

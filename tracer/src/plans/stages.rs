@@ -1,10 +1,10 @@
 //! Running a form in stages: plans, and between them slices that ready-made kernels take and write.
 
-use crate::backend::{PlanInput, run_releasing};
+use crate::backend::{PlanInput, run_each};
 use crate::form::{Edge, Form, FormLeaf, FormNode, Line, told};
 use crate::plans;
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Device, Error, Result, Scalar};
+use ferrotrace_runtime::{Device, Error, Layout, Result, Scalar};
 use std::collections::HashMap;
 
 /// A form cut at some of its slices: plans compute the stages of odd numbers, those of even numbers are slices.
@@ -18,7 +18,8 @@ pub(crate) struct Stages {
 /// What is handed from stage to stage.
 #[derive(Debug, Default)]
 struct Value {
-    input: Option<PlanInput>,
+    /// Data, or the error of what should have computed it.
+    input: Option<Result<PlanInput>>,
     /// The last stage that reads it; [`RESULT`] for what the form stores.
     last: u32,
 }
@@ -31,14 +32,16 @@ impl Value {
     fn hand_to(&mut self, stage: u32) -> Result<PlanInput> {
         let input = match self.last == stage {
             true => self.input.take(),
-            false => self.input.as_ref().map(|input| PlanInput {
-                array: input.array.clone(),
-                donated: false,
+            false => self.input.as_ref().map(|input| match input {
+                Ok(input) => Ok(PlanInput {
+                    array: input.array.clone(),
+                    donated: false,
+                }),
+                Err(error) => Err(error.clone()),
             }),
         };
-        input.ok_or_else(|| {
-            Error::internal("an operand of a stage was not computed, or freed too early")
-        })
+        let missing = "an operand of a stage was not computed, or freed too early";
+        input.unwrap_or_else(|| Err(Error::internal(missing)))
     }
 }
 
@@ -115,18 +118,18 @@ impl Stages {
     /// Runs them, one after another; `lines` say how the form's nodes were recorded.
     ///
     /// # Errors
-    /// What a plan or a ready-made kernel met.
+    /// For each result, what a plan or a ready-made kernel met that it depends on.
     pub fn run(
         self,
         inputs: Vec<PlanInput>,
         scalars: &[Scalar],
         lines: &[Line],
-    ) -> Result<Vec<Array>> {
+    ) -> Vec<Result<Array>> {
         let mut values = self.values(inputs);
         let parts = self.parts(&values, scalars, lines);
         for (stage, part) in parts.into_iter().enumerate() {
             if !part.nodes.is_empty() {
-                part.run(stage as u32, &mut values)?;
+                part.run(stage as u32, &self.form, &mut values);
             }
         }
         let result = |&n: &u32| {
@@ -140,7 +143,7 @@ impl Stages {
     /// What leaves and nodes are, and until when they are needed.
     fn values(&self, inputs: Vec<PlanInput>) -> Values {
         let leaf = |input| Value {
-            input: Some(input),
+            input: Some(Ok(input)),
             last: 0,
         };
         let mut values = Values {
@@ -200,31 +203,53 @@ impl Stages {
 }
 
 impl Part {
-    fn run(self, stage: u32, values: &mut Values) -> Result<()> {
-        let missing = || Error::internal("a stage reads what is no value");
+    /// Computes the values that others need, or gives them the errors of what they depend on.
+    fn run(mut self, stage: u32, whole: &Form, values: &mut Values) {
+        let missing = || Err(Error::internal("a stage reads what is no value"));
         let mut inputs = Vec::with_capacity(self.reads.len());
         for &read in &self.reads {
-            inputs.push(values.get(read).ok_or_else(missing)?.hand_to(stage)?);
+            let value = values.get(read);
+            inputs.push(value.map_or_else(missing, |value| value.hand_to(stage)));
         }
-        let mut form = self.form;
-        form.leaves = inputs.iter().map(|x| FormLeaf::of(&x.array)).collect();
-        let graph = || form.graph(&self.scalars, &self.lines);
-        let arrays = if stage.is_multiple_of(2) {
-            let arrays = inputs.into_iter().map(|input| input.array).collect();
-            run_releasing(&graph()?, arrays, &self.scalars)?
-        } else {
-            let entry = plans::entry(form.hash(), |other| *other == form, || form.clone());
-            let plan = entry.make_plan(None, graph)?;
-            let (leaves, run) = (inputs.len(), plan.run(&mut inputs, &self.scalars));
-            run.map_err(|error| told(error, leaves, &self.lines))?
+        let leaf = |(input, read): (&Result<PlanInput>, &Edge)| match (input, *read) {
+            (Ok(input), _) => Some(FormLeaf::of(&input.array)),
+            (Err(_), Edge::Node(n)) => {
+                let kind = &whole.nodes[n as usize].kind;
+                Some(FormLeaf {
+                    layout: Layout::contiguous(kind.shape.clone()),
+                    dtype: kind.dtype,
+                    device: whole.device.clone(),
+                })
+            }
+            (Err(_), _) => None,
         };
-        for (&output, array) in form.outputs.iter().zip(arrays) {
+        self.form.leaves = inputs.iter().zip(&self.reads).filter_map(leaf).collect();
+        let computed = self.compute(stage, inputs);
+        let count = self.form.outputs.len();
+        let arrays = computed.unwrap_or_else(|error| vec![Err(error); count]);
+        for (&output, array) in self.form.outputs.iter().zip(arrays) {
             let number = self.nodes[output as usize] as usize;
-            values.nodes[number].input = Some(PlanInput {
+            values.nodes[number].input = Some(array.map(|array| PlanInput {
                 array,
                 donated: true,
-            });
+            }));
         }
-        Ok(())
+    }
+
+    /// By ready-made kernels where it slices, or an operand carries an error, which some of its values may not depend on.
+    fn compute(&self, stage: u32, inputs: Vec<Result<PlanInput>>) -> Result<Vec<Result<Array>>> {
+        let form = &self.form;
+        let graph = || form.graph(&self.scalars, &self.lines);
+        if stage.is_multiple_of(2) || inputs.iter().any(Result::is_err) {
+            let arrays = inputs.into_iter().map(|x| x.map(|input| input.array));
+            return Ok(run_each(&graph()?, arrays.collect(), &self.scalars));
+        }
+        let entry = plans::entry(form.hash(), |other| other == form, || form.clone());
+        let plan = entry.make_plan(None, graph)?;
+        let mut inputs = inputs.into_iter().collect::<Result<Vec<_>>>()?;
+        let leaves = inputs.len();
+        let told = |error| told(error, leaves, &self.lines);
+        let arrays = plan.run_each(&mut inputs, &self.scalars).map_err(told)?;
+        Ok(arrays.into_iter().map(|x| x.map_err(told)).collect())
     }
 }

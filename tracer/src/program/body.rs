@@ -202,7 +202,8 @@ impl Body {
                     Some(stages) => Planned::Staged(stages, lines()),
                     None => entry.planned(mode, &example, scalars, lines)?,
                 };
-                execute(planned, inputs, scalars).0
+                let computed = execute(planned, inputs, scalars).0;
+                computed.and_then(|arrays| arrays.into_iter().collect())
             }
         };
         found.map_err(|error| told(error, leaves, &self.lines))

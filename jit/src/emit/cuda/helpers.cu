@@ -5,8 +5,9 @@ FT_INLINE ft_int ft_floor_mod(ft_int a, ft_int b) { ft_int r = a % b; return r <
 FT_INLINE long long ft_index(long long *fault, long long i, long long size, long long site) {
   const long long at = i < 0 ? i + size : i;
   if (at >= 0 && at < size) return at;
-  if (atomicCAS((unsigned long long *)fault, 0ULL, (unsigned long long)site) == 0ULL) {
-    ((volatile long long *)fault)[1] = i;
+  long long *slot = fault + 2 * (site & 31);
+  if (atomicCAS((unsigned long long *)slot, 0ULL, (unsigned long long)site) == 0ULL) {
+    ((volatile long long *)slot)[1] = i;
     __threadfence_system();
   }
   return 0;

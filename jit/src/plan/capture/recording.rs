@@ -73,7 +73,7 @@ impl Plan {
             for group in part.groups.clone() {
                 at = group;
                 let before = recorded();
-                self.run_group(&mut shadow, group)?;
+                self.launch_group(&mut shadow, group)?;
                 commands.push((group, before..recorded()));
             }
             let stored = self.left(&shadow, part);

@@ -5,6 +5,7 @@ use crate::kernel::ir::{
 };
 use crate::print::{Language, Printer};
 use ferrotrace_kernels::support::Need;
+use ferrotrace_runtime::FAULT_SLOTS;
 use std::collections::BTreeSet;
 
 /// The text of a kernel.
@@ -119,18 +120,23 @@ FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b
 #endif
 ";
 
-/// The check of an index: wraps it once, reports it if it is out of range, and gives one that is in range. Which of several
-/// is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges calls of a library that
+/// The check of an index: wraps it once, reports it in its site's slot if it is out of range, and gives one that is in range.
+/// Which of several is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges calls of a library that
 /// kernels are not linked with.
+const _: () = assert!(
+    FAULT_SLOTS == 32,
+    "kernels find their slots by the last five bits"
+);
 const REPORT: &str = "\
 #ifndef FT_REPORT
 #define FT_REPORT
 static long ft_index(const ft_args *a, long i, long long size, long long site) {
   long at = i < 0 ? i + size : i;
   if (at >= 0 && at < size) return at;
-  if (!__atomic_load_n(&a->fault[0], __ATOMIC_RELAXED)) {
-    __atomic_store_n(&a->fault[1], (long long)i, __ATOMIC_RELAXED);
-    __atomic_store_n(&a->fault[0], site, __ATOMIC_RELEASE);
+  long long *slot = a->fault + 2 * (site & 31);
+  if (!__atomic_load_n(&slot[0], __ATOMIC_RELAXED)) {
+    __atomic_store_n(&slot[1], (long long)i, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot[0], site, __ATOMIC_RELEASE);
   }
   return 0;
 }

@@ -16,7 +16,7 @@ use super::par;
 use super::vector::Real;
 use cut::Scratch;
 pub(crate) use cut::scratch_elements;
-use ferrotrace_runtime::{Buffer, Device, Element, Error, Fault, Launch, Pool, Result, prepare};
+use ferrotrace_runtime::{Buffer, Device, Element, Error, Faults, Launch, Pool, Result, prepare};
 use job::{Job, To};
 use operand::{Fed, Feeding};
 pub(crate) use planes::planes_then;
@@ -85,10 +85,10 @@ pub fn products_then<'a, T: Real + Element>(
     starts: &[(usize, usize)],
     prologue: Option<&Prologue<'_>>,
     then: Then<'_, T>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let (size, count) = (s.m * s.n, starts.len());
     if size * count == 0 {
-        return Ok(None);
+        return Ok(Faults::new());
     }
     let threads = Pool::global().threads();
     let Scratch {
@@ -122,7 +122,7 @@ pub fn products_then<'a, T: Real + Element>(
             let starts = starts.iter().enumerate();
             let starts: Vec<Starts> = starts.map(|(i, of)| [of.0, of.1, i * size]).collect();
             products_into(s, a, b, &starts, &out, s.n)?;
-            return Ok(fed.and_then(|fed| fed.prepared.finish()));
+            return Ok(fed.map_or_else(Faults::new, |fed| fed.prepared.finish()));
         }
         Then::Store(out) => {
             let job = Job {
@@ -135,7 +135,7 @@ pub fn products_then<'a, T: Real + Element>(
                 to: To::Memory(out),
             };
             job.run()?;
-            return Ok(fed.and_then(|fed| fed.prepared.finish()));
+            return Ok(fed.map_or_else(Faults::new, |fed| fed.prepared.finish()));
         }
     };
     let (_, widest) = cut.largest();
@@ -203,8 +203,9 @@ pub fn products_then<'a, T: Real + Element>(
         job.run()?;
     }
     // A fault of the operand comes first.
-    let before = fed.and_then(|fed| fed.prepared.finish());
-    Ok(before.or(prepared.finish()))
+    let mut faults = fed.map_or_else(Faults::new, |fed| fed.prepared.finish());
+    faults.extend(prepared.finish());
+    Ok(faults)
 }
 
 /// The integers of a launch with some of them set.

@@ -6,7 +6,7 @@
 use super::{Epilogue, PIECE, with_params};
 use crate::cpu::conv::{Done, Pieces};
 use crate::cpu::par;
-use ferrotrace_runtime::{Buffer, Device, Element, Error, Fault, Launch, Pool, Result, prepare};
+use ferrotrace_runtime::{Buffer, Device, Element, Error, Faults, Launch, Pool, Result, prepare};
 
 /// Has `compute` fill `rows · columns` elements, and runs the kernel over each piece of them once it is complete, or over
 /// all of them at the end where there are no `pieces`.
@@ -18,10 +18,10 @@ pub(crate) fn planes_then<T: Element>(
     [rows, columns]: [usize; 2],
     pieces: Option<Pieces>,
     compute: impl FnOnce(&mut [T], Option<&Done<'_>>) -> Result<()>,
-) -> Result<Option<Fault>> {
+) -> Result<Faults> {
     let (numel, threads) = (rows * columns, Pool::global().threads());
     if numel == 0 {
-        return Ok(None);
+        return Ok(Faults::new());
     }
     let bytes = numel * size_of::<T>();
     let Pieces { piece, count } = pieces.unwrap_or(Pieces {

@@ -2,24 +2,26 @@
 //! small kernels have checked them all before: the host waits for these at the end of a run, while the kernel itself, and
 //! what follows it, still runs.
 
-use super::combine::work;
-use super::{Plan, Step};
+use super::sites;
 use crate::body::{BodyOp, BodyValue, Value};
 use crate::emit::{Emitted, cuda};
+use crate::plan::combine::work;
 use crate::plan::run::Run;
+use crate::plan::{Plan, Step};
 use crate::policy::Policy;
 use crate::schedule::FusedNode;
-use ferrotrace_runtime::{Result, Verdict};
+use ferrotrace_runtime::Result;
 
 /// Bytes of an index, about.
 const INDEX: u64 = 8;
 
 /// Kernels that check indices before the steps do; the steps whose indices they check report no more.
-pub(super) fn ahead(steps: &mut [Step], policy: &Policy) -> Vec<Emitted> {
+/// Also pairs of sites with the same indices, of which the first alone is checked.
+pub(in crate::plan) fn ahead(steps: &mut [Step], policy: &Policy) -> (Vec<Emitted>, Vec<[u32; 2]>) {
     let mut left: u64 = steps.iter().map(work).sum();
-    let mut all: Vec<Emitted> = Vec::new();
+    let (mut all, mut alike): (Vec<Emitted>, Vec<[u32; 2]>) = Default::default();
     if left < policy.thresholds.checked_ahead {
-        return all;
+        return (all, alike);
     }
     left /= policy.thresholds.checked_share;
     for step in steps {
@@ -38,12 +40,16 @@ pub(super) fn ahead(steps: &mut [Step], policy: &Policy) -> Vec<Emitted> {
         cuda::trust(kernel);
         for check in checks {
             // The first operation that an index is wrong for is the one that an error names.
-            if !all.iter().any(|other| is_same(&other.node, &check.node)) {
-                all.push(check);
+            match all.iter().find(|other| is_same(&other.node, &check.node)) {
+                Some(other) => {
+                    let pairs = sites(&other.node).zip(sites(&check.node));
+                    alike.extend(pairs.map(|(first, other)| [first, other]));
+                }
+                None => all.push(check),
             }
         }
     }
-    all
+    (all, alike)
 }
 
 /// Whether two nodes check the same indices against the same sizes, whichever operations these are of.
@@ -73,20 +79,10 @@ fn is_same(a: &FusedNode, b: &FusedNode) -> bool {
 
 impl Plan {
     /// Launches what checks indices ahead.
-    pub(super) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
+    pub(in crate::plan) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
         for (check, kernel) in self.draft.checks.iter().zip(&self.checks) {
             run.launch(check, kernel, &[])?;
         }
         Ok(())
-    }
-}
-
-impl Run<'_> {
-    /// What was computed, unless a check of indices has failed: that is then the error.
-    pub(super) fn judged<T>(&mut self, done: Result<T>) -> Result<T> {
-        match self.verdict.take().map_or(Ok(None), Verdict::wait)? {
-            Some(fault) => Err(self.error(fault)),
-            None => done,
-        }
     }
 }
