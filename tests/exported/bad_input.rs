@@ -1,5 +1,7 @@
 //! Archives that are damaged or hostile, and a shell's errors: each an error that says what is wrong.
 
+use super::damage::{damaged, number};
+use super::rng::Rng;
 use super::{archive, archives};
 use ferrotrace::io::ExportedProgram;
 use ferrotrace::{Mode, with_mode};
@@ -185,25 +187,45 @@ fn an_error_names_the_node_and_its_line() {
     }
 }
 
+/// Archives with bytes changed, cut off or put in: of the file, or of one entry, most often of a text or a pickle. An error, or
+/// a program: what counts is that loading ends, without a panic. `FERROTRACE_FUZZ_SEED` and `FERROTRACE_FUZZ_COUNT` say from
+/// which seed on and how many.
 #[test]
-fn bytes_changed_anywhere_do_no_harm() {
-    let whole = std::fs::read(archive("nested_torch26")).expect("a fixture");
-    let mut state = 1u64;
-    let mut next = |below: usize| {
-        state = state
-            .wrapping_mul(6364136223846793005)
-            .wrapping_add(1442695040888963407);
-        (state >> 33) as usize % below
-    };
-    for _ in 0..300 {
-        let mut bytes = whole.clone();
-        for _ in 0..1 + next(4) {
-            let at = next(bytes.len());
-            bytes[at] = next(256) as u8;
-        }
-        // An error, or a program: what counts is that it ends.
-        drop(loaded(&bytes));
+fn damaged_archives_give_errors_or_programs() {
+    let mut fixtures: Vec<PathBuf> =
+        std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exported/data"))
+            .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+            .expect("fixtures");
+    fixtures.sort_unstable();
+    let fixtures: Vec<Vec<u8>> = fixtures
+        .iter()
+        .filter_map(|folder| std::fs::read(folder.join("model.pt2")).ok())
+        .collect();
+    assert!(fixtures.len() >= 99);
+    let (seed, count) = (
+        number("FERROTRACE_FUZZ_SEED", 1),
+        number("FERROTRACE_FUZZ_COUNT", 300),
+    );
+    let mut refused = 0;
+    for n in seed..seed + count {
+        let mut rng = Rng::new(n);
+        let whole = &fixtures[rng.below(fixtures.len())];
+        let bytes = match rng.below(4) {
+            0 => damaged(whole, &mut rng),
+            _ => archives::rewritten(whole, 1, |entries| {
+                let told = |(name, _): &&mut (String, Vec<u8>)| {
+                    name.ends_with(".json") || name.ends_with(".pt")
+                };
+                let mut told: Vec<_> = entries.iter_mut().filter(told).collect();
+                let at = rng.below(told.len());
+                let (_, entry) = told.swap_remove(at);
+                *entry = damaged(entry, &mut rng);
+            }),
+        };
+        let loaded = std::panic::catch_unwind(|| loaded(&bytes).is_err());
+        refused += u64::from(loaded.unwrap_or_else(|_| panic!("seed {n}")));
     }
+    assert!(refused * 5 > count, "{refused} of {count} are refused");
 }
 
 #[test]

@@ -4,8 +4,13 @@ mod api;
 #[path = "../common/archives.rs"]
 mod archives;
 mod bad_input;
+#[path = "../common/damage.rs"]
+mod damage;
 mod fixtures;
 mod operators;
+#[allow(dead_code)]
+#[path = "../common/rng.rs"]
+mod rng;
 
 /// The archive of a fixture.
 fn archive(name: &str) -> std::path::PathBuf {
