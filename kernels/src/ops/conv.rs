@@ -289,8 +289,7 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
     match compute {
         DType::F32 if spec.transposed => float!(f32),
         DType::F32 => {
-            let (x, w, out) = (elements(&x)?, elements(&w)?, elements_mut(&mut out)?);
-            single(&g, x, w, out, None)?;
+            single(&g, elements(&x)?, &w, elements_mut(&mut out)?, None)?;
         }
         DType::F64 => float!(f64),
         DType::I64 => integer!(i64),
@@ -302,19 +301,20 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
     cast(&out, dtype)
 }
 
-/// A convolution in binary32. `done` runs over what is complete, if [`single_pieces`] says in which pieces.
+/// A convolution in binary32 by a dense weight. `done` runs over what is complete, if [`single_pieces`] says in which pieces.
 ///
 /// # Errors
 /// `Internal`: an operand is smaller than the geometry says.
 fn single(
     g: &Geometry,
     x: &[f32],
-    w: &[f32],
+    weight: &Array,
     out: &mut [f32],
     done: Option<&Done<'_>>,
 ) -> Result<()> {
+    let w = elements(weight)?;
     if shifted::suits(g) {
-        shifted::convolve(g, x, w, out, done);
+        shifted::convolve(g, x, (w, shifted::channels(g, weight)), out, done);
         return Ok(());
     }
     if is_direct(g) && depthwise::convolve_by_rows(g, x, w, out, done) {
@@ -409,10 +409,10 @@ pub fn run_then(
 ) -> Result<Faults> {
     let (x, w, g) = operands(spec, args, dtype)?;
     if dtype == DType::F32 && !spec.transposed && !of_weight(spec, &x, &g) {
-        let (x, w) = (elements(&x)?, elements(&w)?);
+        let x = elements(&x)?;
         let planes = [g.batch * g.groups * g.cout, g.outputs()];
         return planes_then(epilogue, planes, single_pieces(&g), |out, done| {
-            single(&g, x, w, out, done)
+            single(&g, x, &w, out, done)
         });
     }
     match dtype {

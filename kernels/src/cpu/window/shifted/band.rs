@@ -15,7 +15,7 @@ const AHEAD: usize = 3;
 /// three of its terms.
 const CHAINS: [(usize, usize); 2] = [(4096, 64), (512, 256)];
 /// Chains that are added up in binary32 before they join a total in binary64.
-const RUN: usize = 16;
+pub(super) const RUN: usize = 16;
 
 /// How the rows that a band reads lie in its copy.
 pub(super) struct Layout {
@@ -119,6 +119,32 @@ impl<'a> Band<'a> {
             offsets,
             layout,
         }
+    }
+
+    /// Elements from a channel to the next of the copy.
+    pub fn plane(&self) -> usize {
+        self.plane
+    }
+
+    /// Elements of the copy from an image, an output row and an output column to the next.
+    pub fn steps(&self) -> [usize; 3] {
+        let pitch = self.layout.pitch;
+        [(self.rows + self.layout.reach) * pitch, pitch, 1]
+    }
+
+    /// How far from an output position each tap of an input channel reads the copy.
+    pub fn taps(&self) -> &[usize] {
+        &self.offsets[..self.g.taps()]
+    }
+
+    /// What each chain of a result adds: input channels, and taps of each.
+    pub fn chains(&self) -> &[(Range<usize>, Range<usize>)] {
+        &self.chains
+    }
+
+    /// Output rows of an image, at most.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Elements of scratch memory that a thread needs.

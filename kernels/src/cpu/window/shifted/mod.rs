@@ -1,17 +1,21 @@
-//! Convolutions in binary32 as sums of shifted planes: no columns are gathered, and no weight is packed.
+//! Convolutions in binary32 as sums of shifted planes: no columns are gathered, and no weight need be packed.
 //!
 //! A band of output rows is computed from a padded copy of the input rows it reads, cut into planes of every step-th row
 //! and column. In such a plane a tap is a distance, the same for every output position, so that a vector of positions is
 //! read from where it lies. A tile of output channels by vectors of positions is kept in registers over some input
 //! channels and taps: each result is a chain of fused multiply-adds in the order of the weight, or the sum of several,
-//! whatever the band.
+//! whatever the band. Where vectors of positions would leave places empty, vectors go over the channels of a constant weight, which
+//! keeps a copy that is packed so (`blocked.rs`).
 
 mod band;
+mod blocked;
 mod tile;
 
 use crate::cpu::conv::{Axis, Done, Geometry, Pieces};
 use crate::cpu::dense::{Shared, ranges_on};
 use band::{Band, Layout};
+use blocked::Blocked;
+pub use blocked::{Channels, channels};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -26,8 +30,8 @@ const TASKS: usize = 16;
 const CHANNELS: usize = 32;
 /// Bands that are wanted at least, and the fewest positions of one of them.
 const BANDS: (usize, usize) = (4, 192);
-/// Channels that parts begin with multiples of: those of a tile.
-const BLOCK: usize = 8;
+/// Channels that parts begin with multiples of: those of a tile, or of a packed weight's panel.
+const BLOCKS: [usize; 2] = [tile::CHANNELS, tile::LANES];
 
 /// Whether [`convolve`] takes the convolution: of at most two dimensions or of one tap, with small steps, no more zeros
 /// than taps reach over, and channels and rows that fill tiles.
@@ -39,6 +43,19 @@ pub fn suits(g: &Geometry) -> bool {
     let positions = if row == Axis::UNIT { height } else { row };
     let wide = g.cout >= 8 && g.cin * g.taps() >= 8 && positions.output >= 6;
     depth == Axis::UNIT && padded(&height) && padded(&row) && wide && tile::form().is_some()
+}
+
+/// Whether vectors of positions leave at least one in sixteen of their places empty.
+fn leaves_gaps(g: &Geometry) -> bool {
+    let g = &lined(g);
+    let (cut, layout, row) = (Cut::of(g), Layout::of(g), g.axes[2].output);
+    let places = |rows: usize| {
+        let lines = (cut.images - 1) * (rows + layout.reach) + rows;
+        ((lines - 1) * layout.pitch + row).next_multiple_of(tile::LANES)
+    };
+    let last = g.axes[1].output - (cut.bands - 1) * cut.rows;
+    let all = (cut.bands - 1) * places(cut.rows) + places(last);
+    cut.images * g.outputs() * 16 <= all * 15
 }
 
 /// A convolution along one dimension as one whose rows are of one element: a line is cut as rows are. So is one of one
@@ -102,9 +119,9 @@ impl Cut {
         }
     }
 
-    /// The output channels of a part.
-    fn channels(&self, g: &Geometry, part: usize) -> Range<usize> {
-        let start = |part: usize| (g.cout.div_ceil(BLOCK) * part / self.parts * BLOCK).min(g.cout);
+    /// The output channels of a part, which begin with a multiple of `block`.
+    fn channels(&self, g: &Geometry, part: usize, block: usize) -> Range<usize> {
+        let start = |part: usize| (g.cout.div_ceil(block) * part / self.parts * block).min(g.cout);
         start(part)..start(part + 1)
     }
 }
@@ -119,30 +136,42 @@ pub fn pieces(g: &Geometry) -> Pieces {
     }
 }
 
-/// The convolution, where [`suits`] holds. `done` runs over what is complete.
-pub fn convolve(g: &Geometry, x: &[f32], w: &[f32], out: &mut [f32], done: Option<&Done<'_>>) {
+/// The convolution, where [`suits`] holds, of a weight that may be packed. `done` runs over what is complete.
+pub fn convolve(
+    g: &Geometry,
+    x: &[f32],
+    (w, packed): (&[f32], Option<Channels<'_>>),
+    out: &mut [f32],
+    done: Option<&Done<'_>>,
+) {
     let g = &lined(g);
     let Some(form) = tile::form().filter(|_| !out.is_empty()) else {
         return;
     };
     let cut = Cut::of(g);
     let band = Band::new(g, form, cut.images, cut.rows);
+    let blocked = packed.map(|packed| Blocked::new(g, packed, &band, cut.images));
+    let copies = !blocked.as_ref().is_some_and(Blocked::is_direct);
+    let block = BLOCKS[usize::from(blocked.is_some())];
     let out = Shared::new(out);
     let cost =
         g.cout / cut.parts * g.cin * g.taps() * cut.rows * cut.images * g.axes[2].output / 16;
     let tasks = g.batch.div_ceil(cut.images) * g.groups * cut.bands * cut.parts;
     let call = CALLS.fetch_add(1, Relaxed);
     ranges_on(tasks, cost, |tasks, thread| {
-        Copied::with(band.size(), |copied| {
+        Copied::with(if copies { band.size() } else { 0 }, |copied| {
             for task in tasks {
                 let (at, part) = (task / cut.parts, task % cut.parts);
-                let of = Part::of(g, &cut, at, part);
-                let padded = band.aligned(&mut copied.memory);
-                if copied.band != Some((call, at)) {
-                    band.fill(x, padded, &of);
+                let of = Part::of(g, &cut, at, (part, block));
+                if copies && copied.band != Some((call, at)) {
+                    band.fill(x, band.aligned(&mut copied.memory), &of);
                     copied.band = Some((call, at));
                 }
-                band.run(padded, w, &of, &out);
+                match &blocked {
+                    Some(blocked) if !copies => blocked.run(blocked.input(x, &of), &of, &out),
+                    Some(blocked) => blocked.run(band.aligned(&mut copied.memory), &of, &out),
+                    None => band.run(band.aligned(&mut copied.memory), w, &of, &out),
+                }
                 if let Some(done) = done {
                     for image in of.images.clone() {
                         let first = (image * g.groups + of.group) * g.cout;
@@ -198,15 +227,15 @@ struct Part {
 }
 
 impl Part {
-    fn of(g: &Geometry, cut: &Cut, at: usize, part: usize) -> Part {
+    fn of(g: &Geometry, cut: &Cut, at: usize, (part, block): (usize, usize)) -> Part {
         let (rest, piece) = (at / cut.bands, at % cut.bands);
-        let (block, group) = (rest / g.groups, rest % g.groups);
+        let (images, group) = (rest / g.groups, rest % g.groups);
         Part {
-            images: block * cut.images..((block + 1) * cut.images).min(g.batch),
+            images: images * cut.images..((images + 1) * cut.images).min(g.batch),
             group,
             lines: piece * cut.rows..((piece + 1) * cut.rows).min(g.axes[1].output),
             piece,
-            channels: cut.channels(g, part),
+            channels: cut.channels(g, part, block),
         }
     }
 }
@@ -215,11 +244,11 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn axis(input: usize, kernel: usize, padding: usize, dilation: usize) -> Axis {
+    pub(super) fn axis(input: usize, kernel: usize, padding: usize, dilation: usize) -> Axis {
         stepped(input, kernel, 1, padding, dilation)
     }
 
-    fn stepped(
+    pub(super) fn stepped(
         input: usize,
         kernel: usize,
         stride: usize,
@@ -241,7 +270,13 @@ mod tests {
         (0..n).map(|i| ((i * 7 + seed) % 11) as f32 - 5.0).collect()
     }
 
-    fn geometry(batch: usize, groups: usize, cin: usize, cout: usize, axes: [Axis; 3]) -> Geometry {
+    pub(super) fn geometry(
+        batch: usize,
+        groups: usize,
+        cin: usize,
+        cout: usize,
+        axes: [Axis; 3],
+    ) -> Geometry {
         Geometry {
             batch,
             groups,
@@ -261,7 +296,7 @@ mod tests {
         let w = numbers(groups * cout * cin * g.taps(), 2);
         let mut got = vec![0.0; batch * groups * cout * g.outputs()];
         let mut want = vec![0.0; got.len()];
-        convolve(&g, &x, &w, &mut got, None);
+        convolve(&g, &x, (&w, None), &mut got, None);
         crate::cpu::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
     }

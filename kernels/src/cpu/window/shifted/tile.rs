@@ -110,3 +110,106 @@ macro_rules! tiles {
 
 tiles!(avx512, "avx512f", 8, 16, _mm512_setzero_ps _mm512_loadu_ps _mm512_set1_ps _mm512_fmadd_ps _mm512_add_ps _mm512_storeu_ps);
 tiles!(avx2, "avx2,fma", 4, 8, _mm256_setzero_ps _mm256_loadu_ps _mm256_set1_ps _mm256_fmadd_ps _mm256_add_ps _mm256_storeu_ps);
+
+/// Elements of a vector of channels.
+pub(super) const LANES: usize = 16;
+/// The most vectors of channels of a tile.
+pub(super) const PANELS: usize = 4;
+
+/// How many terms ahead input and weight are asked for.
+pub(super) const AHEAD: usize = 24;
+
+/// A tile of positions by vectors of output channels: what its loop reads. Only x86-64 has loops.
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code))]
+pub(super) struct Across<'a> {
+    /// What positions and terms lie in.
+    pub x: *const f32,
+    /// How far from there each position reads.
+    pub positions: &'a [usize],
+    /// How far from there each term is read, and [`AHEAD`] later ones, which are asked for.
+    pub offsets: &'a [usize],
+    /// The first panel's elements of the first term.
+    pub weights: *const f32,
+    /// The distance of panels.
+    pub panel: usize,
+    /// What later tiles read of the weight, which is asked for: as many lines of the cache as there are terms.
+    pub next: *const f32,
+}
+
+/// The loop over the terms of some positions: writes a row of sums for each, or adds them.
+type Loops = [unsafe fn(&Across<'_>, *mut f32, bool); 8];
+
+/// The most positions of a tile of 1 to 4 vectors, whose sums fit in registers, and the loops for 1 to 8 of them.
+#[cfg(target_arch = "x86_64")]
+pub(super) const ACROSS: [(usize, Loops); PANELS] = [
+    (8, loops::<1>()),
+    (8, loops::<2>()),
+    (8, loops::<3>()),
+    (6, loops::<4>()),
+];
+
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const ACROSS: [(usize, Loops); PANELS] = [(8, [nothing; 8]); PANELS];
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn nothing(_: &Across<'_>, _: *mut f32, _: bool) {}
+
+#[cfg(target_arch = "x86_64")]
+const fn loops<const V: usize>() -> Loops {
+    [
+        across::<V, 1>,
+        across::<V, 2>,
+        across::<V, 3>,
+        across::<V, 4>,
+        across::<V, 5>,
+        across::<V, 6>,
+        across::<V, 7>,
+        across::<V, 8>,
+    ]
+}
+
+/// Writes the sums of `V` vectors of channels at `P` positions, or adds them if there are `more` than these.
+///
+/// # Safety
+/// The machine has AVX-512; what the tile describes may be read, and its rows written at `to`, one after another.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+#[allow(clippy::needless_range_loop)]
+unsafe fn across<const V: usize, const P: usize>(t: &Across<'_>, to: *mut f32, more: bool) {
+    use std::arch::x86_64::*;
+    // SAFETY: as the caller promises; addresses that are only asked for may be any.
+    unsafe {
+        let mut sums = [[_mm512_setzero_ps(); V]; P];
+        let x: [*const f32; P] = std::array::from_fn(|p| t.x.add(t.positions[p]));
+        let w: [*const f32; V] = std::array::from_fn(|v| t.weights.add(v * t.panel));
+        for j in 0..t.offsets.len() - AHEAD {
+            let later = *t.offsets.get_unchecked(j + AHEAD);
+            _mm_prefetch::<_MM_HINT_T0>(x[0].wrapping_add(later).cast());
+            _mm_prefetch::<_MM_HINT_T1>(t.next.wrapping_add(j * LANES).cast());
+            let offset = *t.offsets.get_unchecked(j);
+            let mut columns = [_mm512_setzero_ps(); V];
+            for v in 0..V {
+                columns[v] = _mm512_loadu_ps(w[v].add(j * LANES));
+                let later = w[v].wrapping_add((j + AHEAD) * LANES);
+                _mm_prefetch::<_MM_HINT_T0>(later.cast());
+            }
+            for p in 0..P {
+                let factor = _mm512_set1_ps(*x[p].add(offset));
+                for v in 0..V {
+                    sums[p][v] = _mm512_fmadd_ps(factor, columns[v], sums[p][v]);
+                }
+            }
+        }
+        for p in 0..P {
+            for v in 0..V {
+                let (to, sum) = (to.add((p * V + v) * LANES), sums[p][v]);
+                let sum = if more {
+                    _mm512_add_ps(_mm512_loadu_ps(to), sum)
+                } else {
+                    sum
+                };
+                _mm512_storeu_ps(to, sum);
+            }
+        }
+    }
+}
