@@ -180,6 +180,30 @@ fn nested_loops() {
     same_gradients([scalar(0.7), matrix(3, 4, 8)], f, plain);
 }
 
+/// A loop within a checkpoint, at its end and before others.
+#[test]
+fn checkpoints_of_loops() {
+    let f = |x: &Tensor| {
+        let step = |c: &Tensor, x: &Tensor| (c * x + x.sin(), c.exp());
+        let (last, rows) = scan(step, &x.sum(..), x);
+        (last, (rows * x).sum(..))
+    };
+    let x = of(&[0.3, -0.7, 0.5]).requires_grad();
+    for mode in MODES {
+        with_mode(mode, || {
+            let slope = |y: Tensor| grad(&y, &[&x]).remove(0).to_vec::<f64>().expect("computed");
+            let behind = |(a, b): (Tensor, Tensor)| (a.cos() * b).exp();
+            near(
+                &slope(checkpoint(|| behind(f(&x)))),
+                &slope(behind(f(&x))),
+                mode,
+            );
+            near(&slope(checkpoint(|| f(&x).0)), &slope(f(&x).0), mode);
+            assert!(slope(checkpoint(|| f(&x).0)).iter().all(|s| s.abs() > 1e-3));
+        });
+    }
+}
+
 #[test]
 fn rules_of_the_program_count_in_bodies() {
     // The gradient of the first is 100 times too large by its own rule, of the second none flows through `detach`, and a

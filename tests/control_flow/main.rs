@@ -1,5 +1,6 @@
 //! Branches and loops as operations of the trace: the numbers of plain Rust, eager and compiled, replayed and differentiated.
 
+mod along;
 mod device;
 mod draws;
 mod errors;

@@ -17,8 +17,8 @@ use std::panic::Location;
 /// of `Bool`; `body` gives a value of the structure, shapes and dtypes of `init`. Random operations of a step draw from a
 /// stream that belongs to this loop, other numbers at each step.
 ///
-/// It is `jax.lax.while_loop` and PyTorch's `while_loop`. It has no gradient in reverse, since nobody knows how many steps to
-/// keep: see [`bounded_while_loop`].
+/// It is `jax.lax.while_loop` and PyTorch's `while_loop`. [`jvp`](crate::jvp) goes along the loop, by a loop that carries tangents beside
+/// the values. There is no gradient in reverse, since nobody knows how many steps to keep: see [`bounded_while_loop`].
 ///
 /// ```
 /// # use ferrotrace_tracer::prelude::*;

@@ -63,6 +63,14 @@ impl Segment {
             if !matches!(operation.rule, Rule::Operator) {
                 continue;
             }
+            // A program with a rule of its own is not computed again: its results are values that the segment reads.
+            let is_known = |operand: &Operand| {
+                let history = operand.live().map(Arc::as_ptr);
+                history.is_some_and(|history| numbers.contains_key(&history))
+            };
+            if operation.kind.op().as_part().is_some() && !operation.operands.iter().any(is_known) {
+                continue;
+            }
             let step = step(&operation, &numbers, &mut outer)?;
             numbers.insert(Arc::as_ptr(&history), steps.len());
             steps.push(step);

@@ -1,9 +1,10 @@
 //! The argument of a function that is differentiated by it.
 
+use super::apart::apart;
 use super::{like, sweep};
-use crate::history::{self, History, Of, Rule, Source};
+use crate::history::{History, Source};
 use crate::structs::TensorStruct;
-use crate::{Tensor, mode, trace};
+use crate::{Tensor, mode};
 use ferrotrace_runtime::Result;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::panic::Location;
@@ -71,16 +72,4 @@ impl<X: TensorStruct> Inputs<X> {
             }
         })
     }
-}
-
-/// Another tensor of the same values, whose gradient is that of what is computed from it alone, and flows on to the first.
-fn apart(tensor: &Tensor, location: &'static Location<'static>) -> Tensor {
-    if !tensor.has_grad() {
-        return tensor.requires_grad();
-    }
-    let value = tensor.value();
-    let rule = (Rule::Same, false);
-    let of = [Of::Value(value)];
-    let history = history::of_rule(rule, &value.handle, &of, location, trace::current());
-    tensor.with_history(history)
 }

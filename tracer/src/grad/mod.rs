@@ -5,6 +5,7 @@
 //! (`Operator::vjp` in `kernels`) records further operations through a builder (`builder.rs`). Nothing runs: forward,
 //! backward and update are flushed, fused and planned together.
 
+mod apart;
 mod builder;
 mod checkpoint;
 mod custom;

@@ -17,7 +17,7 @@ use ferrotrace_kernels::eager::Arg;
 use ferrotrace_kernels::op::Program;
 use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
 use ferrotrace_kernels::{Array, Op, cuda::Dense};
-use ferrotrace_runtime::{Device, Error, Layout, Result, Scalar, Strides};
+use ferrotrace_runtime::{Buffer, Device, Error, Layout, Result, Scalar, Strides};
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -56,6 +56,9 @@ pub(crate) enum Control {
     Cond,
     /// The first body says, of the first `carried` operands, whether the second goes on to change them.
     While { carried: usize },
+    /// The gradients of the operands of such a loop. Behind its operands stand the gradients of its floating-point results,
+    /// in which it is linear: it gives zeros for zeros, and nobody knows how many steps to go back for others.
+    Transposed { carried: usize },
     /// The body changes the first `carried` operands `steps` times. At each step it is given a row of the next `sliced`
     /// ones, and what it gives behind the carried values are rows of results: those of number `i` at step `i`, or in reverse
     /// from the last to the first.
@@ -65,6 +68,13 @@ pub(crate) enum Control {
         steps: usize,
         reverse: bool,
     },
+}
+
+impl Control {
+    /// Whether derivatives go along its steps, with tangents, instead of back.
+    pub fn goes_along(self) -> bool {
+        matches!(self, Control::While { .. } | Control::Transposed { .. })
+    }
 }
 
 /// A program over bodies.
@@ -159,6 +169,36 @@ impl Flow {
         run.write(&last, 0, None, block)
     }
 
+    fn transposed(&self, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
+        let results = self.results.kinds();
+        let is_zero = |vector: &Option<Array>| match vector {
+            Some(array) => is_zero(array, run.dense),
+            None => Ok(false),
+        };
+        let Control::Transposed { carried } = self.control else {
+            return Err(Error::internal("a loop back that is none"));
+        };
+        let carries = self.takes[..carried].iter();
+        let float = |taken: &&Taken| matches!(taken, Taken::Tensor(_, dtype) if dtype.is_float());
+        let vectors = carries.filter(float).count();
+        for vector in &run.operands[run.operands.len() - vectors..] {
+            if !is_zero(vector)? {
+                let why =
+                    "while_loop has no gradient in reverse: bound its steps, by bounded_while_loop";
+                return Err(Error::unsupported(why));
+            }
+        }
+        for (number, (shape, dtype)) in results.iter().enumerate() {
+            let zeros = Array {
+                buffer: Buffer::zeroed(run.device, shape.numel() * dtype.size())?,
+                layout: Layout::contiguous(shape.clone()),
+                dtype: *dtype,
+            };
+            block.write(number, None, &zeros, run.dense)?;
+        }
+        Ok(())
+    }
+
     fn scan(&self, run: &Run<'_>, block: &mut Block<'_>) -> Result<()> {
         let Control::Scan {
             carried,
@@ -233,6 +273,23 @@ fn row_of(array: &Array, row: usize) -> Array {
     array.with_layout(Layout::new(shape, strides, offset))
 }
 
+/// Whether all elements are zeros.
+fn is_zero(array: &Array, dense: Dense<'_>) -> Result<bool> {
+    let dense = dense(array)?;
+    let size = dense.dtype.size();
+    let first = dense.layout.offset() * size;
+    let bytes = first..first + dense.numel() * size;
+    let copied = dense.buffer.copy_to(bytes, &Device::cpu())?;
+    // Of floats, whose negative zero has one bit.
+    let elements = copied.as_slice::<u8>().chunks(size);
+    Ok(elements
+        .into_iter()
+        .all(|element| match element.split_last() {
+            Some((last, rest)) => *last & 0x7f == 0 && rest.iter().all(|&byte| byte == 0),
+            None => true,
+        }))
+}
+
 /// The truth of one element.
 fn truth(name: &str, array: Option<&Array>) -> Result<bool> {
     let missing = || Error::internal(format!("{name} has no predicate"));
@@ -261,7 +318,7 @@ impl Procedure for Flow {
         let body = self.bodies.iter().map(Body::work).max().unwrap_or(0);
         let steps = match self.control {
             Control::Scan { steps, .. } => steps as u64,
-            Control::Cond | Control::While { .. } => 1,
+            Control::Cond | Control::While { .. } | Control::Transposed { .. } => 1,
         };
         body.saturating_mul(steps).min(MOST)
     }
@@ -295,6 +352,7 @@ impl Procedure for Flow {
         match self.control {
             Control::Cond => self.cond(&run, block),
             Control::While { carried } => self.while_loop(carried, &run, block),
+            Control::Transposed { .. } => self.transposed(&run, block),
             Control::Scan { .. } => self.scan(&run, block),
         }
     }

@@ -210,6 +210,7 @@ fn write_flow(f: &mut Formatter<'_>, word: &str, flow: &Flow) -> std::fmt::Resul
     match flow.control {
         Control::Cond => writeln!(f, "control cond")?,
         Control::While { carried } => writeln!(f, "control while {carried}")?,
+        Control::Transposed { carried } => writeln!(f, "control transposed {carried}")?,
         Control::Scan {
             carried,
             sliced,
@@ -335,6 +336,9 @@ fn control(words: &[&str]) -> Result<Control> {
     let found = || match *words {
         ["cond"] => Some(Control::Cond),
         ["while", carried] => Some(Control::While {
+            carried: number(carried)?,
+        }),
+        ["transposed", carried] => Some(Control::Transposed {
             carried: number(carried)?,
         }),
         ["scan", carried, sliced, steps, reverse] => Some(Control::Scan {

@@ -68,6 +68,15 @@ impl Flow {
                 let carried = given.get(..carried)?;
                 matches!(&goes_on[..], [one] if is_truth(one)) && next == carried && all == carried
             }
+            (Control::Transposed { carried }, [goes_on, next]) => {
+                let is_float = |like: &&Like| like.1.is_float();
+                let vectors: Vec<&Like> = given.get(..carried)?.iter().filter(is_float).collect();
+                let (given, last) = given.split_at(given.len().checked_sub(vectors.len())?);
+                matches!(&goes_on[..], [one] if is_truth(one))
+                    && next == given.get(..carried)?
+                    && vectors.into_iter().eq(last)
+                    && given.iter().filter(is_float).eq(all)
+            }
             (Control::Scan { carried, steps, .. }, [step]) => {
                 let (next, rows) = step.split_at_checked(carried)?;
                 let stacked = |(shape, dtype): &Like| {

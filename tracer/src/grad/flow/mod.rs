@@ -1,5 +1,6 @@
 //! Branches and loops as operations: recorded on their operands, and on what their bodies captured, with gradients.
 
+mod along;
 mod bodies;
 mod pull;
 mod reverse;
@@ -159,7 +160,7 @@ impl Recipe<'_> {
         }
         let steps = match self.control {
             Control::Cond => Some(1),
-            Control::While { .. } => None,
+            Control::While { .. } | Control::Transposed { .. } => None,
             Control::Scan { steps, .. } => Some(steps),
         };
         let first = draws.len();

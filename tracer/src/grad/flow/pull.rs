@@ -44,11 +44,14 @@ impl Several for Explicit {
         wanted: &[bool],
         _: bool,
     ) -> Result<Vec<Option<Value>>> {
-        let vjps = self
-            .vjps
-            .iter()
-            .map(|vjp| vjp.as_ref().map_err(Error::clone));
-        let vjps: Vec<&Vjp> = vjps.collect::<Result<_>>()?;
+        let vjps: Vec<&Vjp> = match self.flow.control.goes_along() {
+            true => Vec::new(),
+            false => {
+                let vjps = self.vjps.iter();
+                let vjps = vjps.map(|vjp| vjp.as_ref().map_err(Error::clone));
+                vjps.collect::<Result<_>>()?
+            }
+        };
         let results = self.flow.results_of().kinds().len();
         let stack = |(kept, number): (&Kept, usize)| {
             let (handle, location) = (kept.handle().clone(), operation.location);
@@ -79,7 +82,10 @@ impl Several for Derived<'_> {
         _: bool,
     ) -> Result<Vec<Option<Value>>> {
         let pull = Pull::of(self.0, operation, gradients)?;
-        let vjps = pull.vjps()?;
+        let vjps = match self.0.control.goes_along() {
+            true => Vec::new(),
+            false => pull.vjps()?,
+        };
         let vjps: Vec<&Vjp> = vjps.iter().collect();
         pull.run(&vjps, Vec::new(), wanted)
     }
@@ -139,7 +145,7 @@ impl<'a> Pull<'a> {
             Control::Scan {
                 carried, sliced, ..
             } => carried..carried + sliced,
-            Control::Cond | Control::While { .. } => 0..0,
+            Control::Cond | Control::While { .. } | Control::Transposed { .. } => 0..0,
         };
         let like = |(place, tensor): (usize, &Tensor)| match rows.contains(&place) {
             true => (tensor.sizes()[1..].into(), tensor.dtype()),
@@ -174,11 +180,8 @@ impl<'a> Pull<'a> {
         let found = match self.flow.control {
             Control::Cond => self.cond(vjps, wanted)?,
             Control::Scan { .. } => Backward::of(self, vjps[0], stacks, wanted)?.run()?,
-            Control::While { .. } => {
-                let why =
-                    "while_loop has no gradient in reverse: bound its steps, by bounded_while_loop";
-                return Err(Error::unsupported(why));
-            }
+            Control::While { carried } => self.transposed(carried)?,
+            Control::Transposed { carried } => self.along(carried, wanted)?,
         };
         let mut all = vec![None; self.operands.len() + self.numbers.len()];
         for (operand, gradient) in found {
