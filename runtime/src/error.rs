@@ -278,6 +278,10 @@ pub type Faults = SmallVec<[Fault; 1]>;
 
 /// The faults in words that `word` reads.
 pub(crate) fn faults(word: impl Fn(usize) -> i64) -> Faults {
+    let any = (0..FAULT_SLOTS).fold(0, |any, slot| any | word(2 * slot));
+    if any == 0 {
+        return Faults::new();
+    }
     let slot = |slot: usize| {
         let fault = Fault {
             site: word(2 * slot),
