@@ -1,21 +1,16 @@
 //! A band of output rows: the padded copy of what it reads, and the tiles that go over it.
 
 use super::Part;
+use super::chain::{Chain, add_chains, chains};
 use super::tile::{CHANNELS, Form, Tile, VECTORS, WIDTH};
 use crate::cpu::conv::{Axis, Geometry, copy_every_second, copy_short};
 use crate::cpu::dense::Shared;
 use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::long::{Join, parts};
 use crate::cpu::strided::prefetch;
 use std::ops::Range;
 
 /// Planes between the one that is copied and the one that is asked for.
 const AHEAD: usize = 3;
-/// Terms of a chain of additions, of results of so many terms at least ([`crate::cpu::long`]). Ending a chain takes as long as
-/// three of its terms.
-const CHAINS: [(usize, usize); 2] = [(4096, 64), (512, 256)];
-/// Chains that are added up in binary32 before they join a total in binary64.
-pub(super) const RUN: usize = 16;
 
 /// How the rows that a band reads lie in its copy.
 pub(super) struct Layout {
@@ -72,21 +67,9 @@ pub(super) struct Band<'a> {
     phase: usize,
     /// Elements from a channel to the next.
     plane: usize,
-    /// What each chain of a result adds: input channels, and taps of each.
-    chains: Vec<(Range<usize>, Range<usize>)>,
+    chains: Vec<Chain>,
     /// Distance from the output position of what each term of the longest chain reads.
     offsets: Vec<usize>,
-}
-
-/// The chains of a result: input channels, and taps of each.
-fn chains(cin: usize, taps: usize) -> Vec<(Range<usize>, Range<usize>)> {
-    let long = CHAINS.iter().find(|(least, _)| cin * taps >= *least);
-    let Some(&(_, most)) = long else {
-        return vec![(0..cin, 0..taps)];
-    };
-    let channels = parts(0..cin, (most / taps).max(1));
-    let all = channels.flat_map(|c| parts(0..taps, most).map(move |t| (c.clone(), t)));
-    all.collect()
 }
 
 impl<'a> Band<'a> {
@@ -138,7 +121,7 @@ impl<'a> Band<'a> {
     }
 
     /// What each chain of a result adds: input channels, and taps of each.
-    pub fn chains(&self) -> &[(Range<usize>, Range<usize>)] {
+    pub fn chains(&self) -> &[Chain] {
         &self.chains
     }
 
@@ -231,23 +214,9 @@ impl<'a> Band<'a> {
         }
         let sums = &mut sums[..width * self.form.channels];
         let totals = &mut totals[..sums.len()];
-        for (i, chain) in self.chains.iter().enumerate() {
-            let more = i % RUN != 0;
+        add_chains(&self.chains, (sums, totals), |chain, sums, more| {
             self.add_chain(padded, block, chain, (sums.as_mut_ptr(), width), more);
-            if self.chains.len() > RUN && (i + 1 == self.chains.len() || (i + 1) % RUN == 0) {
-                let begin = i < RUN;
-                dispatch(Join {
-                    totals: &mut *totals,
-                    sums: &*sums,
-                    begin,
-                });
-            }
-        }
-        if self.chains.len() > RUN {
-            for (sum, &total) in sums.iter_mut().zip(&*totals) {
-                *sum = total as f32;
-            }
-        }
+        });
         self.store(sums, block, part, out);
     }
 
@@ -263,7 +232,7 @@ impl<'a> Band<'a> {
         &self,
         padded: &[f32],
         block: &Block<'_>,
-        (inputs, taps): &(Range<usize>, Range<usize>),
+        (inputs, taps): &Chain,
         (to, apart): (*mut f32, usize),
         more: bool,
     ) {

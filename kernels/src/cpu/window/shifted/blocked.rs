@@ -3,14 +3,14 @@
 //! Positions are any number then, and each is read where it lies: no vector is left half empty at the end of a row, and input that
 //! needs no zeros around it is not copied. A result is the same sum in the same order as in tiles whose vectors go over positions.
 
-use super::band::{Band, RUN};
+use super::band::Band;
+use super::chain::{Chain, add_chains};
 use super::tile::{ACROSS, AHEAD, Across, LANES, PANELS};
 use super::{Part, leaves_gaps, suits};
 use crate::Array;
 use crate::cpu::conv::Geometry;
 use crate::cpu::dense::{Shared, elements, ranges, scratch_of_two};
-use crate::cpu::isa::dispatch;
-use crate::cpu::long::{Join, parts};
+use crate::cpu::long::parts;
 use crate::cpu::strided::{self, Window};
 use ferrotrace_runtime::{Error, Isa, Order, Result};
 use std::ops::Range;
@@ -100,8 +100,7 @@ pub(super) struct Blocked<'a> {
     direct: bool,
     /// Elements from a channel to the next of what taps read.
     plane: usize,
-    /// What each chain of a result adds: input channels, and taps of each.
-    chains: &'a [(Range<usize>, Range<usize>)],
+    chains: &'a [Chain],
     /// Distance from the output position of what each term of the longest chain reads, and of as many after them as are asked for
     /// ahead.
     offsets: Vec<usize>,
@@ -200,22 +199,9 @@ impl<'a> Blocked<'a> {
     fn block(&self, x: &[f32], block: &Block, (sums, totals): (&mut [f32], &mut [f64])) {
         let size = block.positions.len() * block.panels.len() * LANES;
         let (sums, totals) = (&mut sums[..size], &mut totals[..size]);
-        for (i, chain) in self.chains.iter().enumerate() {
-            self.add_chain(x, block, chain, sums, i % RUN != 0);
-            if self.chains.len() > RUN && (i + 1 == self.chains.len() || (i + 1) % RUN == 0) {
-                let begin = i < RUN;
-                dispatch(Join {
-                    totals: &mut *totals,
-                    sums: &*sums,
-                    begin,
-                });
-            }
-        }
-        if self.chains.len() > RUN {
-            for (sum, &total) in sums.iter_mut().zip(&*totals) {
-                *sum = total as f32;
-            }
-        }
+        add_chains(self.chains, (sums, totals), |chain, sums, more| {
+            self.add_chain(x, block, chain, sums, more);
+        });
     }
 
     /// Writes the sums of a chain for each position and channel of a block, or adds them if there are `more`.
@@ -223,7 +209,7 @@ impl<'a> Blocked<'a> {
         &self,
         x: &[f32],
         block: &Block,
-        (inputs, taps): &(Range<usize>, Range<usize>),
+        (inputs, taps): &Chain,
         sums: &mut [f32],
         more: bool,
     ) {

@@ -9,6 +9,7 @@
 
 mod band;
 mod blocked;
+mod chain;
 mod tile;
 
 use crate::cpu::conv::{Axis, Done, Geometry, Pieces};
