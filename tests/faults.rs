@@ -221,3 +221,69 @@ fn a_failed_body_fails_its_results_alone() {
         assert_eq!(read(&good), [3.0, 2.0, 1.0]);
     });
 }
+
+#[test]
+fn an_empty_table_has_no_row_to_go_on_with() {
+    in_every_mode(|| {
+        let x = vector(&[1.0, 2.0, 3.0]) + 1.0;
+        let at = indices(&[0, 1]);
+        let table = Tensor::zeros([0, 3], DType::F32, &Device::cpu());
+        let pending = &table * 2.0;
+        let positions = at.reshape([2, 1]).expand([2, 3]);
+        let rows = Tensor::ones([2, 3], DType::F32, &Device::cpu());
+        let bad = [
+            table.index_select(0, &at).sum(..),
+            pending.index_select(0, &at) + 1.0,
+            table.gather(0, &positions) * &x,
+            table.index_add(0, &at, &rows),
+            pending.scatter(0, &positions, &rows) + 1.0,
+            table.index_put(&[Some(&at)], &rows, false),
+        ];
+        let good = [x.sum(0), x.index_select(0, &at), &pending + 1.0];
+        assert!(eval(bad.iter().chain(&good)).is_err());
+        for y in &bad {
+            let error = y.to_vec::<f32>().expect_err("an empty table").to_string();
+            assert!(error.contains(file!()), "{error}");
+        }
+        assert_eq!(read(&good[0]), [9.0]);
+        assert_eq!(read(&good[1]), [2.0, 3.0]);
+        assert_eq!(good[2].dims(), [0, 3]);
+        // No index is out of range where there is none.
+        let none = table.index_select(0, &indices(&[]));
+        assert_eq!(read(&none.sum(..)), [0.0]);
+    });
+}
+
+#[test]
+fn writes_to_what_dies_with_the_flush_fail_alone() {
+    in_every_mode(|| {
+        let rows = Tensor::ones([2, 3], DType::F32, &Device::cpu());
+        for bad in [[0, 4], [-5, 1]] {
+            let base = || Tensor::zeros([4, 3], DType::F32, &Device::cpu()) + 1.0;
+            let places = indices(&bad).reshape([2, 1]).expand([2, 3]);
+            let written: [fn(Tensor, &Tensor, &Tensor) -> Tensor; 4] = [
+                |x, at, rows| x.index_add(0, &at.narrow(1, 0, 1).reshape(2), rows),
+                |x, at, rows| x.index_put(&[Some(&at.narrow(1, 0, 1).reshape(2))], rows, false),
+                |x, at, rows| x.scatter(0, at, rows),
+                |x, at, rows| x.scatter_add(0, at, rows),
+            ];
+            for write in written {
+                let leaf = base();
+                eval([&leaf]).unwrap();
+                let kept = base();
+                eval([&kept]).unwrap();
+                let (y, z) = (
+                    write(leaf, &places, &rows),
+                    write(kept.clone(), &places, &rows),
+                );
+                let sum = kept.sum(..);
+                assert!(eval([&y, &z, &sum]).is_err());
+                let index = bad.into_iter().find(|&i| !(-4..4).contains(&i));
+                fault(&y, "", index.unwrap_or_default());
+                fault(&z, "", index.unwrap_or_default());
+                assert_eq!(read(&sum), [12.0]);
+                assert_eq!(read(&kept.reshape(12)), [1.0; 12]);
+            }
+        }
+    });
+}

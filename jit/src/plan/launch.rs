@@ -488,7 +488,10 @@ impl Run<'_> {
             })
             .collect();
         let faults = match &members[..] {
-            [member] => launch_noting(&member.launch, &mut verdict).map(|f| vec![(0, f)]),
+            [member] => {
+                let faults = launch_noting(&member.launch, &mut verdict);
+                faults.map(|f| f.is_empty().then(Vec::new).unwrap_or_else(|| vec![(0, f)]))
+            }
             members => launch_together(members, slices, &mut verdict),
         };
         let faults = faults.map_err(|e| match batch.first() {

@@ -120,13 +120,13 @@ FT_INLINE long long ft_floor_mod(long long a, long long b) { long long r = a % b
 #endif
 ";
 
-/// The check of an index: wraps it once, reports it in its site's slot if it is out of range, and gives one that is in range.
-/// Which of several is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges calls of a library that
-/// kernels are not linked with.
 const _: () = assert!(
     FAULT_SLOTS == 32,
     "kernels find their slots by the last five bits"
 );
+/// The check of an index: wraps it once, reports it in its site's slot if it is out of range, and gives one that is in
+/// range. Which of several is reported is left open, so that loads and stores do: compilers for AArch64 make exchanges
+/// calls of a library that kernels are not linked with.
 const REPORT: &str = "\
 #ifndef FT_REPORT
 #define FT_REPORT
