@@ -1,5 +1,6 @@
 //! Loads and stores of each dtype: whole vectors, the first m lanes, and past the cache.
 
+use super::strided::{EVERY, INTERLEAVE, interleaved, strided};
 use super::{Definition, Entry, need};
 use std::fmt::Write;
 
@@ -23,7 +24,7 @@ const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
     ("bf16", "i16", "f32", "ft_from_bf16x@(v)", "ft_to_bf16x@(v)"),
 ];
 
-fn size(memory: &str) -> usize {
+pub(super) fn size(memory: &str) -> usize {
     match memory {
         "i8" | "u8" => 1,
         "i16" => 2,
@@ -141,35 +142,6 @@ fn stream(name: &str, ty: &str, lanes: usize) -> Definition {
     }
 }
 
-/// Loads lanes that lie backwards from `p`, or at every second element from it, by whole vectors and a shuffle. Nothing
-/// outside the first and the last of the lanes is read.
-fn strided(lanes: usize, memory: &'static str, stride: i64) -> String {
-    let (int, scalar) = match size(memory) {
-        1 => ("i8", "signed char"),
-        2 => ("i16", "short"),
-        4 => ("i32", "int"),
-        _ => ("i64", "long"),
-    };
-    let ty = format!("{int}x{lanes}");
-    let whole = |name: &str, offset: i64| {
-        format!("  {ty} {name} = *(const {ty}u *)((const {scalar} *)p + {offset});\n")
-    };
-    let last = lanes as i64 - 1;
-    let (loads, second, order): (String, &str, Vec<usize>) = if stride < 0 {
-        (whole("a", -last), "a", (0..lanes).rev().collect())
-    } else {
-        // The second vector starts where the first ends: its odd lanes are wanted.
-        let from = |lane| 2 * lane + usize::from(2 * lane >= lanes);
-        let loads = whole("a", 0) + &whole("b", last);
-        (loads, "b", (0..lanes).map(from).collect())
-    };
-    let order: Vec<String> = order.iter().map(usize::to_string).collect();
-    format!(
-        "{loads}  {memory}x{lanes} v = ({memory}x{lanes})FT_SHUFFLE({ty}, a, {second}, {});\n",
-        order.join(",")
-    )
-}
-
 /// Every second element from `p`, of the lanes `from..to` alone: of two vectors, the elements between the first and the
 /// last of these lanes.
 fn ranged_evens(
@@ -237,7 +209,8 @@ pub(super) fn entries() -> Vec<Entry> {
                 text,
             }
         }));
-        for (stem, stride) in [("reversed", -1), ("evens", 2)] {
+        let strides = EVERY.iter().zip(2..).map(|(stem, stride)| (*stem, stride));
+        for (stem, stride) in strides.chain([("reversed", -1)]) {
             let r = read.clone();
             entries.push(Entry::new(
                 format!("ft_{stem}_{dtype}"),
@@ -248,6 +221,24 @@ pub(super) fn entries() -> Vec<Entry> {
                     Definition {
                         deps: deps(lanes, false),
                         text: format!("{head}{}{tail}", strided(lanes, memory, stride)),
+                    }
+                },
+            ));
+        }
+        for (stem, count) in INTERLEAVE.iter().zip(2..) {
+            let w = write.clone();
+            entries.push(Entry::new(
+                format!("ft_{stem}_{dtype}"),
+                move |name, lanes| {
+                    let of: Vec<String> = (0..count)
+                        .map(|k| format!(", {value}x{lanes} v{k}"))
+                        .collect();
+                    let head =
+                        format!("FT_INLINE void {name}x{lanes}(void *p{}) {{\n", of.concat());
+                    let body = interleaved(lanes, (value, memory), count, &at(&w, lanes));
+                    Definition {
+                        deps: deps(lanes, true),
+                        text: format!("{head}{body}}}\n"),
                     }
                 },
             ));

@@ -60,10 +60,12 @@ pub mod philox;
 mod primitive;
 mod scalar;
 mod scan;
+mod strided;
 pub mod trace;
 mod transpose;
 
 pub use scalar::scalar_type;
+pub use strided::{EVERY, INTERLEAVE};
 
 pub use horizontal::{maximum, minimum, tree};
 

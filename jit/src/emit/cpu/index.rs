@@ -23,8 +23,8 @@ pub(super) enum Step {
     Unit,
     /// By minus one.
     Back,
-    /// By two.
-    Even,
+    /// By two to eight.
+    Every(u8),
     /// By another constant.
     Strided,
     /// Otherwise, or by a value of each lane.
@@ -49,7 +49,7 @@ impl Writer<'_> {
             0 => Step::Uniform,
             1 => Step::Unit,
             -1 => Step::Back,
-            2 => Step::Even,
+            2..=8 => Step::Every(coefficient as u8),
             _ => Step::Strided,
         };
         let (mut row, mut inner) = (Vec::new(), Vec::new());

@@ -165,9 +165,7 @@ impl Writer<'_> {
             let into = (r.accumulator(copy).into(), r.part(Part::Places).into());
             out.push(self.update(&r, into, position, at.lanes));
         }
-        for &s in &l.stores {
-            self.store(out, s, at);
-        }
+        self.store_all(out, &l.stores, at);
     }
 
     /// The vector of row-major positions in the reduced dimensions, of a reduction that keeps one.

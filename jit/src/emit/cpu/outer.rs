@@ -372,9 +372,7 @@ impl Writer<'_> {
             let into = (of(Part::Accumulator), of(Part::Places));
             out.push(self.update(&r, into, position, None));
         }
-        for &s in &l.stores {
-            self.store(out, s, at);
-        }
+        self.store_all(out, &l.stores, at);
     }
 
     /// The place in the scratch rows of a kept value, and its type.

@@ -8,10 +8,71 @@ use crate::emit::cpu::value::{At, element_array};
 use crate::expr::Var;
 use crate::kernel::ir::{Block, Expr, Infix, Local, Name, Stmt, Type, ValueType};
 use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::support::INTERLEAVE;
 use ferrotrace_runtime::DType;
 use std::collections::HashMap;
 
 impl Writer<'_> {
+    /// Stores values at a position: those whose elements alternate in memory together.
+    pub(super) fn store_all(&mut self, out: &mut Block, stores: &[usize], at: At<'_>) {
+        let mut done: Vec<usize> = Vec::new();
+        for &s in stores {
+            if done.contains(&s) {
+                continue;
+            }
+            match self.alternating(s, stores).filter(|_| at.lanes.is_none()) {
+                Some(group) => {
+                    self.interleave(out, &group, at);
+                    done.extend(group);
+                }
+                None => self.store(out, s, at),
+            }
+        }
+    }
+
+    /// The stores that together write all elements of a run of memory, if these are such, by place.
+    fn alternating(&self, s: usize, stores: &[usize]) -> Option<Vec<usize>> {
+        let Step::Every(count) = self.store_indices[&s].step else {
+            return None;
+        };
+        let first = &self.node.stores[s];
+        let distance = |other: &usize| {
+            let store = &self.node.stores[*other];
+            let same = store.node == first.node && store.update.is_none();
+            let apart = store.index.sub(&first.index);
+            same.then(|| apart.as_const())
+                .flatten()
+                .map(|d| (d, *other))
+        };
+        let mut group: Vec<(i64, usize)> = stores.iter().filter_map(distance).collect();
+        group.sort_unstable();
+        let least = group.first()?.0;
+        let whole = group.len() == count as usize
+            && (least..).zip(&group).all(|(place, (d, _))| place == *d);
+        whole.then(|| group.into_iter().map(|(_, s)| s).collect())
+    }
+
+    /// Stores vectors whose elements alternate in memory.
+    fn interleave(&mut self, out: &mut Block, group: &[usize], at: At<'_>) {
+        let store = &self.node.stores[group[0]];
+        let place =
+            Expr::from(self.written(store.node)) + self.store_indices[&group[0]].at(at.position);
+        let values = group
+            .iter()
+            .map(|&s| Expr::from(Name::value(self.node.stores[s].value)));
+        let args: Vec<Expr> = std::iter::once(place).chain(values).collect();
+        let stem = INTERLEAVE[group.len() - 2];
+        out.push(Stmt::Call(self.support(stem, store.dtype, args)));
+    }
+
+    /// The pointer to a result.
+    fn written(&self, id: ValueId) -> Name {
+        let written = Pointer::Write(id);
+        let number = self.pointers.iter().position(|p| *p == written);
+        // A kernel has far fewer pointers than 2³².
+        Name::Pointer(number.unwrap_or_default() as u32)
+    }
+
     /// Stores a value at a position.
     pub(super) fn store(&mut self, out: &mut Block, s: usize, at: At<'_>) {
         let store = &self.node.stores[s];

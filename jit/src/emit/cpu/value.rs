@@ -7,6 +7,7 @@ use crate::kernel::ir::{
     Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
 pub(super) use crate::print::c::lane_type;
+use ferrotrace_kernels::support::EVERY;
 use ferrotrace_runtime::DType;
 
 /// Where a statement stands.
@@ -192,8 +193,13 @@ impl Writer<'_> {
             (Step::Unit, None) => self.support("load", memory, [place]),
             (Step::Unit, Some(m)) => self.support("loadn", memory, [place, m]),
             (Step::Back, None) => self.support("reversed", memory, [place]),
-            (Step::Even, None) => self.support("evens", memory, [place]),
-            (Step::Even, Some(m)) => self.support("evensr", memory, [place, Expr::Integer(0), m]),
+            (Step::Every(n), None) => {
+                let stem = EVERY.get((n as usize).checked_sub(2)?)?;
+                self.support(stem, memory, [place])
+            }
+            (Step::Every(2), Some(m)) => {
+                self.support("evensr", memory, [place, Expr::Integer(0), m])
+            }
             _ => return None,
         })
     }
@@ -209,7 +215,7 @@ impl Writer<'_> {
     ) -> Option<Block> {
         let stem = match index.step {
             Step::Unit => "loadr",
-            Step::Even => "evensr",
+            Step::Every(2) => "evensr",
             _ => return None,
         };
         let mut block = self.lane_range(conditions, at)?;
@@ -233,7 +239,7 @@ impl Writer<'_> {
                 Step::Uniform => Stmt::when(c.less(0), Stmt::assign(to(), 0)),
                 Step::Unit => Stmt::assign(from(), from().greatest(-c)),
                 Step::Back => Stmt::assign(to(), to().least(c + 1)),
-                Step::Even | Step::Strided => {
+                Step::Every(_) | Step::Strided => {
                     let next = condition.at(&(at.position.clone() + 1));
                     let (here, by) = (
                         || Expr::from(Local::Index),
@@ -293,7 +299,7 @@ impl Writer<'_> {
             match condition.step {
                 Step::Irregular => return None,
                 Step::Uniform => {}
-                Step::Unit | Step::Back | Step::Even | Step::Strided => {
+                Step::Unit | Step::Back | Step::Every(_) | Step::Strided => {
                     uniform = false;
                     tests.push(condition.at(&last).at_least(0));
                 }
