@@ -375,7 +375,9 @@ impl Body {
         self.copy(from, roots, &|_| None, &|_, _| None, replace, ranges)
     }
 
-    fn copy<R: Ranges + ?Sized>(
+    /// Copies `roots` and what they need of another body: variables as `of` replaces them, loads as in
+    /// [`import`](Self::import), operations as in [`rewrite`](Self::rewrite). Returns the copies of the roots.
+    pub(crate) fn copy<R: Ranges + ?Sized>(
         &mut self,
         from: &Body,
         roots: &[Value],

@@ -434,6 +434,20 @@ fn compiled_plans_of_large_arrays_give_the_results_of_eager_mode() {
     check_compiled(seeds(30), &LARGE, |_| Policy::default(), compiled);
 }
 
+/// Short axes beside longer ones, which are written out.
+const SHORT: Limits = Limits {
+    ops: 12,
+    sizes: &[1, 2, 3, 4, 5, 6, 7, 8, 33, 40, 70],
+    numel: 6000,
+    ..SMALL
+};
+
+#[test]
+fn compiled_plans_of_short_axes_give_the_results_of_eager_mode() {
+    check_compiled(seeds(60), &SHORT, |_| Policy::default(), compiled);
+    check_compiled(seeds(60), &SHORT, |_| placing(), donated);
+}
+
 /// DESIGN: a donated buffer is written in place where every element is read before it is written, and only there.
 #[test]
 fn plans_that_overwrite_their_inputs_give_the_results_of_eager_mode() {

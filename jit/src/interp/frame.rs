@@ -56,10 +56,13 @@ impl<'m, 'a> Frame<'m, 'a> {
             let store = node.store(*id);
             let store =
                 store.ok_or_else(|| Error::internal(format!("%{} is not computed here", id.0)))?;
-            let inner = dependence[store.value as usize].inner
-                || store.index.any(&mut { of_column })
-                || store.update.is_some();
-            if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
+            // A loop that was unrolled has several stores of one result.
+            for store in node.stores.iter().filter(|s| s.node == *id) {
+                let inner = dependence[store.value as usize].inner
+                    || store.index.any(&mut { of_column })
+                    || store.update.is_some();
+                if inner { &mut per_column } else { &mut per_row }.push((results.len(), store));
+            }
             let span = self.memory.layout(*id).span().len();
             let before = match &store.update {
                 None => vec![None; span],
@@ -93,28 +96,7 @@ impl<'m, 'a> Frame<'m, 'a> {
                     self.enter(column);
                     self.point(&order)?;
                     for (at, store) in list {
-                        let (id, dtype, elements) = &mut results[*at];
-                        let value = self.value(store.value)?;
-                        if value.dtype() != dtype.compute() {
-                            return Err(Error::internal(format!(
-                                "%{} gets a {}",
-                                id.0,
-                                value.dtype()
-                            )));
-                        }
-                        let place = match store.update.as_ref().and_then(Update::at) {
-                            None => self.index(&store.index)?,
-                            Some(at) => self.value(at)?.to_i64(),
-                        };
-                        let cell = elements.get_mut(place as usize);
-                        let outside =
-                            || Error::internal(format!("%{} is written at {place}", id.0));
-                        let cell = cell.ok_or_else(outside)?;
-                        let combine = store.update.as_ref().and_then(|u| u.combine);
-                        *cell = Some(match (combine, *cell) {
-                            (Some(op), Some(old)) => Datum::binary(op, old, value)?,
-                            _ => value,
-                        });
+                        self.put(store, &mut results[*at])?;
                     }
                 }
             }
@@ -123,6 +105,35 @@ impl<'m, 'a> Frame<'m, 'a> {
             Ok((id, self.memory.written(id, dtype, elements)?))
         };
         results.into_iter().map(array).collect()
+    }
+
+    /// Writes the element that a store has at the current point.
+    fn put(
+        &mut self,
+        store: &Store,
+        (id, dtype, elements): &mut (ValueId, DType, Vec<Option<Datum>>),
+    ) -> Result<()> {
+        let value = self.value(store.value)?;
+        if value.dtype() != dtype.compute() {
+            return Err(Error::internal(format!(
+                "%{} gets a {}",
+                id.0,
+                value.dtype()
+            )));
+        }
+        let place = match store.update.as_ref().and_then(Update::at) {
+            None => self.index(&store.index)?,
+            Some(at) => self.value(at)?.to_i64(),
+        };
+        let cell = elements.get_mut(place as usize);
+        let outside = || Error::internal(format!("%{} is written at {place}", id.0));
+        let cell = cell.ok_or_else(outside)?;
+        let combine = store.update.as_ref().and_then(|u| u.combine);
+        *cell = Some(match (combine, *cell) {
+            (Some(op), Some(old)) => Datum::binary(op, old, value)?,
+            _ => value,
+        });
+        Ok(())
     }
 
     /// Goes to a column of the current row.

@@ -11,7 +11,7 @@ mod fusion;
 mod indexing;
 mod layouts;
 mod length;
-mod pipelined;
+mod loops;
 mod plans;
 mod pooling;
 mod precision;
@@ -23,7 +23,6 @@ mod scatters;
 mod slices;
 mod storing;
 mod templates;
-mod tiles;
 
 use common::{difference, kept};
 use ferrotrace_jit::{Graph, Plan, run_eagerly};

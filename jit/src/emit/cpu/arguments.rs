@@ -3,6 +3,7 @@
 use crate::body::{BodyOp, Source, Value};
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::{Pointer, update};
+use crate::expr::Expr as Index;
 use crate::kernel::ir::{Access, Arguments, Expr, Local, PointerType, Type, ValueType};
 use ferrotrace_kernels::{ReduceKind, ValueId};
 use ferrotrace_runtime::DType;
@@ -26,8 +27,12 @@ impl Writer<'_> {
             }
         }
         for &s in needed {
-            self.pointers.push(Pointer::Write(self.node.stores[s].node));
-            self.pointer_types.push(self.node.stores[s].dtype);
+            let written = Pointer::Write(self.node.stores[s].node);
+            // A loop that was unrolled has several stores of one result.
+            if !self.pointers.contains(&written) {
+                self.pointers.push(written);
+                self.pointer_types.push(self.node.stores[s].dtype);
+            }
         }
     }
 
@@ -144,10 +149,18 @@ impl Writer<'_> {
                 matches!(&value.op, BodyOp::Reduce { kind: ReduceKind::ArgMax | ReduceKind::ArgMin, value: of, .. }
                     if self.node.body.value(*of).dtype.is_float())
             });
+            // All that an iteration reads is read before it stores anything.
+            let is_stored = |index: &Index| {
+                let mut stores = needed.iter().map(|&s| &self.node.stores[s]);
+                stores.any(|s| s.node == store.node && s.index == *index)
+            };
             for pointer in &self.pointers {
                 let Pointer::Read(source) = *pointer else {
                     continue;
                 };
+                if pairs.contains(&(store.node, source)) {
+                    continue;
+                }
                 let fits = self
                     .computed()
                     .iter()
@@ -163,7 +176,7 @@ impl Writer<'_> {
                                 .any(|l| l.compute.contains(&v));
                             let searched = again && self.stages.loops[at].compute.contains(&v);
                             let in_row = self.stages.row.iter().flatten().any(|&x| x == v);
-                            *index == store.index
+                            is_stored(index)
                                 && mask.is_none()
                                 && dtype.size() == store.dtype.size()
                                 && !late

@@ -14,6 +14,7 @@ use crate::emit::cpu::reduce::Reduction;
 use crate::emit::cpu::stage::{Loop, Stages, stages};
 use crate::emit::cpu::transform::pipelined::Pipelined;
 use crate::emit::cpu::transform::tile::Tile;
+use crate::emit::cpu::unroll::unroll_short;
 use crate::emit::label::label;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
@@ -22,8 +23,7 @@ use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
 use crate::kernel::transform::{apply, fence, outline};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
-use crate::schedule::merge_loops;
-use crate::schedule::{FusedNode, Moment};
+use crate::schedule::{FusedNode, Moment, merge_loops};
 use crate::target::Target;
 use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support;
@@ -100,9 +100,9 @@ struct Walked {
 }
 
 impl Walked {
-    /// Joins loops, chooses the vector axis, and divides by reciprocals.
+    /// Joins loops, unrolls a short one, chooses the vector axis, and divides by reciprocals.
     fn of(fused: &FusedNode, policy: &Policy) -> Walked {
-        let mut node = merge_loops(fused.clone());
+        let mut node = unroll_short(merge_loops(fused.clone()), policy);
         let ordered = node.is_ordered();
         if node.red.is_empty() {
             // Without columns the last row variable is the vector axis.

@@ -15,6 +15,7 @@ mod row;
 mod stage;
 mod store;
 mod transform;
+mod unroll;
 mod update;
 mod value;
 mod walk;

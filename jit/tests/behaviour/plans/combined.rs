@@ -301,11 +301,11 @@ fn members_are_written_in_place() {
 fn a_fault_names_its_member() {
     let text = "
         %0: f32[50, 4] = input 0 [4, 1]
-        %1: i64[3000] = input 1 [1]
+        %1: i64[6000] = input 1 [1]
         %2: f32[70, 4] = input 2 [4, 1]
-        %3: i64[2000] = input 3 [1]
-        %4: f32[3000, 4] = index(%0, %1) {axes: [0], at: 0}
-        %5: f32[2000, 4] = index(%2, %3) {axes: [0], at: 0}
+        %3: i64[4000] = input 3 [1]
+        %4: f32[6000, 4] = index(%0, %1) {axes: [0], at: 0}
+        %5: f32[4000, 4] = index(%2, %3) {axes: [0], at: 0}
         return %4 %5";
     let plan = plan(text);
     assert_eq!(groups(&plan), [2]);
@@ -314,9 +314,9 @@ fn a_fault_names_its_member() {
             |n: usize, bad: i64| filled::<i64>(&[n], move |i| if i == n / 2 { bad } else { 3 });
         let arrays = [
             noise(&[50, 4], 1),
-            at(3000, first),
+            at(6000, first),
             noise(&[70, 4], 2),
-            at(2000, second),
+            at(4000, second),
         ];
         plan.run(&mut kept(&arrays), &[])
     };

@@ -1,7 +1,7 @@
 //! Transposed reads: tiles, their edges, every element size.
 
-use super::{plan, run};
 use crate::common::{Rng, noise, window};
+use crate::{plan, run};
 use ferrotrace_runtime::DType;
 
 // codegen A2.1

@@ -1,9 +1,9 @@
 //! Rows whose last loop runs in the next row's: every number of rows and columns, rows that may not wait, and memory
 //! that is written over.
 
-use super::plans::memory::donated;
-use super::{plan, run};
 use crate::common::{bits, copied, filled, values};
+use crate::plans::memory::donated;
+use crate::{plan, run};
 use ferrotrace_kernels::Array;
 
 /// Programs of `rows` rows; each result's rows depend on the same rows of the input alone.

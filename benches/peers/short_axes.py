@@ -1,0 +1,74 @@
+"""The programs of `benches/short_axes.rs` in PyTorch, eager: medians of many runs on two threads.
+
+    python3 benches/peers/short_axes.py
+"""
+
+import statistics
+import time
+
+import torch
+
+torch.set_num_threads(2)
+torch.manual_seed(0)
+
+
+def pairs(x):
+    return x.unsqueeze(0) - x.unsqueeze(1)
+
+
+def gain(x):
+    light = x.mean(2, keepdim=True)
+    return x * (light.tanh() / (light.abs() + 0.1))
+
+
+def bodies(x, m):
+    d = pairs(x)
+    near = (d.square().sum(-1) + 0.01).pow(-1.5)
+    return (d * (near * m).unsqueeze(-1)).sum(1)
+
+
+def flock(x):
+    d = pairs(x)
+    return (d * (-d.square().sum(-1)).exp().unsqueeze(-1)).sum(1)
+
+
+def splats(p, c, colour):
+    d = (p.unsqueeze(1) - c.unsqueeze(0)).square().sum(-1)
+    return ((-d).exp().unsqueeze(-1) * colour).sum(1)
+
+
+def rotate(x, angle):
+    c, s = angle.cos(), angle.sin()
+    a, b, z = x.unbind(1)
+    return torch.stack([a * c - b * s, a * s + b * c, z], 1)
+
+
+CASES = {
+    "scale_rows_3": ([(100_000, 3), (100_000,)], lambda x, s: x * s.exp().unsqueeze(1)),
+    "bias_3": ([(100_000, 3), (3,)], lambda x, b: x + b),
+    "bias_8": ([(100_000, 8), (8,)], lambda x, b: x + b),
+    "normalise_3": ([(100_000, 3)], lambda x: x / (x.square().sum(1, keepdim=True) + 1e-6).sqrt()),
+    "softmax_4": ([(100_000, 4)], lambda x: x.softmax(1)),
+    "softmax_8": ([(100_000, 8)], lambda x: x.softmax(1)),
+    "argmax_5": ([(100_000, 5)], lambda x: x.argmax(1)),
+    "layer_norm_4": ([(100_000, 4)], lambda x: torch.nn.functional.layer_norm(x, (4,))),
+    "standardise_3": ([(100_000, 3)], lambda x: (x - x.mean(0)) / x.std(0)),
+    "mean_colours": ([(256, 256, 3)], lambda x: x.exp().mean((0, 1))),
+    "gain_colours": ([(256, 256, 3)], gain),
+    "bodies_300": ([(300, 3), (300,)], bodies),
+    "flock_300": ([(300, 2)], flock),
+    "splats_64": ([(4096, 2), (64, 2), (64, 3)], splats),
+    "rays_2048": ([(2048, 64), (2048, 64, 3)], lambda s, c: ((-s.square()).exp().unsqueeze(-1) * c).sum(1)),
+    "rotate_points": ([(100_000, 3), (100_000,)], rotate),
+}
+
+for name, (shapes, program) in CASES.items():
+    inputs = [torch.randn(shape) for shape in shapes]
+    for _ in range(20):
+        program(*inputs)
+    times = []
+    for _ in range(200):
+        start = time.perf_counter()
+        program(*inputs)
+        times.append(time.perf_counter() - start)
+    print(f"{name:16} {statistics.median(times) * 1e6:9.1f} us")

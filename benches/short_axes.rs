@@ -1,0 +1,92 @@
+//! Programs with a short last axis: points of three coordinates, pixels of three colours, classes of a few.
+//! `peers/short_axes.py` runs the same programs in PyTorch.
+//!
+//! ```text
+//! cargo bench --bench short_axes [-- --rounds N] [-- --smoke] [names]
+//! ```
+
+mod measure;
+
+use ferrotrace::prelude::*;
+use measure::table::Table;
+use measure::{Options, Outcome, interleaved, median, time, whole};
+
+/// A program, the shapes of its inputs, and what it makes of them.
+type Case = (
+    &'static str,
+    &'static [&'static [usize]],
+    fn(&[Tensor]) -> Tensor,
+);
+
+/// Differences of all pairs of rows.
+fn pairs(x: &Tensor) -> Tensor {
+    x.unsqueeze(0) - x.unsqueeze(1)
+}
+
+const CASES: &[Case] = &[
+    ("scale_rows_3", &[&[100_000, 3], &[100_000]], |v| {
+        &v[0] * v[1].exp().unsqueeze(1)
+    }),
+    ("bias_3", &[&[100_000, 3], &[3]], |v| &v[0] + &v[1]),
+    ("bias_8", &[&[100_000, 8], &[8]], |v| &v[0] + &v[1]),
+    ("normalise_3", &[&[100_000, 3]], |v| {
+        &v[0] / (v[0].square().sum_keepdim(1) + 1e-6).sqrt()
+    }),
+    ("softmax_4", &[&[100_000, 4]], |v| v[0].softmax(1)),
+    ("softmax_8", &[&[100_000, 8]], |v| v[0].softmax(1)),
+    ("argmax_5", &[&[100_000, 5]], |v| v[0].argmax(1)),
+    ("layer_norm_4", &[&[100_000, 4]], |v| {
+        v[0].layer_norm(1, None, None, 1e-5)
+    }),
+    ("standardise_3", &[&[100_000, 3]], |v| {
+        (&v[0] - v[0].mean_keepdim(0)) / v[0].std_keepdim(0, 1)
+    }),
+    ("mean_colours", &[&[256, 256, 3]], |v| {
+        v[0].exp().mean([0, 1])
+    }),
+    ("gain_colours", &[&[256, 256, 3]], |v| {
+        let light = v[0].mean_keepdim(2);
+        &v[0] * (light.tanh() / (light.abs() + 0.1))
+    }),
+    ("bodies_300", &[&[300, 3], &[300]], |v| {
+        let d = pairs(&v[0]);
+        let near = (d.square().sum(-1) + 0.01).pow(-1.5);
+        (d * (near * &v[1]).unsqueeze(-1)).sum(1)
+    }),
+    ("flock_300", &[&[300, 2]], |v| {
+        let d = pairs(&v[0]);
+        let near = (-d.square().sum(-1)).exp();
+        (d * near.unsqueeze(-1)).sum(1)
+    }),
+    ("splats_64", &[&[4096, 2], &[64, 2], &[64, 3]], |v| {
+        let d = (v[0].unsqueeze(1) - v[1].unsqueeze(0)).square().sum(-1);
+        ((-d).exp().unsqueeze(-1) * &v[2]).sum(1)
+    }),
+    ("rays_2048", &[&[2048, 64], &[2048, 64, 3]], |v| {
+        ((-v[0].square()).exp().unsqueeze(-1) * &v[1]).sum(1)
+    }),
+    ("rotate_points", &[&[100_000, 3], &[100_000]], |v| {
+        let (c, s) = (v[1].cos(), v[1].sin());
+        let [x, y, z] = [0, 1, 2].map(|i| v[0].select(1, i));
+        Tensor::stack(&[&(&x * &c - &y * &s), &(&x * &s + &y * &c), &z], 1)
+    }),
+];
+
+fn main() -> Outcome {
+    let options = Options::from_args();
+    let heads = ["program", "lazy", "eager", "lazy / eager"];
+    let mut table = Table::new("Programs with a short last axis", &heads);
+    for (name, shapes, program) in CASES.iter().filter(|case| options.wants(case.0)) {
+        let of = |shape: &&[usize]| Tensor::randn(*shape, DType::F32, &Device::cpu());
+        let inputs: Vec<Tensor> = shapes.iter().map(of).collect();
+        eval(&inputs)?;
+        let run = || eval([&program(&inputs)]).expect("a result");
+        let mut contenders = [whole(run), whole(|| with_mode(Mode::Eager, run))];
+        let times = interleaved(&mut contenders, &options);
+        let ratio = measure::ratio(&times[0], &times[1]);
+        let of = |i: usize| time(median(&times[i]));
+        table.row([(*name).to_owned(), of(0), of(1), ratio.to_string()]);
+    }
+    table.print();
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! How loops are written: tiles, rows that overlap, short axes.
+
+mod pipelined;
+mod short_axes;
+mod tiles;
