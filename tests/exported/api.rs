@@ -307,3 +307,26 @@ fn errors_of_computing_name_the_node() {
         ));
     }
 }
+
+/// Loading, copies of the program and reading its state take no memory for tensors: where each has an entry, and where
+/// one entry holds all at a multiple of 8 bytes.
+#[test]
+fn tensors_stay_in_the_file() {
+    for name in ["model_resnet", "nested_torch28"] {
+        let load = || {
+            let program = ExportedProgram::load(archive(name)).expect(name);
+            let copy = program.to(&Device::cpu()).expect("the same device");
+            let state = copy.state_dict();
+            assert!(
+                program
+                    .parameters()
+                    .iter()
+                    .all(|name| state.get(name).is_some())
+            );
+            (program, copy, state)
+        };
+        let (held, stats) = ferrotrace::stats_scope(load);
+        assert_eq!((stats.bytes_allocated, stats.live_bytes), (0, 0), "{name}");
+        drop(held);
+    }
+}

@@ -213,6 +213,24 @@ fn elements_at_any_place() {
 }
 
 #[test]
+fn many_elements_at_any_place() {
+    // Copies are made in pieces of a mebibyte, by several threads.
+    let folder = folder();
+    let path = folder.path().join("x.safetensors");
+    let n = (5 << 20) + 3;
+    let bytes: Vec<u8> = (0..n).map(|i| (i % 251) as u8).collect();
+    for pad in 0..8 {
+        let space = " ".repeat(pad);
+        let header = format!(
+            "{{\"x\":{{\"dtype\":\"U8\",\"shape\":[{n}],\"data_offsets\":[0,{n}]}}}}{space}"
+        );
+        file_of(&path, &header, &bytes);
+        let all = load_safetensors(&path, &cpu()).unwrap();
+        assert!(all["x"].to_vec::<u8>().unwrap() == bytes, "{pad}");
+    }
+}
+
+#[test]
 fn dtypes_that_no_tensor_has() {
     let folder = folder();
     let path = folder.path().join("x.safetensors");

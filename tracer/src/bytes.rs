@@ -6,8 +6,9 @@ use crate::read::{elements, on_host};
 use ferrotrace_kernels::Array;
 use ferrotrace_kernels::op::check_size;
 use ferrotrace_runtime::{
-    Buffer, DType, Device, DlTensor, Error, FileMap, Layout, Result, Shape, Strides,
+    Buffer, DType, Device, DlTensor, Error, FileMap, Layout, Pool, Result, Shape, Strides,
 };
+use parking_lot::Mutex;
 
 impl Tensor {
     /// A tensor of elements in row-major order given as bytes, in the machine's byte order. The vector's memory becomes
@@ -231,8 +232,35 @@ fn mapped(
         let len = map.len();
         Error::argument(format!("bytes {start} to {end} of a file of {len} bytes"))
     })?;
-    fits(bytes, dtype, shape)?;
-    Buffer::from_slice(device, bytes)
+    if !device.is_cpu() {
+        fits(bytes, dtype, shape)?;
+        return Buffer::from_slice(device, bytes);
+    }
+    let mut buffer = Buffer::allocate(device, bytes.len())?;
+    let shared = || Error::internal("fresh memory is shared");
+    let to = buffer.get_mut::<u8>().ok_or_else(shared)?;
+    copied(map, start, to)?;
+    fits(to, dtype, shape)?;
+    Ok(buffer)
+}
+
+/// Copies a file's bytes from `start` on, on the pool's threads: fresh memory is the slower the fewer threads touch it first.
+fn copied(map: &FileMap, start: usize, to: &mut [u8]) -> Result<()> {
+    const PIECE: usize = 1 << 20;
+    if to.len() <= PIECE {
+        return map.copy_to(start, to);
+    }
+    let pieces: Vec<Mutex<&mut [u8]>> = to.chunks_mut(PIECE).map(Mutex::new).collect();
+    let result = Mutex::new(Ok(()));
+    Pool::global().run(pieces.len(), &|begin, end, _| {
+        for (i, piece) in pieces.iter().enumerate().take(end).skip(begin) {
+            let read = map.copy_to(start + i * PIECE, &mut piece.lock());
+            if read.is_err() {
+                *result.lock() = read;
+            }
+        }
+    });
+    result.into_inner()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::{Error, ErrorKind, Result};
 use memmap2::Mmap;
 use std::fmt;
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -78,6 +79,17 @@ impl FileMap {
         }
         Ok(map)
     }
+
+    /// Copies the bytes from `start` on to `to`. The file is read, not the map: pages of a map that were touched count as the
+    /// process's memory.
+    ///
+    /// # Errors
+    /// `Io`: the file ends before, or cannot be read.
+    pub fn copy_to(&self, start: usize, to: &mut [u8]) -> Result<()> {
+        let Mapped { file, path, .. } = &*self.0;
+        let read = file.read_exact_at(to, start as u64);
+        read.map_err(|error| Error::io(path, &error))
+    }
 }
 
 impl fmt::Debug for FileMap {
@@ -127,6 +139,18 @@ mod tests {
         assert!(Buffer::of_map(&map, from..to).is_err());
         let none = Buffer::of_map(&map, 32..32).expect("within");
         assert_eq!(none.expect("aligned").bytes(), 0);
+    }
+
+    #[test]
+    fn copies_are_of_the_file() {
+        let (_folder, map) = map_of(&[0, 1, 2, 3, 4]);
+        let mut copy = [0; 3];
+        map.copy_to(1, &mut copy).expect("within");
+        assert_eq!(copy, [1, 2, 3]);
+        map.copy_to(5, &mut []).expect("nothing");
+        for start in [3, usize::MAX] {
+            assert!(map.copy_to(start, &mut copy).is_err());
+        }
     }
 
     #[test]
