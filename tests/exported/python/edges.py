@@ -177,6 +177,27 @@ g(
 )
 
 
+def matrix_norms(s, x, y, h):
+    orders = ("fro", 1, -1, float("inf"), -float("inf"))
+    r = [torch.linalg.norm(x, p) for p in orders]
+    r += [torch.linalg.norm(y, p, dim=(2, 0), keepdim=k) for p in orders for k in (False, True)]
+    r += [torch.linalg.matrix_norm(y, p, dim=(0, -1), keepdim=k) for p in orders for k in (False, True)]
+    return r + [
+        torch.linalg.norm(y),
+        torch.linalg.norm(y, dim=(0, 1)),
+        torch.linalg.norm(x, 3, dim=1),
+        torch.linalg.norm(x[0], 0.5),
+        torch.linalg.norm(x[0], 1, dim=(0,), keepdim=True),
+        torch.linalg.matrix_norm(y),
+        torch.linalg.matrix_norm(h, 1),
+        torch.linalg.matrix_norm(h, 1, dtype=torch.float64),
+        torch.linalg.vander(x[0, 0], N=3),
+    ]
+
+
+g("matrix_norms", matrix_norms, randn(4, 5), randn(3, 2, 4), randn(2, 5, 4).bfloat16())
+
+
 def stacks(s, x, y, i, m):
     one, three = x[0, 0], x.reshape(2, 3, 2, 2)
     return [

@@ -28,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 /// Operators: a name of `aten`, or a whole name where it has a dot; its overloads; what it is.
 type Table = &'static [(&'static str, &'static str, Run)];
 
-const TABLES: [Table; 25] = [
+const TABLES: [Table; 26] = [
     activation::TABLE,
     backward::TABLE,
     convolve::TABLE,
@@ -48,6 +48,7 @@ const TABLES: [Table; 25] = [
     random::TABLE,
     recurrent::TABLE,
     reduce::TABLE,
+    reduce::norms::TABLE,
     reduce::statistics::TABLE,
     resample::TABLE,
     resample::grid::TABLE,

@@ -457,9 +457,14 @@ pub(super) const TABLE: Table = &[
     }),
     ("linalg_vander", "default", |c| {
         let x = c.tensor("x")?;
-        let columns = c.size_or("N", x.dims().last().copied().unwrap_or(1))?;
+        let row = if x.rank() == 0 {
+            x.reshape(1)
+        } else {
+            x.clone()
+        };
+        let columns = c.size_or("N", row.dims()[row.rank() - 1])?;
         let powers = Tensor::arange(0, columns, 1, x.dtype(), c.device);
-        one(x.unsqueeze(-1).pow(&powers))
+        one(row.unsqueeze(-1).pow(&powers))
     }),
     ("linalg_multi_dot", "default", chained),
     ("transformers.grouped_mm_fallback.default", "", |c| {

@@ -1,10 +1,11 @@
 //! Reductions and scans.
 
+pub(super) mod norms;
 pub(super) mod statistics;
 
 use super::Table;
 use crate::io::exported::call::{Call, Results, all, one, wide};
-use crate::{DType, Error, Result, Scalar, Tensor};
+use crate::{DType, Result, Scalar, Tensor};
 
 /// The input, cast first where a dtype is asked for.
 fn cast(c: &Call<'_>) -> Result<Tensor> {
@@ -56,21 +57,6 @@ fn variance(c: &Call<'_>) -> Result<(Tensor, Tensor)> {
     let (var, mean) = of(0)?;
     let var = wide(&var, |var| var * (count / (count - correction).max(0.0)));
     Ok((var, mean))
-}
-
-fn norm(c: &Call<'_>) -> Results {
-    let mut p = 2.0;
-    for name in ["p", "ord"] {
-        match c.text(name) {
-            Ok(Some("fro")) => {}
-            Ok(Some(other)) => {
-                return Err(Error::unsupported(format!("a norm of order {other:?}")));
-            }
-            _ => p = c.float_or(name, p)?,
-        }
-    }
-    let x = cast(c)?;
-    reduced!(x, c, c.dims("dim")?, norm, norm_keepdim, p)
 }
 
 /// The greatest or least of all elements, of a dimension with its positions, or of two tensors.
@@ -232,14 +218,6 @@ pub(super) const TABLE: Table = &[
         let x = c.tensor("self")?;
         reduced!(x, c, c.dims("dim")?, logsumexp, logsumexp_keepdim)
     }),
-    (
-        "norm",
-        "Scalar ScalarOpt_dim ScalarOpt_dtype ScalarOpt_dim_dtype",
-        norm,
-    ),
-    ("linalg_vector_norm", "default", norm),
-    ("linalg_norm", "default", norm),
-    ("frobenius_norm", "dim", norm),
     ("count_nonzero", "default dim_IntList", |c| {
         let x = c.tensor("self")?;
         one(x.count_nonzero(&c.dims("dim")?[..]))

@@ -1,0 +1,115 @@
+//! Norms of vectors and of matrices.
+
+use super::{cast, keeps};
+use crate::io::exported::call::{Arg, Call, Results, one, wide};
+use crate::io::exported::ops::Table;
+use crate::{Error, Result, Tensor};
+
+/// Which norm.
+enum Order {
+    Frobenius,
+    Power(f64),
+}
+
+fn order(c: &Call<'_>) -> Result<Option<Order>> {
+    Ok(Some(match c.arg("ord") {
+        None => return Ok(None),
+        Some(Arg::Text(name)) if &**name == "fro" => Order::Frobenius,
+        Some(Arg::Text(name)) => return Err(unknown(&format!("{name:?}"))),
+        Some(_) => Order::Power(c.float_or("ord", 2.0)?),
+    }))
+}
+
+fn unknown(order: &str) -> Error {
+    Error::unsupported(format!("a norm of order {order}: it takes singular values"))
+}
+
+fn of_vectors(c: &Call<'_>, x: &Tensor, p: f64) -> Results {
+    let dims = c.dims("dim")?;
+    one(match keeps(c)? {
+        true => x.norm_keepdim(p, &dims[..]),
+        false => x.norm(p, &dims[..]),
+    })
+}
+
+/// The norm of the matrices in two dimensions.
+fn of_matrices(c: &Call<'_>, x: &Tensor, order: &Order, dims: &[isize]) -> Results {
+    let &[rows, columns] = dims else {
+        let message = format!("a matrix has two dimensions, not {}", dims.len());
+        return Err(Error::argument(message));
+    };
+    let extreme = |sum: isize, of: isize, p: f64| {
+        wide(x, |x| {
+            let sums = x.abs().sum_keepdim(sum);
+            match p > 0.0 {
+                true => sums.max_keepdim(of),
+                false => sums.min_keepdim(of),
+            }
+        })
+    };
+    let y = match *order {
+        Order::Frobenius => x.norm_keepdim(2.0, dims),
+        Order::Power(p) if p.abs() == 1.0 => extreme(rows, columns, p),
+        Order::Power(p) if p.is_infinite() => extreme(columns, rows, p),
+        Order::Power(p) => return Err(unknown(&p.to_string())),
+    };
+    if keeps(c)? {
+        return one(y);
+    }
+    let last = |dim: isize| {
+        if dim < 0 {
+            dim + x.rank() as isize
+        } else {
+            dim
+        }
+    };
+    let (first, last) = (last(rows).min(last(columns)), last(rows).max(last(columns)));
+    one(y.squeeze(last).squeeze(first))
+}
+
+/// `norm` and `linalg.vector_norm`, which take matrices as vectors.
+fn norm(c: &Call<'_>) -> Results {
+    let x = cast(c)?;
+    let p = match c.has("p") {
+        true => c.float_or("p", 2.0)?,
+        false => c.float_or("ord", 2.0)?,
+    };
+    of_vectors(c, &x, p)
+}
+
+/// `linalg.norm`: of matrices where an order is given and two dimensions, or none of a matrix.
+fn linalg_norm(c: &Call<'_>) -> Results {
+    let x = cast(c)?;
+    let (given, mut dims) = (c.has("dim"), c.dims("dim")?);
+    if !given && x.rank() == 2 {
+        dims = vec![-2, -1];
+    }
+    match order(c)? {
+        None => of_vectors(c, &x, 2.0),
+        Some(order) if dims.len() == 2 => of_matrices(c, &x, &order, &dims),
+        Some(Order::Power(p)) => of_vectors(c, &x, p),
+        Some(order) => of_matrices(c, &x, &order, &dims),
+    }
+}
+
+fn matrix_norm(c: &Call<'_>) -> Results {
+    let x = cast(c)?;
+    let dims = match c.has("dim") {
+        true => c.dims("dim")?,
+        false => vec![-2, -1],
+    };
+    let order = order(c)?.unwrap_or(Order::Frobenius);
+    of_matrices(c, &x, &order, &dims)
+}
+
+pub(in crate::io::exported::ops) const TABLE: Table = &[
+    (
+        "norm",
+        "Scalar ScalarOpt_dim ScalarOpt_dtype ScalarOpt_dim_dtype",
+        norm,
+    ),
+    ("linalg_vector_norm", "default", norm),
+    ("frobenius_norm", "dim", norm),
+    ("linalg_norm", "default ord_str", linalg_norm),
+    ("linalg_matrix_norm", "default str_ord", matrix_norm),
+];
