@@ -131,14 +131,26 @@ impl Number {
                 _ => false,
             }
     }
+
+    /// Whether loops treat two alike: two slots of one category, or one constant.
+    pub(crate) fn is_like(&self, other: &Number) -> bool {
+        self.dtype == other.dtype
+            && match (self.operand, other.operand) {
+                (Operand::Slot(_, x), Operand::Slot(_, y)) => x.category() == y.category(),
+                (Operand::Const(x), Operand::Const(y)) => {
+                    x.category() == y.category() && x.to_bits(DType::F64) == y.to_bits(DType::F64)
+                }
+                _ => false,
+            }
+    }
 }
 
 /// A hash-consed list of values, operands before users.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     values: Vec<BodyValue>,
-    /// The values by their hash.
-    memo: HashTable<Value>,
+    /// The values and their hashes: the first ones, up to all of them.
+    memo: HashTable<(u64, Value)>,
     /// Conjunctions of `expression ≥ 0`.
     masks: Vec<Vec<Expr>>,
     numbers: Vec<Number>,
@@ -194,30 +206,34 @@ impl Body {
                 *from = source(*from);
             }
         }
-        let mut memo = HashTable::with_capacity(values.len());
-        for (at, value) in values.iter().enumerate() {
-            let rehash = |&known: &Value| hash(&values[known as usize]);
-            memo.insert_unique(hash(value), at as Value, rehash);
-        }
         Body {
             values,
-            memo,
+            // Most are read alone.
+            memo: HashTable::new(),
             masks: self.masks.clone(),
             numbers: self.numbers.iter().map(number).collect(),
         }
     }
 
+    /// Puts values that have not been looked for among those found by hash.
+    fn remember_all(&mut self) {
+        for at in self.memo.len()..self.values.len() {
+            let known = (hash(&self.values[at]), at as Value);
+            self.memo.insert_unique(known.0, known, |known| known.0);
+        }
+    }
+
     /// Appends a value, or finds the equal one (codegen A7.1; the mask is part of the operation, A7.2).
     pub fn push(&mut self, op: BodyOp, dtype: DType) -> Value {
+        self.remember_all();
         let value = BodyValue { op, dtype };
         let (values, hash) = (&self.values, hash(&value));
-        let same = |&known: &Value| values[known as usize] == value;
-        let rehash = |&known: &Value| self::hash(&values[known as usize]);
-        match self.memo.entry(hash, same, rehash) {
-            Entry::Occupied(known) => *known.get(),
+        let same = |known: &(u64, Value)| known.0 == hash && values[known.1 as usize] == value;
+        match self.memo.entry(hash, same, |known| known.0) {
+            Entry::Occupied(known) => known.get().1,
             Entry::Vacant(place) => {
                 let id = values.len() as Value;
-                place.insert(id);
+                place.insert((hash, id));
                 self.values.push(value);
                 id
             }

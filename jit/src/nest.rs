@@ -5,6 +5,7 @@ use crate::expr::Expr;
 use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::{DType, Layout};
 use std::fmt;
+use std::sync::Arc;
 
 /// Where an update stores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub struct LoopNest {
     /// Extents reduced or scanned, outermost first; empty for a pointwise nest.
     pub red: Vec<usize>,
     /// The values.
-    pub body: Body,
+    pub body: Arc<Body>,
     /// The value stored.
     pub result: Value,
     /// Where the result is stored, over the iteration variables and, for a scan, the columns.

@@ -5,10 +5,11 @@
 use super::{Emitted, Overwrite, Pointer};
 use crate::body::{BodyOp, Number, Source};
 use crate::schedule::{FusedNode, Store};
-use ferrotrace_kernels::{Operand, ValueId};
-use ferrotrace_runtime::{Config, DType, Error, Result};
+use ferrotrace_kernels::ValueId;
+use ferrotrace_runtime::{Config, Error, Result};
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 /// A fused node with its buffers numbered in their order, by which renaming keeps what is sorted sorted.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ type Write<'a> = &'a dyn Fn(&FusedNode, &FxHashSet<ValueId>) -> Emitted;
 /// Kernels of a plan, of each form the first written.
 pub(crate) struct Alike<'a> {
     write: Write<'a>,
+    /// The form and its hash of each kernel, by the first node that it stores.
+    forms: FxHashMap<ValueId, (u64, Form<'a>)>,
     /// How many kernels have a form of each hash.
     many: FxHashMap<u64, usize>,
     known: FxHashMap<u64, Vec<(Form<'a>, Emitted)>>,
@@ -38,11 +41,20 @@ impl<'a> Alike<'a> {
         write: Write<'a>,
     ) -> Alike<'a> {
         let mut many: FxHashMap<u64, usize> = FxHashMap::default();
+        let mut forms = FxHashMap::default();
         for (node, stored) in kernels {
-            *many.entry(Form::of(node, stored).hash()).or_default() += 1;
+            let form = Form::of(node, stored);
+            let hash = form.hash();
+            *many.entry(hash).or_default() += 1;
+            forms.insert(node.stores[0].node, (hash, form));
         }
         let known = FxHashMap::default();
-        Alike { write, many, known }
+        Alike {
+            write,
+            forms,
+            many,
+            known,
+        }
     }
 
     /// The kernel of a node, of whose values those of `stored` are written.
@@ -55,8 +67,10 @@ impl<'a> Alike<'a> {
         stored: &FxHashSet<ValueId>,
     ) -> Result<Emitted> {
         let write = || (self.write)(node, stored);
-        let form = Form::of(node, stored);
-        let hash = form.hash();
+        // Each is written once.
+        let Some((hash, form)) = self.forms.remove(&node.stores[0].node) else {
+            return Ok(write());
+        };
         if self.many.get(&hash).is_none_or(|&n| n < 2) {
             return Ok(write());
         }
@@ -173,7 +187,7 @@ impl<'a> Form<'a> {
         a.values().len() == b.values().len()
             && a.numbers().len() == b.numbers().len()
             && a.masks() == b.masks()
-            && numbers.zip(b.numbers()).all(|(x, y)| same_number(x, y))
+            && numbers.zip(b.numbers()).all(|(x, y)| x.is_like(y))
             && values.zip(b.values()).all(|(x, y)| match (&x.op, &y.op) {
                 (
                     BodyOp::Load {
@@ -287,24 +301,12 @@ fn renamed_node(
         steps: like.steps.clone(),
         iter: node.iter.clone(),
         red: node.red.clone(),
-        body: node.body.renamed(source, number),
+        body: Arc::new(node.body.renamed(source, number)),
         stores: node.stores.iter().map(store).collect(),
         exact: node.exact,
         product: like.product,
         feeds: node.feeds,
     }
-}
-
-/// Numbers that a kernel treats alike: two slots of one category, or one constant.
-fn same_number(a: &Number, b: &Number) -> bool {
-    a.dtype == b.dtype
-        && match (a.operand, b.operand) {
-            (Operand::Slot(_, x), Operand::Slot(_, y)) => x.category() == y.category(),
-            (Operand::Const(x), Operand::Const(y)) => {
-                x.category() == y.category() && x.to_bits(DType::F64) == y.to_bits(DType::F64)
-            }
-            _ => false,
-        }
 }
 
 /// Whether two kernels differ in anything.
@@ -337,6 +339,7 @@ fn differ(a: &Emitted, b: &Emitted) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::Body;
     use crate::emit::emit;
     use crate::graph::Graph;
     use crate::lower::lower;
@@ -366,7 +369,7 @@ mod tests {
             assert!(!differ(&emitted, &write(node, stored)), "{node}");
             assert_eq!(emitted.node.steps, node.steps);
             // A renamed body still finds the values that it has.
-            let mut body = emitted.node.body.clone();
+            let mut body = Body::clone(&emitted.node.body);
             for value in emitted.node.body.values() {
                 body.push(value.op.clone(), value.dtype);
             }

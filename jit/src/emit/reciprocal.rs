@@ -7,6 +7,7 @@
 use crate::body::{Body, BodyOp, Value};
 use crate::schedule::{FusedNode, moved, roots};
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
+use std::sync::Arc;
 
 /// The fused node with such divisions rewritten.
 pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
@@ -38,7 +39,7 @@ pub(super) fn use_reciprocals(node: FusedNode) -> FusedNode {
     let copies = body.rewrite(&node.body, &wanted, &replace, extents.as_slice());
     let stores = moved(&node.stores, copies, &|e| e.clone());
     FusedNode {
-        body,
+        body: Arc::new(body),
         stores,
         ..node
     }

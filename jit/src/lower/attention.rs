@@ -395,7 +395,7 @@ pub(super) fn lower_attention(
             dtype: node.dtype,
             iter,
             red,
-            body,
+            body: body.into(),
             result,
             place,
             update: None,

@@ -32,6 +32,7 @@ pub use attention::{Attention, Matrices};
 pub use pieces::{Piece, Pieces};
 pub use realize::{Realized, realize};
 pub(crate) use split::split_of;
+use std::sync::Arc;
 
 /// An operand of a library call.
 #[derive(Clone, Debug)]
@@ -271,7 +272,7 @@ fn nest(
         update: None,
         iter,
         red,
-        body,
+        body: Arc::new(body),
         result,
         exact: node.precision == crate::Precision::EagerExact,
     }

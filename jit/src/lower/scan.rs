@@ -84,7 +84,7 @@ pub(super) fn lower_scan(
         dtype: node.dtype,
         iter,
         red,
-        body,
+        body: body.into(),
         result,
         place,
         update: None,

@@ -170,7 +170,7 @@ pub(super) fn lower_scatter(
         dtype: node.dtype,
         iter,
         red,
-        body,
+        body: body.into(),
         result,
         place: Expr::default(),
         update: Some(Update {

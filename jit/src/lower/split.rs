@@ -3,6 +3,7 @@
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
 use crate::nest::{Destination, LoopNest, Update};
+use std::sync::Arc;
 
 /// Splits loops of the nest while an index holds a division or modulo that one split removes, at most so many times.
 pub(super) fn split_loops(mut nest: LoopNest, most: usize) -> LoopNest {
@@ -38,7 +39,7 @@ pub(super) fn split_loops(mut nest: LoopNest, most: usize) -> LoopNest {
             &|_, _| None,
             extents.as_slice(),
         );
-        nest.body = body;
+        nest.body = Arc::new(body);
         nest.place = nest.place.substitute(&of, extents.as_slice());
         nest.result = roots[0];
         if let (Some(update), Some(_)) = (&mut nest.update, at) {

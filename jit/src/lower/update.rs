@@ -13,6 +13,7 @@ use ferrotrace_kernels::ops::view;
 use ferrotrace_kernels::{Class, Op, Operand, ValueId};
 use ferrotrace_runtime::{Error, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// What an assignment writes, and where.
 #[derive(Clone, Debug)]
@@ -246,7 +247,7 @@ pub(super) fn lower_write(
         dtype: node.dtype,
         iter,
         red: Vec::new(),
-        body: expansion.into_body(),
+        body: Arc::new(expansion.into_body()),
         result,
         place: place.recombine(),
         update: Some(Update {

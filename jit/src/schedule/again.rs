@@ -12,6 +12,7 @@ use crate::lower::Lowering;
 use ferrotrace_kernels::ValueId;
 use petgraph::stable_graph::NodeIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::Arc;
 
 /// How to compute a stored value of a kernel in another one.
 struct Recipe {
@@ -316,7 +317,7 @@ fn recomputed(
     }
     let stores = moved(&reader.stores, copies, &Expr::clone);
     Some(FusedNode {
-        body,
+        body: Arc::new(body),
         stores,
         ..reader.clone()
     })

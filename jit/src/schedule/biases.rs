@@ -11,6 +11,7 @@ use crate::lower::Lowering;
 use ferrotrace_kernels::{BinaryOp, ValueId};
 use ferrotrace_runtime::Activation;
 use petgraph::stable_graph::NodeIndex;
+use std::sync::Arc;
 
 /// A kernel that reads the sum of a product and a bias: the value that is the sum, where its element lies, and the bias.
 struct Sum {
@@ -75,7 +76,7 @@ impl Fusion<'_> {
             Source::Input(0) => Source::Node(product.node),
             _ => sum.bias,
         };
-        head.body = head.body.renamed(&rename, &|number| *number);
+        head.body = Arc::new(head.body.renamed(&rename, &|number| *number));
         head.stores[0].node = result;
         head.steps = vec![product.step];
         head.exact = kernel.exact;
@@ -109,7 +110,7 @@ impl Fusion<'_> {
         let of = roots(&moved(&tail.stores, copies, &Expr::clone));
         let kept = needed.rewrite(&body, &of, &|_, _, op| op, extents.as_slice());
         tail.stores = moved(&tail.stores, kept, &Expr::clone);
-        tail.body = needed;
+        tail.body = Arc::new(needed);
         let again = tail.loads().any(|l| l.0 == Source::Node(product.node));
         (!again).then_some((head, tail))
     }

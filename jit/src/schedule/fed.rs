@@ -289,7 +289,7 @@ pub(super) fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode 
         steps: vec![product.step],
         iter: extents[..1].to_vec(),
         red: extents[1..].to_vec(),
-        body,
+        body: body.into(),
         stores: vec![Store {
             node: product.node,
             dtype: node.dtype,

@@ -1,5 +1,9 @@
 //! Fused nodes: several loop nests over one domain, as one body with several stores.
 
+mod alike;
+
+pub(crate) use alike::Pairs;
+
 use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
 use super::tiles::Tiles;
@@ -13,6 +17,7 @@ use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::fmt;
+use std::sync::Arc;
 
 /// A matrix product that a fused node takes up panel by panel (scheduler T-08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +92,7 @@ pub struct FusedNode {
     /// Column extents, outermost first.
     pub red: Vec<usize>,
     /// All values.
-    pub body: Body,
+    pub body: Arc<Body>,
     /// The value of every nest.
     pub stores: Vec<Store>,
     /// Whether any was recorded under [`Precision::EagerExact`](crate::Precision).
@@ -112,7 +117,7 @@ impl FusedNode {
             steps: vec![step],
             iter: nest.iter.clone(),
             red: nest.red.clone(),
-            body: nest.body.clone(),
+            body: Arc::clone(&nest.body),
             stores: vec![store],
             exact: nest.exact,
             product: None,
@@ -407,7 +412,7 @@ impl FusedNode {
         let mismatch = Cell::new(None);
         let stays = iter == earlier.iter && red == earlier.red && is_identity(&first);
         if stays {
-            body = earlier.body.clone();
+            body = Body::clone(&earlier.body);
             stores = earlier.stores.clone();
             let nodes = stores.iter().enumerate().map(|(i, s)| (s.node, i));
             forwarded = nodes.collect();
@@ -446,7 +451,7 @@ impl FusedNode {
             steps,
             iter,
             red,
-            body,
+            body: Arc::new(body),
             stores,
             exact: earlier.exact || later.exact,
             product: None,

@@ -16,6 +16,7 @@ use crate::lower::{Lowered, Lowering};
 use crate::nest::flat_index;
 use ferrotrace_runtime::DType;
 use petgraph::stable_graph::NodeIndex;
+use std::sync::Arc;
 
 impl Fusion<'_> {
     /// Joins products with the first kernel behind each that one generated kernel can compute with it.
@@ -156,6 +157,6 @@ fn round_product(fused: &mut FusedNode, product: Value, dtype: DType) -> Value {
     let mut copies = body.rewrite(&fused.body, &wanted, &round, extents.as_slice());
     let rounded = copies.pop().unwrap_or(product);
     fused.stores = moved(&fused.stores, copies, &Expr::clone);
-    fused.body = body;
+    fused.body = Arc::new(body);
     rounded
 }

@@ -3,6 +3,7 @@
 use super::{FusedNode, moved, roots};
 use crate::body::Body;
 use crate::expr::{Expr, Term, Var};
+use std::sync::Arc;
 
 /// The fused node with as few loops as its indices allow. Rows merge with rows, columns with columns.
 pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
@@ -35,7 +36,7 @@ pub(crate) fn merge_loops(mut node: FusedNode) -> FusedNode {
         let copies = body.import(&node.body, &wanted, &of, &|_, _| None, extents.as_slice());
         let index = |e: &Expr| e.substitute(&of, extents.as_slice());
         node.stores = moved(&node.stores, copies, &index);
-        node.body = body;
+        node.body = Arc::new(body);
         at = at.saturating_sub(1);
     }
     node

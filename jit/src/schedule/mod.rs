@@ -29,6 +29,7 @@ use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::{Channel, Counter, DType, count, log};
 use petgraph::stable_graph::{NodeIndex, StableDiGraph};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -38,6 +39,7 @@ pub use crate::refusal::{Mismatch, Refusal};
 use access::Access;
 pub(crate) use access::bytes_read;
 pub use epilogue::Epilogue;
+use fused::Pairs;
 pub use fused::{Dependence, FusedNode, Product, Store};
 pub(crate) use fused::{moved, roots};
 pub(crate) use merge::merge_loops;
@@ -93,6 +95,14 @@ pub(crate) struct Fusion<'a> {
     refusals: BTreeMap<(ValueId, ValueId), Refusal>,
     /// What each node touches, by its index; none where it changed.
     accesses: Vec<Option<Rc<[Access]>>>,
+    /// How often each node took up another.
+    changes: Vec<u32>,
+    /// Pairs that others lie between, and how often each of the two had changed: it stays so until one changes again, since
+    /// what others join shortens paths and cuts none.
+    between: FxHashMap<(NodeIndex, NodeIndex), (u32, u32)>,
+    search: Cell<Search>,
+    /// What pairs of nodes became, so that those of repeated layers are made one once.
+    pairs: Pairs,
     prologues: FxHashMap<usize, Vec<Prologue>>,
     /// Nodes left before the first round and after each.
     rounds: Vec<usize>,
@@ -100,6 +110,32 @@ pub(crate) struct Fusion<'a> {
 
 /// A node, what it touches, and which of that is in one buffer.
 type Touch = (NodeIndex, Rc<[Access]>, Range<usize>);
+
+/// A walk over nodes, whose memory serves the next.
+#[derive(Debug, Default)]
+struct Search {
+    /// The walk that met each node last.
+    met: Vec<u32>,
+    number: u32,
+    pending: Vec<NodeIndex>,
+}
+
+impl Search {
+    /// Forgets what was met, of at most so many nodes.
+    fn begin(&mut self, nodes: usize) {
+        self.pending.clear();
+        self.number = self.number.wrapping_add(1);
+        if self.number == 0 || self.met.len() != nodes {
+            self.met = vec![0; nodes];
+            self.number = 1;
+        }
+    }
+
+    /// Whether a node is met for the first time.
+    fn meets(&mut self, n: NodeIndex) -> bool {
+        std::mem::replace(&mut self.met[n.index()], self.number) != self.number
+    }
+}
 
 /// How much is won by making a pair one kernel (scheduler P-04).
 #[derive(Clone, Copy, Debug, Default)]
@@ -234,6 +270,10 @@ impl<'a> Fusion<'a> {
             reach: (0..lowering.steps.len()).collect(),
             refusals: BTreeMap::new(),
             accesses: vec![None; lowering.steps.len()],
+            changes: vec![0; lowering.steps.len()],
+            between: FxHashMap::default(),
+            search: Cell::default(),
+            pairs: Pairs::default(),
             rounds: Vec::new(),
             prologues: FxHashMap::default(),
         }
@@ -349,27 +389,32 @@ impl<'a> Fusion<'a> {
 
     /// Whether a path of two or more edges, or any path backwards, joins them (scheduler L-21, L-28).
     fn is_between(&self, a: NodeIndex, b: NodeIndex) -> bool {
-        let reaches = |from: NodeIndex, to: NodeIndex, direct: bool| {
-            let end = self.horizon(to);
-            let mut pending: Vec<NodeIndex> = self
-                .graph
-                .neighbors(from)
-                .filter(|n| direct || *n != to)
-                .collect();
-            let mut seen: FxHashSet<NodeIndex> = pending.iter().copied().collect();
-            while let Some(n) = pending.pop() {
-                if n == to {
-                    return true;
-                }
-                for next in self.graph.neighbors(n) {
-                    if self.span(next).0 <= end && seen.insert(next) {
-                        pending.push(next);
-                    }
+        let mut search = self.search.take();
+        let found = self.leads(a, b, false, &mut search) || self.leads(b, a, true, &mut search);
+        self.search.set(search);
+        found
+    }
+
+    /// Whether a path leads from a node to another; one of a single edge counts if it is `direct`.
+    fn leads(&self, from: NodeIndex, to: NodeIndex, direct: bool, search: &mut Search) -> bool {
+        let end = self.horizon(to);
+        search.begin(self.accesses.len());
+        for next in self.graph.neighbors(from) {
+            if (direct || next != to) && self.span(next).0 <= end && search.meets(next) {
+                search.pending.push(next);
+            }
+        }
+        while let Some(n) = search.pending.pop() {
+            if n == to {
+                return true;
+            }
+            for next in self.graph.neighbors(n) {
+                if self.span(next).0 <= end && search.meets(next) {
+                    search.pending.push(next);
                 }
             }
-            false
-        };
-        reaches(a, b, false) || reaches(b, a, true)
+        }
+        false
     }
 
     fn try_fuse(&mut self, a: NodeIndex, b: NodeIndex, bytes: u64) -> Result<NodeIndex, Refusal> {
@@ -408,10 +453,12 @@ impl<'a> Fusion<'a> {
             }
         }
         // Before what costs more to find out.
-        if self.is_between(a, b) {
+        let changes = (self.changes[a.index()], self.changes[b.index()]);
+        if self.between.get(&(a, b)) == Some(&changes) || self.is_between(a, b) {
+            self.between.insert((a, b), changes);
             return Err(Refusal::NodeBetween);
         }
-        let (fused, reordered) = FusedNode::fuse(first, second, self.policy)?;
+        let (fused, reordered) = self.pairs.fuse(first, second, self.policy)?;
         self.holds_more(a, b, bytes)?;
         if !may_fuse() {
             return Err(Refusal::Limit);
@@ -469,6 +516,7 @@ impl<'a> Fusion<'a> {
             self.owner[step] = a;
         }
         self.accesses[a.index()] = None;
+        self.changes[a.index()] += 1;
         // The fused node takes the earlier one's place; no index is used twice.
         self.graph[a] = Some(fused);
         let (first, last) = self.span(a);
@@ -505,8 +553,7 @@ impl<'a> Fusion<'a> {
     }
 
     /// Orders what is left: topological, the earliest recorded first (scheduler O-01).
-    fn finish(self, lowering: &Lowering) -> Schedule {
-        let first = |n: NodeIndex| self.span(n).0;
+    fn finish(mut self, lowering: &Lowering) -> Schedule {
         let mut waiting: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut ready = std::collections::BTreeSet::new();
         for n in self.graph.node_indices() {
@@ -516,7 +563,7 @@ impl<'a> Fusion<'a> {
                 .count();
             waiting.insert(n, count);
             if count == 0 {
-                ready.insert((first(n), n));
+                ready.insert((self.span(n).0, n));
             }
         }
         let mut steps = Vec::new();
@@ -525,11 +572,12 @@ impl<'a> Fusion<'a> {
                 let left = waiting.entry(next).or_default();
                 *left -= 1;
                 if *left == 0 {
-                    ready.insert((first(next), next));
+                    ready.insert((self.span(next).0, next));
                 }
             }
-            steps.push(match &self.graph[n] {
-                Some(fused) => Scheduled::Fused(Box::new(fused.clone())),
+            // What follows has its weight still: each comes once, after what leads to it.
+            steps.push(match self.graph[n].take() {
+                Some(fused) => Scheduled::Fused(Box::new(fused)),
                 None => Scheduled::Call(n.index()),
             });
         }

@@ -9,8 +9,12 @@ use ferrotrace_runtime::{Error, Result};
 use rustc_hash::FxHashSet;
 
 impl Fusion<'_> {
-    /// Checks that every lowered step is in the one node that it is said to be in.
+    /// Checks that every lowered step is in the one node that it is said to be in, and that pairs which were taken for others
+    /// are what they would be by themselves.
     pub(crate) fn verify(&self) -> Result<()> {
+        if self.pairs.are_wrong {
+            return Err(Error::internal("a pair of nodes became another's"));
+        }
         let mut found = vec![0; self.owner.len()];
         for n in self.graph.node_indices() {
             let steps = self.graph[n]

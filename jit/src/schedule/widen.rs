@@ -8,6 +8,7 @@ use crate::lower::{Lowered, Lowering};
 use ferrotrace_kernels::ValueId;
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashSet;
+use std::sync::Arc;
 
 /// Makes products and convolutions of [`Rounding::Never`] that kernels read from memory store binary32. A convolution of a
 /// device's library stays as that has it.
@@ -19,14 +20,17 @@ pub(crate) fn widen(graph: &mut Graph, lowering: &Lowering, schedule: &mut Sched
         let node = graph.node(call.node);
         let is_sum = node.is(|op| op.is_matmul() || op.as_conv().is_some());
         let never = is_sum && node.dtype.is_half() && node.rounding == Rounding::Never;
-        let placed = lowering.pieces.contains_key(&call.node);
+        // Most products are none of these: what reads them is looked at last.
+        if !never || lowering.pieces.contains_key(&call.node) {
+            return None;
+        }
         let own = Source::Node(call.node);
         let others = lowering.steps.iter().any(|step| match step {
             Lowered::Nest(_) => false,
             other => other.reads().contains(&own),
         });
         let output = lowering.outputs.iter().any(|output| output.0 == own);
-        (never && !placed && !others && !output).then_some(call.node)
+        (!others && !output).then_some(call.node)
     };
     let wide: FxHashSet<ValueId> = schedule
         .steps
@@ -95,5 +99,5 @@ fn read_wide(kernel: &mut FusedNode, wide: &FxHashSet<ValueId>) {
         extents.as_slice(),
     );
     kernel.stores = moved(&kernel.stores, copies, &Expr::clone);
-    kernel.body = body;
+    kernel.body = Arc::new(body);
 }

@@ -13,6 +13,7 @@ use crate::schedule::{FusedNode, Store, moved, roots};
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// What a costly function takes, in plain operations.
 const HEAVY: usize = 16;
@@ -120,7 +121,7 @@ impl<'a> Unrolling<'a> {
         let made = FusedNode {
             iter,
             red,
-            body: Body::default(),
+            body: Arc::default(),
             stores: Vec::new(),
             ..node.clone()
         };
@@ -177,9 +178,13 @@ impl<'a> Unrolling<'a> {
         }
     }
 
+    fn body(&mut self) -> &mut Body {
+        Arc::make_mut(&mut self.made.body)
+    }
+
     /// Copies of values at a position of the axis.
     fn copies(&mut self, values: &[Value], at: usize) -> Vec<Value> {
-        let mut body = std::mem::take(&mut self.made.body);
+        let mut body = std::mem::take(Arc::make_mut(&mut self.made.body));
         let extents = self.made.extents();
         let replace = |body: &mut Body, v: Value, op: BodyOp| match self.chains.get(&v) {
             Some(&chain) => body.value(chain).op.clone(),
@@ -195,7 +200,7 @@ impl<'a> Unrolling<'a> {
             &replace,
             extents.as_slice(),
         );
-        self.made.body = body;
+        self.made.body = Arc::new(body);
         copies
     }
 
@@ -214,7 +219,7 @@ impl<'a> Unrolling<'a> {
         let mut chain = self.copies(&[value], 0)[0];
         for at in 1..self.extent {
             let next = self.copies(&[value], at)[0];
-            chain = self.made.body.push(BodyOp::Binary(op, chain, next), dtype);
+            chain = self.body().push(BodyOp::Binary(op, chain, next), dtype);
         }
         Some(chain)
     }
@@ -236,7 +241,7 @@ impl<'a> Unrolling<'a> {
         let mut found: Option<(Value, Value)> = None;
         for (at, place) in places.into_iter().enumerate() {
             let next = self.copies(&[value], at)[0];
-            let body = &mut self.made.body;
+            let body = self.body();
             let place = body.push(place, DType::I64);
             let Some((best, position)) = found else {
                 found = Some((next, place));

@@ -109,7 +109,7 @@ fn over(node: &FusedNode, variables: &BTreeSet<Var>, values: &[Value]) -> FusedN
         stores: copies.into_iter().map(store).collect(),
         iter,
         red: Vec::new(),
-        body,
+        body: body.into(),
         ..node.clone()
     }
 }

@@ -178,7 +178,7 @@ fn fused(attention: &Attention, step: usize) -> FusedNode {
         steps: vec![step],
         iter: nest.iter.clone(),
         red: nest.red.clone(),
-        body: nest.body.clone(),
+        body: std::sync::Arc::clone(&nest.body),
         stores: vec![Store {
             node: nest.node,
             dtype: nest.dtype,
