@@ -20,10 +20,6 @@ struct Recipe {
     body: Body,
     /// The value.
     value: Value,
-    /// Operations.
-    ops: u32,
-    /// Whether a costly function is among them.
-    heavy: bool,
 }
 
 impl Fusion<'_> {
@@ -65,17 +61,16 @@ impl Fusion<'_> {
         {
             return None;
         }
-        let recipe = recipe(kernel, store)?;
+        let bytes = self.sizes.get(&Source::Node(value)).copied()?;
+        let policy = self.policy;
+        let pays = |ops: u32, heavy: bool| {
+            ops <= policy.thresholds.reuse_ops
+                && !(heavy && (bytes < policy.thresholds.again_bytes || readers.len() > 1))
+        };
+        let recipe = recipe(kernel, store, &pays)?;
         // What is written over is read before: a later reader would need a copy.
         let overwritten = |source: Source| self.bases.contains(&source);
         if recipe.loads().any(overwritten) {
-            return None;
-        }
-        let bytes = self.sizes.get(&Source::Node(value)).copied()?;
-        let policy = self.policy;
-        if recipe.ops > policy.thresholds.reuse_ops
-            || recipe.heavy && (bytes < policy.thresholds.again_bytes || readers.len() > 1)
-        {
             return None;
         }
         let mut found = Vec::with_capacity(readers.len());
@@ -172,8 +167,9 @@ impl Recipe {
     }
 }
 
-/// How to compute a stored value; none where it needs what is neither read nor stored.
-fn recipe(kernel: &FusedNode, store: &Store) -> Option<Recipe> {
+/// How to compute a stored value; none where it needs what is neither read nor stored, or so many operations, costly ones
+/// among them or not, that it does not pay.
+fn recipe(kernel: &FusedNode, store: &Store, pays: &dyn Fn(u32, bool) -> bool) -> Option<Recipe> {
     let body = &kernel.body;
     let dependence = kernel.dependence();
     let at_row = |v: Value| {
@@ -209,6 +205,9 @@ fn recipe(kernel: &FusedNode, store: &Store) -> Option<Recipe> {
         ));
         open.extend(body.operands(v));
     }
+    if !pays(ops, heavy) {
+        return None;
+    }
     let extents = kernel.extents();
     let mut cut = Body::default();
     let replace = |_: &mut Body, v: Value, op: BodyOp| match cuts.get(&v) {
@@ -226,8 +225,6 @@ fn recipe(kernel: &FusedNode, store: &Store) -> Option<Recipe> {
     Some(Recipe {
         body: needed,
         value: *value.first()?,
-        ops,
-        heavy,
     })
 }
 
