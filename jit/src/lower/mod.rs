@@ -1,5 +1,6 @@
 //! From operators to loop nests: which values are stored, and the body that computes each.
 
+mod alike;
 pub(crate) mod attention;
 mod expand;
 mod layout;
@@ -19,11 +20,12 @@ use crate::graph::{Graph, NodeOp};
 use crate::nest::{LoopNest, flat_index};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
+use alike::{Cone, Nests, Ordered, Turns};
 use expand::Expansion;
 pub(crate) use expand::PROVED;
 use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::{Class, Operand, ReduceKind, ValueId};
-use ferrotrace_runtime::{DType, Layout, Result};
+use ferrotrace_runtime::{Config, DType, Error, Layout, Result};
 use layout::Order;
 use rustc_hash::FxHashSet;
 
@@ -97,7 +99,6 @@ pub struct Lowering {
 /// # Errors
 /// An internal error where an operator has no lowering.
 pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
-    let splits = policy.thresholds.splits;
     let mut realized = realize(graph, policy);
     let kept = layout::kept(graph);
     let flexible = layout::flexible(graph, &realized, &kept);
@@ -107,6 +108,7 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
     }
     let mut sites = Vec::new();
     let mut steps = Vec::new();
+    let mut nests = Nests::default();
     for (i, node) in graph.nodes().iter().enumerate() {
         let id = ValueId(i as u32);
         if !realized.is_stored(id) || matches!(node.op, NodeOp::Input(_)) || node.shape.numel() == 0
@@ -134,31 +136,19 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
                 args: node.args.iter().map(arg).collect(),
             }));
         } else {
-            let known = sites.len();
-            let mut nest = lower_node(graph, &realized, id, None, &mut sites)?;
-            if let Some(write) = realized.write(id)
-                && let Some(&Operand::Value(source)) = graph.node(write.holder).args.get(1)
-                && !realized.is_stored(source)
-                && update::reads_across(&nest, node.shape.numel())
-            {
-                sites.truncate(known);
-                realized.set_stored(source);
-                let apart = lower_node(graph, &realized, source, None, &mut sites)?;
-                steps.push(Lowered::Nest(Box::new(split::split_loops(apart, splits))));
-                nest = lower_node(graph, &realized, id, None, &mut sites)?;
-            }
-            let order = || match output[i] {
-                true => kept[i].clone(),
-                false => layout::vote(&nest.body, &nest.iter, policy),
+            let turns = match (flexible[i], output[i]) {
+                (false, _) => (false, None),
+                (true, true) => (true, Some(kept[i].clone())),
+                (true, false) => (true, None),
             };
-            if flexible[i]
-                && let Some(order) = order()
-            {
-                sites.truncate(known);
-                nest = lower_node(graph, &realized, id, Some(&order), &mut sites)?;
-                realized.set_order(id, order);
-            }
-            steps.push(Lowered::Nest(Box::new(split::split_loops(nest, splits))));
+            let nest = match realized.write(id).is_some() {
+                true => lower_write(graph, &mut realized, id, policy, &mut sites, &mut steps)?,
+                false => {
+                    let at = (id, turns);
+                    lower_generated(graph, &mut realized, at, policy, &mut nests, &mut sites)?
+                }
+            };
+            steps.push(Lowered::Nest(Box::new(nest)));
         }
     }
     let window = |v: &ValueId| realized.window(graph, *v).expect("an output is stored");
@@ -171,6 +161,93 @@ pub fn lower(graph: &Graph, policy: &Policy) -> Result<Lowering> {
         refusals: realized.refusals,
         pieces: realized.pieces,
     })
+}
+
+/// The loops of a generated node, those of a like one if they are known.
+fn lower_generated(
+    graph: &Graph,
+    realized: &mut Realized,
+    (id, turns): (ValueId, Turns),
+    policy: &Policy,
+    nests: &mut Nests,
+    sites: &mut Vec<Site>,
+) -> Result<LoopNest> {
+    let cone = Cone::of(graph, realized, id, turns.clone());
+    let known = cone
+        .as_ref()
+        .and_then(|cone| nests.find(graph, realized, cone));
+    let is_known = known.is_some();
+    let (nest, order) = match known {
+        Some(known) => {
+            let differs = |of: Ordered| {
+                let text = |of: &Ordered| format!("{} {} {:?}", of.0, of.0.place, of.1);
+                text(&of) != text(&known)
+            };
+            if Config::get().verify
+                && differs(lower_ordered(graph, realized, (id, &turns), policy, sites)?)
+            {
+                let text = format!("node {} has the loops of another form's", id.0);
+                return Err(Error::internal(text));
+            }
+            known
+        }
+        None => lower_ordered(graph, realized, (id, &turns), policy, sites)?,
+    };
+    if let Some(order) = &order {
+        realized.set_order(id, order.clone());
+    }
+    if let Some(cone) = cone.filter(|_| !is_known) {
+        nests.insert(cone, (nest.clone(), order));
+    }
+    Ok(nest)
+}
+
+/// The loops of a generated node, in the order in which its result lies.
+fn lower_ordered(
+    graph: &Graph,
+    realized: &Realized,
+    (id, turns): (ValueId, &Turns),
+    policy: &Policy,
+    sites: &mut Vec<Site>,
+) -> Result<Ordered> {
+    let known = sites.len();
+    let mut nest = lower_node(graph, realized, id, None, sites)?;
+    let order = match turns {
+        (false, _) => None,
+        (true, Some(kept)) => kept.clone(),
+        (true, None) => layout::vote(&nest.body, &nest.iter, policy),
+    };
+    if order.is_some() {
+        sites.truncate(known);
+        nest = lower_node(graph, realized, id, order.as_ref(), sites)?;
+    }
+    Ok((split::split_loops(nest, policy.thresholds.splits), order))
+}
+
+/// The loops of an assignment that is written over what it is assigned to; what is better computed apart is a step before.
+fn lower_write(
+    graph: &Graph,
+    realized: &mut Realized,
+    id: ValueId,
+    policy: &Policy,
+    sites: &mut Vec<Site>,
+    steps: &mut Vec<Lowered>,
+) -> Result<LoopNest> {
+    let splits = policy.thresholds.splits;
+    let known = sites.len();
+    let mut nest = lower_node(graph, realized, id, None, sites)?;
+    if let Some(write) = realized.write(id)
+        && let Some(&Operand::Value(source)) = graph.node(write.holder).args.get(1)
+        && !realized.is_stored(source)
+        && update::reads_across(&nest, graph.node(id).shape.numel())
+    {
+        sites.truncate(known);
+        realized.set_stored(source);
+        let apart = lower_node(graph, realized, source, None, sites)?;
+        steps.push(Lowered::Nest(Box::new(split::split_loops(apart, splits))));
+        nest = lower_node(graph, realized, id, None, sites)?;
+    }
+    Ok(split::split_loops(nest, splits))
 }
 
 /// The loop nest of one stored node, whose result lies in memory in this order.
