@@ -188,10 +188,12 @@ def matrix_norms(s, x, y, h):
         torch.linalg.norm(x, 3, dim=1),
         torch.linalg.norm(x[0], 0.5),
         torch.linalg.norm(x[0], 1, dim=(0,), keepdim=True),
+        torch.linalg.norm(x[:0], float("inf"), dim=(0, 1)),
         torch.linalg.matrix_norm(y),
         torch.linalg.matrix_norm(h, 1),
         torch.linalg.matrix_norm(h, 1, dtype=torch.float64),
         torch.linalg.vander(x[0, 0], N=3),
+        torch.matrix_power(x[:, :4], 6),
     ]
 
 

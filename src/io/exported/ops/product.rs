@@ -216,13 +216,28 @@ fn chained(c: &Call<'_>) -> Results {
         .fold((*first).clone(), |product, x| product.matmul(x)))
 }
 
-/// A matrix times itself.
+/// A matrix times itself, by squares: as many products as the exponent has digits, at most twice.
 fn power(c: &Call<'_>) -> Results {
-    let (x, n) = (c.tensor("self")?, c.size_or("n", 1)?);
-    if n == 0 {
+    let (x, n) = (c.tensor("self")?, c.int_or("n", 1)?);
+    let inverse = |_| Error::unsupported(format!("a matrix power of {n}: it takes an inverse"));
+    let mut left = u64::try_from(n).map_err(inverse)?;
+    if left == 0 {
         return one(Tensor::eye(x.dim(-1)?, x.dtype(), c.device).broadcast_to(x.dims()));
     }
-    one((1..n).fold(x.clone(), |power, _| power.matmul(x)))
+    let (mut square, mut power) = (x.clone(), None);
+    loop {
+        if left % 2 == 1 {
+            power = Some(match power {
+                None => square.clone(),
+                Some(power) => square.matmul(&power),
+            });
+        }
+        left /= 2;
+        match power {
+            Some(power) if left == 0 => return one(power),
+            _ => square = square.matmul(&square),
+        }
+    }
 }
 
 /// The distances of all pairs of rows.

@@ -42,6 +42,8 @@ fn of_matrices(c: &Call<'_>, x: &Tensor, order: &Order, dims: &[isize]) -> Resul
         wide(x, |x| {
             let sums = x.abs().sum_keepdim(sum);
             match p > 0.0 {
+                // The greatest of no sums is 0.
+                true if matches!(x.dim(of), Ok(0)) => sums.sum_keepdim(of),
                 true => sums.max_keepdim(of),
                 false => sums.min_keepdim(of),
             }
