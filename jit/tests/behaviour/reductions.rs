@@ -610,7 +610,8 @@ fn a_reduction_of_a_reduction_is_one_where_it_gives_the_same() {
         let explanation = plan(&text).explain();
         assert_eq!(explanation.fused_nodes().len(), 1, "{explanation}");
         assert_eq!(explanation.traffic().read, 4 * 6 * 5 * 8 * 10);
-        run(&text, std::slice::from_ref(&x), 1e-5);
+        // Sums of 2,400 numbers in two orders.
+        run(&text, std::slice::from_ref(&x), 1e-4);
     }
     // Others, and those that something else needs, stay.
     for (second, outputs, count) in [("max", "3", 2), ("sum", "3 %1", 2)] {
