@@ -48,7 +48,8 @@ pub use compiler::CCompiler;
 pub use config::{Channel, Channels, Config, MAX_THREADS};
 pub use cuda::{
     Activation, Capture, Convolution, ConvolutionPart, Grid, Recording, Uncaptured, Verdict,
-    adds_bias, compile_for, convolves, record, recorded, take_refusal,
+    adds_bias, compile_for, convolves, give_up_recording, hold_recorded, is_recording, record,
+    recorded, take_refusal,
 };
 pub use device::{
     Buffer, BufferId, Copies, DlTensor, Matrix, Order, Product, Room, convolve, product,

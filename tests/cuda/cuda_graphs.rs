@@ -6,7 +6,10 @@ mod common;
 
 use common::device;
 use ferrotrace::prelude::*;
-use ferrotrace::{ErrorKind, GraphDecision, ReduceOp, Stats, Uncaptured, stats_scope};
+use ferrotrace::{
+    ErrorKind, GraphDecision, ReduceOp, Stats, Uncaptured, grad, manual_seed, scan, stats_scope,
+    while_loop,
+};
 
 /// Runs before a plan is captured, and the one that captures it.
 const WARM: usize = 3;
@@ -579,4 +582,162 @@ fn switched_off() {
         "{}",
         String::from_utf8_lossy(&child.stderr)
     );
+}
+
+/// A recurrence over rows, whose rows of results are stacked: in binary64, as the reference.
+fn recurrence_of(xs: &[f32], w: &[f32], n: usize, factor: f64) -> Vec<f64> {
+    let mut h = vec![0.0; n];
+    let rows = xs.chunks(n).flat_map(|x| {
+        let next = |j: usize| {
+            let sum: f64 = (0..n).map(|i| h[i] * w[i * n + j] as f64).sum();
+            (sum * 0.1 * factor + x[j] as f64).tanh()
+        };
+        h = (0..n).map(next).collect();
+        h.clone()
+    });
+    rows.collect()
+}
+
+fn recurrence(xs: &Tensor, w: &Tensor, factor: f64) -> (Tensor, Tensor) {
+    let n = w.dims()[0];
+    let start = Tensor::zeros([1, n], DType::F32, &xs.device());
+    let step = |h: &Tensor, x: &Tensor| {
+        let h = (h.matmul(w) * 0.1 * factor + x.unsqueeze(0)).tanh();
+        (h.clone(), h.squeeze(0))
+    };
+    scan(step, &start, xs)
+}
+
+#[test]
+fn a_loop_is_one_graph_with_what_is_around_it() {
+    let Some(d) = device() else { return };
+    let f = jit(|(xs, w): (&Tensor, &Tensor)| {
+        let (last, all) = recurrence(&(xs * 2.0), w, 1.0);
+        (last, all.mean_keepdim(0) + all)
+    });
+    let w = noise(&[16, 16], 5, &d);
+    let mut held = Vec::new();
+    for round in 0..9 {
+        let xs = noise(&[12, 16], round, &d);
+        let ((last, all), stats) = stats_scope(|| {
+            let (last, all) = f.call((&xs, &w));
+            eval([&last, &all]).unwrap_or_else(|e| panic!("{e}"));
+            (last, all)
+        });
+        if round + 1 >= WARM {
+            let (graphs, captured) = (stats.graph_launches, stats.graphs_captured);
+            assert_eq!(
+                (graphs, captured),
+                (1, u64::from(round + 1 == WARM)),
+                "round {round}"
+            );
+        }
+        held.push((xs, last, all));
+    }
+    for (xs, last, all) in &held {
+        let doubled: Vec<f32> = numbers(xs).iter().map(|x| x * 2.0).collect();
+        let rows = recurrence_of(&doubled, &numbers(&w), 16, 1.0);
+        close(&numbers(last), &rows[11 * 16..]);
+        let mean = |j: usize| rows.iter().skip(j).step_by(16).sum::<f64>() / 12.0;
+        let want: Vec<f64> = rows
+            .iter()
+            .enumerate()
+            .map(|(i, v)| v + mean(i % 16))
+            .collect();
+        close(&numbers(all), &want);
+    }
+}
+
+#[test]
+fn gradients_through_loops_are_graphs_too() {
+    let Some(d) = device() else { return };
+    let f = jit(|(xs, w): (&Tensor, &Tensor)| {
+        let w = w.detach().requires_grad();
+        let (_, all) = recurrence(xs, &w, 1.0);
+        grad(&all.square().sum(..), &[&w]).remove(0)
+    });
+    let (xs, w) = (noise(&[9, 8], 1, &d), noise(&[8, 8], 2, &d));
+    let on_host = f.call((&xs.to_device(&Device::cpu()), &w.to_device(&Device::cpu())));
+    let want: Vec<f64> = numbers(&on_host).iter().map(|&v| v as f64).collect();
+    for round in 0..6 {
+        let (got, stats) = counted(|| f.call((&xs, &w)));
+        close(&got, &want);
+        assert!(
+            round < WARM || stats.graph_launches == 1,
+            "round {round}: {stats:?}"
+        );
+    }
+}
+
+#[test]
+fn numbers_of_loops_may_change() {
+    let Some(d) = device() else { return };
+    let f =
+        jit(|(xs, w, factor): (&Tensor, &Tensor, f64)| recurrence(&(xs + 1.0), w, factor).1 * 3.0);
+    let (xs, w) = (noise(&[5, 8], 1, &d), noise(&[8, 8], 2, &d));
+    let moved: Vec<f32> = numbers(&xs).iter().map(|x| x + 1.0).collect();
+    for round in 0..12 {
+        let factor = 1.0 + round as f64 / 8.0;
+        let (got, _) = counted(|| f.call((&xs, &w, factor)));
+        let want = recurrence_of(&moved, &numbers(&w), 8, factor);
+        close(&got, &want.iter().map(|v| v * 3.0).collect::<Vec<f64>>());
+    }
+}
+
+#[test]
+fn loops_that_no_graph_holds_run_step_by_step() {
+    let Some(d) = device() else { return };
+    let host = Device::cpu();
+    let xs = noise(&[6, 8], 1, &d);
+    let same = |f: &dyn Fn(&Tensor) -> Tensor| {
+        let want: Vec<f64> = numbers(&f(&xs.to_device(&host)))
+            .iter()
+            .map(|&v| v as f64)
+            .collect();
+        (0..6).for_each(|_| close(&numbers(&f(&xs)), &want));
+    };
+    // The host reads how often a loop within it goes on, checks indices, and would make too large a graph.
+    let inner = jit(|xs: &Tensor| {
+        let step = |h: &Tensor, x: &Tensor| {
+            let h = while_loop(|h| h.max(..).gt(1.0), |h| h * 0.5, &(h + x + 2.0));
+            (h.clone(), h)
+        };
+        scan(step, &xs.select(0, 0), &(xs * 1.0)).1 + 1.0
+    });
+    same(&|xs| inner.call(xs));
+    let indexed = jit(|xs: &Tensor| {
+        let step = |h: &Tensor, x: &Tensor| {
+            let h = h.index_select(0, &(x.abs() * 3.0).floor().to_dtype(DType::I64)) * 0.5 + x;
+            (h.clone(), h)
+        };
+        scan(step, &xs.select(0, 0), &(xs * 1.0)).1 + 1.0
+    });
+    same(&|xs| indexed.call(xs));
+    let long = jit(|xs: &Tensor| {
+        let step = |h: &Tensor, x: &Tensor| ((h * 0.5 + x).sin(), h.mean(..));
+        scan(step, &xs.select(0, 0), &xs.repeat(&[1000, 1])).0 + 1.0
+    });
+    same(&|xs| long.call(xs));
+}
+
+#[test]
+fn loops_draw_new_numbers_at_each_call() {
+    let Some(d) = device() else { return };
+    let f = jit(|xs: &Tensor| {
+        let step = |h: &Tensor, x: &Tensor| {
+            let h = h + x.rand_like();
+            (h.clone(), h)
+        };
+        scan(step, &xs.select(0, 0), xs).1
+    });
+    let draws = |device: &Device| {
+        manual_seed(7);
+        let xs = Tensor::zeros([4, 8], DType::F32, device);
+        (0..6).map(|_| numbers(&f.call(&xs))).collect::<Vec<_>>()
+    };
+    let (on, host) = (draws(&d), draws(&Device::cpu()));
+    for (on, host) in on.iter().zip(&host) {
+        close(on, &host.iter().map(|&v| v as f64).collect::<Vec<f64>>());
+    }
+    assert!((1..on.len()).all(|i| on[i] != on[0]));
 }

@@ -10,8 +10,8 @@ use crate::graph::Graph;
 use crate::native::dense;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
-    Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, is_profiling,
-    with_threads,
+    Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, hold_recorded,
+    is_profiling, with_threads,
 };
 use smallvec::SmallVec;
 use std::cell::OnceCell;
@@ -61,6 +61,8 @@ impl Plan {
             let why = format!("a plan of {wanted} inputs was given {given}");
             return Err(Error::internal(why));
         }
+        let kernels = [&self.kernels, &self.before].into_iter().flatten();
+        hold_recorded(kernels.flatten());
         let mut run = Run::new(self, std::mem::take(inputs), scalars);
         self.run_steps(&mut run)?;
         run.judge()?;

@@ -51,6 +51,10 @@ pub trait Procedure: fmt::Debug + Send + Sync {
     /// Additions and multiplications, or what takes as long; of a loop without a known end those of one step.
     fn work(&self) -> u64;
 
+    /// Whether the host reads no value while it runs: what it puts on a device's stream then depends on its operands' sizes
+    /// and numbers alone.
+    fn reads_nothing(&self) -> bool;
+
     /// Runs it on operands that lie on `device`, and writes all results to the block. `dense` copies an array of a device
     /// that does not lie row by row.
     ///

@@ -11,11 +11,12 @@ use super::context::failed;
 use super::record::{Command, Recording, Symbol, Work, symbol_at};
 use super::{Context, context};
 use crate::observe::counters::{Counter, count};
-use crate::{Error, Result};
+use crate::{Error, Kernel, Result};
 use arena::{ALIGN, places};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::Arc;
 
 /// The port of a kernel node whose dependents may begin before the kernel ends.
 const PROGRAMMATIC_PORT: u8 = 1;
@@ -44,6 +45,8 @@ pub struct Capture {
     changed: Vec<bool>,
     graph: Option<Graph>,
     kernels: usize,
+    /// Keeps the code that commands launch loaded.
+    _held: Vec<Arc<Kernel>>,
 }
 
 /// The driver's side, made at the first launch.
@@ -115,6 +118,7 @@ impl Capture {
             lending,
             uses,
             commands: recording.commands,
+            _held: recording.held,
             graph: None,
         })
     }

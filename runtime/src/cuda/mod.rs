@@ -45,5 +45,8 @@ pub(crate) use record::{
     Numbers, allocate as record_allocation, copy as record_copy, refuse_copy,
     release as record_release, symbol_at,
 };
-pub use record::{Recording, Uncaptured, record, recorded, take_refusal};
+pub use record::{
+    Recording, Uncaptured, give_up_recording, hold_recorded, is_recording, record, recorded,
+    take_refusal,
+};
 pub use verdict::Verdict;

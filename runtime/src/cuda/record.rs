@@ -5,12 +5,13 @@
 //! memory in place of symbols ([`Capture`](super::Capture)).
 
 use super::module::Function;
-use crate::{Error, Result};
+use crate::{Error, Kernel, Result};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Set in every symbol's address, and in none of a device's.
 const SYMBOL: u64 = 1 << 62;
@@ -35,6 +36,9 @@ pub enum Uncaptured {
     /// Too few kernels in a row to be worth a graph.
     #[error("{0} launches in a row are too few")]
     TooFew(usize),
+    /// More launches than a graph is worth: it is made, kept and changed launch by launch.
+    #[error("more than {0} launches are too many")]
+    TooMany(usize),
     /// Operands' sizes, sharing or numbers differ from run to run more often than graphs are kept.
     #[error("operands' memory or numbers change in ways that need another graph each time")]
     Changing,
@@ -110,6 +114,8 @@ pub struct Recording {
     device: u32,
     pub(super) commands: Vec<Command>,
     pub(super) symbols: Vec<Symbol>,
+    /// The kernels of its launches that others may drop.
+    pub(super) held: Vec<Arc<Kernel>>,
     refused: Option<Uncaptured>,
 }
 
@@ -146,6 +152,34 @@ pub fn record<R>(device: &crate::Device, f: impl FnOnce() -> R) -> (R, Recording
     let result = f();
     drop(until);
     (result, with_recording(std::mem::take))
+}
+
+/// Whether this thread records, so that nothing it launches runs.
+#[inline]
+pub fn is_recording() -> bool {
+    is_on()
+}
+
+/// Keeps kernels for as long as what this thread records is launched.
+pub fn hold_recorded<'a>(kernels: impl Iterator<Item = &'a Arc<Kernel>>) {
+    if !is_on() {
+        return;
+    }
+    with_recording(|r| {
+        for kernel in kernels {
+            if !r.held.iter().any(|held| Arc::ptr_eq(held, kernel)) {
+                r.held.push(kernel.clone());
+            }
+        }
+    });
+}
+
+/// Gives up the recording under way, if there is one, because of what is to come.
+///
+/// # Errors
+/// `Internal` while this thread records.
+pub fn give_up_recording(why: Uncaptured) -> Result<()> {
+    refuse(why)
 }
 
 /// Commands recorded so far on this thread.

@@ -278,6 +278,16 @@ impl Body {
         self.outputs.iter().map(output).collect()
     }
 
+    /// Whether the host reads no value while it runs, nor while programs within it do.
+    pub fn reads_nothing(&self) -> bool {
+        let mut programs = self
+            .form
+            .nodes
+            .iter()
+            .filter_map(|n| n.kind.op().as_program());
+        programs.all(|program| program.0.reads_nothing())
+    }
+
     /// The work of one run, in units of an addition.
     pub fn work(&self) -> u64 {
         let mut work = 0u64;

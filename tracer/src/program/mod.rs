@@ -13,11 +13,15 @@ pub(crate) use body::{Body, Numbers, Output};
 pub(crate) use gather::Gather;
 
 use crate::form::Mix;
+use crate::mode::{self, Mode};
 use ferrotrace_kernels::eager::Arg;
 use ferrotrace_kernels::op::Program;
 use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
 use ferrotrace_kernels::{Array, Op, cuda::Dense};
-use ferrotrace_runtime::{Buffer, Device, Error, Layout, Result, Scalar, Strides};
+use ferrotrace_runtime::{
+    Buffer, Device, Error, Layout, Result, Scalar, Strides, Uncaptured, give_up_recording,
+    is_recording, recorded,
+};
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -210,7 +214,12 @@ impl Flow {
             return Err(Error::internal("a scan that is none"));
         };
         let mut operands = run.operands.to_vec();
+        let recorded_before = recorded();
         for step in 0..steps {
+            // Before the first step nothing is recorded; after it, the others are as long.
+            if step <= 1 {
+                fits_a_graph((recorded() - recorded_before).saturating_mul(steps))?;
+            }
             let row = if reverse { steps - 1 - step } else { step };
             for (to, of) in operands
                 .iter_mut()
@@ -234,6 +243,21 @@ impl Flow {
         }
         let last: Vec<Array> = operands.into_iter().take(carried).flatten().collect();
         run.write(&last, 0, None, block)
+    }
+}
+
+/// Most launches of a loop that become one graph of a device: making it takes some microseconds a launch.
+const MOST_LAUNCHES: usize = 4096;
+
+/// Gives up the recording under way, if there is one, where a loop of so many launches is too long for it, or where its
+/// kernels may still be compiling.
+fn fits_a_graph(launches: usize) -> Result<()> {
+    if !is_recording() {
+        return Ok(());
+    }
+    match launches > MOST_LAUNCHES || mode::current() == Mode::Tiered {
+        true => give_up_recording(Uncaptured::TooMany(MOST_LAUNCHES)),
+        false => Ok(()),
     }
 }
 
@@ -321,6 +345,13 @@ impl Procedure for Flow {
             Control::Cond | Control::While { .. } | Control::Transposed { .. } => 1,
         };
         body.saturating_mul(steps).min(MOST)
+    }
+
+    /// A scan's number of steps is known. The step of a random number is known too, but where the stream begins is not.
+    fn reads_nothing(&self) -> bool {
+        matches!(self.control, Control::Scan { .. })
+            && self.draws.is_empty()
+            && self.bodies.iter().all(Body::reads_nothing)
     }
 
     fn run(

@@ -16,7 +16,7 @@ use crate::body::Source;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
     Buffer, Channel, Config, Counter, Error, ErrorKind, Result, Uncaptured, count, is_profiling,
-    log,
+    is_recording, log,
 };
 use form::moved;
 use parking_lot::Mutex;
@@ -36,6 +36,8 @@ pub(crate) struct Captures {
 struct State {
     /// By group of the plan's launches, why it is in no graph.
     barred: Vec<Option<Uncaptured>>,
+    /// Groups that are loops, of which a graph has all launches.
+    loops: Vec<usize>,
     parts: Vec<Part>,
 }
 
@@ -78,11 +80,16 @@ impl Captures {
                     .then_some(Uncaptured::ChecksIndices)
             });
             let barred: Vec<Option<Uncaptured>> = barred.collect();
+            let runs_loop = |group: &Range<usize>| group.clone().any(|i| is_loop(draft, i));
+            let groups = draft.launches.groups.iter().enumerate();
+            let loops = groups.filter(|(_, group)| runs_loop(group));
+            let loops: Vec<usize> = loops.map(|(at, _)| at).collect();
             Captures {
                 runs: AtomicU32::new(0),
                 state: Mutex::new(State {
-                    parts: parts(draft, &barred),
+                    parts: parts(draft, &barred, &loops),
                     barred,
+                    loops,
                 }),
             }
         })
@@ -103,15 +110,29 @@ impl Captures {
     }
 }
 
-/// Whether the step is one of a program, which the host runs step by step, or finds a result of it.
+/// Whether the step is a program whose launches depend on what the host reads.
 fn decides(draft: &Draft, step: &Step) -> bool {
-    let runs = |op: &Op| op.as_program().is_some() || op.as_part().is_some();
+    let reads = |op: &Op| {
+        op.as_program()
+            .is_some_and(|program| !program.0.reads_nothing())
+    };
     step.call()
-        .is_some_and(|call| draft.graph.node(call.node).is(runs))
+        .is_some_and(|call| draft.graph.node(call.node).is(reads))
+}
+
+/// Whether the step is a program, such as a loop, which the host runs step by step.
+fn is_loop(draft: &Draft, step: usize) -> bool {
+    let call = draft.steps[step].call();
+    call.is_some_and(|call| {
+        draft
+            .graph
+            .node(call.node)
+            .is(|op| op.as_program().is_some())
+    })
 }
 
 /// Longest runs of groups that are captured, and of those that are not (scheduler G-02, G-08).
-fn parts(draft: &Draft, barred: &[Option<Uncaptured>]) -> Vec<Part> {
+fn parts(draft: &Draft, barred: &[Option<Uncaptured>], loops: &[usize]) -> Vec<Part> {
     let groups = &draft.launches.groups;
     let mut parts: Vec<Part> = Vec::new();
     for (at, why) in barred.iter().enumerate() {
@@ -127,7 +148,8 @@ fn parts(draft: &Draft, barred: &[Option<Uncaptured>]) -> Vec<Part> {
     }
     for part in &mut parts {
         let n = part.groups.len();
-        if part.refused.is_none() && n < draft.policy.thresholds.graph_least {
+        let has_loop = loops.iter().any(|group| part.groups.contains(group));
+        if part.refused.is_none() && !has_loop && n < draft.policy.thresholds.graph_least {
             part.refused = Some(Uncaptured::TooFew(n));
         }
         part.given = given(
@@ -166,7 +188,9 @@ impl Plan {
     /// Runs all launches, in graphs where that is possible and the plan has run often enough; `false`, and nothing done,
     /// where it has not, or while somebody profiles, so that every kernel has its time.
     pub(super) fn run_captured(&self, run: &mut Run<'_>) -> Result<bool> {
-        let Some(captures) = self.captures.as_ref().filter(|_| !is_profiling()) else {
+        // Plans of a loop's body, recorded as a part of another's graph, are recorded launch by launch.
+        let none = is_profiling() || is_recording();
+        let Some(captures) = self.captures.as_ref().filter(|_| !none) else {
             return Ok(false);
         };
         let groups = &self.draft.launches.groups;
@@ -203,15 +227,19 @@ impl Plan {
             if part.refused.is_some() || part.groups.start != group {
                 return Ok((end, false));
             }
+            let groups = part.groups.clone();
             let Err((at, why)) = self.replay(run, part)? else {
                 return Ok((end, true));
             };
+            // The launches around a loop may be graphs where those of the loop are none.
+            let within = |at: &usize| groups.contains(at) && state.barred[*at].is_none();
+            let at = at.or_else(|| state.loops.iter().copied().find(within));
             tell(&why, at, end);
             match at {
                 // One launch alone cannot be captured: the others are, apart from it.
                 Some(at) => {
                     state.barred[at] = Some(why);
-                    state.parts = parts(&self.draft, &state.barred);
+                    state.parts = parts(&self.draft, &state.barred, &state.loops);
                 }
                 None => part.refused = Some(why),
             }
