@@ -8,15 +8,14 @@
 mod arena;
 
 use super::context::failed;
-use super::record::{Command, Recording, Symbol, Work, symbol_at};
+use super::record::{Command, Held, Recording, Symbol, Work, symbol_at};
 use super::{Context, context};
 use crate::observe::counters::{Counter, count};
-use crate::{Error, Kernel, Result};
+use crate::{Error, Result};
 use arena::{ALIGN, places};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::Arc;
 
 /// The port of a kernel node whose dependents may begin before the kernel ends.
 const PROGRAMMATIC_PORT: u8 = 1;
@@ -46,7 +45,7 @@ pub struct Capture {
     graph: Option<Graph>,
     kernels: usize,
     /// Keeps the code that commands launch loaded.
-    _held: Vec<Arc<Kernel>>,
+    _held: Vec<Held>,
 }
 
 /// The driver's side, made at the first launch.

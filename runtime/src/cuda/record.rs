@@ -5,8 +5,9 @@
 //! memory in place of symbols ([`Capture`](super::Capture)).
 
 use super::module::Function;
-use crate::{Error, Kernel, Result};
+use crate::{Error, Result};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::mem::ManuallyDrop;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 const SYMBOL: u64 = 1 << 62;
 /// Bits of a byte's place in a symbol.
 const PLACE: u32 = 44;
+
+/// A kernel that must stay loaded.
+pub(super) type Held = Arc<dyn Any + Send + Sync>;
 
 /// Why work is not captured in a graph (codegen B9.5: what was not captured says why).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -114,8 +118,8 @@ pub struct Recording {
     device: u32,
     pub(super) commands: Vec<Command>,
     pub(super) symbols: Vec<Symbol>,
-    /// The kernels of its launches that others may drop.
-    pub(super) held: Vec<Arc<Kernel>>,
+    /// What keeps the code of its launches loaded, where others may drop it.
+    pub(super) held: Vec<Held>,
     refused: Option<Uncaptured>,
 }
 
@@ -161,14 +165,15 @@ pub fn is_recording() -> bool {
 }
 
 /// Keeps kernels for as long as what this thread records is launched.
-pub fn hold_recorded<'a>(kernels: impl Iterator<Item = &'a Arc<Kernel>>) {
+pub fn hold_recorded<'a, K: Any + Send + Sync>(kernels: impl Iterator<Item = &'a Arc<K>>) {
     if !is_on() {
         return;
     }
     with_recording(|r| {
         for kernel in kernels {
-            if !r.held.iter().any(|held| Arc::ptr_eq(held, kernel)) {
-                r.held.push(kernel.clone());
+            let kernel: Held = kernel.clone();
+            if !r.held.iter().any(|held| Arc::ptr_eq(held, &kernel)) {
+                r.held.push(kernel);
             }
         }
     });
