@@ -4,7 +4,7 @@ mod indices;
 
 pub(crate) use indices::PROVED;
 
-use super::{Realized, Site, realize};
+use super::{Realized, Site};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
 use crate::expr::Expr;
 use crate::graph::{Graph, Node, NodeOp};
@@ -401,7 +401,7 @@ impl<'a> Expansion<'a> {
         };
         let (x, shape) = self.tensor(node, 0)?;
         let reduced = |d: usize| dims >> d & 1 == 1;
-        let count = realize::reduced_count(graph, id, *dims);
+        let count = super::windowed::reduced_count(graph, id, *dims);
         let accumulate = match kind {
             ReduceKind::Any | ReduceKind::All => DType::Bool,
             ReduceKind::Sum | ReduceKind::Prod | ReduceKind::Mean => node.dtype.compute(),

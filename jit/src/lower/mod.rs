@@ -2,6 +2,7 @@
 
 mod alike;
 pub(crate) mod attention;
+mod cost;
 mod expand;
 mod layout;
 mod lifetime;
@@ -13,6 +14,7 @@ mod scatter;
 mod split;
 mod update;
 mod verify;
+mod windowed;
 
 use crate::body::{Body, BodyOp, Source, Value};
 use crate::expr::Expr;

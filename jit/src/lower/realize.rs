@@ -1,10 +1,12 @@
 //! Which values are stored and which are recomputed where they are used (ir B8-B12, codegen B2).
 
 use super::attention::{self, Found};
+use super::cost::Cost;
 use super::layout::{self, Order};
 use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
 use super::update::{self, Write};
+use super::windowed::{self, reduced_count, windowed};
 use super::{scan, scatter};
 use crate::bisect::may_fuse;
 use crate::body::Source;
@@ -15,14 +17,6 @@ use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::{Class, Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    ops: u32,
-    reads: u32,
-    depth: u32,
-    heavy: bool,
-}
 
 /// The decision for each node.
 #[derive(Clone, Debug)]
@@ -194,16 +188,6 @@ fn is_library(graph: &Graph, op: &Op, policy: &Policy, node: &Node) -> bool {
     }
 }
 
-/// Of reductions over windows, fewer elements than which become straight-line code, and most operations and reads of what
-/// windows that overlap are of.
-fn windows(policy: &Policy) -> (usize, u32) {
-    let thresholds = &policy.thresholds;
-    match policy.target.shares_windows {
-        true => (thresholds.window, thresholds.window_ops),
-        false => (thresholds.window_alone.max(thresholds.window), u32::MAX),
-    }
-}
-
 /// Decides for each node of a simplified graph whether it is stored.
 pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     let n = graph.nodes().len();
@@ -313,18 +297,11 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 realized.apart.insert(stored);
             }
         }
-        let mut cost = Cost::default();
-        let add = |cost: &mut Cost, from: Cost, times: u32| {
-            cost.ops = cost.ops.saturating_add(from.ops.saturating_mul(times));
-            cost.reads = cost.reads.saturating_add(from.reads.saturating_mul(times));
-            cost.depth = cost.depth.max(from.depth);
-            cost.heavy |= from.heavy;
-        };
         let mut times = 1;
         if let Some(Reduce { kind, mask, .. }) = op.as_reduce() {
             let count = reduced_count(graph, id, *mask);
             // ir R7, R8, R9: one element, or a few into more than one result.
-            let (taps, window_ops) = windows(policy);
+            let (taps, window_ops) = windowed::bounds(policy);
             let windowed = match count < taps {
                 true => windowed(graph, id),
                 false => None,
@@ -340,11 +317,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 let overlap = graph.node(windows.of).shape.numel() < count * node.shape.numel();
                 if overlap && (of.heavy || of.ops + of.reads > window_ops) {
                     need_memory(graph, &mut realized, &mut costs, windows.of);
-                    if windows.plain {
-                        for operand in graph.operands(id) {
-                            costs[operand.0 as usize] = costs[windows.of.0 as usize];
-                        }
-                    }
+                    windows.update(graph, &realized.stored, &mut costs);
                 }
                 once = windows.plain && !overlap;
             }
@@ -398,16 +371,8 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             if is_expanded(graph, policy, (operand, costs[operand.0 as usize]), id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
             }
-            add(&mut cost, costs[operand.0 as usize], times);
         }
-        cost.depth += 1;
-        if !op.is_view() {
-            cost.ops = cost.ops.saturating_add(times);
-        }
-        cost.heavy |= match op.class() {
-            Class::Pointwise => !op.entry().is_light(),
-            class => class == Class::Random,
-        };
+        let cost = Cost::of(graph, &costs, id, times);
         costs[i] = cost;
         let reused = users[i] > 1
             && (cost.reads > policy.thresholds.reuse_reads
@@ -453,10 +418,7 @@ fn is_expanded(graph: &Graph, policy: &Policy, of: (ValueId, Cost), id: ValueId)
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
     realized.stored[id.0 as usize] = true;
-    costs[id.0 as usize] = Cost {
-        reads: 1,
-        ..Cost::default()
-    };
+    costs[id.0 as usize] = Cost::STORED;
 }
 
 /// By value, whether library calls and attention, which read `operands`, read it in parts alone: views that together have as
@@ -526,48 +488,4 @@ fn need_dense(graph: &Graph, realized: &mut Realized, costs: &mut [Cost], id: Va
     if !is_right {
         store(realized, costs, id);
     }
-}
-
-/// What a reduction goes through window by window.
-struct Windows {
-    /// What they are windows of; of several, one.
-    of: ValueId,
-    /// Whether its elements themselves are reduced.
-    plain: bool,
-}
-
-/// The windows that a reduction's operand is made of by pointwise operators and views, if it is.
-fn windowed(graph: &Graph, id: ValueId) -> Option<Windows> {
-    let mut next: Vec<ValueId> = graph.operands(id).collect();
-    let (mut found, mut plain) = (None, true);
-    for _ in 0..32 {
-        let Some(v) = next.pop() else { break };
-        let Some(op) = graph.node(v).operator() else {
-            continue;
-        };
-        if op.as_unfold().is_some() {
-            found = graph.operands(v).next();
-            next = found.into_iter().collect();
-        } else if op.as_pad().is_some() && found == Some(v) {
-            found = graph.operands(v).next();
-        } else if found.is_none()
-            && (op.is_view() || op.as_cast().is_some() || op.as_binary().is_some())
-        {
-            plain &= op.as_binary().is_none();
-            next.extend(graph.operands(v));
-        }
-    }
-    found.map(|of| Windows { of, plain })
-}
-
-/// Elements reduced into one result.
-pub(super) fn reduced_count(graph: &Graph, id: ValueId, mask: u64) -> usize {
-    let Some(x) = graph.operands(id).next() else {
-        return 0;
-    };
-    let shape = &graph.node(x).shape;
-    (0..shape.rank())
-        .filter(|d| mask >> d & 1 == 1)
-        .map(|d| shape[d])
-        .product()
 }

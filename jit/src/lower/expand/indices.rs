@@ -6,7 +6,7 @@ use crate::body::{BodyOp, MaskId, Number, Value};
 use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp};
 use crate::lower::Site;
-use crate::lower::realize::reduced_count;
+use crate::lower::windowed::reduced_count;
 use ferrotrace_kernels::{BinaryOp, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 use rustc_hash::FxHashSet;
