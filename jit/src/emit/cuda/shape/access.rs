@@ -1,6 +1,7 @@
 //! What a kernel's loads ask of its shape: the length of a chunk, and what is worth keeping in registers.
 
 use super::super::stage::Stages;
+use super::bounds::CHUNK_ACCESSES;
 use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
@@ -62,10 +63,23 @@ pub(super) fn lanes(node: &FusedNode, stages: &Stages, needed: &[usize]) -> usiz
     let n = node.extents()[vector.0 as usize];
     // Short lines must not leave lanes idle.
     if n < 4 * lanes && !n.is_multiple_of(lanes) {
-        1
-    } else {
-        lanes
+        return 1;
     }
+    let loads = in_loop.iter().filter(|&&v| is_load(node, v)).count();
+    bounded(lanes, loads + needed.len())
+}
+
+/// Elements of a chunk of a kernel with so many loads and stores: each element of each is code of its own, which takes a
+/// compiler more than its share of time.
+fn bounded(mut lanes: usize, accesses: usize) -> usize {
+    while lanes > 1 && lanes * accesses > CHUNK_ACCESSES {
+        lanes /= 2;
+    }
+    lanes
+}
+
+fn is_load(node: &FusedNode, v: Value) -> bool {
+    matches!(node.body.value(v).op, BodyOp::Load { .. })
 }
 
 /// Elements of a chunk along a variable, of a loop that computes these values: what 16 bytes hold of the narrowest

@@ -7,6 +7,9 @@ use std::ops::RangeInclusive;
 pub(super) const POINTWISE_THREADS: u32 = 256;
 /// Threads of a block of a pointwise kernel whose functions take time: fewer blocks wait for the slowest of their threads.
 pub(super) const COSTLY_THREADS: u32 = 128;
+/// Most elements that a chunk's loads and stores have together: that many accesses of different buffers keep memory busy
+/// however short each is, and NVRTC takes 0.8 s for 200 of them, each with its tail.
+pub(super) const CHUNK_ACCESSES: usize = 96;
 /// Most chunks of a row that a warp reduces.
 pub(super) const WARP_CHUNKS: usize = 128;
 /// Elements of a short row that each of its threads has, of rows that are read alone, and of rows that are stored, too:
