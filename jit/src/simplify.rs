@@ -9,6 +9,7 @@ mod device;
 mod hoisted;
 mod nested;
 mod ordering;
+mod parts;
 mod phases;
 mod products;
 mod rounding;
@@ -28,6 +29,7 @@ use std::hash::{Hash, Hasher};
 
 pub use aligned::aligned;
 pub(crate) use hoisted::hoisted;
+pub(crate) use parts::are_better_apart;
 
 /// Builds the simplified graph: an [`OpBuilder`] that decomposes and merges what is pushed.
 struct Simplifier<'a> {
@@ -297,7 +299,11 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         }
     }
     let outputs = graph.outputs().iter().map(|v| map[v.0 as usize]).collect();
+    let for_device = builder.is_for_device();
     let mut simplified = builder.graph;
     simplified.set_outputs(outputs);
-    Ok(simplified)
+    match for_device {
+        true => parts::parted(simplified, &policy.thresholds),
+        false => Ok(simplified),
+    }
 }

@@ -4,6 +4,7 @@
 use super::Realized;
 use crate::graph::{Graph, NodeOp};
 use crate::policy::Policy;
+use crate::simplify::are_better_apart;
 use ferrotrace_kernels::op::Pad;
 use ferrotrace_kernels::{Class, Op, Operand, ValueId, eager};
 use ferrotrace_runtime::{DType, Layout, Shape, Strides};
@@ -30,11 +31,13 @@ struct Part {
 
 /// Decides for each stored concatenation whether its parts are written in place. Parts that cannot be are copied; all
 /// parts are copied where that moves fewer bytes than reading stored parts in a kernel that writes the whole. What is padded
-/// is written in place if it would be stored: then only what surrounds it is left to fill.
+/// is written in place if it would be stored: then only what surrounds it is left to fill. On a device, whose library copies
+/// nothing into a part of a result, all parts are written in place, or none.
 pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], policy: &Policy) {
     if !policy.target.pitched_results {
         return;
     }
+    let copies = policy.target.library.is_complete();
     for i in 0..graph.nodes().len() {
         let (id, node) = (ValueId(i as u32), graph.node(ValueId(i as u32)));
         if !realized.stored[i] || realized.pieces.contains_key(&id) {
@@ -42,8 +45,8 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], polic
         }
         let Some(op) = node.operator() else { continue };
         let parts = match (op.as_cat(), op.as_pad()) {
-            (Some(cat), _) => parts(graph, realized, users, id, cat.dim),
-            (_, Some(Pad(pads))) => padded(graph, realized, users, id, pads),
+            (Some(cat), _) => parts(graph, (realized, copies), users, id, cat.dim),
+            (_, Some(Pad(pads))) if copies => padded(graph, realized, users, id, pads),
             _ => continue,
         };
         // Parts that kernels store anyway and that can all be placed leave nothing for a kernel of the whole to do.
@@ -52,7 +55,12 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], polic
                 && (realized.is_stored(part.base) || ends_reduction(graph, realized, part.base))
         };
         let least = i128::from(policy.thresholds.cat_bytes) * parts.len() as i128;
-        if parts.is_empty() || !parts.iter().all(nothing_left) && gain(realized, &parts) < least {
+        let placed = |part: &Part| part.window.is_some() || part.bytes == 0;
+        let pays = match copies {
+            true => gain(realized, &parts) >= least,
+            false => parts.iter().all(placed) && are_better_apart(graph, id, &policy.thresholds),
+        };
+        if parts.is_empty() || !parts.iter().all(nothing_left) && !pays {
             continue;
         }
         realized.call[i] = true;
@@ -75,7 +83,7 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], polic
 /// The parts of a concatenation, in order.
 fn parts(
     graph: &Graph,
-    realized: &Realized,
+    (realized, copies): (&Realized, bool),
     users: &[u32],
     cat: ValueId,
     dim: usize,
@@ -92,7 +100,7 @@ fn parts(
         let known = |base: ValueId| found.iter().any(|part| part.base == base);
         let part = part(
             graph,
-            realized,
+            (realized, copies),
             users,
             (operand, whole.dtype),
             window,
@@ -125,7 +133,8 @@ fn padded(
     let before = pads.iter().zip(&strides);
     let offset: isize = before.map(|(pad, stride)| pad.0 * stride).sum();
     let window = Layout::new(graph.node(*x).shape.clone(), strides, offset as usize);
-    let part = part(graph, realized, users, (*x, node.dtype), window, |_| false);
+    let of = (realized, true);
+    let part = part(graph, of, users, (*x, node.dtype), window, |_| false);
     if part.window.is_some() && realized.stored[part.base.0 as usize] {
         found.push(part);
     }
@@ -153,10 +162,11 @@ fn ends_reduction(graph: &Graph, realized: &Realized, value: ValueId) -> bool {
     found
 }
 
-/// One part with its window of the whole; `known` says which bases have one already.
+/// One part with its window of the whole; `known` says which bases have one already, `copies` whether calls write into
+/// windows.
 fn part(
     graph: &Graph,
-    realized: &Realized,
+    (realized, copies): (&Realized, bool),
     users: &[u32],
     (operand, dtype): (ValueId, DType),
     window: Layout,
@@ -175,7 +185,7 @@ fn part(
         && !known(base);
     let takes = |window: &Layout| match &of.op {
         NodeOp::Op(op) if realized.call[base.0 as usize] => {
-            eager::takes_window(op, of.dtype, window)
+            copies && eager::takes_window(op, of.dtype, window)
         }
         _ => true,
     };

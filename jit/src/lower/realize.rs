@@ -17,6 +17,7 @@ use ferrotrace_kernels::op::{Reduce, Scan};
 use ferrotrace_kernels::{Class, Op, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::Layout;
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 /// The decision for each node.
 #[derive(Clone, Debug)]
@@ -178,7 +179,10 @@ fn is_library(graph: &Graph, op: &Op, policy: &Policy, node: &Node) -> bool {
         Class::Scan => op
             .as_scan()
             .is_some_and(|scan| scan::is_library_scan(node, scan.kind, scan.dim, policy)),
-        Class::Arrange => op.as_cat().is_some() && node.args.len() > policy.thresholds.cat,
+        Class::Arrange => {
+            let copies = policy.target.library.is_complete();
+            copies && op.as_cat().is_some() && node.args.len() > policy.thresholds.cat
+        }
         Class::View
         | Class::Create
         | Class::Random
@@ -186,6 +190,28 @@ fn is_library(graph: &Graph, op: &Op, policy: &Policy, node: &Node) -> bool {
         | Class::Gather
         | Class::Reduce => op.as_composite().is_some(),
     }
+}
+
+/// How many nodes that some output needs have each node for an operand.
+fn users(graph: &Graph) -> Vec<u32> {
+    let n = graph.nodes().len();
+    let (mut users, mut live) = (vec![0u32; n], vec![false; n]);
+    for v in graph.outputs() {
+        live[v.0 as usize] = true;
+    }
+    for i in (0..n).rev() {
+        if !live[i] {
+            continue;
+        }
+        let mut operands: SmallVec<[ValueId; 4]> = graph.operands(ValueId(i as u32)).collect();
+        operands.sort_unstable();
+        operands.dedup();
+        for v in operands {
+            live[v.0 as usize] = true;
+            users[v.0 as usize] += 1;
+        }
+    }
+    users
 }
 
 /// Decides for each node of a simplified graph whether it is stored.
@@ -207,16 +233,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     realized.find_attention(graph, policy);
     let attended = realized.attentions.values().flat_map(|of| of.operands);
     realized.in_parts = read_in_parts(graph, attended);
-    let mut users = vec![0u32; n];
-    for i in 0..n {
-        let mut seen: smallvec::SmallVec<[ValueId; 4]> =
-            graph.operands(ValueId(i as u32)).collect();
-        seen.sort_unstable();
-        seen.dedup();
-        for v in seen {
-            users[v.0 as usize] += 1;
-        }
-    }
+    let mut users = users(graph);
     let lasts = LastUse::of(graph);
     let assigns = |node: &Node| node.is(|op| op.as_slice_assign().is_some());
     let assigns = graph.nodes().iter().any(assigns);

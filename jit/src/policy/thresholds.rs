@@ -104,6 +104,9 @@ thresholds! {
     cat: usize = 8, "operands", "TorchInductor's default";
     /// Operands of a concatenation that one kernel reads, where only a library's copies could join more.
     cat_parts: usize = 8, "operands", "TorchInductor's default";
+    /// The parts of a concatenation are written in place on a device where selecting among them would compute so many
+    /// operations an element that count for nothing.
+    cat_waste: usize = 16, "operations", "an H200: 20 sines and cosines joined take 539 us selected, of 66 MB written";
     /// The parts of a concatenation are written in place where that saves this many bytes a part, or leaves nothing else
     /// to do.
     cat_bytes: u64 = 1 << 14, "bytes a part", "an estimate: the cost of a launch";

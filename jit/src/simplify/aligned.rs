@@ -5,13 +5,14 @@
 //! permutation, so that its lines stay lines, and all products of it share one copy.
 
 use super::hoisted::come_from;
+use super::parts::follows_reduction;
 use super::products::is_unit_stride;
 use super::shaping::{inverse, pad, permute, slice};
 use crate::graph::{Graph, NodeOp};
 use crate::policy::Thresholds;
-use ferrotrace_kernels::op::Permute;
+use ferrotrace_kernels::op::{Cat, Full, Permute};
 use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ValueId};
-use ferrotrace_runtime::{Result, Scalar};
+use ferrotrace_runtime::{Result, Scalar, Shape};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -182,8 +183,25 @@ impl Rebuilt<'_> {
             return Ok(padded);
         }
         let value = self.map[x.0 as usize];
-        let padded = pad(&mut self.new, value, &pads, Scalar::Float(0.0))?;
+        let mut longer = pads.iter().enumerate().filter(|(_, pad)| **pad != (0, 0));
+        let padded = match (longer.next(), longer.next()) {
+            (Some((dim, &(0, more))), None) if follows_reduction(&self.new, value) => {
+                self.continued(value, dim, more as usize)?
+            }
+            _ => pad(&mut self.new, value, &pads, Scalar::Float(0.0))?,
+        };
         self.padded.insert((x, pads), padded);
         Ok(padded)
+    }
+
+    /// A value with zeros behind it in one dimension, as parts that are written in place.
+    fn continued(&mut self, x: ValueId, dim: usize, more: usize) -> Result<ValueId> {
+        let (mut sizes, dtype) = (self.new.shape(x).to_vec(), self.new.dtype(x));
+        sizes[dim] = more;
+        let shape = Shape::new(&sizes);
+        let zero = Operand::Const(Scalar::Float(0.0));
+        let zeros = self.new.push(Op::from(Full { shape, dtype }), &[zero])?;
+        self.new
+            .push(Op::from(Cat { dim }), &[x.into(), zeros.into()])
     }
 }

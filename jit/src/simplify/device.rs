@@ -5,7 +5,7 @@
 
 use super::{Simplifier, convolution, ordering, scattering, windows};
 use ferrotrace_kernels::op::operator::OnDevice;
-use ferrotrace_kernels::op::{AdaptiveAvgPool, Cat, IndexPut, Scan, Scatter};
+use ferrotrace_kernels::op::{AdaptiveAvgPool, IndexPut, Scan, Scatter};
 use ferrotrace_kernels::ops::pool::definition as pooling;
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::Result;
@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 
 /// The operator by others; `None` for one that stays.
 pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Option<Result<ValueId>> {
-    let parts = b.policy.thresholds.cat_parts;
     Some(match op {
         Op::Composite(op) if op.entry().has_kernel() => {
             let op = op.entry();
@@ -34,7 +33,6 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
             kind: ScanKind::LogSumExp,
             dim,
         }) if !ordering::is_plain_scan(b, args, *dim) => ordering::logcumsumexp(*dim, b, args),
-        Op::Cat(Cat { dim }) if args.len() > parts => ordering::concatenation(*dim, parts, b, args),
         Op::Matmul => return ordering::product(b, args).transpose(),
         // Generated loops.
         Op::Scatter(_) | Op::IndexPut(_) if scattering::is_apart(b, op, args) => return None,

@@ -2,7 +2,7 @@
 
 use super::shaping::{dims, inverse, permute, slice, value};
 use ferrotrace_kernels::cuda::selects;
-use ferrotrace_kernels::op::{ArgSort, ArgTopK, Cat, Gather, Scan, Sort, TopK, Unsqueeze};
+use ferrotrace_kernels::op::{ArgSort, ArgTopK, Gather, Scan, Sort, TopK, Unsqueeze};
 use ferrotrace_kernels::{Op, OpBuilder, OpBuilderExt, Operand, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Result};
 
@@ -108,24 +108,6 @@ pub(super) fn logcumsumexp(dim: usize, b: &mut dyn OpBuilder, args: &[Operand]) 
 pub(super) fn is_plain_scan(b: &dyn OpBuilder, args: &[Operand], dim: usize) -> bool {
     let wide = |x| matches!(b.dtype(x), DType::F32 | DType::F64);
     is_last(b, args, dim) && value(args, 0).is_ok_and(wide)
-}
-
-/// A concatenation in groups of at most `most` operands.
-pub(super) fn concatenation(
-    dim: usize,
-    most: usize,
-    b: &mut dyn OpBuilder,
-    args: &[Operand],
-) -> Result<ValueId> {
-    let mut parts: Vec<Operand> = Vec::new();
-    let each = args.len().div_ceil(most).max(2);
-    for group in args.chunks(each) {
-        parts.push(match group {
-            [one] => *one,
-            group => b.push(Op::from(Cat { dim }), group)?.into(),
-        });
-    }
-    b.push(Op::from(Cat { dim }), &parts)
 }
 
 /// A product whose operands a library does not take: of integers a sum of products, of nothing zeros, of several dtypes

@@ -49,7 +49,7 @@ impl Target {
             shared_memory,
             table_bytes: 4096,
             shares_windows: false,
-            pitched_results: false,
+            pitched_results: true,
             window_part: 4,
             scatters: false,
             ordered_scans: true,

@@ -6,6 +6,7 @@
 mod common;
 
 mod attentions;
+mod parts;
 mod products;
 mod threads;
 mod updates;

@@ -21,7 +21,7 @@ use ferrotrace_runtime::{DType, Device, Layout, Scalar};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What differs between a draft's kernels and its graph's operators one by one.
-fn mismatch(
+pub fn mismatch(
     draft: &Draft,
     (arrays, donated): (&[Array], bool),
     scalars: &[Scalar],
@@ -43,7 +43,7 @@ fn mismatch(
 }
 
 /// As for a device without matrix units, whose library has products alone.
-fn policy() -> Policy {
+pub fn policy() -> Policy {
     let mut policy = Policy {
         target: Target {
             library: Library::Partial(|_, _| Ok(false)),
@@ -57,11 +57,11 @@ fn policy() -> Policy {
     policy
 }
 
-fn draft(text: &str, policy: &Policy) -> Draft {
+pub fn draft(text: &str, policy: &Policy) -> Draft {
     Draft::of(parsed(text), policy).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-fn kernels(draft: &Draft) -> impl Iterator<Item = &Emitted> {
+pub fn kernels(draft: &Draft) -> impl Iterator<Item = &Emitted> {
     draft.steps.iter().filter_map(|step| match step {
         Step::Launch(kernel) => Some(&**kernel),
         _ => None,
@@ -69,7 +69,7 @@ fn kernels(draft: &Draft) -> impl Iterator<Item = &Emitted> {
 }
 
 /// Arrays for a graph's inputs, as they lie: numbers in -2..2, and of integers in 0..5.
-fn arrays(graph: &Graph, seed: u64) -> Vec<Array> {
+pub fn arrays(graph: &Graph, seed: u64) -> Vec<Array> {
     let mut rng = Rng::new(seed);
     let inputs = graph.nodes().iter().filter_map(|node| match node.op {
         NodeOp::Input(n) => Some((&graph.inputs()[n as usize].layout, node.dtype)),
