@@ -10,6 +10,7 @@ use ferrotrace::{
     ErrorKind, GraphDecision, ReduceOp, Stats, Uncaptured, grad, manual_seed, scan, stats_scope,
     while_loop,
 };
+use std::sync::Mutex;
 
 /// Runs before a plan is captured, and the one that captures it.
 const WARM: usize = 3;
@@ -423,9 +424,13 @@ fn scatters_are_captured() {
     assert!(graphs.iter().any(|(_, why)| is_captured(why)), "{graphs:?}");
 }
 
+/// Held by tests that draw from the process's generator.
+static DRAWS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn random_draws_differ_from_replay_to_replay() {
     let Some(d) = device() else { return };
+    let _alone = DRAWS.lock();
     let draw = |g: &ferrotrace::Generator, x: &Tensor| {
         turns(&(x + g.rand([15, 22], DType::F32, &x.device())), 2)
     };
@@ -723,6 +728,7 @@ fn loops_that_no_graph_holds_run_step_by_step() {
 #[test]
 fn loops_draw_new_numbers_at_each_call() {
     let Some(d) = device() else { return };
+    let _alone = DRAWS.lock();
     let f = jit(|xs: &Tensor| {
         let step = |h: &Tensor, x: &Tensor| {
             let h = h + x.rand_like();

@@ -171,10 +171,10 @@ fn copy_what_lies_elsewhere(
         let Operand::Value(part) = part else { continue };
         let (base, alone) = below_reshapes(graph, uses, *part);
         let node = graph.node(base);
-        let by_kernel = match node.operator().map(Op::class) {
-            Some(Class::Pointwise | Class::Create | Class::Reduce) => true,
-            _ => false,
-        };
+        let by_kernel = matches!(
+            node.operator().map(Op::class),
+            Some(Class::Pointwise | Class::Create | Class::Reduce)
+        );
         if !(by_kernel && alone && node.dtype == dtype) {
             *arg = new.push(Op::from(Cast(dtype)), &[*arg])?.into();
         }
