@@ -279,6 +279,177 @@ def both_ways(xs, w, u, b):
     return np.concatenate([forth, back], 2) + 0.5 * xs, w, u, b
 
 
+def slopes(loss, ws):
+    """The gradient of a real function by each array, through steps along the imaginary axis."""
+    gradients = []
+    for k, w in enumerate(ws):
+        g = np.zeros(w.shape)
+        for i in np.ndindex(*w.shape):
+            moved = [w.astype(complex) for w in ws]
+            moved[k][i] += 1e-30j
+            g[i] = loss(*moved).imag / 1e-30
+        gradients.append(g)
+    return gradients
+
+
+def descended(loss, ws, rate):
+    return [w - rate * g for w, g in zip(ws, slopes(loss, ws))]
+
+
+def softly(x, axis):
+    """The logarithm of the sum of exponentials."""
+    most = x.real.max(axis, keepdims=True)
+    return np.log(np.exp(x - most).sum(axis)) + most.squeeze(axis)
+
+
+def process(w, x, y):
+    def loss(w):
+        length, height, spread = np.exp(w)
+        k = height * np.exp(-0.5 * (x[:, None] - x) ** 2 / length**2)
+        k = k + (spread + 1e-3) * np.eye(len(x))
+        return 0.5 * (y @ np.linalg.solve(k, y) + np.log(np.linalg.det(k)))
+
+    return *descended(loss, [w], 0.02), x, y
+
+
+def meta(w, b, v, *data):
+    def loss(*w):
+        total = 0
+        for x, y, later, wanted in zip(*data):
+            own = w
+            for _ in range(2):
+                h = np.tanh(x @ own[0] + own[1])
+                out = 2 * (h @ own[2] - y) / len(x)
+                back = out @ own[2].T * (1 - h * h)
+                g = [x.T @ back, back.sum(0), h.T @ out]
+                own = [w - 0.1 * g for w, g in zip(own, g)]
+            out = np.tanh(later @ own[0] + own[1]) @ own[2]
+            total = total + ((out - wanted) ** 2).mean()
+        return total
+
+    return *descended(loss, [w, b, v], 0.05), *data
+
+
+def critic(w, v, real, fake, share):
+    def score(w, v, x):
+        h = x @ w
+        kept = np.where(h.real > 0, 1, 0.2)
+        return (h * kept) @ v, (kept * v[:, 0]) @ w.T
+
+    def loss(w, v):
+        slope = score(w, v, real * share + fake * (1 - share))[1]
+        penalty = ((np.sqrt((slope * slope).sum(1)) - 1) ** 2).mean()
+        return score(w, v, fake)[0].mean() - score(w, v, real)[0].mean() + 10 * penalty
+
+    return *descended(loss, [w, v], 0.01), real, np.roll(fake, 1, 0), (share + 0.37) % 1
+
+
+def equation(w, v, start, end):
+    def loss(w, v):
+        def f(x):
+            return np.tanh(x @ w) @ v
+
+        x, h = start, 0.1
+        for _ in range(4):
+            a = f(x)
+            b = f(x + h / 2 * a)
+            c = f(x + h / 2 * b)
+            x = x + h / 6 * (a + 2 * b + 2 * c + f(x + h * c))
+        return ((x - end) ** 2).mean()
+
+    return *descended(loss, [w, v], 0.5), start, end
+
+
+def labels(moves, scores, tags, lengths):
+    def loss(moves, scores):
+        total = 0
+        for x, tag, n in zip(scores, tags, lengths):
+            every = x[0]
+            for t in range(1, n):
+                every = softly(every[:, None] + moves, 0) + x[t]
+            chosen = sum(x[t, tag[t]] for t in range(n))
+            moved = sum(moves[tag[t - 1], tag[t]] for t in range(1, n))
+            total = total + softly(every, 0) - chosen - moved
+        return total / len(tags)
+
+    return *descended(loss, [moves, scores], 1.0), tags, lengths
+
+
+def normalising(*s):
+    *w, x = s
+
+    def loss(*w):
+        a, b, stretched = x[:, :2], x[:, 2:], 0
+        for k in (0, 2):
+            h = a @ w[k]
+            by = (h * (h.real > 0)) @ w[k + 1]
+            scale = np.tanh(by[:, :2])
+            stretched = stretched + scale.sum(1)
+            a, b = b * np.exp(scale) + by[:, 2:], a
+        return (((a * a).sum(1) + (b * b).sum(1)) / 2 - stretched).mean()
+
+    return *descended(loss, w, 0.05), x
+
+
+def smoothed(u, f, area, times):
+    for _ in range(times):
+        around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        u = u.copy()
+        u[1:-1, 1:-1] += 0.8 * ((around - area * f[1:-1, 1:-1]) / 4 - u[1:-1, 1:-1])
+    return u
+
+
+def cycle(u, f, area=1 / 256):
+    u = smoothed(u, f, area, 2)
+    n = len(u)
+    if n <= 5:
+        return smoothed(u, f, area, 8)
+    around = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+    rest = np.pad(f[1:-1, 1:-1] - (around - 4 * u[1:-1, 1:-1]) / area, 1)
+    sides = rest[1:-3:2, 2:-2:2] + rest[3:-1:2, 2:-2:2]
+    sides = sides + rest[2:-2:2, 1:-3:2] + rest[2:-2:2, 3:-1:2]
+    coarse = np.pad(rest[2:-2:2, 2:-2:2] / 2 + sides / 8, 1)
+    coarse = cycle(np.zeros_like(coarse), coarse, 4 * area)
+    fine = np.zeros_like(u)
+    fine[::2, ::2] = coarse
+    fine[1::2, ::2] = (coarse[:-1] + coarse[1:]) / 2
+    fine[:, 1::2] = (fine[:, :-2:2] + fine[:, 2::2]) / 2
+    return smoothed(u + fine, f, area, 2)
+
+
+def tridiagonal(u, k):
+    away, at = -(k + 2.5), 2.2 * (k + 2.5)
+    rows = []
+    for x, a, b in zip(u, away, at):
+        matrix = np.diag(b) + np.diag(a[1:], -1) + np.diag(a[:-1], 1)
+        rows.append(2 * np.linalg.solve(matrix, x))
+    return np.stack(rows), k
+
+
+def gate(x):
+    size, hop = 32, 8
+    window = 0.5 - 0.5 * np.cos(2 * np.pi / size * np.arange(size))
+    starts = range(0, len(x) - size + 1, hop)
+    y, weight = np.zeros(len(x)), np.zeros(len(x))
+    for start in starts:
+        spectrum = np.fft.rfft(x[start : start + size] * window)
+        power = np.abs(spectrum) ** 2
+        spectrum[power < power.mean()] = 0
+        y[start : start + size] += np.fft.irfft(spectrum, size) * window
+        weight[start : start + size] += window**2
+    return [y / (weight + 1e-3) + 0.1 * np.roll(x, 1)]
+
+
+def decays(k, v, r, w, u):
+    over, under, out = np.zeros(k.shape[1:]), np.zeros(k.shape[1:]), []
+    for k_t, v_t, r_t in zip(k, v, r):
+        now = np.exp(u + k_t)
+        out.append((over + now * v_t) / (under + now) / (1 + np.exp(-r_t)))
+        over = over * np.exp(-np.exp(w)) + np.exp(k_t) * v_t
+        under = under * np.exp(-np.exp(w)) + np.exp(k_t)
+    return np.roll(k, 1, 0), np.stack(out) + 0.5 * v, r, w, u
+
+
 print("//! What NumPy gives: printed by `expected.py`.\n")
 show("LIFE", life, 24, (noise(34, 34) > 0.7).astype(int))
 show("RED_BLACK", red_black, 24, noise(30, 30), noise(30, 30, seed=3))
@@ -311,3 +482,22 @@ show("BEAMS", beams, 24, noise(4, seed=5), words, noise(12, 12, seed=2))
 show("PARTICLES", particles, 24, noise(100), 0.0, noise(100, seed=1))
 gates = noise(2, 12, 8, seed=1) * 0.2, noise(2, 12, 4, seed=2) * 0.2, noise(2, 12, seed=3) * 0.1
 show("BOTH_WAYS", both_ways, 8, noise(15, 3, 8), *gates)
+show("PROCESS", process, 8, np.array([0.0, 0, -2]), noise(8, seed=1), np.sin(2 * noise(8, seed=1)))
+weights = noise(1, 8, seed=1) * 0.5, noise(8, seed=2) * 0.1, noise(8, 1, seed=3) * 0.5
+show("META", meta, 8, *weights, *(noise(2, 6, 1, seed=i) for i in range(4, 8)))
+weights = noise(5, 9, seed=1) * 0.3, noise(9, 1, seed=2) * 0.3
+share = noise(12, 1, seed=5) * 0.25 + 0.5
+show("PENALTY", critic, 12, *weights, noise(12, 5, seed=3), noise(12, 5, seed=4), share)
+weights = noise(3, 8, seed=1) * 0.3, noise(8, 3, seed=2) * 0.3
+show("EQUATION", equation, 8, *weights, noise(10, 3, seed=3), noise(10, 3, seed=4))
+tags = np.round(noise(4, 7, seed=3) * 1000 + 2000).astype(int) % 3
+lengths = np.array([7, 1, 4, 6])
+show("LABELS", labels, 8, noise(3, 3, seed=1), noise(4, 7, 3, seed=2), tags, lengths)
+weights = noise(2, 6, seed=1) * 0.3, noise(6, 4, seed=3) * 0.2
+weights = *weights, noise(2, 6, seed=2) * 0.3, noise(6, 4, seed=4) * 0.2
+show("NORMALISING", normalising, 8, *weights, noise(14, 4, seed=5))
+show("GRIDS", lambda u, f: (cycle(u, f), f), 8, np.zeros((17, 17)), noise(17, 17, seed=2))
+show("TRIDIAGONAL", tridiagonal, 8, noise(5, 16, seed=1), noise(5, 16, seed=2))
+show("GATE", gate, 8, noise(200, seed=1))
+rows = [noise(10, 3, 6, seed=i) for i in (1, 2, 3)]
+show("DECAYS", decays, 8, *rows, noise(6, seed=4) * 0.3, noise(6, seed=5) * 0.3)

@@ -174,3 +174,41 @@ fn recurrent_layer_both_ways() {
     }
     .check();
 }
+
+/// Attention as a recurrence of two sums whose terms decay, kept relative to the largest exponent so far.
+fn decays(s: Vec<Tensor>) -> Vec<Tensor> {
+    let [k, v, r, w, u] = <[Tensor; 5]>::try_from(s).expect("five tensors");
+    let (mut over, decay) = (k.at(0).zeros_like(), -w.exp());
+    let (mut under, mut most) = (over.clone(), over.full_like(-1e30));
+    let mut out = Vec::new();
+    for t in 0..k.dims()[0] as isize {
+        let [k, v, r] = [&k, &v, &r].map(|x| x.at(t));
+        let now = &u + &k;
+        let top = most.maximum(&now);
+        let (before, now) = ((&most - &top).exp(), (now - top).exp());
+        let mixed = (&before * &over + &now * &v) / (before * &under + now);
+        out.push(mixed * r.sigmoid());
+        let later = most + &decay;
+        most = later.maximum(&k);
+        let (before, now) = ((later - &most).exp(), (k - &most).exp());
+        over = &before * over + &now * v;
+        under = before * under + now;
+    }
+    vec![k.roll(1, 0), Tensor::stack(out, 0) + v * 0.5, r, w, u]
+}
+
+#[test]
+fn decaying_attention() {
+    Program {
+        state: || {
+            let mut s: Vec<Tensor> = (1..4).map(|i| noise(&[10, 3, 6], i)).collect();
+            s.extend([noise(&[6], 4) * 0.3, noise(&[6], 5) * 0.3]);
+            s
+        },
+        step: decays,
+        steps: 8,
+        expected: DECAYS,
+        tolerance: 1e-11,
+    }
+    .check();
+}

@@ -175,3 +175,41 @@ fn linear_prediction() {
     }
     .check();
 }
+
+/// A sound in frames that overlap, whose faint frequencies are left out.
+fn gate(s: Vec<Tensor>) -> Vec<Tensor> {
+    let (x, device) = (&s[0], Device::cpu());
+    let (size, hop, turn) = (32, 8, std::f64::consts::TAU / 32.0);
+    let place = Tensor::arange(0, size as i64, 1, F64, &device);
+    let window = 0.5 - (&place * turn).cos() * 0.5;
+    let frames = x.unfold(0, size, hop) * &window;
+    let count = frames.dims()[0];
+    let frequencies = Tensor::arange(0, size as i64 / 2 + 1, 1, F64, &device);
+    let angle = frequencies.outer(&place) * turn;
+    let (cos, sin) = (angle.cos(), angle.sin());
+    let (re, im) = (frames.matmul(&cos.t()), frames.matmul(&sin.t()));
+    let power = re.square() + im.square();
+    let loud = power.ge(power.mean_keepdim(1)).to_dtype(F64);
+    // All frequencies but the first and the last stand for two.
+    let ends = frequencies.eq(0.0).logical_or(frequencies.eq(16.0));
+    let kept = loud * ends.where_cond(1.0, 2.0) / size as f64;
+    let back = ((re * &kept).matmul(&cos) + (im * kept).matmul(&sin)) * &window;
+    let starts = Tensor::arange(0, (count * hop) as i64, hop as i64, I64, &device);
+    let at = (starts.unsqueeze(1) + place.to_dtype(I64)).reshape(-1);
+    let silent = x.zeros_like();
+    let weight = window.square().expand([count, size]).reshape(-1);
+    let weight = silent.index_add(0, &at, &weight) + 1e-3;
+    vec![silent.index_add(0, &at, &back.reshape(-1)) / weight + x.roll(1, 0) * 0.1]
+}
+
+#[test]
+fn spectral_gate() {
+    Program {
+        state: || vec![noise(&[200], 1)],
+        step: gate,
+        steps: 8,
+        expected: GATE,
+        tolerance: 1e-11,
+    }
+    .check();
+}

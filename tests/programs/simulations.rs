@@ -147,3 +147,88 @@ fn bodies_with_a_cut_off() {
     }
     .check();
 }
+
+/// A point's neighbours, added up, of what is within the border.
+fn around(u: &Tensor) -> Tensor {
+    u.at((..-2, 1..-1)) + u.at((2.., 1..-1)) + u.at((1..-1, ..-2)) + u.at((1..-1, 2..))
+}
+
+fn smoothed(u: &Tensor, f: &Tensor, area: f64, times: usize) -> Tensor {
+    let (mut u, inner) = (u.clone(), (1..-1, 1..-1));
+    for _ in 0..times {
+        let (old, source) = (u.at(inner.clone()), f.at(inner.clone()));
+        let new = (around(&u) - source * area) / 4.0;
+        u = u.assign(inner.clone(), &old + (new - &old) * 0.8);
+    }
+    u
+}
+
+/// A cycle of Poisson's equation through ever coarser grids.
+fn cycle(u: &Tensor, f: &Tensor, area: f64) -> Tensor {
+    let u = smoothed(u, f, area, 2);
+    if u.dims()[0] <= 5 {
+        return smoothed(&u, f, area, 8);
+    }
+    let inner = (1..-1, 1..-1);
+    let bent = (around(&u) - u.at(inner.clone()) * 4.0) / area;
+    let rest = (f.at(inner) - bent).pad(&[(1, 1), (1, 1)], 0.0);
+    let [before, at, after] = [(1..-3).by(2), (2..-2).by(2), (3..-1).by(2)];
+    let sides = rest.at((before, at)) + rest.at((after, at));
+    let sides = sides + rest.at((at, before)) + rest.at((at, after));
+    let coarse = (rest.at((at, at)) / 2.0 + sides / 8.0).pad(&[(1, 1), (1, 1)], 0.0);
+    let coarse = cycle(&coarse.zeros_like(), &coarse, 4.0 * area);
+    let (even, odd) = ((..).by(2), (1..).by(2));
+    let fine = u.zeros_like().assign((even, even), &coarse);
+    let fine = fine.assign((odd, even), (coarse.at(..-1) + coarse.at(1..)) / 2.0);
+    let columns = fine.at((.., even));
+    let between = (columns.at((.., ..-1)) + columns.at((.., 1..))) / 2.0;
+    smoothed(&(u + fine.assign((.., odd), between)), f, area, 2)
+}
+
+#[test]
+fn multigrid() {
+    Program {
+        state: || vec![zeros(&[17, 17]), noise(&[17, 17], 2)],
+        step: |s| vec![cycle(&s[0], &s[1], 1.0 / 256.0), s[1].clone()],
+        steps: 8,
+        expected: GRIDS,
+        tolerance: 1e-11,
+    }
+    .check();
+}
+
+/// Tridiagonal systems, a row each, by elimination forth and substitution back.
+fn tridiagonal(s: Vec<Tensor>) -> Vec<Tensor> {
+    let (u, k) = (&s[0], &s[1] + 2.5);
+    let (beside, on) = (-&k, &k * 2.2);
+    let (mut upper, mut right): (Vec<Tensor>, Vec<Tensor>) = (Vec::new(), Vec::new());
+    for i in 0..u.dims()[1] as isize {
+        let [a, b, d] = [&beside, &on, u].map(|x| x.at((.., i)));
+        let (pivot, d) = match (upper.last(), right.last()) {
+            (Some(c), Some(before)) => (b - &a * c, d - &a * before),
+            _ => (b, d),
+        };
+        upper.push(a / &pivot);
+        right.push(d / pivot);
+    }
+    let mut x = right.pop().expect("a row has elements");
+    let mut solved = vec![x.clone()];
+    while let Some(d) = right.pop() {
+        x = d - &upper[right.len()] * x;
+        solved.push(x.clone());
+    }
+    solved.reverse();
+    vec![Tensor::stack(solved, 1) * 2.0, s[1].clone()]
+}
+
+#[test]
+fn tridiagonal_systems() {
+    Program {
+        state: || vec![noise(&[5, 16], 1), noise(&[5, 16], 2)],
+        step: tridiagonal,
+        steps: 8,
+        expected: TRIDIAGONAL,
+        tolerance: 1e-11,
+    }
+    .check();
+}
