@@ -11,7 +11,7 @@ pub use finite::{are_finite, check, is_finite, not_finite};
 pub use host_fallback::{as_view, run_on};
 pub use out::{fill_borders, run_into, run_over, takes_window, writes_over};
 
-use crate::cpu::copy;
+use crate::cpu::{copy, join};
 use crate::cuda::Dense;
 use crate::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape, Strides};
@@ -190,16 +190,12 @@ pub(crate) fn window(layout: &Layout, dim: usize, first: usize, len: usize, step
     Layout::new(shape, strides, offset)
 }
 
-/// Writes `part` at positions `first..` of dimension `dim` of `whole`, a dense result on the CPU that is being made.
+/// Writes each of `parts` at its position of dimension `dim` of `whole`, a dense result on the CPU that is being made.
 ///
 /// # Errors
 /// Out of memory.
-pub fn place(whole: &Array, dim: usize, first: usize, part: &Array) -> Result<()> {
-    if copy::place(whole, dim, first, part) {
-        return Ok(());
-    }
-    let len = part.shape()[dim];
-    copy::assign(whole, &window(&whole.layout, dim, first, len, 1), part)
+pub fn join(whole: &Array, dim: usize, parts: &[(usize, &Array)]) -> Result<()> {
+    join::join(whole, dim, parts)
 }
 
 #[cfg(test)]

@@ -85,9 +85,12 @@ impl<'a> Run<'a> {
         };
         let whole = self.array(Source::Node(call.node))?;
         count(Counter::LibraryCalls, u64::from(!copied.is_empty()));
-        for (start, source, layout) in copied {
-            eager::place(whole, dim, start, &self.window(source, layout)?).map_err(context)?;
-        }
+        let part = |(start, source, layout): (usize, Source, &Layout)| {
+            self.window(source, layout).map(|part| (start, part))
+        };
+        let parts: Vec<(usize, Array)> = copied.into_iter().map(part).collect::<Result<_>>()?;
+        let parts: Vec<(usize, &Array)> = parts.iter().map(|(at, part)| (*at, part)).collect();
+        eager::join(whole, dim, &parts).map_err(context)?;
         Ok(Some(whole.clone()))
     }
 

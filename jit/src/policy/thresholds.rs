@@ -65,7 +65,7 @@ thresholds! {
     /// Reductions of fewer elements become straight-line code (ir R8: short reductions have no loop).
     unroll: usize = 8, "elements", "TorchInductor's default";
     /// A loop of at most so many turns beside a longer one is written out on the CPU, and lanes run along the longer one.
-    unrolled: usize = 8, "turns", "`short axes` in benches/RESULTS.md";
+    unrolled: usize = 16, "turns", "`short axes` in benches/RESULTS.md";
     /// Unless that makes more values.
     unrolled_values: usize = 200, "values", "a bound on compile time";
     /// Reductions over windows of fewer elements do, where rows share what they read.

@@ -22,7 +22,7 @@ pub mod window;
 
 pub use index::{gather, scatter};
 pub use operand::{cast, strided, tiles};
-pub use pointwise::{binary, copy, unary};
+pub use pointwise::{binary, copy, join, unary};
 use product::long;
 pub use product::{matmul, sum, vector};
 pub use window::{conv, depthwise, interpolate, pool, shifted, weight};

@@ -452,6 +452,37 @@ fn cat_of_columns_and_nothing() {
     );
 }
 
+/// Parts of a few columns are written side by side, whatever they lie behind, with any number of threads.
+#[test]
+fn cat_of_many_narrow_parts() {
+    let rows = 5000;
+    for dtype in [DType::F64, DType::F32, DType::BF16, DType::U8, DType::Bool] {
+        let widths = [1, 2, 1, 3, 5, 0, 1, 13, 1];
+        let drawn: Vec<Vec<f64>> = (0..)
+            .zip(widths)
+            .map(|(i, w)| small(dtype, rows * w, i))
+            .collect();
+        let all: usize = widths.iter().sum();
+        let mut expected = Vec::with_capacity(rows * all);
+        for row in 0..rows {
+            for (part, w) in drawn.iter().zip(widths) {
+                expected.extend(&part[row * w..][..w]);
+            }
+        }
+        let of_parts = drawn.iter().zip(widths).enumerate();
+        let parts = of_parts.map(|(i, (part, w))| {
+            let forms = forms(dtype, &[rows, w], part);
+            of_array(&forms[i % forms.len()])
+        });
+        let parts: Vec<Arg> = parts.collect();
+        let op = Op::Cat(Cat { dim: 1 });
+        for threads in [1, 4] {
+            let got = with_threads(threads, || go(&op, &parts));
+            assert_same(&read(&got), &expected, dtype.name());
+        }
+    }
+}
+
 #[test]
 fn views_share_memory() {
     let x = of(DType::F32, &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);

@@ -3,7 +3,7 @@
 use super::tensor;
 use super::view::{Narrow, Slice, View, check_dim};
 use crate::cpu::copy;
-use crate::eager::{Arg, array, fill_borders, place, window};
+use crate::eager::{Arg, array, fill_borders, join, window};
 use crate::op::gradient::{Adjoint, Gradients, full, reshaped};
 use crate::op::operator::{Inferred, Operator, Update, facts, question, text};
 use crate::{ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, ReduceKind};
@@ -208,12 +208,13 @@ impl Operator for Cat {
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
         let out = Array::empty(array(args, 0)?.buffer.device(), shape.clone(), dtype)?;
-        let mut first = 0;
+        let (mut first, mut parts) = (0, SmallVec::<[_; 8]>::new());
         for i in 0..args.len() {
             let x = array(args, i)?;
-            place(&out, self.dim, first, x)?;
+            parts.push((first, x));
             first += x.shape()[self.dim];
         }
+        join(&out, self.dim, &parts)?;
         Ok(out)
     }
 }

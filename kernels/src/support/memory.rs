@@ -1,5 +1,6 @@
 //! Loads and stores of each dtype: whole vectors, the first m lanes, and past the cache.
 
+use super::rows::{ROWS, columns};
 use super::strided::{EVERY, INTERLEAVE, interleaved, strided};
 use super::{Definition, Entry, need};
 use std::fmt::Write;
@@ -221,6 +222,21 @@ pub(super) fn entries() -> Vec<Entry> {
                     Definition {
                         deps: deps(lanes, false),
                         text: format!("{head}{}{tail}", strided(lanes, memory, stride)),
+                    }
+                },
+            ));
+        }
+        for (stem, count) in ROWS.iter().zip(2..) {
+            let r = read.clone();
+            entries.push(Entry::new(
+                format!("ft_{stem}_{dtype}"),
+                move |name, lanes| {
+                    let head =
+                        format!("FT_INLINE void {name}x{lanes}(const void *p, void *q) {{\n");
+                    let body = columns(lanes, (value, memory), count, &at(&r, lanes));
+                    Definition {
+                        deps: deps(lanes, false),
+                        text: format!("{head}{body}}}\n"),
                     }
                 },
             ));

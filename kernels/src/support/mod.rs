@@ -58,12 +58,14 @@ pub mod math;
 mod memory;
 pub mod philox;
 mod primitive;
+mod rows;
 mod scalar;
 mod scan;
 mod strided;
 pub mod trace;
 mod transpose;
 
+pub use rows::{ROWS, cost_by_rows};
 pub use scalar::scalar_type;
 pub use strided::{EVERY, INTERLEAVE};
 

@@ -375,7 +375,7 @@ const RAND64: &str = "  unsigned c[4]; ft_philox(key, offset + ((unsigned long l
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::support::strided::{EVERY, INTERLEAVE};
+    use crate::support::{EVERY, INTERLEAVE, ROWS};
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
@@ -413,7 +413,7 @@ mod tests {
         for (name, _) in &REGISTRY.entries {
             let stem = name.trim_start_matches("ft_");
             let stem = stem.split('_').next().unwrap_or(stem);
-            if [&VECTOR_ONLY[..], &EVERY, &INTERLEAVE]
+            if [&VECTOR_ONLY[..], &EVERY, &INTERLEAVE, &ROWS]
                 .concat()
                 .contains(&stem)
                 || matches!(stem, "hprod" | "hmax" | "hmin" | "hany" | "hall" | "any")

@@ -1,6 +1,7 @@
 //! Vectors of every k-th element of memory, by whole vectors and shuffles.
 
 use super::memory::size;
+use super::rows::{cost_by_rows, stored};
 
 /// The stems of loads of every second, third, .. element.
 pub const EVERY: [&str; 7] = [
@@ -8,7 +9,7 @@ pub const EVERY: [&str; 7] = [
 ];
 
 /// The stems of stores of two, three, .. vectors whose elements alternate in memory.
-pub const INTERLEAVE: [&str; 7] = [
+pub const INTERLEAVE: [&str; 15] = [
     "interleave2",
     "interleave3",
     "interleave4",
@@ -16,10 +17,18 @@ pub const INTERLEAVE: [&str; 7] = [
     "interleave6",
     "interleave7",
     "interleave8",
+    "interleave9",
+    "interleave10",
+    "interleave11",
+    "interleave12",
+    "interleave13",
+    "interleave14",
+    "interleave15",
+    "interleave16",
 ];
 
 /// The integer vectors of a memory type's size, and their element type in C.
-fn integers(memory: &str, lanes: usize) -> (String, &'static str) {
+pub(super) fn integers(memory: &str, lanes: usize) -> (String, &'static str) {
     let (int, scalar) = match size(memory) {
         1 => ("i8", "signed char"),
         2 => ("i16", "short"),
@@ -30,7 +39,7 @@ fn integers(memory: &str, lanes: usize) -> (String, &'static str) {
 }
 
 /// Lanes of two vectors by their numbers in both.
-fn shuffle(ty: &str, [a, b]: [&str; 2], order: impl Iterator<Item = usize>) -> String {
+pub(super) fn shuffle(ty: &str, [a, b]: [&str; 2], order: impl Iterator<Item = usize>) -> String {
     let order: Vec<String> = order.map(|lane| lane.to_string()).collect();
     format!("FT_SHUFFLE({ty}, {a}, {b}, {})", order.join(","))
 }
@@ -81,6 +90,9 @@ pub(super) fn interleaved(
     let mut text = String::new();
     for k in 0..count {
         text += &format!("  {ty} a{k}; {{ {value}x{lanes} v = v{k}; a{k} = ({ty})({write}); }}\n");
+    }
+    if cost_by_rows(count, lanes) < count {
+        return text + &stored(lanes, memory, count);
     }
     for out in 0..count {
         let source = |lane: usize| ((out * lanes + lane) % count, (out * lanes + lane) / count);

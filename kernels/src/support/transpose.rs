@@ -5,7 +5,7 @@ use super::{Definition, Entry, need};
 use std::fmt::Write;
 
 /// The lanes of a pair of vectors, `bit` apart, that go to the first vector or the second.
-fn exchange(lanes: usize, bit: usize, second: bool) -> String {
+pub(super) fn exchange(lanes: usize, bit: usize, second: bool) -> String {
     let from = |lane: usize| match (lane & bit != 0, second) {
         (false, false) => lane,
         (true, false) => lanes + (lane ^ bit),

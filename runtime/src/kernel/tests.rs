@@ -415,3 +415,55 @@ fn architectures_have_names_and_an_order() {
     #[cfg(target_arch = "x86_64")]
     assert!(Architecture::Cpu(Isa::Sse2).runs_here() && !Architecture::Cpu(Isa::Neon).runs_here());
 }
+
+/// Whether the upper halves of this thread's vector registers hold anything, if the processor tells.
+#[cfg(target_arch = "x86_64")]
+fn upper_halves_are_used() -> Option<bool> {
+    let tells = std::arch::x86_64::__cpuid_count(0xd, 1).eax & 4 != 0;
+    if !tells || !std::arch::is_x86_feature_detected!("avx") {
+        return None;
+    }
+    let used: u32;
+    // SAFETY: the processor has the instruction, which reads which parts of the registers are not in their first state.
+    unsafe {
+        std::arch::asm!("xgetbv", in("ecx") 1, out("eax") used, out("edx") _, options(nomem, nostack));
+    }
+    Some(used & 4 != 0)
+}
+
+/// Else all code behind that writes the lower halves alone waits for what the upper ones hold.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_kernel_leaves_no_upper_halves() {
+    if upper_halves_are_used().is_none() || no_compiler() {
+        return;
+    }
+    let body = "
+void FT_SYMBOL(const ft_args *a, long long begin, long long end, char *local) {
+  typedef float wide __attribute__((vector_size(32), aligned(4)));
+  for (long long c = begin; c < end; c++) *(wide *)a->ptr[1] = *(wide *)a->ptr[0] + 1.0f;
+}
+void FT_SYMBOL_finish(const ft_args *a, char *local) {
+  typedef float wide __attribute__((vector_size(32), aligned(4)));
+  *(wide *)a->ptr[1] = *(wide *)a->ptr[1] * 2.0f;
+}
+";
+    let source = KernelSource {
+        parts: Vec::new(),
+        body: body.into(),
+        finish: true,
+        name: "".into(),
+    };
+    let made = Kernels::new(None).get(&Toolchain::Host, &[source], 1);
+    let kernel = made[0].as_ref().expect("compiles");
+    let device = Device::cpu();
+    let [x, y] = [1.0f32, 0.0].map(|v| Buffer::from_vec(&device, vec![v; 8]).expect("memory"));
+    let buffers = [bind(&x), bind(&y)];
+    let run = Launch {
+        buffers: &buffers,
+        ..of(kernel)
+    };
+    launch(&run).expect("runs");
+    assert_eq!(upper_halves_are_used(), Some(false));
+    assert_eq!(y.as_slice::<f32>(), [4.0; 8]);
+}

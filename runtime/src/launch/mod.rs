@@ -11,6 +11,7 @@ use crate::host::alloc;
 use crate::kernel::{Args, Code, Entry, Finish};
 use crate::observe::counters::{Counter, count};
 use crate::observe::inject::{self, Site};
+use crate::threads::clear_upper_halves;
 use crate::{Buffer, Error, ErrorKind, Faults, FloatEnvironment, Grid, Kernel, Pool, Result};
 use faults::Reports;
 use smallvec::SmallVec;
@@ -209,10 +210,12 @@ fn on_host(launch: &Launch<'_>, entry: Entry, finish: Option<Finish>) -> Result<
     pool.run(launch.chunks, &|begin, end, thread| {
         // SAFETY: as in `Prepared::run`; the pool gives out each chunk once, and no two threads of one index at a time.
         unsafe { entry(&args, begin as i64, end as i64, locals.of(thread)) };
+        clear_upper_halves();
     });
     if let Some(finish) = finish {
         // SAFETY: the arguments are those of the chunks, all of which have run; `finish` runs once, on this thread.
         unsafe { finish(&args, workspace.locals.of(0)) };
+        clear_upper_halves();
     }
     Ok(reports.faults())
 }
@@ -293,6 +296,7 @@ impl Prepared<'_> {
         // SAFETY: the arguments are what the kernel was generated for: every pointer reaches as far as its binding
         // says, the workspace is as large as asked for, and each thread has a local part of its own.
         unsafe { (self.entry)(&args, begin as i64, end as i64, local) };
+        clear_upper_halves();
     }
 
     /// Runs what follows the chunks, all of which must have run; the faults that they reported.
@@ -300,6 +304,7 @@ impl Prepared<'_> {
         if let Some(finish) = self.finish {
             // SAFETY: as in `run`; all chunks have run.
             unsafe { finish(&self.args(&self.pointers), self.workspace.locals.of(0)) };
+            clear_upper_halves();
         }
         self.reports.faults()
     }

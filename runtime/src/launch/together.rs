@@ -4,6 +4,7 @@ use super::{Args, Launch, Reports, Workspace, inject_launch, launch_member, part
 use crate::cuda::Verdict;
 use crate::kernel::{Code, Entry, Finish};
 use crate::observe::counters::{Counter, count};
+use crate::threads::clear_upper_halves;
 use crate::{Error, Faults, Pool, Result};
 
 /// Tasks for each thread: enough that the pool balances members of unequal weight.
@@ -111,6 +112,7 @@ pub fn launch_together(
                 // binding says, the workspace is as large as asked for, and each thread has a local part of its own.
                 // Members are independent, as the caller promises, and so are chunks.
                 unsafe { (m.entry)(&m.args, from, to, local) };
+                clear_upper_halves();
             }
             (from, at) = (to, at + 1);
         }
@@ -141,6 +143,7 @@ pub fn launch_together(
                 // SAFETY: the arguments are those of the member's chunks, all of which have run; each `finish` runs once, with the local part
                 // of its thread.
                 unsafe { finish(&m.args, locals.of(thread)) };
+                clear_upper_halves();
             }
         }
     });

@@ -3,3 +3,6 @@
 pub(crate) mod float_environment;
 pub(crate) mod pool;
 pub(crate) mod stripe;
+mod upper_halves;
+
+pub(crate) use upper_halves::clear_upper_halves;

@@ -5,20 +5,24 @@
 //! in the nodes themselves; those of data that belongs to other domains, which other collections may read at the same
 //! time, are kept apart.
 
+mod leaves;
+
 use super::collected::{Collected, Entry, Held, LeafEntry};
 use super::store_rule;
 use crate::form::{Edge, FormHash, Kind};
 use crate::node::domain::Hold;
 use crate::node::flight::Flight;
-use crate::node::{Inputs, Node, NodeArc, NodeInput, Origin, State, Status};
+use crate::node::{Inputs, Node, NodeArc, NodeInput, State, Status};
 use crate::trace;
 use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{Error, Scalar};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// Node numbers: leaves have the top bit; the last two mark nodes that are open or failed.
+/// Node numbers: leaves have the top bit, and those that stand for another the next; the last two mark nodes that are
+/// open or failed.
 const LEAF: u32 = 1 << 31;
+const ALIKE: u32 = 1 << 30;
 const OPEN: u32 = u32::MAX - 1;
 const FAILED: u32 = u32::MAX;
 
@@ -114,6 +118,9 @@ struct Visit {
     resolves: bool,
     /// Whether there may be leaves that views alone read.
     unused: bool,
+    /// Leaves that are views, by their memory and layout, and for each view met again the leaf that it is like.
+    views: FxHashMap<(usize, u64), u32>,
+    alike: Vec<u32>,
     hash: FormHash,
 }
 
@@ -189,8 +196,7 @@ impl Visit {
                 numbers.set(node, FAILED);
                 return Met::Numbered;
             }
-            numbers.set(node, LEAF | collected.leaves.len() as u32);
-            collected.leaves.push(LeafEntry { place, uses: 0 });
+            self.enter_leaf(place);
             return Met::Numbered;
         }
         let guard = node.state();
@@ -240,13 +246,19 @@ impl Visit {
         } = &mut self.collected;
         let first_edge = edges.len();
         let first_scalar = scalars.len();
-        let mut failed = false;
+        let (mut failed, mut by_alike) = (false, false);
         for operand in &operands[first as usize..end as usize] {
             edges.push(match operand {
                 NodeInput::Tensor(node) => match self.numbers.of(node) {
                     Some(FAILED | OPEN) | None => {
                         failed = true;
                         Edge::Node(FAILED)
+                    }
+                    Some(leaf) if leaf & (LEAF | ALIKE) == LEAF | ALIKE => {
+                        let leaf = self.alike[(leaf & !(LEAF | ALIKE)) as usize];
+                        leaves[leaf as usize].alike += 1;
+                        by_alike = true;
+                        Edge::Leaf(leaf)
                     }
                     Some(leaf) if leaf & LEAF != 0 => {
                         leaves[(leaf & !LEAF) as usize].uses += 1;
@@ -274,7 +286,7 @@ impl Visit {
         self.stack.truncate(self.stack.len() - 1);
         if let [Edge::Leaf(leaf)] = edges[first_edge..]
             && self.resolves
-            && self.resolve(place, leaf)
+            && self.resolve(place, leaf, by_alike)
         {
             return;
         }
@@ -302,29 +314,6 @@ impl Visit {
             uses: 0,
             held: Held::Nothing,
         });
-    }
-
-    /// Makes the operation at a place, whose one operand is a leaf, a leaf itself, if it is a view of data.
-    #[inline(never)]
-    fn resolve(&mut self, place: u32, leaf: u32) -> bool {
-        let collected = &mut self.collected;
-        let node = collected.node(place);
-        let LeafEntry { place: from, uses } = collected.leaves[leaf as usize];
-        let data = collected.node(from);
-        if !node.facts.op().is_view() || data.facts.is_argument {
-            return false;
-        }
-        let view = data.array().and_then(|a| node.facts.kind.view(&a));
-        let Some(view) = view else { return false };
-        self.garbage
-            .push(node.set_state(State::stored(view, Origin::default())));
-        collected.edges.pop();
-        collected.leaves[leaf as usize].uses = uses - 1;
-        self.unused = true;
-        let number = collected.leaves.len() as u32;
-        self.numbers.set(collected.node(place), LEAF | number);
-        collected.leaves.push(LeafEntry { place, uses: 0 });
-        true
     }
 
     /// Fails the last operation opened, one of whose operands failed.
@@ -371,24 +360,6 @@ impl Visit {
             self.forget_unused();
         }
         Ok(())
-    }
-
-    /// Leaves that no operation reads are none.
-    #[inline(never)]
-    fn forget_unused(&mut self) {
-        let Collected { leaves, edges, .. } = &mut self.collected;
-        let mut kept = 0;
-        let number = |leaf: &LeafEntry| {
-            kept += u32::from(leaf.uses > 0);
-            kept.wrapping_sub(1)
-        };
-        let numbers: Vec<u32> = leaves.iter().map(number).collect();
-        leaves.retain(|leaf| leaf.uses > 0);
-        for edge in edges {
-            if let Edge::Leaf(leaf) = edge {
-                *leaf = numbers[*leaf as usize];
-            }
-        }
     }
 
     /// Gives back every operand taken.
@@ -514,6 +485,8 @@ pub(crate) fn collect(roots: Inputs, stores: Stores) -> Outcome {
         again: false,
         resolves: stores != Stores::Trace,
         unused: false,
+        views: FxHashMap::default(),
+        alike: Vec::new(),
         hash: FormHash::default(),
     };
     if let Err(flight) = visit.run() {

@@ -47,6 +47,8 @@ pub(crate) struct LeafEntry {
     pub place: u32,
     /// How many collected operations use it.
     pub uses: u32,
+    /// How many use other nodes whose data is a view like its own.
+    pub alike: u32,
 }
 
 /// Pending operations in topological order.

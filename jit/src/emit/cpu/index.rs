@@ -23,7 +23,7 @@ pub(super) enum Step {
     Unit,
     /// By minus one.
     Back,
-    /// By two to eight.
+    /// By two to sixteen.
     Every(u8),
     /// By another constant.
     Strided,
@@ -49,7 +49,7 @@ impl Writer<'_> {
             0 => Step::Uniform,
             1 => Step::Unit,
             -1 => Step::Back,
-            2..=8 => Step::Every(coefficient as u8),
+            2..=16 => Step::Every(coefficient as u8),
             _ => Step::Strided,
         };
         let (mut row, mut inner) = (Vec::new(), Vec::new());

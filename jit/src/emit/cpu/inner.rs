@@ -148,12 +148,7 @@ impl Writer<'_> {
         for &v in &l.restore {
             self.restore(out, v, at);
         }
-        for &v in &l.compute {
-            self.statement(out, v, at);
-            if l.save.contains(&v) {
-                self.save(out, v, at);
-            }
-        }
+        self.compute_all(out, l, at, |w, out, v| w.save(out, v, at));
         for &id in &l.reduces {
             let r = self.reduction(id);
             if r.has_position() && self.counting {

@@ -12,6 +12,7 @@ mod pieces;
 mod random;
 mod reduce;
 mod row;
+mod rows;
 mod stage;
 mod store;
 mod transform;

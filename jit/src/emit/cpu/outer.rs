@@ -353,15 +353,12 @@ impl Writer<'_> {
                 load,
             ));
         }
-        for &v in &l.compute {
-            self.statement(out, v, at);
-            if l.save.contains(&v) {
-                let (place, dtype) = self.outer_place(v);
-                let value = Name::value(v).into();
-                let store = self.support("store", kept_type(dtype), [place, value]);
-                out.push(Stmt::Call(store));
-            }
-        }
+        self.compute_all(out, l, at, |w, out, v| {
+            let (place, dtype) = w.outer_place(v);
+            let value = Name::value(v).into();
+            let store = w.support("store", kept_type(dtype), [place, value]);
+            out.push(Stmt::Call(store));
+        });
         for &id in &l.reduces {
             let r = self.reduction(id);
             let position = self.position(&r, at);

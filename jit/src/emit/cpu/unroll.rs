@@ -7,9 +7,11 @@
 
 use crate::body::{Body, BodyOp, Value};
 use crate::emit::cpu::lanes::prefers_outer;
+use crate::emit::cpu::rows::{Strided, cost_alone, groups};
 use crate::expr::{Expr, Term, Var};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store, moved, roots};
+use ferrotrace_kernels::support::{INTERLEAVE, cost_by_rows};
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
 use rustc_hash::FxHashMap;
@@ -23,13 +25,20 @@ const HEAVY: usize = 16;
 pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     // Most values take four bytes, which is what a lane of the widest vectors has.
     let lanes = policy.target.vector / 4;
-    let Some(axis) = short_axis(&node, lanes, policy.thresholds.unrolled) else {
+    let most = policy.thresholds.unrolled;
+    let Some([axis, next]) = short_axis(&node, lanes, most) else {
         return node;
     };
+    if node.body.values().len() > policy.thresholds.unrolled_values {
+        return node;
+    }
+    // What is behind the axis is one place nearer once that is gone.
+    let along = Var((next - usize::from(next > axis)) as u32);
     let fits = |made: &FusedNode| {
         let few = made.body.values().len() <= policy.thresholds.unrolled_values;
         // A split row's reductions run at once.
         few && (!made.is_split(policy) || made.moments().is_some())
+            && after(made, along, lanes) < before(&node, axis, lanes)
     };
     Unrolling::of(&node, axis)
         .run()
@@ -37,8 +46,8 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
         .unwrap_or(node)
 }
 
-/// The variable to unroll.
-fn short_axis(node: &FusedNode, lanes: usize, most: usize) -> Option<usize> {
+/// The variable to unroll, and the one beside it, which lanes then run along.
+fn short_axis(node: &FusedNode, lanes: usize, most: usize) -> Option<[usize; 2]> {
     let writes_over = node.stores.iter().any(|store| store.update.is_some());
     let taken_up = node.product.is_some() || node.feeds;
     if writes_over || taken_up || node.exact || node.scans() {
@@ -53,51 +62,121 @@ fn short_axis(node: &FusedNode, lanes: usize, most: usize) -> Option<usize> {
         _ => return None,
     };
     let extents = node.extents();
-    let fits = (2..=most.min(lanes / 2)).contains(&extents[axis]) && extents[next] >= 2 * lanes;
-    (fits && pays(node, [axis, next], extents[axis], lanes)).then_some(axis)
+    let fits = (2..=most.min(2 * lanes)).contains(&extents[axis]) && extents[next] >= 2 * lanes;
+    fits.then_some([axis, next])
 }
 
-/// Whether straight-line code takes fewer instructions: now each position beside the axis is a vector of its own, then
-/// `lanes` positions are one for each turn, and what lies along the axis is read and written by shuffles.
-fn pays(node: &FusedNode, [axis, next]: [usize; 2], extent: usize, lanes: usize) -> bool {
-    let body = &node.body;
-    let (along, lane) = (Var(axis as u32), Var(next as u32));
-    let mut varies: Vec<bool> = Vec::with_capacity(body.values().len());
-    let (mut now, mut then) = (0, 0);
-    for v in 0..body.values().len() as Value {
-        let of_operands = body.operands(v).iter().any(|&o| varies[o as usize]);
-        varies.push(of_operands || body.exprs(v).iter().any(|e| e.uses(along)));
-        let is_varying = varies[v as usize];
-        let op = &body.value(v).op;
-        let work = match op {
-            BodyOp::Number(_) => 0,
-            BodyOp::Unary(op, _) if op.heavy() => HEAVY,
-            BodyOp::Binary(op, ..) if op.heavy() => HEAVY,
-            BodyOp::Random { .. } => HEAVY,
-            _ => 1,
-        };
-        now += work;
-        then += match (op, is_varying) {
-            (BodyOp::Load { index, .. }, true) => match index.is_affine() {
-                true if index.uses(lane) => extent * (2 * extent - 1),
-                true => extent,
-                false => extent * 2 * lanes,
-            },
-            (_, true) => extent * work,
-            (_, false) => work,
+/// What an operation takes, in plain operations.
+fn work(op: &BodyOp) -> usize {
+    match op {
+        BodyOp::Number(_) => 0,
+        BodyOp::Unary(op, _) if op.heavy() => HEAVY,
+        BodyOp::Binary(op, ..) if op.heavy() => HEAVY,
+        BodyOp::Random { .. } => HEAVY,
+        _ => 1,
+    }
+}
+
+/// What so many positions of the loop beside the axis take where each position of the axis is a lane, in operations.
+fn before(node: &FusedNode, axis: usize, lanes: usize) -> usize {
+    let values = node.body.values().iter();
+    let of_values: usize = values.map(|value| work(&value.op)).sum();
+    // A row of its own begins with its indices, and brings the lanes of its reductions together; within a reduction of
+    // columns the axis is a vector of an inner loop.
+    let around = match (axis < node.iter.len(), node.red.is_empty()) {
+        (true, true) => 12,
+        (true, false) => 2,
+        (false, _) => {
+            let reductions = node.body.values().iter();
+            let reductions = reductions.filter(|v| matches!(v.op, BodyOp::Reduce { .. }));
+            12 + reductions.count() * 2 * lanes.ilog2() as usize
+        }
+    };
+    let vectors = node.extents()[axis].div_ceil(lanes);
+    lanes * (vectors * (of_values + node.stores.len()) + around)
+}
+
+/// What a vector of positions takes in straight-line code, in which lanes run along a variable.
+fn after(made: &FusedNode, along: Var, lanes: usize) -> usize {
+    let step = |index: &Expr| index.coefficient(along).unsigned_abs() as usize;
+    let mut loads: Vec<Strided<'_>> = Vec::new();
+    let mut all = 0;
+    for (v, value) in made.body.values().iter().enumerate() {
+        all += match &value.op {
+            BodyOp::Load { index, .. } if !index.is_affine() => 2 * lanes,
+            BodyOp::Load { index, source, .. } => {
+                loads.push(Strided {
+                    value: v as Value,
+                    source: *source,
+                    index,
+                    step: step(index),
+                });
+                cost_alone(step(index), lanes)
+            }
+            op => work(op),
         };
     }
-    for store in &node.stores {
-        now += 1;
-        then += match store.index.uses(along) {
-            true => extent * extent,
-            false => 1,
+    for group in groups(&loads, lanes) {
+        let columns = group.len();
+        all -= columns * (cost_alone(columns, lanes) - cost_by_rows(columns, lanes));
+    }
+    for store in &made.stores {
+        let step = step(&store.index);
+        let same = |other: &&Store| {
+            let apart = other.index.sub(&store.index).as_const();
+            let near = apart.is_some_and(|apart| apart.unsigned_abs() < step as u64);
+            other.node == store.node && near
+        };
+        // Those that write all elements of rows are written together.
+        let together = made.stores.iter().filter(same).count() == step;
+        all += match (step, together && step <= INTERLEAVE.len() + 1) {
+            (0 | 1, _) => 1,
+            (_, true) => step.min(cost_by_rows(step, lanes)),
+            (_, false) => 2 * lanes,
         };
     }
-    // A row of its own begins with its indices; within a reduction of columns the axis is a vector of an inner loop.
-    let inner = axis < node.iter.len() && !node.red.is_empty();
-    now += if inner { 2 } else { 12 };
-    lanes * now > then
+    all
+}
+
+/// A choice by conditions that are decided is the value chosen; a load within conditions that hold needs none.
+fn decided(body: &mut Body, op: BodyOp, dtype: DType) -> BodyOp {
+    match op {
+        BodyOp::Select(mask, a, b) => {
+            let BodyOp::Mask(conditions) = body.value(mask).op else {
+                return op;
+            };
+            let known = |e: &Expr| e.as_const().map(|c| c >= 0);
+            let conditions = body.mask(conditions);
+            let chosen = match conditions.iter().any(|e| known(e) == Some(false)) {
+                true => b,
+                false if conditions.iter().all(|e| known(e) == Some(true)) => a,
+                false => return op,
+            };
+            let chosen = body.value(chosen);
+            if chosen.dtype == dtype {
+                chosen.op.clone()
+            } else {
+                op
+            }
+        }
+        BodyOp::Load {
+            source,
+            dtype,
+            index,
+            mask: Some(mask),
+        } => {
+            let holds = |e: &Expr| e.as_const().is_some_and(|c| c >= 0);
+            let open = body.mask(mask).iter().filter(|e| !holds(e)).cloned();
+            let open: Vec<Expr> = open.collect();
+            BodyOp::Load {
+                source,
+                dtype,
+                index,
+                mask: body.push_mask(open),
+            }
+        }
+        op => op,
+    }
 }
 
 /// A variable of a node, and what a reduction is of whose loop it is, once that is known.
@@ -165,7 +244,19 @@ impl<'a> Unrolling<'a> {
                 }
             }
         }
+        self.sweep();
         Some(self.made)
+    }
+
+    /// Forgets the values that no store needs: branches that no position of the axis takes.
+    fn sweep(&mut self) {
+        let extents = self.made.extents();
+        let mut body = Body::default();
+        let all = roots(&self.made.stores);
+        let kept = body.rewrite(&self.made.body, &all, &|_, _, op| op, extents.as_slice());
+        // No store has a place that is computed.
+        self.made.stores = moved(&self.made.stores, kept, &Expr::clone);
+        self.made.body = Arc::new(body);
     }
 
     /// What takes the place of a variable at a position of the axis.
@@ -188,7 +279,7 @@ impl<'a> Unrolling<'a> {
         let extents = self.made.extents();
         let replace = |body: &mut Body, v: Value, op: BodyOp| match self.chains.get(&v) {
             Some(&chain) => body.value(chain).op.clone(),
-            None => op,
+            None => decided(body, op, self.node.body.value(v).dtype),
         };
         let of = |term: &Term| self.placed(term, at);
         let from = &self.node.body;

@@ -236,7 +236,12 @@ fn lane(dtype: DType, lanes: u16) -> ValueType {
 fn support_result(stem: &str, dtype: DType, lanes: u16) -> Type {
     match stem {
         "store" | "storen" | "stream" | "two_sum" | "carry" => Type::Void,
-        _ if stem.starts_with("four_") => Type::Void,
+        _ if ["four_", "rows", "interleave"]
+            .iter()
+            .any(|of| stem.starts_with(of)) =>
+        {
+            Type::Void
+        }
         "hsum" | "hprod" | "hany" | "hall" | "hmax" | "hmin" | "hmax_of" | "hmin_of" => {
             Type::scalar(dtype)
         }

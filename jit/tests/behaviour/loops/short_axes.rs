@@ -6,7 +6,7 @@ use ferrotrace_kernels::Array;
 use ferrotrace_runtime::{DType, Isa};
 
 /// Extents that are unrolled where vectors have so many lanes, and some that are not.
-const EXTENTS: [usize; 8] = [2, 3, 4, 5, 6, 7, 8, 9];
+const EXTENTS: [usize; 13] = [2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 16, 17];
 /// Lengths of the axis that lanes go along: with and without lanes left over.
 const LENGTHS: [usize; 4] = [32, 33, 64, 203];
 
@@ -47,6 +47,18 @@ fn rows_beside_a_column_in_every_dtype() {
                 let shapes = [[n, c], [n, 1], [1, c]];
                 let arrays = shapes.map(|shape| drawn(&mut rng, &shape, dtype));
                 run(&text, &arrays, 0.0);
+            }
+        }
+        if Isa::host() == Isa::Avx512 && matches!(dtype, DType::F32 | DType::I32) {
+            let text = format!(
+                "%0: {name}[64, 9] = input 0 [9, 1]
+                 %1: {name}[64, 1] = input 1 [1, 1]
+                 %2: {name}[64, 9] = add(%0, %1)
+                 return %2"
+            );
+            let text = sources(&text);
+            for stem in ["ft_rows9_", "ft_interleave9_"] {
+                assert!(text.contains(&format!("{stem}{name}")), "{text}");
             }
         }
         if Isa::host() == Isa::Avx512 {

@@ -2,9 +2,8 @@
 
 use crate::Array;
 use crate::cpu::operand::Input;
-use crate::cpu::par::GRAIN;
 use crate::cpu::pointwise::{Pointwise, map, write};
-use ferrotrace_runtime::{DType, Layout, Result, Scalar, Shape};
+use ferrotrace_runtime::{DType, Layout, Result, Scalar, Shape, Strides};
 use ndarray::{ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeBuilder, Zip};
 
 /// The elements of `x`, broadcast to `shape`, as a new dense array of type `dtype`.
@@ -70,42 +69,6 @@ pub fn assign(out: &Array, window: &Layout, source: &Array) -> Result<()> {
     Ok(())
 }
 
-/// Writes a small dense array of `out`'s dtype to positions `first..` of dimension `dim` of `out`, which is dense and a
-/// result in the making, as [`assign`]; whether it did.
-pub fn place(out: &Array, dim: usize, first: usize, source: &Array) -> bool {
-    let (from, to) = (source.shape(), out.shape());
-    let fits = from.rank() == to.rank()
-        && (0..from.rank()).all(|d| d == dim || from[d] == to[d])
-        && dim < from.rank()
-        && first + from[dim] <= to[dim];
-    let dense = source.layout.is_contiguous() && out.layout.is_contiguous();
-    if !(fits && dense && source.dtype == out.dtype) || out.numel() >= GRAIN {
-        return false;
-    }
-    let size = out.dtype.size();
-    let inner = to[dim + 1..].iter().product::<usize>() * size;
-    let (row, pitch) = (from[dim] * inner, to[dim] * inner);
-    let rows: usize = to[..dim].iter().product();
-    let source = source
-        .buffer
-        .as_ptr()
-        .wrapping_add(source.layout.offset() * size);
-    let target = out
-        .buffer
-        .as_mut_ptr()
-        .wrapping_add(out.layout.offset() * size + first * inner);
-    for r in 0..rows {
-        // SAFETY: row `r` of the source goes where it lies in the result, whose other dimensions are the source's;
-        // nobody else uses the result's memory.
-        unsafe {
-            target
-                .add(r * pitch)
-                .copy_from_nonoverlapping(source.add(r * row), row);
-        }
-    }
-    true
-}
-
 /// Writes a number in a window of `out`'s memory, as [`assign`].
 pub fn fill(out: &Array, window: &Layout, number: Scalar) -> Result<()> {
     let one = crate::cpu::create::full(out.buffer.device(), &Shape::scalar(), number, out.dtype)?;
@@ -125,6 +88,7 @@ fn scatter<T: Copy>(out: &Array, window: &Layout, source: &Array, from: &Layout)
     if window.numel() == 0 {
         return;
     }
+    let (from, window) = (&long(from), &long(window));
     let (shape, from_strides, from_flips) = positive(from);
     let (_, to_strides, to_flips) = positive(window);
     // SAFETY: windows lie inside their buffers, whose elements are aligned; `positive` starts at the lowest address.
@@ -156,6 +120,17 @@ fn positive(layout: &Layout) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         strides.iter().map(|s| s.unsigned_abs()).collect(),
         flips,
     )
+}
+
+/// A window without its dimensions of size 1: the last of those left is a loop of its own.
+fn long(layout: &Layout) -> Layout {
+    let all = layout
+        .shape()
+        .iter()
+        .copied()
+        .zip(layout.strides().iter().copied());
+    let (shape, strides): (Vec<usize>, Strides) = all.filter(|(n, _)| *n != 1).unzip();
+    Layout::new(Shape::new(&shape), strides, layout.offset())
 }
 
 /// The lowest offset of a window.

@@ -6,6 +6,7 @@
 
 pub mod binary;
 pub mod copy;
+pub mod join;
 pub mod unary;
 
 use crate::Array;

@@ -11,7 +11,7 @@ use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::reduce::reduce;
 use crate::cpu::vector::Real;
 use crate::cuda::{self, Dense};
-use crate::eager::{Arg, array, cast, place};
+use crate::eager::{Arg, array, cast, join};
 use crate::op::gradient::{Adjoint, Gradients, fit, reshaped, transposed, wide};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::op::{Cat, Narrow};
@@ -85,7 +85,7 @@ impl Operator for AttentionGradient {
                 shared = reduce(ReduceKind::Sum, mask, part, &kept, part.dtype)?;
             }
             let flat = shared.with_layout(Layout::contiguous(Shape::from(to.numel())));
-            place(&out, 0, start, &flat)?;
+            join(&out, 0, &[(start, &flat)])?;
             start += to.numel();
         }
         Ok(out)
