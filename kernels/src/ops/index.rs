@@ -194,6 +194,10 @@ impl OnDevice for Scatter {
             _ => Ok(None),
         }
     }
+
+    fn writes_over(&self) -> bool {
+        self.dim == 0
+    }
 }
 
 impl Update for Scatter {
