@@ -117,7 +117,7 @@ const SCATTERED: &str = "%0: f32[100, 8] = input 0 [8, 1]\n%1: f32[3000, 8] = in
     %7: i64[3000, 1] = unsqueeze(%2) {dim: 1}\n%8: i64[3000, 8] = expand(%7) {to: [3000, 8]}\n\
     %9: f32[100, 8] = scatter(%0, %8, %1) {dim: 0, mode: \"amax\", include_self: true}\n\
     %10: f32[100] = scatter(%3, %2, %4) {dim: 0, mode: \"prod\", include_self: false}\n\
-    return %5, %6, %9, %10\n";
+    return %5 %6 %9 %10\n";
 
 /// The order of places is computed once for all scatters by an index.
 #[test]

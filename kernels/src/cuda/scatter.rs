@@ -9,12 +9,12 @@ use crate::{Array, ScatterMode};
 use ferrotrace_runtime::{Config, DType, KernelSource, Layout, Result, Shape};
 use std::fmt::Write as _;
 
-const MEET: &str = include_str!("meet.cu");
-const ROWS: &str = include_str!("scatter.cu");
-const VALUES: &str = include_str!("scatter_values.cu");
-const FINISH: &str = include_str!("scatter_finish.cu");
-const LAST: &str = include_str!("scatter_last.cu");
-const ATOMIC: &str = include_str!("scatter_atomic.cu");
+const MEET: &str = include_str!("scatter/meet.cu");
+const ROWS: &str = include_str!("scatter/rows.cu");
+const VALUES: &str = include_str!("scatter/values.cu");
+const FINISH: &str = include_str!("scatter/finish.cu");
+const LAST: &str = include_str!("scatter/last.cu");
+const ATOMIC: &str = include_str!("scatter/atomic.cu");
 /// Rows a place, on average, from which what a place is given depends on more than the order of its rows: parts meet.
 const MANY: usize = 1024;
 /// Elements of a place up to which they meet one after the other where that makes a difference.
@@ -27,8 +27,7 @@ const ELEMENTS: usize = 4;
 /// Single values of a tile.
 const TILE: usize = 2048;
 /// Rows of a piece: usually the least, half of that where few threads would be left, and the most. Pieces grow while
-/// [`THREADS`] are left, beyond [`USUAL`] only where places
-/// have [`PARTS`] pieces on average.
+/// [`THREADS`] are left, beyond [`USUAL`] only where places have [`PARTS`] pieces on average.
 const PIECE: usize = 16;
 const LONGEST: usize = 512;
 const USUAL: usize = 64;

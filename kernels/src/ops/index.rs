@@ -1,6 +1,7 @@
 //! Reads and writes at positions given by index tensors.
 
 pub(super) mod gradient;
+pub mod placing;
 
 use super::scan::check_dim;
 use super::tensor;

@@ -10,7 +10,6 @@ mod decides;
 pub mod index;
 pub mod matmul;
 pub mod order;
-pub mod placing;
 pub mod pointwise;
 pub mod pool;
 pub mod program;

@@ -1,8 +1,7 @@
 //! Scatters by the order of their places, as a device's library has them: the order is a value of its own, which scatters with
 //! one index share.
 
-use super::index::{ScatterMode, infer_scatter, scatter_over, scatter_type};
-use super::tensor;
+use super::{ScatterMode, infer_scatter, scatter_over, scatter_type, tensor};
 use crate::cpu::copy::copy;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cuda::{self, Dense};

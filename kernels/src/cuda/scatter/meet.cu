@@ -7,7 +7,7 @@
 // source. The order is cut into pieces. A place's elements belong to the piece that its first one is in, also behind that
 // piece's end, unless they reach past the `reach` pieces behind it. Then each piece puts aside what its own elements give, at
 // twice its number those of a place that starts before it and behind that those of one that starts in it, and
-// scatter_finish.cu takes them up, piece by piece. All of this depends on sizes and sorted places alone.
+// finish.cu takes them up, piece by piece. All of this depends on sizes and sorted places alone.
 
 static __device__ __forceinline__ A ft_add(A a, A b) {
 #if FLOAT
