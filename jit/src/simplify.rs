@@ -40,6 +40,8 @@ struct Simplifier<'a> {
     /// By hash of operator, operands, precision and rounding. Of several with one hash the last is known.
     known: FxHashMap<u64, ValueId>,
     policy: &'a Policy,
+    /// Whether what is pushed scatters by an index that other nodes scatter by too.
+    shares_index: bool,
 }
 
 impl OpBuilder for Simplifier<'_> {
@@ -254,6 +256,11 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         unrounded: false,
         known: FxHashMap::default(),
         policy,
+        shares_index: false,
+    };
+    let shared = match builder.is_for_device() {
+        true => scattering::share_indices(graph, &live),
+        false => Vec::new(),
     };
     builder.graph.set_device(&graph.device());
     let mut map = vec![ValueId(u32::MAX); live.len()];
@@ -278,6 +285,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
             })
             .collect();
         builder.precision = node.precision;
+        builder.shares_index = shared.get(v).is_some_and(|shared| *shared);
         builder.graph.set_origin(node.location, node.precision);
         builder.graph.set_recorded(ValueId(v as u32));
         let pushed = match (&sorts[v], &nested[v], &accumulated[v]) {

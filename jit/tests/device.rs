@@ -109,6 +109,31 @@ fn agree(has: fn(&Device, &Convolution) -> ferrotrace_runtime::Result<bool>) {
     assert!(drawn * 4 > count * 3, "{drawn} of {count} fit");
 }
 
+/// Rows and single values scattered by one index, and by that index stretched along rows.
+const SCATTERED: &str = "%0: f32[100, 8] = input 0 [8, 1]\n%1: f32[3000, 8] = input 1 [8, 1]\n\
+    %2: i64[3000] = input 2 [1]\n%3: f32[100] = input 3 [1]\n%4: f32[3000] = input 4 [1]\n\
+    %5: f32[100, 8] = index_put(%0, %1, %2) {axes: [0], at: 0, accumulate: true}\n\
+    %6: f32[100] = index_put(%3, %4, %2) {axes: [0], at: 0, accumulate: true}\n\
+    %7: i64[3000, 1] = unsqueeze(%2) {dim: 1}\n%8: i64[3000, 8] = expand(%7) {to: [3000, 8]}\n\
+    %9: f32[100, 8] = scatter(%0, %8, %1) {dim: 0, mode: \"amax\", include_self: true}\n\
+    %10: f32[100] = scatter(%3, %2, %4) {dim: 0, mode: \"prod\", include_self: false}\n\
+    return %5 %6 %9 %10\n";
+
+/// The order of places is computed once for all scatters by an index.
+#[test]
+fn scatters_by_one_index_share_its_order() {
+    let partial = Policy::from(Target {
+        library: Library::Partial(|_, _| Ok(false)),
+        ..Target::default()
+    });
+    let graph: Graph = SCATTERED.parse().expect("a graph");
+    let simple = simplify_for(&graph, &partial).expect("it simplifies");
+    let orders = |op: &Op| matches!(op, Op::PlaceOrder(_));
+    let places = |op: &Op| matches!(op, Op::PlaceRows(_));
+    let count = |is: fn(&Op) -> bool| simple.nodes().iter().filter(|n| n.is(is)).count();
+    assert_eq!((count(orders), count(places)), (1, 4), "{simple}");
+}
+
 /// Graphs of products, and how many operands are padded.
 const MISALIGNED: [(&str, usize); 5] = [
     // Rows by columns, as a linear layer's weight lies.

@@ -18,6 +18,7 @@ pub use crate::ops::composite::softmax::{LogSoftmax, LogSumExp, Softmax};
 pub use crate::ops::conv::ConvSpec;
 pub use crate::ops::correlation::Correlation;
 pub use crate::ops::create::{Arange, Full, Iota};
+pub use crate::ops::index::placing::{PlaceOrder, PlaceRows};
 pub use crate::ops::index::{Gather, Index, IndexPut, Scatter, ScatterMode};
 pub use crate::ops::matmul::{Matmul, SumOfProducts};
 pub use crate::ops::pointwise::Cast;
@@ -78,6 +79,8 @@ operators! {
             Index(Index),
             IndexPut(IndexPut),
             Scatter(Scatter),
+            PlaceOrder(PlaceOrder),
+            PlaceRows(PlaceRows),
             AdaptiveAvgPool(AdaptiveAvgPool),
             Interpolate(Interpolate),
             Unrounded(Unrounded),

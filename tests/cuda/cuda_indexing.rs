@@ -260,6 +260,51 @@ fn scatters_in_order() {
     }
 }
 
+/// A place that half of all elements meet, beside some that a few hundred meet and many that few do; scatters that share their
+/// index, of rows and of single values. Sums of these numbers are exact.
+#[test]
+fn scatters_of_uneven_places() {
+    for (n, places, width) in [
+        (40_000, 5000, 1),
+        (40_000, 5000, 64),
+        (20_000, 300, 4),
+        (9_000, 40, 7),
+        (70_000, 64, 36),
+    ] {
+        for dtype in [F32, F64, BF16, I32, I64] {
+            agree(0.0, |d| {
+                let at = (0..n).map(|i| match i % 1000 {
+                    at if at < 500 => 3,
+                    at if at < 600 => 7 + (i / 300 % 5) as i64,
+                    _ => (i * 7919 % places) as i64,
+                });
+                let at = Tensor::from_slice(&at.collect::<Vec<i64>>(), n, d);
+                let adds_in = match dtype {
+                    F32 if d.is_cpu() => F64,
+                    _ => dtype,
+                };
+                let eighths = |shape: &[usize]| (noise(shape, F32, d) * 4.0).round() / 8.0;
+                let src = eighths(&[n, width]).to_dtype(adds_in);
+                let x = eighths(&[places, width]).to_dtype(adds_in);
+                let all = at.unsqueeze(1).expand([n, width]);
+                let single = src.select(1, 0);
+                let mut results = vec![
+                    x.index_add(0, &at, &src),
+                    x.select(1, 0).index_add(0, &at, &single),
+                    // Over memory that nothing else holds.
+                    (&x + &x).index_add(0, &at, &src),
+                ];
+                for op in [ReduceOp::Sum, ReduceOp::Mean, ReduceOp::Amax] {
+                    for include in [true, false] {
+                        results.push(x.scatter_reduce(0, &all, &src, op, include));
+                    }
+                }
+                results.into_iter().map(|t| t.to_dtype(dtype)).collect()
+            });
+        }
+    }
+}
+
 #[test]
 fn running_sums_in_order_and_of_exponentials() {
     for dtype in FLOATS {

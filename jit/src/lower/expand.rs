@@ -165,6 +165,8 @@ impl<'a> Expansion<'a> {
             | Op::ArgSort(_)
             | Op::TopK(_)
             | Op::ArgTopK(_)
+            | Op::PlaceOrder(_)
+            | Op::PlaceRows(_)
             | Op::Unrounded(_)
             | Op::Program(_)
             | Op::Part(_)

@@ -7,6 +7,7 @@ use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Pieces};
 use crate::native;
 use crate::target::Target;
+use ferrotrace_kernels::op::operator::OnDevice;
 use ferrotrace_kernels::{Array, Op, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
@@ -32,8 +33,11 @@ pub(super) fn overwritten(
         Source::Node(v) if pieces.contains_key(v) => return None,
         Source::Node(v) => graph.node(*v).shape.numel(),
     };
-    let fits = target.library.is_complete()
-        && eager::writes_over(op, node.dtype)
+    let writes_over = match target.library.is_complete() {
+        true => eager::writes_over(op, node.dtype),
+        false => op.entry().as_library().is_some_and(OnDevice::writes_over),
+    };
+    let fits = writes_over
         && !pieces.contains_key(&call.node)
         && call.args[1..].iter().all(alone)
         && layout.is_contiguous()
@@ -144,7 +148,11 @@ impl<'a> Run<'a> {
             self.free(over);
             let bytes = node.shape.numel() * node.dtype.size();
             let whole = |arg: &&mut eager::Arg| matches!(&**arg, eager::Arg::Array(x) if is_whole(x, bytes));
-            if let Some(first) = args.first_mut().filter(whole)
+            let first = args.first_mut().filter(whole);
+            let is_host = self.draft.policy.target.library.is_complete();
+            count(Counter::InPlaceWrites, (first.is_some() && !is_host).into());
+            // A device's library writes over what nothing but the operand holds.
+            if let Some(first) = first.filter(|_| is_host)
                 && let eager::Arg::Array(x) =
                     std::mem::replace(first, eager::Arg::Scalar(Scalar::Bool(false)))
             {

@@ -50,6 +50,7 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
         Op::SumOfProducts(_) => return None,
         // Generated loops, a kernel of the library, or programs that the host runs.
         Op::ArgSort(_) | Op::ArgTopK(_) | Op::Scan(_) | Op::Correlate(_) => return None,
+        Op::PlaceOrder(_) | Op::PlaceRows(_) => return None,
         Op::Program(_) | Op::Part(_) => return None,
         // Definitions, which the caller takes apart.
         Op::Composite(_) | Op::Unrounded(_) => return None,

@@ -1,16 +1,20 @@
 //! Scatters as one form: rows of a source that meet rows of a matrix, at one place for each row.
 //!
-//! It is a scatter along dimension 0 of `[places, width]`, with an index whose rows hold one number each (a view of
-//! stride 0) that is in range, and a source `[rows, width]` of the type in which values meet. A device runs it by the
+//! The matrix is `[places, width]`, the source `[rows, width]` of the type in which values meet. A device runs it by the
 //! stable order of the places: what meets at one place meets in row-major order of the source, as on the CPU, whatever
-//! runs when. Rows that are assigned at indices are stored by generated loops instead, once the last row of each place is
+//! runs when. The order is an operator of its own, which scatters with equal places share. Where another form is faster (by
+//! atomic operations, or values sorted with their places, once), it is a scatter along dimension 0 with an index whose
+//! rows hold one number each (a view of stride 0). Places are in range. Rows that are assigned at indices are stored by generated loops instead, once the last row of each place is
 //! known.
 
 use super::Simplifier;
 use super::shaping::{dims, expand, inverse, iota, permute, reshape, slice, value, with_int};
-use ferrotrace_kernels::op::{Full, Gather, Index, IndexPut, Scatter};
+use crate::graph::Graph;
+use ferrotrace_kernels::cuda::ScatterForm;
+use ferrotrace_kernels::op::{Full, Gather, Index, IndexPut, PlaceOrder, PlaceRows, Scatter};
 use ferrotrace_kernels::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// The type in which values meet: half types are rounded once, after all of them; truth values add as `or` and
@@ -37,13 +41,8 @@ fn source(b: &mut dyn OpBuilder, args: &[Operand], i: usize, dtype: DType) -> Re
 }
 
 /// Indices of a dimension of `size` among `rank`, counted from the front and checked, as one dimension.
-fn checked(
-    b: &mut dyn OpBuilder,
-    index: ValueId,
-    (dim, rank): (usize, usize),
-    size: usize,
-) -> Result<ValueId> {
-    let mut shape = vec![1; rank];
+fn checked(b: &mut dyn OpBuilder, index: ValueId, (dim, size): (usize, usize)) -> Result<ValueId> {
+    let mut shape = vec![1; dim + 1];
     shape[dim] = size;
     let all = iota(b, &shape, dim)?;
     let n = b.shape(index).numel();
@@ -55,6 +54,14 @@ fn checked(
     reshape(b, taken, &[n])
 }
 
+/// Places times what lies between two of them.
+fn times(b: &mut dyn OpBuilder, places: ValueId, stride: i64) -> Result<ValueId> {
+    match stride {
+        1 => Ok(places),
+        stride => with_int(b, BinaryOp::Mul, places, stride),
+    }
+}
+
 /// Rows of `src` meet those of `x`, `[places, width]`, at `places`, one number for each.
 fn rows(
     b: &mut Simplifier<'_>,
@@ -64,11 +71,24 @@ fn rows(
     (mode, include_self): (ScatterMode, bool),
 ) -> Result<ValueId> {
     let shape = dims(b, src);
+    let table = b.shape(x)[0];
     // Shorter numbers are sorted in half the time.
-    let places = match b.shape(x)[0] <= i32::MAX as usize {
+    let places = match table.max(shape[0]) <= i32::MAX as usize {
         true => b.cast(places, DType::I32)?,
         false => places,
     };
+    let form = ScatterForm {
+        dtype: b.dtype(x),
+        mode,
+        rows: shape[0],
+        width: shape[1],
+        places: table,
+    };
+    if form.takes_order(b.dtype(places), b.shares_index) {
+        let order = b.keep(Op::from(PlaceOrder { places: table }), &[places.into()])?;
+        let op = Op::from(PlaceRows { mode, include_self });
+        return b.keep(op, &[x.into(), order.into(), src.into()]);
+    }
     let column = reshape(b, places, &[shape[0], 1])?;
     let index = expand(b, column, &shape)?;
     let op = Op::from(Scatter {
@@ -111,12 +131,15 @@ pub(super) fn scatter(
     }
     let wide = b.cast(x, how)?;
     let width: usize = of[1..].iter().product();
-    let result = if dim == 0 && sizes[1..] == of[1..] && width > 1 && holds_rows(b, index) {
-        let mut column = index;
-        for (d, _) in sizes.iter().enumerate().skip(1) {
-            column = slice(b, column, d, (0, 1), 1)?;
-        }
-        let places = checked(b, column, (0, of.len()), of[0])?;
+    let column = match width {
+        1 => Some(index),
+        _ => stretched(b, index),
+    };
+    let of_rows = dim == 0 && sizes[1..] == of[1..];
+    let result = if let Some(column) = column.filter(|_| of_rows) {
+        // The vector that was stretched, as other scatters by it have it.
+        let column = flat(b, column)?;
+        let places = checked(b, column, (0, of[0]))?;
         let wide = reshape(b, wide, &[of[0], width])?;
         let src = reshape(b, src, &[sizes[0], width])?;
         rows(b, wide, src, places, (mode, include_self))?
@@ -132,7 +155,7 @@ pub(super) fn scatter(
                 false if sizes[d] == 1 => continue,
                 false => iota(b, &sizes, d)?,
             };
-            let part = with_int(b, BinaryOp::Mul, i, stride as i64)?;
+            let part = times(b, i, stride as i64)?;
             place = Some(match place {
                 None => part,
                 Some(sum) => b.add(sum, part)?,
@@ -205,15 +228,71 @@ pub(super) fn is_apart(b: &dyn OpBuilder, op: &Op, args: &[Operand]) -> bool {
     single && joins && numel(0) > 0 && numel(1) > 0
 }
 
-/// Whether an index is one number a row, stretched over the rows.
-fn holds_rows(b: &Simplifier<'_>, index: ValueId) -> bool {
+/// What is stretched over the rows, of an index that is one number a row.
+fn stretched(b: &Simplifier<'_>, index: ValueId) -> Option<ValueId> {
     let node = b.graph.node(index);
     let expanded = node.is(|op| op.as_expand().is_some());
-    let Some(Operand::Value(from)) = node.args.first().filter(|_| expanded) else {
-        return false;
+    let Some(Operand::Value(x)) = node.args.first().filter(|_| expanded) else {
+        return None;
     };
-    let (from, to) = (b.shape(*from), &node.shape);
-    from.rank() == to.rank() && from[0] == to[0] && from[1..].iter().all(|&n| n == 1)
+    let (from, to) = (b.shape(*x), &node.shape);
+    let is_column =
+        from.rank() == to.rank() && from[0] == to[0] && from[1..].iter().all(|&n| n == 1);
+    is_column.then_some(*x)
+}
+
+/// The vector that a column was made of, or the column.
+fn flat(b: &mut Simplifier<'_>, column: ValueId) -> Result<ValueId> {
+    let n = b.shape(column).numel();
+    let mut x = column;
+    loop {
+        let node = b.graph.node(x);
+        let reshapes = node.is(|op| op.is_view()) && node.shape.numel() == n;
+        match node.args.first() {
+            Some(Operand::Value(from)) if reshapes && b.shape(*from).numel() == n => x = *from,
+            _ => break,
+        }
+        if b.shape(x).rank() == 1 {
+            return Ok(x);
+        }
+    }
+    reshape(b, column, &[n])
+}
+
+/// The value that an index is a view of, of those that only stretch it or insert dimensions.
+fn root(graph: &Graph, mut index: ValueId) -> ValueId {
+    loop {
+        let node = graph.node(index);
+        let views = node.is(|op| op.as_expand().is_some() || op.as_unsqueeze().is_some());
+        match node.args.first() {
+            Some(Operand::Value(x)) if views => index = *x,
+            _ => return index,
+        }
+    }
+}
+
+/// Of each node whether it is a scatter by an index that others scatter by too.
+pub(super) fn share_indices(graph: &Graph, live: &[bool]) -> Vec<bool> {
+    let index_of = |v: usize| {
+        let node = graph.node(ValueId(v as u32));
+        let which = match node.operator()? {
+            Op::Scatter(_) => 1,
+            // Several indices are seldom the same.
+            Op::IndexPut(_) if node.args.len() == 3 => 2,
+            _ => return None,
+        };
+        match node.args.get(which) {
+            Some(Operand::Value(index)) if live[v] => Some(root(graph, *index)),
+            _ => None,
+        }
+    };
+    let mut times = FxHashMap::<ValueId, usize>::default();
+    let indices: Vec<_> = (0..live.len()).map(index_of).collect();
+    for index in indices.iter().flatten() {
+        *times.entry(*index).or_default() += 1;
+    }
+    let is_shared = |index: Option<ValueId>| index.is_some_and(|index| times[&index] > 1);
+    indices.into_iter().map(is_shared).collect()
 }
 
 /// The place of each element of a block of indices among all positions of the indexed dimensions.
@@ -227,9 +306,9 @@ fn places(
     for (which, &axis) in indexed.iter().enumerate().rev() {
         let index = value(args, 2 + which)?;
         let shape = dims(b, index);
-        let index = checked(b, index, (axis, whole.len()), whole[axis])?;
+        let index = checked(b, index, (axis, whole[axis]))?;
         let index = reshape(b, index, &shape)?;
-        let part = with_int(b, BinaryOp::Mul, index, stride)?;
+        let part = times(b, index, stride)?;
         stride *= whole[axis] as i64;
         places = Some(match places {
             None => part,

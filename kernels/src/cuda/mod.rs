@@ -10,6 +10,7 @@ pub(crate) mod scatter;
 pub(crate) mod sort;
 pub mod tiles;
 
+pub use scatter::Form as ScatterForm;
 pub use sort::selects;
 
 use crate::Array;

@@ -14,6 +14,14 @@ static __device__ __forceinline__ K ft_key(E bits, K flip) {
   return (x ^ flip) & all;
 }
 
+// The integer of such bits that a key stands for, of keys that are not turned round.
+static __device__ __forceinline__ K ft_element(K key) {
+#if KIND == 1
+  key ^= (K)1 << (BITS - 1);
+#endif
+  return key;
+}
+
 // The threads of the warp that have the same digit of 8 bits.
 static __device__ __forceinline__ unsigned ft_same(unsigned digit) {
   unsigned same = ~0u;

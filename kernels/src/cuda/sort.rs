@@ -20,8 +20,12 @@ const EACH: usize = 8;
 const THREADS: [u32; 5] = [32, 64, 128, 256, 512];
 /// Threads of a block that sorts a tile by a digit.
 const TILE_THREADS: u32 = 384;
-/// Elements of a row that a block counts.
-const SPAN: usize = 16384;
+/// Most and least elements of a row that a block counts, and blocks that all rows are cut into if there are as many.
+const SPANS: (usize, usize) = (16384, 1024);
+const COUNTERS: usize = 256;
+/// Tiles of all rows up to which tiles are of a quarter of their size, and up to twice as many of half: so that more
+/// multiprocessors have one.
+const FEW_TILES: usize = 33;
 /// Bits of a digit, and digits.
 const DIGIT: u32 = 8;
 const DIGITS: usize = 1 << DIGIT;
@@ -75,16 +79,27 @@ fn rows_text(dtype: DType, threads: u32) -> KernelSource {
 }
 
 fn count_text(dtype: DType) -> KernelSource {
-    text(dtype, &[&format!("#define SPAN {SPAN}\n"), COUNT])
+    text(dtype, &[COUNT])
 }
 
-/// Elements of a thread of a tile: the keys of a tile take the same memory for every type.
-fn tile_each(dtype: DType) -> usize {
-    64 / key_type(dtype).size()
+/// Elements of a thread of a tile: those of a whole one, whose keys take the same memory for every type, a half and a quarter.
+fn tile_sizes(dtype: DType) -> [usize; 3] {
+    let whole = 64 / key_type(dtype).size();
+    [whole, whole / 2, whole / 4]
 }
 
-fn sweep_text(dtype: DType) -> KernelSource {
-    blocked(dtype, (TILE_THREADS, tile_each(dtype), 3), SWEEP)
+/// Which of them rows of `n` elements are cut by.
+fn tiling(dtype: DType, rows: usize, n: usize) -> usize {
+    let whole = TILE_THREADS as usize * tile_sizes(dtype)[0];
+    match rows.saturating_mul(n.div_ceil(whole)) {
+        tiles if tiles <= FEW_TILES => 2,
+        tiles if tiles <= 2 * FEW_TILES => 1,
+        _ => 0,
+    }
+}
+
+fn sweep_text(dtype: DType, each: usize) -> KernelSource {
+    blocked(dtype, (TILE_THREADS, each, 3), SWEEP)
 }
 
 /// The longest rows that registers and shared memory of a block hold.
@@ -102,19 +117,19 @@ pub(super) fn sources() -> Vec<KernelSource> {
         rows.chain([
             text(dtype, &[NETWORK, SHORT]),
             count_text(dtype),
-            sweep_text(dtype),
             text(dtype, &[NETWORK, TOP]),
         ])
+        .chain(tile_sizes(dtype).map(|each| sweep_text(dtype, each)))
     };
     let mut all: Vec<KernelSource> = DType::ALL.into_iter().flat_map(texts).collect();
     all.push(source(&[CLEAR]));
     all
 }
 
-/// What sorting gives: the positions (`I64`), and, where they are kept, the keys in their order and what went with them.
+/// What sorting gives: the positions, or what went with the elements.
 pub(crate) struct Sorted {
+    /// `I64`, or of the elements' type where those are kept.
     pub positions: Array,
-    pub keys: Array,
     pub payload: Array,
 }
 
@@ -124,8 +139,8 @@ pub(crate) struct Order<'a> {
     pub descending: bool,
     /// The lowest bits of a key that tell.
     pub width: u32,
-    /// Whether the keys are kept.
-    pub keep: bool,
+    /// Where the elements in their order and their positions are kept, if they are: integers of 4 or 8 bytes, ascending.
+    pub kept: Option<[&'a Array; 2]>,
     /// Words of 4 bytes that go with the elements in place of their positions, where the rows are longer than a block holds.
     pub payload: Option<&'a Array>,
 }
@@ -136,7 +151,7 @@ impl Order<'_> {
         Order {
             descending,
             width: dtype.size() as u32 * 8,
-            keep: false,
+            kept: None,
             payload: None,
         }
     }
@@ -187,13 +202,13 @@ fn sort_rows(
     shape: &Shape,
 ) -> Result<Sorted> {
     let (device, dtype) = (x.buffer.device(), x.dtype);
-    let out = Array::empty(device, shape.clone(), DType::I64)?;
-    let keys = empty(
-        device,
-        if order.keep { x.numel() } else { 0 },
-        key_type(dtype),
-    )?;
-    let keep = order.keep.into();
+    let none = empty(device, 0, DType::I32)?;
+    let out = match order.kept {
+        Some(_) => empty(device, 0, DType::I64)?,
+        None => Array::empty(device, shape.clone(), DType::I64)?,
+    };
+    let [elements, at] = order.kept.unwrap_or([&none; 2]);
+    let keep = order.kept.is_some().into();
     let network = n <= NETWORK_ROW;
     let padded = n.next_power_of_two();
     let class = THREADS.iter().position(|&t| n <= t as usize * EACH);
@@ -204,7 +219,7 @@ fn sort_rows(
             false => ("sort_rows", dtype, class as u32),
         },
         device,
-        arrays: &[x, &out, &keys],
+        arrays: &[x, &out, elements, at],
         params: &[
             n as i64,
             most as i64,
@@ -229,110 +244,169 @@ fn sort_rows(
         })?;
     }
     Ok(Sorted {
-        positions: out,
-        keys,
-        payload: empty(device, 0, DType::I32)?,
+        positions: order.kept.map_or(out, |[_, at]| at.clone()),
+        payload: none,
     })
 }
 
-/// Sorts longer rows digit by digit.
+/// A sort of longer rows, digit by digit.
+struct Passes<'a> {
+    x: &'a Array,
+    rows: usize,
+    n: usize,
+    order: Order<'a>,
+    /// Which size tiles have.
+    tiling: usize,
+    tiles: usize,
+    passes: usize,
+    /// Bits of a digit.
+    digit: u32,
+}
+
+/// What the passes share: what tiles make known, counts of the rows, and a number of tiles taken for each pass.
+struct Counts([Array; 3]);
+
 fn sort_tiles(x: &Array, (rows, n): (usize, usize), order: Order<'_>) -> Result<Sorted> {
-    let (device, dtype) = (x.buffer.device(), x.dtype);
-    let tiles = n.div_ceil(TILE_THREADS as usize * tile_each(dtype));
+    let tiling = tiling(x.dtype, rows, n);
+    let tile = TILE_THREADS as usize * tile_sizes(x.dtype)[tiling];
     let passes = order.width.div_ceil(DIGIT).max(1) as usize;
-    let digit = order.width.div_ceil(passes as u32).max(1);
-    let carried = order.payload.is_some();
-    // Pass by pass from one to the other; the last keeps no keys unless it is asked to.
-    let held = |of: usize, last: bool| match passes > of + 1 || (last && passes > of) {
-        true => x.numel(),
-        false => 0,
+    let sort = Passes {
+        x,
+        rows,
+        n,
+        order,
+        tiling,
+        tiles: n.div_ceil(tile),
+        passes,
+        digit: order.width.div_ceil(passes as u32).max(1),
     };
-    let mut keys = [
-        empty(device, held(0, order.keep), key_type(dtype))?,
-        empty(device, held(1, order.keep), key_type(dtype))?,
-    ];
-    let mut words = [
-        empty(device, held(0, carried), DType::I32)?,
-        empty(device, held(1, carried), DType::I32)?,
-    ];
-    let out = match carried {
-        true => empty(device, 0, DType::I64)?,
-        false => Array::empty(device, x.shape().clone(), DType::I64)?,
-    };
-    let counts = rows * passes * DIGITS;
-    let known = rows * tiles * DIGITS;
-    // Counts of the rows, what tiles make known, and a number of tiles taken for each pass.
-    let cleared = counts + 2 * known + passes;
-    let all = empty(device, cleared, DType::I32)?;
-    let part = |from: usize| {
-        let shape = Shape::from(cleared - from);
-        all.with_layout(Layout::new(shape, [1][..].into(), from))
-    };
-    let (counted, tickets) = (part(2 * known), part(2 * known + counts));
-    Run {
-        name: ("sort_clear", DType::I32, 0),
-        device,
-        arrays: &[&all],
-        params: &[cleared as i64],
-        blocks: cleared.div_ceil(1024),
-        threads: 256,
-        shared: 0,
-    }
-    .start(|| source(&[CLEAR]))?;
-    let spans = n.div_ceil(SPAN);
-    let (of_passes, of_digit) = (passes as i64, i64::from(digit));
-    Run {
-        name: ("sort_count", dtype, 0),
-        device,
-        arrays: &[x, &counted],
-        params: &[n as i64, spans as i64, of_passes, of_digit, order.flip()],
-        blocks: rows * spans,
-        threads: 512,
-        shared: 0,
-    }
-    .start(|| count_text(dtype))?;
-    for pass in 0..passes {
-        let (first, here, there) = (pass == 0, (pass + 1) % 2, pass % 2);
-        let from = match order.payload {
-            Some(payload) if first => payload,
-            _ => &words[here],
+    sort.run(&sort.counts()?)
+}
+
+impl Passes<'_> {
+    /// Counts the digits of the rows.
+    fn counts(&self) -> Result<Counts> {
+        let (x, n) = (self.x, self.n);
+        let device = x.buffer.device();
+        let counts = self.rows * self.passes * DIGITS;
+        let known = 2 * self.rows * self.tiles * DIGITS;
+        let cleared = counts + known + self.passes;
+        let all = empty(device, cleared, DType::I32)?;
+        let part = |from: usize| {
+            let shape = Shape::from(cleared - from);
+            all.with_layout(Layout::new(shape, [1][..].into(), from))
         };
+        let (counted, tickets) = (part(known), part(known + counts));
         Run {
-            name: ("sort_sweep", dtype, 0),
+            name: ("sort_clear", DType::I32, 0),
             device,
-            arrays: &[
-                if first { x } else { &keys[here] },
-                from,
-                &keys[there],
-                &words[there],
-                &out,
-                &counted,
-                &all,
-                &tickets,
-            ],
+            arrays: &[&all],
+            params: &[cleared as i64],
+            blocks: cleared.div_ceil(1024),
+            threads: 256,
+            shared: 0,
+        }
+        .start(|| source(&[CLEAR]))?;
+        let span = (x.numel() / COUNTERS).next_multiple_of(SPANS.1);
+        let span = span.clamp(SPANS.1, SPANS.0);
+        let spans = n.div_ceil(span);
+        Run {
+            name: ("sort_count", x.dtype, 0),
+            device,
+            arrays: &[x, &counted],
             params: &[
                 n as i64,
-                tiles as i64,
+                span as i64,
+                spans as i64,
+                self.passes as i64,
+                self.digit.into(),
+                self.order.flip(),
+            ],
+            blocks: self.rows * spans,
+            threads: 512,
+            shared: 0,
+        }
+        .start(|| count_text(x.dtype))?;
+        Ok(Counts([all, counted, tickets]))
+    }
+
+    /// Pass by pass from one memory to the other, the last to what is kept.
+    fn run(&self, counts: &Counts) -> Result<Sorted> {
+        let (x, order, passes) = (self.x, self.order, self.passes);
+        let device = x.buffer.device();
+        let carried = order.payload.is_some();
+        let memory = |of: usize, last: bool, dtype| {
+            let used = passes > of + 1 || (last && passes > of);
+            empty(device, if used { x.numel() } else { 0 }, dtype)
+        };
+        let key = key_type(x.dtype);
+        let keys = [memory(0, false, key)?, memory(1, false, key)?];
+        let words = [
+            memory(0, carried, DType::I32)?,
+            memory(1, carried, DType::I32)?,
+        ];
+        let none = empty(device, 0, DType::I32)?;
+        let out = match (order.kept, carried) {
+            (_, true) => none.clone(),
+            (Some([_, at]), _) => at.clone(),
+            _ => Array::empty(device, x.shape().clone(), DType::I64)?,
+        };
+        let wide = !carried && out.dtype.size() == 8;
+        for pass in 0..passes {
+            let (here, there) = ((pass + 1) % 2, pass % 2);
+            let ends = pass + 1 == passes;
+            let from = match order.payload {
+                Some(payload) if pass == 0 => [x, payload],
+                _ if pass == 0 => [x, &words[here]],
+                _ => [&keys[here], &words[here]],
+            };
+            let elements = match order.kept {
+                Some([elements, _]) if ends => elements,
+                _ => &keys[there],
+            };
+            let to = match ends && !carried && !wide {
+                true => &out,
+                false => &words[there],
+            };
+            self.sweep(pass, (from, [elements, to, &out]), (counts, wide))?;
+        }
+        let [even, odd] = words;
+        Ok(Sorted {
+            positions: out,
+            payload: if passes % 2 == 1 { even } else { odd },
+        })
+    }
+
+    /// One pass.
+    fn sweep(
+        &self,
+        pass: usize,
+        (from, to): ([&Array; 2], [&Array; 3]),
+        (Counts([known, counted, tickets]), wide): (&Counts, bool),
+    ) -> Result<()> {
+        let (dtype, order) = (self.x.dtype, self.order);
+        let ([keys, words], [elements, at, out]) = (from, to);
+        Run {
+            name: ("sort_sweep", dtype, self.tiling as u32),
+            device: self.x.buffer.device(),
+            arrays: &[keys, words, elements, at, out, counted, known, tickets],
+            params: &[
+                self.n as i64,
+                self.tiles as i64,
                 pass as i64,
-                of_passes,
-                of_digit,
-                carried.into(),
-                order.keep.into(),
+                self.passes as i64,
+                self.digit.into(),
+                order.payload.is_some().into(),
+                order.kept.is_some().into(),
+                wide.into(),
                 order.flip(),
             ],
-            blocks: rows * tiles,
+            blocks: self.rows * self.tiles,
             threads: TILE_THREADS,
             shared: 0,
         }
-        .start(|| sweep_text(dtype))?;
+        .start(|| sweep_text(dtype, tile_sizes(dtype)[self.tiling]))
     }
-    let last = (passes + 1) % 2;
-    let none = empty(device, 0, DType::I32)?;
-    Ok(Sorted {
-        positions: out,
-        keys: std::mem::replace(&mut keys[last], none.clone()),
-        payload: std::mem::replace(&mut words[last], none),
-    })
 }
 
 /// Whether so many of a row are selected, rather than all sorted.

@@ -1,10 +1,10 @@
 // How often each digit of each pass occurs in each row: [rows][passes][256], from zeros. A block counts a span of a row;
-// the lanes of a warp count in four copies, so that fewer of them meet. Before this text stands SPAN.
+// the lanes of a warp count in four copies, so that fewer of them meet.
 
 struct FT_SYMBOL_args {
   const E *keys;
   unsigned *counts;
-  long long n, spans, passes, bits, flip;
+  long long n, span, spans, passes, bits, flip;
   char *scratch;
   long long *fault;
 };
@@ -15,8 +15,8 @@ extern "C" __global__ void __launch_bounds__(512) FT_SYMBOL(const __grid_constan
   __shared__ unsigned found[BITS / 8 * 256 * COPIES];
   const int t = threadIdx.x, copy = t & (COPIES - 1), passes = (int)a.passes, bits = (int)a.bits;
   const unsigned mask = (1u << bits) - 1;
-  const long long row = blockIdx.x / a.spans, low = (blockIdx.x - row * a.spans) * SPAN;
-  const int size = (int)(a.n - low < SPAN ? a.n - low : SPAN);
+  const long long row = blockIdx.x / a.spans, low = (blockIdx.x - row * a.spans) * a.span;
+  const int size = (int)(a.n - low < a.span ? a.n - low : a.span);
   const E *keys = a.keys + row * a.n + low;
   for (int i = t; i < passes * 256 * COPIES; i += 512) found[i] = 0;
   __syncthreads();

@@ -5,7 +5,9 @@
 struct FT_SYMBOL_args {
   const E *x;
   long long *out;
+  // Where they are kept: the elements, integers, and their positions.
   K *sorted;
+  K *at;
   // The first `most` positions of a row are kept.
   long long n, most, keep, width, flip;
   char *scratch;
@@ -85,7 +87,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) FT_SYMBOL(const __
   #pragma unroll
   for (int e = 0; e < EACH; e++) {
     const int i = low + e * 32;
-    if (i < (int)a.most) a.out[blockIdx.x * a.most + i] = at[e];
-    if (a.keep && i < n) a.sorted[row + i] = keys[e];
+    if (a.keep && i < n) {
+      a.sorted[row + i] = ft_element(keys[e]);
+      a.at[row + i] = at[e];
+    } else if (i < (int)a.most) a.out[blockIdx.x * a.most + i] = at[e];
   }
 }

@@ -4,7 +4,9 @@
 struct FT_SYMBOL_args {
   const E *x;
   long long *out;
+  // Where they are kept: the elements, integers, and their positions.
   K *sorted;
+  K *at;
   long long n, most, keep, padded, flip;
   char *scratch;
   long long *fault;
@@ -22,7 +24,9 @@ extern "C" __global__ void __launch_bounds__(32) FT_SYMBOL(const __grid_constant
   __syncthreads();
   ft_network(keys, at, (int)a.padded);
   for (int i = t; i < n; i += threads) {
-    if (i < (int)a.most) a.out[blockIdx.x * a.most + i] = at[i];
-    if (a.keep) a.sorted[row + i] = keys[i];
+    if (a.keep) {
+      a.sorted[row + i] = ft_element(keys[i]);
+      a.at[row + i] = at[i];
+    } else if (i < (int)a.most) a.out[blockIdx.x * a.most + i] = at[i];
   }
 }

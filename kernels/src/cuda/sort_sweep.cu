@@ -13,12 +13,13 @@ struct FT_SYMBOL_args {
   const unsigned *from;
   K *sorted;
   unsigned *to;
+  // Positions of 8 bytes, which the last pass gives where they are asked for.
   long long *out;
   const unsigned *counts;
   // Of each row, tile and digit: a count, the pass, and whether it is that of the tiles before too.
   unsigned long long *known;
   unsigned *tickets;
-  long long n, tiles, pass, passes, bits, carry, keep, flip;
+  long long n, tiles, pass, passes, bits, carry, keep, wide, flip;
   char *scratch;
   long long *fault;
 };
@@ -138,7 +139,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) FT_SYMBOL(const __
     const K key = stage[i];
     const unsigned digit = (unsigned)(key >> shift) & mask;
     digits[e / 4] |= digit << e % 4 * 8;
-    if (!last || a.keep) a.sorted[row * a.n + (move[digit] + i)] = key;
+    if (!last || a.keep) a.sorted[row * a.n + (move[digit] + i)] = last ? ft_element(key) : key;
   }
   __syncthreads();
   unsigned *given = (unsigned *)stage;
@@ -150,7 +151,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) FT_SYMBOL(const __
     const int i = e * THREADS + t;
     if (i >= size) continue;
     const long long goal = row * a.n + (move[digits[e / 4] >> e % 4 * 8 & 255] + i);
-    if (last && !a.carry) a.out[goal] = given[i];
+    if (last && a.wide) a.out[goal] = given[i];
     else a.to[goal] = given[i];
   }
 }

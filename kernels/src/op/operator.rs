@@ -90,6 +90,12 @@ pub trait OnDevice: Operator {
         true
     }
 
+    /// Whether it changes a few elements of its first operand, and does so in that operand's memory where nothing else holds
+    /// it (scheduler B-22).
+    fn writes_over(&self) -> bool {
+        false
+    }
+
     /// Runs it on `device`, where the operands lie; `None` in other forms than the library has. `dense` copies an array
     /// that the library does not take as it lies.
     ///

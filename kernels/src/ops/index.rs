@@ -1,6 +1,7 @@
 //! Reads and writes at positions given by index tensors.
 
 pub(super) mod gradient;
+pub mod placing;
 
 use super::scan::check_dim;
 use super::tensor;
@@ -193,6 +194,10 @@ impl OnDevice for Scatter {
             0 => cuda::scatter::rows(args, (self.mode, self.include_self), dense),
             _ => Ok(None),
         }
+    }
+
+    fn writes_over(&self) -> bool {
+        self.dim == 0
     }
 }
 

@@ -1,7 +1,13 @@
-// How elements meet. Before this text stand: T, the elements' type; A, the type they meet in (binary64 for sums of binary32,
+// How elements meet, and which of them. Before this text stand: T, the elements' type; A, the type they meet in (binary64 for sums of binary32,
 // which then err by one rounding however many meet); U, an unsigned integer of T's size; MODE, 0 assign, 1 sum,
 // 2 product, 3 greatest, 4 least, 5 mean; FLOAT, whether T is one; LOWEST and HIGHEST; K and P, unsigned and signed
 // integers of a place's size.
+//
+// `order` sorts the places of a source's rows, stably, to `keys`: what meets at one place stands side by side, in the order of the
+// source. The order is cut into pieces. A place's elements belong to the piece that its first one is in, also behind that
+// piece's end, unless they reach past the `reach` pieces behind it. Then each piece puts aside what its own elements give, at
+// twice its number those of a place that starts before it and behind that those of one that starts in it, and
+// finish.cu takes them up, piece by piece. All of this depends on sizes and sorted places alone.
 
 static __device__ __forceinline__ A ft_add(A a, A b) {
 #if FLOAT
@@ -48,5 +54,8 @@ static __device__ __forceinline__ A ft_mean(A sum, long long n) {
 #endif
 }
 
-// Keys are places with the sign turned round.
-static __device__ __forceinline__ long long ft_place(K key) { return (P)(key ^ (K)1 << (sizeof(K) * 8 - 1)); }
+
+// Whether the place whose element `at` is one, if there is such an element, is this one.
+static __device__ __forceinline__ bool ft_holds(const P *keys, long long rows, long long at, P key) {
+  return at < rows && keys[at] == key;
+}
