@@ -33,7 +33,7 @@ pub(super) struct Strided<'a> {
     pub step: usize,
 }
 
-/// Those that together read all elements of rows, by place, for each such group that is cheaper read together.
+/// Groups of loads that together read all elements of rows, by place, where reading them together is cheaper.
 pub(super) fn groups(loads: &[Strided<'_>], lanes: usize) -> Vec<Vec<Value>> {
     let mut found: Vec<Vec<Value>> = Vec::new();
     for first in loads {

@@ -127,7 +127,7 @@ fn after(made: &FusedNode, along: Var, lanes: usize) -> usize {
             let near = apart.is_some_and(|apart| apart.unsigned_abs() < step as u64);
             other.node == store.node && near
         };
-        // Those that write all elements of rows are written together.
+        // Stores of all elements of rows are written together.
         let together = made.stores.iter().filter(same).count() == step;
         all += match (step, together && step <= INTERLEAVE.len() + 1) {
             (0 | 1, _) => 1,
