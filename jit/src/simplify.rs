@@ -181,6 +181,22 @@ fn operand_key(operand: &Operand) -> (u8, u64) {
     }
 }
 
+/// Which nodes some output needs.
+fn live_nodes(graph: &Graph) -> Vec<bool> {
+    let mut live = vec![false; graph.nodes().len()];
+    for output in graph.outputs() {
+        live[output.0 as usize] = true;
+    }
+    for v in (0..live.len()).rev() {
+        if live[v] {
+            for operand in graph.operands(ValueId(v as u32)) {
+                live[operand.0 as usize] = true;
+            }
+        }
+    }
+    live
+}
+
 /// How often live nodes have each node for an operand and the graph for a result.
 fn uses(graph: &Graph, live: &[bool]) -> Vec<usize> {
     let mut uses = vec![0usize; live.len()];
@@ -232,17 +248,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
 /// # Errors
 /// The errors of [`simplify`].
 pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
-    let mut live = vec![false; graph.nodes().len()];
-    for output in graph.outputs() {
-        live[output.0 as usize] = true;
-    }
-    for v in (0..live.len()).rev() {
-        if live[v] {
-            for operand in graph.operands(ValueId(v as u32)) {
-                live[operand.0 as usize] = true;
-            }
-        }
-    }
+    let mut live = live_nodes(graph);
     let sorts = match policy.target.library.is_complete() {
         true => sorts_of_values(graph, &mut live),
         false => vec![None; live.len()],

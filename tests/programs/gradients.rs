@@ -43,7 +43,7 @@ fn gaussian_process(s: Vec<Tensor>) -> Vec<Tensor> {
     for i in 0..x.numel() as isize {
         let mut rest = y.at(i);
         for (j, before) in solved.iter().enumerate() {
-            rest = rest - l.at((i, j as isize)) * before;
+            rest -= l.at((i, j as isize)) * before;
         }
         solved.push(rest / l.at((i, i)));
     }
@@ -147,7 +147,7 @@ fn neural_equation(s: Vec<Tensor>) -> Vec<Tensor> {
         let b = f(&(&x + &a * (h / 2.0)));
         let c = f(&(&x + &b * (h / 2.0)));
         let d = f(&(&x + &c * h));
-        x = x + (a + (b + c) * 2.0 + d) * (h / 6.0);
+        x += (a + (b + c) * 2.0 + d) * (h / 6.0);
     }
     descended(&x.mse_loss(&s[3]), &w, 0.5, &s[2..])
 }
@@ -213,7 +213,7 @@ fn flow(s: Vec<Tensor>) -> Vec<Tensor> {
     for layer in w.chunks(2) {
         let by = a.matmul(&layer[0]).relu().matmul(&layer[1]).chunk(2, 1);
         let scale = by[0].tanh();
-        stretched = stretched + scale.sum(1);
+        stretched += scale.sum(1);
         (a, b) = (b * scale.exp() + &by[1], a);
     }
     let z = Tensor::cat([a, b], 1);

@@ -275,10 +275,11 @@ fn root(graph: &Graph, mut index: ValueId) -> ValueId {
 pub(super) fn share_indices(graph: &Graph, live: &[bool]) -> Vec<bool> {
     let index_of = |v: usize| {
         let node = graph.node(ValueId(v as u32));
-        let which = match node.operator()? {
-            Op::Scatter(_) => 1,
+        let op = node.operator()?;
+        let which = match (op.as_scatter(), op.as_index_put()) {
+            (Some(_), _) => 1,
             // Several indices are seldom the same.
-            Op::IndexPut(_) if node.args.len() == 3 => 2,
+            (_, Some(_)) if node.args.len() == 3 => 2,
             _ => return None,
         };
         match node.args.get(which) {
