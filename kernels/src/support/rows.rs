@@ -14,7 +14,7 @@ pub const ROWS: [&str; 15] = [
 /// What moving a column of rows of so many costs by transposition, about, in operations on vectors of so many lanes.
 pub fn cost_by_rows(columns: usize, lanes: usize) -> usize {
     let block = columns.min(lanes).max(1);
-    lanes.ilog2() as usize + lanes.div_ceil(block) + 1
+    lanes.max(1).ilog2() as usize + lanes.div_ceil(block) + 1
 }
 
 /// Exchanges the vectors of a square, one bit of their numbers after another. A vector that is not known has no lane
@@ -46,7 +46,7 @@ fn exchanged(
 }
 
 /// Reads W adjoining rows of `count` elements from `p`, no element beyond them, and stores the vector of each column in
-/// the array `q`; `read` gives the value of what memory holds in `v`.
+/// the array `q`; `read` gives the value of what memory holds in `v`. Scalars, which have no lanes, have no such text.
 pub(super) fn columns(
     lanes: usize,
     (value, memory): (&str, &str),
@@ -56,7 +56,7 @@ pub(super) fn columns(
     let (ty, scalar) = integers(memory, lanes);
     let mut text = String::new();
     let all = lanes * count;
-    for first in (0..count).step_by(lanes) {
+    for first in (0..count).step_by(lanes.max(1)) {
         let wide = lanes.min(count - first);
         let rows = (0..lanes).map(|k| {
             let start = k * count + first;
@@ -93,7 +93,7 @@ pub(super) fn stored(lanes: usize, memory: &str, count: usize) -> String {
     let (ty, scalar) = integers(memory, lanes);
     let mut text = String::new();
     let mut blocks = Vec::new();
-    for first in (0..count).step_by(lanes) {
+    for first in (0..count).step_by(lanes.max(1)) {
         let known = |k: usize| (first + k < count).then(|| format!("a{}", first + k));
         let known: Vec<Option<String>> = (0..lanes).map(known).collect();
         let bits = std::iter::successors(Some(1), |bit| Some(bit * 2));
