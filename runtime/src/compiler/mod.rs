@@ -89,7 +89,7 @@ const COMMON_FLAGS: &[&str] = &[
 ];
 
 /// Flags of gcc alone: loops are not replaced by calls of `memset`, and registers are allocated over whole functions: loop by
-/// loop, long kernels take up to four times as long to compile, and none is faster.
+/// loop, long kernels take up to four times as long to compile.
 const GCC_FLAGS: &[&str] = &[
     "-fno-tree-loop-distribute-patterns",
     "-fira-region=one",
