@@ -6,6 +6,7 @@ mod cpu;
 pub mod cuda;
 mod label;
 mod reciprocal;
+mod unroll;
 mod update;
 
 use crate::body::{Number, Source};

@@ -6,6 +6,7 @@
 mod common;
 
 mod attentions;
+mod axes;
 mod parts;
 mod products;
 mod threads;

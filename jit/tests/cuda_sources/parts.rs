@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// A draft's kernels; their results equal those of the operators one by one.
 #[track_caller]
-fn checked(text: &str, error: f64) -> Vec<String> {
+pub fn checked(text: &str, error: f64) -> Vec<String> {
     let draft = draft(text, &policy());
     let arrays = arrays(&draft.recorded, 3);
     for donated in [false, true] {

@@ -70,8 +70,12 @@ impl Writer<'_> {
             }
         }
         for &s in needed.iter().filter(|_| !self.silent) {
-            self.pointers.push(Pointer::Write(self.node.stores[s].node));
-            self.pointer_types.push(self.node.stores[s].dtype);
+            let written = Pointer::Write(self.node.stores[s].node);
+            // A loop that was unrolled has several stores of one result.
+            if !self.pointers.contains(&written) {
+                self.pointers.push(written);
+                self.pointer_types.push(self.node.stores[s].dtype);
+            }
         }
     }
 

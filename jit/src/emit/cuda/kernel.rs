@@ -18,6 +18,7 @@ use super::shape::{self, Form, Shape};
 use super::stage::{Loop, Stages, stages};
 use super::table::Table;
 use super::text;
+use super::unroll::unroll_short;
 use super::value;
 use crate::body::{MaskId, Source, Value};
 use crate::emit::label::label;
@@ -106,7 +107,7 @@ pub(super) struct Writer<'a> {
 
 /// Writes the kernel of a fused node. `stored` are the nodes whose values must be written.
 pub fn emit(fused: &FusedNode, stored: &FxHashSet<ValueId>) -> Emitted {
-    let mut node = merge_loops(fused.clone());
+    let mut node = unroll_short(merge_loops(fused.clone()));
     if node.red.is_empty() {
         // Without columns the last row variable is walked by chunks.
         node.red = vec![node.iter.pop().unwrap_or(1)];

@@ -23,6 +23,7 @@ mod store;
 mod table;
 mod text;
 mod tile;
+mod unroll;
 mod value;
 
 use super::Emitted;

@@ -1,25 +1,56 @@
 //! Powers: 2^(y·log₂|x|), the logarithm in more precision than the result.
 
-use super::exponential::exp2;
-use super::logarithm::{log2, split};
+use super::logarithm::split;
 use super::real::Real;
 use crate::support::lane::{Float, Float32, Int, horner};
 
-/// xʸ in binary32, computed in binary64. At most 1 ulp.
+/// log₂(1 + f)/f for √½ ≤ 1 + f ≤ √2, lowest power first, to 2⁻³⁸ of it.
+const LOG2_SLOPE: [f64; 14] = [
+    1.4426950408862034,
+    -0.7213475203430864,
+    0.4808983490727961,
+    -0.36067378977100695,
+    0.28853876232996745,
+    -0.24044662677727305,
+    0.20610869528306625,
+    -0.18043268521020117,
+    0.16018226130296026,
+    -0.14252340755410017,
+    0.13062890256021095,
+    -0.13478928738366042,
+    0.13113743753686682,
+    -0.06806287590390596,
+];
+/// 2ʳ for |r| ≤ ½, lowest power first, to 2⁻²⁸ of it.
+const EXP2: [f64; 7] = [
+    1.0,
+    0.6931472067028326,
+    0.24022650922288757,
+    0.05550327226670302,
+    0.009618056678524637,
+    0.0013400428177615838,
+    0.0001546144469856913,
+];
+
+/// xʸ in binary32. At most 1 ulp: the logarithm and its multiple are of binary64, with as many terms as a result of
+/// binary32 needs.
 #[inline(always)]
-pub fn pow_f32<F: Float32>(x: F, y: F) -> F
-where
-    F::Wide: Real,
-{
-    let (x, y) = (x.widen(), y.widen());
-    let magnitude = exp2(y * log2(x.abs()));
-    F::narrow(signed(x, y, magnitude))
+pub fn pow_f32<F: Float32 + Real>(x: F, y: F) -> F {
+    let a = x.abs();
+    let (k, m) = split(a);
+    let f = (m - F::lit(1.0)).widen();
+    let logarithm = f.fma(horner(f, LOG2_SLOPE), k.to_float().widen());
+    let [least, most] = F::EXP2_RANGE.map(F::Wide::lit);
+    let p = most.min_of(least.max_of(y.widen() * logarithm));
+    let magic = F::Wide::lit(6755399441055744.0);
+    let n = (p + magic) - magic;
+    let power = F::narrow(horner(p - n, EXP2)).scale(F::narrow(n));
+    at_edges(x, y, a, power)
 }
 
 /// xʸ in binary64, the logarithm as a sum of two numbers. At most 2 ulp.
 #[inline(always)]
 pub fn pow_f64<F: Real>(x: F, y: F) -> F {
-    let (zero, infinity) = (F::lit(0.0), F::lit(f64::INFINITY));
     let a = x.abs();
     let (high, low) = log2_pair(a);
     let p = y * high;
@@ -30,6 +61,13 @@ pub fn pow_f64<F: Real>(x: F, y: F) -> F {
     let magic = F::lit(F::MAGIC);
     let n = (p + magic) - magic;
     let power = F::exp2_reduced((p - n) + rest).scale(n);
+    at_edges(x, y, a, power)
+}
+
+/// xʸ from |x|ʸ of a positive finite `a` = |x|.
+#[inline(always)]
+fn at_edges<F: Float>(x: F, y: F, a: F, power: F) -> F {
+    let (zero, infinity) = (F::lit(0.0), F::lit(f64::INFINITY));
     let edge = a.eq(zero) | a.eq(infinity);
     let at_edge = F::sel(a.eq(zero) ^ y.lt(zero), zero, infinity);
     let power = F::sel(edge & y.eq(y), at_edge, power);
