@@ -160,20 +160,20 @@ pub fn bits63(key: u64, offset: u64, i: u64) -> i64 {
 /// `ft_philoxxW`: the blocks of W counters, word by word in the low halves of `c[0]`…`c[3]`.
 const ROUNDS: &str = "FT_INLINE void ft_philoxx@(unsigned long key, u64x@ counter, u64x@ *c) {
   u64x@ c0 = counter, c1 = counter >> 32, c2 = {}, c3 = {};
-  unsigned k0 = (unsigned)key, k1 = (unsigned)(key >> 32);
+  u64x@ k0 = (key & 0xffffffffUL) - (u64x@){}, k1 = (key >> 32) - (u64x@){};
   for (int i = 0; i < 10; i++) {
     u64x@ p = ft_mul32_u64x@(c0, 0xD2511F53UL - (u64x@){}), q = ft_mul32_u64x@(c2, 0xCD9E8D57UL - (u64x@){});
-    c0 = (q >> 32) ^ c1 ^ (unsigned long)k0;
-    c2 = (p >> 32) ^ c3 ^ (unsigned long)k1;
+    c0 = (q >> 32) ^ c1 ^ k0;
+    c2 = (p >> 32) ^ c3 ^ k1;
     c1 = q; c3 = p;
-    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+    k0 += 0x9E3779B9UL; k1 += 0xBB67AE85UL;
   }
   c[0] = c0; c[1] = c1; c[2] = c2; c[3] = c3;
 }
 ";
 
 const RAND32: &str =
-    "FT_INLINE u32x@ ft_scattered_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
+    "FT_INLINE u32x@ ft_rand_u32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ odd = (u64x@)-(index & 1), high = (u64x@)((index & 2) == 2);
@@ -183,7 +183,7 @@ const RAND32: &str =
 ";
 
 const RAND64: &str =
-    "FT_INLINE u64x@ ft_scattered_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
+    "FT_INLINE u64x@ ft_rand_u64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ odd = (u64x@)-(index & 1);
@@ -192,7 +192,7 @@ const RAND64: &str =
 }
 ";
 
-const NORMAL_F32: &str = "FT_INLINE f32x@ ft_scattered_normal_f32x@(unsigned long key, unsigned long offset, i64x@ index) {
+const NORMAL_F32: &str = "FT_INLINE f32x@ ft_normal_f32x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 2) + offset, c);
   u64x@ high = (u64x@)((index & 2) == 2);
@@ -202,7 +202,7 @@ const NORMAL_F32: &str = "FT_INLINE f32x@ ft_scattered_normal_f32x@(unsigned lon
 }
 ";
 
-const NORMAL_F64: &str = "FT_INLINE f64x@ ft_scattered_normal_f64x@(unsigned long key, unsigned long offset, i64x@ index) {
+const NORMAL_F64: &str = "FT_INLINE f64x@ ft_normal_f64x@(unsigned long key, unsigned long offset, i64x@ index) {
   u64x@ c[4];
   ft_philoxx@(key, (u64x@)(index >> 1) + offset, c);
   u64x@ u = ((c[0] & 0xffffffffUL) | (c[1] << 32)) >> 11, v = ((c[2] & 0xffffffffUL) | (c[3] << 32)) >> 11;
@@ -216,6 +216,23 @@ const RANDINT: &str =
   if (range <= 1UL << 32) bits = ((bits >> 32) * range) >> 32;
   else bits %= range;
   return (i64x@)bits + low;
+}
+";
+
+/// A word is below a bound if it is below the least integer that is not.
+const BERNOULLI: &str =
+    "FT_INLINE i32x@ ft_bernoullix@(unsigned long key, unsigned long offset, i64x@ index, double p) {
+  const double t = p * 4294967296.0;
+  const unsigned long whole = t >= 4294967296.0 ? 1UL << 32 : t > 0 ? (unsigned long)t : 0;
+  const unsigned long bound = whole + ((double)whole < t && whole >> 32 == 0);
+  const int all = -(int)(bound >> 32);
+  return (i32x@)(ft_rand_u32x@(key, offset, index) < (unsigned)bound) | all;
+}
+";
+
+const BITS63: &str =
+    "FT_INLINE i64x@ ft_bits63_i64x@(unsigned long key, unsigned long offset, i64x@ index) {
+  return (i64x@)(ft_rand_u64x@(key, offset, index) >> 1);
 }
 ";
 
@@ -282,31 +299,22 @@ fn draw(
 }
 
 pub(super) fn entries() -> Vec<Entry> {
-    // A word is below a bound if it is below the least integer that is not.
-    let bernoulli = "FT_INLINE i32x@ ft_bernoullix@(unsigned long key, unsigned long offset, i64x@ index, double p) {\n  \
-                     const double t = p * 4294967296.0;\n  \
-                     const unsigned long whole = t >= 4294967296.0 ? 1UL << 32 : t > 0 ? (unsigned long)t : 0;\n  \
-                     const unsigned long bound = whole + ((double)whole < t && whole >> 32 == 0);\n  \
-                     const int all = -(int)(bound >> 32);\n  \
-                     return (i32x@)(ft_rand_u32x@(key, offset, index) < (unsigned)bound) | all;\n}\n";
-    let bits63 = "FT_INLINE i64x@ ft_bits63_i64x@(unsigned long key, unsigned long offset, i64x@ index) {\n  \
-                  return (i64x@)(ft_rand_u64x@(key, offset, index) >> 1);\n}\n";
     let mut entries = vec![
         mul32(),
         Entry::text("ft_philox", &["ft_mul32_u64"], ROUNDS),
-        draw("ft_scattered_u32", &["ft_philox"], "u32", &[], RAND32),
-        draw("ft_scattered_u64", &["ft_philox"], "u64", &[], RAND64),
+        draw("ft_rand_u32", &["ft_philox"], "u32", &[], RAND32),
+        draw("ft_rand_u64", &["ft_philox"], "u64", &[], RAND64),
         Entry::new("ft_box_muller_f32", |n, w| box_muller_text(n, w, false)),
         Entry::new("ft_box_muller_f64", |n, w| box_muller_text(n, w, true)),
         draw(
-            "ft_scattered_normal_f32",
+            "ft_normal_f32",
             &["ft_philox", "ft_box_muller_f32"],
             "f32",
             &[],
             NORMAL_F32,
         ),
         draw(
-            "ft_scattered_normal_f64",
+            "ft_normal_f64",
             &["ft_philox", "ft_box_muller_f64"],
             "f64",
             &[],
@@ -323,17 +331,26 @@ pub(super) fn entries() -> Vec<Entry> {
             &[("long", "low"), ("unsigned long", "range")],
             RANDINT,
         ),
-        Entry::text("ft_bernoulli", &["ft_rand_u32"], bernoulli),
-        draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], bits63),
+        draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], BITS63),
+        run::along("ft_randint_i64", &["ft_rand_u64"], RANDINT),
+        run::along("ft_bits63_i64", &["ft_rand_u64"], BITS63),
     ]);
+    let mut both = |name: &str, deps: &[&str], text: &str| {
+        entries.push(Entry::text(name.to_owned(), deps, text));
+        entries.push(run::along(name, deps, text));
+    };
+    both("ft_bernoulli", &["ft_rand_u32"], BERNOULLI);
     for (ty, bits, shift, unit) in [
         ("f32", "ft_rand_u32", 8, 5.9604644775390625e-08),
         ("f16", "ft_rand_u32", 21, 0.00048828125),
         ("bf16", "ft_rand_u32", 24, 0.00390625),
         ("f64", "ft_rand_u64", 11, 1.1102230246251565e-16),
     ] {
-        let name = format!("ft_uniform_{ty}");
-        entries.push(Entry::text(name, &[bits], uniform(ty, shift, unit)));
+        both(
+            &format!("ft_uniform_{ty}"),
+            &[bits],
+            &uniform(ty, shift, unit),
+        );
     }
     for half in ["f16", "bf16"] {
         let text = format!(
@@ -341,11 +358,11 @@ pub(super) fn entries() -> Vec<Entry> {
              ft_round_{half}x@(ft_normal_f32x@(key, offset, index)); }}\n"
         );
         let round = format!("ft_round_{half}");
-        entries.push(Entry::text(
-            format!("ft_normal_{half}"),
+        both(
+            &format!("ft_normal_{half}"),
             &["ft_normal_f32", &round],
-            text,
-        ));
+            &text,
+        );
     }
     entries
 }

@@ -159,7 +159,6 @@ const DRAWS: [(&str, &str, DType); 13] = [
 fn random_numbers() {
     let libraries = libraries(|lanes| {
         let mut source = Source::default();
-        let index = "a";
         for (name, call, to) in DRAWS {
             source.needs.insert(need(call, lanes));
             let more = match name {
@@ -171,8 +170,21 @@ fn random_numbers() {
                 "seldom" => ", 1e-3",
                 _ => "",
             };
-            let e = format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})");
-            source.pointwise(lanes, name, &[DType::I64], to, &e);
+            let drawn = |call: &str, index: &str| {
+                format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})")
+            };
+            source.pointwise(lanes, name, &[DType::I64], to, &drawn(call, "a"));
+            // Runs are drawn of vectors that are runs, which is decided for each.
+            let run = call.replacen("ft_", "ft_run_", 1);
+            let follow = [
+                need(&run, lanes),
+                need("ft_any_i64", lanes),
+                need("ft_iota_i64", lanes),
+            ];
+            source.needs.extend(follow);
+            let apart = format!("ft_any_i64x{lanes}(a - a[0] - ft_iota_i64x{lanes}())");
+            let e = format!("{apart} ? {} : {}", drawn(call, "a"), drawn(&run, "a[0]"));
+            source.pointwise(lanes, &format!("run_{name}"), &[DType::I64], to, &e);
         }
         source
     });
@@ -186,8 +198,10 @@ fn random_numbers() {
     fn one<B: Bits>(libraries: &[Library], name: &str, x: &[i64], f: impl Fn(u64) -> B) {
         let want: Vec<B> = x.iter().map(|i| f(*i as u64)).collect();
         for library in libraries {
-            let got: Vec<B> = library.run(name, x, x);
-            compare(&format!("{name} {:?}", library.setup), x, x, &want, &got);
+            for name in [name, &format!("run_{name}")] {
+                let got: Vec<B> = library.run(name, x, x);
+                compare(&format!("{name} {:?}", library.setup), x, x, &want, &got);
+            }
         }
     }
     one(&libraries, "bits", &x, |i| philox::bits63(key, offset, i));

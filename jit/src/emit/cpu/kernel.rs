@@ -159,8 +159,9 @@ fn planned<'a>(
     } else {
         node.iter.len() + node.red.len()
     };
-    let differ = differ(node, Var(vector as u32 - 1));
-    let lanes = lanes(node, &stages, &differ, policy.target.vector);
+    let along = Var(vector as u32 - 1);
+    let differ = differ(node, along);
+    let lanes = lanes(node, &stages, (&differ, along), policy.target.vector);
     let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {

@@ -86,8 +86,13 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
 }
 
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not count.
-/// A kernel of single elements has one lane, whose code is shorter and as fast.
-pub(super) fn lanes(node: &FusedNode, stages: &Stages, differ: &[bool], vector: usize) -> usize {
+/// A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
+pub(super) fn lanes(
+    node: &FusedNode,
+    stages: &Stages,
+    (differ, along): (&[bool], Var),
+    vector: usize,
+) -> usize {
     if node.extents().iter().all(|&n| n == 1) {
         return 1;
     }
@@ -102,12 +107,22 @@ pub(super) fn lanes(node: &FusedNode, stages: &Stages, differ: &[bool], vector: 
     let size = |v: &Value| {
         let value = node.body.value(*v);
         match (&value.op, value.dtype) {
-            (BodyOp::Random { dist, dtype, .. }, _)
-                if *dist != Distribution::Uniform || dtype.size() == 8 =>
-            {
-                8
+            // Elements that follow one another are drawn by the number of the first, others by a vector of numbers.
+            (
+                BodyOp::Random {
+                    dist, dtype, index, ..
+                },
+                _,
+            ) => {
+                let run = index.coefficient(along) == 1 && !moves_irregularly(index, along, differ);
+                match dist {
+                    Distribution::Int | Distribution::Bits => 8,
+                    _ if !run => 8,
+                    Distribution::Bernoulli => 4,
+                    Distribution::Uniform | Distribution::Normal => dtype.compute().size(),
+                }
             }
-            (BodyOp::Random { .. } | BodyOp::Check { .. }, _) => 8,
+            (BodyOp::Check { .. }, _) => 8,
             (_, DType::Bool) => 4,
             (_, dtype) => dtype.compute().size().max(4),
         }

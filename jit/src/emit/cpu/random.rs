@@ -6,28 +6,41 @@ use crate::kernel::ir::{Expr, Function, Local, Name, Type, ValueType};
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
 
-/// A vector of random values at `positions`, a vector of row-major positions.
+/// The row-major positions of a vector's elements.
+pub(super) enum Positions {
+    /// Any, a vector of them.
+    Any(Expr),
+    /// One after the other, by the first.
+    Run(Expr),
+}
+
+/// A vector of random values.
 pub(super) fn expression(
     w: &Writer<'_>,
     dist: Distribution,
     dtype: DType,
     args: &[Value],
-    positions: Expr,
+    positions: Positions,
 ) -> Expr {
     let number = |v: Value| match w.node.body.value(v).op {
         BodyOp::Number(n) => scalar(n),
         _ => Expr::from(Name::value(v)).element(0),
     };
     let word = |e: Expr| e.cast(ValueType::LongWord);
+    let (positions, run) = match positions {
+        Positions::Any(all) => (all, false),
+        Positions::Run(first) => (first, true),
+    };
     let common = [word(number(args[0])), word(number(args[1])), positions];
+    let stem = |any, of_run| if run { of_run } else { any };
     match dist {
-        Distribution::Uniform => w.support("uniform", dtype, common),
-        Distribution::Normal => w.support("normal", dtype, common),
+        Distribution::Uniform => w.support(stem("uniform", "run_uniform"), dtype, common),
+        Distribution::Normal => w.support(stem("normal", "run_normal"), dtype, common),
         Distribution::Int => {
             let (low, high) = (number(args[2]), number(args[3]));
             let range = word(high - low.clone());
             let given = common.into_iter().chain([low.cast(Type::LONG), range]);
-            let draw = w.support("randint", DType::I64, given);
+            let draw = w.support(stem("randint", "run_randint"), DType::I64, given);
             cast(w, DType::I64, dtype, draw)
         }
         Distribution::Bernoulli => {
@@ -37,12 +50,16 @@ pub(super) fn expression(
             };
             let double = Type::read(ValueType::Scalar(DType::F64));
             let probability = probability.address().cast(double).dereference();
-            let draw = Function::Bernoulli(w.lanes as u16);
+            let lanes = w.lanes as u16;
+            let draw = match run {
+                true => Function::BernoulliRun(lanes),
+                false => Function::Bernoulli(lanes),
+            };
             let draw = Expr::call(draw, common.into_iter().chain([probability]));
             cast(w, DType::Bool, dtype, draw)
         }
         Distribution::Bits => {
-            let draw = w.support("bits63", DType::I64, common);
+            let draw = w.support(stem("bits63", "run_bits63"), DType::I64, common);
             cast(w, DType::I64, dtype, draw)
         }
     }

@@ -3,6 +3,7 @@
 use crate::body::{BodyOp, MaskId, Source, Value};
 use crate::emit::cpu::index::{Index, Step};
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::cpu::random::{self, Positions};
 use crate::kernel::ir::{
     Axis, Block, Expr, Extent, Function, Local, Loop, Name, Part, Prefix, Stmt, Type, ValueType,
 };
@@ -436,8 +437,8 @@ impl Writer<'_> {
         let index = self.indices[&value].clone();
         let here = index.at(at.position);
         let positions = match index.step {
-            Step::Unit => self.set(DType::I64, here) + self.iota(DType::I64),
-            Step::Uniform => self.set(DType::I64, here),
+            Step::Unit => Positions::Run(here),
+            Step::Uniform => Positions::Any(self.set(DType::I64, here)),
             _ => {
                 let name = Name::of(Part::Positions, value);
                 let ty = self.vector_type(DType::I64);
@@ -450,10 +451,10 @@ impl Writer<'_> {
                     self.each_lane(at, Stmt::assign(Self::element(), position)),
                     Stmt::assign(name, load),
                 ])));
-                name.into()
+                Positions::Any(name.into())
             }
         };
-        let drawn = crate::emit::cpu::random::expression(self, dist, dtype, &args, positions);
+        let drawn = random::expression(self, dist, dtype, &args, positions);
         self.declare_value(out, value, dtype, drawn);
     }
 }

@@ -1,11 +1,12 @@
-//! Draws of elements that follow one another: each block of words is computed once, for all elements that take their words
-//! from it. A vector of other elements computes a block for each lane.
+//! Draws of elements that follow one another (`ft_run_*`, by the first one's number): each block of words is computed once,
+//! for all elements that take their words from it. A vector of any elements (`ft_*`, by a vector of numbers) computes a
+//! block for each lane.
 
 use super::super::{Definition, Entry, need};
 
-/// A draw in vectors, from the words of whole blocks where the elements follow one another from the first of a block on.
+/// A draw in vectors from the words of whole blocks.
 struct Run {
-    /// The function's name without its lanes, and of the one that computes a block for each lane.
+    /// The function's name without its lanes, and of the one by a vector of numbers.
     names: [&'static str; 2],
     /// The type of a lane of its result.
     result: &'static str,
@@ -64,47 +65,52 @@ fn blocks_of_two(lanes: usize, blocks: usize) -> String {
 
 const RUNS: [Run; 4] = [
     Run {
-        names: ["ft_rand_u32", "ft_scattered_u32"],
+        names: ["ft_run_rand_u32", "ft_rand_u32"],
         result: "u32",
         sharing: 4,
         uses: &[],
         rest: |lanes, blocks| words("u32", lanes, blocks),
     },
     Run {
-        names: ["ft_rand_u64", "ft_scattered_u64"],
+        names: ["ft_run_rand_u64", "ft_rand_u64"],
         result: "u64",
         sharing: 2,
         uses: &[],
         rest: |lanes, blocks| words("u64", lanes, blocks),
     },
     Run {
-        names: ["ft_normal_f32", "ft_scattered_normal_f32"],
+        names: ["ft_run_normal_f32", "ft_normal_f32"],
         result: "f32",
         sharing: 4,
         uses: &["ft_box_muller_f32", "ft_iota_i32"],
         rest: pairs,
     },
     Run {
-        names: ["ft_normal_f64", "ft_scattered_normal_f64"],
+        names: ["ft_run_normal_f64", "ft_normal_f64"],
         result: "f64",
         sharing: 2,
-        uses: &["ft_box_muller_f64"],
+        uses: &["ft_box_muller_f64", "ft_iota_i64"],
         rest: blocks_of_two,
     },
 ];
 
 impl Run {
     fn define(&self, name: &str, lanes: usize) -> Definition {
-        let [_, scattered] = self.names;
+        let [_, any] = self.names;
         let (result, blocks) = (self.result, lanes / self.sharing);
-        let mut deps = vec![need("types", lanes), need(scattered, lanes)];
-        let head = format!(
-            "FT_INLINE {result}x{lanes} {name}x{lanes}(unsigned long key, unsigned long offset, i64x{lanes} index) {{\n"
-        );
-        let each = format!("return {scattered}x{lanes}(key, offset, index);\n");
+        let mut deps = vec![need("types", lanes)];
+        let of = |name: &str, first: &str| {
+            format!(
+                "FT_INLINE {result}x{lanes} {name}x{lanes}(unsigned long key, unsigned long offset, long {first}) {{\n"
+            )
+        };
         // One block is no vector.
         if blocks < 2 {
-            let text = format!("{head}  {each}}}\n");
+            deps.extend([need(any, lanes), need("ft_iota_i64", lanes)]);
+            let text = format!(
+                "{}  return {any}x{lanes}(key, offset, first + ft_iota_i64x{lanes}());\n}}\n",
+                of(name, "first")
+            );
             return Definition { deps, text };
         }
         deps.extend([
@@ -112,19 +118,24 @@ impl Run {
             need("types", 2 * blocks),
             need("ft_philox", blocks),
             need("ft_iota_i64", blocks),
-            need("ft_iota_i64", lanes),
-            need("ft_any_i64", lanes),
         ]);
         deps.extend(self.uses.iter().map(|part| need(part, lanes)));
-        let (last, shift) = (self.sharing - 1, self.sharing.ilog2());
+        let (last, whole) = (self.sharing - 1, format!("{name}_of_blocks"));
+        // A run that begins within a block lies in two that begin with one.
         let text = format!(
-            "{head}  \
-             if ((index[0] & {last}) != 0 || ft_any_i64x{lanes}(index - index[0] - ft_iota_i64x{lanes}())) {each}  \
-             u64x{blocks} c[4];\n  \
-             ft_philoxx{blocks}(key, (u64x{blocks})ft_iota_i64x{blocks}() + (((unsigned long)index[0] >> {shift}) + offset), c);\n  \
+            "{}  u64x{blocks} c[4];\n  \
+             ft_philoxx{blocks}(key, (u64x{blocks})ft_iota_i64x{blocks}() + (offset + (unsigned long)block), c);\n  \
              const u64x{blocks} a = (c[0] & 0xffffffffUL) | (c[1] << 32), b = (c[2] & 0xffffffffUL) | (c[3] << 32);\n\
-             {}}}\n",
-            (self.rest)(lanes, blocks)
+             {}}}\n\
+             {}  const unsigned long block = (unsigned long)first >> {};\n  \
+             if ((first & {last}) == 0) return {whole}x{lanes}(key, offset, block);\n  \
+             {result}x{lanes} r[2] = {{ {whole}x{lanes}(key, offset, block), {whole}x{lanes}(key, offset, block + {blocks}) }}, v;\n  \
+             __builtin_memcpy(&v, (const char *)r + (first & {last}) * (sizeof v / {lanes}), sizeof v);\n  \
+             return v;\n}}\n",
+            of(&whole, "block"),
+            (self.rest)(lanes, blocks),
+            of(name, "first"),
+            self.sharing.ilog2()
         );
         Definition { deps, text }
     }
@@ -133,4 +144,24 @@ impl Run {
 pub(super) fn entries() -> impl Iterator<Item = Entry> {
     RUNS.iter()
         .map(|run| Entry::new(run.names[0], |name, lanes| run.define(name, lanes)))
+}
+
+/// The twin by the first element's number of a draw by a vector of numbers.
+pub(super) fn along(name: &str, deps: &[&str], text: &str) -> Entry {
+    let of_run = |part: &str| match part.strip_prefix("ft_") {
+        Some(rest) if rest.starts_with("rand_") || rest.starts_with("normal_f32") => {
+            format!("ft_run_{rest}")
+        }
+        _ => part.to_owned(),
+    };
+    let deps: Vec<String> = deps.iter().map(|part| of_run(part)).collect();
+    let deps: Vec<&str> = deps.iter().map(String::as_str).collect();
+    let run = name.replacen("ft_", "ft_run_", 1);
+    let mut text = text
+        .replace("i64x@ index", "long index")
+        .replace(&format!("{name}x@"), &format!("{run}x@"));
+    for part in ["rand_u32", "rand_u64", "normal_f32"] {
+        text = text.replace(&format!("ft_{part}x@("), &format!("ft_run_{part}x@("));
+    }
+    Entry::text(run, &deps, text)
 }
