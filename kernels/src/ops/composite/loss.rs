@@ -95,7 +95,15 @@ impl Operator for ReducedLoss {
             (Reduction::Sum | Reduction::Mean, _) => Class::Reduce,
             (Reduction::None, Loss::CrossEntropy) => Class::Reduce,
             (Reduction::None, Loss::Nll) => Class::Gather,
-            (Reduction::None, _) => Class::Pointwise,
+            (
+                Reduction::None,
+                Loss::Mse
+                | Loss::SmoothL1
+                | Loss::L1
+                | Loss::Huber
+                | Loss::KlDiv
+                | Loss::BceWithLogits,
+            ) => Class::Pointwise,
         }
     }
 
@@ -126,7 +134,12 @@ impl Definition for ReducedLoss {
     fn told(&self, index: i64, size: usize) -> i64 {
         match self.loss {
             Loss::Nll | Loss::CrossEntropy => arrange::class_given(index, size),
-            _ => index,
+            Loss::Mse
+            | Loss::SmoothL1
+            | Loss::L1
+            | Loss::Huber
+            | Loss::KlDiv
+            | Loss::BceWithLogits => index,
         }
     }
 }
