@@ -6,6 +6,7 @@ mod common;
 mod forms;
 
 mod coming_from;
+mod composed;
 mod formulas;
 mod half;
 mod indexing;

@@ -1,11 +1,13 @@
 //! Conversions of what a caller writes (one dimension or several, sizes, windows, numbers) into what operators take.
 
 mod list;
+mod quantiles;
 mod sizes;
 mod slices;
 
 pub use list::TensorLike;
 pub(crate) use list::borrowed;
+pub use quantiles::Quantiles;
 pub use sizes::{Conv, Padding, Pool, Sizes};
 pub(crate) use slices::forward;
 pub use slices::{Slice, SliceBy, Slices};

@@ -39,6 +39,19 @@ use std::sync::Arc;
 /// zeros. What is differentiated keeps its history, so that more gradients can be asked of it: a program that keeps losses
 /// keeps [detached](Tensor::detach) ones, or uses [`backward`](Tensor::backward), which ends it.
 ///
+/// What is computed of a gradient is part of the trace too. In a Newton loop, or wherever a direction that is computed of a
+/// gradient is added to the variables whose gradient is taken again, the direction is differentiated as well, unless it is
+/// [detached](Tensor::detach):
+///
+/// ```
+/// # use ferrotrace_tracer::prelude::*;
+/// # let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu()).requires_grad();
+/// let direction = grad(&x.square().sum(..), &[&x]).remove(0) * -0.25;
+/// let next = grad(&(&x + direction.detach()).square().sum(..), &[&x]).remove(0);
+/// # assert_eq!(next.to_vec::<f64>()?, [1.0, 2.0]);
+/// # Ok::<(), Error>(())
+/// ```
+///
 /// The gradients carry an error if the loss has more than one element or is no float, if it depends on the tensors through
 /// integers alone, or if one of `tensors` is no float.
 ///

@@ -3,7 +3,7 @@
 use crate::args::{Dim, TensorLike, borrowed};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::Op;
-use ferrotrace_kernels::op::{Cat, Narrow, Unsqueeze};
+use ferrotrace_kernels::op::{Cat, Narrow, Select, Unsqueeze};
 use ferrotrace_runtime::{Error, Result};
 
 impl Tensor {
@@ -125,6 +125,30 @@ impl Tensor {
             Ok((sizes, dim)) => self.cut(&sizes, dim),
             Err(error) => vec![Tensor::failed("chunk", error, &[self])],
         }
+    }
+
+    /// The slices of a dimension, which goes away: one tensor for each index. Nothing is copied. An error comes as one
+    /// tensor that carries it.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let rows = Tensor::arange(0, 4, 1, DType::I64, &Device::cpu()).reshape([2, 2]).unbind(0);
+    /// assert_eq!(rows.len(), 2);
+    /// assert_eq!(rows[1].to_vec::<i64>()?, [2, 3]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn unbind(&self, dim: impl Into<Dim>) -> Vec<Tensor> {
+        let dim = dim.into();
+        let dim = match self.check().and_then(|()| dim.wrap(self.rank())) {
+            Ok(dim) => dim,
+            Err(error) => return vec![Tensor::failed("unbind", error, &[self])],
+        };
+        let mut slices = Vec::new();
+        for index in 0..self.shape()[dim] as isize {
+            slices.push(self.apply_as("unbind", Op::Select(Select { dim, index })));
+        }
+        slices
     }
 
     fn cuts(&self, sizes: &[usize], dim: Dim) -> Result<usize> {

@@ -2,10 +2,24 @@
 
 mod reduced;
 
+use super::attempt;
 use crate::Tensor;
 use ferrotrace_kernels::op::ReducedLoss;
 use ferrotrace_kernels::{Composite, Loss, Reduction};
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{Error, Result, Scalar};
+
+/// The distance up to which a Huber loss is a parabola.
+///
+/// # Errors
+/// It is not positive.
+fn width(delta: Scalar) -> Result<Scalar> {
+    match delta.to_f64() > 0.0 {
+        true => Ok(delta),
+        false => Err(Error::argument(format!(
+            "delta is {delta}: it must be positive"
+        ))),
+    }
+}
 
 impl Tensor {
     /// A loss of this tensor and `t`, beside numbers.
@@ -44,6 +58,36 @@ impl Tensor {
     #[track_caller]
     pub fn smooth_l1_loss(&self, t: &Tensor, beta: impl Into<Scalar>) -> Tensor {
         self.loss(Loss::SmoothL1, t, &[beta.into()], Reduction::Mean)
+    }
+
+    /// The mean of |x − t|, which broadcast. Integers and bools give `F32`, as of every loss of pairs.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// let t = Tensor::from_slice(&[3.0, 1.0], 2, &Device::cpu());
+    /// assert_eq!(x.l1_loss(&t).to_scalar::<f64>()?, 1.5);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn l1_loss(&self, t: &Tensor) -> Tensor {
+        self.loss(Loss::L1, t, &[], Reduction::Mean)
+    }
+
+    /// The mean of d²/2 where d = |x − t| is at most `delta`, else of delta·(d − delta/2); x and t broadcast. A `delta`
+    /// that is not positive is an error ([Huber 1964](https://doi.org/10.1214/aoms/1177703732)).
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F64, &Device::cpu());
+    /// let t = Tensor::from_slice(&[1.0, 5.0], 2, &Device::cpu());
+    /// assert_eq!(x.huber_loss(&t, 2.0).to_scalar::<f64>()?, 4.25);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn huber_loss(&self, t: &Tensor, delta: impl Into<Scalar>) -> Tensor {
+        let delta = attempt!("huber_loss", width(delta.into()), self, t);
+        self.loss(Loss::Huber, t, &[delta], Reduction::Mean)
     }
 
     /// The mean over all elements of t·(ln t − x), 0 where t is 0: this tensor holds log-probabilities, `t`

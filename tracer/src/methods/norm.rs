@@ -2,8 +2,8 @@
 
 use super::attempt;
 use crate::Tensor;
-use crate::args::Dim;
-use ferrotrace_kernels::op::{BatchNorm, GroupNorm, LayerNorm, LogSoftmax, RmsNorm, Softmax};
+use crate::args::{Dim, Dims};
+use ferrotrace_kernels::op::{BatchNorm, GroupNorm, LayerNorm, LogSoftmax, Norm, RmsNorm, Softmax};
 use ferrotrace_kernels::{Composite, Op};
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
@@ -35,6 +35,33 @@ impl Tensor {
     pub fn log_softmax(&self, dim: impl Into<Dim>) -> Tensor {
         let dim = attempt!("log_softmax", dim.into().wrap_along(self.rank()), self);
         self.apply(Op::Composite(Composite::LogSoftmax(LogSoftmax { dim })))
+    }
+
+    /// x / max(‖x‖ₚ, eps) of floats, with the [`norm`](Tensor::norm) of order `p` over dimensions: each has the norm 1, or less
+    /// where its norm was below `eps`.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3.0, 4.0, 0.0, 0.0], [2, 2], &Device::cpu());
+    /// assert_eq!(x.normalize(2.0, -1, 1e-12).to_vec::<f64>()?, [0.6, 0.8, 0.0, 0.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn normalize(&self, p: f64, dim: impl Into<Dims>, eps: impl Into<Scalar>) -> Tensor {
+        let (dtype, dims) = (self.dtype(), dim.into());
+        let checked = self.check().and_then(|()| match dtype.is_float() {
+            true => dims.reduced(self.rank()),
+            false => Err(Error::untaken("normalize", dtype, DType::F32)),
+        });
+        let norm = Norm {
+            p: p.to_bits(),
+            mask: attempt!("normalize", checked, self),
+            keepdim: true,
+        };
+        let wide = self.to_dtype(dtype.compute());
+        let size = wide.apply(Op::Composite(Composite::Norm(norm)));
+        let y = &wide / size.clamp_min(eps);
+        y.to_dtype(dtype).called("normalize", &[self])
     }
 
     /// (x − mean) / √(var + eps) over the last `n_dims` dimensions, then times `weight` plus `bias` of their shape

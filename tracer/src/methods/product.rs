@@ -1,10 +1,13 @@
 //! Products: of matrices, vectors, Einstein sums; and attention.
 
+mod distance;
+
 use super::attempt;
+use crate::args::Dim;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{Attention, Einsum, Linear};
 use ferrotrace_kernels::{BinaryOp, Composite, Op};
-use ferrotrace_runtime::{Error, Result};
+use ferrotrace_runtime::{Error, Result, Shape};
 
 /// Whether both are vectors.
 ///
@@ -65,6 +68,75 @@ impl Tensor {
         let column = self.unsqueeze(1);
         let inputs = [Input::Tensor(&column), Input::Tensor(b)];
         Tensor::record_as("outer", Op::Binary(BinaryOp::Mul), &inputs)
+    }
+
+    /// The Kronecker product: each element times all of `b`, block by block. The lesser rank is filled with leading
+    /// dimensions of size 1, sizes are multiplied, and dtypes promote.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2], 2, &Device::cpu());
+    /// let y = Tensor::from_slice(&[1, 10, 100], 3, &Device::cpu());
+    /// assert_eq!(x.kron(&y).to_vec::<i32>()?, [1, 10, 100, 2, 20, 200]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn kron(&self, b: &Tensor) -> Tensor {
+        attempt!("kron", self.kronecker(b), self, b).called("kron", &[self, b])
+    }
+
+    #[track_caller]
+    fn kronecker(&self, b: &Tensor) -> Result<Tensor> {
+        self.check()?;
+        b.check()?;
+        let rank = self.rank().max(b.rank());
+        let size = |of: &Shape, d: usize| match (d + of.rank()).checked_sub(rank) {
+            Some(d) => of[d],
+            None => 1,
+        };
+        let (mut left, mut right, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        for d in 0..rank {
+            let (m, n) = (size(self.shape(), d), size(b.shape(), d));
+            left.extend([m, 1]);
+            right.extend([1, n]);
+            sizes.push(m.saturating_mul(n));
+        }
+        Ok((self.reshape(left) * b.reshape(right)).reshape(sizes))
+    }
+
+    /// The cross product of vectors of three elements along a dimension; other dimensions broadcast, and dtypes promote.
+    /// Both have the same rank.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 0, 0], 3, &Device::cpu());
+    /// let y = Tensor::from_slice(&[0, 1, 0], 3, &Device::cpu());
+    /// assert_eq!(x.cross(&y, -1).to_vec::<i32>()?, [0, 0, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn cross(&self, b: &Tensor, dim: impl Into<Dim>) -> Tensor {
+        let dim = attempt!("cross", self.spatial(b, dim.into()), self, b);
+        let before = self.roll(-1, dim) * b.roll(-2, dim);
+        let behind = self.roll(-2, dim) * b.roll(-1, dim);
+        (before - behind).called("cross", &[self, b])
+    }
+
+    /// The dimension along which both hold vectors of three elements.
+    fn spatial(&self, b: &Tensor, dim: Dim) -> Result<usize> {
+        self.check()?;
+        b.check()?;
+        let (x, y) = (self.shape(), b.shape());
+        if x.rank() != y.rank() {
+            return Err(Error::shape(format!("ranks {} and {}", x.rank(), y.rank())));
+        }
+        let dim = dim.wrap(x.rank())?;
+        match [x, y].into_iter().find(|shape| shape[dim] != 3) {
+            None => Ok(dim),
+            Some(shape) => Err(Error::shape(format!(
+                "dimension {dim} of {shape} does not have the size 3"
+            ))),
+        }
     }
 
     /// x·wᵀ plus the bias: `[.., in]` with a weight `[out, in]` and a bias `[out]` gives `[.., out]`.

@@ -83,6 +83,27 @@ impl Tensor {
         process().randperm(n, device)
     }
 
+    /// Positions (`I64`) along the last dimension, drawn with probabilities in proportion to this tensor's floats, which need
+    /// not sum to 1: `n` of each row, `[m]` giving `[n]` and `[rows, m]` giving `[rows, n]`. Without replacement no position is
+    /// drawn twice, and more than there are is an error.
+    ///
+    /// Weights are not read: where one is negative, infinite or NaN, or fewer than are drawn (one, with replacement) are
+    /// positive, positions have no meaning.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let weights = Tensor::from_slice(&[0.0, 3.0, 1.0], 3, &Device::cpu());
+    /// let drawn = weights.multinomial(10, true).to_vec::<i64>()?;
+    /// assert!(drawn.iter().all(|at| (1..3).contains(at)));
+    /// let both = weights.multinomial(2, false).sort(0, false).0;
+    /// assert_eq!(both.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn multinomial(&self, n: usize, replacement: bool) -> Tensor {
+        process().multinomial(self, n, replacement)
+    }
+
     /// Numbers uniform in [0, 1) of this tensor's shape, dtype and device.
     ///
     /// ```

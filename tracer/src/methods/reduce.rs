@@ -1,5 +1,7 @@
 //! Reductions over dimensions. Dimensions go away; under the `_keepdim` names they stay with size 1.
 
+mod moments;
+
 use super::{attempt, attempt_both};
 use crate::args::{Dim, Dims};
 use crate::{Input, Tensor};
@@ -323,31 +325,4 @@ moments! {
     /// # Ok::<(), Error>(())
     /// ```
     std std_keepdim "std" => true;
-}
-
-impl Tensor {
-    /// The variance and the mean over dimensions: [`var`](Tensor::var) and [`mean`](Tensor::mean).
-    ///
-    /// ```
-    /// # use ferrotrace_tracer::prelude::*;
-    /// let x = Tensor::from_slice(&[1.0, 3.0], 2, &Device::cpu());
-    /// let (var, mean) = x.var_mean(0, 1);
-    /// assert_eq!((var.to_scalar::<f64>()?, mean.to_scalar::<f64>()?), (2.0, 2.0));
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[track_caller]
-    pub fn var_mean(&self, dims: impl Into<Dims>, correction: usize) -> (Tensor, Tensor) {
-        let dims = dims.into();
-        (self.var(dims.clone(), correction), self.mean(dims))
-    }
-
-    #[doc = twin!("var_mean")]
-    #[track_caller]
-    pub fn var_mean_keepdim(&self, dims: impl Into<Dims>, correction: usize) -> (Tensor, Tensor) {
-        let dims = dims.into();
-        (
-            self.var_keepdim(dims.clone(), correction),
-            self.mean_keepdim(dims),
-        )
-    }
 }

@@ -1,10 +1,13 @@
-//! Scans along a dimension, sorting, and the greatest few.
+//! Scans and differences along a dimension, sorting, and the greatest few.
+
+mod quantile;
 
 use super::{attempt, attempt_both};
 use crate::args::Dim;
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{ArgSort, ArgTopK, Gather, Scan};
-use ferrotrace_kernels::{Op, ScanKind};
+use ferrotrace_kernels::{BinaryOp, Op, ScanKind};
+use ferrotrace_runtime::{DType, Error, Result};
 
 macro_rules! scans {
     ($($(#[doc = $doc:literal])* $name:ident $text:literal => $kind:ident, $x:tt => $y:tt;)*) => {
@@ -68,6 +71,41 @@ running_extremes! {
 }
 
 impl Tensor {
+    /// Differences of neighbours along a dimension, taken `n` times: each time there is one element less, as long as there
+    /// are any. Of the same dtype; of bools, whether neighbours differ. A 0-d tensor is an error.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 4, 9, 16], 4, &Device::cpu());
+    /// assert_eq!(x.diff(1, 0).to_vec::<i32>()?, [3, 5, 7]);
+    /// assert_eq!(x.diff(2, 0).to_vec::<i32>()?, [2, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn diff(&self, n: usize, dim: impl Into<Dim>) -> Tensor {
+        let differences = self.differences(n, dim.into());
+        attempt!("diff", differences, self).called("diff", &[self])
+    }
+
+    #[track_caller]
+    fn differences(&self, n: usize, dim: Dim) -> Result<Tensor> {
+        self.check()?;
+        if self.rank() == 0 {
+            return Err(Error::shape("a number has no neighbours"));
+        }
+        let dim = dim.wrap(self.rank())?;
+        let op = match self.dtype() {
+            DType::Bool => BinaryOp::LogicalXor,
+            _ => BinaryOp::Sub,
+        };
+        let size = self.shape()[dim];
+        let mut x = self.clone();
+        for left in (0..size).rev().take(n) {
+            x = x.narrow(dim, 1, left).binary(op, &x.narrow(dim, 0, left));
+        }
+        Ok(x)
+    }
+
     /// A dimension in order, and the positions (`I64`) its elements came from; equals keep their order, NaN is the
     /// greatest.
     ///

@@ -1,5 +1,7 @@
 //! Reshaping, permuting and expanding: the elements under another shape.
 
+mod pixels;
+
 use super::attempt;
 use crate::Tensor;
 use crate::args::{Dim, Dims, Extents};
@@ -77,6 +79,39 @@ impl Tensor {
         let rank = self.rank();
         let order = dims.into().list(rank).and_then(|dims| order(&dims, rank));
         self.apply(Op::Permute(Permute(attempt!("permute", order, self))))
+    }
+
+    /// Dimensions `from` moved to the places `to`, one or as many; the others keep their order. A 0-d tensor stays.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::ones([2, 3, 4], DType::F32, &Device::cpu());
+    /// assert_eq!(x.movedim(0, -1).dims(), [3, 4, 2]);
+    /// assert_eq!(x.movedim([0, 1], [1, 0]).dims(), [3, 2, 4]);
+    /// ```
+    #[track_caller]
+    pub fn movedim(&self, from: impl Into<Dims>, to: impl Into<Dims>) -> Tensor {
+        let order = attempt!("movedim", self.order_moved(&from.into(), &to.into()), self);
+        self.apply_as("movedim", Op::Permute(Permute(order)))
+    }
+
+    fn order_moved(&self, from: &Dims, to: &Dims) -> Result<SmallVec<[u8; 6]>> {
+        self.check()?;
+        let rank = self.rank();
+        let (from, to) = (from.list(rank.max(1))?, to.list(rank.max(1))?);
+        if from.len() != to.len() {
+            let why = format!("{} dimensions for {} places", from.len(), to.len());
+            return Err(Error::argument(why));
+        }
+        if rank == 0 {
+            return Ok(SmallVec::new());
+        }
+        let mut rest = (0..rank).filter(|dim| !from.contains(dim));
+        let moved = |place| match to.iter().position(|&to| to == place) {
+            Some(at) => from[at] as u8,
+            None => rest.next().unwrap_or(0) as u8,
+        };
+        Ok((0..rank).map(moved).collect())
     }
 
     /// Dimensions `a` and `b` exchanged; of a 0-d tensor, itself.
@@ -234,5 +269,20 @@ impl Tensor {
     #[track_caller]
     pub fn repeat(&self, counts: &[usize]) -> Tensor {
         self.apply(Op::Repeat(Repeat(SmallVec::from_slice(counts))))
+    }
+
+    /// [`repeat`](Tensor::repeat) with counts of 1 put in front where there are fewer than dimensions.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2], [2, 1], &Device::cpu());
+    /// assert_eq!(x.tile(&[2]).to_vec::<i32>()?, [1, 1, 2, 2]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn tile(&self, counts: &[usize]) -> Tensor {
+        let mut all = SmallVec::from_elem(1, self.rank().saturating_sub(counts.len()));
+        all.extend_from_slice(counts);
+        self.apply_as("tile", Op::Repeat(Repeat(all)))
     }
 }

@@ -22,6 +22,10 @@ pub enum Loss {
     Mse,
     /// The Huber-like loss: operands x, t, beta.
     SmoothL1,
+    /// |x − t|.
+    L1,
+    /// The Huber loss: operands x, t, delta.
+    Huber,
     /// eᵗ-free KL terms: operands log-probabilities x, probabilities t.
     KlDiv,
     /// `−x[class]`: operands log-probabilities (classes in dimension 1), class indices.
@@ -32,9 +36,11 @@ pub enum Loss {
     BceWithLogits,
 }
 
-const LOSSES: [Loss; 6] = [
+const LOSSES: [Loss; 8] = [
     Loss::Mse,
     Loss::SmoothL1,
+    Loss::L1,
+    Loss::Huber,
     Loss::KlDiv,
     Loss::Nll,
     Loss::CrossEntropy,
@@ -89,9 +95,15 @@ impl Operator for ReducedLoss {
             (Reduction::Sum | Reduction::Mean, _) => Class::Reduce,
             (Reduction::None, Loss::CrossEntropy) => Class::Reduce,
             (Reduction::None, Loss::Nll) => Class::Gather,
-            (Reduction::None, Loss::Mse | Loss::SmoothL1 | Loss::KlDiv | Loss::BceWithLogits) => {
-                Class::Pointwise
-            }
+            (
+                Reduction::None,
+                Loss::Mse
+                | Loss::SmoothL1
+                | Loss::L1
+                | Loss::Huber
+                | Loss::KlDiv
+                | Loss::BceWithLogits,
+            ) => Class::Pointwise,
         }
     }
 
@@ -122,7 +134,12 @@ impl Definition for ReducedLoss {
     fn told(&self, index: i64, size: usize) -> i64 {
         match self.loss {
             Loss::Nll | Loss::CrossEntropy => arrange::class_given(index, size),
-            Loss::Mse | Loss::SmoothL1 | Loss::KlDiv | Loss::BceWithLogits => index,
+            Loss::Mse
+            | Loss::SmoothL1
+            | Loss::L1
+            | Loss::Huber
+            | Loss::KlDiv
+            | Loss::BceWithLogits => index,
         }
     }
 }
@@ -167,6 +184,8 @@ pub fn name(loss: Loss) -> &'static str {
     match loss {
         Loss::Mse => "mse_loss",
         Loss::SmoothL1 => "smooth_l1_loss",
+        Loss::L1 => "l1_loss",
+        Loss::Huber => "huber_loss",
         Loss::KlDiv => "kl_div",
         Loss::Nll => "nll_loss",
         Loss::CrossEntropy => "cross_entropy",
@@ -184,6 +203,8 @@ pub(super) fn decompose(
     let losses = match loss {
         Loss::Mse => Losses::of(mse(b, args)?),
         Loss::SmoothL1 => Losses::of(smooth_l1(b, args)?),
+        Loss::L1 => Losses::of(l1(b, args)?),
+        Loss::Huber => Losses::of(huber(b, args)?),
         Loss::KlDiv => Losses::of(kl_div(b, args)?),
         Loss::Nll => nll(b, args)?,
         Loss::CrossEntropy => cross_entropy(b, args)?,
@@ -269,6 +290,28 @@ fn smooth_l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)
     let curve = b.div(square, divisor)?;
     let offset = b.mul(beta, 0.5)?;
     let line = b.sub(d, offset)?;
+    Ok((b.select(near, curve, line)?, dtype))
+}
+
+/// |x − t|.
+fn l1(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
+    let (x, t, dtype) = pair(b, args)?;
+    let d = b.sub(x, t)?;
+    Ok((b.unary(UnaryOp::Abs, d)?, dtype))
+}
+
+/// ½d² where d = |x − t| ≤ δ, else δ(d − ½δ).
+fn huber(b: &mut dyn OpBuilder, args: &[Operand]) -> Result<(ValueId, DType)> {
+    let (x, t, dtype) = pair(b, args)?;
+    let delta = tensor_of(b, operand(args, 2)?, dtype.compute())?;
+    let difference = b.sub(x, t)?;
+    let d = b.unary(UnaryOp::Abs, difference)?;
+    let near = b.binary(BinaryOp::Le, d, delta)?;
+    let square = b.unary(UnaryOp::Square, difference)?;
+    let curve = b.mul(square, 0.5)?;
+    let offset = b.mul(delta, 0.5)?;
+    let beyond = b.sub(d, offset)?;
+    let line = b.mul(beyond, delta)?;
     Ok((b.select(near, curve, line)?, dtype))
 }
 
@@ -458,6 +501,20 @@ mod tests {
                 }));
                 let args = [both[0].clone(), both[1].clone(), n(beta)];
                 check(loss(SmoothL1), &args, &[], dtype, &l1);
+            }
+            let l1 = average(pairs().map(|(a, b)| (a - b).abs()));
+            check(loss(L1), &both, &[], dtype, &l1);
+            for delta in [0.5, 1.0, 10.0] {
+                let huber = average(pairs().map(|(a, b)| {
+                    let d = (a - b).abs();
+                    if d <= delta {
+                        0.5 * d * d
+                    } else {
+                        delta * (d - 0.5 * delta)
+                    }
+                }));
+                let args = [both[0].clone(), both[1].clone(), n(delta)];
+                check(loss(Huber), &args, &[], dtype, &huber);
             }
             let targets: Vec<f64> = y.iter().map(|y| (y + 2.0) / 4.0).collect();
             let bce = average(x.iter().zip(&targets).map(|(x, t)| {

@@ -202,6 +202,14 @@ fn decompositions_are_blind_to_numbers() {
             1,
         ),
         (
+            Composite::Loss(ReducedLoss {
+                loss: Loss::Huber,
+                reduction: Reduction::Mean,
+            }),
+            2,
+            1,
+        ),
+        (
             Composite::LayerNorm(LayerNorm {
                 n: 1,
                 weight: false,

@@ -4,9 +4,13 @@ use super::super::attempt;
 use crate::args::{Dim, Operand};
 use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{Scan, Scatter};
-use ferrotrace_kernels::{BinaryOp, Op, ScanKind, ScatterMode};
+use ferrotrace_kernels::ops::pointwise::promote;
+use ferrotrace_kernels::{ArgMeta, BinaryOp, Op, ScanKind, ScatterMode};
 use ferrotrace_runtime::{DType, Error, Result};
 use std::cmp::Ordering;
+
+/// How many numbers each element is compared with one by one. More are sorted and searched.
+const FEW: usize = 32;
 
 /// Equal neighbours of a sorted vector as groups.
 struct Groups {
@@ -137,6 +141,42 @@ impl Tensor {
             place = inside.logical_and(&below).where_cond(&next, &place);
         }
         Ok(place)
+    }
+
+    /// Whether each element is among those of `tests`, of any shape, as `Bool`: compared as [`eq`](Tensor::eq) compares,
+    /// after promotion. NaN is among nothing.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3, 1, 3, 2], [2, 2], &Device::cpu());
+    /// let tests = Tensor::from_slice(&[3, 7], 2, &Device::cpu());
+    /// assert_eq!(x.isin(&tests).to_vec::<bool>()?, [true, false, true, false]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn isin(&self, tests: &Tensor) -> Tensor {
+        attempt!("isin", self.among(tests), self, tests).called("isin", &[self, tests])
+    }
+
+    #[track_caller]
+    fn among(&self, tests: &Tensor) -> Result<Tensor> {
+        self.check()?;
+        tests.check()?;
+        let (x, tests) = (self.detach(), tests.detach().flatten(0, -1));
+        let n = tests.numel();
+        if n <= FEW {
+            return Ok(x.unsqueeze(-1).eq(&tests).any(-1));
+        }
+        let dtype = promote(&[&x, &tests].map(|x| ArgMeta::Tensor(x.sizes(), x.dtype())));
+        let (x, sorted) = (x.to_dtype(dtype), tests.to_dtype(dtype).sort(0, false).0);
+        let line = match dtype.is_float() {
+            // NaN stands at the end, but no search knows that it is above all numbers.
+            true => sorted.isnan().where_cond(f64::INFINITY, &sorted),
+            false => sorted.clone(),
+        };
+        let place = line.places(&x, false)?;
+        let at = place.binary(BinaryOp::Minimum, n as i64 - 1);
+        Ok(sorted.index(&[Some(&at)]).eq(&x))
     }
 
     /// The elements without repetition, in ascending order, as a vector; NaN equals nothing, and each stays. Their

@@ -1,5 +1,7 @@
 //! Losses element by element (or sample by sample), and their sums.
 
+use super::super::attempt;
+use super::width;
 use crate::Tensor;
 use ferrotrace_kernels::{Loss, Reduction};
 use ferrotrace_runtime::Scalar;
@@ -38,6 +40,40 @@ impl Tensor {
         reduction: Reduction,
     ) -> Tensor {
         self.loss(Loss::SmoothL1, t, &[beta.into()], reduction)
+    }
+
+    /// [`l1_loss`](Tensor::l1_loss) reduced as asked.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1.0, 2.0], 2, &Device::cpu());
+    /// let t = Tensor::from_slice(&[3.0, 1.0], 2, &Device::cpu());
+    /// assert_eq!(x.l1_loss_reduced(&t, Reduction::None).to_vec::<f64>()?, [2.0, 1.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn l1_loss_reduced(&self, t: &Tensor, reduction: Reduction) -> Tensor {
+        self.loss(Loss::L1, t, &[], reduction)
+    }
+
+    /// [`huber_loss`](Tensor::huber_loss) reduced as asked.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::zeros(2, DType::F64, &Device::cpu());
+    /// let t = Tensor::from_slice(&[1.0, 5.0], 2, &Device::cpu());
+    /// assert_eq!(x.huber_loss_reduced(&t, 2.0, Reduction::None).to_vec::<f64>()?, [0.5, 8.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn huber_loss_reduced(
+        &self,
+        t: &Tensor,
+        delta: impl Into<Scalar>,
+        reduction: Reduction,
+    ) -> Tensor {
+        let delta = attempt!("huber_loss", width(delta.into()), self, t);
+        self.loss(Loss::Huber, t, &[delta], reduction)
     }
 
     /// [`kl_div`](Tensor::kl_div) reduced as asked; for PyTorch's `batchmean`, the sum divided by the number of samples.

@@ -1,5 +1,6 @@
 //! Random tensors from a generator of one's own.
 
+use super::super::attempt;
 use crate::generator::Generator;
 use crate::node::Draw;
 use crate::{Input, Tensor, trace};
@@ -120,6 +121,50 @@ impl Generator {
             }),
             &[Input::Tensor(&keys)],
         )
+    }
+
+    /// Positions drawn in proportion to weights: [`Tensor::multinomial`].
+    #[track_caller]
+    pub fn multinomial(&self, weights: &Tensor, n: usize, replacement: bool) -> Tensor {
+        let drawn = self.positions(weights, n, replacement);
+        attempt!("multinomial", drawn, weights).called("multinomial", &[weights])
+    }
+
+    #[track_caller]
+    fn positions(&self, weights: &Tensor, n: usize, replacement: bool) -> Result<Tensor> {
+        weights.check()?;
+        let (mut shape, device) = (weights.shape().clone(), weights.device());
+        if !weights.dtype().is_float() {
+            return Err(Error::untaken("multinomial", weights.dtype(), DType::F32));
+        }
+        if !(1..=2).contains(&shape.rank()) {
+            let why = format!("weights are a vector or a matrix, not {shape}");
+            return Err(Error::shape(why));
+        }
+        let m = shape[shape.rank() - 1];
+        if n == 0 || m == 0 || n > m && !replacement {
+            let how = if replacement {
+                ""
+            } else {
+                " without replacement"
+            };
+            return Err(Error::argument(format!("{n} of {m} positions{how}")));
+        }
+        let _trace = trace::follow(weights.node());
+        let weights = weights.detach().to_dtype(DType::F64);
+        if replacement {
+            // The inverse of the distribution function. A number below 1 times the total is below the total.
+            let sums = weights.cumsum(-1);
+            let total = sums.narrow(-1, m as isize - 1, 1);
+            let last = shape.rank() - 1;
+            shape.dims_mut()[last] = n;
+            let drawn = self.rand(shape, DType::F64, &device) * total;
+            return Ok(sums.searchsorted(&drawn, true).minimum(m as i64 - 1));
+        }
+        // The first of exponential clocks that run at these rates. What has no weight comes last.
+        let clock = (-self.rand(shape, DType::F64, &device)).log1p().neg();
+        let rate = weights.gt(0).where_cond(&(&weights / clock), -1.0);
+        Ok(rate.topk(n, -1, true).1)
     }
 }
 

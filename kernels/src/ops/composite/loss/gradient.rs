@@ -12,11 +12,12 @@ impl ReducedLoss {
         let reduction = self.reduction;
         match self.loss {
             Loss::SmoothL1 if !of.wants(2) => smooth_l1(b, of, reduction),
+            Loss::Huber if !of.wants(2) => huber(b, of, reduction),
             Loss::Nll => nll(b, of, reduction),
             Loss::CrossEntropy if b.dtype(of.value(1)?).is_int() => of_classes(b, of, reduction),
             Loss::CrossEntropy => of_probabilities(b, of, reduction),
             Loss::BceWithLogits => bce_with_logits(b, of, reduction),
-            Loss::Mse | Loss::SmoothL1 | Loss::KlDiv => {
+            Loss::Mse | Loss::SmoothL1 | Loss::L1 | Loss::Huber | Loss::KlDiv => {
                 by_definition(b, of, |b, args| decompose(self.loss, reduction, b, args))
             }
         }
@@ -58,6 +59,22 @@ fn smooth_l1(b: &mut dyn OpBuilder, of: &Adjoint<'_>, reduction: Reduction) -> R
     let divisor = b.select(positive, beta, 1.0)?;
     let (line, sign) = (b.div(d, divisor)?, b.unary(UnaryOp::Sign, d)?);
     let slope = b.select(near, line, sign)?;
+    let count = b.shape(d).numel();
+    let part = share(b, of, reduction, count)?;
+    let gradient = b.mul(slope, part)?;
+    opposite(b, of, gradient)
+}
+
+/// d where |d| ≤ δ, else δ with the sign of d.
+fn huber(b: &mut dyn OpBuilder, of: &Adjoint<'_>, reduction: Reduction) -> Result<Gradients> {
+    let (x, t, dtype) = pair(b, of.args)?;
+    let delta = tensor_of(b, operand(of.args, 2)?, dtype.compute())?;
+    let d = b.sub(x, t)?;
+    let size = b.unary(UnaryOp::Abs, d)?;
+    let near = b.binary(BinaryOp::Le, size, delta)?;
+    let sign = b.unary(UnaryOp::Sign, d)?;
+    let line = b.mul(sign, delta)?;
+    let slope = b.select(near, d, line)?;
     let count = b.shape(d).numel();
     let part = share(b, of, reduction, count)?;
     let gradient = b.mul(slope, part)?;

@@ -1,0 +1,153 @@
+//! Positions drawn in proportion to weights.
+
+use super::refused;
+use crate::forms::*;
+use ferrotrace::DType::*;
+use ferrotrace::Generator;
+use ferrotrace::prelude::*;
+
+/// How often each of `m` positions was drawn.
+fn counts(drawn: &Tensor, m: usize) -> Vec<f64> {
+    let mut counts = vec![0.0; m];
+    for at in drawn.to_vec::<i64>().unwrap() {
+        counts[at as usize] += 1.0;
+    }
+    counts
+}
+
+#[test]
+fn draws_with_replacement_follow_the_weights() {
+    let weights = [0.0, 1.0, 3.0, 0.0, 4.0, 0.0];
+    let n = 20_000;
+    both(|| {
+        for (seed, dtype) in FLOATS.into_iter().enumerate() {
+            let g = Generator::new(seed as u64);
+            let x = dense(&[6], dtype, &weights);
+            let drawn = g.multinomial(&x, n, true);
+            assert_eq!((drawn.dims(), drawn.dtype()), (&[n][..], I64));
+            let counts = counts(&drawn, 6);
+            for (count, weight) in counts.iter().zip(weights) {
+                let p = weight / 8.0;
+                // Five standard deviations.
+                let bound = 5.0 * (n as f64 * p * (1.0 - p)).sqrt();
+                assert!((count - n as f64 * p).abs() <= bound, "{counts:?}");
+            }
+        }
+        // Each row by its own weights, wherever they lie in memory.
+        for x in forms(&[2, 3], F32, &[0.0, 5.0, 0.0, 1.0, 0.0, 1.0]) {
+            let drawn = Generator::new(3).multinomial(&x, 400, true);
+            equal(&drawn.select(0, 0), &[400], &[1.0; 400]);
+            let found = counts(&drawn.select(0, 1), 3);
+            assert!(
+                found[1] == 0.0 && found[0] > 120.0 && found[2] > 120.0,
+                "{found:?}"
+            );
+        }
+    });
+}
+
+#[test]
+fn draws_without_replacement_are_distinct_and_follow_the_weights() {
+    both(|| {
+        let x = dense(&[4], F32, &[1.0, 0.0, 2.0, 5.0]);
+        let rows = x.expand([8000, 4]);
+        let drawn = Generator::new(11).multinomial(&rows, 3, false);
+        assert_eq!((drawn.dims(), drawn.dtype()), (&[8000, 3][..], I64));
+        let sorted = drawn.sort(1, false).0;
+        equal(&sorted, &[8000, 3], &[0.0, 2.0, 3.0].repeat(8000));
+        // The first is drawn with probabilities 1/8, 2/8 and 5/8; of what is left behind a 3, the second with 1/3 and 2/3.
+        let first = counts(&drawn.select(1, 0), 4);
+        for (count, p) in first.iter().zip([0.125, 0.0, 0.25, 0.625]) {
+            assert!(
+                (count - 8000.0 * p).abs() <= 5.0 * (8000.0 * p * (1.0 - p)).sqrt(),
+                "{first:?}"
+            );
+        }
+        let behind = drawn
+            .select(1, 0)
+            .eq(3)
+            .logical_and(&drawn.select(1, 1).eq(2));
+        let p = 0.625 * 2.0 / 3.0;
+        let both = behind.sum(..).item::<i64>().unwrap() as f64;
+        assert!(
+            (both - 8000.0 * p).abs() <= 5.0 * (8000.0 * p * (1.0 - p)).sqrt(),
+            "{both}"
+        );
+        // What has no weight comes last, also beside a weight that is infinitely smaller.
+        let x = dense(&[3], F64, &[0.0, 1e-300, 1e300]);
+        equal(
+            &Generator::new(1).multinomial(&x, 3, false),
+            &[3],
+            &[2.0, 1.0, 0.0],
+        );
+    });
+}
+
+#[test]
+fn a_generator_draws_again_what_it_drew() {
+    let x = dense(&[2, 5], F32, &whole(10, 7));
+    for replacement in [false, true] {
+        let draw = |mode, seed| {
+            with_mode(mode, || {
+                let g = Generator::new(seed);
+                let drawn = [0, 1].map(|_| g.multinomial(&x, 4, replacement));
+                drawn.map(|d| d.to_vec::<i64>().unwrap())
+            })
+        };
+        let first = draw(Mode::Eager, 5);
+        assert_eq!(first, draw(Mode::Eager, 5));
+        assert_eq!(first, draw(Mode::Compiled, 5));
+        assert_ne!(first[0], first[1]);
+        assert_ne!(first, draw(Mode::Eager, 6));
+    }
+    // A compiled function draws anew at each call, what the calls one by one would draw.
+    for replacement in [false, true] {
+        let (own, other) = (Generator::new(9), Generator::new(9));
+        let f = jit(move |x: &Tensor| own.multinomial(x, 3, replacement));
+        for _ in 0..3 {
+            let want = other.multinomial(&x, 3, replacement);
+            equal(&f.call(&x), &[2, 3], &values(&want));
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_drawn() {
+    both(|| {
+        let g = Generator::new(1);
+        let x = Tensor::ones((2, 3), F32, &cpu());
+        let before = g.state();
+        assert_eq!(g.multinomial(&x, 3, false).dims(), [2, 3]);
+        assert_ne!(g.state(), before);
+        let before = g.state();
+        refused(
+            &g.multinomial(&x, 4, false),
+            "multinomial",
+            &["4 of 3", "without"],
+        );
+        assert_eq!(g.multinomial(&x, 4, true).dims(), [2, 4]);
+        refused(&g.multinomial(&x, 0, true), "multinomial", &["0 of 3"]);
+        refused(&x.multinomial(0, false), "multinomial", &["0 of 3"]);
+        refused(
+            &x.select(1, 0).sum(..).multinomial(1, true),
+            "multinomial",
+            &["vector"],
+        );
+        refused(
+            &x.unsqueeze(0).multinomial(1, true),
+            "multinomial",
+            &["[1, 2, 3]"],
+        );
+        refused(&ints(&[1, 2]).multinomial(1, true), "multinomial", &["i64"]);
+        let none = Tensor::zeros((2, 0), F32, &cpu());
+        refused(&none.multinomial(1, true), "multinomial", &["1 of 0"]);
+        refused(&x.matmul(&x).multinomial(0, true), "matmul", &[]);
+        for replacement in [false, true] {
+            let no_rows = Tensor::zeros((0, 3), F32, &cpu());
+            equal(&no_rows.multinomial(2, replacement), &[0, 2], &[]);
+        }
+        assert_ne!(g.state(), before);
+        // Weights that require a gradient are read without.
+        assert!(!x.requires_grad().multinomial(2, false).has_grad());
+    });
+}

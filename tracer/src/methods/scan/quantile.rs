@@ -1,0 +1,143 @@
+//! Medians and quantiles.
+
+use super::super::{attempt, attempt_both};
+use crate::Tensor;
+use crate::args::{Dim, Quantiles};
+use ferrotrace_runtime::{DType, Error, FloatEnvironment, Result};
+
+/// Between which elements of `n` sorted ones each quantile lies, and how far it is from the first to the second.
+fn places(quantiles: &[f64], n: usize) -> ([Vec<i64>; 2], Vec<f64>) {
+    let _environment = FloatEnvironment::standard();
+    let (mut ends, mut parts) = ([Vec::new(), Vec::new()], Vec::new());
+    for q in quantiles {
+        let place = q * (n - 1) as f64;
+        ends[0].push(place.floor() as i64);
+        ends[1].push(place.ceil() as i64);
+        parts.push(place - place.floor());
+    }
+    (ends, parts)
+}
+
+impl Tensor {
+    /// The median along a dimension and its position (`I64`), of any dtype but bools: the lower of two elements in the
+    /// middle; of equals, where a stable sort leaves the one in the middle. NaN if there is one, the first. A dimension of
+    /// size 0 is an error. The gradient goes to the element at the position.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[3, 1, 9, 2], 4, &Device::cpu());
+    /// let (values, indices) = x.median(0);
+    /// assert_eq!((values.to_scalar::<i32>()?, indices.to_scalar::<i64>()?), (2, 3));
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn median(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        let (values, at) = attempt_both!("median", self.middle(dim.into(), false), self);
+        (
+            values.called("median", &[self]),
+            at.called("median", &[self]),
+        )
+    }
+
+    /// As [`median`](Tensor::median), the dimension staying with size 1.
+    #[track_caller]
+    pub fn median_keepdim(&self, dim: impl Into<Dim>) -> (Tensor, Tensor) {
+        let (values, at) = attempt_both!("median", self.middle(dim.into(), true), self);
+        (
+            values.called("median", &[self]),
+            at.called("median", &[self]),
+        )
+    }
+
+    #[track_caller]
+    fn middle(&self, dim: Dim, keepdim: bool) -> Result<(Tensor, Tensor)> {
+        let (x, dim) = self.row_along(dim)?;
+        let dtype = x.dtype();
+        if dtype == DType::Bool {
+            return Err(Error::untaken("median", dtype, DType::U8));
+        }
+        let n = x.shape()[dim];
+        if n == 0 {
+            let why = format!("dimension {dim} of {} has no elements", x.shape());
+            return Err(Error::shape(why));
+        }
+        let mut at = x.argsort(dim, false).narrow(dim, (n as isize - 1) / 2, 1);
+        if dtype.is_float() {
+            let is_nan = x.isnan();
+            let first = is_nan.to_dtype(DType::I64).argmax_keepdim(dim);
+            at = is_nan.any_keepdim(dim).where_cond(&first, &at);
+        }
+        let values = x.gather(dim, &at);
+        match keepdim && self.rank() > 0 {
+            true => Ok((values, at)),
+            false => Ok((values.squeeze(dim), at.squeeze(dim))),
+        }
+    }
+
+    /// The tensor, a number as a row of one, and the dimension.
+    #[track_caller]
+    fn row_along(&self, dim: Dim) -> Result<(Tensor, usize)> {
+        self.check()?;
+        let dim = dim.wrap_along(self.rank())?;
+        match self.rank() {
+            0 => Ok((self.unsqueeze(0), dim)),
+            _ => Ok((self.clone(), dim)),
+        }
+    }
+
+    /// Quantiles of floats along a dimension, which goes away: the sorted elements at q·(n − 1), with linear interpolation
+    /// between neighbours; NaN where an element is. One number `q`, or several, which give a new first dimension. A `q`
+    /// outside [0, 1] and a tensor of no elements are errors.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[4.0, 1.0, 2.0, 8.0], 4, &Device::cpu());
+    /// assert_eq!(x.quantile(0.5, 0).to_scalar::<f64>()?, 3.0);
+    /// assert_eq!(x.quantile([0.0, 0.25, 1.0], 0).to_vec::<f64>()?, [1.0, 1.75, 8.0]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[track_caller]
+    pub fn quantile(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), dim.into(), false);
+        attempt!("quantile", quantiles, self).called("quantile", &[self])
+    }
+
+    /// As [`quantile`](Tensor::quantile), the dimension staying with size 1.
+    #[track_caller]
+    pub fn quantile_keepdim(&self, q: impl Into<Quantiles>, dim: impl Into<Dim>) -> Tensor {
+        let quantiles = self.quantiles(&q.into(), dim.into(), true);
+        attempt!("quantile", quantiles, self).called("quantile", &[self])
+    }
+
+    #[track_caller]
+    fn quantiles(&self, q: &Quantiles, dim: Dim, keepdim: bool) -> Result<Tensor> {
+        let (x, dim) = self.row_along(dim)?;
+        let dtype = x.dtype();
+        if !dtype.is_float() {
+            return Err(Error::untaken("quantile", dtype, DType::F32));
+        }
+        let (numbers, compute, device) = (q.numbers()?, dtype.compute(), x.device());
+        if x.numel() == 0 {
+            return Err(Error::shape(format!("no elements in {}", x.shape())));
+        }
+        let k = numbers.len();
+        let ([low, high], parts) = places(numbers, x.shape()[dim]);
+        let mut along = vec![1; x.rank()];
+        along[dim] = k;
+        let parts = Tensor::from_vec(parts, along, &device).to_dtype(compute);
+        // NaN sorts behind all numbers.
+        let sorted = x.sort(dim, false).0.to_dtype(compute);
+        let low = sorted.index_select(dim, &Tensor::from_vec(low, k, &device));
+        let high = sorted.index_select(dim, &Tensor::from_vec(high, k, &device));
+        let between = low.lerp(&high, &parts);
+        let found = x.isnan().any_keepdim(dim).where_cond(f64::NAN, &between);
+        let found = found.to_dtype(dtype);
+        let keepdim = keepdim && self.rank() > 0;
+        Ok(match (q.is_one(), keepdim) {
+            (true, true) => found,
+            (true, false) => found.squeeze(dim),
+            (false, true) => found.movedim(dim, 0).unsqueeze(dim as isize + 1),
+            (false, false) => found.movedim(dim, 0),
+        })
+    }
+}
