@@ -6,7 +6,7 @@ pub(crate) use indices::PROVED;
 
 use super::{Realized, Site};
 use crate::body::{Body, BodyOp, MaskId, Number, Source, Value};
-use crate::expr::Expr;
+use crate::expr::{Expr, Term};
 use crate::graph::{Graph, Node, NodeOp};
 use ferrotrace_kernels::op::{
     Arange, Cast, Cat, Gather, Index, Iota, Pad, Random, Reduce, Scan, SliceAssign,
@@ -62,6 +62,8 @@ impl<'a> Expansion<'a> {
         }
         let value = if self.realized.is_stored(id) {
             self.load(id, index, mask)
+        } else if let Some(load) = self.load_through(id, index, mask) {
+            load
         } else {
             let node = self.graph.node(id);
             let value = self.node(id, index, mask)?;
@@ -81,8 +83,35 @@ impl<'a> Expansion<'a> {
             NodeOp::Op(_) => Source::Node(id),
         };
         let layout = self.realized.layout(self.graph, id);
-        let mut position = Expr::default();
-        for ((i, &stride), &n) in index.iter().zip(layout.strides()).zip(node.shape.iter()) {
+        self.load_at((id, source), (layout.strides(), 0), index, mask)
+    }
+
+    /// A load through views at positions that are computed: an index in a tensor says more of them than divisions of what
+    /// is known only when the kernel runs.
+    fn load_through(&mut self, id: ValueId, index: &[Expr], mask: Option<MaskId>) -> Option<Value> {
+        let computed = |e: &Expr| e.any(&mut |term| matches!(term, Term::Value(_)));
+        if !self.graph.node(id).is(Op::is_view) || !index.iter().any(computed) {
+            return None;
+        }
+        let (source, window) = self.realized.window(self.graph, id)?;
+        let start = match source {
+            Source::Input(n) => self.graph.inputs()[n as usize].layout.offset(),
+            Source::Node(_) => 0,
+        };
+        let offset = window.offset() as i64 - start as i64;
+        Some(self.load_at((id, source), (window.strides(), offset), index, mask))
+    }
+
+    fn load_at(
+        &mut self,
+        (id, source): (ValueId, Source),
+        (strides, offset): (&[isize], i64),
+        index: &[Expr],
+        mask: Option<MaskId>,
+    ) -> Value {
+        let node = self.graph.node(id);
+        let mut position = Expr::from(offset);
+        for ((i, &stride), &n) in index.iter().zip(strides).zip(node.shape.iter()) {
             if n != 1 {
                 position = position.add(&i.scale(stride as i64));
             }

@@ -57,7 +57,8 @@ pub(super) fn place(graph: &Graph, realized: &mut Realized, users: &[u32], polic
         let least = i128::from(policy.thresholds.cat_bytes) * parts.len() as i128;
         let placed = |part: &Part| part.window.is_some() || part.bytes == 0;
         let pays = match copies {
-            true => gain(realized, &parts) >= least,
+            // Lanes that select read rows one by one.
+            true => gain(realized, &parts) >= least || gathers(graph, realized, id, &parts),
             false => parts.iter().all(placed) && are_better_apart(graph, id, &policy.thresholds),
         };
         if parts.is_empty() || !parts.iter().all(nothing_left) && !pays {
@@ -160,6 +161,30 @@ fn ends_reduction(graph: &Graph, realized: &Realized, value: ValueId) -> bool {
         }
     }
     found
+}
+
+/// Whether a part that can be placed would read elements by indices, for enough elements to be worth a kernel of their own.
+fn gathers(graph: &Graph, realized: &Realized, whole: ValueId, parts: &[Part]) -> bool {
+    const ENOUGH: usize = 1 << 14;
+    let by_indices = |part: &Part| {
+        let mut open: SmallVec<[ValueId; 8]> = SmallVec::from_slice(&[part.base]);
+        let mut next = 0;
+        while let Some(&v) = open.get(next) {
+            next += 1;
+            let node = graph.node(v);
+            if node.is_of(Class::Gather) {
+                return true;
+            }
+            if next <= 8 && !realized.is_stored(v) {
+                open.extend(graph.operands(v));
+            }
+        }
+        false
+    };
+    graph.node(whole).shape.numel() >= ENOUGH
+        && parts
+            .iter()
+            .any(|part| part.window.is_some() && by_indices(part))
 }
 
 /// One part with its window of the whole; `known` says which bases have one already, `copies` whether calls write into

@@ -376,10 +376,11 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             continue;
         }
         if op.class() == Class::Gather {
-            // An indexed value is recomputed per index only where that is cheap.
+            // An indexed value is recomputed per index only where that is cheap. Its reads are random ones, too.
             if let Some(Operand::Value(x)) = node.args.first().copied() {
                 let of = costs[x.0 as usize];
-                if of.ops > 4 || of.heavy {
+                let again = node.shape.numel() > graph.node(x).shape.numel();
+                if of.ops > 4 || of.heavy || again && of.ops > 0 && of.reads > 1 {
                     need_memory(graph, &mut realized, &mut costs, x);
                 }
             }
@@ -417,20 +418,24 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     realized
 }
 
-/// Whether a device would compute an operand again for each of many elements that it is expanded to, where that is more
-/// than reading it.
+/// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than
+/// reading it. On the CPU that is a costly function, of a value that lanes run along: others are computed once a row.
 fn is_expanded(graph: &Graph, policy: &Policy, of: (ValueId, Cost), id: ValueId) -> bool {
     let (operand, cost) = of;
     let thresholds = &policy.thresholds;
-    let (few, many) = (
-        graph.node(operand).shape.numel(),
-        graph.node(id).shape.numel(),
-    );
-    !policy.target.splits_reductions
-        && cost.reads > 0
-        && cost.ops >= thresholds.expanded_ops
-        && many >= thresholds.expanded_elements
-        && few <= many / thresholds.expanded_times
+    let (from, to) = (&graph.node(operand).shape, &graph.node(id).shape);
+    let (few, many) = (from.numel(), to.numel());
+    let enough = match policy.target.splits_reductions {
+        true => {
+            let along = from
+                .dims()
+                .last()
+                .is_some_and(|&n| n > 1 && Some(&n) == to.dims().last());
+            along && cost.heavy && many >= thresholds.expanded_lanes
+        }
+        false => cost.ops >= thresholds.expanded_ops && many >= thresholds.expanded_elements,
+    };
+    enough && cost.reads > 0 && few <= many / thresholds.expanded_times
 }
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {

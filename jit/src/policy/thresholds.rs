@@ -77,6 +77,8 @@ thresholds! {
     expanded_ops: u32 = 3, "operations", "an estimate: a load from the cache";
     /// An operand is expanded to many elements where they are at least so many.
     expanded_elements: usize = 1 << 20, "elements", "an estimate: the time of a launch";
+    /// And on the CPU, where a costly function would be computed again, at least so many.
+    expanded_lanes: usize = 1 << 15, "elements", "an estimate: a kernel takes the time of some 10,000 exponentials";
     /// An operand is expanded to many elements where they are so many times as many as its own.
     expanded_times: usize = 64, "times", "an estimate";
     /// What windows that overlap are of is stored if it has more operations and reads than this, where rows share reads.

@@ -10,7 +10,7 @@ use crate::cpu::create::full;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::gather::{self, Selection, add_offsets, gather, select};
 use crate::cpu::number::with_type;
-use crate::cpu::scatter::{Places, put, scatter};
+use crate::cpu::scatter::{Places, add_to_line, adds_to_line, put, scatter};
 use crate::cuda::{self, Dense};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
@@ -567,7 +567,6 @@ pub(crate) fn put_over(
     args: &[Arg],
 ) -> Result<()> {
     let compute = out.dtype;
-    let s = selection(axes, at, &out.layout, args, 2)?;
     let src = source(args, 1, out.buffer.device(), compute)?;
     let spread = region(out.shape(), axes, at, args)?;
     let spread = src
@@ -575,6 +574,22 @@ pub(crate) fn put_over(
         .broadcast_to(&spread)
         .ok_or_else(|| Error::internal("a source's shape"))?;
     let src = contiguous(&cast(&src.with_layout(spread), compute)?)?;
+    if accumulate && out.shape().rank() == 1 && args.len() == 3 {
+        let index = contiguous(&cast(array(args, 2)?, DType::I64)?)?;
+        let (start, stride, size) = (out.layout.offset(), out.layout.strides()[0], out.shape()[0]);
+        let line = with_type!(compute, T => {
+            let adds = adds_to_line::<T>(src.shape().numel(), size);
+            let add = |out: &mut Array| {
+                let src = elements::<T>(&src)?;
+                add_to_line(elements_mut(out)?, (start, stride, size), elements(&index)?, src, 0)
+            };
+            adds.then(|| add(out))
+        });
+        if let Some(done) = line {
+            return done;
+        }
+    }
+    let s = selection(axes, at, &out.layout, args, 2)?;
     with_type!(compute, T => put::<T>(elements_mut(out)?, elements(&src)?, &s, accumulate));
     Ok(())
 }

@@ -182,6 +182,21 @@ fn ranged_evens(
     )
 }
 
+/// A vector of elements that are given one by one: compilers insert them in a register, where an array that is filled and
+/// then read as a vector waits for its stores.
+fn of_lanes(name: &str, lanes: usize, (value, memory): (&str, &str), read: &str) -> String {
+    let scalar = scalar(memory);
+    let list = |prefix: &str| -> String {
+        let each = (0..lanes).map(|lane| format!("{prefix}a{lane}"));
+        each.collect::<Vec<_>>().join(", ")
+    };
+    format!(
+        "FT_INLINE {value}x{lanes} {name}x{lanes}({}) {{\n  const {memory}x{lanes} v = {{{}}};\n  return {read};\n}}\n",
+        list(&format!("{scalar} ")),
+        list("")
+    )
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (dtype, memory, value, read, write) in LAYOUTS {
@@ -210,6 +225,14 @@ pub(super) fn entries() -> Vec<Entry> {
                 text,
             }
         }));
+        let r = read.clone();
+        entries.push(Entry::new(
+            format!("ft_lanes_{dtype}"),
+            move |name, lanes| Definition {
+                deps: deps(lanes, false),
+                text: of_lanes(name, lanes, (value, memory), &at(&r, lanes)),
+            },
+        ));
         let strides = EVERY.iter().zip(2..).map(|(stem, stride)| (*stem, stride));
         for (stem, stride) in strides.chain([("reversed", -1)]) {
             let r = read.clone();

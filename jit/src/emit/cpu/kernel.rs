@@ -7,7 +7,7 @@
 use crate::body::{MaskId, Source, Value};
 use crate::emit::cpu::chunks::Chunks;
 use crate::emit::cpu::index::Index;
-use crate::emit::cpu::lanes::{differ, lanes, prefers_outer};
+use crate::emit::cpu::lanes::{differ, lanes, prefers_outer, scalars};
 use crate::emit::cpu::outline::outlined;
 use crate::emit::cpu::pieces::{Cut, Pieces};
 use crate::emit::cpu::reduce::Reduction;
@@ -41,6 +41,8 @@ pub(super) struct Writer<'a> {
     pub registers: usize,
     /// Bytes of a table whose gathered rows are asked for ahead, at least.
     pub prefetched_table: usize,
+    /// Which values are numbers instead of vectors.
+    pub scalars: Vec<bool>,
     /// Which values differ between the lanes.
     pub differ: Vec<bool>,
     /// Indices of loads, index values and random values.
@@ -162,6 +164,7 @@ fn planned<'a>(
     let along = Var(vector as u32 - 1);
     let differ = differ(node, along);
     let lanes = lanes(node, &stages, (&differ, along), policy.target.vector);
+    let scalars = scalars(node, &differ, lanes, policy.target.vector);
     let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {
@@ -173,6 +176,7 @@ fn planned<'a>(
         lanes,
         registers: policy.target.registers,
         prefetched_table: policy.thresholds.prefetched_table,
+        scalars,
         differ,
         indices: FxHashMap::default(),
         masks: FxHashMap::default(),

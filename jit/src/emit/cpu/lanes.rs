@@ -3,7 +3,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::stage::Stages;
 use crate::expr::{Expr, Term, Var};
-use crate::schedule::FusedNode;
+use crate::schedule::{FusedNode, roots};
 use ferrotrace_kernels::Distribution;
 use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
@@ -128,4 +128,42 @@ pub(super) fn lanes(
         }
     };
     vector / computed.iter().map(size).max().unwrap_or(4)
+}
+
+/// By value, whether it is an index that all lanes share, used by such indices and in places alone: a number instead of a
+/// vector, where vectors of as many indices exceed a register, which compilers keep in memory.
+pub(super) fn scalars(node: &FusedNode, differ: &[bool], lanes: usize, vector: usize) -> Vec<bool> {
+    let body = &node.body;
+    let n = body.values().len();
+    if lanes * DType::I64.size() <= vector {
+        return vec![false; n];
+    }
+    let mut scalar: Vec<bool> = (0..n as Value)
+        .map(|v| {
+            let index = match &body.value(v).op {
+                BodyOp::Load { mask, .. } | BodyOp::Check { mask, .. } => mask.is_none(),
+                BodyOp::Index(_) => true,
+                BodyOp::Unary(..) | BodyOp::Binary(..) => {
+                    let whole = |&o: &Value| body.value(o).dtype == DType::I64;
+                    body.operands(v).iter().all(whole)
+                }
+                _ => false,
+            };
+            index && body.value(v).dtype == DType::I64 && !differ[v as usize]
+        })
+        .collect();
+    for v in roots(&node.stores) {
+        scalar[v as usize] = false;
+    }
+    for user in (0..n).rev() {
+        // Places take a number from any vector.
+        let op = &body.value(user as Value).op;
+        let in_places = matches!(op, BodyOp::Load { .. } | BodyOp::Index(_) | BodyOp::Mask(_));
+        if !scalar[user] && !in_places {
+            body.operands(user as Value)
+                .iter()
+                .for_each(|&o| scalar[o as usize] = false);
+        }
+    }
+    scalar
 }

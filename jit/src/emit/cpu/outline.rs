@@ -3,9 +3,10 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::stage::Stages;
-use crate::kernel::ir::{Expr, Function};
+use crate::kernel::ir::{Expr, Function, Local, Type};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
+use ferrotrace_runtime::DType;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -49,10 +50,25 @@ fn function(node: &FusedNode, v: Value, lanes: usize) -> Function {
 }
 
 impl Writer<'_> {
+    /// A whole number that all lanes share.
+    fn shared(&self, v: Value) -> Expr {
+        match self.node.body.value(v).op {
+            BodyOp::Number(n) => Expr::from(Local::Numbers)
+                .element(i64::from(n))
+                .cast(Type::LONG),
+            _ => Expr::from(self.name(v)).element(0),
+        }
+    }
+
     /// The operation of a unary or binary value.
     pub(super) fn operation(&self, value: Value) -> Expr {
         let operands = self.node.body.operands(value);
-        let names = operands.iter().map(|&o| Expr::from(self.name(o)));
+        // Of a vector of numbers that all lanes share a number is any lane.
+        let operand = |&o: &Value| match (self.scalars[value as usize], self.scalars[o as usize]) {
+            (true, false) => self.set(DType::I64, self.shared(o)),
+            _ => self.name(o).into(),
+        };
+        let names = operands.iter().map(operand);
         let names: SmallVec<[Expr; 2]> = names.collect();
         Expr::call(function(self.node, value, self.lanes), names)
     }

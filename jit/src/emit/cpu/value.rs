@@ -32,6 +32,19 @@ pub(super) const COLUMN: Expr = Expr::Name(Name::Local(Local::Column));
 /// How many lanes count, as a variable.
 pub(super) const COUNT: Expr = Expr::Name(Name::Local(Local::Count));
 
+/// Most parts of an expression that is written once for each lane.
+const LANE_PARTS: usize = 12;
+
+/// Of how many parts an expression is made.
+fn parts(e: &Expr) -> usize {
+    1 + e.parts().into_iter().map(parts).sum::<usize>()
+}
+
+/// Whether an expression is the lane that a loop over lanes is at.
+fn is_lane(e: &Expr) -> bool {
+    matches!(e, Expr::Name(Name::Local(Local::Lane)))
+}
+
 /// The array that a loop over lanes fills or empties.
 pub(super) fn element_array(ty: ValueType, lanes: usize, zeroed: bool) -> Stmt {
     let extent = Extent::Array(lanes.into());
@@ -89,6 +102,16 @@ impl Writer<'_> {
 
     /// Declares a value.
     pub(super) fn statement(&mut self, out: &mut Block, value: Value, at: At<'_>) {
+        if self.scalars[value as usize] {
+            let lanes = std::mem::replace(&mut self.lanes, 1);
+            self.vector(out, value, At { lanes: None, ..at });
+            self.lanes = lanes;
+        } else {
+            self.vector(out, value, at);
+        }
+    }
+
+    fn vector(&mut self, out: &mut Block, value: Value, at: At<'_>) {
         let node = self.node;
         let body = &node.body;
         let dtype = body.value(value).dtype;
@@ -157,6 +180,10 @@ impl Writer<'_> {
             match whole {
                 Some(load) => self.declare_value(out, value, memory, load),
                 None => {
+                    let element = Expr::from(pointer).element(index.at(&at.lane()));
+                    if let Some(load) = self.of_lanes(memory, &element, at) {
+                        return self.declare_value(out, value, memory, load);
+                    }
                     let ty = self.vector_type(memory);
                     out.push(Stmt::zeros(Name::value(value), ty, Extent::One));
                     let lanes = self.lane_load(value, (pointer, memory), &index, None, at);
@@ -262,6 +289,16 @@ impl Writer<'_> {
         block.push(Stmt::assign(from(), from().least(self.lanes as i64)));
         block.push(Stmt::assign(to(), from().greatest(to())));
         Some(block)
+    }
+
+    /// A vector of all lanes, from an expression of the lane that has few parts.
+    fn of_lanes(&self, dtype: DType, lane: &Expr, at: At<'_>) -> Option<Expr> {
+        if at.lanes.is_some() || self.lanes < 2 || parts(lane) > LANE_PARTS {
+            return None;
+        }
+        let number = |l: usize| move |e: &Expr| is_lane(e).then_some(Expr::Integer(l as i64));
+        let each = (0..self.lanes).map(|l| lane.map(&number(l)));
+        Some(self.support("lanes", dtype, each))
     }
 
     /// Loads lane by lane, those inside the mask alone.
@@ -408,6 +445,9 @@ impl Writer<'_> {
         };
         let checked = Expr::from(Name::value(index)).element(lane);
         let checked = Expr::call(Function::Check, [checked, size.into(), site.into()]);
+        if self.differ[value as usize] && guard.is_none() {
+            return self.check_lanes(out, (value, index), checked, size.into(), at);
+        }
         if self.differ[value as usize] {
             return self.fill_lanes(out, (value, DType::I64), guard, checked, at);
         }
@@ -424,6 +464,33 @@ impl Writer<'_> {
             check,
             Stmt::assign(name, set),
         ])));
+    }
+
+    /// Checks a vector of indices at once, and lane by lane where one is out of range.
+    fn check_lanes(
+        &self,
+        out: &mut Block,
+        (value, index): (Value, Value),
+        lane: Expr,
+        size: Expr,
+        at: At<'_>,
+    ) {
+        let (name, long) = (Name::value(value), ValueType::Scalar(DType::I64));
+        let wrapped = self.support(
+            "wrapped",
+            DType::I64,
+            [self.name(index).into(), size.clone()],
+        );
+        let outside = self.support("outside", DType::I64, [name.into(), size]);
+        let load = self.support("load", DType::I64, [Local::Elements.into()]);
+        out.push(Stmt::variable(name, self.vector_type(DType::I64), wrapped));
+        let each = Stmt::assign(Self::element(), lane);
+        let lanes = Stmt::Scope(Block::from([
+            element_array(long, self.lanes, true),
+            self.each_lane(at, each),
+            Stmt::assign(name, load),
+        ]));
+        out.push(Stmt::when(outside, lanes));
     }
 
     fn random(&mut self, out: &mut Block, value: Value, at: At<'_>) {

@@ -249,7 +249,7 @@ fn support_result(stem: &str, dtype: DType, lanes: u16) -> Type {
         "hsum" | "hprod" | "hany" | "hall" | "hmax" | "hmin" | "hmax_of" | "hmin_of" => {
             Type::scalar(dtype)
         }
-        "nans" => Type::Value(ValueType::Word),
+        "nans" | "outside" => Type::Value(ValueType::Word),
         "to" if lanes == 0 => Type::Value(ValueType::Memory(dtype)),
         _ => Type::from(lane(dtype, lanes)),
     }

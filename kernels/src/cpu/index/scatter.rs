@@ -6,7 +6,7 @@ use crate::cpu::dense::{Shared, ranges, rows};
 use crate::cpu::gather::{OutOfRange, Selection, wrap};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::number::{Number, Wide};
-use ferrotrace_runtime::{DType, Result};
+use ferrotrace_runtime::{DType, Pool, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -18,12 +18,16 @@ const MEETING: usize = 2048;
 /// that takes is a small part of the source.
 const FEW: usize = 64;
 
+/// Single elements from which threads share out the places.
+const SHARED: usize = 1 << 14;
+
 /// Whether sums of a type lose digits where many terms meet.
 fn rounds<T: Number>() -> bool {
     T::DTYPE == DType::F32
 }
 
 /// Places of a selection at which many sources meet.
+#[derive(Default)]
 struct Crowds {
     /// For each index the crowded place that it points to, or −1.
     of: Vec<i32>,
@@ -44,6 +48,9 @@ impl Crowds {
         for at in block {
             let mark = &mut marks[at.abs_diff(least) / step];
             *mark = mark.saturating_add(1);
+        }
+        if marks.iter().all(|&mark| mark <= FEW as i32) {
+            return Crowds::default();
         }
         let mut offsets = Vec::new();
         let mut crowd = |&at: &isize| {
@@ -100,6 +107,10 @@ pub fn put<T: Number>(out: &mut [T], src: &[T], s: &Selection, accumulate: bool)
     let crowds = many.then(|| Crowds::find(&s.block));
     let crowds = crowds.as_ref().filter(|crowds| !crowds.offsets.is_empty());
     let out = Shared::new(out);
+    if crowds.is_none() && s.run * s.post.len() * s.pre.len() == 1 {
+        put_elements(out, src, s, accumulate);
+        return;
+    }
     let pieces = (s.run / PIECE).max(1);
     let cost = s.block.len() * s.post.len() * (s.run / pieces) * 2;
     ranges(s.pre.len() * pieces, cost, |tasks| {
@@ -117,6 +128,84 @@ pub fn put<T: Number>(out: &mut [T], src: &[T], s: &Selection, accumulate: bool)
             });
         }
     });
+}
+
+/// [`put`] of single elements, each selected by one index. Tasks share out the places: each goes through all indices.
+fn put_elements<T: Number>(out: Shared<'_, T>, src: &[T], s: &Selection, accumulate: bool) {
+    let first = s.pre[0] as isize + s.post[0] as isize;
+    let tasks = match s.block.len() < SHARED {
+        true => 1,
+        false => Pool::global().threads().clamp(1, out.len().max(1)),
+    };
+    ranges(tasks, s.block.len() * 4, |range| {
+        let places = out.len() * range.start / tasks..out.len() * range.end / tasks;
+        // SAFETY: ranges of places are disjoint.
+        let out = unsafe { out.part(places.clone()) };
+        let start = first - places.start as isize;
+        for (&block, &value) in s.block.iter().zip(src) {
+            // A place before the range is a great number.
+            if let Some(place) = out.get_mut((start + block) as usize) {
+                *place = match accumulate {
+                    true => T::narrow(place.wide().plus(value.wide())),
+                    false => value,
+                };
+            }
+        }
+    });
+}
+
+/// Adds `src` to elements of a line, `size` of them `stride` apart from `start` on, with sums in a wider type. Tasks share
+/// out the places: each goes through all indices.
+///
+/// # Errors
+/// `Index`: the first index out of range, with nothing written.
+pub fn add_to_line<T: Number>(
+    out: &mut [T],
+    (start, stride, size): (usize, isize, usize),
+    index: &[i64],
+    src: &[T],
+    dim: usize,
+) -> Result<()> {
+    let bad = OutOfRange::new();
+    ranges(index.len(), 1, |range| {
+        let inside = |&at: &usize| wrap(index[at], size).is_some();
+        if let Some(at) = range.clone().find(|at| !inside(at)) {
+            bad.report(at);
+        }
+    });
+    bad.check(index, dim, size)?;
+    let out = Shared::new(out);
+    let tasks = Pool::global().threads().clamp(1, size);
+    ranges(tasks, index.len() * 4, |range| {
+        let (first, last) = (size * range.start / tasks, size * range.end / tasks);
+        let place = |i: usize| {
+            let at = (start as isize + (first + i) as isize * stride) as usize;
+            // SAFETY: ranges of places are disjoint.
+            unsafe { &mut out.part(at..at + 1)[0] }
+        };
+        let totals = (0..last - first).map(|i| place(i).wide().total());
+        let mut totals: Vec<<T::Wide as Wide>::Total> = totals.collect();
+        for (&index, src) in index.iter().zip(src) {
+            let at = if index < 0 {
+                index + size as i64
+            } else {
+                index
+            };
+            // A place before the range is a great number.
+            if let Some(total) = totals.get_mut((at as usize).wrapping_sub(first)) {
+                *total = T::Wide::both(*total, src.wide().total());
+            }
+        }
+        for (i, &total) in totals.iter().enumerate() {
+            *place(i) = T::narrow(T::Wide::of_total(total));
+        }
+    });
+    Ok(())
+}
+
+/// Whether [`add_to_line`] adds so many elements to a line of `size`.
+pub fn adds_to_line<T: Number>(elements: usize, size: usize) -> bool {
+    rounds::<T>() && elements > MEETING && size <= 2 * elements
 }
 
 /// Writes to the elements of one kept position `p`, and to some columns of their runs.

@@ -8,6 +8,7 @@
 
 use super::dots::{by_dots, row_dots};
 use super::packed::{self, Panels};
+use super::small;
 use crate::cpu::dense::{Shared, ranges};
 use crate::cpu::long;
 use crate::cpu::number::{Number, Wide};
@@ -319,6 +320,11 @@ unsafe fn product_panel<T: Real>(
         return Ok(());
     }
     let b = b.view;
+    if !accumulate && small::is_small(s) {
+        // SAFETY: the operands are inside their memory, as just checked; callers answer for the result.
+        unsafe { small::product(sizes, a, b, (to, row)) };
+        return Ok(());
+    }
     if !accumulate && by_dots(s.m, s.k, &a, &b) {
         // SAFETY: rows and columns are those of the panel, whose place callers answer for.
         row_dots((sizes.m, sizes.n, s.k), a, b, |i, j, sum| unsafe {

@@ -7,5 +7,6 @@ pub(in crate::cpu) mod long;
 pub mod matmul;
 pub mod packed;
 mod packed_tiles;
+mod small;
 pub mod sum;
 pub mod vector;
