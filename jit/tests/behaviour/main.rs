@@ -8,6 +8,7 @@ mod abreast;
 mod convolutions;
 mod extremes;
 mod fusion;
+mod gathering;
 mod indexing;
 mod layouts;
 mod length;

@@ -155,21 +155,26 @@ const DRAWS: [(&str, &str, DType); 13] = [
     ("seldom", "ft_bernoulli", DType::Bool),
 ];
 
+/// Further arguments of a case.
+fn arguments(name: &str) -> &'static str {
+    match name {
+        "randint" => ", -7, 1000UL",
+        "randint_wide" => ", -7, 1UL << 40",
+        "bernoulli" => ", 0.3",
+        "always" => ", 1.0",
+        "never" => ", 0.0",
+        "seldom" => ", 1e-3",
+        _ => "",
+    }
+}
+
 #[test]
 fn random_numbers() {
     let libraries = libraries(|lanes| {
         let mut source = Source::default();
         for (name, call, to) in DRAWS {
             source.needs.insert(need(call, lanes));
-            let more = match name {
-                "randint" => ", -7, 1000UL",
-                "randint_wide" => ", -7, 1UL << 40",
-                "bernoulli" => ", 0.3",
-                "always" => ", 1.0",
-                "never" => ", 0.0",
-                "seldom" => ", 1e-3",
-                _ => "",
-            };
+            let more = arguments(name);
             let drawn = |call: &str, index: &str| {
                 format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})")
             };

@@ -164,7 +164,11 @@ fn planned<'a>(
     let along = Var(vector as u32 - 1);
     let differ = differ(node, along);
     let lanes = lanes(node, &stages, (&differ, along), policy.target.vector);
-    let scalars = scalars(node, &differ, lanes, policy.target.vector);
+    // Blocks of rows keep what their columns share in arrays of vectors.
+    let scalars = match outer {
+        true => vec![false; node.body.values().len()],
+        false => scalars(node, &differ, lanes, policy.target.vector),
+    };
     let moments = if split || outer {
         node.moments().unwrap_or_default()
     } else {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::cpu::fixture::{flat, index_of, integers, metas, of, read, strided};
-use ferrotrace_runtime::Scalar;
+use ferrotrace_runtime::{Scalar, with_threads};
 
 type Ran = Result<(Shape, Vec<f64>)>;
 
@@ -352,4 +352,56 @@ fn misfits_are_errors() {
     assert!(indexed(&[0, 1], 0, &x, &[&i]).is_err());
     assert!(indexed(&[1, 0], 0, &x, &[&i, &i]).is_err());
     assert!(indexed(&[2], 0, &x, &[&i]).is_err());
+}
+
+/// Sums at the indices of a long line, forwards and backwards, whatever the number of threads; and nothing where one
+/// index is out of range.
+#[test]
+fn many_elements_are_added_to_a_line() {
+    let (n, size) = (40_000, 700);
+    let index: Vec<i64> = (0..n).map(|i| (i * 7919 % (2 * size)) - size).collect();
+    let src: Vec<f32> = (0..n).map(|i| 0.1 + (i % 13) as f32).collect();
+    let mut want: Vec<f64> = (0..size).map(|i| i as f64).collect();
+    for (&i, &x) in index.iter().zip(&src) {
+        want[wrapped(i as f64, size as usize)] += x as f64;
+    }
+    let one = |dtype: DType, values: Vec<f64>| of(dtype, &[values.len()], &values);
+    let line = one(DType::F32, (0..size).map(|i| i as f64).collect());
+    let added = |index: &[i64]| {
+        let index = one(DType::I64, index.iter().map(|&i| i as f64).collect());
+        let src = one(DType::F32, src.iter().map(|&x| x as f64).collect());
+        put_at(&[0], 0, true, &line, Arg::Array(src), &[&index])
+    };
+    let on = |threads: usize| with_threads(threads, || added(&index)).expect("in range").1;
+    let got = on(1);
+    for (got, want) in got.iter().zip(&want) {
+        assert!((got / want - 1.0).abs() < 1e-7, "{got} {want}");
+    }
+    assert_eq!(got, on(3));
+    let mut bad = index.clone();
+    bad[31_000] = size;
+    bad[39_000] = -size - 1;
+    let error = added(&bad).expect_err("an index out of range").to_string();
+    assert!(error.contains("700"), "{error}");
+}
+
+/// Single elements at many indices: the last of one place stays, in whatever order threads share out the places.
+#[test]
+fn many_elements_are_written_to_a_line() {
+    let (n, size) = (50_000i64, 20_001i64);
+    let index: Vec<i64> = (0..n).map(|i| i * 31 % size).collect();
+    let src: Vec<i64> = (0..n).collect();
+    let mut want = vec![-1.0; size as usize];
+    for (&i, &x) in index.iter().zip(&src) {
+        want[i as usize] = x as f64;
+    }
+    let line = |values: &[f64]| of(DType::I64, &[values.len()], values);
+    let numbers = |all: &[i64]| all.iter().map(|&i| i as f64).collect::<Vec<_>>();
+    let (index, src) = (line(&numbers(&index)), line(&numbers(&src)));
+    let before = line(&vec![-1.0; size as usize]);
+    let put = || put_at(&[0], 0, false, &before, Arg::Array(src.clone()), &[&index]);
+    for threads in [1, 3] {
+        let got = with_threads(threads, put).expect("in range").1;
+        assert_eq!(got, want);
+    }
 }
