@@ -85,6 +85,9 @@ impl OpBuilder for Simplifier<'_> {
         if op.is_matmul() && self.is_for_device() && self.is_read_once(operands) {
             return self.sum_of_products(operands);
         }
+        if op.is_matmul() && self.policy.target.tiles && self.is_by_tiles(operands)? {
+            return self.product_by_tiles(op, operands);
+        }
         if op.is_matmul()
             && !self.is_for_device()
             && let Some(dtype) = self.copied_to(operands)?

@@ -7,7 +7,7 @@
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use crate::policy::Thresholds;
 use ferrotrace_kernels::op::{Cat, Reshape, Select, Slice};
-use ferrotrace_kernels::{Extent, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use ferrotrace_kernels::{Extent, Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, Result};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -109,10 +109,13 @@ fn product(graph: &Graph, node: &Node) -> Option<(ValueId, ValueId)> {
     };
     let is_matrix = |x: ValueId| {
         let operand = graph.node(x);
-        operand.shape.rank() == 2 && operand.dtype == node.dtype && operand.shape.numel() > 0
+        operand.shape.rank() == 2 && operand.shape.numel() > 0
     };
+    let dtype = graph.node(left).dtype;
     let float = matches!(node.dtype, DType::F32 | DType::F64);
-    let fits = float && node.precision == Precision::Fast && node.is(Op::is_matmul);
+    // Products that are not rounded have operands of a half type.
+    let alike = dtype == graph.node(right).dtype && dtype.compute() == node.dtype;
+    let fits = float && alike && node.precision == Precision::Fast && node.is(Op::is_matmul);
     (fits && is_matrix(left) && is_matrix(right)).then_some((left, right))
 }
 
@@ -324,6 +327,8 @@ fn compute(graph: &Graph, group: &Group, new: &mut Graph, map: &mut [ValueId]) -
         lefts.ok_or_else(missing)?,
         operands(&group.members[0]).ok_or_else(missing)?.1,
     );
+    let op = graph.nodes()[group.members[0]].operator();
+    let op = op.ok_or_else(missing)?;
     let columns = graph.node(right).shape[1];
     let right = map[right.0 as usize];
     come_from(new, &graph.nodes()[group.members[0]]);
@@ -338,7 +343,7 @@ fn compute(graph: &Graph, group: &Group, new: &mut Graph, map: &mut [ValueId]) -
             let terms = sizes[sizes.len() - 1];
             let rows = sizes[..sizes.len() - 1].iter().product();
             let x = reshape(new, x, &[rows, terms])?;
-            let y = new.matmul(x, right)?;
+            let y = new.push(op.clone(), &[x.into(), right.into()])?;
             if let Some(last) = sizes.last_mut() {
                 *last = columns;
             }
@@ -353,7 +358,7 @@ fn compute(graph: &Graph, group: &Group, new: &mut Graph, map: &mut [ValueId]) -
         Rows::Joined => {
             let all: Vec<Operand> = lefts.iter().map(|x| map[x.0 as usize].into()).collect();
             let x = new.push(Op::from(Cat { dim: 0 }), &all)?;
-            let y = new.matmul(x, right)?;
+            let y = new.push(op.clone(), &[x.into(), right.into()])?;
             let mut start = 0;
             for (&member, &left) in group.members.iter().zip(&lefts) {
                 let height = graph.node(left).shape[0];

@@ -1,11 +1,11 @@
-//! Matrix products that are replaced: on the CPU those whose operands the library would copy to another type, by casts and
+//! Matrix products that are replaced: on the CPU those by tiles by their sums, and those whose operands the library would copy to another type, by casts and
 //! a product; on a device those of a matrix and a vector by sums of products, which a generated reduction reads at the
 //! speed of memory, and which fuse with what is around them.
 
 use super::Simplifier;
 use crate::graph::{Graph, NodeOp, Precision};
 use ferrotrace_kernels::op::operator::Operator;
-use ferrotrace_kernels::op::{Matmul, Permute, Unsqueeze};
+use ferrotrace_kernels::op::{Matmul, Permute, Unrounded, Unsqueeze};
 use ferrotrace_kernels::ops::matmul;
 use ferrotrace_kernels::{ArgMeta, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
@@ -41,6 +41,26 @@ impl Simplifier<'_> {
         let lead = |s: &Shape| s[..s.rank().saturating_sub(2)].iter().product::<usize>();
         let alone = lead(left) == 1 && lead(right) == 1;
         inner > 1 && once && alone && is_unit_stride(&self.graph, matrix, dim)
+    }
+
+    /// Whether the library multiplies the operands of a matrix product, of bf16, as they are.
+    pub(super) fn is_by_tiles(&self, operands: &[Operand]) -> Result<bool> {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return Ok(false);
+        };
+        let meta = |x| ArgMeta::Tensor(self.shape(x), self.dtype(x));
+        matmul::is_by_tiles(&[meta(a), meta(b)])
+    }
+
+    /// A matrix product of bf16 as it is summed, in binary32, and rounded: kernels that follow it take the sums.
+    pub(super) fn product_by_tiles(&mut self, op: Op, operands: &[Operand]) -> Result<ValueId> {
+        let unrounded = std::mem::replace(&mut self.unrounded, false);
+        let sum = self.keep(Op::from(Unrounded(Box::new(op))), operands)?;
+        self.unrounded = unrounded;
+        match unrounded {
+            true => Ok(sum),
+            false => self.cast(sum, DType::BF16),
+        }
     }
 
     /// The type to which the library would copy operands of a matrix product that have another.

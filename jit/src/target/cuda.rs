@@ -57,6 +57,7 @@ impl Target {
             splits_reductions: false,
             merges_moments: true,
             panels: false,
+            tiles: false,
             spreads_launches: false,
             records_launches: true,
             reports_late: true,

@@ -1,12 +1,15 @@
 //! The CPU: vectors, caches, a library that has every operator.
 
 use super::{Language, Library, Target};
-use ferrotrace_runtime::Isa;
+use ferrotrace_runtime::{Isa, has_amx};
 
 impl Target {
     /// The CPU of this machine.
     pub fn host() -> Target {
-        Target::of_isa(Isa::host())
+        Target {
+            tiles: has_amx(),
+            ..Target::of_isa(Isa::host())
+        }
     }
 
     /// A CPU of an instruction set.
@@ -37,6 +40,7 @@ impl Target {
             splits_reductions: true,
             merges_moments: true,
             panels: true,
+            tiles: false,
             spreads_launches: true,
             records_launches: false,
             reports_late: false,

@@ -83,6 +83,9 @@ pub struct Target {
     /// Whether products and convolutions run panel by panel, with kernels before and behind on each panel. Else the
     /// library's calls take epilogues, and products of half precision may be generated.
     pub panels: bool,
+    /// Whether ready-made products multiply operands of bf16 as they are, by tiles of matrices, where there is enough to do. Else
+    /// they are cast first.
+    pub tiles: bool,
     /// Whether a launch is spread over the host's threads, chunk by chunk. If so, little work stays on one thread, and
     /// independent kernels of any texts share a hand-off. Else every launch costs the same, and kernels share one through a
     /// table of `table_bytes`.

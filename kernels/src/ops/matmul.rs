@@ -7,8 +7,11 @@ use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Right, Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
-use crate::cpu::panels::{Epilogue, Prologue, Then, products_then, scratch_elements};
-use crate::cpu::product::packed;
+use crate::cpu::panels::{
+    Epilogue, Factors, Prologue, Then, products_then, scratch_elements, scratch_elements_of_tiles,
+    tiles_into,
+};
+use crate::cpu::product::{amx, packed};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::cuda::Dense;
 use crate::eager::{Arg, array, cast, contiguous};
@@ -20,6 +23,7 @@ use ferrotrace_runtime::{
     Shape, Strides, product,
 };
 pub(crate) use gradient::folded;
+use half::bf16;
 pub use sum::SumOfProducts;
 
 /// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
@@ -74,9 +78,9 @@ impl OnDevice for Matmul {
 }
 
 impl Op {
-    /// Whether it is a matrix product.
+    /// Whether it is a matrix product, rounded or [not](super::unrounded::Unrounded).
     pub fn is_matmul(&self) -> bool {
-        matches!(self, Op::Matmul)
+        matches!(self.rounded(), Op::Matmul)
     }
 
     /// Whether its time is that of multiplications: matrix products, their sums, and convolutions.
@@ -157,6 +161,8 @@ fn with_unit(layout: &Layout, at: usize) -> Layout {
 struct Matrices {
     parts: Parts,
     compute: DType,
+    /// Whether the operands are of bf16, and are multiplied by tiles.
+    tiles: bool,
     a: Array,
     left: Layout,
     b: Array,
@@ -214,7 +220,18 @@ fn arranged(a: &Layout, b: &Layout, out: Option<&Layout>) -> Result<Arranged> {
 fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let compute = dtype.compute();
-    let (a, mut b) = (cast(a, compute)?, cast(b, compute)?);
+    let halves = a.dtype == DType::BF16 && b.dtype == DType::BF16;
+    let tiles = halves && are_tiles(&Parts::of(a.shape(), b.shape())?, b.shape());
+    let (a, mut b) = match tiles {
+        // Rows of the batch that do not follow each other are copied.
+        true if b.shape().rank() == 2
+            && arranged(&a.layout, &b.layout, out)?.parts.batch.rank() > 0 =>
+        {
+            (contiguous(a)?, b.clone())
+        }
+        true => (a.clone(), b.clone()),
+        false => (cast(a, compute)?, cast(b, compute)?),
+    };
     if dtype.is_int() {
         b = contiguous(&b)?;
     }
@@ -227,12 +244,37 @@ fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices
     Ok(Matrices {
         parts,
         compute,
+        tiles,
         a,
         left,
         b,
         right,
         to,
     })
+}
+
+/// Whether tiles multiply operands of bf16 of these shapes here. One matrix on the right multiplies all rows of the batch.
+fn are_tiles(parts: &Parts, right: &Shape) -> bool {
+    let batch = if right.rank() == 2 {
+        parts.batch.numel()
+    } else {
+        1
+    };
+    let s = parts.sizes;
+    amx::takes(Sizes {
+        m: s.m.saturating_mul(batch),
+        ..s
+    })
+}
+
+/// Whether a product multiplies its operands, which are of bf16, by the processor's tiles: it copies none to another type.
+///
+/// # Errors
+/// The operands are not those of a product.
+pub fn is_by_tiles(args: &[ArgMeta<'_>]) -> Result<bool> {
+    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
+    let halves = a_dtype == DType::BF16 && b_dtype == DType::BF16;
+    Ok(halves && are_tiles(&Parts::of(a, b)?, b))
 }
 
 /// The product: binary32 sums for the half types, rounded once; integers wrap.
@@ -249,8 +291,8 @@ pub fn run(args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
     cast(&out, dtype)
 }
 
-/// The type to which a product copies those operands that have another, before it multiplies them: the one that it
-/// computes in. `None`: it reads its operands as they are, or is one of a vector and a matrix of half precision.
+/// The type to which a product copies those operands that have another, before it multiplies them, unless it does so [by
+/// tiles](is_by_tiles): the one that it computes in. `None`: it reads its operands as they are, or is one of a vector and a matrix of half precision.
 ///
 /// # Errors
 /// The operands are not those of a product.
@@ -271,7 +313,10 @@ pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
     let (shape, dtype) = infer(args)?;
     let compute = dtype.compute();
     let mut copies = 0;
-    if copied_to(args)?.is_some() {
+    if is_by_tiles(args)? {
+        let parts = Parts::of(tensor(args, 0)?.0, tensor(args, 1)?.0)?;
+        copies = amx::packed_bytes(parts.sizes, parts.batch.numel());
+    } else if copied_to(args)?.is_some() {
         for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
             let other = dtype != compute;
             copies += if other {
@@ -358,6 +403,7 @@ fn half_matrix_of<W: Weight<f32> + Element>(
 pub(crate) fn run_into(args: &[Arg], out: &mut Array) -> Result<()> {
     let m = matrices(args, out.dtype, Some(&out.layout))?;
     match m.compute {
+        DType::F32 if m.tiles => by_tiles(m, out),
         DType::F64 => float::<f64>(m, out),
         DType::F32 => float::<f32>(m, out),
         DType::I64 => integer::<i64>(m, out),
@@ -394,29 +440,46 @@ pub fn run_around(
 ) -> Result<Faults> {
     let m = matrices(args, dtype, None)?;
     match m.compute {
-        DType::F64 => around::<f64>(m, prologue, epilogue, out),
-        DType::F32 => around::<f32>(m, prologue, epilogue, out),
+        DType::F32 if m.tiles => {
+            let (starts, a, b) = halves(&m)?;
+            let (s, factors) = (m.parts.sizes, Factors::Tiles(a, b));
+            around::<f32>(s, factors, &starts, prologue, epilogue, out)
+        }
+        DType::F64 => wide_around::<f64>(m, prologue, epilogue, out),
+        DType::F32 => wide_around::<f32>(m, prologue, epilogue, out),
         other => Err(Error::internal(format!(
             "kernels around a product of {other}"
         ))),
     }
 }
 
-fn around<T: Element + Real>(
+fn wide_around<T: Element + Real>(
     m: Matrices,
     prologue: Option<&Prologue<'_>>,
     epilogue: Option<&Epilogue<'_>>,
     out: Option<&Array>,
 ) -> Result<Faults> {
     let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let (s, factors) = (m.parts.sizes, Factors::Wide(a, b));
+    around(s, factors, &starts, prologue, epilogue, out)
+}
+
+fn around<T: Element + Real>(
+    s: Sizes,
+    factors: Factors<'_, T>,
+    starts: &[(usize, usize)],
+    prologue: Option<&Prologue<'_>>,
+    epilogue: Option<&Epilogue<'_>>,
+    out: Option<&Array>,
+) -> Result<Faults> {
     let then = match (epilogue, out) {
         (Some(epilogue), _) => Then::Kernel(epilogue),
-        (None, Some(out)) if out.numel() == m.parts.sizes.m * m.parts.sizes.n * starts.len() => {
+        (None, Some(out)) if out.numel() == s.m * s.n * starts.len() => {
             Then::Store(in_the_making(out)?)
         }
         _ => return Err(Error::internal("a product that goes nowhere")),
     };
-    products_then(m.parts.sizes, a, b, &starts, prologue, then)
+    products_then(s, factors, starts, prologue, then)
 }
 
 /// Bytes of scratch memory that [`run_around`] takes for a product of type `dtype`, of operands with these layouts and
@@ -432,6 +495,14 @@ pub fn scratch(
     computed: Option<usize>,
 ) -> Result<usize> {
     let compute = dtype.compute();
+    let metas = operands.map(|(layout, of)| ArgMeta::Tensor(layout.shape(), of));
+    if is_by_tiles(&metas)? {
+        let [(a, _), (b, _)] = operands;
+        let parts = arranged(a, b, None)?.parts;
+        let (size, count) = (compute.size(), parts.batch.numel());
+        let packed = amx::packed_bytes(parts.sizes, count);
+        return Ok(packed + scratch_elements_of_tiles(parts.sizes, count, size, passes) * size);
+    }
     let [a, b] = operands.map(|(layout, of)| match of == compute {
         true => layout.clone(),
         false => Layout::contiguous(layout.shape().clone()),
@@ -495,10 +566,7 @@ fn views<'a, T: Element>(
 
 fn float<T: Element + Real>(m: Matrices, out: &Array) -> Result<()> {
     let s = m.parts.sizes;
-    let to = m.to.as_ref().unwrap_or(&out.layout);
-    let (to, row, _) = batched(to, &m.parts.batch, s.m, s.n)?;
-    // One row is at a distance from none.
-    let row = if s.m == 1 { s.n } else { row as usize };
+    let (to, row) = places(&m, out)?;
     let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
     let starts: Vec<Starts> = starts
         .into_iter()
@@ -506,6 +574,48 @@ fn float<T: Element + Real>(m: Matrices, out: &Array) -> Result<()> {
         .map(|((a, b), to)| [a, b, to])
         .collect();
     products_into(s, a, b, &starts, &in_the_making(out)?, row)
+}
+
+/// Where the matrices of a result start, and the distance of their rows.
+fn places(m: &Matrices, out: &Array) -> Result<(Vec<usize>, usize)> {
+    let s = m.parts.sizes;
+    let to = m.to.as_ref().unwrap_or(&out.layout);
+    let (to, row, _) = batched(to, &m.parts.batch, s.m, s.n)?;
+    // One row is at a distance from none.
+    Ok((to, if s.m == 1 { s.n } else { row as usize }))
+}
+
+/// The starts of both operands' matrices of bf16, views of all memory with their strides, and the right one's tiles.
+#[allow(clippy::type_complexity)]
+fn halves(m: &Matrices) -> Result<(Vec<(usize, usize)>, View<'_, bf16>, amx::Right<'_>)> {
+    let s = m.parts.sizes;
+    let (a_starts, row, col) = batched(&m.left, &m.parts.batch, s.m, s.k)?;
+    let a = View {
+        data: m.a.buffer.as_slice::<bf16>(),
+        start: 0,
+        row,
+        col,
+    };
+    let (b_starts, row, col) = batched(&m.right, &m.parts.batch, s.k, s.n)?;
+    let b = View {
+        data: m.b.buffer.as_slice::<bf16>(),
+        start: 0,
+        row,
+        col,
+    };
+    let one = b_starts.first().copied();
+    let one = one.filter(|first| b_starts.iter().all(|start| start == first));
+    let tiles = one.and_then(|start| amx::tiles(&m.b.buffer, View { start, ..b }, s));
+    let starts = a_starts.into_iter().zip(b_starts).collect();
+    Ok((starts, a, amx::Right { view: b, tiles }))
+}
+
+fn by_tiles(m: Matrices, out: &Array) -> Result<()> {
+    let (to, row) = places(&m, out)?;
+    let (starts, a, b) = halves(&m)?;
+    let starts = starts.into_iter().zip(to);
+    let starts: Vec<Starts> = starts.map(|((a, b), to)| [a, b, to]).collect();
+    tiles_into(m.parts.sizes, a, b, &starts, &in_the_making(out)?, row)
 }
 
 fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(

@@ -1,6 +1,7 @@
 //! The host: its memory, its caches, and the allocator of host buffers.
 
 pub(crate) mod alloc;
+mod amx;
 mod arithmetic;
 mod bandwidth;
 mod isa;
@@ -10,6 +11,7 @@ mod plain;
 pub(crate) mod size_class;
 
 pub use alloc::{cached_bytes, trim};
+pub use amx::has_amx;
 pub use arithmetic::peak;
 pub use bandwidth::bandwidth;
 pub use isa::Isa;

@@ -11,6 +11,14 @@ const OPERAND: usize = 1 << 20;
 /// Fewest columns of the last panel: past the library's special cases.
 const LAST: usize = 72;
 
+/// The highest and the widest panel of a product by tiles: its block of packed rows and the packed columns stay in a core's second
+/// cache.
+const TILES: (usize, usize) = (256, 512);
+/// Multiplications by tiles below which a panel is not worth a task of its own.
+const TILES_TASK: usize = 1 << 22;
+/// Rows and columns that tiles multiply at once.
+const TILE: usize = 32;
+
 /// How the products of a batch are cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
@@ -54,6 +62,39 @@ impl Cut {
         let columns = (n / COLUMNS).clamp(1, wanted);
         cut.rows = (m / ROWS).clamp(1, wanted.div_ceil(columns));
         cut.in_columns(columns)
+    }
+
+    /// The cut of `count` products by tiles for so many threads, of elements of `size` bytes.
+    fn of_tiles(sizes: Sizes, count: usize, threads: usize, size: usize) -> Cut {
+        let Sizes { m, n, .. } = sizes;
+        let mut cut = Cut {
+            sizes,
+            count,
+            group: 1,
+            rows: 1,
+            piece: n,
+            columns: 1,
+        };
+        let one = m * n * size;
+        if one <= PANEL && count > 1 {
+            let shared = count
+                .div_ceil(threads * 4)
+                .max(TILES_TASK / sizes.work().max(1));
+            cut.group = shared.clamp(1, (PANEL / one.max(1)).max(1));
+            return cut;
+        }
+        let tasks = threads.min(sizes.work() / TILES_TASK).max(1);
+        let (high, wide) = (m.div_ceil(TILES.0), n.div_ceil(TILES.1));
+        // As many panels for each thread, cut across the longer side.
+        let (rows, columns) = match (high * wide * count).is_multiple_of(tasks) {
+            true => (high, wide),
+            false if n > m => (high, wide.next_multiple_of(tasks)),
+            false => (high.next_multiple_of(tasks), wide),
+        };
+        cut.rows = rows.min(m.div_ceil(TILE)).max(1);
+        cut.piece = n.div_ceil(columns).next_multiple_of(TILE);
+        cut.columns = n.div_ceil(cut.piece);
+        cut
     }
 
     /// The cut of a product one of whose operands is computed panel by panel, each element once.
@@ -147,6 +188,16 @@ impl Scratch {
         // computes belongs to the whole batch.
         let small = cut.panels() == 1 || s.k == 0 || s.m == 1 || s.n == 1;
         let at_once = small || (right.is_some() && count > 1);
+        Scratch::with(cut, threads, right, at_once)
+    }
+
+    /// That of products by tiles.
+    pub fn of_tiles(s: Sizes, count: usize, threads: usize, size: usize) -> Scratch {
+        Scratch::with(Cut::of_tiles(s, count, threads, size), threads, None, false)
+    }
+
+    fn with(cut: Cut, threads: usize, right: Option<bool>, at_once: bool) -> Scratch {
+        let (s, count) = (cut.sizes, cut.count);
         let (highest, widest) = cut.largest();
         let (panel, workers) = match at_once {
             true => (s.m * s.n * count, 1),
@@ -188,4 +239,18 @@ pub(crate) fn scratch_elements(
         0
     };
     (product + operand) * scratch.workers
+}
+
+/// [`scratch_elements`] of products by tiles.
+pub(crate) fn scratch_elements_of_tiles(
+    s: Sizes,
+    count: usize,
+    size: usize,
+    passes: bool,
+) -> usize {
+    if !passes || s.m * s.n * count == 0 {
+        return 0;
+    }
+    let scratch = Scratch::of_tiles(s, count, Pool::global().threads(), size);
+    scratch.panel * scratch.workers
 }

@@ -4,14 +4,16 @@ use super::cut::Cut;
 use super::operand::Fed;
 use crate::cpu::dense::Shared;
 use crate::cpu::matmul::{Right, Sizes, View, multiply_to};
+use crate::cpu::product::amx;
 use crate::cpu::vector::Real;
 use ferrotrace_runtime::{Element, Error, Pool, Prepared, Result};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Where a panel goes.
 pub(super) enum To<'a, T> {
-    /// To its place in memory.
-    Memory(Shared<'a, T>),
+    /// To its place in memory: where each matrix begins.
+    Memory(Shared<'a, T>, &'a [usize]),
     /// To a kernel.
     Kernel {
         prepared: &'a Prepared<'a>,
@@ -21,11 +23,18 @@ pub(super) enum To<'a, T> {
     },
 }
 
+/// What is multiplied.
+pub(super) enum Operands<'a, T> {
+    /// Matrices of the product's type.
+    Wide(View<'a, T>, Right<'a, T>),
+    /// Matrices of bf16, by tiles; the product is of `f32`.
+    Tiles(&'a amx::Products<'a>),
+}
+
 /// What the threads share.
 pub(super) struct Job<'a, T> {
     pub cut: Cut,
-    pub a: View<'a, T>,
-    pub b: Right<'a, T>,
+    pub operands: Operands<'a, T>,
     pub starts: &'a [(usize, usize)],
     /// The distance of the product's rows.
     pub pitch: usize,
@@ -53,11 +62,11 @@ impl<T: Real + Element> Job<'_, T> {
     /// Computes panel `i` and runs the kernels before and after it.
     fn panel(&self, i: usize, thread: usize) -> Result<()> {
         let (matrices, rows, columns) = self.cut.panel(i);
-        let Sizes { m, k, .. } = self.cut.sizes;
+        let m = self.cut.sizes.m;
         let first = matrices.start * m + rows.start;
         // Where the first row of the first matrix would start.
         let base = match &self.to {
-            To::Memory(out) => out.as_mut_ptr(),
+            To::Memory(out, _) => out.as_mut_ptr(),
             To::Kernel {
                 prepared,
                 pointer,
@@ -70,30 +79,14 @@ impl<T: Real + Element> Job<'_, T> {
                 .wrapping_sub(first * self.pitch + columns.start),
         };
         for i in matrices.clone() {
-            let (a, b) = self.starts[i];
-            let mut a = View { start: a, ..self.a }.from(rows.start, 0);
-            let mut b = self.b.at(b).from_column(columns.start);
-            match self.fed {
-                Some(fed) if fed.prologue.right => {
-                    b = fed
-                        .part(&columns, columns.start / self.cut.piece, thread)
-                        .into();
-                }
-                Some(fed) => a = fed.part(&rows, 0, thread),
-                None => {}
-            }
-            let to = base.wrapping_add((i * m + rows.start) * self.pitch + columns.start);
-            let sizes = Sizes {
-                m: rows.len(),
-                n: columns.len(),
-                k,
+            let start = match &self.to {
+                To::Memory(_, places) => places[i],
+                To::Kernel { .. } => i * m * self.pitch,
             };
+            let to = base.wrapping_add(start + rows.start * self.pitch + columns.start);
             // SAFETY: `to` is the panel's place in the product, which is as large as the launch says, or in this
             // thread's scratch memory, which holds the largest panel at this pitch. Panels are disjoint.
-            unsafe {
-                let all = (0..sizes.m, 0..sizes.n);
-                multiply_to(sizes, a, b, (to, self.pitch), all)?;
-            }
+            unsafe { self.multiply(i, (&rows, &columns), to, thread)? };
         }
         let To::Kernel {
             prepared, pointer, ..
@@ -109,5 +102,50 @@ impl<T: Real + Element> Job<'_, T> {
             prepared.run(before + first, before + last, thread, moved);
         }
         Ok(())
+    }
+
+    /// Computes the panel of matrix `i`.
+    ///
+    /// # Safety
+    /// `to` has room for it, and no other thread touches it meanwhile.
+    unsafe fn multiply(
+        &self,
+        i: usize,
+        (rows, columns): (&Range<usize>, &Range<usize>),
+        to: *mut T,
+        thread: usize,
+    ) -> Result<()> {
+        let (mut a, mut b) = match self.operands {
+            Operands::Wide(a, b) => (a, b),
+            Operands::Tiles(products) => {
+                let panel = (rows.clone(), columns.clone());
+                // SAFETY: as the caller promises; the product is of `f32`.
+                unsafe { products.panel(self.starts[i], panel, (to.cast(), self.pitch)) };
+                return Ok(());
+            }
+        };
+        let starts = self.starts[i];
+        a = View {
+            start: starts.0,
+            ..a
+        }
+        .from(rows.start, 0);
+        b = b.at(starts.1).from_column(columns.start);
+        match self.fed {
+            Some(fed) if fed.prologue.right => {
+                b = fed
+                    .part(columns, columns.start / self.cut.piece, thread)
+                    .into();
+            }
+            Some(fed) => a = fed.part(rows, 0, thread),
+            None => {}
+        }
+        let sizes = Sizes {
+            m: rows.len(),
+            n: columns.len(),
+            k: self.cut.sizes.k,
+        };
+        // SAFETY: as the caller promises.
+        unsafe { multiply_to(sizes, a, b, (to, self.pitch), (0..sizes.m, 0..sizes.n)) }
     }
 }

@@ -13,11 +13,15 @@ mod planes;
 use super::dense::Shared;
 use super::matmul::{Right, Sizes, Starts, View, products, products_into};
 use super::par;
+use super::product::amx;
 use super::vector::Real;
 use cut::Scratch;
-pub(crate) use cut::scratch_elements;
-use ferrotrace_runtime::{Buffer, Device, Element, Error, Faults, Launch, Pool, Result, prepare};
-use job::{Job, To};
+pub(crate) use cut::{scratch_elements, scratch_elements_of_tiles};
+use ferrotrace_runtime::{
+    Buffer, DType, Device, Element, Error, Faults, Launch, Pool, Prepared, Result, prepare,
+};
+use half::bf16;
+use job::{Job, Operands, To};
 use operand::{Fed, Feeding};
 pub(crate) use planes::planes_then;
 use smallvec::SmallVec;
@@ -73,40 +77,106 @@ pub enum Then<'a, T> {
     Store(Shared<'a, T>),
 }
 
+/// What is multiplied.
+#[derive(Clone, Copy, Debug)]
+pub enum Factors<'a, T> {
+    /// Matrices of the product's type.
+    Wide(View<'a, T>, Right<'a, T>),
+    /// Matrices of bf16, by tiles ([`amx::takes`]); the product is of `f32`.
+    Tiles(View<'a, bf16>, amx::Right<'a>),
+}
+
 /// The products of a batch, as [`products`] computes them. A kernel may compute one of their operands, of a batch of one
-/// matrix panel by panel, just before it is read.
+/// matrix panel by panel, just before it is read; none of products by tiles.
 ///
 /// # Errors
 /// Out of memory; `Internal`: a matrix leaves its memory, or a launch is not the product's.
 pub fn products_then<'a, T: Real + Element>(
     s: Sizes,
-    a: View<'a, T>,
-    b: Right<'a, T>,
+    factors: Factors<'a, T>,
     starts: &[(usize, usize)],
     prologue: Option<&Prologue<'_>>,
     then: Then<'_, T>,
 ) -> Result<Faults> {
-    let (size, count) = (s.m * s.n, starts.len());
-    if size * count == 0 {
+    let count = starts.len();
+    if s.m * s.n * count == 0 {
         return Ok(Faults::new());
     }
     let threads = Pool::global().threads();
-    let Scratch {
-        cut,
-        at_once,
-        panel,
-        across,
-        workers,
-    } = Scratch::of(s, count, threads, size_of::<T>(), prologue.map(|p| p.right));
-    let feeding = prologue.map(|p| Feeding::of(p, &cut, at_once, across, workers));
+    let (a, b) = match factors {
+        Factors::Wide(a, b) => (a, b),
+        Factors::Tiles(a, b) if prologue.is_none() && T::DTYPE == DType::F32 => {
+            let products = amx::Products::new(s, a, b, starts)?;
+            let scratch = Scratch::of_tiles(s, count, threads, size_of::<T>());
+            return by_panels(&scratch, Operands::Tiles(&products), starts, None, then);
+        }
+        Factors::Tiles(..) => return Err(Error::internal("tiles of another product")),
+    };
+    let right = prologue.map(|p| p.right);
+    let scratch = Scratch::of(s, count, threads, size_of::<T>(), right);
+    let feeding = prologue.map(|p| Feeding::of(p, &scratch));
     let mut feeding = feeding.transpose()?;
     let fed = match (prologue, &mut feeding) {
         (Some(prologue), Some(feeding)) => Some(Fed::new(prologue, feeding, threads)?),
         _ => None,
     };
-    let (mut a, mut b) = (a, b);
+    let faults = match scratch.at_once {
+        true => at_once(s, a, b, starts, fed.as_ref(), then)?,
+        false => by_panels(&scratch, Operands::Wide(a, b), starts, fed.as_ref(), then)?,
+    };
+    // A fault of the operand comes first.
+    let mut all = fed.map_or_else(Faults::new, |fed| fed.prepared.finish());
+    all.extend(faults);
+    Ok(all)
+}
+
+/// Products of matrices of bf16 by tiles: number `i` multiplies the matrices that start where the first two of its starts say, and
+/// is written where its third start says, its rows dense and `row` apart. Matrices of the result have no element in common, and nobody
+/// else uses them meanwhile.
+///
+/// # Errors
+/// Out of memory; `Internal`: a matrix leaves its memory.
+pub fn tiles_into(
+    s: Sizes,
+    a: View<'_, bf16>,
+    b: amx::Right<'_>,
+    starts: &[Starts],
+    c: &Shared<'_, f32>,
+    row: usize,
+) -> Result<()> {
+    if s.m * s.n * starts.len() == 0 {
+        return Ok(());
+    }
+    let inside = |to: usize| to + (s.m - 1) * row + s.n <= c.len();
+    if !starts.iter().all(|at| inside(at[2])) {
+        return Err(Error::internal("a matrix leaves its memory"));
+    }
+    let (places, starts): (Vec<usize>, Vec<_>) =
+        starts.iter().map(|at| (at[2], (at[0], at[1]))).unzip();
+    let products = amx::Products::new(s, a, b, &starts)?;
+    let threads = Pool::global().threads();
+    let job = Job {
+        cut: Scratch::of_tiles(s, places.len(), threads, size_of::<f32>()).cut,
+        operands: Operands::Tiles(&products),
+        starts: &starts,
+        pitch: row,
+        fed: None,
+        to: To::Memory(*c, &places),
+    };
+    job.run()
+}
+
+/// Products that are computed whole before a kernel runs.
+fn at_once<'a, T: Real + Element>(
+    s: Sizes,
+    mut a: View<'a, T>,
+    mut b: Right<'a, T>,
+    starts: &[(usize, usize)],
+    fed: Option<&Fed<'a, T>>,
+    then: Then<'_, T>,
+) -> Result<Faults> {
     let mut starts = SmallVec::<[(usize, usize); 4]>::from_slice(starts);
-    if at_once && let Some(fed) = &fed {
+    if let Some(fed) = fed {
         let whole = fed.all();
         match fed.prologue.right {
             true => b = whole.into(),
@@ -116,96 +186,137 @@ pub fn products_then<'a, T: Real + Element>(
             *(if fed.prologue.right { b } else { a }) = 0;
         }
     }
+    let (size, count) = (s.m * s.n, starts.len());
     let epilogue = match then {
         Then::Kernel(epilogue) => epilogue,
-        Then::Store(out) if at_once => {
+        Then::Store(out) => {
             let starts = starts.iter().enumerate();
             let starts: Vec<Starts> = starts.map(|(i, of)| [of.0, of.1, i * size]).collect();
             products_into(s, a, b, &starts, &out, s.n)?;
-            return Ok(fed.map_or_else(Faults::new, |fed| fed.prepared.finish()));
-        }
-        Then::Store(out) => {
-            let job = Job {
-                cut,
-                a,
-                b,
-                starts: &starts,
-                pitch: s.n,
-                fed: fed.as_ref(),
-                to: To::Memory(out),
-            };
-            job.run()?;
-            return Ok(fed.map_or_else(Faults::new, |fed| fed.prepared.finish()));
+            return Ok(Faults::new());
         }
     };
-    let (_, widest) = cut.largest();
-    let bytes = if epilogue.whole {
-        0
-    } else {
-        panel * workers * size_of::<T>()
+    let walk = Walk {
+        rows: s.m * count,
+        columns: s.n,
+        pitch: s.n,
+        piece: PIECE.min(s.n),
+        pieces: s.n.div_ceil(PIECE),
     };
-    let mut memory = Buffer::allocate(&Device::cpu(), bytes)?;
-    let memory = memory.get_mut::<T>();
-    let memory = Shared::new(memory.ok_or_else(|| Error::internal("scratch memory is shared"))?);
-    let (piece, pieces) = match at_once {
-        true => (PIECE.min(s.n), s.n.div_ceil(PIECE)),
-        false => (cut.piece, cut.columns),
-    };
-    let dense = epilogue.whole || at_once;
-    let pitch = if dense { s.n } else { widest };
-    let params = with_params(
-        &epilogue.launch,
-        [
-            (epilogue.pitch, pitch),
-            (epilogue.piece, piece),
-            (epilogue.pieces, pieces),
-        ],
-    )?;
-    let launch = Launch {
-        params: &params,
-        chunks: s.m * count * pieces,
-        ..epilogue.launch
-    };
-    let buffer = launch.buffers.get(epilogue.pointer);
-    if buffer.is_none_or(|b| epilogue.whole && b.span < size * count * size_of::<T>()) {
-        return Err(Error::internal("an epilogue without its product"));
-    }
-    let prepared = prepare(&launch, threads)?;
-    let (pointer, rows) = (epilogue.pointer, s.m * count);
-    if at_once {
-        let whole = match epilogue.whole {
-            true => prepared.pointer(pointer).cast::<T>(),
-            false => memory.as_mut_ptr(),
+    take_up(epilogue, walk, size * count, |prepared, memory| {
+        let whole = match memory {
+            None => prepared.pointer(epilogue.pointer).cast::<T>(),
+            Some(memory) => memory.as_mut_ptr(),
         };
         // SAFETY: the memory is as large as the products, which was checked, and nobody else uses it yet.
         products(s, a, b, &starts, unsafe {
             std::slice::from_raw_parts_mut(whole, size * count)
         })?;
         let whole = par::Shared::new(whole.cast());
-        Pool::global().run(rows * pieces, &|begin, end, thread| {
+        let chunks = walk.rows * walk.pieces;
+        Pool::global().run(chunks, &|begin, end, thread| {
             // SAFETY: the pool gives out each chunk once; the product is complete.
-            unsafe { prepared.run(begin, end, thread, Some((pointer, whole.get()))) }
+            unsafe { prepared.run(begin, end, thread, Some((epilogue.pointer, whole.get()))) }
         });
-    } else {
+        Ok(())
+    })
+}
+
+/// Products that are computed panel by panel.
+fn by_panels<T: Real + Element>(
+    scratch: &Scratch,
+    operands: Operands<'_, T>,
+    starts: &[(usize, usize)],
+    fed: Option<&Fed<'_, T>>,
+    then: Then<'_, T>,
+) -> Result<Faults> {
+    let cut = scratch.cut;
+    let s = cut.sizes;
+    let epilogue = match then {
+        Then::Kernel(epilogue) => epilogue,
+        Then::Store(out) => {
+            let places: Vec<usize> = (0..starts.len()).map(|i| i * s.m * s.n).collect();
+            let job = Job {
+                cut,
+                operands,
+                starts,
+                pitch: s.n,
+                fed,
+                to: To::Memory(out, &places),
+            };
+            return job.run().map(|()| Faults::new());
+        }
+    };
+    let walk = Walk {
+        rows: s.m * starts.len(),
+        columns: s.n,
+        pitch: if epilogue.whole { s.n } else { cut.largest().1 },
+        piece: cut.piece,
+        pieces: cut.columns,
+    };
+    let elements = scratch.panel * scratch.workers;
+    take_up(epilogue, walk, elements, |prepared, memory| {
         let job = Job {
             cut,
-            a,
-            b,
-            starts: &starts,
-            pitch,
-            fed: fed.as_ref(),
+            operands,
+            starts,
+            pitch: walk.pitch,
+            fed,
             to: To::Kernel {
-                prepared: &prepared,
-                pointer,
-                scratch: (!epilogue.whole).then_some((memory, panel)),
+                prepared,
+                pointer: epilogue.pointer,
+                scratch: memory.map(|memory| (memory, scratch.panel)),
             },
         };
-        job.run()?;
+        job.run()
+    })
+}
+
+/// What a kernel behind a product walks through.
+#[derive(Clone, Copy)]
+struct Walk {
+    rows: usize,
+    columns: usize,
+    /// The distance of the product's rows.
+    pitch: usize,
+    /// Columns of a piece, and how many pieces there are.
+    piece: usize,
+    pieces: usize,
+}
+
+/// Prepares the kernel behind a product, and has `run` compute the product and run the kernel. The product lies in so many
+/// elements of scratch memory, or in the kernel's own buffer.
+fn take_up<T: Real + Element>(
+    epilogue: &Epilogue<'_>,
+    walk: Walk,
+    elements: usize,
+    run: impl FnOnce(&Prepared<'_>, Option<Shared<'_, T>>) -> Result<()>,
+) -> Result<Faults> {
+    let elements = if epilogue.whole { 0 } else { elements };
+    let mut memory = Buffer::allocate(&Device::cpu(), elements * size_of::<T>())?;
+    let memory = memory.get_mut::<T>();
+    let memory = Shared::new(memory.ok_or_else(|| Error::internal("scratch memory is shared"))?);
+    let params = with_params(
+        &epilogue.launch,
+        [
+            (epilogue.pitch, walk.pitch),
+            (epilogue.piece, walk.piece),
+            (epilogue.pieces, walk.pieces),
+        ],
+    )?;
+    let launch = Launch {
+        params: &params,
+        chunks: walk.rows * walk.pieces,
+        ..epilogue.launch
+    };
+    let bytes = walk.rows * walk.columns * size_of::<T>();
+    let buffer = launch.buffers.get(epilogue.pointer);
+    if buffer.is_none_or(|b| epilogue.whole && b.span < bytes) {
+        return Err(Error::internal("an epilogue without its product"));
     }
-    // A fault of the operand comes first.
-    let mut faults = fed.map_or_else(Faults::new, |fed| fed.prepared.finish());
-    faults.extend(prepared.finish());
-    Ok(faults)
+    let prepared = prepare(&launch, Pool::global().threads())?;
+    run(&prepared, (!epilogue.whole).then_some(memory))?;
+    Ok(prepared.finish())
 }
 
 /// The integers of a launch with some of them set.

@@ -1,6 +1,6 @@
 //! Operands of products that a kernel computes, whole or panel by panel.
 
-use super::cut::Cut;
+use super::cut::Scratch;
 use super::{Prologue, with_params};
 use crate::cpu::dense::Shared;
 use crate::cpu::matmul::{Sizes, View};
@@ -23,13 +23,14 @@ pub(super) struct Feeding {
 }
 
 impl Feeding {
-    pub fn of(
-        prologue: &Prologue<'_>,
-        cut: &Cut,
-        whole: bool,
-        across: usize,
-        workers: usize,
-    ) -> Result<Feeding> {
+    pub fn of(prologue: &Prologue<'_>, scratch: &Scratch) -> Result<Feeding> {
+        let Scratch {
+            cut,
+            at_once: whole,
+            across,
+            workers,
+            ..
+        } = *scratch;
         let Sizes { m, n, k } = cut.sizes;
         let all = if prologue.right { n } else { m };
         let (rows, pitch, piece, pieces) = match (prologue.by_rows, whole) {

@@ -1,5 +1,6 @@
 //! Sums of products: matrix by matrix, vector by matrix, and what keeps long sums exact enough.
 
+pub mod amx;
 #[cfg(target_arch = "x86_64")]
 mod dot_lanes;
 mod dots;

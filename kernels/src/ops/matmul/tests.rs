@@ -199,6 +199,7 @@ fn a_product_holds_what_is_said() {
         (F32, F32),
         (F16, F16),
         (F16, BF16),
+        (BF16, BF16),
         (BF16, F32),
         (F32, F64),
         (I32, I64),
@@ -338,5 +339,37 @@ fn sums_of_products_that_do_not_fit() {
         vec![x(DType::I64, &[2, 3]), x(DType::I64, &[3, 2])],
     ] {
         assert!(summed(&wrong).is_err());
+    }
+}
+
+// By tiles where the machine has them, else by converted copies: sums of whole numbers are exact either way.
+#[test]
+fn products_of_bf16_of_enough_work() {
+    let shapes: [(&[usize], &[usize]); 7] = [
+        (&[40, 70], &[70, 50]),
+        (&[300, 64], &[64, 530]),
+        (&[3, 40, 33], &[33, 70]),
+        (&[2, 1, 34, 47], &[3, 47, 35]),
+        (&[2, 2000], &[2000, 30]),
+        (&[33, 1030], &[1030, 2]),
+        (&[40, 1, 64], &[64, 64]),
+    ];
+    for (sa, sb) in shapes {
+        let a = integers(sa.iter().product(), 1, -4, 4);
+        let b = integers(sb.iter().product(), 2, -4, 4);
+        for (x, y) in [
+            (of(DType::BF16, sa, &a), of(DType::BF16, sb, &b)),
+            (strided(DType::BF16, sa, &a), strided(DType::BF16, sb, &b)),
+        ] {
+            let args = [Arg::Array(x), Arg::Array(y)];
+            let (shape, _) = infer(&metas(&args)).expect("a product");
+            let want = reference((sa, &a), (sb, &b), &shape);
+            let of = |threads| {
+                let sums = with_threads(threads, || run(&args, &shape, DType::F32));
+                read(&sums.expect("a product"))
+            };
+            assert_eq!(of(1), want, "{sa:?} {sb:?}");
+            assert_eq!(of(3), want, "{sa:?} {sb:?}");
+        }
     }
 }

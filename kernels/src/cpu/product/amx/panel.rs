@@ -1,0 +1,297 @@
+//! Panels of a product: blocks of rows that stay in the second-level cache, run after run of terms, tile by tile.
+
+use super::pack::{Lines, pack};
+use super::small::{Place, correct};
+use super::tile::{Configured, ELEMENTS, Factors, SIDE, TERMS};
+use crate::cpu::dense::scratch_of_two;
+use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::long::Join;
+use std::ops::Range;
+
+/// Terms of a chain in binary32, of which each instruction adds the sum of 32; chains are added up in binary64.
+const RUN: usize = 1024;
+/// Rows and columns that are multiplied at once: two tiles of each side.
+const PAIR: usize = 2 * SIDE;
+/// Sums of a pair of tiles of each side.
+const SUMS: usize = PAIR * PAIR;
+/// Words of a line of the cache, at which tiles begin.
+const LINE: usize = 16;
+
+/// Rows of a block of a product of `k` terms. Of several chains the totals lie in the cache beside the block.
+pub(super) fn block_rows(k: usize) -> usize {
+    if k <= RUN { 256 } else { 128 }
+}
+
+/// A right matrix's packed columns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packed<'a> {
+    /// The tiles of all terms of 16 columns, and then those of the next.
+    pub tiles: *const u16,
+    /// Where factors are small: the column, in order, and the term. Columns count from `first`.
+    pub small: &'a [Place],
+    pub first: usize,
+}
+
+/// A panel of a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Panel<'a> {
+    pub rows: usize,
+    pub columns: usize,
+    pub k: usize,
+    pub a: Lines,
+    pub b: Lines,
+    /// The right matrix's tiles; none where columns are packed as they are multiplied, by one block of rows.
+    pub packed: Option<Packed<'a>>,
+    /// The result, with the distance of rows.
+    pub to: (*mut f32, usize),
+}
+
+/// This thread's memory and registers for a block.
+struct Block<'a> {
+    registers: &'a Configured,
+    /// Packed factors of a run.
+    left: *mut u16,
+    right: *mut u16,
+    sums: *mut f32,
+    /// The totals of all pairs of tiles; none where there is one chain.
+    totals: &'a mut [f64],
+}
+
+impl Panel<'_> {
+    /// Computes the panel.
+    ///
+    /// # Safety
+    /// The process may use tiles; the factors may be read; the result may be written, and no other thread touches it meanwhile.
+    pub unsafe fn run(self) {
+        let height = block_rows(self.k).min(self.rows);
+        let (high, wide) = (
+            height.next_multiple_of(PAIR),
+            self.columns.next_multiple_of(PAIR),
+        );
+        let terms = RUN.min(self.k).next_multiple_of(TERMS);
+        let totals = if self.k > RUN { high * wide } else { 0 };
+        let (left, right) = (high * terms / 2, PAIR * terms / 2);
+        // SAFETY: the process may use tiles.
+        let registers = unsafe { Configured::new() };
+        let words = SUMS + left + right + LINE;
+        scratch_of_two(totals, words, |totals: &mut [f64], memory: &mut [f32]| {
+            let skip = memory
+                .as_ptr()
+                .align_offset(LINE * size_of::<f32>())
+                .min(LINE);
+            let sums = memory[skip..].as_mut_ptr();
+            for first in (0..self.rows).step_by(height) {
+                let block = Block {
+                    registers: &registers,
+                    sums,
+                    left: sums.wrapping_add(SUMS).cast(),
+                    right: sums.wrapping_add(SUMS + left).cast(),
+                    totals,
+                };
+                let rows = first..self.rows.min(first + height);
+                // SAFETY: as the caller promises; the memory holds the factors of a block's run.
+                unsafe { self.block(rows, block) };
+            }
+        });
+    }
+
+    /// Computes some rows.
+    ///
+    /// # Safety
+    /// As for [`Panel::run`]; the memory holds the factors of a run.
+    unsafe fn block(&self, rows: Range<usize>, mut block: Block<'_>) {
+        let mut small = Small::default();
+        for run in (0..self.k).step_by(RUN) {
+            let terms = run..self.k.min(run + RUN);
+            // SAFETY: as the caller promises.
+            unsafe { self.chains(&rows, terms, &mut block, &mut small) };
+        }
+        let small = match self.packed {
+            Some(Packed {
+                small: of, first, ..
+            }) => {
+                let after = |j: usize| of.partition_point(|place| place.0 < first + j);
+                let columns = of[after(0)..after(self.columns)].iter();
+                let right = columns
+                    .map(|&(column, term)| (column - first, term))
+                    .collect();
+                Small { right, ..small }
+            }
+            None => small,
+        };
+        if !small.left.is_empty() || !small.right.is_empty() {
+            // SAFETY: as the caller promises.
+            unsafe { self.correct(rows, small) };
+        }
+    }
+
+    /// Sums a run of terms of some rows.
+    ///
+    /// # Safety
+    /// As for [`Panel::block`].
+    unsafe fn chains(
+        &self,
+        rows: &Range<usize>,
+        terms: Range<usize>,
+        block: &mut Block<'_>,
+        small: &mut Small,
+    ) {
+        let run = terms.start;
+        let steps = terms.len().div_ceil(TERMS);
+        let next = steps * ELEMENTS;
+        let a = self.a.from(rows.start, run);
+        let tell = |(row, term)| small.left.push((row, run + term));
+        // SAFETY: rows of the left matrix, and room for their tiles.
+        unsafe { pack(a, (rows.len(), terms.len()), false, block.left, next, tell) };
+        let (to, pitch) = self.to;
+        let mut totals = block.totals.chunks_exact_mut(SUMS);
+        for j in (0..self.columns).step_by(PAIR) {
+            let width = PAIR.min(self.columns - j);
+            let b = match self.packed {
+                Some(Packed { tiles, .. }) => {
+                    let all = self.k.div_ceil(TERMS) * ELEMENTS;
+                    let at = j / SIDE * all + run / TERMS * ELEMENTS;
+                    Factors {
+                        first: tiles.wrapping_add(at),
+                        next: all,
+                    }
+                }
+                None => {
+                    let tell = |(column, term)| small.right.push((j + column, run + term));
+                    let (b, size) = (self.b.from(j, run), (width, terms.len()));
+                    // SAFETY: columns of the right matrix, and room for their tiles.
+                    unsafe { pack(b, size, true, block.right, next, tell) };
+                    Factors {
+                        first: block.right,
+                        next,
+                    }
+                }
+            };
+            for i in (0..rows.len()).step_by(PAIR) {
+                let first = block.left.wrapping_add(i / SIDE * next);
+                let a = Factors { first, next };
+                let tile = Tile {
+                    size: (PAIR.min(rows.len() - i), width),
+                    steps,
+                    to: (to.wrapping_add((rows.start + i) * pitch + j), pitch),
+                    first: run == 0,
+                    last: terms.end == self.k,
+                };
+                let totals = totals.next().unwrap_or_default();
+                // SAFETY: factors of a run, and their place in the result.
+                unsafe { tile.run(a, b, block.registers, block.sums, totals) };
+            }
+        }
+    }
+
+    /// Adds what products by small factors lack to some rows.
+    ///
+    /// # Safety
+    /// As for [`Panel::run`].
+    #[cold]
+    unsafe fn correct(&self, rows: Range<usize>, mut small: Small) {
+        small.left.sort_unstable();
+        small.right.sort_unstable();
+        let (a, b) = (self.a.from(rows.start, 0), self.b);
+        let (to, pitch) = self.to;
+        let to = to.wrapping_add(rows.start * pitch);
+        // SAFETY: as the caller promises.
+        unsafe {
+            correct(a, &small.left, (b, self.columns), to, (pitch, 1));
+            correct(b, &small.right, (a, rows.len()), to, (1, pitch));
+        }
+    }
+}
+
+/// Where factors are small: rows of a block and columns of a panel, and terms.
+#[derive(Default)]
+struct Small {
+    left: Vec<Place>,
+    right: Vec<Place>,
+}
+
+/// A run of terms of at most two tiles of each side.
+struct Tile {
+    /// Rows and columns.
+    size: (usize, usize),
+    steps: usize,
+    /// Its place in the result, with the distance of rows.
+    to: (*mut f32, usize),
+    /// Whether the run is the first of its terms, and whether it is the last.
+    first: bool,
+    last: bool,
+}
+
+impl Tile {
+    /// Sums a run, and writes the result where it is the last.
+    ///
+    /// # Safety
+    /// The factors may be read, and the result written.
+    #[inline]
+    unsafe fn run(
+        &self,
+        a: Factors,
+        b: Factors,
+        registers: &Configured,
+        sums: *mut f32,
+        totals: &mut [f64],
+    ) {
+        let (rows, columns) = self.size;
+        let tiles = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
+        let whole = rows.is_multiple_of(SIDE) && columns.is_multiple_of(SIDE);
+        if whole && self.first && self.last {
+            // SAFETY: as the caller promises.
+            unsafe { registers.sums(tiles, self.steps, a, b, self.to) };
+            return;
+        }
+        // SAFETY: as the caller promises; the memory of sums holds those of two tiles of each side.
+        let sums = unsafe {
+            registers.sums(tiles, self.steps, a, b, (sums, PAIR));
+            std::slice::from_raw_parts_mut(sums, SUMS)
+        };
+        match (self.first, self.last) {
+            (true, true) => {}
+            (begin, false) => {
+                return dispatch(Join {
+                    totals,
+                    sums,
+                    begin,
+                });
+            }
+            (false, true) => dispatch(Finish { totals, sums }),
+        }
+        // SAFETY: as the caller promises.
+        unsafe { copy(self.size, sums, self.to) };
+    }
+}
+
+/// Copies some rows and columns of a pair of tiles.
+///
+/// # Safety
+/// The result has room for them.
+unsafe fn copy((rows, columns): (usize, usize), sums: &[f32], (to, pitch): (*mut f32, usize)) {
+    for (i, sums) in sums.chunks_exact(PAIR).take(rows).enumerate() {
+        // SAFETY: a row of the result, as the caller promises.
+        unsafe {
+            to.add(i * pitch)
+                .copy_from_nonoverlapping(sums.as_ptr(), columns)
+        };
+    }
+}
+
+/// Adds totals to the last run's sums.
+struct Finish<'a> {
+    totals: &'a [f64],
+    sums: &'a mut [f32],
+}
+
+impl Loop for Finish<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (sum, total) in self.sums.iter_mut().zip(self.totals) {
+            *sum = (total + f64::from(*sum)) as f32;
+        }
+    }
+}

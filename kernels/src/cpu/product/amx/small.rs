@@ -1,0 +1,101 @@
+//! Factors of less than 2⁻¹²⁶ in magnitude, which the processor takes for zeros.
+//!
+//! In tiles they are ±2⁻¹²⁶, so that their products with infinities are infinite; what they are less is added in binary64.
+
+use super::pack::Lines;
+use super::tile::{ELEMENTS, SIDE, TERMS};
+
+/// The least number that the processor does not take for zero: 2⁻¹²⁶.
+const LEAST: u16 = 0x0080;
+
+/// A line and a term.
+pub(super) type Place = (usize, usize);
+
+fn is_small(x: u16) -> bool {
+    (x & 0x7fff).wrapping_sub(1) < LEAST - 1
+}
+
+/// Whether a tile holds such factors.
+///
+/// # Safety
+/// This machine has AVX-512; the tile may be read.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn are_in(tile: *const u16) -> bool {
+    use std::arch::x86_64::{
+        _mm512_and_si512, _mm512_cmplt_epu16_mask, _mm512_loadu_si512, _mm512_set1_epi16,
+        _mm512_sub_epi16,
+    };
+    let (magnitude, one) = (_mm512_set1_epi16(0x7fff), _mm512_set1_epi16(1));
+    let most = _mm512_set1_epi16(LEAST as i16 - 1);
+    let mut found = 0;
+    for row in 0..SIDE {
+        // SAFETY: the caller gives a tile.
+        let x = unsafe { _mm512_loadu_si512(tile.add(row * TERMS).cast()) };
+        let less = _mm512_sub_epi16(_mm512_and_si512(x, magnitude), one);
+        found |= _mm512_cmplt_epu16_mask(less, most);
+    }
+    found != 0
+}
+
+/// Replaces such factors of a tile, whose rows are lines, or pairs of terms; tells where they are.
+///
+/// # Safety
+/// The tile may be read and written.
+#[cold]
+pub(super) unsafe fn replace(tile: *mut u16, pairs: bool, mut tell: impl FnMut(Place)) {
+    for at in 0..ELEMENTS {
+        // SAFETY: the caller gives a tile.
+        let x = unsafe { &mut *tile.add(at) };
+        if is_small(*x) {
+            *x = *x & 0x8000 | LEAST;
+            let (row, within) = (at / TERMS, at % TERMS);
+            tell(match pairs {
+                true => (within / 2, 2 * row + within % 2),
+                false => (row, within),
+            });
+        }
+    }
+}
+
+fn wide(bits: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(bits) << 16))
+}
+
+/// Adds what products by replaced factors lack to sums: of the factors at `places` of `lines`, in order, by all of the other
+/// matrix's `count` lines. A sum of two lines is as far from `to` as their numbers by its distances.
+///
+/// # Safety
+/// The factors may be read; the sums are this thread's alone.
+pub(super) unsafe fn correct(
+    lines: Lines,
+    places: &[Place],
+    (others, count): (Lines, usize),
+    to: *mut f32,
+    (by_line, by_other): (usize, usize),
+) {
+    let mut totals = vec![0.0; count];
+    for places in places.chunk_by(|a, b| a.0 == b.0) {
+        let to = to.wrapping_add(places[0].0 * by_line);
+        for (i, total) in totals.iter_mut().enumerate() {
+            // SAFETY: as the caller promises.
+            *total = f64::from(unsafe { *to.add(i * by_other) });
+        }
+        for &(line, term) in places {
+            // SAFETY: as the caller promises.
+            let x = unsafe { *lines.from(line, term).first };
+            let lacks = wide(x) - wide(x & 0x8000 | LEAST);
+            for (i, total) in totals.iter_mut().enumerate() {
+                // SAFETY: as the caller promises.
+                let other = wide(unsafe { *others.from(i, term).first });
+                if other.is_finite() {
+                    *total += lacks * other;
+                }
+            }
+        }
+        for (i, &total) in totals.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe { *to.add(i * by_other) = total as f32 };
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Tiles of matrices in the processor's registers: their configuration, and sums of their products.
+
+/// Rows of a tile of sums, and its columns.
+pub(super) const SIDE: usize = 16;
+/// Terms that one instruction sums.
+pub(super) const TERMS: usize = 32;
+/// Elements of a tile of factors: a row of terms for each of 16 rows, or a row of pairs of terms for each of 16 pairs.
+pub(super) const ELEMENTS: usize = SIDE * TERMS;
+
+/// Tiles of factors, one for every 32 terms, and how many elements after the first the next 16 rows or columns begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Factors {
+    pub first: *const u16,
+    pub next: usize,
+}
+
+/// The registers' shapes, as `ldtilecfg` reads them.
+#[cfg(target_arch = "x86_64")]
+#[repr(C, align(64))]
+struct Configuration {
+    palette: u8,
+    start: u8,
+    reserved: [u8; 14],
+    bytes: [u16; 16],
+    rows: [u8; 16],
+}
+
+/// Whole tiles in all eight registers: 16 rows of 64 bytes.
+#[cfg(target_arch = "x86_64")]
+static WHOLE: Configuration = Configuration {
+    palette: 1,
+    start: 0,
+    reserved: [0; 14],
+    bytes: [64, 64, 64, 64, 64, 64, 64, 64, 0, 0, 0, 0, 0, 0, 0, 0],
+    rows: [16, 16, 16, 16, 16, 16, 16, 16, 0, 0, 0, 0, 0, 0, 0, 0],
+};
+
+/// This thread's registers while they are configured; afterwards the system need not keep them.
+pub(super) struct Configured(());
+
+impl Configured {
+    /// Configures this thread's registers. None is configured on it yet.
+    ///
+    /// # Safety
+    /// The process may use tiles (`ferrotrace_runtime::has_amx`).
+    pub unsafe fn new() -> Configured {
+        // SAFETY: the process may use tiles, and the configuration is one that every processor with them takes.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!("ldtilecfg [{}]", in(reg) &raw const WHOLE, options(nostack, readonly, preserves_flags));
+        }
+        Configured(())
+    }
+
+    /// Writes the sums of products of `steps` tiles of rows by as many of columns to `to`, whose rows are `pitch` apart: one or
+    /// two tiles of each side. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
+    ///
+    /// # Safety
+    /// The factors may be read, the result written.
+    #[inline]
+    pub unsafe fn sums(
+        &self,
+        tiles: (usize, usize),
+        steps: usize,
+        a: Factors,
+        b: Factors,
+        to: (*mut f32, usize),
+    ) {
+        // SAFETY: as the caller promises; the registers are configured.
+        unsafe {
+            match tiles {
+                (1, 1) => one_by_one(steps, a, b, to),
+                (1, _) => one_by_two(steps, a, b, to),
+                (_, 1) => two_by_one(steps, a, b, to),
+                _ => two_by_two(steps, a, b, to),
+            }
+        }
+    }
+}
+
+impl Drop for Configured {
+    fn drop(&mut self) {
+        // SAFETY: the process may use tiles, as whoever configured them promised.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!(
+                "tilerelease",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nostack, nomem, preserves_flags),
+            );
+        }
+    }
+}
+
+/// Functions that sum the products of some tiles: what begins the sums, what a step does, what stores them. Of the registers 0 to
+/// 3 are sums, 4 and 5 rows, 6 and 7 columns. `{a}`, `{b}` are the first tiles, `{c}`, `{d}` the ones next to them; `{s}` is the
+/// distance of a tile's rows in bytes; `{to}`, `{on}` are the rows of the result, `{p}` is their distance.
+macro_rules! sums {
+    ($($name:ident: [$($begin:literal)*] [$($step:literal)*] [$($store:literal)*];)*) => {$(
+        unsafe fn $name(steps: usize, a: Factors, b: Factors, (to, pitch): (*mut f32, usize)) {
+            debug_assert!(steps > 0);
+            // SAFETY: the caller configured the registers, and answers for what is read and written.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                std::arch::asm!(
+                    $($begin,)*
+                    "2:",
+                    $($step,)*
+                    "add {a}, 1024",
+                    "add {c}, 1024",
+                    "add {b}, 1024",
+                    "add {d}, 1024",
+                    "dec {n}",
+                    "jnz 2b",
+                    $($store,)*
+                    "/* {on} */",
+                    a = inout(reg) a.first => _,
+                    b = inout(reg) b.first => _,
+                    c = inout(reg) a.first.wrapping_add(a.next) => _,
+                    d = inout(reg) b.first.wrapping_add(b.next) => _,
+                    n = inout(reg) steps => _,
+                    s = in(reg) 64usize,
+                    to = in(reg) to,
+                    on = in(reg) to.wrapping_add(SIDE * pitch),
+                    p = in(reg) pitch * size_of::<f32>(),
+                    out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                    out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                    options(nostack),
+                );
+            }
+            #[cfg(not(target_arch = "x86_64"))]
+            let _ = (a, b, to, pitch);
+        }
+    )*};
+}
+
+sums! {
+    one_by_one:
+        ["tilezero tmm0"]
+        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"]
+        ["tilestored [{to} + {p}*1], tmm0"];
+    one_by_two:
+        ["tilezero tmm0" "tilezero tmm1"]
+        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
+         "tileloadd tmm7, [{d} + {s}*1]" "tdpbf16ps tmm1, tmm4, tmm7"]
+        ["tilestored [{to} + {p}*1], tmm0" "tilestored [{to} + {p}*1 + 64], tmm1"];
+    two_by_one:
+        ["tilezero tmm0" "tilezero tmm2"]
+        ["tileloadd tmm6, [{b} + {s}*1]" "tileloadd tmm4, [{a} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
+         "tileloadd tmm5, [{c} + {s}*1]" "tdpbf16ps tmm2, tmm5, tmm6"]
+        ["tilestored [{to} + {p}*1], tmm0" "tilestored [{on} + {p}*1], tmm2"];
+    two_by_two:
+        ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
+        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tileloadd tmm7, [{d} + {s}*1]"
+         "tdpbf16ps tmm0, tmm4, tmm6" "tileloadd tmm5, [{c} + {s}*1]" "tdpbf16ps tmm1, tmm4, tmm7"
+         "tdpbf16ps tmm2, tmm5, tmm6" "tdpbf16ps tmm3, tmm5, tmm7"]
+        ["tilestored [{to} + {p}*1], tmm0" "tilestored [{to} + {p}*1 + 64], tmm1"
+         "tilestored [{on} + {p}*1], tmm2" "tilestored [{on} + {p}*1 + 64], tmm3"];
+}
