@@ -379,7 +379,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 26] = [
+    const VECTOR_ONLY: [&str; 29] = [
         "behind",
         "carry",
         "both",
@@ -405,7 +405,10 @@ mod tests {
         "last",
         "nans",
         "four",
-        "scattered",
+        "run",
+        "lanes",
+        "wrapped",
+        "outside",
     ];
 
     #[test]
