@@ -24,7 +24,7 @@ use std::ops::Range;
 use tile::{ELEMENTS, SIDE, TERMS};
 
 /// Fewest terms, and fewest rows and columns, of a product for which tiles pay.
-const FEWEST: (usize, usize) = (16, 2);
+const FEWEST: (usize, usize) = (24, 2);
 /// Fewest multiplications.
 const WORK: usize = 1 << 15;
 

@@ -37,13 +37,27 @@ pub(super) unsafe fn pack(
     pitch: usize,
     mut tell: impl FnMut(Place),
 ) {
-    for (group, line) in (0..lines).step_by(SIDE).enumerate() {
-        for (step, term) in (0..terms).step_by(TERMS).enumerate() {
-            let (height, width) = (SIDE.min(lines - line), TERMS.min(terms - term));
+    let (groups, steps) = (lines.div_ceil(SIDE), terms.div_ceil(TERMS));
+    // In the order in which the lines lie.
+    let across = of.line == 1;
+    let (outer, inner) = if across {
+        (steps, groups)
+    } else {
+        (groups, steps)
+    };
+    for outer in 0..outer {
+        for inner in 0..inner {
+            let (group, step) = if across {
+                (inner, outer)
+            } else {
+                (outer, inner)
+            };
+            let (line, term) = (group * SIDE, step * TERMS);
+            let size = (SIDE.min(lines - line), TERMS.min(terms - term));
             // SAFETY: a part of the lines, and a tile of the result.
             unsafe {
                 let tile = to.add(group * pitch + step * ELEMENTS);
-                pack_tile(of.from(line, term), (height, width), pairs, tile);
+                pack_tile(of.from(line, term), size, pairs, tile);
                 #[cfg(target_arch = "x86_64")]
                 if small::are_in(tile) {
                     small::replace(tile, pairs, |(l, t)| tell((line + l, term + t)));

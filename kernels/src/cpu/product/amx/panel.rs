@@ -14,6 +14,8 @@ const RUN: usize = 1024;
 const PAIR: usize = 2 * SIDE;
 /// Sums of a pair of tiles of each side.
 const SUMS: usize = PAIR * PAIR;
+/// Columns that are packed at a time where they are multiplied.
+const PACKED: usize = 4 * PAIR;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
 
@@ -70,7 +72,7 @@ impl Panel<'_> {
         );
         let terms = RUN.min(self.k).next_multiple_of(TERMS);
         let totals = if self.k > RUN { high * wide } else { 0 };
-        let (left, right) = (high * terms / 2, PAIR * terms / 2);
+        let (left, right) = (high * terms / 2, PACKED * terms / 2);
         // SAFETY: the process may use tiles.
         let registers = unsafe { Configured::new() };
         let words = SUMS + left + right + LINE;
@@ -157,12 +159,15 @@ impl Panel<'_> {
                     }
                 }
                 None => {
-                    let tell = |(column, term)| small.right.push((j + column, run + term));
-                    let (b, size) = (self.b.from(j, run), (width, terms.len()));
-                    // SAFETY: columns of the right matrix, and room for their tiles.
-                    unsafe { pack(b, size, true, block.right, next, tell) };
+                    let within = j % PACKED;
+                    if within == 0 {
+                        let size = (PACKED.min(self.columns - j), terms.len());
+                        let tell = |(column, term)| small.right.push((j + column, run + term));
+                        // SAFETY: columns of the right matrix, and room for their tiles.
+                        unsafe { pack(self.b.from(j, run), size, true, block.right, next, tell) };
+                    }
                     Factors {
-                        first: block.right,
+                        first: block.right.wrapping_add(within / SIDE * next),
                         next,
                     }
                 }
