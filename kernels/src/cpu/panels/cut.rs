@@ -191,7 +191,7 @@ impl Scratch {
         Scratch::with(cut, threads, right, at_once)
     }
 
-    /// That of products by tiles.
+    /// What products by tiles take for their panels.
     pub fn of_tiles(s: Sizes, count: usize, threads: usize, size: usize) -> Scratch {
         Scratch::with(Cut::of_tiles(s, count, threads, size), threads, None, false)
     }
