@@ -5,7 +5,12 @@ use ferrotrace::Interpolation;
 use ferrotrace::prelude::*;
 
 pub const PROGRAMS: &[Program] = &[
-    Program::bf16("vit_bf16", vit_inputs, vit_bf16),
+    // The mean over the patches is a fourteenth of what it adds, so that rounding to bf16, 0.8 % of a value, is 3 % of it:
+    // against binary64, eager mode's mean magnitude lies 2.6 % off and a `jit` function's 3.5 %.
+    Program {
+        tolerance: Some(3e-2),
+        ..Program::bf16("vit_bf16", vit_inputs, vit_bf16)
+    },
     Program::f32(
         "unet_fwd",
         |d| {
