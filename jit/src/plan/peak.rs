@@ -1,16 +1,16 @@
 //! How much memory an order of steps needs (scheduler B-19).
 
+use super::Step;
 use super::calls::overwritten;
 use super::compile::accesses;
 use super::launch::convolution;
-use super::{Step, Template};
 use crate::body::Source;
 use crate::emit::Pointer;
 use crate::graph::Graph;
-use crate::lower::{CallArg, Pieces};
+use crate::lower::{Call, CallArg, Pieces};
 use crate::policy::Policy;
-use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::ops::{conv, matmul};
+use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::Layout;
 use rustc_hash::FxHashMap;
 
@@ -116,15 +116,24 @@ impl Footprints {
                 let node = number(&mut all, Source::Node(call.node));
                 footprint.in_place.push((node, number(&mut all, over)));
             }
+            let computed = match step {
+                Step::Template(t) => t.before.as_ref().map(|before| before.operand),
+                _ => None,
+            };
             if let Step::Template(t) = step {
-                footprint.operand = scratch(graph, t, false);
+                footprint.operand = scratch(graph, &t.call, computed, false);
+            }
+            if let Step::Call(call) = step
+                && graph.node(call.node).is(Op::is_matmul)
+            {
+                footprint.operand = scratch(graph, call, None, false);
             }
             if let Step::Template(t) = step
                 && !t.stored
                 && t.epilogue.is_none()
             {
                 let may_hold = |node: &ValueId| t.may_lie_in(*node, graph, policy, pieces);
-                footprint.passing = scratch(graph, t, true);
+                footprint.passing = scratch(graph, &t.call, computed, true);
                 let pointers = t.kernel.iter().flat_map(|kernel| &kernel.pointers);
                 let written = pointers.filter_map(|p| match p {
                     Pointer::Write(node) => Some(*node),
@@ -230,23 +239,22 @@ impl Footprints {
     }
 }
 
-/// Bytes of the panels of a product without memory of its own, or of an operand that is computed.
-fn scratch(graph: &Graph, template: &Template, passing: bool) -> u64 {
+/// Bytes of the panels of a product without memory of its own, or of operands that are `computed` or packed.
+fn scratch(graph: &Graph, call: &Call, computed: Option<usize>, passing: bool) -> u64 {
     let of = |source: &Source| match source {
         Source::Input(n) => graph.inputs()[*n as usize].dtype,
         Source::Node(node) => graph.node(*node).dtype,
     };
-    let [CallArg::Window(a, left), CallArg::Window(b, right)] = &template.call.args[..] else {
+    let [CallArg::Window(a, left), CallArg::Window(b, right)] = &call.args[..] else {
         return 0;
     };
-    let dtype = graph.node(template.call.node).dtype;
-    if let Some(spec) = convolution(graph, template.call.node) {
+    let dtype = graph.node(call.node).dtype;
+    if let Some(spec) = convolution(graph, call.node) {
         let bytes = || conv::scratch(spec, left.shape(), right.shape(), dtype).unwrap_or_default();
         return if passing { bytes() as u64 } else { 0 };
     }
     // Operands that do not fit are an error of the run.
     let operands = [(left, of(a)), (right, of(b))];
-    let computed = template.before.as_ref().map(|before| before.operand);
     let all =
         |passes| matmul::scratch(operands, dtype, passes, computed).unwrap_or_default() as u64;
     // Of the two kinds together, what the operand takes is what there is without the other.

@@ -5,7 +5,7 @@ use crate::common::{dense, filled, kept, noise, values};
 use ferrotrace_jit::schedule::{Mismatch, Refusal};
 use ferrotrace_jit::{Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{stats_scope, with_threads};
+use ferrotrace_runtime::{has_amx, stats_scope, with_threads};
 
 /// Products taken up, and calls and kernels of their own.
 fn steps(plan: &Plan) -> (usize, usize) {
@@ -196,6 +196,96 @@ fn panels_are_part_of_the_estimate() {
             assert_eq!(stats.peak_bytes, expected, "{m}x{n} on {threads} threads");
             let result = if text.contains("bf16") { m * n * 2 } else { 0 };
             assert!(expected > result as u64, "{expected}");
+        }
+    }
+}
+
+/// A layer of bf16, as definitions record it.
+fn layer_of_halves(m: usize, k: usize, n: usize) -> String {
+    format!(
+        "%0: bf16[{m}, {k}] = input 0 [{k}, 1]
+         %1: bf16[{n}, {k}] = input 1 [{k}, 1]
+         %2: bf16[{n}] = input 2 [1]
+         %3: bf16[{m}, {n}] = linear(%0, %1, %2) {{bias: true}}
+         %4: bf16[{m}, {n}] = silu(%3)
+         return %4"
+    )
+}
+
+/// Whole numbers over 64, so that sums are exact in any order.
+fn halves(shape: &[usize], seed: usize) -> Array {
+    let number = |i: usize| ((i * 7 + seed) % 23) as f32 - 11.0;
+    filled(shape, |i| half::bf16::from_f32(number(i) / 64.0))
+}
+
+// By tiles where the machine has them, without copies of operands in binary32; else of casts.
+#[test]
+fn products_of_halves_are_taken_up() {
+    for (m, k, n) in [
+        (3, 40, 500),
+        (40, 64, 1300),
+        (1100, 100, 777),
+        (600, 2100, 90),
+    ] {
+        let text = layer_of_halves(m, k, n);
+        let arrays = [halves(&[m, k], 1), halves(&[n, k], 2), halves(&[n], 3)];
+        let plan = plan(&text);
+        let kernels = usize::from(!has_amx()) * 2;
+        assert!(
+            steps(&plan).0 == 1 && steps(&plan).1 <= kernels,
+            "{m} {k} {n}"
+        );
+        let of = |threads| with_threads(threads, || values(&run(&text, &arrays, 0.2)[0]));
+        let got = of(1);
+        assert_eq!(got, of(3), "{m} {k} {n}");
+        let [a, b, c] = [0, 1, 2].map(|i: usize| values(&arrays[i]));
+        for (i, j) in [(0, 0), (m / 2, n - 1), (m - 1, n / 2)] {
+            let sum: f64 = (0..k).map(|l| a[i * k + l] * b[j * k + l]).sum();
+            let x = sum + c[j];
+            let want = x / (1.0 + (-x).exp());
+            assert!(
+                (got[i * n + j] - want).abs() <= want.abs() / 100.0 + 1e-3,
+                "{m} {k} {n}"
+            );
+        }
+    }
+}
+
+// What a product by tiles packs is told, and so are panels.
+#[test]
+fn packed_operands_are_part_of_the_estimate() {
+    for (m, k, n) in [(200, 64, 300), (700, 64, 900)] {
+        let product = format!(
+            "%0: bf16[{m}, {k}] = input 0 [{k}, 1]
+             %1: bf16[{k}, {n}] = input 1 [{n}, 1]
+             %2: bf16[{m}, {n}] = matmul(%0, %1)
+             return %2"
+        );
+        for text in [layer_of_halves(m, k, n), product] {
+            let plan = plan(&text);
+            if !has_amx() {
+                continue;
+            }
+            for threads in [1, 2, 3] {
+                let specs = plan.draft().graph.inputs().iter();
+                let mut given: Vec<PlanInput> = specs
+                    .map(|input| PlanInput {
+                        array: halves(input.layout.shape(), 1),
+                        donated: false,
+                    })
+                    .collect();
+                let (expected, stats) = stats_scope(|| {
+                    with_threads(threads, || {
+                        let expected = plan.draft().peak(&|_| false);
+                        plan.run(&mut given, &[]).expect("it runs");
+                        expected
+                    })
+                });
+                assert_eq!(
+                    stats.peak_bytes, expected,
+                    "{m} {k} {n} on {threads} threads"
+                );
+            }
         }
     }
 }

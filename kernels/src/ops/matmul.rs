@@ -314,8 +314,10 @@ pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
     let compute = dtype.compute();
     let mut copies = 0;
     if is_by_tiles(args)? {
-        let parts = Parts::of(tensor(args, 0)?.0, tensor(args, 1)?.0)?;
-        copies = amx::packed_bytes(parts.sizes, parts.batch.numel());
+        let (a, b) = (tensor(args, 0)?.0, tensor(args, 1)?.0);
+        let dense = |x: &Shape| Layout::contiguous(x.clone());
+        let parts = arranged(&dense(a), &dense(b), None)?.parts;
+        copies = amx::packed_bytes(parts.sizes, [parts.batch.numel(); 2]);
     } else if copied_to(args)?.is_some() {
         for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
             let other = dtype != compute;
@@ -498,10 +500,16 @@ pub fn scratch(
     let metas = operands.map(|(layout, of)| ArgMeta::Tensor(layout.shape(), of));
     if is_by_tiles(&metas)? {
         let [(a, _), (b, _)] = operands;
-        let parts = arranged(a, b, None)?.parts;
-        let (size, count) = (compute.size(), parts.batch.numel());
-        let packed = amx::packed_bytes(parts.sizes, count);
-        return Ok(packed + scratch_elements_of_tiles(parts.sizes, count, size, passes) * size);
+        let Arranged {
+            parts, left, right, ..
+        } = arranged(a, b, None)?;
+        let (s, size, count) = (parts.sizes, compute.size(), parts.batch.numel());
+        let starts = [
+            batched(&left, &parts.batch, s.m, s.k)?.0,
+            batched(&right, &parts.batch, s.k, s.n)?.0,
+        ];
+        let packed = amx::packed_bytes(s, starts.map(distinct));
+        return Ok(packed + scratch_elements_of_tiles(s, count, size, passes) * size);
     }
     let [a, b] = operands.map(|(layout, of)| match of == compute {
         true => layout.clone(),
@@ -511,6 +519,13 @@ pub fn scratch(
     let (size, count) = (compute.size(), parts.batch.numel());
     let right = computed.map(|operand| operand == 1);
     Ok(scratch_elements(parts.sizes, count, size, passes, right) * size)
+}
+
+/// How many of these are not equal.
+fn distinct(mut starts: Vec<usize>) -> usize {
+    starts.sort_unstable();
+    starts.dedup();
+    starts.len()
 }
 
 /// Where the matrices of a batch start, and the distances of rows and columns.

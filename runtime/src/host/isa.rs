@@ -51,7 +51,7 @@ fn detect() -> Isa {
 }
 
 impl Isa {
-    /// The best set of this machine, or a lesser one named by `FERROTRACE_ISA` (`sse2`, `avx2`).
+    /// The best set of this machine, or a lesser one named by `FERROTRACE_ISA` (`sse2`, `avx2`, `avx512`: without AMX).
     #[inline]
     pub fn host() -> Isa {
         *HOST

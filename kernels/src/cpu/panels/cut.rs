@@ -13,7 +13,7 @@ const LAST: usize = 72;
 
 /// The highest and the widest panel of a product by tiles: its block of packed rows and the packed columns stay in a core's second
 /// cache.
-const TILES: (usize, usize) = (256, 512);
+const TILES: (usize, usize) = (128, 512);
 /// Multiplications by tiles below which a panel is not worth a task of its own.
 const TILES_TASK: usize = 1 << 22;
 /// Rows and columns that tiles multiply at once.

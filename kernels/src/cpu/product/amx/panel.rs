@@ -14,22 +14,41 @@ const RUN: usize = 1024;
 const PAIR: usize = 2 * SIDE;
 /// Sums of a pair of tiles of each side.
 const SUMS: usize = PAIR * PAIR;
+/// Columns that are packed at a time where they are multiplied.
+const COLUMNS: usize = 4 * PAIR;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
+/// Rows of a block: their factors stay in the second-level cache beside the columns of a panel.
+pub(super) const BLOCK: usize = 128;
 
-/// Rows of a block of a product of `k` terms. Of several chains the totals lie in the cache beside the block.
-pub(super) fn block_rows(k: usize) -> usize {
-    if k <= RUN { 256 } else { 128 }
-}
-
-/// A right matrix's packed columns.
+/// A matrix's packed lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed<'a> {
-    /// The tiles of all terms of 16 columns, and then those of the next.
+    /// The tiles of all terms of 16 lines, and then those of the next.
     pub tiles: *const u16,
-    /// Where factors are small: the column, in order, and the term. Columns count from `first`.
+    /// Where factors are small: the line, in order, and the term. Lines count from `first`.
     pub small: &'a [Place],
     pub first: usize,
+}
+
+impl Packed<'_> {
+    /// The factors of a line, a multiple of 16, and a term, a multiple of 32, of `k` terms.
+    fn from(&self, line: usize, term: usize, k: usize) -> Factors {
+        let next = k.div_ceil(TERMS) * ELEMENTS;
+        let at = line / SIDE * next + term / TERMS * ELEMENTS;
+        Factors {
+            first: self.tiles.wrapping_add(at),
+            next,
+        }
+    }
+
+    /// Where factors of some lines are small; these lines count from the first of them.
+    fn small(&self, lines: Range<usize>) -> Vec<Place> {
+        let after = |line: usize| self.small.partition_point(|of| of.0 < self.first + line);
+        let of = self.small[after(lines.start)..after(lines.end)].iter();
+        let first = self.first + lines.start;
+        of.map(|&(line, term)| (line - first, term)).collect()
+    }
 }
 
 /// A panel of a product.
@@ -38,10 +57,10 @@ pub(super) struct Panel<'a> {
     pub rows: usize,
     pub columns: usize,
     pub k: usize,
-    pub a: Lines,
-    pub b: Lines,
-    /// The right matrix's tiles; none where columns are packed as they are multiplied, by one block of rows.
-    pub packed: Option<Packed<'a>>,
+    /// The left matrix's rows and the right one's columns.
+    pub lines: [Lines; 2],
+    /// Their tiles; where there are none, lines are packed as they are multiplied, columns by one block of rows.
+    pub packed: [Option<Packed<'a>>; 2],
     /// The result, with the distance of rows.
     pub to: (*mut f32, usize),
 }
@@ -63,23 +82,23 @@ impl Panel<'_> {
     /// # Safety
     /// The process may use tiles; the factors may be read; the result may be written, and no other thread touches it meanwhile.
     pub unsafe fn run(self) {
-        let height = block_rows(self.k).min(self.rows);
+        let height = BLOCK.min(self.rows);
         let (high, wide) = (
             height.next_multiple_of(PAIR),
             self.columns.next_multiple_of(PAIR),
         );
         let terms = RUN.min(self.k).next_multiple_of(TERMS);
         let totals = if self.k > RUN { high * wide } else { 0 };
-        let (left, right) = (high * terms / 2, PAIR * terms / 2);
+        let [left, right] = [(0, high), (1, COLUMNS)].map(|(of, lines)| match self.packed[of] {
+            Some(_) => 0,
+            None => lines * terms / 2,
+        });
         // SAFETY: the process may use tiles.
         let registers = unsafe { Configured::new() };
         let words = SUMS + left + right + LINE;
         scratch_of_two(totals, words, |totals: &mut [f64], memory: &mut [f32]| {
-            let skip = memory
-                .as_ptr()
-                .align_offset(LINE * size_of::<f32>())
-                .min(LINE);
-            let sums = memory[skip..].as_mut_ptr();
+            let skip = memory.as_ptr().align_offset(LINE * size_of::<f32>());
+            let sums = memory[skip.min(LINE)..].as_mut_ptr();
             for first in (0..self.rows).step_by(height) {
                 let block = Block {
                     registers: &registers,
@@ -100,32 +119,23 @@ impl Panel<'_> {
     /// # Safety
     /// As for [`Panel::run`]; the memory holds the factors of a run.
     unsafe fn block(&self, rows: Range<usize>, mut block: Block<'_>) {
-        let mut small = Small::default();
+        let [left, right] = self.packed;
+        let mut small = Small {
+            left: left.map_or_else(Vec::new, |of| of.small(rows.clone())),
+            right: right.map_or_else(Vec::new, |of| of.small(0..self.columns)),
+        };
         for run in (0..self.k).step_by(RUN) {
             let terms = run..self.k.min(run + RUN);
             // SAFETY: as the caller promises.
             unsafe { self.chains(&rows, terms, &mut block, &mut small) };
         }
-        let small = match self.packed {
-            Some(Packed {
-                small: of, first, ..
-            }) => {
-                let after = |j: usize| of.partition_point(|place| place.0 < first + j);
-                let columns = of[after(0)..after(self.columns)].iter();
-                let right = columns
-                    .map(|&(column, term)| (column - first, term))
-                    .collect();
-                Small { right, ..small }
-            }
-            None => small,
-        };
         if !small.left.is_empty() || !small.right.is_empty() {
             // SAFETY: as the caller promises.
             unsafe { self.correct(rows, small) };
         }
     }
 
-    /// Sums a run of terms of some rows.
+    /// Sums a run of the terms of some rows.
     ///
     /// # Safety
     /// As for [`Panel::block`].
@@ -136,50 +146,52 @@ impl Panel<'_> {
         block: &mut Block<'_>,
         small: &mut Small,
     ) {
-        let run = terms.start;
-        let steps = terms.len().div_ceil(TERMS);
+        let (run, count) = (terms.start, terms.len());
+        let steps = count.div_ceil(TERMS);
         let next = steps * ELEMENTS;
-        let a = self.a.from(rows.start, run);
-        let tell = |(row, term)| small.left.push((row, run + term));
-        // SAFETY: rows of the left matrix, and room for their tiles.
-        unsafe { pack(a, (rows.len(), terms.len()), false, block.left, next, tell) };
+        let [left, right] = self.packed;
+        let left = left.map_or_else(
+            || {
+                let tell = |(row, term)| small.left.push((row, run + term));
+                let lines = self.lines[0].from(rows.start, run);
+                // SAFETY: rows of the left matrix, and room for their tiles.
+                unsafe { pack(lines, (rows.len(), count), false, block.left, next, tell) };
+                let first = block.left.cast_const();
+                Factors { first, next }
+            },
+            |packed| packed.from(rows.start, run, self.k),
+        );
         let (to, pitch) = self.to;
         let mut totals = block.totals.chunks_exact_mut(SUMS);
         for j in (0..self.columns).step_by(PAIR) {
-            let width = PAIR.min(self.columns - j);
-            let b = match self.packed {
-                Some(Packed { tiles, .. }) => {
-                    let all = self.k.div_ceil(TERMS) * ELEMENTS;
-                    let at = j / SIDE * all + run / TERMS * ELEMENTS;
-                    Factors {
-                        first: tiles.wrapping_add(at),
-                        next: all,
+            let columns = right.map_or_else(
+                || {
+                    let within = j % COLUMNS;
+                    if within == 0 {
+                        let size = (COLUMNS.min(self.columns - j), count);
+                        let tell = |(column, term)| small.right.push((j + column, run + term));
+                        let lines = self.lines[1].from(j, run);
+                        // SAFETY: columns of the right matrix, and room for their tiles.
+                        unsafe { pack(lines, size, true, block.right, next, tell) };
                     }
-                }
-                None => {
-                    let tell = |(column, term)| small.right.push((j + column, run + term));
-                    let (b, size) = (self.b.from(j, run), (width, terms.len()));
-                    // SAFETY: columns of the right matrix, and room for their tiles.
-                    unsafe { pack(b, size, true, block.right, next, tell) };
-                    Factors {
-                        first: block.right,
-                        next,
-                    }
-                }
-            };
+                    let first = block.right.wrapping_add(within / SIDE * next);
+                    let first = first.cast_const();
+                    Factors { first, next }
+                },
+                |packed| packed.from(j, run, self.k),
+            );
             for i in (0..rows.len()).step_by(PAIR) {
-                let first = block.left.wrapping_add(i / SIDE * next);
-                let a = Factors { first, next };
                 let tile = Tile {
-                    size: (PAIR.min(rows.len() - i), width),
+                    size: (PAIR.min(rows.len() - i), PAIR.min(self.columns - j)),
                     steps,
                     to: (to.wrapping_add((rows.start + i) * pitch + j), pitch),
                     first: run == 0,
                     last: terms.end == self.k,
                 };
+                let factors = [left.from(i), columns];
                 let totals = totals.next().unwrap_or_default();
                 // SAFETY: factors of a run, and their place in the result.
-                unsafe { tile.run(a, b, block.registers, block.sums, totals) };
+                unsafe { tile.run(factors, block.registers, block.sums, totals) };
             }
         }
     }
@@ -192,7 +204,7 @@ impl Panel<'_> {
     unsafe fn correct(&self, rows: Range<usize>, mut small: Small) {
         small.left.sort_unstable();
         small.right.sort_unstable();
-        let (a, b) = (self.a.from(rows.start, 0), self.b);
+        let (a, b) = (self.lines[0].from(rows.start, 0), self.lines[1]);
         let (to, pitch) = self.to;
         let to = to.wrapping_add(rows.start * pitch);
         // SAFETY: as the caller promises.
@@ -223,15 +235,14 @@ struct Tile {
 }
 
 impl Tile {
-    /// Sums a run, and writes the result where it is the last.
+    /// Sums a run, and writes the result where it is the last. `sums` has room for two tiles of each side.
     ///
     /// # Safety
-    /// The factors may be read, and the result written.
+    /// The factors may be read, and the result and the sums written.
     #[inline]
     unsafe fn run(
         &self,
-        a: Factors,
-        b: Factors,
+        factors: [Factors; 2],
         registers: &Configured,
         sums: *mut f32,
         totals: &mut [f64],
@@ -241,12 +252,12 @@ impl Tile {
         let whole = rows.is_multiple_of(SIDE) && columns.is_multiple_of(SIDE);
         if whole && self.first && self.last {
             // SAFETY: as the caller promises.
-            unsafe { registers.sums(tiles, self.steps, a, b, self.to) };
+            unsafe { registers.sums(tiles, self.steps, factors, self.to) };
             return;
         }
-        // SAFETY: as the caller promises; the memory of sums holds those of two tiles of each side.
+        // SAFETY: as the caller promises.
         let sums = unsafe {
-            registers.sums(tiles, self.steps, a, b, (sums, PAIR));
+            registers.sums(tiles, self.steps, factors, (sums, PAIR));
             std::slice::from_raw_parts_mut(sums, SUMS)
         };
         match (self.first, self.last) {
