@@ -7,6 +7,7 @@
 
 mod pack;
 mod packed;
+mod pair;
 mod panel;
 mod small;
 #[cfg(test)]
@@ -28,6 +29,11 @@ use tile::SIDE;
 const FEWEST: (usize, usize) = (24, 2);
 /// Fewest multiplications.
 const WORK: usize = 1 << 15;
+
+/// Rows of a panel of a product of `k` terms.
+pub fn panel_rows(k: usize) -> usize {
+    panel::block_rows(k).min(256)
+}
 
 /// Whether tiles multiply matrices of bf16 of these sizes here.
 pub fn takes(s: Sizes) -> bool {

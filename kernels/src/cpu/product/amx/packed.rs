@@ -1,7 +1,7 @@
 //! Matrices whose tiles are packed before a product begins.
 
 use super::pack::{Lines, pack};
-use super::panel::{BLOCK, Packed};
+use super::panel::{Packed, block_rows};
 use super::small::Place;
 use super::tile::{ELEMENTS, SIDE, TERMS};
 use crate::cpu::dense::{Shared, ranges};
@@ -30,7 +30,7 @@ pub(super) fn elements(lines: usize, k: usize) -> usize {
 
 /// Whether the left matrices of a product, and the right ones, are packed before it begins.
 pub(super) fn are_packed(s: Sizes) -> [bool; 2] {
-    [s.n > WIDE, s.m > BLOCK]
+    [s.n > WIDE, s.m > block_rows(s.k)]
 }
 
 /// Bytes of the tiles of left and of right matrices that a product packs before it begins, of as many as it has of each.
@@ -62,8 +62,9 @@ pub fn tiles<'a>(buffer: &'a Buffer, matrix: View<'_, bf16>, s: Sizes) -> Option
         matrix.check(s.k, s.n)?;
         let shared = || Error::internal("a copy's memory is shared");
         let to = to.get_mut().ok_or_else(shared)?;
-        let small = pack_lines(matrix.transpose(), (s.n, s.k), true, to)?;
-        match small.is_empty() {
+        let starts = [matrix.start];
+        let small = pack_lines(matrix.transpose(), &starts, (s.n, s.k), true, to)?;
+        match small.iter().all(Vec::is_empty) {
             true => Ok(()),
             false => Err(Error::internal("small factors, whose places no copy has")),
         }
@@ -71,41 +72,44 @@ pub fn tiles<'a>(buffer: &'a Buffer, matrix: View<'_, bf16>, s: Sizes) -> Option
     copy?.as_slice().get(..all)
 }
 
-/// Writes the tiles of a matrix's rows, which is inside its memory; gives where factors are small, in order: rows and terms.
+/// Writes the tiles of the rows of matrices that start at these places inside their memory, one after another; gives where
+/// factors are small, of each in order: rows and terms.
 pub(super) fn pack_lines(
     matrix: View<'_, bf16>,
+    starts: &[usize],
     (rows, k): (usize, usize),
     pairs: bool,
     to: &mut [bf16],
-) -> Result<Vec<Place>> {
-    let to = to.get_mut(..elements(rows, k));
+) -> Result<Vec<Vec<Place>>> {
+    let (each, next) = (elements(rows, k), elements(SIDE, k));
+    let to = to.get_mut(..starts.len() * each);
     let to = Shared::new(to.ok_or_else(|| Error::internal("tiles without room"))?);
-    let next = elements(SIDE, k);
-    let small = Mutex::new(Vec::new());
-    ranges(rows.div_ceil(SIDE), next / 8, |groups| {
-        // SAFETY: groups of rows have no tile in common.
-        let to = unsafe { to.part(groups.start * next..groups.end * next) };
-        let these = groups.start * SIDE..rows.min(groups.end * SIDE);
-        let tell = |(row, term)| {
-            if let Ok(mut small) = small.lock() {
-                small.push((these.start + row, term));
-            }
-        };
-        let of = lines(matrix.from(these.start, 0));
-        // SAFETY: the matrix is inside its memory, and there is room for the tiles.
-        unsafe {
-            pack(
-                of,
-                (these.len(), k),
-                pairs,
-                to.as_mut_ptr().cast(),
-                next,
-                tell,
-            )
-        };
+    let groups = rows.div_ceil(SIDE);
+    let small = Mutex::new(vec![Vec::new(); starts.len()]);
+    ranges(groups * starts.len(), next / 8, |range| {
+        let mut at = range.start;
+        while at < range.end {
+            // Groups of one matrix together.
+            let (i, group) = (at / groups, at % groups);
+            let end = range.end.min(at + groups - group);
+            let first = group * SIDE;
+            // SAFETY: groups of rows have no tile in common.
+            let to = unsafe { to.part(at * next..end * next) };
+            let tell = |(row, term)| {
+                if let Ok(mut small) = small.lock() {
+                    small[i].push((first + row, term));
+                }
+            };
+            let start = starts[i];
+            let of = lines(View { start, ..matrix }.from(first, 0));
+            let size = (rows.min(first + (end - at) * SIDE) - first, k);
+            // SAFETY: the matrix is inside its memory, and there is room for the tiles.
+            unsafe { pack(of, size, pairs, to.as_mut_ptr().cast(), next, tell) };
+            at = end;
+        }
     });
     let mut small = small.into_inner().unwrap_or_default();
-    small.sort_unstable();
+    small.iter_mut().for_each(|of| of.sort_unstable());
     Ok(small)
 }
 
@@ -143,13 +147,15 @@ impl Matrices {
         let each = elements(size.0, size.1);
         let bytes = starts.len() * each * size_of::<bf16>();
         let mut memory = Buffer::allocate(&Device::cpu(), bytes)?;
-        let mut all = Vec::with_capacity(starts.len());
-        if let Some(memory) = memory.get_mut::<bf16>().filter(|_| each > 0) {
-            for (start, to) in starts.into_iter().zip(memory.chunks_exact_mut(each)) {
-                let matrix = View { start, ..matrix };
-                all.push((start, pack_lines(matrix, size, pairs, to)?));
+        let shared = || Error::internal("tiles in shared memory");
+        let small = match bytes {
+            0 => Vec::new(),
+            _ => {
+                let to = memory.get_mut().ok_or_else(shared)?;
+                pack_lines(matrix, &starts, size, pairs, to)?
             }
-        }
+        };
+        let all = starts.into_iter().zip(small).collect();
         Ok(Matrices { all, memory, size })
     }
 

@@ -1,25 +1,28 @@
 //! Panels of a product: blocks of rows that stay in the second-level cache, run after run of terms, tile by tile.
 
 use super::pack::{Lines, pack};
+use super::pair::{PAIR, Pair, SUMS};
 use super::small::{Place, correct};
-use super::tile::{Configured, ELEMENTS, Factors, SIDE, TERMS};
+use super::tile::{AHEAD, Configured, ELEMENTS, Factors, SIDE, TERMS};
 use crate::cpu::dense::scratch_of_two;
-use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::long::Join;
 use std::ops::Range;
 
 /// Terms of a chain in binary32, of which each instruction adds the sum of 32; chains are added up in binary64.
 const RUN: usize = 1024;
-/// Rows and columns that are multiplied at once: two tiles of each side.
-const PAIR: usize = 2 * SIDE;
-/// Sums of a pair of tiles of each side.
-const SUMS: usize = PAIR * PAIR;
 /// Columns that are packed at a time where they are multiplied.
 const COLUMNS: usize = 4 * PAIR;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
-/// Rows of a block: their factors stay in the second-level cache beside the columns of a panel.
-pub(super) const BLOCK: usize = 128;
+/// Rows of a block of a product of `k` terms: their factors of a run stay in the second-level cache beside the columns of a panel.
+pub(super) fn block_rows(k: usize) -> usize {
+    /// Factors of a block.
+    const BLOCK: usize = 1 << 16;
+    match k {
+        // Columns come from the third-level cache: more rows read them.
+        k if k > RUN => 256,
+        k => (BLOCK / k.max(1)).clamp(128, 1024) / PAIR * PAIR,
+    }
+}
 
 /// A matrix's packed lines.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +85,7 @@ impl Panel<'_> {
     /// # Safety
     /// The process may use tiles; the factors may be read; the result may be written, and no other thread touches it meanwhile.
     pub unsafe fn run(self) {
-        let height = BLOCK.min(self.rows);
+        let height = block_rows(self.k).min(self.rows);
         let (high, wide) = (
             height.next_multiple_of(PAIR),
             self.columns.next_multiple_of(PAIR),
@@ -181,7 +184,7 @@ impl Panel<'_> {
                 |packed| packed.from(j, run, self.k),
             );
             for i in (0..rows.len()).step_by(PAIR) {
-                let tile = Tile {
+                let pair = Pair {
                     size: (PAIR.min(rows.len() - i), PAIR.min(self.columns - j)),
                     steps,
                     to: (to.wrapping_add((rows.start + i) * pitch + j), pitch),
@@ -189,9 +192,14 @@ impl Panel<'_> {
                     last: terms.end == self.k,
                 };
                 let factors = [left.from(i), columns];
+                // A part of the next pair of columns: of either tile a quarter.
+                let part = i / PAIR % (2 * ELEMENTS / AHEAD);
+                let after = columns.from(PAIR + part / (ELEMENTS / AHEAD) * SIDE);
+                let part = part % (ELEMENTS / AHEAD) * steps * AHEAD;
+                let ahead = after.first.wrapping_add(part);
                 let totals = totals.next().unwrap_or_default();
                 // SAFETY: factors of a run, and their place in the result.
-                unsafe { tile.run(factors, block.registers, block.sums, totals) };
+                unsafe { pair.run(factors, ahead, block.registers, block.sums, totals) };
             }
         }
     }
@@ -220,89 +228,4 @@ impl Panel<'_> {
 struct Small {
     left: Vec<Place>,
     right: Vec<Place>,
-}
-
-/// A run of terms of at most two tiles of each side.
-struct Tile {
-    /// Rows and columns.
-    size: (usize, usize),
-    steps: usize,
-    /// Its place in the result, with the distance of rows.
-    to: (*mut f32, usize),
-    /// Whether the run is the first of its terms, and whether it is the last.
-    first: bool,
-    last: bool,
-}
-
-impl Tile {
-    /// Sums a run, and writes the result where it is the last. `sums` has room for two tiles of each side.
-    ///
-    /// # Safety
-    /// The factors may be read, and the result and the sums written.
-    #[inline]
-    unsafe fn run(
-        &self,
-        factors: [Factors; 2],
-        registers: &Configured,
-        sums: *mut f32,
-        totals: &mut [f64],
-    ) {
-        let (rows, columns) = self.size;
-        let tiles = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
-        let whole = rows.is_multiple_of(SIDE) && columns.is_multiple_of(SIDE);
-        if whole && self.first && self.last {
-            // SAFETY: as the caller promises.
-            unsafe { registers.sums(tiles, self.steps, factors, self.to) };
-            return;
-        }
-        // SAFETY: as the caller promises.
-        let sums = unsafe {
-            registers.sums(tiles, self.steps, factors, (sums, PAIR));
-            std::slice::from_raw_parts_mut(sums, SUMS)
-        };
-        match (self.first, self.last) {
-            (true, true) => {}
-            (begin, false) => {
-                return dispatch(Join {
-                    totals,
-                    sums,
-                    begin,
-                });
-            }
-            (false, true) => dispatch(Finish { totals, sums }),
-        }
-        // SAFETY: as the caller promises.
-        unsafe { copy(self.size, sums, self.to) };
-    }
-}
-
-/// Copies some rows and columns of a pair of tiles.
-///
-/// # Safety
-/// The result has room for them.
-unsafe fn copy((rows, columns): (usize, usize), sums: &[f32], (to, pitch): (*mut f32, usize)) {
-    for (i, sums) in sums.chunks_exact(PAIR).take(rows).enumerate() {
-        // SAFETY: a row of the result, as the caller promises.
-        unsafe {
-            to.add(i * pitch)
-                .copy_from_nonoverlapping(sums.as_ptr(), columns)
-        };
-    }
-}
-
-/// Adds totals to the last run's sums.
-struct Finish<'a> {
-    totals: &'a [f64],
-    sums: &'a mut [f32],
-}
-
-impl Loop for Finish<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (sum, total) in self.sums.iter_mut().zip(self.totals) {
-            *sum = (total + f64::from(*sum)) as f32;
-        }
-    }
 }

@@ -136,8 +136,8 @@ fn check(
         );
     }
     let mut tiles = vec![bf16::NAN; elements(s.n, s.k)];
-    let small = packed::pack_lines(b.transpose(), (s.n, s.k), true, &mut tiles);
-    if !small.expect("room").is_empty() {
+    let small = packed::pack_lines(b.transpose(), &[b.start], (s.n, s.k), true, &mut tiles);
+    if !small.expect("room")[0].is_empty() {
         return;
     }
     let kept = Right {

@@ -7,6 +7,9 @@ pub(super) const TERMS: usize = 32;
 /// Elements of a tile of factors: a row of terms for each of 16 rows, or a row of pairs of terms for each of 16 pairs.
 pub(super) const ELEMENTS: usize = SIDE * TERMS;
 
+/// Elements that a step asks for.
+pub(super) const AHEAD: usize = 128;
+
 /// Tiles of factors, one for every 32 terms, and how many elements after the first the next 16 rows or columns begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Factors {
@@ -63,7 +66,8 @@ impl Configured {
     }
 
     /// Writes the sums of products of `steps` tiles of rows by as many of columns to `to`, whose rows are `pitch` apart: one or
-    /// two tiles of each side. The factors are those of rows, which pass by the first-level cache, and of columns. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
+    /// two tiles of each side. The factors are those of rows, which pass by the first-level cache, and of columns; each step asks for 128
+    /// elements ([`AHEAD`]) that are read later. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
     ///
     /// # Safety
     /// The factors may be read, the result written.
@@ -73,15 +77,16 @@ impl Configured {
         tiles: (usize, usize),
         steps: usize,
         factors: [Factors; 2],
+        ahead: *const u16,
         to: (*mut f32, usize),
     ) {
         // SAFETY: as the caller promises; the registers are configured.
         unsafe {
             match tiles {
-                (1, 1) => one_by_one(steps, factors, to),
-                (1, _) => one_by_two(steps, factors, to),
-                (_, 1) => two_by_one(steps, factors, to),
-                _ => two_by_two(steps, factors, to),
+                (1, 1) => one_by_one(steps, factors, ahead, to),
+                (1, _) => one_by_two(steps, factors, ahead, to),
+                (_, 1) => two_by_one(steps, factors, ahead, to),
+                _ => two_by_two(steps, factors, ahead, to),
             }
         }
     }
@@ -103,11 +108,11 @@ impl Drop for Configured {
 }
 
 /// Functions that sum the products of some tiles: what begins the sums, what a step does, what stores them. Of the registers 0 to
-/// 3 are sums, 4 and 5 rows, 6 and 7 columns. `{a}`, `{b}` are the first tiles, `{c}`, `{d}` the ones next to them; `{s}` is the
+/// 3 are sums, 4 and 5 rows, 6 and 7 columns. `{a}`, `{b}` are the first tiles, `{c}`, `{d}` the ones next to them; `{e}` is read later; `{s}` is the
 /// distance of a tile's rows in bytes; `{to}`, `{on}` are the rows of the result, `{p}` is their distance.
 macro_rules! sums {
     ($($name:ident: [$($zero:literal)*] [$($step:literal)*] [$($store:literal)*];)*) => {$(
-        unsafe fn $name(steps: usize, [a, b]: [Factors; 2], (to, pitch): (*mut f32, usize)) {
+        unsafe fn $name(steps: usize, [a, b]: [Factors; 2], ahead: *const u16, (to, pitch): (*mut f32, usize)) {
             debug_assert!(steps > 0);
             // SAFETY: the caller configured the registers, and answers for what is read and written.
             #[cfg(target_arch = "x86_64")]
@@ -116,6 +121,11 @@ macro_rules! sums {
                     $($zero,)*
                     "2:",
                     $($step,)*
+                    "prefetcht1 [{e}]",
+                    "prefetcht1 [{e} + 64]",
+                    "prefetcht1 [{e} + 128]",
+                    "prefetcht1 [{e} + 192]",
+                    "add {e}, 256",
                     "add {a}, 1024",
                     "add {c}, 1024",
                     "add {b}, 1024",
@@ -128,6 +138,7 @@ macro_rules! sums {
                     b = inout(reg) b.first => _,
                     c = inout(reg) a.first.wrapping_add(a.next) => _,
                     d = inout(reg) b.first.wrapping_add(b.next) => _,
+                    e = inout(reg) ahead => _,
                     n = inout(reg) steps => _,
                     s = in(reg) 64usize,
                     to = in(reg) to,
@@ -139,7 +150,7 @@ macro_rules! sums {
                 );
             }
             #[cfg(not(target_arch = "x86_64"))]
-            let _ = (a, b, to, pitch);
+            let _ = (a, b, ahead, to, pitch);
         }
     )*};
 }

@@ -5,9 +5,9 @@ use super::small::LEAST;
 use super::tile::{SIDE, TERMS};
 use std::arch::x86_64::{
     __m512i, _mm256_loadu_si256, _mm512_and_si512, _mm512_castsi256_si512, _mm512_cmplt_epu16_mask,
-    _mm512_loadu_si512, _mm512_permutex2var_epi16, _mm512_set1_epi16, _mm512_setzero_si512,
-    _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_sub_epi16, _mm512_unpackhi_epi32,
-    _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+    _mm512_loadu_si512, _mm512_min_epu16, _mm512_permutex2var_epi16, _mm512_set1_epi16,
+    _mm512_setzero_si512, _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_sub_epi16,
+    _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
 type Rows = [__m512i; SIDE];
@@ -68,12 +68,13 @@ pub(super) unsafe fn rows_of_pairs(of: Lines, pairs: bool, to: *mut u16) -> bool
 #[target_feature(enable = "avx512f,avx512bw")]
 unsafe fn write(rows: Rows, turned: bool, to: *mut u16) -> bool {
     let (magnitude, one) = (_mm512_set1_epi16(0x7fff), _mm512_set1_epi16(1));
-    let most = _mm512_set1_epi16(LEAST as i16 - 1);
-    let mut small = 0;
+    let mut least = magnitude;
     for &row in &rows {
+        // Zero becomes the largest number.
         let less = _mm512_sub_epi16(_mm512_and_si512(row, magnitude), one);
-        small |= _mm512_cmplt_epu16_mask(less, most);
+        least = _mm512_min_epu16(least, less);
     }
+    let small = _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(LEAST as i16 - 1));
     let rows = if turned { transposed(rows) } else { rows };
     for (i, row) in rows.into_iter().enumerate() {
         // SAFETY: the caller gives the tile.
