@@ -2,15 +2,13 @@
 
 mod gradient;
 mod sum;
+mod tiles;
 
 use super::tensor;
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Right, Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
-use crate::cpu::panels::{
-    Epilogue, Factors, Prologue, Then, products_then, scratch_elements, scratch_elements_of_tiles,
-    tiles_into,
-};
+use crate::cpu::panels::{Epilogue, Factors, Prologue, Then, products_then, scratch_elements};
 use crate::cpu::product::{amx, packed};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
 use crate::cuda::Dense;
@@ -23,8 +21,9 @@ use ferrotrace_runtime::{
     Shape, Strides, product,
 };
 pub(crate) use gradient::folded;
-use half::bf16;
 pub use sum::SumOfProducts;
+pub use tiles::is_by_tiles;
+use tiles::{are_tiles, by_tiles, halves};
 
 /// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -253,30 +252,6 @@ fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices
     })
 }
 
-/// Whether tiles multiply operands of bf16 of these shapes here. One matrix on the right multiplies all rows of the batch.
-fn are_tiles(parts: &Parts, right: &Shape) -> bool {
-    let batch = if right.rank() == 2 {
-        parts.batch.numel()
-    } else {
-        1
-    };
-    let s = parts.sizes;
-    amx::takes(Sizes {
-        m: s.m.saturating_mul(batch),
-        ..s
-    })
-}
-
-/// Whether a product multiplies its operands, which are of bf16, by the processor's tiles: it copies none to another type.
-///
-/// # Errors
-/// The operands are not those of a product.
-pub fn is_by_tiles(args: &[ArgMeta<'_>]) -> Result<bool> {
-    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
-    let halves = a_dtype == DType::BF16 && b_dtype == DType::BF16;
-    Ok(halves && are_tiles(&Parts::of(a, b)?, b))
-}
-
 /// The product: binary32 sums for the half types, rounded once; integers wrap.
 ///
 /// # Errors
@@ -314,8 +289,9 @@ pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
     let compute = dtype.compute();
     let mut copies = 0;
     if is_by_tiles(args)? {
-        let parts = Parts::of(tensor(args, 0)?.0, tensor(args, 1)?.0)?;
-        copies = amx::packed_bytes(parts.sizes, parts.batch.numel());
+        let dense = |i| Ok(Layout::contiguous(tensor(args, i)?.0.clone()));
+        let parts = arranged(&dense(0)?, &dense(1)?, None)?.parts;
+        copies = amx::packed_bytes(parts.sizes, [parts.batch.numel(); 2]);
     } else if copied_to(args)?.is_some() {
         for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
             let other = dtype != compute;
@@ -498,10 +474,7 @@ pub fn scratch(
     let metas = operands.map(|(layout, of)| ArgMeta::Tensor(layout.shape(), of));
     if is_by_tiles(&metas)? {
         let [(a, _), (b, _)] = operands;
-        let parts = arranged(a, b, None)?.parts;
-        let (size, count) = (compute.size(), parts.batch.numel());
-        let packed = amx::packed_bytes(parts.sizes, count);
-        return Ok(packed + scratch_elements_of_tiles(parts.sizes, count, size, passes) * size);
+        return tiles::scratch(arranged(a, b, None)?, passes);
     }
     let [a, b] = operands.map(|(layout, of)| match of == compute {
         true => layout.clone(),
@@ -583,39 +556,6 @@ fn places(m: &Matrices, out: &Array) -> Result<(Vec<usize>, usize)> {
     let (to, row, _) = batched(to, &m.parts.batch, s.m, s.n)?;
     // One row is at a distance from none.
     Ok((to, if s.m == 1 { s.n } else { row as usize }))
-}
-
-/// The starts of both operands' matrices of bf16, views of all memory with their strides, and the right one's tiles.
-#[allow(clippy::type_complexity)]
-fn halves(m: &Matrices) -> Result<(Vec<(usize, usize)>, View<'_, bf16>, amx::Right<'_>)> {
-    let s = m.parts.sizes;
-    let (a_starts, row, col) = batched(&m.left, &m.parts.batch, s.m, s.k)?;
-    let a = View {
-        data: m.a.buffer.as_slice::<bf16>(),
-        start: 0,
-        row,
-        col,
-    };
-    let (b_starts, row, col) = batched(&m.right, &m.parts.batch, s.k, s.n)?;
-    let b = View {
-        data: m.b.buffer.as_slice::<bf16>(),
-        start: 0,
-        row,
-        col,
-    };
-    let one = b_starts.first().copied();
-    let one = one.filter(|first| b_starts.iter().all(|start| start == first));
-    let tiles = one.and_then(|start| amx::tiles(&m.b.buffer, View { start, ..b }, s));
-    let starts = a_starts.into_iter().zip(b_starts).collect();
-    Ok((starts, a, amx::Right { view: b, tiles }))
-}
-
-fn by_tiles(m: Matrices, out: &Array) -> Result<()> {
-    let (to, row) = places(&m, out)?;
-    let (starts, a, b) = halves(&m)?;
-    let starts = starts.into_iter().zip(to);
-    let starts: Vec<Starts> = starts.map(|((a, b), to)| [a, b, to]).collect();
-    tiles_into(m.parts.sizes, a, b, &starts, &in_the_making(out)?, row)
 }
 
 fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(

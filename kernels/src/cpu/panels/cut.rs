@@ -1,6 +1,7 @@
 //! How products are cut into panels, and the scratch memory that panels lie in.
 
 use crate::cpu::matmul::{COLUMNS, ROWS, Sizes, TASK, part};
+use crate::cpu::product::amx::panel_rows;
 use ferrotrace_runtime::Pool;
 use std::ops::Range;
 
@@ -11,9 +12,8 @@ const OPERAND: usize = 1 << 20;
 /// Fewest columns of the last panel: past the library's special cases.
 const LAST: usize = 72;
 
-/// The highest and the widest panel of a product by tiles: its block of packed rows and the packed columns stay in a core's second
-/// cache.
-const TILES: (usize, usize) = (256, 512);
+/// The widest panel of a product by tiles: its packed columns stay in a core's second cache.
+const TILES: usize = 512;
 /// Multiplications by tiles below which a panel is not worth a task of its own.
 const TILES_TASK: usize = 1 << 22;
 /// Rows and columns that tiles multiply at once.
@@ -84,11 +84,11 @@ impl Cut {
             return cut;
         }
         let tasks = threads.min(sizes.work() / TILES_TASK).max(1);
-        let (high, wide) = (m.div_ceil(TILES.0), n.div_ceil(TILES.1));
-        // As many panels for each thread, cut across the longer side.
+        let (high, wide) = (m.div_ceil(panel_rows(sizes.k)), n.div_ceil(TILES));
+        // As many panels for each thread; columns are cut where there are enough, as rows are packed faster.
         let (rows, columns) = match (high * wide * count).is_multiple_of(tasks) {
             true => (high, wide),
-            false if n > m => (high, wide.next_multiple_of(tasks)),
+            false if n >= 2 * TILE * tasks => (high, wide.next_multiple_of(tasks)),
             false => (high.next_multiple_of(tasks), wide),
         };
         cut.rows = rows.min(m.div_ceil(TILE)).max(1);
@@ -191,7 +191,7 @@ impl Scratch {
         Scratch::with(cut, threads, right, at_once)
     }
 
-    /// What products by tiles take for their panels.
+    /// The cut of products by tiles, and the memory of their panels.
     pub fn of_tiles(s: Sizes, count: usize, threads: usize, size: usize) -> Scratch {
         Scratch::with(Cut::of_tiles(s, count, threads, size), threads, None, false)
     }

@@ -6,27 +6,34 @@
 //! Products and sums of less than 2⁻¹²⁶ in magnitude may come out as zeros; factors as small count as what they are.
 
 mod pack;
+mod packed;
+mod pair;
 mod panel;
-mod right;
 mod small;
 #[cfg(test)]
 mod tests;
 mod tile;
+#[cfg(target_arch = "x86_64")]
+mod vectors;
 
 use super::matmul::{Sizes, View};
-use ferrotrace_runtime::{Buffer, Device, Error, Result, has_amx};
+use ferrotrace_runtime::{Error, Result, has_amx};
 use half::bf16;
-use panel::{Packed, Panel};
-pub use right::{Right, packed_bytes, tiles};
-use right::{elements, lines, pack_right};
-use small::Place;
+use packed::{Matrices, are_packed, elements, from, lines};
+pub use packed::{Right, packed_bytes, tiles};
+use panel::Panel;
 use std::ops::Range;
-use tile::{ELEMENTS, SIDE, TERMS};
+use tile::SIDE;
 
 /// Fewest terms, and fewest rows and columns, of a product for which tiles pay.
 const FEWEST: (usize, usize) = (24, 2);
 /// Fewest multiplications.
 const WORK: usize = 1 << 15;
+
+/// Rows of a panel of a product of `k` terms.
+pub fn panel_rows(k: usize) -> usize {
+    panel::block_rows(k).min(256)
+}
 
 /// Whether tiles multiply matrices of bf16 of these sizes here.
 pub fn takes(s: Sizes) -> bool {
@@ -34,15 +41,13 @@ pub fn takes(s: Sizes) -> bool {
     has_amx() && fewest && s.work() >= WORK
 }
 
-/// Products of a batch, whose right matrices are packed first where several blocks of rows read them.
+/// Products of a batch. Matrices that several panels read are packed first.
 #[derive(Debug)]
 pub struct Products<'a> {
     s: Sizes,
     a: View<'a, bf16>,
     b: Right<'a>,
-    /// The packed matrices, by where they start; their tiles follow each other.
-    packed: Vec<(usize, Vec<Place>)>,
-    memory: Buffer,
+    packed: [Matrices; 2],
 }
 
 impl<'a> Products<'a> {
@@ -56,38 +61,28 @@ impl<'a> Products<'a> {
         b: Right<'a>,
         starts: &[(usize, usize)],
     ) -> Result<Products<'a>> {
-        if !has_amx() || b.tiles.is_some_and(|tiles| tiles.len() < elements(s)) {
+        let few = |tiles: &[bf16]| tiles.len() < elements(s.n, s.k);
+        if !has_amx() || b.tiles.is_some_and(few) {
             return Err(Error::internal("a product without tiles"));
         }
-        let right = |start: usize| View { start, ..b.view };
         for &(i, j) in starts {
             View { start: i, ..a }.check(s.m, s.k)?;
-            right(j).check(s.k, s.n)?;
+            View { start: j, ..b.view }.check(s.k, s.n)?;
         }
-        let mut wanted: Vec<usize> = Vec::new();
-        if b.tiles.is_none() && packed_bytes(s, 1) > 0 {
-            wanted.extend(starts.iter().map(|of| of.1));
-            wanted.sort_unstable();
-            wanted.dedup();
-        }
-        let mut packed = Vec::with_capacity(wanted.len());
-        let mut memory = Buffer::allocate(&Device::cpu(), packed_bytes(s, wanted.len()))?;
-        if let Some(memory) = memory.get_mut::<bf16>() {
-            for (start, to) in wanted.into_iter().zip(memory.chunks_exact_mut(elements(s))) {
-                packed.push((start, pack_right(right(start), s, to)?));
-            }
-        }
-        Ok(Products {
-            s,
-            a,
-            b,
-            packed,
-            memory,
-        })
+        let [left, right] = are_packed(s);
+        let some = |of: Vec<usize>, packed: bool| if packed { of } else { Vec::new() };
+        let lefts = some(starts.iter().map(|of| of.0).collect(), left);
+        let rights = starts.iter().map(|of| of.1).collect();
+        let rights = some(rights, right && b.tiles.is_none());
+        let packed = [
+            Matrices::new(a, lefts, (s.m, s.k), false)?,
+            Matrices::new(b.view.transpose(), rights, (s.n, s.k), true)?,
+        ];
+        Ok(Products { s, a, b, packed })
     }
 
     /// Writes a panel of the product of the matrices that start at `a` and `b` to `to`, its first element and the distance of rows, on
-    /// this thread alone. Its columns begin at a multiple of 16.
+    /// this thread alone. Its rows and columns begin at multiples of 16.
     ///
     /// # Safety
     /// The starts are some that were given; the panel's place is inside one allocation, and no other thread touches it meanwhile.
@@ -98,7 +93,8 @@ impl<'a> Products<'a> {
         to: (*mut f32, usize),
     ) {
         let Sizes { m, n, k } = self.s;
-        assert!(rows.end <= m && columns.end <= n && columns.start.is_multiple_of(SIDE));
+        let begins = rows.start.is_multiple_of(SIDE) && columns.start.is_multiple_of(SIDE);
+        assert!(rows.end <= m && columns.end <= n && begins);
         if rows.is_empty() || columns.is_empty() {
             return;
         }
@@ -109,34 +105,23 @@ impl<'a> Products<'a> {
                 ..self.b.view
             },
         );
+        let [of_left, of_right] = &self.packed;
+        let kept = self.b.tiles.map(|tiles| from(tiles, k, &[], columns.start));
         let panel = Panel {
             rows: rows.len(),
             columns: columns.len(),
             k,
-            a: lines(left.from(rows.start, 0)),
-            b: lines(right.from(0, columns.start).transpose()),
-            packed: self.packed_from(b, columns.start),
+            lines: [
+                lines(left.from(rows.start, 0)),
+                lines(right.from(0, columns.start).transpose()),
+            ],
+            packed: [
+                of_left.get(a, rows.start),
+                kept.or_else(|| of_right.get(b, columns.start)),
+            ],
             to,
         };
         // SAFETY: the machine has tiles and the matrices are inside their memory, as was checked; the caller answers for the result.
         unsafe { panel.run() };
-    }
-
-    /// The tiles of the right matrix that starts at `b`, from a column on.
-    fn packed_from(&self, b: usize, column: usize) -> Option<Packed<'_>> {
-        let (tiles, small) = match self.b.tiles {
-            Some(tiles) => (tiles, &[][..]),
-            None => {
-                let at = self.packed.binary_search_by_key(&b, |of| of.0).ok()?;
-                let tiles = &self.memory.as_slice::<bf16>()[at * elements(self.s)..];
-                (tiles, &self.packed[at].1[..])
-            }
-        };
-        let before = column / SIDE * self.s.k.div_ceil(TERMS) * ELEMENTS;
-        Some(Packed {
-            tiles: tiles[before..].as_ptr().cast(),
-            small,
-            first: column,
-        })
     }
 }

@@ -1,37 +1,57 @@
 //! Panels of a product: blocks of rows that stay in the second-level cache, run after run of terms, tile by tile.
 
 use super::pack::{Lines, pack};
+use super::pair::{PAIR, Pair, SUMS};
 use super::small::{Place, correct};
-use super::tile::{Configured, ELEMENTS, Factors, SIDE, TERMS};
+use super::tile::{AHEAD, Configured, ELEMENTS, Factors, SIDE, TERMS};
 use crate::cpu::dense::scratch_of_two;
-use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::long::Join;
 use std::ops::Range;
 
 /// Terms of a chain in binary32, of which each instruction adds the sum of 32; chains are added up in binary64.
 const RUN: usize = 1024;
-/// Rows and columns that are multiplied at once: two tiles of each side.
-const PAIR: usize = 2 * SIDE;
-/// Sums of a pair of tiles of each side.
-const SUMS: usize = PAIR * PAIR;
 /// Columns that are packed at a time where they are multiplied.
-const PACKED: usize = 4 * PAIR;
+const COLUMNS: usize = 4 * PAIR;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
-
-/// Rows of a block of a product of `k` terms. Of several chains the totals lie in the cache beside the block.
+/// Rows of a block of a product of `k` terms: their factors of a run stay in the second-level cache beside the columns of a panel.
 pub(super) fn block_rows(k: usize) -> usize {
-    if k <= RUN { 256 } else { 128 }
+    /// Factors of a block.
+    const BLOCK: usize = 1 << 16;
+    match k {
+        // Columns come from the third-level cache: more rows read them.
+        k if k > RUN => 256,
+        k => (BLOCK / k.max(1)).clamp(128, 1024) / PAIR * PAIR,
+    }
 }
 
-/// A right matrix's packed columns.
+/// A matrix's packed lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed<'a> {
-    /// The tiles of all terms of 16 columns, and then those of the next.
+    /// The tiles of all terms of 16 lines, and then those of the next.
     pub tiles: *const u16,
-    /// Where factors are small: the column, in order, and the term. Columns count from `first`.
+    /// Where factors are small: the line, in order, and the term. Lines count from `first`.
     pub small: &'a [Place],
     pub first: usize,
+}
+
+impl Packed<'_> {
+    /// The factors of a line, a multiple of 16, and a term, a multiple of 32, of `k` terms.
+    fn from(&self, line: usize, term: usize, k: usize) -> Factors {
+        let next = k.div_ceil(TERMS) * ELEMENTS;
+        let at = line / SIDE * next + term / TERMS * ELEMENTS;
+        Factors {
+            first: self.tiles.wrapping_add(at),
+            next,
+        }
+    }
+
+    /// Where factors of some lines are small; these lines count from the first of them.
+    fn small(&self, lines: Range<usize>) -> Vec<Place> {
+        let after = |line: usize| self.small.partition_point(|of| of.0 < self.first + line);
+        let of = self.small[after(lines.start)..after(lines.end)].iter();
+        let first = self.first + lines.start;
+        of.map(|&(line, term)| (line - first, term)).collect()
+    }
 }
 
 /// A panel of a product.
@@ -40,10 +60,10 @@ pub(super) struct Panel<'a> {
     pub rows: usize,
     pub columns: usize,
     pub k: usize,
-    pub a: Lines,
-    pub b: Lines,
-    /// The right matrix's tiles; none where columns are packed as they are multiplied, by one block of rows.
-    pub packed: Option<Packed<'a>>,
+    /// The left matrix's rows and the right one's columns.
+    pub lines: [Lines; 2],
+    /// Their tiles; where there are none, lines are packed as they are multiplied, columns by one block of rows.
+    pub packed: [Option<Packed<'a>>; 2],
     /// The result, with the distance of rows.
     pub to: (*mut f32, usize),
 }
@@ -72,16 +92,16 @@ impl Panel<'_> {
         );
         let terms = RUN.min(self.k).next_multiple_of(TERMS);
         let totals = if self.k > RUN { high * wide } else { 0 };
-        let (left, right) = (high * terms / 2, PACKED * terms / 2);
+        let [left, right] = [(0, high), (1, COLUMNS)].map(|(of, lines)| match self.packed[of] {
+            Some(_) => 0,
+            None => lines * terms / 2,
+        });
         // SAFETY: the process may use tiles.
         let registers = unsafe { Configured::new() };
         let words = SUMS + left + right + LINE;
         scratch_of_two(totals, words, |totals: &mut [f64], memory: &mut [f32]| {
-            let skip = memory
-                .as_ptr()
-                .align_offset(LINE * size_of::<f32>())
-                .min(LINE);
-            let sums = memory[skip..].as_mut_ptr();
+            let skip = memory.as_ptr().align_offset(LINE * size_of::<f32>());
+            let sums = memory[skip.min(LINE)..].as_mut_ptr();
             for first in (0..self.rows).step_by(height) {
                 let block = Block {
                     registers: &registers,
@@ -102,32 +122,23 @@ impl Panel<'_> {
     /// # Safety
     /// As for [`Panel::run`]; the memory holds the factors of a run.
     unsafe fn block(&self, rows: Range<usize>, mut block: Block<'_>) {
-        let mut small = Small::default();
+        let [left, right] = self.packed;
+        let mut small = Small {
+            left: left.map_or_else(Vec::new, |of| of.small(rows.clone())),
+            right: right.map_or_else(Vec::new, |of| of.small(0..self.columns)),
+        };
         for run in (0..self.k).step_by(RUN) {
             let terms = run..self.k.min(run + RUN);
             // SAFETY: as the caller promises.
             unsafe { self.chains(&rows, terms, &mut block, &mut small) };
         }
-        let small = match self.packed {
-            Some(Packed {
-                small: of, first, ..
-            }) => {
-                let after = |j: usize| of.partition_point(|place| place.0 < first + j);
-                let columns = of[after(0)..after(self.columns)].iter();
-                let right = columns
-                    .map(|&(column, term)| (column - first, term))
-                    .collect();
-                Small { right, ..small }
-            }
-            None => small,
-        };
         if !small.left.is_empty() || !small.right.is_empty() {
             // SAFETY: as the caller promises.
             unsafe { self.correct(rows, small) };
         }
     }
 
-    /// Sums a run of terms of some rows.
+    /// Sums a run of the terms of some rows.
     ///
     /// # Safety
     /// As for [`Panel::block`].
@@ -138,53 +149,57 @@ impl Panel<'_> {
         block: &mut Block<'_>,
         small: &mut Small,
     ) {
-        let run = terms.start;
-        let steps = terms.len().div_ceil(TERMS);
+        let (run, count) = (terms.start, terms.len());
+        let steps = count.div_ceil(TERMS);
         let next = steps * ELEMENTS;
-        let a = self.a.from(rows.start, run);
-        let tell = |(row, term)| small.left.push((row, run + term));
-        // SAFETY: rows of the left matrix, and room for their tiles.
-        unsafe { pack(a, (rows.len(), terms.len()), false, block.left, next, tell) };
+        let [left, right] = self.packed;
+        let left = left.map_or_else(
+            || {
+                let tell = |(row, term)| small.left.push((row, run + term));
+                let lines = self.lines[0].from(rows.start, run);
+                // SAFETY: rows of the left matrix, and room for their tiles.
+                unsafe { pack(lines, (rows.len(), count), false, block.left, next, tell) };
+                let first = block.left.cast_const();
+                Factors { first, next }
+            },
+            |packed| packed.from(rows.start, run, self.k),
+        );
         let (to, pitch) = self.to;
         let mut totals = block.totals.chunks_exact_mut(SUMS);
         for j in (0..self.columns).step_by(PAIR) {
-            let width = PAIR.min(self.columns - j);
-            let b = match self.packed {
-                Some(Packed { tiles, .. }) => {
-                    let all = self.k.div_ceil(TERMS) * ELEMENTS;
-                    let at = j / SIDE * all + run / TERMS * ELEMENTS;
-                    Factors {
-                        first: tiles.wrapping_add(at),
-                        next: all,
-                    }
-                }
-                None => {
-                    let within = j % PACKED;
+            let columns = right.map_or_else(
+                || {
+                    let within = j % COLUMNS;
                     if within == 0 {
-                        let size = (PACKED.min(self.columns - j), terms.len());
+                        let size = (COLUMNS.min(self.columns - j), count);
                         let tell = |(column, term)| small.right.push((j + column, run + term));
+                        let lines = self.lines[1].from(j, run);
                         // SAFETY: columns of the right matrix, and room for their tiles.
-                        unsafe { pack(self.b.from(j, run), size, true, block.right, next, tell) };
+                        unsafe { pack(lines, size, true, block.right, next, tell) };
                     }
-                    Factors {
-                        first: block.right.wrapping_add(within / SIDE * next),
-                        next,
-                    }
-                }
-            };
+                    let first = block.right.wrapping_add(within / SIDE * next);
+                    let first = first.cast_const();
+                    Factors { first, next }
+                },
+                |packed| packed.from(j, run, self.k),
+            );
             for i in (0..rows.len()).step_by(PAIR) {
-                let first = block.left.wrapping_add(i / SIDE * next);
-                let a = Factors { first, next };
-                let tile = Tile {
-                    size: (PAIR.min(rows.len() - i), width),
+                let pair = Pair {
+                    size: (PAIR.min(rows.len() - i), PAIR.min(self.columns - j)),
                     steps,
                     to: (to.wrapping_add((rows.start + i) * pitch + j), pitch),
                     first: run == 0,
                     last: terms.end == self.k,
                 };
+                let factors = [left.from(i), columns];
+                // A part of the next pair of columns: of either tile a quarter.
+                let part = i / PAIR % (2 * ELEMENTS / AHEAD);
+                let after = columns.from(PAIR + part / (ELEMENTS / AHEAD) * SIDE);
+                let part = part % (ELEMENTS / AHEAD) * steps * AHEAD;
+                let ahead = after.first.wrapping_add(part);
                 let totals = totals.next().unwrap_or_default();
                 // SAFETY: factors of a run, and their place in the result.
-                unsafe { tile.run(a, b, block.registers, block.sums, totals) };
+                unsafe { pair.run(factors, ahead, block.registers, block.sums, totals) };
             }
         }
     }
@@ -197,7 +212,7 @@ impl Panel<'_> {
     unsafe fn correct(&self, rows: Range<usize>, mut small: Small) {
         small.left.sort_unstable();
         small.right.sort_unstable();
-        let (a, b) = (self.a.from(rows.start, 0), self.b);
+        let (a, b) = (self.lines[0].from(rows.start, 0), self.lines[1]);
         let (to, pitch) = self.to;
         let to = to.wrapping_add(rows.start * pitch);
         // SAFETY: as the caller promises.
@@ -213,90 +228,4 @@ impl Panel<'_> {
 struct Small {
     left: Vec<Place>,
     right: Vec<Place>,
-}
-
-/// A run of terms of at most two tiles of each side.
-struct Tile {
-    /// Rows and columns.
-    size: (usize, usize),
-    steps: usize,
-    /// Its place in the result, with the distance of rows.
-    to: (*mut f32, usize),
-    /// Whether the run is the first of its terms, and whether it is the last.
-    first: bool,
-    last: bool,
-}
-
-impl Tile {
-    /// Sums a run, and writes the result where it is the last.
-    ///
-    /// # Safety
-    /// The factors may be read, and the result written.
-    #[inline]
-    unsafe fn run(
-        &self,
-        a: Factors,
-        b: Factors,
-        registers: &Configured,
-        sums: *mut f32,
-        totals: &mut [f64],
-    ) {
-        let (rows, columns) = self.size;
-        let tiles = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
-        let whole = rows.is_multiple_of(SIDE) && columns.is_multiple_of(SIDE);
-        if whole && self.first && self.last {
-            // SAFETY: as the caller promises.
-            unsafe { registers.sums(tiles, self.steps, a, b, self.to) };
-            return;
-        }
-        // SAFETY: as the caller promises; the memory of sums holds those of two tiles of each side.
-        let sums = unsafe {
-            registers.sums(tiles, self.steps, a, b, (sums, PAIR));
-            std::slice::from_raw_parts_mut(sums, SUMS)
-        };
-        match (self.first, self.last) {
-            (true, true) => {}
-            (begin, false) => {
-                return dispatch(Join {
-                    totals,
-                    sums,
-                    begin,
-                });
-            }
-            (false, true) => dispatch(Finish { totals, sums }),
-        }
-        // SAFETY: as the caller promises.
-        unsafe { copy(self.size, sums, self.to) };
-    }
-}
-
-/// Copies some rows and columns of a pair of tiles.
-///
-/// # Safety
-/// The result has room for them.
-unsafe fn copy((rows, columns): (usize, usize), sums: &[f32], (to, pitch): (*mut f32, usize)) {
-    for (i, sums) in sums.chunks_exact(PAIR).take(rows).enumerate() {
-        // SAFETY: a row of the result, as the caller promises.
-        unsafe {
-            to.add(i * pitch)
-                .copy_from_nonoverlapping(sums.as_ptr(), columns)
-        };
-    }
-}
-
-/// Adds totals to the last run's sums.
-struct Finish<'a> {
-    totals: &'a [f64],
-    sums: &'a mut [f32],
-}
-
-impl Loop for Finish<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        for (sum, total) in self.sums.iter_mut().zip(self.totals) {
-            *sum = (total + f64::from(*sum)) as f32;
-        }
-    }
 }

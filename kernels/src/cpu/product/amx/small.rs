@@ -3,39 +3,16 @@
 //! In tiles they are ±2⁻¹²⁶, so that their products with infinities are infinite; what they are less is added in binary64.
 
 use super::pack::Lines;
-use super::tile::{ELEMENTS, SIDE, TERMS};
+use super::tile::{ELEMENTS, TERMS};
 
 /// The least number that the processor does not take for zero: 2⁻¹²⁶.
-const LEAST: u16 = 0x0080;
+pub(super) const LEAST: u16 = 0x0080;
 
 /// A line and a term.
 pub(super) type Place = (usize, usize);
 
 fn is_small(x: u16) -> bool {
     (x & 0x7fff).wrapping_sub(1) < LEAST - 1
-}
-
-/// Whether a tile holds such factors.
-///
-/// # Safety
-/// This machine has AVX-512; the tile may be read.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw")]
-pub(super) unsafe fn are_in(tile: *const u16) -> bool {
-    use std::arch::x86_64::{
-        _mm512_and_si512, _mm512_cmplt_epu16_mask, _mm512_loadu_si512, _mm512_set1_epi16,
-        _mm512_sub_epi16,
-    };
-    let (magnitude, one) = (_mm512_set1_epi16(0x7fff), _mm512_set1_epi16(1));
-    let most = _mm512_set1_epi16(LEAST as i16 - 1);
-    let mut found = 0;
-    for row in 0..SIDE {
-        // SAFETY: the caller gives a tile.
-        let x = unsafe { _mm512_loadu_si512(tile.add(row * TERMS).cast()) };
-        let less = _mm512_sub_epi16(_mm512_and_si512(x, magnitude), one);
-        found |= _mm512_cmplt_epu16_mask(less, most);
-    }
-    found != 0
 }
 
 /// Replaces such factors of a tile, whose rows are lines, or pairs of terms; tells where they are.

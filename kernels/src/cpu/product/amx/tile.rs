@@ -7,11 +7,24 @@ pub(super) const TERMS: usize = 32;
 /// Elements of a tile of factors: a row of terms for each of 16 rows, or a row of pairs of terms for each of 16 pairs.
 pub(super) const ELEMENTS: usize = SIDE * TERMS;
 
+/// Elements that a step asks for.
+pub(super) const AHEAD: usize = 128;
+
 /// Tiles of factors, one for every 32 terms, and how many elements after the first the next 16 rows or columns begin.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Factors {
     pub first: *const u16,
     pub next: usize,
+}
+
+impl Factors {
+    /// The factors of the lines from a multiple of 16 on.
+    pub fn from(self, line: usize) -> Factors {
+        Factors {
+            first: self.first.wrapping_add(line / SIDE * self.next),
+            ..self
+        }
+    }
 }
 
 /// The registers' shapes, as `ldtilecfg` reads them.
@@ -53,7 +66,8 @@ impl Configured {
     }
 
     /// Writes the sums of products of `steps` tiles of rows by as many of columns to `to`, whose rows are `pitch` apart: one or
-    /// two tiles of each side. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
+    /// two tiles of each side. The factors are those of rows, which pass by the first-level cache, and of columns; each step asks for 128
+    /// elements ([`AHEAD`]) that are read later. Terms that are less than 2⁻¹²⁶ in magnitude count as zero, and so do sums.
     ///
     /// # Safety
     /// The factors may be read, the result written.
@@ -62,17 +76,17 @@ impl Configured {
         &self,
         tiles: (usize, usize),
         steps: usize,
-        a: Factors,
-        b: Factors,
+        factors: [Factors; 2],
+        ahead: *const u16,
         to: (*mut f32, usize),
     ) {
         // SAFETY: as the caller promises; the registers are configured.
         unsafe {
             match tiles {
-                (1, 1) => one_by_one(steps, a, b, to),
-                (1, _) => one_by_two(steps, a, b, to),
-                (_, 1) => two_by_one(steps, a, b, to),
-                _ => two_by_two(steps, a, b, to),
+                (1, 1) => one_by_one(steps, factors, ahead, to),
+                (1, _) => one_by_two(steps, factors, ahead, to),
+                (_, 1) => two_by_one(steps, factors, ahead, to),
+                _ => two_by_two(steps, factors, ahead, to),
             }
         }
     }
@@ -94,19 +108,24 @@ impl Drop for Configured {
 }
 
 /// Functions that sum the products of some tiles: what begins the sums, what a step does, what stores them. Of the registers 0 to
-/// 3 are sums, 4 and 5 rows, 6 and 7 columns. `{a}`, `{b}` are the first tiles, `{c}`, `{d}` the ones next to them; `{s}` is the
+/// 3 are sums, 4 and 5 rows, 6 and 7 columns. `{a}`, `{b}` are the first tiles, `{c}`, `{d}` the ones next to them; `{e}` is read later; `{s}` is the
 /// distance of a tile's rows in bytes; `{to}`, `{on}` are the rows of the result, `{p}` is their distance.
 macro_rules! sums {
-    ($($name:ident: [$($begin:literal)*] [$($step:literal)*] [$($store:literal)*];)*) => {$(
-        unsafe fn $name(steps: usize, a: Factors, b: Factors, (to, pitch): (*mut f32, usize)) {
+    ($($name:ident: [$($zero:literal)*] [$($step:literal)*] [$($store:literal)*];)*) => {$(
+        unsafe fn $name(steps: usize, [a, b]: [Factors; 2], ahead: *const u16, (to, pitch): (*mut f32, usize)) {
             debug_assert!(steps > 0);
             // SAFETY: the caller configured the registers, and answers for what is read and written.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 std::arch::asm!(
-                    $($begin,)*
+                    $($zero,)*
                     "2:",
                     $($step,)*
+                    "prefetcht1 [{e}]",
+                    "prefetcht1 [{e} + 64]",
+                    "prefetcht1 [{e} + 128]",
+                    "prefetcht1 [{e} + 192]",
+                    "add {e}, 256",
                     "add {a}, 1024",
                     "add {c}, 1024",
                     "add {b}, 1024",
@@ -119,6 +138,7 @@ macro_rules! sums {
                     b = inout(reg) b.first => _,
                     c = inout(reg) a.first.wrapping_add(a.next) => _,
                     d = inout(reg) b.first.wrapping_add(b.next) => _,
+                    e = inout(reg) ahead => _,
                     n = inout(reg) steps => _,
                     s = in(reg) 64usize,
                     to = in(reg) to,
@@ -130,7 +150,7 @@ macro_rules! sums {
                 );
             }
             #[cfg(not(target_arch = "x86_64"))]
-            let _ = (a, b, to, pitch);
+            let _ = (a, b, ahead, to, pitch);
         }
     )*};
 }
@@ -138,22 +158,22 @@ macro_rules! sums {
 sums! {
     one_by_one:
         ["tilezero tmm0"]
-        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"]
+        ["tileloaddt1 tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"]
         ["tilestored [{to} + {p}*1], tmm0"];
     one_by_two:
         ["tilezero tmm0" "tilezero tmm1"]
-        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
+        ["tileloaddt1 tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
          "tileloadd tmm7, [{d} + {s}*1]" "tdpbf16ps tmm1, tmm4, tmm7"]
         ["tilestored [{to} + {p}*1], tmm0" "tilestored [{to} + {p}*1 + 64], tmm1"];
     two_by_one:
         ["tilezero tmm0" "tilezero tmm2"]
-        ["tileloadd tmm6, [{b} + {s}*1]" "tileloadd tmm4, [{a} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
-         "tileloadd tmm5, [{c} + {s}*1]" "tdpbf16ps tmm2, tmm5, tmm6"]
+        ["tileloadd tmm6, [{b} + {s}*1]" "tileloaddt1 tmm4, [{a} + {s}*1]" "tdpbf16ps tmm0, tmm4, tmm6"
+         "tileloaddt1 tmm5, [{c} + {s}*1]" "tdpbf16ps tmm2, tmm5, tmm6"]
         ["tilestored [{to} + {p}*1], tmm0" "tilestored [{on} + {p}*1], tmm2"];
     two_by_two:
         ["tilezero tmm0" "tilezero tmm1" "tilezero tmm2" "tilezero tmm3"]
-        ["tileloadd tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tileloadd tmm7, [{d} + {s}*1]"
-         "tdpbf16ps tmm0, tmm4, tmm6" "tileloadd tmm5, [{c} + {s}*1]" "tdpbf16ps tmm1, tmm4, tmm7"
+        ["tileloaddt1 tmm4, [{a} + {s}*1]" "tileloadd tmm6, [{b} + {s}*1]" "tileloadd tmm7, [{d} + {s}*1]"
+         "tdpbf16ps tmm0, tmm4, tmm6" "tileloaddt1 tmm5, [{c} + {s}*1]" "tdpbf16ps tmm1, tmm4, tmm7"
          "tdpbf16ps tmm2, tmm5, tmm6" "tdpbf16ps tmm3, tmm5, tmm7"]
         ["tilestored [{to} + {p}*1], tmm0" "tilestored [{to} + {p}*1 + 64], tmm1"
          "tilestored [{on} + {p}*1], tmm2" "tilestored [{on} + {p}*1 + 64], tmm3"];
