@@ -50,6 +50,8 @@ pub enum Refusal {
     AcrossPanels,
     /// A product of integers, of half-precision numbers, or with a vector: none is computed by panels.
     NoPanels,
+    /// The processor's registers of tiles multiply the operands, which are packed for them from memory.
+    Tiles,
     /// The product's sums are wanted as computed, with a bias, and the kernel would hand them on rounded.
     RoundedTiles,
     /// The product is taken up by another kernel already, or the kernel takes up another product.
@@ -105,6 +107,7 @@ impl Refusal {
             Refusal::ScannedSearch => "the position of a NaN cannot be searched for in a scan",
             Refusal::AcrossPanels => "it reads, reduces or stores across the panels of the product",
             Refusal::NoPanels => "the product is not computed by panels",
+            Refusal::Tiles => "tiles of the processor are packed from the operand's memory",
             Refusal::RoundedTiles => "the product's tiles are rounded before a bias is added",
             Refusal::TakenUp => "one of them is fused with another product or kernel",
             Refusal::ScoresNeeded => "the scores are needed by more than the softmax",

@@ -11,7 +11,8 @@ use crate::expr::Var;
 use crate::graph::Graph;
 use crate::lower::{CallArg, Lowered, Lowering};
 use crate::nest::flat_index;
-use ferrotrace_kernels::ValueId;
+use ferrotrace_kernels::ops::matmul::is_by_tiles;
+use ferrotrace_kernels::{ArgMeta, ValueId};
 use ferrotrace_runtime::{DType, Layout};
 use petgraph::Direction::Incoming;
 use petgraph::stable_graph::NodeIndex;
@@ -83,6 +84,10 @@ impl Fusion<'_> {
         let of_product = graph.node(product.node);
         if !matches!(of_product.dtype, DType::F32 | DType::F64) || node.dtype != of_product.dtype {
             return Err(Refusal::NoPanels);
+        }
+        let metas = [a, b].map(|layout| ArgMeta::Tensor(layout.shape(), of_product.dtype));
+        if self.policy.target.tiles && is_by_tiles(&metas).unwrap_or(false) {
+            return Err(Refusal::Tiles);
         }
         // Sizes of the product: the batch is part of the rows.
         let of = if operand == 0 { a } else { b };

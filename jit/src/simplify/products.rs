@@ -48,6 +48,9 @@ impl Simplifier<'_> {
         let [Operand::Value(a), Operand::Value(b)] = *operands else {
             return Ok(false);
         };
+        if self.dtype(a) != DType::BF16 {
+            return Ok(false);
+        }
         let meta = |x| ArgMeta::Tensor(self.shape(x), self.dtype(x));
         matmul::is_by_tiles(&[meta(a), meta(b)])
     }

@@ -176,6 +176,7 @@ impl Plain for i32 {}
 impl Plain for i64 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
+impl Plain for half::bf16 {}
 
 /// Calls `f` with `len` elements of this thread's scratch memory, of arbitrary contents. A call inside `f` gets other
 /// memory.

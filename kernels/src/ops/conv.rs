@@ -314,7 +314,12 @@ fn single(
 ) -> Result<()> {
     let w = elements(weight)?;
     if shifted::suits(g) {
-        shifted::convolve(g, x, (w, shifted::channels(g, weight)), out, done);
+        let weight = shifted::Weight {
+            all: w,
+            panels: shifted::channels(g, weight),
+            tiles: shifted::weights(g, weight),
+        };
+        shifted::convolve(g, x, weight, out, done);
         return Ok(());
     }
     if is_direct(g) && depthwise::convolve_by_rows(g, x, w, out, done) {

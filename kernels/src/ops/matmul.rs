@@ -23,7 +23,7 @@ use ferrotrace_runtime::{
 pub(crate) use gradient::folded;
 pub use sum::SumOfProducts;
 pub use tiles::is_by_tiles;
-use tiles::{are_tiles, by_tiles, halves};
+use tiles::{by_tiles, operands, tiles, tiles_of};
 
 /// Matrix product, batched with broadcasting, 1-d operands as vectors (PyTorch's `matmul`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -160,8 +160,8 @@ fn with_unit(layout: &Layout, at: usize) -> Layout {
 struct Matrices {
     parts: Parts,
     compute: DType,
-    /// Whether the operands are of bf16, and are multiplied by tiles.
-    tiles: bool,
+    /// By which tiles the operands are multiplied, if by any.
+    tiles: Option<amx::Format>,
     a: Array,
     left: Layout,
     b: Array,
@@ -219,9 +219,9 @@ fn arranged(a: &Layout, b: &Layout, out: Option<&Layout>) -> Result<Arranged> {
 fn matrices(args: &[Arg], dtype: DType, out: Option<&Layout>) -> Result<Matrices> {
     let (a, b) = (array(args, 0)?, array(args, 1)?);
     let compute = dtype.compute();
-    let halves = a.dtype == DType::BF16 && b.dtype == DType::BF16;
-    let tiles = halves && are_tiles(&Parts::of(a.shape(), b.shape())?, b.shape());
-    let (a, mut b) = match tiles {
+    let parts = Parts::of(a.shape(), b.shape())?;
+    let tiles = tiles_of(&parts, b.shape(), [a.dtype, b.dtype]).filter(|_| compute == DType::F32);
+    let (a, mut b) = match tiles.is_some() {
         // Rows of the batch that do not follow each other are copied.
         true if b.shape().rank() == 2
             && arranged(&a.layout, &b.layout, out)?.parts.batch.rank() > 0 =>
@@ -288,10 +288,10 @@ pub fn held(args: &[ArgMeta<'_>]) -> Result<u64> {
     let (shape, dtype) = infer(args)?;
     let compute = dtype.compute();
     let mut copies = 0;
-    if is_by_tiles(args)? {
+    if let Some(format) = tiles(args)? {
         let dense = |i| Ok(Layout::contiguous(tensor(args, i)?.0.clone()));
         let parts = arranged(&dense(0)?, &dense(1)?, None)?.parts;
-        copies = amx::packed_bytes(parts.sizes, [parts.batch.numel(); 2]);
+        copies = amx::packed_bytes(parts.sizes, format, [parts.batch.numel(); 2]);
     } else if copied_to(args)?.is_some() {
         for (shape, dtype) in [tensor(args, 0)?, tensor(args, 1)?] {
             let other = dtype != compute;
@@ -378,8 +378,10 @@ fn half_matrix_of<W: Weight<f32> + Element>(
 /// Out of memory.
 pub(crate) fn run_into(args: &[Arg], out: &mut Array) -> Result<()> {
     let m = matrices(args, out.dtype, Some(&out.layout))?;
+    if let Some(format) = m.tiles {
+        return by_tiles(m, format, out);
+    }
     match m.compute {
-        DType::F32 if m.tiles => by_tiles(m, out),
         DType::F64 => float::<f64>(m, out),
         DType::F32 => float::<f32>(m, out),
         DType::I64 => integer::<i64>(m, out),
@@ -415,12 +417,12 @@ pub fn run_around(
     out: Option<&Array>,
 ) -> Result<Faults> {
     let m = matrices(args, dtype, None)?;
+    if let Some(format) = m.tiles.filter(|_| prologue.is_none()) {
+        let (starts, a, b) = operands(&m, format)?;
+        let (s, factors) = (m.parts.sizes, Factors::Tiles(a, b));
+        return around::<f32>(s, factors, &starts, prologue, epilogue, out);
+    }
     match m.compute {
-        DType::F32 if m.tiles => {
-            let (starts, a, b) = halves(&m)?;
-            let (s, factors) = (m.parts.sizes, Factors::Tiles(a, b));
-            around::<f32>(s, factors, &starts, prologue, epilogue, out)
-        }
         DType::F64 => wide_around::<f64>(m, prologue, epilogue, out),
         DType::F32 => wide_around::<f32>(m, prologue, epilogue, out),
         other => Err(Error::internal(format!(
@@ -472,9 +474,9 @@ pub fn scratch(
 ) -> Result<usize> {
     let compute = dtype.compute();
     let metas = operands.map(|(layout, of)| ArgMeta::Tensor(layout.shape(), of));
-    if is_by_tiles(&metas)? {
+    if let Some(format) = tiles(&metas)?.filter(|_| computed.is_none()) {
         let [(a, _), (b, _)] = operands;
-        return tiles::scratch(arranged(a, b, None)?, passes);
+        return tiles::scratch(arranged(a, b, None)?, format, passes);
     }
     let [a, b] = operands.map(|(layout, of)| match of == compute {
         true => layout.clone(),

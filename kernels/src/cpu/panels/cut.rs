@@ -1,7 +1,7 @@
 //! How products are cut into panels, and the scratch memory that panels lie in.
 
 use crate::cpu::matmul::{COLUMNS, ROWS, Sizes, TASK, part};
-use crate::cpu::product::amx::panel_rows;
+use crate::cpu::product::amx::{Format, panel_rows};
 use ferrotrace_runtime::Pool;
 use std::ops::Range;
 
@@ -64,8 +64,8 @@ impl Cut {
         cut.in_columns(columns)
     }
 
-    /// The cut of `count` products by tiles for so many threads, of elements of `size` bytes.
-    fn of_tiles(sizes: Sizes, count: usize, threads: usize, size: usize) -> Cut {
+    /// The cut of `count` products by tiles for so many threads.
+    fn of_tiles(sizes: Sizes, format: Format, count: usize, threads: usize) -> Cut {
         let Sizes { m, n, .. } = sizes;
         let mut cut = Cut {
             sizes,
@@ -75,7 +75,7 @@ impl Cut {
             piece: n,
             columns: 1,
         };
-        let one = m * n * size;
+        let one = m * n * size_of::<f32>();
         if one <= PANEL && count > 1 {
             let shared = count
                 .div_ceil(threads * 4)
@@ -84,7 +84,7 @@ impl Cut {
             return cut;
         }
         let tasks = threads.min(sizes.work() / TILES_TASK).max(1);
-        let (high, wide) = (m.div_ceil(panel_rows(sizes.k)), n.div_ceil(TILES));
+        let (high, wide) = (m.div_ceil(panel_rows(sizes.k, format)), n.div_ceil(TILES));
         // As many panels for each thread; columns are cut where there are enough, as rows are packed faster.
         let (rows, columns) = match (high * wide * count).is_multiple_of(tasks) {
             true => (high, wide),
@@ -192,8 +192,13 @@ impl Scratch {
     }
 
     /// The cut of products by tiles, and the memory of their panels.
-    pub fn of_tiles(s: Sizes, count: usize, threads: usize, size: usize) -> Scratch {
-        Scratch::with(Cut::of_tiles(s, count, threads, size), threads, None, false)
+    pub fn of_tiles(s: Sizes, format: Format, count: usize, threads: usize) -> Scratch {
+        Scratch::with(
+            Cut::of_tiles(s, format, count, threads),
+            threads,
+            None,
+            false,
+        )
     }
 
     fn with(cut: Cut, threads: usize, right: Option<bool>, at_once: bool) -> Scratch {
@@ -244,13 +249,13 @@ pub(crate) fn scratch_elements(
 /// [`scratch_elements`] of products by tiles.
 pub(crate) fn scratch_elements_of_tiles(
     s: Sizes,
+    format: Format,
     count: usize,
-    size: usize,
     passes: bool,
 ) -> usize {
     if !passes || s.m * s.n * count == 0 {
         return 0;
     }
-    let scratch = Scratch::of_tiles(s, count, Pool::global().threads(), size);
+    let scratch = Scratch::of_tiles(s, format, count, Pool::global().threads());
     scratch.panel * scratch.workers
 }

@@ -20,7 +20,6 @@ pub(crate) use cut::{scratch_elements, scratch_elements_of_tiles};
 use ferrotrace_runtime::{
     Buffer, DType, Device, Element, Error, Faults, Launch, Pool, Prepared, Result, prepare,
 };
-use half::bf16;
 use job::{Job, Operands, To};
 use operand::{Fed, Feeding};
 pub(crate) use planes::planes_then;
@@ -82,8 +81,8 @@ pub enum Then<'a, T> {
 pub enum Factors<'a, T> {
     /// Matrices of the product's type.
     Wide(View<'a, T>, Right<'a, T>),
-    /// Matrices of bf16, by tiles ([`amx::takes`]); the product is of `f32`.
-    Tiles(View<'a, bf16>, amx::Right<'a>),
+    /// Matrices by tiles ([`amx::takes`]); the product is of `f32`.
+    Tiles(amx::Source<'a>, amx::Right<'a>),
 }
 
 /// The products of a batch, as [`products`] computes them. A kernel may compute one of their operands, of a batch of one
@@ -107,7 +106,7 @@ pub fn products_then<'a, T: Real + Element>(
         Factors::Wide(a, b) => (a, b),
         Factors::Tiles(a, b) if prologue.is_none() && T::DTYPE == DType::F32 => {
             let products = amx::Products::new(s, a, b, starts)?;
-            let scratch = Scratch::of_tiles(s, count, threads, size_of::<T>());
+            let scratch = Scratch::of_tiles(s, a.format(), count, threads);
             return by_panels(&scratch, Operands::Tiles(&products), starts, None, then);
         }
         Factors::Tiles(..) => return Err(Error::internal("tiles of another product")),
@@ -130,7 +129,7 @@ pub fn products_then<'a, T: Real + Element>(
     Ok(all)
 }
 
-/// Products of matrices of bf16 by tiles: number `i` multiplies the matrices that start where the first two of its starts say, and
+/// Products of matrices by tiles: number `i` multiplies the matrices that start where the first two of its starts say, and
 /// is written where its third start says, its rows dense and `row` apart. Matrices of the result have no element in common, and nobody
 /// else uses them meanwhile.
 ///
@@ -138,7 +137,7 @@ pub fn products_then<'a, T: Real + Element>(
 /// Out of memory; `Internal`: a matrix leaves its memory.
 pub fn tiles_into(
     s: Sizes,
-    a: View<'_, bf16>,
+    a: amx::Source<'_>,
     b: amx::Right<'_>,
     starts: &[Starts],
     c: &Shared<'_, f32>,
@@ -156,7 +155,7 @@ pub fn tiles_into(
     let products = amx::Products::new(s, a, b, &starts)?;
     let threads = Pool::global().threads();
     let job = Job {
-        cut: Scratch::of_tiles(s, places.len(), threads, size_of::<f32>()).cut,
+        cut: Scratch::of_tiles(s, a.format(), places.len(), threads).cut,
         operands: Operands::Tiles(&products),
         starts: &starts,
         pitch: row,

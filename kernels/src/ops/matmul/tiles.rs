@@ -1,76 +1,96 @@
-//! Products of bf16 by the processor's tiles of matrices.
+//! Products by the processor's tiles of matrices.
 
 use super::super::tensor;
 use super::{Arranged, Matrices, Parts, batched, places};
 use crate::cpu::dense::in_the_making;
 use crate::cpu::matmul::{Sizes, Starts, View};
 use crate::cpu::panels::{scratch_elements_of_tiles, tiles_into};
-use crate::cpu::product::amx;
+use crate::cpu::product::amx::{self, Format, Source};
 use crate::{ArgMeta, Array};
-use ferrotrace_runtime::{DType, Result, Shape};
-use half::bf16;
+use ferrotrace_runtime::{DType, Element, Result, Shape};
 
-/// Whether tiles multiply operands of bf16 of these shapes here. One matrix on the right multiplies all rows of the batch.
-pub(super) fn are_tiles(parts: &Parts, right: &Shape) -> bool {
+/// By which tiles operands of these shapes and types are multiplied here, if by any. One matrix on the right multiplies all rows of
+/// the batch.
+pub(super) fn tiles_of(parts: &Parts, right: &Shape, dtypes: [DType; 2]) -> Option<Format> {
+    let format = match dtypes {
+        [DType::BF16, DType::BF16] => Format::Half,
+        [DType::F32, DType::F32] => Format::Single,
+        _ => return None,
+    };
     let batch = if right.rank() == 2 {
         parts.batch.numel()
     } else {
         1
     };
     let s = parts.sizes;
-    amx::takes(Sizes {
+    let s = Sizes {
         m: s.m.saturating_mul(batch),
         ..s
-    })
+    };
+    amx::takes(s, format).then_some(format)
 }
 
-/// Whether a product multiplies its operands, which are of bf16, by the processor's tiles: it copies none to another type.
+/// [`tiles_of`] the operands of a product.
+pub(super) fn tiles(args: &[ArgMeta<'_>]) -> Result<Option<Format>> {
+    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
+    Ok(tiles_of(&Parts::of(a, b)?, b, [a_dtype, b_dtype]))
+}
+
+/// Whether a product multiplies its operands by the processor's tiles: it copies none to another type, and no kernel computes one as
+/// it is read.
 ///
 /// # Errors
 /// The operands are not those of a product.
 pub fn is_by_tiles(args: &[ArgMeta<'_>]) -> Result<bool> {
-    let ((a, a_dtype), (b, b_dtype)) = (tensor(args, 0)?, tensor(args, 1)?);
-    let halves = a_dtype == DType::BF16 && b_dtype == DType::BF16;
-    Ok(halves && are_tiles(&Parts::of(a, b)?, b))
+    Ok(tiles(args)?.is_some())
 }
 
-/// The starts of both operands' matrices of bf16, views of all memory with their strides, and the right one's tiles.
-#[allow(clippy::type_complexity)]
-pub(super) fn halves(
-    m: &Matrices,
-) -> Result<(Vec<(usize, usize)>, View<'_, bf16>, amx::Right<'_>)> {
+/// The starts of both operands' matrices, all memory with their strides, and what is kept of the right one.
+type Operands<'a> = (Vec<(usize, usize)>, Source<'a>, amx::Right<'a>);
+
+pub(super) fn operands(m: &Matrices, format: Format) -> Result<Operands<'_>> {
+    match format {
+        Format::Half => operands_of(m, Source::Half),
+        Format::Single => operands_of(m, Source::Single),
+    }
+}
+
+fn operands_of<'a, T: Element>(
+    m: &'a Matrices,
+    source: impl Fn(View<'a, T>) -> Source<'a>,
+) -> Result<Operands<'a>> {
     let s = m.parts.sizes;
     let (a_starts, row, col) = batched(&m.left, &m.parts.batch, s.m, s.k)?;
-    let a = View {
-        data: m.a.buffer.as_slice::<bf16>(),
+    let a = source(View {
+        data: m.a.buffer.as_slice::<T>(),
         start: 0,
         row,
         col,
-    };
+    });
     let (b_starts, row, col) = batched(&m.right, &m.parts.batch, s.k, s.n)?;
-    let b = View {
-        data: m.b.buffer.as_slice::<bf16>(),
+    let b = source(View {
+        data: m.b.buffer.as_slice::<T>(),
         start: 0,
         row,
         col,
-    };
+    });
     let one = b_starts.first().copied();
     let one = one.filter(|first| b_starts.iter().all(|start| start == first));
-    let tiles = one.and_then(|start| amx::tiles(&m.b.buffer, View { start, ..b }, s));
+    let kept = one.and_then(|start| amx::kept(&m.b.buffer, b.at(start), s));
     let starts = a_starts.into_iter().zip(b_starts).collect();
-    Ok((starts, a, amx::Right { view: b, tiles }))
+    Ok((starts, a, amx::Right { source: b, kept }))
 }
 
-pub(super) fn by_tiles(m: Matrices, out: &Array) -> Result<()> {
+pub(super) fn by_tiles(m: Matrices, format: Format, out: &Array) -> Result<()> {
     let (to, row) = places(&m, out)?;
-    let (starts, a, b) = halves(&m)?;
+    let (starts, a, b) = operands(&m, format)?;
     let starts = starts.into_iter().zip(to);
     let starts: Vec<Starts> = starts.map(|((a, b), to)| [a, b, to]).collect();
     tiles_into(m.parts.sizes, a, b, &starts, &in_the_making(out)?, row)
 }
 
 /// Bytes that products take while they run: tiles of their operands, and panels, if these pass to a kernel.
-pub(super) fn scratch(of: Arranged, passes: bool) -> Result<usize> {
+pub(super) fn scratch(of: Arranged, format: Format, passes: bool) -> Result<usize> {
     let (s, batch) = (of.parts.sizes, &of.parts.batch);
     let distinct = |mut starts: Vec<usize>| {
         starts.sort_unstable();
@@ -81,7 +101,6 @@ pub(super) fn scratch(of: Arranged, passes: bool) -> Result<usize> {
         distinct(batched(&of.left, batch, s.m, s.k)?.0),
         distinct(batched(&of.right, batch, s.k, s.n)?.0),
     ];
-    let size = size_of::<f32>();
-    let panels = scratch_elements_of_tiles(s, batch.numel(), size, passes) * size;
-    Ok(amx::packed_bytes(s, counts) + panels)
+    let panels = scratch_elements_of_tiles(s, format, batch.numel(), passes) * size_of::<f32>();
+    Ok(amx::packed_bytes(s, format, counts) + panels)
 }

@@ -1,5 +1,6 @@
 //! Sums of two tiles of rows by two of columns.
 
+use super::source::Format;
 use super::tile::{Configured, Factors, SIDE};
 use crate::cpu::isa::{Loop, dispatch};
 use crate::cpu::long::Join;
@@ -11,6 +12,7 @@ pub(super) const SUMS: usize = PAIR * PAIR;
 
 /// A run of terms of at most two tiles of each side.
 pub(super) struct Pair {
+    pub format: Format,
     /// Rows and columns.
     pub size: (usize, usize),
     pub steps: usize,
@@ -38,16 +40,20 @@ impl Pair {
         let (rows, columns) = self.size;
         let tiles = (rows.div_ceil(SIDE), columns.div_ceil(SIDE));
         let whole = rows.is_multiple_of(SIDE) && columns.is_multiple_of(SIDE);
-        if whole && self.first && self.last {
-            // SAFETY: as the caller promises.
-            unsafe { registers.sums(tiles, self.steps, factors, ahead, self.to) };
-            return;
-        }
         // SAFETY: as the caller promises.
-        let sums = unsafe {
-            registers.sums(tiles, self.steps, factors, ahead, (sums, PAIR));
-            std::slice::from_raw_parts_mut(sums, SUMS)
+        let sum = |to| unsafe {
+            match self.format {
+                Format::Half => registers.sums(tiles, self.steps, factors, ahead, to),
+                Format::Single => registers.sums_of_parts(tiles, self.steps, factors, ahead, to),
+            }
         };
+        let all = self.format == Format::Half || tiles == (2, 2);
+        if whole && all && self.first && self.last {
+            return sum(self.to);
+        }
+        sum((sums, PAIR));
+        // SAFETY: there is room for two tiles of each side.
+        let sums = unsafe { std::slice::from_raw_parts_mut(sums, SUMS) };
         match (self.first, self.last) {
             (true, true) => {}
             (begin, false) => {

@@ -1,56 +1,72 @@
 //! Panels of a product: blocks of rows that stay in the second-level cache, run after run of terms, tile by tile.
 
-use super::pack::{Lines, pack};
+use super::pack::pack;
+use super::packed::Found;
 use super::pair::{PAIR, Pair, SUMS};
 use super::small::{Place, correct};
+use super::source::{Format, Source};
 use super::tile::{AHEAD, Configured, ELEMENTS, Factors, SIDE, TERMS};
 use crate::cpu::dense::scratch_of_two;
 use std::ops::Range;
 
 /// Terms of a chain in binary32, of which each instruction adds the sum of 32; chains are added up in binary64.
 const RUN: usize = 1024;
-/// Columns that are packed at a time where they are multiplied.
-const COLUMNS: usize = 4 * PAIR;
 /// Words of a line of the cache, at which tiles begin.
 const LINE: usize = 16;
-/// Rows of a block of a product of `k` terms: their factors of a run stay in the second-level cache beside the columns of a panel.
-pub(super) fn block_rows(k: usize) -> usize {
-    /// Factors of a block.
-    const BLOCK: usize = 1 << 16;
-    match k {
-        // Columns come from the third-level cache: more rows read them.
-        k if k > RUN => 256,
-        k => (BLOCK / k.max(1)).clamp(128, 1024) / PAIR * PAIR,
+
+/// Columns that are packed at a time where they are multiplied.
+fn packed_columns(format: Format) -> usize {
+    match format {
+        Format::Half => 4 * PAIR,
+        Format::Single => PAIR,
     }
 }
 
-/// A matrix's packed lines.
+/// Rows of a block of a product of `k` terms: their factors of a run stay in the second-level cache beside the columns of a panel.
+pub(super) fn block_rows(k: usize, format: Format) -> usize {
+    /// Factors of a block of bf16, and of `f32`, of six bytes each.
+    const BLOCK: [usize; 2] = [1 << 16, 3 << 16];
+    match format {
+        // Columns come from the third-level cache: more rows read them.
+        Format::Half if k > RUN => 256,
+        Format::Half => (BLOCK[0] / k.max(1)).clamp(128, 1024) / PAIR * PAIR,
+        Format::Single => (BLOCK[1] / k.clamp(1, RUN)).min(1024) / PAIR * PAIR,
+    }
+}
+
+/// A matrix's packed lines, from line `first` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packed<'a> {
     /// The tiles of all terms of 16 lines, and then those of the next.
     pub tiles: *const u16,
-    /// Where factors are small: the line, in order, and the term. Lines count from `first`.
-    pub small: &'a [Place],
+    /// What is known of the matrix.
+    pub found: &'a Found,
     pub first: usize,
 }
 
 impl Packed<'_> {
     /// The factors of a line, a multiple of 16, and a term, a multiple of 32, of `k` terms.
-    fn from(&self, line: usize, term: usize, k: usize) -> Factors {
-        let next = k.div_ceil(TERMS) * ELEMENTS;
-        let at = line / SIDE * next + term / TERMS * ELEMENTS;
+    fn from(&self, line: usize, term: usize, (k, format): (usize, Format)) -> Factors {
+        let size = format.parts() * ELEMENTS;
+        let next = k.div_ceil(TERMS) * size;
+        let at = line / SIDE * next + term / TERMS * size;
         Factors {
             first: self.tiles.wrapping_add(at),
             next,
         }
     }
 
-    /// Where factors of some lines are small; these lines count from the first of them.
-    fn small(&self, lines: Range<usize>) -> Vec<Place> {
-        let after = |line: usize| self.small.partition_point(|of| of.0 < self.first + line);
-        let of = self.small[after(lines.start)..after(lines.end)].iter();
+    /// What is known of some lines, which count from the first of them.
+    fn found(&self, lines: Range<usize>) -> Found {
+        let Found { small, extents } = self.found;
+        let after = |line: usize| small.partition_point(|of| of.0 < self.first + line);
+        let of = small[after(lines.start)..after(lines.end)].iter();
         let first = self.first + lines.start;
-        of.map(|&(line, term)| (line - first, term)).collect()
+        let groups = first / SIDE..extents.len().min((self.first + lines.end).div_ceil(SIDE));
+        Found {
+            small: of.map(|&(line, term)| (line - first, term)).collect(),
+            extents: extents.get(groups).unwrap_or_default().to_vec(),
+        }
     }
 }
 
@@ -60,8 +76,8 @@ pub(super) struct Panel<'a> {
     pub rows: usize,
     pub columns: usize,
     pub k: usize,
-    /// The left matrix's rows and the right one's columns.
-    pub lines: [Lines; 2],
+    /// The left matrix from the first row on, and the right one from the first column on.
+    pub of: [Source<'a>; 2],
     /// Their tiles; where there are none, lines are packed as they are multiplied, columns by one block of rows.
     pub packed: [Option<Packed<'a>>; 2],
     /// The result, with the distance of rows.
@@ -80,21 +96,28 @@ struct Block<'a> {
 }
 
 impl Panel<'_> {
+    fn format(&self) -> Format {
+        self.of[0].format()
+    }
+
     /// Computes the panel.
     ///
     /// # Safety
-    /// The process may use tiles; the factors may be read; the result may be written, and no other thread touches it meanwhile.
+    /// The process may use tiles of this format; the factors may be read; the result may be written, and no other thread touches it
+    /// meanwhile.
     pub unsafe fn run(self) {
-        let height = block_rows(self.k).min(self.rows);
+        let format = self.format();
+        let height = block_rows(self.k, format).min(self.rows);
         let (high, wide) = (
             height.next_multiple_of(PAIR),
             self.columns.next_multiple_of(PAIR),
         );
         let terms = RUN.min(self.k).next_multiple_of(TERMS);
         let totals = if self.k > RUN { high * wide } else { 0 };
-        let [left, right] = [(0, high), (1, COLUMNS)].map(|(of, lines)| match self.packed[of] {
+        let lines = [(0, high), (1, packed_columns(format))];
+        let [left, right] = lines.map(|(of, lines)| match self.packed[of] {
             Some(_) => 0,
-            None => lines * terms / 2,
+            None => lines * terms * format.parts() / 2,
         });
         // SAFETY: the process may use tiles.
         let registers = unsafe { Configured::new() };
@@ -122,19 +145,22 @@ impl Panel<'_> {
     /// # Safety
     /// As for [`Panel::run`]; the memory holds the factors of a run.
     unsafe fn block(&self, rows: Range<usize>, mut block: Block<'_>) {
-        let [left, right] = self.packed;
-        let mut small = Small {
-            left: left.map_or_else(Vec::new, |of| of.small(rows.clone())),
-            right: right.map_or_else(Vec::new, |of| of.small(0..self.columns)),
+        let found = |of: usize, lines: Range<usize>| {
+            let new = || Found::new(lines.len(), self.format());
+            self.packed[of].map_or_else(new, |packed| packed.found(lines.clone()))
         };
+        let mut found = [found(0, rows.clone()), found(1, 0..self.columns)];
         for run in (0..self.k).step_by(RUN) {
             let terms = run..self.k.min(run + RUN);
             // SAFETY: as the caller promises.
-            unsafe { self.chains(&rows, terms, &mut block, &mut small) };
+            unsafe { self.chains(&rows, terms, &mut block, &mut found) };
         }
-        if !small.left.is_empty() || !small.right.is_empty() {
-            // SAFETY: as the caller promises.
-            unsafe { self.correct(rows, small) };
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.format() {
+                Format::Half => self.correct(rows, found.map(|found| found.small)),
+                Format::Single => self.outside(rows, found.map(|found| found.extents)),
+            }
         }
     }
 
@@ -147,44 +173,46 @@ impl Panel<'_> {
         rows: &Range<usize>,
         terms: Range<usize>,
         block: &mut Block<'_>,
-        small: &mut Small,
+        [of_left, of_right]: &mut [Found; 2],
     ) {
-        let (run, count) = (terms.start, terms.len());
+        let (run, count, format) = (terms.start, terms.len(), self.format());
         let steps = count.div_ceil(TERMS);
-        let next = steps * ELEMENTS;
+        let next = steps * format.parts() * ELEMENTS;
         let [left, right] = self.packed;
         let left = left.map_or_else(
             || {
-                let tell = |(row, term)| small.left.push((row, run + term));
-                let lines = self.lines[0].from(rows.start, run);
+                let mut found = of_left.at(0, run);
+                let (lines, size) = (self.of[0].from(rows.start, run), (rows.len(), count));
                 // SAFETY: rows of the left matrix, and room for their tiles.
-                unsafe { pack(lines, (rows.len(), count), false, block.left, next, tell) };
+                unsafe { pack(lines.lines(), size, false, block.left, next, &mut found) };
                 let first = block.left.cast_const();
                 Factors { first, next }
             },
-            |packed| packed.from(rows.start, run, self.k),
+            |packed| packed.from(rows.start, run, (self.k, format)),
         );
         let (to, pitch) = self.to;
         let mut totals = block.totals.chunks_exact_mut(SUMS);
+        let at_once = packed_columns(format);
         for j in (0..self.columns).step_by(PAIR) {
             let columns = right.map_or_else(
                 || {
-                    let within = j % COLUMNS;
+                    let within = j % at_once;
                     if within == 0 {
-                        let size = (COLUMNS.min(self.columns - j), count);
-                        let tell = |(column, term)| small.right.push((j + column, run + term));
-                        let lines = self.lines[1].from(j, run);
+                        let size = (at_once.min(self.columns - j), count);
+                        let mut found = of_right.at(j, run);
+                        let lines = self.of[1].from(run, j).transpose().lines();
                         // SAFETY: columns of the right matrix, and room for their tiles.
-                        unsafe { pack(lines, size, true, block.right, next, tell) };
+                        unsafe { pack(lines, size, true, block.right, next, &mut found) };
                     }
                     let first = block.right.wrapping_add(within / SIDE * next);
                     let first = first.cast_const();
                     Factors { first, next }
                 },
-                |packed| packed.from(j, run, self.k),
+                |packed| packed.from(j, run, (self.k, format)),
             );
             for i in (0..rows.len()).step_by(PAIR) {
                 let pair = Pair {
+                    format,
                     size: (PAIR.min(rows.len() - i), PAIR.min(self.columns - j)),
                     steps,
                     to: (to.wrapping_add((rows.start + i) * pitch + j), pitch),
@@ -208,24 +236,20 @@ impl Panel<'_> {
     ///
     /// # Safety
     /// As for [`Panel::run`].
-    #[cold]
-    unsafe fn correct(&self, rows: Range<usize>, mut small: Small) {
-        small.left.sort_unstable();
-        small.right.sort_unstable();
-        let (a, b) = (self.lines[0].from(rows.start, 0), self.lines[1]);
+    unsafe fn correct(&self, rows: Range<usize>, [mut left, mut right]: [Vec<Place>; 2]) {
+        if left.is_empty() && right.is_empty() {
+            return;
+        }
+        left.sort_unstable();
+        right.sort_unstable();
+        let a = self.of[0].from(rows.start, 0).lines();
+        let b = self.of[1].transpose().lines();
         let (to, pitch) = self.to;
         let to = to.wrapping_add(rows.start * pitch);
         // SAFETY: as the caller promises.
         unsafe {
-            correct(a, &small.left, (b, self.columns), to, (pitch, 1));
-            correct(b, &small.right, (a, rows.len()), to, (1, pitch));
+            correct(a, &left, (b, self.columns), to, (pitch, 1));
+            correct(b, &right, (a, rows.len()), to, (1, pitch));
         }
     }
-}
-
-/// Where factors are small: rows of a block and columns of a panel, and terms.
-#[derive(Default)]
-struct Small {
-    left: Vec<Place>,
-    right: Vec<Place>,
 }

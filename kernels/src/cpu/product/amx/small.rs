@@ -2,7 +2,7 @@
 //!
 //! In tiles they are ±2⁻¹²⁶, so that their products with infinities are infinite; what they are less is added in binary64.
 
-use super::pack::Lines;
+use super::source::Lines;
 use super::tile::{ELEMENTS, TERMS};
 
 /// The least number that the processor does not take for zero: 2⁻¹²⁶.
@@ -60,11 +60,11 @@ pub(super) unsafe fn correct(
         }
         for &(line, term) in places {
             // SAFETY: as the caller promises.
-            let x = unsafe { *lines.from(line, term).first };
+            let x = unsafe { *lines.from(line, term).first.cast::<u16>() };
             let lacks = wide(x) - wide(x & 0x8000 | LEAST);
             for (i, total) in totals.iter_mut().enumerate() {
                 // SAFETY: as the caller promises.
-                let other = wide(unsafe { *others.from(i, term).first });
+                let other = wide(unsafe { *others.from(i, term).first.cast() });
                 if other.is_finite() {
                     *total += lacks * other;
                 }

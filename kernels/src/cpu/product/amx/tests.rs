@@ -2,11 +2,52 @@
 
 use super::*;
 use crate::cpu::dense::Shared;
+use crate::cpu::matmul::View;
 use crate::cpu::panels::tiles_into;
 use ferrotrace_runtime::with_threads;
+use half::bf16;
+use packed::pack_kept;
 
 /// A factor at random.
 type Factor<'a> = &'a dyn Fn(&mut Random) -> f32;
+
+/// A type of factors.
+trait Number: Copy {
+    fn has_tiles() -> bool;
+    fn of(x: f32) -> Self;
+    fn wide(self) -> f64;
+    fn source(of: View<'_, Self>) -> Source<'_>;
+}
+
+impl Number for bf16 {
+    fn has_tiles() -> bool {
+        has_amx()
+    }
+    fn of(x: f32) -> bf16 {
+        bf16::from_f32(x)
+    }
+    fn wide(self) -> f64 {
+        self.to_f64()
+    }
+    fn source(of: View<'_, bf16>) -> Source<'_> {
+        Source::Half(of)
+    }
+}
+
+impl Number for f32 {
+    fn has_tiles() -> bool {
+        has_parts()
+    }
+    fn of(x: f32) -> f32 {
+        x
+    }
+    fn wide(self) -> f64 {
+        self.into()
+    }
+    fn source(of: View<'_, f32>) -> Source<'_> {
+        Source::Single(of)
+    }
+}
 
 /// Numbers that follow each other at random, the same from one seed.
 struct Random(u64);
@@ -24,8 +65,8 @@ impl Random {
         self.next() as usize % n
     }
 
-    fn elements(&mut self, n: usize, of: Factor<'_>) -> Vec<bf16> {
-        (0..n).map(|_| bf16::from_f32(of(self))).collect()
+    fn elements<T: Number>(&mut self, n: usize, of: Factor<'_>) -> Vec<T> {
+        (0..n).map(|_| T::of(of(self))).collect()
     }
 }
 
@@ -39,7 +80,7 @@ fn uniform(random: &mut Random) -> f32 {
 }
 
 /// A matrix of a batch in memory with gaps: its rows are dense, or its columns, or neither.
-fn view(data: &[bf16], (rows, columns): (usize, usize), order: usize) -> (View<'_, bf16>, usize) {
+fn view<T>(data: &[T], (rows, columns): (usize, usize), order: usize) -> (View<'_, T>, usize) {
     let (row, col, size) = match order {
         0 => (columns + 3, 1, rows * (columns + 3)),
         1 => (1, rows + 5, columns * (rows + 5)),
@@ -57,7 +98,7 @@ fn view(data: &[bf16], (rows, columns): (usize, usize), order: usize) -> (View<'
 /// A product of a batch on so many threads, in rows with a gap.
 fn product(
     s: Sizes,
-    a: View<'_, bf16>,
+    a: Source<'_>,
     b: Right<'_>,
     starts: &[(usize, usize)],
     threads: usize,
@@ -76,21 +117,21 @@ fn product(
 }
 
 /// The terms of an element.
-fn terms(
+fn terms<T: Number>(
     s: Sizes,
-    a: View<'_, bf16>,
-    b: View<'_, bf16>,
+    a: View<'_, T>,
+    b: View<'_, T>,
     (i, j): (usize, usize),
 ) -> impl Iterator<Item = f64> {
     (0..s.k).map(move |l| {
         let (a, b) = (a.from(i, l), b.from(l, j));
-        a.data[a.start].to_f64() * b.data[b.start].to_f64()
+        a.data[a.start].wide() * b.data[b.start].wide()
     })
 }
 
 /// Compares products of `count` matrices with sums in binary64 of every element, with 1 and 3 threads, of packed matrices and of
 /// matrices as they lie.
-fn check(
+fn check<T: Number>(
     random: &mut Random,
     s: Sizes,
     count: usize,
@@ -98,25 +139,30 @@ fn check(
     of: [Factor<'_>; 2],
     close: impl Fn(f32, &[f64]) -> bool,
 ) {
-    if !has_amx() {
+    if !T::has_tiles() {
         return;
     }
     let room = |rows: usize, columns: usize| {
         count * rows * (2 * columns + 8) + count * columns * (rows + 8) + 8
     };
-    let left = random.elements(room(s.m, s.k), of[0]);
-    let right = random.elements(room(s.k, s.n), of[1]);
+    let left: Vec<T> = random.elements(room(s.m, s.k), of[0]);
+    let right: Vec<T> = random.elements(room(s.k, s.n), of[1]);
     let (a, a_size) = view(&left, (s.m, s.k), orders.0);
     let (b, b_size) = view(&right, (s.k, s.n), orders.1);
     let starts: Vec<_> = (0..count)
         .map(|i| (7 + i * a_size, 7 + i * b_size))
         .collect();
+    let (left, right) = (T::source(a), T::source(b));
     let plain = Right {
-        view: b,
-        tiles: None,
+        source: right,
+        kept: None,
     };
-    let got = product(s, a, plain, &starts, 1);
-    assert_eq!(bits(&got), bits(&product(s, a, plain, &starts, 3)), "{s:?}");
+    let got = product(s, left, plain, &starts, 1);
+    assert_eq!(
+        bits(&got),
+        bits(&product(s, left, plain, &starts, 3)),
+        "{s:?}"
+    );
     for (at, &got) in got.iter().enumerate() {
         let (batch, i, j) = (at / (s.m * s.n), at / s.n % s.m, at % s.n);
         let (a, b) = (
@@ -135,16 +181,15 @@ fn check(
             "{s:?} {orders:?}: {got} at {batch} {i} {j}"
         );
     }
-    let mut tiles = vec![bf16::NAN; elements(s.n, s.k)];
-    let small = packed::pack_lines(b.transpose(), &[b.start], (s.n, s.k), true, &mut tiles);
-    if !small.expect("room")[0].is_empty() {
+    let mut tiles = vec![bf16::NAN; kept_elements(s.n, s.k, right.format())];
+    if pack_kept(right.at(b.start), s, &mut tiles).is_err() {
         return;
     }
     let kept = Right {
-        view: b,
-        tiles: Some(&tiles),
+        source: right,
+        kept: Some(Kept(&tiles)),
     };
-    let first = product(s, a, kept, &starts[..1], 2);
+    let first = product(s, left, kept, &starts[..1], 2);
     assert_eq!(bits(&first), bits(&got[..s.m * s.n]), "{s:?}");
 }
 
@@ -174,7 +219,8 @@ fn products_of_every_edge() {
         };
         let orders = (random.below(3), random.below(3));
         let count = 1 + random.below(3);
-        check(&mut random, s, count, orders, [&whole, &whole], is_exact);
+        check::<bf16>(&mut random, s, count, orders, [&whole, &whole], is_exact);
+        check::<f32>(&mut random, s, count, orders, [&whole, &whole], is_exact);
     }
 }
 
@@ -193,8 +239,17 @@ fn products_of_several_blocks() {
     ] {
         for orders in [(0, 0), (1, 1), (0, 1), (2, 2)] {
             let s = Sizes { m, n, k };
-            check(&mut random, s, count, orders, [&whole, &whole], is_exact);
-            check(
+            check::<bf16>(&mut random, s, count, orders, [&whole, &whole], is_exact);
+            check::<f32>(&mut random, s, count, orders, [&whole, &whole], is_exact);
+            check::<bf16>(
+                &mut random,
+                s,
+                count,
+                orders,
+                [&uniform, &uniform],
+                is_close,
+            );
+            check::<f32>(
                 &mut random,
                 s,
                 count,
@@ -211,7 +266,15 @@ fn long_sums_of_equal_terms_are_close() {
     let mut random = Random(3);
     for k in [1024, 1500, 4096, 20_000] {
         let s = Sizes { m: 20, n: 40, k };
-        check(
+        check::<bf16>(
+            &mut random,
+            s,
+            1,
+            (0, 1),
+            [&|_: &mut Random| 0.3; 2],
+            is_close,
+        );
+        check::<f32>(
             &mut random,
             s,
             1,
@@ -258,7 +321,8 @@ fn sums_of_what_is_not_finite() {
                 0 => special[random.below(special.len())],
                 _ => whole(random),
             };
-            check(&mut random, s, 1, (0, 0), [&of, &of], ieee);
+            check::<bf16>(&mut random, s, 1, (0, 0), [&of, &of], ieee);
+            check::<f32>(&mut random, s, 1, (0, 0), [&of, &of], ieee);
         }
     }
 }
@@ -296,8 +360,54 @@ fn small_factors_count() {
         };
         for (m, n, k) in [(40, 50, 70), (300, 60, 90), (17, 1050, 40), (140, 33, 1100)] {
             let s = Sizes { m, n, k };
-            check(&mut random, s, 2, (0, 1), [&few, &large], close);
-            check(&mut random, s, 1, (1, 0), [&large, &few], close);
+            check::<bf16>(&mut random, s, 2, (0, 1), [&few, &large], close);
+            check::<bf16>(&mut random, s, 1, (1, 0), [&large, &few], close);
         }
+    }
+}
+
+// Numbers of `f32` of all exponents in some rows and columns, beside ones that tiles take.
+#[test]
+fn factors_of_every_magnitude() {
+    let mut random = Random(6);
+    let close = |got: f32, terms: &[f64]| {
+        let all: f64 = terms.iter().map(|term| term.abs()).sum();
+        let least = terms.len() as f64 * f64::from(f32::from_bits(1));
+        let error = (f64::from(got) - terms.iter().sum::<f64>()).abs();
+        // AVX-512 adds chains of 256 terms, each rounded.
+        let roundings = 16.0 + terms.len().min(256) as f64 / 2.0;
+        all > f64::from(f32::MAX) || error <= all * roundings / f64::from(1 << 24) + least
+    };
+    for (spread, centre) in [(250, 0), (60, 0), (40, -70), (20, 60), (300, -60)] {
+        for rarely in [1, 100, 5000] {
+            let any = |random: &mut Random| {
+                let exponent = match random.below(rarely) {
+                    0 => random.below(spread) as i32 - spread as i32 / 2 + centre,
+                    _ => 0,
+                };
+                (f64::from(uniform(random)) * f64::from(exponent).exp2()) as f32
+            };
+            for (m, n, k) in [(70, 50, 90), (33, 130, 40), (20, 40, 1100)] {
+                let s = Sizes { m, n, k };
+                check::<f32>(&mut random, s, 1, (0, 1), [&any, &uniform], close);
+                check::<f32>(&mut random, s, 2, (1, 0), [&uniform, &any], close);
+                check::<f32>(&mut random, s, 1, (0, 0), [&any, &any], close);
+            }
+        }
+    }
+}
+
+// Six products of parts lose no more than a chain of fused multiply-adds: the worst of many sums of few terms.
+#[test]
+fn few_terms_are_as_exact_as_in_binary32() {
+    let mut random = Random(7);
+    let exact = |got: f32, terms: &[f64]| {
+        let sum: f64 = terms.iter().sum();
+        let all: f64 = terms.iter().map(|term| term.abs()).sum();
+        (f64::from(got) - sum).abs() <= all * 2.5 / f64::from(1 << 24)
+    };
+    for k in [1, 2, 3, 32] {
+        let s = Sizes { m: 64, n: 64, k };
+        check::<f32>(&mut random, s, 1, (0, 0), [&uniform, &uniform], exact);
     }
 }

@@ -1,7 +1,7 @@
 //! A tile of factors in vectors of AVX-512.
 
-use super::pack::Lines;
 use super::small::LEAST;
+use super::source::Lines;
 use super::tile::{SIDE, TERMS};
 use std::arch::x86_64::{
     __m512i, _mm256_loadu_si256, _mm512_and_si512, _mm512_castsi256_si512, _mm512_cmplt_epu16_mask,
@@ -10,7 +10,7 @@ use std::arch::x86_64::{
     _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
 };
 
-type Rows = [__m512i; SIDE];
+pub(super) type Rows = [__m512i; SIDE];
 
 /// Writes a tile of some lines whose 32 terms are next to each other, and zeros; tells whether factors are small.
 ///
@@ -75,18 +75,29 @@ unsafe fn write(rows: Rows, turned: bool, to: *mut u16) -> bool {
         least = _mm512_min_epu16(least, less);
     }
     let small = _mm512_cmplt_epu16_mask(least, _mm512_set1_epi16(LEAST as i16 - 1));
+    // SAFETY: as the caller promises.
+    unsafe { store(rows, turned, to) };
+    small != 0
+}
+
+/// Writes the rows of a tile, or of its transpose.
+///
+/// # Safety
+/// As for [`rows_of_lines`].
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn store(rows: Rows, turned: bool, to: *mut u16) {
     let rows = if turned { transposed(rows) } else { rows };
     for (i, row) in rows.into_iter().enumerate() {
         // SAFETY: the caller gives the tile.
         unsafe { _mm512_storeu_si512(to.add(i * TERMS).cast(), row) };
     }
-    small != 0
 }
 
 /// 16 by 16 pairs of terms with rows and columns exchanged.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn transposed(rows: Rows) -> Rows {
+pub(super) fn transposed(rows: Rows) -> Rows {
     let mut fours = rows;
     for i in (0..SIDE).step_by(4) {
         let [a, b, c, d] = [rows[i], rows[i + 1], rows[i + 2], rows[i + 3]];
@@ -115,4 +126,21 @@ fn transposed(rows: Rows) -> Rows {
         columns[12 + c] = _mm512_shuffle_i32x4::<0xdd>(odd[0], odd[1]);
     }
     columns
+}
+
+/// Writes 16 by 16 numbers of `f32` with rows and columns exchanged; rows are so many elements apart.
+///
+/// # Safety
+/// This machine has AVX-512; the numbers may be read, and as many written.
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) unsafe fn turn((from, row): (*const f32, usize), (to, pitch): (*mut f32, usize)) {
+    let mut rows = [_mm512_setzero_si512(); SIDE];
+    for (i, of) in rows.iter_mut().enumerate() {
+        // SAFETY: the caller gives 16 rows.
+        *of = unsafe { _mm512_loadu_si512(from.add(i * row).cast()) };
+    }
+    for (i, of) in transposed(rows).into_iter().enumerate() {
+        // SAFETY: the caller gives room for 16 rows.
+        unsafe { _mm512_storeu_si512(to.add(i * pitch).cast(), of) };
+    }
 }

@@ -6,7 +6,7 @@
 use super::band::Band;
 use super::chain::{Chain, add_chains};
 use super::tile::{ACROSS, AHEAD, Across, LANES, PANELS};
-use super::{Part, leaves_gaps, suits};
+use super::{Part, leaves_gaps, lined, suits, tiled};
 use crate::Array;
 use crate::cpu::conv::Geometry;
 use crate::cpu::dense::{Shared, elements, ranges, scratch_of_two};
@@ -34,7 +34,8 @@ pub fn channels<'a>(g: &Geometry, w: &'a Array) -> Option<Channels<'a>> {
     let fits = g.groups == 1 || g.cout.is_multiple_of(LANES);
     let worth = terms >= TERMS && (padded - all) * FILLED <= all;
     let has_kernels = matches!(Isa::host(), Isa::Avx512);
-    if !(w.buffer.has_copies() && fits && worth && has_kernels && suits(g) && leaves_gaps(g)) {
+    let takes = has_kernels && suits(g) && !tiled::takes(&lined(g));
+    if !(w.buffer.has_copies() && fits && worth && takes && leaves_gaps(g)) {
         return None;
     }
     let order = Order {
@@ -286,8 +287,8 @@ impl<'a> Blocked<'a> {
 mod tests {
     use super::*;
     use crate::cpu::conv::Axis;
-    use crate::cpu::shifted::convolve;
     use crate::cpu::shifted::tests::{axis, geometry, stepped};
+    use crate::cpu::shifted::{Weight, convolve};
     use ferrotrace_runtime::{Copies, DType, Device, Room, Shape, with_threads};
     use std::sync::Arc;
 
@@ -333,7 +334,11 @@ mod tests {
         pack(&w, (all, terms), &mut packed).expect("room");
         let run = |channels: Option<Channels<'_>>, threads: usize| {
             let mut out = vec![f32::NAN; batch * all * g.outputs()];
-            with_threads(threads, || convolve(&g, &x, (&w, channels), &mut out, None));
+            let weight = Weight {
+                panels: channels,
+                ..w[..].into()
+            };
+            with_threads(threads, || convolve(&g, &x, weight, &mut out, None));
             out
         };
         let got = run(Some(Channels(&packed)), 1);

@@ -6,11 +6,15 @@
 //! channels and taps: each result is a chain of fused multiply-adds in the order of the weight, or the sum of several,
 //! whatever the band. Where vectors of positions would leave places empty, vectors go over the channels of a constant weight, which
 //! keeps a copy that is packed so (`blocked.rs`).
+//!
+//! Where the processor multiplies tiles of matrices, channels that fill them are multiplied by these, of numbers cut into three parts
+//! of bf16 (`tiled.rs`).
 
 mod band;
 mod blocked;
 mod chain;
 mod tile;
+mod tiled;
 
 use crate::cpu::conv::{Axis, Done, Geometry, Pieces};
 use crate::cpu::dense::{Shared, ranges_on};
@@ -20,6 +24,8 @@ pub use blocked::{Channels, channels};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use tiled::Tiled;
+pub use tiled::{Weights, weights};
 
 /// Bytes of a band: it stays in the second-level cache beside a block's weights.
 const BAND: usize = 384 << 10;
@@ -94,6 +100,9 @@ struct Cut {
 
 impl Cut {
     fn of(g: &Geometry) -> Cut {
+        if tiled::takes(g) {
+            return tiled::cut(g);
+        }
         let (layout, height) = (Layout::of(g), g.axes[1]);
         let line = 4 * g.cin * layout.phases.len() * layout.pitch;
         let most = (BAND / line.max(1)).saturating_sub(layout.reach);
@@ -137,15 +146,40 @@ pub fn pieces(g: &Geometry) -> Pieces {
     }
 }
 
-/// The convolution, where [`suits`] holds, of a weight that may be packed. `done` runs over what is complete.
+/// A weight that may be packed.
+#[derive(Clone, Copy, Debug)]
+pub struct Weight<'a> {
+    /// Its elements.
+    pub all: &'a [f32],
+    /// In panels of output channels.
+    pub panels: Option<Channels<'a>>,
+    /// In tiles.
+    pub tiles: Option<Weights<'a>>,
+}
+
+impl<'a> From<&'a [f32]> for Weight<'a> {
+    fn from(all: &'a [f32]) -> Weight<'a> {
+        Weight {
+            all,
+            panels: None,
+            tiles: None,
+        }
+    }
+}
+
+/// The convolution, where [`suits`] holds. `done` runs over what is complete.
 pub fn convolve(
     g: &Geometry,
     x: &[f32],
-    (w, packed): (&[f32], Option<Channels<'_>>),
+    weight: Weight<'_>,
     out: &mut [f32],
     done: Option<&Done<'_>>,
 ) {
     let g = &lined(g);
+    if tiled::takes(g) && !out.is_empty() {
+        return Tiled::with(g, weight, |tiled| tiled.convolve(x, weight.all, out, done));
+    }
+    let (w, packed) = (weight.all, weight.panels);
     let Some(form) = tile::form().filter(|_| !out.is_empty()) else {
         return;
     };
@@ -297,7 +331,7 @@ mod tests {
         let w = numbers(groups * cout * cin * g.taps(), 2);
         let mut got = vec![0.0; batch * groups * cout * g.outputs()];
         let mut want = vec![0.0; got.len()];
-        convolve(&g, &x, (&w, None), &mut got, None);
+        convolve(&g, &x, w[..].into(), &mut got, None);
         crate::cpu::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
     }
