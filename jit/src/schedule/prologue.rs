@@ -85,10 +85,6 @@ impl Fusion<'_> {
         if !matches!(of_product.dtype, DType::F32 | DType::F64) || node.dtype != of_product.dtype {
             return Err(Refusal::NoPanels);
         }
-        let metas = [a, b].map(|layout| ArgMeta::Tensor(layout.shape(), of_product.dtype));
-        if self.policy.target.tiles && is_by_tiles(&metas).unwrap_or(false) {
-            return Err(Refusal::Tiles);
-        }
         // Sizes of the product: the batch is part of the rows.
         let of = if operand == 0 { a } else { b };
         if a.shape().rank() < 2 || b.shape().rank() != 2 || of.shape().rank() != 2 {
@@ -114,6 +110,10 @@ impl Fusion<'_> {
             || cut < self.policy.thresholds.prologue_long
         {
             return Err(Refusal::NotWorthwhile);
+        }
+        let metas = [a, b].map(|layout| ArgMeta::Tensor(layout.shape(), of_product.dtype));
+        if self.policy.target.tiles && is_by_tiles(&metas).unwrap_or(false) {
+            return Err(Refusal::Tiles);
         }
         let (read, written) = self.moves(kernel, store.node);
         // T-04

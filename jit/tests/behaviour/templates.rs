@@ -5,7 +5,7 @@ use crate::common::{dense, filled, kept, noise, values};
 use ferrotrace_jit::schedule::{Mismatch, Refusal};
 use ferrotrace_jit::{Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{has_amx, stats_scope, with_threads};
+use ferrotrace_runtime::{DType, has_amx, stats_scope, with_threads};
 
 /// Products taken up, and calls and kernels of their own.
 fn steps(plan: &Plan) -> (usize, usize) {
@@ -48,6 +48,7 @@ fn bias_and_activation_take_up_a_product() {
         (200, 64, 1000),
         (1100, 33, 777),
         (5000, 40, 90),
+        (700, 1100, 300),
         (20, 300, 9000),
         (2, 0, 3),
         (2, 1, 300),
@@ -261,7 +262,8 @@ fn packed_operands_are_part_of_the_estimate() {
              %2: bf16[{m}, {n}] = matmul(%0, %1)
              return %2"
         );
-        for text in [layer_of_halves(m, k, n), product] {
+        let single = product.replace("bf16", "f32");
+        for text in [layer_of_halves(m, k, n), product, single] {
             let plan = plan(&text);
             if !has_amx() {
                 continue;
@@ -270,7 +272,10 @@ fn packed_operands_are_part_of_the_estimate() {
                 let specs = plan.draft().graph.inputs().iter();
                 let mut given: Vec<PlanInput> = specs
                     .map(|input| PlanInput {
-                        array: halves(input.layout.shape(), 1),
+                        array: match input.dtype {
+                            DType::BF16 => halves(input.layout.shape(), 1),
+                            _ => filled(input.layout.shape(), |i| (i % 7) as f32),
+                        },
                         donated: false,
                     })
                     .collect();

@@ -11,6 +11,7 @@ use crate::cpu::dense::{Plain, elements, elements_mut};
 use crate::cpu::panels::{Epilogue, planes_then};
 use crate::cpu::vector::Real;
 use crate::cpu::weight::{self, Planes};
+use crate::cpu::window::turned;
 use crate::cpu::{depthwise, shifted};
 use crate::eager::{Arg, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
@@ -287,7 +288,16 @@ pub fn run(spec: &ConvSpec, args: &[Arg], shape: &Shape, dtype: DType) -> Result
         }};
     }
     match compute {
-        DType::F32 if spec.transposed => float!(f32),
+        DType::F32 if spec.transposed => match turned::plain(&g) {
+            Some(g) => turned::convolve(
+                &g,
+                elements(&x)?,
+                elements(&w)?,
+                elements_mut(&mut out)?,
+                None,
+            ),
+            None => float!(f32),
+        },
         DType::F32 => {
             single(&g, elements(&x)?, &w, elements_mut(&mut out)?, None)?;
         }
@@ -418,6 +428,17 @@ pub fn run_then(
         let planes = [g.batch * g.groups * g.cout, g.outputs()];
         return planes_then(epilogue, planes, single_pieces(&g), |out, done| {
             single(&g, x, &w, out, done)
+        });
+    }
+    if dtype == DType::F32
+        && spec.transposed
+        && let Some(g) = turned::plain(&g)
+    {
+        let (x, w) = (elements(&x)?, elements(&w)?);
+        let planes = [g.batch * g.groups * g.cout, g.outputs()];
+        return planes_then(epilogue, planes, Some(shifted::pieces(&g)), |out, done| {
+            turned::convolve(&g, x, w, out, done);
+            Ok(())
         });
     }
     match dtype {
@@ -578,6 +599,7 @@ mod tests {
                         check(&s, DType::F32, &[2, 4, 5, 7], &[6, 4 / groups, 2, 3]);
                         s.transposed = true;
                         check(&s, DType::F32, &[2, 4, 4, 5], &[4, 3, 2, 3]);
+                        check(&s, DType::F32, &[2, 4, 6, 9], &[4, 9, 2, 3]);
                         s.output_padding[1] = stride.max(dilation) - 1;
                         check(&s, DType::F32, &[2, 4, 4, 5], &[4, 3, 2, 3]);
                     }

@@ -5,4 +5,5 @@ pub mod depthwise;
 pub mod interpolate;
 pub mod pool;
 pub mod shifted;
+pub mod turned;
 pub mod weight;
