@@ -16,16 +16,23 @@ pub(super) fn reduce<F: Real>(x: F) -> (F, F) {
 #[inline(always)]
 pub fn exp<F: Real>(x: F) -> F {
     // The bounds come first, so that NaN passes.
-    let x = F::lit(F::EXP_RANGE[1]).min_of(F::lit(F::EXP_RANGE[0]).max_of(x));
-    let (n, r) = reduce(x);
-    F::exp_reduced(r).scale(n)
+    let bounded = F::lit(F::EXP_RANGE[1]).min_of(F::lit(F::EXP_RANGE[0]).max_of(x));
+    let (n, r) = reduce(bounded);
+    above_zero(x, F::exp_reduced(r)).scale(n)
+}
+
+/// A factor of eˣ, which is 0 where the result is: a product that underflows takes processors some hundred cycles, and what a
+/// softmax does not see is as small.
+#[inline(always)]
+fn above_zero<F: Real>(x: F, factor: F) -> F {
+    F::sel(x.lt(F::lit(F::EXP_RANGE[0])), F::lit(0.0), factor)
 }
 
 /// exp with the same bits for x ≤ 0 and NaN; greater numbers give no meaningful result. A softmax sums such terms.
 #[inline(always)]
 pub fn exp_of_nonpositive<F: Real>(x: F) -> F {
     let (n, r) = reduce(F::lit(F::EXP_RANGE[0]).max_of(x));
-    F::exp_reduced(r).scale(n)
+    above_zero(x, F::exp_reduced(r)).scale(n)
 }
 
 /// 2ˣ. At most 1 ulp; exact at integers.
