@@ -5,8 +5,9 @@ use crate::common::{filled, kept, noise};
 use ferrotrace_jit::policy::{Policy, Thresholds};
 use ferrotrace_jit::schedule::Refusal;
 use ferrotrace_jit::{Plan, Step};
-use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{stats_scope, with_threads};
+use ferrotrace_kernels::ops::matmul::is_by_tiles;
+use ferrotrace_kernels::{ArgMeta, Array};
+use ferrotrace_runtime::{DType, Shape, stats_scope, with_threads};
 
 /// `x · w` with the right operand made by `before`, as `%4`, of `%1: f32[k, n]` and `%2: f32[n]`; `tail` follows `%5`.
 fn right(m: usize, k: usize, n: usize, before: &str, tail: &str) -> String {
@@ -213,6 +214,13 @@ fn refusals_have_reasons() {
         &right(1000, k, n, "mul(%1, %2)", "return %4"),
         Refusal::NotWorthwhile,
     );
+    let many = right(200, k, n, "mul(%1, %2)", "return %4");
+    let sizes = [[200, k], [k, n]].map(Shape::from);
+    let metas = [0, 1].map(|i| ArgMeta::Tensor(&sizes[i], DType::F32));
+    match is_by_tiles(&metas).expect("a product") {
+        true => case(&many, Refusal::Tiles),
+        false => assert_eq!(fed(&many), 1),
+    }
     case(
         &right(1, k, n, "mul(%1, %2)", "return %4"),
         Refusal::NotWorthwhile,

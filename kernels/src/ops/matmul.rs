@@ -437,7 +437,7 @@ fn wide_around<T: Element + Real>(
     epilogue: Option<&Epilogue<'_>>,
     out: Option<&Array>,
 ) -> Result<Faults> {
-    let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let (starts, a, b) = views::<T>(&m)?;
     let (s, factors) = (m.parts.sizes, Factors::Wide(a, b));
     around(s, factors, &starts, prologue, epilogue, out)
 }
@@ -505,44 +505,59 @@ pub(super) fn batched(
     Ok((lead.offsets().collect(), strides[rank], strides[rank + 1]))
 }
 
-/// The starts of both operands' matrices in each batch, and their views.
-type Operands<'a, T> = (Vec<(usize, usize)>, View<'a, T>, Right<'a, T>);
+/// The operands' matrices in memory.
+struct Placed<'a, T> {
+    /// Where both operands' matrices start in each batch.
+    starts: Vec<(usize, usize)>,
+    /// All of the left operand's memory with its strides.
+    a: View<'a, T>,
+    /// All of the right operand's.
+    b: View<'a, T>,
+    /// The right matrix, where there is one alone.
+    one: Option<View<'a, T>>,
+}
 
-/// The starts of both operands' matrices, and views of all memory with their strides.
-fn views<'a, T: Element>(
-    parts: &Parts,
-    a: &'a Array,
-    left: Layout,
-    b: &'a Array,
-    right: Layout,
-) -> Result<Operands<'a, T>> {
-    let s = parts.sizes;
-    let (a_starts, row, col) = batched(&left, &parts.batch, s.m, s.k)?;
+fn placed<T: Element>(m: &Matrices) -> Result<Placed<'_, T>> {
+    let s = m.parts.sizes;
+    let (a_starts, row, col) = batched(&m.left, &m.parts.batch, s.m, s.k)?;
     let a = View {
-        data: a.buffer.as_slice::<T>(),
+        data: m.a.buffer.as_slice::<T>(),
         start: 0,
         row,
         col,
     };
-    let (b_starts, row, col) = batched(&right, &parts.batch, s.k, s.n)?;
-    let view = View {
-        data: b.buffer.as_slice::<T>(),
+    let (b_starts, row, col) = batched(&m.right, &m.parts.batch, s.k, s.n)?;
+    let b = View {
+        data: m.b.buffer.as_slice::<T>(),
         start: 0,
         row,
         col,
     };
     let one = b_starts.first().copied();
     let one = one.filter(|first| b_starts.iter().all(|start| start == first));
-    let panels =
-        one.and_then(|start| packed::panels(&b.buffer, View { start, ..view }, (s.k, s.n)));
-    let b = Right { view, panels };
-    Ok((a_starts.into_iter().zip(b_starts).collect(), a, b))
+    Ok(Placed {
+        starts: a_starts.into_iter().zip(b_starts).collect(),
+        a,
+        b,
+        one: one.map(|start| View { start, ..b }),
+    })
+}
+
+/// The starts of both operands' matrices in each batch, and their views.
+type Operands<'a, T> = (Vec<(usize, usize)>, View<'a, T>, Right<'a, T>);
+
+/// The operands, with the panels that a constant keeps of the right one.
+fn views<T: Element>(m: &Matrices) -> Result<Operands<'_, T>> {
+    let Placed { starts, a, b, one } = placed::<T>(m)?;
+    let Sizes { n, k, .. } = m.parts.sizes;
+    let panels = one.and_then(|one| packed::panels(&m.b.buffer, one, (k, n)));
+    Ok((starts, a, Right { view: b, panels }))
 }
 
 fn float<T: Element + Real>(m: Matrices, out: &Array) -> Result<()> {
     let s = m.parts.sizes;
     let (to, row) = places(&m, out)?;
-    let (starts, a, b) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let (starts, a, b) = views::<T>(&m)?;
     let starts: Vec<Starts> = starts
         .into_iter()
         .zip(to)
@@ -566,7 +581,7 @@ fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
 ) -> Result<()> {
     // The right layout describes a dense array, whose matrices start at multiples of their size from its offset.
     let from = m.right.offset();
-    let (mut starts, a, _) = views::<T>(&m.parts, &m.a, m.left, &m.b, m.right)?;
+    let (mut starts, a, _) = views::<T>(&m)?;
     starts.iter_mut().for_each(|start| start.1 -= from);
     integer_products(
         m.parts.sizes,

@@ -1,7 +1,7 @@
 //! Products by the processor's tiles of matrices.
 
 use super::super::tensor;
-use super::{Arranged, Matrices, Parts, batched, places};
+use super::{Arranged, Matrices, Parts, Placed, batched, placed, places};
 use crate::cpu::dense::in_the_making;
 use crate::cpu::matmul::{Sizes, Starts, View};
 use crate::cpu::panels::{scratch_elements_of_tiles, tiles_into};
@@ -59,26 +59,13 @@ fn operands_of<'a, T: Element>(
     m: &'a Matrices,
     source: impl Fn(View<'a, T>) -> Source<'a>,
 ) -> Result<Operands<'a>> {
-    let s = m.parts.sizes;
-    let (a_starts, row, col) = batched(&m.left, &m.parts.batch, s.m, s.k)?;
-    let a = source(View {
-        data: m.a.buffer.as_slice::<T>(),
-        start: 0,
-        row,
-        col,
-    });
-    let (b_starts, row, col) = batched(&m.right, &m.parts.batch, s.k, s.n)?;
-    let b = source(View {
-        data: m.b.buffer.as_slice::<T>(),
-        start: 0,
-        row,
-        col,
-    });
-    let one = b_starts.first().copied();
-    let one = one.filter(|first| b_starts.iter().all(|start| start == first));
-    let kept = one.and_then(|start| amx::kept(&m.b.buffer, b.at(start), s));
-    let starts = a_starts.into_iter().zip(b_starts).collect();
-    Ok((starts, a, amx::Right { source: b, kept }))
+    let Placed { starts, a, b, one } = placed::<T>(m)?;
+    let kept = one.and_then(|one| amx::kept(&m.b.buffer, source(one), m.parts.sizes));
+    let right = amx::Right {
+        source: source(b),
+        kept,
+    };
+    Ok((starts, source(a), right))
 }
 
 pub(super) fn by_tiles(m: Matrices, format: Format, out: &Array) -> Result<()> {

@@ -1,12 +1,14 @@
 //! How large and how small factors of binary32 are, of which depends whether products of their parts are exact.
 
+use crate::cpu::isa::{Loop, dispatch};
+use half::bf16;
+
 /// The exponents of the smallest factor of some lines that is not zero, and of the largest, as binary32 holds them: from 0, of
 /// numbers that are not normal, to 255, of infinities and NaNs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(super) struct Extent {
-    pub least: u16,
-    pub most: u16,
+pub(in crate::cpu) struct Extent {
+    least: u16,
+    most: u16,
 }
 
 /// The exponent of 1.
@@ -18,6 +20,49 @@ impl Extent {
         least: 256,
         most: 0,
     };
+
+    /// The extent of numbers whose magnitudes are at most `most`, as patterns of bits, and beyond zero greater than `below`.
+    pub(super) fn of_magnitudes(below: u32, most: u32) -> Extent {
+        let exponent = |magnitude: u32| (magnitude >> 23) as u16;
+        Extent {
+            least: below.checked_add(1).map_or(Extent::NONE.least, exponent),
+            most: exponent(most),
+        }
+    }
+
+    /// The extent of some numbers.
+    pub fn of(numbers: &[f32]) -> Extent {
+        struct Walk<'a>(&'a [f32]);
+        impl Loop for Walk<'_> {
+            type Output = (u32, u32);
+
+            #[inline(always)]
+            fn run(self) -> (u32, u32) {
+                let (mut below, mut most) = (u32::MAX, 0);
+                for x in self.0 {
+                    let magnitude = x.to_bits() & 0x7fff_ffff;
+                    most = most.max(magnitude);
+                    // Zero is the largest.
+                    below = below.min(magnitude.wrapping_sub(1));
+                }
+                (below, most)
+            }
+        }
+        let (below, most) = dispatch(Walk(numbers));
+        Extent::of_magnitudes(below, most)
+    }
+
+    /// The extent as two elements of memory that holds tiles.
+    pub fn to_elements(self) -> [bf16; 2] {
+        [self.least, self.most].map(bf16::from_bits)
+    }
+
+    pub fn from_elements([least, most]: [bf16; 2]) -> Extent {
+        Extent {
+            least: least.to_bits(),
+            most: most.to_bits(),
+        }
+    }
 
     pub fn and(self, other: Extent) -> Extent {
         Extent {

@@ -42,7 +42,8 @@ const FEWEST: (usize, usize) = (24, 2);
 const WORK: usize = 1 << 15;
 /// Fewest terms of a product of `f32`.
 const TERMS: usize = 64;
-/// Fewest rows by columns for each of a product of `f32`: to pack a factor takes as long as this many multiplications of it.
+/// Fewest m·n / (m + n) of a product of `f32`, multiplications for each packed factor: 128 by 3,072 (122) gain a fifth to a half. An
+/// estimate.
 const EACH: usize = 96;
 
 /// Rows of a panel of a product of `k` terms.

@@ -10,6 +10,13 @@ use crate::cpu::product::packed::packing_product;
 use std::ops::Range;
 
 impl Panel<'_> {
+    /// Whether tiles compute something of 32 columns from one on, as far as extents are known yet: they only grow.
+    pub(super) fn some_suit(&self, [left, right]: [&[Extent]; 2], column: usize) -> bool {
+        let groups = column / SIDE..right.len().min(column / SIDE + 2);
+        let suits = |of: Extent| left.iter().any(|left| left.suits(of, self.k));
+        right[groups].iter().copied().any(suits)
+    }
+
     /// Computes those of some rows' elements that tiles cannot. The extents are those of every 16 rows and columns.
     ///
     /// # Safety

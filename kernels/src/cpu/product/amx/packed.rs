@@ -100,7 +100,7 @@ pub(super) fn pack_kept(matrix: Source<'_>, s: Sizes, to: &mut [bf16]) -> Result
     }
     let extents = found.iter().flat_map(|found| &found.extents);
     for (to, of) in behind.chunks_exact_mut(2).zip(extents) {
-        to.copy_from_slice(&[of.least, of.most].map(bf16::from_bits));
+        to.copy_from_slice(&of.to_elements());
     }
     Ok(())
 }
@@ -109,10 +109,7 @@ impl Kept<'_> {
     /// The extents of a matrix of `n` columns and `k` rows.
     pub(super) fn extents(&self, (n, k): (usize, usize), format: Format) -> Vec<Extent> {
         let behind = &self.0[elements(n, k, format)..];
-        let extent = |of: &[bf16]| Extent {
-            least: of[0].to_bits(),
-            most: of[1].to_bits(),
-        };
+        let extent = |of: &[bf16]| Extent::from_elements([of[0], of[1]]);
         behind.chunks_exact(2).map(extent).collect()
     }
 }

@@ -210,7 +210,13 @@ impl Panel<'_> {
                 },
                 |packed| packed.from(j, run, (self.k, format)),
             );
+            let found = [&of_left.extents[..], &of_right.extents[..]];
+            let multiplies = format == Format::Half || self.some_suit(found, j);
             for i in (0..rows.len()).step_by(PAIR) {
+                let totals = totals.next().unwrap_or_default();
+                if !multiplies {
+                    continue;
+                }
                 let pair = Pair {
                     format,
                     size: (PAIR.min(rows.len() - i), PAIR.min(self.columns - j)),
@@ -225,7 +231,6 @@ impl Panel<'_> {
                 let after = columns.from(PAIR + part / (ELEMENTS / AHEAD) * SIDE);
                 let part = part % (ELEMENTS / AHEAD) * steps * AHEAD;
                 let ahead = after.first.wrapping_add(part);
-                let totals = totals.next().unwrap_or_default();
                 // SAFETY: factors of a run, and their place in the result.
                 unsafe { pair.run(factors, ahead, block.registers, block.sums, totals) };
             }

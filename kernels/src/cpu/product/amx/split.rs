@@ -7,7 +7,7 @@
 use super::extent::Extent;
 use super::source::Lines;
 use super::tile::{ELEMENTS, SIDE, TERMS};
-use super::vectors::{Rows, store, transposed};
+use super::vectors::{Rows, store, transposed, turns};
 use super::windows::POSITION;
 use std::arch::x86_64::{
     __m256i, __m512, __m512bh, __m512i, _mm512_and_si512, _mm512_castsi512_ps,
@@ -23,15 +23,7 @@ use std::mem::transmute;
 type Parts = [__m512i; 3];
 
 /// Puts the two terms of each of 16 lines next to each other.
-static TURNS: [u16; TERMS] = {
-    let mut turns = [0; TERMS];
-    let mut i = 0;
-    while i < TERMS {
-        turns[i] = (i / 2 + i % 2 * SIDE) as u16;
-        i += 1;
-    }
-    turns
-};
+static TURNS: [u16; TERMS] = turns(SIDE);
 
 /// Magnitudes of numbers, less one unit of the last place: zero is the largest.
 struct Seen {
@@ -61,12 +53,11 @@ impl Seen {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512bf16")]
     fn extent(&self) -> Extent {
-        let exponent = |magnitude: u32| (magnitude >> 23) as u16;
-        let least = _mm512_reduce_min_epu32(self.least).checked_add(1);
-        Extent {
-            least: least.map_or(Extent::NONE.least, exponent),
-            most: exponent(_mm512_reduce_max_epu32(self.most)),
-        }
+        let (below, most) = (
+            _mm512_reduce_min_epu32(self.least),
+            _mm512_reduce_max_epu32(self.most),
+        );
+        Extent::of_magnitudes(below, most)
     }
 }
 

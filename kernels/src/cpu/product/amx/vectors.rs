@@ -12,6 +12,17 @@ use std::arch::x86_64::{
 
 pub(super) type Rows = [__m512i; SIDE];
 
+/// The order in which the first 16 elements and those from `second` on take turns.
+pub(super) const fn turns(second: usize) -> [u16; TERMS] {
+    let mut turns = [0; TERMS];
+    let mut i = 0;
+    while i < TERMS {
+        turns[i] = (i / 2 + i % 2 * second) as u16;
+        i += 1;
+    }
+    turns
+}
+
 /// Writes a tile of some lines whose 32 terms are next to each other, and zeros; tells whether factors are small.
 ///
 /// # Safety
@@ -33,16 +44,7 @@ pub(super) unsafe fn rows_of_lines(of: Lines, lines: usize, pairs: bool, to: *mu
 /// As for [`rows_of_lines`].
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) unsafe fn rows_of_pairs(of: Lines, pairs: bool, to: *mut u16) -> bool {
-    // Elements of two vectors in turn: those of the second count from 32.
-    static TURNS: [u16; TERMS] = {
-        let mut turns = [0; TERMS];
-        let mut i = 0;
-        while i < TERMS {
-            turns[i] = (i / 2 + i % 2 * TERMS) as u16;
-            i += 1;
-        }
-        turns
-    };
+    static TURNS: [u16; TERMS] = turns(TERMS);
     // SAFETY: the array is as long as a vector.
     let turns = unsafe { _mm512_loadu_si512(TURNS.as_ptr().cast()) };
     let rows: Rows = std::array::from_fn(|pair| {

@@ -1,7 +1,7 @@
 //! Products of positions and output channels of convolutions: what a window's tap reads of 16 positions is a tile, from where
 //! they lie.
 
-use super::extent::Extent;
+pub(in crate::cpu) use super::extent::Extent;
 use super::pack::pack;
 use super::packed::Found;
 use super::pair::{PAIR, SUMS};
@@ -12,7 +12,7 @@ pub(in crate::cpu) use super::tile::{Configured, SIDE, TERMS};
 use super::tile::{ELEMENTS, Factors};
 #[cfg(target_arch = "x86_64")]
 use super::vectors::turn;
-use crate::cpu::isa::{Loop, dispatch};
+use crate::cpu::isa::dispatch;
 use crate::cpu::long::Join;
 use crate::cpu::matmul::View;
 
@@ -23,46 +23,8 @@ pub(in crate::cpu) const STEP: usize = 3 * ELEMENTS;
 /// Steps of a chain in binary32, of 1,024 terms; chains are added up in binary64.
 const CHAIN: usize = 32;
 
-/// Whether sums of `k` products of numbers of either array are exact but for rounding.
-pub(in crate::cpu) fn suit(x: Seen, w: Seen, k: usize) -> bool {
-    x.0.suits(w.0, k)
-}
-
-/// The magnitudes of some numbers.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cpu) struct Seen(Extent);
-
-impl Seen {
-    /// The magnitudes of the elements of an array.
-    pub fn of(x: &[f32]) -> Seen {
-        struct Walk<'a>(&'a [f32]);
-        impl Loop for Walk<'_> {
-            type Output = (u32, u32);
-
-            #[inline(always)]
-            fn run(self) -> (u32, u32) {
-                let (mut least, mut most) = (u32::MAX, 0);
-                for x in self.0 {
-                    let magnitude = x.to_bits() & 0x7fff_ffff;
-                    most = most.max(magnitude);
-                    // Zero is the largest.
-                    least = least.min(magnitude.wrapping_sub(1));
-                }
-                (least, most)
-            }
-        }
-        let (least, most) = dispatch(Walk(x));
-        let exponent = |magnitude: u32| (magnitude >> 23) as u16;
-        let least = least.checked_add(1);
-        Seen(Extent {
-            least: least.map_or(Extent::NONE.least, exponent),
-            most: exponent(most),
-        })
-    }
-}
-
 /// Writes the tiles of some output channels' weights for `terms` input channels, [`STEP`] elements for every 32 of these: those of 16
-/// output channels, `pitch` elements on those of the next.
+/// output channels, `pitch` elements on those of the next. Gives the extent of the weights.
 ///
 /// # Safety
 /// This machine makes parts; the weight is inside its memory, and there is room for its tiles.
@@ -71,12 +33,13 @@ pub(in crate::cpu) unsafe fn pack_weight(
     (channels, terms): (usize, usize),
     to: *mut u16,
     pitch: usize,
-) {
+) -> Extent {
     let mut found = Found::new(channels, Format::Single);
     let lines = Source::Single(weight).lines();
     let findings = &mut found.at(0, 0);
     // SAFETY: as the caller promises.
     unsafe { pack(lines, (channels, terms), true, to, pitch, findings) };
+    found.extents.into_iter().fold(Extent::NONE, Extent::and)
 }
 
 /// Writes some channels, at most 32, of at most 16 positions that are next to each other to [`POSITION`] elements each.

@@ -12,10 +12,11 @@ use crate::cpu::dense::{Shared, elements, ranges, ranges_on, scratch};
 use crate::cpu::matmul::View;
 use crate::cpu::product::amx::has_parts;
 use crate::cpu::product::amx::windows::{
-    Configured, POSITION, SIDE, STEP, Seen, Sums, TERMS, pack_positions, pack_weight, suit,
+    Configured, Extent, POSITION, SIDE, STEP, Sums, TERMS, pack_positions, pack_weight,
 };
 use ferrotrace_runtime::{Error, Order, Result};
 use half::bf16;
+use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a packed band: it stays in the second-level cache beside a weight for 32 output channels.
 const BAND: usize = 640 << 10;
@@ -103,13 +104,13 @@ pub(super) fn cut(g: &Geometry) -> Cut {
     }
 }
 
-/// The tiles of a weight, and the magnitudes of its elements.
+/// The tiles of a weight: of each group, 16 output channels after another. The [`Extent`] of the weight is behind them.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a>(&'a [bf16]);
 
-/// Elements of the tiles of a weight: of each group, 16 output channels after another.
+/// Elements of the tiles of a weight, with its extent.
 fn tile_elements(g: &Geometry) -> usize {
-    g.groups * g.cout.div_ceil(SIDE) * channel_elements(g)
+    g.groups * g.cout.div_ceil(SIDE) * channel_elements(g) + 2
 }
 
 /// Elements of the tiles of 16 output channels: tap after tap, of each 32 input channels after another.
@@ -136,7 +137,7 @@ pub fn weights<'a>(g: &Geometry, w: &'a Array) -> Option<Weights<'a>> {
     copy?.as_slice().get(..all).map(Weights)
 }
 
-/// Writes the tiles of a weight.
+/// Writes the tiles of a weight, and its extent.
 ///
 /// # Errors
 /// `Internal`: the weight is smaller.
@@ -146,8 +147,10 @@ fn pack(g: &Geometry, w: &[f32], to: &mut [bf16]) -> Result<()> {
         return Err(Error::internal("a weight without its elements"));
     }
     let (blocks, size) = (g.cout.div_ceil(SIDE), channel_elements(g));
-    let to = Shared::new(to);
+    let (to, extent) = to.split_at_mut(g.groups * blocks * size);
+    let (to, all) = (Shared::new(to), Mutex::new(Extent::NONE));
     ranges(g.groups * blocks, size, |range| {
+        let mut found = Extent::NONE;
         for i in range {
             let (group, first) = (i / blocks, i % blocks * SIDE);
             // SAFETY: blocks of channels have no tile in common.
@@ -163,11 +166,15 @@ fn pack(g: &Geometry, w: &[f32], to: &mut [bf16]) -> Result<()> {
                 // SAFETY: the weight has as many elements, and the tap's tiles have room.
                 unsafe {
                     let to: *mut bf16 = to.as_mut_ptr();
-                    pack_weight(view, (channels, g.cin), to.cast(), size);
+                    found = found.and(pack_weight(view, (channels, g.cin), to.cast(), size));
                 }
             }
         }
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        *all = all.and(found);
     });
+    let all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
+    extent.copy_from_slice(&all.to_elements());
     Ok(())
 }
 
@@ -240,7 +247,7 @@ impl<'a> Tiled<'a> {
 
     pub fn convolve(&self, x: &[f32], w: &[f32], out: &mut [f32], done: Option<&Done<'_>>) {
         let (g, cut) = (self.g, &self.cut);
-        let outside = self.outside(x, w);
+        let outside = self.outside(x);
         let Some(form) = tile::form() else { return };
         let band = Band::new(g, form, 1, cut.rows);
         let out = Shared::new(out);
@@ -256,15 +263,16 @@ impl<'a> Tiled<'a> {
                     let memory = &mut copied.memory[..];
                     let skip = memory.as_ptr().align_offset(64).min(LINE);
                     let memory: *mut u16 = memory[skip..].as_mut_ptr().cast();
-                    if copied.band != Some((call, at)) {
-                        self.fill(x, memory, &of);
-                        copied.band = Some((call, at));
-                    }
-                    self.run(memory, &of, &out);
-                    for image in of.images.clone() {
-                        if outside[image * g.groups + of.group] {
-                            self.by_vectors((x, w), &band, &of, image, &out);
+                    let is_outside = |&image: &usize| outside[image * g.groups + of.group];
+                    if !of.images.clone().all(|image| is_outside(&image)) {
+                        if copied.band != Some((call, at)) {
+                            self.fill(x, memory, &of);
+                            copied.band = Some((call, at));
                         }
+                        self.run(memory, &of, &out);
+                    }
+                    for image in of.images.clone().filter(is_outside) {
+                        self.by_vectors((x, w), &band, &of, image, &out);
                     }
                     if let Some(done) = done {
                         for image in of.images.clone() {
@@ -279,18 +287,21 @@ impl<'a> Tiled<'a> {
     }
 
     /// Of which groups of images the sums are not exact by tiles.
-    fn outside(&self, x: &[f32], w: &[f32]) -> Vec<bool> {
+    fn outside(&self, x: &[f32]) -> Vec<bool> {
         let g = self.g;
         let size = g.cin * g.inputs();
         let k = g.cin * g.taps();
-        let weight = Seen::of(&w[..g.groups * g.cout * k]);
+        let [.., least, most] = *self.tiles else {
+            return vec![true; g.batch * g.groups];
+        };
+        let weight = Extent::from_elements([least, most]);
         let mut outside = vec![false; g.batch * g.groups];
         let all = Shared::new(&mut outside);
         ranges(g.batch * g.groups, size / 8, |range| {
             for i in range {
-                let x = Seen::of(&x[i * size..(i + 1) * size]);
+                let x = Extent::of(&x[i * size..(i + 1) * size]);
                 // SAFETY: ranges are disjoint.
-                unsafe { all.part(i..i + 1)[0] = !suit(x, weight, k) };
+                unsafe { all.part(i..i + 1)[0] = !x.suits(weight, k) };
             }
         });
         outside
