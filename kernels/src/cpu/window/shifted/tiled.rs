@@ -104,7 +104,7 @@ pub(super) fn cut(g: &Geometry) -> Cut {
     }
 }
 
-/// The tiles of a weight: of each group, 16 output channels after another. The [`Extent`] of the weight is behind them.
+/// The tiles of a weight: of each group, 16 output channels after another. The extent of the weight is behind them.
 #[derive(Clone, Copy, Debug)]
 pub struct Weights<'a>(&'a [bf16]);
 
