@@ -82,7 +82,8 @@ impl OpBuilder for Simplifier<'_> {
         {
             return pooling::adaptive(pool.size, self, operands);
         }
-        if op.is_matmul() && self.is_for_device() && self.is_read_once(operands) {
+        let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);
+        if op.is_matmul() && (self.is_small(operands) || read_once(self)) {
             return self.sum_of_products(operands);
         }
         if op.is_matmul() && self.policy.target.tiles && self.is_by_tiles(operands)? {

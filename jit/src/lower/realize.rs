@@ -390,18 +390,35 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 need_memory(graph, &mut realized, &mut costs, operand);
             }
         }
-        let cost = Cost::of(graph, &costs, id, times);
-        costs[i] = cost;
-        let reused = users[i] > 1
-            && (cost.reads > policy.thresholds.reuse_reads
-                || cost.ops > policy.thresholds.reuse_ops
-                || cost.heavy)
-            && (cost.reads > 0 || cost.heavy);
         let frees = || lasts.frees_several(graph, &realized, id, policy.thresholds.freed_values);
-        let costly = reused
-            || (users[i] > 1 && cost.reads > 1 && !op.is_view() && frees())
-            || cost.reads > policy.thresholds.reads
-            || cost.ops >= policy.thresholds.ops;
+        let shared = users[i] > 1;
+        let frees = shared && !op.is_view() && frees();
+        let is_costly = |cost: Cost| {
+            let thresholds = &policy.thresholds;
+            let reused = (cost.reads > thresholds.reuse_reads
+                || cost.ops > thresholds.reuse_ops
+                || cost.heavy)
+                && (cost.reads > 0 || cost.heavy);
+            shared && (reused || cost.reads > 1 && frees)
+                || cost.reads > thresholds.reads
+                || cost.ops >= thresholds.ops
+        };
+        costs[i] = Cost::of(graph, &costs, id, times);
+        if is_costly(costs[i]) && op.class() == Class::Pointwise {
+            let small = smaller_operands(graph, &costs, id);
+            let mut with = costs.clone();
+            small.iter().for_each(|v| with[v.0 as usize] = Cost::STORED);
+            if !small.is_empty() && !is_costly(Cost::of(graph, &with, id, times)) {
+                for v in small {
+                    need_memory(graph, &mut realized, &mut costs, v);
+                    // Views of what is stored now are read where it lies.
+                    costs[v.0 as usize] = Cost::STORED;
+                }
+                costs[i] = Cost::of(graph, &costs, id, times);
+            }
+        }
+        let cost = costs[i];
+        let costly = is_costly(cost);
         if (costly && !policy.choice.computes_again(id))
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
@@ -416,6 +433,16 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     }
     pieces::place(graph, &mut realized, &users, policy);
     realized
+}
+
+/// The operands that are computed, and of whose elements the node reads each for several of its own: to store them takes less memory
+/// than to store it.
+fn smaller_operands(graph: &Graph, costs: &[Cost], id: ValueId) -> SmallVec<[ValueId; 4]> {
+    let many = graph.node(id).shape.numel();
+    let operands = graph.operands(id);
+    operands
+        .filter(|v| costs[v.0 as usize].ops > 0 && graph.node(*v).shape.numel() <= many / 2)
+        .collect()
 }
 
 /// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than

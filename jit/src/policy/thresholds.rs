@@ -54,6 +54,8 @@ thresholds! {
     summed_length: usize = 256, "elements", "an estimate: a product reads and writes the sum as often as it computes 256 terms";
     /// Its rows have at most so many.
     summed_rows: usize = 1024, "elements", "a bound on the memory for copies of operands; longer rows gain little";
+    /// Matrix products by matrices of at most so many rows and columns are sums of products.
+    small_matrix: usize = 8, "elements", "`kalman` in benches/RESULTS.md";
     /// Matrix products of at most so many rows by one matrix are computed together: one of more reads its matrix in less
     /// time than it multiplies it.
     hoisted_few: usize = 64, "rows", "an estimate: an element of the matrix is read in the time of 20 to 60 products";
@@ -67,7 +69,7 @@ thresholds! {
     /// A loop of at most so many turns beside a longer one is written out on the CPU, and lanes run along the longer one.
     unrolled: usize = 16, "turns", "`short axes` in benches/RESULTS.md";
     /// Unless that makes more values.
-    unrolled_values: usize = 200, "values", "a bound on compile time";
+    unrolled_values: usize = 400, "values", "a bound on compile time";
     /// Reductions over windows of fewer elements do, where rows share what they read.
     window: usize = 10, "elements", "an estimate";
     /// Reductions over windows of fewer elements do, where a thread computes each result: up to 5x5.

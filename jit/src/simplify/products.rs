@@ -1,6 +1,8 @@
-//! Matrix products that are replaced: on the CPU those by tiles by their sums, and those whose operands the library would copy to another type, by casts and
-//! a product; on a device those of a matrix and a vector by sums of products, which a generated reduction reads at the
-//! speed of memory, and which fuse with what is around them.
+//! Matrix products that are replaced. Those by small matrices become sums of products, which fuse with what is around them.
+//!
+//! On the CPU, products by tiles become their sums, and products whose operands the library would copy to another type become
+//! casts and a product. On a device, products of a matrix and a vector become sums of products, which a generated reduction
+//! reads at the speed of memory.
 
 use super::Simplifier;
 use crate::graph::{Graph, NodeOp, Precision};
@@ -41,6 +43,22 @@ impl Simplifier<'_> {
         let lead = |s: &Shape| s[..s.rank().saturating_sub(2)].iter().product::<usize>();
         let alone = lead(left) == 1 && lead(right) == 1;
         inner > 1 && once && alone && is_unit_stride(&self.graph, matrix, dim)
+    }
+
+    /// Whether the right matrix of a product is of few terms and columns, as rotations and covariances are. Such a product moves
+    /// more than it multiplies, and as a sum it joins the kernels around it.
+    pub(super) fn is_small(&self, operands: &[Operand]) -> bool {
+        let [Operand::Value(a), Operand::Value(b)] = *operands else {
+            return false;
+        };
+        let floats = self.dtype(a).is_float() && self.dtype(b).is_float();
+        if !floats || self.precision == Precision::EagerExact || self.shape(a).rank() < 2 {
+            return false;
+        }
+        match **self.shape(b) {
+            [.., k, n] => k.max(n) <= self.policy.thresholds.small_matrix,
+            _ => false,
+        }
     }
 
     /// Whether the library multiplies the operands of a matrix product, of bf16, as they are.

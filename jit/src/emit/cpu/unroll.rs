@@ -13,47 +13,75 @@ use crate::expr::{Expr, Var};
 use crate::policy::Policy;
 use crate::schedule::{FusedNode, Store};
 use ferrotrace_kernels::support::{INTERLEAVE, cost_by_rows};
+use smallvec::SmallVec;
 
-/// A fused node without the short axis that lanes would go along: its columns, or the last variable of its rows. The node
-/// itself where that axis is not short, or where it computes what depends on the order of a loop.
+/// A fused node without the short axes that lanes would go along: its columns, or the last variables of its rows. The node
+/// itself where these axes are not short, or where it computes what depends on the order of a loop.
 pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     // Most values take four bytes, which is what a lane of the widest vectors has.
     let lanes = policy.target.vector / 4;
-    let most = policy.thresholds.unrolled;
-    let Some([axis, next]) = short_axis(&node, lanes, most) else {
+    let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
         return node;
     };
-    if node.body.values().len() > policy.thresholds.unrolled_values {
+    let most = policy.thresholds.unrolled_values;
+    let few = |node: &FusedNode| node.body.values().len() <= most;
+    if !few(&node) {
         return node;
     }
-    // What is behind the axis is one place nearer once that is gone.
-    let along = Var((next - usize::from(next > axis)) as u32);
+    // What is behind an axis is one place nearer once that is gone.
+    let along = Var((next - axes.iter().filter(|&&axis| axis < next).count()) as u32);
     let fits = |made: &FusedNode| {
-        let few = made.body.values().len() <= policy.thresholds.unrolled_values;
         // A split row's reductions run at once.
-        few && (!made.is_split(policy) || made.moments().is_some())
-            && after(made, along, lanes) < before(&node, axis, lanes)
+        (!made.is_split(policy) || made.moments().is_some())
+            && after(made, along, lanes) < before(&node, &axes, lanes)
     };
-    unrolled(&node, axis).filter(fits).unwrap_or(node)
+    let mut made = Some(node.clone());
+    for &axis in &axes {
+        made = made.and_then(|made| unrolled(&made, axis)).filter(few);
+    }
+    made.filter(fits).unwrap_or(node)
 }
 
-/// The variable to unroll, and the one beside it, which lanes then run along.
-fn short_axis(node: &FusedNode, lanes: usize, most: usize) -> Option<[usize; 2]> {
+/// Axes to unroll, the last first, and the variable beside them, which lanes then run along.
+struct Short {
+    axes: SmallVec<[usize; 4]>,
+    next: usize,
+}
+
+/// The short axes of a node: as many as there are behind a long one, as of a batch of small matrices, or the last of its rows
+/// where lanes run along columns.
+fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
     let rows = node.iter.len();
     let outer = node.red.is_empty() || prefers_outer(node);
-    let (axis, next) = match (outer, &node.iter[..], &node.red[..]) {
-        (true, [.., _, _], []) => (rows - 1, rows - 2),
-        (true, [.., _], red @ [.., _]) => (rows - 1, rows + red.len() - 1),
-        (false, [.., _], [_]) => (rows, rows - 1),
+    let extents = node.extents();
+    let most = most.min(2 * lanes);
+    let behind = |first: usize| {
+        let mut axes = SmallVec::from_slice(&[first]);
+        let mut next = first - 1;
+        while next > 0 && extents[next] < 2 * lanes {
+            axes.push(next);
+            next -= 1;
+        }
+        Short { axes, next }
+    };
+    let short = match (outer, &node.iter[..], &node.red[..]) {
+        (true, [.., _, _], []) => behind(rows - 1),
+        (true, [.., _], red @ [.., _]) => Short {
+            axes: SmallVec::from_slice(&[rows - 1]),
+            next: rows + red.len() - 1,
+        },
+        (false, [.., _], [_]) => behind(rows),
         _ => return None,
     };
-    let extents = node.extents();
-    let fits = (2..=most.min(2 * lanes)).contains(&extents[axis]) && extents[next] >= 2 * lanes;
-    fits.then_some([axis, next])
+    let turns: usize = short.axes.iter().map(|&axis| extents[axis]).product();
+    let fits = (2..=most).contains(&turns) && extents[short.next] >= 2 * lanes;
+    fits.then_some(short)
 }
 
-/// What so many positions of the loop beside the axis take where each position of the axis is a lane, in operations.
-fn before(node: &FusedNode, axis: usize, lanes: usize) -> usize {
+/// What so many positions of the loop beside the axes take where each position of the first of them is a lane, in operations.
+fn before(node: &FusedNode, axes: &[usize], lanes: usize) -> usize {
+    let (axis, extents) = (axes[0], node.extents());
+    let rows: usize = axes[1..].iter().map(|&axis| extents[axis]).product();
     let values = node.body.values().iter();
     let of_values: usize = values.map(|value| work(&value.op)).sum();
     // A row of its own begins with its indices, and brings the lanes of its reductions together; within a reduction of
@@ -67,8 +95,8 @@ fn before(node: &FusedNode, axis: usize, lanes: usize) -> usize {
             12 + reductions.count() * 2 * lanes.ilog2() as usize
         }
     };
-    let vectors = node.extents()[axis].div_ceil(lanes);
-    lanes * (vectors * (of_values + node.stores.len()) + around)
+    let vectors = extents[axis].div_ceil(lanes);
+    lanes * rows * (vectors * (of_values + node.stores.len()) + around)
 }
 
 /// What a vector of positions takes in straight-line code, in which lanes run along a variable.

@@ -2,4 +2,5 @@
 
 mod pipelined;
 mod short_axes;
+mod small_matrices;
 mod tiles;
