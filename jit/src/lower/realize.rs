@@ -250,6 +250,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         true => update::nested(graph, &users, policy.thresholds.update_values),
         false => Vec::new(),
     };
+    let summed = reduced_shortly(graph, &users, policy);
     let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
@@ -404,7 +405,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 || cost.ops >= thresholds.ops
         };
         costs[i] = Cost::of(graph, &costs, id, times);
-        if is_costly(costs[i]) && op.class() == Class::Pointwise {
+        if summed.contains(&id) && is_costly(costs[i]) {
             let small = smaller_operands(graph, &costs, id);
             let mut with = costs.clone();
             small.iter().for_each(|v| with[v.0 as usize] = Cost::STORED);
@@ -433,6 +434,24 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     }
     pieces::place(graph, &mut realized, &users, policy);
     realized
+}
+
+/// Pointwise values whose only user is a reduction of so few elements that it has no loop: as its kernel has other loops than
+/// they have, they would be written to memory where they are stored.
+fn reduced_shortly(graph: &Graph, users: &[u32], policy: &Policy) -> FxHashSet<ValueId> {
+    let operand = |(i, node): (usize, &Node)| {
+        let of = node.operator()?.as_reduce()?;
+        let x = graph.operands(ValueId(i as u32)).next()?;
+        let short = reduced_count(graph, ValueId(i as u32), of.mask) < policy.thresholds.unroll;
+        let alone = users[x.0 as usize] == 1 && graph.node(x).is_of(Class::Pointwise);
+        (short && alone).then_some(x)
+    };
+    graph
+        .nodes()
+        .iter()
+        .enumerate()
+        .filter_map(operand)
+        .collect()
 }
 
 /// The operands that are computed, and of whose elements the node reads each for several of its own: to store them takes less memory

@@ -127,3 +127,32 @@ fn what_all_lanes_share_is_one_element() {
         }
     }
 }
+
+/// Forces between bodies: what a loop sums is computed within it, though the inverse cube of a distance is costly and is
+/// expanded to three coordinates.
+#[test]
+fn an_expanded_value_stays_in_the_loop_that_sums_it() {
+    let forces = |n: usize| {
+        format!(
+            "%0: f32[{n}, 3] = input 0 [3, 1]
+         %1: f32[{n}] = input 1 [1]
+         %2: f32[1, {n}, 3] = unsqueeze(%0) {{dim: 0}}
+         %3: f32[{n}, 1, 3] = unsqueeze(%0) {{dim: 1}}
+         %4: f32[{n}, {n}, 3] = sub(%2, %3)
+         %5: f32[{n}, {n}, 3] = mul(%4, %4)
+         %6: f32[{n}, {n}] = sum(%5) {{dims: [2], keepdim: false}}
+         %7: f32[{n}, {n}] = add(%6, $0=0.01)
+         %8: f32[{n}, {n}] = pow(%7, $1=-1.5)
+         %9: f32[1, {n}] = unsqueeze(%1) {{dim: 0}}
+         %10: f32[{n}, {n}] = mul(%8, %9)
+         %11: f32[{n}, {n}, 1] = unsqueeze(%10) {{dim: 2}}
+         %12: f32[{n}, {n}, 3] = mul(%4, %11)
+         %13: f32[{n}, 3] = sum(%12) {{dims: [1], keepdim: false}}
+         return %13"
+        )
+    };
+    run(&forces(100), &[noise(&[100, 3], 1), noise(&[100], 2)], 1e-3);
+    // The squares of distances and what follows them.
+    let text = forces(4096);
+    assert_eq!(kernels(&text), 2, "{}", plan(&text).explain());
+}
