@@ -15,11 +15,11 @@ mod launch;
 mod threads;
 
 use crate::body::Source;
+use crate::draft::{Draft, Step};
 use crate::emit::{Emitted, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Call, CallArg, Pieces, Site};
 use crate::nest::LoopNest;
-use crate::plan::{Draft, Step};
 use crate::schedule::FusedNode;
 use datum::Datum;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
@@ -288,8 +288,8 @@ impl<'a> Memory<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draft::Draft;
     use crate::lower::{Lowered, lower};
-    use crate::plan::Draft;
     use crate::policy::Policy;
     use ferrotrace_runtime::{Buffer, Device};
 

@@ -8,6 +8,7 @@
 
 mod bisect;
 pub mod body;
+mod draft;
 mod eager;
 pub mod emit;
 mod estimate;
@@ -30,11 +31,10 @@ mod template;
 pub mod text;
 pub mod tune;
 
+pub use draft::{Draft, Launches, Step, kernels_for};
 pub use eager::{run_each, run_eagerly, run_releasing};
 pub use estimate::{Bound, Machine, Nanoseconds, WEIGHTS, Weights, Work};
-pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, Hint};
+pub use explain::{CombinedInfo, Explanation, Folded, FusedInfo, GraphDecision, Hint};
 pub use graph::{Graph, InputSpec, Node, NodeOp, Precision};
 pub use native::run_operator;
-pub use plan::{
-    Draft, GraphDecision, Launches, Plan, PlanInput, Step, is_noting, kernels_for, noting,
-};
+pub use plan::{Plan, PlanInput, is_noting, noting};

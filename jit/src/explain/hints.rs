@@ -1,8 +1,8 @@
 //! What would make a program faster, as values: advice, and no error (codegen B14.9).
 
 use crate::body::Source;
+use crate::draft::{Draft, accesses};
 use crate::graph::{Graph, NodeOp};
-use crate::plan::{Draft, accesses};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Op, ValueId};
 use ferrotrace_runtime::DType;
@@ -42,7 +42,7 @@ impl Hint {
                 "{} and {} both touch {}, apart: {why}",
                 name(first),
                 name(second),
-                super::bytes(*bytes)
+                super::text::bytes(*bytes)
             ),
             Hint::OnHost(node) => format!("{} runs on the host, between copies", name(node)),
             Hint::IntegerProduct(node, dtype) => {

@@ -1,29 +1,28 @@
 //! What was decided for a graph, and why, as values, text, a Graphviz graph, a picture and a page.
 
+mod alone;
 mod dot;
 mod drawing;
-mod groups;
+mod gather;
 mod hints;
 mod html;
 mod svg;
+mod text;
 
-use crate::estimate::{self, Bound, Machine, Nanoseconds, Work};
+use crate::draft::Traffic;
+use crate::estimate::{Machine, Nanoseconds, Work};
 use crate::graph::{Graph, NodeOp};
-use crate::plan::{Draft, GraphDecision, Meter, Step};
 use crate::policy::Measured;
 use crate::schedule::{Refusal, Tiles};
 use ferrotrace_kernels::ValueId;
-use ferrotrace_runtime::{DType, Label, Shape};
-use rustc_hash::FxHashMap;
+use ferrotrace_runtime::{DType, Shape, Uncaptured};
 use std::collections::BTreeSet;
-use std::fmt::{self, Write as _};
 use std::ops::Range;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use groups::Traffic;
-pub(crate) use groups::{of_step as traffic_of, steps_of_nodes};
+pub(crate) use alone::programs;
 pub use hints::Hint;
 
 /// One kernel of a plan.
@@ -109,6 +108,17 @@ pub struct Folded {
     pub kept: bool,
 }
 
+/// What became of consecutive launches of a plan (codegen B9.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GraphDecision {
+    /// They are this many graphs, for different forms of inputs, of which a run launches one.
+    Captured(usize),
+    /// The plan has not run often enough yet.
+    Later,
+    /// They are launched one by one, and why.
+    Skipped(Uncaptured),
+}
+
 /// What was decided for a graph: nodes, fused nodes, refusals, calls, sources.
 #[derive(Clone, Debug)]
 pub struct Explanation {
@@ -135,229 +145,7 @@ pub struct Explanation {
     key: String,
 }
 
-/// For each launch or call the operators that it computes, in order, the bytes it moves, and the lines that recorded it:
-/// for a profile.
-pub(crate) fn labels(draft: &Draft) -> Vec<Label> {
-    let groups = groups::steps_of_nodes(draft);
-    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
-    let launch = |steps: &Range<usize>| {
-        let bytes = |i: usize| groups::of_step(draft, &draft.steps[i]).total();
-        let name = match steps.len() {
-            1 => name(draft, &nodes[steps.start]),
-            n => {
-                let mut names: Vec<String> =
-                    steps.clone().map(|i| name(draft, &nodes[i])).collect();
-                names.dedup();
-                names.truncate(NAMED);
-                format!("{n} kernels at once: {}", names.join(" | "))
-            }
-        };
-        let origins = steps
-            .clone()
-            .flat_map(|i| groups::origins(draft, &nodes[i]));
-        let lines: BTreeSet<(&str, u32)> = origins.filter_map(|(line, _)| line).collect();
-        let lines: Vec<String> = lines
-            .iter()
-            .map(|(file, line)| format!("{file}:{line}"))
-            .collect();
-        Label {
-            name,
-            bytes: steps.clone().map(bytes).sum(),
-            lines: lines.join(", "),
-        }
-    };
-    draft.launches.groups.iter().map(launch).collect()
-}
-
-/// The operators that a step computes.
-pub(crate) fn name_of_step(draft: &Draft, step: usize) -> String {
-    let groups = groups::steps_of_nodes(draft);
-    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
-    name(draft, &nodes[step])
-}
-
-/// A line of the program, and what it recorded of a step, for each.
-fn origins(draft: &Draft, nodes: &[ValueId]) -> String {
-    let mut text = String::new();
-    for (line, nodes) in groups::origins(draft, nodes) {
-        let names = nodes.iter().map(|&node| {
-            let op = draft.graph.context(node).op;
-            format!("%{} {op}", node.0)
-        });
-        let names: Vec<String> = names.collect();
-        let line = line.map_or(String::new(), |(file, line)| format!(" at {file}:{line}"));
-        let _ = writeln!(text, "{}{line}", names.join(", "));
-    }
-    text
-}
-
-/// For every step, the operators it computes and their lines in the program, as comments of C.
-pub(crate) fn comments(draft: &Draft) -> Vec<String> {
-    let groups = groups::steps_of_nodes(draft);
-    let nodes = groups::nodes_of_steps(&groups, draft.steps.len());
-    let of = |nodes: &Vec<ValueId>| commented(&origins(draft, nodes));
-    nodes.iter().map(of).collect()
-}
-
-fn commented(lines: &str) -> String {
-    lines.lines().map(|line| format!("// {line}\n")).collect()
-}
-
-/// Operations of a step.
-fn operations(draft: &Draft, step: &Step) -> u64 {
-    let call = step
-        .call()
-        .map_or(0, |call| estimate::of_call(&draft.graph, call));
-    let kernel = step.kernel().map_or(0, |kernel| {
-        let before = kernel.before.iter().map(estimate::of_kernel).sum::<u64>();
-        estimate::of_kernel(&kernel.node)
-            .saturating_add(kernel.products)
-            .saturating_add(before)
-    });
-    let before = step
-        .before()
-        .map_or(0, |b| estimate::of_kernel(&b.kernel.node));
-    call.saturating_add(kernel).saturating_add(before)
-}
-
-/// At most so many operators are named.
-const NAMED: usize = 8;
-
-fn name(draft: &Draft, nodes: &[ValueId]) -> String {
-    let ops: Vec<&str> = nodes
-        .iter()
-        .map(|&node| draft.graph.context(node).op)
-        .collect();
-    match ops.len() {
-        0..=NAMED => ops.join(" "),
-        n => format!("{} .. ({n} operations)", ops[..NAMED].join(" ")),
-    }
-}
-
 impl Explanation {
-    /// The explanation of a draft.
-    pub fn of(draft: &Draft) -> Explanation {
-        Explanation::measured(draft, None)
-    }
-
-    /// The explanation of a draft that ran.
-    pub(crate) fn measured(draft: &Draft, meter: Option<&Meter>) -> Explanation {
-        let groups = groups::steps_of_nodes(draft);
-        let of_step = groups::nodes_of_steps(&groups, draft.steps.len());
-        let (mut fused, mut sources, mut calls) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut steps, mut combined) = (Vec::new(), Vec::<CombinedInfo>::new());
-        let launches = draft.launches.groups.iter().enumerate();
-        let placed = launches.flat_map(|(at, group)| group.clone().map(move |i| (at, group, i)));
-        for (at, group, i) in placed {
-            let step = &draft.steps[i];
-            let traffic = groups::of_step(draft, step);
-            let operations = operations(draft, step);
-            let mut measured = meter.and_then(|meter| meter.mean(at));
-            let mut member = None;
-            if group.len() > 1 {
-                if i == group.start {
-                    combined.push(CombinedInfo {
-                        kernels: fused.len()..fused.len() + group.len(),
-                        traffic: Traffic::default(),
-                        operations: 0,
-                        measured,
-                    });
-                }
-                if let Some(all) = combined.last_mut() {
-                    all.traffic = all.traffic.and(traffic);
-                    all.operations = all.operations.saturating_add(operations);
-                }
-                (member, measured) = (Some(combined.len() - 1), None);
-            }
-            let mut before = None;
-            if let Some(of) = step.before() {
-                before = Some(fused.len());
-                fused.push(FusedInfo {
-                    ops: vec![draft.graph.context(of.node).op],
-                    nodes: vec![of.node],
-                    rows: of.kernel.node.iter.clone(),
-                    cols: of.kernel.node.red.clone(),
-                    loops: of.kernel.loops,
-                    traffic: Traffic::default(),
-                    operations: estimate::of_kernel(&of.kernel.node),
-                    measured: None,
-                    combined: None,
-                    product: None,
-                    tiles: None,
-                    feeds: step.call().map(|call| call.node),
-                    text: of.kernel.node.to_string(),
-                    origins: origins(draft, &of_step[i]),
-                });
-                sources.push(of.kernel.source.text());
-            }
-            let mut kernel = None;
-            match (step.kernel(), step.call()) {
-                (Some(e), call) => {
-                    let nodes: Vec<ValueId> = e.node.stores.iter().map(|s| s.node).collect();
-                    kernel = Some(fused.len());
-                    fused.push(FusedInfo {
-                        ops: nodes.iter().map(|v| draft.graph.context(*v).op).collect(),
-                        nodes,
-                        rows: e.node.iter.clone(),
-                        cols: e.node.red.clone(),
-                        loops: e.loops,
-                        traffic,
-                        operations,
-                        measured,
-                        combined: member,
-                        product: call
-                            .map(|call| call.node)
-                            .or(e.node.product.map(|p| p.node)),
-                        tiles: e.node.product.and_then(|p| p.tiles),
-                        feeds: None,
-                        text: [&e.node]
-                            .into_iter()
-                            .chain(&e.before)
-                            .map(ToString::to_string)
-                            .collect(),
-                        origins: origins(draft, &of_step[i]),
-                    });
-                    sources.push(e.source.text());
-                }
-                // A concatenation whose parts are all in place is no call.
-                (None, Some(call)) if draft.joined(call).is_some_and(|(_, c)| c.is_empty()) => {}
-                (None, Some(call)) => calls.push(draft.graph.context(call.node).op),
-                (None, None) => {}
-            }
-            steps.push(StepInfo {
-                name: name(draft, &of_step[i]),
-                kernel,
-                before,
-                traffic,
-                operations,
-                measured,
-                combined: member,
-                on_host: step
-                    .call()
-                    .is_some_and(|call| hints::is_on_host(draft, call.node)),
-            });
-        }
-        Explanation {
-            graph: draft.graph.clone(),
-            steps,
-            groups,
-            fused,
-            combined,
-            refusals: draft.refusals.clone(),
-            rounds: draft.rounds.clone(),
-            hints: hints::hints(draft),
-            calls,
-            by_library: !draft.policy.target.panels,
-            sources,
-            unfused: groups::one_by_one(&draft.graph),
-            peak: draft.peak(&|_| false),
-            graphs: Vec::new(),
-            measured: None,
-            folded: None,
-            key: String::new(),
-        }
-    }
-
     /// This explanation, with what is said of the plan's place in the cache.
     pub fn with_key(mut self, key: String) -> Explanation {
         self.key = key;
@@ -494,174 +282,6 @@ impl Explanation {
         svg::picture(self)
     }
 
-    /// How many kernels, calls and operations there are.
-    fn counts(&self) -> String {
-        let nodes = 0..self.groups.len();
-        let operations = nodes.filter(|&node| self.is_operation(node)).count();
-        let of = |count: usize, what: &str| {
-            let s = if count == 1 { "" } else { "s" };
-            format!("{count} {what}{s}")
-        };
-        let (kernels, calls) = (self.fused.len(), self.calls.len());
-        let (kernels, calls) = (of(kernels, "kernel"), of(calls, "call"));
-        format!("{kernels}, {calls}, {}", of(operations, "operation"))
-    }
-
-    /// What is moved, and what is saved by that.
-    fn moved(&self) -> String {
-        let (moved, saved) = (bytes(self.traffic().total()), bytes(self.bytes_saved()));
-        format!("moved {moved}, saved against one by one {saved}")
-    }
-
-    /// Whether a step is a kernel, a member of a combined launch, or a call.
-    fn kind(&self, step: &StepInfo) -> String {
-        match (step.kernel, step.combined) {
-            (Some(_), Some(launch)) => format!("kernel of combined launch {launch}"),
-            (Some(_), None) => "kernel".to_owned(),
-            (None, _) => "call".to_owned(),
-        }
-    }
-
-    /// Refusals by reason, with how many pairs each kept apart, most first.
-    fn reasons(&self) -> Vec<(&'static str, usize)> {
-        let mut reasons: Vec<(&'static str, usize)> = Vec::new();
-        for (_, _, why) in &self.refusals {
-            let why = why.describe();
-            match reasons.iter_mut().find(|(reason, _)| *reason == why) {
-                Some((_, count)) => *count += 1,
-                None => reasons.push((why, 1)),
-            }
-        }
-        reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        reasons
-    }
-
-    /// The text without sources.
-    pub fn summary(&self) -> String {
-        let mut text = String::new();
-        let _ = write!(text, "graph:\n{}", self.graph);
-        if !self.key.is_empty() {
-            let _ = writeln!(text, "key: {}", self.key);
-        }
-        for value in self.folded() {
-            let how = match value.kept {
-                true => "computed once",
-                false => "of captured tensors alone, computed at each call",
-            };
-            let (size, at) = (bytes(value.bytes as u64), value.location);
-            let _ = writeln!(
-                text,
-                "{how}: {} {}{} {size} at {}:{}",
-                value.op,
-                value.dtype,
-                value.shape,
-                at.file(),
-                at.line()
-            );
-        }
-        for step in &self.steps {
-            if let Some(info) = step.before.map(|at| &self.fused[at]) {
-                let product = info.feeds.unwrap_or(info.nodes[0]);
-                let _ = writeln!(
-                    text,
-                    "kernel [{}] before {} %{}, panel by panel, rows {:?} columns {:?}",
-                    info.ops.join(" "),
-                    self.graph.context(product).op,
-                    product.0,
-                    info.rows,
-                    info.cols
-                );
-                text.push_str(&info.text);
-            }
-            match step.kernel {
-                Some(at) => {
-                    let info = &self.fused[at];
-                    let first = |c: &&CombinedInfo| c.kernels.start == at;
-                    if let Some(all) = step.combined.map(|c| &self.combined[c]).filter(first) {
-                        let (n, cost) = (
-                            all.kernels.len(),
-                            self.cost(all.traffic, all.operations, all.measured),
-                        );
-                        let _ = writeln!(text, "the next {n} kernels at once: {cost}");
-                    }
-                    let after = info.product.map_or(String::new(), |product| {
-                        let op = self.graph.context(product).op;
-                        let how = match (info.tiles, self.by_library) {
-                            (Some(Tiles { rows, columns, .. }), _) => {
-                                format!("computed in tiles of {rows}x{columns}")
-                            }
-                            (None, false) => "panel by panel".to_owned(),
-                            (None, true) => "by the library with it".to_owned(),
-                        };
-                        format!(" after {op} %{}, {how},", product.0)
-                    });
-                    let _ = writeln!(
-                        text,
-                        "kernel [{}]{after} rows {:?} columns {:?} loops {} {}",
-                        info.ops.join(" "),
-                        info.rows,
-                        info.cols,
-                        info.loops,
-                        self.cost(step.traffic, step.operations, step.measured)
-                    );
-                    text.push_str(&info.text);
-                }
-                None => {
-                    let host = if step.on_host { " on the host" } else { "" };
-                    let _ = writeln!(
-                        text,
-                        "call {}{host} {}",
-                        step.name,
-                        self.cost(step.traffic, step.operations, step.measured)
-                    );
-                }
-            }
-        }
-        if !self.steps.is_empty() {
-            let (moved, saved) = (bytes(self.traffic().total()), bytes(self.bytes_saved()));
-            let peak = bytes(self.peak);
-            let _ = writeln!(
-                text,
-                "moved: {moved}; saved against one by one: {saved}; held at most: {peak}"
-            );
-            let operations = self.work().operations;
-            let _ = match self.machine() {
-                Some(machine) => {
-                    let least = self.estimate(&machine).0 / 1e3;
-                    writeln!(text, "operations: {operations}; at least {least:.1} µs")
-                }
-                None => writeln!(text, "operations: {operations}"),
-            };
-        }
-        if let [first, left @ ..] = &self.rounds[..] {
-            let left: Vec<String> = left.iter().map(usize::to_string).collect();
-            let _ = writeln!(
-                text,
-                "nodes: {first}; after each round of fusion: {}",
-                left.join(", ")
-            );
-        }
-        for (launches, decision) in &self.graphs {
-            let _ = match decision {
-                GraphDecision::Captured(_) => writeln!(text, "launches {launches:?}: one graph"),
-                GraphDecision::Later => writeln!(text, "launches {launches:?}: a graph later"),
-                GraphDecision::Skipped(why) => {
-                    writeln!(text, "launches {launches:?} in no graph: {why}")
-                }
-            };
-        }
-        if let Some(measured) = &self.measured {
-            let _ = write!(text, "{measured}");
-        }
-        for (a, b, why) in &self.refusals {
-            let _ = writeln!(text, "not fused: %{} %{}: {why}", a.0, b.0);
-        }
-        for hint in &self.hints {
-            let _ = writeln!(text, "hint: {}", hint.text(&self.graph));
-        }
-        text
-    }
-
     /// Whether a node is an operation, and no input.
     fn is_operation(&self, node: usize) -> bool {
         !matches!(self.graph.nodes()[node].op, NodeOp::Input(_))
@@ -678,69 +298,4 @@ impl Explanation {
 fn work(traffic: Traffic, operations: u64) -> Work {
     let bytes = traffic.total();
     Work { bytes, operations }
-}
-
-impl Explanation {
-    /// What is known of the graph's device.
-    fn machine(&self) -> Option<Machine> {
-        Machine::of(&self.graph.device())
-    }
-
-    /// What a step moves and computes, the time that takes at least and what bounds it, where the device is known, and
-    /// the time measured, if it was.
-    fn cost(&self, traffic: Traffic, operations: u64, measured: Option<(u64, Duration)>) -> String {
-        let Traffic { read, written } = traffic;
-        let mut text = format!(
-            "reads {}, writes {}, {operations} operations",
-            bytes(read),
-            bytes(written)
-        );
-        let known = self.machine();
-        let least = known.map(|machine| work(traffic, operations).time(&machine));
-        if let Some((Nanoseconds(time), bound)) = least {
-            let bound = match bound {
-                Bound::Memory => "memory",
-                Bound::Arithmetic => "arithmetic",
-            };
-            let _ = write!(text, "; at least {:.1} µs ({bound})", time / 1e3);
-        }
-        if let Some((runs, mean)) = measured {
-            let time = mean.as_secs_f64().max(1e-12);
-            let _ = write!(text, "; measured {:.1} µs ({runs} runs)", 1e6 * time);
-            if let Some((Nanoseconds(least), _)) = least {
-                let _ = write!(text, ", {:.0} % of the bound", least / time / 1e7);
-            }
-        }
-        text
-    }
-}
-
-fn bytes(n: u64) -> String {
-    match n {
-        0..1024 => format!("{n} B"),
-        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
-        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
-    }
-}
-
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.summary())?;
-        let mut sharing: FxHashMap<&str, Vec<&FusedInfo>> = FxHashMap::default();
-        for (source, kernel) in self.sources.iter().zip(&self.fused) {
-            sharing.entry(source).or_default().push(kernel);
-        }
-        // Each source once, below the kernels that share it.
-        for source in &self.sources {
-            let Some(kernels) = sharing.remove(source.as_str()) else {
-                continue;
-            };
-            writeln!(f, "source:")?;
-            for kernel in kernels {
-                f.write_str(&commented(&kernel.origins))?;
-            }
-            writeln!(f, "{source}")?;
-        }
-        Ok(())
-    }
 }

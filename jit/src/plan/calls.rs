@@ -1,58 +1,13 @@
 //! Calls of ready-made kernels: where their results lie.
 
-use super::Draft;
 use super::run::{Run, is_whole};
 use crate::body::Source;
-use crate::graph::{Graph, NodeOp};
-use crate::lower::{Call, CallArg, Pieces};
+use crate::graph::NodeOp;
+use crate::lower::{Call, CallArg};
 use crate::native;
-use crate::target::Target;
-use ferrotrace_kernels::op::operator::OnDevice;
 use ferrotrace_kernels::{Array, Op, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
-
-/// The first operand of a call whose kernel may write its result there, if the operand dies with it (scheduler B-22):
-/// all of a buffer, which the call reads nowhere else.
-pub(super) fn overwritten(
-    graph: &Graph,
-    target: &Target,
-    pieces: &Pieces,
-    call: &Call,
-) -> Option<Source> {
-    let node = graph.node(call.node);
-    let NodeOp::Op(op) = &node.op else {
-        return None;
-    };
-    let Some(CallArg::Window(over, layout)) = call.args.first() else {
-        return None;
-    };
-    let alone = |arg: &CallArg| !matches!(arg, CallArg::Window(source, _) if source == over);
-    let elements = match over {
-        Source::Input(n) => graph.inputs()[*n as usize].layout.span().len(),
-        Source::Node(v) if pieces.contains_key(v) => return None,
-        Source::Node(v) => graph.node(*v).shape.numel(),
-    };
-    let writes_over = match target.library.is_complete() {
-        true => eager::writes_over(op, node.dtype),
-        false => op.entry().as_library().is_some_and(OnDevice::writes_over),
-    };
-    let fits = writes_over
-        && !pieces.contains_key(&call.node)
-        && call.args[1..].iter().all(alone)
-        && layout.is_contiguous()
-        && layout.offset() == 0
-        && layout.numel() == elements
-        && elements == node.shape.numel();
-    fits.then_some(*over)
-}
-
-impl Draft {
-    /// The first operand of a call whose kernel may write its result there, if it may.
-    pub(super) fn overwritten(&self, call: &Call) -> Option<Source> {
-        overwritten(&self.graph, &self.policy.target, &self.pieces, call)
-    }
-}
 
 impl<'a> Run<'a> {
     /// A stored window, as an array.

@@ -1,9 +1,8 @@
 //! Which operation first made a NaN or an infinity, under `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4).
 
-use super::compile::accesses;
 use super::run::Run;
 use crate::body::Source;
-use crate::explain;
+use crate::draft::{accesses, origins};
 use crate::graph::{Graph, NodeOp};
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{Device, Error, Result, Scalar};
@@ -64,7 +63,7 @@ impl Watch {
         array: &Array,
     ) -> Result<Option<Error>> {
         let graph = &run.draft.graph;
-        let step = format!("in the step [{}]", explain::name_of_step(run.draft, i));
+        let step = format!("in the step [{}]", origins::name_of_step(run.draft, i));
         let values = one_by_one(graph, &self.inputs, run.scalars, node)?;
         let tainted = |v: ValueId| match &values[v.0 as usize] {
             Some(value) => eager::is_finite(value).map(|finite| !finite),

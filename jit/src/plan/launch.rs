@@ -1,17 +1,15 @@
 //! Launching kernels: memory for what they write, their arguments, what their faults mean.
 
+use super::placed;
 use super::run::Run;
-use super::{Draft, Step, Template, placed};
 use crate::body::Source;
+use crate::draft::{Draft, Step, Template, convolution};
 use crate::emit::{Emitted, Panels, Pointer};
-use crate::graph::Graph;
-use crate::lower::Pieces;
 use crate::native;
-use crate::policy::Policy;
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::cpu::panels;
 use ferrotrace_kernels::ops::{conv, matmul};
-use ferrotrace_kernels::{Array, ConvSpec, ValueId};
+use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{
     Binding, Counter, Error, ErrorKind, Fault, Kernel, Launch, Layout, Member, Result, count,
     launch_noting, launch_together,
@@ -74,30 +72,6 @@ impl Arguments<'_> {
             grid: emitted.grid,
         }
     }
-}
-
-impl Template {
-    /// Whether the product may pass through the memory of one of the kernel's results.
-    pub(super) fn may_lie_in(
-        &self,
-        node: ValueId,
-        graph: &Graph,
-        policy: &Policy,
-        pieces: &Pieces,
-    ) -> bool {
-        let of = graph.node(node);
-        let pair = (node, Source::Node(self.call.node));
-        let shares = |kernel: &Emitted| kernel.in_place.contains(&pair);
-        self.kernel.as_ref().is_some_and(shares)
-            && (convolution(graph, self.call.node).is_some()
-                || of.shape.numel() * of.dtype.size() < policy.thresholds.scratch_bytes)
-            && !pieces.contains_key(&node)
-    }
-}
-
-/// The attributes of a convolution, which takes no less memory in scratch than in a result.
-pub(super) fn convolution(graph: &Graph, node: ValueId) -> Option<&ConvSpec> {
-    graph.node(node).operator()?.as_conv()
 }
 
 /// How a kernel walks the panels of a product.

@@ -1,6 +1,6 @@
 //! How long the launches of a plan took while somebody profiled.
 
-use super::{Draft, Step};
+use crate::draft::{Draft, Step, origins};
 use ferrotrace_runtime::{Activity, Label, Timer};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ struct Reading {
 
 /// A reading for each launch or call.
 #[derive(Debug)]
-pub(crate) struct Meter {
+pub(super) struct Meter {
     readings: Vec<Reading>,
     /// The label of each, once they are asked for.
     labels: OnceLock<Vec<Label>>,
@@ -37,7 +37,7 @@ impl Meter {
             Step::Launch(_) | Step::Template(_) => Activity::Kernel,
             Step::Call(_) => Activity::Call,
         };
-        let label = || self.labels.get_or_init(|| crate::explain::labels(draft))[i].clone();
+        let label = || self.labels.get_or_init(|| origins::labels(draft))[i].clone();
         if let Some(time) = timer.stop(activity, label) {
             self.readings[i].runs.fetch_add(1, Relaxed);
             let nanoseconds = time.as_nanos() as u64;

@@ -1,10 +1,8 @@
 //! A record of the graphs that run, for which bundles compile kernels ahead.
 
-use super::{Draft, Plan};
+use super::Plan;
+use crate::draft::Draft;
 use crate::graph::Graph;
-use crate::policy::Policy;
-use crate::target::Target;
-use ferrotrace_runtime::{Architecture, KernelSource, Result};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::mem::ManuallyDrop;
@@ -50,17 +48,4 @@ impl Plan {
             }
         });
     }
-}
-
-/// The kernels of a graph's plan for an architecture, which need not be this machine's.
-///
-/// # Errors
-/// A pass's error.
-pub fn kernels_for(graph: &Graph, architecture: Architecture) -> Result<Vec<KernelSource>> {
-    let policy = Policy::from(Target::of_architecture(architecture));
-    let draft = Draft::of(graph.clone(), &policy)?;
-    Ok(draft
-        .kernels()
-        .map(|kernel| kernel.source.clone())
-        .collect())
 }

@@ -1,10 +1,9 @@
 //! What is told of a plan that was made: on the channels that are switched on, and in the folder of `FERROTRACE_DUMP`
 //! (scheduler V-04, V-08, V-10, codegen B14.6, B14.7).
 
-use super::{Draft, Plan};
-use crate::explain::Explanation;
-use crate::lower::{Lowered, Lowering};
-use crate::schedule::{Schedule, Scheduled};
+use super::Plan;
+use crate::draft::Draft;
+use crate::explain::{self, Explanation};
 use ferrotrace_runtime::{Channel, Config, is_logged, log};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -81,7 +80,7 @@ fn dumped(
         folder.join(format!("plan-{process}-{number}.txt")),
         e.to_string(),
     )?;
-    for (i, program) in super::alone::programs(&plan.draft).into_iter().enumerate() {
+    for (i, program) in explain::programs(&plan.draft).into_iter().enumerate() {
         std::fs::write(
             folder.join(format!("alone-{process}-{number}-{i}.c")),
             program,
@@ -97,27 +96,4 @@ fn dumped(
         text.insert_str(0, &format!("{COLUMNS}\n"));
     }
     table.write_all(text.as_bytes())
-}
-
-/// The steps before fusion and after it (scheduler V-08).
-pub(super) fn loops(lowering: &Lowering, schedule: &Schedule) {
-    log(Channel::Loops, || {
-        let mut text = String::from("before fusion\n");
-        let call = |at: usize| format!("call %{}\n", lowering.steps[at].node().0);
-        for (at, step) in lowering.steps.iter().enumerate() {
-            match step {
-                Lowered::Nest(nest) => text += &nest.to_string(),
-                Lowered::Attention(attention) => text += &format!("attention {}", attention.nest),
-                Lowered::Call(_) => text += &call(at),
-            }
-        }
-        text += "after fusion\n";
-        for step in &schedule.steps {
-            match step {
-                Scheduled::Fused(fused) => text += &fused.to_string(),
-                Scheduled::Call(at) => text += &call(*at),
-            }
-        }
-        text
-    });
 }

@@ -1,7 +1,8 @@
 //! Runs of which every launch is timed, for what measures candidates.
 
 use super::run::{Places, Run};
-use super::{Draft, Meter, Plan, PlanInput};
+use super::{Meter, Plan, PlanInput};
+use crate::draft::Draft;
 use ferrotrace_runtime::{Kernel, Result, Scalar};
 use std::sync::Arc;
 use std::time::Duration;

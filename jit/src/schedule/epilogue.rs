@@ -206,7 +206,7 @@ fn matched(kernel: &FusedNode, reference: &FusedNode, product: Source) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{Draft, Step};
+    use crate::draft::{Draft, Step};
     use crate::simplify::simplify_for;
     use crate::target::Target;
     use ferrotrace_kernels::op::{Permute, Reshape};

@@ -1,9 +1,10 @@
 //! Which decisions of a draft are doubtful enough to be measured.
 
+use crate::draft::origins::steps_of_nodes;
+use crate::draft::traffic;
+use crate::draft::{Draft, Step};
 use crate::emit::Emitted;
-use crate::explain::{steps_of_nodes, traffic_of};
 use crate::graph::{Graph, NodeOp, Precision};
-use crate::plan::{Draft, Step};
 use crate::policy::{Change, Policy, Threshold};
 use crate::schedule::Refusal;
 use ferrotrace_kernels::{Class, Op, ValueId};
@@ -34,7 +35,7 @@ fn is_elementwise(op: &Op) -> bool {
 pub(super) fn changes(draft: &Draft, policy: &Policy, most: usize) -> Vec<Change> {
     let mut found: Vec<(u64, Change)> = Vec::new();
     for step in &draft.steps {
-        let bytes = traffic_of(draft, step).total();
+        let bytes = traffic::of_step(draft, step).total();
         let undone = undone(step).into_iter();
         found.extend(undone.map(|change| (bytes, change)));
     }
@@ -139,7 +140,7 @@ fn again(draft: &Draft) -> Vec<(u64, Change)> {
 
 /// Thresholds that have a part in the draft.
 fn thresholds(draft: &Draft, policy: &Policy) -> Vec<(u64, Change)> {
-    let bytes = |at: usize| traffic_of(draft, &draft.steps[at]).total();
+    let bytes = |at: usize| traffic::of_step(draft, &draft.steps[at]).total();
     let mut found = Vec::new();
     let mut add = |bytes: u64, threshold| {
         if bytes > 0 {
@@ -172,7 +173,9 @@ fn thresholds(draft: &Draft, policy: &Policy) -> Vec<(u64, Change)> {
                 _ => false,
             };
             let steps = draft.steps.iter().filter(|step| here(step));
-            steps.map(|step| traffic_of(draft, step).total()).sum()
+            steps
+                .map(|step| traffic::of_step(draft, step).total())
+                .sum()
         };
         add(of(false), Threshold::SplitMore);
         add(of(true), Threshold::SplitNone);

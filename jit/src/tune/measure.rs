@@ -1,7 +1,8 @@
 //! Timing candidates: each launch by itself, candidates in turn, and of each launch the median (codegen A11.3).
 
+use crate::draft::{Draft, Step};
 use crate::emit::Emitted;
-use crate::plan::{Draft, Plan, PlanInput, Step};
+use crate::plan::{Plan, PlanInput};
 use crate::target::Target;
 use ferrotrace_kernels::{Array, eager};
 use ferrotrace_runtime::{Error, Result, Scalar, compile_unkept};

@@ -12,8 +12,9 @@ mod candidates;
 mod key;
 mod measure;
 
+use crate::draft::Draft;
 use crate::graph::Graph;
-use crate::plan::{Draft, Plan};
+use crate::plan::Plan;
 use crate::policy::Policy;
 use ferrotrace_runtime::{Activity, Config, Counter, Result, Timer, count, notes, uncounted};
 use measure::Timed;

@@ -1,9 +1,10 @@
 //! What a recording depends on, compared before each launch of its graph.
 
 use super::Part;
+use crate::draft::Step;
 use crate::lower::CallArg;
+use crate::plan::Plan;
 use crate::plan::run::Run;
-use crate::plan::{Plan, Step};
 use ferrotrace_kernels::Operand;
 use ferrotrace_runtime::{Buffer, Error, Layout, Result};
 use smallvec::SmallVec;

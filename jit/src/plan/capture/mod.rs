@@ -9,10 +9,11 @@
 mod form;
 mod recording;
 
-use super::compile::accesses;
+use super::Plan;
 use super::run::Run;
-use super::{Draft, Plan, Step};
 use crate::body::Source;
+use crate::draft::{Draft, Step, accesses};
+use crate::explain::GraphDecision;
 use ferrotrace_kernels::{Array, Op};
 use ferrotrace_runtime::{
     Buffer, Channel, Config, Counter, Error, ErrorKind, Result, Uncaptured, count, is_profiling,
@@ -26,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The graphs of a plan.
 #[derive(Debug)]
-pub(crate) struct Captures {
+pub(super) struct Captures {
     /// Runs of the plan so far, as far as they matter.
     runs: AtomicU32,
     state: Mutex<State>,
@@ -50,17 +51,6 @@ struct Part {
     /// Buffers made before it that it reads, writes over or releases.
     given: Vec<Source>,
     graphs: Vec<Recorded>,
-}
-
-/// What became of consecutive launches of a plan (codegen B9.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum GraphDecision {
-    /// They are this many graphs, for different forms of inputs, of which a run launches one.
-    Captured(usize),
-    /// The plan has not run often enough yet.
-    Later,
-    /// They are launched one by one, and why.
-    Skipped(Uncaptured),
 }
 
 impl Captures {
@@ -96,7 +86,7 @@ impl Captures {
     }
 
     /// What became of each run of launches.
-    pub(crate) fn decisions(&self) -> Vec<(Range<usize>, GraphDecision)> {
+    pub(super) fn decisions(&self) -> Vec<(Range<usize>, GraphDecision)> {
         let state = self.state.lock();
         let part = |part: &Part| {
             let decision = match (&part.refused, part.graphs.len()) {

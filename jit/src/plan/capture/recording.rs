@@ -3,9 +3,9 @@
 use super::Part;
 use super::form::{EMPTY, Form, patched};
 use crate::body::{Number, Source};
-use crate::plan::compile::accesses;
+use crate::draft::{Step, accesses};
+use crate::plan::Plan;
 use crate::plan::run::Run;
-use crate::plan::{Plan, Step};
 use ferrotrace_kernels::{Array, Operand, ValueId};
 use ferrotrace_runtime::{
     Buffer, Capture, DType, Layout, Recording, Result, Uncaptured, record, recorded, stats_scope,

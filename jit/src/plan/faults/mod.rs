@@ -4,14 +4,11 @@
 //! could not run, zeros stand for its results; where there is no memory for them either, the steps that read them do not
 //! run. At the end, every output that depends on a spoiled value has the error of the first operation that failed.
 
-pub(super) mod check;
-
-use super::compile::accesses;
+use super::Plan;
 use super::run::Run;
-use crate::body::{BodyOp, Source};
+use crate::body::Source;
+use crate::draft::{accesses, sites};
 use crate::emit::Emitted;
-use crate::lower::PROVED;
-use crate::schedule::FusedNode;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Buffer, Error, FAULT_SLOTS, Fault, Faults, Layout, Result};
 
@@ -36,15 +33,14 @@ impl Failures {
     }
 }
 
-/// The sites of a kernel's checks that may fail, in the order of its body.
-pub(super) fn sites(node: &FusedNode) -> impl Iterator<Item = u32> {
-    node.body
-        .values()
-        .iter()
-        .filter_map(|value| match value.op {
-            BodyOp::Check { site, .. } if site != PROVED => Some(site),
-            _ => None,
-        })
+impl Plan {
+    /// Launches what checks indices ahead.
+    pub(super) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
+        for (check, kernel) in self.draft.checks.iter().zip(&self.checks) {
+            run.launch(check, kernel, &[])?;
+        }
+        Ok(())
+    }
 }
 
 impl Run<'_> {

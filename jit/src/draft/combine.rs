@@ -145,7 +145,7 @@ fn reads(kernel: &Emitted) -> impl Iterator<Item = Source> {
 
 impl Launches {
     /// Into how many slices the kernels of a group are cut, 0 if they do not run abreast.
-    pub(super) fn slices_of(&self, group: usize) -> usize {
+    pub(crate) fn slices_of(&self, group: usize) -> usize {
         self.slices.get(group).copied().unwrap_or(0)
     }
 
@@ -220,7 +220,7 @@ impl Launches {
     }
 
     /// Whether one thread does a step.
-    pub(super) fn is_solo(&self, step: usize) -> bool {
+    pub(crate) fn is_solo(&self, step: usize) -> bool {
         self.solo.get(step).copied().unwrap_or(false)
     }
 

@@ -7,10 +7,10 @@
 //! until enough is given back.
 
 use crate::body::Source;
+use crate::draft::one_by_one::OneByOne;
+use crate::draft::peak::Footprints;
+use crate::draft::{Draft, Step};
 use crate::graph::{Graph, NodeOp};
-use crate::plan::one_by_one::OneByOne;
-use crate::plan::peak::Footprints;
-use crate::plan::{Draft, Step};
 use crate::policy::GivenUp;
 use ferrotrace_kernels::ValueId;
 use rustc_hash::{FxHashMap, FxHashSet};

@@ -2,13 +2,17 @@
 
 use super::bound::{allowed, bounded, exceeds};
 use super::one_by_one::OneByOne;
-use super::{Draft, arrange, kernels, report, run};
+use super::{Draft, arrange, kernels, verify};
 use crate::graph::Graph;
-use crate::lower::{attention, lower};
+use crate::lower::{Lowered, Lowering, attention, lower};
 use crate::policy::{Policy, Thresholds};
-use crate::schedule::{Fusion, widen};
+use crate::schedule::{Fusion, Schedule, Scheduled, widen};
 use crate::simplify::{aligned, hoisted, simplify_for};
-use ferrotrace_runtime::{Activity, Config, FloatEnvironment, Result, Timer, next_plan, of_plan};
+use crate::target::Target;
+use ferrotrace_runtime::{
+    Activity, Architecture, Channel, Config, FloatEnvironment, KernelSource, Result, Timer, log,
+    next_plan, of_plan,
+};
 
 impl Draft {
     /// Plans a graph: every pass but the compiler.
@@ -80,7 +84,7 @@ fn scheduled(recorded: Graph, mut graph: Graph, policy: &Policy) -> Result<Draft
     let joined = || fusion.with_products(&graph, &lowering).complete(&lowering);
     let mut schedule = pass("templates", joined, |it| it.verify(&graph, &lowering))?;
     widen(&mut graph, &lowering, &mut schedule);
-    report::loops(&lowering, &schedule);
+    log_loops(&lowering, &schedule);
     let emitted = || kernels::steps(&graph, &lowering, &schedule, policy);
     let steps = pass("emit", emitted, |it| kernels::verify(it))?;
     let ordered = || {
@@ -88,7 +92,7 @@ fn scheduled(recorded: Graph, mut graph: Graph, policy: &Policy) -> Result<Draft
             recorded, graph, lowering, schedule, steps, policy,
         ))
     };
-    pass("order", ordered, run::verify)
+    pass("order", ordered, verify::verify)
 }
 
 /// Runs a pass, as a span within that of planning while somebody profiles (scheduler V-11, codegen B12.7: times by pass),
@@ -105,4 +109,40 @@ fn pass<T>(
         verify(&made)?;
     }
     Ok(made)
+}
+
+/// Logs the steps before fusion and after it (scheduler V-08).
+fn log_loops(lowering: &Lowering, schedule: &Schedule) {
+    log(Channel::Loops, || {
+        let mut text = String::from("before fusion\n");
+        let call = |at: usize| format!("call %{}\n", lowering.steps[at].node().0);
+        for (at, step) in lowering.steps.iter().enumerate() {
+            match step {
+                Lowered::Nest(nest) => text += &nest.to_string(),
+                Lowered::Attention(attention) => text += &format!("attention {}", attention.nest),
+                Lowered::Call(_) => text += &call(at),
+            }
+        }
+        text += "after fusion\n";
+        for step in &schedule.steps {
+            match step {
+                Scheduled::Fused(fused) => text += &fused.to_string(),
+                Scheduled::Call(at) => text += &call(*at),
+            }
+        }
+        text
+    });
+}
+
+/// The kernels of a graph's plan for an architecture, which need not be this machine's.
+///
+/// # Errors
+/// A pass's error.
+pub fn kernels_for(graph: &Graph, architecture: Architecture) -> Result<Vec<KernelSource>> {
+    let policy = Policy::from(Target::of_architecture(architecture));
+    let draft = Draft::of(graph.clone(), &policy)?;
+    Ok(draft
+        .kernels()
+        .map(|kernel| kernel.source.clone())
+        .collect())
 }

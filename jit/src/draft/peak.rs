@@ -1,9 +1,7 @@
 //! How much memory an order of steps needs (scheduler B-19).
 
-use super::Step;
 use super::calls::overwritten;
-use super::compile::accesses;
-use super::launch::convolution;
+use super::{Step, accesses, convolution};
 use crate::body::Source;
 use crate::emit::Pointer;
 use crate::graph::Graph;

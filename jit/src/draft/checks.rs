@@ -2,22 +2,20 @@
 //! small kernels have checked them all before: the host waits for these at the end of a run, while the kernel itself, and
 //! what follows it, still runs.
 
-use super::sites;
+use super::Step;
+use super::combine::work;
 use crate::body::{BodyOp, BodyValue, Value};
 use crate::emit::{Emitted, cuda};
-use crate::plan::combine::work;
-use crate::plan::run::Run;
-use crate::plan::{Plan, Step};
+use crate::lower::PROVED;
 use crate::policy::Policy;
 use crate::schedule::FusedNode;
-use ferrotrace_runtime::Result;
 
 /// Bytes of an index, about.
 const INDEX: u64 = 8;
 
 /// Kernels that check indices before the steps do; the steps whose indices they check report no more.
 /// Also pairs of sites with the same indices, of which the first alone is checked.
-pub(in crate::plan) fn ahead(steps: &mut [Step], policy: &Policy) -> (Vec<Emitted>, Vec<[u32; 2]>) {
+pub(super) fn ahead(steps: &mut [Step], policy: &Policy) -> (Vec<Emitted>, Vec<[u32; 2]>) {
     let mut left: u64 = steps.iter().map(work).sum();
     let (mut all, mut alike): (Vec<Emitted>, Vec<[u32; 2]>) = Default::default();
     if left < policy.thresholds.checked_ahead {
@@ -77,12 +75,13 @@ fn is_same(a: &FusedNode, b: &FusedNode) -> bool {
         && a.body.masks() == b.body.masks()
 }
 
-impl Plan {
-    /// Launches what checks indices ahead.
-    pub(in crate::plan) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
-        for (check, kernel) in self.draft.checks.iter().zip(&self.checks) {
-            run.launch(check, kernel, &[])?;
-        }
-        Ok(())
-    }
+/// The sites of a kernel's checks that may fail, in the order of its body.
+pub(crate) fn sites(node: &FusedNode) -> impl Iterator<Item = u32> {
+    node.body
+        .values()
+        .iter()
+        .filter_map(|value| match value.op {
+            BodyOp::Check { site, .. } if site != PROVED => Some(site),
+            _ => None,
+        })
 }

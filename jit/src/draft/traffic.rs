@@ -1,10 +1,10 @@
-//! Which kernel computes which operation, and the memory traffic of both.
+//! The memory traffic of steps, and of operations one by one.
 
+use super::{Draft, Step, accesses};
 use crate::body::Source;
 use crate::emit::Emitted;
 use crate::graph::{Graph, NodeOp};
 use crate::lower::CallArg;
-use crate::plan::{Draft, Step};
 use crate::schedule::bytes_read;
 use ferrotrace_kernels::ValueId;
 use std::collections::BTreeSet;
@@ -25,82 +25,12 @@ impl Traffic {
     }
 
     /// Of two steps.
-    pub(super) fn and(self, other: Traffic) -> Traffic {
+    pub(crate) fn and(self, other: Traffic) -> Traffic {
         Traffic {
             read: self.read + other.read,
             written: self.written + other.written,
         }
     }
-}
-
-/// The steps that compute each node of the simplified graph, by node: several where it is computed again in each.
-/// Inputs, and views that cost nothing, have none of their own.
-pub(crate) fn steps_of_nodes(draft: &Draft) -> Vec<BTreeSet<usize>> {
-    let mut steps = vec![BTreeSet::new(); draft.graph.nodes().len()];
-    for (i, step) in draft.steps.iter().enumerate() {
-        for node in stored(step) {
-            steps[node.0 as usize].insert(i);
-        }
-    }
-    let is_stored: Vec<bool> = steps.iter().map(|of| !of.is_empty()).collect();
-    for i in (0..steps.len()).rev() {
-        let node = &draft.graph.nodes()[i];
-        if matches!(node.op, NodeOp::Input(_)) {
-            continue;
-        }
-        for operand in draft.graph.operands(ValueId(i as u32)) {
-            let at = operand.0 as usize;
-            let kept = is_stored[at] || matches!(draft.graph.nodes()[at].op, NodeOp::Input(_));
-            if !kept {
-                let (below, above) = steps.split_at_mut(i);
-                below[at].extend(&above[0]);
-            }
-        }
-    }
-    steps
-}
-
-/// The nodes that each step computes, in the order of recording, of the steps of each node.
-pub(super) fn nodes_of_steps(groups: &[BTreeSet<usize>], steps: usize) -> Vec<Vec<ValueId>> {
-    let mut nodes = vec![Vec::new(); steps];
-    for (node, of) in groups.iter().enumerate() {
-        for &step in of {
-            nodes[step].push(ValueId(node as u32));
-        }
-    }
-    nodes
-}
-
-/// A file and a line of it.
-type Line = (&'static str, u32);
-
-/// The operations `nodes` of a step by the line that recorded them, in the order of recording (scheduler K-12, codegen
-/// A12.3); of a plan that several places share, the lines of the first.
-pub(super) fn origins(draft: &Draft, nodes: &[ValueId]) -> Vec<(Option<Line>, Vec<ValueId>)> {
-    let mut origins: Vec<(Option<Line>, Vec<ValueId>)> = Vec::new();
-    for &node in nodes {
-        let location = draft.graph.node(node).location;
-        let line = location.map(|at| (at.file(), at.line()));
-        match origins.iter_mut().find(|(of, _)| *of == line) {
-            Some((_, nodes)) => nodes.push(node),
-            None => origins.push((line, vec![node])),
-        }
-    }
-    origins
-}
-
-fn stored(step: &Step) -> Vec<ValueId> {
-    let calls = step.call().map(|call| call.node);
-    let kernels = step.kernel().into_iter();
-    let before = step.before().map(|before| before.node);
-    calls
-        .into_iter()
-        .chain(before)
-        .chain(kernels.flat_map(|k| {
-            let nodes = k.before.iter().chain([&k.node]);
-            nodes.flat_map(|node| node.stores.iter().map(|store| store.node))
-        }))
-        .collect()
 }
 
 /// What a step must at least read and write.
@@ -131,7 +61,7 @@ pub(crate) fn of_step(draft: &Draft, step: &Step) -> Traffic {
         traffic.written = node_bytes(&draft.graph, call.node) - bytes(source);
         return traffic;
     }
-    let (reads, writes) = crate::plan::accesses(step);
+    let (reads, writes) = accesses(step);
     let mut seen = BTreeSet::new();
     for source in reads.iter().filter(|s| seen.insert(**s)) {
         let whole = bytes(source);
@@ -169,7 +99,7 @@ fn node_bytes(graph: &Graph, node: ValueId) -> u64 {
 }
 
 /// What the operations of a graph would read and write one by one.
-pub(super) fn one_by_one(graph: &Graph) -> Traffic {
+pub(crate) fn one_by_one(graph: &Graph) -> Traffic {
     let mut traffic = Traffic::default();
     for (i, node) in graph.nodes().iter().enumerate() {
         let NodeOp::Op(op) = &node.op else { continue };

@@ -1,21 +1,21 @@
 //! A kernel as a program of its own, which times it (codegen A11.2): for the folder of `FERROTRACE_DUMP`.
 
-use super::{Draft, Step};
 use crate::body::Source;
+use crate::draft::{Draft, Step, origins};
 use crate::emit::{Emitted, Pointer};
 use crate::target::Language;
-use ferrotrace_kernels::Operand;
+use ferrotrace_kernels::{Operand, ValueId};
 use ferrotrace_runtime::{CCompiler, DType, FAULT_SLOTS};
 use std::fmt::Write as _;
 
 /// Every kernel in C that runs by itself, as a file with a `main`: how to compile it, the kernel, memory of the
 /// sizes it has in the plan, and its arguments. Memory that is read as floats holds numbers of 0.5 to 1; all else zeros,
 /// which are indices within range.
-pub(super) fn programs(draft: &Draft) -> Vec<String> {
+pub(crate) fn programs(draft: &Draft) -> Vec<String> {
     if draft.policy.target.language != Language::C {
         return Vec::new();
     }
-    let origins = crate::explain::comments(draft);
+    let origins = comments(draft);
     let launched = draft
         .steps
         .iter()
@@ -25,6 +25,14 @@ pub(super) fn programs(draft: &Draft) -> Vec<String> {
             _ => None,
         });
     launched.collect()
+}
+
+/// For every step, the operators it computes and their lines in the program, as comments of C.
+fn comments(draft: &Draft) -> Vec<String> {
+    let groups = origins::steps_of_nodes(draft);
+    let nodes = origins::nodes_of_steps(&groups, draft.steps.len());
+    let of = |nodes: &Vec<ValueId>| origins::commented(&origins::lines(draft, nodes));
+    nodes.iter().map(of).collect()
 }
 
 /// Elements and element type of a pointer's memory, and its part of the traffic.

@@ -1,11 +1,10 @@
 //! The last pass: steps in the order of least memory, what is released after each, and how they are launched.
 
+use super::checks;
 use super::combine::Sharing;
-use super::compile::accesses;
-use super::faults::check;
 use super::order::least_memory;
 use super::peak::Footprints;
-use super::{Draft, Launches, Step};
+use super::{Draft, Launches, Step, accesses};
 use crate::body::Source;
 use crate::graph::Graph;
 use crate::lower::Lowering;
@@ -46,7 +45,7 @@ pub(super) fn draft(
         false => launches.take_tables(&mut steps, policy.target.table_bytes),
     }
     let (checks, alike) = match policy.target.reports_late {
-        true => check::ahead(&mut steps, policy),
+        true => checks::ahead(&mut steps, policy),
         false => Default::default(),
     };
     Draft {
