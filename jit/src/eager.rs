@@ -1,12 +1,10 @@
-//! A graph run operator by operator: while its plan is compiled, and on ready-made kernels where that failed.
+//! Eager mode: a graph run operator by operator, also while its plan is compiled.
 
-use crate::graph::{Graph, Node, NodeOp};
-use crate::native;
-use crate::target::Target;
-use ferrotrace_kernels::{Array, Op, Operand, ValueId, eager};
-use ferrotrace_runtime::{
-    Config, Counter, DType, Device, Error, FloatEnvironment, Result, Scalar, count,
-};
+use crate::graph::Graph;
+use crate::native::run_operator;
+use crate::ready_made::run_nodes;
+use ferrotrace_kernels::Array;
+use ferrotrace_runtime::{FloatEnvironment, Result, Scalar};
 
 /// Runs every node of the graph by itself, on the graph's device, and returns its outputs.
 ///
@@ -34,124 +32,5 @@ pub fn run_each(
     scalars: &[Scalar],
 ) -> Vec<Result<Array>> {
     let _environment = FloatEnvironment::standard();
-    run_nodes(graph, inputs, scalars, &graph.device())
-}
-
-/// Runs every node of the graph on ready-made kernels alone: where compiling failed.
-///
-/// # Errors
-/// The first operator's error, with its place in the user's program.
-pub(crate) fn run_ready_made(
-    graph: &Graph,
-    inputs: Vec<Result<Array>>,
-    scalars: &[Scalar],
-) -> Result<Vec<Result<Array>>> {
-    let device = graph.device();
-    if Target::of(&device).library.is_complete() {
-        return Ok(run_nodes(graph, inputs, scalars, &device));
-    }
-    // Ready-made kernels are the host's: one copy of what goes in, one of what comes out.
-    count(Counter::HostRuns, 1);
-    let host = Device::cpu();
-    let moved = |x: Result<Array>, to: &Device| x.and_then(|x| x.to_device(to));
-    let inputs = inputs.into_iter().map(|x| moved(x, &host)).collect();
-    let outputs = run_nodes(graph, inputs, scalars, &host).into_iter();
-    Ok(outputs.map(|x| moved(x, &device)).collect())
-}
-
-fn run_nodes(
-    graph: &Graph,
-    inputs: Vec<Result<Array>>,
-    scalars: &[Scalar],
-    device: &Device,
-) -> Vec<Result<Array>> {
-    let count = graph.nodes().len();
-    let mut last_use = vec![0usize; count];
-    for i in 0..count {
-        for operand in graph.operands(ValueId(i as u32)) {
-            last_use[operand.0 as usize] = i;
-        }
-    }
-    for output in graph.outputs() {
-        last_use[output.0 as usize] = usize::MAX;
-    }
-    let mut inputs: Vec<Option<Result<Array>>> = inputs.into_iter().map(Some).collect();
-    let mut values: Vec<Option<Result<Array>>> = vec![None; count];
-    for (i, node) in graph.nodes().iter().enumerate() {
-        let id = ValueId(i as u32);
-        let value = match &node.op {
-            NodeOp::Input(n) => inputs
-                .get_mut(*n as usize)
-                .and_then(Option::take)
-                .unwrap_or_else(|| Err(Error::internal("an input is missing"))),
-            NodeOp::Op(op) => {
-                let arg = |operand: &Operand| match operand {
-                    Operand::Value(v) => values[v.0 as usize]
-                        .clone()
-                        .unwrap_or_else(|| Err(Error::internal("an operand was freed too early")))
-                        .map(eager::Arg::Array),
-                    Operand::Slot(s, _) => scalars
-                        .get(*s as usize)
-                        .map(|s| eager::Arg::Scalar(*s))
-                        .ok_or_else(|| Error::internal("a number is missing")),
-                    Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
-                };
-                let args: Result<Vec<eager::Arg>> = node.args.iter().map(arg).collect();
-                for operand in graph.operands(id) {
-                    if last_use[operand.0 as usize] == i {
-                        values[operand.0 as usize] = None;
-                    }
-                }
-                let placed = |e: Error| e.of_node(id.0, graph.context(id));
-                args.and_then(|args| run_node(node, op, args, device).map_err(placed))
-            }
-        };
-        if last_use[i] > i {
-            values[i] = Some(value);
-        }
-    }
-    let freed = || Err(Error::internal("an output was freed"));
-    let output = |v: &ValueId| values[v.0 as usize].clone().unwrap_or_else(freed);
-    graph.outputs().iter().map(output).collect()
-}
-
-fn run_node(node: &Node, op: &Op, mut args: Vec<eager::Arg>, device: &Device) -> Result<Array> {
-    match taken_over(op, &mut args, node.dtype)? {
-        Some(x) => eager::run_over(op, x, &args),
-        None => native::checked(device, op, &args, &node.shape, node.dtype),
-    }
-}
-
-/// The first operand, if the operator may change it where it lies: nothing but the operands holds its buffer, and it is
-/// all of that. A small source that lies in the same buffer is copied out of it first.
-fn taken_over(op: &Op, args: &mut [eager::Arg], dtype: DType) -> Result<Option<Array>> {
-    let whole = |x: &Array| {
-        let bytes = x.numel() * x.dtype.size();
-        let starts = x.layout.is_contiguous() && x.layout.offset() == 0;
-        starts
-            && x.dtype == dtype
-            && Target::of(x.buffer.device()).library.is_complete()
-            && x.buffer.bytes() == bytes
-    };
-    let [eager::Arg::Array(x), rest @ ..] = args else {
-        return Ok(None);
-    };
-    if !whole(x) || !eager::writes_over(op, dtype) || Config::get().nans {
-        return Ok(None);
-    }
-    if let (Some(_), [eager::Arg::Array(source)]) = (op.as_slice_assign(), &mut *rest)
-        && source.buffer.same(&x.buffer)
-        && source.layout.span().len().saturating_mul(2) <= x.numel()
-    {
-        *source = eager::copied(source)?;
-    }
-    if !x.buffer.is_unique() {
-        return Ok(None);
-    }
-    let nothing = eager::Arg::Scalar(Scalar::Bool(false));
-    count(Counter::InPlaceWrites, 1);
-    Ok(match std::mem::replace(&mut args[0], nothing) {
-        eager::Arg::Array(x) => Some(x),
-        eager::Arg::Scalar(_) => None,
-    })
+    run_nodes(graph, inputs, scalars, &graph.device(), run_operator)
 }

@@ -1,34 +1,69 @@
 //! How programs are compiled: a typed operator graph, symbolic indices, loop nests, fusion, C, plans.
 //!
 //! Passes are functions from whole values to whole values: [`Graph`] → [`simplify`](simplify::simplify) →
-//! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit()) → [`Plan`].
+//! [`lower`](lower::lower) → [`fuse`](schedule::fuse) → [`emit`](emit::emit()) → [`Draft`] → [`Plan`].
 #![doc = include_str!("tutorial.md")]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
+// The modules in the order of their dependencies: none imports one below it (`tests/architecture/main.rs`).
+
+// What the passes share: symbolic indices, devices, reasons.
 mod bisect;
-pub mod body;
-mod draft;
-mod eager;
-pub mod emit;
-mod estimate;
-mod explain;
 pub mod expr;
-mod graph;
-pub mod interp;
-pub mod kernel;
-pub mod lower;
-mod native;
-pub mod nest;
-mod plan;
-pub mod policy;
-pub mod print;
 mod refusal;
-pub mod schedule;
-pub mod simplify;
 pub mod target;
 mod template;
+
+// The limits of what passes decide.
+pub mod policy;
+
+// The graph of operators, and its text.
+mod graph;
 pub mod text;
+
+// Operators replaced by others.
+pub mod simplify;
+
+// Loop nests and what they compute.
+pub mod body;
+pub mod nest;
+
+// From operators to loop nests.
+pub mod lower;
+
+// From loop nests to fused nodes.
+pub mod schedule;
+
+// What calls and fused nodes cost at least.
+mod estimate;
+
+// Kernels, and how they are printed.
+pub mod kernel;
+pub mod print;
+
+// From fused nodes to kernels.
+pub mod emit;
+
+// From all passes to steps: their order, their memory, how they are launched.
+mod draft;
+
+// What was decided, for those who ask.
+mod explain;
+
+// A graph operator by operator, where there is no kernel.
+mod ready_made;
+
+// Compiled drafts, and runs of them.
+mod plan;
+
+// Plans of single operators.
+mod native;
+
+// What is built on these: plans of graphs, eager mode, an interpreter of drafts, measured choices.
+mod compile;
+mod eager;
+pub mod interp;
 pub mod tune;
 
 pub use draft::{Draft, Launches, Step, kernels_for};

@@ -4,14 +4,13 @@
 
 use crate::graph::{Graph, Precision};
 use crate::plan::{Plan, PlanInput};
+use crate::policy::Policy;
 use crate::target::Target;
 use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::op::Cast;
-use ferrotrace_kernels::ops::matmul::After;
-use ferrotrace_kernels::{Array, Correlation, Op, OpBuilder, Operand, cuda};
+use ferrotrace_kernels::{Array, Op, OpBuilder, Operand};
 use ferrotrace_runtime::{
-    Category, Config, Counter, DType, Device, Error, FloatEnvironment, Layout, Result, Scalar,
-    Shape, count,
+    Category, Counter, DType, Device, Error, FloatEnvironment, Layout, Result, Scalar, Shape, count,
 };
 use lru::LruCache;
 use parking_lot::Mutex;
@@ -124,28 +123,6 @@ pub fn run_operator(
         .ok_or_else(|| Error::internal("a plan without results"))
 }
 
-/// An operator that stays a step of a plan: by a library of the device, else by the host.
-///
-/// # Errors
-/// The errors of [`run_operator`].
-pub(crate) fn call(
-    device: &Device,
-    op: &Op,
-    args: &[Arg],
-    shape: &Shape,
-    dtype: DType,
-) -> Result<Array> {
-    eager::run_on(device, op, args, shape, dtype, &dense)
-}
-
-/// A convolution of a device, and what follows it, as one call of its library; `None` where that has no such form.
-///
-/// # Errors
-/// The errors of [`run_operator`].
-pub(crate) fn convolve(op: &Correlation, args: &[Arg], after: &After<'_>) -> Result<Option<Array>> {
-    cuda::convolution::run(op, args, after, &dense)
-}
-
 /// The array itself if it is dense and row-major, else a copy that is.
 ///
 /// # Errors
@@ -181,7 +158,8 @@ fn plan(device: &Device, op: &Op, args: &[Arg]) -> Result<Arc<Plan>> {
         count(Counter::PlanCacheHits, 1);
         return Ok(known.plan.clone());
     }
-    let plan = Plan::of(graph(device, op, args)?)?;
+    let graph = graph(device, op, args)?;
+    let plan = Plan::compile(graph, &Policy::of(device), None, dense)?;
     let made = Arc::new(Known {
         op: op.clone(),
         operands: args.iter().map(Class::of).collect(),
@@ -220,23 +198,4 @@ fn graph(device: &Device, op: &Op, args: &[Arg]) -> Result<Graph> {
     let result = graph.push(op.clone(), &operands)?;
     graph.set_outputs(vec![result]);
     Ok(graph)
-}
-
-/// Runs one operator as [`run_operator`] does, and looks for NaN in the result where `FERROTRACE_NANS` asks for it (scheduler
-/// K-17).
-///
-/// # Errors
-/// The errors of [`run_operator`]; a NaN or an infinity made of finite operands.
-pub(crate) fn checked(
-    device: &Device,
-    op: &Op,
-    args: &[Arg],
-    shape: &Shape,
-    dtype: DType,
-) -> Result<Array> {
-    let value = run_operator(device, op, args, shape, dtype)?;
-    if Config::get().nans {
-        eager::check(args, &value)?;
-    }
-    Ok(value)
 }

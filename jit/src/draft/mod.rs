@@ -16,7 +16,7 @@ pub(crate) mod traffic;
 mod verify;
 
 use crate::body::Source;
-use crate::emit::Emitted;
+use crate::emit::{Emitted, Pointer};
 use crate::graph::{Graph, NodeOp};
 use crate::lower::{Pieces, Site};
 use crate::policy::Policy;
@@ -76,6 +76,18 @@ impl Draft {
         match self.recorded(id) {
             Some(recorded) => error.of_node(recorded.0, self.recorded.context(recorded)),
             None => error.at(self.graph.context(id)),
+        }
+    }
+
+    /// An error of a whole kernel, tied to the first operation whose result the kernel stores.
+    pub(crate) fn placed_kernel(&self, error: Error, kernel: &Emitted) -> Error {
+        let written = kernel.pointers.iter().find_map(|pointer| match pointer {
+            Pointer::Write(id) => Some(*id),
+            Pointer::Read(_) => None,
+        });
+        match written {
+            Some(id) => self.placed(error, id),
+            None => error,
         }
     }
 

@@ -4,7 +4,6 @@ use super::run::{Run, is_whole};
 use crate::body::Source;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
-use crate::native;
 use ferrotrace_kernels::{Array, Op, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
@@ -116,7 +115,8 @@ impl<'a> Run<'a> {
             }
         }
         let device = self.draft.graph.device();
-        let array = native::call(&device, op, &args, &node.shape, node.dtype).map_err(placed)?;
+        let (shape, dtype) = (&node.shape, node.dtype);
+        let array = eager::run_on(&device, op, &args, shape, dtype, &self.dense).map_err(placed)?;
         // Later kernels index the node's memory row-major from its start.
         if array.layout.is_contiguous() && array.layout.offset() == 0 {
             Ok(array)

@@ -2,10 +2,11 @@
 
 use super::report;
 use super::run::Places;
-use super::{Captures, Meter, Plan};
+use super::{Captures, Dense, Meter, Plan};
 use crate::draft::Draft;
 use crate::emit::Emitted;
-use crate::policy::Measured;
+use crate::graph::Graph;
+use crate::policy::{Measured, Policy};
 use ferrotrace_runtime::{
     Activity, Config, Counter, Error, ErrorKind, KernelSource, Result, Timer, compile_kernels_on,
     count, of_plan,
@@ -14,19 +15,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Compiles a draft's kernels.
-pub(super) fn compile(
-    draft: Draft,
-    planned: Duration,
-    measured: Option<Arc<Measured>>,
-) -> Result<Arc<Plan>> {
-    of_plan(draft.number, || compiled(draft, planned, measured))
+impl Plan {
+    /// Every pass, then the compiler: the plan of a graph by a policy, which was chosen by measuring if anything was.
+    pub(crate) fn compile(
+        graph: Graph,
+        policy: &Policy,
+        measured: Option<Arc<Measured>>,
+        dense: Dense,
+    ) -> Result<Arc<Plan>> {
+        let (timer, start) = (Timer::start(), Instant::now());
+        let draft = Draft::of(graph, policy)?;
+        timer.stop(Activity::Planning, || {
+            (format!("{} operations", draft.graph.nodes().len()), 0)
+        });
+        let planned = start.elapsed();
+        of_plan(draft.number, || compiled(draft, planned, measured, dense))
+    }
 }
 
 fn compiled(
     mut draft: Draft,
     planned: Duration,
     measured: Option<Arc<Measured>>,
+    dense: Dense,
 ) -> Result<Arc<Plan>> {
     let start = Instant::now();
     let sources: Vec<KernelSource> = draft.kernels().map(|e| e.source.clone()).collect();
@@ -40,7 +51,7 @@ fn compiled(
         |emitted: Option<&Emitted>| match (emitted, emitted.and_then(|_| compiled.next())) {
             (Some(_), Some(Ok(kernel))) => Ok(Some(kernel)),
             (Some(emitted), Some(Err(error))) if is_told(&error) => {
-                Err(super::placed(error, emitted, &draft))
+                Err(draft.placed_kernel(error, emitted))
             }
             (Some(_), Some(Err(error))) => {
                 warn_once(&error.to_string());
@@ -76,6 +87,7 @@ fn compiled(
         checks,
         before,
         fallback,
+        dense,
         measured,
     };
     count(Counter::PlansBuilt, 1);

@@ -10,21 +10,24 @@ mod meter;
 mod noted;
 mod report;
 mod run;
+mod template;
 mod timed;
+mod together;
 
 use crate::draft::Draft;
-use crate::emit::{Emitted, Pointer};
 use crate::explain::Explanation;
-use crate::graph::Graph;
-use crate::policy::{Measured, Policy};
+use crate::policy::Measured;
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Activity, Config, Error, Kernel, Result, Timer};
+use ferrotrace_runtime::{Config, Kernel, Result};
 use std::sync::Arc;
-use std::time::Instant;
 
 use capture::Captures;
 use meter::Meter;
 pub use noted::{is_noting, noting};
+
+/// The array itself if it is dense and row-major, else a copy that is. On a device the copy is a plan's: whoever makes a
+/// plan says by which it copies.
+pub(crate) type Dense = fn(&Array) -> Result<Array>;
 
 /// An input of a run.
 #[derive(Debug)]
@@ -47,6 +50,8 @@ pub struct Plan {
     before: Vec<Option<Arc<Kernel>>>,
     /// A kernel could not be compiled: runs go through ready-made kernels.
     fallback: bool,
+    /// What gives arrays of the graph's device to libraries that take no others.
+    dense: Dense,
     meter: Meter,
     captures: Option<Captures>,
     places: run::Places,
@@ -54,52 +59,6 @@ pub struct Plan {
     fails: bool,
     /// What was measured for it, if anything was.
     measured: Option<Arc<Measured>>,
-}
-
-impl Plan {
-    /// Plans a graph for its device: every pass, then its kernels, in as few files as there are cores.
-    ///
-    /// # Errors
-    /// A pass's error, or, under `FERROTRACE_STRICT=1`, a compiler's. Without it a kernel that cannot be compiled makes
-    /// the plan run on ready-made kernels, with one warning and a count in `stats().fallbacks`.
-    pub fn of(graph: Graph) -> Result<Arc<Plan>> {
-        let policy = Policy::of(&graph.device());
-        Plan::by(graph, &policy)
-    }
-
-    /// Plans a graph as [`of`](Plan::of) does, by another policy.
-    ///
-    /// # Errors
-    /// The errors of [`of`](Plan::of).
-    pub fn by(graph: Graph, policy: &Policy) -> Result<Arc<Plan>> {
-        Plan::measured(graph, policy, None)
-    }
-
-    /// As [`by`](Plan::by), by a policy that was chosen by measuring, if any was.
-    pub(crate) fn measured(
-        graph: Graph,
-        policy: &Policy,
-        measured: Option<Arc<Measured>>,
-    ) -> Result<Arc<Plan>> {
-        let (timer, start) = (Timer::start(), Instant::now());
-        let draft = Draft::of(graph, policy)?;
-        timer.stop(Activity::Planning, || {
-            (format!("{} operations", draft.graph.nodes().len()), 0)
-        });
-        compile::compile(draft, start.elapsed(), measured)
-    }
-}
-
-/// An error of a whole kernel, tied to the first operation whose result the kernel stores.
-fn placed(error: Error, emitted: &Emitted, draft: &Draft) -> Error {
-    let written = emitted.pointers.iter().find_map(|pointer| match pointer {
-        Pointer::Write(id) => Some(*id),
-        Pointer::Read(_) => None,
-    });
-    match written {
-        Some(id) => draft.placed(error, id),
-        None => error,
-    }
 }
 
 impl Plan {

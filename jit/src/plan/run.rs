@@ -2,12 +2,12 @@
 
 use super::faults::Failures;
 use super::finite::Watch;
-use super::{Plan, PlanInput};
+use super::{Dense, Plan, PlanInput};
 use crate::body::Source;
 use crate::draft::{Draft, Step, accesses};
 use crate::emit::Emitted;
 use crate::graph::Graph;
-use crate::native::dense;
+use crate::ready_made::run_ready_made;
 use ferrotrace_kernels::{Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{
     Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, hold_recorded,
@@ -19,6 +19,7 @@ use std::cell::OnceCell;
 /// The state of one run.
 pub(super) struct Run<'a> {
     pub(super) draft: &'a Draft,
+    pub(super) dense: Dense,
     pub(super) scalars: &'a [Scalar],
     pub(super) inputs: Vec<Option<PlanInput>>,
     /// Stored nodes, at their places.
@@ -54,7 +55,7 @@ impl Plan {
         self.note();
         if self.fallback {
             let arrays = inputs.drain(..).map(|i| Ok(i.array)).collect();
-            return crate::eager::run_ready_made(&self.draft.recorded, arrays, scalars);
+            return run_ready_made(&self.draft.recorded, arrays, scalars);
         }
         if inputs.len() != self.draft.graph.inputs().len() {
             let (given, wanted) = (inputs.len(), self.draft.graph.inputs().len());
@@ -226,6 +227,7 @@ impl<'a> Run<'a> {
     pub(super) fn new(plan: &'a Plan, inputs: Vec<PlanInput>, scalars: &'a [Scalar]) -> Run<'a> {
         Run {
             draft: &plan.draft,
+            dense: plan.dense,
             scalars,
             // Collected in place, without an allocation.
             inputs: inputs.into_iter().map(Some).collect(),
@@ -241,6 +243,7 @@ impl<'a> Run<'a> {
     pub(super) fn shadow(of: &Run<'a>) -> Run<'a> {
         Run {
             draft: of.draft,
+            dense: of.dense,
             scalars: of.scalars,
             inputs: of.inputs.iter().map(|_| None).collect(),
             nodes: of.nodes.iter().map(|_| None).collect(),
@@ -345,8 +348,8 @@ impl Run<'_> {
         };
         let base = self.window(update.base.0, &update.base.1)?;
         let copied = match &update.window {
-            None => eager::copied_on(&base, &dense),
-            Some(window) => eager::copied_around(&base, window, &dense),
+            None => eager::copied_on(&base, &self.dense),
+            Some(window) => eager::copied_around(&base, window, &self.dense),
         };
         copied.map_err(|e| self.draft.placed(e, id))
     }

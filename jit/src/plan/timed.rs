@@ -1,7 +1,7 @@
 //! Runs of which every launch is timed, for what measures candidates.
 
 use super::run::{Places, Run};
-use super::{Meter, Plan, PlanInput};
+use super::{Dense, Meter, Plan, PlanInput};
 use crate::draft::Draft;
 use ferrotrace_runtime::{Kernel, Result, Scalar};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(crate) type Watch<'a> =
 impl Plan {
     /// A plan that is not reported, of a draft's kernels in the order of its steps, each step's first the one before its
     /// product.
-    pub(crate) fn candidate(draft: Draft, kernels: Vec<Arc<Kernel>>) -> Plan {
+    pub(crate) fn candidate(draft: Draft, kernels: Vec<Arc<Kernel>>, dense: Dense) -> Plan {
         let mut given = kernels.into_iter();
         let (mut before, mut kernels) = (Vec::new(), Vec::new());
         for step in &draft.steps {
@@ -32,6 +32,7 @@ impl Plan {
             checks: Vec::new(),
             before,
             fallback: false,
+            dense,
             measured: None,
         }
     }

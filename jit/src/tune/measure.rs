@@ -2,6 +2,7 @@
 
 use crate::draft::{Draft, Step};
 use crate::emit::Emitted;
+use crate::native::dense;
 use crate::plan::{Plan, PlanInput};
 use crate::target::Target;
 use ferrotrace_kernels::{Array, eager};
@@ -157,7 +158,7 @@ pub(super) fn compile(drafts: Vec<Draft>, planned: bool) -> Vec<Timed> {
         });
         Timed {
             launches: launches(&draft),
-            plan: kernels.map(|kernels| Plan::candidate(draft, kernels)),
+            plan: kernels.map(|kernels| Plan::candidate(draft, kernels, dense)),
             samples: Vec::new(),
             spent: Duration::ZERO,
         }
