@@ -1,0 +1,92 @@
+"""Networks of sequences, graphs and tables."""
+
+import torch
+import torch.nn.functional as F
+
+from . import common
+from .common import ids, program, wave, zeros
+
+
+def lstm_inputs():
+    return [wave((64, 64, 256), 1, 1.0), wave((1024, 256), 2, 0.06), wave((1024, 256), 3, 0.06), wave((1024,), 4, 0.1)]
+
+
+@program(lstm_inputs)
+def lstm_loop(x):
+    h = c = zeros(64, 256)
+    rows = []
+    for t in range(64):
+        gates = (F.linear(x[0][t], x[1], x[3]) + F.linear(h, x[2])).chunk(4, 1)
+        c = gates[1].sigmoid() * c + gates[0].sigmoid() * gates[2].tanh()
+        h = gates[3].sigmoid() * c.tanh()
+        rows.append(h)
+    return [torch.stack(rows)]
+
+
+def mamba_inputs():
+    shapes = [(8, 64, 256), (256, 16), (8, 64, 16), (8, 64, 16), (8, 64, 256)]
+    return [wave(s, i + 1, 1.0) for i, s in enumerate(shapes)]
+
+
+@program(mamba_inputs)
+def mamba_loop(x):
+    decay, width = -x[1].exp(), F.softplus(x[4])
+    h, rows = zeros(8, 256, 16), []
+    for t in range(64):
+        dt = width[:, t, :, None]
+        h = (dt * decay).exp() * h + (dt * x[2][:, t, None]) * x[0][:, t, :, None]
+        rows.append((h * x[3][:, t, None]).sum(-1))
+    return [torch.stack(rows, 1)]
+
+
+def wavenet_inputs():
+    layers = [(wave((128, 64, 2), 10 + i, 0.08), wave((64, 64, 1), 20 + i, 0.1)) for i in range(8)]
+    return [wave((8, 64, 8192), 1, 1.0)] + [weight for layer in layers for weight in layer]
+
+
+@program(wavenet_inputs)
+def wavenet(x):
+    h = x[0]
+    skip = torch.zeros_like(h)
+    for i in range(8):
+        dilation = 1 << i
+        z = F.conv1d(F.pad(h, (dilation, 0)), x[1 + 2 * i], dilation=dilation).chunk(2, 1)
+        out = F.conv1d(z[0].tanh() * z[1].sigmoid(), x[2 + 2 * i])
+        skip = skip + out
+        h = h + out
+    return [skip.relu().mean(-1)]
+
+
+def gat_inputs():
+    weights = [wave((64, 128), 2, 0.1), wave((4, 16), 3, 1.0), wave((4, 16), 4, 1.0)]
+    return [wave((20000, 128), 1, 1.0), *weights, ids((200000,), 1, 20000), ids((200000,), 2, 19997)]
+
+
+@program(gat_inputs)
+def gat(x):
+    origin, to = x[4], x[5]
+    h = F.linear(x[0], x[1]).reshape(20000, 4, 16)
+    s, t = (h * x[2]).sum(-1), (h * x[3]).sum(-1)
+    e = F.leaky_relu(s[origin] + t[to], 0.2)
+    lowest = torch.full((20000, 4), -1e9, device=common.DEVICE)
+    greatest = lowest.scatter_reduce(0, to[:, None].expand(200000, 4), e, "amax")
+    a = (e - greatest[to]).exp()
+    total = zeros(20000, 4).index_add(0, to, a)
+    messages = h[origin] * (a / total[to])[..., None]
+    return [F.elu(zeros(20000, 4, 16).index_add(0, to, messages))]
+
+
+def dlrm_inputs():
+    weights = [wave((64, 13), 4, 0.2), wave((32, 64), 5, 0.1), wave((128, 383), 6, 0.1), wave((1, 128), 7, 0.1)]
+    return [wave((4096, 13), 1, 1.0), ids((4096, 26), 3, 100000), *weights, wave((2600000, 32), 8, 0.1)]
+
+
+@program(dlrm_inputs)
+def dlrm(x):
+    dense = F.linear(F.linear(x[0], x[2]).relu(), x[3]).relu()
+    rows = F.embedding(x[1] + torch.arange(26, device=common.DEVICE) * 100000, x[6])
+    both = torch.cat([dense[:, None], rows], 1)
+    products = (both @ both.transpose(1, 2)).reshape(4096, 729)
+    below = torch.tensor([i * 27 + j for i in range(27) for j in range(i)], device=common.DEVICE)
+    features = torch.cat([dense, products[:, below]], 1)
+    return [F.linear(F.linear(features, x[4]).relu(), x[5]).sigmoid()]
