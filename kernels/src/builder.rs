@@ -113,6 +113,11 @@ pub trait OpBuilderExt: OpBuilder {
         self.push(Op::Where, &[mask.into(), a.into(), b.into()])
     }
 
+    /// A barrier behind a value: a kernel of its own computes the value and stores it.
+    fn barrier(&mut self, x: ValueId) -> Result<ValueId> {
+        self.push(Op::Barrier, &[x.into()])
+    }
+
     /// The elements as `dtype`; the value itself if it has that dtype.
     fn cast(&mut self, x: ValueId, dtype: DType) -> Result<ValueId> {
         if self.dtype(x) == dtype {

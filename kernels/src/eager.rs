@@ -12,7 +12,6 @@ pub use host_fallback::{as_view, run_on};
 pub use out::{fill_borders, run_into, run_over, takes_window, writes_over};
 
 use crate::cpu::{copy, join};
-use crate::cuda::Dense;
 use crate::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape, Strides};
 
@@ -96,6 +95,9 @@ pub fn contiguous(x: &Array) -> Result<Array> {
 pub fn copied(x: &Array) -> Result<Array> {
     copy::copy(x, x.shape(), x.dtype)
 }
+
+/// What makes an array dense and row-major.
+pub type Dense<'a> = &'a dyn Fn(&Array) -> Result<Array>;
 
 /// A dense copy on the array's own device. `dense` copies one of another device than the CPU that does not lie row by
 /// row.

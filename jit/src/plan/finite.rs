@@ -1,5 +1,6 @@
 //! Which operation first made a NaN or an infinity, under `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4).
 
+use super::Plan;
 use super::run::Run;
 use crate::body::Source;
 use crate::draft::{accesses, origins};
@@ -10,9 +11,24 @@ use rustc_hash::FxHashSet;
 
 /// What is known of a run's buffers. It shares the inputs, so that none is overwritten: the operations behind a step
 /// that made a NaN are run again one by one.
-pub(super) struct Watch {
+struct Watch {
     inputs: Vec<Array>,
     tainted: FxHashSet<Source>,
+}
+
+impl Plan {
+    /// Step by step, with a look at what each stored (scheduler K-17).
+    pub(super) fn run_watched(&self, run: &mut Run<'_>) -> Result<()> {
+        let mut watch = Watch::of(run)?;
+        for i in 0..self.draft.steps.len() {
+            let done = run.has_operands(i).and_then(|()| self.step(run, i));
+            if let Err(error) = done.and_then(|()| watch.check(run, i)) {
+                run.spoil(i, &error);
+            }
+            run.release(i);
+        }
+        Ok(())
+    }
 }
 
 impl Watch {

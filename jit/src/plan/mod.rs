@@ -3,6 +3,7 @@
 mod calls;
 mod capture;
 mod compile;
+mod failures;
 mod faults;
 mod finite;
 mod launch;

@@ -1,7 +1,6 @@
 //! Running plans: memory, launches, calls, faults.
 
-use super::faults::Failures;
-use super::finite::Watch;
+use super::failures::Failures;
 use super::{Dense, Plan, PlanInput};
 use crate::body::Source;
 use crate::draft::{Draft, Step, accesses};
@@ -129,7 +128,7 @@ impl Plan {
         }
     }
 
-    fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
+    pub(super) fn step(&self, run: &mut Run<'_>, i: usize) -> Result<()> {
         match self.draft.launches.is_solo(i) {
             true => with_threads(1, || self.spread_step(run, i)),
             false => self.spread_step(run, i),
@@ -153,19 +152,6 @@ impl Plan {
             }
             (_, None) => Err(Error::internal("a kernel is missing")),
         }
-    }
-
-    /// Step by step, with a look at what each stored (scheduler K-17).
-    fn run_watched(&self, run: &mut Run<'_>) -> Result<()> {
-        let mut watch = Watch::of(run)?;
-        for i in 0..self.draft.steps.len() {
-            let done = run.has_operands(i).and_then(|()| self.step(run, i));
-            if let Err(error) = done.and_then(|()| watch.check(run, i)) {
-                run.spoil(i, &error);
-            }
-            run.release(i);
-        }
-        Ok(())
     }
 }
 

@@ -4,15 +4,14 @@
 //! A product of few rows reads its right operand once, so that computing it there saves writing and reading it, whatever
 //! it is computed of: the time of all bytes decides. Other templates take operands as they lie in memory.
 
-use super::generated::behind;
+use super::generated::{alone, behind};
 use super::prologue::matrix_of;
 use super::tiles::{few_time, library_time, stream_time};
 use super::{FusedNode, Fusion, Product, Prologue, Refusal, Sides, Store, Tiles};
 use crate::bisect::may_fuse;
-use crate::body::{Body, BodyOp, Source};
-use crate::graph::{Graph, Precision};
+use crate::body::BodyOp;
+use crate::graph::Graph;
 use crate::lower::{Call, Lowered, Lowering};
-use crate::nest::flat_index;
 use ferrotrace_kernels::Op;
 use petgraph::Direction::Incoming;
 use petgraph::stable_graph::NodeIndex;
@@ -268,40 +267,5 @@ impl Fusion<'_> {
             }
             None => Ok(alone(graph, product, tiles)),
         }
-    }
-}
-
-/// The kernel of a product that nothing follows.
-pub(super) fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode {
-    let node = graph.node(product.node);
-    let columns = node.shape.last().copied().unwrap_or(1);
-    let extents = [node.shape.numel() / columns.max(1), columns];
-    let index = flat_index(&extents, 0);
-    let mut body = Body::default();
-    let load = BodyOp::Load {
-        source: Source::Node(product.node),
-        dtype: node.dtype,
-        index: index.clone(),
-        mask: None,
-    };
-    let value = body.push(load, node.dtype.compute());
-    FusedNode {
-        steps: vec![product.step],
-        iter: extents[..1].to_vec(),
-        red: extents[1..].to_vec(),
-        body: body.into(),
-        stores: vec![Store {
-            node: product.node,
-            dtype: node.dtype,
-            value,
-            index,
-            update: None,
-        }],
-        exact: node.precision == Precision::EagerExact,
-        product: Some(Product {
-            tiles: Some(tiles),
-            ..product
-        }),
-        feeds: false,
     }
 }

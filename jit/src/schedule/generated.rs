@@ -4,7 +4,6 @@
 //! A generated product is slower than the library's by some percent. It is chosen where that costs less than reading the
 //! product again in a kernel of its own.
 
-use super::fed::alone;
 use super::template::walking;
 use super::tiles::{Units, few_alone, worthwhile};
 use super::{FusedNode, Fusion, Product, Refusal, Sides, Store, Tiles, moved, roots};
@@ -77,6 +76,41 @@ impl Fusion<'_> {
                 }
             }
         }
+    }
+}
+
+/// The kernel of a product that nothing follows.
+pub(super) fn alone(graph: &Graph, product: Product, tiles: Tiles) -> FusedNode {
+    let node = graph.node(product.node);
+    let columns = node.shape.last().copied().unwrap_or(1);
+    let extents = [node.shape.numel() / columns.max(1), columns];
+    let index = flat_index(&extents, 0);
+    let mut body = Body::default();
+    let load = BodyOp::Load {
+        source: Source::Node(product.node),
+        dtype: node.dtype,
+        index: index.clone(),
+        mask: None,
+    };
+    let value = body.push(load, node.dtype.compute());
+    FusedNode {
+        steps: vec![product.step],
+        iter: extents[..1].to_vec(),
+        red: extents[1..].to_vec(),
+        body: body.into(),
+        stores: vec![Store {
+            node: product.node,
+            dtype: node.dtype,
+            value,
+            index,
+            update: None,
+        }],
+        exact: node.precision == Precision::EagerExact,
+        product: Some(Product {
+            tiles: Some(tiles),
+            ..product
+        }),
+        feeds: false,
     }
 }
 

@@ -86,11 +86,6 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
     })
 }
 
-/// A barrier behind a value: a kernel of its own computes the value and stores it.
-pub(super) fn barrier(b: &mut Simplifier<'_>, x: ValueId) -> Result<ValueId> {
-    b.push(Op::Barrier, &[x.into()])
-}
-
 /// Whether the device's library has an operator for these operands.
 fn is_had(op: &dyn OnDevice, b: &Simplifier<'_>, args: &[Operand]) -> bool {
     let meta = |arg: &Operand| match arg {

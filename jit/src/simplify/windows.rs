@@ -4,8 +4,8 @@
 //! window's elements are taken one after another, a vector of windows at a time. With a pointwise operation behind it a
 //! pool takes a sixth to a quarter of the ready-made kernel's time for windows of 2x2, a seventh to 0.6 of it for 3x3.
 
+use super::Simplifier;
 use super::shaping::value;
-use super::{Simplifier, device};
 use ferrotrace_kernels::ops::pool::definition::{self, is_whole};
 use ferrotrace_kernels::{OpBuilder, OpBuilderExt, Operand, PoolKind, PoolSpec, ValueId};
 use ferrotrace_runtime::Result;
@@ -57,7 +57,7 @@ pub(super) fn define(spec: &PoolSpec, b: &mut Simplifier<'_>, args: &[Operand]) 
         along.padding[d] = spec.padding[d];
         y = definition::define(&along, b, &[y.into()])?;
         if i + 1 < dims.len() {
-            y = device::barrier(b, y)?;
+            y = b.barrier(y)?;
         }
     }
     b.cast(y, dtype)

@@ -1,7 +1,6 @@
 //! Convolutions by the vendor's library.
 
-use super::Dense;
-use crate::eager::{Arg, array};
+use crate::eager::{Arg, Dense, array};
 use crate::ops::correlation::form;
 use crate::ops::matmul::After;
 use crate::{Array, Correlation};

@@ -13,11 +13,7 @@ pub mod tiles;
 pub use scatter::Form as ScatterForm;
 pub use sort::selects;
 
-use crate::Array;
-use ferrotrace_runtime::{KernelSource, Result};
-
-/// What makes an array dense and row-major.
-pub type Dense<'a> = &'a dyn Fn(&Array) -> Result<Array>;
+use ferrotrace_runtime::KernelSource;
 
 /// Every source of the library, for tests that compile them.
 pub fn sources() -> Vec<KernelSource> {

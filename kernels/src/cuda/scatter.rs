@@ -1,9 +1,8 @@
 //! Scatters of rows.
 
-use super::Dense;
 use super::library::{Run, bits, source};
 use super::sort::{Order, Sorted, argsort, is_short};
-use crate::eager::{Arg, array, copied_on};
+use crate::eager::{Arg, Dense, array, copied_on};
 use crate::support::scalar_type;
 use crate::{Array, ScatterMode};
 use ferrotrace_runtime::{Config, DType, KernelSource, Layout, Result, Shape};

@@ -2,7 +2,7 @@
 //! libraries. For the rest operands are copied to the host, the CPU's kernels run, and the result is copied back.
 
 use super::{Arg, contiguous, run};
-use crate::cuda::Dense;
+use crate::eager::Dense;
 use crate::{Array, Op};
 use ferrotrace_runtime::{Channel, Counter, DType, Device, Result, Shape, count, log};
 

@@ -6,8 +6,7 @@
 //! operator that leaves one open does not compile. What concerns a few has a trait of its own ([`View`], [`Update`],
 //! [`OnDevice`]) or is a question of [`Op`](crate::Op) that their file answers, such as `as_reduce`.
 
-use crate::cuda::Dense;
-use crate::eager::Arg;
+use crate::eager::{Arg, Dense};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::text::{Line, Named};
 use crate::ops::view::View;

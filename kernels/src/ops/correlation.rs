@@ -2,8 +2,8 @@
 //! convolutions: what a device does where its library fails.
 
 use super::{conv, tensor};
-use crate::cuda::{self, Dense};
-use crate::eager::{Arg, array, cast};
+use crate::cuda;
+use crate::eager::{Arg, Dense, array, cast};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
 use crate::op::text::Line;

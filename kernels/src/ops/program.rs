@@ -2,8 +2,7 @@
 //!
 //! Such an operator has several results, and a node has one: a block of bytes, in which [`Part`] finds each of them.
 
-use crate::cuda::Dense;
-use crate::eager::{self, Arg, array};
+use crate::eager::{self, Arg, Dense, array};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, question};
 use crate::op::text::{Attribute, Line, Named};
 use crate::{ArgMeta, Array, Class, Sizes};

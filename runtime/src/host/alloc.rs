@@ -111,7 +111,7 @@ pub(crate) fn take(bytes: usize) -> Result<Block> {
     }
     if Config::get().plain_memory {
         let fits = bytes <= memory_bytes();
-        let ptr = fits.then(|| plain::take(bytes.max(1))).flatten();
+        let ptr = fits.then(|| plain::take(bytes.max(1), ALIGN)).flatten();
         let ptr = ptr.ok_or_else(|| out_of_memory(bytes))?;
         let (class, fresh) = (PLAIN, false);
         return Ok(Block { ptr, class, fresh });

@@ -2,7 +2,7 @@
 //!
 //! Operations on tensors that [require a gradient](Tensor::requires_grad) keep what their gradient rules need
 //! (`history.rs`). A gradient is found by going through these histories backwards (`sweep.rs`); each operator's rule
-//! (`Operator::vjp` in `kernels`) records further operations through a builder (`builder.rs`). Nothing runs: forward,
+//! (`Operator::vjp` in `kernels`, applied in `pull.rs`) records further operations through a builder (`builder.rs`). Nothing runs: forward,
 //! backward and update are flushed, fused and planned together.
 
 mod apart;
@@ -14,6 +14,7 @@ mod inner;
 mod inputs;
 mod model;
 mod products;
+mod pull;
 mod sweep;
 mod windows;
 

@@ -1,7 +1,7 @@
 //! Gradients of a tensor that is looked at window by window, as by `chunk` and `narrow`.
 
 use super::builder::Recorder;
-use super::sweep::{added, pulled};
+use super::pull::{added, pulled};
 use crate::Tensor;
 use crate::history::{History, Operand as Kept, Operation, Rule};
 use ferrotrace_kernels::op::gradient::{self, full, reshaped};

@@ -17,7 +17,7 @@ use crate::mode::{self, Mode};
 use ferrotrace_kernels::eager::Arg;
 use ferrotrace_kernels::op::Program;
 use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
-use ferrotrace_kernels::{Array, Op, cuda::Dense};
+use ferrotrace_kernels::{Array, Op, eager::Dense};
 use ferrotrace_runtime::{
     Buffer, Device, Error, Layout, Result, Scalar, Strides, Uncaptured, give_up_recording,
     is_recording, recorded,

@@ -3,7 +3,7 @@
 use super::Table;
 use super::pointwise::{mask, places};
 use crate::io::exported::call::{Call, Results, all, one};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, ReduceOp, Result, Tensor};
 
 /// Positions as PyTorch means them: a tensor of bytes is a mask.
 pub(super) fn entries(c: &Call<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -52,13 +52,7 @@ fn bags(c: &Call<'_>, padding: Option<i64>) -> Results {
         let low = column.where_cond(&rows, f64::NEG_INFINITY);
         let least = &zeros + f64::NEG_INFINITY;
         let index = bag.unsqueeze(1).expand([n, weight.dim(1)?]);
-        let most = least.scatter_reduce(
-            0,
-            &index,
-            &low,
-            crate::io::exported::ops::scatter::AMAX,
-            true,
-        );
+        let most = least.scatter_reduce(0, &index, &low, ReduceOp::Amax, true);
         counts.eq(0).unsqueeze(1).where_cond(0.0, &most)
     } else {
         let sum = zeros.index_add(

@@ -8,9 +8,6 @@ use super::view::{window, wrapped};
 use crate::io::exported::call::{Call, Results, one};
 use crate::{DType, Error, ReduceOp, Tensor};
 
-/// The greatest of what meets.
-pub(super) const AMAX: ReduceOp = ReduceOp::Amax;
-
 /// What is written: a tensor of the destination's dtype, or a number as one of the index's shape.
 fn source(c: &Call<'_>, index: &Tensor) -> crate::Result<Tensor> {
     let x = c.tensor("self")?;

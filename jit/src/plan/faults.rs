@@ -12,27 +12,6 @@ use crate::emit::Emitted;
 use ferrotrace_kernels::{Array, ValueId};
 use ferrotrace_runtime::{Buffer, Error, FAULT_SLOTS, Fault, Faults, Layout, Result};
 
-/// What went wrong in a run.
-#[derive(Debug, Default)]
-pub(super) struct Failures {
-    /// Values that are spoiled, with the reason.
-    spoiled: Vec<(ValueId, Error)>,
-    /// Spoiled values that have no memory.
-    missing: Vec<ValueId>,
-}
-
-impl Failures {
-    /// Whether spoiled values have no memory, so that what reads them cannot run.
-    pub fn lacks_memory(&self) -> bool {
-        !self.missing.is_empty()
-    }
-
-    /// The first that was noted.
-    pub fn first(&self) -> Option<&Error> {
-        self.spoiled.first().map(|(_, error)| error)
-    }
-}
-
 impl Plan {
     /// Launches what checks indices ahead.
     pub(super) fn check_ahead(&self, run: &mut Run<'_>) -> Result<()> {
