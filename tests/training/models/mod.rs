@@ -3,6 +3,7 @@
 
 mod dense;
 mod images;
+mod routed;
 mod sequences;
 
 use ferrotrace::derived::{JitArg, JitResult, Owned};

@@ -401,6 +401,115 @@ class Physics(nn.Module):
         return residual + start.square().sum() + (begins - 1).square().sum()
 
 
+@model
+class Transcriber(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(4, 6)
+        self.out = nn.Linear(6, 6)
+
+    def loss(self):
+        log_p = self.out(self.rnn(numbers("x", 6, 3, 4))[0]).log_softmax(2)
+        lengths, words = torch.tensor([6, 5, 4]), torch.tensor([3, 2, 1])
+        losses = F.ctc_loss(log_p, whole("t", 5, 3, 3) + 1, lengths, words, reduction="none")
+        return (losses / words).mean()
+
+
+@model
+class Switch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate = nn.Linear(6, 4)
+        self.experts = Named(wide=(4, 6, 8), narrow=(4, 8, 6))
+        self.out = nn.Linear(6, 3)
+
+    def loss(self):
+        n, count, room = 20, 4, 8
+        x = numbers("x", n, 6)
+        p = self.gate(x).softmax(1)
+        top, which = p.topk(2, 1)
+        chosen = F.one_hot(which, count)
+        turns = chosen.transpose(0, 1).reshape(2 * n, count)
+        place = ((turns.cumsum(0) - 1) * turns).sum(1).reshape(2, n).t()
+        slot = torch.where(place < room, which * room + place, count * room).reshape(-1)
+        twice = x.unsqueeze(1).expand(n, 2, 6).reshape(2 * n, 6)
+        given = torch.zeros(count * room + 1, 6).index_add(0, slot, twice)[:-1]
+        y = F.gelu(given.reshape(count, room, 6) @ self.experts.wide) @ self.experts.narrow
+        back = F.pad(y.reshape(count * room, 6), (0, 0, 0, 1))[slot].reshape(n, 2, 6)
+        y = (back * (top / top.sum(1, keepdim=True)).unsqueeze(2)).sum(1) + x
+        balance = (chosen[:, 0].double().mean(0) * p.mean(0)).sum() * count
+        return F.cross_entropy(self.out(y), whole("t", 3, n)) + balance * 0.1
+
+
+@model
+class Attending(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Linear(5, 8)
+        self.a = nn.Linear(16, 2)
+        self.out = nn.Linear(8, 3)
+
+    def loss(self):
+        n, edges = 12, 40
+        source, target = whole("source", n, edges), whole("target", n, edges)
+        h = self.w(numbers("x", n, 5))
+        e = F.leaky_relu(self.a(torch.cat([h[source], h[target]], 1)), 0.2)
+        at = target.unsqueeze(1).expand(edges, 2)
+        top = torch.full((n, 2), -math.inf).scatter_reduce(0, at, e.detach(), "amax")
+        w = (e - top[target]).exp()
+        w = w / (torch.zeros(n, 2).index_add(0, target, w)[target] + 1e-16)
+        seen = h[source].reshape(edges, 2, 4) * w.unsqueeze(2)
+        y = torch.zeros(n, 2, 4).index_add(0, target, seen).reshape(n, 8)
+        return F.cross_entropy(self.out(F.elu(y)), whole("t", 3, n))
+
+
+def overlap(a, b):
+    a0, a1 = a[:, :2] - a[:, 2:] / 2, a[:, :2] + a[:, 2:] / 2
+    b0, b1 = b[:, :2] - b[:, 2:] / 2, b[:, :2] + b[:, 2:] / 2
+    common = (torch.minimum(a1, b1) - torch.maximum(a0, b0)).clamp(min=0).prod(1)
+    hull = (torch.maximum(a1, b1) - torch.minimum(a0, b0)).prod(1)
+    union = (a1 - a0).prod(1) + (b1 - b0).prod(1) - common
+    return common / (union + 1e-9) - (hull - union) / (hull + 1e-9)
+
+
+@model
+class Detector(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 6, 3, padding=1)
+        self.norm = nn.BatchNorm2d(6)
+        self.head = nn.Conv2d(6, 14, 1)
+
+    def loss(self):
+        x = F.leaky_relu(self.norm(self.conv(numbers("x", 2, 2, 4, 4))), 0.1)
+        y = self.head(x).reshape(2, 2, 7, 4, 4).permute(0, 1, 3, 4, 2)
+        image, anchor, words = whole("image", 2, 7), whole("anchor", 2, 7), whole("t", 2, 7)
+        middle, size = (numbers("middle", 7, 2) + 1) * 2, numbers("size", 7, 2) + 1.2
+        cell = middle.floor().clamp(0, 3).long()
+        place = (image, anchor, cell[:, 1], cell[:, 0])
+        p = y[place]
+        guess = torch.cat([p[:, :2].sigmoid() * 2 - 0.5 + cell, (p[:, 2:4].sigmoid() * 2) ** 2], 1)
+        fit = overlap(guess, torch.cat([middle, size], 1))
+        goal = torch.zeros(2, 2, 4, 4).index_put(place, torch.ones(7))
+        o = y[..., 4]
+        costs = o.clamp(min=0) - o * goal + (-o.abs()).exp().log1p()
+        focal = ((1 - (-costs).exp()) ** 1.5 * costs).mean()
+        kind = F.binary_cross_entropy_with_logits(p[:, 5:], F.one_hot(words, 2).double())
+        return (1 - fit).mean() + focal + kind * 0.5
+
+
+@model
+class Slope(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = mlp(3, 10, 10, 3, act=nn.Softplus)
+
+    def loss(self):
+        x, v = numbers("x", 11, 3), numbers("v", 11, 3)
+        slope, product = torch.func.jvp(self.layers, (x,), (v,))
+        return ((product * v).sum(1) + (slope * v).sum(1).square() * 0.5).mean()
+
+
 def digest(gradient):
     flat = gradient.flatten()
     places = [0, flat.numel() // 2, flat.numel() - 1]
