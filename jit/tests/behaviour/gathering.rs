@@ -134,6 +134,19 @@ fn what_is_read_many_times_is_stored() {
     assert_eq!(kernels(&expanded(20, "log", columns)), 1);
     // A number of a row is computed once for its columns.
     assert_eq!(kernels(&expanded(2000, "log", ["[2000, 1]", "[1, 1]"])), 1);
+    // A function of positions, which no memory holds, is computed once for all rows too.
+    let angles = |function: &str| {
+        format!(
+            "%0: f32[2000, 32] = input 0 [32, 1]
+             %1: i64[32] = iota() {{dim: 0}}
+             %2: f32[32] = to_dtype(%1) {{dtype: f32}}
+             %3: f32[32] = {function}(%2)
+             %4: f32[2000, 32] = mul(%0, %3)
+             return %4"
+        )
+    };
+    assert_eq!(kernels(&angles("cos")), 2);
+    assert_eq!(kernels(&angles("neg")), 1);
 }
 
 // Lanes that select among parts read rows one by one: a part that gathers has a kernel of its own.
