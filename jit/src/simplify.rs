@@ -19,7 +19,7 @@ mod windows;
 
 use crate::graph::{Graph, NodeOp, Precision, Rounding};
 use crate::policy::Policy;
-use ferrotrace_kernels::op::{Gather, Unrounded};
+use ferrotrace_kernels::op::{Cast, Gather, Unrounded};
 use ferrotrace_kernels::ops::pool::definition as pooling;
 use ferrotrace_kernels::{Composite, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ValueId};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
@@ -82,6 +82,10 @@ impl OpBuilder for Simplifier<'_> {
         {
             return pooling::adaptive(pool.size, self, operands);
         }
+        if let Some((source, dtype)) = self.written_whole(&op, operands) {
+            // A copy lies row-major, as what is assigned to does.
+            return self.keep(Op::Cast(Cast(dtype)), &[source.into()]);
+        }
         let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);
         if op.is_matmul() && (self.is_small(operands) || read_once(self)) {
             return self.sum_of_products(operands);
@@ -115,6 +119,17 @@ impl Simplifier<'_> {
             Some(Operand::Value(x)) => self.shape(*x).clone(),
             _ => Shape::default(),
         }
+    }
+
+    /// What an assignment to a slice writes, and the dtype that it gets, where it leaves nothing of the tensor.
+    fn written_whole(&self, op: &Op, operands: &[Operand]) -> Option<(ValueId, DType)> {
+        let slice = op.as_slice_assign()?.slice();
+        let [Operand::Value(x), Operand::Value(source), ..] = *operands else {
+            return None;
+        };
+        let shape = self.shape(x);
+        let whole = slice.span(shape) == (0, shape[slice.dim]) && slice.step == 1;
+        (whole && self.shape(source) == shape).then(|| (source, self.dtype(x)))
     }
 
     /// Appends an operator as it is, or finds the equal one.

@@ -1,11 +1,12 @@
 //! What writing slices costs: what is written, in the memory of what dies.
 
 use super::{read, run};
-use crate::common::{copied, noise, values};
+use crate::common::{copied, dense, noise, values};
 use ferrotrace_jit::policy::Policy;
+use ferrotrace_jit::simplify::simplify;
 use ferrotrace_jit::{Draft, Plan, PlanInput, Step};
 use ferrotrace_kernels::Array;
-use ferrotrace_runtime::{Stats, stats_scope};
+use ferrotrace_runtime::{DType, Stats, stats_scope};
 use std::collections::HashSet;
 use std::fmt::Write;
 
@@ -330,4 +331,46 @@ fn eliminations_run_in_one_buffer() {
     assert_eq!(stats.kernels_launched, 2 * (n as u64 - 1));
     assert_eq!(stats.bytes_allocated, 0);
     assert_eq!(stats.in_place_writes, stats.kernels_launched);
+}
+
+// An assignment of all elements is a copy of what is assigned, which reads nothing of the tensor and has a kernel as any
+// value has.
+#[test]
+fn an_assignment_of_all_elements_is_a_copy() {
+    let interleaved = |end: usize| {
+        format!(
+            "%0: f32[40, 128] = input 0 [128, 1]
+             %1: f32[40, 64] = input 1 [64, 1]
+             %2: f32[40, 64] = exp(%1)
+             %3: f32[40, 64, 1] = unsqueeze(%1) {{dim: 2}}
+             %4: f32[40, 64, 1] = unsqueeze(%2) {{dim: 2}}
+             %5: f32[40, 64, 2] = cat(%3, %4) {{dim: 2}}
+             %6: f32[40, 128] = flatten(%5) {{start: 1, end: 2}}
+             %7: f32[40, 128] = slice_assign(%0, %6) {{dim: 1, start: 0, end: {end}, step: 1}}
+             return %7"
+        )
+    };
+    let arrays = [noise(&[40, 128], 0), noise(&[40, 64], 1)];
+    for end in [128, 1000] {
+        let text = interleaved(end);
+        let simplified = simplify(&read(&text)).unwrap_or_else(|e| panic!("{e}"));
+        assert!(
+            !simplified.to_string().contains("slice_assign"),
+            "{simplified}"
+        );
+        assert_eq!(counted(&text, &arrays, false).1.kernels_launched, 1);
+    }
+    // The result is row-major, as the tensor that is assigned to, and of its dtype; the source may be an input.
+    let turned = "%0: f64[6, 4] = input 0 [4, 1]
+        %1: f32[6, 4] = input 1 [1, 6]
+        %2: f32[6, 4] = neg(%1)
+        %3: f64[6, 4] = slice_assign(%0, %2) {dim: 0, start: 0, end: 6, step: 1}
+        %4: f64[6, 4] = slice_assign(%3, %1) {dim: 1, start: -4, end: 4, step: 1}
+        return %3, %4";
+    let x = noise(&[4, 6], 1);
+    let layout = x.layout.permute(&[1, 0]);
+    let arrays = [dense(&[6, 4], &[0f64; 24]), x.with_layout(layout)];
+    for result in run(turned, &arrays, 0.0) {
+        assert!(result.dtype == DType::F64 && result.layout.is_contiguous());
+    }
 }
