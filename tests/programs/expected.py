@@ -450,6 +450,54 @@ def decays(k, v, r, w, u):
     return np.roll(k, 1, 0), np.stack(out) + 0.5 * v, r, w, u
 
 
+def lifting(x):
+    x = x.copy()
+    sizes = [x.shape[1] >> level for level in range(3)]
+    for n in sizes:
+        even, odd = x[:, 0:n:2].copy(), x[:, 1:n:2].copy()
+        detail = odd - (even + np.roll(even, -1, 1)) / 2
+        x[:, : n // 2] = even + (detail + np.roll(detail, 1, 1)) / 4
+        x[:, n // 2 : n] = detail
+    x = np.sign(x) * np.maximum(np.abs(x) - 0.05, 0)
+    for n in sizes[::-1]:
+        smooth, detail = x[:, : n // 2].copy(), x[:, n // 2 : n].copy()
+        x[:, 0:n:2] = even = smooth - (detail + np.roll(detail, 1, 1)) / 4
+        x[:, 1:n:2] = detail + (even + np.roll(even, -1, 1)) / 2
+    return [x]
+
+
+def whole(*shape, seed=0, bound):
+    return np.round(noise(*shape, seed=seed) * 1000 + 2000).astype(int) % bound
+
+
+def runs(symbols, _):
+    run = np.concatenate([[0], np.cumsum(symbols[1:] != symbols[:-1])])
+    lengths = np.bincount(run, minlength=symbols.size)
+    own = lengths[run]
+    longest = [own[symbols == k].max(initial=0) for k in range(3)]
+    spread = np.bincount(np.digitize(lengths, [1, 2, 3, 5]), minlength=5)
+    moved = (symbols + own + np.arange(symbols.size) % 5) % 3
+    return moved, np.concatenate([longest, spread])
+
+
+def rule_110(x, _):
+    cells = x[:, None] >> np.arange(30) & 1
+    left, right = np.roll(cells, -1, 1), np.roll(cells, 1, 1)
+    cells = (cells | right) ^ (left & cells & right)
+    return cells @ (1 << np.arange(30)), cells.sum(1)
+
+
+def bayes(features, kind, _):
+    d = np.arange(features.shape[1])
+    counts = np.zeros((4, d.size, 5))
+    np.add.at(counts, (kind[:, None], d, features), 1)
+    chance = np.log((counts + 1) / (counts.sum(2, keepdims=True) + 5))
+    prior = (np.bincount(kind, minlength=4) + 1) / (kind.size + 4)
+    score = chance[:, d, features].sum(2).T + np.log(prior)
+    odds = np.exp(score - score.max(1, keepdims=True))
+    return np.roll(features, 1, 0), score.argmax(1), odds / odds.sum(1, keepdims=True)
+
+
 print("//! What NumPy gives: printed by `expected.py`.\n")
 show("LIFE", life, 24, (noise(34, 34) > 0.7).astype(int))
 show("RED_BLACK", red_black, 24, noise(30, 30), noise(30, 30, seed=3))
@@ -501,3 +549,8 @@ show("TRIDIAGONAL", tridiagonal, 8, noise(5, 16, seed=1), noise(5, 16, seed=2))
 show("GATE", gate, 8, noise(200, seed=1))
 rows = [noise(10, 3, 6, seed=i) for i in (1, 2, 3)]
 show("DECAYS", decays, 8, *rows, noise(6, seed=4) * 0.3, noise(6, seed=5) * 0.3)
+show("LIFTING", lifting, 8, noise(5, 64))
+show("RUNS", runs, 24, whole(150, bound=3), np.zeros(8))
+show("RULE_110", rule_110, 24, whole(70, bound=4001) ** 2 * 37, np.zeros(70))
+tables = whole(90, 6, bound=5), whole(90, seed=2, bound=4), np.zeros((90, 4))
+show("BAYES", bayes, 8, *tables)

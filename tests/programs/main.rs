@@ -1,4 +1,4 @@
-//! Whole programs as users write them: simulations, algorithms on matrices, signals, models, and what goes down gradients.
+//! Whole programs as users write them: simulations, algorithms on matrices and integers, signals, models, and what goes down gradients.
 //!
 //! Each runs in eager mode, lazily with every step evaluated, lazily as one trace, with a number read at each step, and
 //! as a compiled function whose arguments are given away or lent. Results are those of NumPy, which `expected.py`
@@ -12,6 +12,7 @@ mod algebra;
 mod check;
 mod expected;
 mod gradients;
+mod integers;
 mod models;
 mod signals;
 mod simulations;

@@ -121,6 +121,42 @@ fn wavelet_transform() {
     .check();
 }
 
+/// Le Gall's wavelets by lifting, small coefficients made zero, and back: elements at even and odd places are interleaved,
+/// at last over the whole signal.
+fn lifting(s: Vec<Tensor>) -> Vec<Tensor> {
+    let mut x = s[0].clone();
+    let n = x.dims()[1] as isize;
+    let sizes = [n, n / 2, n / 4];
+    for n in sizes {
+        let (even, odd) = (x.at((.., (0..n).by(2))), x.at((.., (1..n).by(2))));
+        let detail = &odd - (&even + even.roll(-1, 1)) * 0.5;
+        let smooth = &even + (&detail + detail.roll(1, 1)) * 0.25;
+        x = x
+            .assign((.., 0..n / 2), &smooth)
+            .assign((.., n / 2..n), &detail);
+    }
+    x = x.sign() * (x.abs() - 0.05).clamp_min(0);
+    for n in sizes.into_iter().rev() {
+        let (smooth, detail) = (x.at((.., 0..n / 2)), x.at((.., n / 2..n)));
+        let even = &smooth - (&detail + detail.roll(1, 1)) * 0.25;
+        let odd = &detail + (&even + even.roll(-1, 1)) * 0.5;
+        x = x.assign((.., 0..n), &Tensor::stack([&even, &odd], 2).flatten(1, 2));
+    }
+    vec![x]
+}
+
+#[test]
+fn wavelets_by_lifting() {
+    Program {
+        state: || vec![noise(&[5, 64], 0)],
+        step: lifting,
+        steps: 8,
+        expected: LIFTING,
+        tolerance: 1e-12,
+    }
+    .check();
+}
+
 /// The last numbers of a signal, of which one comes and one goes: their median, and mean and deviation of each window of 8.
 fn rolling(s: Vec<Tensor>) -> Vec<Tensor> {
     let [last, time, told] = <[Tensor; 3]>::try_from(s).expect("three tensors");
