@@ -83,7 +83,6 @@ impl OpBuilder for Simplifier<'_> {
             return pooling::adaptive(pool.size, self, operands);
         }
         if let Some((source, dtype)) = self.written_whole(&op, operands) {
-            // A copy lies row-major, as what is assigned to does.
             return self.keep(Op::Cast(Cast(dtype)), &[source.into()]);
         }
         let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);

@@ -24,7 +24,7 @@ fn runs(s: Vec<Tensor>) -> Vec<Tensor> {
     let symbols = &s[0];
     let n = symbols.numel();
     let starts = symbols.at(1..).ne(&symbols.at(0..n as isize - 1));
-    let run = Tensor::cat([&s[1].at(0..1) * 0, starts.to_dtype(I64)], 0).cumsum(0);
+    let run = Tensor::cat([s[1].at(0..1).zeros_like(), starts.to_dtype(I64)], 0).cumsum(0);
     let lengths = run.bincount(None, n);
     let own = lengths.gather(0, &run);
     let none = Tensor::zeros([3], I64, &Device::cpu());

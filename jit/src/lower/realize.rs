@@ -419,7 +419,8 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             }
         }
         let cost = costs[i];
-        let costly = is_costly(cost);
+        let carried = shared && carries_a_number(graph, &users, &costs, id);
+        let costly = is_costly(cost) || carried;
         if (costly && !policy.choice.computes_again(id))
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
@@ -462,6 +463,16 @@ fn smaller_operands(graph: &Graph, costs: &[Cost], id: ValueId) -> SmallVec<[Val
     operands
         .filter(|v| costs[v.0 as usize].ops > 0 && graph.node(*v).shape.numel() <= many / 2)
         .collect()
+}
+
+/// Whether the node is a number that follows from another number that others read too, as the counter of an optimiser's
+/// steps does. Kernels that computed such a chain from its beginning would differ in its length alone, and all be compiled.
+fn carries_a_number(graph: &Graph, users: &[u32], costs: &[Cost], id: ValueId) -> bool {
+    let is_number = |id: ValueId| graph.node(id).shape.numel() == 1;
+    let is_carried =
+        |v: ValueId| is_number(v) && users[v.0 as usize] > 1 && costs[v.0 as usize].ops > 0;
+    let computed = graph.node(id).operator().is_some_and(|op| !op.is_view());
+    computed && is_number(id) && graph.operands(id).any(is_carried)
 }
 
 /// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than

@@ -5,6 +5,7 @@ use ferrotrace::nn::{Linear, Module};
 use ferrotrace::optim::*;
 use ferrotrace::prelude::*;
 use ferrotrace::stats_scope;
+use std::collections::BTreeSet;
 
 #[test]
 fn a_thousand_steps_are_one_trace_and_one_plan() {
@@ -84,4 +85,38 @@ fn a_line_is_learnt() {
             assert!((weight[0] - 2.0).abs() < 1e-2 && (weight[1] + 1.0).abs() < 1e-2);
         });
     }
+}
+
+/// The texts of the kernels that take so many steps in one plan, but for what comments say.
+fn texts(steps: usize) -> BTreeSet<String> {
+    let (mut model, _) = given(DType::F32);
+    let mut opt = AdamW::new(&model, 0.1)
+        .schedule(Schedule::cosine(900).warmup(100))
+        .clip_norm(1.0);
+    let x = Tensor::linspace(-1.0, 1.0, 32, DType::F32, &cpu());
+    let x = x.unsqueeze(1).expand([32, model.weight.dims()[1]]);
+    for _ in 0..steps {
+        let (_, gradients) = value_and_grad(&model, |m| m.forward(&x).square().mean(..));
+        opt.step(&mut model, &gradients);
+    }
+    let tensors = model.tensors();
+    let explained = explain(&tensors.iter().collect::<Vec<_>>());
+    let code = |text: &String| {
+        text.lines()
+            .filter(|line| !line.starts_with("//"))
+            .collect()
+    };
+    explained.sources().iter().map(code).collect()
+}
+
+/// The counter of the steps is carried from one to the next as a number in memory: kernels do not count from the beginning.
+#[test]
+fn more_steps_in_one_plan_take_no_more_kernels() {
+    let (few, many) = (texts(6), texts(12));
+    assert!(
+        many.len() <= few.len() + 2,
+        "{} and {}",
+        few.len(),
+        many.len()
+    );
 }
