@@ -83,7 +83,7 @@ impl OpBuilder for Simplifier<'_> {
             return pooling::adaptive(pool.size, self, operands);
         }
         if let Some((source, dtype)) = self.written_whole(&op, operands) {
-            return self.keep(Op::Cast(Cast(dtype)), &[source.into()]);
+            return self.keep(Op::from(Cast(dtype)), &[source.into()]);
         }
         let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);
         if op.is_matmul() && (self.is_small(operands) || read_once(self)) {
