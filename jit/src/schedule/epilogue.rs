@@ -228,7 +228,7 @@ mod tests {
             let layout = Layout::contiguous(dims.iter().copied().collect());
             graph.input(&layout, dtype, &host)
         };
-        let (a, b, bias) = (input(&[6, 5]), input(&[5, columns]), input(&[columns]));
+        let (a, b, bias) = (input(&[6, 15]), input(&[15, columns]), input(&[columns]));
         let product = graph.matmul(a, b).expect("fits");
         let y = tail(&mut graph, product, bias).expect("fits");
         graph.set_outputs(vec![y]);
