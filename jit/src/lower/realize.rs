@@ -492,8 +492,7 @@ fn is_expanded(graph: &Graph, policy: &Policy, of: (ValueId, Cost), id: ValueId)
         }
         false => cost.ops >= thresholds.expanded_ops && many >= thresholds.expanded_elements,
     };
-    // A value of no data takes no reading, unless a function of it is costly.
-    enough && (cost.reads > 0 || cost.heavy) && few <= many / thresholds.expanded_times
+    enough && cost.reads > 0 && few <= many / thresholds.expanded_times
 }
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {
