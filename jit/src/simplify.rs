@@ -83,6 +83,8 @@ impl OpBuilder for Simplifier<'_> {
             return pooling::adaptive(pool.size, self, operands);
         }
         if let Some((source, dtype)) = self.written_whole(&op, operands) {
+            // A copy lies row-major, as what is assigned to does; a conversion lies as its operand.
+            let source = self.cast(source, dtype)?;
             return self.keep(Op::from(Cast(dtype)), &[source.into()]);
         }
         let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);

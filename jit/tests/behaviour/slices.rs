@@ -360,7 +360,8 @@ fn an_assignment_of_all_elements_is_a_copy() {
         );
         assert_eq!(counted(&text, &arrays, false).1.kernels_launched, 1);
     }
-    // The result has the dtype of the tensor that is assigned to; the source may be an input that lies otherwise.
+    // The result has the dtype of the tensor that is assigned to and is row-major as it is; the source may be an input that
+    // lies otherwise.
     let turned = "%0: f64[6, 4] = input 0 [4, 1]
         %1: f32[6, 4] = input 1 [1, 6]
         %2: f32[6, 4] = neg(%1)
@@ -372,5 +373,6 @@ fn an_assignment_of_all_elements_is_a_copy() {
     let arrays = [dense(&[6, 4], &[0f64; 24]), x.with_layout(layout)];
     for result in run(turned, &arrays, 0.0) {
         assert_eq!(result.dtype, DType::F64);
+        assert!(result.layout.is_contiguous(), "{:?}", result.layout);
     }
 }
