@@ -1,5 +1,6 @@
 //! A loop of few turns as straight-line code: the body is written once for each position of the loop, what does not vary
-//! along it once for all of them, and a reduction over it is a chain of operations.
+//! along it once for all of them, and a reduction over it is a chain of operations. Where a node reduces over other loops too, they
+//! reduce the chain.
 
 use crate::body::{Body, BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
@@ -13,11 +14,16 @@ use std::sync::Arc;
 pub(super) const HEAVY: usize = 16;
 
 /// A node without a variable of few turns. None where a reduction over it is of a kind that has no chain, or where the node
-/// computes what depends on the order of a loop.
+/// computes what depends on the order of a loop; nor where some of its columns remain and what follows from a reduction varies
+/// along them, as that has a loop of its own.
 pub(super) fn unrolled(node: &FusedNode, axis: usize) -> Option<FusedNode> {
     let writes_over = node.stores.iter().any(|store| store.update.is_some());
     let taken_up = node.product.is_some() || node.feeds;
     if writes_over || taken_up || node.exact || node.scans() {
+        return None;
+    }
+    let partial = axis >= node.iter.len() && node.red.len() > 1;
+    if partial && node.dependence().iter().any(|of| of.inner && of.reduced) {
         return None;
     }
     Unrolling::of(node, axis).run()
@@ -112,13 +118,23 @@ impl<'a> Unrolling<'a> {
     fn run(mut self) -> Option<FusedNode> {
         if self.axis >= self.node.iter.len() {
             for v in 0..self.node.body.values().len() as Value {
+                let last = self.made.red.is_empty();
                 let chain = match &self.node.body.value(v).op {
                     BodyOp::Reduce {
                         kind,
                         value,
                         position: Some(at),
-                    } => self.extreme(*kind, *value, at)?,
-                    BodyOp::Reduce { kind, value, .. } => self.chain(*kind, *value)?,
+                    } if last => self.extreme(*kind, *value, at)?,
+                    BodyOp::Reduce {
+                        position: Some(_), ..
+                    } => return None,
+                    BodyOp::Reduce { kind, value, .. } => {
+                        let chain = self.chain(*kind, *value)?;
+                        match last {
+                            true => chain,
+                            false => self.reduced(*kind, chain, v),
+                        }
+                    }
                     _ => continue,
                 };
                 self.chains.insert(v, chain);
@@ -209,6 +225,17 @@ impl<'a> Unrolling<'a> {
             chain = self.body().push(BodyOp::Binary(op, chain, next), dtype);
         }
         Some(chain)
+    }
+
+    /// The reduction of a chain over the other columns, in place of a reduction of the node.
+    fn reduced(&mut self, kind: ReduceKind, chain: Value, of: Value) -> Value {
+        let dtype = self.node.body.value(of).dtype;
+        let op = BodyOp::Reduce {
+            kind,
+            value: chain,
+            position: None,
+        };
+        self.body().push(op, dtype)
     }
 
     /// The position of the first extreme of a value over the axis, of the first NaN if there is one.

@@ -4,6 +4,7 @@ mod alike;
 pub(crate) mod attention;
 mod cost;
 mod expand;
+mod expanded;
 mod layout;
 mod lifetime;
 mod live;

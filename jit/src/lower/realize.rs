@@ -2,6 +2,7 @@
 
 use super::attention::{self, Found};
 use super::cost::Cost;
+use super::expanded;
 use super::layout::{self, Order};
 use super::lifetime::LastUse;
 use super::pieces::{self, Piece, Pieces};
@@ -250,7 +251,7 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
         true => update::nested(graph, &users, policy.thresholds.update_values),
         false => Vec::new(),
     };
-    let summed = reduced_shortly(graph, &users, policy);
+    let summed = expanded::reduced_shortly(graph, &users, policy);
     let mut costs = vec![Cost::default(); n];
     for i in 0..n {
         let id = ValueId(i as u32);
@@ -387,13 +388,17 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
             }
         }
         for operand in graph.operands(id) {
-            if is_expanded(graph, policy, (operand, costs[operand.0 as usize]), id) {
+            if expanded::is_expanded(graph, policy, (operand, costs[operand.0 as usize]), id) {
                 need_memory(graph, &mut realized, &mut costs, operand);
             }
         }
-        let frees = || lasts.frees_several(graph, &realized, id, policy.thresholds.freed_values);
+        let cost = Cost::of(graph, &costs, id, times);
+        costs[i] = cost;
         let shared = users[i] > 1;
-        let frees = shared && !op.is_view() && frees();
+        let frees = shared
+            && cost.reads > 1
+            && !op.is_view()
+            && lasts.frees_several(graph, &realized, id, policy.thresholds.freed_values);
         let is_costly = |cost: Cost| {
             let thresholds = &policy.thresholds;
             let reused = (cost.reads > thresholds.reuse_reads
@@ -404,24 +409,23 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
                 || cost.reads > thresholds.reads
                 || cost.ops >= thresholds.ops
         };
-        costs[i] = Cost::of(graph, &costs, id, times);
-        if summed.contains(&id) && is_costly(costs[i]) {
-            let small = smaller_operands(graph, &costs, id);
-            let mut with = costs.clone();
-            small.iter().for_each(|v| with[v.0 as usize] = Cost::STORED);
-            if !small.is_empty() && !is_costly(Cost::of(graph, &with, id, times)) {
-                for v in small {
+        let mut costly = is_costly(cost);
+        if costly && summed.contains(&id) {
+            let operands = expanded::smaller_operands(graph, &costs, id);
+            let without = expanded::cost_of_reading(graph, &mut costs, &operands, (id, times));
+            if !operands.is_empty() && !is_costly(without) {
+                for v in operands {
                     need_memory(graph, &mut realized, &mut costs, v);
                     // Views of what is stored now are read where it lies.
                     costs[v.0 as usize] = Cost::STORED;
                 }
-                costs[i] = Cost::of(graph, &costs, id, times);
+                costs[i] = without;
+                costly = false;
             }
         }
         let cost = costs[i];
         let carried = shared && carries_a_number(graph, &users, &costs, id);
-        let costly = is_costly(cost) || carried;
-        if (costly && !policy.choice.computes_again(id))
+        if ((costly || carried) && !policy.choice.computes_again(id))
             || (policy.choice.stores(id) && cost.ops > 0)
             || policy.given_up.stores(id)
             || cost.depth > 200
@@ -437,34 +441,6 @@ pub fn realize(graph: &Graph, policy: &Policy) -> Realized {
     realized
 }
 
-/// Pointwise values whose only user is a reduction of so few elements that it has no loop: as its kernel has other loops than
-/// they have, they would be written to memory where they are stored.
-fn reduced_shortly(graph: &Graph, users: &[u32], policy: &Policy) -> FxHashSet<ValueId> {
-    let operand = |(i, node): (usize, &Node)| {
-        let of = node.operator()?.as_reduce()?;
-        let x = graph.operands(ValueId(i as u32)).next()?;
-        let short = reduced_count(graph, ValueId(i as u32), of.mask) < policy.thresholds.unroll;
-        let alone = users[x.0 as usize] == 1 && graph.node(x).is_of(Class::Pointwise);
-        (short && alone).then_some(x)
-    };
-    graph
-        .nodes()
-        .iter()
-        .enumerate()
-        .filter_map(operand)
-        .collect()
-}
-
-/// The operands that are computed, and of whose elements the node reads each for several of its own: to store them takes less memory
-/// than to store it.
-fn smaller_operands(graph: &Graph, costs: &[Cost], id: ValueId) -> SmallVec<[ValueId; 4]> {
-    let many = graph.node(id).shape.numel();
-    let operands = graph.operands(id);
-    operands
-        .filter(|v| costs[v.0 as usize].ops > 0 && graph.node(*v).shape.numel() <= many / 2)
-        .collect()
-}
-
 /// Whether the node is a number that follows from another number that others read too, as the counter of an optimiser's
 /// steps does. Kernels that computed such a chain from its beginning would differ in its length alone, and all be compiled.
 fn carries_a_number(graph: &Graph, users: &[u32], costs: &[Cost], id: ValueId) -> bool {
@@ -473,26 +449,6 @@ fn carries_a_number(graph: &Graph, users: &[u32], costs: &[Cost], id: ValueId) -
         |v: ValueId| is_number(v) && users[v.0 as usize] > 1 && costs[v.0 as usize].ops > 0;
     let computed = graph.node(id).operator().is_some_and(|op| !op.is_view());
     computed && is_number(id) && graph.operands(id).any(is_carried)
-}
-
-/// Whether an operand would be computed again for each of many elements that it is expanded to, where that is more than
-/// reading it. On the CPU that is a costly function, of a value that lanes run along: others are computed once a row.
-fn is_expanded(graph: &Graph, policy: &Policy, of: (ValueId, Cost), id: ValueId) -> bool {
-    let (operand, cost) = of;
-    let thresholds = &policy.thresholds;
-    let (from, to) = (&graph.node(operand).shape, &graph.node(id).shape);
-    let (few, many) = (from.numel(), to.numel());
-    let enough = match policy.target.splits_reductions {
-        true => {
-            let along = from
-                .dims()
-                .last()
-                .is_some_and(|&n| n > 1 && Some(&n) == to.dims().last());
-            along && cost.heavy && many >= thresholds.expanded_lanes
-        }
-        false => cost.ops >= thresholds.expanded_ops && many >= thresholds.expanded_elements,
-    };
-    enough && cost.reads > 0 && few <= many / thresholds.expanded_times
 }
 
 fn store(realized: &mut Realized, costs: &mut [Cost], id: ValueId) {

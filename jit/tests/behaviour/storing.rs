@@ -1,7 +1,7 @@
 //! What is stored and what is computed again; and that neither depends on the order of recording.
 
 use super::{kernels, plan, run};
-use crate::common::noise;
+use crate::common::{filled, noise};
 use ferrotrace_kernels::eager;
 use ferrotrace_runtime::DType;
 
@@ -128,31 +128,58 @@ fn what_all_lanes_share_is_one_element() {
     }
 }
 
-/// Forces between bodies: what a loop sums is computed within it, though the inverse cube of a distance is costly and is
-/// expanded to three coordinates.
+/// Two steps of bodies that attract each other: what a loop sums is computed within it, though the inverse cube of a distance is
+/// costly and is expanded to three coordinates.
 #[test]
 fn an_expanded_value_stays_in_the_loop_that_sums_it() {
-    let forces = |n: usize| {
-        format!(
+    let steps = |n: usize| {
+        let mut text = format!(
             "%0: f32[{n}, 3] = input 0 [3, 1]
-         %1: f32[{n}] = input 1 [1]
-         %2: f32[1, {n}, 3] = unsqueeze(%0) {{dim: 0}}
-         %3: f32[{n}, 1, 3] = unsqueeze(%0) {{dim: 1}}
-         %4: f32[{n}, {n}, 3] = sub(%2, %3)
-         %5: f32[{n}, {n}, 3] = mul(%4, %4)
-         %6: f32[{n}, {n}] = sum(%5) {{dims: [2], keepdim: false}}
-         %7: f32[{n}, {n}] = add(%6, $0=0.01)
-         %8: f32[{n}, {n}] = pow(%7, $1=-1.5)
-         %9: f32[1, {n}] = unsqueeze(%1) {{dim: 0}}
-         %10: f32[{n}, {n}] = mul(%8, %9)
-         %11: f32[{n}, {n}, 1] = unsqueeze(%10) {{dim: 2}}
-         %12: f32[{n}, {n}, 3] = mul(%4, %11)
-         %13: f32[{n}, 3] = sum(%12) {{dims: [1], keepdim: false}}
-         return %13"
-        )
+             %1: f32[{n}, 3] = input 1 [3, 1]
+             %2: f32[{n}] = input 2 [1]\n"
+        );
+        let (mut p, mut v) = (0, 1);
+        for step in 0..2 {
+            let at = |k: usize| 3 + 14 * step + k;
+            let [
+                r1,
+                r2,
+                r,
+                square,
+                sum,
+                near,
+                power,
+                mass,
+                weight,
+                wide,
+                force,
+                a,
+                pull,
+                next,
+            ] = std::array::from_fn(at);
+            text += &format!(
+                "%{r1}: f32[1, {n}, 3] = unsqueeze(%{p}) {{dim: 0}}
+                 %{r2}: f32[{n}, 1, 3] = unsqueeze(%{p}) {{dim: 1}}
+                 %{r}: f32[{n}, {n}, 3] = sub(%{r1}, %{r2})
+                 %{square}: f32[{n}, {n}, 3] = square(%{r})
+                 %{sum}: f32[{n}, {n}] = sum(%{square}) {{dims: [2], keepdim: false}}
+                 %{near}: f32[{n}, {n}] = add(%{sum}, $0=0.01)
+                 %{power}: f32[{n}, {n}] = pow(%{near}, $1=-1.5)
+                 %{mass}: f32[1, {n}] = unsqueeze(%2) {{dim: 0}}
+                 %{weight}: f32[{n}, {n}] = mul(%{power}, %{mass})
+                 %{wide}: f32[{n}, {n}, 1] = unsqueeze(%{weight}) {{dim: 2}}
+                 %{force}: f32[{n}, {n}, 3] = mul(%{r}, %{wide})
+                 %{a}: f32[{n}, 3] = sum(%{force}) {{dims: [1], keepdim: false}}
+                 %{pull}: f32[{n}, 3] = add(%{v}, %{a})
+                 %{next}: f32[{n}, 3] = add(%{p}, %{pull})\n"
+            );
+            (p, v) = (next, pull);
+        }
+        text + &format!("return %{p} %{v}")
     };
-    run(&forces(100), &[noise(&[100, 3], 1), noise(&[100], 2)], 1e-3);
-    // The squares of distances and what follows them.
-    let text = forces(4096);
-    assert_eq!(kernels(&text), 2, "{}", plan(&text).explain());
+    let masses = |n: usize| filled(&[n], |i| (i % 5) as f32 * 1e-4);
+    let arrays = [noise(&[100, 3], 1), noise(&[100, 3], 2), masses(100)];
+    run(&steps(100), &arrays, 1e-4);
+    let text = steps(4096);
+    assert_eq!(kernels(&text), 3, "{}", plan(&text).explain());
 }

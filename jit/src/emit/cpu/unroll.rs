@@ -31,14 +31,15 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     // What is behind an axis is one place nearer once that is gone.
     let along = Var((next - axes.iter().filter(|&&axis| axis < next).count()) as u32);
     let fits = |made: &FusedNode| {
-        // A split row's reductions run at once.
-        (!made.is_split(policy) || made.moments().is_some())
+        // A split row's reductions run at once: they do where nothing of a column follows from one.
+        let at_once = || !made.dependence().iter().any(|of| of.inner && of.reduced);
+        (!made.is_split(policy) || made.moments().is_some() || at_once())
             && after(made, along, lanes) < before(&node, &axes, lanes)
     };
-    let mut made = Some(node.clone());
-    for &axis in &axes {
-        made = made.and_then(|made| unrolled(&made, axis)).filter(few);
-    }
+    let without = |node: &FusedNode, axis: usize| unrolled(node, axis).filter(few);
+    let first = without(&node, axes[0]);
+    let mut others = axes[1..].iter();
+    let made = first.and_then(|made| others.try_fold(made, |made, &axis| without(&made, axis)));
     made.filter(fits).unwrap_or(node)
 }
 
@@ -55,22 +56,23 @@ fn short_axes(node: &FusedNode, lanes: usize, most: usize) -> Option<Short> {
     let outer = node.red.is_empty() || prefers_outer(node);
     let extents = node.extents();
     let most = most.min(2 * lanes);
-    let behind = |first: usize| {
+    let behind = |first: usize, least: usize| {
         let mut axes = SmallVec::from_slice(&[first]);
         let mut next = first - 1;
-        while next > 0 && extents[next] < 2 * lanes {
+        while next > least && extents[next] < 2 * lanes {
             axes.push(next);
             next -= 1;
         }
         Short { axes, next }
     };
     let short = match (outer, &node.iter[..], &node.red[..]) {
-        (true, [.., _, _], []) => behind(rows - 1),
+        (true, [.., _, _], []) => behind(rows - 1, 0),
         (true, [.., _], red @ [.., _]) => Short {
             axes: SmallVec::from_slice(&[rows - 1]),
             next: rows + red.len() - 1,
         },
-        (false, [.., _], [_]) => behind(rows),
+        (false, [.., _], [_]) => behind(rows, 0),
+        (false, _, red @ [.., _, _]) => behind(rows + red.len() - 1, rows),
         _ => return None,
     };
     let turns: usize = short.axes.iter().map(|&axis| extents[axis]).product();
@@ -86,9 +88,10 @@ fn before(node: &FusedNode, axes: &[usize], lanes: usize) -> usize {
     let of_values: usize = values.map(|value| work(&value.op)).sum();
     // A row of its own begins with its indices, and brings the lanes of its reductions together; within a reduction of
     // columns the axis is a vector of an inner loop.
-    let around = match (axis < node.iter.len(), node.red.is_empty()) {
-        (true, true) => 12,
-        (true, false) => 2,
+    let around = match (axis < node.iter.len(), node.red.len()) {
+        (true, 0) => 12,
+        (true, _) => 2,
+        (false, 2..) => 12,
         (false, _) => {
             let reductions = node.body.values().iter();
             let reductions = reductions.filter(|v| matches!(v.op, BodyOp::Reduce { .. }));
