@@ -7,8 +7,8 @@ mod common;
 use common::device;
 use ferrotrace::prelude::*;
 use ferrotrace::{
-    ErrorKind, GraphDecision, ReduceOp, Stats, Uncaptured, grad, manual_seed, scan, stats_scope,
-    while_loop,
+    ErrorKind, GraphDecision, Mode, ReduceOp, Stats, Uncaptured, eval, grad, manual_seed, scan,
+    stats_scope, while_loop, with_mode,
 };
 use std::sync::Mutex;
 
@@ -475,6 +475,39 @@ fn threads_replay_one_function() {
                     close(&numbers(&y), &turns_of(&numbers(&x), 25, 4));
                     assert_eq!(other.dims(), [26]);
                     drop(other.to_vec::<f32>().expect("sums"));
+                }
+            });
+        }
+    });
+}
+
+/// Products of long rows, whose partial sums the library keeps in a workspace: graphs and calls one by one, launched by
+/// several threads in turns, give the numbers that they give alone.
+#[test]
+fn graphs_and_calls_of_threads_keep_their_sums_apart() {
+    let Some(d) = device() else { return };
+    let product = |a: &Tensor, b: &Tensor| a.matmul(&b.t());
+    std::thread::scope(|scope| {
+        for k in 0..16usize {
+            let d = &d;
+            scope.spawn(move || {
+                // Sizes differ from thread to thread, and so do the library's algorithms.
+                let shape = [[2, 3, 9][k % 3], [1000, 9001, 33_333][k / 2 % 3]];
+                let (a, b) = (noise(&shape, k, d), noise(&shape, k + 50, d));
+                let f = jit(move |(a, b): (&Tensor, &Tensor)| product(&(a * 1.5), &(b * 0.5)));
+                let (wide, high) = (&a * 1.5, &b * 0.5);
+                let call = || match k % 2 {
+                    0 => f.call((&a, &b)),
+                    _ => with_mode(Mode::Eager, || product(&wide, &high)),
+                };
+                let first = numbers(&call());
+                for round in 0..100 {
+                    // Nothing is read meanwhile, so that launches of all threads follow each other.
+                    let all: Vec<Tensor> = (0..20).map(|_| call()).collect();
+                    eval(&all.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"));
+                    for got in &all {
+                        assert_eq!(numbers(got), first, "thread {k}, round {round}");
+                    }
                 }
             });
         }

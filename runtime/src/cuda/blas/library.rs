@@ -47,7 +47,11 @@ struct Kind {
 /// The library's handle, and what it said.
 pub(in crate::cuda) struct Library {
     handle: sys::cublasLtHandle_t,
+    /// For calls on the device's stream.
     workspace: u64,
+    /// For calls within graphs, once there are some. A call is several kernels where its rows are long, and another thread's
+    /// graph may come between them on the stream: it must leave their partial sums alone.
+    graph_workspace: Option<u64>,
     kinds: HashMap<Request, Kind>,
 }
 
@@ -72,6 +76,7 @@ impl Library {
         Ok(Library {
             handle,
             workspace: context.fixed(WORKSPACE)?,
+            graph_workspace: None,
             kinds: HashMap::new(),
         })
     }
@@ -90,6 +95,17 @@ impl Library {
         Ok(found)
     }
 
+    /// The workspace of calls on a stream: on another than the device's, calls are captured.
+    fn workspace_on(&mut self, context: &Context, stream: driver::sys::CUstream) -> Result<u64> {
+        if stream == context.stream() {
+            return Ok(self.workspace);
+        }
+        match self.graph_workspace {
+            Some(workspace) => Ok(workspace),
+            None => Ok(*self.graph_workspace.insert(context.fixed(WORKSPACE)?)),
+        }
+    }
+
     /// Puts a product on a stream. `words` are the addresses of both operands, the result and the bias.
     pub fn run(
         &mut self,
@@ -102,6 +118,7 @@ impl Library {
         if !self.prepare(request)? {
             return Err(Error::internal("a product without an algorithm"));
         }
+        let workspace = self.workspace_on(context, stream)?;
         let (Some(kind), &[a, b, out, bias]) = (self.kinds.get(request), words) else {
             return Err(Error::internal("a product without its operands"));
         };
@@ -121,7 +138,7 @@ impl Library {
         let [first, second, result] = kind.layouts;
         // SAFETY: descriptors are alive, and factors are live numbers of the scale's type; the caller checked that the
         // operands, the bias and the result lie in memory of this device as far as the descriptors reach. The workspace
-        // is the stream's alone.
+        // is that of calls on the stream, put there under one lock, or that of graphs, which the stream runs as a whole.
         check(unsafe {
             (api()?.cublasLtMatmul)(
                 self.handle,
@@ -137,7 +154,7 @@ impl Library {
                 out as *mut c_void,
                 result,
                 algorithm,
-                self.workspace as *mut c_void,
+                workspace as *mut c_void,
                 WORKSPACE,
                 stream.cast(),
             )
