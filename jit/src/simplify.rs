@@ -42,6 +42,8 @@ struct Simplifier<'a> {
     policy: &'a Policy,
     /// Whether what is pushed scatters by an index that other nodes scatter by too.
     shares_index: bool,
+    /// Whether what is pushed defines an operator that the device computes by one kernel, which needs its products as products.
+    one_kernel: bool,
 }
 
 impl OpBuilder for Simplifier<'_> {
@@ -88,7 +90,8 @@ impl OpBuilder for Simplifier<'_> {
             return self.keep(Op::from(Cast(dtype)), &[source.into()]);
         }
         let read_once = |of: &Self| of.is_for_device() && of.is_read_once(operands);
-        if op.is_matmul() && (self.is_small(operands) || read_once(self)) {
+        let is_sum = |of: &Self| !of.one_kernel && of.is_small(operands) || read_once(of);
+        if op.is_matmul() && is_sum(self) {
             return self.sum_of_products(operands);
         }
         if op.is_matmul() && self.policy.target.tiles && self.is_by_tiles(operands)? {
@@ -283,6 +286,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         known: FxHashMap::default(),
         policy,
         shares_index: false,
+        one_kernel: false,
     };
     let shared = match builder.is_for_device() {
         true => scattering::share_indices(graph, &live),

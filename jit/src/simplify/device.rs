@@ -18,7 +18,12 @@ pub(super) fn define(op: &Op, b: &mut Simplifier<'_>, args: &[Operand]) -> Optio
             let op = op.entry();
             match op.as_library().is_some_and(|of| is_had(of, b, args)) {
                 true => return None,
-                false => op.define(b, args),
+                false => {
+                    let outer = std::mem::replace(&mut b.one_kernel, true);
+                    let defined = op.define(b, args);
+                    b.one_kernel = outer;
+                    defined
+                }
             }
         }
         Op::Conv(spec) => convolution::define(spec, b, args),

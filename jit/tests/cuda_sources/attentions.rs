@@ -254,6 +254,25 @@ fn scores_that_are_needed_are_no_attention() {
     assert!(!apart.is_empty() && apart.iter().all(|text| !text.contains("ft_attend")));
 }
 
+/// Attention of few keys and narrow values is one kernel like any other, though products by small matrices are sums elsewhere:
+/// its scores stay in binary32.
+#[test]
+fn attention_of_few_keys_is_one_kernel() {
+    for ([rows, keys, width], causal) in [([1, 2, 1], false), ([2, 5, 4], true), ([8, 8, 8], true)]
+    {
+        let text = format!(
+            "%0: bf16[4, {rows}, {width}] = input 0 [{}, {width}, 1]
+             %1: bf16[4, {keys}, {width}] = input 1 [{}, {width}, 1]
+             %2: bf16[4, {rows}, {width}] = scaled_dot_product_attention(%0, %1, %1) {{mask: false, causal: {causal}, scale: NaN}}
+             return %2",
+            rows * width,
+            keys * width,
+        );
+        let graph: Graph = text.parse().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(attentions(&graph).0.len(), 1, "{rows} {keys} {width}");
+    }
+}
+
 /// Queries, keys and values that one product with a bias computes are windows of its result: no kernel moves them.
 #[test]
 fn parts_of_a_product_are_windows() {
