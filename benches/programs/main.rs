@@ -8,7 +8,7 @@
 //! Microseconds of a call are medians over rounds in which the three forms take turns; the calls of a sample are queued, and
 //! the device is waited for after the last. The first call compiles what `FERROTRACE_CACHE_DIR` does not hold. The last
 //! column says how far the mean magnitudes of the first results lie apart; where that is too far, the benchmark fails.
-//! `--profile` adds the time of each step.
+//! `--profile` adds the time of each step, of the function and of eager mode.
 
 mod arrays;
 #[path = "../measure/mod.rs"]
@@ -172,6 +172,9 @@ fn measured(program: Program, device: &Device, options: &Options) -> Result<(Vec
         let (ran, steps) = profile(|| computed(compiled()));
         ran?;
         println!("{}\n{steps}", program.name);
+        let (ran, steps) = profile(|| computed(eager()));
+        ran?;
+        println!("{}, in eager mode\n{steps}", program.name);
     }
     let mut row = vec![program.name.to_owned()];
     row.extend(times.iter().map(|t| format!("{:.0}", median(t) / 1e3)));
