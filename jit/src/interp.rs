@@ -22,7 +22,7 @@ use crate::lower::{Call, CallArg, Pieces, Site};
 use crate::nest::LoopNest;
 use crate::schedule::FusedNode;
 use datum::Datum;
-use ferrotrace_kernels::{Array, Operand, ValueId, eager};
+use ferrotrace_kernels::{Arg, Array, Operand, ValueId, copy, eager};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Layout, Result, Scalar};
 use frame::Frame;
 pub use launch::interpret_threads;
@@ -161,10 +161,10 @@ impl<'a> Memory<'a> {
             return Err(Error::internal("an input is called"));
         };
         let arg = |a: &CallArg| match a {
-            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
-            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+            CallArg::Window(source, layout) => self.window(*source, layout).map(Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(Arg::Scalar),
         };
-        let args: Vec<eager::Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
+        let args: Vec<Arg> = call.args.iter().map(arg).collect::<Result<_>>()?;
         let placed = |e: Error| e.at(self.graph.context(call.node));
         let layout = self.layout(call.node);
         if !layout.is_contiguous() {
@@ -174,11 +174,11 @@ impl<'a> Memory<'a> {
             self.nodes.insert(call.node, out);
             return Ok(());
         }
-        let array = eager::run(op, &args, &node.shape, node.dtype).map_err(placed)?;
+        let array = op.run(&args, &node.shape, node.dtype).map_err(placed)?;
         let array = if array.layout.is_contiguous() && array.layout.offset() == 0 {
             array
         } else {
-            eager::contiguous(&array)?
+            copy::contiguous(&array)?
         };
         self.nodes.insert(call.node, array);
         Ok(())

@@ -6,8 +6,8 @@ use crate::graph::{Graph, Precision};
 use crate::plan::{Plan, PlanInput};
 use crate::policy::Policy;
 use crate::target::Target;
-use ferrotrace_kernels::eager::{self, Arg};
 use ferrotrace_kernels::op::Cast;
+use ferrotrace_kernels::{Arg, eager};
 use ferrotrace_kernels::{Array, Op, OpBuilder, Operand};
 use ferrotrace_runtime::{
     Category, Counter, DType, Device, Error, FloatEnvironment, Layout, Result, Scalar, Shape, count,
@@ -93,7 +93,7 @@ pub fn run_operator(
 ) -> Result<Array> {
     let _environment = FloatEnvironment::standard();
     if Target::of(device).library.is_complete() {
-        return eager::run(op, args, shape, dtype);
+        return op.run(args, shape, dtype);
     }
     if shape.numel() == 0 {
         return Array::empty(device, shape.clone(), dtype);

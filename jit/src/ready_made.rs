@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, Node, NodeOp};
 use crate::target::Target;
-use ferrotrace_kernels::eager::{self, Arg};
+use ferrotrace_kernels::{Arg, copy, eager};
 use ferrotrace_kernels::{Array, Op, Operand, ValueId};
 use ferrotrace_runtime::{Config, Counter, DType, Device, Error, Result, Scalar, Shape, count};
 
@@ -33,7 +33,7 @@ pub(crate) fn run_ready_made(
 
 /// Runs one operator by its ready-made kernel on the CPU.
 fn ready_made(_: &Device, op: &Op, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-    eager::run(op, args, shape, dtype)
+    op.run(args, shape, dtype)
 }
 
 /// Runs every node of the graph on a device by `run`, and releases each value after its last use.
@@ -134,7 +134,7 @@ fn taken_over(op: &Op, args: &mut [Arg], dtype: DType) -> Result<Option<Array>> 
         && source.buffer.same(&x.buffer)
         && source.layout.span().len().saturating_mul(2) <= x.numel()
     {
-        *source = eager::copied(source)?;
+        *source = copy::copied(source)?;
     }
     if !x.buffer.is_unique() {
         return Ok(None);

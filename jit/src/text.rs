@@ -14,7 +14,7 @@
 
 use crate::graph::{Graph, Node, NodeOp, Precision};
 use ferrotrace_kernels::op::check_size;
-use ferrotrace_kernels::op::text::{Attribute, Line};
+use ferrotrace_kernels::text::{Attribute, Line};
 use ferrotrace_kernels::{Op, OpBuilder, Operand, ValueId};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Scalar, Shape};
 use std::fmt::{self, Write as _};

@@ -5,21 +5,25 @@
 //! and eager mode hold it.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod arg;
 mod array;
 mod builder;
 mod class;
+pub mod copy;
 pub mod cpu;
 pub mod cuda;
 pub mod eager;
 pub mod op;
 pub mod ops;
 pub mod support;
+pub mod text;
 
+pub use arg::{Arg, ArgMeta};
 pub use array::Array;
 pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 pub use class::{Class, Sizes, WEIGHTS, Weights};
 pub use op::{
-    ArgMeta, Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolKind, PoolSpec,
+    Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolKind, PoolSpec,
     ReduceKind, Reduction, ScanKind, ScatterMode, Unrounded,
 };
 pub use ops::binary::BinaryOp;

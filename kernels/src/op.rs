@@ -2,7 +2,6 @@
 
 pub mod gradient;
 pub mod operator;
-pub mod text;
 
 pub use crate::ops::arrange::{Cat, Pad, Repeat, SliceAssign};
 pub use crate::ops::composite::Composite;
@@ -34,10 +33,11 @@ pub use crate::ops::view::{
     Unfold, Unsqueeze,
 };
 
+use crate::arg::device;
 use crate::ops::view::View;
 use crate::ops::{matmul, pointwise, view};
-use crate::{BinaryOp, Class, UnaryOp};
-use ferrotrace_runtime::{Category, DType, Error, Result, Scalar, Shape};
+use crate::{Arg, ArgMeta, Array, BinaryOp, Class, UnaryOp};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
 use operator::{Inferred, Operator, operators};
 
 operators! {
@@ -120,6 +120,23 @@ impl Op {
         Ok((shape, dtype))
     }
 
+    /// Runs the ready-made kernel; `shape` and `dtype` are what [`infer`](Op::infer) gave for the operands. A view shares
+    /// its operand's memory. Operands lie on the CPU; see [`run_on`](crate::eager::run_on) for others.
+    ///
+    /// # Errors
+    /// Out of memory; an index out of range; an operand on a device without ready-made kernels.
+    pub fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
+        let on_device = |arg: &Arg| matches!(arg, Arg::Array(x) if !x.buffer.device().is_cpu());
+        if args.iter().any(on_device) {
+            return Err(Error::unsupported(format!(
+                "{} has no ready-made kernel on {}",
+                self.name(),
+                device(args)
+            )));
+        }
+        self.entry().run(args, shape, dtype)
+    }
+
     /// A number in which operators that one line of a program records together mostly differ.
     #[inline]
     pub fn salt(&self) -> u8 {
@@ -173,46 +190,6 @@ pub fn check_size(shape: &Shape, dtype: DType) -> Result<()> {
         _ => Err(Error::argument(format!(
             "a tensor of shape {shape} is greater than any memory"
         ))),
-    }
-}
-
-/// What an operator's rules know of an operand.
-#[derive(Clone, Copy, Debug)]
-pub enum ArgMeta<'a> {
-    /// A tensor of this shape and dtype.
-    Tensor(&'a Shape, DType),
-    /// A number.
-    Scalar(Scalar),
-}
-
-impl<'a> ArgMeta<'a> {
-    /// The shape: that of a 0-d tensor for a number.
-    pub fn shape(&self) -> Shape {
-        match self {
-            ArgMeta::Tensor(shape, _) => (*shape).clone(),
-            ArgMeta::Scalar(_) => Shape::scalar(),
-        }
-    }
-
-    /// The dtype: a number's default dtype.
-    pub fn dtype(&self) -> DType {
-        match self {
-            ArgMeta::Tensor(_, dtype) => *dtype,
-            ArgMeta::Scalar(scalar) => scalar.default_dtype(),
-        }
-    }
-
-    /// The tensor's shape and dtype.
-    pub fn tensor(&self) -> Option<(&'a Shape, DType)> {
-        match self {
-            ArgMeta::Tensor(shape, dtype) => Some((shape, *dtype)),
-            ArgMeta::Scalar(_) => None,
-        }
-    }
-
-    /// The promotion category.
-    pub fn category(&self) -> Category {
-        self.dtype().category()
     }
 }
 

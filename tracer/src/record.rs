@@ -9,7 +9,7 @@ use crate::node::{Draw, Facts, Inputs, Node, State, Status};
 use crate::trace;
 use crate::{Input, Mode, Tensor, flush, mode, place};
 use ferrotrace_kernels::cpu::quick;
-use ferrotrace_kernels::eager::{self, Arg};
+use ferrotrace_kernels::{Arg, eager};
 use ferrotrace_kernels::{ArgMeta, Array, Op};
 use ferrotrace_runtime::{Counter, DType, Device, Error, ErrorKind, Result, count};
 use smallvec::SmallVec;

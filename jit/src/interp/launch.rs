@@ -10,7 +10,7 @@ use crate::emit::{Emitted, Pointer, cuda};
 use crate::graph::Rounding;
 use crate::kernel::ir::Kernel;
 use crate::lower::Piece;
-use ferrotrace_kernels::{Array, ValueId, eager};
+use ferrotrace_kernels::{Array, ValueId, copy};
 use ferrotrace_runtime::{Error, Layout, Result, Scalar};
 use rustc_hash::FxHashMap;
 
@@ -105,7 +105,7 @@ impl Memory<'_> {
         graph.set_outputs(written.clone());
         let values = run_eagerly(&graph, self.inputs, self.scalars)?;
         for (id, value) in written.into_iter().zip(values) {
-            self.store(id, eager::contiguous(&value)?)?;
+            self.store(id, copy::contiguous(&value)?)?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::run::{Run, is_whole};
 use crate::body::Source;
 use crate::graph::NodeOp;
 use crate::lower::{Call, CallArg};
-use ferrotrace_kernels::{Array, Op, eager};
+use ferrotrace_kernels::{Arg, Array, Op, copy, eager};
 use ferrotrace_runtime::{Counter, Error, Layout, Result, Scalar, count};
 use smallvec::SmallVec;
 
@@ -35,7 +35,7 @@ impl<'a> Run<'a> {
             count(Counter::LibraryCalls, 1);
             let whole = self.array(Source::Node(call.node))?;
             let (_, args) = self.operands(call)?;
-            eager::fill_borders(pads, &args, whole).map_err(context)?;
+            copy::fill_borders(pads, &args, whole).map_err(context)?;
             return Ok(Some(whole.clone()));
         }
         let Some((dim, copied)) = self.draft.joined(call) else {
@@ -48,37 +48,33 @@ impl<'a> Run<'a> {
         };
         let parts: Vec<(usize, Array)> = copied.into_iter().map(part).collect::<Result<_>>()?;
         let parts: Vec<(usize, &Array)> = parts.iter().map(|(at, part)| (*at, part)).collect();
-        eager::join(whole, dim, &parts).map_err(context)?;
+        copy::join(whole, dim, &parts).map_err(context)?;
         Ok(Some(whole.clone()))
     }
 
     /// A call's operator and operands.
-    pub(super) fn operands(&self, call: &Call) -> Result<(&'a Op, Vec<eager::Arg>)> {
+    pub(super) fn operands(&self, call: &Call) -> Result<(&'a Op, Vec<Arg>)> {
         let NodeOp::Op(op) = &self.draft.graph.node(call.node).op else {
             return Err(Error::internal("an input is called"));
         };
         let arg = |a: &CallArg| match a {
-            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
-            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+            CallArg::Window(source, layout) => self.window(*source, layout).map(Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(Arg::Scalar),
         };
         Ok((op, call.args.iter().map(arg).collect::<Result<_>>()?))
     }
 
     /// The operands of a product; one that a kernel computes has a layout, and no memory.
-    pub(super) fn operands_but(
-        &self,
-        call: &Call,
-        computed: Option<usize>,
-    ) -> Result<Vec<eager::Arg>> {
+    pub(super) fn operands_but(&self, call: &Call, computed: Option<usize>) -> Result<Vec<Arg>> {
         let dtype = self.draft.graph.node(call.node).dtype;
         let arg = |(i, a): (usize, &CallArg)| match a {
-            CallArg::Window(_, layout) if computed == Some(i) => Ok(eager::Arg::Array(Array {
+            CallArg::Window(_, layout) if computed == Some(i) => Ok(Arg::Array(Array {
                 buffer: self.nothing()?.clone(),
                 layout: layout.clone(),
                 dtype,
             })),
-            CallArg::Window(source, layout) => self.window(*source, layout).map(eager::Arg::Array),
-            CallArg::Number(operand) => self.number(operand).map(eager::Arg::Scalar),
+            CallArg::Window(source, layout) => self.window(*source, layout).map(Arg::Array),
+            CallArg::Number(operand) => self.number(operand).map(Arg::Scalar),
         };
         call.args.iter().enumerate().map(arg).collect()
     }
@@ -101,14 +97,13 @@ impl<'a> Run<'a> {
         if let Some(over) = over.filter(|over| frees.contains(over) && self.owns(*over)) {
             self.free(over);
             let bytes = node.shape.numel() * node.dtype.size();
-            let whole = |arg: &&mut eager::Arg| matches!(&**arg, eager::Arg::Array(x) if is_whole(x, bytes));
+            let whole = |arg: &&mut Arg| matches!(&**arg, Arg::Array(x) if is_whole(x, bytes));
             let first = args.first_mut().filter(whole);
             let is_host = self.draft.policy.target.library.is_complete();
             count(Counter::InPlaceWrites, (first.is_some() && !is_host).into());
             // A device's library writes over what nothing but the operand holds.
             if let Some(first) = first.filter(|_| is_host)
-                && let eager::Arg::Array(x) =
-                    std::mem::replace(first, eager::Arg::Scalar(Scalar::Bool(false)))
+                && let Arg::Array(x) = std::mem::replace(first, Arg::Scalar(Scalar::Bool(false)))
             {
                 count(Counter::InPlaceWrites, 1);
                 return eager::run_over(op, x, &args).map_err(placed);
@@ -121,7 +116,7 @@ impl<'a> Run<'a> {
         if array.layout.is_contiguous() && array.layout.offset() == 0 {
             Ok(array)
         } else {
-            eager::contiguous(&array)
+            copy::contiguous(&array)
         }
     }
 }

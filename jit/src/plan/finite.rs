@@ -5,7 +5,7 @@ use super::run::Run;
 use crate::body::Source;
 use crate::draft::{accesses, origins};
 use crate::graph::{Graph, NodeOp};
-use ferrotrace_kernels::{Array, Operand, ValueId, eager};
+use ferrotrace_kernels::{Arg, Array, Operand, ValueId, eager};
 use ferrotrace_runtime::{Device, Error, Result, Scalar};
 use rustc_hash::FxHashSet;
 
@@ -145,16 +145,16 @@ fn one_by_one(
                 let arg = |operand: &Operand| match operand {
                     Operand::Value(v) => values[v.0 as usize]
                         .clone()
-                        .map(eager::Arg::Array)
+                        .map(Arg::Array)
                         .ok_or_else(missing),
                     Operand::Slot(s, _) => scalars
                         .get(*s as usize)
-                        .map(|s| eager::Arg::Scalar(*s))
+                        .map(|s| Arg::Scalar(*s))
                         .ok_or_else(missing),
-                    Operand::Const(s) => Ok(eager::Arg::Scalar(*s)),
+                    Operand::Const(s) => Ok(Arg::Scalar(*s)),
                 };
-                let args: Vec<eager::Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
-                Some(eager::run(op, &args, &node.shape, node.dtype)?)
+                let args: Vec<Arg> = node.args.iter().map(arg).collect::<Result<_>>()?;
+                Some(op.run(&args, &node.shape, node.dtype)?)
             }
         };
         values.push(value);

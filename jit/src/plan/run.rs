@@ -7,7 +7,7 @@ use crate::draft::{Draft, Step, accesses};
 use crate::emit::Emitted;
 use crate::graph::Graph;
 use crate::ready_made::run_ready_made;
-use ferrotrace_kernels::{Array, Operand, ValueId, eager};
+use ferrotrace_kernels::{Array, Operand, ValueId, copy};
 use ferrotrace_runtime::{
     Buffer, Config, Error, FloatEnvironment, Result, Scalar, Timer, Verdict, hold_recorded,
     is_profiling, with_threads,
@@ -334,8 +334,8 @@ impl Run<'_> {
         };
         let base = self.window(update.base.0, &update.base.1)?;
         let copied = match &update.window {
-            None => eager::copied_on(&base, &self.dense),
-            Some(window) => eager::copied_around(&base, window, &self.dense),
+            None => copy::copied_on(&base, &self.dense),
+            Some(window) => copy::copied_around(&base, window, &self.dense),
         };
         copied.map_err(|e| self.draft.placed(e, id))
     }

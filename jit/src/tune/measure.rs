@@ -5,7 +5,7 @@ use crate::emit::Emitted;
 use crate::native::dense;
 use crate::plan::{Plan, PlanInput};
 use crate::target::Target;
-use ferrotrace_kernels::{Array, eager};
+use ferrotrace_kernels::{Array, copy};
 use ferrotrace_runtime::{Error, Result, Scalar, compile_unkept};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -92,7 +92,7 @@ impl Trial<'_> {
                 *donated && whole && Target::of(array.buffer.device()).library.is_complete();
             Ok(PlanInput {
                 array: if given {
-                    eager::copied(array)?
+                    copy::copied(array)?
                 } else {
                     Array::clone(array)
                 },

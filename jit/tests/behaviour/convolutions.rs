@@ -3,7 +3,7 @@
 use super::run;
 use crate::common::{kept, noise, values};
 use ferrotrace_jit::{Graph, Plan, PlanInput, Step};
-use ferrotrace_kernels::eager::cast;
+use ferrotrace_kernels::copy::cast;
 use ferrotrace_kernels::op::{Cast, Flip};
 use ferrotrace_kernels::{Array, BinaryOp, ConvSpec, Op, OpBuilder, UnaryOp};
 use ferrotrace_runtime::{DType, Device, Layout, Shape, stats_scope, with_threads};

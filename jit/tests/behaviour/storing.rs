@@ -2,7 +2,7 @@
 
 use super::{kernels, plan, run};
 use crate::common::{filled, noise};
-use ferrotrace_kernels::eager;
+use ferrotrace_kernels::copy;
 use ferrotrace_runtime::DType;
 
 /// A value of several inputs that two kernels need, which walk it differently.
@@ -122,7 +122,7 @@ fn what_all_lanes_share_is_one_element() {
                 rows * columns
             );
             assert_eq!(kernels(&text), 1, "{text}");
-            let x = eager::cast(&noise(&[3, rows, columns], 1), dtype);
+            let x = copy::cast(&noise(&[3, rows, columns], 1), dtype);
             run(&text, &[x.expect("memory")], 0.0);
         }
     }

@@ -13,7 +13,7 @@ pub mod track;
 pub mod wide;
 
 use ferrotrace_jit::{Graph, PlanInput};
-use ferrotrace_kernels::{Array, ValueId, eager};
+use ferrotrace_kernels::{Array, ValueId, copy};
 use ferrotrace_runtime::{Buffer, DType, Device, Element, Layout, Shape, Strides};
 use half::{bf16, f16};
 pub use rng::Rng;
@@ -206,7 +206,7 @@ pub fn kept(arrays: &[Array]) -> Vec<PlanInput> {
 
 /// A dense copy in memory of its own.
 pub fn copied(array: &Array) -> Array {
-    eager::contiguous(&array.with_layout(array.layout.clone())).map_or_else(
+    copy::contiguous(&array.with_layout(array.layout.clone())).map_or_else(
         |e| panic!("{e}"),
         |a| Array {
             buffer: buffer_bits(&a),

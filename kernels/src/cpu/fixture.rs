@@ -1,8 +1,7 @@
 //! Arrays for tests: made from binary64 values, and read back as such.
 
 use super::number::{Number, Wide, with_type};
-use crate::eager::Arg;
-use crate::{ArgMeta, Array};
+use crate::{Arg, ArgMeta, Array};
 use ferrotrace_runtime::{Buffer, DType, Device, Layout, Shape};
 
 /// A dense array of these values.

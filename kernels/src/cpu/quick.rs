@@ -194,9 +194,8 @@ fn filled(shape: &Shape, dtype: DType, fill: impl FnOnce(usize, *mut u8)) -> Opt
 mod tests {
     use super::*;
     use crate::cpu::fixture::{integers, metas, of};
-    use crate::eager::{self, Arg};
     use crate::op::Cast;
-    use crate::{BinaryOp, ReduceKind, UnaryOp};
+    use crate::{Arg, BinaryOp, ReduceKind, UnaryOp};
 
     fn operand(arg: &Arg) -> Operand<'_> {
         match arg {
@@ -217,7 +216,7 @@ mod tests {
     /// Bit for bit what the general way gives, where there is a short one; whether there is.
     fn same(op: &Op, args: &[Arg]) -> bool {
         let (shape, dtype) = op.infer(&metas(args)).expect("valid");
-        let general = eager::run(op, args, &shape, dtype).expect("memory");
+        let general = Op::run(op, args, &shape, dtype).expect("memory");
         let operands: Vec<Operand<'_>> = args.iter().map(operand).collect();
         let Some(quick) = run(op, &operands, &shape, dtype) else {
             return false;

@@ -1,6 +1,7 @@
 //! Convolutions by the vendor's library.
 
-use crate::eager::{Arg, Dense, array};
+use crate::arg::{Arg, array};
+use crate::copy::Dense;
 use crate::ops::correlation::form;
 use crate::ops::matmul::After;
 use crate::{Array, Correlation};

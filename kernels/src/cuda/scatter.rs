@@ -2,7 +2,8 @@
 
 use super::library::{Run, bits, source};
 use super::sort::{Order, Sorted, argsort, is_short};
-use crate::eager::{Arg, Dense, array, copied_on};
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, copied_on};
 use crate::support::scalar_type;
 use crate::{Array, ScatterMode};
 use ferrotrace_runtime::{Config, DType, KernelSource, Layout, Result, Shape};

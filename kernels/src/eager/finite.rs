@@ -1,10 +1,9 @@
 //! Looking for NaNs and infinities, for `FERROTRACE_NANS=1` (scheduler K-17, codegen A12.4: results can be checked for
 //! NaN).
 
-use super::{Arg, run};
 use crate::cpu::dense::elements;
 use crate::op::Reduce;
-use crate::{Array, Op, ReduceKind, UnaryOp};
+use crate::{Arg, Array, Op, ReduceKind, UnaryOp};
 use ferrotrace_runtime::{Category, DType, Device, Error, ErrorKind, Result, Scalar, Shape};
 
 /// Whether `truth` holds at some element (`Any`) or at all (`All`).
@@ -12,13 +11,13 @@ fn holds(x: &Array, truth: UnaryOp, kind: ReduceKind) -> Result<bool> {
     let x = x.to_device(&Device::cpu())?;
     let shape = x.shape().clone();
     let mask = (1u64 << shape.rank()) - 1;
-    let bits = run(&Op::from(truth), &[Arg::Array(x)], &shape, DType::Bool)?;
+    let bits = Op::from(truth).run(&[Arg::Array(x)], &shape, DType::Bool)?;
     let reduce = Op::from(Reduce {
         kind,
         mask,
         keepdim: false,
     });
-    let one = run(&reduce, &[Arg::Array(bits)], &Shape::scalar(), DType::Bool)?;
+    let one = reduce.run(&[Arg::Array(bits)], &Shape::scalar(), DType::Bool)?;
     Ok(elements::<u8>(&one)?.contains(&1))
 }
 

@@ -1,17 +1,16 @@
 //! Operators on devices, with the fallback to the host. Views need no copy; matrix products, sorting and scatters have
 //! libraries. For the rest operands are copied to the host, the CPU's kernels run, and the result is copied back.
 
-use super::{Arg, contiguous, run};
-use crate::eager::Dense;
-use crate::{Array, Op};
+use crate::copy::{Dense, contiguous};
+use crate::{Arg, Array, Op};
 use ferrotrace_runtime::{Channel, Counter, DType, Device, Result, Shape, count, log};
 
-/// Runs one operator for the device that its result will lie on. On the CPU it is [`run`]. On other devices a result
+/// Runs one operator for the device that its result will lie on. On the CPU it is [`Op::run`]. On other devices a result
 /// that is no view is dense and row-major. `dense` copies an array of the device that a library does not take as it
 /// lies.
 ///
 /// # Errors
-/// As [`run`]; what a device's driver answers.
+/// As [`Op::run`]; what a device's driver answers.
 pub fn run_on(
     device: &Device,
     op: &Op,
@@ -21,7 +20,7 @@ pub fn run_on(
     dense: Dense<'_>,
 ) -> Result<Array> {
     if device.is_cpu() {
-        return run(op, args, shape, dtype);
+        return op.run(args, shape, dtype);
     }
     if let Some(view) = as_view(op, args, shape) {
         return Ok(view);
@@ -39,7 +38,7 @@ pub fn run_on(
         number => Ok(number.clone()),
     };
     let args: Vec<Arg> = args.iter().map(here).collect::<Result<_>>()?;
-    contiguous(&run(op, &args, shape, dtype)?)?.to_device(device)
+    contiguous(&op.run(&args, shape, dtype)?)?.to_device(device)
 }
 
 /// The result of an operator that a device's library has.

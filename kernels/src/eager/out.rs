@@ -1,11 +1,9 @@
 //! Out-variants of operators (ir E2: results are written to memory that is given): into windows of larger results, and
 //! over operands that nothing else needs.
 
-use super::{Arg, scalar, window};
-use crate::cpu::{copy, create};
 use crate::ops::matmul;
-use crate::{Array, Op};
-use ferrotrace_runtime::{DType, Error, Layout, Result, Shape};
+use crate::{Arg, Array, Op};
+use ferrotrace_runtime::{DType, Error, Layout, Result};
 
 /// Whether the operator's kernel can write a result of `dtype` to a window of a larger one, on the CPU.
 pub fn takes_window(op: &Op, dtype: DType, window: &Layout) -> bool {
@@ -23,31 +21,6 @@ pub fn run_into(op: &Op, args: &[Arg], out: &Array) -> Result<()> {
         return Err(Error::internal(format!("{name} writes to no window")));
     }
     matmul::run_into(args, &mut out.clone())
-}
-
-/// Writes what surrounds the padded operand, the second of `args`, in `out`, a dense result that is being made; gives
-/// the window of the operand.
-///
-/// # Errors
-/// Out of memory.
-pub fn fill_borders(pads: &[(isize, isize)], args: &[Arg], out: &Array) -> Result<Layout> {
-    let value = match args.get(1) {
-        Some(Arg::Array(value)) => value.clone(),
-        _ => {
-            let number = scalar(args, 1)?;
-            create::full(out.buffer.device(), &Shape::scalar(), number, out.dtype)?
-        }
-    };
-    let (mut to, shape) = (out.layout.clone(), out.shape());
-    for (d, &(before, after)) in pads.iter().enumerate() {
-        let before = before.max(0).min(shape[d] as isize) as usize;
-        let after = after.max(0).min((shape[d] - before) as isize) as usize;
-        let kept = shape[d] - before - after;
-        copy::assign(out, &window(&to, d, 0, before, 1), &value)?;
-        copy::assign(out, &window(&to, d, shape[d] - after, after, 1), &value)?;
-        to = window(&to, d, before, kept, 1);
-    }
-    Ok(to)
 }
 
 /// Whether the operator's kernel changes a few elements of its first operand, of `dtype` as the result, so that it can

@@ -1,18 +1,18 @@
-use super::*;
+use crate::copy::contiguous;
 use crate::cpu::fixture::{flat, index_of, integers, of, read, strided};
 use crate::op::{
     Arange, Cast, Cat, Expand, Flatten, Flip, Full, Iota, Pad, Permute, Random, Repeat, Reshape,
     Slice, SliceAssign,
 };
-use crate::{BinaryOp, Distribution, Extent, UnaryOp};
-use ferrotrace_runtime::with_threads;
+use crate::{Arg, ArgMeta, Array, BinaryOp, Distribution, Extent, Op, UnaryOp};
+use ferrotrace_runtime::{DType, Device, Layout, Scalar, Shape, with_threads};
 use smallvec::{SmallVec, smallvec};
 
 /// Runs an operator with the rules' shape and dtype.
 fn go(op: &Op, args: &[Arg]) -> Array {
     let metas: Vec<ArgMeta<'_>> = args.iter().map(Arg::meta).collect();
     let (shape, dtype) = op.infer(&metas).expect("valid operands");
-    let result = run(op, args, &shape, dtype).expect("memory");
+    let result = op.run(args, &shape, dtype).expect("memory");
     assert_eq!((result.shape(), result.dtype), (&shape, dtype), "{op:?}");
     result
 }
@@ -640,7 +640,9 @@ fn a_cast_to_its_own_dtype_makes_a_copy_dense() {
     let x = crate::cpu::fixture::strided(DType::F32, &[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert!(!x.layout.is_contiguous());
     let args = [Arg::Array(x.clone())];
-    let out = run(&Op::Cast(Cast(DType::F32)), &args, x.shape(), DType::F32).expect("memory");
+    let out = Op::Cast(Cast(DType::F32))
+        .run(&args, x.shape(), DType::F32)
+        .expect("memory");
     assert!(out.layout.is_contiguous());
     assert_eq!(
         crate::cpu::fixture::read(&out),

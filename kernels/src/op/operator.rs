@@ -6,11 +6,11 @@
 //! operator that leaves one open does not compile. What concerns a few has a trait of its own ([`View`], [`Update`],
 //! [`OnDevice`]) or is a question of [`Op`](crate::Op) that their file answers, such as `as_reduce`.
 
-use crate::eager::{Arg, Dense};
+use crate::copy::Dense;
 use crate::op::gradient::{Adjoint, Gradients};
-use crate::op::text::{Line, Named};
 use crate::ops::view::View;
-use crate::{ArgMeta, Array, Class, OpBuilder, Sizes};
+use crate::text::{Line, Named};
+use crate::{Arg, ArgMeta, Array, Class, OpBuilder, Sizes};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
 
 /// The shape and dtype of a result.
@@ -179,7 +179,7 @@ macro_rules! operators {
             ///
             /// # Errors
             /// An attribute is missing or of the wrong kind.
-            pub fn read(name: &str, line: &$crate::op::text::Line<'_>) -> Result<Option<$name>> {
+            pub fn read(name: &str, line: &$crate::text::Line<'_>) -> Result<Option<$name>> {
                 $(if let Some(op) = <$type as $crate::op::operator::Operator>::read(name, line)? {
                     return Ok(Some($name::$variant(op)));
                 })*
@@ -201,7 +201,7 @@ pub(crate) use operators;
 
 /// The names of an operator and of its attributes: `text!("narrow" { dim, start, len })` for attributes called as the
 /// fields are, `text!("flip" { dims = mask as dims })` for one called otherwise, or in one of the forms of
-/// [`text`](crate::op::text).
+/// [`text`](crate::text).
 macro_rules! text {
     ($name:literal) => { $crate::op::operator::text!($name {}); };
     ($name:literal { $($field:ident),+ $(,)? }) => {
@@ -212,7 +212,7 @@ macro_rules! text {
             $name
         }
         $crate::op::operator::attributes!($($key = $field $(as $form)?),*);
-        fn read(name: &str, line: &$crate::op::text::Line<'_>) -> Result<Option<Self>> {
+        fn read(name: &str, line: &$crate::text::Line<'_>) -> Result<Option<Self>> {
             if name != $name {
                 return Ok(None);
             }
@@ -230,7 +230,7 @@ pub(crate) use text;
 /// [`Operator::attributes`] of attributes written as for [`text!`].
 macro_rules! attributes {
     ($($key:ident = $field:tt $(as $form:ident)?),* $(,)?) => {
-        fn attributes(&self) -> Vec<$crate::op::text::Named> {
+        fn attributes(&self) -> Vec<$crate::text::Named> {
             vec![$((stringify!($key), $crate::op::operator::form!(write self.$field $(, $form)?)),)*]
         }
     };
@@ -296,16 +296,16 @@ pub(crate) use question;
 /// Writes or reads an attribute, as its type says or in a form of its own.
 macro_rules! form {
     (write $x:expr) => {
-        $crate::op::text::Value::write(&$x)
+        $crate::text::Value::write(&$x)
     };
     (write $x:expr, $form:ident) => {
-        $crate::op::text::$form::write($x)
+        $crate::text::$form::write($x)
     };
     (read $x:expr) => {
-        $crate::op::text::Value::read($x)
+        $crate::text::Value::read($x)
     };
     (read $x:expr, $form:ident) => {
-        $crate::op::text::$form::read($x)
+        $crate::text::$form::read($x)
     };
 }
 pub(crate) use form;

@@ -2,8 +2,9 @@
 
 use super::tensor;
 use super::view::{Narrow, Slice, View, check_dim};
+use crate::arg::{Arg, array};
+use crate::copy::{fill_borders, join, window};
 use crate::cpu::copy;
-use crate::eager::{Arg, array, fill_borders, join, window};
 use crate::op::gradient::{Adjoint, Gradients, full, reshaped};
 use crate::op::operator::{Inferred, Operator, Update, facts, question, text};
 use crate::{ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, ReduceKind};

@@ -3,6 +3,8 @@
 mod gradient;
 
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::{cast, contiguous};
 use crate::cpu::conv::{
     Axis, Done, Geometry, Pieces, convolve, convolve_transposed, direct, direct_transposed,
     is_direct, pieces,
@@ -13,10 +15,9 @@ use crate::cpu::vector::Real;
 use crate::cpu::weight::{self, Planes};
 use crate::cpu::window::turned;
 use crate::cpu::{depthwise, shifted};
-use crate::eager::{Arg, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
-use crate::op::text::Line;
+use crate::text::Line;
 use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{Category, DType, Element, Error, Faults, Result, Shape};
 use smallvec::SmallVec;

@@ -2,16 +2,25 @@
 //! convolutions: what a device does where its library fails.
 
 use super::{conv, tensor};
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast};
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, cast};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
-use crate::op::text::Line;
+use crate::text::{Line, words};
 use crate::{ArgMeta, Array, Class, ConvSpec, Op, OpBuilder, OpBuilderExt};
 use ferrotrace_runtime::{
     Activation, Convolution, ConvolutionPart, DType, Device, Error, Layout, Result, Shape,
 };
 use smallvec::SmallVec;
+
+words! {
+    ConvolutionPart: "a part of a convolution" {
+        "result" = ConvolutionPart::Result,
+        "input" = ConvolutionPart::Input,
+        "weight" = ConvolutionPart::Weight,
+    }
+}
 
 /// Attributes of a convolution as a library of devices has it: the result or a gradient, in one of two orders of
 /// dimensions, over 2 or 3 spatial ones. Programs do not record it; plans for devices do.

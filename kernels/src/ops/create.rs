@@ -1,9 +1,9 @@
 //! Arrays made from numbers.
 
+use crate::arg::{Arg, scalar};
 use crate::cpu::create::{arange, full, iota};
-use crate::eager::{Arg, scalar};
 use crate::op::operator::{Inferred, Operator, attributes, facts, no_gradient, question};
-use crate::op::text::{Line, Named};
+use crate::text::{Line, Named};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
 

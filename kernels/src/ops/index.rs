@@ -5,6 +5,8 @@ pub mod placing;
 
 use super::scan::check_dim;
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast, contiguous};
 use crate::cpu::copy::copy;
 use crate::cpu::create::full;
 use crate::cpu::dense::{elements, elements_mut};
@@ -12,9 +14,9 @@ use crate::cpu::gather::{self, Selection, add_offsets, gather, select};
 use crate::cpu::number::with_type;
 use crate::cpu::scatter::{Places, add_to_line, adds_to_line, put, scatter};
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, Update, facts, question, text};
+use crate::text::words;
 use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{DType, Device, Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
@@ -34,6 +36,17 @@ pub enum ScatterMode {
     Amin,
     /// The mean of all, of the old value too if included.
     Mean,
+}
+
+words! {
+    ScatterMode: "a way in which scattered values meet" {
+        "assign" = ScatterMode::Assign,
+        "sum" = ScatterMode::Sum,
+        "prod" = ScatterMode::Prod,
+        "amax" = ScatterMode::Amax,
+        "amin" = ScatterMode::Amin,
+        "mean" = ScatterMode::Mean,
+    }
 }
 
 /// `out[i] = x[i with i[dim] replaced by index[i]]`: operands x, index (same rank).

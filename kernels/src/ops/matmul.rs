@@ -5,13 +5,14 @@ mod sum;
 mod tiles;
 
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast, contiguous};
 use crate::cpu::dense::{elements, elements_mut, in_the_making};
 use crate::cpu::matmul::{Right, Sizes, Starts, View, integer_products, products_into};
 use crate::cpu::number::Number;
 use crate::cpu::panels::{Epilogue, Factors, Prologue, Then, products_then, scratch_elements};
 use crate::cpu::product::{amx, packed};
 use crate::cpu::vector::{Real, Weight, vector_matrix};
-use crate::eager::{Arg, Dense, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, Op, OpBuilder};

@@ -3,8 +3,7 @@
 //! As those of the first operand that has the result's shape and repeats no element, as in PyTorch's TensorIterator where
 //! operands agree; row-major where there is none. The result is dense. Both modes follow this rule.
 
-use crate::eager::Arg;
-use crate::{Array, Op};
+use crate::{Arg, Array, Op};
 use ferrotrace_runtime::{DType, Layout, Result, Shape};
 use smallvec::SmallVec;
 

@@ -3,11 +3,12 @@
 mod run;
 
 use super::{order, tensor};
+use crate::arg::{Arg, array};
+use crate::copy::{cast, contiguous};
 use crate::cpu::create;
-use crate::eager::{Arg, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
-use crate::op::text::{Line, Named};
+use crate::text::{Line, Named};
 use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Sizes, UnaryOp};
 use ferrotrace_runtime::{Category, DType, Device, Error, Result, Shape};
 use run::{run_binary, run_unary, run_where};

@@ -4,15 +4,16 @@ pub mod definition;
 mod gradient;
 
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::contiguous;
 use crate::cpu::conv::Axis;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::interpolate::{bicubic, bilinear, nearest};
 use crate::cpu::number::with_type;
 use crate::cpu::pool::{adaptive, pool};
-use crate::eager::{Arg, array, contiguous};
 use crate::op::gradient::{Adjoint, Gradients, by_definition};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
-use crate::op::text::Line;
+use crate::text::Line;
 use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 use smallvec::SmallVec;

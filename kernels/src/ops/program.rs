@@ -2,9 +2,10 @@
 //!
 //! Such an operator has several results, and a node has one: a block of bytes, in which [`Part`] finds each of them.
 
-use crate::eager::{self, Arg, Dense, array};
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, contiguous, copied_on};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, question};
-use crate::op::text::{Attribute, Line, Named};
+use crate::text::{Attribute, Line, Named};
 use crate::{ArgMeta, Array, Class, Sizes};
 use ferrotrace_runtime::{Buffer, Category, DType, Device, Error, Layout, Result, Shape, Strides};
 use std::any::Any;
@@ -164,7 +165,7 @@ impl Block<'_> {
             return Ok(());
         }
         let value = match value.buffer.device().is_cpu() {
-            true => eager::contiguous(value)?,
+            true => contiguous(value)?,
             false => dense(value)?,
         };
         let bytes = value.numel() * dtype.size();
@@ -250,7 +251,7 @@ impl Operator for Program {
     no_gradient!();
 
     fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
-        self.run_with(&Device::cpu(), args, &eager::contiguous)
+        self.run_with(&Device::cpu(), args, &contiguous)
     }
 
     fn as_library(&self) -> Option<&dyn OnDevice> {
@@ -314,7 +315,7 @@ impl Part {
             dtype: self.dtype,
         };
         match whole.numel().saturating_mul(size) < self.bytes / 2 {
-            true => eager::copied_on(&found, dense),
+            true => copied_on(&found, dense),
             false => Ok(found),
         }
     }
@@ -326,7 +327,7 @@ impl Operator for Part {
     }
 
     fn attributes(&self) -> Vec<Named> {
-        use crate::op::text::Value;
+        use crate::text::Value;
         let named = [
             ("number", self.number),
             ("start", self.start),
@@ -382,7 +383,7 @@ impl Operator for Part {
     no_gradient!();
 
     fn run(&self, args: &[Arg], _: &Shape, _: DType) -> Result<Array> {
-        self.found(args, &eager::contiguous)
+        self.found(args, &contiguous)
     }
 
     fn as_library(&self) -> Option<&dyn OnDevice> {

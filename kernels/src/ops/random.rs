@@ -1,8 +1,8 @@
 //! Random numbers by counter.
 
-use crate::eager::{Arg, scalar};
+use crate::arg::{Arg, scalar};
 use crate::op::operator::{Inferred, Operator, facts, no_gradient};
-use crate::op::text::{Line, Named};
+use crate::text::{Line, Named};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Result, Shape};
 

@@ -1,11 +1,11 @@
 //! Reductions over dimensions: shape and dtype rules, and the ready-made kernel.
 
 use super::tensor;
-use crate::eager::{Arg, array};
+use crate::arg::{Arg, array};
 use crate::op::gradient::{Adjoint, Gradients, expanded, kept, reshaped, wide};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
-use crate::op::text::Line;
 use crate::op::{Flip, Pad, Permute, Scan};
+use crate::text::Line;
 use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ScanKind, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::{SmallVec, smallvec};

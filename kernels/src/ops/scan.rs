@@ -3,13 +3,14 @@
 mod gradient;
 
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::scan::{ArgMax, ArgMin, Extent, LogSumExp, Max, Min, Prod, Sum, scan};
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, cast, contiguous};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, question};
-use crate::op::text::{Line, Named, Value};
+use crate::text::{Line, Named, Value};
 use crate::{ArgMeta, Array, Class, OpBuilder};
 use ferrotrace_runtime::{DType, Device, Element, Error, ErrorKind, Result, Shape};
 

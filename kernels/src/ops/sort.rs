@@ -2,11 +2,12 @@
 
 use super::scan::check_dim;
 use super::tensor;
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, contiguous};
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cpu::number::with_type;
 use crate::cpu::sort::{argsort, argtopk, sort, topk};
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, contiguous};
 use crate::op::gradient::{Adjoint, Gradients, wide};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, text};
 use crate::op::{Reduce, Scan};

@@ -1,10 +1,9 @@
 //! Sums of a half type that are not rounded.
 
-use crate::eager::{self, Arg};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, question};
-use crate::op::text::{Line, Named};
-use crate::{ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, Sizes};
+use crate::text::{Line, Named};
+use crate::{Arg, ArgMeta, Array, Class, Op, OpBuilder, OpBuilderExt, Sizes};
 use ferrotrace_runtime::{DType, Result, Shape};
 
 /// A matrix product or convolution whose result of a half type is left as it was summed, in binary32: what a definition
@@ -59,7 +58,7 @@ impl Operator for Unrounded {
     }
 
     fn run(&self, args: &[Arg], shape: &Shape, dtype: DType) -> Result<Array> {
-        eager::run(&self.0, args, shape, dtype)
+        self.0.run(args, shape, dtype)
     }
 }
 

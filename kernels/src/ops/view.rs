@@ -7,6 +7,7 @@ pub use reshape::{Barrier, Expand, Flatten, Permute, Reshape, Squeeze, Unsqueeze
 pub use window::{Diagonal, Flip, Narrow, Select, Slice, Unfold};
 
 use crate::op::operator::Operator;
+use crate::text::{Attribute, Unlike, Value};
 use crate::{Op, OpBuilder, ValueId};
 use ferrotrace_runtime::{Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
@@ -18,6 +19,23 @@ pub enum Extent {
     Size(usize),
     /// Given as −1: inferred from the element count (reshape) or kept (expand).
     Auto,
+}
+
+/// −1 is a size that is not given.
+impl Value for Extent {
+    fn write(&self) -> Attribute {
+        match self {
+            Extent::Size(n) => n.write(),
+            Extent::Auto => Attribute::Int(-1),
+        }
+    }
+
+    fn read(from: &Attribute) -> Result<Self, Unlike> {
+        match from {
+            Attribute::Int(-1) => Ok(Extent::Auto),
+            size => usize::read(size).map(Extent::Size),
+        }
+    }
 }
 
 /// What a view answers beside what every operator does.

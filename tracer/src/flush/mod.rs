@@ -17,7 +17,7 @@ use crate::trace;
 use crate::{Tensor, mode};
 use collect::{Outcome, Stores, collect};
 use collected::Collected;
-use ferrotrace_kernels::{Array, eager};
+use ferrotrace_kernels::{Array, copy};
 use ferrotrace_runtime::{Activity, Channel, Counter, Error, Result, Scalar, Timer, count, log};
 use std::sync::{Arc, Weak};
 
@@ -194,7 +194,7 @@ fn detach(collected: &Collected, leaves: &mut [(Array, bool)]) {
         for i in windows {
             // Without memory for the copy, the window stays where it is: the write then copies the whole tensor, or
             // fails.
-            if let Ok(copy) = eager::copied(&leaves[i].0) {
+            if let Ok(copy) = copy::copied(&leaves[i].0) {
                 leaves[i].0 = copy;
             }
         }

@@ -14,10 +14,9 @@ pub(crate) use gather::Gather;
 
 use crate::form::Mix;
 use crate::mode::{self, Mode};
-use ferrotrace_kernels::eager::Arg;
 use ferrotrace_kernels::op::Program;
 use ferrotrace_kernels::ops::program::{Block, Procedure, Results, Taken};
-use ferrotrace_kernels::{Array, Op, eager::Dense};
+use ferrotrace_kernels::{Arg, Array, Op, copy::Dense};
 use ferrotrace_runtime::{
     Buffer, Device, Error, Layout, Result, Scalar, Strides, Uncaptured, give_up_recording,
     is_recording, recorded,

@@ -3,12 +3,11 @@
 use super::build::{float, in_float, operand, value};
 use super::slope::{self, Pull};
 use super::{Definition, infer_by_definition, run_definition};
-use crate::eager::Arg;
 use crate::op::gradient::{Adjoint, Gradients, by_definition};
 use crate::op::operator::{Inferred, Operator};
-use crate::op::text::{Line, Named};
+use crate::text::{Line, Named};
 use crate::{
-    ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, Sizes, UnaryOp, ValueId,
+    Arg, ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, Sizes, UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Result, Scalar, Shape};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};

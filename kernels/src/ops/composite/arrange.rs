@@ -3,8 +3,8 @@
 use super::build::value;
 use super::{Definition, defined};
 use crate::op::operator::{Operator, attributes, facts, text};
-use crate::op::text::Line;
 use crate::op::{Cat, Index, Iota, Narrow, Unsqueeze};
+use crate::text::Line;
 use crate::{BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Scalar, Shape};
 use smallvec::SmallVec;

@@ -1,10 +1,9 @@
 //! The builders that composites are run through, and what decompositions share.
 
-use crate::eager::{self, Arg};
 use crate::op::operator::Inferred;
 use crate::op::{Full, Permute, Reshape};
 use crate::ops::{matmul, pointwise};
-use crate::{ArgMeta, Array, Extent, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use crate::{Arg, ArgMeta, Array, Extent, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
 
@@ -104,7 +103,7 @@ impl Recorder {
                 });
             }
             let (shape, dtype) = &self.shapes.values[self.inputs + step];
-            let array = eager::run(op, &held, shape, *dtype)?;
+            let array = op.run(&held, shape, *dtype)?;
             values.push(Some(array));
             for value in operands.iter().filter_map(as_value) {
                 if last[value.0 as usize] == step {

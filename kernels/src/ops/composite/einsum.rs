@@ -381,8 +381,8 @@ pub(super) fn einsum(b: &mut dyn OpBuilder, args: &[Operand], equation: &str) ->
 mod tests {
     use super::super::testing::*;
     use super::Einsum;
+    use crate::Arg;
     use crate::Composite;
-    use crate::eager::Arg;
     use ferrotrace_runtime::DType::{self, *};
     use std::collections::BTreeMap;
 

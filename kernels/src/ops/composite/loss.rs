@@ -8,8 +8,8 @@ use super::build::{all_dims, float, operand, promoted, tensor_of, value};
 use super::{Definition, inferred};
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::Operator;
-use crate::op::text::{Line, Named, Value};
 use crate::op::{Gather, Squeeze, Unsqueeze};
+use crate::text::{Line, Named, Value, words};
 use crate::{
     BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, Sizes, UnaryOp, ValueId,
 };
@@ -56,6 +56,14 @@ pub enum Reduction {
     Sum,
     /// Their mean: the loss without `_reduced`.
     Mean,
+}
+
+words! {
+    Reduction: "mean, sum or none" {
+        "mean" = Reduction::Mean,
+        "sum" = Reduction::Sum,
+        "none" = Reduction::None,
+    }
 }
 
 /// A loss of x and t, and what becomes of those of elements or samples.

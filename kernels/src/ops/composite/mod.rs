@@ -24,9 +24,8 @@ pub(crate) mod ternary;
 #[cfg(test)]
 mod testing;
 
-use crate::eager::Arg;
 use crate::op::operator::{Inferred, Operator, operators};
-use crate::{ArgMeta, Array, OpBuilder, Operand, ValueId};
+use crate::{Arg, ArgMeta, Array, OpBuilder, Operand, ValueId};
 use build::{Recorder, ShapeBuilder};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::SmallVec;
@@ -137,7 +136,7 @@ macro_rules! inferred {
 
         fn run(
             &self,
-            args: &[crate::eager::Arg],
+            args: &[crate::Arg],
             shape: &ferrotrace_runtime::Shape,
             dtype: DType,
         ) -> Result<crate::Array> {

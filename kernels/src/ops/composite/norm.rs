@@ -4,12 +4,12 @@ mod gradient;
 
 use super::build::{in_float, last_dims, operand, reshape, value};
 use super::{Definition, defined, inferred, run_definition};
-use crate::eager::Arg;
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
 use crate::{
-    ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId,
+    Arg, ArgMeta, Array, BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp,
+    ValueId,
 };
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 

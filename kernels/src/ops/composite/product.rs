@@ -4,8 +4,8 @@ use super::build::{reshape, transpose, value};
 use super::{Definition, defined, inferred};
 use crate::op::gradient::{Adjoint, Gradients, reshaped, transposed};
 use crate::op::operator::{Operator, facts, text};
-use crate::op::text::{Line, Named, Value};
 use crate::ops::matmul::folded;
+use crate::text::{Line, Named, Value};
 use crate::{
     ArgMeta, BinaryOp, Class, ConvSpec, Op, OpBuilder, OpBuilderExt, Operand, Unrounded, ValueId,
 };

@@ -4,7 +4,7 @@ use super::build::{in_float, reduced_count, value};
 use super::{Definition, defined, inferred};
 use crate::op::gradient::{Adjoint, Gradients, kept, wide};
 use crate::op::operator::{Operator, attributes, facts, text};
-use crate::op::text::Line;
+use crate::text::Line;
 use crate::{
     BinaryOp, Class, OpBuilder, OpBuilderExt, Operand, ReduceKind, Sizes, UnaryOp, ValueId,
 };

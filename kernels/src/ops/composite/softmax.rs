@@ -2,14 +2,13 @@
 
 use super::build::{check_dim, float, in_float, reduced_count, value};
 use super::{Definition, inferred, run_definition};
-use crate::eager::Arg;
 use crate::op::Squeeze;
 use crate::op::gradient::{Adjoint, Gradients, kept, wide};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;
 use crate::{
-    ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp,
-    ValueId,
+    Arg, ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind,
+    UnaryOp, ValueId,
 };
 use ferrotrace_runtime::{DType, Result, Shape};
 

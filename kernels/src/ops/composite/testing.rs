@@ -1,12 +1,11 @@
 //! What the tests of composites share: tensors of any dtype from binary64 numbers, and comparison with references.
 
 use super::{decompose, infer_by_definition};
-use crate::eager::Arg;
 use crate::op::{
     Attention, Einsum, GroupNorm, LayerNorm, LogSoftmax, LogSumExp, ReducedLoss, RmsNorm, Roll,
     Softmax, Triangle, Var,
 };
-use crate::{ArgMeta, Array, Composite, Loss, Reduction};
+use crate::{Arg, ArgMeta, Array, Composite, Loss, Reduction};
 use ferrotrace_runtime::{Buffer, DType, Device, ErrorKind, Layout, Scalar, Shape};
 use half::{bf16, f16};
 use smallvec::SmallVec;

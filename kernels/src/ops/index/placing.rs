@@ -2,10 +2,11 @@
 //! one index share.
 
 use super::{ScatterMode, infer_scatter, scatter_over, scatter_type, tensor};
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast, contiguous};
 use crate::cpu::copy::copy;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, cast, contiguous};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, text};
 use crate::{ArgMeta, Array, Class};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Shape};

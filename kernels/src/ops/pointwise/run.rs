@@ -1,9 +1,10 @@
 //! Ready-made kernels of pointwise operators.
 
+use crate::arg::{Arg, array, device};
+use crate::copy::cast;
 use crate::cpu::operand::Input;
 use crate::cpu::pointwise::{Kernel, Pointwise, map};
 use crate::cpu::{binary, create, unary};
-use crate::eager::{Arg, array, cast, device};
 use crate::{Array, BinaryOp, UnaryOp};
 use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::SmallVec;

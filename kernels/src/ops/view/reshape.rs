@@ -1,7 +1,8 @@
 //! The elements under another shape: reshaped, broadcast, permuted.
 
 use super::{AffineIndex, View, ViewMap, along, check_dim, same, view};
-use crate::eager::{Arg, array, contiguous};
+use crate::arg::{Arg, array};
+use crate::copy::contiguous;
 use crate::op::gradient::{Adjoint, Gradients, fit, reshaped};
 use crate::op::operator::{Inferred, Operator, question, text};
 use crate::ops::tensor;

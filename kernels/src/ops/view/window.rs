@@ -1,7 +1,8 @@
 //! Parts of dimensions: slices, single positions, reversed dimensions, diagonals, windows.
 
 use super::{View, ViewMap, along, check_dim, clamp_slice, same, view, wrap_index};
-use crate::eager::{Arg, array, contiguous};
+use crate::arg::{Arg, array};
+use crate::copy::contiguous;
 use crate::op::gradient::{Adjoint, Gradients, expanded, full, reshaped};
 use crate::op::operator::{Inferred, Operator, question, text};
 use crate::op::{Iota, Permute, Scatter, SliceAssign};

@@ -5,13 +5,14 @@
 //! of k, and D that of an added mask.
 
 use super::{Attention, Call, Scores, matrices};
+use crate::arg::{Arg, array};
+use crate::copy::{Dense, cast, join};
 use crate::cpu::attention::Extent;
 use crate::cpu::attention::gradient::Backward;
 use crate::cpu::dense::{Plain, elements_mut};
 use crate::cpu::reduce::reduce;
 use crate::cpu::vector::Real;
 use crate::cuda;
-use crate::eager::{Arg, Dense, array, cast, join};
 use crate::op::gradient::{Adjoint, Gradients, fit, reshaped, transposed, wide};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::op::{Cat, Narrow};
@@ -302,8 +303,8 @@ pub(super) fn vjp(op: &Attention, b: &mut dyn OpBuilder, of: &Adjoint<'_>) -> Re
 mod tests {
     use super::super::super::testing::*;
     use super::AttentionGradient;
+    use crate::Arg;
     use crate::Composite;
-    use crate::eager::Arg;
     use crate::op::operator::Operator;
     use crate::ops::composite::run_definition;
     use ferrotrace_runtime::DType::{self, *};

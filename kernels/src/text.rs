@@ -1,7 +1,6 @@
 //! Operators' attributes as named values, from which text forms are printed and read.
 
-use crate::{Extent, ScatterMode};
-use ferrotrace_runtime::{ConvolutionPart, DType, Error, Result, Shape};
+use ferrotrace_runtime::{DType, Error, Result, Shape};
 use smallvec::{Array, SmallVec};
 use std::fmt;
 
@@ -92,7 +91,7 @@ impl<'a> Line<'a> {
 
 /// What an attribute must be and is not.
 #[derive(Clone, Copy, Debug)]
-pub struct Unlike(&'static str);
+pub struct Unlike(pub(crate) &'static str);
 
 impl Unlike {
     /// The error of the attribute of this name.
@@ -159,23 +158,6 @@ impl Value for Box<str> {
     }
 }
 
-/// −1 is a size that is not given.
-impl Value for Extent {
-    fn write(&self) -> Attribute {
-        match self {
-            Extent::Size(n) => n.write(),
-            Extent::Auto => Attribute::Int(-1),
-        }
-    }
-
-    fn read(from: &Attribute) -> Result<Self, Unlike> {
-        match from {
-            Attribute::Int(-1) => Ok(Extent::Auto),
-            size => usize::read(size).map(Extent::Size),
-        }
-    }
-}
-
 /// Before and after.
 impl Value for (isize, isize) {
     fn write(&self) -> Attribute {
@@ -218,47 +200,27 @@ fn read_list<T: Value, C: FromIterator<T>>(from: &Attribute) -> Result<C, Unlike
     all.map_err(|_| Unlike("a list of integers"))
 }
 
-/// Types whose values are words of a table.
+/// A type whose values are words of a table.
 macro_rules! words {
-    ($($t:ty: $what:literal { $($word:literal = $value:path),* $(,)? })*) => {$(
-        impl Value for $t {
-            fn write(&self) -> Attribute {
+    ($t:ty: $what:literal { $($word:literal = $value:path),* $(,)? }) => {
+        impl $crate::text::Value for $t {
+            fn write(&self) -> $crate::text::Attribute {
                 let word = match self {
                     $($value => $word,)*
                 };
-                Attribute::Word(word.to_owned())
+                $crate::text::Attribute::Word(word.to_owned())
             }
 
-            fn read(from: &Attribute) -> Result<Self, Unlike> {
+            fn read(from: &$crate::text::Attribute) -> Result<Self, $crate::text::Unlike> {
                 match from {
-                    $(Attribute::Word(word) if word == $word => Ok($value),)*
-                    _ => Err(Unlike($what)),
+                    $($crate::text::Attribute::Word(word) if word == $word => Ok($value),)*
+                    _ => Err($crate::text::Unlike($what)),
                 }
             }
         }
-    )*};
+    };
 }
-
-words! {
-    ScatterMode: "a way in which scattered values meet" {
-        "assign" = ScatterMode::Assign,
-        "sum" = ScatterMode::Sum,
-        "prod" = ScatterMode::Prod,
-        "amax" = ScatterMode::Amax,
-        "amin" = ScatterMode::Amin,
-        "mean" = ScatterMode::Mean,
-    }
-    ConvolutionPart: "a part of a convolution" {
-        "result" = ConvolutionPart::Result,
-        "input" = ConvolutionPart::Input,
-        "weight" = ConvolutionPart::Weight,
-    }
-    crate::Reduction: "mean, sum or none" {
-        "mean" = crate::Reduction::Mean,
-        "sum" = crate::Reduction::Sum,
-        "none" = crate::Reduction::None,
-    }
-}
+pub(crate) use words;
 
 /// Dimensions, a bit each, as a list.
 pub mod dims {
