@@ -6,6 +6,7 @@
 mod finite;
 mod host_fallback;
 mod out;
+pub mod quick;
 
 pub use finite::{are_finite, check, is_finite, not_finite};
 pub use host_fallback::{as_view, run_on};

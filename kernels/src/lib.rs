@@ -13,6 +13,7 @@ pub mod copy;
 pub mod cpu;
 pub mod cuda;
 pub mod eager;
+mod kind;
 pub mod op;
 pub mod ops;
 pub mod support;
@@ -22,9 +23,8 @@ pub use arg::{Arg, ArgMeta};
 pub use array::Array;
 pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 pub use class::{Class, Sizes, WEIGHTS, Weights};
+pub use kind::{BinaryOp, PoolKind, ReduceKind, ScatterMode, UnaryOp};
 pub use op::{
-    Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolKind, PoolSpec,
-    ReduceKind, Reduction, ScanKind, ScatterMode, Unrounded,
+    Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolSpec, Reduction,
+    ScanKind, Unrounded,
 };
-pub use ops::binary::BinaryOp;
-pub use ops::unary::UnaryOp;

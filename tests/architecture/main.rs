@@ -250,7 +250,7 @@ const NAMING: [&str; 10] = [
     "kernels/src/op",
     "kernels/src/ops",
     "kernels/src/builder.rs",
-    "kernels/src/cpu/quick.rs",
+    "kernels/src/eager/quick.rs",
     "jit/src/lower/expand.rs",
     "jit/src/simplify/device.rs",
     "tracer/src/methods",

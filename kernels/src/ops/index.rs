@@ -16,38 +16,9 @@ use crate::cpu::scatter::{Places, add_to_line, adds_to_line, put, scatter};
 use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, Update, facts, question, text};
-use crate::text::words;
-use crate::{ArgMeta, Array, Class, OpBuilder};
+use crate::{ArgMeta, Array, Class, OpBuilder, ScatterMode};
 use ferrotrace_runtime::{DType, Device, Error, ErrorKind, Layout, Result, Shape, Strides};
 use smallvec::SmallVec;
-
-/// How scattered values meet the value already there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScatterMode {
-    /// The last in row-major order of the source stays.
-    Assign,
-    /// Added.
-    Sum,
-    /// Multiplied.
-    Prod,
-    /// The greater stays.
-    Amax,
-    /// The lesser stays.
-    Amin,
-    /// The mean of all, of the old value too if included.
-    Mean,
-}
-
-words! {
-    ScatterMode: "a way in which scattered values meet" {
-        "assign" = ScatterMode::Assign,
-        "sum" = ScatterMode::Sum,
-        "prod" = ScatterMode::Prod,
-        "amax" = ScatterMode::Amax,
-        "amin" = ScatterMode::Amin,
-        "mean" = ScatterMode::Mean,
-    }
-}
 
 /// `out[i] = x[i with i[dim] replaced by index[i]]`: operands x, index (same rank).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

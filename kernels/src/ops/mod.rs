@@ -1,7 +1,6 @@
 //! The operators, by family: each with its attributes, and what [`Operator`](crate::op::operator::Operator) asks of it.
 
 pub mod arrange;
-pub mod binary;
 pub mod composite;
 pub mod conv;
 pub mod correlation;
@@ -17,7 +16,6 @@ pub mod random;
 pub mod reduce;
 pub mod scan;
 pub mod sort;
-pub mod unary;
 pub mod unrounded;
 pub mod view;
 

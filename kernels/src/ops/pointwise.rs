@@ -1,6 +1,8 @@
 //! Rules of pointwise operators: broadcasting and PyTorch's type promotion.
 
+mod binary;
 mod run;
+mod unary;
 
 use super::{order, tensor};
 use crate::arg::{Arg, array};

@@ -14,18 +14,9 @@ use crate::cpu::pool::{adaptive, pool};
 use crate::op::gradient::{Adjoint, Gradients, by_definition};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question, text};
 use crate::text::Line;
-use crate::{ArgMeta, Array, Class, OpBuilder};
+use crate::{ArgMeta, Array, Class, OpBuilder, PoolKind};
 use ferrotrace_runtime::{Category, DType, Error, Result, Shape};
 use smallvec::SmallVec;
-
-/// What a pooling window computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum PoolKind {
-    /// The greatest; padding never wins.
-    Max,
-    /// The mean, padding counted.
-    Avg,
-}
 
 /// A pooling over the trailing spatial dimensions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

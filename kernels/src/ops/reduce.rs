@@ -6,32 +6,11 @@ use crate::op::gradient::{Adjoint, Gradients, expanded, kept, reshaped, wide};
 use crate::op::operator::{Inferred, Operator, attributes, facts, question};
 use crate::op::{Flip, Pad, Permute, Scan};
 use crate::text::Line;
-use crate::{ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ScanKind, ValueId};
+use crate::{
+    ArgMeta, Array, BinaryOp, Class, Op, OpBuilder, OpBuilderExt, ReduceKind, ScanKind, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, ErrorKind, Result, Shape};
 use smallvec::{SmallVec, smallvec};
-
-/// What a reduction computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ReduceKind {
-    /// Σ; integers and bools give `I64`.
-    Sum,
-    /// Π; integers and bools give `I64`.
-    Prod,
-    /// Σ / n, of floats.
-    Mean,
-    /// The greatest; NaN propagates.
-    Max,
-    /// The least; NaN propagates.
-    Min,
-    /// Whether any element is not zero (NaN counts).
-    Any,
-    /// Whether no element is zero.
-    All,
-    /// Row-major position, in the reduced dimensions, of the first greatest element (the first NaN if any): `I64`.
-    ArgMax,
-    /// Row-major position, in the reduced dimensions, of the first least element (the first NaN if any): `I64`.
-    ArgMin,
-}
 
 const KINDS: [ReduceKind; 9] = [
     ReduceKind::Sum,

@@ -1,9 +1,9 @@
 //! Gradients of reads and writes at positions.
 
-use super::{Gather, Index, IndexPut, Scatter, ScatterMode};
+use super::{Gather, Index, IndexPut, Scatter};
 use crate::op::gradient::{Adjoint, Gradients, full, reshaped, wide};
 use crate::op::{Iota, Pad, Slice};
-use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ValueId};
+use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ScatterMode, ValueId};
 use ferrotrace_runtime::{DType, Result, Shape};
 use smallvec::SmallVec;
 

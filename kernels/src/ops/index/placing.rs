@@ -1,14 +1,14 @@
 //! Scatters by the order of their places, as a device's library has them: the order is a value of its own, which scatters with
 //! one index share.
 
-use super::{ScatterMode, infer_scatter, scatter_over, scatter_type, tensor};
+use super::{infer_scatter, scatter_over, scatter_type, tensor};
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, cast, contiguous};
 use crate::cpu::copy::copy;
 use crate::cpu::dense::{elements, elements_mut};
 use crate::cuda;
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, no_gradient, text};
-use crate::{ArgMeta, Array, Class};
+use crate::{ArgMeta, Array, Class, ScatterMode};
 use ferrotrace_runtime::{DType, Device, Error, Layout, Result, Shape};
 
 /// The stable order of places: of a vector of `n` numbers in `0..places`, `I32` or `I64`, a matrix `[2, n]` of their dtype,

@@ -1,9 +1,11 @@
 //! Pooling as reductions over windows, resampling as sums of weighted elements.
 
-use super::{Interpolate, PoolKind, PoolSpec};
+use super::{Interpolate, PoolSpec};
 use crate::op::gradient::reshaped;
 use crate::op::{Index, Iota, Pad, Permute, Unfold};
-use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, UnaryOp, ValueId};
+use crate::{
+    BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, ReduceKind, UnaryOp, ValueId,
+};
 use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use smallvec::SmallVec;
 

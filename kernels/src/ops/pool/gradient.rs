@@ -5,10 +5,12 @@
 //! and nothing is scattered. Adaptive windows cover as they are covered: with both sizes exchanged.
 
 use super::definition::{least, windows};
-use super::{AdaptiveAvgPool, PoolKind, PoolSpec};
+use super::{AdaptiveAvgPool, PoolSpec};
 use crate::op::gradient::{Adjoint, Gradients, expanded, full, reshaped, wide};
 use crate::op::{Iota, Pad, Permute, Scatter, Unfold};
-use crate::{BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, ReduceKind, ScatterMode, ValueId};
+use crate::{
+    BinaryOp, Op, OpBuilder, OpBuilderExt, Operand, PoolKind, ReduceKind, ScatterMode, ValueId,
+};
 use ferrotrace_runtime::{Result, Scalar, Shape};
 use smallvec::SmallVec;
 
