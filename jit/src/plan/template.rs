@@ -8,8 +8,7 @@ use crate::emit::{Emitted, Panels};
 use crate::schedule::Epilogue;
 use ferrotrace_kernels::Array;
 use ferrotrace_kernels::cpu::panels;
-use ferrotrace_kernels::cuda::convolution;
-use ferrotrace_kernels::ops::{conv, matmul};
+use ferrotrace_kernels::ops::{conv, correlation, matmul};
 use ferrotrace_runtime::{Counter, Error, Kernel, Layout, Result, count};
 
 /// How a kernel walks the panels of a product.
@@ -142,7 +141,7 @@ impl Run<'_> {
         };
         let device = draft.graph.device();
         let done = match op.as_correlation() {
-            Some(op) => convolution::run(op, &args, &after, &self.dense).map(|array| {
+            Some(op) => correlation::run_by_library(op, &args, &after, &self.dense).map(|array| {
                 let lies = |array: Array| array.with_layout(Layout::contiguous(node.shape.clone()));
                 array.map(lies)
             }),

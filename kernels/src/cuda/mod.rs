@@ -1,9 +1,8 @@
 //! Library kernels of CUDA devices, for what no loop nest says: the positions that sort rows or are first then, scatters,
-//! running log Σ exp, and the gradients of attention. Their texts hold no size; they are compiled as generated ones are, once for each type.
-//! Convolutions are cuDNN's.
+//! running log Σ exp, and the gradients of attention. Their texts hold no size; they are compiled as generated ones are,
+//! once for each type.
 
 pub(crate) mod attention;
-pub mod convolution;
 mod library;
 pub(crate) mod scan;
 pub(crate) mod scatter;

@@ -1,10 +1,11 @@
 //! Convolutions and their gradients in the forms of a device's library, with the same on the CPU in terms of
 //! convolutions: what a device does where its library fails.
 
+mod library;
+
 use super::{conv, tensor};
 use crate::arg::{Arg, array};
 use crate::copy::{Dense, cast};
-use crate::cuda;
 use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, attributes, facts, question};
 use crate::text::{Line, words};
@@ -12,6 +13,7 @@ use crate::{ArgMeta, Array, Class, ConvSpec, Op, OpBuilder, OpBuilderExt};
 use ferrotrace_runtime::{
     Activation, Convolution, ConvolutionPart, DType, Device, Error, Layout, Result, Shape,
 };
+pub use library::run_by_library;
 use smallvec::SmallVec;
 
 words! {
@@ -148,7 +150,7 @@ impl OnDevice for Correlation {
         _: DType,
         dense: Dense<'_>,
     ) -> Result<Option<Array>> {
-        cuda::convolution::run(self, args, &Default::default(), dense)
+        run_by_library(self, args, &Default::default(), dense)
     }
 }
 

@@ -1,10 +1,10 @@
 //! Convolutions by the vendor's library.
 
+use super::{Correlation, form};
+use crate::Array;
 use crate::arg::{Arg, array};
 use crate::copy::Dense;
-use crate::ops::correlation::form;
 use crate::ops::matmul::After;
-use crate::{Array, Correlation};
 use ferrotrace_runtime::{Buffer, Convolution, Result, convolve, convolves};
 
 /// Bytes at whose multiples the library's operands start.
@@ -14,7 +14,7 @@ const ALIGNMENT: usize = 16;
 ///
 /// # Errors
 /// Out of memory; what the driver or the library answers.
-pub fn run(
+pub fn run_by_library(
     op: &Correlation,
     args: &[Arg],
     after: &After<'_>,
