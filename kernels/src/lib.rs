@@ -5,26 +5,43 @@
 //! and eager mode hold it.
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
-mod arg;
+// The modules in the order of their dependencies: none imports one below it (`tests/architecture/main.rs`).
+
+// Arrays, and what is said of operators: their classes, their attributes as text.
 mod array;
-mod builder;
 mod class;
-pub mod copy;
-pub mod cpu;
-pub mod cuda;
-pub mod eager;
-mod kind;
-pub mod op;
-pub mod ops;
-pub mod support;
 pub mod text;
+
+// Operands.
+mod arg;
+
+// Functions that generated and ready-made kernels share, in both languages.
+pub mod support;
+
+// What operators compute, where rules and kernels both ask.
+mod kind;
+
+// The CPU's kernels.
+pub mod cpu;
+
+// Copies of arrays, wherever they lie.
+pub mod copy;
+
+// Devices' kernels.
+pub mod cuda;
+
+// The operators: rules, and which kernels they run.
+pub mod ops;
+
+// Operators run one by one.
+pub mod eager;
 
 pub use arg::{Arg, ArgMeta};
 pub use array::Array;
-pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 pub use class::{Class, Sizes, WEIGHTS, Weights};
 pub use kind::{BinaryOp, PoolKind, ReduceKind, ScatterMode, UnaryOp};
-pub use op::{
-    Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, PoolSpec, Reduction,
-    ScanKind, Unrounded,
+pub use ops::op;
+pub use ops::op::{
+    Composite, ConvSpec, Correlation, Distribution, Extent, Loss, Op, OpBuilder, OpBuilderExt,
+    Operand, PoolSpec, Reduction, ScanKind, Unrounded, ValueId,
 };

@@ -1,4 +1,7 @@
 //! The operators, by family: each with its attributes, and what [`Operator`](crate::op::operator::Operator) asks of it.
+//!
+//! Gradients and definitions of operators are made of operators, so the list of them, what builds them and the operators
+//! themselves are one module: [`op`] has what they have in common.
 
 pub mod arrange;
 pub mod composite;
@@ -8,6 +11,7 @@ pub mod create;
 mod decides;
 pub mod index;
 pub mod matmul;
+pub mod op;
 pub mod order;
 pub mod pointwise;
 pub mod pool;

@@ -1,7 +1,10 @@
 //! The list of operators.
 
+mod builder;
 pub mod gradient;
 pub mod operator;
+
+pub use builder::{OpBuilder, OpBuilderExt, Operand, ValueId};
 
 pub use crate::ops::arrange::{Cat, Pad, Repeat, SliceAssign};
 pub use crate::ops::composite::Composite;
