@@ -11,7 +11,8 @@ mod measure;
 mod workload;
 
 use ferrotrace::prelude::*;
-use ferrotrace_kernels::cpu::matmul::{Sizes, library_product};
+use ferrotrace_kernels::cpu::matmul::library_product;
+use ferrotrace_kernels::cpu::view::Sizes;
 use measure::input::normal;
 use measure::serve::{Run, serve};
 use measure::table::{Table, mebibytes, verdict};

@@ -8,9 +8,10 @@ pub mod gradient;
 
 use super::dense::{Plain, Shared, ranges, scratch};
 use super::isa::{Loop, dispatch};
-use super::matmul::{Sizes, View, multiply};
+use super::matmul::multiply;
 use super::unary;
 use super::vector::Real;
+use super::view::{Sizes, View};
 use crate::UnaryOp;
 use ferrotrace_runtime::{Element, Error, Result};
 use std::sync::{Mutex, PoisonError};

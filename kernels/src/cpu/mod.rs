@@ -24,5 +24,5 @@ pub use index::{gather, scatter};
 pub use operand::{cast, strided, tiles};
 pub use pointwise::{binary, copy, join, unary};
 use product::long;
-pub use product::{matmul, sum, vector};
+pub use product::{matmul, sum, vector, view};
 pub use window::{conv, depthwise, interpolate, pool, shifted, weight};

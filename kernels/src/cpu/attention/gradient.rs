@@ -7,9 +7,10 @@ use super::{About, Block, Extent, Mask, Matrices, QUERIES, Sum};
 use crate::UnaryOp;
 use crate::cpu::dense::{Plain, Shared, ranges, scratch};
 use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::matmul::{Sizes, View, multiply};
+use crate::cpu::matmul::multiply;
 use crate::cpu::unary;
 use crate::cpu::vector::Real;
+use crate::cpu::view::{Sizes, View};
 use ferrotrace_runtime::{Element, Error, Result};
 use std::sync::{Mutex, PoisonError};
 

@@ -3,9 +3,10 @@
 use super::cut::Cut;
 use super::operand::Fed;
 use crate::cpu::dense::Shared;
-use crate::cpu::matmul::{Right, Sizes, View, multiply_to};
+use crate::cpu::matmul::{Right, multiply_to};
 use crate::cpu::product::amx;
 use crate::cpu::vector::Real;
+use crate::cpu::view::{Sizes, View};
 use ferrotrace_runtime::{Element, Error, Pool, Prepared, Result};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

@@ -11,10 +11,11 @@ mod operand;
 mod planes;
 
 use super::dense::Shared;
-use super::matmul::{Right, Sizes, Starts, View, products, products_into};
+use super::matmul::{Right, Starts, products, products_into};
 use super::par;
 use super::product::amx;
 use super::vector::Real;
+use super::view::{Sizes, View};
 use cut::Scratch;
 pub(crate) use cut::{scratch_elements, scratch_elements_of_tiles};
 use ferrotrace_runtime::{

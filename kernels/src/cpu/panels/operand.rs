@@ -3,9 +3,9 @@
 use super::cut::Scratch;
 use super::{Prologue, with_params};
 use crate::cpu::dense::Shared;
-use crate::cpu::matmul::{Sizes, View};
 use crate::cpu::par;
 use crate::cpu::vector::Real;
+use crate::cpu::view::{Sizes, View};
 use ferrotrace_runtime::{Buffer, Device, Element, Error, Launch, Pool, Prepared, Result, prepare};
 use smallvec::SmallVec;
 use std::ops::Range;

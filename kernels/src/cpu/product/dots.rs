@@ -5,8 +5,8 @@
 //! else is computed.
 
 use super::long::WORTH;
-use super::matmul::View;
 use super::vector::{Real, each_row_dot};
+use super::view::View;
 use ferrotrace_runtime::Isa;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeInclusive};

@@ -4,11 +4,12 @@
 //! chains of [`CHAIN`] terms, some chains are added up in binary32 to a run, and runs in binary64. Cuts are by sizes
 //! alone. Sums that are kept in binary64 anyway are not cut.
 
+use super::library::{by_library, has_dense_columns, turn};
 use crate::cpu::dense::scratch_of_two;
 use crate::cpu::isa::{Loop, dispatch};
-use crate::cpu::matmul::{Sizes, View, by_library, has_dense_columns, turn};
 use crate::cpu::number::Wide;
 use crate::cpu::vector::Real;
+use crate::cpu::view::{Sizes, View};
 use gemm_common::Parallelism;
 use std::ops::Range;
 

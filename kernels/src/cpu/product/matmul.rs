@@ -8,13 +8,13 @@
 //! packed copy may change the last bits of a product, as its sums are cut elsewhere.
 
 use super::dots::{by_dots, row_dots};
+use super::library::{by_library, has_dense_columns, turn};
 use super::packed::{self, Panels};
-use super::small;
+use super::vector::{Real, vector_matrix};
+use super::view::{Sizes, View};
+use super::{long, small};
 use crate::cpu::dense::{Shared, ranges};
-use crate::cpu::long;
 use crate::cpu::number::{Number, Wide};
-use crate::cpu::strided;
-use crate::cpu::vector::Real;
 use ferrotrace_runtime::{Error, Pool, Result};
 use gemm_common::Parallelism;
 use std::ops::Range;
@@ -30,80 +30,6 @@ const WIDE: usize = 1024;
 const TALL: usize = 256;
 /// The lowest panel, before its rows are rounded to vectors: more rows are left than dot products take.
 pub(in crate::cpu) const ROWS: usize = 80;
-
-/// Sizes of a product `c[m, n] = a[m, k] · b[k, n]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Rows of the result.
-    pub m: usize,
-    /// Columns of the result.
-    pub n: usize,
-    /// Elements summed.
-    pub k: usize,
-}
-
-impl Sizes {
-    pub(in crate::cpu) fn work(self) -> usize {
-        self.m.saturating_mul(self.n).saturating_mul(self.k)
-    }
-}
-
-/// A matrix: element (i, j) is at `start + i · row + j · col` of `data`.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a, T> {
-    /// The memory.
-    pub data: &'a [T],
-    /// The place of element (0, 0).
-    pub start: usize,
-    /// The distance of rows.
-    pub row: isize,
-    /// The distance of columns.
-    pub col: isize,
-}
-
-impl<'a, T> View<'a, T> {
-    /// A row-major dense matrix of `columns` columns.
-    pub fn dense(data: &'a [T], columns: usize) -> View<'a, T> {
-        View {
-            data,
-            start: 0,
-            row: columns as isize,
-            col: 1,
-        }
-    }
-
-    /// The matrix with rows and columns exchanged.
-    pub fn transpose(self) -> View<'a, T> {
-        View {
-            row: self.col,
-            col: self.row,
-            ..self
-        }
-    }
-
-    /// The matrix from element (i, j) on.
-    pub fn from(self, i: usize, j: usize) -> View<'a, T> {
-        let start = self.start as isize + i as isize * self.row + j as isize * self.col;
-        View {
-            start: start as usize,
-            ..self
-        }
-    }
-
-    pub(super) fn check(&self, rows: usize, columns: usize) -> Result<()> {
-        if rows == 0 || columns == 0 {
-            return Ok(());
-        }
-        let reach = |n: usize, stride: isize| (n as isize - 1) * stride;
-        let (r, c) = (reach(rows, self.row), reach(columns, self.col));
-        let low = self.start as isize + r.min(0) + c.min(0);
-        let high = self.start as isize + r.max(0) + c.max(0);
-        if low < 0 || high as usize >= self.data.len() {
-            return Err(Error::internal("a matrix leaves its memory"));
-        }
-        Ok(())
-    }
-}
 
 /// The right matrix of a product: where it lies, and its packed copy, if it has one.
 #[derive(Clone, Copy, Debug)]
@@ -359,29 +285,6 @@ fn is_turned<T>(s: Sizes, b: &View<'_, T>) -> bool {
     s.m <= TURNED && has_dense_columns(s, b)
 }
 
-/// Whether the right matrix is one of dense columns that is not as well one of dense rows.
-pub(super) fn has_dense_columns<T>(s: Sizes, b: &View<'_, T>) -> bool {
-    s.k > 1 && s.n > 1 && b.row == 1 && b.col >= s.k as isize
-}
-
-/// Copies the right matrix of a product to dense rows.
-///
-/// # Safety
-/// The matrix is inside its memory, and `to` has room for it.
-pub(super) unsafe fn turn<T>(s: Sizes, b: &View<'_, T>, to: *mut T) {
-    let window = strided::Window {
-        rows: s.k,
-        cols: s.n,
-        row: b.row,
-        col: b.col,
-    };
-    // SAFETY: as the caller promises.
-    unsafe {
-        let from = b.data.as_ptr().add(b.start).cast();
-        strided::gather(size_of::<T>(), window, from, to.cast(), s.n);
-    }
-}
-
 /// [`by_library`] with some columns of `b` at a time turned into dense rows.
 ///
 /// # Safety
@@ -412,51 +315,6 @@ unsafe fn by_turned<T: Real>(
             let b = View::dense(&turned, sizes.n);
             by_library(sizes, a, b, (to.add(start), row), accumulate, parallelism);
         }
-    }
-}
-
-/// Writes (or adds, if `accumulate`) the library's product to `to`, whose rows are `row` apart.
-///
-/// # Safety
-/// The operands are inside their memory; the result is inside one allocation, and no other thread touches it meanwhile.
-pub(in crate::cpu) unsafe fn by_library<T: Real>(
-    s: Sizes,
-    a: View<'_, T>,
-    b: View<'_, T>,
-    (to, row): (*mut T, usize),
-    accumulate: bool,
-    parallelism: Parallelism,
-) {
-    let (mut a, mut b) = (a, b);
-    // The library counts k upwards in its left matrix.
-    if b.row < 0 && s.k > 0 {
-        (a, b) = (a.from(0, s.k - 1), b.from(s.k - 1, 0));
-        (a.col, b.row) = (-a.col, -b.row);
-    }
-    // The library's results are column-major, so the product of the transposes is asked for. SAFETY: as the caller
-    // promises.
-    unsafe {
-        T::product()(
-            s.n,
-            s.m,
-            s.k,
-            to,
-            row as isize,
-            1,
-            accumulate,
-            b.data.as_ptr().wrapping_add(b.start),
-            b.row,
-            b.col,
-            a.data.as_ptr().wrapping_add(a.start),
-            a.row,
-            a.col,
-            T::ONE,
-            T::ONE,
-            false,
-            false,
-            false,
-            parallelism,
-        );
     }
 }
 
@@ -551,16 +409,10 @@ fn product<T: Real>(
 ) -> Result<()> {
     // SAFETY: products have disjoint results; a vector's elements are next to each other.
     let whole = || unsafe { c.part(start..start + s.m * s.n) };
-    if s.m == 1
-        && b.panels.is_none()
-        && crate::cpu::vector::vector_matrix(s.k, s.n, a, b.view, whole())
-    {
+    if s.m == 1 && b.panels.is_none() && vector_matrix(s.k, s.n, a, b.view, whole()) {
         return Ok(());
     }
-    if s.n == 1
-        && row == 1
-        && crate::cpu::vector::vector_matrix(s.k, s.m, b.view.transpose(), a.transpose(), whole())
-    {
+    if s.n == 1 && row == 1 && vector_matrix(s.k, s.m, b.view.transpose(), a.transpose(), whole()) {
         return Ok(());
     }
     let (columns, rows) = panels(s, Pool::global().threads());

@@ -4,6 +4,7 @@ pub mod amx;
 #[cfg(target_arch = "x86_64")]
 mod dot_lanes;
 mod dots;
+mod library;
 pub(in crate::cpu) mod long;
 pub mod matmul;
 pub mod packed;
@@ -11,3 +12,4 @@ mod packed_tiles;
 mod small;
 pub mod sum;
 pub mod vector;
+pub mod view;

@@ -5,9 +5,9 @@
 
 use super::dots::CUT;
 use super::long::Join;
-use super::matmul::{Sizes, View};
 use super::packed_tiles::{LINE, MOST, Terms, sums, tile_sizes};
 use super::vector::Real;
+use super::view::{Sizes, View};
 use crate::cpu::dense::{Shared, ranges, scratch};
 use crate::cpu::isa::dispatch;
 use crate::cpu::strided::{self, Window};

@@ -3,8 +3,8 @@
 //!
 //! Each element is one chain of fused multiply-adds.
 
-use super::matmul::{Sizes, View};
 use super::vector::Real;
+use super::view::{Sizes, View};
 use crate::cpu::isa::{Loop, dispatch};
 
 /// Most rows, columns and terms. Larger products fill the library's tiles.

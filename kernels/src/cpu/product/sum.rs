@@ -1,6 +1,7 @@
 //! Sums of matrix products, as one product of rows as long as those of all together.
 
-use super::matmul::{Sizes, View, products_into};
+use super::matmul::products_into;
+use super::view::{Sizes, View};
 use crate::cpu::dense::{Plain, Shared, ranges, scratch};
 use crate::cpu::strided::{self, Window};
 use crate::cpu::vector::Real;

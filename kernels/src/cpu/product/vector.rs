@@ -3,8 +3,8 @@
 #[cfg(target_arch = "x86_64")]
 use super::dot_lanes;
 use crate::cpu::dense::{Plain, Shared, ranges};
-use crate::cpu::matmul::View;
 use crate::cpu::number::Wide;
+use crate::cpu::view::View;
 use crate::support::cast::Cast;
 use ferrotrace_runtime::{DType, Isa, Pool};
 use gemm_common::Parallelism;

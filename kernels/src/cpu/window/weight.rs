@@ -6,8 +6,9 @@
 
 use super::conv::{Axis, Geometry, gather_columns};
 use crate::cpu::dense::{Plain, Shared, ranges, scratch};
-use crate::cpu::matmul::{Sizes, View, multiply};
+use crate::cpu::matmul::multiply;
 use crate::cpu::vector::Real;
+use crate::cpu::view::{Sizes, View};
 use ferrotrace_runtime::Result;
 use std::ops::Range;
 use std::sync::Mutex;

@@ -2,9 +2,9 @@
 
 use super::{Arg, Array, array};
 use crate::cpu::dense::{Plain, in_the_making};
-use crate::cpu::matmul::View;
 use crate::cpu::sum::{Term, sum_of_products};
 use crate::cpu::vector::Real;
+use crate::cpu::view::View;
 use crate::op::gradient::{Adjoint, Gradients, transposed};
 use crate::op::operator::{Inferred, Operator, facts, text};
 use crate::ops::tensor;

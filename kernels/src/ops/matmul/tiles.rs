@@ -3,9 +3,10 @@
 use super::super::tensor;
 use super::{Arranged, Matrices, Parts, Placed, batched, placed, places};
 use crate::cpu::dense::in_the_making;
-use crate::cpu::matmul::{Sizes, Starts, View};
+use crate::cpu::matmul::Starts;
 use crate::cpu::panels::{scratch_elements_of_tiles, tiles_into};
 use crate::cpu::product::amx::{self, Format, Source};
+use crate::cpu::view::{Sizes, View};
 use crate::{ArgMeta, Array};
 use ferrotrace_runtime::{DType, Element, Result, Shape};
 

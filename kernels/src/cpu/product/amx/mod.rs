@@ -27,7 +27,7 @@ mod tile;
 mod vectors;
 pub(in crate::cpu) mod windows;
 
-use super::matmul::Sizes;
+use super::view::Sizes;
 use ferrotrace_runtime::{Error, Result, has_amx};
 use packed::{Found, Matrices, are_packed, from, kept_elements};
 pub use packed::{Kept, Right, kept, packed_bytes};

@@ -5,8 +5,8 @@ use super::extent::Extent;
 use super::panel::Panel;
 use super::source::Source;
 use super::tile::SIDE;
-use crate::cpu::matmul::Sizes;
 use crate::cpu::product::packed::packing_product;
+use crate::cpu::view::Sizes;
 use std::ops::Range;
 
 impl Panel<'_> {

@@ -7,7 +7,7 @@ use super::small::Place;
 use super::source::{Format, Source};
 use super::tile::{ELEMENTS, SIDE, TERMS};
 use crate::cpu::dense::{Shared, ranges};
-use crate::cpu::matmul::Sizes;
+use crate::cpu::view::Sizes;
 use ferrotrace_runtime::{Buffer, Device, Error, Layout, Order, Result};
 use half::bf16;
 use std::sync::Mutex;

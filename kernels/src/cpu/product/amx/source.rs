@@ -1,6 +1,6 @@
 //! Where factors lie, and the parts of bf16 that tiles hold of each.
 
-use crate::cpu::matmul::View;
+use crate::cpu::view::View;
 use ferrotrace_runtime::Result;
 use half::bf16;
 

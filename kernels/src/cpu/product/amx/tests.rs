@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::cpu::dense::Shared;
-use crate::cpu::matmul::View;
 use crate::cpu::panels::tiles_into;
+use crate::cpu::view::View;
 use ferrotrace_runtime::with_threads;
 use half::bf16;
 use packed::pack_kept;

@@ -14,7 +14,7 @@ use super::tile::{ELEMENTS, Factors};
 use super::vectors::turn;
 use crate::cpu::isa::dispatch;
 use crate::cpu::long::Join;
-use crate::cpu::matmul::View;
+use crate::cpu::view::View;
 
 /// Elements of a position: 32 channels in three parts.
 pub(in crate::cpu) const POSITION: usize = 3 * TERMS;

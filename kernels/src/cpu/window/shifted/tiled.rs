@@ -9,11 +9,11 @@ use super::{Copied, Cut, Part, TASKS, Weight, tile};
 use crate::Array;
 use crate::cpu::conv::{Axis, Done, Geometry};
 use crate::cpu::dense::{Shared, elements, ranges, ranges_on, scratch};
-use crate::cpu::matmul::View;
 use crate::cpu::product::amx::has_parts;
 use crate::cpu::product::amx::windows::{
     Configured, Extent, POSITION, SIDE, STEP, Sums, TERMS, pack_positions, pack_weight,
 };
+use crate::cpu::view::View;
 use ferrotrace_runtime::{Error, Order, Result};
 use half::bf16;
 use std::sync::{Mutex, PoisonError};
