@@ -419,3 +419,57 @@ fn ragged_rows_have_their_bias_from_one_kernel() {
     close("linear", &y, &want);
     close("what follows", &z, &after);
 }
+
+/// Matrices of heads that lie side by side, ones of a batch in another order, one for several: few calls, or a copy and one call.
+/// Every mode, and a function's graph.
+#[test]
+fn batches_lie_in_any_order() {
+    let Some(d) = device() else { return };
+    for dtype in [F32, BF16] {
+        let heads = |of: [usize; 4], seed| {
+            let [batch, heads, rows, columns] = of;
+            whole(&[batch, rows, heads, columns], dtype, seed, &d).transpose(1, 2)
+        };
+        let turned = whole(&[3, 2, 4, 12, 16], dtype, 5, &d).permute([2, 0, 1, 3, 4]);
+        let pairs = [
+            (
+                heads([16, 3, 20, 16], 1),
+                heads([16, 3, 24, 16], 2).transpose(2, 3),
+            ),
+            (heads([3, 40, 20, 9], 1), heads([3, 40, 9, 17], 2)),
+            (
+                whole(&[16, 3, 20, 24], dtype, 3, &d),
+                heads([16, 3, 24, 16], 2),
+            ),
+            (heads([16, 3, 20, 24], 1), whole(&[3, 24, 16], dtype, 3, &d)),
+            (heads([16, 3, 20, 24], 1).flip(1), heads([16, 3, 24, 16], 2)),
+            (turned, whole(&[4, 1, 2, 16, 10], dtype, 6, &d)),
+        ];
+        for (i, (a, b)) in pairs.iter().enumerate() {
+            let what = format!("{dtype} {i}");
+            let lead = |x: &Tensor| Shape::from(&x.dims()[..x.rank() - 2]);
+            let batch = lead(a).broadcast(&lead(b)).expect("one batch");
+            let spread = |x: &Tensor| {
+                let shape: Vec<usize> = (batch.iter())
+                    .chain(&x.dims()[x.rank() - 2..])
+                    .copied()
+                    .collect();
+                x.expand(&shape[..])
+            };
+            let want = product(&spread(a), &spread(b));
+            for mode in [Mode::Eager, Mode::Compiled] {
+                let y = with_mode(mode, || {
+                    let y = a.matmul(b);
+                    y.eval().map(|()| y)
+                });
+                let y = y.unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert_eq!(numbers(&y), want, "{what} {mode:?}");
+            }
+            let function = jit(|(a, b): (&Tensor, &Tensor)| (a.matmul(b) * 0.5).tanh());
+            let want: Vec<f64> = want.iter().map(|x| (x * 0.5).tanh()).collect();
+            for _ in 0..5 {
+                close(&what, &function.call((a, b)), &want);
+            }
+        }
+    }
+}

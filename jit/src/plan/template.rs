@@ -145,7 +145,10 @@ impl Run<'_> {
                 let lies = |array: Array| array.with_layout(Layout::contiguous(node.shape.clone()));
                 array.map(lies)
             }),
-            None => matmul::run_by_library(&device, &args, &node.shape, node.dtype, &after),
+            None => {
+                let (shape, dtype) = (&node.shape, node.dtype);
+                matmul::run_by_library(&device, &args, shape, dtype, &after, &self.dense)
+            }
         };
         if let Some(array) = done.map_err(placed)? {
             count(Counter::LibraryCalls, 1);

@@ -1,6 +1,7 @@
 //! Matrix products.
 
 mod gradient;
+mod library;
 mod sum;
 mod tiles;
 
@@ -18,10 +19,10 @@ use crate::op::gradient::{Adjoint, Gradients};
 use crate::op::operator::{Inferred, OnDevice, Operator, facts, text};
 use crate::{ArgMeta, Array, Class, Op, OpBuilder};
 use ferrotrace_runtime::{
-    Activation, Category, DType, Device, Element, Error, Faults, Layout, Matrix, Product, Result,
-    Shape, Strides, product,
+    Category, DType, Device, Element, Error, Faults, Layout, Result, Shape, Strides,
 };
 pub(crate) use gradient::folded;
+pub use library::{After, run_by_library};
 pub use sum::SumOfProducts;
 pub use tiles::is_by_tiles;
 use tiles::{by_tiles, operands, tiles, tiles_of};
@@ -67,13 +68,7 @@ impl OnDevice for Matmul {
         dtype: DType,
         dense: Dense<'_>,
     ) -> Result<Option<Array>> {
-        let after = After::default();
-        if let Some(out) = run_by_library(device, args, shape, dtype, &after)? {
-            return Ok(Some(out));
-        }
-        // Operands whose rows and columns are both strided are copied first.
-        let operand = |i| dense(array(args, i)?).map(Arg::Array);
-        run_by_library(device, &[operand(0)?, operand(1)?], shape, dtype, &after)
+        run_by_library(device, args, shape, dtype, &After::default(), dense)
     }
 }
 
@@ -591,85 +586,6 @@ fn integer<T: Number<Wide = T> + crate::cpu::number::Wide>(
         &starts,
         elements_mut(out)?,
     )
-}
-
-/// What a library does with each element of a product before it stores it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct After<'a> {
-    /// Dense numbers of the product's dtype that are added, one for each column.
-    pub bias: Option<&'a Array>,
-    /// What follows.
-    pub activation: Activation,
-}
-
-/// The product by the library of a device that is not the CPU; `None` where it has none or does not take the operands:
-/// dtypes that differ, integers, broadcast rows or columns.
-///
-/// # Errors
-/// Out of memory; what the library answers.
-pub fn run_by_library(
-    device: &Device,
-    args: &[Arg],
-    shape: &Shape,
-    dtype: DType,
-    after: &After<'_>,
-) -> Result<Option<Array>> {
-    let (a, b) = (array(args, 0)?, array(args, 1)?);
-    let wide = a.dtype.is_half() && dtype == DType::F32;
-    if a.dtype != b.dtype || !(wide || a.dtype == dtype) || !dtype.is_float() {
-        return Ok(None);
-    }
-    let Arranged {
-        parts, left, right, ..
-    } = arranged(&a.layout, &b.layout, None)?;
-    let Sizes { m, n, k } = parts.sizes;
-    let (a_starts, a_row, a_column) = batched(&left, &parts.batch, m, k)?;
-    let (b_starts, b_row, b_column) = batched(&right, &parts.batch, k, n)?;
-    // One call for a batch at even distances, else one a matrix.
-    let (steps, count) = match (even(&a_starts), even(&b_starts)) {
-        (Some(a), Some(b)) => ((a, b), a_starts.len()),
-        _ => ((0, 0), 1),
-    };
-    let out = Array::empty(device, shape.clone(), dtype)?;
-    for i in (0..a_starts.len()).step_by(count.max(1)) {
-        let done = product(&Product {
-            dtype: a.dtype,
-            result: dtype,
-            sizes: [m, n, k],
-            count,
-            a: Matrix {
-                buffer: &a.buffer,
-                start: a_starts[i],
-                row: a_row,
-                column: a_column,
-                batch: steps.0,
-            },
-            b: Matrix {
-                buffer: &b.buffer,
-                start: b_starts[i],
-                row: b_row,
-                column: b_column,
-                batch: steps.1,
-            },
-            bias: after.bias.map(|x| (&x.buffer, x.layout.offset())),
-            activation: after.activation,
-            out: (&out.buffer, i * m * n),
-        })?;
-        if !done {
-            return Ok(None);
-        }
-    }
-    Ok((out.numel() > 0).then_some(out))
-}
-
-/// The distance of starts that follow each other evenly, forwards.
-fn even(starts: &[usize]) -> Option<isize> {
-    let step = match starts {
-        [first, second, ..] => *second as isize - *first as isize,
-        _ => return Some(0),
-    };
-    let same = |pair: &[usize]| pair[1] as isize - pair[0] as isize == step;
-    (step >= 0 && starts.windows(2).all(same)).then_some(step)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub struct Matrix<'a> {
     pub batch: isize,
 }
 
-/// c = f(a·b + bias) for each matrix of a batch: m×k by k×n into dense row-major m×n, one after the other.
+/// c = f(a·b + bias) for each matrix of a batch: m×k by k×n into dense row-major m×n.
 #[derive(Clone, Copy, Debug)]
 pub struct Product<'a> {
     /// The dtype of the operands, a float. Half types are summed in binary32; binary32 is IEEE's, unless
@@ -41,6 +41,8 @@ pub struct Product<'a> {
     pub activation: Activation,
     /// The result's memory, and its first element there.
     pub out: (&'a Buffer, usize),
+    /// From a result to the next, in elements.
+    pub out_batch: usize,
 }
 
 /// How the library is to read a matrix of this many rows and columns, as the transpose of what it calls one: whether
@@ -96,7 +98,7 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
         address(x.buffer, index, fits, x.start, p.dtype)
     };
     let (left, right) = (at(&p.a, m, k)?, at(&p.b, k, n)?);
-    let fits = p.out.1 + m * n * p.count <= room(p.out.0);
+    let fits = p.out.1 + (p.count - 1) * p.out_batch + m * n <= room(p.out.0);
     let out = address(p.out.0, index, fits, p.out.1, p.result)?;
     let bias = match p.bias {
         Some((buffer, start)) => address(buffer, index, start + n <= held(buffer), start, p.dtype)?,
@@ -111,7 +113,7 @@ pub fn product(p: &Product<'_>) -> Result<bool> {
         count: p.count as i32,
         transposed: [b.0, a.0],
         lines: [b.1, a.1],
-        batches: [p.b.batch as i64, p.a.batch as i64],
+        batches: [p.b.batch as i64, p.a.batch as i64, p.out_batch as i64],
         bias: p.bias.is_some(),
         activation: p.activation,
         // Device memory starts at multiples of 256; more than 16 makes no difference.

@@ -25,10 +25,11 @@ pub(crate) struct Request {
     /// Rows, columns, depth.
     pub sizes: [u64; 3],
     pub count: i32,
-    /// For each operand: whether it is transposed, the distance of its lines, and of the matrices of a batch.
+    /// For each operand: whether it is transposed, and the distance of its lines.
     pub transposed: [bool; 2],
     pub lines: [u64; 2],
-    pub batches: [i64; 2],
+    /// For each operand and the result: the distance of the matrices of a batch.
+    pub batches: [i64; 3],
     pub bias: bool,
     pub activation: Activation,
     /// What the addresses of operands, result and bias are multiples of, at most 16.
@@ -228,7 +229,6 @@ impl Kind {
         };
         let shapes = [turned(0, m, k), turned(1, k, n), (m, n)];
         let lines = [request.lines[0], request.lines[1], m];
-        let batches = [request.batches[0], request.batches[1], (m * n) as i64];
         let result = if wide { Type::CUDA_R_32F } else { ty };
         for i in 0..3 {
             let ty = if i == 2 { result } else { ty };
@@ -247,7 +247,7 @@ impl Kind {
             };
             let count = ptr::from_ref(&request.count).cast();
             set(Of::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, count, 4)?;
-            let distance = ptr::from_ref(&batches[i]).cast();
+            let distance = ptr::from_ref(&request.batches[i]).cast();
             set(Of::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, distance, 8)?;
         }
         kind.algorithm = kind.ask(request, handle)?;
