@@ -46,7 +46,7 @@ pub use loss::{
     PoissonNllLoss, SmoothL1Loss, TripletMarginLoss,
 };
 pub use norm::{GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
-pub use recurrent::{Gru, Lstm, Recurrent, Rnn};
+pub use recurrent::{Gru, GruCell, Lstm, LstmCell, Recurrent, Rnn, RnnCell};
 pub use sequential::{Apply, Sequential};
 pub use transformer::{
     Activation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,

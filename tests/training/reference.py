@@ -278,4 +278,16 @@ for name, make in {
     rates[name] = torch.tensor(found)
 case("schedules", None, {}, rates)
 
+drawn = 0
+for name, make in [("rnn", nn.RNNCell), ("gru", nn.GRUCell), ("lstm", nn.LSTMCell)]:
+    layer = fill(make(3, 4))
+    x = values(2, 3)
+    starts = tuple(values(2, 4) for _ in range(2 if name == "lstm" else 1))
+    first = layer(x)
+    end = layer(x, starts if name == "lstm" else starts[0])
+    firsts, ends = (first, end) if name == "lstm" else ((first,), (end,))
+    inputs = {"x": x, **{f"start{i}": s for i, s in enumerate(starts)}}
+    outputs = {f"end{i}": e for i, e in enumerate(ends)} | {f"first{i}": e for i, e in enumerate(firsts)}
+    case(name + "_cell", layer, inputs, outputs)
+
 pathlib.Path(__file__).with_name("torch.json").write_text(json.dumps(cases) + "\n")

@@ -63,12 +63,8 @@ impl Cell {
         weights: &Weights<'_>,
         backwards: bool,
     ) -> (Tensor, State) {
-        // One product for all steps. Where the biases are only added, they are added here.
-        let (before, within) = match weights.biases {
-            None => (None, None),
-            Some((a, b)) if self == Cell::Gru => (Some(a.clone()), Some(b)),
-            Some((a, b)) => (Some(a + b), None),
-        };
+        // One product for all steps.
+        let (before, within) = self.biases(weights);
         let parts = x.linear(weights.input, before.as_ref());
         if parts.error().is_some() {
             return (parts.clone(), vec![parts; self.states()]);
@@ -85,6 +81,25 @@ impl Cell {
             states.reverse();
         }
         (Tensor::stack(&states, 0), state)
+    }
+
+    /// What is added behind the product of the input and of the state. Biases that are only added are added at once.
+    #[track_caller]
+    fn biases<'a>(self, weights: &Weights<'a>) -> (Option<Tensor>, Option<&'a Tensor>) {
+        match weights.biases {
+            None => (None, None),
+            Some((a, b)) if self == Cell::Gru => (Some(a.clone()), Some(b)),
+            Some((a, b)) => (Some(a + b), None),
+        }
+    }
+
+    /// The state behind one step, from an input `[.., in]` and a state `[.., hidden]`.
+    #[track_caller]
+    pub fn once(self, x: &Tensor, state: &[Tensor], weights: &Weights<'_>) -> State {
+        let (before, within) = self.biases(weights);
+        let input = x.linear(weights.input, before.as_ref());
+        let recurrent = state[0].linear(weights.hidden, within);
+        self.step(&input, &recurrent, state)
     }
 
     /// The next state, from what the input and the state give to the gates.

@@ -3,11 +3,13 @@
 //! A sequence is recorded step by step and nothing is read, so that all its steps are one plan.
 
 mod cell;
+mod single;
 
 use super::linear::bound;
 use super::{Init, Module};
 use crate::{DType, Device, Error, Result, Tensor, TensorStruct};
 use cell::{Cell, State, Weights};
+pub use single::{GruCell, LstmCell, RnnCell};
 use std::collections::BTreeMap;
 
 /// Options of recurrent layers, beside sizes. Without any: one layer, one direction, `[length, batch, in]`, with biases.

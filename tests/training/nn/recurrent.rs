@@ -90,3 +90,52 @@ fn shapes_that_do_not_fit_are_errors() {
             .is_none()
     );
 }
+
+#[test]
+fn single_steps() {
+    let (rnn, gru, lstm) = (case("rnn_cell"), case("gru_cell"), case("lstm_cell"));
+    each(|dtype, tolerance| {
+        let cell = rnn.load(RnnCell::new(3, 4, &cpu()), dtype);
+        let (x, h) = (rnn.input("x", dtype), rnn.input("start0", dtype));
+        rnn.near("first0", &cell.forward(&x, None), tolerance);
+        rnn.near("end0", &cell.forward(&x, Some(&h)), tolerance);
+
+        let cell = gru.load(GruCell::new(3, 4, &cpu()), dtype);
+        let (x, h) = (gru.input("x", dtype), gru.input("start0", dtype));
+        gru.near("first0", &cell.forward(&x, None), tolerance);
+        gru.near("end0", &cell.forward(&x, Some(&h)), tolerance);
+
+        let cell = lstm.load(LstmCell::new(3, 4, &cpu()), dtype);
+        let x = lstm.input("x", dtype);
+        let (h, c) = (lstm.input("start0", dtype), lstm.input("start1", dtype));
+        let (h0, c0) = cell.forward(&x, None);
+        let (h1, c1) = cell.forward(&x, Some((&h, &c)));
+        let got = [("first0", h0), ("first1", c0), ("end0", h1), ("end1", c1)];
+        for (name, tensor) in got {
+            lstm.near(name, &tensor, tolerance);
+        }
+    });
+}
+
+#[test]
+fn a_step_of_one_row_is_that_of_its_batch() {
+    let cell = GruCell::new(3, 4, &cpu()).without_bias();
+    let x = Tensor::randn([2, 3], DType::F32, &cpu());
+    let (all, one) = (cell.forward(&x, None), cell.forward(&x.select(0, 1), None));
+    assert!(one.allclose(&all.select(0, 1), 1e-5, 1e-6).unwrap());
+}
+
+#[test]
+fn a_step_from_a_state_of_another_shape_is_an_error() {
+    let of = |shape: &[usize]| Tensor::ones(shape, DType::F32, &cpu());
+    let cell = LstmCell::new(3, 4, &cpu());
+    let (h, c) = (of(&[2, 4]), of(&[1, 4]));
+    assert!(
+        cell.forward(&of(&[2, 3]), Some((&h, &c)))
+            .0
+            .error()
+            .is_some()
+    );
+    assert!(cell.forward(&of(&[2, 4]), None).1.error().is_some());
+    assert!(cell.forward(&of(&[1, 2, 3]), None).0.error().is_some());
+}
