@@ -39,8 +39,8 @@ pub use ferrotrace_runtime::{
 };
 pub use ferrotrace_tracer::{
     ArgKind, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
-    GeneratorState, GraphDecision, Hint, Interpolation, Jit, JitArg, JitFn, JitResult, Leaf,
-    Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Place, Pool, Precision,
+    GeneratorState, GraphDecision, GridPadding, Hint, Interpolation, Jit, JitArg, JitFn, JitResult,
+    Leaf, Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Place, Pool, Precision,
     Quantiles, ReduceOp, Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike,
     TensorStruct, Window, Work, associative_scan, bounded_while_loop, checkpoint, cond,
     custom_grad, derived, detect_anomaly, eval, explain, grad, jit, jvp, manual_seed, map, no_grad,

@@ -290,4 +290,22 @@ for name, make in [("rnn", nn.RNNCell), ("gru", nn.GRUCell), ("lstm", nn.LSTMCel
     outputs = {f"end{i}": e for i, e in enumerate(ends)} | {f"first{i}": e for i, e in enumerate(firsts)}
     case(name + "_cell", layer, inputs, outputs)
 
+inputs, outputs = {}, {}
+for rank, sizes, asked in [(2, (4, 5), (3, 6)), (3, (3, 4, 2), (2, 3, 3))]:
+    x = values(2, 3, *sizes).requires_grad_()
+    grid = (values(2, *asked, rank, scale=1.4) + 0.01).requires_grad_()
+    theta = values(2, rank, rank + 1, scale=1.4).requires_grad_()
+    inputs |= {f"x{rank}": x, f"grid{rank}": grid, f"theta{rank}": theta}
+    for align in [False, True]:
+        for kind in ["nearest", "bilinear", "bicubic"][: 5 - rank]:
+            for padding in ["zeros", "border", "reflection"]:
+                y = nn.functional.grid_sample(x, grid, kind, padding, align)
+                name = f"{rank}_{kind}_{padding}_{str(align).lower()}"
+                dx, dgrid = torch.autograd.grad(y.square().sum(), [x, grid])
+                outputs |= {name: y, name + "_dx": dx, name + "_dgrid": dgrid}
+        y = nn.functional.affine_grid(theta, (2, 1, *asked), align)
+        name = f"affine{rank}_{str(align).lower()}"
+        outputs |= {name: y, name + "_dtheta": torch.autograd.grad(y.square().sum(), theta)[0]}
+case("grids", None, inputs, outputs)
+
 pathlib.Path(__file__).with_name("torch.json").write_text(json.dumps(cases) + "\n")

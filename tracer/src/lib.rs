@@ -90,7 +90,7 @@ pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp}
 #[doc(hidden)]
 pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
-pub use methods::{Interpolation, PadMode, ReduceOp, Reduction, Rounding};
+pub use methods::{GridPadding, Interpolation, PadMode, ReduceOp, Reduction, Rounding};
 #[doc(hidden)]
 pub use mode::current as current_mode;
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};

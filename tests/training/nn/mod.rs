@@ -3,6 +3,7 @@
 mod attention;
 mod batch_norm;
 mod gradients;
+mod grids;
 mod init;
 mod losses;
 mod recurrent;

@@ -22,7 +22,7 @@ mod view;
 
 pub use binary::Rounding;
 pub use ferrotrace_kernels::Reduction;
-pub use pool::Interpolation;
+pub use pool::{GridPadding, Interpolation};
 pub use scatter::ReduceOp;
 pub use view::PadMode;
 

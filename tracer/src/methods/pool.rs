@@ -4,7 +4,10 @@ mod adaptive;
 mod resample;
 mod windows;
 
+mod grid;
+
 use ferrotrace_kernels::op::AdaptiveAvgPool;
+pub use grid::GridPadding;
 pub use resample::Interpolation;
 
 use crate::Tensor;

@@ -178,21 +178,6 @@ fn cubic(x: f64, a: f64) -> f64 {
     }
 }
 
-/// The weights of four elements around a place, which lies a part behind the second.
-pub(super) fn cubic_weights(part: &Tensor) -> [Tensor; 4] {
-    // Keys' constant, as `cubic` has it for places that are known.
-    let a = -0.75;
-    let near = |x: &Tensor| ((x * (a + 2.0) - (a + 3.0)) * x) * x + 1.0;
-    let far = |x: &Tensor| ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a;
-    let rest = 1.0 - part;
-    [
-        far(&(part + 1.0)),
-        near(part),
-        near(&rest),
-        far(&(rest + 1.0)),
-    ]
-}
-
 pub(super) const TABLE: Table = &[
     ("upsample_nearest1d", "default vec", |c| {
         resampled(c, 1, Interpolation::Nearest)
