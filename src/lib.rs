@@ -38,11 +38,11 @@ pub use ferrotrace_runtime::{
     stats_scope,
 };
 pub use ferrotrace_tracer::{
-    ArgKind, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded, Generator,
-    GeneratorState, GraphDecision, GridPadding, Hint, Interpolation, Jit, JitArg, JitFn, JitResult,
-    Leaf, Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Place, Pool, Precision,
-    Quantiles, ReduceOp, Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor, TensorLike,
-    TensorStruct, Window, Work, associative_scan, bounded_while_loop, checkpoint, cond,
+    ArgKind, Bag, BagMode, Bound, Buffer, Choice, Conv, Dim, Dims, Explanation, Extents, Folded,
+    Generator, GeneratorState, GraphDecision, GridPadding, Hint, Interpolation, Jit, JitArg, JitFn,
+    JitResult, Leaf, Machine, Measured, Mode, Nanoseconds, Operand, PadMode, Padding, Place, Pool,
+    Precision, Quantiles, ReduceOp, Reduction, Rounding, Sizes, Slice, SliceBy, Slices, Tensor,
+    TensorLike, TensorStruct, Window, Work, associative_scan, bounded_while_loop, checkpoint, cond,
     custom_grad, derived, detect_anomaly, eval, explain, grad, jit, jvp, manual_seed, map, no_grad,
     scan, scan_reversed, set_mode, set_retained_limit, set_thread_mode, set_trace_limit,
     set_tuning, value_and_grad, vjp, while_loop, with_mode, with_precision, with_tuning,
@@ -58,9 +58,10 @@ pub mod optim;
 pub mod prelude {
     pub use crate::io;
     pub use crate::{
-        Conv, DType, Device, Element, Error, Mode, PadMode, Pool, Precision, Reduction, Result,
-        Rounding, Scalar, Shape, Slice, SliceBy, Tensor, TensorStruct, eval, explain, grad, jit,
-        nn, no_grad, optim, set_mode, stats, value_and_grad, with_mode,
+        Bag, BagMode, Conv, DType, Device, Element, Error, GridPadding, Mode, PadMode, Pool,
+        Precision, Reduction, Result, Rounding, Scalar, Shape, Slice, SliceBy, Tensor,
+        TensorStruct, eval, explain, grad, jit, nn, no_grad, optim, set_mode, stats,
+        value_and_grad, with_mode,
     };
 }
 

@@ -37,12 +37,12 @@ pub use attention::{KvCache, MultiHeadAttention, Rotary};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
 pub use dropout::Dropout;
-pub use embedding::Embedding;
+pub use embedding::{Embedding, EmbeddingBag};
 pub use init::{Fan, Init};
 pub use linear::{Bilinear, Linear};
 pub use loss::{
-    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, GaussianNllLoss,
-    HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss, MarginRankingLoss, MseLoss, NllLoss,
+    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, CtcLoss,
+    GaussianNllLoss, HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss, MarginRankingLoss, MseLoss, NllLoss,
     PoissonNllLoss, SmoothL1Loss, TripletMarginLoss,
 };
 pub use norm::{GroupNorm, InstanceNorm, LayerNorm, RmsNorm};

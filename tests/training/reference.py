@@ -308,4 +308,168 @@ for rank, sizes, asked in [(2, (4, 5), (3, 6)), (3, (3, 4, 2), (2, 3, 3))]:
         outputs |= {name: y, name + "_dtheta": torch.autograd.grad(y.square().sum(), theta)[0]}
 case("grids", None, inputs, outputs)
 
+table = values(6, 3).requires_grad_()
+rows = torch.tensor([[4, 1, 1], [0, 5, 2], [1, 1, 3]])
+line = torch.tensor([3, 1, 1, 0, 5, 1, 2])
+offsets = torch.tensor([0, 2, 2, 6])
+weights, line_weights = values(3, 3).requires_grad_(), values(7).requires_grad_()
+inputs = {"table": table, "rows": rows, "line": line, "offsets": offsets, "weights": weights, "line_weights": line_weights}
+outputs = {}
+for mode in ["sum", "mean", "max", "weighted"]:
+    for padding in [None, 1]:
+        for form, at, starts, by in [("rows", rows, None, weights), ("line", line, offsets, line_weights)]:
+            for last in [False, True] if form == "line" else [False]:
+                options = {"mode": mode, "padding_idx": padding, "include_last_offset": last}
+                if mode == "weighted":
+                    options |= {"mode": "sum", "per_sample_weights": by}
+                ends = torch.cat([starts, torch.tensor([7])]) if last else starts
+                y = nn.functional.embedding_bag(at, table, ends, **options)
+                name = f"{form}_{mode}{'_padded' if padding else ''}{'_last' if last else ''}"
+                outputs |= {name: y, name + "_dtable": torch.autograd.grad(y.square().sum(), table, retain_graph=True)[0]}
+                if mode == "weighted":
+                    outputs[name + "_dweights"] = torch.autograd.grad(y.square().sum(), by)[0]
+case("bags", None, inputs, outputs)
+
+logits = values(7, 4, 5, scale=3.0).requires_grad_()
+padded = torch.tensor([[1, 2, 2], [3, 0, -1], [4, 4, 4], [2, -100, -100]])
+joined = torch.tensor([1, 2, 2, 3, 4, 4, 4])
+steps, lengths = torch.tensor([7, 5, 4, 6]), torch.tensor([3, 1, 3, 0])
+inputs = {"logits": logits, "padded": padded, "joined": joined, "steps": steps, "lengths": lengths}
+outputs = {}
+for reduction in ["none", "sum", "mean"]:
+    for blank in [0, 3]:
+        logs = logits.log_softmax(-1)
+        own = torch.where(padded == blank, 4, padded)
+        # The third sequence takes two blanks between its labels: more steps than it has.
+        loss = nn.functional.ctc_loss(logs, own, steps, lengths, blank, reduction, zero_infinity=True)
+        name = f"{reduction}_{blank}"
+        dlogs, dlogits = torch.autograd.grad(loss.square().sum(), [logs, logits])
+        outputs |= {name: loss, name + "_dlogs": dlogs, name + "_dlogits": dlogits}
+one = nn.functional.ctc_loss(logits[:, 0].log_softmax(-1), joined[:3], steps[0], lengths[0])
+outputs |= {"one": one, "one_dlogits": torch.autograd.grad(one, logits)[0]}
+case("ctc", None, inputs, outputs)
+
+F = nn.functional
+x, z, v = values(4, 6).requires_grad_(), (values(4, 6) + 1 / 64).requires_grad_(), values(6).requires_grad_()
+image, square = values(2, 4, 5, 6).requires_grad_(), values(2, 3, 3).requires_grad_()
+volume = values(1, 2, 3, 4, 4).requires_grad_()
+columns = values(2, 12, 20).requires_grad_()
+places, counts = torch.tensor([3, 0, 2]), torch.tensor([1, 2, 1, 3, 1, 2])
+mask = x.detach() > 0.1
+inputs = {
+    "x": x, "z": z, "v": v, "image": image, "square": square, "volume": volume, "columns": columns,
+    "places": places, "counts": counts, "mask": mask.long(), "signs": torch.where(mask, 1, -1),
+    "class": torch.tensor([2, 0, 5, 3]), "classes": torch.tensor([[0, 2, -1, 1, 5, 3], [5, -1, 0, 0, 0, 0], [1, 2, 3, 4, 5, 0], [-1, 0, 0, 0, 0, 0]]),
+}
+outputs = {}
+
+
+def functions(of, table):
+    """Values, and slopes of their squares' sum by each of the tensors."""
+    for name, make in table.items():
+        y = make()
+        outputs[name] = y
+        loss = y.square().sum() + 0 * of[0].sum()
+        slopes = torch.autograd.grad(loss, of, allow_unused=True)
+        for i, (slope, by) in enumerate(zip(slopes, of)):
+            outputs[f"{name}_d{i}"] = torch.zeros_like(by) if slope is None else slope
+
+
+functions([x], {
+    "glu": lambda: F.glu(x, 1),
+    "softmin": lambda: F.softmin(x, 0),
+    "tanhshrink": lambda: F.tanhshrink(x),
+    "hardshrink": lambda: F.hardshrink(x, 0.3),
+    "softshrink": lambda: F.softshrink(x, 0.3),
+    "threshold": lambda: F.threshold(x, 0.1, -2.0),
+    "lgamma": lambda: torch.lgamma(x.abs() * 3 + 0.25),
+    "digamma": lambda: torch.digamma(x.abs() * 9 + 0.25),
+    "erfinv": lambda: torch.erfinv(x),
+    "sinc": lambda: torch.sinc(x * 2),
+    "deg2rad": lambda: torch.deg2rad(x),
+    "rad2deg": lambda: torch.rad2deg(x),
+    "logit": lambda: torch.logit(x * 0.5 + 0.5),
+    "logit_eps": lambda: torch.logit(x, 0.2),
+    "nansum": lambda: torch.nansum(torch.where(x > 0.5, torch.nan, x), 1),
+    "nansum_all": lambda: torch.nansum(torch.where(x > 0.5, torch.nan, x)),
+    "nanmean": lambda: torch.nanmean(torch.where(x > 0.5, torch.nan, x), 0, keepdim=True),
+    "trapezoid": lambda: torch.trapezoid(x, dx=0.5, dim=0),
+    "cumulative_trapezoid": lambda: torch.cumulative_trapezoid(x, dx=2.0, dim=1),
+    "cov": lambda: torch.cov(x),
+    "cov_of_row": lambda: torch.cov(x[0], correction=0),
+    "corrcoef": lambda: torch.corrcoef(x),
+    "corrcoef_of_row": lambda: torch.corrcoef(x[0]),
+    "vander": lambda: torch.stack([x[0] ** k for k in range(6)][::-1], 1),
+    "vander_up": lambda: torch.stack([x[0] ** k for k in range(4)], 1),
+    "pdist": lambda: F.pdist(x),
+    "pdist_1": lambda: F.pdist(x, 1.0),
+    "renorm": lambda: torch.renorm(x, 2, 1, 0.75),
+    "renorm_1": lambda: torch.renorm(x, 1, 0, 1.5),
+    "unflatten": lambda: x.unflatten(1, (2, -1)),
+    "rot90": lambda: torch.rot90(x, 1, (0, 1)),
+    "rot270": lambda: torch.rot90(x, -1, (0, 1)),
+    "diag_embed": lambda: torch.diag_embed(x),
+    "diag_embed_off": lambda: torch.diag_embed(x, -2, 0, 2),
+    "diag_embed_across": lambda: torch.diag_embed(x, 1, 2, 0),
+    "tensor_split": lambda: torch.tensor_split(x, 4, 1)[1],
+    "index_fill": lambda: torch.index_fill(x, 0, places, 2.5),
+    "kthvalue": lambda: torch.kthvalue(x, 2, 1)[0],
+    "kthvalue_first": lambda: torch.kthvalue(x, 4, 0, keepdim=True)[0],
+})
+functions([x, v], {
+    "prelu": lambda: F.prelu(x, v),
+    "trapezoid_at": lambda: torch.trapezoid(x, v.cumsum(0), dim=1),
+    "cumulative_trapezoid_at": lambda: torch.cumulative_trapezoid(x, v.cumsum(0)),
+    "cov_weighted": lambda: torch.cov(x, fweights=counts, aweights=v.abs() + 0.5),
+    "cov_aweighted": lambda: torch.cov(x, correction=0, aweights=v.abs() + 0.5),
+    "tensordot": lambda: torch.tensordot(x, v, dims=([1], [0])),
+    "pairwise_distance_one": lambda: F.pairwise_distance(x, v, 3.0, keepdim=True),
+})
+functions([x, z], {
+    "fmax": lambda: torch.fmax(x, z),
+    "fmin": lambda: torch.fmin(x, z),
+    "copysign": lambda: torch.copysign(x, z),
+    "xlogy": lambda: torch.xlogy(x, z.abs() + 0.1),
+    "logaddexp2": lambda: torch.logaddexp2(x * 4, z),
+    "pairwise_distance": lambda: F.pairwise_distance(x, z),
+    "pairwise_distance_1": lambda: F.pairwise_distance(x, z, 1.0),
+    "dist": lambda: torch.dist(x, z, 3.0),
+    "tensordot_both": lambda: torch.tensordot(x, z, dims=([0, 1], [0, 1])),
+    "tensordot_none": lambda: torch.tensordot(x[:2], z[:1], dims=0),
+    "block_diag": lambda: torch.block_diag(x, z[0], z[0, 0]),
+    "index_copy": lambda: torch.index_copy(x, 0, places, z[:3]),
+    "masked_scatter": lambda: torch.masked_scatter(x, mask, z),
+    "soft_margin_loss": lambda: F.soft_margin_loss(x * z, torch.where(mask, 1.0, -1.0)),
+    "multi_margin_loss": lambda: F.multi_margin_loss(x * z, inputs["class"], reduction="none"),
+    "multi_margin_loss_2": lambda: F.multi_margin_loss(x * z, inputs["class"], p=2, margin=0.5, weight=torch.tensor([1.0, 2, 3, 4, 5, 6])),
+    "multilabel_margin_loss": lambda: F.multilabel_margin_loss(x * z, inputs["classes"], reduction="none"),
+    "multilabel_soft_margin_loss": lambda: F.multilabel_soft_margin_loss(x * z, mask.double(), weight=torch.tensor([1.0, 2, 3, 4, 5, 6])),
+})
+functions([square], {
+    "matrix_power": lambda: torch.matrix_power(square, 5),
+    "matrix_power_0": lambda: torch.matrix_power(square, 0),
+})
+functions([v, x, z], {"addmm": lambda: torch.addmm(v[:4], x, z.t(), beta=0.5, alpha=2.0)})
+functions([square, image], {
+    "baddbmm": lambda: torch.baddbmm(square[:, :1], image[:, 0, :3], image[:, 1, :3].mT, beta=-1.0, alpha=0.5),
+})
+functions([image], {
+    "local_response_norm": lambda: F.local_response_norm(image, 3, 2.0, 0.75, 1.5),
+    "local_response_norm_2": lambda: F.local_response_norm(image, 2),
+    "channel_shuffle": lambda: F.channel_shuffle(image, 2),
+    "im2col": lambda: F.unfold(image, (2, 3), 1, 0, 1),
+    "im2col_wide": lambda: F.unfold(image, (2, 2), (1, 2), (1, 0), (2, 1)),
+    "im2col_one": lambda: F.unfold(image[0], 2, padding=1, stride=3),
+    "lp_pool1d": lambda: F.lp_pool1d(image[0].abs(), 3.0, 2, 2),
+    "lp_pool1d_ceil": lambda: F.lp_pool1d(image[0], 2.0, 4, 3, ceil_mode=True),
+    "lp_pool2d": lambda: F.lp_pool2d(image, 2.0, (2, 3), 2),
+})
+functions([volume], {"lp_pool3d": lambda: F.lp_pool3d(volume, 2.0, 2)})
+functions([columns], {
+    "col2im": lambda: F.fold(columns, (5, 7), (2, 3), 1, 0, 1),
+    "col2im_tiles": lambda: F.fold(columns, (8, 30), (4, 3), stride=(4, 3)),
+    "col2im_wide": lambda: F.fold(columns, (8, 9), (2, 2), (1, 2), (1, 0), (2, 2)),
+})
+case("functions", None, inputs, outputs)
+
 pathlib.Path(__file__).with_name("torch.json").write_text(json.dumps(cases) + "\n")

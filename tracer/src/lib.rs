@@ -90,7 +90,9 @@ pub use grad::{checkpoint, custom_grad, grad, jvp, no_grad, value_and_grad, vjp}
 #[doc(hidden)]
 pub use jit_fn::FunctionTrace;
 pub use jit_fn::{Jit, JitFn, jit};
-pub use methods::{GridPadding, Interpolation, PadMode, ReduceOp, Reduction, Rounding};
+pub use methods::{
+    Bag, BagMode, GridPadding, Interpolation, PadMode, ReduceOp, Reduction, Rounding,
+};
 #[doc(hidden)]
 pub use mode::current as current_mode;
 pub use mode::{Mode, detect_anomaly, set_mode, set_thread_mode, with_mode, with_precision};
@@ -105,9 +107,10 @@ pub(crate) use tensor::Input;
 /// The names that most programs use.
 pub mod prelude {
     pub use crate::{
-        Conv, Generator, Interpolation, Mode, PadMode, Pool, Precision, ReduceOp, Reduction,
-        Rounding, Slice, SliceBy, Tensor, TensorStruct, checkpoint, custom_grad, detect_anomaly,
-        eval, explain, grad, jit, manual_seed, no_grad, set_mode, with_mode, with_precision,
+        Bag, BagMode, Conv, Generator, GridPadding, Interpolation, Mode, PadMode, Pool, Precision,
+        ReduceOp, Reduction, Rounding, Slice, SliceBy, Tensor, TensorStruct, checkpoint,
+        custom_grad, detect_anomaly, eval, explain, grad, jit, manual_seed, no_grad, set_mode,
+        with_mode, with_precision,
     };
     pub use ferrotrace_runtime::{DType, Device, Element, Error, Result, Scalar, Shape};
 }

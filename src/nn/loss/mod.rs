@@ -3,12 +3,14 @@
 mod classes;
 mod margins;
 mod pairs;
+mod sequences;
 
 pub use classes::{BceLoss, BceWithLogitsLoss, CrossEntropyLoss, NllLoss};
 pub use margins::{CosineEmbeddingLoss, HingeEmbeddingLoss, MarginRankingLoss, TripletMarginLoss};
 pub use pairs::{
     GaussianNllLoss, HuberLoss, KlDivLoss, L1Loss, MseLoss, PoissonNllLoss, SmoothL1Loss,
 };
+pub use sequences::CtcLoss;
 
 use crate::{Reduction, Tensor};
 

@@ -1,7 +1,9 @@
 //! Layers and losses against PyTorch's, by name, in both modes, and replayed.
 
 mod attention;
+mod bags;
 mod batch_norm;
+mod ctc;
 mod gradients;
 mod grids;
 mod init;

@@ -23,7 +23,7 @@ mod view;
 pub use binary::Rounding;
 pub use ferrotrace_kernels::Reduction;
 pub use pool::{GridPadding, Interpolation};
-pub use scatter::ReduceOp;
+pub use scatter::{Bag, BagMode, ReduceOp};
 pub use view::PadMode;
 
 use crate::args::Operand;

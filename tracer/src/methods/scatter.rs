@@ -1,6 +1,8 @@
 //! Writing elements at positions. Every method gives a new tensor; what other handles see stays. Sources have the
 //! tensor's dtype, but that of `slice_assign`, which is cast.
 
+mod bag;
+
 use super::attempt;
 use super::index::Indexing;
 use crate::args::{Dim, Operand};
@@ -8,6 +10,8 @@ use crate::{Input, Tensor};
 use ferrotrace_kernels::op::{IndexPut, Scatter, SliceAssign};
 use ferrotrace_kernels::{Op, ScatterMode};
 use ferrotrace_runtime::{Error, Result};
+
+pub use bag::{Bag, BagMode};
 
 /// How [`scatter_reduce`](Tensor::scatter_reduce) joins values that meet at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

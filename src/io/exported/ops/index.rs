@@ -3,7 +3,7 @@
 use super::Table;
 use super::pointwise::{mask, places};
 use crate::io::exported::call::{Call, Results, all, one};
-use crate::{DType, Error, ReduceOp, Result, Tensor};
+use crate::{Bag, BagMode, DType, Error, Result, Tensor};
 
 /// Positions as PyTorch means them: a tensor of bytes is a mask.
 pub(super) fn entries(c: &Call<'_>) -> Result<Vec<Option<Tensor>>> {
@@ -21,50 +21,38 @@ pub(super) fn borrowed(entries: &[Option<Tensor>]) -> Vec<Option<&Tensor>> {
     entries.iter().map(Option::as_ref).collect()
 }
 
-/// Rows of a table for bags of positions, reduced bag by bag. A row of padding counts for nothing.
+/// Rows of a table for bags of positions, reduced bag by bag; then the bag of each position, how many positions of each bag
+/// count, and the offsets.
 fn bags(c: &Call<'_>, padding: Option<i64>) -> Results {
-    let (weight, at) = (c.tensor("weight")?, c.tensor("indices")?);
-    let offsets = c.tensor("offsets")?;
-    let rows = weight.embedding(at);
-    let n = at.numel();
-    let mut bags = offsets.numel();
-    if c.bool_or("include_last_offset", false)? {
-        bags = bags.saturating_sub(1);
+    let (weight, at, offsets) = (
+        c.tensor("weight")?,
+        c.tensor("indices")?,
+        c.tensor("offsets")?,
+    );
+    let last = c.bool_or("include_last_offset", false)?;
+    let mut options = Bag::new(match c.int_or("mode", 0)? {
+        0 => BagMode::Sum,
+        1 => BagMode::Mean,
+        _ => BagMode::Max,
+    });
+    options = options.include_last_offset(last);
+    if let Some(weights) = c.tensor_opt("per_sample_weights")? {
+        options = options.per_sample_weights(weights);
     }
-    // The bag of a position is the number of bags that begin at or before it, less one.
-    let line = Tensor::arange(0, n, 1, offsets.dtype(), c.device);
-    let starts = offsets.narrow(0, 0, bags);
-    let bag = starts.unsqueeze(0).le(line.unsqueeze(1)).sum(1) - 1;
-    let mode = c.int_or("mode", 0)?;
+    let padding = padding.and_then(|row| usize::try_from(row).ok());
+    if let Some(row) = padding {
+        options = options.padding_idx(row);
+    }
+    let y = weight.embedding_bag(at, Some(offsets), options);
+    let count = offsets.numel().saturating_sub(usize::from(last));
+    let starts = offsets.narrow(0, 0, count).to_dtype(DType::I64);
+    let line = Tensor::arange(0, at.numel(), 1, DType::I64, c.device);
+    let bag = starts.searchsorted(&line, true) - 1;
     let kept = match padding {
-        Some(padding) if padding >= 0 => at.ne(padding),
-        _ => at.eq(at),
+        Some(row) => at.ne(row).to_dtype(DType::I64),
+        None => Tensor::ones(at.dims(), DType::I64, c.device),
     };
-    let rows = match c.tensor_opt("per_sample_weights")? {
-        Some(weights) => rows * weights.unsqueeze(1),
-        None => rows,
-    };
-    let zeros = Tensor::zeros([bags, weight.dim(1)?], weight.dtype(), c.device);
-    let column = kept.unsqueeze(1);
-    let counts =
-        Tensor::zeros(bags, DType::I64, c.device).index_add(0, &bag, &kept.to_dtype(DType::I64));
-    let y = if mode == 2 {
-        let low = column.where_cond(&rows, f64::NEG_INFINITY);
-        let least = &zeros + f64::NEG_INFINITY;
-        let index = bag.unsqueeze(1).expand([n, weight.dim(1)?]);
-        let most = least.scatter_reduce(0, &index, &low, ReduceOp::Amax, true);
-        counts.eq(0).unsqueeze(1).where_cond(0.0, &most)
-    } else {
-        let sum = zeros.index_add(
-            0,
-            &bag,
-            &column.where_cond(&rows, 0.0).to_dtype(weight.dtype()),
-        );
-        match mode {
-            1 => sum / counts.clamp_min(1).unsqueeze(1).to_dtype(weight.dtype()),
-            _ => sum,
-        }
-    };
+    let counts = Tensor::zeros(count, DType::I64, c.device).index_add(0, &bag, &kept);
     all([y, bag, counts, offsets.clone()])
 }
 

@@ -24,6 +24,8 @@ struct Positions {
     padding: GridPadding,
     /// −1 and 1 are the middles of the outermost elements, not their outer ends.
     align: bool,
+    /// Three dimensions, not two.
+    volume: bool,
 }
 
 /// Whole places along a dimension, and the weights of the elements there.
@@ -39,28 +41,33 @@ impl Positions {
         }
     }
 
-    /// Places brought into the image, where its border is not of zeros.
+    /// Places brought into the image, where its border is not of zeros. NaN is at an end, as PyTorch has it.
     fn within(self, at: Tensor, n: usize) -> Tensor {
+        let at = match self.padding {
+            GridPadding::Zeros => return at,
+            GridPadding::Border => at,
+            GridPadding::Reflection => self.reflected(&at, n),
+        };
+        let at = at.clamp(0.0, n as f64 - 1.0);
+        let end = if self.volume { n - 1 } else { 0 };
+        at.isnan().where_cond(end, &at)
+    }
+
+    /// Places reflected at the ends of an image, as often as needed.
+    fn reflected(self, at: &Tensor, n: usize) -> Tensor {
         let n = n as f64;
-        match self.padding {
-            GridPadding::Zeros => at,
-            GridPadding::Border => at.clamp(0.0, n - 1.0),
-            GridPadding::Reflection => {
-                let (low, span) = match self.align {
-                    true => (0.0, n - 1.0),
-                    false => (-0.5, n),
-                };
-                let from = (at - low).abs();
-                if span <= 0.0 {
-                    return from * 0.0;
-                }
-                let turns = (&from / span).floor();
-                let rest = from - &turns * span;
-                let odd = turns.remainder(2.0).ne(0.0);
-                let at = odd.where_cond(&(span - &rest), &rest) + low;
-                at.clamp(0.0, n - 1.0)
-            }
+        let (low, span) = match self.align {
+            true => (0.0, n - 1.0),
+            false => (-0.5, n),
+        };
+        let from = (at - low).abs();
+        if span <= 0.0 {
+            return from * 0.0;
         }
+        let turns = (&from / span).floor();
+        let rest = from - &turns * span;
+        let odd = turns.remainder(2.0).ne(0.0);
+        odd.where_cond(&(span - &rest), &rest) + low
     }
 
     /// Elements along a dimension of size `n` and their weights, by which a place between them is computed.
@@ -98,25 +105,23 @@ fn cubic_weights(part: &Tensor) -> [Tensor; 4] {
     ]
 }
 
-/// Elements of images, `[N, C, sizes..]`, at whole places along each dimension; 0 outside.
-fn elements(x: &Tensor, places: &[&Tensor]) -> Tensor {
+/// Elements of images, `[N, C, sizes..]`, at whole places along each dimension, and whether they lie inside.
+fn elements(x: &Tensor, places: &[&Tensor]) -> Option<(Tensor, Tensor)> {
     let sizes = &x.shape()[2..];
-    let (mut at, mut inside) = (None, None);
+    let (mut at, mut inside): (Option<Tensor>, Option<Tensor>) = (None, None);
     for (&place, &n) in places.iter().zip(sizes) {
         let is = place.ge(0.0).logical_and(&place.lt(n as f64));
+        let place = is.where_cond(place, 0.0).to_dtype(DType::I64);
         inside = Some(match inside {
             None => is,
             Some(before) => is.logical_and(&before),
         });
-        let place = place.clamp(0.0, n as f64 - 1.0).to_dtype(DType::I64);
         at = Some(match at {
             None => place,
             Some(before) => before * n as i64 + place,
         });
     }
-    let (Some(at), Some(inside)) = (at, inside) else {
-        return x.clone();
-    };
+    let at = at?;
     let (batch, channels) = (x.shape()[0], x.shape()[1]);
     let (all, asked) = (
         sizes.iter().product::<usize>(),
@@ -127,7 +132,7 @@ fn elements(x: &Tensor, places: &[&Tensor]) -> Tensor {
         .reshape([batch, channels, all])
         .gather(2, &flat.expand([batch, channels, asked]));
     let shape = [&[batch, channels], &at.shape()[1..]].concat();
-    inside.unsqueeze(1).where_cond(&found.reshape(shape), 0.0)
+    Some((found.reshape(shape), inside?.unsqueeze(1)))
 }
 
 impl Tensor {
@@ -135,6 +140,10 @@ impl Tensor {
     /// image: `[N, C, h, w]`, of this dtype. Volumes `[N, C, D, H, W]` are sampled at `[N, d, h, w, 3]`. Where
     /// `align_corners`, −1 and 1 are the centres of the outermost elements, else their outer edges. The kind is `Nearest`,
     /// `Bilinear` (of volumes also called `Trilinear`), or, of images alone, `Bicubic`. Both are of floats.
+    ///
+    /// Infinite and NaN positions are as PyTorch's CPU has them. By `Bicubic` they give NaN. Among zeros they give 0 in volumes and
+    /// by `Nearest`, else NaN. With another border an infinite one is a far one to `Border`; the others are at an image's first
+    /// or a volume's last element.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;
@@ -157,6 +166,7 @@ impl Tensor {
             kind,
             padding,
             align: align_corners,
+            volume: self.rank() == 5,
         };
         attempt!("grid_sample", self.sampled(grid, positions), self, grid)
             .called("grid_sample", &[self, grid])
@@ -208,11 +218,20 @@ impl Tensor {
             }
             chosen.reverse();
             let places: Vec<&Tensor> = chosen.iter().map(|(place, _)| place).collect();
-            let mut value = elements(&x, &places);
             let weights = chosen.iter().filter_map(|(_, weight)| weight.as_ref());
-            if let Some(weight) = weights.cloned().reduce(|a, b| a * b) {
-                value = value * weight.unsqueeze(1);
-            }
+            let weight = weights.cloned().reduce(|a, b| a * b);
+            let Some((found, inside)) = elements(&x, &places) else {
+                continue;
+            };
+            let value = match weight.map(|weight| weight.unsqueeze(1)) {
+                None => inside.where_cond(&found, 0.0),
+                // Zeros beyond a volume are not weighted: a position that is no number has no weights.
+                Some(weight) if rank == 3 => {
+                    let weight = inside.where_cond(&weight, 0.0);
+                    inside.where_cond(&(found * weight), 0.0)
+                }
+                Some(weight) => inside.where_cond(&found, 0.0) * weight,
+            };
             sum = Some(match sum {
                 None => value,
                 Some(sum) => sum + value,
