@@ -33,6 +33,7 @@ activations! {
     Softplus softplus;
     Softsign softsign;
     Tanh tanh;
+    Tanhshrink tanhshrink;
 }
 
 macro_rules! with_slope {
@@ -62,7 +63,9 @@ macro_rules! with_slope {
 with_slope! {
     Celu celu 1.0;
     Elu elu 1.0;
+    Hardshrink hardshrink 0.5;
     LeakyRelu leaky_relu 0.01;
+    Softshrink softshrink 0.5;
 }
 
 macro_rules! along {
@@ -83,8 +86,25 @@ macro_rules! along {
 }
 
 along! {
+    Glu glu;
     LogSoftmax log_softmax;
     Softmax softmax;
+    Softmin softmin;
+}
+
+/// x where it is above a threshold, else a value: [`Tensor::threshold`].
+#[derive(Clone, Copy, Debug, TensorStruct)]
+pub struct Threshold {
+    /// Up to which elements are replaced.
+    pub threshold: f64,
+    /// By what.
+    pub value: f64,
+}
+
+impl Module for Threshold {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        x.threshold(self.threshold, self.value)
+    }
 }
 
 /// x where it is positive, else `weight`·x: one learnt slope, or one a channel (dimension 1)
@@ -107,12 +127,7 @@ impl PRelu {
 
 impl Module for PRelu {
     fn forward(&self, x: &Tensor) -> Tensor {
-        let behind = x.rank().saturating_sub(2);
-        let weight = match self.weight.numel() {
-            1 => self.weight.clone(),
-            n => self.weight.reshape([&[n][..], &vec![1; behind]].concat()),
-        };
-        x.gt(0.0).where_cond(x, x * weight)
+        x.prelu(&self.weight)
     }
 }
 

@@ -40,3 +40,94 @@ impl Module for Dropout {
         }
     }
 }
+
+macro_rules! of_channels {
+    ($($(#[doc = $doc:literal])* $name:ident $unbatched:literal;)*) => {$(
+        $(#[doc = $doc])*
+        #[derive(Clone, Debug, TensorStruct)]
+        pub struct $name {
+            /// The probability of a zero; outside [0, 1] the result is an error.
+            pub p: f64,
+            /// Whether anything is dropped.
+            pub training: bool,
+        }
+
+        impl $name {
+            /// A layer in training.
+            pub fn new(p: f64) -> $name {
+                $name { p, training: true }
+            }
+        }
+
+        impl Module for $name {
+            fn forward(&self, x: &Tensor) -> Tensor {
+                match self.training {
+                    true => channels_dropped(x, self.p, $unbatched),
+                    false => x.clone(),
+                }
+            }
+        }
+    )*};
+}
+
+/// Whole channels dropped: of `[N, C, ..]`, or, of rank `unbatched`, of `[C, ..]`.
+#[track_caller]
+fn channels_dropped(x: &Tensor, p: f64, unbatched: usize) -> Tensor {
+    let kept = if x.rank() == unbatched { 1 } else { 2 };
+    let mut shape = x.dims().to_vec();
+    shape.iter_mut().skip(kept).for_each(|size| *size = 1);
+    x * Tensor::ones(shape, x.dtype(), &x.device()).dropout(p)
+}
+
+of_channels! {
+    /// [`Dropout`] of whole channels of `[N, C, L]` or `[C, L]`.
+    Dropout1d 2;
+
+    /// [`Dropout`] of whole channels of `[N, C, H, W]`; `[N, C, L]` is taken as PyTorch does.
+    ///
+    /// ```
+    /// use ferrotrace::nn::{Dropout2d, Module};
+    /// use ferrotrace::prelude::*;
+    ///
+    /// let x = Tensor::ones([1, 50, 2, 2], DType::F32, &Device::cpu());
+    /// let y = Dropout2d::new(0.5).forward(&x).to_vec::<f32>()?;
+    /// assert!(y.chunks(4).all(|channel| channel == [0.0; 4] || channel == [2.0; 4]));
+    /// # Ok::<(), Error>(())
+    /// ```
+    Dropout2d 0;
+
+    /// [`Dropout`] of whole channels of `[N, C, D, H, W]` or `[C, D, H, W]`.
+    Dropout3d 4;
+}
+
+/// In training, each element brought to the least value of a [`Selu`](super::Selu) with probability `p`, and all scaled and
+/// shifted so that mean and variance stay ([Klambauer et al. 2017](https://arxiv.org/abs/1706.02515)); else nothing.
+#[derive(Clone, Debug, TensorStruct)]
+pub struct AlphaDropout {
+    /// The probability of a drop; outside [0, 1] the result is an error.
+    pub p: f64,
+    /// Whether anything is dropped.
+    pub training: bool,
+}
+
+impl AlphaDropout {
+    /// A layer in training.
+    pub fn new(p: f64) -> AlphaDropout {
+        AlphaDropout { p, training: true }
+    }
+}
+
+impl Module for AlphaDropout {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        if !self.training {
+            return x.clone();
+        }
+        // −λα of the selu.
+        const LEAST: f64 = -1.758_099_340_847_376_6;
+        let p = self.p;
+        let scale = ((1.0 - p) * (1.0 + p * LEAST * LEAST)).sqrt().recip();
+        let kept = x.ones_like().dropout(p).ne(0.0);
+        let y = kept.where_cond(x * scale, LEAST * scale) - LEAST * scale * p;
+        y.to_dtype(x.dtype())
+    }
+}

@@ -18,36 +18,49 @@ mod activation;
 mod attention;
 mod batch_norm;
 mod conv;
+mod distance;
 mod dropout;
 mod embedding;
 mod init;
 mod linear;
 mod loss;
 mod norm;
+mod pool;
 mod recurrent;
 mod sequential;
+mod shape;
 mod transformer;
 
 pub use activation::{
-    Celu, Elu, Flatten, Gelu, GeluTanh, HardSigmoid, HardSwish, HardTanh, Identity, LeakyRelu,
-    LogSigmoid, LogSoftmax, Mish, PRelu, Relu, Relu6, Selu, Sigmoid, Silu, Softmax, Softplus,
-    Softsign, Tanh,
+    Celu, Elu, Flatten, Gelu, GeluTanh, Glu, HardSigmoid, HardSwish, HardTanh, Hardshrink,
+    Identity, LeakyRelu, LogSigmoid, LogSoftmax, Mish, PRelu, Relu, Relu6, Selu, Sigmoid, Silu,
+    Softmax, Softmin, Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
 pub use attention::{KvCache, MultiHeadAttention, Rotary};
 pub use batch_norm::{BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d};
 pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
-pub use dropout::Dropout;
+pub use distance::{CosineSimilarity, PairwiseDistance};
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d};
 pub use embedding::{Embedding, EmbeddingBag};
 pub use init::{Fan, Init};
 pub use linear::{Bilinear, Linear};
 pub use loss::{
-    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, CtcLoss,
-    GaussianNllLoss, HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss, MarginRankingLoss, MseLoss, NllLoss,
-    PoissonNllLoss, SmoothL1Loss, TripletMarginLoss,
+    BceLoss, BceWithLogitsLoss, CosineEmbeddingLoss, CrossEntropyLoss, CtcLoss, GaussianNllLoss,
+    HingeEmbeddingLoss, HuberLoss, KlDivLoss, L1Loss, MarginRankingLoss, MseLoss,
+    MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NllLoss, PoissonNllLoss,
+    SmoothL1Loss, SoftMarginLoss, TripletMarginLoss,
 };
-pub use norm::{GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
+pub use norm::{GroupNorm, InstanceNorm, LayerNorm, LocalResponseNorm, RmsNorm};
+pub use pool::{
+    AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d, AvgPool1d, AvgPool2d, AvgPool3d, LpPool1d, LpPool2d, LpPool3d, MaxPool1d,
+    MaxPool2d, MaxPool3d,
+};
 pub use recurrent::{Gru, GruCell, Lstm, LstmCell, Recurrent, Rnn, RnnCell};
 pub use sequential::{Apply, Sequential};
+pub use shape::{
+    ChannelShuffle, Fold, Pad, PixelShuffle, PixelUnshuffle, Unflatten, Unfold, Upsample,
+};
 pub use transformer::{
     Activation, TransformerDecoder, TransformerDecoderLayer, TransformerEncoder,
     TransformerEncoderLayer, TransformerOptions,

@@ -218,3 +218,34 @@ impl Module for InstanceNorm {
         x.instance_norm(self.weight.as_ref(), self.bias.as_ref(), self.eps)
     }
 }
+
+/// [`Tensor::local_response_norm`]: elements over a power of what neighbouring channels have at their place.
+#[derive(Clone, Copy, Debug, TensorStruct)]
+pub struct LocalResponseNorm {
+    /// How many channels.
+    pub size: usize,
+    /// The factor of the mean of squares.
+    pub alpha: f64,
+    /// The power.
+    pub beta: f64,
+    /// What is added to the mean.
+    pub k: f64,
+}
+
+impl LocalResponseNorm {
+    /// With PyTorch's numbers: alpha 1e-4, beta 0.75, k 1.
+    pub fn new(size: usize) -> LocalResponseNorm {
+        LocalResponseNorm {
+            size,
+            alpha: 1e-4,
+            beta: 0.75,
+            k: 1.0,
+        }
+    }
+}
+
+impl Module for LocalResponseNorm {
+    fn forward(&self, x: &Tensor) -> Tensor {
+        x.local_response_norm(self.size, self.alpha, self.beta, self.k)
+    }
+}

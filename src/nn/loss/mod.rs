@@ -1,11 +1,13 @@
 //! Losses with options. [`Tensor`]'s methods ([`Tensor::cross_entropy`], [`Tensor::mse_loss`], ..) are those without.
 
 mod classes;
+mod labels;
 mod margins;
 mod pairs;
 mod sequences;
 
 pub use classes::{BceLoss, BceWithLogitsLoss, CrossEntropyLoss, NllLoss};
+pub use labels::{MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, SoftMarginLoss};
 pub use margins::{CosineEmbeddingLoss, HingeEmbeddingLoss, MarginRankingLoss, TripletMarginLoss};
 pub use pairs::{
     GaussianNllLoss, HuberLoss, KlDivLoss, L1Loss, MseLoss, PoissonNllLoss, SmoothL1Loss,

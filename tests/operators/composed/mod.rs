@@ -1,5 +1,6 @@
 //! Methods that others express, with PyTorch's meaning, against binary64 and numbers that PyTorch gave, in both modes.
 
+mod edges;
 mod order;
 mod random;
 mod shapes;

@@ -4,6 +4,7 @@ mod attention;
 mod bags;
 mod batch_norm;
 mod ctc;
+mod functions;
 mod gradients;
 mod grids;
 mod init;

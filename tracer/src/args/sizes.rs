@@ -168,7 +168,7 @@ impl Conv {
 /// assert_eq!(x.avg_pool1d_with(&pool).to_vec::<f64>()?, [1.5, 3.5, 5.0]);
 /// # Ok::<(), Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pool {
     pub(crate) kernel: Sizes,
     pub(crate) stride: Option<Sizes>,

@@ -1,5 +1,7 @@
 //! Activations of neural networks. Each keeps the dtype of floats.
 
+mod gates;
+
 use super::unary_methods;
 use crate::Tensor;
 use ferrotrace_kernels::{Composite, Op, UnaryOp};

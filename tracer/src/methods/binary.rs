@@ -1,6 +1,7 @@
 //! Functions of two elements, broadcast, with PyTorch's promotion rules.
 
 mod formula;
+mod special;
 
 pub use formula::Rounding;
 

@@ -1,5 +1,7 @@
 //! Functions of one element.
 
+mod special;
+
 use super::unary_methods;
 use crate::Tensor;
 use ferrotrace_kernels::op::Cast;

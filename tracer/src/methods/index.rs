@@ -3,6 +3,7 @@
 mod at;
 mod count;
 mod diagonal;
+mod fill;
 mod place;
 mod search;
 

@@ -1,5 +1,7 @@
 //! Softmax and the normalisations.
 
+mod channels;
+
 use super::attempt;
 use crate::Tensor;
 use crate::args::{Dim, Dims};

@@ -1,10 +1,10 @@
 //! Pooling over windows of the trailing dimensions, and resampling.
 
 mod adaptive;
+mod grid;
+mod powers;
 mod resample;
 mod windows;
-
-mod grid;
 
 use ferrotrace_kernels::op::AdaptiveAvgPool;
 pub use grid::GridPadding;

@@ -1,6 +1,9 @@
 //! Products: of matrices, vectors, Einstein sums; and attention.
 
+mod contract;
 mod distance;
+mod moments;
+mod pairs;
 
 use super::attempt;
 use crate::args::Dim;

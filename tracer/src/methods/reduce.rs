@@ -1,6 +1,7 @@
 //! Reductions over dimensions. Dimensions go away; under the `_keepdim` names they stay with size 1.
 
 mod moments;
+mod nan;
 
 use super::{attempt, attempt_both};
 use crate::args::{Dim, Dims};

@@ -1,5 +1,6 @@
 //! Scans and differences along a dimension, sorting, and the greatest few.
 
+mod integral;
 mod quantile;
 
 use super::{attempt, attempt_both};

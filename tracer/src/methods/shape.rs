@@ -1,5 +1,6 @@
 //! Reshaping, permuting and expanding: the elements under another shape.
 
+mod blocks;
 mod pixels;
 
 use super::attempt;

@@ -1,6 +1,7 @@
 //! Parts of a tensor: slices, selections, triangles, diagonals, windows; and padding.
 
 mod border;
+mod patches;
 
 pub use border::PadMode;
 use ferrotrace_kernels::op::{Diagonal, Narrow, Pad, Select, Slice, Triangle, Unfold};

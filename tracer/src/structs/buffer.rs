@@ -118,6 +118,6 @@ impl JitResult for Buffer {
     }
 
     fn unflatten(_: &(), tensors: &mut dyn Iterator<Item = Tensor>) -> Buffer {
-        Buffer::new(Tensor::unflatten(&(), tensors))
+        Buffer::new(<Tensor as JitResult>::unflatten(&(), tensors))
     }
 }

@@ -68,28 +68,16 @@ pub(super) const TABLE: Table = &[
     }),
     ("threshold", "default", |c| {
         let (threshold, value) = (c.scalar_or("threshold", 0)?, c.scalar_or("value", 0)?);
-        let x = c.tensor("self")?;
-        one(x.le(threshold).where_cond(value, x).to_dtype(x.dtype()))
+        one(c.tensor("self")?.threshold(threshold, value))
     }),
     ("softshrink", "default", |c| {
-        let (x, lambda) = (c.tensor("self")?, c.float_or("lambd", 0.5)?);
-        let low = x.lt(-lambda).where_cond(&(x + lambda), &(x * 0.0));
-        one(x.gt(lambda).where_cond(&(x - lambda), &low))
+        one(c.tensor("self")?.softshrink(c.float_or("lambd", 0.5)?))
     }),
     ("hardshrink", "default", |c| {
-        let (x, lambda) = (c.tensor("self")?, c.float_or("lambd", 0.5)?);
-        let within = x.ge(-lambda).logical_and(&x.le(lambda));
-        one(within.where_cond(0.0, x))
+        one(c.tensor("self")?.hardshrink(c.float_or("lambd", 0.5)?))
     }),
     ("prelu", "default", |c| {
-        let (x, weight) = (c.tensor("self")?, c.tensor("weight")?);
-        let mut shape = vec![1; x.rank()];
-        if x.rank() > 1 && weight.numel() > 1 {
-            shape[1] = weight.numel();
-        } else if x.rank() == 1 {
-            shape[0] = weight.numel();
-        }
-        one(x.gt(0).where_cond(x, &(x * weight.reshape(shape))))
+        one(c.tensor("self")?.prelu(c.tensor("weight")?))
     }),
     ("_prelu_kernel", "default", |c| {
         let (x, weight) = (c.tensor("self")?, c.tensor("weight")?);
@@ -115,10 +103,7 @@ pub(super) const TABLE: Table = &[
         all([x.leaky_relu((low + high) / 2.0), noise.clone()])
     }),
     ("glu", "default", |c| {
-        let (x, dim) = (c.tensor("self")?, c.dim_or("dim", -1)?);
-        let half = x.dim(dim)? / 2;
-        let gate = x.narrow(dim, half as isize, half);
-        one(x.narrow(dim, 0, half) * gate.sigmoid())
+        one(c.tensor("self")?.glu(c.dim_or("dim", -1)?))
     }),
     ("softmax", "int", |c| {
         let x = c.tensor("self")?;

@@ -204,13 +204,8 @@ fn weight_norm(c: &Call<'_>) -> Result<(Tensor, Tensor)> {
 }
 
 fn renormed(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
-    let dim = super::view::wrapped(c.dim_or("dim", 0)?, x.rank())?;
     let (p, most) = (c.float_or("p", 2.0)?, c.float_or("maxnorm", 1.0)?);
-    let others: Vec<usize> = (0..x.rank()).filter(|&d| d != dim).collect();
-    let norms = x.norm_keepdim(p, &others[..]);
-    let rate = norms.gt(most).where_cond(&(most / (&norms + 1e-7)), 1.0);
-    one(x * rate.to_dtype(x.dtype()))
+    one(c.tensor("self")?.renorm(p, c.dim_or("dim", 0)?, most))
 }
 
 /// Batch norm in training; an empty tensor stands for what PyTorch reserves for its gradient.

@@ -216,40 +216,16 @@ fn chained(c: &Call<'_>) -> Results {
         .fold((*first).clone(), |product, x| product.matmul(x)))
 }
 
-/// A matrix times itself, by squares: as many products as the exponent has digits, at most twice.
 fn power(c: &Call<'_>) -> Results {
-    let (x, n) = (c.tensor("self")?, c.int_or("n", 1)?);
+    let n = c.int_or("n", 1)?;
     let inverse = |_| Error::unsupported(format!("a matrix power of {n}: it takes an inverse"));
-    let mut left = u64::try_from(n).map_err(inverse)?;
-    if left == 0 {
-        return one(Tensor::eye(x.dim(-1)?, x.dtype(), c.device).broadcast_to(x.dims()));
-    }
-    let (mut square, mut power) = (x.clone(), None);
-    loop {
-        if left % 2 == 1 {
-            power = Some(match power {
-                None => square.clone(),
-                Some(power) => square.matmul(&power),
-            });
-        }
-        left /= 2;
-        match power {
-            Some(power) if left == 0 => return one(power),
-            _ => square = square.matmul(&square),
-        }
-    }
+    one(c
+        .tensor("self")?
+        .matrix_power(usize::try_from(n).map_err(inverse)?))
 }
 
-/// The distances of all pairs of rows.
-fn pairs(c: &Call<'_>, x: &Tensor) -> Results {
-    let n = x.dim(0)? as i64;
-    let pairs = || (0..n).flat_map(|i| (i + 1..n).map(move |j| (i, j)));
-    let at = |places: Vec<i64>| {
-        let n = places.len();
-        x.index_select(0, &Tensor::from_vec(places, n, c.device))
-    };
-    let apart = at(pairs().map(|(i, _)| i).collect()) - at(pairs().map(|(_, j)| j).collect());
-    one(apart.norm(c.float_or("p", 2.0)?, -1))
+fn pairs(c: &Call<'_>) -> Results {
+    one(c.tensor("self")?.pdist(c.float_or("p", 2.0)?))
 }
 
 /// Rows times the matrix of their group: group `e` ends before row `offs[e]`. Rows behind all groups are zeros.
@@ -366,43 +342,10 @@ pub(super) const TABLE: Table = &[
         one(product.sum(&c.dims("sumdim")?[..]))
     }),
     ("tensordot", "default", |c| {
-        let (a, b) = (c.tensor("self")?, c.tensor("other")?);
-        let wrap = |name, x: &Tensor| -> Result<Vec<usize>> {
-            let dims = c.dims(name)?.into_iter();
-            dims.map(|dim| super::view::wrapped(dim, x.rank()))
-                .collect()
-        };
-        let (da, db) = (wrap("dims_self", a)?, wrap("dims_other", b)?);
-        // A dimension of size 1 against a longer one stands for all of it.
-        let (mut left, mut right) = (a.clone(), b.clone());
-        for (&i, &j) in da.iter().zip(&db) {
-            match (left.dims()[i], right.dims()[j]) {
-                (n, m) if n == m => {}
-                (1, _) => right = right.sum_keepdim(j),
-                (_, 1) => left = left.sum_keepdim(i),
-                _ => {}
-            }
-        }
-        let (a, b) = (&left, &right);
-        let rest = |x: &Tensor, dims: &[usize]| -> Vec<usize> {
-            (0..x.rank()).filter(|dim| !dims.contains(dim)).collect()
-        };
-        let (ra, rb) = (rest(a, &da), rest(b, &db));
-        let size =
-            |x: &Tensor, dims: &[usize]| -> usize { dims.iter().map(|&d| x.dims()[d]).product() };
-        let m = size(a, &da);
-        let left = a
-            .permute([&ra[..], &da].concat())
-            .reshape([size(a, &ra), m]);
-        let right = b
-            .permute([&db[..], &rb].concat())
-            .reshape([m, size(b, &rb)]);
-        let sizes = |x: &Tensor, dims: &[usize]| -> Vec<usize> {
-            dims.iter().map(|&d| x.dims()[d]).collect()
-        };
-        one(left
-            .matmul(&right)
-            .reshape([sizes(a, &ra), sizes(b, &rb)].concat()))
+        let (dims, others) = (c.dims("dims_self")?, c.dims("dims_other")?);
+        one(c
+            .tensor("self")?
+            .tensordot(c.tensor("other")?, &dims[..], &others[..]))
     }),
     ("scaled_dot_product_attention", "default", |c| {
         one(attention(c)?)
@@ -433,14 +376,13 @@ pub(super) const TABLE: Table = &[
     ),
     ("cdist", "default", distances),
     ("_cdist_forward", "default", distances),
-    ("_pdist_forward", "default", |c| pairs(c, c.tensor("self")?)),
+    ("_pdist_forward", "default", pairs),
     ("pairwise_distance", "default", |c| {
-        let apart = c.tensor("x1")? - c.tensor("x2")? + c.float_or("eps", 1e-6)?;
-        let p = c.float_or("p", 2.0)?;
-        one(match c.bool_or("keepdim", false)? {
-            true => apart.norm_keepdim(p, -1),
-            false => apart.norm(p, -1),
-        })
+        let (p, eps) = (c.float_or("p", 2.0)?, c.float_or("eps", 1e-6)?);
+        let keepdim = c.bool_or("keepdim", false)?;
+        one(c
+            .tensor("x1")?
+            .pairwise_distance(c.tensor("x2")?, p, eps, keepdim))
     }),
     ("cosine_similarity", "default", cosine),
     ("cross", "default", |c| {
@@ -488,7 +430,7 @@ pub(super) const TABLE: Table = &[
     ("_grouped_mm", "default", |c| {
         grouped_products(c, "self", "mat2", "offs")
     }),
-    ("pdist", "default", |c| pairs(c, c.tensor("self")?)),
+    ("pdist", "default", pairs),
     ("matrix_power", "default", power),
     ("linalg_matrix_power", "default", power),
 ];

@@ -63,29 +63,24 @@ fn along(index: &Tensor, dim: usize, shape: &[usize]) -> Tensor {
 
 fn index_copy(c: &Call<'_>) -> Results {
     let (x, index, src) = (c.tensor("self")?, c.tensor("index")?, c.tensor("source")?);
-    let dim = wrapped(c.dim_or("dim", 0)?, x.rank())?;
-    if x.rank() == 0 {
-        return one(src.reshape(()));
-    }
-    one(x.scatter(dim, &along(index, dim, src.dims()), src))
+    let src = match x.rank() {
+        0 => src.reshape(()),
+        _ => src.clone(),
+    };
+    one(x.index_copy(c.dim_or("dim", 0)?, index, &src))
 }
 
 fn index_fill(c: &Call<'_>) -> Results {
     let (x, index) = (c.tensor("self")?, c.tensor("index")?);
-    let dim = wrapped(c.dim_or("dim", 0)?, x.rank())?;
-    let mut shape = x.dims().to_vec();
-    if let Some(size) = shape.get_mut(dim) {
-        *size = index.numel();
-    }
-    let src = match c.operand("value")? {
-        crate::Operand::Scalar(number) => Tensor::full(shape.clone(), number, x.dtype(), c.device),
-        _ => c
-            .tensor("value")?
-            .to_dtype(x.dtype())
-            .reshape(())
-            .broadcast_to(&shape[..]),
-    };
-    one(x.scatter(dim, &along(index, dim, &shape), &src))
+    let dim = c.dim_or("dim", 0)?;
+    one(match c.operand("value")? {
+        crate::Operand::Scalar(number) => x.index_fill(dim, index, number),
+        _ => x.index_fill(
+            dim,
+            index,
+            c.tensor("value")?.to_dtype(x.dtype()).reshape(()),
+        ),
+    })
 }
 
 fn index_add(c: &Call<'_>) -> Results {
@@ -114,13 +109,8 @@ fn index_reduce(c: &Call<'_>) -> Results {
 
 /// The elements of a source, one after another, where a mask is true.
 fn masked(c: &Call<'_>) -> Results {
-    let src = c.tensor("source")?;
     let both = broadcasted(&[c.tensor("self")?, &mask(c.tensor("mask")?)]);
-    let (x, test) = (&both[0], &both[1]);
-    let row = test.reshape([-1]);
-    let at = (row.cumsum(0) - 1).clamp(0, src.numel().max(1) as i64 - 1);
-    let found = src.reshape([-1]).index_select(0, &at).reshape(x.dims());
-    one(test.where_cond(&found, x))
+    one(both[0].masked_scatter(&both[1], c.tensor("source")?))
 }
 
 fn slice_scatter(c: &Call<'_>) -> Results {

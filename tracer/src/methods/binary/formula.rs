@@ -22,7 +22,7 @@ pub enum Rounding {
 /// # Errors
 /// An operand carries an error, or is not of floats.
 #[track_caller]
-fn floats(name: &str, x: &Tensor, rhs: &Operand<'_>) -> Result<(Tensor, Tensor, DType)> {
+pub(super) fn floats(name: &str, x: &Tensor, rhs: &Operand<'_>) -> Result<(Tensor, Tensor, DType)> {
     x.check()?;
     // The sum has the promoted shape and dtype, whatever the operands are.
     let dtype = x.binary(BinaryOp::Add, rhs.clone()).dtype();

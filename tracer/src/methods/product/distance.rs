@@ -13,7 +13,7 @@ use ferrotrace_runtime::{DType, Error, Result, Scalar};
 /// # Errors
 /// One carries an error, or the promoted dtype is not of floats.
 #[track_caller]
-fn floats(name: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor, DType)> {
+pub(super) fn floats(name: &str, a: &Tensor, b: &Tensor) -> Result<(Tensor, Tensor, DType)> {
     a.check()?;
     b.check()?;
     let dtype = promote(&[a, b].map(|x| ArgMeta::Tensor(x.sizes(), x.dtype())));

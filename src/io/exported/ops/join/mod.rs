@@ -3,7 +3,6 @@
 pub(super) mod stack;
 
 use super::Table;
-use super::view::wrapped;
 use crate::io::exported::call::{Call, Results, all, one};
 use crate::{DType, Error, PadMode, Result, Tensor};
 
@@ -106,12 +105,7 @@ fn rotated(c: &Call<'_>) -> Results {
         [a, b] => (a, b),
         _ => return Err(Error::argument("a rotation is in two dimensions")),
     };
-    one(match c.int_or("k", 1)?.rem_euclid(4) {
-        0 => x.clone(),
-        1 => x.transpose(a, b).flip(a),
-        2 => x.flip([a, b]),
-        _ => x.transpose(a, b).flip(b),
-    })
+    one(x.rot90(c.int_or("k", 1)? as isize, [a, b]))
 }
 
 /// Channels as blocks of pixels, and back.
@@ -143,45 +137,6 @@ fn unshuffled(c: &Call<'_>) -> Results {
     let y = x.reshape([&[front.iter().product()], &[channels, h, r, w, r][..]].concat());
     let y = y.permute([0, 1, 3, 5, 2, 4]);
     one(y.reshape([front, &[channels * r * r, h, w]].concat()))
-}
-
-/// Channels of groups interleaved.
-fn mixed(c: &Call<'_>) -> Results {
-    let (x, groups) = (c.tensor("self")?, c.size_or("groups", 1)?.max(1));
-    let (n, channels) = (x.dim(0)?, x.dim(1)?);
-    let y = x.reshape([n as i64, groups as i64, (channels / groups) as i64, -1]);
-    one(y.transpose(1, 2).reshape(x.dims()))
-}
-
-/// A matrix with a diagonal.
-fn with_diagonal(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
-    let offset = c.dim_or("offset", 0)?;
-    let rank = x.rank() + 1;
-    let (a, b) = (
-        wrapped(c.dim_or("dim1", -2)?, rank)?,
-        wrapped(c.dim_or("dim2", -1)?, rank)?,
-    );
-    let n = x.dim(-1)?;
-    let side = n + offset.unsigned_abs();
-    let (row, column) = (offset.min(0).unsigned_abs(), offset.max(0).unsigned_abs());
-    let mask = Tensor::eye(n, DType::Bool, c.device);
-    let square = mask.where_cond(&x.unsqueeze(-1), &x.unsqueeze(-1).zeros_like());
-    let mut pads = vec![(0, 0); rank];
-    pads[rank - 2] = (row as isize, (side - n - row) as isize);
-    pads[rank - 1] = (column as isize, (side - n - column) as isize);
-    let y = square.pad(&pads, 0).to_dtype(x.dtype());
-    // The last two dimensions at their places; those counted across the diagonal change sides with it.
-    let mut order: Vec<usize> = (0..rank - 2).collect();
-    let (first, second) = if a < b { (a, b) } else { (b, a) };
-    let (at_first, at_second) = if a < b {
-        (rank - 2, rank - 1)
-    } else {
-        (rank - 1, rank - 2)
-    };
-    order.insert(first, at_first);
-    order.insert(second, at_second);
-    one(y.permute(order))
 }
 
 fn grid(c: &Call<'_>) -> Results {
@@ -225,86 +180,36 @@ fn interleaved(c: &Call<'_>) -> Results {
     one(x.repeat_interleave(c.size_or("repeats", 1)?, dim))
 }
 
-/// Patches as columns.
-fn columns(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
-    let [kernel, dilation, padding, stride] = patches(c)?;
-    let batch = x.rank() == 4;
-    let x = if batch { x.clone() } else { x.unsqueeze(0) };
-    let pad = |d: usize| (padding[d] as isize, padding[d] as isize);
-    let x = x.pad(&[(0, 0), (0, 0), pad(0), pad(1)], 0);
-    let window = |x: Tensor, dim: usize, d: usize| {
-        let span = (kernel[d] - 1) * dilation[d] + 1;
-        let y = x.unfold(dim, span, stride[d]);
-        y.slice(-1, 0, isize::MAX, dilation[d])
-    };
-    let y = window(window(x, 2, 0), 3, 1);
-    y.error().map_or(Ok(()), Err)?;
-    // Samples, channels, rows, columns, then the window's rows and columns.
-    let &[n, channels, rows, columns, ..] = y.dims() else {
-        return Err(Error::shape("patches of other than images"));
-    };
-    let y = y.permute([0, 1, 4, 5, 2, 3]);
-    let y = y.reshape([n, channels * kernel[0] * kernel[1], rows * columns]);
-    one(if batch { y } else { y.squeeze(0) })
-}
-
-fn patches(c: &Call<'_>) -> Result<[Vec<usize>; 4]> {
-    let of = |name, default| -> Result<Vec<usize>> {
-        let mut sizes = c.sizes_or(name, &[default, default])?;
-        if sizes.len() == 1 {
-            sizes.push(sizes[0]);
+/// Windows, distances of their elements, zeros around an image, and distances of windows.
+fn patches(c: &Call<'_>) -> Result<[[usize; 2]; 4]> {
+    let of = |name, default| -> Result<[usize; 2]> {
+        match c.sizes_or(name, &[default, default])?[..] {
+            [n] => Ok([n; 2]),
+            [rows, columns] => Ok([rows, columns]),
+            _ => Err(Error::argument("patches are of two sizes")),
         }
-        Ok(sizes)
     };
-    let all = [
+    Ok([
         of("kernel_size", 1)?,
         of("dilation", 1)?,
         of("padding", 0)?,
         of("stride", 1)?,
-    ];
-    match all.iter().all(|sizes| sizes.len() == 2) && all[0].iter().chain(&all[3]).all(|&n| n > 0) {
-        true => Ok(all),
-        false => Err(Error::argument("patches are of two sizes")),
-    }
+    ])
 }
 
-/// Patches put back, summed where they meet.
-fn from_columns(c: &Call<'_>) -> Results {
-    let x = c.tensor("self")?;
+fn columns(c: &Call<'_>) -> Results {
     let [kernel, dilation, padding, stride] = patches(c)?;
-    let size = c.sizes("output_size")?;
-    let batch = x.rank() == 3;
-    let x = if batch { x.clone() } else { x.unsqueeze(0) };
-    let spans = |d: usize| {
-        (size[d] + 2 * padding[d]).saturating_sub(dilation[d] * (kernel[d] - 1) + 1) / stride[d] + 1
+    one(c.tensor("self")?.im2col(kernel, dilation, padding, stride))
+}
+
+fn from_columns(c: &Call<'_>) -> Results {
+    let [kernel, dilation, padding, stride] = patches(c)?;
+    let [rows, columns] = c.sizes("output_size")?[..] else {
+        return Err(Error::argument("images are of two sizes"));
     };
-    let (rows, columns) = (spans(0), spans(1));
-    let (n, channels) = (x.dim(0)?, x.dim(1)? / (kernel[0] * kernel[1]));
-    let (h, w) = (size[0] + 2 * padding[0], size[1] + 2 * padding[1]);
-    let mut places = Vec::new();
-    for i in 0..kernel[0] {
-        for j in 0..kernel[1] {
-            for r in 0..rows {
-                for k in 0..columns {
-                    let (y, x) = (
-                        r * stride[0] + i * dilation[0],
-                        k * stride[1] + j * dilation[1],
-                    );
-                    places.push((y * w + x) as i64);
-                }
-            }
-        }
-    }
-    let count = places.len();
-    let at = Tensor::from_vec(places, count, c.device);
-    let zeros = Tensor::zeros([n, channels, h * w], x.dtype(), c.device);
-    let y = zeros.index_add(2, &at, &x.reshape([n, channels, count]));
-    let y = y.reshape([n, channels, h, w]);
-    let y = y
-        .narrow(2, padding[0] as isize, size[0])
-        .narrow(3, padding[1] as isize, size[1]);
-    one(if batch { y } else { y.squeeze(0) })
+    one(c
+        .tensor("self")?
+        .col2im([rows, columns], kernel, dilation, padding, stride))
 }
 
 pub(super) const TABLE: Table = &[
@@ -379,15 +284,22 @@ pub(super) const TABLE: Table = &[
     ("diag", "default", |c| {
         one(c.tensor("self")?.diag(c.dim_or("diagonal", 0)?))
     }),
-    ("diag_embed", "default", with_diagonal),
+    ("diag_embed", "default", |c| {
+        let (a, b) = (c.dim_or("dim1", -2)?, c.dim_or("dim2", -1)?);
+        one(c.tensor("self")?.diag_embed(c.dim_or("offset", 0)?, a, b))
+    }),
     ("meshgrid", "default indexing", grid),
     ("broadcast_tensors", "default", |c| {
         all(broadcasted(&c.tensors("tensors")?))
     }),
     ("pixel_shuffle", "default", shuffled),
     ("pixel_unshuffle", "default", unshuffled),
-    ("channel_shuffle", "default", mixed),
-    ("native_channel_shuffle", "default", mixed),
+    ("channel_shuffle", "default", |c| {
+        one(c.tensor("self")?.channel_shuffle(c.size_or("groups", 1)?))
+    }),
+    ("native_channel_shuffle", "default", |c| {
+        one(c.tensor("self")?.channel_shuffle(c.size_or("groups", 1)?))
+    }),
     ("im2col", "default", columns),
     ("col2im", "default", from_columns),
 ];

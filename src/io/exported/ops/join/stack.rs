@@ -4,7 +4,7 @@ use super::at_least;
 use crate::io::exported::call::{Call, Results, all, one};
 use crate::io::exported::ops::Table;
 use crate::io::exported::ops::view::wrapped;
-use crate::{DType, Error, Result, Tensor};
+use crate::{Error, Result, Tensor};
 
 /// At least three dimensions: a new one in front of and behind a row, behind a matrix.
 fn deep(x: &Tensor) -> Tensor {
@@ -23,22 +23,6 @@ fn each(c: &Call<'_>, f: impl Fn(&Tensor) -> Tensor) -> Results {
 fn joined(c: &Call<'_>, dim: isize, f: impl Fn(&Tensor) -> Tensor) -> Results {
     let tensors: Vec<Tensor> = c.tensors("tensors")?.into_iter().map(f).collect();
     one(Tensor::cat(&tensors, dim))
-}
-
-/// Matrices along the diagonal of one, and zeros.
-fn block_diagonal(c: &Call<'_>) -> Results {
-    let blocks = c.tensors("tensors")?.into_iter();
-    let blocks: Vec<Tensor> = blocks.map(|x| at_least(x, 2)).collect();
-    let columns: usize = blocks.iter().map(|x| x.dims()[1]).sum();
-    let dtype = blocks.iter().map(Tensor::dtype).reduce(DType::promote);
-    let (mut before, mut rows) = (0, Vec::new());
-    for x in &blocks {
-        let n = x.dims()[1];
-        let pads = [(0, 0), (before as isize, (columns - before - n) as isize)];
-        rows.push(x.to_dtype(dtype.unwrap_or(x.dtype())).pad(&pads, 0));
-        before += n;
-    }
-    one(Tensor::cat(&rows, 0))
 }
 
 /// All tuples of one element of each tensor.
@@ -169,7 +153,9 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
             _ => x.clone(),
         })
     }),
-    ("block_diag", "default", block_diagonal),
+    ("block_diag", "default", |c| {
+        one(Tensor::block_diag(c.tensors("tensors")?))
+    }),
     ("cartesian_prod", "default", product),
     ("combinations", "default", combinations),
     ("_chunk_cat", "default", chunks),

@@ -3,7 +3,7 @@
 pub(super) mod special;
 
 use super::Table;
-use crate::io::exported::call::{Call, Results, Value, all, one, wide};
+use crate::io::exported::call::{Call, Results, Value, all, one};
 use crate::{DType, Operand, Result, Rounding, Scalar, Tensor};
 
 macro_rules! unary {
@@ -183,16 +183,6 @@ fn rounded(c: &Call<'_>) -> Results {
     }
 }
 
-/// The one that is a number, where the other is NaN.
-fn unless_nan(c: &Call<'_>, pick: impl Fn(&Tensor, &Tensor) -> Tensor) -> Results {
-    let (a, b) = (c.tensor("self")?, c.tensor("other")?);
-    if !a.dtype().is_float() && !b.dtype().is_float() {
-        return one(pick(a, b));
-    }
-    let picked = pick(a, b);
-    one(a.isnan().where_cond(b, &b.isnan().where_cond(a, &picked)))
-}
-
 /// A tensor as floating-point numbers.
 pub(super) fn floats(x: &Tensor) -> Tensor {
     match x.dtype().is_float() {
@@ -201,17 +191,9 @@ pub(super) fn floats(x: &Tensor) -> Tensor {
     }
 }
 
-fn sign_bit(x: &Tensor) -> Tensor {
-    let below = x.lt(0);
-    match x.dtype().is_float() {
-        true => below.logical_or(&x.eq(0).logical_and(&x.recip().lt(0))),
-        false => below,
-    }
-}
-
-fn x_log_y(c: &Call<'_>, log: impl Fn(&Tensor) -> Tensor) -> Results {
+fn x_log_1p_y(c: &Call<'_>) -> Results {
     let (x, y) = (c.tensor_of_either("self")?, c.tensor_of_either("other")?);
-    let product = &x * log(&y);
+    let product = &x * y.log1p();
     let zero = x.eq(0).logical_and(&y.isnan().logical_not());
     one(zero.where_cond(0.0, &product))
 }
@@ -272,8 +254,8 @@ pub(super) const TABLE: Table = &[
     }),
     ("maximum", "default", |c| with(c, |x, y| x.maximum(y))),
     ("minimum", "default", |c| with(c, |x, y| x.minimum(y))),
-    ("fmax", "default", |c| unless_nan(c, |a, b| a.maximum(b))),
-    ("fmin", "default", |c| unless_nan(c, |a, b| a.minimum(b))),
+    ("fmax", "default", |c| with(c, |x, y| x.fmax(y))),
+    ("fmin", "default", |c| with(c, |x, y| x.fmin(y))),
     ("atan2", "default", |c| with(c, |x, y| x.atan2(y))),
     ("atan2", "out", |c| {
         // The result, and what the argument that it is written into becomes.
@@ -334,20 +316,18 @@ pub(super) const TABLE: Table = &[
     ("__lshift__", "Tensor Scalar", |c| with(c, |x, y| x.shl(y))),
     ("__rshift__", "Tensor Scalar", |c| with(c, |x, y| x.shr(y))),
     ("xlogy", "Tensor Scalar_Self Scalar_Other", |c| {
-        x_log_y(c, Tensor::log)
+        with(c, |x, y| x.xlogy(y))
     }),
-    ("special_xlog1py", "default self_scalar other_scalar", |c| {
-        x_log_y(c, Tensor::log1p)
-    }),
+    (
+        "special_xlog1py",
+        "default self_scalar other_scalar",
+        x_log_1p_y,
+    ),
     ("copysign", "Tensor Scalar", |c| {
-        let x = floats(&c.tensor("self")?.abs());
-        let negative = sign_bit(&c.tensor_of_either("other")?);
-        one(negative.where_cond(&-&x, &x))
+        with(c, |x, y| x.copysign(y))
     }),
     ("heaviside", "default", |c| {
-        let (x, values) = (c.tensor("self")?, c.tensor("values")?);
-        let step = x.gt(0).to_dtype(x.dtype());
-        one(x.eq(0).where_cond(values, &step))
+        one(c.tensor("self")?.heaviside(c.tensor("values")?))
     }),
     (
         "where",
@@ -390,7 +370,7 @@ pub(super) const TABLE: Table = &[
     ("round", "default decimals", rounded),
     ("reciprocal", "default", |c| one(c.tensor("self")?.recip())),
     ("sgn", "default", |c| one(c.tensor("self")?.sign())),
-    ("signbit", "default", |c| one(sign_bit(c.tensor("self")?))),
+    ("signbit", "default", |c| one(c.tensor("self")?.signbit())),
     ("absolute", "default", |c| one(c.tensor("self")?.abs())),
     ("negative", "default", |c| one(c.tensor("self")?.neg())),
     ("fix", "default", |c| one(c.tensor("self")?.trunc())),
@@ -398,43 +378,20 @@ pub(super) const TABLE: Table = &[
         one(c.tensor("self")?.sigmoid())
     }),
     ("special_erf", "default", |c| one(c.tensor("self")?.erf())),
-    ("deg2rad", "default", |c| {
-        one(c.tensor("self")? * (std::f64::consts::PI / 180.0))
-    }),
-    ("rad2deg", "default", |c| {
-        one(c.tensor("self")? * (180.0 / std::f64::consts::PI))
-    }),
-    ("isposinf", "default", |c| {
-        one(c.tensor("self")?.eq(f64::INFINITY))
-    }),
-    ("isneginf", "default", |c| {
-        one(c.tensor("self")?.eq(f64::NEG_INFINITY))
-    }),
+    ("deg2rad", "default", |c| one(c.tensor("self")?.deg2rad())),
+    ("rad2deg", "default", |c| one(c.tensor("self")?.rad2deg())),
+    ("isposinf", "default", |c| one(c.tensor("self")?.isposinf())),
+    ("isneginf", "default", |c| one(c.tensor("self")?.isneginf())),
     ("logit", "default", |c| {
         let eps = c.has("eps").then(|| c.float_or("eps", 0.0)).transpose()?;
-        let x = floats(c.tensor("self")?);
-        one(wide(&x, |x| {
-            let mut x = x.clone();
-            if let Some(eps) = eps {
-                // The lower end counts where it is above the upper one.
-                let (low, high) = (eps, 1.0 - eps);
-                let below = x.gt(high).where_cond(high, &x);
-                x = x.lt(low).where_cond(low, &below);
-            }
-            (&x / (1.0 - &x)).log()
-        }))
+        one(c.tensor("self")?.logit(eps))
     }),
     ("angle", "default", |c| {
         let x = floats(c.tensor("self")?);
         let angle = x.lt(0).where_cond(std::f64::consts::PI, 0.0);
         one(x.isnan().where_cond(&x, &angle.to_dtype(x.dtype())))
     }),
-    ("sinc", "default", |c| {
-        one(wide(&floats(c.tensor("self")?), |x| {
-            let x = x * std::f64::consts::PI;
-            x.eq(0).where_cond(1.0, &(x.sin() / &x))
-        }))
-    }),
+    ("sinc", "default", |c| one(c.tensor("self")?.sinc())),
     ("isclose", "default", |c| {
         let (rtol, atol) = (c.float_or("rtol", 1e-5)?, c.float_or("atol", 1e-8)?);
         let (a, b) = (c.tensor("self")?, c.tensor("other")?);

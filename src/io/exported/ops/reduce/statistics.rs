@@ -1,10 +1,10 @@
 //! Order statistics, integrals and differences.
 
-use crate::io::exported::call::{Call, Results, Value, all, one, wide};
+use crate::io::exported::call::{Call, Results, Value, all, one};
 use crate::io::exported::ops::Table;
 use crate::io::exported::ops::pointwise::floats;
 use crate::io::exported::ops::view::wrapped;
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Operand, Result, Tensor};
 
 /// A row of all elements, or the tensor, and the dimension that is reduced.
 fn along(c: &Call<'_>, x: &Tensor) -> Result<(Tensor, usize)> {
@@ -118,32 +118,13 @@ fn most_frequent(c: &Call<'_>) -> Results {
     ])
 }
 
-/// The areas between neighbours: the mean of two times their distance.
-fn areas(c: &Call<'_>) -> Result<(Tensor, isize)> {
-    let y = floats(c.tensor("y")?);
-    let dim = c.dim_or("dim", -1)?;
-    let n = y.dim(dim)?;
-    let between = |x: &Tensor, dim: isize, n: usize| {
-        let m = n.saturating_sub(1);
-        (x.narrow(dim, 0, m), x.narrow(dim, (n - m) as isize, m))
+/// An integral over a dimension of places, or by a distance of them.
+fn integral(c: &Call<'_>, f: impl Fn(&Tensor, Operand<'_>, isize) -> Tensor) -> Results {
+    let x = match c.tensor_opt("x")? {
+        Some(x) => Operand::Tensor(x),
+        None => Operand::Scalar(c.scalar_or("dx", 1)?),
     };
-    let (a, b) = between(&y, dim, n);
-    let step = match c.tensor_opt("x")? {
-        Some(x) => {
-            let x = floats(x);
-            let at = if x.rank() == 1 { -1 } else { dim };
-            let (a, b) = between(&x, at, x.dim(at)?);
-            let steps = b - a;
-            let mut shape = vec![1; y.rank()];
-            shape[wrapped(dim, y.rank())?] = steps.numel();
-            match x.rank() {
-                1 => steps.reshape(shape),
-                _ => steps,
-            }
-        }
-        None => Tensor::full((), c.scalar_or("dx", 1)?, y.dtype(), c.device),
-    };
-    Ok(((a + b) * step / 2.0, dim))
+    one(f(c.tensor("y")?, x, c.dim_or("dim", -1)?))
 }
 
 /// Differences along a dimension over distances; at its ends of one or two orders.
@@ -291,16 +272,13 @@ pub(in crate::io::exported::ops) const TABLE: Table = &[
     ("nanmedian", "default dim", middle),
     ("mode", "default", most_frequent),
     ("trapezoid", "x dx", |c| {
-        let (areas, dim) = areas(c)?;
-        one(wide(&areas, |x| x.sum(dim)))
+        integral(c, |y, x, dim| y.trapezoid(x, dim))
     }),
     ("trapz", "x dx", |c| {
-        let (areas, dim) = areas(c)?;
-        one(wide(&areas, |x| x.sum(dim)))
+        integral(c, |y, x, dim| y.trapezoid(x, dim))
     }),
     ("cumulative_trapezoid", "x dx", |c| {
-        let (areas, dim) = areas(c)?;
-        one(wide(&areas, |x| x.cumsum(dim)))
+        integral(c, |y, x, dim| y.cumulative_trapezoid(x, dim))
     }),
     (
         "gradient",
