@@ -134,6 +134,42 @@ fn c_scalar(dtype: DType) -> &'static str {
     }
 }
 
+/// A function of a quotient, of vectors: doubles divide integers below 2⁵³, for the rounded quotient of such is an integer
+/// only where the exact one is. `result` is an expression of the truncated quotient `q`, 0 for a divisor of 0, the rest
+/// `m`, and `down`, −1 where the floor lies below `q`. Other integers and few lanes take `body`, lane by lane.
+fn divided(name: &str, dtype: DType, lanes: usize, body: &str, result: &str) -> Definition {
+    let mut definition = lanewise(name, dtype, lanes, body);
+    if lanes < 4 || dtype.size() < 4 {
+        return definition;
+    }
+    let quotient = format!(
+        "T none = (T)(b == 0), minus = (T)(b == -1), y = (b | none | minus) & ~((none | minus) & -2);\n  \
+         T q = __builtin_convertvector(__builtin_convertvector(a, f64x{lanes}) / __builtin_convertvector(y, f64x{lanes}), T);\n  \
+         q = ((q ^ minus) - minus) & ~none;\n  \
+         T m = a - q * b, down = (T)(m != 0) & ~none & ((a ^ b) >> {});\n  return {result};\n",
+        dtype.size() * 8 - 1
+    );
+    let ty = format!("{}x{lanes}", dtype.name());
+    let (head, rest) = definition.text.split_once('\n').unwrap_or_default();
+    let text = if dtype == DType::I32 {
+        definition.deps.push(need("types", lanes));
+        format!("{head}\n  {quotient}}}\n")
+    } else {
+        definition.deps.push(need("ft_any_i64", lanes));
+        let far = |x: &str| format!("(T)((u64x{lanes})({x} + (1L << 53)) > (1UL << 54))");
+        format!(
+            "{head}\n#if defined(FT_AVX512)\n  if (!ft_any_i64x{lanes}({} | {})) {{\n  {quotient}  }}\n#endif\n{rest}",
+            far("a"),
+            far("b")
+        )
+    };
+    definition.text = text
+        .replace("T ", &format!("{ty} "))
+        .replace("(T)", &format!("({ty})"))
+        .replace(", T)", &format!(", {ty})"));
+    definition
+}
+
 /// An expression of the vectors `a` and `b` (text with `@` for the lanes, `T` for the type, `M` for its mask type).
 fn vector(name: &str, dtype: DType, lanes: usize, args: &str, expression: &str) -> Definition {
     let ty = format!("{}x{lanes}", dtype.name());
@@ -185,16 +221,18 @@ pub(super) fn entries() -> Vec<Entry> {
             "    if (y < 0) r = {negative};\n    else for (r = 1; y > 0; y >>= 1) {{\n      \
              if (y & 1) r = r * x;\n      x = x * x;\n    }}\n"
         );
-        for (stem, body) in [
-            ("floor_divide", quotient),
-            ("remainder", remainder),
-            ("fmod", fmod),
-            ("pow", pow),
+        for (stem, body, result) in [
+            ("floor_divide", quotient, "q + down"),
+            ("remainder", remainder, "m + (b & down)"),
+            ("fmod", fmod, "m"),
         ] {
             entries.push(Entry::new(format!("ft_{stem}_{dtype}"), move |n, w| {
-                lanewise(n, dtype, w, &body)
+                divided(n, dtype, w, &body, result)
             }));
         }
+        entries.push(Entry::new(format!("ft_pow_{dtype}"), move |n, w| {
+            lanewise(n, dtype, w, &pow)
+        }));
         let inside = if signed {
             format!("((M)(b >= 0) & (M)(b < {bits}))")
         } else {

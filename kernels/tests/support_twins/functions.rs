@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use ferrotrace_kernels::support::integer::Integer;
-use ferrotrace_kernels::support::math;
+use ferrotrace_kernels::support::{math, need, parts};
 use ferrotrace_kernels::{BinaryOp, UnaryOp};
 use ferrotrace_runtime::{DType, Element, Isa};
 
@@ -316,6 +316,57 @@ fn functions_of_integers() {
     check_integer!(i16);
     check_integer!(i32);
     check_integer!(i64);
+}
+
+/// Quotients of integers that doubles hold, whole and one beside whole, and of others among them.
+#[test]
+fn quotients() {
+    macro_rules! check {
+        ($t:ty, $largest:expr) => {{
+            let libraries_ = libraries(|lanes| operators(<$t>::DTYPE, lanes, true));
+            let mut x: Vec<$t> = Vec::new();
+            let mut y: Vec<$t> = Vec::new();
+            let divisors = samples::<$t>(4000, 5);
+            for (i, divisor) in divisors.into_iter().enumerate() {
+                let divisor = (divisor >> (i % (<$t>::BITS as usize))) % $largest;
+                let factor = if divisor == 0 { 1 } else { $largest / divisor };
+                let factor = factor >> (i % 7);
+                for beside in [-1, 0, 1] {
+                    x.push((factor * divisor + beside).clamp(-$largest, $largest));
+                    y.push(divisor);
+                }
+            }
+            for a in [<$t>::MIN, <$t>::MAX, -$largest - 1, -1, 0, 1] {
+                x.extend([a; 16]);
+                y.extend([<$t>::MIN, -$largest - 1, -$largest, -2, -1, 0, 1, 2].repeat(2));
+            }
+            let twins: [Binary<$t, $t>; 3] = [
+                (BinaryOp::FloorDiv, |x, y| {
+                    apply(|x: $t, y| Integer::floor_divide(x, y), x, y)
+                }),
+                (BinaryOp::Mod, |x, y| {
+                    apply(|x: $t, y| Integer::remainder(x, y), x, y)
+                }),
+                (BinaryOp::Fmod, |x, y| {
+                    apply(|x: $t, y| Integer::fmod(x, y), x, y)
+                }),
+            ];
+            for twin in twins {
+                check_binary(&libraries_, &x, &y, twin);
+            }
+        }};
+    }
+    if setups().is_empty() {
+        return;
+    }
+    check!(i32, i32::MAX - 1);
+    check!(i64, (1i64 << 53) - 1);
+    // As many lanes at once as a processor divides integers: no division is left in the text but where doubles end.
+    for name in ["floor_divide", "remainder", "fmod"] {
+        let needs = [need(&format!("ft_{name}_i32"), 8)].into();
+        let text: String = parts(&needs).into_iter().map(|part| part.text).collect();
+        assert!(!text.contains(" % "), "{text}");
+    }
 }
 
 #[test]
