@@ -318,6 +318,62 @@ fn a_flush_that_reads_a_number_of_a_state_stores_the_state() {
     });
 }
 
+/// What shrinks has another size at each step; after some, its place is known all the same.
+#[test]
+fn a_state_of_another_size_at_each_step_is_computed_once() {
+    // The cheapest way through four rows is cut out of them.
+    let cut = |x: &Tensor, width: usize| {
+        let around = |row: &Tensor| row.pad(&[(1, 1)], f64::INFINITY);
+        let mut costs = vec![x.select(0, 0)];
+        for row in 1..4 {
+            let above = around(&costs[row - 1]);
+            let side = |k: isize| above.narrow(0, k, width);
+            let least = side(0).minimum(&side(1)).minimum(&side(2));
+            costs.push(x.select(0, row as isize) + least);
+        }
+        let mut at = vec![costs[3].argmin(0)];
+        for row in (0..3).rev() {
+            let near = Tensor::arange(0, 3, 1, I64, &Device::cpu()) + &at[at.len() - 1];
+            let step = around(&costs[row]).index_select(0, &near).argmin(0);
+            at.push(&at[at.len() - 1] + step - 1);
+        }
+        at.reverse();
+        let path = Tensor::stack(&at, 0);
+        let columns = Tensor::arange(0, width as i64 - 1, 1, I64, &Device::cpu());
+        let behind = columns.ge(&path.unsqueeze(1)).to_dtype(I64);
+        (x.gather(1, &(columns + behind)), path)
+    };
+    let kernels = |evaluated: bool| {
+        let steps = move || {
+            let mut state = vec![
+                noise(&[4, 40], F64, &Device::cpu()),
+                Tensor::zeros(4, I64, &Device::cpu()),
+            ];
+            let mut kernels = 0;
+            for step in 0..16 {
+                let (read, stats) = stats_scope(|| {
+                    let (x, path) = cut(&state[0], 40 - step);
+                    state = vec![x, path];
+                    let sum = state[0].sum(..);
+                    if evaluated {
+                        eval([&state[0], &state[1], &sum])?;
+                    }
+                    number(&sum)
+                });
+                read.expect("runs");
+                if step >= 8 {
+                    kernels += stats.kernels_launched;
+                }
+            }
+            kernels
+        };
+        let own = std::thread::spawn(move || with_mode(Mode::Compiled, steps));
+        own.join().expect("it runs")
+    };
+    let (read, evaluated) = (kernels(false), kernels(true));
+    assert!(read <= evaluated, "{read} kernels for {evaluated}");
+}
+
 #[test]
 fn a_loop_is_flat_on_ready_made_kernels_while_it_compiles() {
     for (name, what, _) in LOOPS {

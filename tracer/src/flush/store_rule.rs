@@ -4,8 +4,9 @@ use super::collected::{Collected, Held};
 use crate::form::Edge;
 use crate::node::NodeArc;
 use ferrotrace_kernels::Class;
+use ferrotrace_runtime::DType;
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
@@ -70,31 +71,77 @@ struct Place {
     kind: u64,
 }
 
+/// A place with what it records of any size.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Sizeless {
+    location: usize,
+    operator: &'static str,
+    rank: usize,
+    dtype: DType,
+}
+
+/// Places whose values were computed a second time, since the flush that computed them first did not store them.
+#[derive(Default)]
+struct Remembered {
+    places: HashSet<Place>,
+    /// At how many sizes: what a loop carries may have another one at each step.
+    sizes: HashMap<Sizeless, u32>,
+}
+
+impl Remembered {
+    fn insert(&mut self, node: &NodeArc) {
+        if self.places.len() >= MOST_REPEATED {
+            *self = Remembered::default();
+        }
+        if self.places.insert(Place::of(node)) {
+            *self.sizes.entry(Sizeless::of(node)).or_default() += 1;
+        }
+    }
+
+    fn contains(&self, node: &NodeArc) -> bool {
+        let many = |sizes: &u32| *sizes >= MOST_SIZES;
+        self.places.contains(&Place::of(node))
+            || self.sizes.get(&Sizeless::of(node)).is_some_and(many)
+    }
+}
+
+fn location(node: &NodeArc) -> usize {
+    std::ptr::from_ref(node.facts.location) as usize
+}
+
 impl Place {
     fn of(node: &NodeArc) -> Place {
         Place {
-            location: std::ptr::from_ref(node.facts.location) as usize,
+            location: location(node),
             kind: node.facts.kind.hash,
         }
     }
 }
 
+impl Sizeless {
+    fn of(node: &NodeArc) -> Sizeless {
+        Sizeless {
+            location: location(node),
+            operator: node.facts.op().name(),
+            rank: node.facts.shape.rank(),
+            dtype: node.facts.dtype,
+        }
+    }
+}
+
 thread_local! {
-    /// Places whose values a thread computed a second time, since the flush that computed them first did not store them.
-    static REPEATED: RefCell<HashSet<Place>> = RefCell::default();
+    /// What a thread computed a second time.
+    static REPEATED: RefCell<Remembered> = RefCell::default();
 }
 
 /// Places remembered at most; the next one forgets all.
 const MOST_REPEATED: usize = 4096;
 
-fn remember(place: Place) {
-    let _ = REPEATED.try_with(|repeated| {
-        let mut repeated = repeated.borrow_mut();
-        if repeated.len() >= MOST_REPEATED {
-            repeated.clear();
-        }
-        repeated.insert(place);
-    });
+/// Sizes of one place that count apart: after so many, every size of it is known.
+const MOST_SIZES: u32 = 6;
+
+fn remember(node: &NodeArc) {
+    let _ = REPEATED.try_with(|repeated| repeated.borrow_mut().insert(node));
 }
 
 /// Marks what an earlier flush computed and something outside of the collection needs: what a loop reads of its state at
@@ -104,7 +151,7 @@ pub(crate) fn add_computed(collected: &Collected, is_output: &mut [bool]) {
     let mut found = is_output.to_vec();
     mark_computed(collected, &mut found);
     for number in (0..found.len()).filter(|&n| found[n] && !is_output[n]) {
-        remember(Place::of(collected.entry_node(number as u32)));
+        remember(collected.entry_node(number as u32));
     }
     for number in 0..is_output.len() {
         is_output[number] = is_output[number] || is_state(collected, number, is_output);
@@ -118,9 +165,9 @@ fn is_state(collected: &Collected, number: usize, is_output: &[bool]) -> bool {
     if matches!(entry.held, Held::Nothing | Held::Spent) {
         return false;
     }
-    let place = || Place::of(collected.node(entry.place));
+    let node = collected.node(entry.place);
     // A thread that ends remembers nothing.
-    let known = REPEATED.try_with(|repeated| repeated.borrow().contains(&place()));
+    let known = REPEATED.try_with(|repeated| repeated.borrow().contains(node));
     known.unwrap_or(false) && is_worth_storing(collected, number, is_output)
 }
 
