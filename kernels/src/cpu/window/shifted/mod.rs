@@ -194,7 +194,8 @@ pub fn convolve(
     let tasks = g.batch.div_ceil(cut.images) * g.groups * cut.bands * cut.parts;
     let call = CALLS.fetch_add(1, Relaxed);
     ranges_on(tasks, cost, |tasks, thread| {
-        Copied::with(if copies { band.size() } else { 0 }, |copied| {
+        let size = if copies { band.size() } else { 0 };
+        Copied::with(For::Vectors, size, |copied| {
             for task in tasks {
                 let (at, part) = (task / cut.parts, task % cut.parts);
                 let of = Part::of(g, &cut, at, (part, block));
@@ -222,8 +223,16 @@ pub fn convolve(
 /// Calls of [`convolve`] so far: they number copies of bands.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
+/// What a band is copied for. Vectors read places between rows, which no copy writes: parts of bf16 there would be denormal
+/// numbers, with which each multiplication takes a hundred cycles.
+#[derive(Clone, Copy)]
+enum For {
+    Vectors,
+    Tiles,
+}
+
 thread_local! {
-    static COPIED: Cell<Copied> = const { Cell::new(Copied { memory: Vec::new(), band: None }) };
+    static COPIED: [Cell<Copied>; 2] = const { [const { Cell::new(Copied { memory: Vec::new(), band: None }) }; 2] };
 }
 
 /// The copy of a band that a thread made last: parts of the channels share it.
@@ -236,9 +245,10 @@ struct Copied {
 
 impl Copied {
     /// Calls `f` with at least `size` elements of memory.
-    fn with(size: usize, f: impl FnOnce(&mut Copied)) {
+    fn with(of: For, size: usize, f: impl FnOnce(&mut Copied)) {
         // A thread that ends may have dropped its copy already.
-        let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
+        let copied = COPIED.try_with(|copied| copied[of as usize].take());
+        let mut copied = copied.unwrap_or_default();
         if copied.memory.len() < size {
             copied = Copied {
                 memory: vec![0.0; size],
@@ -246,7 +256,7 @@ impl Copied {
             };
         }
         f(&mut copied);
-        let _ = COPIED.try_with(|place| place.set(copied));
+        let _ = COPIED.try_with(|places| places[of as usize].set(copied));
     }
 }
 
