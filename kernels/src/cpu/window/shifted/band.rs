@@ -141,7 +141,7 @@ impl<'a> Band<'a> {
         &mut memory[skipped..][..self.g.cin * self.plane]
     }
 
-    /// Copies the rows that a part reads, with zeros around them.
+    /// Copies the rows that a part reads, with zeros around them, and behind them as far as vectors read.
     pub fn fill(&self, x: &[f32], padded: &mut [f32], part: &Part) {
         let (g, images) = (self.g, part.images.clone());
         let (inputs, all) = (g.inputs(), g.groups * g.cin);
@@ -327,12 +327,15 @@ impl Loop for Fill<'_, '_> {
         let [_, height, row] = g.axes;
         let inputs = g.inputs();
         let count = self.lines.len() + layout.reach;
+        let image = (rows + layout.reach) * layout.pitch;
         for (c, padded) in self.padded.chunks_exact_mut(self.band.plane).enumerate() {
             for i in 0..self.images {
                 let plane = &self.x[i * self.image + c * inputs..][..inputs];
-                let first = i * (rows + layout.reach) * layout.pitch;
+                let first = i * image;
                 for (p, [down, along]) in layout.phases.iter().enumerate() {
-                    let to = &mut padded[p * phase + first..][..count * layout.pitch];
+                    let to = &mut padded[p * phase + first..][..image];
+                    let (to, behind) = to.split_at_mut(count * layout.pitch);
+                    behind.fill(0.0);
                     let top = self.lines.start * height.stride + down;
                     if layout.pitch == 1 {
                         let source = plane.get(top..).unwrap_or(&[]);
@@ -352,9 +355,8 @@ impl Loop for Fill<'_, '_> {
                     }
                 }
             }
-            // The zeros behind the last row.
-            let end = layout.phases.len() * phase;
-            padded[end..end + row.padding].fill(0.0);
+            // What vectors read behind the last row is not used, but with denormal numbers there each takes a hundred cycles.
+            padded[layout.phases.len() * phase..].fill(0.0);
         }
     }
 }

@@ -194,8 +194,7 @@ pub fn convolve(
     let tasks = g.batch.div_ceil(cut.images) * g.groups * cut.bands * cut.parts;
     let call = CALLS.fetch_add(1, Relaxed);
     ranges_on(tasks, cost, |tasks, thread| {
-        let size = if copies { band.size() } else { 0 };
-        Copied::with(For::Vectors, size, |copied| {
+        Copied::with(if copies { band.size() } else { 0 }, |copied| {
             for task in tasks {
                 let (at, part) = (task / cut.parts, task % cut.parts);
                 let of = Part::of(g, &cut, at, (part, block));
@@ -223,16 +222,8 @@ pub fn convolve(
 /// Calls of [`convolve`] so far: they number copies of bands.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// What a band is copied for. Vectors read places between rows, which no copy writes: parts of bf16 there would be denormal
-/// numbers, with which each multiplication takes a hundred cycles.
-#[derive(Clone, Copy)]
-enum For {
-    Vectors,
-    Tiles,
-}
-
 thread_local! {
-    static COPIED: [Cell<Copied>; 2] = const { [const { Cell::new(Copied { memory: Vec::new(), band: None }) }; 2] };
+    static COPIED: Cell<Copied> = const { Cell::new(Copied { memory: Vec::new(), band: None }) };
 }
 
 /// The copy of a band that a thread made last: parts of the channels share it.
@@ -245,10 +236,9 @@ struct Copied {
 
 impl Copied {
     /// Calls `f` with at least `size` elements of memory.
-    fn with(of: For, size: usize, f: impl FnOnce(&mut Copied)) {
+    fn with(size: usize, f: impl FnOnce(&mut Copied)) {
         // A thread that ends may have dropped its copy already.
-        let copied = COPIED.try_with(|copied| copied[of as usize].take());
-        let mut copied = copied.unwrap_or_default();
+        let mut copied = COPIED.try_with(Cell::take).unwrap_or_default();
         if copied.memory.len() < size {
             copied = Copied {
                 memory: vec![0.0; size],
@@ -256,7 +246,7 @@ impl Copied {
             };
         }
         f(&mut copied);
-        let _ = COPIED.try_with(|places| places[of as usize].set(copied));
+        let _ = COPIED.try_with(|place| place.set(copied));
     }
 }
 
@@ -344,6 +334,34 @@ mod tests {
         convolve(&g, &x, w[..].into(), &mut got, None);
         crate::cpu::conv::direct(&g, &x, &w, &mut want);
         assert!(got == want, "{g:?}");
+    }
+
+    /// What vectors read of a copy was written by it: what lay there before may be denormal numbers, which take long.
+    #[test]
+    fn copies_leave_nothing_of_what_lay_there() {
+        let Some(form) = tile::form() else { return };
+        let one = |n: usize, stride: usize| stepped(n, 1, stride, 0, 1);
+        for (batch, axes) in [
+            (1, [Axis::UNIT, one(56, 2), one(56, 2)]),
+            (1, [Axis::UNIT, axis(100, 3, 1, 1), axis(57, 3, 1, 1)]),
+            (
+                1,
+                [Axis::UNIT, stepped(41, 3, 2, 1, 2), stepped(60, 5, 3, 2, 1)],
+            ),
+            (5, [Axis::UNIT, axis(7, 1, 0, 1), axis(7, 1, 0, 1)]),
+        ] {
+            let g = lined(&geometry(batch, 1, 6, 16, axes));
+            let cut = Cut::of(&g);
+            let band = Band::new(&g, form, cut.images, cut.rows);
+            let x = numbers(batch * g.cin * g.inputs(), 1);
+            let mut memory = vec![f32::from_bits(1); band.size()];
+            for at in 0..g.batch.div_ceil(cut.images) * cut.bands {
+                let copy = band.aligned(&mut memory);
+                copy.fill(f32::from_bits(1));
+                band.fill(&x, copy, &Part::of(&g, &cut, at, (0, tile::CHANNELS)));
+                assert!(copy.iter().all(|x| !x.is_subnormal()), "{g:?}, band {at}");
+            }
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! of columns is the distance of a tile's rows. Images whose numbers are too large or too small for parts are summed by AVX-512.
 
 use super::band::Band;
-use super::{Copied, Cut, For, Part, TASKS, Weight, tile};
+use super::{Copied, Cut, Part, TASKS, Weight, tile};
 use crate::Array;
 use crate::cpu::conv::{Axis, Done, Geometry};
 use crate::cpu::dense::{Shared, elements, ranges, ranges_on, scratch};
@@ -256,7 +256,7 @@ impl<'a> Tiled<'a> {
         let tasks = g.batch.div_ceil(cut.images) * g.groups * cut.bands * cut.parts;
         let call = super::CALLS.fetch_add(1, super::Relaxed);
         ranges_on(tasks, cost, |tasks, thread| {
-            Copied::with(For::Tiles, self.size(), |copied| {
+            Copied::with(self.size(), |copied| {
                 for task in tasks {
                     let (at, part) = (task / cut.parts, task % cut.parts);
                     let of = Part::of(g, cut, at, (part, PAIR));
