@@ -42,34 +42,94 @@ pub fn run_by_library(
         return Ok(None);
     }
     let out = Array::empty(device, shape.clone(), dtype)?;
-    let lies = |x: &Array, copy: bool| if copy { dense(x) } else { Ok(x.clone()) };
-    let copied = copied_for_calls(a, b)?;
-    let (left, right) = (lies(a, copied[0])?, lies(b, copied[1])?);
-    let done = multiply(&left, &right, &out, after)?
-        || multiply(&dense(&left)?, &dense(&right)?, &out, after)?;
+    let mut operands = Operands::of(a, b)?;
+    let [left, right] = operands.copied_for_calls()?;
+    if left || right {
+        let lies = |x: &Array, copy: bool| if copy { dense(x) } else { Ok(x.clone()) };
+        operands = Operands::of(&lies(a, left)?, &lies(b, right)?)?;
+    }
+    let mut done = operands.multiply(&out, after)?;
+    if !done && !operands.are_dense() {
+        operands = Operands::of(&dense(&operands.a)?, &dense(&operands.b)?)?;
+        done = operands.multiply(&out, after)?;
+    }
     Ok((done && out.numel() > 0).then_some(out))
 }
 
-/// Which operands to copy first, so that one call multiplies matrices for which there would be several.
-fn copied_for_calls(a: &Array, b: &Array) -> Result<[bool; 2]> {
-    let number = |a: &Layout, b: &Layout| Ok(Calls::of(&arranged(a, b, None)?)?.starts.len());
-    let now = number(&a.layout, &b.layout)?;
-    if now <= 1 {
-        return Ok([false; 2]);
+/// Matrices to multiply, and the calls that do.
+struct Operands {
+    a: Array,
+    b: Array,
+    arranged: Arranged,
+    calls: Calls,
+}
+
+impl Operands {
+    fn of(a: &Array, b: &Array) -> Result<Operands> {
+        let arranged = arranged(&a.layout, &b.layout, None)?;
+        Ok(Operands {
+            a: a.clone(),
+            b: b.clone(),
+            calls: Calls::of(&arranged)?,
+            arranged,
+        })
     }
-    let copied = [a, b].map(|x| {
-        let rank = x.shape().rank().saturating_sub(2);
-        let (sizes, strides) = (&x.shape()[..rank], &x.layout.strides()[..rank]);
-        merged(sizes.iter().zip(strides).map(|(n, s)| (*n, [*s]))).len() > 1
-    });
-    let then = |x: &Array, copy: bool| match copy {
-        true => Layout::contiguous(x.shape().clone()),
-        false => x.layout.clone(),
-    };
-    let bytes = |x: &Array, copy: bool| if copy { x.numel() * x.dtype.size() } else { 0 };
-    let saved = now - number(&then(a, copied[0]), &then(b, copied[1]))?.min(now);
-    let pays = saved.saturating_mul(CALL) > bytes(a, copied[0]) + bytes(b, copied[1]);
-    Ok(copied.map(|copy| copy && pays))
+
+    fn are_dense(&self) -> bool {
+        self.a.layout.is_contiguous() && self.b.layout.is_contiguous()
+    }
+
+    /// Which operands to copy first, so that one call multiplies matrices for which there would be several.
+    fn copied_for_calls(&self) -> Result<[bool; 2]> {
+        let now = self.calls.starts.len();
+        if now <= 1 {
+            return Ok([false; 2]);
+        }
+        let operands = [&self.a, &self.b];
+        let copied = operands.map(|x| {
+            let rank = x.shape().rank().saturating_sub(2);
+            let (sizes, strides) = (&x.shape()[..rank], &x.layout.strides()[..rank]);
+            merged(sizes.iter().zip(strides).map(|(n, s)| (*n, [*s]))).len() > 1
+        });
+        let then = |i: usize| match copied[i] {
+            true => Layout::contiguous(operands[i].shape().clone()),
+            false => operands[i].layout.clone(),
+        };
+        let then = Calls::of(&arranged(&then(0), &then(1), None)?)?
+            .starts
+            .len();
+        let bytes = operands.iter().zip(copied).filter(|(_, copied)| *copied);
+        let bytes: usize = bytes.map(|(x, _)| x.numel() * x.dtype.size()).sum();
+        let pays = now.saturating_sub(then).saturating_mul(CALL) > bytes;
+        Ok(copied.map(|copy| copy && pays))
+    }
+
+    /// Writes the product; `false` where the library does not take the operands as they lie.
+    fn multiply(&self, out: &Array, after: &After<'_>) -> Result<bool> {
+        let Arranged {
+            parts, left, right, ..
+        } = &self.arranged;
+        let Sizes { m, n, k } = parts.sizes;
+        let [left_step, right_step, step] = self.calls.steps;
+        for [left_start, right_start, start] in &self.calls.starts {
+            let done = product(&Product {
+                dtype: self.a.dtype,
+                result: out.dtype,
+                sizes: [m, n, k],
+                count: self.calls.count,
+                a: matrix_at(&self.a, left, *left_start, left_step)?,
+                b: matrix_at(&self.b, right, *right_start, right_step)?,
+                bias: after.bias.map(|x| (&x.buffer, x.layout.offset())),
+                activation: after.activation,
+                out: (&out.buffer, *start as usize * m * n),
+                out_batch: step as usize * m * n,
+            })?;
+            if !done {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }
 
 /// Dimensions and the strides along them; ones that follow each other evenly are one, and those of one element none.
@@ -143,31 +203,6 @@ fn leading(matrices: &Layout, batch: &Shape) -> Result<SmallVec<[isize; 4]>> {
     let spread = matrices.broadcast_to(&full);
     let spread = spread.ok_or_else(|| Error::internal("batch sizes"))?;
     Ok(spread.strides()[..batch.rank()].into())
-}
-
-/// Writes the product; `false` where the library does not take the operands as they lie.
-fn multiply(a: &Array, b: &Array, out: &Array, after: &After<'_>) -> Result<bool> {
-    let arranged = arranged(&a.layout, &b.layout, None)?;
-    let Sizes { m, n, k } = arranged.parts.sizes;
-    let calls = Calls::of(&arranged)?;
-    for start in &calls.starts {
-        let done = product(&Product {
-            dtype: a.dtype,
-            result: out.dtype,
-            sizes: [m, n, k],
-            count: calls.count,
-            a: matrix_at(a, &arranged.left, start[0], calls.steps[0])?,
-            b: matrix_at(b, &arranged.right, start[1], calls.steps[1])?,
-            bias: after.bias.map(|x| (&x.buffer, x.layout.offset())),
-            activation: after.activation,
-            out: (&out.buffer, start[2] as usize * m * n),
-            out_batch: calls.steps[2] as usize * m * n,
-        })?;
-        if !done {
-            return Ok(false);
-        }
-    }
-    Ok(true)
 }
 
 /// Matrices of an array that lie so, from the element `start` on, `step` elements from one to the next.
