@@ -106,6 +106,30 @@ fn integers() {
     });
 }
 
+/// 256.5 is no number of bf16, the rest after 256 is; 65,536 is none of f16, a quarter of it is.
+#[test]
+fn sums_with_products_are_rounded_once() {
+    both(|| {
+        let half = |numbers: &[f32], shape: [usize; 2], dtype| {
+            Tensor::from_slice(numbers, shape, &cpu()).to_dtype(dtype)
+        };
+        let (a, b) = (
+            half(&[16.0, 1.0], [1, 2], BF16),
+            half(&[16.0, 0.5], [2, 1], BF16),
+        );
+        let x = Tensor::full(1, -256, BF16, &cpu());
+        let y = x.addmm(&a, &b, 1.0, 1.0);
+        equal(&y.to_dtype(F32), &[1, 1], &[0.5]);
+        let [a, b] = [&a, &b].map(|x| x.unsqueeze(0));
+        let y = (&x * 0.5).baddbmm(&a, &b, 2.0, 1.0);
+        equal(&y.to_dtype(F32), &[1, 1, 1], &[0.5]);
+        let (a, b) = (half(&[256.0], [1, 1], F16), half(&[256.0], [1, 1], F16));
+        let none = Tensor::full(1, f64::NAN, F16, &cpu());
+        let y = none.addmm(&a, &b, 0.0, 0.25);
+        equal(&y.to_dtype(F32), &[1, 1], &[16384.0]);
+    });
+}
+
 trait Order {
     fn channel_order(&self) -> Tensor;
 }

@@ -67,6 +67,7 @@ operators! {
             GroupNorm(norm::GroupNorm),
             BatchNorm(norm::BatchNorm),
             Linear(product::Linear),
+            AddMatmul(product::AddMatmul),
             ConvBias(product::ConvBias),
             Einsum(einsum::Einsum),
             Attention(attention::Attention),

@@ -1,6 +1,6 @@
 //! Matrix products and convolutions with what surrounds them.
 
-use super::build::{reshape, transpose, value};
+use super::build::{operand, reshape, transpose, value};
 use super::{Definition, defined, inferred};
 use crate::op::gradient::{Adjoint, Gradients, reshaped, transposed};
 use crate::op::operator::{Operator, facts, text};
@@ -61,6 +61,42 @@ impl Operator for Linear {
 impl Definition for Linear {
     fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
         linear(b, args, self.bias)
+    }
+}
+
+/// α·(a·b) + β·x, rounded once: operands a and b, x where it is added, then α and, where x is added, β, unless both are 1.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AddMatmul {
+    /// Whether x is added.
+    pub added: bool,
+    /// Whether there are factors.
+    pub scaled: bool,
+}
+
+impl Operator for AddMatmul {
+    text!("addmm" { added = added, scaled = scaled });
+    facts! { class: Class::Library, light: false, jumps: false, work: |_, of| 2 * of.result() * of.last(0, 1) }
+    defined!();
+}
+
+impl Definition for AddMatmul {
+    fn define(&self, b: &mut dyn OpBuilder, args: &[Operand]) -> Result<ValueId> {
+        let (left, right) = (value(args, 0)?, value(args, 1)?);
+        let dtype = b.dtype(left);
+        let (wide, factors) = (dtype.compute(), 2 + usize::from(self.added));
+        let y = summed(b, Op::Matmul, &[left.into(), right.into()])?;
+        let mut y = b.cast(y, wide)?;
+        if self.scaled {
+            y = b.mul(y, operand(args, factors)?)?;
+        }
+        if self.added {
+            let mut x = b.cast(value(args, 2)?, wide)?;
+            if self.scaled {
+                x = b.mul(x, operand(args, factors + 1)?)?;
+            }
+            y = b.add(y, x)?;
+        }
+        b.cast(y, dtype)
     }
 }
 

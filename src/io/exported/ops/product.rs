@@ -3,7 +3,7 @@
 use super::Table;
 use super::join::broadcasted;
 use crate::io::exported::call::{Call, Results, Value, all, of_kind, one};
-use crate::{DType, Error, Result, Tensor};
+use crate::{DType, Error, Result, Scalar, Tensor};
 
 /// beta·input + alpha·product; an input times 0 is not read.
 fn with_product(c: &Call<'_>, product: Tensor) -> Results {
@@ -30,6 +30,20 @@ fn with_product(c: &Call<'_>, product: Tensor) -> Results {
         false => product,
     };
     one(sum.to_dtype(dtype))
+}
+
+/// A sum with a product of matrices: the method, but of truth values.
+fn plus_product(
+    c: &Call<'_>,
+    [a, b]: [&str; 2],
+    method: fn(&Tensor, &Tensor, &Tensor, Scalar, Scalar) -> Tensor,
+) -> Results {
+    let (x, a, b) = (c.tensor("self")?, c.tensor(a)?, c.tensor(b)?);
+    if x.dtype() == DType::Bool {
+        return with_product(c, a.matmul(b));
+    }
+    let by = |name| Ok::<_, Error>(of_kind(c.scalar_or(name, 1)?, x.dtype()));
+    one(method(x, a, b, by("beta")?, by("alpha")?))
 }
 
 /// The sum of the products of a batch, as one product.
@@ -300,7 +314,7 @@ pub(super) const TABLE: Table = &[
         one(c.tensor("self")?.outer(c.tensor("vec2")?))
     }),
     ("addmm", "default", |c| {
-        with_product(c, c.tensor("mat1")?.matmul(c.tensor("mat2")?))
+        plus_product(c, ["mat1", "mat2"], Tensor::addmm)
     }),
     ("addmv", "default", |c| {
         with_product(c, c.tensor("mat")?.matmul(c.tensor("vec")?))
@@ -309,7 +323,7 @@ pub(super) const TABLE: Table = &[
         with_product(c, c.tensor("vec1")?.outer(c.tensor("vec2")?))
     }),
     ("baddbmm", "default", |c| {
-        with_product(c, c.tensor("batch1")?.matmul(c.tensor("batch2")?))
+        plus_product(c, ["batch1", "batch2"], Tensor::baddbmm)
     }),
     ("addbmm", "default", |c| {
         with_product(c, summed_products(c)?)

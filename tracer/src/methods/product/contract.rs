@@ -3,6 +3,8 @@
 use super::super::attempt;
 use crate::Tensor;
 use crate::args::Dims;
+use ferrotrace_kernels::Composite;
+use ferrotrace_kernels::op::AddMatmul;
 use ferrotrace_runtime::{DType, Error, Result, Scalar};
 
 impl Tensor {
@@ -205,19 +207,19 @@ impl Tensor {
         }
         let product = a.matmul(b);
         product.recorded()?;
-        let expanded = self.expand(product.shape());
-        expanded.recorded()?;
-        let dtype = self.dtype();
-        let wide = |x: &Tensor| x.to_dtype(dtype.compute());
-        let times = |x: Tensor, by: Scalar| match by.to_f64() == 1.0 {
-            true => x,
-            false => x * by,
+        let x = self.expand(product.shape());
+        x.recorded()?;
+        let [added, scaled] = [
+            beta.to_f64() != 0.0,
+            alpha.to_f64() != 1.0 || beta.to_f64() != 1.0,
+        ];
+        let tensors = [Some(b), added.then_some(&x)];
+        let numbers: &[Scalar] = match (scaled, added) {
+            (false, _) => &[],
+            (true, false) => &[alpha],
+            (true, true) => &[alpha, beta],
         };
-        let product = times(wide(&product), alpha);
-        let sum = match beta.to_f64() == 0.0 {
-            true => product,
-            false => times(wide(&expanded), beta) + product,
-        };
-        Ok(sum.to_dtype(dtype))
+        let op = Composite::AddMatmul(AddMatmul { added, scaled });
+        Ok(a.with_tensors(op, &tensors, numbers))
     }
 }
