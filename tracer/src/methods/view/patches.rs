@@ -14,16 +14,22 @@ struct Patches {
 }
 
 impl Patches {
+    /// Of windows' sizes, the distances of their elements, zeros around the image, and the distances of windows.
+    ///
     /// # Errors
     /// Windows have no elements or are nowhere.
-    fn checked(self) -> Result<Patches> {
-        let steps = self.kernel.iter().chain(&self.dilation).chain(&self.stride);
-        match steps.min() {
-            Some(0) => Err(Error::argument(
-                "windows without size, or that are at one place",
-            )),
-            _ => Ok(self),
+    fn of(sizes: [Window<2>; 4]) -> Result<Patches> {
+        let [kernel, dilation, padding, stride] = sizes.map(|sizes| sizes.dims());
+        if [kernel, dilation, stride].concat().contains(&0) {
+            let why = "windows without size, or that are at one place";
+            return Err(Error::argument(why));
         }
+        Ok(Patches {
+            kernel,
+            dilation,
+            padding,
+            stride,
+        })
     }
 
     /// From a window's first place to just past its last, along a dimension.
@@ -91,13 +97,13 @@ impl Tensor {
         padding: impl Into<Window<2>>,
         stride: impl Into<Window<2>>,
     ) -> Tensor {
-        let patches = Patches {
-            kernel: kernel.into().dims(),
-            dilation: dilation.into().dims(),
-            padding: padding.into().dims(),
-            stride: stride.into().dims(),
-        };
-        let y = patches.checked().and_then(|patches| self.columns(&patches));
+        let patches = Patches::of([
+            kernel.into(),
+            dilation.into(),
+            padding.into(),
+            stride.into(),
+        ]);
+        let y = patches.and_then(|patches| self.columns(&patches));
         attempt!("im2col", y, self).called("im2col", &[self])
     }
 
@@ -149,16 +155,14 @@ impl Tensor {
         padding: impl Into<Window<2>>,
         stride: impl Into<Window<2>>,
     ) -> Tensor {
-        let patches = Patches {
-            kernel: kernel.into().dims(),
-            dilation: dilation.into().dims(),
-            padding: padding.into().dims(),
-            stride: stride.into().dims(),
-        };
         let size = output_size.into().dims();
-        let y = patches
-            .checked()
-            .and_then(|patches| self.image_of(size, &patches));
+        let patches = Patches::of([
+            kernel.into(),
+            dilation.into(),
+            padding.into(),
+            stride.into(),
+        ]);
+        let y = patches.and_then(|patches| self.image_of(size, &patches));
         attempt!("col2im", y, self).called("col2im", &[self])
     }
 

@@ -129,13 +129,6 @@ fn truths(c: &Call<'_>, every: bool) -> Results {
     one(y.to_dtype(dtype))
 }
 
-fn without_nan(x: &Tensor) -> Tensor {
-    match x.dtype().is_float() {
-        true => x.isnan().where_cond(0.0, x),
-        false => x.clone(),
-    }
-}
-
 fn product(c: &Call<'_>) -> Results {
     let x = cast(c)?;
     let dims = c.dims("dim")?;
@@ -161,8 +154,8 @@ pub(super) const TABLE: Table = &[
         reduced!(x, c, c.dims("dim")?, sum, sum_keepdim)
     }),
     ("nansum", "default", |c| {
-        let x = without_nan(&cast(c)?);
-        reduced!(x, c, c.dims("dim")?, sum, sum_keepdim)
+        let x = cast(c)?;
+        reduced!(x, c, c.dims("dim")?, nansum, nansum_keepdim)
     }),
     ("mean", "default dim", |c| {
         let x = cast(c)?;
@@ -170,15 +163,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("nanmean", "default", |c| {
         let x = cast(c)?;
-        let (dims, keep) = (c.dims("dim")?, keeps(c)?);
-        let sum = without_nan(&x).sum_keepdim(&dims[..]);
-        let count = x.isnan().logical_not().sum_keepdim(&dims[..]);
-        let mean = (sum / count).to_dtype(x.dtype());
-        one(match (keep, dims.is_empty()) {
-            (true, _) => mean,
-            (false, true) => mean.reshape(()),
-            (false, false) => mean.squeeze(&dims[..]),
-        })
+        reduced!(x, c, c.dims("dim")?, nanmean, nanmean_keepdim)
     }),
     ("prod", "default dim_int", product),
     ("amax", "default", |c| {
