@@ -5,8 +5,8 @@ use crate::form::Edge;
 use crate::node::NodeArc;
 use ferrotrace_kernels::Class;
 use ferrotrace_runtime::DType;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
 
 /// Marks the nodes that are stored as well. With `all`, those that anything outside the collection reaches; else, of
 /// those with a live handle, the costly ones and those that would keep as many bytes alive as they have if they stayed
@@ -83,9 +83,9 @@ struct Sizeless {
 /// Places whose values were computed a second time, since the flush that computed them first did not store them.
 #[derive(Default)]
 struct Remembered {
-    places: HashSet<Place>,
+    places: FxHashSet<Place>,
     /// At how many sizes: what a loop carries may have another one at each step.
-    sizes: HashMap<Sizeless, u32>,
+    sizes: FxHashMap<Sizeless, u32>,
 }
 
 impl Remembered {
