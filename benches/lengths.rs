@@ -1,11 +1,13 @@
-//! A transformer that is called with one prompt length after another: what a length costs that has not been met yet.
+//! What a size costs that has not been met yet: a transformer called with one prompt length after another, and small
+//! programs whose sizes change at every step, compiled and in eager mode.
 //!
 //! ```text
-//! cargo bench --bench lengths [-- --rounds N] [-- --smoke] [-- jit lazy] [-- --cuda]
+//! cargo bench --bench lengths [-- --rounds N] [-- --smoke] [-- jit lazy steps] [-- --cuda]
 //! ```
 //!
 //! A row says what the first call of a length takes and what a further one takes, medians of `3 * N` lengths, and of the
 //! first call the time that goes into planning, its plans and its compiled kernels. Lengths before these warm it up.
+//! Of the small programs it says what a step takes, the median of 150 after 50 others.
 
 mod measure;
 
@@ -150,6 +152,111 @@ fn row(name: &str, call: Call<'_>, device: &Device, count: usize) -> Outcome<Vec
     ])
 }
 
+/// The next step of a program; it reads a number.
+type Step<'a> = Box<dyn FnMut(usize) -> Outcome<f64> + 'a>;
+
+fn read(x: &Tensor) -> Outcome<f64> {
+    Ok(f64::from(x.sum(..).to_scalar::<f32>()?))
+}
+
+/// A list of rows that grows.
+fn list(device: &Device) -> Step<'_> {
+    let row = Tensor::ones((1, 8), DType::F32, device);
+    let mut rows = row.clone();
+    Box::new(move |_| {
+        rows = Tensor::cat(&[&rows, &row], 0);
+        read(&rows)
+    })
+}
+
+/// Rows of which each step drops one.
+fn shrinking(device: &Device) -> Step<'_> {
+    let mut rows = Tensor::ones((300, 8), DType::F32, device);
+    Box::new(move |step| {
+        rows = rows.narrow(0, 0, 299 - step) * 0.99;
+        read(&rows)
+    })
+}
+
+/// A layer of batches of any size.
+fn batches(device: &Device) -> Step<'_> {
+    let w = Tensor::randn((64, 64), DType::F32, device) * 0.1;
+    Box::new(move |step| {
+        let x = Tensor::ones((10 + step, 64), DType::F32, device);
+        read(&(x.matmul(&w).gelu() + &x).softmax(1))
+    })
+}
+
+/// Three layers of a transformer whose keys and values grow by those of a token.
+fn tokens(device: &Device) -> Step<'_> {
+    const ALL: usize = 128;
+    let weight = |to: usize| Tensor::randn((ALL, to), DType::F32, device) * 0.05;
+    let weights: Vec<Vec<Tensor>> = (0..3).map(|_| [ALL; 5].map(weight).to_vec()).collect();
+    let none = Tensor::zeros((1, HEADS, 0, ALL / HEADS), DType::F32, device);
+    let mut caches = vec![(none.clone(), none); weights.len()];
+    let mut x = Tensor::ones((1, 1, ALL), DType::F32, device);
+    Box::new(move |_| {
+        for (w, (keys, values)) in weights.iter().zip(&mut caches) {
+            let h = x.layer_norm(2, None, None, 1e-5);
+            let heads = |w: &Tensor| {
+                let y = h.matmul(w).reshape((1, 1, HEADS, ALL / HEADS));
+                y.transpose(1, 2)
+            };
+            *keys = Tensor::cat(&[&*keys, &heads(&w[1])], 2);
+            *values = Tensor::cat(&[&*values, &heads(&w[2])], 2);
+            let weights = (heads(&w[0]).matmul(&keys.transpose(2, 3)) * 0.2).softmax(-1);
+            let y = weights.matmul(values).transpose(1, 2);
+            x = &x + y.reshape((1, 1, ALL)).matmul(&w[3]);
+            x = &x + x.layer_norm(2, None, None, 1e-5).matmul(&w[4]).gelu();
+        }
+        x = &x * 0.5;
+        read(&x)
+    })
+}
+
+/// What a step takes of programs whose sizes change at every step.
+fn steps(device: &Device) -> Outcome {
+    type Program = fn(&Device) -> Step<'_>;
+    let programs: [(&str, Program); 4] = [
+        ("rows that grow by one", list),
+        ("rows that shrink by one", shrinking),
+        ("a layer of batches of any size", batches),
+        ("a token of 3 layers, keys that grow", tokens),
+    ];
+    let heads = ["program", "compiled", "eager", "plans of 150"];
+    let mut table = Table::new("Another size at every step", &heads);
+    for (name, program) in programs {
+        let run = |mode| -> Outcome<(f64, u64)> {
+            let mut step = program(device);
+            let mut times = Vec::new();
+            let (done, stats) = with_mode(mode, || {
+                (0..50).try_for_each(|n| step(n).map(drop))?;
+                let timed = || -> Outcome {
+                    for n in 50..200 {
+                        let start = Instant::now();
+                        step(n)?;
+                        times.push(start.elapsed().as_nanos() as f64);
+                    }
+                    Ok(())
+                };
+                Ok::<_, Box<dyn std::error::Error>>(stats_scope(timed))
+            })?;
+            done?;
+            Ok((median(&times), stats.plans_built))
+        };
+        let (compiled, plans) = run(Mode::Compiled)?;
+        let (eager, _) = run(Mode::Eager)?;
+        table.row(vec![
+            name.to_owned(),
+            time(compiled),
+            time(eager),
+            plans.to_string(),
+        ]);
+    }
+    table.print();
+    Ok(())
+}
+
 fn main() -> Outcome {
     let options = Options::from_args();
     let device = match std::env::args().any(|arg| arg == "--cuda") {
@@ -172,5 +279,8 @@ fn main() -> Outcome {
         table.row(row(name, call, &device, 3 * options.rounds)?);
     }
     table.print();
+    if options.wants("steps") {
+        steps(&device)?;
+    }
     Ok(())
 }

@@ -343,16 +343,18 @@ fn a_state_of_another_size_at_each_step_is_computed_once() {
         let behind = columns.ge(&path.unsqueeze(1)).to_dtype(I64);
         (x.gather(1, &(columns + behind)), path)
     };
+    /// Much work gets a plan at each size.
+    const WIDTH: usize = 100_000;
     let kernels = |evaluated: bool| {
         let steps = move || {
             let mut state = vec![
-                noise(&[4, 40], F64, &Device::cpu()),
+                noise(&[4, WIDTH], F64, &Device::cpu()),
                 Tensor::zeros(4, I64, &Device::cpu()),
             ];
             let mut kernels = 0;
             for step in 0..16 {
                 let (read, stats) = stats_scope(|| {
-                    let (x, path) = cut(&state[0], 40 - step);
+                    let (x, path) = cut(&state[0], WIDTH - step);
                     state = vec![x, path];
                     let sum = state[0].sum(..);
                     if evaluated {

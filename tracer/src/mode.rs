@@ -10,7 +10,9 @@ use std::thread::LocalKey;
 /// When operations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// Recorded, and compiled together when a value is needed.
+    /// Recorded, and compiled together when a value is needed. Where sizes change from flush to flush, those of little
+    /// work run on ready-made kernels until they have come back often enough to gain from a plan. With it their sums may be
+    /// rounded otherwise.
     #[default]
     Compiled,
     /// Each operation runs at once, on ready-made kernels.

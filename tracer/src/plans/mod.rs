@@ -4,6 +4,7 @@
 //! stripe of threads has a front, with the entries that it used last, and counts their users apart.
 
 mod positions;
+mod sizes;
 mod stages;
 mod tiered;
 
@@ -22,6 +23,7 @@ use smallvec::SmallVec;
 use stages::Stages;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Forms kept, and operations in them all together: a plan takes about 10 KB and 1 KB for each operation. The least
 /// recently used go first.
@@ -33,6 +35,8 @@ const MOST_OPERATIONS: usize = 1 << 17;
 pub(crate) struct PlanEntry {
     pub form: Form,
     plan: OnceCell<Arc<Plan>>,
+    /// Runs without a plan.
+    runs: AtomicU32,
 }
 
 /// An entry as the threads of one stripe hold it: counting them touches no line that others count on.
@@ -195,6 +199,18 @@ impl PlanEntry {
         self.plan.get_or_try_init(made).map(|plan| &**plan)
     }
 
+    /// Whether it should run without a plan once more: see [`sizes`].
+    fn waits(&self) -> bool {
+        if self.plan.get().is_some() {
+            return false;
+        }
+        let waits = self.runs.load(Ordering::Relaxed) < sizes::runs_without_plan(&self.form);
+        if waits {
+            self.runs.fetch_add(1, Ordering::Relaxed);
+        }
+        waits
+    }
+
     /// The plan, if it is compiled.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.get().map(|plan| &**plan)
@@ -211,6 +227,9 @@ impl OwnEntry {
         lines: impl FnOnce() -> Lines,
     ) -> Result<Planned> {
         let graph = || self.form.graph(scalars, &lines());
+        if mode == Mode::Compiled && self.waits() {
+            return graph().map(Planned::AtOnce);
+        }
         if mode != Mode::Tiered || self.plan().is_some() {
             self.make_plan(Some(example), graph)?;
             return Ok(Planned::Plan(self.clone()));
@@ -260,6 +279,7 @@ fn insert_shared(hash: u64, form: Form) -> Arc<PlanEntry> {
     let made = Arc::new(PlanEntry {
         form,
         plan: OnceCell::new(),
+        runs: AtomicU32::new(0),
     });
     let mut plans = PLANS.lock();
     let mut there = plans.entries.get(&hash).into_iter().flatten();
