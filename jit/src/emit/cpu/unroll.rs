@@ -24,7 +24,7 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
         return node;
     };
     let most = policy.thresholds.unrolled_values;
-    let few = |node: &FusedNode| node.body.values().len() <= most;
+    let few = |node: &FusedNode| written(node) <= most;
     if !few(&node) {
         return node;
     }
@@ -41,6 +41,17 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let mut others = axes[1..].iter();
     let made = first.and_then(|made| others.try_fold(made, |made, &axis| without(&made, axis)));
     made.filter(fits).unwrap_or(node)
+}
+
+/// What the compiler's time grows with: values, of which a load within conditions is written for all lanes and for some of
+/// them.
+fn written(node: &FusedNode) -> usize {
+    let values = node.body.values().iter();
+    let text = |op: &BodyOp| match op {
+        BodyOp::Load { mask: Some(_), .. } => 8,
+        _ => 1,
+    };
+    values.map(|value| text(&value.op)).sum()
 }
 
 /// Axes to unroll, the last first, and the variable beside them, which lanes then run along.
