@@ -7,9 +7,11 @@
 
 use crate::form::{Edge, Form, FormNode, Mix};
 use ferrotrace_kernels::Class;
+use ferrotrace_runtime::Shape;
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
@@ -24,16 +26,33 @@ const FAMILIES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 const PLAN: u64 = 100_000;
 const PLAN_OPERATION: u64 = 40_000;
 
-/// Nanoseconds that an operation takes by itself, and each element that it reads or writes adds to that, at most, by what
-/// fusion saves. Products, windows and sorts take as long in a plan.
-const OPERATION: u64 = 300;
-const ELEMENT: u64 = 1;
+/// What running operator by operator takes, in nanoseconds, on that processor and on an H100.
+struct Times {
+    /// An operation by itself.
+    operation: u64,
+    /// An operation of sizes that were not met, which a device has a plan for.
+    unmet: u64,
+    /// Elements that are read or written in a nanosecond, at least. Fusion saves that; products, windows and sorts take as
+    /// long in a plan.
+    elements: u64,
+}
+
+const CPU: Times = Times {
+    operation: 300,
+    unmet: 0,
+    elements: 1,
+};
+const DEVICE: Times = Times {
+    operation: 20_000,
+    unmet: 100_000,
+    elements: 250,
+};
 
 /// Forms met that differ in sizes alone.
 #[derive(Debug)]
 struct Family {
-    /// The hash of the last one's sizes.
-    sizes: u64,
+    /// The sizes of each operation of the last one.
+    sizes: Vec<u64>,
     /// Forms that differed from the one before.
     forms: u32,
 }
@@ -42,53 +61,75 @@ struct Family {
 static FAMILIES_MET: Lazy<Mutex<LruCache<u64, Family>>> =
     Lazy::new(|| Mutex::new(LruCache::new(FAMILIES)));
 
-/// The hashes of what a form is without its sizes, and of those. Attributes count as sizes: some are.
-fn without_sizes(form: &Form) -> (u64, u64) {
-    let (mut rest, mut sizes) = (Mix::default(), Mix::default());
+/// The shape of an operand; none of a number.
+fn shape_of(form: &Form, edge: Edge) -> Option<&Shape> {
+    match edge {
+        Edge::Node(n) => Some(&form.nodes[n as usize].kind.shape),
+        Edge::Leaf(n) => Some(form.leaves[n as usize].layout.shape()),
+        Edge::Slot(_) => None,
+    }
+}
+
+/// The hash of what a form is without its sizes, and for each operation that of its result's and operands' sizes. Attributes
+/// count as neither: some are sizes.
+fn without_sizes(form: &Form) -> (u64, Vec<u64>) {
+    let mut rest = Mix::default();
+    let mut sizes = Vec::with_capacity(form.nodes.len());
     for (FormNode { kind, .. }, edges) in form.operands() {
         let op = kind.op();
         (std::mem::discriminant(op), op.salt()).hash(&mut rest);
         (kind.dtype, kind.shape.rank()).hash(&mut rest);
-        edges.iter().for_each(|edge| rest.word(edge.code()));
-        kind.shape.hash(&mut sizes);
+        let mut own = Mix::default();
+        kind.shape.hash(&mut own);
+        for &edge in edges {
+            rest.word(edge.code());
+            shape_of(form, edge).hash(&mut own);
+        }
+        sizes.push(own.finish());
     }
     for leaf in &form.leaves {
         (leaf.dtype, leaf.layout.shape().rank()).hash(&mut rest);
-        leaf.layout.shape().hash(&mut sizes);
     }
     form.outputs.iter().for_each(|&n| rest.word(n as u64));
-    (rest.finish(), sizes.finish())
+    form.device.hash(&mut rest);
+    (rest.finish(), sizes)
 }
 
-/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan.
-fn operator_by_operator(form: &Form) -> u64 {
-    let elements = |edge: &Edge| match *edge {
-        Edge::Node(n) => form.nodes[n as usize].kind.shape.numel(),
-        Edge::Leaf(n) => form.leaves[n as usize].layout.shape().numel(),
-        Edge::Slot(_) => 0,
-    };
+/// Nanoseconds that a form takes operator by operator, without what takes as long in a plan; `unmet` operations have sizes
+/// that the form before had not.
+fn operator_by_operator(form: &Form, unmet: &FxHashSet<u64>) -> u64 {
+    let times = if form.device.is_cpu() { CPU } else { DEVICE };
     let time = |(node, edges): (&FormNode, &[Edge])| match node.kind.op().class() {
         Class::View => 0,
-        Class::Library | Class::Window => OPERATION,
+        Class::Library | Class::Window => times.operation,
         _ => {
-            let operands = edges.iter().map(elements).fold(0, usize::saturating_add);
-            let touched = operands.saturating_add(node.kind.shape.numel()) as u64;
-            touched.saturating_mul(ELEMENT).saturating_add(OPERATION)
+            let shapes = edges.iter().filter_map(|&edge| shape_of(form, edge));
+            let shapes = shapes.chain([&node.kind.shape]);
+            let touched = shapes.map(Shape::numel).fold(0, usize::saturating_add);
+            times.operation + touched as u64 / times.elements
         }
     };
-    form.operands().map(time).fold(0, u64::saturating_add)
+    let all = form.operands().map(time).fold(0, u64::saturating_add);
+    all.saturating_add(times.unmet * unmet.len() as u64)
 }
 
 /// How often a form runs operator by operator before its plan is made, if more than [`MOST`] forms were met that differ
 /// from it in sizes alone.
 pub(super) fn runs_without_plan(form: &Form) -> u32 {
     let is_program = |node: &FormNode| node.kind.op().as_program().is_some();
-    if !form.device.is_cpu() || form.nodes.iter().any(is_program) {
+    if form.nodes.iter().any(is_program) {
         return 0;
     }
     let (rest, sizes) = without_sizes(form);
     let mut met = FAMILIES_MET.lock();
-    let family = met.get_or_insert_mut(rest, || Family { sizes, forms: 1 });
+    let family = met.get_or_insert_mut(rest, || Family {
+        sizes: sizes.clone(),
+        forms: 1,
+    });
+    let kinds = form.nodes.iter().map(|node| &node.kind);
+    let pairs = kinds.zip(family.sizes.iter().zip(&sizes));
+    let unmet = pairs.filter(|(kind, (last, now))| last != now && !kind.op().is_view());
+    let unmet: FxHashSet<u64> = unmet.map(|(kind, _)| kind.hash).collect();
     if family.sizes != sizes {
         family.forms = family.forms.saturating_add(1);
         family.sizes = sizes;
@@ -98,6 +139,6 @@ pub(super) fn runs_without_plan(form: &Form) -> u32 {
     }
     drop(met);
     let plan = PLAN + PLAN_OPERATION.saturating_mul(form.nodes.len() as u64);
-    let runs = plan / operator_by_operator(form).max(1);
+    let runs = plan / operator_by_operator(form, &unmet).max(1);
     u32::try_from(runs).unwrap_or(u32::MAX)
 }
