@@ -16,7 +16,7 @@ impl Printer<'_> {
             Name::Loop(v) => ("i", v.0),
             Name::Streams(i) => ("t", i),
             Name::Left(i) => ("left", i),
-            Name::Argument(i) => (if i == 0 { "x" } else { "y" }, 0),
+            Name::Argument(i) => ("x", i),
             Name::Of(part, value, _) => (stem(part), value),
             Name::Local(Local::Scratch) if self.language == Language::Cuda => {
                 return self.out.push_str("a.scratch");
@@ -25,10 +25,7 @@ impl Printer<'_> {
             Name::OnDevice(local) => return self.out.push_str(spelled_on_device(local)),
         };
         self.out.push_str(stem);
-        match name {
-            Name::Argument(_) => {}
-            _ => self.number(number.into()),
-        }
+        self.number(number.into());
         match name {
             Name::Of(_, _, Copy::Number(copy)) => {
                 self.out.push('_');
@@ -76,6 +73,7 @@ fn stem(part: Part) -> &'static str {
         Part::Packed => "n",
         Part::Pipelined => "late_v",
         Part::Positions => "at",
+        Part::Drawn => "drawn",
         Part::Live => "x",
         Part::Moved => "t",
         // The names of shared memory are in the compiled code.

@@ -5,10 +5,12 @@
 //! `offset + i / 4` as its 32 bits ([`bits32`]), or words 2(i mod 2) and 2(i mod 2) + 1 (the high half) of block
 //! `offset + i / 2` as its 64 bits ([`bits64`]); [`blocks`] says by how much a draw advances the counter.
 
+mod ahead;
 mod run;
 
 use super::lane::Int;
-use super::math::{Real, log};
+use super::math::{Real, log_scaled};
+use super::trace::{F32, F64, I32, I64, Sym};
 use super::{Definition, Entry, halved, need, trace};
 use std::borrow::Cow;
 use std::num::Wrapping;
@@ -78,32 +80,87 @@ pub fn uniform_bf16(key: u64, offset: u64, i: u64) -> f32 {
     (bits32(key, offset, i) >> 24) as i32 as f32 * 0.00390625
 }
 
-/// Standard normal by Box and Muller: √(−2 ln u) times the cosine (elements of even number) or sine (odd) of 2πv, with
-/// u in (0, 1] and v in [0, 1) from the two words, or pairs of words, that the two elements share.
+/// A float whose uniform numbers are the multiples of 2⁻ⁿ for these n.
+trait Unit: Real {
+    const BITS: u32;
+}
+
+macro_rules! units {
+    ($($t:ty: $bits:literal),*) => {$(
+        impl Unit for $t {
+            const BITS: u32 = $bits;
+        }
+    )*};
+}
+
+units!(f32: 24, Sym<F32>: 24, f64: 53, Sym<F64>: 53);
+
+/// √(−2 ln u) for u in (0, 1] from a random word: the distance from the origin that two normal numbers share.
 #[inline(always)]
-fn box_muller<F: Real>(u: F, v: F, odd: F::Int) -> F {
-    let t = v * F::lit(4.0);
-    let n = t.rint();
-    let r = (t - n) * F::lit(F::FRAC_PI_2[0]);
-    let z = r * r;
-    let sin = (r * z).fma(F::sin_reduced(z), r);
-    let cos = (z * z).fma(F::cos_reduced(z), z.fma(F::lit(-0.5), F::lit(1.0)));
-    // cos(2πv − odd·π/2) = cos(k·π/2 + r).
+fn radius<F: Unit>(word: F::Int) -> F {
+    let u = (word + F::Int::lit(1)).to_float();
+    (F::lit(-2.0) * log_scaled(u, F::BITS)).sqrt()
+}
+
+/// 2πv in quarter turns, for v in [0, 1) from a random word.
+#[inline(always)]
+fn quarters<F: Unit>(word: F::Int) -> F {
+    word.to_float() * F::lit(4.0 / (1u64 << F::BITS) as f64)
+}
+
+/// The whole number of quarter turns that is nearest to 2πv.
+#[inline(always)]
+fn nearest_turns<F: Unit>(word: F::Int) -> F::Int {
     let magic = F::lit(F::MAGIC);
-    let k = (n + magic).bits() - magic.bits() - odd;
+    (quarters::<F>(word) + magic).bits() - magic.bits()
+}
+
+/// What 2πv is beyond that many quarter turns.
+#[inline(always)]
+fn angle<F: Unit>(word: F::Int) -> F {
+    let (t, magic) = (quarters::<F>(word), F::lit(F::MAGIC));
+    (t - ((t + magic) - magic)) * F::lit(F::FRAC_PI_2[0])
+}
+
+/// sin r for |r| ≤ π/4.
+#[inline(always)]
+fn sine<F: Real>(r: F) -> F {
+    let z = r * r;
+    (r * z).fma(F::sin_reduced(z), r)
+}
+
+/// cos r for |r| ≤ π/4.
+#[inline(always)]
+fn cosine<F: Real>(r: F) -> F {
+    let z = r * r;
+    (z * z).fma(F::cos_reduced(z), z.fma(F::lit(-0.5), F::lit(1.0)))
+}
+
+/// cos(r + k·π/2), by the bits of the sine and the cosine of r.
+#[inline(always)]
+fn turned<F: Real>(k: F::Int, sin: F::Int, cos: F::Int) -> F {
     let one = F::Int::lit(1);
     let swap = (k & one).eq(one);
     // The sign is the sign of cos in the quadrant: negative for k = 1 (−sin) and 2 (−cos).
     let sign = ((k + one) & F::Int::lit(2)).shl(F::SIGN_SHIFT - 1);
-    let wave = F::sel(swap, sin, cos).xor_sign(sign);
-    (F::lit(-2.0) * log(u)).sqrt() * wave
+    F::sel(swap, sin.float_bits(), cos.float_bits()).xor_sign(sign)
 }
 
-/// Box and Muller's transform of two random words of 24 bits, and the parity of the element.
+/// The cosine (of elements of even number) or sine (odd) of 2πv.
 #[inline(always)]
-fn normal_of_bits<F: Real>(u: F::Int, v: F::Int, odd: F::Int, unit: f64) -> F {
-    let u = (u + F::Int::lit(1)).to_float() * F::lit(unit);
-    box_muller(u, v.to_float() * F::lit(unit), odd)
+fn wave<F: Unit>(word: F::Int, odd: F::Int) -> F {
+    let r = angle::<F>(word);
+    turned(
+        nearest_turns::<F>(word) - odd,
+        sine(r).bits(),
+        cosine(r).bits(),
+    )
+}
+
+/// Standard normal by Box and Muller, from the two words that the elements of a pair share and the parity of the element.
+#[inline(always)]
+fn box_muller<F: Unit>(u: F::Int, v: F::Int, odd: F::Int) -> F {
+    radius::<F>(u) * wave::<F>(v, odd)
 }
 
 /// Standard normal.
@@ -112,12 +169,7 @@ pub fn normal_f32(key: u64, offset: u64, i: u64) -> f32 {
     let c = philox(key, offset.wrapping_add(i >> 2));
     let pair = (i & 2) as usize;
     let word = |w: u32| Wrapping((w >> 8) as i32);
-    normal_of_bits(
-        word(c[pair]),
-        word(c[pair + 1]),
-        Wrapping((i & 1) as i32),
-        5.9604644775390625e-08,
-    )
+    box_muller(word(c[pair]), word(c[pair + 1]), Wrapping((i & 1) as i32))
 }
 
 /// Standard normal.
@@ -125,12 +177,7 @@ pub fn normal_f32(key: u64, offset: u64, i: u64) -> f32 {
 pub fn normal_f64(key: u64, offset: u64, i: u64) -> f64 {
     let c = philox(key, offset.wrapping_add(i >> 1));
     let word = |low: u32, high: u32| Wrapping(((low as u64 | (high as u64) << 32) >> 11) as i64);
-    normal_of_bits(
-        word(c[0], c[1]),
-        word(c[2], c[3]),
-        Wrapping((i & 1) as i64),
-        1.1102230246251565e-16,
-    )
+    box_muller(word(c[0], c[1]), word(c[2], c[3]), Wrapping((i & 1) as i64))
 }
 
 /// An integer in [low, low + range), for range ≥ 1; the modulus where the range exceeds 2³².
@@ -221,7 +268,7 @@ const RANDINT: &str =
 
 /// A word is below a bound if it is below the least integer that is not.
 const BERNOULLI: &str =
-    "FT_INLINE i32x@ ft_bernoullix@(unsigned long key, unsigned long offset, i64x@ index, double p) {
+    "FT_INLINE i32x@ ft_bernoulli_boolx@(unsigned long key, unsigned long offset, i64x@ index, double p) {
   const double t = p * 4294967296.0;
   const unsigned long whole = t >= 4294967296.0 ? 1UL << 32 : t > 0 ? (unsigned long)t : 0;
   const unsigned long bound = whole + ((double)whole < t && whole >> 32 == 0);
@@ -258,20 +305,6 @@ fn uniform(ty: &str, shift: u32, unit: f64) -> String {
     )
 }
 
-/// Box and Muller's transform as a recorded function of three integer vectors.
-fn box_muller_text(name: &str, lanes: usize, wide: bool) -> Definition {
-    use trace::{F32, F64, I32, I64, Sym};
-    if wide {
-        trace::ternary::<I64, F64>(name, lanes, |u, v, odd| {
-            normal_of_bits::<Sym<F64>>(u, v, odd, 1.1102230246251565e-16)
-        })
-    } else {
-        trace::ternary::<I32, F32>(name, lanes, |u, v, odd| {
-            normal_of_bits::<Sym<F32>>(u, v, odd, 5.9604644775390625e-08)
-        })
-    }
-}
-
 /// A draw: a function of the key, the offset, the indices and more scalars, from text with `@` for the lanes.
 fn draw(
     name: impl Into<Cow<'static, str>>,
@@ -298,14 +331,33 @@ fn draw(
     })
 }
 
+/// The parts of Box and Muller's transform, recorded.
+macro_rules! parts {
+    ($entries:ident: $($suffix:literal $float:ident $int:ident),*) => {$(
+        $entries.extend([
+            Entry::new(concat!("ft_radius_", $suffix), |n, w| trace::unary(n, w, radius::<Sym<$float>>)),
+            Entry::new(concat!("ft_nearest_turns_", $suffix), |n, w| {
+                trace::unary::<$int, $int>(n, w, nearest_turns::<Sym<$float>>)
+            }),
+            Entry::new(concat!("ft_angle_", $suffix), |n, w| trace::unary(n, w, angle::<Sym<$float>>)),
+            Entry::new(concat!("ft_sine_", $suffix), |n, w| trace::unary(n, w, sine::<Sym<$float>>)),
+            Entry::new(concat!("ft_cosine_", $suffix), |n, w| trace::unary(n, w, cosine::<Sym<$float>>)),
+            Entry::new(concat!("ft_turned_", $suffix), |n, w| trace::ternary(n, w, turned::<Sym<$float>>)),
+            Entry::new(concat!("ft_wave_", $suffix), |n, w| trace::binary(n, w, wave::<Sym<$float>>)),
+            Entry::new(concat!("ft_box_muller_", $suffix), |n, w| {
+                trace::ternary(n, w, box_muller::<Sym<$float>>)
+            }),
+        ]);
+    )*};
+}
+
 pub(super) fn entries() -> Vec<Entry> {
-    let mut entries = vec![
-        mul32(),
+    let mut entries = vec![mul32()];
+    parts!(entries: "f32" F32 I32, "f64" F64 I64);
+    entries.extend([
         Entry::text("ft_philox", &["ft_mul32_u64"], ROUNDS),
         draw("ft_rand_u32", &["ft_philox"], "u32", &[], RAND32),
         draw("ft_rand_u64", &["ft_philox"], "u64", &[], RAND64),
-        Entry::new("ft_box_muller_f32", |n, w| box_muller_text(n, w, false)),
-        Entry::new("ft_box_muller_f64", |n, w| box_muller_text(n, w, true)),
         draw(
             "ft_normal_f32",
             &["ft_philox", "ft_box_muller_f32"],
@@ -320,9 +372,10 @@ pub(super) fn entries() -> Vec<Entry> {
             &[],
             NORMAL_F64,
         ),
-    ];
+    ]);
     // A part stands before those that use it.
     entries.extend(run::entries());
+    entries.extend(ahead::entries());
     entries.extend([
         draw(
             "ft_randint_i64",
@@ -332,14 +385,14 @@ pub(super) fn entries() -> Vec<Entry> {
             RANDINT,
         ),
         draw("ft_bits63_i64", &["ft_rand_u64"], "i64", &[], BITS63),
-        run::along("ft_randint_i64", &["ft_rand_u64"], RANDINT),
-        run::along("ft_bits63_i64", &["ft_rand_u64"], BITS63),
     ]);
+    entries.extend(run::along("ft_randint_i64", &["ft_rand_u64"], RANDINT));
+    entries.extend(run::along("ft_bits63_i64", &["ft_rand_u64"], BITS63));
     let mut both = |name: &str, deps: &[&str], text: &str| {
         entries.push(Entry::text(name.to_owned(), deps, text));
-        entries.push(run::along(name, deps, text));
+        entries.extend(run::along(name, deps, text));
     };
-    both("ft_bernoulli", &["ft_rand_u32"], BERNOULLI);
+    both("ft_bernoulli_bool", &["ft_rand_u32"], BERNOULLI);
     for (ty, bits, shift, unit) in [
         ("f32", "ft_rand_u32", 8, 5.9604644775390625e-08),
         ("f16", "ft_rand_u32", 21, 0.00048828125),

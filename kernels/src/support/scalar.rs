@@ -332,7 +332,7 @@ fn random(name: &str, rest: &str) -> Option<Definition> {
                 .to_owned(),
             &["ft_rand_u64"],
         ),
-        "bernoulli" => draw(
+        "bernoulli_bool" => draw(
             "bool",
             ", double p",
             "  return (double)ft_rand_u32(key, offset, i) < p * 4294967296.0;\n".to_owned(),
@@ -379,7 +379,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 29] = [
+    const VECTOR_ONLY: [&str; 30] = [
         "behind",
         "carry",
         "both",
@@ -406,6 +406,7 @@ mod tests {
         "nans",
         "four",
         "run",
+        "ahead",
         "lanes",
         "wrapped",
         "outside",

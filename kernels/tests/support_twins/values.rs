@@ -149,10 +149,10 @@ const DRAWS: [(&str, &str, DType); 13] = [
     ("normal_f64", "ft_normal_f64", DType::F64),
     ("randint", "ft_randint_i64", DType::I64),
     ("randint_wide", "ft_randint_i64", DType::I64),
-    ("bernoulli", "ft_bernoulli", DType::Bool),
-    ("always", "ft_bernoulli", DType::Bool),
-    ("never", "ft_bernoulli", DType::Bool),
-    ("seldom", "ft_bernoulli", DType::Bool),
+    ("bernoulli", "ft_bernoulli_bool", DType::Bool),
+    ("always", "ft_bernoulli_bool", DType::Bool),
+    ("never", "ft_bernoulli_bool", DType::Bool),
+    ("seldom", "ft_bernoulli_bool", DType::Bool),
 ];
 
 /// Further arguments of a case.
@@ -168,31 +168,43 @@ fn arguments(name: &str) -> &'static str {
     }
 }
 
+/// Each case by a vector of numbers, of runs, and ahead.
+fn draws(lanes: usize) -> Source {
+    let mut source = Source::default();
+    for (name, call, to) in DRAWS {
+        source.needs.insert(need(call, lanes));
+        let more = arguments(name);
+        let drawn = |call: &str, index: &str| {
+            format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})")
+        };
+        source.pointwise(lanes, name, &[DType::I64], to, &drawn(call, "a"));
+        // Runs are drawn of vectors that are runs, which is decided for each.
+        let run = call.replacen("ft_", "ft_run_", 1);
+        let ahead = call.replacen("ft_", "ft_ahead_", 1);
+        let follow = [
+            need(&run, lanes),
+            need(&ahead, lanes),
+            need("ft_any_i64", lanes),
+            need("ft_iota_i64", lanes),
+        ];
+        source.needs.extend(follow);
+        let apart = format!("ft_any_i64x{lanes}(a - a[0] - ft_iota_i64x{lanes}())");
+        let e = format!("{apart} ? {} : {}", drawn(call, "a"), drawn(&run, "a[0]"));
+        source.pointwise(lanes, &format!("run_{name}"), &[DType::I64], to, &e);
+        // Calls share an array, each thread's own.
+        let more = format!("0x123456789abcdef1UL, 0xfffffff0UL, a[0]{more}");
+        let e = format!(
+            "{apart} ? {} : ({{ static __thread i64x{lanes} drawn[5]; {ahead}x{lanes}(drawn, {more}); }})",
+            drawn(call, "a")
+        );
+        source.pointwise(lanes, &format!("ahead_{name}"), &[DType::I64], to, &e);
+    }
+    source
+}
+
 #[test]
 fn random_numbers() {
-    let libraries = libraries(|lanes| {
-        let mut source = Source::default();
-        for (name, call, to) in DRAWS {
-            source.needs.insert(need(call, lanes));
-            let more = arguments(name);
-            let drawn = |call: &str, index: &str| {
-                format!("{call}x{lanes}(0x123456789abcdef1UL, 0xfffffff0UL, {index}{more})")
-            };
-            source.pointwise(lanes, name, &[DType::I64], to, &drawn(call, "a"));
-            // Runs are drawn of vectors that are runs, which is decided for each.
-            let run = call.replacen("ft_", "ft_run_", 1);
-            let follow = [
-                need(&run, lanes),
-                need("ft_any_i64", lanes),
-                need("ft_iota_i64", lanes),
-            ];
-            source.needs.extend(follow);
-            let apart = format!("ft_any_i64x{lanes}(a - a[0] - ft_iota_i64x{lanes}())");
-            let e = format!("{apart} ? {} : {}", drawn(call, "a"), drawn(&run, "a[0]"));
-            source.pointwise(lanes, &format!("run_{name}"), &[DType::I64], to, &e);
-        }
-        source
-    });
+    let libraries = libraries(draws);
     // Neighbours from the first element of a block on, from others on, and elements apart.
     let x: Vec<i64> = (0..20_003)
         .chain(1..5_000)
@@ -203,7 +215,7 @@ fn random_numbers() {
     fn one<B: Bits>(libraries: &[Library], name: &str, x: &[i64], f: impl Fn(u64) -> B) {
         let want: Vec<B> = x.iter().map(|i| f(*i as u64)).collect();
         for library in libraries {
-            for name in [name, &format!("run_{name}")] {
+            for name in [name, &format!("run_{name}"), &format!("ahead_{name}")] {
                 let got: Vec<B> = library.run(name, x, x);
                 compare(&format!("{name} {:?}", library.setup), x, x, &want, &got);
             }

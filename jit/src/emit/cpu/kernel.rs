@@ -20,7 +20,7 @@ use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::Var;
 use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
-use crate::kernel::transform::{apply, fence, outline};
+use crate::kernel::transform::{apply, draw_ahead, fence, outline};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
 use crate::schedule::{FusedNode, Moment, merge_loops};
@@ -327,6 +327,7 @@ impl Writer<'_> {
         let kernel = apply(
             self.functions(main, finish),
             &[
+                ("draw ahead", &draw_ahead),
                 ("outline", &|kernel| outline(kernel, &costly)),
                 ("fence", &fence),
             ],

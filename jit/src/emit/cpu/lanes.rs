@@ -85,8 +85,8 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     }
 }
 
-/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not count.
-/// A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
+/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not
+/// count, nor do numbers of draws. A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
 pub(super) fn lanes(
     node: &FusedNode,
     stages: &Stages,
@@ -104,9 +104,11 @@ pub(super) fn lanes(
         .copied()
         .filter(|&v| differ[v as usize] || node.body.value(v).dtype != DType::I64)
         .collect();
+    let as_vectors = read_as_vectors(node);
     let size = |v: &Value| {
         let value = node.body.value(*v);
         match (&value.op, value.dtype) {
+            (BodyOp::Number(_), _) if !as_vectors.contains(v) => 4,
             // Elements that follow one another are drawn by the number of the first, others by a vector of numbers.
             (
                 BodyOp::Random {
@@ -128,6 +130,15 @@ pub(super) fn lanes(
         }
     };
     vector / computed.iter().map(size).max().unwrap_or(4)
+}
+
+/// What is read other than by draws, which take numbers as they are.
+fn read_as_vectors(node: &FusedNode) -> BTreeSet<Value> {
+    let body = &node.body;
+    let draws = |v: &Value| matches!(body.value(*v).op, BodyOp::Random { .. });
+    let others = (0..body.values().len() as Value).filter(|v| !draws(v));
+    let read = others.flat_map(|v| body.operands(v));
+    read.chain(roots(&node.stores)).collect()
 }
 
 /// By value, whether it is an index that all lanes share, used by such indices and in places alone: a number instead of a

@@ -2,35 +2,55 @@
 
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::cpu::random::{self, Along};
 use crate::emit::cpu::stage::Stages;
-use crate::kernel::ir::{Expr, Function, Local, Type};
+use crate::kernel::ir::{Expr, Function, Local, Type, ValueType};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
 use ferrotrace_runtime::DType;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The costly functions that a kernel's stages call at least `least` times.
+/// How many calls of another costly function a draw of random numbers counts as: it is several times as long.
+const DRAW: usize = 4;
+
+/// The costly functions that a kernel's stages call at least `least` times, with the types of their arguments.
 pub(super) fn outlined(
     node: &FusedNode,
     stages: &Stages,
     least: usize,
     lanes: usize,
-) -> FxHashSet<Function> {
-    let mut calls: FxHashMap<Function, usize> = FxHashMap::default();
+) -> FxHashMap<Function, Vec<ValueType>> {
+    let mut calls: FxHashMap<Function, (usize, Vec<ValueType>)> = FxHashMap::default();
+    let mut count = |function, weight, arguments: Vec<ValueType>| {
+        calls.entry(function).or_insert((0, arguments)).0 += weight;
+    };
     let columns = stages.loops.iter().flat_map(|l| &l.compute);
     for &v in stages.row.iter().flatten().chain(columns) {
-        let costly = match &node.body.value(v).op {
-            BodyOp::Unary(op, _) => op.heavy(),
-            BodyOp::Binary(op, ..) => op.heavy(),
-            _ => false,
+        let operands = match &node.body.value(v).op {
+            BodyOp::Unary(op, _) if op.heavy() => 1,
+            BodyOp::Binary(op, ..) if op.heavy() => 2,
+            BodyOp::Random { dist, dtype, .. } => {
+                for along in [Along::Any, Along::Run] {
+                    let function = random::function(*dist, *dtype, lanes, along);
+                    count(function, DRAW, random::arguments(*dist, lanes, along));
+                }
+                continue;
+            }
+            _ => continue,
         };
-        if costly {
-            *calls.entry(function(node, v, lanes)).or_default() += 1;
-        }
+        let function = function(node, v, lanes);
+        let (Function::Unary(_, dtype, lanes)
+        | Function::Binary(_, dtype, lanes)
+        | Function::Support(_, dtype, lanes)) = function
+        else {
+            continue;
+        };
+        count(function, 1, vec![ValueType::Vector(dtype, lanes); operands]);
     }
-    calls.retain(|_, n| *n >= least);
-    calls.into_keys().collect()
+    calls.retain(|_, (n, _)| *n >= least);
+    let types = calls.into_iter().map(|(of, (_, types))| (of, types));
+    types.collect()
 }
 
 /// The function that computes a unary or binary value.

@@ -27,21 +27,17 @@ pub(super) fn expression(
         _ => Expr::from(Name::value(v)).element(0),
     };
     let word = |e: Expr| e.cast(ValueType::LongWord);
-    let (positions, run) = match positions {
-        Positions::Any(all) => (all, false),
-        Positions::Run(first) => (first, true),
+    let (positions, along) = match positions {
+        Positions::Any(all) => (all, Along::Any),
+        Positions::Run(first) => (first, Along::Run),
     };
-    let common = [word(number(args[0])), word(number(args[1])), positions];
-    let stem = |any, of_run| if run { of_run } else { any };
+    let mut given = vec![word(number(args[0])), word(number(args[1])), positions];
     match dist {
-        Distribution::Uniform => w.support(stem("uniform", "run_uniform"), dtype, common),
-        Distribution::Normal => w.support(stem("normal", "run_normal"), dtype, common),
+        Distribution::Uniform | Distribution::Normal | Distribution::Bits => {}
         Distribution::Int => {
             let (low, high) = (number(args[2]), number(args[3]));
             let range = word(high - low.clone());
-            let given = common.into_iter().chain([low.cast(Type::LONG), range]);
-            let draw = w.support(stem("randint", "run_randint"), DType::I64, given);
-            cast(w, DType::I64, dtype, draw)
+            given.extend([low.cast(Type::LONG), range]);
         }
         Distribution::Bernoulli => {
             let probability = match w.node.body.value(args[2]).op {
@@ -49,19 +45,62 @@ pub(super) fn expression(
                 _ => Expr::from(Name::value(args[2])).element(0),
             };
             let double = Type::read(ValueType::Scalar(DType::F64));
-            let probability = probability.address().cast(double).dereference();
-            let lanes = w.lanes as u16;
-            let draw = match run {
-                true => Function::BernoulliRun(lanes),
-                false => Function::Bernoulli(lanes),
-            };
-            let draw = Expr::call(draw, common.into_iter().chain([probability]));
-            cast(w, DType::Bool, dtype, draw)
+            given.push(probability.address().cast(double).dereference());
         }
-        Distribution::Bits => {
-            let draw = w.support(stem("bits63", "run_bits63"), DType::I64, common);
-            cast(w, DType::I64, dtype, draw)
-        }
+    }
+    let draw = Expr::call(function(dist, dtype, w.lanes, along), given);
+    cast(w, drawn(dist, dtype), dtype, draw)
+}
+
+/// Which elements a vector has.
+#[derive(Clone, Copy)]
+pub(super) enum Along {
+    /// Any.
+    Any,
+    /// A run: each follows the one before it.
+    Run,
+}
+
+/// The function that draws a vector.
+pub(super) fn function(dist: Distribution, dtype: DType, lanes: usize, along: Along) -> Function {
+    // Lanes are those of one vector register: at most 64.
+    let lanes = lanes as u16;
+    let stem = match (dist, along) {
+        (Distribution::Uniform, Along::Any) => "uniform",
+        (Distribution::Uniform, Along::Run) => "run_uniform",
+        (Distribution::Normal, Along::Any) => "normal",
+        (Distribution::Normal, Along::Run) => "run_normal",
+        (Distribution::Int, Along::Any) => "randint",
+        (Distribution::Int, Along::Run) => "run_randint",
+        (Distribution::Bits, Along::Any) => "bits63",
+        (Distribution::Bits, Along::Run) => "run_bits63",
+        (Distribution::Bernoulli, Along::Any) => "bernoulli",
+        (Distribution::Bernoulli, Along::Run) => "run_bernoulli",
+    };
+    Function::Support(stem, drawn(dist, dtype), lanes)
+}
+
+/// The types of that function's arguments.
+pub(super) fn arguments(dist: Distribution, lanes: usize, along: Along) -> Vec<ValueType> {
+    let positions = match along {
+        Along::Any => ValueType::Vector(DType::I64, lanes as u16),
+        Along::Run => ValueType::Index,
+    };
+    let mut types = vec![ValueType::LongWord, ValueType::LongWord, positions];
+    match dist {
+        Distribution::Uniform | Distribution::Normal | Distribution::Bits => {}
+        Distribution::Int => types.extend([ValueType::Scalar(DType::I64), ValueType::LongWord]),
+        Distribution::Bernoulli => types.push(ValueType::Scalar(DType::F64)),
+    }
+    types
+}
+
+/// The dtype of what that function gives.
+fn drawn(dist: Distribution, dtype: DType) -> DType {
+    match dist {
+        Distribution::Uniform | Distribution::Normal => dtype,
+        Distribution::Int | Distribution::Bits => DType::I64,
+        Distribution::Bernoulli => DType::Bool,
     }
 }
 
@@ -71,7 +110,7 @@ fn scalar(number: u32) -> Expr {
 }
 
 fn cast(w: &Writer<'_>, from: DType, to: DType, expr: Expr) -> Expr {
-    if from == to.compute() {
+    if from == to || from == to.compute() {
         return expr;
     }
     let function = Function::Cast(from, to.compute(), w.lanes as u16);

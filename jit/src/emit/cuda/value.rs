@@ -289,7 +289,7 @@ impl Writer<'_> {
                     }
                     _ => of(args[2]),
                 };
-                let draw = Expr::call(Function::Bernoulli(0), common.into_iter().chain([p]));
+                let draw = support("bernoulli", DType::Bool, common.into_iter().chain([p]));
                 drawn(DType::Bool, dtype, draw)
             }
             Distribution::Bits => {

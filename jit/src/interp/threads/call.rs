@@ -236,13 +236,6 @@ fn plain(function: Function, all: &[Datum]) -> Result<Datum, Fault> {
         Function::Divide => return binary(BinaryOp::Div, all[0].dtype()),
         Function::OfBits(DType::F64) => Datum::F64(f64::from_bits(ints(0) as u64)),
         Function::OfBits(_) => Datum::F32(f32::from_bits(ints(0) as u32)),
-        Function::Bernoulli(_) => {
-            let Datum::F64(p) = all[3].cast(DType::F64) else {
-                return Err(Fault::Wrong(format!("the probability {:?}", all[3])));
-            };
-            let (key, offset, i) = positions(all);
-            Datum::Bool(philox::bernoulli(key, offset, i, p))
-        }
         other => return Err(Fault::Wrong(format!("{other:?}"))),
     })
 }
@@ -269,6 +262,13 @@ fn support(stem: &str, dtype: DType, all: &[Datum]) -> Result<Datum, Fault> {
         "uniform" | "randint" | "bits63" => Ok(drawn(stem, dtype, all)),
         "normal" if dtype.is_half() => drawn(stem, dtype, all).round(dtype).map_err(wrong),
         "normal" => Ok(drawn(stem, dtype, all)),
+        "bernoulli" => {
+            let Datum::F64(p) = all[3].cast(DType::F64) else {
+                return Err(Fault::Wrong(format!("the probability {:?}", all[3])));
+            };
+            let (key, offset, i) = positions(all);
+            Ok(Datum::Bool(philox::bernoulli(key, offset, i, p)))
+        }
         _ => Err(Fault::Wrong(format!("{stem} of {dtype}"))),
     }
 }

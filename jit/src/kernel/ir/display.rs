@@ -134,8 +134,6 @@ impl Display for Function {
             Function::Convert(to, lanes) => typed(f, "convert", to.name(), lanes),
             Function::Transpose(bytes, lanes) => write!(f, "transpose.{bytes}x{lanes}"),
             Function::Any(lanes) => write!(f, "any.x{lanes}"),
-            Function::Bernoulli(lanes) => write!(f, "bernoulli.x{lanes}"),
-            Function::BernoulliRun(lanes) => write!(f, "run_bernoulli.x{lanes}"),
             Function::Fence(lanes) => write!(f, "fence.x{lanes}"),
             Function::Prefetch(level) => write!(f, "prefetch.{level}"),
             Function::LoadChunk(cached) | Function::StoreChunk(cached) => {

@@ -21,10 +21,6 @@ pub enum Function {
     Transpose(u16, u16),
     /// Whether any lane of a mask is set.
     Any(u16),
-    /// Truth values with a probability: (key, offset, positions, probability).
-    Bernoulli(u16),
-    /// Draws of elements that follow one another, by the number of the first.
-    BernoulliRun(u16),
     /// What makes stores past the cache visible.
     Fence(u16),
     /// Conversion lane by lane, between dtypes that are computed.
@@ -122,9 +118,6 @@ impl Function {
             Function::Cast(_, dtype, lanes) | Function::Convert(dtype, lanes) => {
                 Type::from(lane(dtype, lanes))
             }
-            Function::Bernoulli(lanes) | Function::BernoulliRun(lanes) => {
-                Type::from(lane(DType::Bool, lanes))
-            }
             Function::Transpose(..)
             | Function::Fence(_)
             | Function::Prefetch(_)
@@ -185,7 +178,7 @@ impl Function {
             | Function::Prefix => Some(3),
             Function::Before(..) => Some(6),
             Function::Behind(_) => Some(7),
-            Function::Transpose(..) | Function::Bernoulli(_) | Function::BernoulliRun(_) => Some(4),
+            Function::Transpose(..) => Some(4),
             Function::Fence(_) | Function::NoWords => Some(0),
             Function::Support(..)
             | Function::Own(..)

@@ -93,6 +93,8 @@ pub enum Part {
     Pipelined,
     /// The positions that random values are drawn for.
     Positions,
+    /// Random values that are drawn ahead.
+    Drawn,
     /// The value in the lanes that count, and what changes nothing in the others.
     Live,
     /// A sum about a mean, moved to another mean.

@@ -3,9 +3,11 @@
 //! What builds a kernel decides its form, and which functions of the list run on it; a transform finds what it works on in
 //! the kernel alone.
 
+mod draw_ahead;
 mod fence;
 mod outline;
 
+pub use draw_ahead::draw_ahead;
 pub use fence::fence;
 pub use outline::outline;
 

@@ -49,8 +49,6 @@ impl Printer<'_> {
                 self.support(&format!("ft_transpose_i{}", bytes * 8), lanes);
             }
             Function::Any(lanes) => self.support("ft_any_i32", lanes),
-            Function::Bernoulli(lanes) => self.support("ft_bernoulli", lanes),
-            Function::BernoulliRun(lanes) => self.support("ft_run_bernoulli", lanes),
             Function::Fence(lanes) => self.support("ft_fence", lanes),
             Function::Least => self.out.push_str("ft_min"),
             Function::Greatest => self.out.push_str("ft_max"),

@@ -35,7 +35,6 @@ impl Printer<'_> {
             Function::Cast(from, to, lanes) => {
                 self.support(&format!("ft_cast_{}_{}", from.name(), to.name()), lanes);
             }
-            Function::Bernoulli(lanes) => self.support("ft_bernoulli", lanes),
             Function::NoWords => return self.out.push_str("uint4{0, 0, 0, 0}"),
             Function::Apply(_) => {
                 self.expr(&arguments[0]);

@@ -39,6 +39,16 @@ pub fn log<F: Real>(x: F) -> F {
     bounded(x, combine(k.to_float(), m - F::lit(1.0)))
 }
 
+/// [`log`] of x·2⁻ⁿ, bit for bit, where both are normal numbers.
+#[inline(always)]
+pub(in crate::support) fn log_scaled<F: Real>(x: F, n: u32) -> F {
+    let (root, mantissa) = F::SQRT_HALF;
+    let u = x.bits() - F::Int::lit(root + (i64::from(n) << F::FORMAT.0));
+    let m = (u & F::Int::lit(mantissa)) + F::Int::lit(root);
+    let k = u.sar(F::FORMAT.0).to_float();
+    combine(k, m.float_bits() - F::lit(1.0))
+}
+
 /// The logarithm to base 2. At most 2 ulp; exact at powers of two.
 #[inline(always)]
 pub fn log2<F: Real>(x: F) -> F {

@@ -16,6 +16,7 @@ mod trigonometric;
 pub use elementary::{Elementary, erf, erfc, floor_divide, fmod, pow, remainder};
 pub use exponential::{exp, exp_of_nonpositive, exp2, expm1, sigmoid};
 pub use hyperbolic::*;
+pub(super) use logarithm::log_scaled;
 pub use logarithm::{log, log1p, log2, log10};
 pub use long::Long;
 pub(super) use long::scalar as scalar_long;
