@@ -102,11 +102,13 @@ fn a_length_that_comes_back_gets_its_plan() {
     };
     let many: Vec<usize> = (100..160).collect();
     assert_eq!(plans(&many, 1), (FEW, FEW));
-    assert_eq!(plans(&[300], 2), (0, 0));
-    // It takes about as long operator by operator as a plan takes to make.
-    let (built, launched) = plans(&[300], 2_000);
-    assert_eq!(built, 1);
+    assert_eq!(plans(&[300, 301], 2), (0, 0));
+    // Each takes about as long operator by operator as a plan takes to make.
+    let (built, launched) = plans(&[300, 301], 1_000);
+    assert_eq!(built, 2);
     assert!((1_000..2_000).contains(&launched), "{launched}");
+    // In a loop of its own a length has its plan the second time.
+    assert_eq!(plans(&[302], 10), (1, 9));
     // Much work is not done without a plan.
     let long: Vec<usize> = (0..12).map(|i| 200_000 + i).collect();
     assert_eq!(plans(&long, 1), (12, 12));

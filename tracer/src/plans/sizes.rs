@@ -3,7 +3,8 @@
 //! A sequence that grows has another form at every step, and text of any length another one each time. A plan is made for
 //! sizes that are known, which takes far longer than running a few operations on little data. After [`MOST`] plans for
 //! such forms, a new one runs operator by operator, until that has taken as long as making its plan would: sizes that come
-//! back get a plan, and sizes of much work get theirs at once.
+//! back get a plan, and sizes of much work get theirs at once. So does a form that is met twice in a row, as in a loop of
+//! its own.
 
 use crate::form::{Edge, Form, FormNode, Mix};
 use ferrotrace_kernels::Class;
@@ -122,18 +123,19 @@ pub(super) fn runs_without_plan(form: &Form) -> u32 {
     }
     let (rest, sizes) = without_sizes(form);
     let mut met = FAMILIES_MET.lock();
-    let family = met.get_or_insert_mut(rest, || Family {
-        sizes: sizes.clone(),
-        forms: 1,
-    });
+    let Some(family) = met.get_mut(&rest) else {
+        met.put(rest, Family { sizes, forms: 1 });
+        return 0;
+    };
+    if family.sizes == sizes {
+        return 0;
+    }
     let kinds = form.nodes.iter().map(|node| &node.kind);
     let pairs = kinds.zip(family.sizes.iter().zip(&sizes));
     let unmet = pairs.filter(|(kind, (last, now))| last != now && !kind.op().is_view());
     let unmet: FxHashSet<u64> = unmet.map(|(kind, _)| kind.hash).collect();
-    if family.sizes != sizes {
-        family.forms = family.forms.saturating_add(1);
-        family.sizes = sizes;
-    }
+    family.forms = family.forms.saturating_add(1);
+    family.sizes = sizes;
     if family.forms <= MOST {
         return 0;
     }
