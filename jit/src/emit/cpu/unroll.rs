@@ -154,3 +154,54 @@ fn after(made: &FusedNode, along: Var, lanes: usize) -> usize {
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::Graph;
+    use crate::lower::lower;
+    use crate::schedule::{Scheduled, fuse};
+    use crate::simplify::simplify;
+
+    /// Whether the columns are written out of a kernel that adds so many matrices, turned and padded, times an exponential
+    /// of each row.
+    fn is_written_out(matrices: usize) -> bool {
+        let mut text = String::new();
+        for i in 0..matrices {
+            text += &format!("%{i}: f32[16, 64] = input {i} [64, 1]\n");
+        }
+        let mut next = matrices;
+        let mut node = |operation: String| {
+            text += &format!("%{next}: f32{operation}\n");
+            next += 1;
+            format!("%{}", next - 1)
+        };
+        let rates = node(format!("[66, 1] = input {matrices} [1, 1]"));
+        let mut sum = node(format!("[66, 1] = exp({rates})"));
+        for i in 0..matrices {
+            let turned = node(format!("[64, 16] = permute(%{i}) {{order: [1, 0]}}"));
+            let padded = node(format!(
+                "[66, 16] = pad({turned}, 0.0) {{pads: [[1, 1], [0, 0]]}}"
+            ));
+            let op = if i == 0 { "mul" } else { "add" };
+            sum = node(format!("[66, 16] = {op}({sum}, {padded})"));
+        }
+        let graph: Graph = format!("{text}return {sum}").parse().expect("a graph");
+        let graph = simplify(&graph).expect("primitive operators");
+        let mut policy = Policy::default();
+        policy.target.vector = 64;
+        let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
+        let [Scheduled::Fused(node)] = &schedule.steps[..] else {
+            panic!("one kernel")
+        };
+        let made = unroll_short(FusedNode::clone(node), &policy);
+        made.extents() != node.extents()
+    }
+
+    // A load within conditions is written for all lanes and for some.
+    #[test]
+    fn many_loads_within_conditions_are_not_written_out() {
+        assert!(is_written_out(2));
+        assert!(!is_written_out(6));
+    }
+}
