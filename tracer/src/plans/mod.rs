@@ -21,6 +21,7 @@ use once_cell::sync::{Lazy, OnceCell};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use stages::Stages;
+use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,6 +30,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// recently used go first.
 const MOST_FORMS: usize = 4096;
 const MOST_OPERATIONS: usize = 1 << 17;
+
+/// Plans made for a family: forms that differ in positions alone, or in sizes alone.
+const MOST: u32 = 8;
+
+/// Families that are remembered; the least recently used go first.
+const FAMILIES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
 /// A form, and its plan once it is compiled.
 #[derive(Debug)]

@@ -5,18 +5,12 @@
 //! work at any position; what lies between them has the same form at every step.
 
 use super::stages::Stages;
+use super::{FAMILIES, MOST};
 use crate::form::{Form, FormNode, Mix};
 use lru::LruCache;
 use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroUsize;
-
-/// Plans made for forms that differ in positions alone.
-const MOST: u32 = 8;
-
-/// Families of such forms that are remembered; the least recently used go first.
-const FAMILIES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
 /// Where a slice begins and ends, as the program wrote it.
 type Position = [isize; 2];

@@ -3,9 +3,10 @@
 //! A sequence that grows has another form at every step, and text of any length another one each time. A plan is made for
 //! sizes that are known, which takes far longer than running a few operations on little data. After [`MOST`] plans for
 //! such forms, a new one runs operator by operator, until that has taken as long as making its plan would: sizes that come
-//! back get a plan, and sizes of much work get theirs at once. So does a form that is met twice in a row, as in a loop of
-//! its own.
+//! back get a plan, and sizes of much work get theirs at once. A form that is met [`IN_A_ROW`] times in a row, as in a loop
+//! of its own, waits no longer.
 
+use super::{FAMILIES, MOST};
 use crate::form::{Edge, Form, FormNode, Mix};
 use ferrotrace_kernels::Class;
 use ferrotrace_runtime::Shape;
@@ -14,13 +15,9 @@ use once_cell::sync::Lazy;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 use std::hash::{Hash, Hasher};
-use std::num::NonZeroUsize;
 
-/// Plans made for forms that differ in sizes alone.
-const MOST: u32 = 8;
-
-/// Families of such forms that are remembered; the least recently used go first.
-const FAMILIES: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+/// How often a form is met in a row until its plan is made. A step of a loop may meet it for each of a few tensors.
+const IN_A_ROW: u32 = 8;
 
 /// Nanoseconds that a plan takes to make, and each of its operations adds to that: of programs of 2 to 100 operations, on
 /// an x86-64 processor of 2023.
@@ -56,6 +53,8 @@ struct Family {
     sizes: Vec<u64>,
     /// Forms that differed from the one before.
     forms: u32,
+    /// How often the last one was met in a row.
+    in_a_row: u32,
 }
 
 /// Families by the hash of their forms without sizes. A collision changes how a form is run, not what it computes.
@@ -123,20 +122,23 @@ pub(super) fn runs_without_plan(form: &Form) -> u32 {
     }
     let (rest, sizes) = without_sizes(form);
     let mut met = FAMILIES_MET.lock();
-    let Some(family) = met.get_mut(&rest) else {
-        met.put(rest, Family { sizes, forms: 1 });
-        return 0;
+    let first = || Family {
+        sizes: sizes.clone(),
+        forms: 1,
+        in_a_row: 0,
     };
-    if family.sizes == sizes {
-        return 0;
-    }
+    let family = met.get_or_insert_mut(rest, first);
     let kinds = form.nodes.iter().map(|node| &node.kind);
     let pairs = kinds.zip(family.sizes.iter().zip(&sizes));
     let unmet = pairs.filter(|(kind, (last, now))| last != now && !kind.op().is_view());
     let unmet: FxHashSet<u64> = unmet.map(|(kind, _)| kind.hash).collect();
-    family.forms = family.forms.saturating_add(1);
-    family.sizes = sizes;
-    if family.forms <= MOST {
+    if family.sizes != sizes {
+        family.forms = family.forms.saturating_add(1);
+        family.sizes = sizes;
+        family.in_a_row = 0;
+    }
+    family.in_a_row += 1;
+    if family.forms <= MOST || family.in_a_row > IN_A_ROW {
         return 0;
     }
     drop(met);
