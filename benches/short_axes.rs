@@ -70,6 +70,31 @@ const CASES: &[Case] = &[
         let [x, y, z] = [0, 1, 2].map(|i| v[0].select(1, i));
         Tensor::stack(&[&(&x * &c - &y * &s), &(&x * &s + &y * &c), &z], 1)
     }),
+    ("products_3", &[&[20_000, 3, 3], &[20_000, 3, 3]], |v| {
+        v[0].matmul(&v[1])
+    }),
+    ("products_8", &[&[4000, 8, 8], &[4000, 8, 8]], |v| {
+        v[0].matmul(&v[1])
+    }),
+    ("attention_8", &[&[1024, 8, 8], &[1024, 8, 8]], |v| {
+        let scores = v[0].matmul(&v[1].transpose(1, 2));
+        scores.softmax(-1).matmul(&v[1])
+    }),
+    ("softmax_12_of_8", &[&[500, 12, 8]], |v| v[0].softmax(1)),
+    ("blocks_8", &[&[512, 512], &[8, 8]], |v| {
+        let blocks = v[0].reshape([64usize, 8, 64, 8]).permute([0, 2, 1, 3]);
+        let coded = v[1].matmul(&blocks).matmul(&v[1].t());
+        let coded = (coded * 4.0).round() * 0.25;
+        let decoded = v[1].t().matmul(&coded).matmul(&v[1]);
+        decoded.permute([0, 2, 1, 3]).reshape([512usize, 512])
+    }),
+    ("exchange_4", &[&[64, 32, 2, 4]], |v| {
+        let (a, b) = (v[0].select(2, 0), v[0].select(2, 1));
+        Tensor::stack(&[&a.minimum(&b), &a.maximum(&b)], 2)
+    }),
+    ("swap_8", &[&[64, 8, 64, 8]], |v| {
+        v[0].permute([0, 2, 1, 3]).contiguous()
+    }),
 ];
 
 fn main() -> Outcome {

@@ -43,6 +43,21 @@ def rotate(x, angle):
     return torch.stack([a * c - b * s, a * s + b * c, z], 1)
 
 
+def attend(x, y):
+    return (x @ y.transpose(1, 2)).softmax(-1) @ y
+
+
+def blocks(x, c):
+    coded = c @ x.reshape(64, 8, 64, 8).permute(0, 2, 1, 3) @ c.t()
+    decoded = c.t() @ ((coded * 4).round() * 0.25) @ c
+    return decoded.permute(0, 2, 1, 3).reshape(512, 512)
+
+
+def exchange(x):
+    a, b = x.unbind(2)
+    return torch.stack([torch.minimum(a, b), torch.maximum(a, b)], 2)
+
+
 CASES = {
     "scale_rows_3": ([(100_000, 3), (100_000,)], lambda x, s: x * s.exp().unsqueeze(1)),
     "bias_3": ([(100_000, 3), (3,)], lambda x, b: x + b),
@@ -60,6 +75,13 @@ CASES = {
     "splats_64": ([(4096, 2), (64, 2), (64, 3)], splats),
     "rays_2048": ([(2048, 64), (2048, 64, 3)], lambda s, c: ((-s.square()).exp().unsqueeze(-1) * c).sum(1)),
     "rotate_points": ([(100_000, 3), (100_000,)], rotate),
+    "products_3": ([(20_000, 3, 3), (20_000, 3, 3)], torch.matmul),
+    "products_8": ([(4000, 8, 8), (4000, 8, 8)], torch.matmul),
+    "attention_8": ([(1024, 8, 8), (1024, 8, 8)], attend),
+    "softmax_12_of_8": ([(500, 12, 8)], lambda x: x.softmax(1)),
+    "blocks_8": ([(512, 512), (8, 8)], blocks),
+    "exchange_4": ([(64, 32, 2, 4)], exchange),
+    "swap_8": ([(64, 8, 64, 8)], lambda x: x.permute(0, 2, 1, 3).contiguous()),
 }
 
 for name, (shapes, program) in CASES.items():

@@ -167,7 +167,7 @@ impl Writer<'_> {
         out.push(Stmt::constant(Local::High, Type::INDEX, high));
         out.push(Stmt::assign(row(), row() / cut.pieces));
         out.push(Stmt::Unused(Local::Row.into()));
-        self.decode_row(out);
+        self.decode_row(out, Stmt::constant);
         out.append(self.preamble.clone());
     }
 

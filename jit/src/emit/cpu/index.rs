@@ -52,26 +52,53 @@ impl Writer<'_> {
             2..=16 => Step::Every(coefficient as u8),
             _ => Step::Strided,
         };
-        let (mut row, mut inner) = (Vec::new(), Vec::new());
+        let (mut row, mut inner) = (Expr::from(0), Vec::new());
         for (term, c) in e.terms() {
-            let of_row = !Expr::from(term.clone()).any(&mut |t| self.is_inner_term(t));
+            if !Expr::from(term.clone()).any(&mut |t| self.is_inner_term(t)) {
+                row = row.add(&Expr::from(term.clone()).scale(*c));
+                continue;
+            }
             let printed = self.term(term);
-            let scaled = match *c {
-                1 => printed,
-                -1 => -printed,
-                c => printed * self.param(c),
-            };
-            if of_row { &mut row } else { &mut inner }.push(scaled);
+            inner.push(self.scaled(printed, *c));
         }
-        if e.constant() != 0 {
-            row.push(self.param(e.constant()).into());
-        }
-        let base = ir::Expr::sum(row).map(|row| ir::Expr::from(self.base(row)));
+        let base = self.row_part(&row, e.constant()).map(ir::Expr::from);
         let expr = ir::Expr::sum(base.into_iter().chain(inner));
         Index {
             expr: expr.unwrap_or(ir::Expr::Integer(0)),
             step,
         }
+    }
+
+    fn scaled(&mut self, e: ir::Expr, by: i64) -> ir::Expr {
+        match by {
+            1 => e,
+            -1 => -e,
+            by => e * self.param(by),
+        }
+    }
+
+    /// The name of a row's part of an index and a constant, if that is not zero. Indices whose parts are equal share it: to
+    /// compute one for each takes longer than a row of few columns.
+    fn row_part(&mut self, row: &Expr, constant: i64) -> Option<Name> {
+        let whole = row.offset(constant);
+        if let Some(&name) = self.row_parts.get(&whole) {
+            return Some(name);
+        }
+        let mut parts = Vec::new();
+        if !row.terms().is_empty() && constant != 0 {
+            parts.extend(self.row_part(row, 0).map(ir::Expr::from));
+        } else {
+            for (term, c) in row.terms() {
+                let printed = self.term(term);
+                parts.push(self.scaled(printed, *c));
+            }
+        }
+        if constant != 0 {
+            parts.push(self.param(constant).into());
+        }
+        let name = self.base(ir::Expr::sum(parts)?);
+        self.row_parts.insert(whole, name);
+        Some(name)
     }
 
     /// The name of a row's part of an index.

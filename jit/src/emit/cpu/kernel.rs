@@ -18,7 +18,7 @@ use crate::emit::cpu::unroll::unroll_short;
 use crate::emit::label::label;
 use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
-use crate::expr::Var;
+use crate::expr::{self, Var};
 use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
 use crate::kernel::transform::{apply, draw_ahead, fence, outline};
 use crate::policy::Policy;
@@ -65,6 +65,8 @@ pub(super) struct Writer<'a> {
     /// What is computed of a row's indices.
     pub preamble: Block,
     pub bases: u32,
+    /// The names of the parts of indices that a row computes once.
+    pub row_parts: FxHashMap<expr::Expr, Name>,
     pub streams: Vec<(usize, ValueId, bool)>,
     pub scratch_rows: Vec<(Value, Name)>,
     pub block: usize,
@@ -197,6 +199,7 @@ fn planned<'a>(
         pointer_types: Vec::new(),
         preamble: Block::new(),
         bases: 0,
+        row_parts: FxHashMap::default(),
         streams: Vec::new(),
         scratch_rows: Vec::new(),
         block: 1,

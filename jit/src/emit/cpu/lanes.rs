@@ -85,7 +85,11 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     }
 }
 
-/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds. Indices that all lanes share do not
+/// Rows of one vector that are worth a text of their own for their length.
+pub(super) const MANY_ROWS: usize = 64;
+
+/// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has
+/// elements along the vector axis, where those fill a smaller register. Indices that all lanes share do not
 /// count, nor do numbers of draws. A kernel of single elements has one lane, whose code is shorter and as fast. Lanes run along `along`.
 pub(super) fn lanes(
     node: &FusedNode,
@@ -129,7 +133,16 @@ pub(super) fn lanes(
             (_, dtype) => dtype.compute().size().max(4),
         }
     };
-    vector / computed.iter().map(size).max().unwrap_or(4)
+    let widest = vector / computed.iter().map(size).max().unwrap_or(4);
+    let extents = node.extents();
+    let few = extents[along.0 as usize];
+    let rows = extents.iter().product::<usize>() / few.max(1);
+    let fills = few > 1 && few < widest && few.is_power_of_two();
+    if fills && rows >= MANY_ROWS {
+        few
+    } else {
+        widest
+    }
 }
 
 /// What is read other than by draws, which take numbers as they are.

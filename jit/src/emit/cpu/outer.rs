@@ -3,6 +3,7 @@
 use crate::body::{BodyOp, Value};
 use crate::emit::cpu::chunks::{PANEL, TWICE};
 use crate::emit::cpu::kernel::Writer;
+use crate::emit::cpu::lanes::MANY_ROWS;
 use crate::emit::cpu::pieces::{BLOCK, Pieces};
 use crate::emit::cpu::reduce::Reduction;
 use crate::emit::cpu::reduce::totals::{RUN, turn_of};
@@ -17,6 +18,9 @@ use std::collections::BTreeSet;
 const COLUMNS: usize = 4;
 /// Columns that a unit in chunks takes at a time where a column is no more than one load: 8 runs of 16 KiB rows reach what one run through memory does.
 const LIGHT_COLUMNS: usize = 8;
+
+/// Vectors of a block that is not one of few rows, at least.
+const FEW: usize = 4;
 
 impl Writer<'_> {
     /// The stages of a block of rows; of a chunk of its columns, the first, and what sums about the chunk's means.
@@ -46,10 +50,17 @@ impl Writer<'_> {
         matches!(self.node.body.value(v).op, BodyOp::Number(_))
     }
 
-    /// Vectors of the widest block.
+    /// Vectors of the widest block. Many blocks of one vector or of few have shorter arrays, as those are started anew for every
+    /// block.
     pub(super) fn most(&self) -> usize {
+        let rows: usize = self.row_vars().iter().map(|&v| self.extents[v]).product();
         let block = match (self.is_chunked(), self.moments.is_empty()) {
-            (false, _) => BLOCK,
+            (false, _) => match self.block.div_ceil(self.lanes) {
+                _ if rows < MANY_ROWS => BLOCK,
+                0 | 1 => self.lanes,
+                2..=FEW => FEW * self.lanes,
+                _ => BLOCK,
+            },
             (true, true) => PANEL,
             (true, false) => TWICE,
         };

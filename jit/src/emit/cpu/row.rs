@@ -4,7 +4,7 @@ use crate::emit::cpu::index::{Index, Step};
 use crate::emit::cpu::kernel::Writer;
 use crate::emit::cpu::pieces::Pieces;
 use crate::emit::cpu::value::At;
-use crate::kernel::ir::{self, Axis, Block, Expr, Local, Name, Stmt, Type};
+use crate::kernel::ir::{self, Axis, Block, Expr, Infix, Local, Name, Stmt, Type};
 use crate::nest::flat_index;
 
 impl Writer<'_> {
@@ -23,30 +23,72 @@ impl Writer<'_> {
     /// Declares the row of a unit, and where its piece of the columns begins and ends.
     pub(super) fn declare_unit(out: &mut Block, row: Expr, low: Expr, high: Expr) {
         out.push(Stmt::variable(Local::Row, Type::INDEX, row));
+        Self::declare_piece(out, low, high);
+    }
+
+    /// Declares where a unit's piece of the columns begins and ends.
+    fn declare_piece(out: &mut Block, low: Expr, high: Expr) {
         out.push(Stmt::constant(Local::Low, Type::INDEX, low));
         out.push(Stmt::constant(Local::High, Type::INDEX, high));
         out.push(Stmt::Unused(Local::High.into()));
     }
 
-    /// The loop over units of work: (row, piece of it).
+    /// The loop over units of work: (row, piece of it). The row's variables are counted up from one unit to the next, since a
+    /// division takes as long as a row of few columns.
     pub(super) fn row_loop(&mut self, body: Block, cut: &Pieces) -> Block {
         let mut out = Block::new();
         self.declare_pipelined(&mut out);
-        let unit = || Expr::from(Local::Unit);
-        let high = (Expr::from(Local::Low) + cut.piece).least(cut.extent);
-        let mut each = Block::new();
-        let low = unit() % cut.pieces * cut.piece;
-        Self::declare_unit(&mut each, unit() / cut.pieces, low, high);
-        self.decode_row(&mut each);
-        match self.tile.clone() {
-            Some(tile) => self.tiles_of_unit(&mut each, &tile, body),
-            None => {
-                each.append(self.preamble.clone());
-                each.append(body);
-            }
+        if let Some(tile) = self.tile.clone() {
+            let unit = || Expr::from(Local::Unit);
+            let low = unit() % cut.pieces * cut.piece;
+            let high = (Expr::from(Local::Low) + cut.piece).least(cut.extent);
+            let mut each = Block::new();
+            Self::declare_unit(&mut each, unit() / cut.pieces, low, high);
+            self.decode_row(&mut each, Stmt::constant);
+            self.tiles_of_unit(&mut each, &tile, body);
+            out.push(Self::each_unit(each));
+            return out;
         }
+        let (first, part) = (|| Expr::from(Local::Begin), || Expr::from(Local::Piece));
+        out.push(Stmt::variable(
+            Local::Piece,
+            Type::INDEX,
+            first() % cut.pieces,
+        ));
+        out.push(Stmt::variable(
+            Local::Row,
+            Type::INDEX,
+            first() / cut.pieces,
+        ));
+        let counters = self.decode_row(&mut out, Stmt::variable);
+        let mut each = Block::new();
+        let high = (Expr::from(Local::Low) + cut.piece).least(cut.extent);
+        Self::declare_piece(&mut each, part() * cut.piece, high);
+        each.append(self.preamble.clone());
+        each.append(body);
+        each.append(Self::count_up(counters, cut));
         out.push(Self::each_unit(each));
         out
+    }
+
+    /// Goes on to the next piece of a row, after the last to the next row. `counters` are the row's variables, the last first,
+    /// each with its extent but the first, which grows until the units end.
+    fn count_up(counters: Vec<(Name, Option<Name>)>, cut: &Pieces) -> Block {
+        let pieces = (Name::from(Local::Piece), Some(cut.pieces));
+        let all = [pieces].into_iter().chain(counters);
+        let up = |(counter, extent): (Name, Option<Name>), carry: Block| {
+            let mut out = Block::from(Stmt::update(counter, Infix::Add, 1));
+            if let Some(extent) = extent.filter(|_| !carry.is_empty()) {
+                let mut full = Block::from(Stmt::assign(counter, 0));
+                full.append(carry);
+                out.push(Stmt::when(Expr::from(counter).equals(extent), full));
+            }
+            out
+        };
+        let all: Vec<_> = all.collect();
+        all.into_iter()
+            .rev()
+            .fold(Block::new(), |carry, counter| up(counter, carry))
     }
 
     /// The loop over units of work of a kernel that takes up a product: (piece of the columns, row), so that those of a
@@ -57,7 +99,7 @@ impl Writer<'_> {
         let high = last.choose(cut.extent, Expr::from(Local::Low) + cut.piece);
         let mut each = Block::from(Stmt::constant(Local::Piece, Type::INDEX, unit() / rows));
         Self::declare_unit(&mut each, unit() % rows, part() * cut.piece, high);
-        self.decode_row(&mut each);
+        self.decode_row(&mut each, Stmt::constant);
         each.append(self.preamble.clone());
         each.append(body);
         Self::each_unit(each).into()
@@ -78,20 +120,30 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn decode_row(&mut self, out: &mut Block) {
+    /// Declares the variables of a row by its number, and gives them with their extents, the last first.
+    pub(super) fn decode_row(
+        &mut self,
+        out: &mut Block,
+        declare: impl Fn(Name, Type, Expr) -> Stmt,
+    ) -> Vec<(Name, Option<Name>)> {
         let vars = self.row_vars();
         let row = || Expr::from(Local::Row);
+        let mut all = Vec::new();
         for (k, &v) in vars.iter().enumerate().rev() {
+            let name = Self::loop_name(v);
             if let Some(tile) = self.tile.clone().filter(|t| t.row == v) {
                 self.decode_tile(out, &tile, k == 0);
             } else if k == 0 {
-                out.push(Stmt::constant(Self::loop_name(v), Type::INDEX, row()));
+                out.push(declare(name, Type::INDEX, row()));
+                all.push((name, None));
             } else {
                 let n = self.param(self.extents[v] as i64);
-                out.push(Stmt::constant(Self::loop_name(v), Type::INDEX, row() % n));
+                out.push(declare(name, Type::INDEX, row() % n));
                 out.push(Stmt::assign(row(), row() / n));
+                all.push((name, Some(n)));
             }
         }
+        all
     }
 
     /// All stages of a row, or of a piece of `piece` columns of it.

@@ -6,7 +6,7 @@
 //! operations.
 
 use crate::body::{BodyOp, Value};
-use crate::emit::cpu::lanes::prefers_outer;
+use crate::emit::cpu::lanes::{MANY_ROWS, prefers_outer};
 use crate::emit::cpu::rows::{Strided, cost_alone, groups};
 use crate::emit::unroll::{unrolled, work};
 use crate::expr::{Expr, Var};
@@ -20,11 +20,12 @@ use smallvec::SmallVec;
 pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     // Most values take four bytes, which is what a lane of the widest vectors has.
     let lanes = policy.target.vector / 4;
+    let most = policy.thresholds.unrolled_values;
+    let few = |node: &FusedNode| written(node) <= most;
+    let node = without_reductions(node, lanes, policy.thresholds.unrolled, few);
     let Some(Short { axes, next }) = short_axes(&node, lanes, policy.thresholds.unrolled) else {
         return node;
     };
-    let most = policy.thresholds.unrolled_values;
-    let few = |node: &FusedNode| written(node) <= most;
     if !few(&node) {
         return node;
     }
@@ -41,6 +42,32 @@ pub(super) fn unroll_short(node: FusedNode, policy: &Policy) -> FusedNode {
     let mut others = axes[1..].iter();
     let made = first.and_then(|made| others.try_fold(made, |made, &axis| without(&made, axis)));
     made.filter(fits).unwrap_or(node)
+}
+
+/// A node of many short rows that are vectors, as of products of small matrices, without its short loops of columns: a block of one
+/// vector that keeps its accumulators in memory takes several times as long as a chain of operations.
+fn without_reductions(
+    node: FusedNode,
+    lanes: usize,
+    most: usize,
+    few: impl Fn(&FusedNode) -> bool,
+) -> FusedNode {
+    let rows = node.iter.len();
+    let turns: usize = node.red.iter().product();
+    let vector = node.iter.last().copied().unwrap_or(1);
+    let blocks = node.iter.iter().product::<usize>() / vector.max(1);
+    let short = vector < 2 * lanes && blocks >= MANY_ROWS;
+    if node.red.is_empty() || !short || !(2..=most.min(2 * lanes)).contains(&turns) {
+        return node;
+    }
+    if !prefers_outer(&node) || !few(&node) {
+        return node;
+    }
+    let mut columns = rows..node.extents().len();
+    let first = columns.next_back().and_then(|axis| unrolled(&node, axis));
+    let without = |made: FusedNode, axis| Some(made).filter(&few).and_then(|m| unrolled(&m, axis));
+    let made = first.and_then(|made| columns.rev().try_fold(made, without));
+    made.filter(few).unwrap_or(node)
 }
 
 /// What the compiler's time grows with: values, of which a load within conditions is written for all lanes and for some of
@@ -186,16 +213,41 @@ mod tests {
             let op = if i == 0 { "mul" } else { "add" };
             sum = node(format!("[66, 16] = {op}({sum}, {padded})"));
         }
-        let graph: Graph = format!("{text}return {sum}").parse().expect("a graph");
-        let graph = simplify(&graph).expect("primitive operators");
+        let node = only_kernel(&format!("{text}return {sum}"));
+        let made = unroll_short(node.clone(), &wide());
+        made.extents() != node.extents()
+    }
+
+    /// Vectors of 64 bytes.
+    fn wide() -> Policy {
         let mut policy = Policy::default();
         policy.target.vector = 64;
+        policy
+    }
+
+    /// The only kernel of a graph.
+    fn only_kernel(graph: &str) -> FusedNode {
+        let graph: Graph = graph.parse().expect("a graph");
+        let graph = simplify(&graph).expect("primitive operators");
+        let policy = wide();
         let schedule = fuse(&graph, &lower(&graph, &policy).expect("nests"), &policy);
         let [Scheduled::Fused(node)] = &schedule.steps[..] else {
             panic!("one kernel")
         };
-        let made = unroll_short(FusedNode::clone(node), &policy);
-        made.extents() != node.extents()
+        FusedNode::clone(node)
+    }
+
+    // Rows of one vector would keep their accumulators in memory.
+    #[test]
+    fn products_of_small_matrices_have_no_loop() {
+        let node = only_kernel(
+            "%0: f32[100, 8, 8] = input 0 [64, 8, 1]
+             %1: f32[100, 8, 8] = input 1 [64, 8, 1]
+             %2: f32[100, 8, 8] = matmul(%0, %1)
+             return %2",
+        );
+        assert_eq!(node.red, [8]);
+        assert_eq!(unroll_short(node, &wide()).extents(), [100, 8, 8]);
     }
 
     // A load within conditions is written for all lanes and for some.

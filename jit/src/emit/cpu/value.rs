@@ -250,11 +250,16 @@ impl Writer<'_> {
         let place = Expr::from(pointer) + index.at(at.position);
         let load = self.support(stem, memory, [place, Local::From.into(), Local::To.into()]);
         block.push(Stmt::assign(Name::value(value), load));
-        Some(block)
+        Some(match self.some_lanes(conditions, at) {
+            Some(some) => Stmt::when(some, block).into(),
+            None => block,
+        })
     }
 
-    /// Declares the range of the lanes for which all conditions hold.
+    /// Declares the range of the lanes for which all conditions hold. Those that all lanes share are left to
+    /// [`Writer::some_lanes`] where that has a test.
     fn lane_range(&self, conditions: &[Index], at: At<'_>) -> Option<Block> {
+        let tested = self.some_lanes(conditions, at).is_some();
         let (from, to) = (|| Expr::from(Local::From), || Expr::from(Local::To));
         let mut block = Block::from([
             Stmt::variable(Local::From, Type::LONG, 0),
@@ -264,6 +269,7 @@ impl Writer<'_> {
             let c = condition.at(at.position);
             block.push(match condition.step {
                 Step::Irregular => return None,
+                Step::Uniform if tested => continue,
                 Step::Uniform => Stmt::when(c.less(0), Stmt::assign(to(), 0)),
                 Step::Unit => Stmt::assign(from(), from().greatest(-c)),
                 Step::Back => Stmt::assign(to(), to().least(c + 1)),
@@ -346,6 +352,22 @@ impl Writer<'_> {
         Some((Expr::all(tests)?, uniform))
     }
 
+    /// A test that fails where the mask holds for no lane, if conditions move by at most one from lane to lane: those that grow
+    /// are tested at the last lane, and those that fall at the first.
+    fn some_lanes(&self, conditions: &[Index], at: At<'_>) -> Option<Expr> {
+        let last = at.position.clone() + self.lane_count(at) - 1;
+        let test = |condition: &Index| {
+            let place = match condition.step {
+                Step::Uniform | Step::Back => at.position,
+                Step::Unit => &last,
+                _ => return None,
+            };
+            Some(condition.at(place).at_least(0))
+        };
+        let tests: Option<Vec<Expr>> = conditions.iter().map(test).collect();
+        Expr::all(tests?)
+    }
+
     fn lane_index(&mut self, out: &mut Block, value: Value, at: At<'_>) {
         let index = self.indices[&value].clone();
         let here = index.at(at.position);
@@ -398,12 +420,16 @@ impl Writer<'_> {
             return self.declare_value(out, value, DType::Bool, set);
         }
         out.push(Stmt::unset(name, ty));
+        let zeros = || Expr::Zeros.cast(ty);
         let lanes = match self.lane_range(&conditions, at) {
             Some(mut block) => {
                 let between = [Local::From.into(), Local::To.into()];
                 let between = self.support("between", DType::Bool, between);
                 block.push(Stmt::assign(name, between));
-                block
+                match self.some_lanes(&conditions, at) {
+                    Some(some) => Stmt::either(some, block, Stmt::assign(name, zeros())).into(),
+                    None => block,
+                }
             }
             None => {
                 let each = holds(&conditions, &at.lane()).unwrap_or(Expr::Integer(1));
@@ -417,8 +443,7 @@ impl Writer<'_> {
         };
         out.push(match all {
             Some((test, _)) => {
-                let zeros = Expr::Zeros.cast(ty);
-                let ones = Expr::Prefix(Prefix::Complement, Box::new(zeros));
+                let ones = Expr::Prefix(Prefix::Complement, Box::new(zeros()));
                 Stmt::either(test, Stmt::assign(name, ones), lanes)
             }
             None => Stmt::Scope(lanes),

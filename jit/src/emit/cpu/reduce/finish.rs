@@ -99,7 +99,7 @@ impl Writer<'_> {
     /// Split reductions: the pieces' partial results in order, then what follows for each row.
     pub(in crate::emit::cpu) fn finish_rows(&mut self, rows: Name, cut: &Pieces) -> Block {
         let mut body = Block::from(Stmt::variable(Local::Row, Type::INDEX, Local::First));
-        self.decode_row(&mut body);
+        self.decode_row(&mut body, Stmt::constant);
         body.push(Stmt::constant(Local::Low, Type::INDEX, 0));
         body.push(Stmt::Unused(Local::Low.into()));
         body.push(Stmt::Unused(Local::Row.into()));
