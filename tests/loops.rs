@@ -318,6 +318,42 @@ fn a_flush_that_reads_a_number_of_a_state_stores_the_state() {
     });
 }
 
+/// A search level by level: what is found and what was seen before depend on each other, and a product is part of both.
+#[test]
+fn a_product_in_a_state_is_computed_once_a_step() {
+    let cpu = Device::cpu();
+    let near = with_mode(Mode::Eager, || noise(&[200, 200], F64, &cpu).gt(0.98));
+    let near = near.to_dtype(F64).contiguous();
+    let ring = Tensor::eye(200, F64, &cpu).roll(1, 1);
+    let (near, steps) = (near.maximum(&ring), 12);
+    near.eval().expect("runs");
+    let search = || {
+        let mut front = Tensor::arange(0, 200, 1, F64, &cpu).eq(0).to_dtype(F64);
+        let mut seen = front.clone();
+        let mut level = -&front;
+        let mut step = |n: usize| {
+            let count = front.sum(..).to_scalar::<f64>().expect("runs");
+            level = front.gt(0.0).where_cond(n as f64, &level);
+            let next = front.unsqueeze(0).matmul(&near).squeeze(0).gt(0.0);
+            front = next.to_dtype(F64) * (1.0 - &seen);
+            seen = (&seen + &front).clamp_max(1.0);
+            count
+        };
+        let counted = (0..steps)
+            .map(|n| stats_scope(|| step(n)))
+            .collect::<Vec<_>>();
+        (counted, level.to_vec::<f64>().expect("runs"))
+    };
+    let (eager, levels) = with_mode(Mode::Eager, search);
+    let (lazy, found) = with_mode(Mode::Compiled, search);
+    assert_eq!(found, levels);
+    for (n, ((count, stats), (want, _))) in lazy.iter().zip(&eager).enumerate() {
+        assert_eq!(count, want, "step {n}");
+        // The first steps find out what has to be stored.
+        assert!(n < 4 || stats.library_calls == 1, "step {n}: {stats:?}");
+    }
+}
+
 /// What shrinks has another size at each step; after some, its place is known all the same.
 #[test]
 fn a_state_of_another_size_at_each_step_is_computed_once() {

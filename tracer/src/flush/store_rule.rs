@@ -44,8 +44,12 @@ pub(crate) fn add(collected: &Collected, shared: &[u32], all: bool, is_output: &
         if entry.held == Held::Operations {
             // They will need it; a handle may be one of a chain of calls.
             let kept = repeated.of(number, collected, is_output);
-            is_output[number] =
-                elements > 0 && kept >= elements || is_state(collected, number, is_output);
+            let again = elements > 0 && kept >= elements;
+            let node = collected.node(entry.place);
+            if again && node.was_computed() {
+                remember(node);
+            }
+            is_output[number] = again || is_state(collected, number, is_output);
             continue;
         }
         if entry.held == Held::Spent {
