@@ -69,29 +69,18 @@ struct Dependencies {
 
 impl Dependencies {
     fn of(footprints: &Footprints) -> Dependencies {
-        let n = footprints.steps.len();
-        let mut writers: Vec<Vec<usize>> = vec![Vec::new(); footprints.bytes.len()];
-        let mut users = writers.clone();
+        let mut users: Vec<Vec<usize>> = vec![Vec::new(); footprints.bytes.len()];
+        let mut after = vec![Vec::new(); footprints.steps.len()];
         for (i, step) in footprints.steps.iter().enumerate() {
-            for &buffer in &step.writes {
-                writers[buffer].push(i);
-            }
             for buffer in step.touched() {
                 users[buffer].push(i);
             }
-        }
-        let (mut before, mut after) = (vec![Vec::new(); n], vec![Vec::new(); n]);
-        for (i, step) in footprints.steps.iter().enumerate() {
-            let reads = step.reads.iter();
-            let mut all: Vec<usize> = reads.flat_map(|&b| &writers[b]).copied().collect();
-            all.retain(|&from| from != i);
-            all.sort_unstable();
-            all.dedup();
-            for &from in &all {
+            for &from in &step.needs {
                 after[from].push(i);
             }
-            before[i] = all;
         }
+        let needs = footprints.steps.iter().map(|step| step.needs.clone());
+        let before = needs.collect();
         Dependencies {
             before,
             after,
@@ -311,6 +300,7 @@ mod tests {
                 .iter()
                 .enumerate()
                 .map(|(i, step)| Footprint {
+                    needs: step.1.to_vec(),
                     reads: step.1.to_vec(),
                     writes: vec![i],
                     ..Footprint::default()

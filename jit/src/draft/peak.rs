@@ -30,6 +30,9 @@ pub(super) struct Footprints {
 /// The buffers of one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footprint {
+    /// The steps before it whose results it reads, each once: of a value that lies in another's memory those that write that
+    /// value, not what lies beside it.
+    pub needs: Vec<usize>,
     /// The buffers that the step reads, each once.
     pub reads: Vec<usize>,
     /// The buffers that the step writes, also in part, each once, in the order in which they get their memory.
@@ -57,6 +60,32 @@ impl Footprint {
         let read = self.reads.iter().filter(|b| !self.writes.contains(b));
         read.chain(&self.writes).copied()
     }
+}
+
+/// For each step, the others whose results it reads.
+fn needs(steps: &[Step], pieces: &Pieces) -> Vec<Vec<usize>> {
+    // What a value's memory holds is written with it, or as the values that lie there.
+    let mut writers: FxHashMap<ValueId, Vec<usize>> = FxHashMap::default();
+    for (at, step) in steps.iter().enumerate() {
+        for node in accesses(step).1 {
+            writers.entry(node).or_default().push(at);
+            if let Some(piece) = pieces.get(&node) {
+                writers.entry(piece.whole).or_default().push(at);
+            }
+        }
+    }
+    let of = |(at, step): (usize, &Step)| {
+        let mut all = Vec::new();
+        for source in accesses(step).0 {
+            let Source::Node(node) = source else { continue };
+            let found = writers.get(&node).into_iter().flatten();
+            all.extend(found.copied().filter(|&from| from != at));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    steps.iter().enumerate().map(of).collect()
 }
 
 impl Footprints {
@@ -165,6 +194,9 @@ impl Footprints {
         for (source, _) in outputs {
             let buffer = number(&mut all, *source);
             all.output[buffer] = true;
+        }
+        for (footprint, needs) in all.steps.iter_mut().zip(needs(steps, pieces)) {
+            footprint.needs = needs;
         }
         all
     }

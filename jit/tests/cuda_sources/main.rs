@@ -7,6 +7,7 @@ mod common;
 
 mod attentions;
 mod axes;
+mod order;
 mod parts;
 mod products;
 mod threads;
