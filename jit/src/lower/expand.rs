@@ -19,6 +19,9 @@ use ferrotrace_runtime::{DType, Error, Result, Scalar, Shape};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+/// Dimensions of a tensor.
+type Dims = SmallVec<[usize; 8]>;
+
 /// Writes values of a graph into one body, over loops of these extents.
 pub(super) struct Expansion<'a> {
     graph: &'a Graph,
@@ -597,23 +600,50 @@ impl<'a> Expansion<'a> {
             };
             return map.dims.iter().map(at).collect();
         }
-        // Reshapes: through the row-major position (ir V7).
-        let flat = flatten(to, index);
+        // Reshapes: through the row-major position (ir V7), of as few dimensions at a time as hold the same elements: an index
+        // that is in range within conditions alone has no range by which a position of all could be taken apart.
         let mut inner = vec![Expr::default(); from.rank()];
-        let mut stride = 1i64;
-        let outermost = (0..from.rank()).find(|&d| from[d] != 1);
-        for d in (0..from.rank()).rev().filter(|&d| from[d] != 1) {
-            let quotient = flat.floor_div(stride, self.ranges());
-            // codegen A1.2: the outermost needs no modulo.
-            inner[d] = if Some(d) == outermost {
-                quotient
-            } else {
-                quotient.modulo(from[d] as i64, self.ranges())
-            };
-            stride *= from[d] as i64;
+        for (source, result) in same_elements(from, to) {
+            let flat = position(to, index, &result);
+            let mut stride = 1i64;
+            for &d in source.iter().rev() {
+                let quotient = flat.floor_div(stride, self.ranges());
+                // codegen A1.2: the outermost needs no modulo.
+                inner[d] = match d == source[0] {
+                    true => quotient,
+                    false => quotient.modulo(from[d] as i64, self.ranges()),
+                };
+                stride *= from[d] as i64;
+            }
         }
         inner
     }
+}
+
+/// The dimensions of two shapes of as many elements, but those of size 1, in runs as short as hold as many.
+fn same_elements(from: &[usize], to: &[usize]) -> Vec<(Dims, Dims)> {
+    let sized = |shape: &[usize]| -> Dims { (0..shape.len()).filter(|&d| shape[d] != 1).collect() };
+    let (of, into) = (sized(from), sized(to));
+    if from.contains(&0) {
+        return vec![(of, into)];
+    }
+    let mut runs = Vec::new();
+    let (mut of, mut into) = (of.into_iter(), into.into_iter());
+    while let (Some(d), Some(e)) = (of.next(), into.next()) {
+        let (mut source, mut result) = (Dims::from_slice(&[d]), Dims::from_slice(&[e]));
+        let (mut a, mut b) = (from[d], to[e]);
+        while a != b {
+            let (shape, rest, run, product) = match a < b {
+                true => (from, &mut of, &mut source, &mut a),
+                false => (to, &mut into, &mut result, &mut b),
+            };
+            let Some(d) = rest.next() else { break };
+            *product *= shape[d];
+            run.push(d);
+        }
+        runs.push((source, result));
+    }
+    runs
 }
 
 /// The index of an operand of shape `shape` broadcast (right-aligned) to the index's rank.
@@ -632,13 +662,17 @@ pub(super) fn broadcast_index(shape: &Shape, index: &[Expr]) -> Vec<Expr> {
 
 /// The row-major position of an index.
 fn flatten(shape: &Shape, index: &[Expr]) -> Expr {
+    let sized = (0..shape.rank()).filter(|&d| shape[d] != 1);
+    position(shape, index, &sized.collect::<Dims>())
+}
+
+/// The row-major position along some dimensions, the last of which is the innermost.
+fn position(shape: &[usize], index: &[Expr], dims: &[usize]) -> Expr {
     let mut flat = Expr::default();
     let mut stride = 1i64;
-    for (i, &n) in index.iter().zip(shape.iter()).rev() {
-        if n != 1 {
-            flat = flat.add(&i.scale(stride));
-        }
-        stride *= n as i64;
+    for &d in dims.iter().rev() {
+        flat = flat.add(&index[d].scale(stride));
+        stride *= shape[d] as i64;
     }
     flat.recombine()
 }
