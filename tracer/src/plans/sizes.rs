@@ -116,8 +116,17 @@ fn operator_by_operator(form: &Form, unmet: &FxHashSet<u64>) -> u64 {
 /// How often a form runs operator by operator before its plan is made, if more than [`MOST`] forms were met that differ
 /// from it in sizes alone.
 pub(super) fn runs_without_plan(form: &Form) -> u32 {
+    // Attention has a kernel on a device in plans alone; by its definition the scores lie in memory.
+    let by_definition = |node: &FormNode| {
+        let composite = node.kind.op().as_composite();
+        !form.device.is_cpu() && composite.is_some_and(|op| op.entry().has_kernel())
+    };
     let is_program = |node: &FormNode| node.kind.op().as_program().is_some();
-    if form.nodes.iter().any(is_program) {
+    if form
+        .nodes
+        .iter()
+        .any(|node| is_program(node) || by_definition(node))
+    {
         return 0;
     }
     let (rest, sizes) = without_sizes(form);
