@@ -676,3 +676,63 @@ fn position(shape: &[usize], index: &[Expr], dims: &[usize]) -> Expr {
     }
     flat.recombine()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::same_elements;
+    use crate::expr::Term;
+    use crate::lower::{Lowered, lower};
+    use crate::policy::Policy;
+
+    #[test]
+    fn runs_of_dimensions_hold_as_many_elements() {
+        let of = |from: &[usize], to: &[usize]| -> Vec<(Vec<usize>, Vec<usize>)> {
+            let runs = same_elements(from, to).into_iter();
+            runs.map(|(a, b)| (a.to_vec(), b.to_vec())).collect()
+        };
+        let windows = of(&[2, 4, 7, 4, 7, 8], &[2, 28, 28, 8]);
+        let want = [
+            (vec![0], vec![0]),
+            (vec![1, 2], vec![1]),
+            (vec![3, 4], vec![2]),
+            (vec![5], vec![3]),
+        ];
+        assert_eq!(windows, want);
+        assert_eq!(of(&[6, 1, 4], &[1, 4, 6]), [(vec![0, 2], vec![1, 2])]);
+        assert_eq!(of(&[], &[1, 1]), []);
+        assert_eq!(of(&[0, 3], &[3, 0]), [(vec![0, 1], vec![0, 1])]);
+    }
+
+    // What is rolled is in range within conditions alone. Each part of a window is a quotient or remainder of one variable
+    // all the same.
+    #[test]
+    fn windows_put_back_and_rolled_have_short_indices() {
+        let graph = "%0: f32[2, 4, 4, 7, 7, 8] = input 0 [6272, 1568, 392, 56, 8, 1]
+             %1: f32[2, 4, 7, 4, 7, 8] = permute(%0) {order: [0, 1, 3, 2, 4, 5]}
+             %2: f32[2, 28, 28, 8] = reshape(%1) {to: [2, 28, 28, 8]}
+             %3: f32[2, 25, 28, 8] = narrow(%2) {dim: 1, start: 3, len: 25}
+             %4: f32[2, 3, 28, 8] = narrow(%2) {dim: 1, start: 0, len: 3}
+             %5: f32[2, 28, 28, 8] = cat(%3, %4) {dim: 1}
+             %6: f32[2, 28, 25, 8] = narrow(%5) {dim: 2, start: 3, len: 25}
+             %7: f32[2, 28, 3, 8] = narrow(%5) {dim: 2, start: 0, len: 3}
+             %8: f32[2, 28, 28, 8] = cat(%6, %7) {dim: 2}
+             %9: f32[2, 28, 28, 8] = exp(%8)
+             return %9";
+        let graph = graph.parse().expect("a graph");
+        let lowering = lower(&graph, &Policy::default()).expect("nests");
+        let [Lowered::Nest(nest)] = &lowering.steps[..] else {
+            panic!("one nest")
+        };
+        let body = &nest.body;
+        let all = (0..body.values().len() as u32).flat_map(|v| body.exprs(v));
+        let mut parts = 0;
+        for (term, _) in all.flat_map(|e| e.terms()) {
+            if let Term::Div(of, _) | Term::Mod(of, _) = term {
+                assert_eq!(of.terms().len(), 1, "{of}");
+                parts += 1;
+            }
+        }
+        // Two of each of four windows.
+        assert!(parts >= 8, "{parts}");
+    }
+}

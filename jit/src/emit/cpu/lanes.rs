@@ -85,7 +85,7 @@ pub(super) fn prefers_outer(node: &FusedNode) -> bool {
     }
 }
 
-/// Rows of one vector that are worth a text of their own for their length.
+/// Rows from which on a kernel may have a source of its own for their length: of fewer rows, one source serves all lengths.
 pub(super) const MANY_ROWS: usize = 64;
 
 /// Lanes of every vector: as many of the widest type as a register of `vector` bytes holds; of many rows, as many as a row has

@@ -19,7 +19,7 @@ const COLUMNS: usize = 4;
 /// Columns that a unit in chunks takes at a time where a column is no more than one load: 8 runs of 16 KiB rows reach what one run through memory does.
 const LIGHT_COLUMNS: usize = 8;
 
-/// Vectors of a block that is not one of few rows, at least.
+/// Vectors that the arrays of a short block have, unless it is a single vector.
 const FEW: usize = 4;
 
 impl Writer<'_> {
@@ -50,8 +50,8 @@ impl Writer<'_> {
         matches!(self.node.body.value(v).op, BodyOp::Number(_))
     }
 
-    /// Vectors of the widest block. Many blocks of one vector or of few have shorter arrays, as those are started anew for every
-    /// block.
+    /// Vectors of an array over a block. The arrays of short blocks are shorter where there are many, since each block starts them
+    /// anew.
     pub(super) fn most(&self) -> usize {
         let rows: usize = self.row_vars().iter().map(|&v| self.extents[v]).product();
         let block = match (self.is_chunked(), self.moments.is_empty()) {
