@@ -10,6 +10,13 @@ use ferrotrace_runtime::{DType, Device, Layout, Result, Shape, Strides};
 /// # Errors
 /// Out of memory.
 pub fn contiguous(x: &Array) -> Result<Array> {
+    if x.numel() == 0 {
+        // Slices of an array may leave any strides and offset to one without elements.
+        return Ok(Array {
+            layout: Layout::contiguous(x.shape().clone()),
+            ..x.clone()
+        });
+    }
     if x.layout.is_contiguous() {
         return Ok(x.clone());
     }

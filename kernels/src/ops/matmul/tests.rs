@@ -103,6 +103,7 @@ fn flipped_and_broadcast_operands() {
 
 #[test]
 fn empties_are_zeros() {
+    let integers_of = |dims: &[usize]| of(DType::I64, dims, &vec![1.0; dims.iter().product()]);
     let of = |dims: &[usize]| of(DType::F32, dims, &vec![1.0; dims.iter().product()]);
     assert_eq!(
         read(&apply(&of(&[2, 0]), &of(&[0, 3])).expect("zeros")),
@@ -121,6 +122,13 @@ fn empties_are_zeros() {
         apply(&of(&[0, 2, 2]), &of(&[2, 3])).expect("none").shape(),
         &[0, 2, 3].into()
     );
+    // Reversed, each batch begins before the one of the batch ahead.
+    let none = Array {
+        layout: Layout::new([2, 0, 6].into(), Strides::from_slice(&[-2, 4, 4]), 5),
+        ..integers_of(&[6])
+    };
+    let zeros = apply(&integers_of(&[0]), &none).expect("zeros");
+    assert_eq!(read(&zeros), [0.0; 12]);
 }
 
 #[test]
