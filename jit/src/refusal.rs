@@ -31,6 +31,8 @@ pub enum Refusal {
     TooManyOps,
     /// The kernel would read and write too many buffers (L-18).
     TooManyBuffers,
+    /// The threads of a block would share more than it may, one place a reduction and thread.
+    SharedMemory,
     /// Each alone reads large buffers that would have to exist at once (L-15).
     PeakMemory,
     /// Apart they hold less: with them in one kernel, the plan would hold more than a sixteenth above what the operations
@@ -98,6 +100,7 @@ impl Refusal {
             Refusal::TooManyNests => "the kernel would hold too many loop nests",
             Refusal::TooManyOps => "the kernel would hold too many operations",
             Refusal::TooManyBuffers => "the kernel would hold too many buffers",
+            Refusal::SharedMemory => "the kernel's reductions would share too much memory",
             Refusal::SplitReduction => "the reduction is split over threads",
             Refusal::PeakMemory => "together they would hold more memory at once",
             Refusal::HoldsMore => "the plan would hold more memory than the operations one by one",

@@ -8,7 +8,7 @@ use super::access::{difference, mismatch};
 use super::align::{self, Alignment};
 use super::tiles::Tiles;
 use super::{Epilogue, Mismatch, Refusal};
-use crate::body::{Body, BodyOp, Source, Value};
+use crate::body::{Body, BodyOp, BodyValue, Source, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::nest::{Destination, LoopNest, Update, flat_index, update_text};
 use crate::policy::Policy;
@@ -18,6 +18,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
+
+/// Most threads of a device's block that reduces strided columns.
+const COLUMN_THREADS: usize = 512;
+/// Most warps of a block.
+const WARPS: usize = 32;
 
 /// A matrix product that a fused node takes up panel by panel (scheduler T-08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -459,10 +464,31 @@ impl FusedNode {
         })
     }
 
+    /// Most bytes that the threads of a block share where groups of them take a row's strided columns by turns: a place for
+    /// each thread and reduction, another for its position. Else a warp has one place.
+    fn shared_bytes(&self) -> usize {
+        let bytes = |value: &BodyValue| match value.op {
+            BodyOp::Reduce { ref position, .. } => {
+                value.dtype.size() + if position.is_some() { 8 } else { 0 }
+            }
+            BodyOp::Scan { .. } => value.dtype.size(),
+            _ => 0,
+        };
+        let each: usize = self.body.values().iter().map(bytes).sum();
+        let places = match self.has_strided_columns() {
+            true => COLUMN_THREADS,
+            false => WARPS,
+        };
+        each * places
+    }
+
     /// Whether one kernel can do all of this, with threads enough.
     fn is_one_kernel(&self, policy: &Policy) -> Result<(), Refusal> {
         if self.searches_scans() {
             return Err(Refusal::ScannedSearch);
+        }
+        if self.shared_bytes() > policy.target.static_shared {
+            return Err(Refusal::SharedMemory);
         }
         if self.is_split(policy) && self.scans() {
             return Err(Refusal::SplitScan);

@@ -47,6 +47,7 @@ impl Target {
             capability,
             multiprocessors,
             shared_memory,
+            static_shared: 48 << 10,
             table_bytes: 4096,
             shares_windows: false,
             pitched_results: true,

@@ -30,6 +30,7 @@ impl Target {
             capability: 0,
             multiprocessors: 0,
             shared_memory: 0,
+            static_shared: usize::MAX,
             table_bytes: 0,
             shares_windows: true,
             pitched_results: true,

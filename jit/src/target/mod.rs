@@ -53,6 +53,8 @@ pub struct Target {
     pub multiprocessors: usize,
     /// Most bytes that the threads of a block share; 0 where there is no template that shares any, attention's among them.
     pub shared_memory: usize,
+    /// Most bytes that a generated kernel may have its threads share: what every device lets a block share.
+    pub static_shared: usize,
     /// Most bytes of a table in a launch's arguments through which kernels of one text share that launch; 0 where there is
     /// none.
     pub table_bytes: usize,

@@ -10,6 +10,8 @@ mod axes;
 mod order;
 mod parts;
 mod products;
+mod saved;
+mod shared;
 mod threads;
 mod updates;
 

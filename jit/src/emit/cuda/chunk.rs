@@ -61,11 +61,12 @@ impl Writer<'_> {
             let kept = Expr::from(kept).element(Local::Held);
             chunk.push(self.load_elements(kept, v, source, cached));
         }
-        out.push(self.turns(threads, chunk));
+        if !self.shape.kept.is_empty() {
+            out.push(self.turns(threads, chunk));
+        }
         for &v in &self.shape.saved {
-            let saved = Name::of(Part::Row, v);
             let extent = Extent::array([turns, lanes]);
-            out.push(Stmt::array(saved, Type::scalar(DType::F32), extent));
+            out.push(Stmt::array(Name::of(Part::Row, v), self.type_of(v), extent));
         }
     }
 
@@ -245,6 +246,25 @@ impl Writer<'_> {
         out
     }
 
+    /// The element of a value that a thread keeps from one loop to later ones.
+    fn saved_element(v: Value) -> Expr {
+        let row = Expr::from(Name::of(Part::Row, v));
+        row.element(Local::Held).element(Local::Lane)
+    }
+
+    /// The values of an element that earlier loops left in registers.
+    pub(super) fn restored(&self, l: &Loop) -> Vec<Stmt> {
+        let restored = l.restore.iter();
+        let value = |&v| Stmt::constant(Name::value(v), self.type_of(v), Self::saved_element(v));
+        restored.map(value).collect()
+    }
+
+    /// Keeps a value of an element for later loops, if they need it.
+    pub(super) fn saved(&self, l: &Loop, v: Value) -> Option<Stmt> {
+        let keep = || Stmt::assign(Self::saved_element(v), Name::value(v));
+        l.save.contains(&v).then(keep)
+    }
+
     /// What a loop of stage `s` computes and reduces of element `l`.
     fn element(&mut self, s: usize, l: &Loop, reductions: &[Reduction]) -> Block {
         let mut out = Block::new();
@@ -253,29 +273,14 @@ impl Writer<'_> {
             Form::Outer { .. } => Expr::from(Local::Low) + OnDevice::Group,
             _ => Expr::from(Local::Low) + OnDevice::InRow,
         };
+        out.extend(self.restored(l));
         for &v in &l.compute {
-            let saved = self.shape.saved.contains(&v);
-            let earlier = self.stages.loops[..s]
-                .iter()
-                .any(|l| l.compute.contains(&v));
-            let kept = || {
-                let kept = Expr::from(Name::of(Part::Row, v));
-                kept.element(Local::Held).element(Local::Lane)
-            };
-            if saved && earlier {
-                // What it was computed from is left unused, and so not computed.
-                let f32 = Type::scalar(DType::F32);
-                out.push(Stmt::constant(Name::value(v), f32, kept()));
-                continue;
-            }
             out.push(self.statement(v, &at));
             self.take_shift(&mut out, v, &first);
             if s == 0 {
                 self.keep_element(&mut out, v);
             }
-            if saved {
-                out.push(Stmt::assign(kept(), Name::value(v)));
-            }
+            out.extend(self.saved(l, v));
         }
         for r in reductions {
             let position = self.position(r.id, at.position);

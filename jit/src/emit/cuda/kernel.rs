@@ -180,6 +180,7 @@ fn planned(
     if shape.across {
         stages.loops[0].compute = stages.across(node);
     }
+    stages.keep(node, &shape.saved);
     let mut writer = Writer::new(node, stages, shape);
     (writer.moments, writer.online, writer.scans) = (moments, online, scans);
     writer.setting = setting;
@@ -282,7 +283,7 @@ impl Writer<'_> {
         let kernel = self.build(needed);
         let in_place = self.in_place(needed);
         let body = self.body(&in_place, &kernel);
-        let working = |l: &&Loop| !l.compute.is_empty() || !l.stores.is_empty();
+        let working = |l: &&Loop| !l.reduces.is_empty() || !l.stores.is_empty();
         Emitted {
             products: 0,
             source: KernelSource {

@@ -35,7 +35,7 @@ impl Writer<'_> {
     }
 
     /// The type of a value.
-    fn type_of(&self, value: Value) -> Type {
+    pub(super) fn type_of(&self, value: Value) -> Type {
         Type::scalar(self.node.body.value(value).dtype)
     }
 

@@ -2,7 +2,8 @@
 //! computes.
 //!
 //! A value's stage is the number of the row's reductions, one after another, that must be finished before it. Values of
-//! earlier stages that a loop needs are computed again: arithmetic costs a GPU less than memory to keep them in.
+//! earlier stages that a loop needs are computed again: arithmetic costs a GPU less than memory to keep them in. Of rows
+//! that threads hold in registers, costly ones are kept there.
 
 use crate::body::{BodyOp, Value};
 use crate::nest::Update;
@@ -14,6 +15,10 @@ use smallvec::SmallVec;
 pub(super) struct Loop {
     /// Values computed, in order.
     pub compute: Vec<Value>,
+    /// Values that an earlier loop left in registers.
+    pub restore: Vec<Value>,
+    /// Values that it leaves in registers for later loops.
+    pub save: Vec<Value>,
     /// Reductions that run.
     pub reduces: Vec<Value>,
     /// Stores of values that vary by column: positions among the node's stores.
@@ -31,14 +36,33 @@ pub(super) struct Stages {
     pub loops: Vec<Loop>,
 }
 
-/// Marks what the marked values need, as far as `through` lets it.
-fn close(node: &FusedNode, marked: &mut [bool], through: &dyn Fn(Value) -> bool) {
+/// Marks what the marked values need of which `from` holds.
+fn close(node: &FusedNode, marked: &mut [bool], from: &dyn Fn(Value) -> bool) {
     for v in (0..marked.len()).rev() {
-        if marked[v] {
+        if marked[v] && from(v as Value) {
             for operand in node.body.operands(v as Value) {
-                marked[operand as usize] |= through(operand);
+                marked[operand as usize] = true;
             }
         }
+    }
+}
+
+/// What the place of a store depends on.
+fn place(node: &FusedNode, store: usize) -> SmallVec<[Value; 4]> {
+    let at = node.stores[store].update.as_ref().and_then(Update::at);
+    at.map_or_else(SmallVec::new, |at| node.body.operands(at))
+}
+
+impl Loop {
+    /// The values that it reduces, stores, or stores at.
+    pub fn roots(&self, node: &FusedNode) -> Vec<Value> {
+        let reduced = self.reduces.iter().map(|&r| match node.body.value(r).op {
+            BodyOp::Reduce { value, .. } => value,
+            _ => r,
+        });
+        let stored = self.stores.iter().map(|&s| node.stores[s].value);
+        let places = self.stores.iter().flat_map(|&s| place(node, s));
+        reduced.chain(stored).chain(places).collect()
     }
 }
 
@@ -49,11 +73,7 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
     let dependence = node.dependence();
     let is_inner = |v: Value| dependence[v as usize].inner;
     let mut needed = vec![false; n];
-    // What the place of a store depends on.
-    let place = |s: usize| {
-        let at = node.stores[s].update.as_ref().and_then(Update::at);
-        at.map_or_else(SmallVec::new, |at| body.operands(at))
-    };
+    let place = |s: usize| place(node, s);
     for &s in stores {
         needed[node.stores[s].value as usize] = true;
         place(s).iter().for_each(|&v| needed[v as usize] = true);
@@ -91,18 +111,15 @@ pub(super) fn stages(node: &FusedNode, stores: &[usize]) -> Stages {
         }
     }
     for l in &mut loops {
-        let reduced = l.reduces.iter().map(|&r| match body.value(r).op {
-            BodyOp::Reduce { value, .. } => value,
-            _ => r,
-        });
         let mut in_loop = vec![false; n];
-        let stored = l.stores.iter().map(|&s| node.stores[s].value);
-        let places = l.stores.iter().flat_map(|&s| place(s));
-        for v in reduced.chain(stored).chain(places) {
-            in_loop[v as usize] = is_inner(v);
+        for v in l.roots(node) {
+            in_loop[v as usize] = true;
         }
         close(node, &mut in_loop, &is_inner);
-        l.compute = (0..n as Value).filter(|&v| in_loop[v as usize]).collect();
+        let all = 0..n as Value;
+        l.compute = all
+            .filter(|&v| in_loop[v as usize] && is_inner(v))
+            .collect();
     }
     Stages {
         row,
@@ -124,13 +141,8 @@ impl Stages {
     /// What the first loop computes where its chunks are of rows side by side: a row's values that it needs, too.
     pub fn across(&self, node: &FusedNode) -> Vec<Value> {
         let l = &self.loops[0];
-        let reduced = l.reduces.iter().map(|&r| match node.body.value(r).op {
-            BodyOp::Reduce { value, .. } => value,
-            _ => r,
-        });
-        let stored = l.stores.iter().map(|&s| node.stores[s].value);
         let mut in_loop = vec![false; node.body.values().len()];
-        for v in l.compute.iter().copied().chain(reduced).chain(stored) {
+        for v in l.compute.iter().copied().chain(l.roots(node)) {
             in_loop[v as usize] = true;
         }
         close(node, &mut in_loop, &|_| true);
@@ -145,6 +157,35 @@ impl Stages {
             .flat_map(|l| &l.reduces)
             .copied()
             .collect()
+    }
+
+    /// Keeps values of columns in registers from the first loop that computes them to the last that needs them, which then
+    /// computes nothing for them alone.
+    pub fn keep(&mut self, node: &FusedNode, values: &[Value]) {
+        if values.is_empty() {
+            return;
+        }
+        for &v in values {
+            let first = self.loops.iter().position(|l| l.compute.contains(&v));
+            let Some(first) = first else { continue };
+            let (before, after) = self.loops.split_at_mut(first + 1);
+            before[first].save.push(v);
+            for l in after.iter_mut().filter(|l| l.compute.contains(&v)) {
+                l.restore.push(v);
+            }
+        }
+        let dependence = node.dependence();
+        for l in self.loops.iter_mut().filter(|l| !l.restore.is_empty()) {
+            let mut needed = vec![false; node.body.values().len()];
+            for v in l.roots(node) {
+                needed[v as usize] = true;
+            }
+            let inner = |v: Value| dependence[v as usize].inner;
+            close(node, &mut needed, &|v| inner(v) && !l.restore.contains(&v));
+            l.compute
+                .retain(|&v| needed[v as usize] && !l.restore.contains(&v));
+            l.restore.retain(|&v| needed[v as usize]);
+        }
     }
 
     /// Makes the second loop part of the first, for sums about a mean that need not wait for the mean.

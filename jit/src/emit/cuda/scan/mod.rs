@@ -321,6 +321,8 @@ impl Writer<'_> {
         let roots: Vec<Value> = now.iter().map(|r| r.value).collect();
         let plain = Loop {
             compute: self.needs_of(l, &roots),
+            restore: l.restore.clone(),
+            save: l.save.clone(),
             ..Loop::default()
         };
         for r in now {
@@ -330,9 +332,11 @@ impl Writer<'_> {
         let mut chunk = self.decode_chunk();
         self.load_chunk(&mut chunk, &plain);
         let mut element = Block::new();
+        element.extend(self.restored(&plain));
         for &v in &plain.compute {
             let statement = self.statement(v, &self.in_chunk());
             element.push(statement);
+            element.extend(self.saved(&plain, v));
         }
         for r in now {
             let counts = Expr::from(Local::Lane).less(Local::Count);

@@ -6,7 +6,6 @@ use crate::body::{BodyOp, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::FusedNode;
 use ferrotrace_kernels::ReduceKind;
-use ferrotrace_runtime::DType;
 use std::collections::BTreeSet;
 
 /// Elements of a chunk of rows side by side, at one column, of a node whose first loop alone reduces: what 16 bytes hold of
@@ -168,23 +167,6 @@ pub(super) fn scanned_loads(
         _ => None,
     })
     .collect()
-}
-
-/// The last costly function of binary32 that more than one loop computes.
-pub(super) fn costly_value(node: &FusedNode, stages: &Stages) -> Option<Value> {
-    let loops = |v: Value| {
-        stages
-            .loops
-            .iter()
-            .filter(|l| l.compute.contains(&v))
-            .count()
-    };
-    let costly = |v: &Value| {
-        let value = node.body.value(*v);
-        let heavy = matches!(&value.op, BodyOp::Unary(op, _) if op.heavy());
-        heavy && value.dtype == DType::F32 && loops(*v) > 1
-    };
-    stages.computed().into_iter().rfind(costly)
 }
 
 /// Loads of whole chunks that at least `often` loops need, and the bytes of their elements.

@@ -36,6 +36,11 @@ pub(super) const MOST_ROWS: usize = 1 << 28;
 pub(super) const KEPT_CHUNKS: usize = 8;
 /// Most bytes of a row that a thread keeps in registers, of what more than one loop reads.
 pub(super) const KEPT_BYTES: usize = 128;
+/// The work, in additions an element, from which a thread keeps all that later loops over a row would compute again: less
+/// takes no longer than the registers cost.
+pub(super) const SAVED_WORK: usize = 32;
+/// Most bytes of what it keeps so.
+pub(super) const SAVED_BYTES: usize = 256;
 /// Most bytes that a thread loads, of a row that is read once, before it works on them.
 pub(super) const BATCH_BYTES: usize = 64;
 /// Most threads of a row that is loaded so, where there are [`BATCH_ROWS`]: the ends of some rows are then beside the
@@ -70,6 +75,8 @@ pub(super) const ACROSS_WIDTH: usize = 32;
 /// Threads of such a block, and most groups of them.
 pub(super) const ACROSS_THREADS: u32 = 256;
 pub(super) const ACROSS_GROUPS: u32 = 32;
+/// Most bytes that its threads share.
+pub(super) const SHARED_BYTES: usize = 48 << 10;
 /// Fewest chunks of rows side by side for that.
 pub(super) const FEWEST_ACROSS: usize = 8;
 /// Rows of strided columns from which blocks are wide.

@@ -4,6 +4,7 @@
 mod access;
 mod bounds;
 mod rows;
+mod saved;
 mod scans;
 
 use super::stage::Stages;
@@ -47,7 +48,7 @@ pub(super) struct Shape {
     pub turns: usize,
     /// Of rows that are not kept: chunks that a thread loads before it works on them, 0 for one.
     pub batch: usize,
-    /// Costly values that more than one loop needs, kept in registers.
+    /// Values that more than one loop needs, kept in registers.
     pub saved: Vec<Value>,
     /// A load at whose accesses of 16 bytes chunks begin, up to a chunk before their row, where rows start anywhere.
     pub shifted: Option<Value>,

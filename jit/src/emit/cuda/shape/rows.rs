@@ -3,16 +3,15 @@
 use super::super::reduce::RUN;
 use super::super::stage::Stages;
 use super::super::tile::{self, SIDE, Tile};
-use super::access::{
-    costly_value, gathers_rows, lanes, lanes_across, repeated_loads, unaligned_load,
-};
+use super::access::{gathers_rows, lanes, lanes_across, repeated_loads, unaligned_load};
 use super::bounds::{
     ACROSS_GROUPS, ACROSS_THREADS, ACROSS_WIDTH, BATCH_BYTES, BATCH_ROWS, BATCH_THREADS,
     BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK, FEWEST_ACROSS, FEWEST_THREADS, FINISH_THREADS,
     FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW, LONG_ROW_THREADS, MANY_ROWS,
-    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, ROW_CHUNKS, SHORT_CHUNKS,
-    SHORT_ELEMENTS, SHORT_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
+    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, ROW_CHUNKS, SHARED_BYTES,
+    SHORT_CHUNKS, SHORT_ELEMENTS, SHORT_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
 };
+use super::saved::{costly_value, crossing};
 use super::{Form, Layout, Shape};
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
@@ -83,7 +82,11 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: b
     }
     match (shape.form, shape.split) {
         (Form::Inner { .. }, Some(_)) => work.batch_pieces(&mut shape),
-        (Form::Inner { threads }, None) => work.keep_row(&mut shape, threads),
+        (Form::Inner { threads }, None) => {
+            if !work.keep_crossing(&mut shape, threads) {
+                work.keep_row(&mut shape, threads);
+            }
+        }
         _ => {}
     }
     shape
@@ -143,6 +146,11 @@ impl Work<'_> {
         let width = rows.next_power_of_two().min(ACROSS_WIDTH) as u32;
         let groups = (ACROSS_THREADS / width).min(ACROSS_GROUPS);
         let layout = Layout::of_columns(rows, (width, groups));
+        let bytes = |r: Value| self.node.body.value(r).dtype.size();
+        let each: usize = self.stages.reductions().into_iter().map(bytes).sum();
+        if each * lanes * layout.threads as usize > SHARED_BYTES {
+            return None;
+        }
         let mut shape = Shape::new((self.rows, self.chunks, self.chunks), lanes, layout);
         shape.across = true;
         let least = self.least_piece(&shape, &layout)?;
@@ -232,6 +240,27 @@ impl Work<'_> {
             shape.kept = kept.iter().map(|k| k.0).collect();
             shape.batch = 1 << (BATCH_BYTES / chunk).min(KEPT_CHUNKS).ilog2();
         }
+    }
+
+    /// Keeps all that later loops need of earlier ones, where that pays; of the loads, those that several loops need even then.
+    fn keep_crossing(&self, shape: &mut Shape, threads: u32) -> bool {
+        let turns = self.chunks.div_ceil(threads as usize);
+        if turns > KEPT_CHUNKS {
+            return false;
+        }
+        let saved = crossing(self.node, self.stages, self.lanes * turns);
+        if saved.is_empty() {
+            return false;
+        }
+        let mut stages = self.stages.clone();
+        stages.keep(self.node, &saved);
+        let kept = repeated_loads(self.node, &stages, self.lanes, 2);
+        let bytes: usize = kept.iter().map(|k| k.1 * self.lanes * turns).sum();
+        if bytes <= KEPT_BYTES {
+            shape.kept = kept.iter().map(|k| k.0).collect();
+        }
+        (shape.saved, shape.turns) = (saved, turns);
+        true
     }
 
     /// Keeps a row in registers where it fits, or has threads load some of its chunks before they work on them.

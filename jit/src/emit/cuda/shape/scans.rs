@@ -8,6 +8,7 @@ use super::bounds::{
     LOOK_BACK_THREADS, MOST_ROWS, PIECE, SCAN_BYTES, SCAN_CHUNKS, SCAN_COLUMNS, SCAN_GROUPS,
     SPLIT_BLOCKS,
 };
+use super::saved::crossing;
 use super::{Form, Layout, Shape};
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
@@ -61,6 +62,9 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize]) -> Shape {
     let mut shape = Shape::new((work.rows, line, work.chunks), lanes, layout);
     shape.kept = work.loads.iter().map(|load| load.0).collect();
     (shape.turns, shape.batch) = (turns, batch);
+    if turns > 0 {
+        shape.saved = crossing(node, stages, turns * lanes);
+    }
     shape.finish_threads = layout.threads;
     if work.may_cut() && layout.blocks < FULL && shape.blocks > 0 {
         match shape.form {
