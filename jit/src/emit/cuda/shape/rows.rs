@@ -82,10 +82,8 @@ pub(super) fn of(node: &FusedNode, stages: &Stages, needed: &[usize], shifted: b
     }
     match (shape.form, shape.split) {
         (Form::Inner { .. }, Some(_)) => work.batch_pieces(&mut shape),
-        (Form::Inner { threads }, None) => {
-            if !work.keep_crossing(&mut shape, threads) {
-                work.keep_row(&mut shape, threads);
-            }
+        (Form::Inner { threads }, None) if !work.keep_crossing(&mut shape, threads) => {
+            work.keep_row(&mut shape, threads);
         }
         _ => {}
     }
