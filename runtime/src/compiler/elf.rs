@@ -3,6 +3,8 @@
 //! The loader maps what the headers say; a page beyond the end of the file kills the process by a signal when it is
 //! touched, and a driver that is given an address alone reads past the end.
 
+use std::ops::Range;
+
 const IDENTITY: &[u8; 7] = b"\x7fELF\x02\x01\x01";
 /// Bytes of the file header, of a program header, of a section header.
 const HEADER: usize = 64;
@@ -10,6 +12,9 @@ const SEGMENT: usize = 56;
 const SECTION: usize = 64;
 /// The type of a section without bytes in the file.
 const NOBITS: u32 = 8;
+/// The type of a segment that is mapped, and the flag of one that may be read.
+const LOADED: u32 = 1;
+const READABLE: u32 = 4;
 
 /// The number of `N` bytes at an offset, the least significant first.
 fn number<const N: usize>(bytes: &[u8], at: usize) -> Option<u64> {
@@ -42,11 +47,7 @@ fn lies_within(bytes: &[u8], offset: Option<u64>, size: Option<u64>) -> Option<(
 fn headers(bytes: &[u8]) -> Option<()> {
     let half = |at| number::<2>(bytes, at);
     let long = |at| number::<8>(bytes, at);
-    let segments = table(bytes, [long(32), half(54), half(56)])?;
-    if !segments.is_empty() && half(54)? < SEGMENT as u64 {
-        return None;
-    }
-    for segment in segments {
+    for segment in program_headers(bytes)? {
         lies_within(bytes, number::<8>(segment, 8), number::<8>(segment, 32))?;
     }
     let (start, mut count) = (long(40)?, half(60)?);
@@ -64,6 +65,27 @@ fn headers(bytes: &[u8]) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// The program headers, if they are all there.
+fn program_headers(bytes: &[u8]) -> Option<Vec<&[u8]>> {
+    let half = |at| number::<2>(bytes, at);
+    let segments = table(bytes, [number::<8>(bytes, 32), half(54), half(56)])?;
+    (segments.is_empty() || half(54)? >= SEGMENT as u64).then_some(segments)
+}
+
+/// What the loader maps of a file so that it can be read: addresses from where it puts the file, of bytes that the file has.
+pub(crate) fn mapped(bytes: &[u8]) -> Vec<Range<usize>> {
+    let range = |segment: &[u8]| {
+        let loaded = number::<4>(segment, 0)? == u64::from(LOADED);
+        let readable = number::<4>(segment, 4)? & u64::from(READABLE) != 0;
+        let start = usize::try_from(number::<8>(segment, 16)?).ok()?;
+        let size = usize::try_from(number::<8>(segment, 32)?).ok()?;
+        let end = start.checked_add(size)?;
+        (loaded && readable).then_some(start..end)
+    };
+    let segments = program_headers(bytes).unwrap_or_default();
+    segments.into_iter().filter_map(range).collect()
 }
 
 /// Checks that the headers of a 64-bit file speak of bytes that it has.
@@ -114,6 +136,15 @@ mod tests {
             assert!(check(&wrong).is_err(), "{at}");
         }
         assert!(check(b"\x7fELF").is_err() && check(&[b'x'; 500]).is_err());
+    }
+
+    #[test]
+    fn what_is_mapped_holds_the_tables() {
+        let Some(whole) = library() else { return };
+        let mapped = mapped(&whole);
+        let bytes: usize = mapped.iter().map(|range| range.len()).sum();
+        assert!(bytes >= 5000 * 4 && bytes <= whole.len(), "{mapped:?}");
+        assert!(super::mapped(&whole[..200]).is_empty());
     }
 
     #[test]

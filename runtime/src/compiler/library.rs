@@ -6,10 +6,18 @@ use crate::store::workdir::WorkDir;
 use crate::{Error, ErrorKind, Result};
 use libloading::os::unix::{Library as Handle, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, OsStr};
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::Once;
 
 /// A shared object in this process, unloaded when its last kernel is dropped.
 #[derive(Debug)]
-pub(crate) struct Library(Handle);
+pub(crate) struct Library {
+    handle: Handle,
+    /// What is mapped of it, from where it was put.
+    mapped: Vec<Range<usize>>,
+    touched: Once,
+}
 
 fn failed(what: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::Load(what.to_string()))
@@ -45,17 +53,45 @@ impl Library {
     /// `Load` if there is no such symbol.
     pub(crate) fn symbol(&self, name: &CStr) -> Result<*const ()> {
         // SAFETY: the symbol is taken as an address alone; whoever calls it answers for its type.
-        let symbol = unsafe { self.0.get::<*const ()>(name) };
-        symbol
-            .map(|s| s.as_raw_ptr().cast_const().cast())
-            .map_err(failed)
+        let symbol = unsafe { self.handle.get::<*const ()>(name) };
+        let address = symbol.map(|s| s.as_raw_ptr().cast_const().cast());
+        let address = address.map_err(failed)?;
+        self.touched.call_once(|| self.touch(address));
+        Ok(address)
+    }
+
+    /// Reads a byte of every page. A vector instruction that loads a constant under a mask which holds for no lane never
+    /// brings the constant's page in, and a processor takes thirty times as long to pass over a page that is not there: an
+    /// index check that fails for no lane is such an instruction.
+    fn touch(&self, function: *const ()) {
+        /// No processor has smaller ones.
+        const PAGE: usize = 4096;
+        let mut info = MaybeUninit::<libc::Dl_info>::uninit();
+        // SAFETY: the address is of a loaded function, and there is room for what is said of it.
+        if unsafe { libc::dladdr(function.cast(), info.as_mut_ptr()) } == 0 {
+            return;
+        }
+        // SAFETY: the call succeeded, and so it wrote all of it.
+        let base = unsafe { info.assume_init() }.dli_fbase.cast::<u8>();
+        for range in &self.mapped {
+            let pages = (range.start..range.end).step_by(PAGE);
+            for at in pages.chain(range.end.checked_sub(1)) {
+                // SAFETY: the loader mapped these bytes, readable, from its base on.
+                unsafe { std::ptr::read_volatile(base.add(at)) };
+            }
+        }
     }
 }
 
-fn open(path: impl AsRef<OsStr>) -> Result<Library> {
+fn open(elf: &[u8], path: impl AsRef<OsStr>) -> Result<Library> {
     // SAFETY: generated objects have no initialisers; their code runs only through the symbols asked for.
     let handle = unsafe { Handle::open(Some(path.as_ref()), RTLD_NOW | RTLD_LOCAL) };
-    handle.map(Library).map_err(|e| failed(loader_says(e)))
+    let handle = handle.map_err(|e| failed(loader_says(e)))?;
+    Ok(Library {
+        handle,
+        mapped: elf::mapped(elf),
+        touched: Once::new(),
+    })
 }
 
 #[cfg(target_os = "linux")]
@@ -87,7 +123,7 @@ fn load_from_memory(elf: &[u8]) -> Result<Library> {
     let n = NEXT.fetch_add(1, Relaxed);
     (0..32 - n.leading_zeros())
         .for_each(|bit| spelling += if n >> bit & 1 == 0 { "/" } else { "./" });
-    open(format!("{spelling}{}", file.as_raw_fd()))
+    open(elf, format!("{spelling}{}", file.as_raw_fd()))
 }
 
 fn load_from_file(elf: &[u8]) -> Result<Library> {
@@ -98,7 +134,7 @@ fn load_from_file(elf: &[u8]) -> Result<Library> {
         .create("kernel.so")
         .and_then(|mut file| file.write_all(elf));
     written.map_err(|e| Error::io(&path, &e))?;
-    open(&path)
+    open(elf, &path)
 }
 
 #[cfg(test)]

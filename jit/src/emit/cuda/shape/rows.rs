@@ -240,7 +240,7 @@ impl Work<'_> {
         }
     }
 
-    /// Keeps all that later loops need of earlier ones, where that pays; of the loads, those that several loops need even then.
+    /// Keeps all that later loops need of earlier ones, where that pays.
     fn keep_crossing(&self, shape: &mut Shape, threads: u32) -> bool {
         let turns = self.chunks.div_ceil(threads as usize);
         if turns > KEPT_CHUNKS {
@@ -252,10 +252,14 @@ impl Work<'_> {
         }
         let mut stages = self.stages.clone();
         stages.keep(self.node, &saved);
-        let kept = repeated_loads(self.node, &stages, self.lanes, 2);
-        let bytes: usize = kept.iter().map(|k| k.1 * self.lanes * turns).sum();
-        if bytes <= KEPT_BYTES {
-            shape.kept = kept.iter().map(|k| k.0).collect();
+        // All loads are asked for together, if registers hold them.
+        for often in [1, 2] {
+            let kept = repeated_loads(self.node, &stages, self.lanes, often);
+            let bytes: usize = kept.iter().map(|k| k.1 * self.lanes * turns).sum();
+            if bytes <= KEPT_BYTES {
+                shape.kept = kept.iter().map(|k| k.0).collect();
+                break;
+            }
         }
         (shape.saved, shape.turns) = (saved, turns);
         true
