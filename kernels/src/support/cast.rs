@@ -148,8 +148,15 @@ casts! {
 
 /// The C text of a conversion of `a`, and the functions it calls.
 fn text(from: DType, to: DType, lanes: usize) -> (String, Vec<String>) {
-    let convert = |a: &str, to: &str| format!("__builtin_convertvector({a}, {to}x{lanes})");
     let source = from.compute();
+    let convert = |a: &str, to: &str| {
+        // A truth value is a mask of 32 bits.
+        let from = match source {
+            DType::Bool => "i32",
+            other => other.name(),
+        };
+        super::convert(a, from, to, lanes)
+    };
     if to.is_half() {
         if from == to {
             return ("a".into(), Vec::new());
@@ -235,7 +242,7 @@ fn saturate(name: &str, from: &str, to: DType, lanes: usize) -> Definition {
     let result = if through == to.name() {
         "r".into()
     } else {
-        format!("__builtin_convertvector(r, {to}x{lanes})")
+        super::convert("r", through, to.name(), lanes)
     };
     let text =
         format!("FT_INLINE {to}x{lanes} {name}x{lanes}({ty} a) {{\n{body}  return {result};\n}}\n");
@@ -358,7 +365,8 @@ pub(super) fn entries() -> Vec<Entry> {
             let widened = if int == "i32" {
                 String::new()
             } else {
-                format!("  {int}x{lanes} k = __builtin_convertvector(m, {int}x{lanes});\n")
+                let k = super::convert("m", "i32", int, lanes);
+                format!("  {int}x{lanes} k = {k};\n")
             };
             let k = if int == "i32" { "m" } else { "k" };
             let text = format!(

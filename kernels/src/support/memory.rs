@@ -18,8 +18,9 @@ const LAYOUTS: [(&str, &str, &str, &str, &str); 10] = [
         "bool",
         "i8",
         "i32",
-        "-__builtin_convertvector(v, i32x@)",
-        "__builtin_convertvector(v & 1, i8x@)",
+        // By steps, as `convert` writes them.
+        "-__builtin_convertvector(__builtin_convertvector(v, i16x@), i32x@)",
+        "__builtin_convertvector(__builtin_convertvector(v & 1, i16x@), i8x@)",
     ),
     ("f16", "i16", "f32", "ft_from_f16x@(v)", "ft_to_f16x@(v)"),
     ("bf16", "i16", "f32", "ft_from_bf16x@(v)", "ft_to_bf16x@(v)"),

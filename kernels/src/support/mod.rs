@@ -319,15 +319,36 @@ pub fn call(
     format!("{name}x{lanes}({})", args.join(", "))
 }
 
+/// The C text of a conversion of a vector's elements, by steps that double or halve their size: gcc 12 converts one element
+/// after another where a step is larger.
+fn convert(value: &str, from: &str, to: &str, lanes: usize) -> String {
+    const INTEGERS: [&str; 4] = ["i8", "i16", "i32", "i64"];
+    let level = |of: &str| memory::size(of).trailing_zeros() as usize;
+    let (mut at, last) = (level(from), level(to));
+    let mut text = value.to_owned();
+    let mut step = |to: &str| text = format!("__builtin_convertvector({text}, {to}x{lanes})");
+    while at.abs_diff(last) > 1 {
+        at = if at < last { at + 1 } else { at - 1 };
+        step(INTEGERS[at]);
+    }
+    step(to);
+    text
+}
+
 /// A comparison of vectors that represent `dtype` (Bool, or not a half type), as the mask `i32xW`.
 pub fn mask(comparison: &str, dtype: DType, lanes: usize) -> String {
     match dtype.compute().size() {
         1 if dtype == DType::Bool => format!("((i32x{lanes}){comparison})"),
         4 => format!("((i32x{lanes}){comparison})"),
-        size => format!(
-            "__builtin_convertvector((i{}x{lanes}){comparison}, i32x{lanes})",
-            size * 8
-        ),
+        size => {
+            let int = format!("i{}", size * 8);
+            convert(
+                &format!("(({int}x{lanes}){comparison})"),
+                &int,
+                "i32",
+                lanes,
+            )
+        }
     }
 }
 
