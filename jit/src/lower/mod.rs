@@ -224,7 +224,7 @@ fn lower_ordered(
         sites.truncate(known);
         nest = lower_node(graph, realized, id, order.as_ref(), sites)?;
     }
-    Ok((split::split_loops(nest, policy.thresholds.splits), order))
+    Ok((split::regroup_loops(nest, policy.thresholds.splits), order))
 }
 
 /// The loops of an assignment that is written over what it is assigned to; what is better computed apart is a step before.
@@ -247,10 +247,10 @@ fn lower_write(
         sites.truncate(known);
         realized.set_stored(source);
         let apart = lower_node(graph, realized, source, None, sites)?;
-        steps.push(Lowered::Nest(Box::new(split::split_loops(apart, splits))));
+        steps.push(Lowered::Nest(Box::new(split::regroup_loops(apart, splits))));
         nest = lower_node(graph, realized, id, None, sites)?;
     }
-    Ok(split::split_loops(nest, splits))
+    Ok(split::regroup_loops(nest, splits))
 }
 
 /// The loop nest of one stored node, whose result lies in memory in this order.
