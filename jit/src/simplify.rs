@@ -17,7 +17,7 @@ mod scattering;
 mod shaping;
 mod windows;
 
-use crate::graph::{Graph, NodeOp, Precision, Rounding};
+use crate::graph::{Graph, Node, NodeOp, Precision, Rounding};
 use crate::policy::Policy;
 use ferrotrace_kernels::op::{Cast, Gather, Unrounded};
 use ferrotrace_kernels::ops::pool::definition as pooling;
@@ -220,6 +220,30 @@ fn live_nodes(graph: &Graph) -> Vec<bool> {
     live
 }
 
+/// Which nodes are results, or what results are views of: these lie in memory as they were recorded.
+fn seen_nodes(graph: &Graph) -> Vec<bool> {
+    let mut seen = vec![false; graph.nodes().len()];
+    for output in graph.outputs() {
+        seen[output.0 as usize] = true;
+    }
+    for v in (0..seen.len()).rev() {
+        let is_view = graph.nodes()[v].is(Op::is_view);
+        if let Some(x) = graph.operands(ValueId(v as u32)).next().filter(|_| is_view) {
+            seen[x.0 as usize] |= seen[v];
+        }
+    }
+    seen
+}
+
+/// What a node copies as it is.
+fn copied(graph: &Graph, node: &Node) -> Option<ValueId> {
+    let to = node.operator()?.as_cast()?;
+    let Operand::Value(x) = *node.args.first()? else {
+        return None;
+    };
+    (graph.dtype(x) == to).then_some(x)
+}
+
 /// How often live nodes have each node for an operand and the graph for a result.
 fn uses(graph: &Graph, live: &[bool]) -> Vec<usize> {
     let mut uses = vec![0usize; live.len()];
@@ -277,6 +301,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         false => vec![None; live.len()],
     };
     let rounds = rounding::rounding(graph, &live);
+    let seen = seen_nodes(graph);
     let nested = nested::nested(graph, &mut live, &rounds);
     let accumulated = accumulated::accumulated(graph, &mut live, &rounds, &policy.thresholds);
     let mut builder = Simplifier {
@@ -319,6 +344,12 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         builder.graph.set_origin(node.location, node.precision);
         builder.graph.set_recorded(ValueId(v as u32));
         let pushed = match (&sorts[v], &nested[v], &accumulated[v]) {
+            // A copy makes a value dense, which nothing that computes with it sees.
+            _ if !seen[v]
+                && let Some(x) = copied(graph, node) =>
+            {
+                Ok(map[x.0 as usize])
+            }
             (Some(sort), ..) => builder.push(sort.clone(), &args[..1]),
             (_, Some(both), _) => {
                 let x = Operand::Value(map[both.operand.0 as usize]);

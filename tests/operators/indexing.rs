@@ -260,6 +260,13 @@ fn reading_what_memory_looks_like() {
         let y = &x + 1;
         let strides = y.strides().unwrap();
         assert_eq!(y.is_contiguous(), strides == [3, 1]);
+        // Dense, too, where what is made dense is not computed yet, and where the result is a view of it.
+        let pending = || (&x + 1).t().contiguous();
+        assert!(pending().is_contiguous() && pending().unsqueeze(0).is_contiguous());
+        let traced = jit(|x: &Tensor| (x.t().contiguous(), x.flip(0).contiguous()));
+        let (turned, flipped) = traced.call(&x);
+        assert!(turned.is_contiguous() && flipped.is_contiguous());
+        equal(&turned, &[3, 2], &x.t().to_dtype(F64).to_vec().unwrap());
         assert_eq!(
             Tensor::scalar(1, F32, &cpu()).strides().unwrap(),
             [0isize; 0]

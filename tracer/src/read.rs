@@ -242,14 +242,26 @@ impl Tensor {
         copy.with_history(history)
     }
 
-    /// The same values in dense row-major order: a copy if they are stored in another.
+    /// The same values in dense row-major order: a copy if they are stored in another, or are not computed yet, which may
+    /// then lie otherwise. A copy that is no result and that no result is a view of costs nothing.
+    ///
+    /// ```
+    /// # use ferrotrace_tracer::prelude::*;
+    /// let x = Tensor::from_slice(&[1, 2, 3, 4, 5, 6], [2, 3], &Device::cpu());
+    /// let dense = jit(|x: &Tensor| x.t().contiguous());
+    /// assert_eq!(dense.call(&x).strides()?, [2, 1]);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[track_caller]
     pub fn contiguous(&self) -> Tensor {
-        let dense = self
-            .node()
-            .array()
-            .is_none_or(|array| array.layout.is_contiguous());
-        if dense { self.clone() } else { self.copied() }
+        let stored = self.node().array();
+        let dense = stored.is_some_and(|array| array.layout.is_contiguous());
+        let failed = self.node().error().is_some();
+        if dense || failed {
+            self.clone()
+        } else {
+            self.copied()
+        }
     }
 
     /// The same values, computed anew.

@@ -77,6 +77,20 @@ impl<'a> Trace<'a> {
         self.form.nodes[node].kind.op()
     }
 
+    /// What the user calls the operator of a node: a cast to the type that its operand has makes that dense.
+    pub fn name(&self, node: usize) -> &'static str {
+        let (op, of) = (self.op(node), self.operands(node).first());
+        let from = of.and_then(|of| match *of {
+            Edge::Node(n) => Some(self.form.nodes[n as usize].kind.dtype),
+            Edge::Leaf(n) => Some(self.form.leaves[n as usize].dtype),
+            Edge::Slot(_) => None,
+        });
+        match op.as_cast() {
+            Some(to) if from == Some(to) => "contiguous",
+            _ => op.name(),
+        }
+    }
+
     pub fn operands(&self, node: usize) -> &'a [Edge] {
         &self.form.edges[self.edges[node].clone()]
     }

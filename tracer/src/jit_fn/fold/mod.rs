@@ -194,7 +194,7 @@ impl Folds {
             let value = chosen.then(|| self.value(cone)).and_then(Result::ok);
             let kind = &plan.form.nodes[candidate.node].kind;
             folded.push(Folded {
-                op: kind.op().name(),
+                op: trace.name(candidate.node),
                 location: lines[candidate.node].location,
                 shape: kind.shape.clone(),
                 dtype: kind.dtype,
