@@ -2,7 +2,7 @@
 
 use super::unary::unsigned;
 use crate::WEIGHTS;
-use crate::support::{Need, SCALAR, call, mask, scalar_type};
+use crate::support::{Need, SCALAR, call, compares_by_call, mask, scalar_type};
 use ferrotrace_runtime::{Category, DType};
 use std::collections::BTreeSet;
 
@@ -179,6 +179,10 @@ impl BinaryOp {
         let dtype = dtype.compute();
         let truth = dtype == DType::Bool;
         let infix = |op: &str| format!("({a} {op} {b})");
+        let mut comparison = |op: &str| match compares_by_call(dtype, lanes) {
+            true => call(needs, self.name(), dtype, lanes, &[a, b]),
+            false => mask(&infix(op), dtype, lanes),
+        };
         match self {
             Add | BitwiseOr | LogicalOr | Maximum if truth => infix("|"),
             Mul | BitwiseAnd | LogicalAnd | Minimum if truth => infix("&"),
@@ -192,12 +196,12 @@ impl BinaryOp {
             LogicalAnd => mask(&format!("(({a} != 0) & ({b} != 0))"), dtype, lanes),
             LogicalOr => mask(&format!("(({a} != 0) | ({b} != 0))"), dtype, lanes),
             LogicalXor => mask(&format!("(({a} != 0) ^ ({b} != 0))"), dtype, lanes),
-            Eq => mask(&infix("=="), dtype, lanes),
-            Ne => mask(&infix("!="), dtype, lanes),
-            Lt => mask(&infix("<"), dtype, lanes),
-            Le => mask(&infix("<="), dtype, lanes),
-            Gt => mask(&infix(">"), dtype, lanes),
-            Ge => mask(&infix(">="), dtype, lanes),
+            Eq => comparison("=="),
+            Ne => comparison("!="),
+            Lt => comparison("<"),
+            Le => comparison("<="),
+            Gt => comparison(">"),
+            Ge => comparison(">="),
             Add => infix("+"),
             Sub => infix("-"),
             Mul => infix("*"),

@@ -2,7 +2,7 @@
 //! but zero is true. A half type is reached through binary32.
 
 use super::lane::{Float, Int};
-use super::{Definition, Entry, mask, need, trace};
+use super::{Definition, Entry, compares_by_call, mask, need, trace};
 use ferrotrace_runtime::{DType, Element};
 use half::{bf16, f16};
 use std::fmt::Write;
@@ -170,6 +170,10 @@ fn text(from: DType, to: DType, lanes: usize) -> (String, Vec<String>) {
     }
     let value = match (source, to) {
         (DType::Bool, _) => convert("a & 1", to.name()),
+        (_, DType::Bool) if compares_by_call(source, lanes) => {
+            let (stem, zero) = (format!("ft_ne_{source}"), format!("({source}x{lanes}){{}}"));
+            return (format!("{stem}x{lanes}(a, {zero})"), vec![stem]);
+        }
         (_, DType::Bool) => mask("(a != 0)", source, lanes),
         (DType::F32 | DType::F64, _) if to.is_int() => {
             let stem = format!("ft_saturate_{}_{to}", source.name());

@@ -50,6 +50,7 @@
 //! | remainder | 0.5 | 0.5 |
 
 pub mod cast;
+mod compare;
 mod fast;
 mod horizontal;
 pub mod integer;
@@ -201,6 +202,7 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     };
     let all = primitive::entries()
         .into_iter()
+        .chain(compare::entries())
         .chain(cast::entries())
         .chain(memory::entries())
         .chain(transpose::entries())
@@ -333,6 +335,11 @@ fn convert(value: &str, from: &str, to: &str, lanes: usize) -> String {
     }
     step(to);
     text
+}
+
+/// Whether a comparison is a function `ft_{eq, ne, lt, le, gt, ge}_{dtype}`.
+pub(crate) fn compares_by_call(dtype: DType, lanes: usize) -> bool {
+    compare::is_call(dtype, lanes)
 }
 
 /// A comparison of vectors that represent `dtype` (Bool, or not a half type), as the mask `i32xW`.

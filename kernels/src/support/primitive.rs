@@ -308,12 +308,12 @@ pub(super) fn entries() -> Vec<Entry> {
         Entry::text(
             "ft_wrapped_i64",
             &[],
-            "FT_INLINE i64x@ ft_wrapped_i64x@(i64x@ v, long size) { return v + ((i64x@)(v < 0) & size); }\n",
+            "FT_INLINE i64x@ ft_wrapped_i64x@(i64x@ v, long size) { return v + ((v >> 63) & size); }\n",
         ),
         Entry::text(
             "ft_outside_i64",
             &["ft_any_i64"],
-            "FT_INLINE int ft_outside_i64x@(i64x@ v, long size) { return ft_any_i64x@((i64x@)((u64x@)v >= (unsigned long)size)); }\n",
+            "FT_INLINE int ft_outside_i64x@(i64x@ v, long size) { return ft_any_i64x@((v | (i64x@)((size - 1) - (u64x@)v)) >> 63); }\n",
         ),
         Entry::new("ft_nans_f32", |name, lanes| nans(name, "f32", "i32", lanes)),
         Entry::new("ft_nans_f64", |name, lanes| nans(name, "f64", "i64", lanes)),
