@@ -235,6 +235,15 @@ fn seen_nodes(graph: &Graph) -> Vec<bool> {
     seen
 }
 
+/// A node's operands in the graph that `map` leads to.
+fn mapped(node: &Node, map: &[ValueId]) -> SmallVec<[Operand; 3]> {
+    let of = |arg: &Operand| match arg {
+        Operand::Value(x) => Operand::Value(map[x.0 as usize]),
+        number => *number,
+    };
+    node.args.iter().map(of).collect()
+}
+
 /// What a node copies as it is.
 fn copied(graph: &Graph, node: &Node) -> Option<ValueId> {
     let to = node.operator()?.as_cast()?;
@@ -331,14 +340,7 @@ pub fn simplify_for(graph: &Graph, policy: &Policy) -> Result<Graph> {
         if !live[v] {
             continue;
         }
-        let args: SmallVec<[Operand; 3]> = node
-            .args
-            .iter()
-            .map(|arg| match arg {
-                Operand::Value(x) => Operand::Value(map[x.0 as usize]),
-                number => *number,
-            })
-            .collect();
+        let args = mapped(node, &map);
         builder.precision = node.precision;
         builder.shares_index = shared.get(v).is_some_and(|shared| *shared);
         builder.graph.set_origin(node.location, node.precision);

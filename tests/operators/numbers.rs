@@ -354,3 +354,30 @@ fn tensors_without_dimensions() {
         assert!(x.chunk(1, 0)[0].error().is_some());
     });
 }
+
+// PyTorch's sums begin with 0. The sign shows in the reciprocal.
+#[test]
+fn sums_of_negative_zeros_are_positive() {
+    both(|| {
+        for dtype in [F32, F64, BF16, F16] {
+            for n in [1, 2, 3, 7, 8, 16, 17, 100] {
+                let zeros = |shape: [usize; 2]| of(&vec![-0.0; 5 * n], dtype).reshape(shape);
+                let (rows, columns) = (zeros([5, n]), zeros([n, 5]));
+                let sums = [
+                    rows.sum(1),
+                    columns.sum(0),
+                    rows.sum(..).unsqueeze(0),
+                    rows.mean(1),
+                    columns.sum_keepdim(0).squeeze(0),
+                ];
+                for sum in sums {
+                    let signs = sum.recip().to_dtype(F64).to_vec::<f64>().unwrap();
+                    assert!(
+                        signs.iter().all(|&x| x == f64::INFINITY),
+                        "{n} {dtype}: {signs:?}"
+                    );
+                }
+            }
+        }
+    });
+}

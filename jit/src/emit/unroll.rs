@@ -2,11 +2,11 @@
 //! along it once for all of them, and a reduction over it is a chain of operations. Where a node reduces over other loops too, they
 //! reduce the chain.
 
-use crate::body::{Body, BodyOp, Value};
+use crate::body::{Body, BodyOp, Number, Value};
 use crate::expr::{Expr, Term, Var};
 use crate::schedule::{FusedNode, Store, moved, roots};
-use ferrotrace_kernels::{BinaryOp, ReduceKind, UnaryOp};
-use ferrotrace_runtime::DType;
+use ferrotrace_kernels::{BinaryOp, Operand, ReduceKind, UnaryOp};
+use ferrotrace_runtime::{DType, Scalar};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -131,7 +131,7 @@ impl<'a> Unrolling<'a> {
                     BodyOp::Reduce { kind, value, .. } => {
                         let chain = self.chain(*kind, *value)?;
                         match last {
-                            true => chain,
+                            true => self.ended(*kind, chain),
                             false => self.reduced(*kind, chain, v),
                         }
                     }
@@ -225,6 +225,18 @@ impl<'a> Unrolling<'a> {
             chain = self.body().push(BodyOp::Binary(op, chain, next), dtype);
         }
         Some(chain)
+    }
+
+    /// A chain that is a whole reduction: a sum has 0 among its terms, so that of negative zeros it is a positive one.
+    fn ended(&mut self, kind: ReduceKind, chain: Value) -> Value {
+        let dtype = self.made.body.value(chain).dtype;
+        if kind != ReduceKind::Sum || !dtype.is_float() {
+            return chain;
+        }
+        let operand = Operand::Const(Scalar::Float(0.0));
+        let zero = self.body().push_number(Number { operand, dtype });
+        let sum = BodyOp::Binary(BinaryOp::Add, chain, zero);
+        self.body().push(sum, dtype)
     }
 
     /// The reduction of a chain over the other columns, in place of a reduction of the node.

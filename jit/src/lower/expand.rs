@@ -479,7 +479,14 @@ impl<'a> Expansion<'a> {
                 Some(sum) => self.body.push(BodyOp::Binary(op, sum, value), accumulate),
             });
         }
-        let total = total.ok_or_else(|| Error::internal("an empty fold"))?;
+        let mut total = total.ok_or_else(|| Error::internal("an empty fold"))?;
+        if matches!(kind, ReduceKind::Sum | ReduceKind::Mean) && accumulate.is_float() {
+            // A sum begins with 0, so that of negative zeros it is a positive one.
+            let zero = self.number(&Operand::Const(Scalar::Float(0.0)), accumulate);
+            total = self
+                .body
+                .push(BodyOp::Binary(BinaryOp::Add, total, zero), accumulate);
+        }
         Ok(self.cast(total, node.dtype.compute()))
     }
 
