@@ -1,0 +1,45 @@
+"""The programs of `benches/elements.rs` in PyTorch, eager: medians of many runs on two threads.
+
+    python3 benches/peers/elements.py
+"""
+
+import statistics
+import time
+
+import torch
+
+torch.set_num_threads(2)
+torch.manual_seed(0)
+
+floats = lambda *shape: torch.randn(shape)
+below = lambda n, *shape: torch.randint(0, n, shape)
+bytes_ = lambda: torch.randint(0, 250, (400, 500)).to(torch.uint8)
+truths = lambda: torch.randn(400, 500) > 0
+
+CASES = {
+    "gather_rows": ([floats(1000, 63), below(63, 1000, 200)], lambda x, i: x.gather(1, i)),
+    "pick_and_double": ([floats(1000), below(1000, 200_000)], lambda x, i: x.index_select(0, i) * 2),
+    "sum_of_logs": ([floats(2000), below(2000, 100_000)], lambda x, i: (x.abs() + 0.1).log().index_select(0, i).sum()),
+    "bytes_to_floats": ([bytes_()], lambda x: x.float()),
+    "bytes_to_means": ([bytes_()], lambda x: x.float().mean(1)),
+    "ratios_of_bytes": ([bytes_(), bytes_()], lambda x, y: x.float() / (y.float() + 1)),
+    "truths_by_rows": ([truths()], lambda x: x.sum(1)),
+    "any_by_columns": ([truths()], lambda x: x.any(0)),
+    "kept_where_true": ([truths(), floats(400, 500)], lambda c, x: torch.where(c, x, 0.0)),
+    "integers_below": ([below(100, 400, 500), below(100, 400, 500)], lambda x, y: x < y),
+    "classes_summed": (
+        [below(40, 5000), floats(5000, 40)],
+        lambda c, x: torch.where(c.unsqueeze(1) == torch.arange(40), x, 0.0).sum(1),
+    ),
+    "turned_and_doubled": ([floats(400, 500)], lambda x: x.t().reshape(400, 500) * 2),
+}
+
+for name, (inputs, program) in CASES.items():
+    for _ in range(20):
+        program(*inputs)
+    times = []
+    for _ in range(200):
+        start = time.perf_counter()
+        program(*inputs)
+        times.append(time.perf_counter() - start)
+    print(f"{name:20} {statistics.median(times) * 1e6:9.1f} us")
