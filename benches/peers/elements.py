@@ -1,4 +1,4 @@
-"""The programs of `benches/elements.rs` in PyTorch, eager: medians of many runs on two threads.
+"""The programs of `benches/elements/main.rs` in PyTorch, eager: medians of many runs on two threads.
 
     python3 benches/peers/elements.py
 """

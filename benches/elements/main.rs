@@ -5,6 +5,7 @@
 //! cargo bench --bench elements [-- --rounds N] [-- --smoke] [names]
 //! ```
 
+#[path = "../measure/mod.rs"]
 mod measure;
 
 use ferrotrace::prelude::*;
