@@ -8,8 +8,8 @@
 mod measure;
 
 use ferrotrace::prelude::*;
-use measure::table::Table;
-use measure::{Options, Outcome, interleaved, median, time, whole};
+use measure::Outcome;
+use measure::modes::beside_eager;
 
 /// A program, the shapes of its inputs, and what it makes of them.
 type Case = (
@@ -98,20 +98,10 @@ const CASES: &[Case] = &[
 ];
 
 fn main() -> Outcome {
-    let options = Options::from_args();
-    let heads = ["program", "lazy", "eager", "lazy / eager"];
-    let mut table = Table::new("Programs with a short last axis", &heads);
-    for (name, shapes, program) in CASES.iter().filter(|case| options.wants(case.0)) {
+    let cases = CASES.iter().map(|(name, shapes, program)| {
         let of = |shape: &&[usize]| Tensor::randn(*shape, DType::F32, &Device::cpu());
-        let inputs: Vec<Tensor> = shapes.iter().map(of).collect();
-        eval(&inputs)?;
-        let run = || eval([&program(&inputs)]).expect("a result");
-        let mut contenders = [whole(run), whole(|| with_mode(Mode::Eager, run))];
-        let times = interleaved(&mut contenders, &options);
-        let ratio = measure::ratio(&times[0], &times[1]);
-        let of = |i: usize| time(median(&times[i]));
-        table.row([(*name).to_owned(), of(0), of(1), ratio.to_string()]);
-    }
-    table.print();
-    Ok(())
+        let inputs = move || shapes.iter().map(of).collect();
+        (*name, inputs, *program)
+    });
+    beside_eager("Programs with a short last axis", cases)
 }

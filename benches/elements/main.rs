@@ -9,8 +9,8 @@
 mod measure;
 
 use ferrotrace::prelude::*;
-use measure::table::Table;
-use measure::{Options, Outcome, interleaved, median, time, whole};
+use measure::Outcome;
+use measure::modes::beside_eager;
 
 /// An input.
 #[derive(Clone, Copy)]
@@ -93,19 +93,9 @@ const CASES: &[Case] = &[
 ];
 
 fn main() -> Outcome {
-    let options = Options::from_args();
-    let heads = ["program", "lazy", "eager", "lazy / eager"];
-    let mut table = Table::new("Other elements than binary32 in a row", &heads);
-    for (name, inputs, program) in CASES.iter().filter(|case| options.wants(case.0)) {
-        let inputs: Vec<Tensor> = inputs.iter().map(|input| input.tensor()).collect();
-        eval(&inputs)?;
-        let run = || eval([&program(&inputs)]).expect("a result");
-        let mut contenders = [whole(run), whole(|| with_mode(Mode::Eager, run))];
-        let times = interleaved(&mut contenders, &options);
-        let ratio = measure::ratio(&times[0], &times[1]);
-        let of = |i: usize| time(median(&times[i]));
-        table.row([(*name).to_owned(), of(0), of(1), ratio.to_string()]);
-    }
-    table.print();
-    Ok(())
+    let cases = CASES.iter().map(|(name, inputs, program)| {
+        let inputs = move || inputs.iter().map(|input| input.tensor()).collect();
+        (*name, inputs, *program)
+    });
+    beside_eager("Other elements than binary32 in a row", cases)
 }

@@ -6,6 +6,7 @@
 
 pub mod child;
 pub mod input;
+pub mod modes;
 pub mod serve;
 pub mod table;
 

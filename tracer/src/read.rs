@@ -242,8 +242,9 @@ impl Tensor {
         copy.with_history(history)
     }
 
-    /// The same values in dense row-major order: a copy if they are stored in another, or are not computed yet, which may
-    /// then lie otherwise. A copy that is no result and that no result is a view of costs nothing.
+    /// The same values in dense row-major order. A tensor that is stored in that order is returned as it is. Any other is copied,
+    /// also one that is not computed yet, since its elements may be computed in another order. The copy costs nothing unless it
+    /// is a result of the computation, or a result is a view of it.
     ///
     /// ```
     /// # use ferrotrace_tracer::prelude::*;

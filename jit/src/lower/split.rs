@@ -56,12 +56,12 @@ fn replace_variables(nest: &mut LoopNest, of: &dyn Fn(&Term) -> Option<Expr>) {
 }
 
 /// Splits loops of the nest; where divisions remain, of the row-major number of several loops together, as behind a reshape of
-/// a transposed tensor, these become one loop first if that leaves fewer.
+/// a transposed tensor, these become one loop first if that leaves fewer. At most `most` such groups of loops are tried.
 pub(super) fn regroup_loops(nest: LoopNest, most: usize) -> LoopNest {
     let apart = split_loops(nest, most);
     let mut least = divisions(&apart);
     let mut best = None;
-    for run in runs(&apart) {
+    for run in runs(&apart).into_iter().take(most) {
         if least == 0 {
             break;
         }

@@ -3,6 +3,9 @@
 use super::{Language, Library, Target};
 use ferrotrace_runtime::{Device, convolves};
 
+/// Bytes that every device lets the threads of a block share.
+pub(crate) const STATIC_SHARED: usize = 48 << 10;
+
 impl Target {
     /// What the driver says of a device; nothing is generated for its matrix units where it does not answer.
     pub(super) fn of_cuda(device: &Device) -> Target {
@@ -47,7 +50,7 @@ impl Target {
             capability,
             multiprocessors,
             shared_memory,
-            static_shared: 48 << 10,
+            static_shared: STATIC_SHARED,
             table_bytes: 4096,
             shares_windows: false,
             pitched_results: true,

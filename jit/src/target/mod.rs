@@ -9,6 +9,8 @@
 mod cuda;
 mod host;
 
+pub(crate) use cuda::STATIC_SHARED;
+
 use ferrotrace_kernels::{Class, Op};
 use ferrotrace_runtime::{Architecture, Convolution, Device, Result, planned_for};
 use parking_lot::Mutex;

@@ -75,8 +75,6 @@ pub(super) const ACROSS_WIDTH: usize = 32;
 /// Threads of such a block, and most groups of them.
 pub(super) const ACROSS_THREADS: u32 = 256;
 pub(super) const ACROSS_GROUPS: u32 = 32;
-/// Most bytes that its threads share.
-pub(super) const SHARED_BYTES: usize = 48 << 10;
 /// Fewest chunks of rows side by side for that.
 pub(super) const FEWEST_ACROSS: usize = 8;
 /// Rows of strided columns from which blocks are wide.

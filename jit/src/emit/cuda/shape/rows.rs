@@ -8,13 +8,14 @@ use super::bounds::{
     ACROSS_GROUPS, ACROSS_THREADS, ACROSS_WIDTH, BATCH_BYTES, BATCH_ROWS, BATCH_THREADS,
     BLOCK_THREADS, COSTLY_THREADS, FEW_ROWS_BLOCK, FEWEST_ACROSS, FEWEST_THREADS, FINISH_THREADS,
     FULL, GATHERED_CHUNKS, KEPT_BYTES, KEPT_CHUNKS, LONG_ROW, LONG_ROW_THREADS, MANY_ROWS,
-    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, ROW_CHUNKS, SHARED_BYTES,
-    SHORT_CHUNKS, SHORT_ELEMENTS, SHORT_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
+    MANY_ROWS_BLOCK, MOST_ROWS, PIECE, PIECE_COLUMNS, POINTWISE_THREADS, ROW_CHUNKS, SHORT_CHUNKS,
+    SHORT_ELEMENTS, SHORT_THREADS, SPLIT_BLOCKS, WARP_CHUNKS, WARP_PIECES,
 };
 use super::saved::{costly_value, crossing};
 use super::{Form, Layout, Shape};
 use crate::body::{BodyOp, Value};
 use crate::schedule::FusedNode;
+use crate::target::STATIC_SHARED;
 
 /// What is divided.
 struct Work<'a> {
@@ -146,7 +147,7 @@ impl Work<'_> {
         let layout = Layout::of_columns(rows, (width, groups));
         let bytes = |r: Value| self.node.body.value(r).dtype.size();
         let each: usize = self.stages.reductions().into_iter().map(bytes).sum();
-        if each * lanes * layout.threads as usize > SHARED_BYTES {
+        if each * lanes * layout.threads as usize > STATIC_SHARED {
             return None;
         }
         let mut shape = Shape::new((self.rows, self.chunks, self.chunks), lanes, layout);
