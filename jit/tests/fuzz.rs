@@ -43,13 +43,15 @@ fn interpreted(graph: Graph, arrays: &[Array], scalars: &[Scalar]) -> Result<Vec
 }
 
 /// Thresholds under which every stored concatenation has its parts written in place, small operands of products are
-/// computed as they are read, costly functions of small values again, and gathered rows of small tables are asked for ahead.
+/// computed as they are read, costly functions of small values again, gathered rows of small tables are asked for ahead, and
+/// statements that repeat are loops.
 fn placing() -> Policy {
     Policy::from(Thresholds {
         cat_bytes: 0,
         prefetched_table: 0,
         prologue_long: 2,
         again_bytes: 0,
+        rerolled: 20,
         ..Thresholds::default()
     })
 }

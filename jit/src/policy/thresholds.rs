@@ -42,6 +42,8 @@ thresholds! {
     reads: u32 = 8, "buffers", "TorchInductor's default";
     /// A value with more operations than this is stored (codegen B2.7: bounded size of an expression).
     ops: u32 = 100, "operations", "an estimate";
+    /// Repeated steps become a loop where that leaves out so many parts of expressions.
+    rerolled: usize = 1000, "parts", "a bound on compile time: 25 ms of the C compiler";
     /// Values looked at behind one for whether storing it lets others go.
     freed_values: usize = 32, "values", "a bound on planning time";
     /// A value of at least so many bytes, which does not stay in the cache, is computed again by the kernel that reads it

@@ -90,6 +90,9 @@ fn stem(part: Part) -> &'static str {
         Part::WarpFolds => "folds",
         Part::Fold => "fold",
         Part::CarryFold => "on_carry",
+        Part::Carried => "last",
+        Part::History => "steps",
+        Part::Stepped => "of_step",
     }
 }
 
@@ -97,6 +100,8 @@ fn spelled(local: Local) -> &'static str {
     match local {
         Local::Arguments => "a",
         Local::Numbers => "a->scalar",
+        Local::Pointers => "a->ptr",
+        Local::Params => "a->param",
         Local::Scratch => "a->scratch",
         Local::Memory => "local",
         Local::Begin => "begin",
@@ -145,6 +150,7 @@ fn spelled(local: Local) -> &'static str {
         Local::Held => "k",
         Local::Later => "r",
         Local::Pipelined => "late",
+        Local::Step => "step",
     }
 }
 

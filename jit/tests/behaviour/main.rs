@@ -22,6 +22,7 @@ mod refusals;
 mod scans;
 mod scatters;
 mod slices;
+mod steps;
 mod storing;
 mod templates;
 

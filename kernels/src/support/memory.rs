@@ -198,6 +198,42 @@ fn of_lanes(name: &str, lanes: usize, (value, memory): (&str, &str), read: &str)
     )
 }
 
+/// A vector of elements at a distance: every fourth address is computed, the three behind it are of forms that processors
+/// address by themselves.
+fn at_distance(name: &str, lanes: usize, (value, memory): (&str, &str), read: &str) -> String {
+    let scalar = scalar(memory);
+    let starts = (4..lanes)
+        .step_by(4)
+        .map(|lane| format!(", *p{lane} = p{} + 4 * s", lane - 4));
+    let element = |lane: usize| match lane % 4 {
+        0 => format!("*p{lane}"),
+        of => format!("p{}[{of} * s]", lane - of),
+    };
+    let elements: Vec<String> = (0..lanes).map(element).collect();
+    format!(
+        "FT_INLINE {value}x{lanes} {name}x{lanes}(const {scalar} *p0, long long s) {{\n  const {scalar} *q = p0{};\n  \
+         const {memory}x{lanes} v = {{{}}};\n  return {read};\n}}\n",
+        starts.collect::<String>(),
+        elements.join(", ")
+    )
+}
+
+/// The first lanes of such a vector; the others are 0. It is called once a row at most, and not inlined.
+fn at_distance_in_part(
+    name: &str,
+    lanes: usize,
+    (value, memory): (&str, &str),
+    read: &str,
+) -> String {
+    let scalar = scalar(memory);
+    format!(
+        "static __attribute__((noinline, unused)) {value}x{lanes} {name}x{lanes}(const {scalar} *p, long long s, long m) {{\n  \
+         union {{ {memory}x{lanes} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
+         for (long i = 0; i < m; i++) u.s[i] = p[i * s];\n  \
+         const {memory}x{lanes} v = u.v;\n  return {read};\n}}\n"
+    )
+}
+
 pub(super) fn entries() -> Vec<Entry> {
     let mut entries = Vec::new();
     for (dtype, memory, value, read, write) in LAYOUTS {
@@ -234,6 +270,22 @@ pub(super) fn entries() -> Vec<Entry> {
                 text: of_lanes(name, lanes, (value, memory), &at(&r, lanes)),
             },
         ));
+        for (stem, text) in [
+            (
+                "distant",
+                at_distance as fn(&str, usize, (&str, &str), &str) -> String,
+            ),
+            ("distantn", at_distance_in_part),
+        ] {
+            let r = read.clone();
+            entries.push(Entry::new(
+                format!("ft_{stem}_{dtype}"),
+                move |name, lanes| Definition {
+                    deps: deps(lanes, false),
+                    text: text(name, lanes, (value, memory), &at(&r, lanes)),
+                },
+            ));
+        }
         let strides = EVERY.iter().zip(2..).map(|(stem, stride)| (*stem, stride));
         for (stem, stride) in strides.chain([("reversed", -1)]) {
             let r = read.clone();

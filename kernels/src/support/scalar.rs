@@ -379,7 +379,7 @@ mod tests {
     use crate::support::{REGISTRY, printed};
 
     /// Parts that only the vector text has.
-    const VECTOR_ONLY: [&str; 30] = [
+    const VECTOR_ONLY: [&str; 32] = [
         "behind",
         "carry",
         "both",
@@ -408,6 +408,8 @@ mod tests {
         "run",
         "ahead",
         "lanes",
+        "distant",
+        "distantn",
         "wrapped",
         "outside",
     ];

@@ -12,6 +12,8 @@ pub(super) struct Index {
     pub expr: ir::Expr,
     /// How it moves with that position.
     pub step: Step,
+    /// By how many elements, where that is an argument.
+    pub distance: Option<Name>,
 }
 
 /// How an index moves with the position along the vector axis.
@@ -53,19 +55,28 @@ impl Writer<'_> {
             _ => Step::Strided,
         };
         let (mut row, mut inner) = (Expr::from(0), Vec::new());
+        let mut distance = None;
         for (term, c) in e.terms() {
             if !Expr::from(term.clone()).any(&mut |t| self.is_inner_term(t)) {
                 row = row.add(&Expr::from(term.clone()).scale(*c));
                 continue;
             }
             let printed = self.term(term);
-            inner.push(self.scaled(printed, *c));
+            let scaled = self.scaled(printed, *c);
+            if let (Term::Var(v), ir::Expr::Infix(_, both)) = (term, &scaled)
+                && Some(*v) == vector
+                && let ir::Expr::Name(by) = both.1
+            {
+                distance = Some(by);
+            }
+            inner.push(scaled);
         }
         let base = self.row_part(&row, e.constant()).map(ir::Expr::from);
         let expr = ir::Expr::sum(base.into_iter().chain(inner));
         Index {
             expr: expr.unwrap_or(ir::Expr::Integer(0)),
             step,
+            distance,
         }
     }
 

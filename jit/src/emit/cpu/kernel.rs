@@ -20,7 +20,7 @@ use crate::emit::reciprocal::use_reciprocals;
 use crate::emit::{Emitted, Panels, Pointer, update};
 use crate::expr::{self, Var};
 use crate::kernel::ir::{self, Block, Expr, Kernel, Launch, Name, Role};
-use crate::kernel::transform::{apply, draw_ahead, fence, outline};
+use crate::kernel::transform::{Rerolled, apply, draw_ahead, fence, outline, reroll};
 use crate::policy::Policy;
 use crate::print::c::{Printed, print};
 use crate::schedule::{FusedNode, Moment, merge_loops};
@@ -29,6 +29,7 @@ use ferrotrace_kernels::ValueId;
 use ferrotrace_kernels::support;
 use ferrotrace_runtime::{DType, KernelSource};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 /// Accumulators of a light reduction loop.
@@ -92,6 +93,8 @@ pub(super) struct Writer<'a> {
     pub tile: Option<Tile>,
     /// The argument that is the distance of the rows of the product that is taken up, or of the operand computed.
     pub pitch: Option<Name>,
+    /// Whether the kernel writes memory before all of an iteration is read.
+    pub stores_early: bool,
 }
 
 /// A fused node as its kernel walks it.
@@ -214,6 +217,7 @@ fn planned<'a>(
         staged: FxHashMap::default(),
         tile: None,
         pitch: None,
+        stores_early: false,
     };
     (writer, needed)
 }
@@ -327,14 +331,25 @@ impl Writer<'_> {
         });
         let least = policy.thresholds.outlined_calls;
         let costly = outlined(node, &self.stages, least, self.lanes);
+        let plain = !by_panels && node.stores.iter().all(|store| store.update.is_none());
+        let built = self.functions(main, finish);
+        let state = RefCell::new((std::mem::take(&mut self.params), Rerolled::default()));
         let kernel = apply(
-            self.functions(main, finish),
+            built,
             &[
+                ("reroll", &|kernel| {
+                    let (params, done) = &mut *state.borrow_mut();
+                    if plain {
+                        *done = reroll(kernel, params, policy.thresholds.rerolled);
+                    }
+                }),
                 ("draw ahead", &draw_ahead),
                 ("outline", &|kernel| outline(kernel, &costly)),
                 ("fence", &fence),
             ],
         );
+        let (params, rerolled) = state.into_inner();
+        (self.params, self.stores_early) = (params, rerolled.stores);
         (kernel, work)
     }
 
@@ -429,7 +444,10 @@ impl Writer<'_> {
         let node = self.node;
         let Printed { text, needs } = print(kernel);
         self.choose_streams(needed, target, &work);
-        let in_place = self.in_place(needed);
+        let in_place = match self.stores_early {
+            true => Vec::new(),
+            false => self.in_place(needed),
+        };
         let panels = self.panels(&work.cut);
         let Work {
             rows,

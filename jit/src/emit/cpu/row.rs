@@ -117,6 +117,7 @@ impl Writer<'_> {
         Index {
             expr: Expr::from(base) + Expr::Position,
             step: Step::Unit,
+            distance: None,
         }
     }
 

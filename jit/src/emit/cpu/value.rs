@@ -221,12 +221,18 @@ impl Writer<'_> {
             (Step::Unit, None) => self.support("load", memory, [place]),
             (Step::Unit, Some(m)) => self.support("loadn", memory, [place, m]),
             (Step::Back, None) => self.support("reversed", memory, [place]),
-            (Step::Every(n), None) => {
-                let stem = EVERY.get((n as usize).checked_sub(2)?)?;
-                self.support(stem, memory, [place])
-            }
+            (Step::Every(n), None) => match EVERY.get((n as usize).checked_sub(2)?) {
+                Some(stem) => self.support(stem, memory, [place]),
+                None => self.support("distant", memory, [place, index.distance?.into()]),
+            },
             (Step::Every(2), Some(m)) => {
                 self.support("evensr", memory, [place, Expr::Integer(0), m])
+            }
+            (Step::Strided, None) => {
+                self.support("distant", memory, [place, index.distance?.into()])
+            }
+            (Step::Strided | Step::Every(_), Some(m)) => {
+                self.support("distantn", memory, [place, index.distance?.into(), m])
             }
             _ => return None,
         })

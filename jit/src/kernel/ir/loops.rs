@@ -59,6 +59,8 @@ pub enum Axis {
     Chunk,
     /// Distances between lanes of a warp that exchange values.
     Distance,
+    /// Steps that a program repeats.
+    Step,
 }
 
 /// How many turns of a loop are written out.

@@ -127,6 +127,12 @@ pub enum Part {
     Fold,
     /// That operation on what is carried.
     CarryFold,
+    /// The value of the step before, of those that a program repeats.
+    Carried,
+    /// The values of all steps.
+    History,
+    /// An argument that differs from step to step.
+    Stepped,
 }
 
 /// Which of several variables for one thing.
@@ -147,6 +153,10 @@ pub enum Local {
     Arguments,
     /// The numbers among the arguments, each in 64 bits.
     Numbers,
+    /// The pointers among the arguments.
+    Pointers,
+    /// The integers among the arguments.
+    Params,
     /// The memory that units share.
     Scratch,
     /// The memory of one thread.
@@ -243,6 +253,8 @@ pub enum Local {
     Later,
     /// Whether the last loop of the row before is left to this one.
     Pipelined,
+    /// The turn of a loop over steps that a program repeats.
+    Step,
 }
 
 /// Variables that a kernel of a device has one of.

@@ -6,10 +6,12 @@
 mod draw_ahead;
 mod fence;
 mod outline;
+mod reroll;
 
 pub use draw_ahead::draw_ahead;
 pub use fence::fence;
 pub use outline::outline;
+pub use reroll::{Rerolled, reroll};
 
 use super::ir::{Kernel, verify};
 

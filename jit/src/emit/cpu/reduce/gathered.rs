@@ -143,7 +143,15 @@ impl Writer<'_> {
             before.push((v, index));
             let expr = Expr::Position - left;
             let step = Step::Unit;
-            self.indices.insert(v, Index { expr, step });
+            let distance = None;
+            self.indices.insert(
+                v,
+                Index {
+                    expr,
+                    step,
+                    distance,
+                },
+            );
         }
         before
     }

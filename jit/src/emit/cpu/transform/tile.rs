@@ -85,7 +85,15 @@ impl Writer<'_> {
             let row = Expr::from(Self::loop_name(tile.row)) - Local::TileRow;
             let expr = row * COLUMNS as i64 + Expr::Position - Local::TileColumn;
             let step = Step::Unit;
-            self.indices.insert(v, Index { expr, step });
+            let distance = None;
+            self.indices.insert(
+                v,
+                Index {
+                    expr,
+                    step,
+                    distance,
+                },
+            );
             self.staged.insert(v, Name::of(Part::Staged, v));
         }
     }

@@ -100,6 +100,8 @@ impl Checker<'_> {
             of(Local::Memory, memory),
             of(Local::Scratch, Type::write(ValueType::Byte)),
             of(Local::Numbers, Type::read(ValueType::LongWord)),
+            of(Local::Params, Type::read(ValueType::Index)),
+            of(Local::Pointers, Type::read(ValueType::LongWord)),
         ];
         let units = [of(Local::Begin, Type::INDEX), of(Local::End, Type::INDEX)];
         let given: Vec<(Name, Type)> = match role {
