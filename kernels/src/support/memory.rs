@@ -218,7 +218,7 @@ fn at_distance(name: &str, lanes: usize, (value, memory): (&str, &str), read: &s
     )
 }
 
-/// The first lanes of such a vector; the others are 0. It is called once a row at most, and not inlined.
+/// The first lanes of a vector of elements at a distance; the others are 0.
 fn at_distance_in_part(
     name: &str,
     lanes: usize,
@@ -227,7 +227,7 @@ fn at_distance_in_part(
 ) -> String {
     let scalar = scalar(memory);
     format!(
-        "static __attribute__((noinline, unused)) {value}x{lanes} {name}x{lanes}(const {scalar} *p, long long s, long m) {{\n  \
+        "FT_INLINE {value}x{lanes} {name}x{lanes}(const {scalar} *p, long long s, long m) {{\n  \
          union {{ {memory}x{lanes} v; {scalar} s[{lanes}]; }} u = {{{{}}}};\n  \
          for (long i = 0; i < m; i++) u.s[i] = p[i * s];\n  \
          const {memory}x{lanes} v = u.v;\n  return {read};\n}}\n"

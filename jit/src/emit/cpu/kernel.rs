@@ -333,6 +333,7 @@ impl Writer<'_> {
         let costly = outlined(node, &self.stages, least, self.lanes);
         let plain = !by_panels && node.stores.iter().all(|store| store.update.is_none());
         let built = self.functions(main, finish);
+        let flags: Vec<usize> = self.streams.iter().map(|s| s.0).collect();
         let state = RefCell::new((std::mem::take(&mut self.params), Rerolled::default()));
         let kernel = apply(
             built,
@@ -340,7 +341,7 @@ impl Writer<'_> {
                 ("reroll", &|kernel| {
                     let (params, done) = &mut *state.borrow_mut();
                     if plain {
-                        *done = reroll(kernel, params, policy.thresholds.rerolled);
+                        *done = reroll(kernel, params, &flags, policy.thresholds.rerolled);
                     }
                 }),
                 ("draw ahead", &draw_ahead),

@@ -32,8 +32,13 @@ pub struct Rerolled {
 }
 
 /// Makes statements that repeat loops, where that saves so many parts of expressions. `params` are the values of the kernel's
-/// integer arguments, to which those are added that loops need.
-pub fn reroll(kernel: &mut Kernel, params: &mut Vec<i64>, weight: usize) -> Rerolled {
+/// integer arguments, to which those are added that loops need; those at `set_later` are not known yet.
+pub fn reroll(
+    kernel: &mut Kernel,
+    params: &mut Vec<i64>,
+    set_later: &[usize],
+    weight: usize,
+) -> Rerolled {
     let mut done = Rerolled::default();
     let mut names = 0;
     let arguments = kernel.arguments.clone();
@@ -43,6 +48,7 @@ pub fn reroll(kernel: &mut Kernel, params: &mut Vec<i64>, weight: usize) -> Rero
                 arguments: &arguments,
                 lanes: kernel.lanes,
                 params,
+                set_later,
                 definitions: FxHashMap::default(),
                 names,
                 tail: Vec::new(),
@@ -62,6 +68,7 @@ struct Around<'a> {
     arguments: &'a Arguments,
     lanes: u16,
     params: &'a mut Vec<i64>,
+    set_later: &'a [usize],
     /// What constants of blocks around it are.
     definitions: FxHashMap<Name, Expr>,
     /// Names that were given.
@@ -87,6 +94,18 @@ impl Around<'_> {
             (Name::Number(a), Name::Number(b)) => number(a) == number(b),
             _ => false,
         })
+    }
+
+    /// Whether these are integer arguments of one value.
+    fn of_one_value(&self, names: &[Name]) -> bool {
+        let value = |name: &Name| match name {
+            Name::Param(i) if !self.set_later.contains(&(*i as usize)) => {
+                self.params.get(*i as usize)
+            }
+            _ => None,
+        };
+        let first = names.first().and_then(value);
+        first.is_some() && names.iter().all(|name| value(name) == first)
     }
 
     /// An integer argument with this value.

@@ -64,7 +64,7 @@ fn kernel(read: usize, written: usize, body: impl Into<Block>) -> Kernel {
 fn rolled(mut kernel: Kernel) -> (String, Rerolled, Vec<i64>) {
     assert_eq!(verify(&kernel), Ok(()), "{kernel}");
     let mut params = vec![7, 8];
-    let done = reroll(&mut kernel, &mut params, 20);
+    let done = reroll(&mut kernel, &mut params, &[], 20);
     assert_eq!(verify(&kernel), Ok(()), "{kernel}");
     (kernel.to_string(), done, params)
 }

@@ -314,7 +314,7 @@ impl Rule for Turns<'_, '_> {
         if names.iter().any(|name| self.at.contains_key(name)) {
             return self.values(names);
         }
-        if same {
+        if same || self.around.of_one_value(names) {
             return Some(names[0].into());
         }
         if !self.around.in_one_table(names) {
