@@ -72,7 +72,73 @@ pub const PROGRAMS: &[Program] = &[
         },
         dlrm,
     ),
+    Program::f32(
+        "tridiagonal",
+        |d| {
+            let mut inputs: Vec<Tensor> = (1..5).map(|i| wave(d, [64, 100], i, 1.0)).collect();
+            // The diagonal outweighs the rest of its row.
+            inputs[1] = &inputs[1] + 3.5;
+            inputs
+        },
+        tridiagonal,
+    ),
+    Program::f32(
+        "moving_average",
+        |d| vec![wave(d, [16, 500], 1, 1.0)],
+        moving_average,
+    ),
+    Program::f32("biquads", |d| vec![wave(d, [8, 300], 1, 1.0)], biquads),
 ];
+
+/// 64 tridiagonal systems of 100 equations, by elimination and substitution.
+fn tridiagonal(x: &[&Tensor]) -> Vec<Tensor> {
+    let at = |input: usize, i: isize| x[input].select(1, i);
+    let mut upper = vec![at(2, 0) / at(1, 0)];
+    let mut right = vec![at(3, 0) / at(1, 0)];
+    for i in 1..100 {
+        let before = i as usize - 1;
+        let pivot = at(1, i) - at(0, i) * &upper[before];
+        right.push((at(3, i) - at(0, i) * &right[before]) / &pivot);
+        upper.push(at(2, i) / pivot);
+    }
+    let mut solution = vec![right[99].clone()];
+    for i in (0..99).rev() {
+        let next = &right[i] - &upper[i] * &solution[98 - i];
+        solution.push(next);
+    }
+    solution.reverse();
+    vec![Tensor::stack(&solution, 1)]
+}
+
+/// Exponential moving averages of 16 series over 500 steps.
+fn moving_average(x: &[&Tensor]) -> Vec<Tensor> {
+    let mut average = x[0].select(1, 0);
+    let mut all = vec![average.clone()];
+    for t in 1..500 {
+        average = &average * 0.9 + x[0].select(1, t) * 0.1;
+        all.push(average.clone());
+    }
+    vec![Tensor::stack(&all, 1)]
+}
+
+/// Two recursive filters of second order, one behind the other, over 300 samples of 8 signals.
+fn biquads(x: &[&Tensor]) -> Vec<Tensor> {
+    let mut signal = x[0].clone();
+    for [b0, b1, b2, a1, a2] in [[0.2, 0.3, 0.2, -0.5, 0.2], [0.5, -0.1, 0.1, 0.3, 0.1]] {
+        let mut z1 = Tensor::zeros([8], F32, &signal.device());
+        let mut z2 = z1.clone();
+        let mut filtered = Vec::new();
+        for t in 0..300 {
+            let v = signal.select(1, t);
+            let y = &v * b0 + &z1;
+            z1 = &v * b1 - &y * a1 + &z2;
+            z2 = &v * b2 - &y * a2;
+            filtered.push(y);
+        }
+        signal = Tensor::stack(&filtered, 1);
+    }
+    vec![signal]
+}
 
 /// A long short-term memory of 256 units: 64 steps of a batch of 64.
 fn lstm_loop(x: &[&Tensor]) -> Vec<Tensor> {

@@ -90,3 +90,43 @@ def dlrm(x):
     below = torch.tensor([i * 27 + j for i in range(27) for j in range(i)], device=common.DEVICE)
     features = torch.cat([dense, products[:, below]], 1)
     return [F.linear(F.linear(features, x[4]).relu(), x[5]).sigmoid()]
+
+
+@program(lambda: [wave((64, 100), i, 1.0) + (3.5 if i == 2 else 0.0) for i in range(1, 5)])
+def tridiagonal(x):
+    a, b, c, d = x
+    upper, right = [c[:, 0] / b[:, 0]], [d[:, 0] / b[:, 0]]
+    for i in range(1, 100):
+        pivot = b[:, i] - a[:, i] * upper[i - 1]
+        right.append((d[:, i] - a[:, i] * right[i - 1]) / pivot)
+        upper.append(c[:, i] / pivot)
+    solution = [right[99]]
+    for i in reversed(range(99)):
+        solution.append(right[i] - upper[i] * solution[98 - i])
+    return [torch.stack(solution[::-1], 1)]
+
+
+@program(lambda: [wave((16, 500), 1, 1.0)])
+def moving_average(x):
+    average = x[0][:, 0]
+    every = [average]
+    for t in range(1, 500):
+        average = average * 0.9 + x[0][:, t] * 0.1
+        every.append(average)
+    return [torch.stack(every, 1)]
+
+
+@program(lambda: [wave((8, 300), 1, 1.0)])
+def biquads(x):
+    signal = x[0]
+    for b0, b1, b2, a1, a2 in [[0.2, 0.3, 0.2, -0.5, 0.2], [0.5, -0.1, 0.1, 0.3, 0.1]]:
+        z1 = z2 = torch.zeros(8, device=signal.device)
+        filtered = []
+        for t in range(300):
+            v = signal[:, t]
+            y = v * b0 + z1
+            z1 = v * b1 - y * a1 + z2
+            z2 = v * b2 - y * a2
+            filtered.append(y)
+        signal = torch.stack(filtered, 1)
+    return [signal]
