@@ -4,7 +4,7 @@
 
 use crate::expr::{Expr, Ranges, Term};
 use ferrotrace_kernels::{BinaryOp, Distribution, Operand, ReduceKind, UnaryOp, ValueId};
-use ferrotrace_runtime::DType;
+use ferrotrace_runtime::{Category, DType};
 use hashbrown::hash_table::{Entry, HashTable};
 use rustc_hash::FxBuildHasher;
 use smallvec::SmallVec;
@@ -120,16 +120,22 @@ pub struct Number {
 }
 
 impl Number {
+    /// What says which number it is: its dtype, and its slot, or a constant's category and bits.
+    pub(crate) fn key(&self) -> (DType, Option<Category>, u64) {
+        match self.operand {
+            Operand::Const(number) => {
+                let bits = number.to_bits(DType::F64);
+                (self.dtype, Some(number.category()), bits)
+            }
+            Operand::Slot(slot, _) => (self.dtype, None, slot.into()),
+            // Tensors are no numbers.
+            Operand::Value(value) => (self.dtype, None, u64::MAX - u64::from(value.0)),
+        }
+    }
+
     /// Whether two are the same number: of one slot, or one constant.
     pub(crate) fn is(&self, other: &Number) -> bool {
-        self.dtype == other.dtype
-            && match (self.operand, other.operand) {
-                (Operand::Slot(a, _), Operand::Slot(b, _)) => a == b,
-                (Operand::Const(a), Operand::Const(b)) => {
-                    a.category() == b.category() && a.to_bits(DType::F64) == b.to_bits(DType::F64)
-                }
-                _ => false,
-            }
+        self.key() == other.key()
     }
 
     /// Whether loops treat two alike: two slots of one category, or one constant.

@@ -53,14 +53,14 @@ impl Names {
                 names.uses.push(number);
             }
         }
+        let mut known = FxHashMap::default();
         for number in nodes.iter().flat_map(|node| node.body.numbers()) {
             let all = &mut names.numbers;
-            let at = all.iter().position(|known| known.is(number));
-            let at = at.unwrap_or_else(|| {
+            let at = *known.entry(number.key()).or_insert_with(|| {
                 all.push(*number);
-                all.len() - 1
+                all.len() as u32 - 1
             });
-            names.uses.push(at as u32);
+            names.uses.push(at);
         }
         names
     }
@@ -192,16 +192,16 @@ fn renamed(fused: &Fused, from: &Names, to: &Names, nodes: [&FusedNode; 2]) -> F
         Ok((fused, reordered)) => (fused, *reordered),
         Err(why) => return Err(*why),
     };
-    let at = |source: Source| from.sources.iter().position(|s| *s == source);
-    let source = |source: Source| at(source).map_or(source, |at| to.sources[at]);
+    let pairs = from.sources.iter().copied().zip(to.sources.iter().copied());
+    let sources: FxHashMap<Source, Source> = pairs.collect();
+    let source = |source: Source| sources.get(&source).copied().unwrap_or(source);
     let id = |node: ValueId| match source(Source::Node(node)) {
         Source::Node(node) => node,
         Source::Input(_) => node,
     };
-    let number = |number: &Number| {
-        let at = from.numbers.iter().position(|n| n.is(number));
-        at.map_or(*number, |at| to.numbers[at])
-    };
+    let pairs = from.numbers.iter().map(Number::key).zip(&to.numbers);
+    let numbers: FxHashMap<_, &Number> = pairs.collect();
+    let number = |number: &Number| **numbers.get(&number.key()).unwrap_or(&number);
     let store = |store: &Store| Store {
         node: id(store.node),
         ..store.clone()
