@@ -1,4 +1,4 @@
-//! The longest repetition in a sequence of statements.
+//! Repetitions in a sequence of statements.
 
 use super::merge::{Rule, statement};
 use super::nodes::Node;
@@ -23,28 +23,36 @@ pub(super) fn places(nodes: &[Node]) -> FxHashMap<Name, usize> {
     nodes.iter().enumerate().filter_map(defined).collect()
 }
 
-/// Repetitions of at least `weight` parts that turns save, the longest first.
-pub(super) fn runs(nodes: &[Node], around: &Around<'_>, weight: usize) -> Vec<Run> {
-    let at = places(nodes);
-    let mut found: Vec<Run> = candidates(nodes, weight)
-        .into_iter()
-        .filter_map(|(first, period, pairs)| {
-            let mut rule = Pair {
-                at: &at,
-                around,
-                period,
-            };
+/// Repetitions of at least `weight` parts that turns save, those first whose forms repeat longest. Each is checked when it
+/// is asked for: most are multiples of the first.
+pub(super) struct Runs {
+    at: FxHashMap<Name, usize>,
+    left: std::vec::IntoIter<(usize, usize, usize)>,
+    weight: usize,
+}
+
+impl Runs {
+    pub fn of(nodes: &[Node], weight: usize) -> Runs {
+        let left = candidates(nodes, weight).into_iter();
+        let at = places(nodes);
+        Runs { at, left, weight }
+    }
+
+    /// The next repetition.
+    pub fn next(&mut self, nodes: &[Node], around: &Around<'_>) -> Option<Run> {
+        let Runs { at, left, weight } = self;
+        left.by_ref().find_map(|(first, period, pairs)| {
+            let mut rule = Pair { at, around, period };
             let alike = |n: &usize| similar(&nodes[*n], &nodes[n + period], &mut rule);
-            longest(first..first + pairs, alike).map(|(first, pairs)| Run {
+            let (first, pairs) = longest(first..first + pairs, alike)?;
+            let run = Run {
                 first,
                 period,
                 turns: (pairs + period) / period,
-            })
+            };
+            (run.turns >= TURNS && saved(nodes, &run) >= *weight).then_some(run)
         })
-        .filter(|run| run.turns >= TURNS && saved(nodes, run) >= weight)
-        .collect();
-    found.sort_by_key(|run| std::cmp::Reverse((saved(nodes, run), run.period)));
-    found
+    }
 }
 
 /// The parts that turns save.

@@ -200,9 +200,15 @@ enum Piece {
 fn split(mut nodes: Vec<Node>, around: &mut Around<'_>, weight: usize) -> Vec<Piece> {
     let mut out = Vec::new();
     loop {
-        let rolled = find::runs(&nodes, around, weight)
-            .into_iter()
-            .find_map(|run| turns::rolled(&nodes, run, around).map(|made| (run, made)));
+        let mut runs = find::Runs::of(&nodes, weight);
+        let rolled = loop {
+            let Some(run) = runs.next(&nodes, around) else {
+                break None;
+            };
+            if let Some(made) = turns::rolled(&nodes, run, around) {
+                break Some((run, made));
+            }
+        };
         let Some((run, (mut stmts, replaced))) = rolled else {
             out.extend(nodes.into_iter().map(Piece::Node));
             return out;
